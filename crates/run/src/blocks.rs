@@ -1,5 +1,4 @@
-//! The blocks of a study: which of its trials are still to be done, and whether another block is added when
-//! they are.
+//! The blocks of a study: which of its trials are missing, and whether another block follows them.
 
 use crate::progress::{Progress, unix_ns};
 use iopj_store::{Sequential, Store, StoreError, StudyRecord, Trial};
@@ -8,7 +7,7 @@ use iopj_study::plan::{self, Cell, Planned, window};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// What a look at a study's trials says of its decisions.
+/// What a study's trials say about its decisions so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
     /// Decisions that are open.
@@ -17,10 +16,10 @@ pub struct Look {
     pub says: String,
 }
 
-/// Looks at the trials of a study: the study's runner does not know how decisions are made.
+/// Judges the trials of a study. The runner itself does not know how decisions are made.
 pub type Decide = fn(&StudyRecord, &[Trial]) -> Look;
 
-/// The plan of a run: as many blocks as the store's record says, and more where a decision is open.
+/// The plan of a run: as many blocks as the store's record names, and more while a decision is open.
 pub(crate) struct Blocks {
     order: Vec<Planned>,
     cells: u64,
@@ -30,7 +29,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// The plan of a study whose cells have these classes, as far as the store's record has it.
+    /// The plan of a study whose cells have these classes, up to the block that the store's record names.
     pub(crate) fn of(
         study: &Study,
         classes: &[usize],
@@ -44,12 +43,12 @@ impl Blocks {
         Ok(Blocks { order, cells: classes.len() as u64, planned, sequential: record.sequential, decide })
     }
 
-    /// Trials that the plan holds now.
+    /// Trials that are planned so far.
     pub(crate) fn planned(&self) -> u64 {
         self.planned
     }
 
-    /// Those of them that the store lacks; if it lacks none, those of the block that is added.
+    /// The planned trials that the store lacks; if it lacks none, those of the next block.
     pub(crate) fn missing(
         &mut self,
         store: &mut Store,
@@ -62,8 +61,7 @@ impl Blocks {
         if missing.is_empty() { self.more(store, progress) } else { Ok(missing) }
     }
 
-    /// The block that is added once all trials of the plan are done: none unless a decision is open and
-    /// blocks are left.
+    /// The next block, once all planned trials are done: empty unless a decision is open and blocks are left.
     pub(crate) fn more(
         &mut self,
         store: &mut Store,
@@ -89,8 +87,7 @@ impl Blocks {
     }
 }
 
-/// How long a study takes whose number of blocks is decided while it runs, by its windows alone; `None` where
-/// it is told in advance.
+/// How long a sequential study takes, by its windows alone; `None` if the number of blocks is fixed.
 pub(crate) fn estimate(study: &Study, cells: &[Cell]) -> Option<String> {
     let (min, max) = (study.replicates.fewest(), study.replicates.most());
     study.replicates.sequential().ok().flatten()?;
@@ -156,7 +153,8 @@ mod tests {
 
     fn store(folder: &tempfile::TempDir, study: &Study) -> Store {
         let record: StudyRecord = serde_json::from_value(serde_json::json!({
-            "name": "t", "text": study.to_toml().unwrap(), "seed": 1, "target": "t", "file_id": null, "provenance": {},
+            "name": "t", "text": study.to_toml().unwrap(), "seed": 1, "target": "t", "file_id": null,
+            "provenance": {},
             "planned_trials": BLOCK * u64::from(study.replicates.fewest()), "warnings": [], "unavailable": [],
             "sequential": study.replicates.sequential().unwrap(),
         }))
@@ -164,7 +162,7 @@ mod tests {
         Store::create(&folder.path().join("t.iopj"), &record).unwrap()
     }
 
-    /// Adds failed trials: that they are there is all that the plan asks.
+    /// Adds failed trials: the plan only asks whether they are there.
     fn measure(store: &mut Store, study: &Study, missing: &[Planned]) {
         let (cells, _) = cells(study, &[]).unwrap();
         for Planned { cell, replicate, position } in missing.iter().copied() {
@@ -197,8 +195,7 @@ mod tests {
         Look { open: 1, says: "open".to_owned() }
     }
 
-    /// Runs all blocks from what the store holds, and tells the positions that were measured and what was
-    /// said.
+    /// Runs all blocks that the store lacks; returns the positions measured and the notes to the user.
     fn run(store: &mut Store, study: &Study, decide: Decide) -> (Vec<u64>, Vec<String>) {
         let mut said = Said(Vec::new());
         let mut blocks = Blocks::of(study, &[0; BLOCK as usize], 7, decide, store).unwrap();
@@ -223,7 +220,7 @@ mod tests {
         );
         let events: Vec<String> = store.events().unwrap().into_iter().map(|(_, kind, _)| kind).collect();
         assert_eq!(events, ["look", "look"]);
-        // What is decided stays so when the run is taken up again.
+        // A decision stays made when the run is continued.
         assert!(run(&mut store, &study, until_three).0.is_empty());
     }
 
@@ -255,7 +252,7 @@ mod tests {
         measure(&mut store, &study, &third[..1]);
         let (positions, said) = run(&mut store, &study, until_three);
         assert_eq!((positions, said), (vec![5], vec!["block 3: open: 0".to_owned()]));
-        // A run that died between two blocks looks again, and goes on.
+        // A run that died between two blocks judges again, and goes on.
         assert_eq!(run(&mut store, &study, always).0, [6, 7]);
     }
 

@@ -1,4 +1,4 @@
-//! Checks before a run is continued: the same drive, and a target that every trial finds as the first did.
+//! Checks before a run is continued: the drive is the same, and so is the state of the target.
 
 use crate::error::RunError;
 use crate::progress::{Progress, unix_ns};
@@ -6,7 +6,7 @@ use iopj_engine::Target;
 use iopj_host::machine;
 use iopj_store::{Store, StudyRecord, Trial};
 
-/// Refuses to go on with another drive, and notes another kernel.
+/// Refuses another drive, and notes another kernel.
 pub(crate) fn compare_machines(
     record: &StudyRecord,
     target: &Target,
@@ -17,8 +17,8 @@ pub(crate) fn compare_machines(
         let Some(before) = record.provenance.get(&name).filter(|before| **before != now) else { continue };
         if name == "target_bytes" || name.ends_with(".serial") || name.ends_with(".model") {
             return Err(RunError::Refused(format!(
-                "the store's trials were measured where {name} was {before}, and here it is {now}: continue \
-                 on the same drive, or start a new store"
+                "{name} was {before} when the store's trials were measured, and is {now} now: continue on \
+                 the same drive, or start a new store"
             )));
         }
         if name == "kernel" || name == "cpu_model" {
@@ -30,8 +30,8 @@ pub(crate) fn compare_machines(
     Ok(())
 }
 
-/// Refuses to go on where reads took the target as it was, as they did in earlier versions: the rest would
-/// find it filled.
+/// Refuses a store whose reads found the target as it was, as in earlier versions of iopj: the missing reads
+/// would find it filled.
 pub(crate) fn check_reads(trials: &[Trial]) -> Result<(), RunError> {
     let as_found = |trial: &&Trial| {
         let measured = trial.outcome.measurement();
@@ -41,8 +41,8 @@ pub(crate) fn check_reads(trials: &[Trial]) -> Result<(), RunError> {
     match trials.iter().find(as_found) {
         None => Ok(()),
         Some(Trial { position, .. }) => Err(RunError::Refused(format!(
-            "trial {position} of the store read a target that was not preconditioned, as earlier versions \
-             of iopj did it, and those that are missing would read one that is: start a new store"
+            "an earlier version of iopj measured trial {position} without preconditioning the target for \
+             reads, and the missing trials would read a preconditioned one: start a new store"
         ))),
     }
 }

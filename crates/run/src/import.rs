@@ -1,7 +1,7 @@
 //! Results that others measured with fio, as a store: fio's JSON job by job, each with its path and workload.
 //!
-//! There is no evidence, so that a verdict is `unproven`, or `refuted` where fio's own counts contradict.
-//! What a job's options mean is told by `options`, what the JSON holds by [`iopj_load::fio::runs`].
+//! There is no evidence, so a verdict is `unproven`, or `refuted` where fio's own counts contradict the path.
+//! `options` knows what a job's options mean; [`iopj_load::fio::runs`] what the JSON holds.
 
 mod contradiction;
 mod options;
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 /// How much of a file is read: a job's JSON has some 20 KB.
 const MOST_BYTES: u64 = 1 << 30;
-/// Options that tell cells apart if they are not the same all over an import.
+/// Options that tell cells apart if they differ within an import.
 const TELLING: [&str; 3] = ["filename", "directory", "size"];
 
 /// What was imported.
@@ -50,11 +50,11 @@ impl std::fmt::Display for Imported {
 /// A job that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Skipped {
-    /// The file that it stands in.
+    /// The file that it is in.
     pub file: PathBuf,
     /// Its name. It is of foreign origin: escape it where it is shown.
     pub job: String,
-    /// Why, to stand behind the name. Of foreign origin in part.
+    /// Why, as text that follows the name. Partly of foreign origin.
     pub reason: String,
 }
 
@@ -78,7 +78,8 @@ pub enum ImportError {
     },
     /// A file is not what fio writes, or a part of it.
     #[error(
-        "`{}` cannot be imported: it {reason}; name a file written by `fio --output-format=json+ --output=FILE`",
+        "`{}` cannot be imported: it {reason}; name a file written by \
+         `fio --output-format=json+ --output=FILE`",
         path.display()
     )]
     Foreign {
@@ -87,7 +88,7 @@ pub enum ImportError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The same run stands in two files, and would count as two replicates.
+    /// The same run is in two files, and would count as two replicates.
     #[error("`{}` holds a run that `{}` holds too: name each run once", second.display(), first.display())]
     Twice {
         /// The file that was named first.
@@ -96,7 +97,10 @@ pub enum ImportError {
         second: PathBuf,
     },
     /// No job could be mapped.
-    #[error("none of the jobs can be imported: {}", skipped.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error(
+        "none of the jobs can be imported: {}",
+        skipped.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    )]
     Nothing {
         /// All of them, with the reasons.
         skipped: Vec<Skipped>,
@@ -232,7 +236,7 @@ fn whole(run: &FioRun, index: usize, workload: &Workload) -> Result<(), String> 
     let (reads, writes) = (&job.result.reads, &job.result.writes);
     let ios = reads.ios.saturating_add(writes.ios);
     let (bytes, bs) = (reads.bytes.saturating_add(writes.bytes), u64::from(workload.bs));
-    // What is in flight at the end of the ramp counts among the bytes, but not among the I/Os.
+    // I/Os in flight at the end of the ramp count as bytes, but not as I/Os.
     let in_flight = u64::from(workload.iodepth).saturating_mul(workload.numjobs.into());
     if bytes.abs_diff(ios.saturating_mul(bs)) > in_flight.max(ios / 100).saturating_mul(bs) {
         return Err(format!("moved {} bytes an I/O where bs is {bs}", bytes / ios));
@@ -260,8 +264,8 @@ fn whole(run: &FioRun, index: usize, workload: &Workload) -> Result<(), String> 
     }
 }
 
-/// Whether two jobs of a run ran at the same time. Where fio tells no starts, jobs of several groups that
-/// together ran longer than the whole run must have.
+/// Whether two jobs of a run ran at the same time. If fio gives no start times, jobs of several groups did if
+/// together they ran longer than the whole run.
 fn beside(run: &FioRun, one: &FioJobResult, other: &FioJobResult) -> bool {
     if one.group == other.group {
         return true;
@@ -276,7 +280,7 @@ fn beside(run: &FioRun, one: &FioJobResult, other: &FioJobResult) -> bool {
         && run.jobs.iter().map(ms).fold(0, u64::saturating_add) > run.elapsed_s.saturating_mul(1000)
 }
 
-/// Options, and the version, that differ within the import, so that cells are told apart by them.
+/// Options, and the version, that differ within the import: they tell cells apart.
 fn telling(all: &[(&Path, FioRun)]) -> Vec<&'static str> {
     let differs = |name: &&'static str| {
         let values = all.iter().flat_map(|(_, run)| run.jobs.iter().map(|job| job.options.get(*name)));
@@ -442,7 +446,7 @@ fn record(all: &[(&Path, FioRun)], trials: &[Trial]) -> StudyRecord {
     }
 }
 
-/// All or nothing: a store that cannot be completed is removed.
+/// A store that cannot be completed is removed.
 fn write(path: &Path, record: &StudyRecord, trials: &[Trial]) -> Result<(), ImportError> {
     let mut store = Store::create(path, record).map_err(|error| match error {
         StoreError::Exists(path) => ImportError::Exists(path),

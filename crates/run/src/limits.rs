@@ -44,15 +44,14 @@ pub(crate) fn check_numbers(cells: &[Cell]) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Checks that every cell fits the target and the machine: sizes, limits, memory, engines. Cells that need the
-/// device taken come last. Leaves the target on the kernel's side.
+/// Checks that every cell fits the target and the machine: sizes, limits, memory, engines. Cells that need
+/// the device taken come last. Leaves the target on the kernel's side.
 pub(crate) fn check_cells(
     cells: &[Cell],
     access: &mut Access<'_>,
     fio: Option<&Fio>,
 ) -> Result<(), RunError> {
-    // A ring has no word for the delay, though the kernel may let it rule there too: the study may set it and
-    // see.
+    // A path of a ring does not name the delay, though some kernels apply it there too: the study may set it.
     let own_delay = |cell: &&Cell| {
         let is_set = cell.settings.contains_key(&Setting::IoPollDelay);
         is_set && cell.path.ring().is_none() && cell.path.io_poll_delay().is_some()
@@ -101,7 +100,7 @@ pub(crate) fn check_cells(
     Ok(())
 }
 
-/// Without the kernel nobody splits an I/O that is longer than the drive takes.
+/// Refuses an I/O longer than one command of the drive: without the kernel nothing splits it.
 fn check_transfer(cell: &Cell, target: &Target) -> Result<(), RunError> {
     let Some(most) = target.controller().map(|controller| controller.identity().max_transfer_bytes) else {
         return Ok(());

@@ -18,7 +18,8 @@ pub(crate) fn path(study: &str, named: Option<&Path>) -> Result<PathBuf, RunErro
     match named {
         Some(path) if path.exists() => Err(StoreError::Exists(path.to_owned()).into()),
         Some(path) if !folder_of(path).is_dir() => Err(RunError::Refused(format!(
-            "the store `{}` cannot be made, for `{}` is no folder: make it, or name another place by --store",
+            "the store `{}` cannot be made, because `{}` is no folder: make it, or name another place by \
+             --store",
             path.display(),
             folder_of(path).display()
         ))),
@@ -64,8 +65,8 @@ pub(crate) fn record(
     })
 }
 
-/// What to know about the target. Preconditioning writes every block of a device, so that none is left that
-/// was trimmed or never written.
+/// Warnings about the target. Preconditioning writes every block of a device, so no trimmed or unwritten
+/// block is left.
 fn warnings(study: &Study, target: &Target) -> Vec<String> {
     let is_filled = study.precondition && target.kind() != TargetKind::File;
     if is_filled { Vec::new() } else { target.warnings().to_vec() }

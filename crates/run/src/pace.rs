@@ -1,4 +1,4 @@
-//! How long trials take: by what their workloads say, and by what the trials before them took.
+//! How long trials take: estimated from their workloads and from earlier trials.
 
 use iopj_core::{Length, Workload};
 use iopj_study::SteadyStateKeys;
@@ -7,10 +7,10 @@ use iopj_study::plan::{Cell, Planned, window};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What an I/O is taken to last where a window is counted in them.
+/// The assumed length of an I/O, where a window ends after a number of I/Os.
 const IO: Duration = Duration::from_micros(100);
 
-/// The windows and ramps of all trials that a study has at the least, one after the other.
+/// The windows and ramps of the fewest trials that a study can have, one after the other.
 pub(crate) fn span(cells: &[Cell], study: &Study) -> Duration {
     let time = |Workload { length, ramp_time, .. }: &Workload| match length {
         Length::Runtime(time) => *time + *ramp_time,
@@ -20,36 +20,36 @@ pub(crate) fn span(cells: &[Cell], study: &Study) -> Duration {
     block.saturating_mul(study.replicates.fewest())
 }
 
-/// What the trials of a run have taken so far.
+/// The time that the trials of a run took so far.
 pub(crate) struct Pace {
     began: Instant,
-    /// The last one of each cell.
+    /// The latest trial of each cell.
     took: BTreeMap<usize, Duration>,
     longest: Duration,
-    /// What was no trial.
+    /// Time that was spent on no trial.
     aside: Duration,
 }
 
 impl Pace {
-    /// That of a run which begins now.
+    /// For a run that begins now.
     pub(crate) fn new() -> Pace {
         Pace { began: Instant::now(), took: BTreeMap::new(), longest: Duration::ZERO, aside: Duration::ZERO }
     }
 
-    /// Keeps what a trial of a cell took.
+    /// Keeps the time that a trial of a cell took.
     pub(crate) fn keep(&mut self, cell: usize, took: Duration) {
         self.took.insert(cell, took);
         self.longest = self.longest.max(took);
     }
 
-    /// Leaves out of the mean what took long and is not done before every trial.
+    /// Leaves a long step that does not come before every trial out of the mean.
     pub(crate) fn leave_out(&mut self, took: Duration) {
         self.aside += took;
     }
 
-    /// The longest that the next trial of a cell may take as far as can be told: once it was measured, what
-    /// it took and half as much again. Before that it is its window after the longest ramp that the rule
-    /// allows, or where the window ends after so many I/Os what the longest trial so far took.
+    /// An upper estimate for the next trial of a cell: one and a half times its latest trial. Before its
+    /// first trial, the window after the longest ramp that the rule allows, or, where the window ends after a
+    /// number of I/Os, the longest trial so far.
     pub(crate) fn next(&self, (number, cell): (usize, &Cell), rule: &SteadyStateKeys) -> Duration {
         let ramp = rule.longest_ramp(cell.workload.ramp_time);
         let most = window(&cell.workload).map(|least| least - cell.workload.ramp_time + ramp);
@@ -60,8 +60,8 @@ impl Pace {
         }
     }
 
-    /// The time for the trials that are left after `done`, and for nothing beside them: by the mean of those
-    /// so far, or by what the workloads say.
+    /// The time for the trials left after `done`, and for nothing else: from the mean so far, or from the
+    /// workloads.
     pub(crate) fn left(&self, cells: &[Cell], left: &[Planned], done: usize) -> Option<Duration> {
         if done > 0 {
             let so_far = self.began.elapsed().saturating_sub(self.aside);

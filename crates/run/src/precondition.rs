@@ -1,5 +1,5 @@
-//! Preconditioning: the target is brought to the state that a class of workloads leaves it in, before its
-//! trials.
+//! Preconditioning: before the trials of a class of workloads, the target is brought to the state in which
+//! such workloads leave it.
 //!
 //! Source: SNIA Solid State Storage Performance Test Specification, sections on workload-independent
 //! and workload-dependent preconditioning: write the whole capacity twice in order, then run the
@@ -22,9 +22,9 @@ const SLOPE_LIMIT: f64 = 0.10;
 /// The words for a target that was not preconditioned.
 const NONE: &str = "not preconditioned";
 
-/// Workloads that leave a drive in the same state: what they write, and for random writes about how large. A
-/// drive that maps its blocks in units of 16k or more moves the rest of a unit with each smaller write, and a
-/// write beyond 128k fills whole stripes.
+/// Workloads that leave a drive in the same state: by what they write, and random writes by size. A drive
+/// that maps its blocks in units of 16k or more moves the rest of a unit with each smaller write, and a write
+/// beyond 128k fills whole stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     Reads,
@@ -49,11 +49,11 @@ impl Class {
         !matches!(self, Class::Reads | Class::SequentialWrites)
     }
 
-    /// Whether the target is filled before it is brought to this state, `from` another: reads and sequential
-    /// writes begin on a target that was filled in order; random writes go on from any that is full. Reads
-    /// are not served by what sequential writes have left, for several jobs, small blocks and mixed workloads
-    /// write in another order than a fill; and sequential writes not by what reads have left, for the drive
-    /// may have emptied its write cache meanwhile.
+    /// Whether the target must be filled on its way to this state, coming `from` another. Reads and
+    /// sequential writes begin on a target that was filled in order; random writes begin on any full one.
+    /// What sequential writes left does not serve reads, because several jobs, small blocks and mixed
+    /// workloads write in another order than a fill. What reads left does not serve sequential writes,
+    /// because the drive may have emptied its write cache meanwhile.
     fn needs_fill(self, from: Option<Class>) -> bool {
         from.is_none() || !self.is_random()
     }
@@ -71,8 +71,8 @@ impl fmt::Display for Class {
     }
 }
 
-/// What the preconditioning of a study writes, told before the first write: by the classes of its trials, in
-/// their order, in so many blocks of a target of `len` bytes.
+/// How much the preconditioning of a study writes, for the user to read before the first write. `classes` are
+/// those of the trials in their order, `len` the bytes of the target.
 pub(crate) fn announcement(classes: &[Class], blocks: usize, len: u64) -> String {
     let mut state = None;
     let fills = classes.iter().filter(|class| {
@@ -95,23 +95,23 @@ pub(crate) fn announcement(classes: &[Class], blocks: usize, len: u64) -> String
     format!("preconditioning: {fills} of the target in {blocks}, {fill} each, {all} in all{rounds}")
 }
 
-/// What has been done to a target so far.
+/// The state of a target so far.
 #[derive(Default)]
 pub(crate) struct Preconditioning {
-    /// The class whose state it is in, and how it came there.
+    /// The class whose state it is in, and what brought it there.
     state: Option<(Class, String)>,
 }
 
 impl Preconditioning {
-    /// Whether something is to be done before a trial of this class. Reads too have a state of their own: a
-    /// drive answers for blocks that were never written without its medium, and blocks that were written at
-    /// random it reads at another rate.
+    /// Whether the target must be preconditioned before a trial of this class. Reads have a state of their
+    /// own too: a drive answers reads of unwritten blocks without its medium, and it reads blocks that were
+    /// written at random at another rate.
     pub(crate) fn is_due(&self, class: Class) -> bool {
         self.state.as_ref().is_none_or(|(state, _)| *state != class)
     }
 
-    /// What a trial of this class finds: what was done for it, or that nothing was. Of reads nothing is said
-    /// then.
+    /// What was done to the target for a trial of this class, or that nothing was; `None` for reads of a
+    /// target that was not preconditioned.
     pub(crate) fn found(&self, class: Class) -> Option<String> {
         match &self.state {
             Some((state, words)) if *state == class => Some(words.clone()),
@@ -119,8 +119,8 @@ impl Preconditioning {
         }
     }
 
-    /// Brings `target` to the state of a class by its smallest workload, and says in a sentence what was done
-    /// and whether the criterion was met.
+    /// Brings `target` to the state of a class by its smallest workload. Returns a sentence that says what
+    /// was done and whether the criterion was met.
     ///
     /// # Errors
     /// A write failed, or the run was interrupted.
@@ -152,7 +152,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Runs a workload once from `base` on, on so many bytes; its IOPS.
+    /// Runs a workload once on `len` bytes from `base` on; its IOPS.
     fn run(&mut self, workload: &Workload, (base, len): (u64, u64), seed: u64) -> Result<f64, String> {
         let submission = RingSubmission::Syscall { split: false };
         let path = if self.target.nvme().is_some() {
@@ -295,14 +295,13 @@ mod tests {
         assert!(done.is_due(Class::SequentialWrites));
     }
 
-    /// Hours of writing began without a word of how much.
+    /// Hours of writing began, and no message said how much.
     #[test]
     fn what_a_study_writes_is_told_before() {
         let (reads, random) = (Class::Reads, Class::RandomWritesTo16k);
         let one = "preconditioning: 1 fill of the target in 1 block, 64g each, 64g in all";
         assert_eq!(announcement(&[reads; 3], 1, 32 << 30), one);
-        // A class that stands where its own state is needs nothing, and random writes go on from what is
-        // full.
+        // A class whose state is there needs nothing, and random writes begin on any full target.
         let classes =
             [random, random, reads, reads, Class::RandomWritesTo128k, random, Class::SequentialWrites];
         let more = "preconditioning: 3 fills of the target in 3 blocks, 745g each, 2235g in all, and rounds \
@@ -310,8 +309,7 @@ mod tests {
         assert_eq!(announcement(&classes, 3, 400_088_457_216), more);
     }
 
-    /// They took the target as they found it: blocks that were never written, or what the writes before them
-    /// had left.
+    /// Reads took the target as they found it: with unwritten blocks, or as earlier writes left it.
     #[test]
     fn reads_find_a_filled_target_whatever_was_before() {
         let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();

@@ -25,7 +25,9 @@ impl Profiler {
             return Ok(None);
         }
         let profiler = Profiler::new().map_err(|error| {
-            RunError::Refused(format!("the study asks for profiles, but there can be none: {error}"))
+            RunError::Refused(format!(
+                "the study asks for profiles, but this machine cannot make any: {error}"
+            ))
         })?;
         let events = profiler.sampler.borrow().events().join(", ");
         progress.note(&format!("profile: sampling {events} on every core"));
@@ -48,7 +50,7 @@ impl Profiler {
         self.sampler.borrow_mut().drain();
     }
 
-    /// Ends the window; again is no harm.
+    /// Ends the window; a second call is harmless.
     pub(crate) fn end(&self) -> Result<(), SamplingError> {
         self.sampler.borrow_mut().stop()
     }
@@ -56,7 +58,7 @@ impl Profiler {
     /// The profile of the last window.
     ///
     /// # Errors
-    /// What is missing of it, with the remedy.
+    /// Part of it is missing: what, and the remedy.
     pub(crate) fn profile(&self) -> Result<CostProfile, SamplingError> {
         let directory = |function: &str, module: Option<&str>| {
             sources::directory(&self.release, function, module).map(str::to_owned)

@@ -1,4 +1,4 @@
-//! The programs that a study names, which run only if the user allows it.
+//! The programs that a study names. They run only if the user allows it.
 
 use crate::energy;
 use crate::error::RunError;
@@ -7,7 +7,7 @@ use iopj_load::fio::Fio;
 use iopj_study::{Study, StudyError};
 use std::path::Path;
 
-/// The programs that a study names: fio's and its plugin's paths, and those of meters, as they stand there.
+/// The programs that a study names: the paths of fio, of its plugin and of meters.
 ///
 /// # Errors
 /// A meter's table cannot be read.

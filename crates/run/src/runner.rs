@@ -133,13 +133,14 @@ fn checked_cells(
     Ok(cells)
 }
 
-/// Puts back what dead runs have left. Without root nothing can be put back, and nothing is changed either.
+/// Puts back the settings that dead runs left changed. Without root that is not possible, and nothing is
+/// changed.
 fn put_back_left_behind(host: &Host, progress: &mut dyn Progress) -> Result<(), RunError> {
     let report = match host.restore_left_behind() {
         Err(SettingsError::NeedsRoot { .. }) => {
             progress.note(
-                "note: whether a dead run has left settings changed can only root see; `iopj restore` as \
-                 root puts them back",
+                "note: only root can see whether a dead run left settings changed; `iopj restore` as root \
+                 puts them back",
             );
             return Ok(());
         }

@@ -47,7 +47,7 @@ pub(crate) struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// Measures what is missing, puts the settings back, and tells how it ended.
+    /// Measures the missing trials and puts the settings back.
     pub(crate) fn run(mut self, progress: &mut dyn Progress) -> Result<Summary, RunError> {
         if let Some(made) = &mut self.made {
             made.keep = true; // for --resume, until the study is complete
@@ -146,7 +146,7 @@ impl Trials<'_> {
         RunContext { store: &mut self.store, progress, stop: self.runner.stop }
     }
 
-    /// Keeps the changes of settings but the first `before` as events.
+    /// Keeps the changes of settings, from the one numbered `before` on, as events.
     fn note_changes(&mut self, before: usize) -> Result<(), RunError> {
         for change in &self.access.settings.changes()[before..] {
             let detail = format!("{}: {} -> {}", change.file, change.old, change.new);
@@ -167,7 +167,7 @@ impl Trials<'_> {
         Ok(metering)
     }
 
-    /// Adds a trial to the store; one whose figures cannot be kept is kept as failed.
+    /// Adds a trial to the store, as failed if its figures cannot be kept.
     fn keep(
         &mut self,
         trial: Trial,
@@ -188,8 +188,8 @@ impl Trials<'_> {
         }
     }
 
-    /// One trial, when it loaded the machine, and why it has no profile if one was asked for. `last_ns` is
-    /// the end of the window before, for the gap between the two.
+    /// Runs one trial. Returns it, when it loaded the machine, and why it has no profile if one was asked
+    /// for. `last_ns` is the end of the previous window, for the gap between the two.
     fn trial(
         &mut self,
         planned: Planned,
@@ -246,21 +246,21 @@ impl Trials<'_> {
             }
             Err(error) => {
                 progress.note(&format!(
-                    "warning: the control run failed, so that no polled path can be verified: {error}"
+                    "warning: the control run failed, so no polled path can be verified: {error}"
                 ));
                 Ok(None)
             }
         }
     }
 
-    /// The classes of the cells by which the target is preconditioned; all one where it is not.
+    /// The class of each cell for preconditioning; the same for all where there is none.
     fn classes(&self) -> Vec<usize> {
         let class =
             |cell: &Cell| if self.study.precondition { Class::of(&cell.workload) as usize } else { 0 };
         self.cells.iter().map(class).collect()
     }
 
-    /// Says before the first write how much is written, where the target is preconditioned.
+    /// Tells the user before the first write how much preconditioning writes.
     fn announce_preconditioning(&self, missing: &[Planned], progress: &mut dyn Progress) {
         if !self.study.precondition || missing.is_empty() {
             return;
@@ -271,9 +271,8 @@ impl Trials<'_> {
         progress.note(&precondition::announcement(&classes, blocks.len(), self.access.extent().len));
     }
 
-    /// Brings the target to the state of a trial's class, where it is not there yet; false if it was stopped.
-    /// The smallest writes of a class are the hardest on a drive, so they are what it is brought to a steady
-    /// state with.
+    /// Brings the target to the state of a trial's class, if it is in another; false if it was stopped. The
+    /// smallest writes of a class are the hardest on a drive, so they bring it to its steady state.
     fn precondition(
         &mut self,
         (done, pace): (&mut Preconditioning, &mut Pace),
@@ -301,7 +300,7 @@ impl Trials<'_> {
     }
 }
 
-/// Where in the order a trial stands. An idle stretch is due at the middle block's begin, so that a study of
+/// The position of a trial in the order. An idle stretch is due when the middle block begins, so a study of
 /// two blocks or more has three.
 fn group_position(missing: &[Planned], classes: &[usize], number: usize) -> GroupPosition {
     let changes = |number: usize, of: &dyn Fn(&Planned) -> usize| {
@@ -321,8 +320,8 @@ fn group_position(missing: &[Planned], classes: &[usize], number: usize) -> Grou
     GroupPosition::Within
 }
 
-/// Makes the settings of a cell, and the poll delay that its path needs. A device that was taken has no queue
-/// in the kernel, and so no settings of one.
+/// Makes the settings of a cell, and the poll delay that its path needs. A device that is taken has no queue
+/// in the kernel, so it has no settings of one.
 fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), SettingsError> {
     let has_place = |setting: &Setting| !(cell.path.is_bypass() && setting.is_of_queue());
     for (setting, value) in cell.settings.iter().filter(|(setting, _)| has_place(setting)) {
@@ -339,7 +338,7 @@ fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), Setting
     }
 }
 
-/// The control run on a target. Where the kernel counts none of its reads the drive does.
+/// The control run on a target. Where the kernel does not count its reads, the drive does.
 fn control_run(access: &Access<'_>, stop: &AtomicBool) -> Result<ControlRun, TrialError> {
     let first = access.counted()?;
     let control = control::run(access.target()?, access.probe()?, stop)?;

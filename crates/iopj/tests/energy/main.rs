@@ -157,7 +157,7 @@ fn joules_are_the_laws_and_no_secret_is_kept() {
     let cost = store.events().unwrap().into_iter().find(|event| event.2.contains("% of a core")).unwrap();
     eprintln!("{}", cost.2);
     // Ten seconds are looked at, and two were waited for: it is said that nothing is known of them.
-    let unknown = "whether power was flat after 2s is not known, for it takes 10.7 s to see";
+    let unknown = "it is not known whether power was flat after 2s, because that takes 10.7 s to see";
     assert_eq!(messages.matches(unknown).count(), 1, "{messages}");
     drop(store);
     power_is_drawn(folder.path(), &trials);

@@ -44,7 +44,7 @@ pub(crate) fn find(
     let played: Vec<Pattern> =
         marks.iter().filter(|mark| mark.kind == MarkKind::Pattern).filter_map(pattern).collect();
     let search = Search { expected_offset_ns, range_ns, max_drift: MAX_DRIFT, lag_ns: LAG_NS };
-    // Of several channels the first that shows the pattern tells the meter's clock: they share it.
+    // Several channels share the meter's clock, and the first that shows the pattern gives it.
     let mut error = AlignError::NothingPlayed;
     for (index, channel) in record.channels.iter().enumerate() {
         match align(channel, index, readings, &played, &search) {

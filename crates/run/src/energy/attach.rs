@@ -1,5 +1,4 @@
-//! A meter's log, brought into a store after its study: aligned by the load pattern, or by a clock that is
-//! trusted.
+//! Adds a meter's log to a store after its study, aligned by the load pattern or by a trusted clock.
 
 use super::align;
 use super::compute::recompute;
@@ -16,7 +15,7 @@ use iopj_study::{Study, StudyError};
 const RANGE_NS: u64 = 600_000_000_000;
 /// Standard uncertainty of a clock that is trusted.
 const TRUSTED_NS: f64 = 1e9;
-/// What lies before counts from a start of its own, and is no time of day: ten years since 1970.
+/// An earlier time is no time of day but counts from a start of its own: ten years since 1970.
 const OWN_START_NS: i64 = 315_360_000_000_000_000;
 
 /// Why a log cannot be attached.
@@ -38,17 +37,17 @@ pub enum AttachError {
     )]
     NoMarks(std::path::PathBuf),
     /// The log is of another time.
-    #[error("the log holds no value of the time of the study: give the log of that day, or its --time-zone")]
+    #[error("the log has no value from the time of the study: give the log of that day, or its --time-zone")]
     OtherTime,
     /// A log without a time of day cannot be trusted.
     #[error(
-        "the log counts time from its own begin, so its clock cannot be trusted: leave --trust-clock out"
+        "the log counts time from its own start, so its clock cannot be trusted: leave --trust-clock out"
     )]
     OwnStart,
 }
 
-/// How a study says that its log is to be read, and the meter's name: a HOBOware export called `log` where it
-/// says nothing.
+/// How to read the log of a study, and the meter's name, as the study says: by default a HOBOware export
+/// called `log`.
 ///
 /// # Errors
 /// The store's study cannot be read.
@@ -64,8 +63,8 @@ pub fn log_of(store: &Store) -> Result<(String, LogConfig), AttachError> {
     Ok((LOG.to_owned(), LogConfig::new(LogFormat::Hobo)))
 }
 
-/// Brings a log into the store under a meter's name, in the place of an earlier one, and computes the energy
-/// of all trials anew. Tells what the user should know.
+/// Adds a log to the store under a meter's name, in place of an earlier one, and recomputes the energy of all
+/// trials. Returns notes for the user.
 ///
 /// # Errors
 /// [`AttachError`]; then the store is as before.

@@ -11,8 +11,8 @@ use iopj_store::energy::{Mark, MarkKind, MeterRow, RawValue, ReadingRow};
 use iopj_store::{Measurement, Store, StoreError, Trial};
 use std::collections::BTreeMap;
 
-/// Computes the energy of all trials anew from the readings and marks, and puts it in the place of what was
-/// there. What the user should know is told: meters whose clock was not found.
+/// Recomputes the energy of all trials from the readings and marks, and replaces what was there. Returns
+/// notes for the user: meters whose clock was not found.
 ///
 /// # Errors
 /// The store cannot be read or written.
@@ -49,8 +49,8 @@ pub(super) fn measurements(trials: &[Trial]) -> BTreeMap<u64, &Measurement> {
     trials.iter().filter_map(|trial| Some((trial.position, trial.outcome.measurement()?))).collect()
 }
 
-/// The trials whose load a session's marks tell. A run that died between the two has left a mark of a trial
-/// that another session did.
+/// The trials whose load a session marked. A run that died between mark and trial left a mark of a trial that
+/// another session measured.
 pub(super) fn loaded<'a>(
     marks: &[Mark],
     trials: &BTreeMap<u64, &'a Measurement>,
@@ -67,7 +67,7 @@ fn window(trial: &Measurement) -> Option<Window> {
     trial.window_raw_ns.map(|[begin_ns, end_ns]| Window { begin_ns, end_ns })
 }
 
-/// Reading of a store that only the computing of energy needs.
+/// What only the computing of energy reads from a store.
 pub(super) trait ParseMeter {
     fn parse_meter(&self, row: &MeterRow) -> Result<MeterRecord, StoreError>;
 }
@@ -94,7 +94,7 @@ pub(super) fn readings(store: &Store, row: &MeterRow) -> Result<Vec<Reading>, St
     Ok(store.readings(row.id)?.into_iter().map(reading).collect())
 }
 
-/// A meter of a session with all that it said.
+/// A meter of a session with all of its readings.
 struct OfMeter<'a> {
     row: &'a MeterRow,
     record: MeterRecord,
@@ -159,7 +159,7 @@ impl OfMeter<'_> {
     }
 }
 
-/// When a mark says that load went on or off.
+/// When load went on or off, by a mark.
 fn changes(mark: &Mark) -> &[u64] {
     match (mark.kind, &mark.times_ns[..]) {
         (MarkKind::Load, times) => times,
@@ -194,9 +194,8 @@ impl ScopeTraces<'_> {
     }
 }
 
-/// The sum of channels over one window. Their random parts are independent; what is declared of their
-/// accuracy is taken to be one and the same error in all of them, which is the worst case. If nobody declares
-/// it for one of them, nobody does for the sum.
+/// The sum of channels over one window. Their random parts are independent. Their declared accuracy is taken
+/// as one error that they share, which is the worst case; if one of them declares none, the sum has none.
 fn sum(parts: Vec<Energy>) -> Option<Energy> {
     let seconds = parts.first()?.seconds;
     let joules: f64 = parts.iter().map(|part| part.joules).sum();
@@ -237,7 +236,7 @@ fn joules(energy: &Energy, window: Window, idle: Option<&IdlePower>) -> EnergyOu
     let random_interval = bounds(energy.random_interval());
     if !energy.joules.is_finite() || !is_finite(random_interval) {
         return EnergyOutcome::Incomplete(
-            "the meter's readings do not tell their own noise: use a longer runtime or a faster meter"
+            "the meter's readings are too few to show their noise: use a longer runtime or a faster meter"
                 .to_owned(),
         );
     }

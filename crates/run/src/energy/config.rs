@@ -114,7 +114,7 @@ fn spec(name: &str, table: &toml::Table, source: &str) -> Result<(MeterSpec, Met
     let text = |key: &str| match table.get(key) {
         None => Ok(None),
         Some(toml::Value::String(text)) => Ok(Some(text.as_str())),
-        Some(_) => Err(wrong(format!("`{key}` is no text: write it in quotation marks"))),
+        Some(_) => Err(wrong(format!("`{key}` is not a text: write it in quotation marks"))),
     };
     let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).chain([LOG, MODEL]).collect();
     let Some(word) = text("kind")? else {

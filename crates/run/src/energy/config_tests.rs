@@ -63,7 +63,7 @@ fn what_cannot_be_is_refused_with_the_nearest_right_word() {
         ("[meters.a]\nkind = \"hwmon\"\nchips = \"x\"", "did you mean `chip`?"),
         ("[meters.a]\nkind = \"hwmon\"", "missing field `chip`"),
         ("[meters.a]\nkind = \"rapl\"\ninterval = \"1ms\"", "`interval` lies between 10ms and 1h"),
-        ("[meters.a]\nkind = \"rapl\"\ninterval = 1", "`interval` is no text"),
+        ("[meters.a]\nkind = \"rapl\"\ninterval = 1", "`interval` is not a text"),
         ("[meters.a]\nkind = \"rapl\"\nclock = \"mine\"", "`clock` is `host` or `own`"),
         ("[meters.\"a/b\"]\nkind = \"rapl\"", "a meter cannot be named `a/b`"),
         ("[meters.a]\nkind = \"command\"\ncommand = [\"x\"]\nscope = \"socket\"", "unknown variant"),

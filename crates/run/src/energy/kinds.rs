@@ -87,7 +87,7 @@ fn read<T: MeterTable>(table: toml::Table) -> Result<Box<dyn OpenMeter>, String>
 /// A kind's own keys as its type.
 ///
 /// # Errors
-/// What is wrong with a value, without the value: it may be a secret that stands in the wrong place.
+/// What is wrong with a value, without the value: it may be a secret in the wrong place.
 pub(crate) fn parsed<T: DeserializeOwned>(own: toml::Table) -> Result<T, String> {
     toml::Value::Table(own).try_into().map_err(|error: toml::de::Error| {
         let parts = error.message().split('"').step_by(2).map(str::trim_end);

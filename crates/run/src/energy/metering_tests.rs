@@ -137,7 +137,7 @@ fn a_rest_that_took_long_puts_no_stretch_off_within_a_block() {
 #[test]
 fn power_that_was_not_flat_is_warned_of_once_and_what_cannot_be_seen_is_no_warning() {
     for (limit_s, begin) in [
-        (10, "whether power was flat after 10s is not known, for it takes 10.7 s to see"),
+        (10, "it is not known whether power was flat after 10s, because that takes 10.7 s to see"),
         (11, "warning: power was not flat after 11s"),
     ] {
         let (_folder, mut store, mut metering) = session(EVERY);

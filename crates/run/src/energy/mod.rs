@@ -1,8 +1,8 @@
 //! Energy of a study: its meters on their threads, idle stretches and load patterns between the trials, and
 //! what the store keeps of it, from which the joules are computed.
 //!
-//! Nothing here happens inside a measured window but the readings themselves, on threads that do no I/O of a
-//! trial. The store is written between trials.
+//! Inside a measured window only the readings themselves happen, on threads that do no I/O of a trial. The
+//! store is written between trials.
 
 mod align;
 mod attach;
@@ -44,17 +44,16 @@ const IDLE_READINGS: u32 = 10;
 const SHORTEST_IDLE: Duration = Duration::from_secs(2);
 /// Time for the machine to settle before an idle stretch begins.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Time after which a machine that has not settled is taken as it is, in the stretches over which power is to
-/// be flat. Noise may need four.
+/// The longest wait for a machine to settle, in stretches over which power is to be flat. Noise may need
+/// four.
 const STRETCHES_TO_SETTLE: u32 = 6;
-/// The most of it: a study has three rests or more.
+/// The upper bound of that wait: a study has three rests or more.
 const LONGEST_TO_SETTLE: Duration = Duration::from_secs(10 * 60);
-/// The trials take this many times as long at the least, so that a short study stays short.
+/// The trials take at least this many times as long as the wait, so a short study stays short.
 const TRIALS_TO_SETTLE: u32 = 6;
 /// Within a block too, idle stretches and load patterns are no farther apart.
 const EVERY: Duration = Duration::from_secs(30 * 60);
-/// Idle stretches between the first and the last come no more often than leaves this many times what the last
-/// one took to the trials.
+/// Between two idle stretches the trials get at least this many times the time that the last one took.
 const TRIALS_TO_IDLE: u32 = 4;
 
 /// The meters of a run.
@@ -66,7 +65,7 @@ pub(crate) struct Metering {
     pattern: Option<Pattern>,
     session: Option<i64>,
     models: Vec<(MeterSpec, ModelText)>,
-    /// Whether idle stretches are needed: an estimate needs none.
+    /// Whether idle stretches are needed; an estimate needs none.
     rests: bool,
     rested: Instant,
     /// What the last rest took, with the wait for power to be flat.
@@ -74,7 +73,7 @@ pub(crate) struct Metering {
     played: Instant,
     /// What it takes to see whether power is flat.
     sees: Duration,
-    /// It was told that the machine had not settled, or that nothing is known of it.
+    /// The user knows that the machine had not settled, or that nobody could see it.
     has_told: bool,
 }
 
@@ -90,14 +89,15 @@ pub(crate) enum GroupPosition {
     Within,
 }
 
-/// What a runner context to the metering: where it keeps things, whom it tells, and what may end it.
+/// What the metering uses of the run: its store, the user's view, and what may end it.
 pub(crate) struct RunContext<'a> {
     pub(crate) store: &'a mut Store,
     pub(crate) progress: &'a mut dyn Progress,
     pub(crate) stop: &'a AtomicBool,
 }
 
-/// Reads a study file's text as [`Study::parse`] does, and checks what its meters' tables say. No meter is opened.
+/// Reads a study file's text as [`Study::parse`] does, and checks what its meters' tables say. No meter is
+/// opened.
 ///
 /// # Errors
 /// What is wrong, with the remedy.
@@ -107,14 +107,14 @@ pub fn read_study(text: &str, source: &str) -> Result<Study, StudyError> {
     Ok(study)
 }
 
-/// The longest wait for power to be flat where the study names none: a share of the time of its trials that
-/// is enough to see it. Where they are shorter than that, it is as long as they are.
+/// The longest wait for power to be flat, if the study names none: a share of the time of its trials, and
+/// enough to see it. It is never longer than the trials.
 fn settle_limit(span: Duration, slowest: Duration) -> Duration {
     let share = (span / TRIALS_TO_SETTLE).max(settle::sees(slowest)).min(span);
     (settle::stretch(slowest) * STRETCHES_TO_SETTLE).min(LONGEST_TO_SETTLE).min(share)
 }
 
-/// How long the machine is left alone beside meters of which the slowest has this interval.
+/// How long the machine is left alone for meters of which the slowest has this interval.
 fn idle(study: &Study, span: Duration, slowest: Duration) -> Result<rest::RestTimes, StudyError> {
     Ok(rest::RestTimes {
         settle: SETTLE.max(slowest),
@@ -219,9 +219,9 @@ impl Metering {
         self.rest(context)
     }
 
-    /// Before a trial that takes `next` at the most: an idle stretch where a block or class begins, if it is
-    /// time for one or `is_due` for another reason, and anywhere an idle stretch and a load pattern if the
-    /// last ones would be too long ago at the trial's end.
+    /// Runs before a trial that takes at most `next`. Where a block or class begins, the machine rests if it
+    /// is time for that or if `is_due`. Anywhere, it rests and plays the load pattern if the last ones would
+    /// be too long ago when the trial ends.
     pub(crate) fn before_trial(
         &mut self,
         position: GroupPosition,
@@ -285,7 +285,7 @@ impl Metering {
         if !self.rests {
             return Ok(());
         }
-        // What is looked at has been read since.
+        // What was read since is looked at too.
         self.drain(context)?;
         let meters = &self.running;
         let mut has_settled = || {
@@ -316,21 +316,21 @@ impl Metering {
         self.drain(context)
     }
 
-    /// Keeps that an idle stretch began though power was not flat, or though nobody could see whether it was;
-    /// tells it once.
+    /// Notes that an idle stretch began before power was flat, or before anybody could see whether it was.
+    /// The user is told once.
     fn tell_unsettled(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
         let limit = iopj_core::format_duration(self.idle.settle_limit);
         let is_known = self.idle.settle_limit >= self.sees;
         let text = if is_known {
             format!(
-                "power was not flat after {limit}, so that idle power is uncertain: see what runs beside, \
-                 or give it longer by `settle_limit`"
+                "power was not flat after {limit}, so idle power is uncertain: see what else runs, or give \
+                 it longer by `settle_limit`"
             )
         } else {
             let seconds = self.sees.as_secs_f64();
             format!(
-                "whether power was flat after {limit} is not known, for it takes {seconds:.1} s to see: \
-                 `settle_limit` gives it longer"
+                "it is not known whether power was flat after {limit}, because that takes {seconds:.1} s to \
+                 see: give it longer by `settle_limit`"
             )
         };
         context.store.add_event(unix_ns(), "meter", &text)?;
@@ -357,7 +357,7 @@ impl Metering {
         Ok(context.store.add_mark(session, &mark)?)
     }
 
-    /// Brings what the threads have read into the store, and what they say to the user.
+    /// Moves what the threads have read into the store, and their notices to the user.
     fn drain(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
         for (meter, id) in &mut self.running {
             let (readings, notices) = meter.take();
@@ -375,14 +375,14 @@ impl Metering {
     }
 }
 
-/// The meters that this machine has itself and that need no word from the user; a note where there is none.
+/// The meters of the machine itself, which need no word from the user; a note if there are none.
 fn local(allow_exec: bool, progress: &mut dyn Progress) -> Result<Vec<RunningMeter>, RunError> {
     let mut running = Vec::new();
     for found in iopj_meter::local_meters(Path::new("/")).iter().filter(|found| found.why_not.is_none()) {
         let asked = match found.name.split_once(':') {
             None if found.name == "rapl" => Some(config::plain("rapl", "rapl", &[])?),
             Some(("hwmon", chip)) => Some(config::plain(&found.name, "hwmon", &[("chip", chip)])?),
-            // A drive is asked by name alone: each reading costs it a command.
+            // A drive is read only if the study names it: each reading costs it a command.
             _ => None,
         };
         let Some((spec, MeterSource::Live(source))) = asked else { continue };
@@ -404,7 +404,7 @@ fn describe(channel: &Channel) -> String {
     format!("{} `{}` {}", channel.scope, channel.name, iopj_meter::accuracy_text(channel.accuracy))
 }
 
-/// A reading as the store keeps it; `None` for one that is no number.
+/// A reading as the store keeps it; `None` if it is not a number.
 fn row(reading: &Reading) -> Option<ReadingRow> {
     let value = match reading.value {
         Value::Count(count) => RawValue::Count(count),
@@ -415,8 +415,8 @@ fn row(reading: &Reading) -> Option<ReadingRow> {
     Some(ReadingRow { channel: channel as u32, value, begin_ns, end_ns, wall_ns, own_ns })
 }
 
-/// A time of `CLOCK_MONOTONIC` on `CLOCK_MONOTONIC_RAW`, by what the two say now: they part by 500 ppm at the
-/// most.
+/// A time of `CLOCK_MONOTONIC` on `CLOCK_MONOTONIC_RAW`, by what both say now: they drift apart by at most
+/// 500 ppm.
 pub(crate) fn raw_ns(monotonic_ns: u64) -> u64 {
     let (at, raw) = native::moment(native::monotonic_ns, monotonic_raw_ns);
     raw.saturating_add_signed(monotonic_ns as i64 - at as i64)

@@ -68,7 +68,7 @@ pub(crate) fn estimates(
     trials.iter().map(of_trial).collect()
 }
 
-/// What was counted over a trial's window, as means over time. The I/O's own threads are asked for wake-ups:
+/// What was counted over a trial's window, as means over time. Wake-ups are those of the I/O's own threads:
 /// the machine's are not kept.
 fn features(trial: &Measurement, cpu_model: &str) -> Features {
     let seconds = (trial.window_ns as f64 * 1e-9).max(1e-9);

@@ -1,4 +1,4 @@
-//! One meter on its own thread: read at its interval, tried again where it fails, and never waited for.
+//! One meter on its own thread: read at its interval, tried again after a failure, and never waited for.
 
 use super::config::MeterSpec;
 use super::kinds::OpenMeter;
@@ -9,18 +9,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Name of every meter's thread, and so of the threads that a meter starts itself: the kernel gives a new
-/// thread its maker's name. The probe leaves threads of this name out.
+/// The name of every meter's thread. The kernel gives it to threads that a meter starts, too. The probe
+/// leaves threads of this name out.
 pub(crate) const THREAD_NAME: &str = "iopj-meter";
 /// How long a meter may take to open.
 const OPENING: Duration = Duration::from_secs(30);
-/// Failures in a row after which the user is told.
+/// Failures in a row before the user is told.
 const PATIENCE: u32 = 3;
 /// The longest time between two attempts.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
 /// How long a reading may take before the user is told.
 const HANGS: Duration = Duration::from_secs(10);
-/// How long the end of a thread is waited for.
+/// How long to wait for the end of a thread.
 const PARTING: Duration = Duration::from_secs(2);
 
 /// A meter that runs.
@@ -107,7 +107,7 @@ impl RunningMeter {
         })
     }
 
-    /// What has been read since the last call, and what the user should know.
+    /// The readings since the last call, and notices for the user.
     pub(crate) fn take(&mut self) -> (Vec<Reading>, Vec<String>) {
         let mut state = self.shared.state();
         let mut notices = std::mem::take(&mut state.notices);
@@ -122,7 +122,7 @@ impl RunningMeter {
         (std::mem::take(&mut state.readings), notices)
     }
 
-    /// What has been read since the last [`take`](RunningMeter::take), and whether more can come.
+    /// The readings since the last [`take`](RunningMeter::take), and whether more can come.
     pub(crate) fn look(&self) -> (Vec<Reading>, bool) {
         let state = self.shared.state();
         (state.readings.clone(), !state.has_ended)

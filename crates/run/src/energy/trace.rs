@@ -32,8 +32,7 @@ pub struct ChannelPower {
 }
 
 /// The power over time of each session's channels. A model has no readings. A meter whose clock was not found
-/// has no place in time, so that it is left out, and so is a channel whose time goes back; what trials lack
-/// by it says why.
+/// is left out, and so is a channel whose time goes back; the trials say what they lack for that reason.
 ///
 /// # Errors
 /// The store cannot be read.

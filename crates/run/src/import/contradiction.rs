@@ -1,6 +1,6 @@
-//! What fio's own counts contradict: a job that was to poll, and slept.
+//! Contradictions by fio's own counts: a job that was to poll, and slept.
 //!
-//! Only what leaves no other explanation counts. Nothing that fio prints can verify a path.
+//! Only a count without another explanation refutes. Nothing that fio prints can verify a path.
 
 use iopj_core::{Completion, IoPath, RingSubmission, Workload};
 use iopj_load::fio::FioOutput;
@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 /// Context switches per I/O from which on a job slept for its I/Os.
 const SLEPT: f64 = 0.5;
-/// Switches that a scheduler may force on a thread that never sleeps, in a second, one a tick at the most
-/// ticks that kernels have: fio counts them with the others.
+/// Switches per second that a scheduler may force on a thread that never sleeps: one per tick, at the highest
+/// tick rate of kernels. fio counts them with the others.
 const FORCED_PER_S: f64 = 1_000.0;
 /// Since this kernel `io_poll_delay` makes no hybrid polling of classic polling (commit 54bdd67d0f88).
 const WITHOUT_HYBRID: KernelVersion = KernelVersion(6, 4);
@@ -33,7 +33,7 @@ impl FromStr for KernelVersion {
     }
 }
 
-/// What fio's counts say of a job that was to poll.
+/// What fio's counts say about a job that was to poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Polling {
     /// They do not contradict.
@@ -62,7 +62,8 @@ pub(super) fn polling(
     }
     let per_io = result.ctx as f64 / ios as f64;
     let told = format!(
-        "asked for poll, but fio counts {per_io:.2} context switches per I/O, and who polls does not sleep"
+        "asked for poll, but fio counts {per_io:.2} context switches per I/O, and a thread that polls does \
+         not sleep"
     );
     // The polling of passthrough commands came after the hybrid one had left io_uring.
     let is_passthrough = matches!(path, IoPath::NvmePassthrough(_));
@@ -70,7 +71,7 @@ pub(super) fn polling(
         return Polling::Slept(told);
     }
     Polling::SleptPerhapsFirst(format!(
-        "{told}; hybrid polling (`io_poll_delay` before Linux 6.4) would: tell the kernel that it ran on by \
+        "{told}; hybrid polling (`io_poll_delay` before Linux 6.4) would: name the kernel that it ran on by \
          --kernel"
     ))
 }

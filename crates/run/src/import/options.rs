@@ -1,6 +1,6 @@
-//! fio's job options as a path and a workload, or the reason why there is none.
+//! fio's job options as a path and a workload, or the reason why they are none.
 //!
-//! Options, their defaults and units after fio's HOWTO, section "Job file parameters". An option that
+//! Options, their defaults and units are those of fio's HOWTO, section "Job file parameters". An option that
 //! is neither mapped nor known to leave the I/O as it is keeps a job out.
 
 use iopj_core::path::AioDescriptors;
@@ -18,18 +18,19 @@ const MAPPED: &str = "rw bs direct buffered ioengine hipri sqthread_poll fixedbu
                       cpus_allowed cpus_allowed_policy kb_base filename";
 
 /// Options that change the place, the report or the surroundings of a job, but not the I/O itself.
-const HARMLESS: &str = "name description directory filename_format filesize offset group_reporting new_group stonewall thread \
-     time_based randrepeat allrandrepeat randseed random_generator norandommap softrandommap \
-     lat_percentiles clat_percentiles slat_percentiles percentile_list significant_figures write_bw_log \
-     write_lat_log write_iops_log write_hist_log log_avg_msec log_window_value log_hist_msec \
-     log_hist_coarseness log_max_value log_offset log_unix_epoch log_alternate_epoch per_job_logs bwavgtime \
-     iopsavgtime disk_util unified_rw_reporting unit_base invalidate allow_file_create fallocate \
-     create_serialize create_on_open overwrite unlink refill_buffers scramble_buffers zero_buffers \
-     buffer_compress_percentage buffer_compress_chunk buffer_pattern dedupe_percentage iomem mem \
-     iomem_align mem_align hugepage-size lockmem clocksource gtod_cpu exitall exitall_on_error exec_prerun \
-     exec_postrun continue_on_error sqthread_poll_cpu nonvectored job_start_clock_id";
+const HARMLESS: &str = "\
+    name description directory filename_format filesize offset group_reporting new_group stonewall \
+    thread time_based randrepeat allrandrepeat randseed random_generator norandommap softrandommap \
+    lat_percentiles clat_percentiles slat_percentiles percentile_list significant_figures write_bw_log \
+    write_lat_log write_iops_log write_hist_log log_avg_msec log_window_value log_hist_msec \
+    log_hist_coarseness log_max_value log_offset log_unix_epoch log_alternate_epoch per_job_logs \
+    bwavgtime iopsavgtime disk_util unified_rw_reporting unit_base invalidate allow_file_create \
+    fallocate create_serialize create_on_open overwrite unlink refill_buffers scramble_buffers \
+    zero_buffers buffer_compress_percentage buffer_compress_chunk buffer_pattern dedupe_percentage iomem \
+    mem iomem_align mem_align hugepage-size lockmem clocksource gtod_cpu exitall exitall_on_error \
+    exec_prerun exec_postrun continue_on_error sqthread_poll_cpu nonvectored job_start_clock_id";
 
-/// Options that make the I/O another unless they have one of the values in the middle, and what they do.
+/// Options that change the I/O unless they have one of the values in the middle, and what they do.
 const NEUTRAL: &[(&str, &str, &str)] = &[
     ("bssplit", "", "mixes block sizes"),
     ("bsrange", "", "mixes block sizes"),
@@ -59,7 +60,7 @@ const NEUTRAL: &[(&str, &str, &str)] = &[
 /// The path and the workload of a job.
 ///
 /// # Errors
-/// Why it has none, to stand behind the job's name.
+/// Why it has none, as text that follows the job's name.
 pub(super) fn map(job: &FioJobResult) -> Result<(IoPath, Workload), String> {
     let options = Options(&job.options);
     if options.number("kb_base", 1024)? != 1024 {
@@ -91,7 +92,7 @@ pub(super) fn map(job: &FioJobResult) -> Result<(IoPath, Workload), String> {
     Ok((path, workload))
 }
 
-/// True where a flag that fio's JSON leaves out could make the job's path another.
+/// True if a flag that fio's JSON leaves out could change the job's path.
 pub(super) fn may_hide_flags(path: &IoPath, options: &BTreeMap<String, String>) -> bool {
     let flags: &[&str] = match path {
         IoPath::PosixSio(_) if options.get("ioengine").is_some_and(|engine| engine == "pvsync2") => {
@@ -227,7 +228,7 @@ fn numjobs(job: &FioJobResult, options: &Options<'_>) -> Result<u32, String> {
         (1, asked) => asked,
         (entries, asked) if asked == 1 || asked == entries => entries,
         (entries, asked) => {
-            return Err(format!("was to have numjobs={asked} but stands there {entries} times"));
+            return Err(format!("was to have numjobs={asked}, but the file has it {entries} times"));
         }
     };
     let readable = u32::try_from(numjobs).ok().filter(|n| *n > 0);

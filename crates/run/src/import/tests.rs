@@ -139,7 +139,8 @@ fn verdicts(text: &str, kernel: Option<&str>) -> Vec<(String, VerdictKind, Strin
 
 #[test]
 fn a_job_that_was_to_poll_and_slept_is_refuted_where_hybrid_is_impossible() {
-    let told = "asked for poll, but fio counts 1.00 context switches per I/O, and who polls does not sleep";
+    let told = "asked for poll, but fio counts 1.00 context switches per I/O, and a thread that polls does \
+                not sleep";
     for kernel in ["6.18.44-custom", "6.4"] {
         let [polled, plain] = &verdicts(SLEPT, Some(kernel))[..] else { panic!() };
         assert_eq!(
@@ -241,8 +242,10 @@ fn real_jobs_that_ran_together_are_left_out() {
 /// A job as fio 3.33 prints it, with these options.
 fn entry(options: Value) -> Value {
     let latency = json!({ "min": 10, "max": 90, "mean": 20.0, "stddev": 1.0, "N": 300,
-        "percentile": { "50.000000": 20, "95.000000": 21, "99.000000": 22, "99.900000": 23 }, "bins": { "20": 300 } });
-    json!({ "jobname": "x", "groupid": 0, "error": 0, "elapsed": 11, "job options": options, "job_runtime": 10_000,
+        "percentile": { "50.000000": 20, "95.000000": 21, "99.000000": 22, "99.900000": 23 },
+        "bins": { "20": 300 } });
+    json!({ "jobname": "x", "groupid": 0, "error": 0, "elapsed": 11, "job options": options,
+        "job_runtime": 10_000,
         "usr_cpu": 10.0, "sys_cpu": 20.0, "ctx": 600,
         "read": { "io_bytes": 1_228_800, "runtime": 10_000, "total_ios": 300, "lat_ns": latency },
         "write": { "io_bytes": 0, "runtime": 0, "total_ios": 0, "lat_ns": { "N": 0 } },
@@ -332,14 +335,13 @@ fn what_has_no_word_here_is_left_out_with_the_reason() {
 #[test]
 fn options_become_workloads() {
     let workload = |options| one(options).unwrap().workload;
-    let plain = workload(
-        json!({ "bs": "4096", "ramp_time": "500ms", "cpus_allowed": "3", "ioengine": "psync", "iodepth": "32" }),
-    );
+    let plain =
+        workload(json!({ "bs": "4096", "ramp_time": "500ms", "cpus_allowed": "3", "ioengine": "psync",
+            "iodepth": "32" }));
     assert_eq!((plain.bs, plain.iodepth, plain.ramp_time), (4096, 1, Duration::from_millis(500)));
     assert_eq!((plain.length, &plain.cpus_allowed[..]), (Length::Runtime(Duration::from_secs(10)), &[3][..]));
-    let deep = workload(
-        json!({ "ioengine": "libaio", "iodepth": "8", "iodepth_batch": "0", "iodepth_batch_complete_min": "99" }),
-    );
+    let deep = workload(json!({ "ioengine": "libaio", "iodepth": "8", "iodepth_batch": "0",
+            "iodepth_batch_complete_min": "99" }));
     assert_eq!((deep.iodepth, deep.iodepth_batch_submit, deep.iodepth_batch_complete_min), (8, 8, 8));
     assert_eq!(workload(json!({ "rw": "readwrite", "rwmixwrite": "30" })).rwmixread, 70);
     assert_eq!(workload(json!({ "rw": "read", "rwmixread": "30" })).rwmixread, 50);
@@ -489,7 +491,8 @@ proptest! {
 
     #[test]
     fn options_never_panic(
-        name in "bs|rw|iodepth|numjobs|runtime|ramp_time|size|number_ios|rwmixread|cpus_allowed|random_distribution|kb_base|direct",
+        name in "bs|rw|iodepth|numjobs|runtime|ramp_time|size|number_ios|rwmixread|cpus_allowed|\
+                 random_distribution|kb_base|direct",
         value in "[0-9]{0,20}[a-z,:%.-]{0,4}[0-9]{0,6}|\\PC{0,8}",
     ) {
         let (trials, skipped) = mapped(&output(&[entry(json!({ name: value }))]));
@@ -497,21 +500,34 @@ proptest! {
     }
 
     #[test]
-    fn numbers_never_panic(n: u64, value: u64, float: f64, key in "total_ios|io_bytes|runtime|N|min|max|mean|stddev|20|99\\.000000|elapsed|job_runtime") {
+    fn numbers_never_panic(
+        n: u64,
+        value: u64,
+        float: f64,
+        key in "total_ios|io_bytes|runtime|N|min|max|mean|stddev|20|99\\.000000|elapsed|job_runtime",
+    ) {
         let text = output(&[entry(json!({ "numjobs": "2" }))]).to_string();
-        for number in [n.to_string(), format!("{float:e}"), "-1".into(), "null".into(), "\"x\"".into(), "{}".into()] {
+        let others = ["-1", "null", "\"x\"", "{}"].map(String::from);
+        for number in [n.to_string(), format!("{float:e}")].into_iter().chain(others) {
             let at = text.find(&format!("\"{key}\":")).unwrap() + key.len() + 3;
             let end = at + text[at..].find([',', '}']).unwrap();
-            let changed = format!("{}{number}{}", &text[..at], &text[end..]).replace("\"20\":300", &format!("\"{value}\":300"));
+            let changed = format!("{}{number}{}", &text[..at], &text[end..]);
+            let changed = changed.replace("\"20\":300", &format!("\"{value}\":300"));
             if let Ok((trials, _)) = trials_of(Path::new("f"), &changed) {
-                let finite = |m: &Measurement| m.iops().is_finite() && m.latency.mean.is_finite() && m.cpu_percent.is_finite();
+                let finite = |m: &Measurement| {
+                    m.iops().is_finite() && m.latency.mean.is_finite() && m.cpu_percent.is_finite()
+                };
                 prop_assert!(trials.iter().all(|trial| finite(measured(trial))), "{}", changed);
             }
         }
     }
 
     #[test]
-    fn truncations_and_mutations_never_panic(cut: prop::sample::Index, at: prop::sample::Index, with in "\\PC{0,3}|[0-9-]{1,20}") {
+    fn truncations_and_mutations_never_panic(
+        cut: prop::sample::Index,
+        at: prop::sample::Index,
+        with in "\\PC{0,3}|[0-9-]{1,20}",
+    ) {
         let text = output(&[entry(json!({ "bs": "4k" }))]).to_string();
         let (cut, at) = (cut.index(text.len()), at.index(text.len()));
         let _ = trials_of(Path::new("f"), &text[..cut]);

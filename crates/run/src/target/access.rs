@@ -1,8 +1,8 @@
 //! How the target is reached: through the kernel, or, for kernel bypass, taken from its kernel driver.
 //!
-//! Paths of both kinds alternate in one study on one drive. Nothing that is open on one side outlives the change
-//! to the other: a block device that is held open comes back under another name, and a device cannot be given
-//! back while somebody still uses it.
+//! Paths of both kinds alternate in one study on one drive. Nothing that is open on one side outlives the
+//! change to the other: a block device that is held open comes back under another name, and a device cannot
+//! be given back while somebody still uses it.
 
 use super::TargetSpec;
 use super::bypass::{BypassDrive, Taking};
@@ -165,7 +165,7 @@ impl<'a> Access<'a> {
         let of = |counts: IoCounts| Some([counts.host_reads, counts.host_writes]);
         let counts = |controller: &Controller| controller.io_counts().map(of).map_err(TrialError::from);
         match (&self.reached, &self.drive, self.taken) {
-            // A drive that does not tell leaves the verdicts unproven.
+            // A drive that does not answer leaves the verdicts unproven.
             (Some(Reached::Kernel { target, .. }), ..) if self.asks_drive => {
                 Ok(target.io_counts().ok().and_then(of))
             }
@@ -181,14 +181,14 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// How our driver has set the drive up, in the place of a block device's settings; nothing unless it has
-    /// it.
+    /// How our driver has set the drive up, in place of a block device's settings; empty unless it has the
+    /// drive.
     pub(crate) fn set_up(&self) -> BTreeMap<String, String> {
         let Some(Reached::User { target, .. }) = &self.reached else { return BTreeMap::new() };
         target.controller().map(|controller| drive_facts::set_up(controller.identity())).unwrap_or_default()
     }
 
-    /// Facts about the drive as our driver has found it; none before it was taken once.
+    /// Facts about the drive as our driver found it; none before it was first taken.
     pub(crate) fn provenance(&self) -> &BTreeMap<String, String> {
         &self.facts
     }
@@ -229,8 +229,8 @@ impl<'a> Access<'a> {
         self.target()
     }
 
-    /// Makes the target ready for trials, on the kernel's side: passed-through commands are counted from now
-    /// on, also after the drive has changed hands.
+    /// Makes the target ready for trials, on the kernel's side. Passed-through commands are counted from now
+    /// on, even after the drive has changed sides.
     ///
     /// # Errors
     /// As for [`Access::reach`].
@@ -254,8 +254,8 @@ impl<'a> Access<'a> {
         given_back.and(restored)
     }
 
-    /// Closes what is open. What was written past the kernel is made to last before the drive changes hands;
-    /// a drive that fails in that has failed the trial already.
+    /// Closes what is open. What was written past the kernel is flushed before the drive changes sides; if
+    /// that fails, the trial has failed already.
     fn let_go(&mut self) {
         if let (Some(Reached::User { target, .. }), Some(drive), true) =
             (&self.reached, &self.drive, self.spec.is_written())
@@ -358,8 +358,8 @@ fn probe_of(drive: &BypassDrive) -> Result<Probe, ProbeError> {
     Probe::taken(&drive.address.to_string())
 }
 
-/// Has the kernel count passed-through commands, which it leaves out by default: they are the evidence that
-/// the drive did the I/O. False where that cannot be set: on older kernels, and without root.
+/// Makes the kernel count passed-through commands, which it leaves out by default: they are the evidence that
+/// the drive did the I/O. False if that cannot be set: on older kernels, and without root.
 fn count_passthrough(settings: &mut Settings<'_>) -> bool {
     settings.set(Setting::IostatsPassthrough, "1").is_ok()
 }

@@ -1,4 +1,5 @@
-//! The drive that kernel bypass takes from its driver: which one the user allows, and that it is the target's.
+//! The drive that kernel bypass takes from its driver: which one the user allows, and that it is the
+//! target's.
 
 use crate::error::{RunError, TrialError};
 use crate::options::Options;

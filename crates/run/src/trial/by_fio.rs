@@ -1,5 +1,5 @@
-//! A trial that fio does: the ramp, the pass in which completions are counted, and the measured run, each a
-//! fio of its own.
+//! A trial by fio. The ramp, the pass in which completions are counted, and the measured run are one fio
+//! process each.
 
 use super::TrialRunner;
 use super::window::{Window, add_counted};
@@ -53,7 +53,7 @@ impl Window {
 }
 
 impl TrialRunner<'_> {
-    /// fio for the ramp, for the pass in which completions are counted, and measured.
+    /// A trial by fio: the ramp, the pass in which completions are counted, the measured run.
     pub(super) fn by_fio(
         &self,
         fio: &Fio,
@@ -69,7 +69,7 @@ impl TrialRunner<'_> {
         let steadystate = trial.ramp(&mut load_raw_ns, tick)?;
         let probe = access.probe()?;
         let completions = trial.completions(probe, &mut load_raw_ns, tick);
-        // One that failed has no end.
+        // A pass that failed has no end.
         load_raw_ns.truncate(load_raw_ns.len() / 2 * 2);
         let counted = access.counted()?;
         let (mut window, mut evidence) = trial.measured(probe, tick)?;
@@ -106,7 +106,7 @@ impl ByFio<'_> {
         self.fio.run(job, self.runner.stop, tick, look)
     }
 
-    /// The ramp, and what came of the rule for its end. Nothing is judged where fio cannot say how far it is.
+    /// The ramp, and what came of the rule for its end. The rule is off where fio cannot report its progress.
     fn ramp(
         &self,
         load_raw_ns: &mut Vec<u64>,
@@ -154,10 +154,10 @@ impl ByFio<'_> {
         }
     }
 
-    /// The measured run. The drive's counters bracket the life of the process, whose I/O is all of the
-    /// window; so do exact counts, of which not one instruction may be missing. CPU time, context switches,
-    /// samples and energy are those of its jobs, which are watched from outside; where their begin was not
-    /// seen, those of its life, that holds some 0.15 s and 200 switches of fio's start, and no samples.
+    /// The measured run. The drive's counters and exact counts of instructions bracket the life of the
+    /// process: all of its I/O is the window's. CPU time, context switches, samples and energy are those of
+    /// its jobs, which are watched from outside. If their begin was not seen, they are those of its life,
+    /// which includes some 0.15 s and 200 switches of fio's start, and there are no samples.
     fn measured(&self, probe: &Probe, tick: &mut dyn FnMut()) -> Result<(Window, Evidence), TrialError> {
         let (runner, cell) = (self.runner, self.cell);
         let snapshot = |edge| probe.snapshot(Who::Child, edge);
@@ -215,29 +215,29 @@ impl Samples {
         *self = step.map_or_else(|error| Samples::Failed(error.to_string()), |()| then);
     }
 
-    /// Why there are none: those of a part of the window are none, either.
+    /// Why there are no samples; samples of a part of the window do not count.
     fn lack(self, is_whole: bool) -> Option<String> {
         match self {
             Samples::Failed(error) => Some(error),
             Samples::Ended if is_whole => None,
             _ => Some(
-                "there is no profile: begin and end of fio's jobs were not seen; take a longer runtime"
+                "there is no profile: the begin and end of fio's jobs were not seen; use a longer runtime"
                     .to_owned(),
             ),
         }
     }
 }
 
-/// Between two words of fio about how far it is, at the least.
+/// The shortest interval of fio's reports of its progress.
 const STATUS: Duration = Duration::from_millis(200);
 /// Slices of a window.
 const SLICES: u32 = 20;
-/// The square of a trial's jobs over its processors, up to which fio can say how far it is: it has each job
-/// answer in turn, which takes a round of the scheduler each. 64 spinning jobs on 2 processors took 3 s a
-/// time, and fio ended as much later; after 5 s it fails.
+/// The square of a trial's jobs over its processors, up to which fio can report its progress: each job
+/// answers in turn, which takes a round of the scheduler per job. 64 spinning jobs on 2 processors took 3 s
+/// per report, and fio ended that much later; after 5 s it fails.
 const MOST_WAITING: u64 = 256;
 
-/// Whether fio can say how far these jobs are without being held up.
+/// Whether fio can report the progress of these jobs without delay.
 fn can_say_how_far(workload: &Workload) -> bool {
     let cpus = match workload.cpus_allowed.len() {
         0 => native::cpus::allowed().len(),
@@ -246,8 +246,8 @@ fn can_say_how_far(workload: &Workload) -> bool {
     u64::from(workload.numjobs).pow(2) <= MOST_WAITING * cpus as u64
 }
 
-/// How often fio says how far it is in the window. In one of unknown length there is no end to what it would
-/// say.
+/// How often fio reports its progress in the window. A window of unknown length would have no limit of
+/// reports.
 fn status_interval(workload: &Workload) -> Option<Duration> {
     match workload.length {
         Length::Runtime(runtime) if can_say_how_far(workload) => Some((runtime / SLICES).max(STATUS)),
@@ -255,7 +255,7 @@ fn status_interval(workload: &Workload) -> Option<Duration> {
     }
 }
 
-/// I/Os over time, of what fio said now and then.
+/// I/Os over time, from fio's reports of its progress.
 fn slices(series: &[FioProgress]) -> Vec<Slice> {
     let mut slices: Vec<Slice> = Vec::with_capacity(series.len());
     let mut last = FioProgress::default();
@@ -268,12 +268,12 @@ fn slices(series: &[FioProgress]) -> Vec<Slice> {
         }
         last = FioProgress { window_ns: last.window_ns.max(done.window_ns), ios: last.ios.max(done.ios) };
     }
-    // At its end alone it says nothing of time.
+    // A report at the end alone says nothing about time.
     if slices.len() < 2 { Vec::new() } else { slices }
 }
 
-/// The evidence and the ends of the window in which fio's jobs ran, which took `window_ns`; where they were
-/// not seen, those of its life.
+/// The evidence and the ends of the window of `window_ns` in which fio's jobs ran; those of its life if the
+/// jobs were not seen.
 fn cut_to_jobs(
     watched: Option<Watched>,
     evidence: Evidence,
@@ -286,12 +286,12 @@ fn cut_to_jobs(
     (watched.put_into(evidence), ends_ns)
 }
 
-/// What fio is given to open.
+/// What fio opens.
 enum FioTarget {
-    /// The very file that was checked, whatever stands under its name by now: held open, and its name by
-    /// that.
+    /// The very file that was checked, whatever has its name by now: it is held open, and named by its
+    /// descriptor.
     Checked { _held: Descriptor, name: PathBuf },
-    /// A namespace of a drive that was taken, for SPDK.
+    /// A namespace of a drive that is taken, for SPDK.
     Namespace { address: PciAddress, nsid: u32 },
 }
 
@@ -337,7 +337,7 @@ mod tests {
         let slices = |of: &[(u64, u64)]| {
             slices(&series(of)).iter().map(|slice| (slice.end_ns, slice.ios)).collect::<Vec<_>>()
         };
-        // The first word comes before a ms is over, the last two in the same one.
+        // The first report comes before a ms is over, the last two within one ms.
         assert_eq!(
             slices(&[(0, 12), (100, 412), (201, 800), (300, 1200), (300, 1203)]),
             [(100, 412), (201, 388), (300, 403)]

@@ -68,7 +68,7 @@ impl TrialRunner<'_> {
                 }
                 Moment::Window => {
                     *passed = pass.take().map(|(pass, began_raw_ns): (Pass, u64)| (pass.end(), began_raw_ns));
-                    // The drive is asked for its counts outside of what is counted here.
+                    // The drive is asked for its counts outside of the window.
                     let counted = access.counted().map_err(|error| error.to_string())?;
                     snapshots.push((snapshot(Edge::Begin)?, counted));
                     self.begin_samples().map_err(|error| error.to_string())
@@ -99,11 +99,11 @@ impl TrialRunner<'_> {
     }
 }
 
-/// A snapshot, and the reads and writes that the drive had counted by then, where it is asked.
+/// A snapshot, and the reads and writes that the drive had counted by then, if it is asked.
 type Counted = (Snapshot, Option<[u64; 2]>);
 
-/// The evidence of a window of ours between two snapshots, with what was counted in the pass before it, or
-/// why nothing was.
+/// The evidence of a window of our jobs between two snapshots, with the counts of the pass before it, or the
+/// reason why there are none.
 fn evidence_of(
     snapshots: &[Counted],
     run: &native::Run,

@@ -31,7 +31,7 @@ pub(crate) struct TrialRunner<'a> {
     pub(crate) seed: u64,
     pub(crate) steadystate: SteadyStateKeys,
     pub(crate) stop: &'a AtomicBool,
-    /// Whether completions can be counted one by one, once it was asked.
+    /// Whether completions can be counted one by one; found once.
     can_count: OnceCell<Result<(), String>>,
 }
 
@@ -42,12 +42,12 @@ pub(crate) struct Measured {
     pub(crate) last_ns: u64,
     /// When the trial's load went on and off, its ramp included: `CLOCK_MONOTONIC_RAW`.
     pub(crate) load_raw_ns: Vec<u64>,
-    /// Why there is no profile although one was asked for.
+    /// Why there is no profile, if one was asked for.
     pub(crate) unprofiled: Option<String>,
 }
 
 impl<'a> TrialRunner<'a> {
-    /// What the trials of `study` share: fio and the profiler where there are any.
+    /// For the trials of `study`, with fio and the profiler if it uses them.
     ///
     /// # Errors
     /// The study's rule for the ramp's end cannot be read.
@@ -70,7 +70,7 @@ impl TrialRunner<'_> {
     /// Runs a cell once.
     ///
     /// # Errors
-    /// What failed: a set-up, an I/O, a counter that cannot be read.
+    /// Set-up or an I/O failed, or a counter cannot be read.
     pub(crate) fn measure(
         &self,
         access: &Access<'_>,
@@ -129,7 +129,7 @@ impl TrialRunner<'_> {
         Ok(Measured { measurement, first_ns, last_ns, load_raw_ns, unprofiled })
     }
 
-    /// Has the generator do the I/O of a trial.
+    /// The generator does the I/O of a trial.
     fn generate(
         &self,
         access: &Access<'_>,
@@ -151,8 +151,8 @@ impl TrialRunner<'_> {
         done.and_then(|done| Ok(ended.map(|()| done)?))
     }
 
-    /// Whether the completions of a path can be counted one by one, asked for once in a run. Nobody counts
-    /// those of bypass.
+    /// Whether the completions of a path can be counted one by one; tried once per run. Those of bypass are
+    /// not counted.
     fn can_count(&self, path: &IoPath, probe: &Probe) -> Result<(), String> {
         if path.is_bypass() {
             return Ok(());
@@ -168,8 +168,8 @@ impl TrialRunner<'_> {
         self.profiler.map_or(Ok(()), Profiler::end)
     }
 
-    /// The profile of the window that has just ended, or why there is none although one was asked for;
-    /// `unsampled` is such a reason.
+    /// The profile of the window that has just ended, or why there is none if one was asked for; `unsampled`
+    /// is such a reason.
     fn profile(&self, unsampled: Option<String>) -> (Option<CostProfile>, Option<String>) {
         match (self.profiler, unsampled) {
             (None, _) => (None, None),
@@ -182,14 +182,14 @@ impl TrialRunner<'_> {
     }
 }
 
-/// The seed of a trial's offsets, another for each: a later path must not find an earlier one's blocks in a
-/// cache.
+/// The seed of a trial's offsets. Each trial has another, so a later path does not find an earlier one's
+/// blocks in a cache.
 fn trial_seed(study: u64, planned: Planned) -> u64 {
     study.rotate_left(17) ^ planned.position.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// CPU time of all threads that did or served I/O. A submission poller outside of the process
-/// (kernels before 5.12) is not in the process' total.
+/// CPU time of all threads that did or served I/O. Before Linux 5.12 a submission poller is outside of the
+/// process, so its time is added.
 fn cpu_ns(evidence: &Evidence) -> u64 {
     let outside = evidence
         .threads

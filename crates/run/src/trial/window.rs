@@ -19,12 +19,12 @@ pub(crate) struct Window {
     pub(crate) latencies: Latencies,
     pub(crate) series: Vec<Slice>,
     pub(crate) fio: Option<serde_json::Value>,
-    /// Why there are no samples of it.
+    /// Why it has no samples.
     pub(crate) unsampled: Option<String>,
 }
 
 impl Window {
-    /// Adds what the generator knows to what was counted.
+    /// Adds what the generator knows to the evidence.
     pub(super) fn put_into(&self, evidence: &mut Evidence, workload: &Workload) {
         evidence.window_ns = self.window_ns;
         evidence.numjobs = workload.numjobs;
@@ -41,8 +41,7 @@ impl Window {
     }
 }
 
-/// Adds what a drive has counted itself between two moments, in the place of what the kernel has counted of
-/// it.
+/// Replaces the kernel's counts of a drive with what the drive itself counted between two moments.
 pub(super) fn add_counted(evidence: &mut Evidence, first: Option<[u64; 2]>, last: Option<[u64; 2]>) {
     if let ([device], Some(first), Some(last)) = (&mut evidence.devices[..], first, last) {
         device.reads = last[0].saturating_sub(first[0]);
