@@ -272,10 +272,10 @@ fn wrong_questions_are_refused() {
     let folder = folder();
     for (line, part) in [
         ("winners none.iopj", "there is no store"),
-        ("winners none.iopj --metric speed", "there are iops, mb_per_s"),
+        ("winners none.iopj --metric speed", "use one of iops, mb_per_s"),
         ("winners none.iopj --axes iodepth", "takes two names"),
         ("winners none.iopj --axes iodepth,iodepth", "cannot be both axes"),
-        ("winners none.iopj --axes iodepth,depth", "there are rw, bs, iodepth, numjobs"),
+        ("winners none.iopj --axes iodepth,depth", "use one of rw, bs, iodepth, numjobs"),
         ("winners none.iopj --test t", "use blocks, welch or student"),
         ("claims none.iopj", "there is no store"),
         ("compare none.iopj none.iopj", "there is no store"),
