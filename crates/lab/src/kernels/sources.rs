@@ -52,8 +52,8 @@ pub(super) fn mirrors(etc: &Path) -> Result<Mirrors, KernelError> {
     let distribution =
         distribution(&os_release).ok_or_else(|| no_source("this system is neither Debian nor Ubuntu"))?;
     let (names, sources) = (suite_names(distribution, &os_release), read_all(&etc.join("apt")));
-    let lacking = "/etc/apt names no source of the distribution's component `main`, or no keyring is installed \
-                   for it";
+    let lacking = "/etc/apt names no source of the distribution's component `main`, or no keyring is \
+                   installed for it";
     choose(distribution, &names, &sources).ok_or_else(|| no_source(lacking))
 }
 
