@@ -32,7 +32,12 @@ pub(super) fn significant(value: f64) -> String {
     let decimals =
         if value == 0.0 { 0 } else { (3.0 - value.abs().log10().floor()).clamp(0.0, 4.0) as usize };
     let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    without_zeros(&text)
+}
+
+/// A decimal number without the zeros at its end.
+pub(super) fn without_zeros(text: &str) -> String {
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }.to_owned()
 }
 
 /// A number with three or more significant digits.

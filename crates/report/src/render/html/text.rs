@@ -1,6 +1,6 @@
 //! Text for the page: foreign text made harmless, and numbers for people and for tables.
 
-use crate::render::number::thousands;
+use crate::render::number::{thousands, without_zeros};
 
 /// Text of foreign origin, made harmless in HTML, SVG and attributes. Control characters other than
 /// line feed and tab, and those that turn the direction of text, are written out.
@@ -47,8 +47,7 @@ pub(super) fn exact(value: f64) -> String {
         return if value == 0.0 { "0".to_owned() } else { String::new() };
     }
     let decimals = (5 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
-    let text = format!("{value:.decimals$}");
-    if decimals == 0 { text } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() }
+    without_zeros(&format!("{value:.decimals$}"))
 }
 
 /// A number for a reader: three significant digits, or whole with its thousands apart.

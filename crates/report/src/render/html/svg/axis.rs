@@ -1,5 +1,7 @@
 //! Axes: how values become places, and the ticks that a reader expects.
 
+use crate::render::number::without_zeros;
+
 /// How values are spread over an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Scale {
@@ -129,15 +131,10 @@ pub(in super::super) fn short(value: f64) -> String {
     }
     for (size, unit) in [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")] {
         if value.abs() >= size {
-            return format!("{}{unit}", trimmed(value / size));
+            return format!("{}{unit}", without_zeros(&format!("{:.4}", value / size)));
         }
     }
-    trimmed(value)
-}
-
-fn trimmed(value: f64) -> String {
-    let text = format!("{value:.4}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    without_zeros(&format!("{value:.4}"))
 }
 
 #[cfg(test)]
