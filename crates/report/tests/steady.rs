@@ -127,14 +127,14 @@ fn a_ramp_that_did_not_settle_makes_its_trial_unsteady() {
     assert!(!is_unsteady(measurement(&mut trials[0])) && is_unsteady(measurement(&mut trials[1])));
     let [flag] = unsteady(&trials)[..] else { panic!() };
     assert_eq!((flag.trial, flag.reason), (1, Unsteady::Ramp(state)));
-    let words = "its rate still fell by 23 % of its mean in 1.0 s after a ramp of 10.0 s, the longest allowed; \
-                 the rule allows 10 %";
+    let words = "its rate still fell by 23 % of its mean in 1.0 s after a ramp of 10.0 s, the longest \
+                 allowed; the rule allows 10 %";
     assert_eq!(flag.reason.to_string(), words);
     let known = SteadyState { noise: Some(0.1), over_ns: Some(1_000_000_000), ..state };
     assert_eq!(Unsteady::Ramp(known).to_string(), words);
     let hidden = Unsteady::Ramp(SteadyState { noise: Some(0.2), over_ns: Some(8_000_000_000), ..state });
-    let words = "noise hides the slope of its rate after a ramp of 10.0 s, the longest allowed: -23 ± 20 % of \
-                 its mean in 1.0 s, by the last 8.0 s; the rule allows 10 %";
+    let words = "noise hides the slope of its rate after a ramp of 10.0 s, the longest allowed: -23 ± 20 % \
+                 of its mean in 1.0 s, by the last 8.0 s; the rule allows 10 %";
     assert_eq!(hidden.to_string(), words);
     let idle = Unsteady::Ramp(SteadyState { change: None, ..state });
     assert_eq!(

@@ -85,11 +85,9 @@ fn figure(
             y: summary.mean,
             interval: summary.interval,
             hollow: cell.verified == 0,
-            tip: if model.cells.len() > TIPPED_CELLS {
-                String::new()
-            } else {
-                format!("{label}, {}: {}", dimension.text(at(cell)), readable(summary.mean))
-            },
+            tip: (model.cells.len() <= TIPPED_CELLS)
+                .then(|| format!("{label}, {}: {}", dimension.text(at(cell)), readable(summary.mean)))
+                .unwrap_or_default(),
         };
         Line { series, label: label.clone(), points: cells.iter().map(point).collect() }
     };
