@@ -85,12 +85,7 @@ impl Trials<'_> {
         progress: &mut dyn Progress,
     ) -> Result<Summary, RunError> {
         let stop = self.runner.stop;
-        let mut summary = Summary {
-            store: self.store.path().to_owned(),
-            failed: 0,
-            missing: missing.len() as u64,
-            interrupted: false,
-        };
+        let mut summary = self.summary(missing.len());
         self.access.begin()?;
         let control = if missing.is_empty() { None } else { self.control(progress)? };
         let mut preconditioning = Preconditioning::default();
@@ -140,6 +135,12 @@ impl Trials<'_> {
             metering.end(summary.interrupted, &mut self.context(progress))?;
         }
         Ok(summary)
+    }
+
+    /// The summary before the first trial.
+    fn summary(&self, missing: usize) -> Summary {
+        let store = self.store.path().to_owned();
+        Summary { store, failed: 0, missing: missing as u64, interrupted: false }
     }
 
     fn context<'c>(&'c mut self, progress: &'c mut dyn Progress) -> RunContext<'c> {
