@@ -85,9 +85,7 @@ fn figure(
             y: summary.mean,
             interval: summary.interval,
             hollow: cell.verified == 0,
-            tip: (model.cells.len() <= TIPPED_CELLS)
-                .then(|| format!("{label}, {}: {}", dimension.text(at(cell)), readable(summary.mean)))
-                .unwrap_or_default(),
+            tip: tip(model, label, &dimension.text(at(cell)), summary),
         };
         Line { series, label: label.clone(), points: cells.iter().map(point).collect() }
     };
@@ -116,6 +114,14 @@ fn figure(
         }
     }
     Figure::new(capital(name), lines::draw(&chart), &table)
+}
+
+/// What a point shows under the pointer; nothing where a page has too many points for that.
+fn tip(model: &Model<'_>, label: &str, at: &str, summary: &Summary) -> String {
+    if model.cells.len() > TIPPED_CELLS {
+        return String::new();
+    }
+    format!("{label}, {at}: {}", readable(summary.mean))
 }
 
 /// Half of the 95 % interval.
