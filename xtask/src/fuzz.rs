@@ -13,7 +13,7 @@ const SEEDS: &[(&str, &str)] =
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let seconds = options.number("--seconds", 60)?;
     options.end()?;
-    needs::toolchain(workspace, "nightly", "check", &[])?;
+    needs::toolchain(workspace, "nightly", None, &[])?;
     if !shell::succeeds(&mut workspace.cargo(&["fuzz", "--version"])) {
         shell::step("installing cargo-fuzz", &mut workspace.cargo(&["install", "--locked", "cargo-fuzz"]))?;
     }

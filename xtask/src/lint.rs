@@ -1,4 +1,5 @@
-//! `cargo xtask lint`: format, clippy, docs, licences and advisories, the crate table, cycles, sizes.
+//! `cargo xtask lint`: what can be checked without tests: format, clippy, docs, licences and advisories, the
+//! crate table, cycles, sizes, width, paths in documents, lock files, the oldest Rust.
 
 use crate::options::Options;
 use crate::workspace::Workspace;
@@ -71,7 +72,7 @@ fn lock_files(workspace: &Workspace) -> Result<()> {
 fn format(workspace: &Workspace) -> Result<()> {
     let check = ["fmt", "--manifest-path", FUZZ, "--check"];
     let fuzz = shell::step("format of the fuzz targets", &mut workspace.cargo(&check));
-    shell::step("format", &mut workspace.cargo(&["fmt", "--all", "--check"])).and(fuzz)
+    both(shell::step("format", &mut workspace.cargo(&["fmt", "--all", "--check"])), fuzz)
 }
 
 fn clippy(workspace: &Workspace) -> Result<()> {
@@ -80,7 +81,15 @@ fn clippy(workspace: &Workspace) -> Result<()> {
     let all = shell::step("clippy", workspace.cargo(&all).args(deny));
     let fuzz = ["clippy", "--manifest-path", FUZZ, "--target-dir"];
     let mut fuzz = workspace.cargo(&fuzz);
-    all.and(shell::step("clippy of the fuzz targets", fuzz.arg(&workspace.target).args(deny)))
+    both(all, shell::step("clippy of the fuzz targets", fuzz.arg(&workspace.target).args(deny)))
+}
+
+/// The errors of both steps, if there are any.
+fn both(one: Result<()>, other: Result<()>) -> Result<()> {
+    match (one, other) {
+        (Err(one), Err(other)) => bail!("{one:#}\n  {other:#}"),
+        (one, other) => one.and(other),
+    }
 }
 
 fn docs(workspace: &Workspace) -> Result<()> {
@@ -92,7 +101,7 @@ fn docs(workspace: &Workspace) -> Result<()> {
 fn minimum_rust(workspace: &Workspace) -> Result<()> {
     let rust_version = &workspace.metadata["packages"][0]["rust_version"];
     let version = rust_version.as_str().context("Cargo.toml has no `rust-version`")?;
-    needs::toolchain(workspace, version, "check", &[])?;
+    needs::toolchain(workspace, version, None, &[])?;
     let toolchain = format!("+{version}");
     let mut check = workspace.cargo(&[&toolchain, "check", "--workspace", "--all-features", "--target-dir"]);
     shell::step(&format!("Rust {version}"), check.arg(workspace.target.join("msrv")))

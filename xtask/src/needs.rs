@@ -77,12 +77,20 @@ pub(crate) fn ensure_here(programs: &[(&'static str, &'static str)]) -> Result<(
     Ok(())
 }
 
-/// Makes sure that this toolchain of Rust, with a program of cargo's (`check`, `miri`), is here.
+/// Makes sure that this toolchain of Rust is here, with a program of cargo's (such as `miri`) if one is
+/// named.
 ///
 /// # Errors
 /// rustup's own.
-pub(crate) fn toolchain(workspace: &Workspace, name: &str, program: &str, components: &[&str]) -> Result<()> {
-    if shell::succeeds(&mut workspace.cargo(&[&format!("+{name}"), program, "--version"])) {
+pub(crate) fn toolchain(
+    workspace: &Workspace,
+    name: &str,
+    program: Option<&str>,
+    components: &[&str],
+) -> Result<()> {
+    let plus = format!("+{name}");
+    let words: Vec<&str> = [plus.as_str()].into_iter().chain(program).chain(["--version"]).collect();
+    if shell::succeeds(&mut workspace.cargo(&words)) {
         return Ok(());
     }
     let mut install = workspace.program("rustup", &["toolchain", "install", name, "--profile", "minimal"]);

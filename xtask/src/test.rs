@@ -121,7 +121,7 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Results> {
 
 /// The ring's index arithmetic under Miri, without the tests next to it that make system calls.
 fn miri(workspace: &Workspace) -> Result<()> {
-    match needs::toolchain(workspace, "nightly", "miri", &["miri", "rust-src"]) {
+    match needs::toolchain(workspace, "nightly", Some("miri"), &["miri", "rust-src"]) {
         Err(error) if shell::in_ci() => return Err(error),
         Err(error) => {
             println!("skipped: the ring and the NVMe driver under Miri: {error:#}");

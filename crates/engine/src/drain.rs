@@ -10,7 +10,7 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
 /// What a step of [`drain`] found.
 pub(crate) enum Drained {
-    /// Nothing is in flight any more.
+    /// There is nothing left to wait for.
     Empty,
     /// Something still is.
     Pending,

@@ -75,7 +75,8 @@
 //!
 //! # Errors
 //!
-//! There are three kinds. [`target::TargetError`]: the target cannot be used, and the message says what to
+//! There are four kinds. [`PoolError`]: the pool has no memory for its slots, or a slot is not free.
+//! [`target::TargetError`]: the target cannot be used, and the message says what to
 //! do. [`EngineError`]: the engine could not be opened, is finished, or refuses a request. [`IoError`]: one
 //! I/O failed; it comes with the [`Completion`], and the engine goes on.
 //!

@@ -1,4 +1,5 @@
-//! What a ring gets once it is made: processors for the kernel's threads, and registered buffers and files.
+//! What a ring gets once it is made: processors for its workers, registered buffers and files; and
+//! [`KernelCpus`], where its threads may run.
 //! Making the ring is left to `ring`, I/O on it to `ring_engine`.
 
 use crate::engine::EngineError;

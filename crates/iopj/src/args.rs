@@ -280,8 +280,8 @@ pub(crate) enum ImportFormat {
         /// Store to write
         #[arg(long, default_value = "import.iopj")]
         store: PathBuf,
-        /// Release of the kernel that the jobs ran on, such as 6.18: fio does not record it, and it refutes
-        /// the paths that this kernel cannot take
+        /// Release of the kernel that the jobs ran on, such as 6.18, which fio does not record: since 6.4 a
+        /// polling job that slept is refuted
         #[arg(long, value_name = "RELEASE")]
         kernel: Option<KernelVersion>,
     },

@@ -24,7 +24,7 @@ const READINGS: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(10);
 /// The most that all meters may take of one core together.
 const LIMIT: f64 = 0.003;
-/// Intervals of `iopj-study`'s kinds of meters.
+/// Intervals of `iopj-run`'s kinds of meters.
 const LOCAL_S: f64 = 0.1;
 const HTTP_S: f64 = 1.0;
 

@@ -88,7 +88,7 @@ impl CommandMeter {
 
     /// How a program that closed its output ended; one that still runs gets the grace to end.
     fn ending(&mut self) -> MeterError {
-        if self.ended.is_none() && ends_within(&self.child, GRACE) {
+        if self.ended.is_none() && ends_within(&self.child, GRACE).unwrap_or(false) {
             self.ended = kill(&mut self.child).ok();
         }
         let failed =
@@ -129,7 +129,7 @@ impl Drop for CommandMeter {
     fn drop(&mut self) {
         if self.ended.is_none() {
             terminate(&self.child);
-            ends_within(&self.child, GRACE);
+            let _ = ends_within(&self.child, GRACE);
             // An error means that it cannot be waited for, and nobody can do more.
             let _ = kill(&mut self.child);
         }

@@ -247,7 +247,7 @@ fn watts(config: &IpmiConfig, power: &DcmiPower) -> Result<f64, MeterError> {
 
 /// Parts of ipmitool's messages, and what they mean for the BMC, the cause and the remedy.
 const CAUSES: [(&[&str], &str); 7] = [
-    (&["Insufficient privilege"], "does not tell power at this privilege: raise `privilege`"),
+    (&["Insufficient privilege"], "does not report power at this privilege: raise `privilege`"),
     (&["RAKP 2 HMAC is invalid"], "refuses the password: correct it"),
     (&["unauthorized name"], "does not know the user: correct `user`"),
     (&["invalid role", "exceeds the privilege"], "does not give this user the privilege: lower `privilege`"),

@@ -30,10 +30,11 @@ pub(crate) fn run(mut command: Command, limit: Duration) -> io::Result<Option<(E
         let _ = sender.send(read.map(|_| text));
     });
     let text = match receiver.recv_timeout(limit) {
-        Ok(text) => text?,
+        Ok(Ok(text)) => text,
+        Ok(Err(error)) => return kill(&mut child).and(Err(error)),
         Err(_) => return kill(&mut child).map(|_| None),
     };
-    if !ends_within(&child, deadline.saturating_duration_since(Instant::now())) {
+    if !ends_within(&child, deadline.saturating_duration_since(Instant::now()))? {
         return kill(&mut child).map(|_| None);
     }
     Ok(Some((child.wait()?, String::from_utf8_lossy(&text).into_owned())))
@@ -41,15 +42,14 @@ pub(crate) fn run(mut command: Command, limit: Duration) -> io::Result<Option<(E
 
 /// Whether the child ends within the limit. It is not reaped, so the number of its group is not given to
 /// another one.
-pub(crate) fn ends_within(child: &Child, limit: Duration) -> bool {
+pub(crate) fn ends_within(child: &Child, limit: Duration) -> io::Result<bool> {
     let start = Instant::now();
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     loop {
-        match waitid(WaitId::Pid(Pid::from_child(child)), options) {
-            Ok(Some(_)) => return true,
-            Err(_) => return false,
-            Ok(None) if start.elapsed() > limit => return false,
-            Ok(None) => thread::sleep(POLL),
+        match waitid(WaitId::Pid(Pid::from_child(child)), options)? {
+            Some(_) => return Ok(true),
+            None if start.elapsed() > limit => return Ok(false),
+            None => thread::sleep(POLL),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::submission::submission;
 use iopj_core::evidence::{Evidence, Finding, Observed};
 use iopj_core::path::Completion;
 
-/// What the evidence shows, by the thresholds of this module.
+/// What the evidence shows.
 pub fn observe(evidence: &Evidence) -> Observed {
     let completion = completion(evidence);
     Observed { submission: submission(evidence, &completion), completion, doubt: doubt(evidence) }

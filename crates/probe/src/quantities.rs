@@ -1,5 +1,5 @@
-//! Quantities that follow from evidence, most of them per I/O, and their text. `observe` decides what they
-//! show.
+//! Quantities that follow from evidence, most of them per I/O, and their text. `completion_by_counts`,
+//! `completion_by_interrupts`, `submission` and `doubt` decide what they show.
 
 use iopj_core::evidence::{
     Completions, DeviceEvidence, EngineEvidence, Evidence, Finding, ProcessEvidence, ThreadEvidence,

@@ -278,7 +278,7 @@ fn little_data_is_said_so() {
     assert!(winners(&study(2), &alone, &iops).contains("A alone"));
     assert!(winners(&study(2), &[], &iops).contains("the store holds no trial"));
     let lacking = winners(&study(2), &alone, &question(Metric::InterruptsPerIo));
-    assert!(lacking.contains("no trial that counts measured interrupts"), "{lacking}");
+    assert!(lacking.contains("no competing trial measured interrupts"), "{lacking}");
     assert!(lacking.contains("2 trials are left out: 2 without this metric"), "{lacking}");
     let mut refuted = single.clone();
     refuted.iter_mut().for_each(|trial| measurement(trial).verdict.kind = VerdictKind::Refuted);

@@ -79,7 +79,7 @@ pub enum TrialError {
     #[error("fio counts {0} failed I/Os")]
     FailedIos(u64),
     /// The study has trials by fio, and none was found.
-    #[error("fio is not there")]
+    #[error("fio was not found")]
     NoFio,
     /// The jobs did not stop where they were to.
     #[error("the {0} was not bracketed")]

@@ -157,7 +157,7 @@ fn read(path: &Path) -> Result<Vec<FioRun>, ImportError> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err(foreign(path, format!("has more than {MOST_BYTES} bytes")));
     }
-    parse(path, &String::from_utf8(bytes).map_err(|_| foreign(path, "is no text"))?)
+    parse(path, &String::from_utf8(bytes).map_err(|_| foreign(path, "is not text"))?)
 }
 
 fn foreign(path: &Path, reason: impl Into<String>) -> ImportError {
@@ -247,7 +247,7 @@ fn whole(run: &FioRun, index: usize, workload: &Workload) -> Result<(), String> 
             .percentiles
             .ok_or("has no percentiles of latency, or impossible ones: run it with lat_percentiles=1")?;
         if !latency.mean_ns.is_finite() || !latency.stddev_ns.is_finite() {
-            return Err("has a mean latency that is no number".into());
+            return Err("has a mean latency that is not a number".into());
         }
     }
     match run

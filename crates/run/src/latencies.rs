@@ -63,3 +63,41 @@ pub(crate) fn of_fio(result: &FioOutput) -> Latencies {
     };
     Latencies { reads, writes, all }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iopj_core::{Length, Rw, Workload};
+    use iopj_engine::sim::{Sim, SimOptions};
+    use iopj_engine::{Engine, EngineError, Pool};
+    use iopj_load::native::JobSpec;
+    use std::rc::Rc;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn of_all_ios_mean_least_and_greatest_are_exact() {
+        let options = SimOptions { seed: 9, latency_steps: 12, ..SimOptions::default() };
+        let open = |pool: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
+            Ok(Box::new(Sim::open(pool, depth, options)))
+        };
+        let length = Length::Ios(1000);
+        let workload = Workload { rw: Rw::Randrw, iodepth: 8, numjobs: 3, length, ..Workload::default() };
+        let spec = JobSpec {
+            workload: &workload,
+            base: 0,
+            len: 1 << 20,
+            seed: 1,
+            open: &open,
+            huge_pages: false,
+            steadystate: None,
+            is_trial: false,
+            has_pass: false,
+        };
+        let run = native::run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).unwrap();
+        let Latencies { reads, writes, all } = of_native(&run);
+        assert_eq!((all.count, reads.count + writes.count), (3000, 3000));
+        assert!((all.mean * 3000.0 / run.latency_sum_ns as f64 - 1.0).abs() < 1e-9);
+        assert_eq!((all.min, all.max), (run.min_ns, run.max_ns));
+        assert!(all.min <= all.p50 && all.p50 <= all.p99_9);
+    }
+}

@@ -18,7 +18,7 @@ pub(crate) fn path(study: &str, named: Option<&Path>) -> Result<PathBuf, RunErro
     match named {
         Some(path) if path.exists() => Err(StoreError::Exists(path.to_owned()).into()),
         Some(path) if !folder_of(path).is_dir() => Err(RunError::Refused(format!(
-            "the store `{}` cannot be made, because `{}` is no folder: make it, or name another place by \
+            "the store `{}` cannot be made, because `{}` is not a folder: make it, or name another place by \
              --store",
             path.display(),
             folder_of(path).display()

@@ -1,9 +1,9 @@
-//! What the command line says beside the study.
+//! What the command line says besides the study.
 
 use iopj_engine::PciAddress;
 use std::path::PathBuf;
 
-/// What the command line says beside the study.
+/// The options of a run that are not part of the study.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The target; without one a file is made.

@@ -1,4 +1,4 @@
-//! Which paths work on the target: asked of each, and settled for a study.
+//! Which paths work on a target: checks each one, and settles the paths of a study.
 
 use crate::error::{RunError, TrialError};
 use crate::options::Options;
@@ -152,7 +152,7 @@ fn by_our_driver(access: &mut Access<'_>, path: IoPath) -> Result<Availability, 
 /// SPDK is opened by fio, when a trial runs.
 fn spdk(fio: Option<&Fio>) -> Availability {
     let supports = fio.map_or_else(
-        || Err("fio, which drives SPDK, was not found or is no generator of the study".to_owned()),
+        || Err("fio, which drives SPDK, was not found or is not a generator of the study".to_owned()),
         |fio| fio.supports(&IoPath::Spdk).map_err(|error| error.to_string()),
     );
     match supports {

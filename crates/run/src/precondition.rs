@@ -87,11 +87,8 @@ pub(crate) fn announcement(classes: &[Class], blocks: usize, len: u64) -> String
     let count = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let [fill, all] = [2 * len, (2 * len).saturating_mul(fills)].map(rough);
     let (fills, blocks) = (count(fills, "fill"), count(blocks as u64, "block"));
-    let rounds = if classes.iter().any(|class| class.is_random()) {
-        ", and rounds of random writes beside"
-    } else {
-        ""
-    };
+    let rounds =
+        if classes.iter().any(|class| class.is_random()) { ", plus rounds of random writes" } else { "" };
     format!("preconditioning: {fills} of the target in {blocks}, {fill} each, {all} in all{rounds}")
 }
 
@@ -304,8 +301,8 @@ mod tests {
         // A class whose state is there needs nothing, and random writes begin on any full target.
         let classes =
             [random, random, reads, reads, Class::RandomWritesTo128k, random, Class::SequentialWrites];
-        let more = "preconditioning: 3 fills of the target in 3 blocks, 745g each, 2235g in all, and rounds \
-                    of random writes beside";
+        let more = "preconditioning: 3 fills of the target in 3 blocks, 745g each, 2235g in all, plus \
+                    rounds of random writes";
         assert_eq!(announcement(&classes, 3, 400_088_457_216), more);
     }
 

@@ -17,8 +17,6 @@ use iopj_load::fio::Fio;
 use iopj_store::Store;
 use iopj_study::Study;
 use iopj_study::plan::{self, Cell};
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -37,6 +35,7 @@ pub fn run(
     put_back_left_behind(&host, progress)?;
     let tools = Tools::find(&study, options, progress)?;
     limits::check_numbers(&plan::cells(&study, &IoPath::all())?.0)?;
+    study.file_size()?;
     let store_path = new_store::path(&study.name, options.store.as_deref())?;
     let spec = TargetSpec::new(&study, options, &store_path)?;
     let OpenTarget { spec, target, made, locks } = spec.open(&host, progress, stop)?;
@@ -95,7 +94,7 @@ pub fn resume(
     Trials { runner, study: &study, cells, store, made, access, metering, decide }.run(progress)
 }
 
-/// What a run uses beside its engines, and what the user allows it.
+/// What a run uses besides its engines, and what the user allows it.
 struct Tools {
     fio: Option<Fio>,
     profiler: Option<Profiler>,
@@ -170,10 +169,9 @@ fn put_back_left_behind(host: &Host, progress: &mut dyn Progress) -> Result<(), 
 /// A seed of 63 bits, which TOML can hold.
 fn random_seed() -> Result<u64, RunError> {
     let mut bytes = [0u8; 8];
-    match File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)) {
-        Ok(()) => Ok(u64::from_ne_bytes(bytes) >> 1),
-        Err(error) => RunError::refuse(format!(
-            "the kernel gives no random seed (/dev/urandom: {error}): set `seed` in the study"
-        )),
+    // Up to 256 bytes come whole.
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => Ok(u64::from_ne_bytes(bytes) >> 1),
+        _ => RunError::refuse("the kernel gives no random seed: set `seed` in the study"),
     }
 }

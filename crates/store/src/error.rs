@@ -151,5 +151,6 @@ impl StoreError {
 fn has_no_room(connection: &Connection) -> bool {
     // SAFETY: the handle is open for as long as the connection, and the call only reads a field of it.
     let errno = unsafe { rusqlite::ffi::sqlite3_system_errno(connection.handle()) };
-    [Errno::NOSPC, Errno::DQUOT].contains(&Errno::from_raw_os_error(errno))
+    // SQLite may refuse a file without a failed system call: then this is 0, which is no `Errno`.
+    [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error).contains(&errno)
 }

@@ -17,7 +17,7 @@ mod store;
 
 pub use energy_source::EnergySource;
 pub use error::StoreError;
-// Words that records are made of.
+// Types of `iopj_core` that records contain.
 pub use iopj_core::{Generator, Sequential, Slice};
 pub use record::{Latency, Measurement, Outcome, StudyRecord, Trial, Unavailable};
 pub use store::Store;

@@ -21,7 +21,7 @@ pub(super) struct Command {
     pub(super) dwords_10_15: [u32; 6],
 }
 
-/// Bytes of a [`Command`] and of an [`CompletionEntry`] in their queues.
+/// Bytes of a [`Command`] and of a [`CompletionEntry`] in their queues.
 pub(super) const COMMAND_LEN: usize = 64;
 pub(super) const COMPLETION_LEN: usize = 16;
 

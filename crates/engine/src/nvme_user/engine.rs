@@ -481,13 +481,13 @@ impl Drop for NvmeUser {
         // happen.
         pair.submission.take_back(|id| finish(flights, id));
         drain(|_| {
+            if flights.count() == 0 || controller.end().is_some() {
+                return Drained::Empty;
+            }
             while let Some(entry) = pair.completion.next() {
                 finish(flights, entry.id);
             }
             pair.completion.release();
-            if flights.count() == 0 || controller.end().is_some() {
-                return Drained::Empty;
-            }
             pair.ring_if_behind();
             std::thread::yield_now();
             Drained::Pending

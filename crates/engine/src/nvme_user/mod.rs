@@ -2,9 +2,9 @@
 //!
 //! A [`Controller`] is opened once and shared; each engine has a queue pair of its own on it and touches
 //! nothing else while it does I/O: no lock, no allocation, and with polled completion no system call. From
-//! below: `registers` (the device behind a trait), `vfio` (the real one), `dma` (memory that it sees),
-//! `queue`, `command` and `prp` (what it reads there), `admin`, `controller`, `features`, `kept` and `pairs`
-//! (setting it up), `engine` (doing I/O) and `waiting` (poll, interrupt, hybrid).
+//! below: `device` (what the driver needs of it, a trait), `vfio` (the real one), `registers`, `dma` (memory
+//! that it sees), `queue`, `command` and `prp` (what it reads there), `admin`, `controller`, `features`,
+//! `kept` and `pairs` (setting it up), `engine` (doing I/O) and `waiting` (poll, interrupt, hybrid).
 //!
 //! Sources: NVM Express Base Specification 2.0, NVM Command Set Specification 1.0, PCIe Transport
 //! Specification 1.0.

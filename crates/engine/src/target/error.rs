@@ -135,7 +135,7 @@ pub enum TargetFault {
         free: u64,
     },
     /// The caller's `progress` said stop.
-    #[error("was removed: making it was interrupted; ask again to make it")]
+    #[error("was not made: it was interrupted, and what was written is removed; ask again")]
     Interrupted,
     /// No more descriptors: the limit in files.
     #[error(
@@ -301,7 +301,7 @@ impl TargetError {
             Some(libc::EACCES | libc::EPERM) => TargetFault::Permission { access, remedy },
             Some(libc::EROFS) => TargetFault::ReadOnly,
             Some(libc::EMFILE) => TargetFault::TooManyFiles(sys::open_files_limit()),
-            _ => TargetFault::System { action: "opening it", source },
+            _ => TargetFault::System { action: "opening, making or claiming it", source },
         };
         fault.of(path)
     }

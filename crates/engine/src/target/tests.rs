@@ -259,7 +259,7 @@ fn file_that_cannot_be_made_leaves_nothing() {
         &["needs 1152921504607895552 bytes and its file system has", "make room"],
     );
     assert_says(&make(&path, u64::MAX - 4095, true), &["needs 18446744073709551615 bytes"]);
-    assert_says(&make(&path, 2 << 20, false), &["was removed: making it was interrupted"]);
+    assert_says(&make(&path, 2 << 20, false), &["was not made: it was interrupted"]);
     assert!(!path.exists());
     assert_says(&make(&path.join("x"), 4096, true), &["does not exist"]);
     fs::write(&path, "kept").unwrap();

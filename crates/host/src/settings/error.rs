@@ -101,7 +101,7 @@ pub enum SettingsError {
         source: io::Error,
     },
     /// The folder of journals cannot be trusted.
-    #[error("{} {reason}: remove it, iopj makes it anew", folder.display())]
+    #[error("{} {reason}: remove it; iopj makes a new one", folder.display())]
     UnsafeFolder {
         /// The folder.
         folder: PathBuf,

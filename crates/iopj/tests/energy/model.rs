@@ -202,7 +202,7 @@ fn a_fitted_model_gives_estimates_that_say_so_and_rank_nothing() {
         "{report}"
     );
     let winners = printed(folder, "winners e.iopj --metric watts");
-    assert!(winners.contains("no trial that counts measured energy"), "{winners}");
+    assert!(winners.contains("no competing trial measured energy"), "{winners}");
     let compared = printed(folder, "compare e.iopj e.iopj");
     assert!(compared.contains("energy (W, IO/J, B/J): not measured"), "{compared}");
     let refused = iopj(folder, "meter fit e.iopj -o again.toml").output().unwrap();

@@ -42,6 +42,20 @@ fn what_is_no_target_is_refused() {
     );
 }
 
+/// A refused run removed a file that it had not made.
+#[test]
+fn a_file_in_the_place_of_the_one_to_be_made_is_kept() {
+    let folder = folder();
+    let data = folder.path().join("t.iopj-data");
+    fs::write(&data, "not yours").unwrap();
+    refused(
+        &mut iopj(folder.path(), &format!("run --store t.iopj {PLAIN}")),
+        folder.path(),
+        &["already exists"],
+    );
+    assert_eq!(fs::read_to_string(&data).unwrap(), "not yours");
+}
+
 #[test]
 fn length_must_be_whole_blocks() {
     let folder = folder();

@@ -111,6 +111,10 @@ pub(super) fn file(folder: &Path, release: &str, load: &Load) -> Result<PathBuf,
         Some(other) if other != release => {
             Err(ImageError::ForeignModule { path, made_for: other, release: release.to_owned() })
         }
+        // A module that names its kernel, in a form that is not understood.
+        None if memchr::memmem::find(&bytes, b"\0vermagic=").is_some() => {
+            Err(ImageError::ForeignModule { path, made_for: "?".to_owned(), release: release.to_owned() })
+        }
         _ => Ok(path),
     }
 }

@@ -109,7 +109,7 @@ fn an_image_that_is_no_kernel_is_refused() {
     bench.machine.kernel = "/bin/sh".into();
     let error = bench.run(&mut |_| {}).unwrap_err().to_string();
     assert!(error.starts_with("QEMU could not run kernel `/bin/sh` (exit status: 1): "), "{error}");
-    assert!(error.ends_with("; mend what it names, or give another kernel image"), "{error}");
+    assert!(error.ends_with("; fix what it names, or give another kernel image"), "{error}");
     bench.assert_gone();
 }
 

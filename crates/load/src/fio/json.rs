@@ -61,11 +61,11 @@ pub struct Direction {
     pub short_ios: u64,
     /// I/Os that fio dropped.
     pub dropped_ios: u64,
-    /// FioLatency from before submission to the completion seen; absent without I/O.
+    /// Latency from before submission to the completion seen; absent without I/O.
     pub latency: Option<FioLatency>,
 }
 
-/// FioLatency of the I/Os of one direction in ns.
+/// Latency of the I/Os of one direction in ns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FioLatency {
     /// Mean.

@@ -1,7 +1,7 @@
 //! Who completes the I/Os of some disks, one by one: counters on the kernel's own tracepoints.
 //!
 //! `block:block_rq_complete` (block/blk-mq.c, `blk_update_request`) fires once per request, in the
-//! context that completes it; a record's `common_flags` tell a hard and a soft interrupt
+//! context that completes it; a record's `common_flags` tell a hard from a soft interrupt
 //! (include/linux/trace_events.h). Only counters are opened, no buffer of records: no count is lost
 //! and memory stays small. A hit costs some 100 ns: nothing here may be open inside a window.
 

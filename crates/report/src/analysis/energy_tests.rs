@@ -227,7 +227,7 @@ fn estimates_are_shown_as_such_and_rank_nothing() {
     assert!(csv.lines().nth(1).unwrap().ends_with(",\"system\",\"model\",\"true\""), "{csv}");
     let question = WinnerQuestion::new(Metric::Watts, Axis::Iodepth, Axis::Numjobs).unwrap();
     let text = render::winners(&study("6.1"), &trials, &question);
-    assert!(text.contains("no trial that counts measured energy"), "{text}");
+    assert!(text.contains("no competing trial measured energy"), "{text}");
     let study = study("6.1");
     let comparison = compare((&study, &trials), (&study, &trials), Admission::default());
     assert!(

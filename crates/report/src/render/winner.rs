@@ -21,8 +21,7 @@ use std::fmt::Write;
 /// The winner maps of a store, or a sentence that says what is missing.
 pub fn winners(study: &StudyRecord, trials: &[Trial], question: &WinnerQuestion) -> String {
     if trials.is_empty() {
-        return "no winner map: the store holds no trial; run `iopj run` on the study to continue where it \
-                ended\n"
+        return "no winner map: the store holds no trial; `iopj run --resume STORE` runs the missing ones\n"
             .into();
     }
     let maps = winner_maps(trials, question);
@@ -40,7 +39,7 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &WinnerQuestion)
     let source = maps.iter().find_map(|map| map.source.as_ref());
     text.extend(source.map(|source| incomplete_text(trials, source, WIDTH)));
     if question.metric.is_energy() && source.is_none() {
-        text += "no trial that counts measured energy: name a meter under [meters] in the study (`iopj meter \
+        text += "no competing trial measured energy: name a meter under [meters] in the study (`iopj meter \
                  list` shows those of this machine); a model's estimates rank nothing\n";
     }
     if let Some(sequential) = &study.sequential {
@@ -75,7 +74,7 @@ fn map_text(map: &WinnerMap) -> String {
         map.cells.values().flat_map(|cell| cell.ranking.iter().map(|p| p.path)).collect();
     let paths: Vec<IoPath> = paths.into_iter().collect();
     if paths.is_empty() {
-        let _ = writeln!(text, "  no winner: no trial that counts measured {}", metric.title());
+        let _ = writeln!(text, "  no winner: no competing trial measured {}", metric.title());
         return text + &left_out(map.left_out());
     }
     let across: BTreeSet<AxisValue> = map.cells.keys().map(|(_, x)| *x).collect();

@@ -246,7 +246,7 @@ fn what_is_missing_is_said() {
     let real = study("s");
     let emulated = StudyRecord { emulated: Some("QEMU TCG".to_owned()), ..study("s") };
     let no_replicates = [
-        "One replicate a cell: there are no error bars.",
+        "One replicate per cell: there are no error bars.",
         "no meter took part in this study",
         "this store holds no kernel profile",
     ];

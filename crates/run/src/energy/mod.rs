@@ -422,6 +422,5 @@ pub(crate) fn raw_ns(monotonic_ns: u64) -> u64 {
     raw.saturating_add_signed(monotonic_ns as i64 - at as i64)
 }
 
-/// The clock of a record.
 #[cfg(test)]
 mod metering_tests;

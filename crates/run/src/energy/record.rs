@@ -84,6 +84,7 @@ impl MeterRecord {
     }
 }
 
+/// The clock of a record.
 impl From<ClockChoice> for ClockRecord {
     fn from(choice: ClockChoice) -> ClockRecord {
         match choice {

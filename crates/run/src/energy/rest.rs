@@ -28,7 +28,7 @@ fn sleep_until(raw_ns: u64, stop: &AtomicBool, tick: &mut dyn FnMut()) -> bool {
 pub(crate) struct RestTimes {
     /// Before it is asked whether it has settled.
     pub(crate) settle: Duration,
-    /// After which it is asked no more.
+    /// The longest wait for it to settle.
     pub(crate) settle_limit: Duration,
     /// How often it is asked until then.
     pub(crate) look_every: Duration,
@@ -37,8 +37,8 @@ pub(crate) struct RestTimes {
 }
 
 impl RestTimes {
-    /// Leaves the machine alone: first until it `has_settled`, then for the stretch whose begin and end are
-    /// told, with whether it had. `None` if it was stopped.
+    /// Leaves the machine alone until it `has_settled`, then for the idle stretch. Returns the start and end
+    /// of that stretch and whether it had settled; `None` if it was stopped.
     pub(crate) fn pass(
         &self,
         has_settled: &mut dyn FnMut() -> bool,

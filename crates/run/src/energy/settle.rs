@@ -8,7 +8,7 @@ use std::time::Duration;
 /// of a decay with a time constant of 10 s, 1 % of idle power is left once it falls by 1 % in 10 s; once it
 /// falls by 1 % in one second, ten times as much.
 const SHORTEST: Duration = Duration::from_secs(10);
-/// Intervals of the meter that it has at the least.
+/// The fewest meter intervals in that stretch.
 const INTERVALS: u32 = 10;
 /// Power may rise or fall by this share of itself over it.
 const FLAT: f64 = 0.01;

@@ -210,17 +210,13 @@ fn back_off(interval: Duration, failures: u32) -> Duration {
 
 /// CPU time of the calling thread, see clock_gettime(2).
 fn thread_cpu() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec to write to. The call cannot fail: the clock exists since Linux
-    // 2.6.12.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// The ids of this process' threads that do no I/O of a trial: the caller's and the meters'.
 pub(crate) fn own_threads() -> Vec<i32> {
-    // SAFETY: takes nothing and cannot fail.
-    let mut own = vec![unsafe { libc::gettid() }];
+    let mut own = vec![rustix::thread::gettid().as_raw_pid()];
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return own };
     let is_meter = |task: &std::fs::DirEntry| {
         std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim_end() == THREAD_NAME)

@@ -14,7 +14,7 @@ const FORCED_PER_S: f64 = 1_000.0;
 /// Since this kernel `io_poll_delay` makes no hybrid polling of classic polling (commit 54bdd67d0f88).
 const WITHOUT_HYBRID: KernelVersion = KernelVersion(6, 4);
 
-/// Version of the kernel that jobs ran on, which fio does not tell.
+/// Version of the kernel that jobs ran on, which fio does not record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KernelVersion(pub u32, pub u32);
 
@@ -27,7 +27,7 @@ impl FromStr for KernelVersion {
         match (numbers.next().flatten(), numbers.next().flatten()) {
             (Some(major), Some(minor)) => Ok(KernelVersion(major, minor)),
             _ => Err(format!(
-                "`{text}` is no kernel's release: give two numbers or more, such as 6.18 or 6.1.0-44-amd64"
+                "`{text}` is not a kernel release: give two numbers or more, such as 6.18 or 6.1.0-44-amd64"
             )),
         }
     }

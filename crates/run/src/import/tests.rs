@@ -454,7 +454,7 @@ fn foreign_and_truncated_files_are_refused_by_name_and_nothing_is_written() {
         (b"{\"jobs\":[7]}".to_vec(), "not an object"),
         (b"time,iops\n1,2\n".to_vec(), "holds no JSON"),
         (Vec::new(), "holds no JSON"),
-        (vec![0xff, 0xfe, 0], "is no text"),
+        (vec![0xff, 0xfe, 0], "is not text"),
         (old.into_bytes(), "is of fio-2.2.10, older than 3.28"),
         (nameless.into_bytes(), "names no version of fio"),
     ] {

@@ -24,8 +24,8 @@ impl Taking {
         options.take_device.map(|address| Taking { address, i_know_no_iommu: options.i_know_no_iommu })
     }
 
-    /// Refuses to take a drive that the study has no use for, or that may not be taken: before the target is
-    /// opened, for that holds a drive which is written.
+    /// Refuses a drive that the study has no use for, or that may not be taken. This comes before the target
+    /// is opened, because opening it for writing holds the drive.
     pub(crate) fn check(self, study: &Study) -> Result<(), RunError> {
         let may_bypass = |paths: &Axis<String>| {
             Ok::<bool, RunError>(parse_paths(paths)?.is_none_or(|paths| paths.iter().any(IoPath::is_bypass)))
@@ -79,7 +79,7 @@ impl BypassDrive {
         let nsid = fs::read_to_string(folder.join("nsid")).ok().and_then(|text| text.trim().parse().ok());
         let (Some(nsid), true) = (nsid, is_whole) else {
             return refuse(format!(
-                "{shown} is no whole namespace of {address}, and without the kernel there are no files and \
+                "{shown} is not a whole namespace of {address}, and without the kernel there are no files and \
                  no partitions: name /dev/{device} by --target"
             ));
         };

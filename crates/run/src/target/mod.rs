@@ -81,13 +81,12 @@ impl TargetSpec {
 
     /// A target that is only read.
     pub(crate) fn for_reading(path: &Path) -> TargetSpec {
-        let (made_bytes, id, writes, destroy_data) = (None, None, None, None);
         TargetSpec {
             path: path.to_owned(),
-            made_bytes,
-            id,
-            writes,
-            destroy_data,
+            made_bytes: None,
+            id: None,
+            writes: None,
+            destroy_data: None,
             i_know: false,
             is_option: true,
         }
@@ -135,11 +134,13 @@ impl TargetSpec {
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<OpenTarget, RunError> {
-        let (made, locks) = match self.made_bytes {
+        // A file that was made is removed, if the target does not open, before its locks go.
+        let (locks, made) = match self.made_bytes {
             None => (None, None),
             Some(size) => {
                 let locks = host.lock(&devices_below(folder_of(&self.path)))?;
-                (Some(self.find_or_make(size, progress, stop)?), Some(locks))
+                let made = self.find_or_make(size, progress, stop)?;
+                (Some(locks), Some(made))
             }
         };
         let target = self.open_again()?;
@@ -195,13 +196,12 @@ impl TargetSpec {
         if self.id.is_some() && self.path.exists() {
             return Ok(MadeFile { path: self.path.clone(), keep: true });
         }
-        let made = MadeFile { path: self.path.clone(), keep: false };
         // A whole one that is in no store: its run died before it made the store.
         if let (None, Ok(left)) = (self.id, Target::open(&self.path))
             && let (Some(id), true) = (left.file_id(), left.data_len() == size)
         {
             self.id = Some(*id);
-            return Ok(made);
+            return Ok(MadeFile { path: self.path.clone(), keep: false });
         }
         let path = &self.path;
         let mut report = |done: u64| {
@@ -216,7 +216,8 @@ impl TargetSpec {
             true => RunError::Interrupted,
             false => error.into(),
         })?);
-        Ok(made)
+        // Only now: a file that was there before is not ours, and dropping this removes it.
+        Ok(MadeFile { path: self.path.clone(), keep: false })
     }
 }
 

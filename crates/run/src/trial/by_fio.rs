@@ -221,7 +221,7 @@ impl Samples {
             Samples::Failed(error) => Some(error),
             Samples::Ended if is_whole => None,
             _ => Some(
-                "there is no profile: the begin and end of fio's jobs were not seen; use a longer runtime"
+                "there is no profile: the start and end of fio's jobs were not seen; use a longer runtime"
                     .to_owned(),
             ),
         }

@@ -129,7 +129,7 @@ impl TrialRunner<'_> {
         Ok(Measured { measurement, first_ns, last_ns, load_raw_ns, unprofiled })
     }
 
-    /// The generator does the I/O of a trial.
+    /// Lets the generator do the I/O of a trial.
     fn generate(
         &self,
         access: &Access<'_>,

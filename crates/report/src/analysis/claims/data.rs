@@ -134,7 +134,7 @@ impl<'a> TrialSet<'a> {
     /// What the machine lacks to be asked about more than one busy core; `None` where it lacks nothing.
     pub(super) fn lacks_cores(&self) -> Option<String> {
         match self.machine.cores {
-            0 => Some("a measured trial, which tells the number of cores".to_owned()),
+            0 => Some("a measured trial, which shows the number of cores".to_owned()),
             1 => Some("a machine with at least two cores".to_owned()),
             _ => None,
         }

@@ -149,7 +149,7 @@ fn iface23_7_needs_threads_from_half_the_cores_on_and_another_path() {
 #[test]
 fn an_unknown_number_of_cores_is_said_to_be_missing() {
     for (cores, missing) in
-        [(0, "a measured trial, which tells the number of cores"), (1, "a machine with at least two cores")]
+        [(0, "a measured trial, which shows the number of cores"), (1, "a machine with at least two cores")]
     {
         let claim = decided(&[], cores, "iface23-7");
         assert_eq!(claim.answer, Answer::NotMeasured(vec![missing.to_owned()]));

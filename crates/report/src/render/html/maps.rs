@@ -68,7 +68,7 @@ fn heading(model: &Model<'_>, metric: Metric) -> String {
     match metric {
         Metric::LatencyMean => "Least mean latency".to_owned(),
         Metric::IosPerJoule => "Most I/Os per joule".to_owned(),
-        Metric::IopsPerCpu => "Most I/Os a second of CPU time".to_owned(),
+        Metric::IopsPerCpu => "Most I/Os per second of CPU time".to_owned(),
         count => format!("Fewest {}", model.name_of(count).replacen(", per", " per", 1)),
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn section(model: &Model<'_>, dimension: Dimension) -> Section {
 pub(super) fn error_words(model: &Model<'_>) -> String {
     let bars = match model.replicates() {
         0 | 1 => {
-            "One replicate a cell: there are no error bars. Run the study with --replicates 3 or more to get \
+            "One replicate per cell: there are no error bars. Run the study with --replicates 3 or more to get \
              them."
         }
         _ => {

@@ -90,7 +90,7 @@ fn the_best_path_and_what_it_saves_are_said() {
         "{}",
         &page[page.find("At the most").unwrap()..][..200]
     );
-    assert!(page.contains("One replicate a cell: there are no error bars"));
+    assert!(page.contains("One replicate per cell: there are no error bars"));
     assert!(!page.contains("class=\"whisker\"") && !page.contains("class=\"error\""));
     assert!(page.contains("Mean latency</figcaption>") && page.contains("class=\"mark bar\""));
 }
