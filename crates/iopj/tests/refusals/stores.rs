@@ -81,7 +81,7 @@ fn a_store_whose_reads_were_not_preconditioned_is_not_resumed() {
     drop(store);
     let (output, words) = output(&mut iopj(here, "run --resume old.iopj"));
     assert_eq!(output.status.code(), Some(2), "{words}");
-    assert!(words.contains("trial 0 of the store read a target that was not preconditioned"), "{words}");
+    assert!(words.contains("trial 0 without preconditioning the target for reads"), "{words}");
     assert!(words.contains("start a new store"), "{words}");
 }
 
@@ -96,7 +96,7 @@ fn existing_files_are_not_overwritten() {
         refused(&mut iopj(here, &format!("run --target data --store {store} {PLAIN}")), here, &parts);
         refused(&mut iopj(here, &format!("run --store {store} {PLAIN}")), here, &parts);
     }
-    let parts = ["`no/such.iopj`", "no folder", "--store"];
+    let parts = ["`no/such.iopj`", "not a folder", "--store"];
     for target in ["--target data", ""] {
         refused(&mut iopj(here, &format!("run {target} --store no/such.iopj {PLAIN}")), here, &parts);
     }
