@@ -389,8 +389,14 @@ pub enum Finding<T> {
     Unclear(String),
 }
 
+impl<T> Default for Finding<T> {
+    fn default() -> Finding<T> {
+        Finding::Unclear(String::new())
+    }
+}
+
 /// What the evidence shows to have happened, found without knowing what was asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observed {
     /// How completions were found.
     pub completion: Finding<Completion>,
@@ -402,7 +408,7 @@ pub struct Observed {
 }
 
 /// The three verdicts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VerdictKind {
     /// The evidence shows the path that was asked for.
@@ -410,6 +416,7 @@ pub enum VerdictKind {
     /// The evidence shows another path.
     Refuted,
     /// The evidence shows neither.
+    #[default]
     Unproven,
 }
 
@@ -425,7 +432,7 @@ impl VerdictKind {
 }
 
 /// The observation compared with the path that was asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The verdict.
     pub kind: VerdictKind,

@@ -116,7 +116,7 @@ pub fn clock(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iopj_store::{Generator, Outcome, StudyRecord, Unavailable};
+    use iopj_store::{Outcome, StudyRecord, Unavailable};
     use iopj_study::plan::cells;
     use std::path::Path;
 
@@ -152,13 +152,13 @@ mod tests {
     const TABLE: &str = "{ min = 2, max = 4, until = \"2 %\" }";
 
     fn store(folder: &tempfile::TempDir, study: &Study) -> Store {
-        let record: StudyRecord = serde_json::from_value(serde_json::json!({
-            "name": "t", "text": study.to_toml().unwrap(), "seed": 1, "target": "t", "file_id": null,
-            "provenance": {},
-            "planned_trials": BLOCK * u64::from(study.replicates.fewest()), "warnings": [], "unavailable": [],
-            "sequential": study.replicates.sequential().unwrap(),
-        }))
-        .unwrap();
+        let record = StudyRecord {
+            text: study.to_toml().unwrap(),
+            seed: 1,
+            planned_trials: BLOCK * u64::from(study.replicates.fewest()),
+            sequential: study.replicates.sequential().unwrap(),
+            ..StudyRecord::default()
+        };
         Store::create(&folder.path().join("t.iopj"), &record).unwrap()
     }
 
@@ -167,21 +167,8 @@ mod tests {
         let (cells, _) = cells(study, &[]).unwrap();
         for Planned { cell, replicate, position } in missing.iter().copied() {
             let Cell { path, workload, .. } = cells[cell].clone();
-            let (settings, generator) = (std::collections::BTreeMap::new(), Generator::Native);
-            let outcome = Outcome::Failed("not measured".to_owned());
-            let (started_unix_ns, gap_ns) = (0, None);
-            let trial = Trial {
-                path,
-                workload,
-                settings,
-                generator,
-                replicate,
-                position,
-                started_unix_ns,
-                gap_ns,
-                outcome,
-            };
-            store.add(&trial).unwrap();
+            let failed = Trial::new(path, workload, Outcome::Failed("not measured".to_owned()));
+            store.add(&Trial { replicate, position, ..failed }).unwrap();
         }
     }
 

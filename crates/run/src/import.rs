@@ -16,7 +16,7 @@ use iopj_core::evidence::{Finding, ProcessEvidence};
 use iopj_core::{Evidence, IoPath, Observed, Verdict, VerdictKind, Workload};
 use iopj_load::fio::runs::{FioJobResult, FioRun, runs};
 use iopj_load::fio::{self, FioError, FioOutput, OLDEST, parse_version};
-use iopj_store::{Generator, Measurement, Outcome, Store, StoreError, StudyRecord, Trial};
+use iopj_store::{Generator, Measurement, Store, StoreError, StudyRecord, Trial};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
@@ -200,16 +200,14 @@ fn trials(all: &[(&Path, FioRun)], kernel: Option<KernelVersion>) -> (Vec<Trial>
             };
             let settings = settings(run, job, &told);
             let same = |t: &&Trial| t.path == path && t.workload == workload && t.settings == settings;
+            let measurement = measurement(job, (&path, &workload), file, kernel);
             trials.push(Trial {
                 replicate: trials.iter().filter(same).count() as u32,
                 position: trials.len() as u64,
                 started_unix_ns: job.start_unix_ms.unwrap_or(run.unix_ms).saturating_mul(1_000_000),
-                gap_ns: None,
-                outcome: Outcome::Measured(Box::new(measurement(job, (&path, &workload), file, kernel))),
                 generator: Generator::Fio,
-                path,
-                workload,
                 settings,
+                ..Trial::new(path, workload, measurement.into())
             });
         }
     }
@@ -348,11 +346,8 @@ fn measurement(
         latency: all,
         read_latency: workload.rw.is_mixed().then_some(reads),
         write_latency: workload.rw.is_mixed().then_some(writes),
-        series: Vec::new(),
         cpu_percent: (result.usr_cpu + result.sys_cpu) * f64::from(workload.numjobs),
         context_switches_per_io: result.ctx as f64 / ios.max(1) as f64,
-        interrupts_per_io: None,
-        system_calls_per_io: None,
         achieved_depth: latency_sum_ns / result.window_ns.max(1) as f64,
         preconditioning: workload.rw.writes().then(|| "not known: imported".to_owned()),
         evidence,
@@ -362,8 +357,6 @@ fn measurement(
             doubt: Some(unclear()),
         },
         verdict: verdict(job, path, workload, kernel),
-        conditions: Default::default(),
-        power_state: [serde_json::Value::Null, serde_json::Value::Null],
         fio: Some(serde_json::json!({
             "version": result.fio_version,
             "usr_cpu": result.usr_cpu,
@@ -374,9 +367,7 @@ fn measurement(
             "job": job.name,
             "options": job.options,
         })),
-        costs: None,
-        window_raw_ns: None,
-        energy: Vec::new(),
+        ..Measurement::default()
     }
 }
 

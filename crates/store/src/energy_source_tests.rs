@@ -2,10 +2,8 @@
 
 use super::*;
 use crate::export;
-use crate::record::{Latency, Outcome, StudyRecord};
-use iopj_core::Generator;
-use iopj_core::evidence::Finding;
-use iopj_core::{AboveIdle, Evidence, Observed, Verdict, Workload};
+use crate::record::StudyRecord;
+use iopj_core::{AboveIdle, Verdict, Workload};
 use std::slice;
 
 fn energy(meter: &str, scope: Scope, joules: Option<f64>) -> TrialEnergy {
@@ -28,49 +26,17 @@ fn energy(meter: &str, scope: Scope, joules: Option<f64>) -> TrialEnergy {
 }
 
 fn trial(energy: Vec<TrialEnergy>) -> Trial {
-    let unclear = || Finding::Unclear(String::new());
     let measurement = Measurement {
         window_ns: 2_000_000_000,
         ios: 8_000,
         bytes: 8_000 * 4096,
         reads: 8_000,
-        writes: 0,
-        short_ios: 0,
-        latency: Latency::default(),
-        read_latency: None,
-        write_latency: None,
-        series: Vec::new(),
-        cpu_percent: 0.0,
-        context_switches_per_io: 0.0,
-        interrupts_per_io: None,
-        system_calls_per_io: None,
         achieved_depth: 1.0,
-        preconditioning: None,
-        evidence: Evidence::default(),
-        observed: Observed {
-            completion: unclear(),
-            submission: Finding::Unclear(String::new()),
-            doubt: None,
-        },
         verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
-        conditions: Default::default(),
-        power_state: Default::default(),
-        fio: None,
-        costs: None,
-        window_raw_ns: None,
         energy,
+        ..Measurement::default()
     };
-    Trial {
-        path: "libaio/syscall/interrupt".parse().unwrap(),
-        workload: Workload::default(),
-        settings: BTreeMap::new(),
-        generator: Generator::Native,
-        replicate: 0,
-        position: 0,
-        started_unix_ns: 0,
-        gap_ns: None,
-        outcome: Outcome::Measured(Box::new(measurement)),
-    }
+    Trial::new("libaio/syscall/interrupt".parse().unwrap(), Workload::default(), measurement.into())
 }
 
 fn chosen(sets: &[&[Trial]]) -> Option<String> {
@@ -103,9 +69,7 @@ fn the_widest_scope_that_all_trials_have_from_one_meter_is_chosen() {
 #[test]
 fn models_and_refuted_trials_choose_nothing() {
     let mut refuted = trial(vec![energy("plug", Scope::System, Some(1.0))]);
-    if let Outcome::Measured(one) = &mut refuted.outcome {
-        one.verdict.kind = VerdictKind::Refuted;
-    }
+    refuted.outcome.measurement_mut().unwrap().verdict.kind = VerdictKind::Refuted;
     let guess = trial(vec![energy("model", Scope::System, Some(1.0))]);
     let all = [refuted, guess];
     assert_eq!(chosen(&[&all]), None);
@@ -116,17 +80,9 @@ fn models_and_refuted_trials_choose_nothing() {
 fn csv_tells_energy_of_one_source_and_why_there_is_none() {
     let study = |emulated: Option<&str>| StudyRecord {
         name: "s".into(),
-        text: String::new(),
-        seed: 0,
-        planned_trials: 2,
         target: "t".into(),
-        file_id: None,
-        made_target: false,
-        provenance: BTreeMap::new(),
-        warnings: Vec::new(),
-        unavailable: Vec::new(),
         emulated: emulated.map(str::to_owned),
-        sequential: None,
+        ..StudyRecord::default()
     };
     let plug = |joules| {
         trial(vec![energy("plug", Scope::System, joules), energy("rapl", Scope::Package, Some(7.0))])

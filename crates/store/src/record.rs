@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The study as planned, with its provenance. Written once, when the store is made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StudyRecord {
     /// The study's name.
     pub name: String,
@@ -84,6 +84,23 @@ pub struct Trial {
     pub outcome: Outcome,
 }
 
+impl Trial {
+    /// A study's first trial, by iopj's own loop and without settings.
+    pub fn new(path: IoPath, workload: Workload, outcome: Outcome) -> Trial {
+        Trial {
+            path,
+            workload,
+            settings: BTreeMap::new(),
+            generator: Generator::Native,
+            replicate: 0,
+            position: 0,
+            started_unix_ns: 0,
+            gap_ns: None,
+            outcome,
+        }
+    }
+}
+
 /// What came of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -103,10 +120,24 @@ impl Outcome {
             Outcome::Failed(_) => None,
         }
     }
+
+    /// The measurement, to be changed.
+    pub fn measurement_mut(&mut self) -> Option<&mut Measurement> {
+        match self {
+            Outcome::Measured(measurement) => Some(measurement),
+            Outcome::Failed(_) => None,
+        }
+    }
+}
+
+impl From<Measurement> for Outcome {
+    fn from(measurement: Measurement) -> Outcome {
+        Outcome::Measured(Box::new(measurement))
+    }
 }
 
 /// What one trial measured over its window.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// Length of the window in ns.
     pub window_ns: u64,

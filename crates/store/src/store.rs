@@ -441,31 +441,16 @@ fn lock(path: &Path) -> Result<File, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     fn fresh() -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();
-        let study: StudyRecord = serde_json::from_value(serde_json::json!({
-            "name": "test", "text": "", "seed": 1, "planned_trials": 1, "target": "t", "file_id": null,
-            "provenance": {}, "warnings": [], "unavailable": [],
-        }))
-        .unwrap();
-        let store = Store::create(&folder.path().join("test.iopj"), &study).unwrap();
+        let store = Store::create(&folder.path().join("test.iopj"), &StudyRecord::default()).unwrap();
         (folder, store)
     }
 
     fn failed() -> Trial {
-        Trial {
-            path: "io_uring/syscall/interrupt".parse().unwrap(),
-            workload: iopj_core::Workload::default(),
-            settings: BTreeMap::new(),
-            generator: crate::Generator::Native,
-            replicate: 0,
-            position: 0,
-            started_unix_ns: 0,
-            gap_ns: None,
-            outcome: Outcome::Failed("it broke".into()),
-        }
+        let path = "io_uring/syscall/interrupt".parse().unwrap();
+        Trial::new(path, Default::default(), Outcome::Failed("it broke".into()))
     }
 
     #[test]

@@ -5,12 +5,7 @@ use iopj_store::{Store, StoreError, StudyRecord};
 
 fn store() -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
-    let study: StudyRecord = serde_json::from_value(serde_json::json!({
-        "name": "t", "text": "", "seed": 1, "planned_trials": 1, "target": "t", "file_id": null,
-        "provenance": {}, "warnings": [], "unavailable": [],
-    }))
-    .unwrap();
-    let store = Store::create(&folder.path().join("t.iopj"), &study).unwrap();
+    let store = Store::create(&folder.path().join("t.iopj"), &StudyRecord::default()).unwrap();
     (folder, store)
 }
 

@@ -1,9 +1,8 @@
 //! A quota that is used up is told as a full disk, not as a failure of SQLite. A process of its own: SQLite's
 //! system calls are replaced for all connections (sqlite.org/c3ref/vfs.html, `xSetSystemCall`).
 
-use iopj_store::{Generator, Outcome, Store, StoreError, StudyRecord, Trial};
+use iopj_store::{Outcome, Store, StoreError, StudyRecord, Trial};
 use rusqlite::ffi;
-use std::collections::BTreeMap;
 
 // SAFETY: takes nothing, so any call of it is sound.
 unsafe extern "C" fn refuse() -> isize {
@@ -27,23 +26,9 @@ fn set_writes(call: ffi::sqlite3_syscall_ptr) {
 #[test]
 fn a_quota_that_is_used_up_is_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
-    let study: StudyRecord = serde_json::from_value(serde_json::json!({
-        "name": "test", "text": "", "seed": 1, "planned_trials": 1, "target": "t", "file_id": null,
-        "provenance": {}, "warnings": [], "unavailable": [],
-    }))
-    .unwrap();
-    let mut store = Store::create(&folder.path().join("test.iopj"), &study).unwrap();
-    let trial = Trial {
-        path: "io_uring/syscall/interrupt".parse().unwrap(),
-        workload: iopj_core::Workload::default(),
-        settings: BTreeMap::new(),
-        generator: Generator::Native,
-        replicate: 0,
-        position: 0,
-        started_unix_ns: 0,
-        gap_ns: None,
-        outcome: Outcome::Failed("it broke".into()),
-    };
+    let mut store = Store::create(&folder.path().join("test.iopj"), &StudyRecord::default()).unwrap();
+    let path = "io_uring/syscall/interrupt".parse().unwrap();
+    let trial = Trial::new(path, Default::default(), Outcome::Failed("it broke".into()));
     set_writes(Some(refuse_as_syscall()));
     let error = store.add(&trial).unwrap_err();
     set_writes(None);

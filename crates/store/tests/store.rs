@@ -3,10 +3,8 @@
 use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
 use iopj_core::workload::{Length, RandomDistribution};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
-use iopj_core::{
-    Disturbance, Evidence, Observed, PowerChange, PowerSetting, RingFlag, Verdict, VerdictKind, Workload,
-};
-use iopj_store::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial};
+use iopj_core::{Disturbance, Observed, PowerChange, PowerSetting, RingFlag, Verdict, VerdictKind, Workload};
+use iopj_store::{Latency, Measurement, Outcome, Slice, StudyRecord, Trial};
 use iopj_store::{Store, StoreError, export, histogram};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,27 +16,20 @@ fn study() -> StudyRecord {
         seed: 7,
         planned_trials: 3,
         target: "data".into(),
-        file_id: None,
-        made_target: false,
         provenance: BTreeMap::from([("kernel".into(), "6.1".into())]),
-        warnings: vec![],
-        unavailable: vec![],
-        emulated: None,
-        sequential: None,
+        ..StudyRecord::default()
     }
 }
 
 fn trial(replicate: u32, outcome: Outcome) -> Trial {
+    let path = "io_uring/syscall/interrupt".parse().unwrap();
     Trial {
-        path: "io_uring/syscall/interrupt".parse().unwrap(),
-        workload: Workload::default(),
         settings: BTreeMap::from([("nomerges".into(), "2".into())]),
-        generator: Generator::Native,
         replicate,
         position: u64::from(replicate),
         started_unix_ns: 5,
         gap_ns: (replicate > 0).then_some(9),
-        outcome,
+        ..Trial::new(path, Workload::default(), outcome)
     }
 }
 
@@ -48,45 +39,33 @@ fn measured() -> Outcome {
         latencies.record(value).unwrap();
     }
     let unclear = || "none".to_owned();
-    Outcome::Measured(Box::new(Measurement {
+    Outcome::from(Measurement {
         window_ns: 2_000_000_000,
         ios: 3,
         bytes: 3 * 4096,
         reads: 3,
-        writes: 0,
         short_ios: 1,
         latency: histogram::summary(&latencies),
-        read_latency: None,
-        write_latency: None,
         series: vec![Slice { end_ns: 1, ios: 2 }, Slice { end_ns: 2, ios: 1 }],
         cpu_percent: 12.5,
         context_switches_per_io: 1.0,
-        interrupts_per_io: None,
         system_calls_per_io: Some(1.0),
         achieved_depth: 0.9,
-        preconditioning: None,
-        evidence: Evidence::default(),
         observed: Observed {
             completion: Finding::Unclear(unclear()),
             submission: Finding::Unclear(unclear()),
             doubt: None,
         },
         verdict: Verdict { kind: VerdictKind::Unproven, reasons: vec!["none".into()] },
-        conditions: Default::default(),
         power_state: [serde_json::json!({"governor": "none"}), serde_json::Value::Null],
-        fio: None,
-        costs: None,
-        window_raw_ns: None,
-        energy: Vec::new(),
-    }))
+        ..Measurement::default()
+    })
 }
 
 /// A measurement that a test changes.
 fn measured_with(change: impl FnOnce(&mut Measurement)) -> Outcome {
     let mut outcome = measured();
-    if let Outcome::Measured(measurement) = &mut outcome {
-        change(measurement);
-    }
+    change(outcome.measurement_mut().unwrap());
     outcome
 }
 

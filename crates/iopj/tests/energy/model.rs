@@ -7,8 +7,7 @@ use iopj_core::path::{Completion, Submission};
 use iopj_core::{
     EnergyOutcome, Evidence, Joules, Observed, Scope, TrialEnergy, Verdict, VerdictKind, Workload,
 };
-use iopj_store::{Generator, Measurement, Outcome, Store, Trial, histogram};
-use std::collections::BTreeMap;
+use iopj_store::{Measurement, Store, StudyRecord, Trial, histogram};
 use std::path::Path;
 
 const WINDOW_S: f64 = 10.0;
@@ -78,18 +77,10 @@ fn trial(position: u64) -> Trial {
         ios,
         bytes: up_to(1e10),
         reads: ios,
-        writes: 0,
-        short_ios: 0,
         latency: histogram::summary(&histogram::new()),
-        read_latency: None,
-        write_latency: None,
-        series: Vec::new(),
         cpu_percent: 1.0,
         context_switches_per_io: 1.0,
-        interrupts_per_io: None,
-        system_calls_per_io: None,
         achieved_depth: 1.0,
-        preconditioning: None,
         evidence,
         observed: Observed {
             completion: Finding::Seen(Completion::Interrupt),
@@ -97,27 +88,14 @@ fn trial(position: u64) -> Trial {
             doubt: None,
         },
         verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
-        conditions: Default::default(),
-        power_state: [serde_json::Value::Null, serde_json::Value::Null],
-        fio: None,
-        costs: None,
-        window_raw_ns: None,
-        energy: Vec::new(),
+        ..Measurement::default()
     };
     // What the meter of this store says is the law, and some noise.
     let joules = WINDOW_S * law_watts(&measurement) + up_to(10.0) as f64 - 5.0;
     measurement.energy.push(by_the_plug(joules));
-    Trial {
-        path: "io_uring/syscall/interrupt".parse().unwrap(),
-        workload: Workload::default(),
-        settings: BTreeMap::new(),
-        generator: Generator::Native,
-        replicate: position as u32,
-        position,
-        started_unix_ns: 0,
-        gap_ns: None,
-        outcome: Outcome::Measured(Box::new(measurement)),
-    }
+    let path = "io_uring/syscall/interrupt".parse().unwrap();
+    let first = Trial::new(path, Workload::default(), measurement.into());
+    Trial { replicate: position as u32, position, ..first }
 }
 
 fn by_the_plug(joules: f64) -> TrialEnergy {
@@ -141,14 +119,14 @@ fn by_the_plug(joules: f64) -> TrialEnergy {
 
 /// A store that a study with a plug has left.
 fn metered(folder: &Path) {
-    let provenance =
-        cpu_model().map_or_else(|| serde_json::json!({}), |model| serde_json::json!({"cpu_model": model}));
-    let record = serde_json::json!({
-        "name": "lab", "text": QUICK, "seed": 1, "planned_trials": TRIALS, "target": "t", "file_id": null,
-        "provenance": provenance, "warnings": [], "unavailable": [],
-    });
-    let mut store =
-        Store::create(&folder.join("lab.iopj"), &serde_json::from_value(record).unwrap()).unwrap();
+    let record = StudyRecord {
+        name: "lab".to_owned(),
+        text: QUICK.to_owned(),
+        planned_trials: TRIALS,
+        provenance: cpu_model().map(|model| ("cpu_model".to_owned(), model)).into_iter().collect(),
+        ..StudyRecord::default()
+    };
+    let mut store = Store::create(&folder.join("lab.iopj"), &record).unwrap();
     for position in 0..TRIALS {
         store.add(&trial(position)).unwrap();
     }

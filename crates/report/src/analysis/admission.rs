@@ -191,7 +191,7 @@ impl Serialize for BarredCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
+    use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of as measurement, workload};
     use iopj_core::{PowerChange, PowerSetting, Rw};
 
     const LAX: Admission = Admission { with_unproven: true, emulated: false };
@@ -199,11 +199,6 @@ mod tests {
     fn trials(count: usize) -> Vec<Trial> {
         let measured = Measured { iops: 1000.0, ..Measured::default() };
         cell("libaio/syscall/interrupt", &workload(Rw::Randread, 1), measured, &vec![0.0; count])
-    }
-
-    fn measurement(trial: &mut Trial) -> &mut Measurement {
-        let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
-        one
     }
 
     #[test]

@@ -134,7 +134,7 @@ pub(crate) mod tests {
 
     fn measured() -> Measurement {
         let mut trial = crate::analysis::compare::tests::trial("libaio/syscall/interrupt", 1000);
-        let iopj_store::Outcome::Measured(measurement) = &mut trial.outcome else { panic!() };
+        let measurement = crate::analysis::claims::fixture::measurement_of(&mut trial);
         let functions = vec![
             function("blk_poll", "block/", [400, 100, 40]),
             function("nvme_poll", "drivers/nvme/host/", [200, 60, 20]),
@@ -143,7 +143,7 @@ pub(crate) mod tests {
             user([1000, 200, 100]),
         ];
         set_exact(measurement, 10, functions);
-        (**measurement).clone()
+        measurement.clone()
     }
 
     #[test]

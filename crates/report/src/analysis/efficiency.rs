@@ -121,7 +121,7 @@ fn cell<'t>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::claims::fixture::{Measured, cell as trials_of, judge, workload};
+    use crate::analysis::claims::fixture::{Measured, cell as trials_of, judge, measurement_of, workload};
     use crate::analysis::compare::tests::study;
     use crate::analysis::energy::tests::give;
     use crate::render::paper_tables;
@@ -192,11 +192,7 @@ mod tests {
         assert_eq!(left.iter().map(|table| table.axis).collect::<Vec<_>>(), ["numjobs"]);
         let words = "not measured: the store lacks energy over depth or over threads";
         assert!(paper_tables(&study("6.1"), &trials[..3], None, Admission::default()).contains(words));
-        for trial in &mut trials {
-            if let iopj_store::Outcome::Measured(one) = &mut trial.outcome {
-                one.energy.clear();
-            }
-        }
+        trials.iter_mut().for_each(|trial| measurement_of(trial).energy.clear());
         let text = paper_tables(&study("6.1"), &trials, None, Admission::default());
         assert!(text.contains(words) && !text.contains("NaN"), "{text}");
     }

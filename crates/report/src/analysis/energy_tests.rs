@@ -3,13 +3,13 @@
 
 use super::*;
 use crate::analysis::Admission;
-use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
+use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of as measurement, workload};
 use crate::analysis::compare::{compare, tests::study};
 use crate::analysis::winner::{Axis, WinnerQuestion, winner_maps};
 use crate::analysis::{WorkloadTable, workload_tables};
 use crate::render;
 use iopj_core::{AboveIdle, EnergyOutcome, Rw, Scope, TrialEnergy};
-use iopj_store::{Outcome, StudyRecord};
+use iopj_store::StudyRecord;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The length of the window of the trials of `cell`.
@@ -36,14 +36,8 @@ pub(crate) fn give(trial: &mut Trial, meter: &str, scope: Scope, joules: f64) {
 
 /// The same with joules that are there, or not.
 pub(crate) fn give_outcome(trial: &mut Trial, meter: &str, scope: Scope, outcome: EnergyOutcome) {
-    let Outcome::Measured(one) = &mut trial.outcome else { panic!("a failed trial has no energy") };
     let (meter, estimated) = (meter.to_owned(), meter == "model");
-    one.energy.push(TrialEnergy { meter, scope, channels: Vec::new(), estimated, outcome });
-}
-
-fn measurement(trial: &mut Trial) -> &mut Measurement {
-    let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
-    one
+    measurement(trial).energy.push(TrialEnergy { meter, scope, channels: Vec::new(), estimated, outcome });
 }
 
 fn joules(trial: &mut Trial) -> &mut Joules {

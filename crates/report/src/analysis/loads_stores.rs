@@ -75,16 +75,15 @@ fn belongs(function: &FunctionCost, source: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::claims::fixture::{Measured, cell, workload};
+    use crate::analysis::claims::fixture::{Measured, cell, measurement_of, workload};
     use crate::analysis::cost::tests::{function, set_exact, user};
     use iopj_core::Rw;
-    use iopj_store::Outcome;
 
     fn trials() -> Vec<Trial> {
         let measured = Measured { iops: 1000.0, ..Measured::default() };
         let mut trials = cell("posix-sio/syscall/poll", &workload(Rw::Randread, 1), measured, &[0.0, 0.0]);
         for (trial, factor) in trials.iter_mut().zip([1, 3]) {
-            let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
+            let one = measurement_of(trial);
             let counts = |loads: u64, stores: u64| [0, factor * loads, factor * stores];
             let functions = vec![
                 function("blk_poll", "block/", counts(100, 10)),
@@ -132,10 +131,7 @@ mod tests {
     #[test]
     fn without_profiles_there_is_no_table() {
         let mut trials = trials();
-        for trial in &mut trials {
-            let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
-            one.costs = None;
-        }
+        trials.iter_mut().for_each(|trial| measurement_of(trial).costs = None);
         assert_eq!(loads_stores_tables(&trials, Admission::default()), []);
     }
 }

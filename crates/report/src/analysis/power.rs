@@ -53,14 +53,14 @@ impl PowerTrace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::claims::fixture::measurement_of;
     use crate::analysis::compare::tests::trial;
-    use iopj_store::Outcome;
 
     #[test]
     fn windows_are_those_of_trials_that_stand_and_hold_their_readings() {
         let at = |path: &str, window, kind| {
             let mut trial = trial(path, 1000);
-            let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
+            let one = measurement_of(&mut trial);
             (one.window_raw_ns, one.verdict.kind) = (window, kind);
             trial
         };

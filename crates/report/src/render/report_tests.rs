@@ -2,12 +2,11 @@
 
 use super::*;
 use crate::analysis::Admission;
-use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
+use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of, workload};
 use crate::analysis::compare::tests::study;
 use crate::analysis::cost::tests::{function, set_exact, user};
 use iopj_core::evidence::{ThreadEvidence, ThreadRole};
 use iopj_core::{CostSource, Rw};
-use iopj_store::Outcome;
 
 /// Three completion modes of io_uring, three replicates each: 31,415 IOPS and 27.18 us are figures that no
 /// count gives.
@@ -21,7 +20,7 @@ fn trials() -> Vec<Trial> {
         let path = format!("io_uring/syscall/{mode}");
         let mut cell = cell(&path, &workload(Rw::Randread, 1), measured, &[-0.01, 0.0, 0.01]);
         for trial in &mut cell {
-            let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
+            let one = measurement_of(trial);
             set_exact(
                 one,
                 100,
@@ -90,20 +89,17 @@ fn a_real_report_keeps_its_times_and_gains_costs() {
     assert!(text.contains("slower kernel instr loads stores user instr loads stores"), "{text}");
     assert!(text.contains("0.25 - 0 7,500 1,800 1,040 343 2 1"), "{text}");
     let mut sampled = trials();
-    for trial in &mut sampled {
-        let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
-        one.costs.as_mut().unwrap().source = CostSource::Sampled(vec!["instructions".to_owned()]);
-    }
+    sampled.iter_mut().for_each(|trial| {
+        measurement_of(trial).costs.as_mut().unwrap().source =
+            CostSource::Sampled(vec!["instructions".to_owned()])
+    });
     let text = squeezed(&report(&study("5.10"), &sampled, Admission::default()));
     assert!(
         text.contains("0.25 - 0 ~7,500 ~1,800") && text.contains("~ sampled: a count is samples"),
         "{text}"
     );
     let mut without = trials();
-    for trial in &mut without {
-        let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
-        one.costs = None;
-    }
+    without.iter_mut().for_each(|trial| measurement_of(trial).costs = None);
     assert!(!report(&study("5.10"), &without, Admission::default()).contains("instr"));
 }
 

@@ -42,8 +42,7 @@ fn sample() -> Vec<Trial> {
         trial.settings.insert("scheduler".to_owned(), format!("{EVIL}{}", trial.workload.bs));
         // Without these the maps have other winners.
         if trial.workload.iodepth == 4 && trial.path.to_string() == PATHS[0] {
-            let Outcome::Measured(one) = &mut trial.outcome else { panic!("all are measured") };
-            one.evidence.steadystate = Some(unsettled());
+            trial.outcome.measurement_mut().unwrap().evidence.steadystate = Some(unsettled());
         }
     }
     all
@@ -240,9 +239,9 @@ fn what_is_missing_is_said() {
     let nothing = || {
         let mut measurement = measurement(0, VerdictKind::Verified);
         (measurement.window_ns, measurement.series) = (0, Vec::new());
-        Outcome::Measured(Box::new(measurement))
+        measurement.into()
     };
-    let refuted = || Outcome::Measured(Box::new(measurement(9, VerdictKind::Refuted)));
+    let refuted = || measurement(9, VerdictKind::Refuted).into();
     let real = study("s");
     let emulated = StudyRecord { emulated: Some("QEMU TCG".to_owned()), ..study("s") };
     let no_replicates = [

@@ -8,7 +8,7 @@ use iopj_core::{Evidence, PowerReading, Workload};
 use iopj_meter::Channel;
 use iopj_meter::log::Log;
 use iopj_meter::{ChannelKind, Pattern, Wrap};
-use iopj_store::{Generator, Outcome, histogram};
+use iopj_store::{StudyRecord, histogram};
 
 const SECOND: u64 = 1_000_000_000;
 const BEGIN_NS: u64 = 1000 * SECOND;
@@ -28,42 +28,24 @@ fn trial(position: u64, window_raw_ns: [u64; 2]) -> Trial {
     let path = "io_uring/syscall/interrupt".parse().unwrap();
     let (observed, verdict) = iopj_probe::assess(&path, &evidence);
     let measurement = Measurement {
-        conditions: Default::default(),
         window_ns: evidence.window_ns,
         ios: 3000,
         bytes: 3000 * 4096,
         reads: 3000,
-        writes: 0,
-        short_ios: 0,
         latency: histogram::summary(&histogram::new()),
-        read_latency: None,
-        write_latency: None,
-        series: Vec::new(),
         cpu_percent: 1.0,
         context_switches_per_io: 1.0,
-        interrupts_per_io: None,
-        system_calls_per_io: None,
         achieved_depth: 1.0,
-        preconditioning: None,
         evidence,
         observed,
         verdict,
-        power_state: [serde_json::Value::Null, serde_json::Value::Null],
-        fio: None,
-        costs: None,
         window_raw_ns: Some(window_raw_ns),
-        energy: Vec::new(),
+        ..Measurement::default()
     };
     Trial {
-        path,
-        workload: Workload::default(),
-        settings: BTreeMap::new(),
-        generator: Generator::Native,
         replicate: position as u32,
         position,
-        started_unix_ns: 0,
-        gap_ns: None,
-        outcome: Outcome::Measured(Box::new(measurement)),
+        ..Trial::new(path, Workload::default(), measurement.into())
     }
 }
 
@@ -71,12 +53,9 @@ fn trial(position: u64, window_raw_ns: [u64; 2]) -> Trial {
 fn store(folder: &tempfile::TempDir, with_patterns: bool) -> Store {
     let study = "name = \"t\"\npaths = \"available\"\n[meters.wall]\nkind = \"log\"\nformat = \
                  \"hobo\"\n[[workload]]\nios = 1\n";
-    let record = serde_json::json!({
-        "name": "t", "text": study, "seed": 1, "planned_trials": 2, "target": "t", "file_id": null,
-        "provenance": {"cpu_model": "Test CPU"}, "warnings": [], "unavailable": [],
-    });
-    let path = folder.path().join("t.iopj");
-    let mut store = Store::create(&path, &serde_json::from_value(record).unwrap()).unwrap();
+    let provenance = BTreeMap::from([("cpu_model".to_owned(), "Test CPU".to_owned())]);
+    let record = StudyRecord { text: study.to_owned(), provenance, ..StudyRecord::default() };
+    let mut store = Store::create(&folder.path().join("t.iopj"), &record).unwrap();
     let session = store.add_session("boot", OFFSET_NS).unwrap();
     let mut mark =
         |kind, position, times_ns| store.add_mark(session, &Mark { kind, position, times_ns }).unwrap();

@@ -41,12 +41,7 @@ fn marks_after(
 
 fn session(every: Duration) -> (tempfile::TempDir, Store, Metering) {
     let folder = tempfile::tempdir().unwrap();
-    let record = serde_json::json!({
-        "name": "t", "text": "", "seed": 1, "planned_trials": 2, "target": "t", "file_id": null,
-        "provenance": {}, "warnings": [], "unavailable": [],
-    });
-    let record = serde_json::from_value(record).unwrap();
-    let mut store = Store::create(&folder.path().join("t.iopj"), &record).unwrap();
+    let mut store = Store::create(&folder.path().join("t.iopj"), &Default::default()).unwrap();
     let session = store.add_session("boot", 0).unwrap();
     let ms = Duration::from_millis;
     let metering = Metering {

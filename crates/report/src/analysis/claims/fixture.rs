@@ -1,9 +1,7 @@
 //! Constructed trials for tests: cells whose replicates have figures given one by one.
 
-use iopj_core::evidence::Finding;
-use iopj_core::{Evidence, Length, Observed, Rw, Verdict, VerdictKind, Workload};
-use iopj_store::{Generator, Latency, Measurement, Outcome, Trial};
-use std::collections::BTreeMap;
+use iopj_core::{Length, Rw, Verdict, VerdictKind, Workload};
+use iopj_store::{Latency, Measurement, Trial};
 use std::time::Duration;
 
 /// The window of every constructed trial.
@@ -28,15 +26,9 @@ pub(crate) fn workload(rw: Rw, numjobs: u32) -> Workload {
 /// The trials of a cell, all verified; a share of each factor is added to the replicate's figures.
 pub(crate) fn cell(path: &str, workload: &Workload, measured: Measured, spread: &[f64]) -> Vec<Trial> {
     let trial = |(replicate, share): (usize, &f64)| Trial {
-        path: path.parse().unwrap(),
-        workload: workload.clone(),
-        settings: BTreeMap::new(),
-        generator: Generator::Native,
         replicate: replicate as u32,
         position: replicate as u64,
-        started_unix_ns: 0,
-        gap_ns: None,
-        outcome: Outcome::Measured(Box::new(measurement(measured, 1.0 + share))),
+        ..Trial::new(path.parse().unwrap(), workload.clone(), measurement(measured, 1.0 + share).into())
     };
     spread.iter().enumerate().map(trial).collect()
 }
@@ -49,8 +41,6 @@ fn measurement(measured: Measured, factor: f64) -> Measurement {
         ios,
         bytes: ios * 4096,
         reads: ios,
-        writes: 0,
-        short_ios: 0,
         latency: Latency {
             count: ios,
             mean: ns(measured.mean_us),
@@ -58,36 +48,20 @@ fn measurement(measured: Measured, factor: f64) -> Measurement {
             p99: ns(measured.p99_us) as u64,
             ..Latency::default()
         },
-        read_latency: None,
-        write_latency: None,
-        series: Vec::new(),
         cpu_percent: measured.cpu_percent * factor,
         context_switches_per_io: measured.switches * factor,
-        interrupts_per_io: None,
-        system_calls_per_io: None,
         achieved_depth: 1.0,
-        preconditioning: None,
-        evidence: Evidence::default(),
-        observed: Observed {
-            completion: Finding::Unclear(String::new()),
-            submission: Finding::Unclear(String::new()),
-            doubt: None,
-        },
         verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
-        conditions: Default::default(),
-        power_state: [serde_json::Value::Null, serde_json::Value::Null],
-        fio: None,
-        costs: None,
-        window_raw_ns: None,
-        energy: Vec::new(),
+        ..Measurement::default()
     }
+}
+
+/// The measurement of a trial, to be changed.
+pub(crate) fn measurement_of(trial: &mut Trial) -> &mut Measurement {
+    trial.outcome.measurement_mut().expect("a trial that was measured")
 }
 
 /// Gives trials another verdict.
 pub(crate) fn judge(trials: &mut [Trial], kind: VerdictKind) {
-    for trial in trials {
-        if let Outcome::Measured(measurement) = &mut trial.outcome {
-            measurement.verdict.kind = kind;
-        }
-    }
+    trials.iter_mut().for_each(|trial| measurement_of(trial).verdict.kind = kind);
 }

@@ -1,12 +1,11 @@
 //! `poll22-5` from cost profiles, and every claim of an emulated store.
 
-use super::fixture::{Measured, cell, workload};
+use super::fixture::{Measured, cell, measurement_of, workload};
 use super::tests::QUIET;
 use super::*;
 use crate::analysis::cost::tests::{function, set_counted, set_exact};
 use crate::analysis::published::COMPLETION_MODES;
 use iopj_core::{Cost, Rw};
-use iopj_store::Outcome;
 
 const EMULATOR: ClaimContext = ClaimContext { emulated: true, ..REAL };
 const REAL: ClaimContext = ClaimContext {
@@ -37,7 +36,7 @@ fn profiled(numjobs: u32, modes: [(&str, f64, [u64; 5]); 3]) -> Vec<Trial> {
         let measured = Measured { switches, iops: 1000.0, ..Measured::default() };
         let mut cell = cell(&path, &workload(Rw::Randread, numjobs), measured, &QUIET);
         for (index, trial) in cell.iter_mut().enumerate() {
-            let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
+            let one = measurement_of(trial);
             let directories = ["block/", "drivers/nvme/host/", "kernel/sched/", "kernel/time/", "lib/"];
             let loads = |count: u64| [0, 1000 * count + index as u64, 0];
             let functions =
@@ -121,7 +120,7 @@ fn split(numjobs: u32, modes: [Split; 3]) -> Vec<Trial> {
         let timer = |at: usize| if mode == "hybrid" { TIMER[at] } else { 0 };
         let sleep: Vec<u64> = (0..5).map(|at| SLEEP[at] + timer(at)).collect();
         for (index, trial) in cell.iter_mut().enumerate() {
-            let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
+            let one = measurement_of(trial);
             let switches = (1000.0 * sleeps[index]) as u64;
             let mut functions = one.costs.as_ref().unwrap().functions.clone();
             for (at, function) in functions.iter_mut().enumerate() {
@@ -199,8 +198,7 @@ fn parts_reported_apart_decide_nothing_and_weaken_no_other() {
     // Holm's correction of what decides is the same without them.
     let mut sampled = split(32, modes);
     for trial in &mut sampled {
-        let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
-        one.costs.as_mut().unwrap().kinds.remove(0);
+        measurement_of(trial).costs.as_mut().unwrap().kinds.remove(0);
     }
     let alone = decided(&sampled, &REAL, "poll22-5");
     let deciding =
@@ -234,10 +232,7 @@ fn poll22_5_fails_part_by_part() {
 fn poll22_5_needs_profiles_and_a_device_on_which_interrupt_sleeps() {
     let mut trials = profiled(32, PAPER);
     let mut without = |range: std::ops::Range<usize>| {
-        for trial in &mut trials[range] {
-            let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
-            one.costs = None;
-        }
+        trials[range].iter_mut().for_each(|trial| measurement_of(trial).costs = None);
         decided(&trials, &REAL, "poll22-5")
     };
     let claim = without(0..4);
@@ -294,7 +289,7 @@ fn times_of_an_emulated_store_decide_nothing_and_are_not_told() {
 fn calls_and_times_are_no_loads() {
     let mut trials = profiled(32, PAPER);
     for trial in &mut trials {
-        let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
+        let one = measurement_of(trial);
         let costs = one.costs.as_mut().unwrap();
         costs.kinds = vec![iopj_core::CostKind::CpuTime];
         costs.functions.iter_mut().for_each(|function| function.cost = Cost { cpu_ns: 5, ..Cost::default() });

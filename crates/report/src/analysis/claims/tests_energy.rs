@@ -1,7 +1,7 @@
 //! Claims on energy on constructed stores whose joules are known: each where it holds, does not, is
 //! undecided, and is not measured.
 
-use super::fixture::{Measured, cell, workload};
+use super::fixture::{Measured, cell, measurement_of, workload};
 use super::tests::{NOISY, QUIET};
 use super::*;
 use crate::analysis::energy::tests::give;
@@ -23,9 +23,8 @@ pub(super) fn trials(cells: &[Made<'_>], spread: &[f64], scope: Scope) -> Vec<Tr
     let of = |made: &Made<'_>| {
         let mut trials = cell(made.path, &made.workload, made.measured, &vec![0.0; spread.len()]);
         for (trial, share) in trials.iter_mut().zip(spread) {
-            if let iopj_store::Outcome::Measured(one) = &mut trial.outcome {
-                one.bytes = one.ios * u64::from(made.workload.bs);
-            }
+            let one = measurement_of(trial);
+            one.bytes = one.ios * u64::from(made.workload.bs);
             give(trial, "plug", scope, made.watts * (1.0 + share) * SECONDS);
         }
         trials

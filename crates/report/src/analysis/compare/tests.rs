@@ -1,5 +1,5 @@
 use super::*;
-use crate::analysis::claims::fixture::{Measured, cell};
+use crate::analysis::claims::fixture::{Measured, cell, measurement_of as measurement};
 use crate::analysis::cost::tests::{function, set_exact};
 use iopj_core::{Rw, VerdictKind};
 use iopj_store::{Outcome as Result, Sequential};
@@ -8,17 +8,10 @@ use proptest::prelude::*;
 pub(crate) fn study(kernel: &str) -> StudyRecord {
     StudyRecord {
         name: "test".into(),
-        text: String::new(),
         seed: 1,
-        planned_trials: 0,
         target: "/dev/nvme0n1".into(),
-        file_id: None,
         provenance: BTreeMap::from([("kernel".into(), kernel.into()), ("cpu_model".into(), "one".into())]),
-        made_target: false,
-        warnings: vec![],
-        unavailable: vec![],
-        emulated: None,
-        sequential: None,
+        ..StudyRecord::default()
     }
 }
 
@@ -44,11 +37,6 @@ pub(crate) const URING: &str = "io_uring/syscall/interrupt";
 
 pub(crate) fn trials(path: &str, iops: &[u64]) -> Vec<Trial> {
     iops.iter().map(|iops| trial(path, *iops)).collect()
-}
-
-fn measurement(trial: &mut Trial) -> &mut Measurement {
-    let Result::Measured(measurement) = &mut trial.outcome else { panic!("failed") };
-    measurement
 }
 
 fn compared(before: &[Trial], after: &[Trial]) -> Comparison {

@@ -7,6 +7,7 @@ use super::figure::Figure;
 use super::sections::sections;
 use super::{SCRIPT, SCRIPT_SHA256, figures, page};
 use crate::analysis::Admission;
+use crate::analysis::claims::fixture::measurement_of;
 use crate::analysis::cost::tests::{function, set_exact, user};
 use crate::analysis::energy::tests::give;
 use crate::analysis::power::{PowerTrace, windows};
@@ -104,9 +105,7 @@ fn foreign_texts_are_texts() {
     }
     trials[0].outcome = Outcome::Failed(evil.to_owned());
     judge(&mut trials, PATHS[1], VerdictKind::Refuted);
-    if let Outcome::Measured(measurement) = &mut trials[1].outcome {
-        measurement.verdict.reasons = vec![evil.to_owned()];
-    }
+    measurement_of(&mut trials[1]).verdict.reasons = vec![evil.to_owned()];
     let page = page(&study(evil), &trials, &[], Admission::default());
     assert!(!page.contains("<img") && !page.contains("onerror=alert(1)>"));
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
@@ -128,17 +127,13 @@ fn what_is_absent_is_a_sentence_and_never_a_number() {
     let nothing = || {
         let mut measurement = measurement(0, VerdictKind::Verified);
         (measurement.window_ns, measurement.series) = (0, Vec::new());
-        Outcome::Measured(Box::new(measurement))
+        measurement.into()
     };
     for (what, trials, words) in [
         ("no trial", Vec::new(), "This store holds no trial"),
         ("one trial", whole[..1].to_vec(), "has the least mean latency"),
         ("one replicate", whole.clone(), "there are no error bars"),
-        (
-            "all refuted",
-            with(&|| Outcome::Measured(Box::new(measurement(9, VerdictKind::Refuted)))),
-            "No trial is valid",
-        ),
+        ("all refuted", with(&|| measurement(9, VerdictKind::Refuted).into()), "No trial is valid"),
         ("all failed", with(&|| Outcome::Failed("EIO".to_owned())), "No trial is valid"),
         ("no I/O", with(&nothing), "No trial is valid"),
     ] {
@@ -220,7 +215,7 @@ fn emulated() -> StudyRecord {
 /// Gives every trial an exact profile of 100 I/Os: ten directories, one function without, and user space.
 fn profile(trials: &mut [Trial]) {
     for trial in trials {
-        let Outcome::Measured(one) = &mut trial.outcome else { continue };
+        let one = measurement_of(trial);
         let mut functions: Vec<_> =
             (1..=10).map(|n| function("f", &format!("dir{n}/"), [n * 100_000, 50, 20])).collect();
         functions.extend([function("who", "", [7_000, 1, 1]), user([41_000, 10, 10])]);
@@ -277,9 +272,10 @@ fn counts_have_winner_maps_where_the_store_has_them() {
     profile(&mut trials);
     for trial in &mut trials {
         let second = trial.path.to_string() == PATHS[1];
-        let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
+        let calls = (trial.workload.iodepth == 1).then_some(if second { 2.0 } else { 1.0 });
+        let one = measurement_of(trial);
         one.context_switches_per_io = if second { 0.0 } else { 1.0 };
-        one.system_calls_per_io = (trial.workload.iodepth == 1).then_some(if second { 2.0 } else { 1.0 });
+        one.system_calls_per_io = calls;
         if second {
             set_exact(one, 100, vec![user([10_000, 1, 1])]);
         }
@@ -342,10 +338,10 @@ fn costs_by_directory_are_stacked_with_all_of_them_in_the_table() {
     // A store that is not emulated keeps its times.
     assert!(figures.iter().any(|figure| figure.id.starts_with("mean-latency-by-path")));
     assert!(figures.iter().any(|figure| figure.id.starts_with("instructions-by-path")));
-    for trial in &mut trials {
-        let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
-        one.costs.as_mut().unwrap().source = CostSource::Sampled(vec!["instructions".to_owned()]);
-    }
+    trials.iter_mut().for_each(|trial| {
+        measurement_of(trial).costs.as_mut().unwrap().source =
+            CostSource::Sampled(vec!["instructions".to_owned()])
+    });
     assert!(
         super::page(&study("s"), &trials, &[], Admission::default())
             .contains("samples by their period, not exact")
@@ -385,9 +381,8 @@ fn metered(replicates: u32) -> (Vec<Trial>, Vec<PowerTrace>) {
     for trial in &mut trials {
         let rank = PATHS.iter().position(|path| *path == trial.path.to_string()).unwrap() as f64;
         give(trial, "plug <1>", Scope::System, 2.0 * (40.0 + 10.0 * rank + 0.1 * f64::from(trial.replicate)));
-        let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
         let begin_ns = 1_000_000_000 * (2 + 3 * trial.position);
-        one.window_raw_ns = Some([begin_ns, begin_ns + 2_000_000_000]);
+        measurement_of(trial).window_raw_ns = Some([begin_ns, begin_ns + 2_000_000_000]);
     }
     let reading = |at: u64| PowerReading { at_ns: 500_000_000 * at, watts: 40.0 + (at % 7) as f64 };
     let readings = (0..6 * trials.len() as u64 + 8).map(reading).collect();
@@ -470,10 +465,9 @@ fn the_table_behind_the_power_holds_each_trial() {
 #[test]
 fn trials_without_energy_are_named_on_the_page() {
     let (mut trials, _) = metered(2);
-    for trial in &mut trials[..3] {
-        let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
-        one.energy[0].outcome = EnergyOutcome::Incomplete("gap of <7> s".to_owned());
-    }
+    trials[..3].iter_mut().for_each(|trial| {
+        measurement_of(trial).energy[0].outcome = EnergyOutcome::Incomplete("gap of <7> s".to_owned())
+    });
     let page = page(&study("s"), &trials, &[], Admission::default());
     assert!(
         page.contains("<h3>Energy incomplete</h3>") && page.contains("<b>3 trials</b>: gap of &lt;7&gt; s."),
