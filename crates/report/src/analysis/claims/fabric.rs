@@ -1,8 +1,8 @@
 //! The claims of *When NVMe over Fabrics Meets Arm*: one drive, local and remote. No record can hold a remote
 //! drive and the counts of two hosts yet, so what they need is all that is stated.
 
-use super::{Definition, Rule};
-use crate::analysis::published::{self, Paper, PrintedFigure};
+use super::{COMPARED, Definition};
+use crate::analysis::published::{self, PrintedFigure};
 
 const DRIVE: &str = "one drive local and over fabrics, which no record can hold yet";
 
@@ -56,13 +56,6 @@ const fn fabric(
     missing: &'static [&'static str],
     published: &'static [PrintedFigure],
 ) -> Definition {
-    let run = "no shipped study yet: it takes a target and a host";
-    Definition {
-        id,
-        paper: Paper::Fabric,
-        text,
-        needs,
-        note: None,
-        rule: Rule::NoRecord { missing, published, run },
-    }
+    let run = |_| "no shipped study yet: it takes a target and a host".to_owned();
+    Definition { id, text, needs, missing, published, run, ..COMPARED }
 }

@@ -179,39 +179,39 @@ impl ClaimFigure {
     }
 }
 
-/// A claim as the program defines it.
+/// A claim as the program defines it: decided by comparing cells, unless no record can hold what it needs.
 struct Definition {
     id: &'static str,
-    paper: Paper,
     text: &'static str,
     needs: &'static [&'static str],
     note: Option<&'static str>,
-    rule: Rule,
+    /// The parts, for trials that share all but the path and the axes of the claim.
+    parts: for<'a> fn(&TrialSet<'a>) -> Vec<Question<'a>>,
+    /// The least number of replicates that the claim needs.
+    replicates: usize,
+    /// The command that measures what it needs, without the number of replicates; or what would decide it.
+    run: fn(cores: u32) -> String,
+    /// For a claim about energy: the command that measures it with a meter of the whole machine.
+    run_with_meter: Option<&'static str>,
+    /// The needs that no record can hold yet: then nothing is compared.
+    missing: &'static [&'static str],
+    /// What the paper prints, where nothing is compared.
+    published: &'static [PrintedFigure],
 }
 
-/// How a claim is decided.
-enum Rule {
-    /// By comparing cells.
-    Compare {
-        /// The parts, for trials that share all but the path and the axes of the claim.
-        parts: for<'a> fn(&TrialSet<'a>) -> Vec<Question<'a>>,
-        /// The least number of replicates that the claim needs.
-        replicates: usize,
-        /// The command that measures what it needs, without the number of replicates.
-        run: fn(cores: u32) -> String,
-        /// For a claim about energy: the command that measures it with a meter of the whole machine.
-        run_with_meter: Option<&'static str>,
-    },
-    /// Not at all: no record can hold this yet.
-    NoRecord {
-        /// The needs that no record can hold.
-        missing: &'static [&'static str],
-        /// What the paper prints.
-        published: &'static [PrintedFigure],
-        /// What would decide it.
-        run: &'static str,
-    },
-}
+/// What most claims have in common.
+const COMPARED: Definition = Definition {
+    id: "",
+    text: "",
+    needs: &[],
+    note: None,
+    parts: |_| Vec::new(),
+    replicates: 1,
+    run: |_| String::new(),
+    run_with_meter: None,
+    missing: &[],
+    published: &[],
+};
 
 /// What claims are decided under: the machine that the trials ran on, how they ran, and whose compete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -254,70 +254,67 @@ impl ClaimContext {
 pub fn decide(trials: &[Trial], machine: &ClaimContext) -> Vec<Claim> {
     let source = EnergySource::measured(&[trials]).filter(|_| !machine.emulated);
     let data = TrialSet::of(trials, *machine, source.as_ref());
-    let papers = [poll22::DEFINITIONS, iface23::DEFINITIONS, fabric::DEFINITIONS];
-    papers
-        .into_iter()
-        .flatten()
-        .map(|definition| decide_one(definition, &data, (machine, source.as_ref())))
-        .collect()
+    let papers = [
+        (Paper::Poll22, poll22::DEFINITIONS),
+        (Paper::Iface23, iface23::DEFINITIONS),
+        (Paper::Fabric, fabric::DEFINITIONS),
+    ];
+    let decided = |(paper, definitions): (Paper, &'static [Definition])| {
+        let all = definitions.iter();
+        all.map(|one| decide_one(paper, one, &data, (machine, source.as_ref()))).collect::<Vec<Claim>>()
+    };
+    papers.into_iter().flat_map(decided).collect()
 }
 
 fn decide_one(
-    definition: &Definition,
+    paper: Paper,
+    definition: &'static Definition,
     data: &[TrialSet<'_>],
     (machine, source): (&ClaimContext, Option<&EnergySource>),
 ) -> Claim {
+    let Definition { id, text, needs, note, run_with_meter, missing, published, .. } = *definition;
+    let energy = source.filter(|_| run_with_meter.is_some()).cloned();
+    let is_compared = missing.is_empty() && (energy.is_some() || run_with_meter.is_none());
     let mut claim = Claim {
-        id: definition.id,
-        paper: definition.paper,
-        text: definition.text,
-        needs: definition.needs,
-        answer: Answer::NotMeasured(Vec::new()),
+        id,
+        paper,
+        text,
+        needs,
+        answer: not_measured(missing),
         parts: Vec::new(),
-        published: &[],
+        published,
         left_out: BarredCounts::default(),
         marked: false,
-        energy: None,
-        proxy: false,
+        proxy: energy.as_ref().is_some_and(|source| source.scope != Scope::System),
+        energy,
         looks: machine.looks.max(1),
-        note: definition.note,
-        run: None,
+        note: note.filter(|_| is_compared),
+        run: (!missing.is_empty()).then(|| (definition.run)(machine.cores)),
     };
-    match &definition.rule {
-        Rule::NoRecord { missing, published, run } => {
-            claim.answer = Answer::NotMeasured(missing.iter().map(|need| (*need).to_owned()).collect());
-            claim.published = published;
-            claim.run = Some((*run).to_owned());
-        }
-        Rule::Compare { parts, replicates, run, run_with_meter } => {
-            claim.energy = source.filter(|_| run_with_meter.is_some()).cloned();
-            claim.proxy = claim.energy.as_ref().is_some_and(|source| source.scope != Scope::System);
-            if claim.energy.is_some() || run_with_meter.is_none() {
-                compare(&mut claim, data, (*parts, *replicates), || run(machine.cores));
-            } else {
-                claim.note = None;
-            }
-            if let Some(run) = run_with_meter.filter(|_| claim.energy.is_none() || claim.proxy) {
-                claim.answer = Answer::NotMeasured(vec![SYSTEM_METER.to_owned()]);
-                claim.run = Some(run.to_owned());
-            }
-        }
+    if is_compared {
+        compare(&mut claim, data, definition, machine.cores);
+    }
+    if let Some(run) = run_with_meter.filter(|_| claim.energy.is_none() || claim.proxy) {
+        claim.answer = not_measured(&[SYSTEM_METER]);
+        claim.run = Some(run.to_owned());
     }
     claim
+}
+
+fn not_measured(needs: &[&str]) -> Answer {
+    Answer::NotMeasured(needs.iter().map(|need| (*need).to_owned()).collect())
 }
 
 /// What claims on energy need: they are about the whole machine.
 const SYSTEM_METER: &str = "a system-scope meter";
 
-/// The questions of a claim, and the replicates that each cell needs.
-type Parts = (for<'a> fn(&TrialSet<'a>) -> Vec<Question<'a>>, usize);
-
-fn compare(claim: &mut Claim, data: &[TrialSet<'_>], (parts, replicates): Parts, run: impl Fn() -> String) {
+fn compare(claim: &mut Claim, data: &[TrialSet<'_>], definition: &Definition, cores: u32) {
+    let Definition { parts, replicates, run, .. } = *definition;
     let decided = question::parts(question::questions(data, parts, replicates), replicates);
     (claim.parts, claim.left_out, claim.marked) = decided;
     let counting: Vec<&Part> = claim.parts.iter().filter(|part| !part.apart).collect();
     claim.answer = overall(&counting);
-    claim.run = rest(&counting).map(|options| run() + &options);
+    claim.run = rest(&counting).map(|options| run(cores) + &options);
 }
 
 /// The answer to a claim from those to its parts that count. What is missing outweighs what is undecided.

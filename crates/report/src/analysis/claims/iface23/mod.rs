@@ -7,8 +7,8 @@ use super::comparison::{Against, Comparison, Relation};
 use super::data::{ClaimCell, Shape, TrialSet};
 use super::metrics::{CPU, ClaimMetric, P50, P99};
 use super::question::Question;
-use super::{Definition, Rule};
-use crate::analysis::published::{self, Paper};
+use super::{COMPARED, Definition};
+use crate::analysis::published;
 use iopj_core::path::AioDescriptors;
 use iopj_core::{CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Rw, Submission};
 
@@ -30,7 +30,6 @@ const BYPASS_NOTE: &str = "Kernel bypass is spdk/doorbell/poll, the paper's, whe
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition {
         id: "iface23-1",
-        paper: Paper::Iface23,
         text: "Kernel bypass has the lowest latency; io_uring with both pollings comes within 1 to 2 us of \
                its median read; with submission polling io_uring closes the IOPS gap at the largest depth \
                on one thread.",
@@ -40,20 +39,14 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "randread 4k, one thread, iodepth 1 and at least 31",
         ],
         note: Some(BYPASS_NOTE),
-        rule: Rule::Compare {
-            parts: bypass::lowest,
-            replicates: 1,
-            run: |_| {
-                format!(
-                    "iopj run studies/iface23.toml --bs 4k --iodepth 1,31 --numjobs 1 --path {WITH_BYPASS}"
-                )
-            },
-            run_with_meter: None,
+        parts: bypass::lowest,
+        run: |_| {
+            format!("iopj run studies/iface23.toml --bs 4k --iodepth 1,31 --numjobs 1 --path {WITH_BYPASS}")
         },
+        ..COMPARED
     },
     Definition {
         id: "iface23-2",
-        paper: Paper::Iface23,
         text: "Of the kernel paths, posix-sio with polling is nearest to kernel bypass over median and \
                tail, reads and writes.",
         needs: &[
@@ -63,89 +56,72 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "read and write, p50 and p99",
         ],
         note: Some(BYPASS_NOTE),
-        rule: Rule::Compare {
-            parts: bypass::nearest,
-            replicates: 1,
-            run: |_| {
-                format!("iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1 --path {WITH_BYPASS}")
-            },
-            run_with_meter: None,
+        parts: bypass::nearest,
+        run: |_| {
+            format!("iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1 --path {WITH_BYPASS}")
         },
+        ..COMPARED
     },
     Definition {
         id: "iface23-3",
-        paper: Paper::Iface23,
         text: "With system-call submission, io_uring's writes are slower than posix-sio's with the same \
                completion, in median and tail; with submission polling, in the tail.",
         needs: &["io_uring and posix-sio, interrupt and poll", "randwrite 4k, iodepth 1 (numjobs 1)"],
-        note: None,
-        rule: Rule::Compare {
-            parts: slower_writes,
-            replicates: 1,
-            run: |_| {
-                "iopj run studies/iface23.toml --rw randwrite --bs 4k --iodepth 1 --numjobs 1 --path \
-                 posix-sio/syscall/interrupt,posix-sio/syscall/poll,io_uring/syscall/interrupt,io_uring/\
-                 syscall/poll,io_uring/sqpoll/interrupt,io_uring/sqpoll/poll"
-                    .to_owned()
-            },
-            run_with_meter: None,
+        parts: slower_writes,
+        run: |_| {
+            "iopj run studies/iface23.toml --rw randwrite --bs 4k --iodepth 1 --numjobs 1 --path \
+             posix-sio/syscall/interrupt,posix-sio/syscall/poll,io_uring/syscall/interrupt,io_uring/\
+             syscall/poll,io_uring/sqpoll/interrupt,io_uring/sqpoll/poll"
+                .to_owned()
         },
+        ..COMPARED
     },
     Definition {
         id: "iface23-4",
-        paper: Paper::Iface23,
         text: "posix-aio has the highest latency of all.",
         needs: &["posix-aio and every other interface", "4k, iodepth 1 (randread and randwrite, numjobs 1)"],
         note: Some(
             "Decided over the paper's paths that have a verified trial, kernel bypass among them where it \
              has one; other paths are left out.",
         ),
-        rule: Rule::Compare {
-            parts: slowest,
-            replicates: 1,
-            run: |_| "iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1".to_owned(),
-            run_with_meter: None,
-        },
+        parts: slowest,
+        run: |_| "iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1".to_owned(),
+        ..COMPARED
     },
     Definition {
         id: "iface23-5",
-        paper: Paper::Iface23,
         text: "One thread: kernel bypass has the most I/Os per joule at 4 KiB, less of a lead at 16 KiB, \
                none at 128 KiB, where system-call-and-interrupt paths lead.",
         needs: &["a system-scope meter", "spdk or nvme-user poll", "one thread over depth", "4k, 16k, 128k"],
         note: Some(energy::ONE_THREAD_NOTE),
-        rule: Rule::Compare {
-            parts: energy::one_thread,
-            replicates: 3,
-            run: |_| {
-                format!(
-                    "iopj run studies/iface23.toml --rw randread --numjobs 1 --path {WITH_BYPASS}, with its \
-                     meter"
-                )
-            },
-            run_with_meter: Some(
-                "iopj run studies/iface23.toml --numjobs 1, with a system-scope meter under \
-                             [meters] and kernel bypass among the paths",
-            ),
+        parts: energy::one_thread,
+        replicates: 3,
+        run: |_| {
+            format!(
+                "iopj run studies/iface23.toml --rw randread --numjobs 1 --path {WITH_BYPASS}, with its \
+                 meter"
+            )
         },
+        run_with_meter: Some(
+            "iopj run studies/iface23.toml --numjobs 1, with a system-scope meter under \
+                         [meters] and kernel bypass among the paths",
+        ),
+        ..COMPARED
     },
     Definition {
         id: "iface23-6",
-        paper: Paper::Iface23,
         text: "Submission polling gives fewer I/Os per joule than system calls, but for small requests at \
                large depth on one thread.",
         needs: &["a system-scope meter", "io_uring syscall and sqpoll"],
         note: Some(energy::SQPOLL_NOTE),
-        rule: Rule::Compare {
-            parts: energy::sqpoll,
-            replicates: 3,
-            run: |_| "iopj run studies/iface23.toml, with its meter".to_owned(),
-            run_with_meter: Some("iopj run studies/iface23.toml, with a system-scope meter under [meters]"),
-        },
+        parts: energy::sqpoll,
+        replicates: 3,
+        run: |_| "iopj run studies/iface23.toml, with its meter".to_owned(),
+        run_with_meter: Some("iopj run studies/iface23.toml, with a system-scope meter under [meters]"),
+        ..COMPARED
     },
     Definition {
         id: "iface23-7",
-        paper: Paper::Iface23,
         text: "On one thread submission polling keeps two cores busy, the other paths at most one; over \
                many threads submission polling and kernel bypass take every core.",
         needs: &["io_uring sqpoll (randread 4k)", "CPU time of all threads, kernel ones included"],
@@ -154,63 +130,59 @@ pub(super) const DEFINITIONS: &[Definition] = &[
              threads if it has one per core. The paper's machine had 8 logical cores: its figure for many \
              threads is 800 %.",
         ),
-        rule: Rule::Compare { parts: busy_cores, replicates: 1, run: run_busy_cores, run_with_meter: None },
+        parts: busy_cores,
+        run: run_busy_cores,
+        ..COMPARED
     },
     Definition {
         id: "iface23-8",
-        paper: Paper::Iface23,
         text: "Over many threads posix-sio has the most I/Os per joule, polling for small requests and \
                interrupts for large; kernel bypass and submission polling are among the worst at 128 KiB.",
         needs: &["a system-scope meter", "all interfaces over numjobs", "4k and 128k"],
         note: Some(energy::MANY_THREADS_NOTE),
-        rule: Rule::Compare {
-            parts: energy::many_threads,
-            replicates: 3,
-            run: |_| {
-                format!(
-                    "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1 --path {WITH_BYPASS}, with its \
-                     meter"
-                )
-            },
-            run_with_meter: Some(
-                "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1, with a system-scope \
-                             meter under [meters] and kernel bypass among the paths",
-            ),
+        parts: energy::many_threads,
+        replicates: 3,
+        run: |_| {
+            format!(
+                "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1 --path {WITH_BYPASS}, with its \
+                 meter"
+            )
         },
+        run_with_meter: Some(
+            "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1, with a system-scope \
+                         meter under [meters] and kernel bypass among the paths",
+        ),
+        ..COMPARED
     },
     Definition {
         id: "iface23-9",
-        paper: Paper::Iface23,
         text: "At 128 KiB interrupt completion gives more I/Os per joule than polling, for every interface \
                that has both.",
         needs: &["a system-scope meter", "posix-sio and io_uring, interrupt and poll", "128k"],
         note: Some(energy::LARGE_NOTE),
-        rule: Rule::Compare {
-            parts: energy::large,
-            replicates: 3,
-            run: |_| "iopj run studies/iface23.toml --bs 128k --iodepth 1, with its meter".to_owned(),
-            run_with_meter: Some(
-                "iopj run studies/iface23.toml --bs 128k --iodepth 1, with a system-scope meter \
-                             under [meters]",
-            ),
-        },
+        parts: energy::large,
+        replicates: 3,
+        run: |_| "iopj run studies/iface23.toml --bs 128k --iodepth 1, with its meter".to_owned(),
+        run_with_meter: Some(
+            "iopj run studies/iface23.toml --bs 128k --iodepth 1, with a system-scope meter \
+                         under [meters]",
+        ),
+        ..COMPARED
     },
     Definition {
         id: "iface23-10",
-        paper: Paper::Iface23,
         text: "Where more than one I/O must be in flight, io_uring by system call for reads and libaio for \
                writes are the energy-efficient alternatives to posix-sio.",
         needs: &["a system-scope meter", "all interfaces over numjobs", "reads and writes"],
         note: Some(energy::ASYNCHRONOUS_NOTE),
-        rule: Rule::Compare {
-            parts: energy::asynchronous,
-            replicates: 3,
-            run: |_| "iopj run studies/iface23.toml --iodepth 1, with its meter".to_owned(),
-            run_with_meter: Some(
-                "iopj run studies/iface23.toml --iodepth 1, with a system-scope meter under \
-                             [meters]",
-            ),
-        },
+        parts: energy::asynchronous,
+        replicates: 3,
+        run: |_| "iopj run studies/iface23.toml --iodepth 1, with its meter".to_owned(),
+        run_with_meter: Some(
+            "iopj run studies/iface23.toml --iodepth 1, with a system-scope meter under \
+                         [meters]",
+        ),
+        ..COMPARED
     },
 ];
 

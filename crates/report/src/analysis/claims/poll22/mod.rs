@@ -7,8 +7,8 @@ use super::comparison::{Against, Comparison, Relation};
 use super::data::{ClaimCell, Shape, TrialSet};
 use super::metrics::{CPU, ClaimMetric, IOPS, MEAN_LATENCY, SWITCHES};
 use super::question::Question;
-use super::{Definition, Rule};
-use crate::analysis::published::{self, Paper};
+use super::{COMPARED, Definition};
+use crate::analysis::published;
 use crate::analysis::stats::summarize;
 use iopj_core::{CompletionMode, IoPath, Rw, Sleep};
 
@@ -20,7 +20,6 @@ pub(super) const HYBRID: IoPath = IoPath::PosixSio(CompletionMode::Hybrid(Sleep:
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition {
         id: "poll22-1",
-        paper: Paper::Poll22,
         text: "4 KiB random reads: poll and hybrid both beat interrupt in mean latency and in IOPS, at 1 \
                and at 8 threads.",
         needs: &[
@@ -28,60 +27,49 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "randread 4k, iodepth 1, numjobs 1 and 8",
             "3 replicates",
         ],
-        note: None,
-        rule: Rule::Compare {
-            parts: faster,
-            replicates: 3,
-            run: |_| "iopj run studies/poll22.toml --bs 4k --numjobs 1,8".to_owned(),
-            run_with_meter: None,
-        },
+        parts: faster,
+        replicates: 3,
+        run: |_| "iopj run studies/poll22.toml --bs 4k --numjobs 1,8".to_owned(),
+        ..COMPARED
     },
     Definition {
         id: "poll22-2",
-        paper: Paper::Poll22,
         text: "CPU use: interrupt < hybrid < poll, below saturation.",
         needs: &[
             "posix-sio interrupt, poll and hybrid",
             "CPU time of all threads",
             "numjobs below the core count (randread 4k, iodepth 1)",
         ],
-        note: None,
-        rule: Rule::Compare { parts: cpu_order, replicates: 1, run: run_below_cores, run_with_meter: None },
+        parts: cpu_order,
+        run: run_below_cores,
+        ..COMPARED
     },
     Definition {
         id: "poll22-3",
-        paper: Paper::Poll22,
         text: "CPU use does not rank system power: hybrid uses less CPU than poll and yet more power in \
                some workload; poll uses less power than interrupt in some workload.",
         needs: &["a system-scope meter", "posix-sio interrupt, poll and hybrid", "3 replicates"],
         note: Some(energy::POWER_NOTE),
-        rule: Rule::Compare {
-            parts: energy::power,
-            replicates: 3,
-            run: |_| "iopj run studies/poll22.toml, with its meter".to_owned(),
-            run_with_meter: Some("iopj run studies/poll22.toml, with a system-scope meter under [meters]"),
-        },
+        parts: energy::power,
+        replicates: 3,
+        run: |_| "iopj run studies/poll22.toml, with its meter".to_owned(),
+        run_with_meter: Some("iopj run studies/poll22.toml, with a system-scope meter under [meters]"),
+        ..COMPARED
     },
     Definition {
         id: "poll22-4",
-        paper: Paper::Poll22,
         text: "Context switches per I/O: one for interrupt and for hybrid, none for poll.",
         needs: &[
             "posix-sio interrupt, poll and hybrid (randread 4k, iodepth 1)",
             "context switches of the I/O threads",
             "a device slow enough that interrupt sleeps",
         ],
-        note: None,
-        rule: Rule::Compare {
-            parts: switches,
-            replicates: 1,
-            run: |_| "iopj run studies/poll22.toml --bs 4k".to_owned(),
-            run_with_meter: None,
-        },
+        parts: switches,
+        run: |_| "iopj run studies/poll22.toml --bs 4k".to_owned(),
+        ..COMPARED
     },
     Definition {
         id: "poll22-5",
-        paper: Paper::Poll22,
         text: "Loads plus stores: interrupt < poll < hybrid in total; kernel/sched/ largest for hybrid, \
                near nothing for poll; block/ and drivers/nvme/host/ interrupt < hybrid < poll; kernel/time/ \
                largest for hybrid.",
@@ -91,19 +79,15 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "a saturated device (numjobs 32 or more)",
         ],
         note: Some(costs::NOTE),
-        rule: Rule::Compare {
-            parts: costs::orders,
-            replicates: 1,
-            run: |_| {
-                "iopj run studies/poll22.toml --bs 4k --numjobs 32, with loads and stores counted or sampled"
-                    .to_owned()
-            },
-            run_with_meter: None,
+        parts: costs::orders,
+        run: |_| {
+            "iopj run studies/poll22.toml --bs 4k --numjobs 32, with loads and stores counted or sampled"
+                .to_owned()
         },
+        ..COMPARED
     },
     Definition {
         id: "poll22-6",
-        paper: Paper::Poll22,
         text: "Bytes per joule: poll wins where latency is low, interrupt where it is high; hybrid wins \
                nearly nowhere.",
         needs: &[
@@ -113,16 +97,14 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "3 replicates",
         ],
         note: Some(energy::BYTES_NOTE),
-        rule: Rule::Compare {
-            parts: energy::bytes,
-            replicates: 3,
-            run: |_| "iopj run studies/poll22.toml, with its meter".to_owned(),
-            run_with_meter: Some("iopj run studies/poll22.toml, with a system-scope meter under [meters]"),
-        },
+        parts: energy::bytes,
+        replicates: 3,
+        run: |_| "iopj run studies/poll22.toml, with its meter".to_owned(),
+        run_with_meter: Some("iopj run studies/poll22.toml, with a system-scope meter under [meters]"),
+        ..COMPARED
     },
     Definition {
         id: "poll22-7",
-        paper: Paper::Poll22,
         text: "Hybrid polling inherits the costs of both: it is the least energy efficient of the three in \
                most workloads.",
         needs: &[
@@ -131,12 +113,11 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "3 replicates",
         ],
         note: Some(energy::LEAST_NOTE),
-        rule: Rule::Compare {
-            parts: energy::least,
-            replicates: 3,
-            run: |_| "iopj run studies/poll22.toml, with its meter".to_owned(),
-            run_with_meter: Some("iopj run studies/poll22.toml, with a system-scope meter under [meters]"),
-        },
+        parts: energy::least,
+        replicates: 3,
+        run: |_| "iopj run studies/poll22.toml, with its meter".to_owned(),
+        run_with_meter: Some("iopj run studies/poll22.toml, with a system-scope meter under [meters]"),
+        ..COMPARED
     },
 ];
 
