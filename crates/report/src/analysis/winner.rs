@@ -53,7 +53,7 @@ impl Axis {
     }
 
     /// Makes workloads that differ along this axis alone equal.
-    pub(super) fn clear(self, workload: &mut Workload) {
+    pub(crate) fn clear(self, workload: &mut Workload) {
         let plain = Workload::default();
         match self {
             Axis::Rw => workload.rw = plain.rw,
@@ -90,6 +90,16 @@ pub enum AxisValue {
     Bs(u32),
     /// I/Os in flight, or jobs.
     Count(u32),
+}
+
+impl AxisValue {
+    /// Where it lies on a scale; a direction has no place.
+    pub(crate) fn number(self) -> f64 {
+        match self {
+            AxisValue::Rw(_) => 0.0,
+            AxisValue::Bs(value) | AxisValue::Count(value) => value.into(),
+        }
+    }
 }
 
 impl fmt::Display for AxisValue {

@@ -1,12 +1,9 @@
 //! The two sides of one store: trials that differ in one thing, split by its value.
 
-use crate::analysis::winner::{Axis, AxisValue};
-use iopj_core::IoPath;
-use iopj_store::{Generator, Trial};
+use crate::analysis::winner::Axis;
+use iopj_store::Trial;
 use serde::Serialize;
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// What distinguishes the two sides of one store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -53,15 +50,6 @@ pub(super) enum SplitKey {
     Setting(String),
 }
 
-/// A value of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum SplitValue {
-    Path(IoPath),
-    Generator(Generator),
-    Workload(AxisValue),
-    Setting(String),
-}
-
 /// The trials of either side.
 pub(super) struct SplitTrials {
     pub(super) by: SplitBy,
@@ -83,11 +71,11 @@ pub(super) fn split(trials: Vec<Trial>, text: &str) -> Result<SplitTrials, Split
         (Some(named), _) => pick(name, named, &values)?,
         (None, [old, new]) => (old.clone(), new.clone()),
         (None, [only]) => {
-            let (key, value) = (name.to_owned(), only.to_string());
+            let (key, value) = (name.to_owned(), only.clone());
             return Err(SplitError::AllAlike { key, value, differing: differing(&trials) });
         }
         (None, _) => {
-            let [first, second] = [&values[0], &values[1]].map(SplitValue::to_string);
+            let [first, second] = [&values[0], &values[1]].map(String::clone);
             let (key, count, all) = (name.to_owned(), values.len(), list(&values));
             return Err(SplitError::ManyValues { key, count, all, first, second });
         }
@@ -100,19 +88,19 @@ pub(super) fn split(trials: Vec<Trial>, text: &str) -> Result<SplitTrials, Split
             _ => others += 1,
         }
     }
-    let by = SplitBy { key: name.to_owned(), before: old.to_string(), after: new.to_string(), others };
+    let by = SplitBy { key: name.to_owned(), before: old, after: new, others };
     Ok(SplitTrials { by, key, before, after })
 }
 
 /// The two values that `named` names, a comma between them.
-fn pick(name: &str, named: &str, values: &[SplitValue]) -> Result<(SplitValue, SplitValue), SplitError> {
-    let pair = |old: &SplitValue| {
+fn pick(name: &str, named: &str, values: &[String]) -> Result<(String, String), SplitError> {
+    let pair = |old: &String| {
         values.iter().find(|new| format!("{old},{new}") == named).map(|new| (old.clone(), new.clone()))
     };
     match values.iter().find_map(pair) {
         Some((old, new)) if old != new => return Ok((old, new)),
         Some((old, _)) => {
-            let (key, value) = (name.to_owned(), old.to_string());
+            let (key, value) = (name.to_owned(), old);
             return Err(SplitError::SameValue { key, value, all: list(values) });
         }
         None => {}
@@ -121,7 +109,7 @@ fn pick(name: &str, named: &str, values: &[SplitValue]) -> Result<(SplitValue, S
         let (key, value) = (name.to_owned(), named.to_owned());
         return Err(SplitError::OneValue { key, value, all: list(values) });
     };
-    let unknown = [old, new].into_iter().find(|one| !values.iter().any(|value| value.to_string() == *one));
+    let unknown = [old, new].into_iter().find(|one| !values.iter().any(|value| value == one));
     let (key, value) = (name.to_owned(), unknown.unwrap_or(named).to_owned());
     Err(SplitError::UnknownValue { key, value, all: list(values) })
 }
@@ -151,53 +139,34 @@ impl SplitKey {
         }
     }
 
-    fn of(&self, trial: &Trial) -> Option<SplitValue> {
+    /// The trial's value of it, as text.
+    fn of(&self, trial: &Trial) -> Option<String> {
         match self {
-            SplitKey::Path => Some(SplitValue::Path(trial.path)),
-            SplitKey::Generator => Some(SplitValue::Generator(trial.generator)),
-            SplitKey::Workload(axis) => Some(SplitValue::Workload(axis.value(&trial.workload))),
-            SplitKey::Setting(name) => trial.settings.get(name).cloned().map(SplitValue::Setting),
+            SplitKey::Path => Some(trial.path.to_string()),
+            SplitKey::Generator => Some(trial.generator.as_str().to_owned()),
+            SplitKey::Workload(axis) => Some(axis.value(&trial.workload).to_string()),
+            SplitKey::Setting(name) => trial.settings.get(name).cloned(),
         }
     }
 
     /// Each value once, ascending.
-    fn values(&self, trials: &[Trial]) -> Vec<SplitValue> {
-        let mut values: Vec<SplitValue> = Vec::new();
-        for value in trials.iter().filter_map(|trial| self.of(trial)) {
-            if !values.contains(&value) {
-                values.push(value);
+    fn values(&self, trials: &[Trial]) -> Vec<String> {
+        let mut valued: Vec<(&Trial, String)> = Vec::new();
+        for (trial, value) in trials.iter().filter_map(|trial| Some((trial, self.of(trial)?))) {
+            if !valued.iter().any(|(_, other)| *other == value) {
+                valued.push((trial, value));
             }
         }
-        values.sort_by(SplitValue::order);
-        values
-    }
-}
-
-impl SplitValue {
-    fn order(&self, other: &SplitValue) -> Ordering {
-        match (self, other) {
-            (SplitValue::Path(a), SplitValue::Path(b)) => a.cmp(b),
-            (SplitValue::Generator(a), SplitValue::Generator(b)) => a.cmp(b),
-            (SplitValue::Workload(a), SplitValue::Workload(b)) => a.cmp(b),
-            (a, b) => {
-                let (a, b) = (a.to_string(), b.to_string());
-                match (a.parse::<f64>(), b.parse::<f64>()) {
-                    (Ok(a), Ok(b)) => a.total_cmp(&b),
-                    _ => a.cmp(&b),
-                }
-            }
-        }
-    }
-}
-
-impl fmt::Display for SplitValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SplitValue::Path(path) => path.fmt(f),
-            SplitValue::Generator(generator) => f.write_str(generator.as_str()),
-            SplitValue::Workload(value) => value.fmt(f),
-            SplitValue::Setting(value) => f.write_str(value),
-        }
+        valued.sort_by(|(a, own), (b, other)| match self {
+            SplitKey::Path => a.path.cmp(&b.path),
+            SplitKey::Generator => a.generator.cmp(&b.generator),
+            SplitKey::Workload(axis) => axis.value(&a.workload).cmp(&axis.value(&b.workload)),
+            SplitKey::Setting(_) => match (own.parse::<f64>(), other.parse::<f64>()) {
+                (Ok(a), Ok(b)) => a.total_cmp(&b),
+                _ => own.cmp(other),
+            },
+        });
+        valued.into_iter().map(|(_, value)| value).collect()
     }
 }
 
@@ -214,11 +183,10 @@ fn differing(trials: &[Trial]) -> String {
 }
 
 /// `-1, 0 and 50`.
-fn list(values: &[SplitValue]) -> String {
-    let texts: Vec<String> = values.iter().map(SplitValue::to_string).collect();
-    match texts.as_slice() {
+fn list(values: &[String]) -> String {
+    match values {
         [most @ .., last] if !most.is_empty() => format!("{} and {last}", most.join(", ")),
-        _ => texts.concat(),
+        _ => values.concat(),
     }
 }
 

@@ -1,11 +1,11 @@
 //! The best path of each workload, in words. Decided by `analysis::winner`.
 
 use super::maps::{maps, test_words};
-use super::model::{Dimension, Model, shown};
+use super::model::{Model, shown};
 use super::text::{escape, list, plural};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::LEVEL;
-use crate::analysis::winner::{AxisValue, Decision, MapCell, RankedPath, WinnerMap};
+use crate::analysis::winner::{Axis, AxisValue, Decision, MapCell, RankedPath, WinnerMap};
 use iopj_core::Workload;
 use std::fmt::Write;
 
@@ -40,7 +40,7 @@ pub(super) struct Best {
 /// The best path of each workload.
 pub(super) fn bests(model: &Model<'_>, metric: Metric) -> Bests {
     let mut bests: Vec<(usize, Best)> = Vec::new();
-    for map in maps(model, metric, Dimension::Iodepth, Dimension::Numjobs) {
+    for map in maps(model, metric, Axis::Iodepth, Axis::Numjobs) {
         for ((numjobs, iodepth), cell) in &map.cells {
             let (AxisValue::Count(numjobs), AxisValue::Count(iodepth)) = (*numjobs, *iodepth) else {
                 continue;

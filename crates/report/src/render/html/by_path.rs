@@ -1,7 +1,7 @@
 //! Paths side by side: trials by verdict, and metrics of workloads that are on no line as bars.
 
 use super::figure::{Figure, Group, Section};
-use super::model::{Dimension, Model, SeriesCell};
+use super::model::{AXES, Model, SeriesCell};
 use super::over_axis::{error_words, half, runs};
 use super::svg::bars::{self, Bar, BarPart};
 use super::text::{capital, exact, readable};
@@ -54,7 +54,7 @@ pub(super) fn verdicts(model: &Model<'_>) -> Section {
 
 /// Bars for workloads that lie on no line.
 pub(super) fn section(model: &Model<'_>) -> Section {
-    let on_lines: Vec<usize> = Dimension::ALL.into_iter().flat_map(|d| runs(model, d)).flatten().collect();
+    let on_lines: Vec<usize> = AXES.into_iter().flat_map(|axis| runs(model, axis)).flatten().collect();
     let groups = (0..model.workloads.len()).filter(|index| !on_lines.contains(index)).filter_map(|index| {
         let heading = model.title(model.workloads[index], &[]);
         let figures = model.metrics().filter_map(|metric| figure(model, index, metric, &heading)).collect();

@@ -1,7 +1,7 @@
 //! Winner maps: the best path in each cell of two axes of the workload. Decided by `analysis::winner`.
 
 use super::figure::{Figure, Group, Section, TIPPED_CELLS};
-use super::model::{Dimension, Model, Series, shown};
+use super::model::{AXES, Model, Series, shown};
 use super::svg::map::{self, DrawnCell, DrawnMap};
 use super::text::{exact, plural, readable};
 use super::unsteady;
@@ -9,7 +9,7 @@ use crate::analysis::contrast::{Contrast, in_blocks};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::Ratio;
 use crate::analysis::winner::{
-    AxisValue, Decision, MapCell, RankedPath, WinnerMap, WinnerQuestion, winner_maps,
+    Axis, AxisValue, Decision, MapCell, RankedPath, WinnerMap, WinnerQuestion, winner_maps,
 };
 use crate::analysis::without_unsteady::{MapWithoutUnsteady, maps_without_unsteady};
 use crate::render::table::Table;
@@ -29,8 +29,8 @@ const METRICS: [Metric; 7] = [
 
 /// Winner maps, one for each metric and each set of workloads that differ in two axes only.
 pub(super) fn section(model: &Model<'_>) -> Section {
-    let mut axes = Dimension::ALL;
-    axes.sort_by_key(|dimension| std::cmp::Reverse(model.values_of(*dimension).len()));
+    let mut axes = AXES;
+    axes.sort_by_key(|axis| std::cmp::Reverse(model.values_of(*axis).len()));
     let [x, y, _] = axes;
     let is_map = model.values_of(x).len() > 1;
     let metrics = METRICS.into_iter().filter(|metric| model.emulated.is_none() || !metric.is_time());
@@ -73,9 +73,9 @@ fn heading(model: &Model<'_>, metric: Metric) -> String {
     }
 }
 
-pub(super) fn maps(model: &Model<'_>, metric: Metric, x: Dimension, y: Dimension) -> Vec<WinnerMap> {
+pub(super) fn maps(model: &Model<'_>, metric: Metric, x: Axis, y: Axis) -> Vec<WinnerMap> {
     // The axes differ, so there is no error to report.
-    let question = WinnerQuestion::new(metric, x.axis(), y.axis());
+    let question = WinnerQuestion::new(metric, x, y);
     let of_study =
         |question: WinnerQuestion| WinnerQuestion { admission: model.admission, ..question.of(model.study) };
     question.map_or(Vec::new(), |question| winner_maps(model.trials, &of_study(question)))
@@ -85,8 +85,8 @@ pub(super) fn maps(model: &Model<'_>, metric: Metric, x: Dimension, y: Dimension
 fn maps_with_unsteady(
     model: &Model<'_>,
     metric: Metric,
-    x: Dimension,
-    y: Dimension,
+    x: Axis,
+    y: Axis,
 ) -> impl Iterator<Item = (WinnerMap, Option<MapWithoutUnsteady>)> {
     let maps = maps(model, metric, x, y);
     let question = maps.first().map(|map| map.question);
@@ -111,7 +111,7 @@ type BestOf<'a> = ((AxisValue, AxisValue), &'a MapCell, usize);
 fn figure(
     model: &Model<'_>,
     (winners, without): (&WinnerMap, Option<&MapWithoutUnsteady>),
-    (x, y): (Dimension, Dimension),
+    (x, y): (Axis, Axis),
     rest: &str,
 ) -> Option<Figure> {
     let values = |of: fn(&(AxisValue, AxisValue)) -> AxisValue| {
@@ -132,8 +132,8 @@ fn figure(
     let caption = format!("{}{of}", heading(model, winners.question.metric));
     let drawing = DrawnMap {
         title: format!("{caption}: {rest}"),
-        x_title: x.word().to_owned(),
-        y_title: y.word().to_owned(),
+        x_title: x.as_str().to_owned(),
+        y_title: y.as_str().to_owned(),
         columns: columns.iter().map(AxisValue::to_string).collect(),
         rows: rows.iter().map(AxisValue::to_string).collect(),
         cells: cells.iter().map(drawn).collect(),
@@ -197,11 +197,7 @@ fn margin(cell: &MapCell) -> String {
     }
 }
 
-fn table<'a>(
-    map: &WinnerMap,
-    cells: &'a [BestOf<'a>],
-    (x, y): (Dimension, Dimension),
-) -> Table<'a, BestOf<'a>> {
+fn table<'a>(map: &WinnerMap, cells: &'a [BestOf<'a>], (x, y): (Axis, Axis)) -> Table<'a, BestOf<'a>> {
     let (_, factor) = shown(map.question.metric);
     let path = |cell: &MapCell, at: usize| {
         cell.ranking.get(at).map_or(String::new(), |ranked| ranked.path.to_string())
@@ -213,8 +209,8 @@ fn table<'a>(
         cell.lead.as_ref().and_then(|lead| lead.ratio.as_ref()).map_or(String::new(), |one| exact(of(one)))
     };
     Table::of(cells)
-        .left(x.word(), |((_, x), ..)| x.to_string())
-        .left(y.word(), |((y, _), ..)| y.to_string())
+        .left(x.as_str(), |((_, x), ..)| x.to_string())
+        .left(y.as_str(), |((y, _), ..)| y.to_string())
         .left("best path", move |(_, cell, _)| path(cell, 0))
         .left("mean", move |(_, cell, _)| mean(cell, 0))
         .left("next path", move |(_, cell, _)| path(cell, 1))

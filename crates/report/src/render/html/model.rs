@@ -5,8 +5,8 @@ use crate::analysis::Admission;
 use crate::analysis::cost::any_sampled;
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{Summary, summarize};
-use crate::analysis::winner::Axis;
-use iopj_core::{IoPath, Space, VerdictKind, Workload, format_bytes};
+use crate::analysis::winner::{Axis, AxisValue};
+use iopj_core::{IoPath, Space, VerdictKind, Workload};
 use iopj_store::{EnergySource, Generator, Measurement, Outcome, StudyRecord, Trial};
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,6 +24,7 @@ pub(super) struct Series {
 }
 
 /// A series under a workload, over its replicates.
+#[derive(Default)]
 pub(super) struct SeriesCell<'a> {
     pub(super) series: usize,
     pub(super) workload: usize,
@@ -86,65 +87,8 @@ pub(super) fn shown(metric: Metric) -> (String, f64) {
     }
 }
 
-/// An axis of the workload along which figures run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dimension {
-    Iodepth,
-    Numjobs,
-    Bs,
-}
-
-impl Dimension {
-    pub(super) const ALL: [Dimension; 3] = [Dimension::Iodepth, Dimension::Numjobs, Dimension::Bs];
-
-    pub(super) fn title(self) -> &'static str {
-        match self {
-            Dimension::Iodepth => "iodepth, I/Os in flight per job",
-            Dimension::Numjobs => "numjobs, threads that do I/O",
-            Dimension::Bs => "bs, bytes an I/O",
-        }
-    }
-
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Dimension::Iodepth => "iodepth",
-            Dimension::Numjobs => "numjobs",
-            Dimension::Bs => "bs",
-        }
-    }
-
-    pub(super) fn of(self, workload: &Workload) -> u32 {
-        match self {
-            Dimension::Iodepth => workload.iodepth,
-            Dimension::Numjobs => workload.numjobs,
-            Dimension::Bs => workload.bs,
-        }
-    }
-
-    /// The axis of a winner map that runs along it.
-    pub(super) fn axis(self) -> Axis {
-        match self {
-            Dimension::Iodepth => Axis::Iodepth,
-            Dimension::Numjobs => Axis::Numjobs,
-            Dimension::Bs => Axis::Bs,
-        }
-    }
-
-    /// A value of it as people write it.
-    pub(super) fn text(self, value: u32) -> String {
-        if self == Dimension::Bs { format_bytes(value.into()) } else { value.to_string() }
-    }
-
-    /// The workload without this axis: equal for all workloads that differ in it only.
-    pub(super) fn without(self, mut workload: Workload) -> Workload {
-        match self {
-            Dimension::Iodepth => workload.iodepth = 0,
-            Dimension::Numjobs => workload.numjobs = 0,
-            Dimension::Bs => workload.bs = 0,
-        }
-        workload
-    }
-}
+/// The axes of the workload along which figures run.
+pub(super) const AXES: [Axis; 3] = [Axis::Iodepth, Axis::Numjobs, Axis::Bs];
 
 impl<'a> Model<'a> {
     pub(super) fn new(study: &'a StudyRecord, trials: &'a [Trial], admission: Admission) -> Model<'a> {
@@ -166,16 +110,7 @@ impl<'a> Model<'a> {
                 continue;
             };
             let place = *places.entry((series, workload)).or_insert_with(|| {
-                model.cells.push(SeriesCell {
-                    series,
-                    workload,
-                    trusted: Vec::new(),
-                    competes: false,
-                    verified: 0,
-                    unproven: 0,
-                    refuted: 0,
-                    failed: 0,
-                });
+                model.cells.push(SeriesCell { series, workload, ..SeriesCell::default() });
                 model.cells.len() - 1
             });
             model.cells[place].add(trial, admission);
@@ -234,15 +169,15 @@ impl<'a> Model<'a> {
     }
 
     /// What names a workload in this study; without an axis, where a figure runs along it.
-    pub(super) fn title(&self, workload: &Workload, without: &[Dimension]) -> String {
+    pub(super) fn title(&self, workload: &Workload, without: &[Axis]) -> String {
         let mut title = workload.title();
-        for dimension in without {
-            let text = dimension.text(dimension.of(workload));
-            let part = match dimension {
-                Dimension::Bs => format!(" {text} "),
-                named => format!(" {} {text}", named.word()),
+        for axis in without {
+            let value = axis.value(workload);
+            let part = match axis {
+                Axis::Bs => format!(" {value} "),
+                named => format!(" {} {value}", named.as_str()),
             };
-            title = title.replacen(&part, if *dimension == Dimension::Bs { " " } else { "" }, 1);
+            title = title.replacen(&part, if *axis == Axis::Bs { " " } else { "" }, 1);
         }
         if self.workloads.iter().any(|other| other.length != workload.length) {
             title += &format!(", {}", workload.length_text());
@@ -251,8 +186,8 @@ impl<'a> Model<'a> {
     }
 
     /// The values of an axis over the whole study, ascending.
-    pub(super) fn values_of(&self, dimension: Dimension) -> Vec<u32> {
-        let mut values: Vec<u32> = self.workloads.iter().map(|workload| dimension.of(workload)).collect();
+    pub(super) fn values_of(&self, axis: Axis) -> Vec<AxisValue> {
+        let mut values: Vec<AxisValue> = self.workloads.iter().map(|workload| axis.value(workload)).collect();
         values.sort_unstable();
         values.dedup();
         values
@@ -388,7 +323,7 @@ mod tests {
         let study = study("6.1");
         let model = Model::new(&study, &[], Admission::default());
         let workload = Workload { iodepth: 16, ..Workload::default() };
-        assert_eq!(model.title(&workload, &[Dimension::Iodepth]), "randread 4k numjobs 1");
-        assert_eq!(model.title(&workload, &[Dimension::Bs, Dimension::Numjobs]), "randread iodepth 16");
+        assert_eq!(model.title(&workload, &[Axis::Iodepth]), "randread 4k numjobs 1");
+        assert_eq!(model.title(&workload, &[Axis::Bs, Axis::Numjobs]), "randread iodepth 16");
     }
 }

@@ -1,24 +1,26 @@
 //! Metrics over an axis of the workload as lines.
 
 use super::figure::{Figure, Group, Section, TIPPED_CELLS};
-use super::model::{Dimension, Model, SeriesCell};
+use super::model::{Model, SeriesCell};
 use super::svg::lines::{self, Line, LineChart, LinePoint};
 use super::text::{capital, exact, readable};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::Summary;
+use crate::analysis::winner::{Axis, AxisValue};
 use crate::render::table::Table;
 use iopj_core::Workload;
 
 /// Lines along an axis of the workload: a group for each set of workloads that differ in it only.
-pub(super) fn section(model: &Model<'_>, dimension: Dimension) -> Section {
-    let name = match dimension {
-        Dimension::Iodepth => ("depth", "Over depth"),
-        Dimension::Numjobs => ("threads", "Over threads"),
-        Dimension::Bs => ("size", "Over block size"),
+pub(super) fn section(model: &Model<'_>, axis: Axis) -> Section {
+    let name = match axis {
+        Axis::Rw => ("direction", "Over direction"),
+        Axis::Iodepth => ("depth", "Over depth"),
+        Axis::Numjobs => ("threads", "Over threads"),
+        Axis::Bs => ("size", "Over block size"),
     };
-    let groups = runs(model, dimension).into_iter().filter_map(|run| {
-        let heading = model.title(model.workloads[run[0]], &[dimension]);
-        let figure = |metric| figure(model, &run, dimension, metric, &heading);
+    let groups = runs(model, axis).into_iter().filter_map(|run| {
+        let heading = model.title(model.workloads[run[0]], &[axis]);
+        let figure = |metric| figure(model, &run, axis, metric, &heading);
         let figures = model.metrics().filter_map(figure).collect();
         Group::new(heading, figures)
     });
@@ -42,13 +44,14 @@ pub(super) fn error_words(model: &Model<'_>) -> String {
 }
 
 /// Workloads that differ in one axis only, where there are at least two that hold data.
-pub(super) fn runs(model: &Model<'_>, dimension: Dimension) -> Vec<Vec<usize>> {
+pub(super) fn runs(model: &Model<'_>, axis: Axis) -> Vec<Vec<usize>> {
     let mut runs: Vec<(Workload, Vec<usize>)> = Vec::new();
     for (index, workload) in model.workloads.iter().enumerate() {
         if model.cells_of(index).all(|cell| cell.trusted.is_empty()) {
             continue;
         }
-        let rest = dimension.without((*workload).clone());
+        let mut rest = (*workload).clone();
+        axis.clear(&mut rest);
         match runs.iter_mut().find(|(other, _)| *other == rest) {
             Some((_, run)) => run.push(index),
             None => runs.push((rest, vec![index])),
@@ -57,16 +60,10 @@ pub(super) fn runs(model: &Model<'_>, dimension: Dimension) -> Vec<Vec<usize>> {
     runs.into_iter().map(|(_, run)| run).filter(|run| run.len() > 1).collect()
 }
 
-fn figure(
-    model: &Model<'_>,
-    run: &[usize],
-    dimension: Dimension,
-    metric: Metric,
-    rest: &str,
-) -> Option<Figure> {
-    let mut values: Vec<u32> = run.iter().map(|index| dimension.of(model.workloads[*index])).collect();
+fn figure(model: &Model<'_>, run: &[usize], axis: Axis, metric: Metric, rest: &str) -> Option<Figure> {
+    let mut values: Vec<AxisValue> = run.iter().map(|index| axis.value(model.workloads[*index])).collect();
     values.dedup();
-    let at = |cell: &SeriesCell<'_>| dimension.of(model.workloads[cell.workload]);
+    let at = |cell: &SeriesCell<'_>| axis.value(model.workloads[cell.workload]);
     let cells: Vec<(&SeriesCell<'_>, Summary)> = model
         .cells
         .iter()
@@ -81,20 +78,20 @@ fn figure(
     let line = |cells: &&[(&SeriesCell<'_>, Summary)]| {
         let (series, label) = (cells[0].0.series, &model.series[cells[0].0.series].label);
         let point = |(cell, summary): &(&SeriesCell<'_>, Summary)| LinePoint {
-            x: f64::from(at(cell)),
+            x: at(cell).number(),
             y: summary.mean,
             interval: summary.interval,
             hollow: cell.verified == 0,
-            tip: tip(model, label, &dimension.text(at(cell)), summary),
+            tip: tip(model, label, &at(cell).to_string(), summary),
         };
         Line { series, label: label.clone(), points: cells.iter().map(point).collect() }
     };
     let name = metric.title();
     let chart = LineChart {
-        title: format!("{name} over {}: {rest}", dimension.word()),
-        x_title: dimension.title().to_owned(),
+        title: format!("{name} over {}: {rest}", axis.as_str()),
+        x_title: title_of(axis).to_owned(),
         y_title: model.name_of(metric),
-        x_values: values.iter().map(|value| (f64::from(*value), dimension.text(*value))).collect(),
+        x_values: values.iter().map(|value| (value.number(), value.to_string())).collect(),
         lines: paths.iter().map(line).collect(),
     };
     let sum = |counts: &mut dyn Iterator<Item = usize>| counts.sum::<usize>().to_string();
@@ -107,13 +104,23 @@ fn figure(
             let summary = cells.iter().find(|(cell, _)| at(cell) == value).map(|(_, summary)| summary);
             summary.and_then(figure).map_or(String::new(), exact)
         };
-        let heading = format!("{} {}", dimension.word(), dimension.text(value));
+        let heading = format!("{} {value}", axis.as_str());
         table = table.left(heading, move |cells| of(cells, |summary| Some(summary.mean)));
         if cells.iter().any(|(_, summary)| summary.interval.is_some()) {
             table = table.left("\u{b1} 95 %", move |cells| of(cells, half));
         }
     }
     Figure::new(capital(name), lines::draw(&chart), &table)
+}
+
+/// An axis with what its values are.
+fn title_of(axis: Axis) -> &'static str {
+    match axis {
+        Axis::Rw => "rw",
+        Axis::Iodepth => "iodepth, I/Os in flight per job",
+        Axis::Numjobs => "numjobs, threads that do I/O",
+        Axis::Bs => "bs, bytes an I/O",
+    }
 }
 
 /// What a point shows under the pointer; nothing where a page has too many points for that.
