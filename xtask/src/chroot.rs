@@ -58,14 +58,8 @@ pub(crate) fn test(workspace: &Workspace, release: &str) -> Result<()> {
     let authorities = "etc/ssl/certs/ca-certificates.crt";
     fs::copy(Path::new("/").join(authorities), bare.0.join(authorities))?;
     shell::timed("copy of the Rust toolchains", || toolchains(&bare.0))?;
-    let clone = Command::new("git")
-        .arg("clone")
-        .arg("--quiet")
-        .arg("--no-hardlinks")
-        .arg(&workspace.root)
-        .arg(bare.0.join("iopj"))
-        .status();
-    if !clone.is_ok_and(|status| status.success()) {
+    let mut clone = workspace.program("git", "clone --quiet --no-hardlinks .");
+    if !clone.arg(bare.0.join("iopj")).status().is_ok_and(|status| status.success()) {
         bail!("`{}` cannot be cloned", workspace.root.display());
     }
     let mut enter = Command::new("unshare");
@@ -75,13 +69,8 @@ pub(crate) fn test(workspace: &Workspace, release: &str) -> Result<()> {
 
 /// The mirror that this machine's own packages come from.
 fn mirror() -> Result<String> {
-    let format = "$(LABEL)|$(COMPONENT)|$(REPO_URI)";
-    let text = shell::output(Command::new("apt-get").args([
-        "indextargets",
-        "--format",
-        format,
-        "Created-By: Packages",
-    ]))?;
+    let words = ["indextargets", "--format", "$(LABEL)|$(COMPONENT)|$(REPO_URI)", "Created-By: Packages"];
+    let text = shell::output(Command::new("apt-get").args(words))?;
     mirror_in(&text).context("apt knows no mirror of Debian: name one in /etc/apt, and run apt-get update")
 }
 

@@ -13,14 +13,14 @@ const SEEDS: &[(&str, &str)] =
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let seconds = options.number("--seconds", 60)?;
     options.end()?;
-    needs::toolchain(workspace, "nightly", None, &[])?;
-    if !shell::succeeds(&mut workspace.cargo(&["fuzz", "--version"])) {
-        shell::step("installing cargo-fuzz", &mut workspace.cargo(&["install", "--locked", "cargo-fuzz"]))?;
+    needs::toolchain(workspace, "nightly", "", &[])?;
+    if !shell::succeeds(&mut workspace.cargo("fuzz --version")) {
+        shell::step("installing cargo-fuzz", &mut workspace.cargo("install --locked cargo-fuzz"))?;
     }
-    let targets = shell::output(&mut workspace.cargo(&["+nightly", "fuzz", "list"]))?;
+    let targets = shell::output(&mut workspace.cargo("+nightly fuzz list"))?;
     for target in targets.split_whitespace() {
         let limit = format!("-max_total_time={seconds}");
-        let mut command = workspace.cargo(&["+nightly", "fuzz", "run", target, "--target-dir"]);
+        let mut command = workspace.cargo(&format!("+nightly fuzz run {target} --target-dir"));
         command.arg(workspace.target.join("fuzz"));
         if let Some((_, seeds)) = SEEDS.iter().find(|(name, _)| *name == target) {
             let corpus = format!("fuzz/corpus/{target}");

@@ -1,7 +1,7 @@
 //! `cargo xtask lint`: what can be checked without tests: format, clippy, docs, licences and advisories, the
 //! crate table, cycles, sizes, width, paths in documents, lock files, the oldest Rust.
 
-use crate::options::Options;
+use crate::options::{Options, Part};
 use crate::workspace::Workspace;
 use crate::{crates, modules, needs, paths, shell, sizes, width};
 use anyhow::{Context, Result, bail};
@@ -10,10 +10,7 @@ use anyhow::{Context, Result, bail};
 const FUZZ: &str = "fuzz/Cargo.toml";
 
 /// Seconds that fetching the advisory database may take.
-const FETCH_LIMIT_S: &str = "120";
-
-/// A part's name and function.
-type Part = (&'static str, fn(&Workspace) -> Result<()>);
+const FETCH_LIMIT_S: u32 = 120;
 
 const PARTS: [Part; 11] = [
     ("crates", |workspace| no_findings("crate table", || Ok(crates::findings(&workspace.metadata)))),
@@ -32,13 +29,8 @@ const PARTS: [Part; 11] = [
 ];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
-    // Every part runs, so one run names everything that fails.
-    let failures: Vec<String> = options
-        .parts(&PARTS)?
-        .into_iter()
-        .filter_map(|(_, part)| part(workspace).err())
-        .map(|error| format!("{error:#}"))
-        .collect();
+    let failures = options.run_parts(&PARTS, workspace)?.into_iter();
+    let failures: Vec<String> = failures.map(|(_, error)| format!("{error:#}")).collect();
     if !failures.is_empty() {
         bail!("{} of the steps failed\n  {}", failures.len(), failures.join("\n  "));
     }
@@ -63,24 +55,23 @@ fn no_findings(name: &str, check: impl FnOnce() -> Result<Vec<String>>) -> Resul
 fn lock_files(workspace: &Workspace) -> Result<()> {
     shell::timed("lock files", || {
         ["Cargo.toml", FUZZ].iter().try_for_each(|manifest| {
-            let words = ["metadata", "--locked", "--format-version", "1", "--manifest-path", manifest];
+            let words = format!("metadata --locked --format-version 1 --manifest-path {manifest}");
             shell::output(&mut workspace.cargo(&words)).map(|_| ())
         })
     })
 }
 
 fn format(workspace: &Workspace) -> Result<()> {
-    let check = ["fmt", "--manifest-path", FUZZ, "--check"];
+    let check = format!("fmt --manifest-path {FUZZ} --check");
     let fuzz = shell::step("format of the fuzz targets", &mut workspace.cargo(&check));
-    both(shell::step("format", &mut workspace.cargo(&["fmt", "--all", "--check"])), fuzz)
+    both(shell::step("format", &mut workspace.cargo("fmt --all --check")), fuzz)
 }
 
 fn clippy(workspace: &Workspace) -> Result<()> {
     let deny = ["--", "-D", "warnings"];
-    let all = ["clippy", "--workspace", "--all-targets", "--all-features"];
-    let all = shell::step("clippy", workspace.cargo(&all).args(deny));
-    let fuzz = ["clippy", "--manifest-path", FUZZ, "--target-dir"];
-    let mut fuzz = workspace.cargo(&fuzz);
+    let all = "clippy --workspace --all-targets --all-features";
+    let all = shell::step("clippy", workspace.cargo(all).args(deny));
+    let mut fuzz = workspace.cargo(&format!("clippy --manifest-path {FUZZ} --target-dir"));
     both(all, shell::step("clippy of the fuzz targets", fuzz.arg(&workspace.target).args(deny)))
 }
 
@@ -93,32 +84,31 @@ fn both(one: Result<()>, other: Result<()>) -> Result<()> {
 }
 
 fn docs(workspace: &Workspace) -> Result<()> {
-    let doc = ["doc", "--workspace", "--all-features", "--no-deps"];
-    shell::step("docs", workspace.cargo(&doc).env("RUSTDOCFLAGS", "-D warnings"))
+    let mut doc = workspace.cargo("doc --workspace --all-features --no-deps");
+    shell::step("docs", doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// Checks every library and program with the oldest Rust that the manifests allow. Its builds are kept apart.
 fn minimum_rust(workspace: &Workspace) -> Result<()> {
     let rust_version = &workspace.metadata["packages"][0]["rust_version"];
     let version = rust_version.as_str().context("Cargo.toml has no `rust-version`")?;
-    needs::toolchain(workspace, version, None, &[])?;
-    let toolchain = format!("+{version}");
-    let mut check = workspace.cargo(&[&toolchain, "check", "--workspace", "--all-features", "--target-dir"]);
+    needs::toolchain(workspace, version, "", &[])?;
+    let mut check = workspace.cargo(&format!("+{version} check --workspace --all-features --target-dir"));
     shell::step(&format!("Rust {version}"), check.arg(workspace.target.join("msrv")))
 }
 
 /// cargo-deny: bans, licences and sources, and advisories if their database can be fetched.
 fn licences(workspace: &Workspace) -> Result<()> {
-    if !shell::succeeds(&mut workspace.cargo(&["deny", "--version"])) {
-        shell::step("installing cargo-deny", &mut workspace.cargo(&["install", "--locked", "cargo-deny"]))?;
+    if !shell::succeeds(&mut workspace.cargo("deny --version")) {
+        shell::step("installing cargo-deny", &mut workspace.cargo("install --locked cargo-deny"))?;
     }
-    let check = ["deny", "--all-features", "check", "bans", "licenses", "sources"];
-    shell::step("bans, licences, sources", &mut workspace.cargo(&check))?;
-    let fetch = [FETCH_LIMIT_S, "cargo", "deny", "fetch", "db"];
+    let check = "deny --all-features check bans licenses sources";
+    shell::step("bans, licences, sources", &mut workspace.cargo(check))?;
+    let fetch = format!("{FETCH_LIMIT_S} cargo deny fetch db");
     match shell::step("advisory database", &mut workspace.program("timeout", &fetch)) {
         Ok(()) => {
-            let check = ["deny", "--all-features", "check", "--disable-fetch", "advisories"];
-            shell::step("advisories", &mut workspace.cargo(&check))
+            let check = "deny --all-features check --disable-fetch advisories";
+            shell::step("advisories", &mut workspace.cargo(check))
         }
         Err(error) => {
             println!("advisories not checked: their database cannot be fetched: {error:#}");

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use thiserror::Error;
 
 /// Program and the Debian package that holds it.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -82,33 +83,19 @@ pub(crate) fn ensure_here(programs: &[(&'static str, &'static str)]) -> Result<(
 ///
 /// # Errors
 /// rustup's own.
-pub(crate) fn toolchain(
-    workspace: &Workspace,
-    name: &str,
-    program: Option<&str>,
-    components: &[&str],
-) -> Result<()> {
-    let plus = format!("+{name}");
-    let words: Vec<&str> = [plus.as_str()].into_iter().chain(program).chain(["--version"]).collect();
-    if shell::succeeds(&mut workspace.cargo(&words)) {
+pub(crate) fn toolchain(workspace: &Workspace, name: &str, program: &str, components: &[&str]) -> Result<()> {
+    if shell::succeeds(&mut workspace.cargo(&format!("+{name} {program} --version"))) {
         return Ok(());
     }
-    let mut install = workspace.program("rustup", &["toolchain", "install", name, "--profile", "minimal"]);
+    let mut install = workspace.program("rustup", &format!("toolchain install {name} --profile minimal"));
     install.args(components.iter().flat_map(|component| ["--component", component]));
     shell::step(&format!("installing Rust {name}"), &mut install)
 }
 
 /// Packages that only the user can install.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("these packages are needed: {0}; install them (Debian's names)")]
 struct Missing(String);
-
-impl std::fmt::Display for Missing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "these packages are needed: {}; install them (Debian's names)", self.0)
-    }
-}
-
-impl std::error::Error for Missing {}
 
 /// Whether `program` is on the PATH or where the system's programs are.
 pub(crate) fn is_here(program: &str) -> bool {

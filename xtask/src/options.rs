@@ -1,18 +1,16 @@
 //! The words after a chore's name: flags, values, parts and the rest.
 
+use crate::workspace::Workspace;
+use anyhow::Error;
 use std::collections::VecDeque;
 
 /// A command line that cannot be understood; the program ends with exit code 2.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
+/// A name and function of a chore's part.
+pub(crate) type Part = (&'static str, fn(&Workspace) -> anyhow::Result<()>);
 
 /// Words that are not understood yet; each question removes its own.
 pub(crate) struct Options(VecDeque<String>);
@@ -47,15 +45,21 @@ impl Options {
         }
     }
 
-    /// The parts of a chore that the words name; all of them if there are no words.
-    pub(crate) fn parts<T: Copy>(self, parts: &[(&'static str, T)]) -> Result<Vec<(&'static str, T)>, Usage> {
+    /// Runs the parts of a chore that the words name, all of them if there are no words; the failures of
+    /// each. Every part runs, so one run names everything that fails.
+    pub(crate) fn run_parts(
+        self,
+        parts: &[Part],
+        workspace: &Workspace,
+    ) -> Result<Vec<(&'static str, Error)>, Usage> {
         let words = self.rest()?;
         if let Some(word) = words.iter().find(|word| parts.iter().all(|(name, _)| name != word)) {
             let names: Vec<_> = parts.iter().map(|(name, _)| *name).collect();
             return Err(Usage(format!("there is no part `{word}`: choose from {}", names.join(", "))));
         }
         let is_named = |name: &str| words.is_empty() || words.iter().any(|word| word == name);
-        Ok(parts.iter().copied().filter(|(name, _)| is_named(name)).collect())
+        let named = parts.iter().filter(|(name, _)| is_named(name));
+        Ok(named.filter_map(|(name, part)| Some((*name, part(workspace).err()?))).collect())
     }
 
     /// Refuses words that are left.

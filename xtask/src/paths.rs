@@ -14,7 +14,7 @@ const FOLDERS: [&str; 6] = ["crates/", "xtask/", "docs/", "studies/", "fuzz/", "
 /// # Errors
 /// git cannot list the files, or a document cannot be read.
 pub(crate) fn findings(workspace: &Workspace) -> Result<Vec<String>> {
-    let files = shell::output(&mut workspace.program("git", &["ls-files"]))?;
+    let files = shell::output(&mut workspace.program("git", "ls-files"))?;
     let exists = |path: &str| match path.contains('/') {
         true => workspace.root.join(path).exists(),
         false => files.lines().any(|file| file.rsplit('/').next() == Some(path)),

@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: what takes too long for the gate. Each part has a short sibling among the tests.
 
-use crate::options::Options;
+use crate::options::{Options, Part};
 use crate::results::Results;
 use crate::workspace::Workspace;
 use crate::{chroot, test};
@@ -12,21 +12,13 @@ const RELEASES: [&str; 2] = ["bookworm", "trixie"];
 /// Cases of a property test that sets no number of its own; 256 in the gate.
 const CASES: &str = "10000";
 
-/// A part's name and function.
-type Part = (&'static str, fn(&Workspace) -> Result<()>);
-
 const PARTS: [Part; 4] =
     [("ignored", ignored), ("properties", properties), ("address", address), ("chroots", chroots)];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
-    // Every part runs, so one run names everything that fails.
-    let failed: Vec<String> = options
-        .parts(&PARTS)?
-        .into_iter()
-        .filter_map(|(name, part)| Some(format!("{name}: {:#}", part(workspace).err()?)))
-        .collect();
-    for one in &failed {
-        println!("failed: {one}");
+    let failed = options.run_parts(&PARTS, workspace)?;
+    for (name, error) in &failed {
+        println!("failed: {name}: {error:#}");
     }
     if !failed.is_empty() {
         bail!("{} of the soaks failed: the list is above", failed.len());
@@ -36,43 +28,23 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
 
 /// The ignored tests whose names begin with `soak_`.
 fn ignored(workspace: &Workspace) -> Result<()> {
-    let words = [
-        "test",
-        "--workspace",
-        "--all-features",
-        "--no-fail-fast",
-        "--",
-        "--show-output",
-        "--ignored",
-        "soak_",
-    ];
-    judged("the tests that are soaks", test::run_tests(workspace.cargo(&words))?)
+    let words = "test --workspace --all-features --no-fail-fast -- --show-output --ignored soak_";
+    judged("the tests that are soaks", test::run_tests(workspace.cargo(words))?)
 }
 
 /// The property tests with many cases.
 fn properties(workspace: &Workspace) -> Result<()> {
-    let words = ["test", "--workspace", "--all-features", "--no-fail-fast", "--lib", "--", "--show-output"];
-    let mut command = workspace.cargo(&words);
+    let words = "test --workspace --all-features --no-fail-fast --lib -- --show-output";
+    let mut command = workspace.cargo(words);
     command.env("PROPTEST_CASES", CASES);
     judged("the property tests", test::run_tests(command)?)
 }
 
 /// The engines' tests under the address sanitizer, which Rust nightly has.
 fn address(workspace: &Workspace) -> Result<()> {
-    let host = "x86_64-unknown-linux-gnu";
-    let words = [
-        "+nightly",
-        "test",
-        "--package",
-        "iopj-engine",
-        "--all-features",
-        "--no-fail-fast",
-        "--target",
-        host,
-        "--lib",
-        "--tests",
-    ];
-    let mut command = workspace.cargo(&[&words[..], &["--", "--show-output"]].concat());
+    let words = "+nightly test --package iopj-engine --all-features --no-fail-fast --target \
+                 x86_64-unknown-linux-gnu --lib --tests -- --show-output";
+    let mut command = workspace.cargo(words);
     command.env("RUSTFLAGS", "-Zsanitizer=address").env("CARGO_TARGET_DIR", workspace.target.join("address"));
     // What is in flight when an engine must go is leaked: a leak is safe, a free is not.
     command.env("ASAN_OPTIONS", "detect_leaks=0");

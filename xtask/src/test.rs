@@ -13,7 +13,7 @@ use std::thread::available_parallelism;
 use std::time::Instant;
 
 /// The features are those of clippy and the documentation, so nothing is built twice.
-const TESTS: [&str; 3] = ["test", "--workspace", "--all-features"];
+const TESTS: &str = "test --workspace --all-features";
 
 /// Property tests use the same cases each time, so a change is not refused for an old fault; soaks use
 /// others.
@@ -24,7 +24,7 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     let start = Instant::now();
     shell::timed("what the tests need", needs::ensure)?;
     // Everything is built once, so the program that the tests run fetches the kernels.
-    let mut build = workspace.cargo(&[&TESTS[..], &["--no-run"]].concat());
+    let mut build = workspace.cargo(&format!("{TESTS} --no-run"));
     shell::step("build of the tests", &mut build)?;
     let mut failed: Vec<String> = Vec::new();
     failed.extend(kernels(workspace).err().map(|error| format!("{error:#}")));
@@ -93,7 +93,7 @@ fn new_series(offers: &Value) -> Option<&str> {
 
 /// Runs all tests of the workspace, whatever fails. Their output is printed and read.
 fn tests(workspace: &Workspace) -> Result<Results> {
-    let mut command = workspace.cargo(&[&TESTS[..], &["--no-fail-fast", "--", "--show-output"]].concat());
+    let mut command = workspace.cargo(&format!("{TESTS} --no-fail-fast -- --show-output"));
     command.env("PROPTEST_RNG_SEED", SEED);
     run_tests(command)
 }
@@ -121,7 +121,7 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Results> {
 
 /// The ring's index arithmetic under Miri, without the tests next to it that make system calls.
 fn miri(workspace: &Workspace) -> Result<()> {
-    match needs::toolchain(workspace, "nightly", Some("miri"), &["miri", "rust-src"]) {
+    match needs::toolchain(workspace, "nightly", "miri", &["miri", "rust-src"]) {
         Err(error) if shell::in_ci() => return Err(error),
         Err(error) => {
             println!("skipped: the ring and the NVMe driver under Miri: {error:#}");
@@ -129,10 +129,9 @@ fn miri(workspace: &Workspace) -> Result<()> {
         }
         Ok(()) => {}
     }
-    let test = ["+nightly", "miri", "test", "--package", "iopj-engine", "--lib", "--"];
-    let arguments = [&test[..], &["ring::", "nvme_user::", "--skip", "io_uring::"]].concat();
+    let words = "+nightly miri test --package iopj-engine --lib -- ring:: nvme_user:: --skip io_uring::";
     // proptest looks for a file of earlier failures, which Miri's isolation forbids.
-    let mut command = workspace.cargo(&arguments);
+    let mut command = workspace.cargo(words);
     command
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")
         .env("CARGO_TARGET_DIR", workspace.target.join("miri"));

@@ -18,7 +18,7 @@ const FILES: [&str; 5] = ["*.rs", "*.toml", "*.sh", "*.md", ".ci/run"];
 /// # Errors
 /// git cannot list the files, or one of them cannot be read or is not Rust.
 pub(crate) fn findings(workspace: &Workspace) -> Result<Vec<String>> {
-    let files = shell::output(workspace.program("git", &["ls-files", "--"]).args(FILES))?;
+    let files = shell::output(workspace.program("git", "ls-files --").args(FILES))?;
     let mut findings = Vec::new();
     for file in files.lines() {
         let text = fs::read_to_string(workspace.root.join(file)).with_context(|| file.to_owned())?;

@@ -28,29 +28,28 @@ impl Workspace {
         Ok(Workspace { root: path("workspace_root")?, target: path("target_directory")?, metadata })
     }
 
-    /// `cargo`, to be run at the root.
-    pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
-        self.program("cargo", arguments)
+    /// `cargo` with these words, to be run at the root.
+    pub(crate) fn cargo(&self, words: &str) -> Command {
+        self.program("cargo", words)
     }
 
-    /// A program to be run at the root.
-    pub(crate) fn program(&self, program: &str, arguments: &[&str]) -> Command {
+    /// A program with these words, which have blanks between them, to be run at the root.
+    pub(crate) fn program(&self, program: &str, words: &str) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(&self.root).args(arguments);
+        command.current_dir(&self.root).args(words.split(' '));
         command
     }
 
     /// Builds `iopj` in release and returns its path.
     pub(crate) fn release_binary(&self) -> Result<PathBuf> {
-        shell::step("release build", &mut self.cargo(&["build", "--release", "--package", "iopj"]))?;
+        shell::step("release build", &mut self.cargo("build --release --package iopj"))?;
         Ok(self.target.join("release/iopj"))
     }
 
     /// Builds the bench of the `nvme-user` engine in release and returns its path.
     pub(crate) fn engine_bench(&self) -> Result<PathBuf> {
-        let words =
-            ["bench", "--no-run", "--package", "iopj-engine", "--features", "sim", "--bench", "nvme_user"];
-        let messages = shell::output(self.cargo(&words).arg("--message-format=json"))?;
+        let words = "bench --no-run --package iopj-engine --features sim --bench nvme_user";
+        let messages = shell::output(self.cargo(words).arg("--message-format=json"))?;
         let executable =
             |line| Some(serde_json::from_str::<Value>(line).ok()?["executable"].as_str()?.into());
         messages

@@ -1,6 +1,6 @@
 //! Macros with arguments, and the functions that using them defines.
 
-use super::macros::{self, Rule};
+use super::macros;
 use super::reader::{self, Kind};
 use std::collections::HashMap;
 
@@ -117,34 +117,33 @@ fn split(arguments: &str) -> Vec<&str> {
     parts
 }
 
-/// A function that a macro defines.
-pub(super) struct Made {
+/// A function found in a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
     pub(super) name: String,
-    pub(super) rule: Option<&'static Rule>,
+    /// Folder of the code, if it is not the file's.
+    pub(super) folder: Option<&'static str>,
+    /// Whether the configuration keeps it; `None` where that depends on more.
+    pub(super) kept: Option<bool>,
+    /// Whether another file may replace it.
     pub(super) weak: bool,
+    /// Whether only its own file sees it.
     pub(super) local: bool,
-    /// Whether each branch of an `#if` has its own macro, and this function comes from one of them.
-    pub(super) unsure: bool,
 }
 
 /// The functions that the use `name(arguments)` makes, by a rule or else by the first of `scopes` that has
-/// the macro.
-pub(super) fn uses(name: &str, arguments: &str, scopes: &[&Macros]) -> Vec<Made> {
+/// the macro. If each branch of an `#if` has its own macro, one of them may not be kept.
+pub(super) fn uses(name: &str, arguments: &str, scopes: &[&Macros]) -> Vec<Found> {
     let mut made = Vec::new();
     expand(name, arguments, scopes, DEPTH, &mut made);
     made
 }
 
-fn expand(name: &str, arguments: &str, scopes: &[&Macros], depth: usize, made: &mut Vec<Made>) {
-    if let Some((rule, names)) = macros::functions(name, &split(arguments)) {
-        let weak = rule.is_weak();
-        made.extend(names.into_iter().map(|name| Made {
-            name,
-            rule: Some(rule),
-            weak,
-            local: false,
-            unsure: false,
-        }));
+fn expand(name: &str, arguments: &str, scopes: &[&Macros], depth: usize, made: &mut Vec<Found>) {
+    if let Some((folder, names)) = macros::functions(name, &split(arguments)) {
+        let weak = macros::is_weak(name);
+        let of = |name| Found { name, folder, kept: Some(true), weak, local: false };
+        made.extend(names.into_iter().map(of));
         return;
     }
     if depth == 0 {
@@ -162,13 +161,16 @@ fn expand(name: &str, arguments: &str, scopes: &[&Macros], depth: usize, made: &
         for item in reader::items(&text) {
             match item.kind {
                 Kind::Function { weak, local } => {
-                    made.push(Made { name: item.name.to_owned(), rule: None, weak, local, unsure: false });
+                    let name = item.name.to_owned();
+                    made.push(Found { name, folder: None, kept: Some(true), weak, local });
                 }
                 Kind::Use(arguments) => expand(item.name, arguments, scopes, depth - 1, made),
             }
         }
     }
-    made[first..].iter_mut().for_each(|one| one.unsure |= found.len() > 1);
+    if found.len() > 1 {
+        made[first..].iter_mut().for_each(|one| one.kept = None);
+    }
 }
 
 #[cfg(test)]

@@ -2,31 +2,11 @@
 //! functions, which are heads that end in `name(…)` before an opening brace, and uses of macros.
 
 /// Words with an argument that may follow a function's own.
-const ATTRIBUTES: &[&str] = &[
-    "__acquire",
-    "__acquires",
-    "__acquires_shared",
-    "__aligned",
-    "__alloc_size",
-    "__attribute__",
-    "__cond_acquires",
-    "__cond_acquires_shared",
-    "__cond_lock",
-    "__cond_releases",
-    "__context__",
-    "__guarded_by",
-    "__malloc",
-    "__must_hold",
-    "__must_hold_shared",
-    "__nonnull",
-    "__printf",
-    "__realloc_size",
-    "__release",
-    "__releases",
-    "__releases_shared",
-    "__scanf",
-    "__section",
-];
+const ATTRIBUTES: &str = "\
+    __acquire __acquires __acquires_shared __aligned __alloc_size __attribute__ __cond_acquires \
+    __cond_acquires_shared __cond_lock __cond_releases __context__ __guarded_by __malloc __must_hold \
+    __must_hold_shared __nonnull __printf __realloc_size __release __releases __releases_shared __scanf \
+    __section";
 
 /// Words of types that begin a function's head.
 const TYPES: &[&str] = &["bool", "int", "long", "struct", "unsigned", "void"];
@@ -93,7 +73,8 @@ fn head<'a>(text: &'a str, brace: bool, end: usize, items: &mut Vec<Item<'a>>) {
     let own = |(at, name, _): &&Group<'_>| {
         let before = text[..*at].rsplit(')').next().unwrap_or_default();
         let typed = || before.contains('*') || TYPES.iter().any(|word| has_word(before, word));
-        !ATTRIBUTES.contains(name) && (name.bytes().any(|byte| byte.is_ascii_lowercase()) || typed())
+        !ATTRIBUTES.split(' ').any(|word| word == *name)
+            && (name.bytes().any(|byte| byte.is_ascii_lowercase()) || typed())
     };
     let function = groups.iter().rev().find(own).filter(|_| brace && !initialised).map(|(at, ..)| *at);
     for (at, name, arguments) in groups {

@@ -2,7 +2,7 @@
 //! that it includes.
 
 use super::config::Config;
-use super::expand::{self, Macros};
+use super::expand::{self, Found, Macros};
 use super::macros;
 use super::reader::{self, Item, Kind};
 
@@ -11,20 +11,6 @@ const REGISTERS: &[&str] = &[
     "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
     "r15", "array",
 ];
-
-/// A function found in a file.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) name: String,
-    /// Folder of the code, if it is not the file's.
-    pub(super) folder: Option<&'static str>,
-    /// Whether the configuration keeps it; `None` where that depends on more.
-    pub(super) kept: Option<bool>,
-    /// Whether another file may replace it.
-    pub(super) weak: bool,
-    /// Whether only its own file sees it.
-    pub(super) local: bool,
-}
 
 /// A file's definitions, and sources that it includes by `#include "….c"`.
 pub(super) struct Scan {
@@ -69,14 +55,9 @@ fn functions(text: &str, lines: &Lines, scopes: &[&Macros]) -> Vec<Found> {
                 }
             }
             Kind::Use(arguments) => {
-                let made = expand::uses(name, arguments, scopes).into_iter().map(|made| Found {
-                    name: made.name,
-                    folder: made.rule.and_then(|rule| rule.folder),
-                    kept: if made.unsure && kept == Some(true) { None } else { kept },
-                    weak: made.weak,
-                    local: made.local,
-                });
-                functions.extend(made);
+                let made = expand::uses(name, arguments, scopes).into_iter();
+                let kept = |one: &Found| if kept == Some(true) { one.kept } else { kept };
+                functions.extend(made.map(|one| Found { kept: kept(&one), ..one }));
             }
         }
     }

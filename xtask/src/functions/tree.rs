@@ -1,9 +1,9 @@
 //! A kernel source tree: every function that its x86-64 kernel may hold, with folder and unit.
 
 use super::config::Config;
-use super::expand::Macros;
+use super::expand::{Found, Macros};
 use super::kbuild::{Build, Unit};
-use super::scan::{Found, Lines, Scan};
+use super::scan::{Lines, Scan};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs;
@@ -11,25 +11,10 @@ use std::path::{Path, PathBuf};
 
 /// Folders whose code never runs in an x86-64 kernel: it boots, builds or documents the kernel, or runs in
 /// user space.
-const FOREIGN: &[&str] = &[
-    "Documentation",
-    "LICENSES",
-    "debian",
-    "rust",
-    "samples",
-    "scripts",
-    "tools",
-    "usr",
-    "arch/x86/boot",
-    "arch/x86/purgatory",
-    "arch/x86/realmode",
-    "arch/x86/tools",
-    "arch/x86/um",
-    "arch/x86/math-emu",
-    "lib/raid6/test",
-    "include/xen/arm",
-    "drivers/gpu/drm/amd/include",
-];
+const FOREIGN: &str = "\
+    Documentation LICENSES debian rust samples scripts tools usr arch/x86/boot arch/x86/purgatory \
+    arch/x86/realmode arch/x86/tools arch/x86/um arch/x86/math-emu lib/raid6/test include/xen/arm \
+    drivers/gpu/drm/amd/include";
 
 /// Functions that assembler in headers and strings defines, and the folders of the code that uses it.
 const ASSEMBLED: &[(&str, &[&str])] = &[
@@ -209,7 +194,7 @@ fn sources(root: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
             // The architecture's headers for 32 bits.
             let narrow = path.starts_with("arch/x86/include") && path.to_string_lossy().ends_with("_32.h");
             let foreign = narrow
-                || FOREIGN.iter().any(|foreign| path == Path::new(foreign))
+                || FOREIGN.split(' ').any(|foreign| path == Path::new(foreign))
                 || (path.starts_with("arch")
                     && path.components().count() > 1
                     && !path.starts_with("arch/x86"));
