@@ -2,6 +2,8 @@
 
 use crate::pool::{PoolError, Slot};
 use iopj_core::uring::RingFlag;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,19 +41,7 @@ pub struct Completion {
 }
 
 /// Why one I/O failed.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    thiserror::Error,
-    serde::Serialize,
-    serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IoError {
     /// An errno.
@@ -64,12 +54,12 @@ pub enum IoError {
 
 /// Why an engine is finished, or was not opened, or refused a request. One word long: results stay in
 /// registers on the I/O path.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Error)]
 #[error(transparent)]
 pub struct EngineError(Box<Cause>);
 
 /// The kinds of [`EngineError`].
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Error)]
 pub enum Cause {
     /// A request or a set-up that the pool refuses.
     #[error(transparent)]

@@ -1,15 +1,11 @@
 //! `io_uring`: reads and writes as `IORING_OP_READ` and `IORING_OP_WRITE`, or their forms for
 //! registered buffers.
 
-use crate::engine::{EngineError, IoError, Op, Request};
-use crate::pool::Pool;
-use crate::ring_engine::{EntryFormat, RingEngine};
-use crate::ring_setup::KernelCpus;
-use crate::target::Descriptor;
+use crate::engine::{IoError, Op, Request};
+use crate::ring_engine::EntryFormat;
 use iopj_core::path::Ring as Modes;
 use linux_raw_sys::io_uring as sys;
 use std::ptr::NonNull;
-use std::rc::Rc;
 
 pub(crate) struct ReadWrite;
 
@@ -51,15 +47,4 @@ impl EntryFormat for ReadWrite {
     fn result(&self, result: i32, _len: u32) -> Result<u32, IoError> {
         u32::try_from(result).map_err(|_| IoError::Os(-result))
     }
-}
-
-/// Opens the `io_uring` engine.
-pub(crate) fn open(
-    fd: Descriptor,
-    pool: &Rc<Pool>,
-    modes: Modes,
-    iodepth: u32,
-    cpus: &KernelCpus,
-) -> Result<RingEngine<ReadWrite>, EngineError> {
-    RingEngine::open(ReadWrite, fd, pool, modes, iodepth, cpus)
 }

@@ -150,7 +150,10 @@ pub use ring_setup::KernelCpus;
 pub use target::Target;
 
 use check::Obstacle;
+use io_uring::ReadWrite;
 use iopj_core::path::AioDescriptors;
+use nvme_passthrough::Passthrough;
+use ring_engine::RingEngine;
 use std::rc::Rc;
 
 /// Opens the engine of `path` on `target` for up to `iodepth` requests in flight over the slots of
@@ -206,7 +209,8 @@ pub fn open_on(
     if let IoPath::NvmePassthrough(modes) = path {
         let namespace =
             target.nvme().ok_or_else(|| wrong("the character device of an NVMe namespace, /dev/ngXnY"))?;
-        return Ok(Box::new(nvme_passthrough::open(fd()?, namespace, pool, modes, iodepth, cpus)?));
+        let format = Passthrough { namespace };
+        return Ok(Box::new(RingEngine::open(format, fd()?, pool, modes, iodepth, cpus)?));
     }
     if target.nvme().is_some() {
         return Err(wrong("a file or a block device"));
@@ -219,7 +223,7 @@ pub fn open_on(
             Box::new(posix_aio::PosixAio::open(fds, pool, iodepth))
         }
         IoPath::Libaio => Box::new(libaio::Libaio::open(fd()?, pool, iodepth)?),
-        IoPath::IoUring(modes) => Box::new(io_uring::open(fd()?, pool, modes, iodepth, cpus)?),
+        IoPath::IoUring(modes) => Box::new(RingEngine::open(ReadWrite, fd()?, pool, modes, iodepth, cpus)?),
         other => return Err(EngineError::unsupported(format!("iopj has no engine for {other}"))),
     })
 }

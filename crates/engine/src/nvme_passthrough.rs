@@ -4,16 +4,14 @@
 //! Command Set specification (read 02h, write 01h). Needs Linux 5.19, polling 6.1.
 
 use crate::engine::{EngineError, IoError, Op, Request};
-use crate::pool::Pool;
-use crate::ring_engine::{EntryFormat, RingEngine};
-use crate::ring_setup::KernelCpus;
-use crate::target::{Descriptor, NvmeNamespace};
+use crate::ring_engine::EntryFormat;
+use crate::target::NvmeNamespace;
 use iopj_core::path::Ring as Modes;
 use linux_raw_sys::io_uring as sys;
 use std::ptr::NonNull;
-use std::rc::Rc;
 
 /// `struct nvme_uring_cmd`.
+#[derive(Default)]
 #[repr(C)]
 struct NvmeUringCmd {
     opcode: u8,
@@ -63,7 +61,7 @@ fn not_blocks(request: &Request, lba_shift: u8) -> EngineError {
 }
 
 pub(crate) struct Passthrough {
-    namespace: NvmeNamespace,
+    pub(crate) namespace: NvmeNamespace,
 }
 
 impl EntryFormat for Passthrough {
@@ -99,23 +97,13 @@ impl EntryFormat for Passthrough {
         let last_block = (request.len >> self.namespace.lba_shift) - 1;
         let command = NvmeUringCmd {
             opcode: if request.op == Op::Read { NVME_READ } else { NVME_WRITE },
-            flags: 0,
-            reserved1: 0,
             nsid: self.namespace.nsid,
-            cdw2: 0,
-            cdw3: 0,
-            metadata: 0,
             addr: address.as_ptr() as u64,
-            metadata_len: 0,
             data_len: request.len,
             cdw10: lba as u32,
             cdw11: (lba >> 32) as u32,
             cdw12: last_block,
-            cdw13: 0,
-            cdw14: 0,
-            cdw15: 0,
-            timeout_ms: 0,
-            reserved2: 0,
+            ..NvmeUringCmd::default()
         };
         // SAFETY: by this function's conditions `entry` may be written through for 128 bytes (SETUP has
         // IORING_SETUP_SQE128), so 80 bytes follow `COMMAND_AT`, aligned to 8. The reference covers the first
@@ -143,18 +131,6 @@ impl EntryFormat for Passthrough {
             errno => Err(IoError::Os(-errno)),
         }
     }
-}
-
-/// Opens the `nvme-passthrough` engine on the descriptor of a namespace's character device.
-pub(crate) fn open(
-    fd: Descriptor,
-    namespace: NvmeNamespace,
-    pool: &Rc<Pool>,
-    modes: Modes,
-    iodepth: u32,
-    cpus: &KernelCpus,
-) -> Result<RingEngine<Passthrough>, EngineError> {
-    RingEngine::open(Passthrough { namespace }, fd, pool, modes, iodepth, cpus)
 }
 
 #[cfg(test)]
