@@ -4,7 +4,7 @@ use super::command::Command;
 use super::device::{Device, PAGE};
 use super::dma::DmaMemory;
 use super::queue::{Doorbells, PairLayout, QueuePair, ShadowPages};
-use super::registers::{ACQ, AQA, ASQ, Capabilities, Health, health};
+use super::registers::{ACQ, AQA, ASQ, Capabilities, ControllerEnd, health};
 use crate::engine::EngineError;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -22,14 +22,8 @@ pub(crate) type PageData = [u8; PAGE];
 pub(super) enum AdminFailure {
     /// The controller's status: code in bits 0 to 7, type in bits 8 to 10.
     Status(u16),
-    /// It did not answer in time. Its answer may still come, so the controller must be reset.
-    Late,
-    /// It has failed (`CSTS.CFS`).
-    Fatal,
-    /// It is not ready any more.
-    Stopped,
-    /// It is not there any more.
-    Gone,
+    /// It did not answer, and why. Its answer may still come, so the controller must be reset.
+    Ended(ControllerEnd),
 }
 
 /// Everything that serves the admin queue, under one lock.
@@ -88,16 +82,14 @@ impl Admin {
                     };
                 }
             }
-            match health(&*self.device) {
-                Health::Gone => return Err(AdminFailure::Gone),
-                Health::Fatal => return Err(AdminFailure::Fatal),
-                Health::Stopped => return Err(AdminFailure::Stopped),
-                Health::Fine if start.elapsed() > limit => return Err(AdminFailure::Late),
+            match (health(&*self.device), start.elapsed()) {
+                (Some(end), _) => return Err(AdminFailure::Ended(end)),
+                (None, time) if time > limit => return Err(AdminFailure::Ended(ControllerEnd::Late)),
                 // Most answers come within microseconds; the rest may take their time.
-                Health::Fine if start.elapsed() > Duration::from_millis(1) => {
+                (None, time) if time > Duration::from_millis(1) => {
                     std::thread::sleep(Duration::from_micros(100));
                 }
-                Health::Fine => std::thread::yield_now(),
+                (None, _) => std::thread::yield_now(),
             }
         }
     }

@@ -8,7 +8,7 @@ use super::features::{self, Apst, HostMemory, Rules};
 use super::identify::{self, ControllerData, IoCounts, NamespaceInfo};
 use super::kept::{self, FeatureState, Kept};
 use super::queue::ShadowPages;
-use super::registers::{self, Capabilities, DOORBELLS, Health, Stuck, health};
+use super::registers::{self, Capabilities, ControllerEnd, DOORBELLS, Stuck, health};
 use super::vfio::Vfio;
 use crate::drain::Leaky;
 use crate::engine::EngineError;
@@ -52,7 +52,7 @@ pub(super) struct Setup {
 }
 
 /// A controller as it identifies itself, and as it was set up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Model number.
     pub model: String,
@@ -76,46 +76,6 @@ pub struct Identity {
     pub features: Vec<FeatureState>,
     /// How memory is mapped: `type1`, `iommufd` or `no-iommu`.
     pub vfio: &'static str,
-}
-
-/// Why a controller ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(super) enum ControllerEnd {
-    /// It was reset at the end of its use, or because its queues could not be deleted.
-    Closed = 1,
-    /// A command did not end.
-    Late,
-    /// It reported its own failure (`CSTS.CFS`).
-    Fatal,
-    /// It stopped (`CSTS.RDY`) though nobody here had it stop.
-    Stopped,
-    /// It answers no more.
-    Gone,
-}
-
-impl ControllerEnd {
-    fn from_number(number: u8) -> Option<ControllerEnd> {
-        [
-            ControllerEnd::Closed,
-            ControllerEnd::Late,
-            ControllerEnd::Fatal,
-            ControllerEnd::Stopped,
-            ControllerEnd::Gone,
-        ]
-        .into_iter()
-        .find(|end| *end as u8 == number)
-    }
-
-    /// What the commands in flight end with.
-    pub(super) fn errno(self) -> i32 {
-        match self {
-            ControllerEnd::Closed => libc::ECANCELED,
-            ControllerEnd::Late => libc::ETIMEDOUT,
-            ControllerEnd::Fatal | ControllerEnd::Stopped => libc::EIO,
-            ControllerEnd::Gone => libc::ENODEV,
-        }
-    }
 }
 
 /// An NVMe controller that is bound to vfio-pci and driven by this process.
@@ -176,19 +136,7 @@ impl Controller {
         registers::disable(&*device, capabilities).map_err(|stuck| stuck_error(address, "stop", stuck))?;
         device.admit()?;
         let admin = Leaky::new(Mutex::new(Admin::new(&device, capabilities)?));
-        let identity = Identity {
-            model: String::new(),
-            serial: String::new(),
-            firmware: String::new(),
-            queue_pairs: 0,
-            max_transfer_bytes: 0,
-            vectors: device.vectors(),
-            shadow_doorbells: false,
-            host_memory: HostMemory::NotAsked,
-            apst: Apst::Unsupported,
-            features: Vec::new(),
-            vfio: device.vfio(),
-        };
+        let identity = Identity { vectors: device.vectors(), vfio: device.vfio(), ..Identity::default() };
         // From here on dropping the controller stops it before its memory goes.
         let mut controller = Controller {
             address,
@@ -256,13 +204,10 @@ impl Controller {
 
     /// Looks at its status; one that has failed or is gone is ended here.
     pub(super) fn look(&self) -> Option<ControllerEnd> {
-        if self.end().is_none() {
-            match health(&*self.device) {
-                Health::Fine => {}
-                Health::Fatal => self.reset(ControllerEnd::Fatal),
-                Health::Stopped => self.reset(ControllerEnd::Stopped),
-                Health::Gone => self.reset(ControllerEnd::Gone),
-            }
+        if self.end().is_none()
+            && let Some(end) = health(&*self.device)
+        {
+            self.reset(end);
         }
         self.end()
     }
@@ -341,10 +286,7 @@ impl Controller {
     pub(super) fn failed(&self, what: &str, failure: AdminFailure, _admin: &mut Admin) -> EngineError {
         let end = match failure {
             AdminFailure::Status(status) => return self.refused(what, status),
-            AdminFailure::Late => ControllerEnd::Late,
-            AdminFailure::Fatal => ControllerEnd::Fatal,
-            AdminFailure::Stopped => ControllerEnd::Stopped,
-            AdminFailure::Gone => ControllerEnd::Gone,
+            AdminFailure::Ended(end) => end,
         };
         self.stop(end);
         self.end_error(self.end().unwrap_or(end))
@@ -425,7 +367,7 @@ impl Controller {
     fn set_features(&self, admin: &mut Admin, kept: &Kept) -> Result<Vec<FeatureState>, EngineError> {
         let limit = self.limits.feature;
         kept::set_features(admin, &kept.features, limit).map_err(|(name, failure)| {
-            if failure != AdminFailure::Late {
+            if failure != AdminFailure::Ended(ControllerEnd::Late) {
                 return self.failed(name, failure, admin);
             }
             self.stop(ControllerEnd::Late);

@@ -2,7 +2,7 @@
 //! completions.
 
 use super::command::{Command, CompletionEntry, Transfer};
-use super::controller::{Controller, ControllerEnd};
+use super::controller::Controller;
 use super::device::{PAGE, PageRange};
 use super::dma::DmaMapping;
 use super::flights::{Flight, Flights, MOST_SLOTS};
@@ -10,6 +10,7 @@ use super::identify::NamespaceInfo;
 use super::pairs;
 use super::prp::{self, Prepared};
 use super::queue::QueuePair;
+use super::registers::ControllerEnd;
 use super::waiting::Waiting;
 use crate::drain::{Drained, Leaky, drain};
 use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};

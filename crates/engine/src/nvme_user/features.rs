@@ -19,9 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The host memory buffer of a controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum HostMemory {
     /// It asks for none.
+    #[default]
     NotAsked,
     /// It has as many bytes.
     Given(u64),
@@ -35,9 +36,10 @@ pub enum HostMemory {
 }
 
 /// Autonomous power state transitions of a controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Apst {
     /// It has none.
+    #[default]
     Unsupported,
     /// They are off: why.
     Off(String),

@@ -2,12 +2,13 @@
 
 use super::admin::{Admin, AdminFailure};
 use super::command::Command;
-use super::controller::{Controller, ControllerEnd};
+use super::controller::Controller;
 use super::device::PAGE;
 use super::dma::DmaMapping;
 use super::irq;
 use super::prp::{self, Prepared};
 use super::queue::{Doorbells, MOST_ENTRIES, PairLayout, QueuePair, Release};
+use super::registers::ControllerEnd;
 use crate::engine::EngineError;
 use crate::pool::{Pool, Slot};
 use std::mem::ManuallyDrop;
@@ -133,7 +134,7 @@ impl Controller {
                 if let Err(AdminFailure::Status(_)) = made {
                     admin
                         .execute(Command::delete_completion_queue(id), limit)
-                        .map_err(|_| AdminFailure::Late)?;
+                        .map_err(|_| AdminFailure::Ended(ControllerEnd::Late))?;
                 }
                 made
             });

@@ -26,11 +26,15 @@ const FATAL: u32 = 1 << 1;
 /// What a device that is not there any more answers.
 const ALL_ONES: u32 = u32::MAX;
 
-/// What CSTS says.
+/// Why a controller ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Health {
-    Fine,
-    /// The controller has failed (`CSTS.CFS`).
+#[repr(u8)]
+pub(super) enum ControllerEnd {
+    /// It was reset at the end of its use, or because its queues could not be deleted.
+    Closed = 1,
+    /// A command did not end.
+    Late,
+    /// It reported its own failure (`CSTS.CFS`).
     Fatal,
     /// It is not ready any more (`CSTS.RDY`), though nobody here has stopped it.
     Stopped,
@@ -38,13 +42,30 @@ pub(super) enum Health {
     Gone,
 }
 
-/// How an enabled controller is.
-pub(super) fn health(device: &dyn Device) -> Health {
+impl ControllerEnd {
+    pub(super) fn from_number(number: u8) -> Option<ControllerEnd> {
+        use ControllerEnd::{Closed, Fatal, Gone, Late, Stopped};
+        [Closed, Late, Fatal, Stopped, Gone].into_iter().find(|end| *end as u8 == number)
+    }
+
+    /// What the commands in flight end with.
+    pub(super) fn errno(self) -> i32 {
+        match self {
+            ControllerEnd::Closed => libc::ECANCELED,
+            ControllerEnd::Late => libc::ETIMEDOUT,
+            ControllerEnd::Fatal | ControllerEnd::Stopped => libc::EIO,
+            ControllerEnd::Gone => libc::ENODEV,
+        }
+    }
+}
+
+/// What has ended an enabled controller, as CSTS says; `None` if it goes on.
+pub(super) fn health(device: &dyn Device) -> Option<ControllerEnd> {
     match device.read32(CSTS) {
-        ALL_ONES => Health::Gone,
-        status if status & FATAL != 0 => Health::Fatal,
-        status if status & READY == 0 => Health::Stopped,
-        _ => Health::Fine,
+        ALL_ONES => Some(ControllerEnd::Gone),
+        status if status & FATAL != 0 => Some(ControllerEnd::Fatal),
+        status if status & READY == 0 => Some(ControllerEnd::Stopped),
+        _ => None,
     }
 }
 
