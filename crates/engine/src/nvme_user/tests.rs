@@ -72,6 +72,13 @@ impl Bench {
         self.try_open(mode, pool, iodepth).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// An engine, and the pool of as many slots as it is deep.
+    fn engine(&self, mode: &str, depth: u32, slot_len: u32) -> (Rc<Pool>, Box<dyn Engine>) {
+        let pool = Pool::new(depth, slot_len).unwrap();
+        let engine = self.open(mode, &pool, depth);
+        (pool, engine)
+    }
+
     fn try_open(&self, mode: &str, pool: &Rc<Pool>, iodepth: u32) -> Result<Box<dyn Engine>, EngineError> {
         let path: IoPath = format!("nvme-user/doorbell/{mode}").parse().unwrap();
         crate::open(path, &self.target(true), pool, iodepth)
@@ -101,6 +108,12 @@ fn wait(engine: &mut dyn Engine, min: usize) -> Result<Vec<Completion>, EngineEr
     engine.wait(min, &mut done).map(|()| done)
 }
 
+/// How the one request in flight ends.
+fn result(engine: &mut dyn Engine, request: Request) -> Result<u32, IoError> {
+    engine.push(&[request]).unwrap();
+    wait(engine, 1).unwrap()[0].result
+}
+
 /// The error that `engine` ends with once it has handed out everything in flight.
 fn ending(engine: &mut dyn Engine) -> String {
     let wait_error = wait(engine, 1).unwrap_err().to_string();
@@ -124,8 +137,7 @@ fn a_controller_is_opened_described_and_closed() {
 #[test]
 fn reads_writes_flushes_and_their_counts() {
     let bench = Bench::new(Behaviour::default());
-    let pool = Pool::new(2, 8192).unwrap();
-    let mut engine = bench.open("poll", &pool, 2);
+    let (pool, mut engine) = bench.engine("poll", 2, 8192);
     pool.borrow(Slot(0)).unwrap().fill(0x5a);
     engine.push(&[Request { op: Op::Write, ..read(0, 7, 16) }, read(1, 40, 3)]).unwrap();
     assert_eq!(engine.in_flight(), 2);
@@ -148,9 +160,8 @@ fn reads_writes_flushes_and_their_counts() {
 
 #[test]
 fn what_no_command_can_say_is_refused_and_the_rest_goes_on() {
-    let bench = Bench::new(Behaviour { mdts: 1, ..Behaviour::default() });
-    let pool = Pool::new(2, 16384).unwrap();
-    let mut engine = bench.open("poll", &pool, 2);
+    let bench = Bench::new(Behaviour { mdts: Some(1), ..Behaviour::default() });
+    let (pool, mut engine) = bench.engine("poll", 2, 16384);
     for (request, word) in [
         (Request { len: 100, ..read(0, 0, 1) }, "whole logical blocks of 512 bytes"),
         (Request { offset: 3, ..read(0, 0, 1) }, "whole logical blocks"),
@@ -175,7 +186,7 @@ fn what_no_command_can_say_is_refused_and_the_rest_goes_on() {
 
 #[test]
 fn every_pair_is_used_and_one_more_is_an_error_with_its_number() {
-    let bench = Bench::new(Behaviour { pairs: 3, ..Behaviour::default() });
+    let bench = Bench::new(Behaviour { pairs: Some(3), ..Behaviour::default() });
     let pool = Pool::new(4, 512).unwrap();
     for _ in 0..2 {
         let mut engines: Vec<_> = (0..3).map(|_| bench.open("poll", &pool, 1)).collect();
@@ -197,11 +208,9 @@ fn every_pair_is_used_and_one_more_is_an_error_with_its_number() {
 #[test]
 fn an_event_index_that_is_stale_does_not_hang() {
     let bench = Bench::new(Behaviour { shadow: true, never_wants_doorbells: true, ..Behaviour::default() });
-    let pool = Pool::new(1, 512).unwrap();
-    let mut engine = bench.open("poll", &pool, 1);
+    let (_pool, mut engine) = bench.engine("poll", 1, 512);
     for _ in 0..4 {
-        engine.push(&[read(0, 1, 1)]).unwrap();
-        assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Ok(512));
+        assert_eq!(result(&mut *engine, read(0, 1, 1)), Ok(512));
     }
     assert!(engine.facts().shadow_doorbells);
     drop(engine);
@@ -222,8 +231,7 @@ impl Drop for StopAtEnd<'_> {
 #[test]
 fn a_controller_that_polls_its_shadow_doorbells_sees_whole_commands() {
     let bench = Bench::new(Behaviour { shadow: true, never_wants_doorbells: true, ..Behaviour::default() });
-    let pool = Pool::new(2, 1024).unwrap();
-    let mut engine = bench.open("poll", &pool, 2);
+    let (pool, mut engine) = bench.engine("poll", 2, 1024);
     let (stop, sim) = (AtomicBool::new(false), Arc::clone(&bench.sim));
     std::thread::scope(|scope| {
         let _end = StopAtEnd(&stop);
@@ -253,7 +261,7 @@ fn a_controller_or_namespace_that_does_not_suit_says_why() {
         (opened, sim)
     };
     let message = |behaviour| open(behaviour).0.unwrap_err().to_string();
-    let old = message(Behaviour { version: 0x1_0100, ..Behaviour::default() });
+    let old = message(Behaviour { version: Some(0x1_0100), ..Behaviour::default() });
     assert!(old.contains("is of NVMe 1.1 and this driver needs 1.2"), "{old}");
     let gone = message(Behaviour { gone: true, ..Behaviour::default() });
     assert!(gone.contains("all ones"), "{gone}");
@@ -271,7 +279,7 @@ fn a_controller_or_namespace_that_does_not_suit_says_why() {
 #[test]
 fn a_taken_device_has_the_paths_of_bypass_and_no_other() {
     use crate::check::{Availability, check};
-    let bench = Bench::new(Behaviour { pairs: 2, ..Behaviour::default() });
+    let bench = Bench::new(Behaviour { pairs: Some(2), ..Behaviour::default() });
     let target = bench.target(false);
     for path in IoPath::all() {
         let interrupts = path.completion() != iopj_core::path::Completion::Poll;
@@ -304,11 +312,9 @@ fn a_taken_device_has_the_paths_of_bypass_and_no_other() {
 fn interrupt_and_hybrid_count_what_they_do() {
     for mode in ["interrupt", "hybrid", "hybrid:30us"] {
         let bench = Bench::new(Behaviour::default());
-        let pool = Pool::new(1, 512).unwrap();
-        let mut engine = bench.open(mode, &pool, 1);
+        let (_pool, mut engine) = bench.engine(mode, 1, 512);
         for block in 0..50 {
-            engine.push(&[read(0, block, 1)]).unwrap();
-            assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Ok(512));
+            assert_eq!(result(&mut *engine, read(0, block, 1)), Ok(512));
         }
         // The simulated controller answers within the doorbell: nothing is to be waited for.
         assert_eq!((engine.facts().system_calls, engine.facts().sleeps), (Some(0), 0), "{mode}");
@@ -331,8 +337,7 @@ fn interrupt_and_hybrid_count_what_they_do() {
 #[cfg_attr(miri, ignore = "Miri's epoll waits for no other thread's write")]
 fn an_interrupt_wakes_the_engine_that_sleeps() {
     let bench = Bench::new(Behaviour { shadow: true, never_wants_doorbells: true, ..Behaviour::default() });
-    let pool = Pool::new(1, 512).unwrap();
-    let mut engine = bench.open("interrupt", &pool, 1);
+    let (pool, mut engine) = bench.engine("interrupt", 1, 512);
     let sim = Arc::clone(&bench.sim);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -344,8 +349,7 @@ fn an_interrupt_wakes_the_engine_that_sleeps() {
             }
         });
         for block in 0..50 {
-            engine.push(&[read(0, block, 1)]).unwrap();
-            assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Ok(512));
+            assert_eq!(result(&mut *engine, read(0, block, 1)), Ok(512));
         }
     });
     assert!(engine.facts().system_calls.unwrap() > 0);

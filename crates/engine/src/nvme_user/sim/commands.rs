@@ -32,12 +32,12 @@ impl State {
                 self.seen.apst = (words[11] == 1).then_some(entry);
             }
             0x09 if words[10] == 0x0d => return Some((self.host_memory(words), 0)),
-            0x09 if words[10] == 0x07 => return Some((0, (self.behaviour.pairs - 1) * 0x1_0001)),
+            0x09 if words[10] == 0x07 => return Some((0, (self.behaviour.pairs() - 1) * 0x1_0001)),
             0x09 if words[10] == self.behaviour.endless_feature => return None,
             0x09 => return Some((self.set_feature(words[10], words[11]), 0)),
             0x0a => return Some(self.get_feature(words[10])),
             0x05 => {
-                assert!(entries <= self.behaviour.most_entries && words[11] & 1 == 1);
+                assert!(entries <= self.behaviour.most_entries() && words[11] & 1 == 1);
                 let vector = (words[11] & 2 != 0).then_some((words[11] >> 16) as usize);
                 self.completion[id] = Some(Cq { base: prp1, entries, head: 0, tail: 0, phase: 1, vector });
             }
@@ -56,7 +56,7 @@ impl State {
             0x08 => {
                 self.seen.aborts += 1;
                 let which = (id, (words[10] >> 16) as u16);
-                if self.behaviour.aborts && self.hanging.contains(&which) {
+                if !self.behaviour.never_aborts && self.hanging.contains(&which) {
                     self.hanging.retain(|hanging| *hanging != which);
                     self.complete(which.0, which.1, 0x07, 0);
                 }
@@ -124,7 +124,7 @@ impl State {
             1 => {
                 data[4..7].copy_from_slice(b"S 1");
                 data[24..27].copy_from_slice(b"Sim");
-                data[77] = self.behaviour.mdts;
+                data[77] = self.behaviour.mdts.unwrap_or(9);
                 data[257] = u8::from(self.behaviour.shadow);
                 let (preferred, least) = self.behaviour.host_memory;
                 data[272..276].copy_from_slice(&(preferred / PAGE as u32).to_le_bytes());

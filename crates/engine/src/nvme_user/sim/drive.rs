@@ -41,7 +41,8 @@ impl Drive {
 
     /// As [`Drive::open`], with queues of at most so many entries.
     fn with_entries(len: usize, most_entries: u32) -> Result<Drive, EngineError> {
-        let behaviour = Behaviour { pairs: 1, most_entries, ..Behaviour::default() };
+        let behaviour =
+            Behaviour { pairs: Some(1), most_entries: Some(most_entries), ..Behaviour::default() };
         let device = SimController {
             deferred: Some(Default::default()),
             ..SimController::new(behaviour, vec![0; len])

@@ -18,12 +18,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What the controller is and how it behaves.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Behaviour {
-    pub(super) version: u32,
-    pub(super) pairs: u32,
-    pub(super) most_entries: u32,
-    pub(super) mdts: u8,
+    /// NVMe 2.0 if absent.
+    pub(super) version: Option<u32>,
+    pub(super) pairs: Option<u32>,
+    pub(super) most_entries: Option<u32>,
+    /// 9 if absent.
+    pub(super) mdts: Option<u8>,
     pub(super) stride_shift: u32,
     /// Controller Ready Timeouts; present from NVMe 2.0 on.
     pub(super) crto: Option<u32>,
@@ -50,8 +52,8 @@ pub(super) struct Behaviour {
     pub(super) metadata: u16,
     /// I/O commands are taken and never complete.
     pub(super) hangs: bool,
-    /// What an abort does to a command that hangs: it comes back, or not.
-    pub(super) aborts: bool,
+    /// A command that hangs does not come back at its abort.
+    pub(super) never_aborts: bool,
     /// Admin commands but Identify are taken and never complete.
     pub(super) admin_hangs: bool,
     /// `CSTS.RDY` never falls again.
@@ -70,38 +72,13 @@ pub(super) struct Behaviour {
     pub(super) cannot_be_cut_off: bool,
 }
 
-impl Default for Behaviour {
-    fn default() -> Behaviour {
-        Behaviour {
-            version: 0x2_0000,
-            pairs: 4,
-            most_entries: 64,
-            mdts: 9,
-            stride_shift: 0,
-            crto: None,
-            host_memory: (0, 0),
-            host_memory_parts: (0, 0),
-            power_states: Vec::new(),
-            features: BTreeMap::new(),
-            fixed_feature: 0,
-            deaf_feature: 0,
-            endless_feature: 0,
-            sees_physical: false,
-            shadow: false,
-            never_wants_doorbells: false,
-            metadata: 0,
-            hangs: false,
-            aborts: true,
-            admin_hangs: false,
-            never_stops: false,
-            status: 0,
-            shuffle: 0,
-            fatal: false,
-            fallen: false,
-            gone: false,
-            scatter_next: false,
-            cannot_be_cut_off: false,
-        }
+impl Behaviour {
+    fn pairs(&self) -> u32 {
+        self.pairs.unwrap_or(4)
+    }
+
+    fn most_entries(&self) -> u32 {
+        self.most_entries.unwrap_or(64)
     }
 }
 
@@ -155,6 +132,7 @@ impl Reach {
     }
 }
 
+#[derive(Default)]
 struct State {
     behaviour: Behaviour,
     registers: BTreeMap<usize, u32>,
@@ -202,17 +180,11 @@ impl SimController {
     pub(super) fn new(behaviour: Behaviour, disk: Vec<u8>) -> SimController {
         let state = Mutex::new(State {
             behaviour,
-            registers: BTreeMap::new(),
-            reach: Reach::default(),
             next_page: 0x100,
             submission: vec![None; 65],
             completion: vec![None; 65],
-            shadow: None,
-            host_memory: Vec::new(),
-            hanging: Vec::new(),
-            events: Vec::new(),
             disk,
-            seen: Seen::default(),
+            ..State::default()
         });
         SimController { state, deferred: None, asked_back: Arc::default() }
     }
@@ -263,9 +235,13 @@ impl SimController {
 }
 
 impl State {
+    fn register(&self, at: usize) -> u32 {
+        self.registers.get(&at).copied().unwrap_or(0)
+    }
+
     fn doorbell(&mut self, number: usize, value: u32) {
         let (id, is_completion) = (number / 2, number % 2 == 1);
-        if self.registers.get(&CC).copied().unwrap_or(0) & 1 == 0 {
+        if self.register(CC) & 1 == 0 {
             return;
         }
         self.seen.doorbells += u64::from(id > 0);
@@ -355,11 +331,10 @@ impl State {
     }
 
     fn configure(&mut self, value: u32) {
-        let register = |at| self.registers.get(&at).copied().unwrap_or(0);
-        let pair = |at| u64::from(register(at)) | u64::from(register(at + 4)) << 32;
-        if value & 1 != 0 && register(CC) & 1 == 0 {
+        let pair = |at| u64::from(self.register(at)) | u64::from(self.register(at + 4)) << 32;
+        if value & 1 != 0 && self.register(CC) & 1 == 0 {
             assert_eq!(value >> 16 & 0xff, 0x46, "entries of 64 and 16 bytes");
-            let (base, entries) = (pair(ASQ), (register(AQA) & 0xfff) + 1);
+            let (base, entries) = (pair(ASQ), (self.register(AQA) & 0xfff) + 1);
             let completion = pair(ACQ);
             self.submission[0] = Some(Sq { base, entries, head: 0, tail: 0 });
             self.completion[0] =
@@ -383,15 +358,14 @@ impl Registers for SimController {
             return u32::MAX;
         }
         match at {
-            VS => state.behaviour.version,
+            VS => state.behaviour.version.unwrap_or(0x2_0000),
             CRTO => state.behaviour.crto.expect("read where CAP.CRMS says that it is there"),
             CSTS => {
-                let enabled =
-                    state.registers.get(&CC).copied().unwrap_or(0) & u32::from(!state.behaviour.fallen);
+                let enabled = state.register(CC) & u32::from(!state.behaviour.fallen);
                 let ready = enabled | u32::from(state.behaviour.never_stops && state.seen.resets > 0);
                 ready | u32::from(state.behaviour.fatal) << 1
             }
-            other => state.registers.get(&other).copied().unwrap_or(0),
+            other => state.register(other),
         }
     }
 
@@ -424,13 +398,14 @@ impl Registers for SimController {
 
     fn read64(&self, at: usize) -> u64 {
         assert_eq!(at, 0, "CAP");
-        let Behaviour { most_entries, stride_shift, crto, gone, .. } = self.state().behaviour;
+        let behaviour = &self.state().behaviour;
+        let Behaviour { stride_shift, crto, gone, .. } = *behaviour;
         if gone {
             return u64::MAX;
         }
         // The NVM command set, half a second to become ready.
         let modes = u64::from(crto.is_some()) << 59;
-        u64::from(most_entries - 1) | 1 << 24 | u64::from(stride_shift) << 32 | 1 << 37 | modes
+        u64::from(behaviour.most_entries() - 1) | 1 << 24 | u64::from(stride_shift) << 32 | 1 << 37 | modes
     }
 
     fn write64(&self, at: usize, value: u64) {
@@ -484,7 +459,7 @@ impl Device for SimController {
     }
 
     fn vectors(&self) -> u32 {
-        self.state().behaviour.pairs.min(2)
+        self.state().behaviour.pairs().min(2)
     }
 
     fn arm(&self, events: &[Arc<OwnedFd>]) -> Result<(), EngineError> {

@@ -1,7 +1,7 @@
 //! What comes of failed and hanging commands, of failed and pulled controllers, and of engines dropped in
 //! between.
 
-use super::{Behaviour, Bench, ending, read, wait};
+use super::{Behaviour, Bench, ending, read, result, wait};
 use crate::engine::{Engine, IoError, Op, Request};
 use crate::pool::{Pool, Slot};
 use std::rc::Rc;
@@ -11,15 +11,12 @@ use std::time::{Duration, Instant};
 #[test]
 fn a_failed_command_completes_with_its_status() {
     let bench = Bench::new(Behaviour { status: 0x281, ..Behaviour::default() });
-    let pool = Pool::new(1, 512).unwrap();
-    let mut engine = bench.open("poll", &pool, 1);
-    engine.push(&[read(0, 0, 1)]).unwrap();
-    assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Err(IoError::Nvme(0x281)));
+    let (_pool, mut engine) = bench.engine("poll", 1, 512);
+    assert_eq!(result(&mut *engine, read(0, 0, 1)), Err(IoError::Nvme(0x281)));
     let message = bench.controller().flush(1).unwrap_err().to_string();
     assert!(message.contains("refuses a flush (NVMe status type 2, code 0x81)"), "{message}");
     bench.sim.behave(|behaviour| behaviour.status = 0);
-    engine.push(&[read(0, 0, 1)]).unwrap();
-    assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Ok(512), "the engine goes on");
+    assert_eq!(result(&mut *engine, read(0, 0, 1)), Ok(512), "the engine goes on");
     drop(engine);
     bench.close();
 }
@@ -27,21 +24,19 @@ fn a_failed_command_completes_with_its_status() {
 #[test]
 fn a_command_that_hangs_is_aborted_and_the_engine_goes_on() {
     let bench = Bench::impatient(Behaviour { hangs: true, ..Behaviour::default() });
-    let pool = Pool::new(2, 512).unwrap();
-    let mut engine = bench.open("poll", &pool, 2);
+    let (_pool, mut engine) = bench.engine("poll", 2, 512);
     engine.push(&[read(0, 0, 1), read(1, 0, 1)]).unwrap();
     let done = wait(&mut *engine, 2).unwrap();
     assert!(done.iter().all(|completion| completion.result == Err(IoError::Nvme(0x07))), "{done:?}");
     bench.sim.behave(|behaviour| behaviour.hangs = false);
-    engine.push(&[read(0, 0, 1)]).unwrap();
-    assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Ok(512));
+    assert_eq!(result(&mut *engine, read(0, 0, 1)), Ok(512));
     drop(engine);
     assert_eq!(bench.close().aborts, 2);
 }
 
 #[test]
 fn a_command_that_does_not_come_back_resets_the_controller_for_all() {
-    let bench = Bench::impatient(Behaviour { hangs: true, aborts: false, ..Behaviour::default() });
+    let bench = Bench::impatient(Behaviour { hangs: true, never_aborts: true, ..Behaviour::default() });
     let pool = Pool::new(3, 512).unwrap();
     let (mut engine, mut other) = (bench.open("poll", &pool, 2), bench.open("poll", &pool, 1));
     other.push(&[read(2, 0, 1)]).unwrap();
@@ -98,8 +93,7 @@ fn go_on_beside_a_hanging_read(bench: &Bench, engine: &mut dyn Engine) -> (Resul
 fn a_command_that_hangs_among_others_is_aborted_and_they_go_on() {
     for mode in ["poll", "interrupt"] {
         let bench = Bench::impatient(Behaviour::default());
-        let pool = Pool::new(2, 512).unwrap();
-        let mut engine = bench.open(mode, &pool, 2);
+        let (_pool, mut engine) = bench.engine(mode, 2, 512);
         let (ended, others) = go_on_beside_a_hanging_read(&bench, &mut *engine);
         assert_eq!(ended, Err(IoError::Nvme(0x07)), "{mode}");
         assert!(others > 10, "{mode}: {others}");
@@ -118,9 +112,8 @@ fn a_command_that_hangs_among_others_is_aborted_and_they_go_on() {
 #[test]
 #[cfg_attr(miri, ignore = "many thousands of reads")]
 fn a_command_that_hangs_among_others_and_does_not_come_back_resets_the_controller() {
-    let bench = Bench::impatient(Behaviour { aborts: false, ..Behaviour::default() });
-    let pool = Pool::new(2, 512).unwrap();
-    let mut engine = bench.open("poll", &pool, 2);
+    let bench = Bench::impatient(Behaviour { never_aborts: true, ..Behaviour::default() });
+    let (_pool, mut engine) = bench.engine("poll", 2, 512);
     let (ended, others) = go_on_beside_a_hanging_read(&bench, &mut *engine);
     assert_eq!(ended, Err(IoError::Os(libc::ETIMEDOUT)));
     assert!(others > 10, "{others}");
@@ -140,8 +133,7 @@ fn a_controller_that_fails_or_is_pulled_ends_its_engines() {
     ];
     for (fail, errno, word) in failures {
         let bench = Bench::new(Behaviour { hangs: true, ..Behaviour::default() });
-        let pool = Pool::new(1, 512).unwrap();
-        let mut engine = bench.open("poll", &pool, 1);
+        let (pool, mut engine) = bench.engine("poll", 1, 512);
         engine.push(&[read(0, 0, 1)]).unwrap();
         engine.submit().unwrap();
         bench.sim.behave(fail);
@@ -157,8 +149,7 @@ fn a_controller_that_fails_or_is_pulled_ends_its_engines() {
 #[test]
 fn the_kernel_gets_its_device_back() {
     let bench = Bench::new(Behaviour { hangs: true, ..Behaviour::default() });
-    let pool = Pool::new(1, 512).unwrap();
-    let mut engine = bench.open("poll", &pool, 1);
+    let (pool, mut engine) = bench.engine("poll", 1, 512);
     engine.push(&[read(0, 0, 1)]).unwrap();
     engine.submit().unwrap();
     assert_eq!(wait(&mut *engine, 0).unwrap(), []);
@@ -174,8 +165,7 @@ fn the_kernel_gets_its_device_back() {
 #[test]
 fn an_empty_poll_finds_a_pulled_device_too() {
     let bench = Bench::new(Behaviour { hangs: true, ..Behaviour::default() });
-    let pool = Pool::new(1, 512).unwrap();
-    let mut engine = bench.open("poll", &pool, 1);
+    let (_pool, mut engine) = bench.engine("poll", 1, 512);
     engine.push(&[read(0, 0, 1)]).unwrap();
     assert_eq!(wait(&mut *engine, 0).unwrap(), []);
     bench.sim.behave(|behaviour| behaviour.gone = true);
@@ -192,8 +182,7 @@ fn an_empty_poll_finds_a_pulled_device_too() {
 #[test]
 fn a_dropped_engine_takes_back_what_the_controller_was_not_told_of() {
     let bench = Bench::new(Behaviour::default());
-    let pool = Pool::new(2, 512).unwrap();
-    let mut engine = bench.open("poll", &pool, 2);
+    let (pool, mut engine) = bench.engine("poll", 2, 512);
     engine.push(&[read(0, 0, 1)]).unwrap();
     engine.submit().unwrap();
     engine.push(&[Request { op: Op::Write, ..read(1, 3, 1) }]).unwrap();
@@ -206,8 +195,7 @@ fn a_dropped_engine_takes_back_what_the_controller_was_not_told_of() {
 #[test]
 fn a_dropped_engine_deletes_its_queues_though_a_command_hangs() {
     let bench = Bench::new(Behaviour { hangs: true, ..Behaviour::default() });
-    let pool = Pool::new(1, 512).unwrap();
-    let mut engine = bench.open("poll", &pool, 1);
+    let (pool, mut engine) = bench.engine("poll", 1, 512);
     engine.push(&[read(0, 0, 1)]).unwrap();
     engine.submit().unwrap();
     drop(engine);
@@ -221,13 +209,12 @@ fn a_dropped_engine_deletes_its_queues_though_a_command_hangs() {
 fn a_controller_that_does_not_stop_keeps_its_memory() {
     let bench = Bench::impatient(Behaviour {
         hangs: true,
-        aborts: false,
+        never_aborts: true,
         never_stops: true,
         cannot_be_cut_off: true,
         ..Behaviour::default()
     });
-    let pool = Pool::new(1, 512).unwrap();
-    let mut engine = bench.open("poll", &pool, 1);
+    let (pool, mut engine) = bench.engine("poll", 1, 512);
     engine.push(&[read(0, 0, 1)]).unwrap();
     let message = wait(&mut *engine, 1).unwrap_err().to_string();
     assert!(message.contains("was reset: a command did not come back"), "{message}");

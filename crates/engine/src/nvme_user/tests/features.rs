@@ -8,8 +8,7 @@ use super::super::identify::ControllerData;
 use super::super::kept::{Kept, KeptFeature};
 use super::super::registers::Capabilities;
 use super::super::sim::SimController;
-use super::{Behaviour, Bench, read, wait};
-use crate::pool::Pool;
+use super::{Behaviour, Bench, read, result};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,10 +19,8 @@ fn a_drive_gets_the_host_memory_that_it_asks_for_and_loses_it_before_it_is_unmap
     let behaviour = Behaviour { host_memory: (5 * PAGE, 2 * PAGE), ..Behaviour::default() };
     let bench = Bench::new(behaviour);
     assert_eq!(bench.controller().identity().host_memory, HostMemory::Given(5 * 4096));
-    let pool = Pool::new(1, 512).unwrap();
-    let mut engine = bench.open("poll", &pool, 1);
-    engine.push(&[read(0, 3, 1)]).unwrap();
-    assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Ok(512));
+    let (_pool, mut engine) = bench.engine("poll", 1, 512);
+    assert_eq!(result(&mut *engine, read(0, 3, 1)), Ok(512));
     drop(engine);
     let seen = bench.close();
     // The simulated drive panics on memory that is unmapped while it is its own.
