@@ -120,26 +120,17 @@ mod tests {
 
     #[test]
     fn every_signature_of_the_table_is_found() {
+        let check = |name, size, offset, magic| {
+            assert_eq!(find(&image(size, &[(offset, magic)]), size).unwrap(), Some(name), "at {offset}");
+        };
         for (name, offset, magic) in AT_START {
-            let size = 4 << 20;
-            assert_eq!(
-                find(&image(size, &[(*offset as u64, magic)]), size).unwrap(),
-                Some(*name),
-                "at {offset}"
-            );
+            check(*name, 4 << 20, *offset as u64, *magic);
         }
         for (name, offset, magic) in at_end(5_000_192) {
-            assert_eq!(
-                find(&image(5_000_192, &[(offset, magic)]), 5_000_192).unwrap(),
-                Some(name),
-                "at {offset}"
-            );
+            check(name, 5_000_192, offset, magic);
         }
         for magic in ZFS_MAGICS {
-            assert_eq!(
-                find(&image(1 << 20, &[(200 << 10, magic)]), 1 << 20).unwrap(),
-                Some("a ZFS pool member")
-            );
+            check("a ZFS pool member", 1 << 20, 200 << 10, magic);
         }
     }
 

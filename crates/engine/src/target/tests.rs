@@ -14,6 +14,13 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(executable.parent().unwrap()).unwrap()
 }
 
+/// A folder, and the path of a file in it that is not there yet.
+fn data() -> (tempfile::TempDir, PathBuf) {
+    let folder = folder();
+    let path = folder.path().join("data");
+    (folder, path)
+}
+
 /// True to go on; otherwise the test is skipped, or fails under CI.
 fn have(condition: bool, what: &str) -> bool {
     if !condition {
@@ -51,8 +58,7 @@ fn written(path: &Path, bytes: usize) {
 
 #[test]
 fn made_file_is_a_target_behind_its_header() {
-    let folder = folder();
-    let path = folder.path().join("data");
+    let (_folder, path) = data();
     let mut steps = Vec::new();
     let id = make_file(&path, (2 << 20) + 8192, &mut |done| {
         steps.push(done);
@@ -74,8 +80,7 @@ fn made_file_is_a_target_behind_its_header() {
 
 #[test]
 fn made_file_is_incompressible_and_has_no_two_equal_blocks() {
-    let folder = folder();
-    let path = folder.path().join("data");
+    let (_folder, path) = data();
     make(&path, 3 << 20);
     let bytes = fs::read(&path).unwrap();
     assert_eq!(bytes.len(), 4 << 20);
@@ -89,8 +94,7 @@ fn made_file_is_incompressible_and_has_no_two_equal_blocks() {
 
 #[test]
 fn reopened_descriptor_is_direct_and_of_the_same_inode() {
-    let folder = folder();
-    let path = folder.path().join("data");
+    let (folder, path) = data();
     let id = make(&path, 1 << 20);
     for (write, target) in [
         (libc::O_RDONLY, Target::open(&path).unwrap()),
@@ -114,8 +118,7 @@ fn reopened_descriptor_is_direct_and_of_the_same_inode() {
 
 #[test]
 fn own_file_is_written_and_stays_own_and_real() {
-    let folder = folder();
-    let path = folder.path().join("data");
+    let (_folder, path) = data();
     let id = make(&path, 1 << 20);
     let target = Target::open_for_writing(&path, WritePermission::OwnFile { id: &id }).unwrap();
     let mut buffer = AlignedBuffer::new(4096);
@@ -127,8 +130,7 @@ fn own_file_is_written_and_stays_own_and_real() {
 
 #[test]
 fn file_that_is_not_our_own_is_not_written() {
-    let folder = folder();
-    let path = folder.path().join("data");
+    let (folder, path) = data();
     let id = make(&path, 1 << 20);
     let at = |name: &str| folder.path().join(name);
     let other = make(&at("other"), 4096);
@@ -182,8 +184,7 @@ fn what_cannot_be_a_target_is_refused() {
 
 #[test]
 fn file_that_is_not_all_on_the_device_is_refused() {
-    let folder = folder();
-    let path = folder.path().join("data");
+    let (_folder, path) = data();
     File::create(&path).unwrap().set_len(1 << 20).unwrap();
     assert_says(&refusal(&path), &["has a hole at byte 0, ", "cp --sparse=never"]);
     written(&path, 65_536);
@@ -203,8 +204,7 @@ fn file_that_is_not_all_on_the_device_is_refused() {
 
 #[test]
 fn file_of_more_extents_than_one_batch_is_walked_to_its_end() {
-    let folder = folder();
-    let path = folder.path().join("data");
+    let (_folder, path) = data();
     let kept = sys::EXTENT_BATCH as i64 + 100;
     written(&path, (2 * kept as usize - 1) * 4096);
     let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
@@ -249,8 +249,7 @@ fn tmpfs_is_refused_to_read_and_to_make() {
 
 #[test]
 fn file_that_cannot_be_made_leaves_nothing() {
-    let folder = folder();
-    let path = folder.path().join("data");
+    let (folder, path) = data();
     let make = |path: &Path, len, go_on| make_file(path, len, &mut |_| go_on).unwrap_err().to_string();
     assert_says(&make(&path, 0, true), &["is empty: ask for a size"]);
     assert_says(&make(&path, 1000, true), &["has 1000 bytes, which is not a multiple"]);

@@ -82,6 +82,12 @@ impl Machine {
     fn refusal(&self, i_know: bool) -> String {
         self.plan(i_know).unwrap_err()
     }
+
+    #[track_caller]
+    fn refuses(&self, i_know: bool, why: &str) {
+        let message = self.refusal(i_know);
+        assert!(message.contains(why), "{message}");
+    }
 }
 
 #[test]
@@ -104,11 +110,9 @@ fn an_idle_drive_alone_in_its_group_may_be_taken() {
 fn what_is_no_nvme_controller_is_refused() {
     let machine = Machine::new();
     machine.write(&format!("devices/pci0000:00/{ADDRESS}/class"), "0x040300");
-    let message = machine.refusal(false);
-    assert!(message.contains("0000:01:00.0 is no NVMe controller (its class is 0x040300"), "{message}");
+    machine.refuses(false, "0000:01:00.0 is no NVMe controller (its class is 0x040300");
     fs::remove_file(machine.path(&format!("bus/pci/devices/{ADDRESS}"))).unwrap();
-    let message = machine.refusal(false);
-    assert!(message.contains("there is no PCI device 0000:01:00.0: `lspci"), "{message}");
+    machine.refuses(false, "there is no PCI device 0000:01:00.0: `lspci");
 }
 
 #[test]
@@ -124,21 +128,17 @@ fn a_namespace_in_use_is_refused_whatever_stands_on_it() {
     let crypt = machine.tree.disk("dm-0", "253:0");
     machine.tree.stack(&crypt, &partition);
     machine.mounts = vec![Mount::parse("36 1 253:0 / / rw - ext4 /dev/dm-0 rw").unwrap()];
-    let message = machine.refusal(true);
-    assert!(message.contains("dm-0 is mounted on /;"), "{message}");
+    machine.refuses(true, "dm-0 is mounted on /;");
     machine.mounts.clear();
-    let message = machine.refusal(true);
-    assert!(message.contains("dm-0 is built on nvme0n2p1; take dm-0 down"), "{message}");
+    machine.refuses(true, "dm-0 is built on nvme0n2p1; take dm-0 down");
     fs::remove_file(partition.join("holders/dm-0")).unwrap();
     machine.swaps = vec![mounts::parse_device("259:1").unwrap()];
-    let message = machine.refusal(true);
-    assert!(message.contains("nvme0n2 is used as swap; `swapoff /dev/nvme0n2`"), "{message}");
+    machine.refuses(true, "nvme0n2 is used as swap; `swapoff /dev/nvme0n2`");
     machine.swaps.clear();
     machine.plan(true).unwrap();
     fs::remove_file(disk.join("dev")).unwrap();
     fs::remove_file(machine.path("devices/nvme0n2/block/nvme0n2/nvme0n2p1/dev")).unwrap();
-    let message = machine.refusal(true);
-    assert!(message.contains("reading the numbers of its namespaces failed"), "{message}");
+    machine.refuses(true, "reading the numbers of its namespaces failed");
 }
 
 #[test]
@@ -148,8 +148,7 @@ fn a_namespace_mounted_through_another_controller_is_refused() {
     fs::write(twin.join("wwid"), "eui.1\n").unwrap();
     machine.write("devices/nvme0n1/block/nvme0n1/wwid", "eui.1");
     machine.mounts = vec![Mount::parse("36 1 259:9 / /srv rw - xfs /dev/nvme1n1 rw").unwrap()];
-    let message = machine.refusal(false);
-    assert!(message.contains("nvme1n1 is mounted on /srv"), "{message}");
+    machine.refuses(false, "nvme1n1 is mounted on /srv");
     machine.mounts.clear();
     assert_eq!(machine.plan(false).unwrap().namespaces, ["nvme0n1"]);
 }
@@ -164,9 +163,8 @@ fn a_group_with_others_in_it_is_refused() {
         let machine = Machine::new();
         machine.function("0000:01:00.1", "0x040300", driver);
         machine.group(7, &["0000:01:00.1"]);
-        let message = machine.refusal(true);
-        assert!(message.contains(&format!("its IOMMU group 7 also holds {shown}")), "{message}");
-        assert!(message.contains("another slot"), "{message}");
+        machine.refuses(true, &format!("its IOMMU group 7 also holds {shown}"));
+        machine.refuses(true, "another slot");
     }
 }
 
@@ -174,19 +172,12 @@ fn a_group_with_others_in_it_is_refused() {
 fn without_an_iommu_the_user_must_know() {
     let machine = Machine::new();
     machine.without_group();
-    let message = machine.refusal(false);
-    assert!(
-        message.contains("0000:01:00.0 has no IOMMU") && message.contains("--i-know-no-iommu"),
-        "{message}"
-    );
-    assert!(machine.refusal(true).contains("CONFIG_VFIO_NOIOMMU"));
+    machine.refuses(false, "0000:01:00.0 has no IOMMU");
+    machine.refuses(false, "--i-know-no-iommu");
+    machine.refuses(true, "CONFIG_VFIO_NOIOMMU");
     let parameter = "module/vfio/parameters/enable_unsafe_noiommu_mode";
     machine.write(parameter, "N");
-    let message = machine.refusal(true);
-    assert!(
-        message.contains("`echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode`"),
-        "{message}"
-    );
+    machine.refuses(true, "`echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode`");
     machine.write(parameter, "Y");
     let plan = machine.plan(true).unwrap();
     assert_eq!((plan.group, plan.isolation), (None, Isolation::None));
@@ -194,7 +185,7 @@ fn without_an_iommu_the_user_must_know() {
     machine.group(0, &[ADDRESS]);
     machine.write("kernel/iommu_groups/0/name", "vfio-noiommu");
     assert_eq!(machine.plan(true).unwrap().isolation, Isolation::None);
-    assert!(machine.refusal(false).contains("has no IOMMU"));
+    machine.refuses(false, "has no IOMMU");
 }
 
 #[test]
@@ -202,11 +193,9 @@ fn vfio_pci_must_be_there_and_have_a_free_hand() {
     let machine = Machine::new();
     let pin = format!("devices/pci0000:00/{ADDRESS}/driver_override");
     machine.write(&pin, "nvme");
-    let message = machine.refusal(false);
-    assert!(message.contains("pinned to the driver `nvme`; unpin it by `echo > /sys/bus/pci"), "{message}");
+    machine.refuses(false, "pinned to the driver `nvme`; unpin it by `echo > /sys/bus/pci");
     fs::remove_dir(machine.path("bus/pci/drivers/vfio-pci")).unwrap();
-    let message = machine.refusal(false);
-    assert!(message.contains("the driver vfio-pci is not there; `modprobe vfio-pci`"), "{message}");
+    machine.refuses(false, "the driver vfio-pci is not there; `modprobe vfio-pci`");
     // A device that the user has given to vfio-pci by hand is as it should be, pinned or not.
     fs::create_dir(machine.path("bus/pci/drivers/vfio-pci")).unwrap();
     machine.link("bus/pci/drivers/vfio-pci", &format!("devices/pci0000:00/{ADDRESS}/driver"));

@@ -3,6 +3,7 @@
 use super::*;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use tempfile::TempDir;
 
 /// A program that undoes what a test did.
 struct Undo(Vec<String>);
@@ -48,16 +49,18 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An image of 16 MiB in `folder`; nothing where loop devices cannot be had.
-fn image(folder: &Path) -> Option<PathBuf> {
+/// An image of 16 MiB in a folder of its own; nothing where loop devices cannot be had.
+fn image() -> Option<(MutexGuard<'static, ()>, TempDir, PathBuf)> {
+    let alone = alone();
     let tools =
         ["losetup", "mkfs.ext4", "mount"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok());
     if !have(is_root() && tools && Path::new("/dev/loop-control").exists(), "root, losetup and mkfs.ext4") {
         return None;
     }
-    let path = folder.join("image");
+    let folder = folder();
+    let path = folder.path().join("image");
     File::create(&path).unwrap().set_len(16 << 20).unwrap();
-    Some(path)
+    Some((alone, folder, path))
 }
 
 fn destroy(path: &Path, i_know: bool) -> Result<Target, TargetError> {
@@ -110,9 +113,7 @@ fn root_disk_is_never_opened_for_writing() {
 
 #[test]
 fn free_device_is_written_and_claimed_while_open() {
-    let _alone = alone();
-    let folder = folder();
-    let Some(image) = image(folder.path()) else { return };
+    let Some((_alone, _folder, image)) = image() else { return };
     let device = Loop::new(&image, &[]);
     let target = destroy(&device.path, false).unwrap();
     assert_eq!((target.data_len(), target.logical_block(), target.is_writable()), (16 << 20, 512, true));
@@ -131,9 +132,7 @@ fn free_device_is_written_and_claimed_while_open() {
 
 #[test]
 fn device_stays_claimed_while_an_engine_may_write_it() {
-    let _alone = alone();
-    let folder = folder();
-    let Some(image) = image(folder.path()) else { return };
+    let Some((_alone, _folder, image)) = image() else { return };
     let device = Loop::new(&image, &[]);
     for path in ["posix-sio", "posix-aio", "libaio", "io_uring"] {
         let target = destroy(&device.path, false).unwrap();
@@ -155,9 +154,7 @@ fn device_stays_claimed_while_an_engine_may_write_it() {
 
 #[test]
 fn device_must_be_named_twice_and_be_a_device() {
-    let _alone = alone();
-    let folder = folder();
-    let Some(image) = image(folder.path()) else { return };
+    let Some((_alone, folder, image)) = image() else { return };
     let device = Loop::new(&image, &[]);
     let link = folder.path().join("link");
     symlink(&device.path, &link).unwrap();
@@ -176,9 +173,7 @@ fn device_must_be_named_twice_and_be_a_device() {
 
 #[test]
 fn mounted_device_is_refused_and_unmounted_one_for_its_signature() {
-    let _alone = alone();
-    let folder = folder();
-    let Some(image) = image(folder.path()) else { return };
+    let Some((_alone, folder, image)) = image() else { return };
     run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
     let device = Loop::new(&image, &[]);
     let mount_point = folder.path().join("mount point");
@@ -203,9 +198,7 @@ fn mounted_device_is_refused_and_unmounted_one_for_its_signature() {
 
 #[test]
 fn inline_data_is_refused() {
-    let _alone = alone();
-    let folder = folder();
-    let Some(image) = image(folder.path()) else { return };
+    let Some((_alone, folder, image)) = image() else { return };
     run("mkfs.ext4", &["-q", "-I", "1024", "-O", "inline_data", image.to_str().unwrap()]);
     let device = Loop::new(&image, &[]);
     let mount_point = folder.path().join("mounted");
@@ -222,9 +215,7 @@ fn inline_data_is_refused() {
 
 #[test]
 fn mount_in_another_namespace_is_caught_by_the_claim() {
-    let _alone = alone();
-    let folder = folder();
-    let Some(image) = image(folder.path()) else { return };
+    let Some((_alone, folder, image)) = image() else { return };
     // In a chroot whose root is no mount point, its mounts could not be kept from the host.
     let namespaces = Command::new("unshare").args(["-m", "true"]).output();
     if !have(
@@ -263,9 +254,7 @@ fn mount_in_another_namespace_is_caught_by_the_claim() {
 
 #[test]
 fn partition_is_refused_and_protects_its_disk() {
-    let _alone = alone();
-    let folder = folder();
-    let Some(image) = image(folder.path()) else { return };
+    let Some((_alone, folder, image)) = image() else { return };
     // An MBR with one partition of type 83h: 8192 sectors from the 2048th.
     let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
     file.write_all_at(&[0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 32, 0, 0], 446).unwrap();
@@ -305,9 +294,7 @@ fn partition_is_refused_and_protects_its_disk() {
 
 #[test]
 fn loop_over_a_device_holds_it() {
-    let _alone = alone();
-    let folder = folder();
-    let Some(image) = image(folder.path()) else { return };
+    let Some((_alone, _folder, image)) = image() else { return };
     let lower = Loop::new(&image, &[]);
     let upper = Loop::new(&lower.path, &[]);
     let name = |device: &Loop| device.path.file_name().unwrap().to_string_lossy().into_owned();
@@ -317,9 +304,7 @@ fn loop_over_a_device_holds_it() {
 
 #[test]
 fn read_only_device_is_refused() {
-    let _alone = alone();
-    let folder = folder();
-    let Some(image) = image(folder.path()) else { return };
+    let Some((_alone, _folder, image)) = image() else { return };
     let device = Loop::new(&image, &["-r"]);
     assert_says(&destroy_refusal(&device.path), &["is read-only", "blockdev --setrw"]);
     assert!(!Target::open(&device.path).unwrap().is_writable());
