@@ -8,10 +8,11 @@ use std::fmt;
 use std::str::FromStr;
 
 /// What a meter measures. Scopes are never added up, and never compared with each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// The whole machine at its plug.
+    #[default]
     System,
     /// The platform as the processor sees it.
     Psys,

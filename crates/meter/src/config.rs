@@ -1,6 +1,6 @@
 //! Keys that several kinds of meters take.
 
-use crate::meter::{ChannelKind, OpenError, Scope, Wrap};
+use crate::meter::{ChannelKind, OpenError, Wrap};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -30,11 +30,6 @@ impl ValueKind {
             Self::Counter => ChannelKind::Counter { joules_per_count, wrap },
         }
     }
-}
-
-/// The default of `scope`.
-pub(crate) fn system() -> Scope {
-    Scope::System
 }
 
 /// `timeout_s` as a time limit.

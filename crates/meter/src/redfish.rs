@@ -7,7 +7,7 @@ mod document;
 pub use document::{ChassisPower, CountedEnergy, MeanPower, parse_redfish};
 
 use crate::clock::{ReadTime, monotonic_raw_ns};
-use crate::config::{self, system, time_limit};
+use crate::config::{self, time_limit};
 use crate::decimal::{JOULES_PER_COUNT, count_of, step_of};
 use crate::http_client::{Client, Trust, WebError, authorization, parse_url, sensitive};
 use crate::json::{JsonError, parse_json};
@@ -43,7 +43,7 @@ pub struct RedfishConfig {
     /// Environment variable that holds the password.
     pub password_env: Option<String>,
     /// What the chassis' power measures.
-    #[serde(default = "system")]
+    #[serde(default)]
     pub scope: Scope,
     /// What the maker declares.
     pub accuracy: Option<Accuracy>,

@@ -1,6 +1,6 @@
 //! The keys of an `http` meter, and the request that they and its preset describe.
 
-use crate::config::{self, ValueKind, system};
+use crate::config::{self, ValueKind};
 use crate::http_client::parse_url;
 use crate::meter::{Accuracy, OpenError, Scope};
 use crate::secret::Secret;
@@ -25,7 +25,7 @@ pub struct HttpConfig {
     /// JSON pointer to a boolean; the values count only while it is `true`.
     pub valid: Option<String>,
     /// What a value without a scope of its own measures.
-    #[serde(default = "system")]
+    #[serde(default)]
     pub scope: Scope,
     /// What the maker or a calibration declares, for all values.
     pub accuracy: Option<Accuracy>,

@@ -16,13 +16,12 @@ mod time_zone;
 pub use number::Decimal;
 pub use time::DateOrder;
 
-use crate::config::system;
 use crate::meter::{Accuracy, Channel, Reading, Scope};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// How a log is to be read; `[meters.NAME]` of a study file, or the options of `iopj meter attach`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogConfig {
     /// Who wrote it.
@@ -52,7 +51,7 @@ pub struct LogConfig {
     /// Length in s of an average's window, if it is not the logging interval.
     pub window_s: Option<f64>,
     /// What the meter measures.
-    #[serde(default = "system")]
+    #[serde(default)]
     pub scope: Scope,
     /// The logger, if the export does not name it: its data sheet gives the accuracy.
     pub device: Option<Logger>,
@@ -61,12 +60,13 @@ pub struct LogConfig {
 }
 
 /// Who wrote a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// Onset's HOBOware, exported as text.
     Hobo,
     /// Any CSV whose columns have titles.
+    #[default]
     Csv,
 }
 
@@ -165,23 +165,7 @@ impl LogError {
 impl LogConfig {
     /// Nothing but the format is given.
     pub fn new(format: LogFormat) -> Self {
-        Self {
-            format,
-            time: None,
-            date: None,
-            time_format: TimeFormat::DateTime,
-            date_order: None,
-            time_zone: None,
-            watts: None,
-            energy: None,
-            unit: None,
-            decimal: None,
-            kind: None,
-            window_s: None,
-            scope: Scope::System,
-            device: None,
-            accuracy: None,
-        }
+        Self { format, ..Self::default() }
     }
 }
 

@@ -5,7 +5,7 @@ use super::preset::SnmpPreset;
 use super::session::{Credentials, random};
 use super::usm::{Passwords, SnmpAuth};
 use super::v3::User;
-use crate::config::{ValueKind, system};
+use crate::config::ValueKind;
 use crate::meter::{Accuracy, OpenError, Scope};
 use crate::secret::Secret;
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ pub struct SnmpChannel {
     /// Unique within the meter.
     pub name: String,
     /// What it measures.
-    #[serde(default = "system")]
+    #[serde(default)]
     pub scope: Scope,
     /// A family's quantity, instead of `oid`, `kind` and `unit`.
     pub preset: Option<SnmpPreset>,
