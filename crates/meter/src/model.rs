@@ -119,10 +119,14 @@ pub struct Coefficient {
 #[serde(deny_unknown_fields)]
 pub struct Coefficients {
     cpu_model: String,
+    /// Where it comes from: a store and its meter, or a publication.
     source: String,
+    /// Power with all features at zero.
     constant_watts: f64,
+    /// Standard deviation of the residuals.
     residual_standard_watts: f64,
     observations: Option<usize>,
+    /// Share of the power's variance that the model explains; absent if the source gives none.
     r_squared: Option<f64>,
     /// Covariance of the constant and the coefficients, in order; absent if the source gives none.
     covariance: Option<Vec<Vec<f64>>>,
@@ -232,36 +236,6 @@ impl Coefficients {
     /// [`ModelError::File`] if TOML cannot hold a number.
     pub fn to_toml(&self) -> Result<String, ModelError> {
         toml::to_string(self).map_err(|error| ModelError::File(error.to_string()))
-    }
-
-    /// The CPU model that it is for.
-    pub fn cpu_model(&self) -> &str {
-        &self.cpu_model
-    }
-
-    /// Where it comes from: a store and its meter, or a publication.
-    pub fn source(&self) -> &str {
-        &self.source
-    }
-
-    /// Power with all features at zero, in W.
-    pub fn constant_watts(&self) -> f64 {
-        self.constant_watts
-    }
-
-    /// Standard deviation in W of the residuals.
-    pub fn residual_standard_watts(&self) -> f64 {
-        self.residual_standard_watts
-    }
-
-    /// Share of the power's variance that the model explains; absent if the source gives none.
-    pub fn r_squared(&self) -> Option<f64> {
-        self.r_squared
-    }
-
-    /// The coefficients by feature.
-    pub fn coefficients(&self) -> &BTreeMap<Feature, Coefficient> {
-        &self.coefficients
     }
 }
 

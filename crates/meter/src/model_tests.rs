@@ -37,15 +37,15 @@ fn model() -> Coefficients {
 fn coefficients_and_their_uncertainty_are_numpys() {
     // numpy.linalg.lstsq, s^2 inv(X'X)
     let model = model();
-    close(model.constant_watts(), 40.04935170604077);
-    close(model.residual_standard_watts(), 0.2834065369612996);
-    close(model.r_squared().unwrap(), 0.9994595526048302);
+    close(model.constant_watts, 40.04935170604077);
+    close(model.residual_standard_watts, 0.2834065369612996);
+    close(model.r_squared.unwrap(), 0.9994595526048302);
     for (feature, value, standard) in [
         (Feature::User, 9.433074597154446, 0.08459534529284973),
         (Feature::System, 12.03375599079186, 0.12674564783253314),
         (Feature::Wakeups, 2.007592857289353e-4, 1.5468572468646765e-5),
     ] {
-        let coefficient = &model.coefficients()[&feature];
+        let coefficient = &model.coefficients[&feature];
         close(coefficient.value, value);
         close(coefficient.standard.unwrap(), standard);
     }
@@ -156,9 +156,9 @@ fn a_c_state_is_fitted_last_and_stands_in_the_files_order() {
     // By name both stand before the others; only the one of the bytes is also fitted before them.
     let (idle, bytes) = (Feature::CState("C6".into()), Feature::Bytes);
     let (last, first) = (with(&idle), with(&bytes));
-    close(last.coefficients()[&idle].value, first.coefficients()[&bytes].value);
-    close(last.coefficients()[&idle].standard.unwrap(), first.coefficients()[&bytes].standard.unwrap());
-    close(last.coefficients()[&Feature::User].value, first.coefficients()[&Feature::User].value);
+    close(last.coefficients[&idle].value, first.coefficients[&bytes].value);
+    close(last.coefficients[&idle].standard.unwrap(), first.coefficients[&bytes].standard.unwrap());
+    close(last.coefficients[&Feature::User].value, first.coefficients[&Feature::User].value);
     let (last, first) = (last.covariance.unwrap(), first.covariance.unwrap());
     for (last, first) in last.iter().flatten().zip(first.iter().flatten()) {
         assert!((last - first).abs() <= 1e-9 * first.abs().max(1e-9), "{last} is not {first}");
@@ -202,11 +202,11 @@ proptest! {
         let all: Vec<Observation> = (0..40).map(one).collect();
         let model = fit(&all, CPU, "law").unwrap();
         prop_assert!(
-            (model.constant_watts() - constant).abs()
+            (model.constant_watts - constant).abs()
                 < 1e-9 * (1.0 + constant.abs() + a.abs() + b.abs() * 3e9)
         );
         prop_assert!(
-            model.residual_standard_watts() < 1e-9 * (1.0 + constant.abs() + a.abs() + b.abs() * 3e9)
+            model.residual_standard_watts < 1e-9 * (1.0 + constant.abs() + a.abs() + b.abs() * 3e9)
         );
         for one in &all {
             let power = estimate(&model, &one.features).unwrap();
