@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::meter::{ChannelKind, Scope};
+use serde_json::json;
 
 fn config(toml: serde_json::Value) -> Result<HttpConfig, serde_json::Error> {
     serde_json::from_value(toml)
@@ -20,7 +21,7 @@ fn numbers(json: serde_json::Value, text: &str) -> Result<Vec<f64>, MeterError> 
 fn the_presets_know_their_devices() {
     let shelly1 = r#"{"power": 2.21, "is_valid": true, "timestamp": 1680779310,
         "counters": [2.115, 2.114, 2.142], "total": 439237}"#;
-    let json = serde_json::json!({"url": "http://plug", "preset": "shelly-gen1", "outlet": 1});
+    let json = json!({"url": "http://plug", "preset": "shelly-gen1", "outlet": 1});
     assert_eq!(request(json.clone()).unwrap().path, "/meter/1");
     assert_eq!(numbers(json.clone(), shelly1), Ok(vec![2.21, 439_237.0]));
     let invalid = numbers(json, &shelly1.replace("true", "false")).unwrap_err();
@@ -28,21 +29,20 @@ fn the_presets_know_their_devices() {
 
     let shelly2 = r#"{"id": 0, "output": true, "apower": 8.9,
         "aenergy": {"total": 14.093, "by_minute": [1.5, 2, 3], "minute_ts": 1626935779}}"#;
-    let json = serde_json::json!({"url": "http://plug/", "preset": "shelly-gen2"});
+    let json = json!({"url": "http://plug/", "preset": "shelly-gen2"});
     assert_eq!(request(json.clone()).unwrap().path, "/rpc/Switch.GetStatus?id=0");
     assert_eq!(numbers(json, shelly2), Ok(vec![8.9, 14.093]));
 
     let tasmota = r#"{"StatusSNS": {"Time": "2022-01-11T21:57:38",
         "ENERGY": {"Total": 3.705, "Today": 0.026, "Power": 5, "Factor": 1.00}}}"#;
-    let json = serde_json::json!({"url": "http://plug", "preset": "tasmota"});
+    let json = json!({"url": "http://plug", "preset": "tasmota"});
     assert_eq!(request(json.clone()).unwrap().path, "/cm?cmnd=Status%208");
     assert_eq!(numbers(json, tasmota), Ok(vec![5.0, 3.705]));
 }
 
 #[test]
 fn channels_carry_unit_step_scope_and_parent() {
-    let config =
-        config(serde_json::json!({"url": "http://plug", "preset": "tasmota", "scope": "device"})).unwrap();
+    let config = config(json!({"url": "http://plug", "preset": "tasmota", "scope": "device"})).unwrap();
     let values = config.request().unwrap().values;
     let answer = |number| Answer { number, own_ns: None, is_whole_second: false };
     let channels = channels(&config, &values, &[answer(5.0), answer(3.705)]);
@@ -62,8 +62,8 @@ fn channels_carry_unit_step_scope_and_parent() {
 
 #[test]
 fn a_meters_own_time_is_read_to_the_fraction() {
-    let value = serde_json::json!({"pointer": "/w", "time": "/t", "time_factor": 0.001, "factor": 0.001});
-    let json = serde_json::json!({"url": "http://x", "values": [value]});
+    let value = json!({"pointer": "/w", "time": "/t", "time_factor": 0.001, "factor": 0.001});
+    let json = json!({"url": "http://x", "values": [value]});
     let read = |text| answers(&request(json.clone()).unwrap(), text, "x").unwrap()[0];
     assert_eq!(read(r#"{"w": 41700, "t": 1700000000250}"#).own_ns, Some(1_700_000_000_250_000_000));
     assert!(read(r#"{"w": 41700, "t": 1700000000250}"#).is_whole_second);
@@ -73,14 +73,14 @@ fn a_meters_own_time_is_read_to_the_fraction() {
 
 #[test]
 fn what_is_missing_lasts_and_what_is_null_does_not() {
-    let json = serde_json::json!({"url": "http://x", "values": [{"pointer": "/w"}]});
+    let json = json!({"url": "http://x", "values": [{"pointer": "/w"}]});
     for (text, lasts) in [("{}", true), (r#"{"w": [1]}"#, true), (r#"{"w": null}"#, false), ("<html>", false)]
     {
         let error = numbers(json.clone(), text).unwrap_err();
         assert_eq!(matches!(error, MeterError::Fatal(_)), lasts, "{text}: {error}");
         assert!(error.to_string().contains("`http://plug/x`"));
     }
-    let json = serde_json::json!({"url": "http://x", "preset": "prometheus", "values": [{"metric": "w"}]});
+    let json = json!({"url": "http://x", "preset": "prometheus", "values": [{"metric": "w"}]});
     assert_eq!(request(json.clone()).unwrap().path, "/metrics");
     for (text, lasts) in [("v 1\n", true), ("w 1\nw{a=\"b\"} 2\n", true), ("w NaN\n", false), ("w\n", false)]
     {
@@ -91,42 +91,42 @@ fn what_is_missing_lasts_and_what_is_null_does_not() {
 
 #[test]
 fn configurations_that_contradict_themselves_are_refused() {
-    let value = serde_json::json!({"pointer": "/w"});
+    let value = json!({"pointer": "/w"});
     let with = |key: &str, entry: serde_json::Value| {
-        let mut json = serde_json::json!({"url": "http://x/y", "values": [{"pointer": "/w"}]});
+        let mut json = json!({"url": "http://x/y", "values": [{"pointer": "/w"}]});
         json[key] = entry;
         json
     };
     for (json, word) in [
-        (with("values", serde_json::json!([])), "reads nothing"),
-        (with("values", serde_json::json!([value, value])), "one name"),
-        (with("values", serde_json::json!([{"name": "x"}])), "pointer or a metric"),
-        (with("values", serde_json::json!([{"pointer": "w"}])), "begin with `/`"),
-        (with("values", serde_json::json!([{"pointer": "/w", "labels": {"a": "b"}}])), "labels"),
-        (with("values", serde_json::json!([{"pointer": "/w", "time": "t"}])), "time"),
-        (with("values", serde_json::json!([{"pointer": "/w", "kind": "average"}])), "window_s"),
-        (with("values", serde_json::json!([{"pointer": "/w", "window_s": 1}])), "window_s"),
-        (with("values", serde_json::json!([{"pointer": "/w", "factor": 0}])), "factor"),
-        (with("values", serde_json::json!([{"pointer": "/w", "resolution": -1}])), "resolution"),
-        (with("values", serde_json::json!([value, {"name": "v", "metric": "m"}])), "pointers and metrics"),
-        (with("preset", serde_json::json!("shelly-gen1")), "preset"),
-        (with("preset", serde_json::json!("prometheus")), "name metrics"),
-        (with("outlet", serde_json::json!(1)), "outlet"),
-        (with("age_s", serde_json::json!(-1)), "age_s"),
+        (with("values", json!([])), "reads nothing"),
+        (with("values", json!([value, value])), "one name"),
+        (with("values", json!([{"name": "x"}])), "pointer or a metric"),
+        (with("values", json!([{"pointer": "w"}])), "begin with `/`"),
+        (with("values", json!([{"pointer": "/w", "labels": {"a": "b"}}])), "labels"),
+        (with("values", json!([{"pointer": "/w", "time": "t"}])), "time"),
+        (with("values", json!([{"pointer": "/w", "kind": "average"}])), "window_s"),
+        (with("values", json!([{"pointer": "/w", "window_s": 1}])), "window_s"),
+        (with("values", json!([{"pointer": "/w", "factor": 0}])), "factor"),
+        (with("values", json!([{"pointer": "/w", "resolution": -1}])), "resolution"),
+        (with("values", json!([value, {"name": "v", "metric": "m"}])), "pointers and metrics"),
+        (with("preset", json!("shelly-gen1")), "preset"),
+        (with("preset", json!("prometheus")), "name metrics"),
+        (with("outlet", json!(1)), "outlet"),
+        (with("age_s", json!(-1)), "age_s"),
     ] {
         let OpenError(text) = request(json.clone()).unwrap_err();
         assert!(text.contains(word), "{json}: {text}");
     }
-    assert!(config(with("password", serde_json::json!("sesame"))).is_err());
-    assert!(config(with("preset", serde_json::json!("shelly"))).is_err());
+    assert!(config(with("password", json!("sesame"))).is_err());
+    assert!(config(with("preset", json!("shelly"))).is_err());
 }
 
 #[test]
 fn a_configuration_is_the_same_after_writing_and_reading() {
-    let value = serde_json::json!({
+    let value = json!({
         "metric": "w", "labels": {"a": "b"}, "kind": "counter", "factor": 3600.0, "scope": "package",
     });
-    let json = serde_json::json!({
+    let json = json!({
         "url": "http://x", "preset": "prometheus", "user": "me", "password_env": "P", "age_s": 2.5,
         "values": [value],
     });
@@ -159,7 +159,7 @@ fn readings_keep_one_connection_until_the_server_closes_it() {
         }
     });
     let url = format!("http://127.0.0.1:{port}/");
-    let json = serde_json::json!({"url": url, "timeout_s": 60.0, "values": [{"pointer": "/power"}]});
+    let json = json!({"url": url, "timeout_s": 60.0, "values": [{"pointer": "/power"}]});
     let mut meter = open(&config(json).unwrap()).unwrap();
     let mut readings = Vec::new();
     for number in 2..=6 {

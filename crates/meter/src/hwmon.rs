@@ -234,13 +234,14 @@ mod tests {
     use proptest::prelude::*;
     use std::os::unix::fs::symlink;
 
-    /// A chip with its device, whose files lie in the entry or, for old drivers, beside the device's.
-    fn chip(tree: &Tree, number: u32, device: &str, below: &str, files: &[(&str, &str)]) {
+    /// A chip with its device, whose files lie in the entry or, for old drivers, beside the device's: names and
+    /// contents.
+    fn chip(tree: &Tree, number: u32, device: &str, below: &str, files: &str) {
         let entry = format!("sys/class/hwmon/hwmon{number}");
         fs::create_dir_all(tree.path(&format!("sys/devices/{device}"))).unwrap();
         fs::create_dir_all(tree.path(&entry)).unwrap();
         symlink(tree.path(&format!("sys/devices/{device}")), tree.path(&format!("{entry}/device"))).unwrap();
-        for (file, value) in files {
+        for (file, value) in files.split(", ").map(|file| file.split_once(' ').unwrap()) {
             tree.write(&format!("{entry}/{below}{file}"), value);
         }
     }
@@ -254,29 +255,17 @@ mod tests {
     #[test]
     fn an_acpi_power_meter_sees_the_machine() {
         let tree = Tree::new(&[]);
-        chip(
-            &tree,
-            3,
-            "ACPI000D:00",
-            "device/",
-            &[
-                ("name", "power_meter"),
-                ("power1_average", "187000000"),
-                ("power1_average_interval", "1000"),
-                ("power1_average_min", "unknown"),
-                ("power1_accuracy", "99.50%"),
-                ("power1_cap", "0"),
-            ],
-        );
+        let files = "name power_meter, power1_average 187000000, power1_average_interval 1000, \
+                     power1_average_min unknown, power1_accuracy 99.50%, power1_cap 0";
+        chip(&tree, 3, "ACPI000D:00", "device/", files);
         let mut meter = Hwmon::open(tree.root(), "power_meter@ACPI000D:00").unwrap();
-        let accuracy = Accuracy { gain: Distribution::Rectangular(0.0095), offset: Distribution::NONE };
         let Channel { name, scope, kind, accuracy: got, .. } = meter.channels()[0].clone();
         assert_eq!((name.as_str(), scope), ("power1", Scope::System));
         assert_eq!(kind, ChannelKind::Average { window_ns: 1_000_000_000 });
         assert!(
             matches!(got, Some(Accuracy { gain: Distribution::Rectangular(gain), .. })
                 if (gain - 0.0095).abs() < 1e-12),
-            "{accuracy:?}"
+            "{got:?}"
         );
         assert_eq!(watts(&mut meter), [Value::Watts(187.0)]);
         // A meter of some devices is none of the machine.
@@ -288,15 +277,10 @@ mod tests {
     fn sensors_of_one_kind_are_told_apart_by_their_device() {
         let tree = Tree::new(&[]);
         for (number, device, microwatts) in [(0, "1-0041", "2500000"), (1, "1-0040", "-1250000")] {
-            chip(
-                &tree,
-                number,
-                device,
-                "",
-                &[("name", "ina226"), ("power1_input", microwatts), ("in1_input", "12000")],
-            );
+            let files = format!("name ina226, power1_input {microwatts}, in1_input 12000");
+            chip(&tree, number, device, "", &files);
         }
-        chip(&tree, 2, "thermal", "", &[("name", "coretemp"), ("temp1_input", "40000")]);
+        chip(&tree, 2, "thermal", "", "name coretemp, temp1_input 40000");
         let mut meters = Hwmon::all(tree.root());
         let names: Vec<&str> = meters.iter().map(Hwmon::name).collect();
         assert_eq!(names, ["ina226@1-0040", "ina226@1-0041"]);
@@ -311,19 +295,9 @@ mod tests {
     #[test]
     fn a_quantity_in_three_forms_counts_once_as_energy() {
         let tree = Tree::new(&[]);
-        chip(
-            &tree,
-            0,
-            "ibmaem.0",
-            "",
-            &[
-                ("name", "aem1"),
-                ("power1_average", "100000000"),
-                ("power1_average_interval", "1000"),
-                ("power1_input", "100000000"),
-                ("energy1_input", "18446744073709551615"),
-            ],
-        );
+        let files = "name aem1, power1_average 100000000, power1_average_interval 1000, \
+                     power1_input 100000000, energy1_input 18446744073709551615";
+        chip(&tree, 0, "ibmaem.0", "", files);
         let mut meter = Hwmon::open(tree.root(), "aem1@ibmaem.0").unwrap();
         assert_eq!(meter.channels().len(), 1);
         assert_eq!(meter.channels()[0].scope, Scope::System);
@@ -334,19 +308,9 @@ mod tests {
     #[test]
     fn rails_lie_within_the_supply() {
         let tree = Tree::new(&[]);
-        chip(
-            &tree,
-            0,
-            "usb-1",
-            "",
-            &[
-                ("name", "corsairpsu"),
-                ("power1_input", "150000000"),
-                ("power1_label", "power total"),
-                ("power2_input", "120000000"),
-                ("power2_label", "power +12v"),
-            ],
-        );
+        let files = "name corsairpsu, power1_input 150000000, power1_label power total, \
+                     power2_input 120000000, power2_label power +12v";
+        chip(&tree, 0, "usb-1", "", files);
         let meters = Hwmon::all(tree.root());
         let of = |channel: &Channel| (channel.name.clone(), channel.scope, channel.parent.clone());
         let total = "power total".to_owned();
@@ -358,14 +322,9 @@ mod tests {
     #[test]
     fn amd_energy_has_sockets_and_cores() {
         let tree = Tree::new(&[]);
-        let mut files = vec![("name", "amd_energy")];
-        files.extend([
-            ("energy1_label", "Ecore000"),
-            ("energy1_input", "1"),
-            ("energy2_label", "Esocket0"),
-            ("energy2_input", "2"),
-        ]);
-        chip(&tree, 0, "amd_energy.0", "", &files);
+        let files = "name amd_energy, energy1_label Ecore000, energy1_input 1, \
+                     energy2_label Esocket0, energy2_input 2";
+        chip(&tree, 0, "amd_energy.0", "", files);
         let scopes: Vec<Scope> =
             Hwmon::all(tree.root())[0].channels().iter().map(|channel| channel.scope).collect();
         assert_eq!(scopes, [Scope::Core, Scope::Package]);
@@ -381,13 +340,7 @@ mod tests {
     #[test]
     fn a_sensor_that_is_busy_is_left_out_and_one_that_is_gone_ends_the_meter() {
         let tree = Tree::new(&[]);
-        chip(
-            &tree,
-            0,
-            "card",
-            "",
-            &[("name", "amdgpu"), ("power1_input", "5000000"), ("power2_input", "unknown")],
-        );
+        chip(&tree, 0, "card", "", "name amdgpu, power1_input 5000000, power2_input unknown");
         let mut meter = Hwmon::open(tree.root(), "amdgpu@card").unwrap();
         assert_eq!(watts(&mut meter), [Value::Watts(5.0)]);
         tree.write("sys/class/hwmon/hwmon0/power1_input", "");

@@ -3,6 +3,7 @@
 use super::*;
 use ber::Reader;
 use proptest::prelude::*;
+use serde_json::json;
 use std::net::UdpSocket;
 use std::thread;
 
@@ -11,7 +12,7 @@ fn config(json: serde_json::Value) -> SnmpConfig {
 }
 
 fn one_outlet(host: &str) -> SnmpConfig {
-    config(serde_json::json!({
+    config(json!({
         "host": host, "timeout_ms": 30_000, "retries": 0,
         "channels": [{ "name": "outlet 3", "preset": "apc-outlet-power", "index": 3 }],
     }))
@@ -101,8 +102,7 @@ fn what_is_not_measured_is_no_power() {
 fn counters_keep_every_bit_and_know_where_they_wrap() {
     let counter = |value: Vec<u8>| {
         let mut config = one_outlet(&agent(move |_, request| vec![answer(request, |id| id, &value)]));
-        let channel =
-            serde_json::json!({ "name": "e", "oid": "1.3.6.1.4.1.1.1", "kind": "counter", "unit": 3600.0 });
+        let channel = json!({ "name": "e", "oid": "1.3.6.1.4.1.1.1", "kind": "counter", "unit": 3600.0 });
         config.channels = vec![serde_json::from_value(channel).unwrap()];
         let mut meter = open_snmp(&config).unwrap();
         let ChannelKind::Counter { joules_per_count, wrap } = meter.channels()[0].kind else {
@@ -120,40 +120,27 @@ fn counters_keep_every_bit_and_know_where_they_wrap() {
 
 #[test]
 fn contradictions_are_refused_before_anything_is_sent() {
-    let channel = serde_json::json!({ "name": "a", "oid": "1.3.6", "kind": "instant" });
-    let base = serde_json::json!({ "host": "127.0.0.1:9", "channels": [channel] });
+    let channel = json!({ "name": "a", "oid": "1.3.6", "kind": "instant" });
+    let base = json!({ "host": "127.0.0.1:9", "channels": [channel] });
     let with = |changes: serde_json::Value| {
         let mut all = base.clone();
         all.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
         why(&config(all))
     };
     let cases = [
-        (serde_json::json!({ "user": "u" }), "need `version = \"3\"`"),
-        (serde_json::json!({ "version": "3" }), "needs a `user`"),
-        (serde_json::json!({ "version": "3", "user": "u", "auth": "sha256" }), "`auth` needs"),
-        (serde_json::json!({ "version": "3", "user": "u", "privacy": "aes128" }), "`auth` needs"),
+        (json!({ "user": "u" }), "need `version = \"3\"`"),
+        (json!({ "version": "3" }), "needs a `user`"),
+        (json!({ "version": "3", "user": "u", "auth": "sha256" }), "`auth` needs"),
+        (json!({ "version": "3", "user": "u", "privacy": "aes128" }), "`auth` needs"),
+        (json!({ "version": "3", "user": "u", "community_env": "PATH" }), "belongs to `version = \"2c\"`"),
+        (json!({ "community_file": "/no/such" }), "community_file `/no/such`"),
+        (json!({ "timeout_ms": 0 }), "`timeout_ms`"),
+        (json!({ "channels": [] }), "`channels`"),
+        (json!({ "channels": [{ "name": "a" }] }), "either `preset` and `index`"),
+        (json!({ "channels": [{ "name": "a", "oid": "1.3.6", "kind": "average" }] }), "`window_ms`"),
+        (json!({ "channels": [{ "name": "a", "oid": "1.3.6", "kind": "instant", "unit": 0.0 }] }), "`unit`"),
         (
-            serde_json::json!({ "version": "3", "user": "u", "community_env": "PATH" }),
-            "belongs to `version = \"2c\"`",
-        ),
-        (serde_json::json!({ "community_file": "/no/such" }), "community_file `/no/such`"),
-        (serde_json::json!({ "timeout_ms": 0 }), "`timeout_ms`"),
-        (serde_json::json!({ "channels": [] }), "`channels`"),
-        (serde_json::json!({ "channels": [{ "name": "a" }] }), "either `preset` and `index`"),
-        (
-            serde_json::json!({ "channels": [{ "name": "a", "oid": "1.3.6", "kind": "average" }] }),
-            "`window_ms`",
-        ),
-        (
-            serde_json::json!({
-                "channels": [{ "name": "a", "oid": "1.3.6", "kind": "instant", "unit": 0.0 }],
-            }),
-            "`unit`",
-        ),
-        (
-            serde_json::json!({
-                "channels": [{ "name": "a", "preset": "apc-device-power", "index": 1, "chain": 2 }],
-            }),
+            json!({ "channels": [{ "name": "a", "preset": "apc-device-power", "index": 1, "chain": 2 }] }),
             "`chain`",
         ),
     ];
@@ -161,7 +148,7 @@ fn contradictions_are_refused_before_anything_is_sent() {
         let text = with(changes);
         assert!(text.contains(part), "{text}");
     }
-    let unknown = serde_json::json!({ "host": "h", "channels": [], "community": "private" });
+    let unknown = json!({ "host": "h", "channels": [], "community": "private" });
     assert!(
         serde_json::from_value::<SnmpConfig>(unknown).is_err(),
         "a community is never written into a study"

@@ -6,8 +6,11 @@ use iopj_meter::log::{
 };
 use iopj_meter::{Accuracy, ChannelKind, Distribution, Scope, Value};
 use proptest::prelude::*;
+use std::fmt::Display;
 
 const BERLIN: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
+/// The day whose third hour comes twice there.
+const AUTUMN: &str = "2026-10-25";
 
 fn config() -> LogConfig {
     LogConfig {
@@ -23,8 +26,13 @@ fn zone(text: &str) -> LogConfig {
 }
 
 /// A log of 50 W at these times.
-fn log(times: &[&str]) -> String {
+fn log(times: &[impl Display]) -> String {
     times.iter().fold(String::from("Timestamp,Power (W)\n"), |text, time| format!("{text}{time},50.5\n"))
+}
+
+/// As [`log`], at these times of one day.
+fn log_of(day: &str, times: &[&str]) -> String {
+    log(&times.iter().map(|time| format!("{day} {time}")).collect::<Vec<_>>())
 }
 
 fn seconds(text: &str, config: &LogConfig) -> Result<Vec<i64>, LogError> {
@@ -119,16 +127,8 @@ fn times_in_many_forms() {
 
 #[test]
 fn the_end_of_summer_time_is_resolved_where_the_clock_goes_back() {
-    let text = log(&[
-        "2026-10-25 01:40:00",
-        "2026-10-25 02:00:00",
-        "2026-10-25 02:20:00",
-        "2026-10-25 02:40:00",
-        "2026-10-25 02:00:00",
-        "2026-10-25 02:20:00",
-        "2026-10-25 02:40:00",
-        "2026-10-25 03:00:00",
-    ]);
+    let (before, twice) = (["01:40:00"], ["02:00:00", "02:20:00", "02:40:00"]);
+    let text = log_of(AUTUMN, &[&before[..], &twice, &twice, &["03:00:00"]].concat());
     // date -u -d '2026-10-24 23:40:00' +%s
     let want: Vec<i64> = (0..8).map(|index| 1_792_885_200 + index * 1_200).collect();
     assert_eq!(seconds(&text, &zone(BERLIN)).unwrap(), want);
@@ -136,8 +136,7 @@ fn the_end_of_summer_time_is_resolved_where_the_clock_goes_back() {
     refused_at(&text, &zone("+02:00"), Some(6), "summer time");
     refused_at(&text, &zone("UTC"), Some(6), "summer time");
     // Only inside the hour that comes twice, but both of its turns.
-    let inside =
-        log(&["2026-10-25 02:30:00", "2026-10-25 02:50:00", "2026-10-25 02:10:00", "2026-10-25 02:30:00"]);
+    let inside = log_of(AUTUMN, &["02:30:00", "02:50:00", "02:10:00", "02:30:00"]);
     assert_eq!(
         seconds(&inside, &zone(BERLIN)).unwrap(),
         [1_792_888_200, 1_792_889_400, 1_792_890_600, 1_792_891_800]
@@ -146,50 +145,30 @@ fn the_end_of_summer_time_is_resolved_where_the_clock_goes_back() {
 
 #[test]
 fn an_hour_that_comes_twice_and_was_seen_once_is_joined_or_refused() {
-    let at = |times: &[&str]| {
-        log(&times
-            .iter()
-            .map(|time| format!("2026-10-25 {time}"))
-            .collect::<Vec<_>>()
-            .iter()
-            .map(String::as_str)
-            .collect::<Vec<_>>())
-    };
+    let open = |times: &[&str], line| refused_at(&log_of(AUTUMN, times), &zone(BERLIN), Some(line), "twice");
     // Runs in from before, and the second hour is missing.
-    let first = at(&["01:40:00", "01:50:00", "02:00:00", "02:10:00", "04:00:00", "04:10:00"]);
+    let first = log_of(AUTUMN, &["01:40:00", "01:50:00", "02:00:00", "02:10:00", "04:00:00", "04:10:00"]);
     assert_eq!(seconds(&first, &zone(BERLIN)).unwrap()[2..4], [1_792_886_400, 1_792_887_000]);
     // Begins within, and runs on.
-    let second = at(&["02:40:00", "02:50:00", "03:00:00", "03:10:00"]);
+    let second = log_of(AUTUMN, &["02:40:00", "02:50:00", "03:00:00", "03:10:00"]);
     assert_eq!(seconds(&second, &zone(BERLIN)).unwrap()[..3], [1_792_892_400, 1_792_893_000, 1_792_893_600]);
     // Joined at both ends although an hour is missing somewhere within: open.
-    refused_at(
-        &at(&["01:50:00", "02:00:00", "02:10:00", "02:50:00", "03:00:00"]),
-        &zone(BERLIN),
-        Some(3),
-        "twice",
-    );
+    open(&["01:50:00", "02:00:00", "02:10:00", "02:50:00", "03:00:00"], 3);
     // Joined at none: open.
-    refused_at(&at(&["02:10:00", "02:20:00"]), &zone(BERLIN), Some(2), "twice");
-    refused_at(
-        &at(&["00:10:00", "00:20:00", "02:20:00", "02:30:00", "04:00:00"]),
-        &zone(BERLIN),
-        Some(4),
-        "twice",
-    );
+    open(&["02:10:00", "02:20:00"], 2);
+    open(&["00:10:00", "00:20:00", "02:20:00", "02:30:00", "04:00:00"], 4);
 }
 
 #[test]
 fn the_begin_of_summer_time_is_no_gap() {
-    let text =
-        log(&["2026-03-29 01:58:00", "2026-03-29 01:59:00", "2026-03-29 03:00:00", "2026-03-29 03:01:00"]);
+    let text = log_of("2026-03-29", &["01:58:00", "01:59:00", "03:00:00", "03:01:00"]);
     let want: Vec<i64> = (0..4).map(|index| 1_774_745_880 + index * 60).collect();
     assert_eq!(seconds(&text, &zone(BERLIN)).unwrap(), want);
     refused_at(&text, &zone("+01:00"), Some(4), "summer time");
     let impossible = log(&["2026-03-29 01:59:00", "2026-03-29 02:30:00"]);
     refused_at(&impossible, &zone(BERLIN), Some(3), "leaves out");
     // A gap of another length, or within an hour, is a gap.
-    let gap =
-        log(&["2026-03-28 01:58:00", "2026-03-28 01:59:00", "2026-03-28 03:07:00", "2026-03-28 03:08:00"]);
+    let gap = log_of("2026-03-28", &["01:58:00", "01:59:00", "03:07:00", "03:08:00"]);
     assert_eq!(seconds(&gap, &zone("+01:00")).unwrap().len(), 4);
 }
 
@@ -261,7 +240,6 @@ proptest! {
                 )
             })
             .collect();
-        let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
         match seconds(&log(&shown), &zone(BERLIN)) {
             Ok(read) => prop_assert_eq!(read, times),
             // The log begins or ends within the hour that comes twice.

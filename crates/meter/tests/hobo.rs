@@ -89,13 +89,11 @@ impl Export {
         } else {
             titles.push(format!("Date Time{zone}"));
         }
-        titles.push(self.heading("RMS Voltage", "V"));
-        titles.push(self.heading("Active Power", "W"));
-        titles.push(self.heading("Active Energy", "Wh"));
-        titles.push(self.heading("Apparent Power", "VA"));
-        for event in ["Started", "Button Up", "Host Connected", "End Of File"] {
-            titles.push(self.heading(event, ""));
-        }
+        let series =
+            [("RMS Voltage", "V"), ("Active Power", "W"), ("Active Energy", "Wh"), ("Apparent Power", "VA")];
+        titles.extend(series.map(|(name, unit)| self.heading(name, unit)));
+        let events = ["Started", "Button Up", "Host Connected", "End Of File"];
+        titles.extend(events.map(|event| self.heading(event, "")));
         titles
     }
 

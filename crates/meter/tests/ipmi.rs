@@ -5,6 +5,7 @@ mod daemon;
 
 use daemon::{Daemon, missing, on_a_free_port, wait_for};
 use iopj_meter::{ChannelKind, IpmiConfig, MeterError, Value, open_ipmi};
+use serde_json::json;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -108,7 +109,7 @@ impl Bmc {
     }
 
     fn config(&self, changes: serde_json::Value) -> IpmiConfig {
-        let mut all = serde_json::json!({
+        let mut all = json!({
             "host": "127.0.0.1", "port": self.port, "user": "reader", "password_file": self.path("password"),
             "privilege": "administrator", "timeout_ms": 60_000,
         });
@@ -120,8 +121,8 @@ impl Bmc {
 #[test]
 fn a_bmc_tells_power_over_the_network_dies_and_comes_back() {
     let Some(mut bmc) = Bmc::start() else { return };
-    let mut meter = wait_for(|| open_ipmi(&bmc.config(serde_json::json!({}))));
-    let average = wait_for(|| open_ipmi(&bmc.config(serde_json::json!({ "reading": "average" }))));
+    let mut meter = wait_for(|| open_ipmi(&bmc.config(json!({}))));
+    let average = wait_for(|| open_ipmi(&bmc.config(json!({ "reading": "average" }))));
     assert_eq!(average.channels()[0].kind, ChannelKind::Average { window_ns: 5_000_000_000 });
     bmc.says(240, 239, 5_000);
     let mut out = Vec::new();
@@ -139,7 +140,7 @@ fn a_bmc_tells_power_over_the_network_dies_and_comes_back() {
 #[test]
 fn a_bmc_that_refuses_is_said_clearly() {
     let Some(bmc) = Bmc::start() else { return };
-    drop(wait_for(|| open_ipmi(&bmc.config(serde_json::json!({})))));
+    drop(wait_for(|| open_ipmi(&bmc.config(json!({})))));
     let refused = |changes: &serde_json::Value| {
         let text = open_ipmi(&bmc.config(changes.clone())).err().expect("must be refused").to_string();
         assert!(!text.contains(PASSWORD) && !text.contains("not the pass phrase"), "{text}");
@@ -150,13 +151,13 @@ fn a_bmc_that_refuses_is_said_clearly() {
         let mut texts = (0..10).map(|_| refused(&changes));
         texts.find(|text| !text.contains("out of reach")).expect("a refusal that is no silence")
     };
-    let low = refusal(serde_json::json!({ "privilege": "user" }));
+    let low = refusal(json!({ "privilege": "user" }));
     assert!(low.contains("raise `privilege`"), "{low}");
     // This BMC passes over a wrong password in silence.
-    let password = refused(&serde_json::json!({ "password_file": bmc.path("wrong") }));
+    let password = refused(&json!({ "password_file": bmc.path("wrong") }));
     assert!(password.contains("refuse") || password.contains("wrong user or password"), "{password}");
     fs::remove_file(bmc.path("answer")).unwrap();
-    let without = refusal(serde_json::json!({}));
+    let without = refusal(json!({}));
     assert!(without.contains("no DCMI power reading"), "{without}");
 }
 
@@ -180,7 +181,7 @@ fn one_that_is_not_answered() -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let password = folder.path().join("password");
     fs::write(&password, PASSWORD).unwrap();
-    let json = serde_json::json!({
+    let json = json!({
         "host": "127.0.0.1", "port": silent.local_addr().unwrap().port(), "user": "reader",
         "password_file": password, "timeout_ms": 1_500,
     });

@@ -35,6 +35,10 @@ impl Machine {
         machine
     }
 
+    fn intel(zones: &[Spec]) -> Self {
+        Self::new("GenuineIntel", zones)
+    }
+
     /// Writes every counter; one that is gone stays gone.
     fn show(&self) {
         for ((id, _, range, start, _), counted) in self.zones.iter().zip(&self.counted_uj) {
@@ -121,16 +125,13 @@ fn why<'a>(meter: &'a Rapl, name: &str) -> &'a str {
 #[test]
 fn an_intel_server_with_two_sockets() {
     // The kernel may register the sockets in any order; the first counter wraps around on the way.
-    let mut machine = Machine::new(
-        "GenuineIntel",
-        &[
-            ("intel-rapl:0", "package-1", SERVER_UJ, SERVER_UJ - 450_000_000, 100_000_001),
-            ("intel-rapl:0:0", "dram", DRAM_UJ, 5, 20_000_003),
-            ("intel-rapl:1", "package-0", SERVER_UJ, 7_000, 150_000_007),
-            ("intel-rapl:1:0", "dram", DRAM_UJ, 9, 30_000_000),
-            ("intel-rapl:1:1", "core", SERVER_UJ, 11, 90_000_000),
-        ],
-    );
+    let mut machine = Machine::intel(&[
+        ("intel-rapl:0", "package-1", SERVER_UJ, SERVER_UJ - 450_000_000, 100_000_001),
+        ("intel-rapl:0:0", "dram", DRAM_UJ, 5, 20_000_003),
+        ("intel-rapl:1", "package-0", SERVER_UJ, 7_000, 150_000_007),
+        ("intel-rapl:1:0", "dram", DRAM_UJ, 9, 30_000_000),
+        ("intel-rapl:1:1", "core", SERVER_UJ, 11, 90_000_000),
+    ]);
     let want = [
         ("package-0", Scope::Package, 1_500.000_07),
         ("package-0/core", Scope::Core, 900.0),
@@ -154,16 +155,13 @@ fn an_intel_server_with_two_sockets() {
 
 #[test]
 fn an_intel_client_with_psys_and_a_memory_mapped_repetition() {
-    let mut machine = Machine::new(
-        "GenuineIntel",
-        &[
-            ("intel-rapl:0", "package-0", CLIENT_UJ, 1_000, 12_000_000),
-            ("intel-rapl:0:0", "core", CLIENT_UJ, 2_000, 7_000_000),
-            ("intel-rapl:0:1", "uncore", CLIENT_UJ, 3_000, 1_000_000),
-            ("intel-rapl:1", "psys", CLIENT_UJ, 4_000, 21_000_000),
-            ("intel-rapl-mmio:0", "package-0", CLIENT_UJ, 1_000, 12_000_000),
-        ],
-    );
+    let mut machine = Machine::intel(&[
+        ("intel-rapl:0", "package-0", CLIENT_UJ, 1_000, 12_000_000),
+        ("intel-rapl:0:0", "core", CLIENT_UJ, 2_000, 7_000_000),
+        ("intel-rapl:0:1", "uncore", CLIENT_UJ, 3_000, 1_000_000),
+        ("intel-rapl:1", "psys", CLIENT_UJ, 4_000, 21_000_000),
+        ("intel-rapl-mmio:0", "package-0", CLIENT_UJ, 1_000, 12_000_000),
+    ]);
     let want = [
         ("package-0", Scope::Package, 120.0),
         ("package-0/core", Scope::Core, 70.0),
@@ -181,7 +179,7 @@ fn an_intel_client_with_psys_and_a_memory_mapped_repetition() {
 #[test]
 fn a_repetition_serves_where_it_is_alone() {
     let zones = [("intel-rapl-mmio:0", "package-0", CLIENT_UJ, 1_000, 12_000_000)];
-    assert_joules(&mut Machine::new("GenuineIntel", &zones), 5, &[("package-0", Scope::Package, 60.0)]);
+    assert_joules(&mut Machine::intel(&zones), 5, &[("package-0", Scope::Package, 60.0)]);
 }
 
 #[test]
@@ -219,15 +217,12 @@ fn dies_that_mirror_one_counter_count_once() {
 
 #[test]
 fn dies_with_counters_of_their_own_both_count() {
-    let mut machine = Machine::new(
-        "GenuineIntel",
-        &[
-            ("intel-rapl:0", "package-0-die-0", SERVER_UJ, 123_456_789, 90_000_000),
-            ("intel-rapl:0:0", "dram", DRAM_UJ, 55_555, 10_000_000),
-            ("intel-rapl:1", "package-0-die-1", SERVER_UJ, 123_456_000, 80_000_000),
-            ("intel-rapl:1:0", "dram", DRAM_UJ, 55_555, 10_000_000),
-        ],
-    );
+    let mut machine = Machine::intel(&[
+        ("intel-rapl:0", "package-0-die-0", SERVER_UJ, 123_456_789, 90_000_000),
+        ("intel-rapl:0:0", "dram", DRAM_UJ, 55_555, 10_000_000),
+        ("intel-rapl:1", "package-0-die-1", SERVER_UJ, 123_456_000, 80_000_000),
+        ("intel-rapl:1:0", "dram", DRAM_UJ, 55_555, 10_000_000),
+    ]);
     // The memory's counter is mirrored though the dies' are not.
     let want = [
         ("package-0-die-0", Scope::Package, 900.0),
@@ -239,13 +234,10 @@ fn dies_with_counters_of_their_own_both_count() {
 
 #[test]
 fn sockets_with_equal_counters_are_not_mirrors() {
-    let mut machine = Machine::new(
-        "GenuineIntel",
-        &[
-            ("intel-rapl:0", "package-0", SERVER_UJ, 123_456_789, 90_000_000),
-            ("intel-rapl:1", "package-1", SERVER_UJ, 123_456_789, 90_000_000),
-        ],
-    );
+    let mut machine = Machine::intel(&[
+        ("intel-rapl:0", "package-0", SERVER_UJ, 123_456_789, 90_000_000),
+        ("intel-rapl:1", "package-1", SERVER_UJ, 123_456_789, 90_000_000),
+    ]);
     let want = [("package-0", Scope::Package, 900.0), ("package-1", Scope::Package, 900.0)];
     assert_joules(&mut machine, 10, &want);
 }
@@ -256,7 +248,7 @@ fn dies_that_stand_still_are_not_guessed_about() {
         ("intel-rapl:0", "package-0-die-0", SERVER_UJ, 0, 1),
         ("intel-rapl:1", "package-0-die-1", SERVER_UJ, 0, 1),
     ];
-    let meter = Machine::new("GenuineIntel", &dies).open();
+    let meter = Machine::intel(&dies).open();
     assert!(why(&meter, "intel-rapl/package-0-die-1").contains("cannot be seen while both are 0"));
     // AMD's register is the package's in any case.
     let meter = Machine::new("AuthenticAMD", &dies).open();
@@ -265,13 +257,10 @@ fn dies_that_stand_still_are_not_guessed_about() {
 
 #[test]
 fn a_mirror_that_stops_being_one_ends_its_domain() {
-    let mut machine = Machine::new(
-        "GenuineIntel",
-        &[
-            ("intel-rapl:0", "package-0-die-0", SERVER_UJ, 5_000_000, 70_000_000),
-            ("intel-rapl:1", "package-0-die-1", SERVER_UJ, 5_000_000, 70_000_000),
-        ],
-    );
+    let mut machine = Machine::intel(&[
+        ("intel-rapl:0", "package-0-die-0", SERVER_UJ, 5_000_000, 70_000_000),
+        ("intel-rapl:1", "package-0-die-1", SERVER_UJ, 5_000_000, 70_000_000),
+    ]);
     let mut meter = machine.open();
     machine.run(&mut meter, 2);
     machine.zones[1].4 = 10_000_000_000;
@@ -284,18 +273,15 @@ fn a_mirror_that_stops_being_one_ends_its_domain() {
 fn a_counter_that_wraps_every_minute() {
     // 6 kJ at 100 W: ten times in ten minutes.
     let zones = [("intel-rapl:0", "package-0", 5_999_999_999, 5_999_000_000, 100_000_000)];
-    assert_joules(&mut Machine::new("GenuineIntel", &zones), 600, &[("package-0", Scope::Package, 60_000.0)]);
+    assert_joules(&mut Machine::intel(&zones), 600, &[("package-0", Scope::Package, 60_000.0)]);
 }
 
 #[test]
 fn a_domain_that_vanishes_takes_no_other_with_it() {
-    let mut machine = Machine::new(
-        "GenuineIntel",
-        &[
-            ("intel-rapl:0", "package-0", SERVER_UJ, 1_000, 100_000_000),
-            ("intel-rapl:1", "package-1", SERVER_UJ, 2_000, 100_000_000),
-        ],
-    );
+    let mut machine = Machine::intel(&[
+        ("intel-rapl:0", "package-0", SERVER_UJ, 1_000, 100_000_000),
+        ("intel-rapl:1", "package-1", SERVER_UJ, 2_000, 100_000_000),
+    ]);
     let mut meter = machine.open();
     let mut readings = machine.run(&mut meter, 5);
     machine.remove("intel-rapl:0");
@@ -321,13 +307,10 @@ fn a_domain_that_vanishes_takes_no_other_with_it() {
 
 #[test]
 fn a_place_that_another_domain_takes_is_not_read_on() {
-    let mut machine = Machine::new(
-        "GenuineIntel",
-        &[
-            ("intel-rapl:0", "package-0", SERVER_UJ, 1_000, 100_000_000),
-            ("intel-rapl:1", "package-1", SERVER_UJ, 2_000, 100_000_000),
-        ],
-    );
+    let mut machine = Machine::intel(&[
+        ("intel-rapl:0", "package-0", SERVER_UJ, 1_000, 100_000_000),
+        ("intel-rapl:1", "package-1", SERVER_UJ, 2_000, 100_000_000),
+    ]);
     let mut meter = machine.open();
     machine.run(&mut meter, 1);
     machine.tree.write("sys/class/powercap/intel-rapl:0/name", "package-1");
@@ -338,15 +321,12 @@ fn a_place_that_another_domain_takes_is_not_read_on() {
 
 #[test]
 fn what_cannot_be_a_zone_is_refused_with_the_cause() {
-    let machine = Machine::new(
-        "GenuineIntel",
-        &[
-            ("intel-rapl:0", "package-0", SERVER_UJ, 1_000, 1),
-            ("intel-rapl:1", "gpu", SERVER_UJ, 1_000, 1),
-            ("intel-rapl:2", "package-2", 0, 1_000, 1),
-            ("intel-rapl:3", "package-0", SERVER_UJ, 999_000, 1),
-        ],
-    );
+    let machine = Machine::intel(&[
+        ("intel-rapl:0", "package-0", SERVER_UJ, 1_000, 1),
+        ("intel-rapl:1", "gpu", SERVER_UJ, 1_000, 1),
+        ("intel-rapl:2", "package-2", 0, 1_000, 1),
+        ("intel-rapl:3", "package-0", SERVER_UJ, 999_000, 1),
+    ]);
     machine.tree.write("sys/class/powercap/intel-rapl:0:0/name", "core");
     let meter = machine.open();
     assert_eq!(meter.channels().len(), 1);
@@ -361,8 +341,7 @@ fn what_cannot_be_a_zone_is_refused_with_the_cause() {
 #[test]
 fn perf_is_compared_with_powercap() {
     // cpu-clock of one processor stands in: about a joule a second in ns, against powercap's 300 at once.
-    let mut machine =
-        Machine::new("GenuineIntel", &[("intel-rapl:0", "package-0", SERVER_UJ, 1_000, 100_000_000)]);
+    let mut machine = Machine::intel(&[("intel-rapl:0", "package-0", SERVER_UJ, 1_000, 100_000_000)]);
     let pmu = "sys/bus/event_source/devices/power";
     for (file, value) in [("type", "1"), ("cpumask", "0"), ("events/energy-pkg", "event=0x00")] {
         machine.tree.write(&format!("{pmu}/{file}"), value);
