@@ -36,7 +36,7 @@ impl Workspace {
     /// A program with these words, which have blanks between them, to be run at the root.
     pub(crate) fn program(&self, program: &str, words: &str) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(&self.root).args(words.split(' '));
+        command.current_dir(&self.root).args(words.split_whitespace());
         command
     }
 
