@@ -4,7 +4,7 @@ mod common;
 #[path = "../../report/tests/browser/fixture.rs"]
 mod fixture;
 
-use common::{folder, iopj, output};
+use common::{folder, run, says};
 use fixture::{judge, study, trials, workloads};
 use iopj_core::VerdictKind;
 use iopj_store::{Outcome, Store, Trial};
@@ -13,12 +13,6 @@ use std::path::{Path, PathBuf};
 
 const LIBAIO: &str = "libaio/syscall/interrupt";
 const IO_URING: &str = "io_uring/syscall/interrupt";
-
-/// The program's exit code, output and messages.
-fn run(folder: &Path, line: &str) -> (i32, String, String) {
-    let (output, messages) = output(&mut iopj(folder, line));
-    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stdout).into_owned(), messages)
-}
 
 /// A store of two paths at these depths, three times each: io_uring does half as many I/Os again as libaio in
 /// its second. All are verified.
@@ -33,14 +27,11 @@ fn stored(path: &Path, iodepths: &[u32], change: impl FnOnce(&mut [Trial])) {
 
 #[test]
 fn a_store_is_analysed() {
-    let folder = folder();
-    let folder = folder.path();
+    let folder = &*folder();
     stored(&folder.join("s.iopj"), &[1, 4], |_| {});
     let (code, map, _) = run(folder, "winners s.iopj --metric iops --axes iodepth,numjobs --test welch");
     assert_eq!(code, 0);
-    for part in ["iodepth 1", "iodepth 4", "A libaio/syscall/interrupt", "B io_uring/syscall/interrupt"] {
-        assert!(map.contains(part), "{part} in {map}");
-    }
+    says(&map, &["iodepth 1", "iodepth 4", "A libaio/syscall/interrupt", "B io_uring/syscall/interrupt"]);
     let (_, winners, _) =
         run(folder, "winners s.iopj --metric iops --axes iodepth,numjobs --test welch --json");
     let winners: Value = serde_json::from_str(&winners).unwrap();
@@ -74,8 +65,7 @@ fn a_store_is_analysed() {
 
 #[test]
 fn stores_are_compared() {
-    let folder = folder();
-    let folder = folder.path();
+    let folder = &*folder();
     let slower = |trials: &mut [Trial]| {
         for trial in trials {
             let Outcome::Measured(measurement) = &mut trial.outcome else { panic!("all are measured") };
@@ -97,8 +87,7 @@ fn stores_are_compared() {
 
 #[test]
 fn sides_of_a_store_are_compared() {
-    let folder = folder();
-    let folder = folder.path();
+    let folder = &*folder();
     stored(&folder.join("s.iopj"), &[1, 4], |_| {});
     let (code, json, _) =
         run(folder, "compare s.iopj --by path=io_uring/syscall/interrupt,libaio/syscall/interrupt --json");
@@ -148,8 +137,7 @@ fn emulate(store: &Path) {
 
 #[test]
 fn an_unproven_path_competes_where_it_is_let_in_and_is_marked() {
-    let folder = folder();
-    let folder = folder.path();
+    let folder = &*folder();
     stored(&folder.join("u.iopj"), &[1], |trials| judge(trials, IO_URING, VerdictKind::Unproven));
     let words = |line: &str| run(folder, line).1.split_whitespace().collect::<Vec<_>>().join(" ");
     let (without, with) =
@@ -170,8 +158,7 @@ fn cells(line: &str) -> Vec<String> {
 
 #[test]
 fn an_emulated_store_tells_no_time() {
-    let folder = folder();
-    let folder = folder.path();
+    let folder = &*folder();
     stored(&folder.join("e.iopj"), &[1], |_| {});
     emulate(&folder.join("e.iopj"));
     let (code, text, _) = run(folder, "report e.iopj");
@@ -220,8 +207,7 @@ fn seeds() -> PathBuf {
 
 #[test]
 fn fios_results_are_imported() {
-    let folder = folder();
-    let folder = folder.path();
+    let folder = &*folder();
     std::fs::copy(seeds().join("plus.json"), folder.join("out.json")).unwrap();
     let (code, text, messages) = run(folder, "import fio out.json --store f.iopj");
     assert_eq!(code, 0, "{messages}");
@@ -260,9 +246,9 @@ fn the_seeds_of_the_fuzz_target_are_results_that_are_taken_in() {
     for (seed, trials) in [("plus", 1), ("jobs", 2), ("normal", 1)] {
         let file = seeds().join(format!("{seed}.json"));
         let (code, text, messages) =
-            run(folder.path(), &format!("import fio {} --store {seed}.iopj", file.to_str().unwrap()));
+            run(&folder, &format!("import fio {} --store {seed}.iopj", file.to_str().unwrap()));
         assert_eq!(code, 0, "{seed}: {messages}");
-        let (_, csv, _) = run(folder.path(), &format!("export --csv {seed}.iopj"));
+        let (_, csv, _) = run(&folder, &format!("export --csv {seed}.iopj"));
         assert_eq!(csv.lines().count() - 1, trials, "{seed}: {text}");
     }
 }
@@ -281,7 +267,7 @@ fn wrong_questions_are_refused() {
         ("compare none.iopj none.iopj", "there is no store"),
         ("import fio none.json", "none.json"),
     ] {
-        let (code, _, messages) = run(folder.path(), line);
+        let (code, _, messages) = run(&folder, line);
         assert_eq!(code, 2, "{line}");
         assert!(messages.contains(part) && messages.lines().count() == 1, "{line}: {messages}");
     }

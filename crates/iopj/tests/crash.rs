@@ -4,19 +4,16 @@
 
 mod common;
 
-use common::{Random, alone, is_busy};
+use common::{LoopDevice, Random, TestFolder, alone, folder, have_loop, is_busy, written};
 use iopj_engine::Target;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 /// In the gate, at moments that are the same each time; and in a soak, at others each time.
 const KILLS: u32 = 40;
@@ -77,7 +74,7 @@ struct Moment {
 
 /// A study in a folder of its own, and what is known of its trials.
 struct Study {
-    folder: TempDir,
+    folder: TestFolder,
     target: Option<PathBuf>,
     planned: usize,
     /// Every trial that a look at the store has shown, by what makes it one.
@@ -90,18 +87,18 @@ struct Study {
 
 impl Study {
     fn new(text: &str, planned: usize, target: Option<&Path>) -> Study {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        fs::write(folder.path().join("study.toml"), text).unwrap();
+        let folder = folder();
+        fs::write(folder.join("study.toml"), text).unwrap();
         let target = target.map(Path::to_owned);
         Study { folder, target, planned, trials: BTreeMap::new(), finished: 0, pids: BTreeSet::new() }
     }
 
     fn store(&self) -> PathBuf {
-        self.folder.path().join("study.iopj")
+        self.folder.join("study.iopj")
     }
 
     fn data(&self) -> PathBuf {
-        self.folder.path().join("study.iopj-data")
+        self.folder.join("study.iopj-data")
     }
 
     /// Begins the study, or continues it where its store is there.
@@ -110,10 +107,10 @@ impl Study {
         if self.store().exists() {
             command.arg("--resume").arg(self.store());
         } else {
-            command.arg(self.folder.path().join("study.toml")).arg("--store").arg(self.store());
+            command.arg(self.folder.join("study.toml")).arg("--store").arg(self.store());
             command.args(self.target.iter().flat_map(|target| [OsStr::new("--target"), target.as_os_str()]));
         }
-        let messages = self.folder.path().join("messages");
+        let messages = self.folder.join("messages");
         command.stdout(Stdio::null()).stderr(File::create(&messages).unwrap());
         let run =
             Run { child: command.spawn().unwrap(), messages, store: self.store(), planned: self.planned };
@@ -166,7 +163,7 @@ impl Study {
         self.look();
         assert_eq!(self.trials.len(), self.planned);
         let left: BTreeSet<_> =
-            fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            fs::read_dir(&*self.folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["messages", "study.iopj", "study.toml"].map(Into::into).into());
     }
 }
@@ -232,49 +229,12 @@ impl Drop for Run {
     }
 }
 
-/// A loop device over a written file.
-struct LoopDevice {
-    node: PathBuf,
-    _folder: TempDir,
-}
-
-impl LoopDevice {
-    fn attach() -> Result<LoopDevice, String> {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let image = folder.path().join("image");
-        let mut bytes = vec![0; 8 << 20];
-        File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
-        let mut file = File::create_new(&image).unwrap();
-        file.write_all(&bytes).unwrap();
-        file.sync_all().unwrap();
-        let output = Command::new("losetup").args(["--find", "--show"]).arg(&image).output();
-        match output {
-            Ok(output) if output.status.success() => {
-                let node = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
-                Ok(LoopDevice { node, _folder: folder })
-            }
-            Ok(output) => {
-                Err(format!("a free loop device ({})", String::from_utf8_lossy(&output.stderr).trim()))
-            }
-            Err(error) => Err(format!("losetup ({error})")),
-        }
-    }
-
-    /// All attributes of the queue.
-    fn settings(&self) -> BTreeMap<String, String> {
-        let queue = Path::new("/sys/block").join(self.node.file_name().unwrap()).join("queue");
-        let files = fs::read_dir(queue).unwrap().map(|entry| entry.unwrap());
-        let value = |path: PathBuf| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
-        files
-            .filter_map(|file| Some((file.file_name().into_string().unwrap(), value(file.path())?)))
-            .collect()
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("--detach").arg(&self.node).status();
-    }
+/// All attributes of a device's queue.
+fn settings(device: &LoopDevice) -> BTreeMap<String, String> {
+    let queue = Path::new("/sys/block").join(device.name()).join("queue");
+    let files = fs::read_dir(queue).unwrap().map(|entry| entry.unwrap());
+    let value = |path: PathBuf| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    files.filter_map(|file| Some((file.file_name().into_string().unwrap(), value(file.path())?))).collect()
 }
 
 fn iopj<const N: usize>(arguments: [&str; N]) -> Command {
@@ -319,12 +279,6 @@ fn journals(pids: &BTreeSet<u32>) -> Vec<String> {
     names.filter(of_ours).collect()
 }
 
-/// Says that something is missing; in CI nothing may be.
-fn skipped(missing: &str) {
-    assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "needs {missing}");
-    eprintln!("skipped: needs {missing}");
-}
-
 /// Any time, but often while the store is made, and often between the last trial and the end.
 fn any_moment(random: &mut Random, begun: bool, whole_run: Duration) -> Moment {
     let trial = whole_run / SETTINGS_TRIALS as u32;
@@ -347,19 +301,16 @@ fn soak_a_thousand_kills_lose_no_trial_and_leave_no_setting() {
 }
 
 fn kills_leave_nothing(kills: u32, mut random: Random) {
+    let Some(bench) = have_loop().then(folder) else { return };
     let _alone = alone();
-    if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        return skipped("root");
-    }
-    let device = match LoopDevice::attach() {
-        Ok(device) => device,
-        Err(missing) => return skipped(&missing),
-    };
-    let before = device.settings();
-    let new_study = || Study::new(SETTINGS_STUDY, SETTINGS_TRIALS, Some(&device.node));
+    let image = bench.join("image");
+    written(&image, 8 << 20);
+    let device = LoopDevice::new(&image, "");
+    let before = settings(&device);
+    let new_study = || Study::new(SETTINGS_STUDY, SETTINGS_TRIALS, Some(&device.path));
     let at_the_end = |study: &mut Study| {
         study.look_at_the_end();
-        assert_eq!(device.settings(), before);
+        assert_eq!(settings(&device), before);
         assert_eq!(journals(&study.pids), [""; 0]);
     };
 
@@ -381,7 +332,7 @@ fn kills_leave_nothing(kills: u32, mut random: Random) {
         }
         killed += 1;
         *seen.entry(moment.seen).or_insert(0) += 1;
-        changed += u32::from(device.settings() != before);
+        changed += u32::from(settings(&device) != before);
         // Not always: a look at the store merges its log, which the next run must be able to do as well.
         if random.one_in(2) {
             study.look();
@@ -389,7 +340,7 @@ fn kills_leave_nothing(kills: u32, mut random: Random) {
         if random.one_in(3) {
             let output = iopj(["restore"]).output().unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-            assert_eq!(device.settings(), before, "after {moment:?} and `iopj restore`");
+            assert_eq!(settings(&device), before, "after {moment:?} and `iopj restore`");
             assert_eq!(journals(&study.pids), [""; 0]);
         }
     }

@@ -4,17 +4,10 @@ mod common;
 #[path = "../../report/tests/costs/mod.rs"]
 mod costs;
 
-use common::{folder, iopj};
+use common::{folder, run, says};
 use iopj_store::{Store, Trial};
 use serde_json::Value;
 use std::path::Path;
-
-/// The program's exit code, output and messages.
-fn run(folder: &Path, line: &str) -> (i32, String, String) {
-    let output = iopj(folder, line).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
-}
 
 fn store(path: &Path, trials: Vec<Trial>) {
     let mut store = Store::create(path, &costs::study(true)).unwrap();
@@ -26,21 +19,21 @@ fn store(path: &Path, trials: Vec<Trial>) {
 
 #[test]
 fn a_store_is_explained() {
-    let folder = folder();
-    let folder = folder.path();
+    let folder = &*folder();
     store(&folder.join("s.iopj"), costs::three(&costs::workload(1, 1000)));
     let (code, text, messages) = run(folder, "explain s.iopj");
     assert_eq!((code, messages.as_str()), (0, ""));
-    for part in [
-        "what an I/O costs: study known",
-        "randread 4k iodepth 1 numjobs 1, 1000 I/Os per job, native",
-        "  kernel instructions  2,265 ± 229  3,320 ± 47   3,650 ± 47\n",
-        "  kernel/sched/                725             0         1,450\n",
-        "(2,990 - 1,520) / 30.0",
-        "interrupt < hybrid < poll",
-    ] {
-        assert!(text.contains(part), "{part:?} in {text}");
-    }
+    says(
+        &text,
+        &[
+            "what an I/O costs: study known",
+            "randread 4k iodepth 1 numjobs 1, 1000 I/Os per job, native",
+            "  kernel instructions  2,265 ± 229  3,320 ± 47   3,650 ± 47\n",
+            "  kernel/sched/                725             0         1,450\n",
+            "(2,990 - 1,520) / 30.0",
+            "interrupt < hybrid < poll",
+        ],
+    );
     let (code, few, _) =
         run(folder, "explain s.iopj --top 1 --path posix-sio/syscall/poll,posix-sio/syscall/interrupt");
     assert_eq!(code, 0);
@@ -61,8 +54,7 @@ fn a_store_is_explained() {
 
 #[test]
 fn what_cannot_be_explained_is_refused() {
-    let folder = folder();
-    let folder = folder.path();
+    let folder = &*folder();
     let mut trials = costs::three(&costs::workload(1, 1000));
     store(&folder.join("s.iopj"), trials.clone());
     trials.iter_mut().for_each(|trial| costs::measurement(trial).costs = None);

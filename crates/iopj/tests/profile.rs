@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{alone, folder, have, iopj, is_root, output, tool, written};
+use common::{TestFolder, alone, folder, have, iopj, is_root, output, says, tool};
 use iopj_core::{CostKind, CostSource, Space, VerdictKind};
 use iopj_store::{Store, Trial};
 use std::os::unix::fs::PermissionsExt;
@@ -23,12 +23,8 @@ fn profiled(folder: &Path, line: &str) -> Vec<Trial> {
 
 #[test]
 fn a_trial_keeps_what_it_cost_by_function() {
-    if !have(is_root(), "root") {
-        return;
-    }
+    let Some(folder) = have(is_root(), "root").then(|| folder().with_data(16 << 20)) else { return };
     let _alone = alone();
-    let folder = folder();
-    written(&folder.path().join("data"), 16 << 20);
     let paths = "--path posix-sio/syscall/interrupt,io_uring/syscall/interrupt --iodepth 1";
     let has_costs =
         |trial: &Trial| trial.outcome.measurement().is_some_and(|measurement| measurement.costs.is_some());
@@ -43,7 +39,7 @@ fn a_trial_keeps_what_it_cost_by_function() {
         })
     };
     // A busy machine may lose samples of every trial of a path in a run.
-    let mut runs = (0..10).map(|_| profiled(folder.path(), &format!("{paths} --runtime 1s --replicates 4")));
+    let mut runs = (0..10).map(|_| profiled(&folder, &format!("{paths} --runtime 1s --replicates 4")));
     let found = runs.find(|trials| {
         assert_eq!(trials.len(), 8);
         ["posix-sio/syscall/interrupt", "io_uring/syscall/interrupt"]
@@ -71,16 +67,15 @@ fn a_trial_keeps_what_it_cost_by_function() {
 #[test]
 fn fio_is_profiled_as_well() {
     let has_fio = Command::new("fio").arg("--version").output().is_ok();
-    if !have(is_root() && has_fio, "root and fio") {
+    let Some(folder) = have(is_root() && has_fio, "root and fio").then(|| folder().with_data(16 << 20))
+    else {
         return;
-    }
+    };
     let _alone = alone();
-    let folder = folder();
-    written(&folder.path().join("data"), 16 << 20);
     let line = "--path posix-sio/syscall/interrupt --iodepth 1 --generator fio --runtime 1s --replicates 4";
     // A busy machine may lose samples of every trial of a run.
     let costs = (0..10).find_map(|_| {
-        let trials = profiled(folder.path(), line);
+        let trials = profiled(&folder, line);
         trials.into_iter().find_map(|trial| trial.outcome.measurement().unwrap().costs.clone())
     });
     let costs = costs.expect("a trial of one of ten runs that keeps its samples");
@@ -90,13 +85,12 @@ fn fio_is_profiled_as_well() {
 #[test]
 fn without_the_option_nothing_is_sampled() {
     let _alone = alone();
-    let folder = folder();
-    written(&folder.path().join("data"), 4 << 20);
+    let folder = folder().with_data(4 << 20);
     let line = "run --target data --path posix-sio/syscall/interrupt --iodepth 1 --ios 200 --replicates 1 \
                 --store s.iopj";
-    let (output, messages) = output(&mut iopj(folder.path(), line));
+    let (output, messages) = output(&mut iopj(&folder, line));
     assert!(output.status.success(), "{messages}");
-    let trials = Store::open(&folder.path().join("s.iopj")).unwrap().trials().unwrap();
+    let trials = Store::open(&folder.join("s.iopj")).unwrap().trials().unwrap();
     assert!(trials[0].outcome.measurement().unwrap().costs.is_none());
 }
 
@@ -107,23 +101,19 @@ fn who_may_not_sample_is_told_before_anything_is_made() {
         return;
     }
     // Where any user may look, unlike the folder of the build.
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    let program = folder.path().join("iopj");
+    let folder = TestFolder::in_folder(std::env::temp_dir()).unwrap();
+    std::fs::set_permissions(&*folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let program = folder.join("iopj");
     // By a program of its own: what this process writes could still be open in a child of another test, and
     // then not be run.
     tool(&format!("install -m 755 {} {}", env!("CARGO_BIN_EXE_iopj"), program.display()));
     let mut command = Command::new(&program);
-    command.current_dir(folder.path()).args(["run", "--profile", "--ios", "10"]).uid(65534).gid(65534);
+    command.current_dir(&*folder).args(["run", "--profile", "--ios", "10"]).uid(65534).gid(65534);
     let output = command.output().unwrap();
     let messages = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{messages}");
-    let message = messages.lines().last().unwrap();
-    for part in ["this user may not watch every core", "run as root", "sysctl kernel.perf_event_paranoid=-1"]
-    {
-        assert!(message.contains(part), "{messages}");
-    }
-    let left: Vec<_> =
-        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let parts = ["this user may not watch every core", "run as root", "sysctl kernel.perf_event_paranoid=-1"];
+    says(messages.lines().last().unwrap(), &parts);
+    let left: Vec<_> = std::fs::read_dir(&*folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["iopj"], "neither store nor file is made");
 }

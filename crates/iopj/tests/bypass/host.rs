@@ -1,6 +1,6 @@
 //! The host's side: a guest with drives that can be taken, what befalls them, and what the guest leaves.
 
-use crate::common::{Alone, alone, folder, have, kernel};
+use crate::common::{Alone, TestFolder, alone, folder, have, kernel};
 use iopj_lab::cache::Cache;
 use iopj_lab::image::{self, GuestSpec, ModuleWish, Program};
 use iopj_lab::kernels::{self, Kernel};
@@ -16,7 +16,7 @@ pub(crate) struct Bench {
     cache: Cache,
     kernel: Kernel,
     /// Lies on a disk; drives of files go there.
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) folder: TestFolder,
     pub(crate) drives: Vec<Drive>,
     pub(crate) iommu: bool,
     /// Modules beside those of NVMe and VFIO.
@@ -82,7 +82,7 @@ impl Bench {
 
     /// Adds a drive over a file of this name in the bench's folder.
     pub(crate) fn file_drive(&mut self, name: &str, max_ioqpairs: u32, block_bytes: u32) -> PathBuf {
-        let path = self.folder.path().join(name);
+        let path = self.folder.join(name);
         let backend = Backend::File { path: path.clone() };
         self.drives.push(Drive::Nvme(Nvme { block_bytes, ..Nvme::new(max_ioqpairs, backend) }));
         path
@@ -103,7 +103,7 @@ impl Bench {
             script: format!("{}{HOLD_COUNTERS}{script}", include_str!("guest.sh")),
         };
         image::build(&guest, &self.kernel.modules, &self.kernel.release, &machine.initramfs).unwrap();
-        let out = self.folder.path().join("out");
+        let out = self.folder.join("out");
         let _ = std::fs::remove_dir_all(&out);
         std::fs::create_dir(&out).unwrap();
         let mut boot = || {

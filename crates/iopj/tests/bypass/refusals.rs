@@ -1,6 +1,6 @@
 //! Drives that are not taken: one message with thing, cause and remedy, exit code 2, and the drive as it was.
 
-use crate::common::{have, tool};
+use crate::common::{have, says, tool};
 use crate::host::{Bench, Left};
 use iopj_lab::vm::{Backend, Drive, Nvme};
 use std::process::Command;
@@ -15,9 +15,7 @@ fn nothing() -> Backend {
 #[track_caller]
 pub(crate) fn refused(left: &Left, name: &str, parts: &[&str]) {
     let messages = left.text(&format!("{name}.messages"));
-    for part in parts {
-        assert!(messages.contains(part), "`{part}` is missing in: {messages}");
-    }
+    says(&messages, parts);
     assert_eq!(left.text(&format!("{name}.status")), "2", "{messages}");
     assert_eq!(messages.lines().filter(|line| line.starts_with("iopj: ")).count(), 1, "{messages}");
     assert_eq!(left.text(&format!("{name}.driver")), "nvme");

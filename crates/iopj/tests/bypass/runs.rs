@@ -181,7 +181,7 @@ fn a_run_without_an_iommu_says_what_it_lacks_and_measures() {
     let mut bench = Bench::with_own_kernel();
     bench.iommu = false;
     bench.file_drive("drive", 4, 512);
-    std::fs::File::create(bench.folder.path().join("drive")).unwrap().set_len(64 << 20).unwrap();
+    std::fs::File::create(bench.folder.join("drive")).unwrap().set_len(64 << 20).unwrap();
     let run = "--i-know-no-iommu --path nvme-user/doorbell/poll,nvme-user/doorbell/interrupt --ios 500 \
                --replicates 1";
     let script = format!(

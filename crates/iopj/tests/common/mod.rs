@@ -6,14 +6,40 @@ use iopj_lab::cache::Cache;
 use iopj_lab::kernels::{self, Kernel};
 use std::fs::File;
 use std::io::Write;
+use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant, SystemTime};
+use tempfile::TempDir;
+
+/// A folder that is removed when dropped.
+pub(crate) struct TestFolder(TempDir);
+
+impl TestFolder {
+    /// In another folder.
+    pub(crate) fn in_folder(above: impl AsRef<Path>) -> std::io::Result<TestFolder> {
+        tempfile::tempdir_in(above).map(TestFolder)
+    }
+
+    /// With a written file `data` of so many bytes.
+    pub(crate) fn with_data(self, len: usize) -> TestFolder {
+        written(&self.join("data"), len);
+        self
+    }
+}
+
+impl Deref for TestFolder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        self.0.path()
+    }
+}
 
 /// A folder on the file system of the build, which lies on a disk where `/tmp` may not.
-pub(crate) fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+pub(crate) fn folder() -> TestFolder {
+    TestFolder::in_folder(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
 /// The program under test in `folder`, with the words of `line` as its arguments.
@@ -43,6 +69,28 @@ pub(crate) fn output(command: &mut Command) -> (Output, String) {
             return (output, words);
         }
     }
+}
+
+/// The program's exit code, output and messages.
+pub(crate) fn run(folder: &Path, line: &str) -> (i32, String, String) {
+    let (output, messages) = output(&mut iopj(folder, line));
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stdout).into_owned(), messages)
+}
+
+/// Demands all of these parts of a text.
+#[track_caller]
+pub(crate) fn says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "`{part}` is missing in: {text}");
+    }
+}
+
+/// Runs to exit code 2; what was said.
+#[track_caller]
+pub(crate) fn refusal(folder: &Path, line: &str) -> String {
+    let (output, words) = output(&mut iopj(folder, line));
+    assert_eq!(output.status.code(), Some(2), "{line}: {words}");
+    words
 }
 
 /// A file of `len` bytes that no file system or drive can leave out, synced.

@@ -6,7 +6,7 @@ mod common;
 mod model;
 mod plug;
 
-use common::{alone, folder, iopj, is_busy, output, written};
+use common::{TestFolder, alone, folder, iopj, is_busy, output, refusal, says, written};
 use iopj_core::energy::{EnergyOutcome, Joules};
 use iopj_core::{Scope, VerdictKind};
 use iopj_store::{Store, Trial};
@@ -15,7 +15,6 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::time::Duration;
-use tempfile::TempDir;
 
 const QUICK: &str = include_str!("../../../../studies/quick.toml");
 const OPTIONS: &str =
@@ -89,12 +88,11 @@ fn outage(trial: &Trial) -> Option<&str> {
 
 /// A study with the plug, what it printed, and its command line. `None`, said on stderr, where the machine
 /// stood still so often that a meter that is read live has lost its clock or a trial.
-fn metered() -> Option<(TempDir, Plug, Output, Vec<u8>)> {
+fn metered() -> Option<(TestFolder, Plug, Output, Vec<u8>)> {
     let (folder, plug) = (folder(), Plug::start());
-    prepare(folder.path(), &(study(plug.port, "own") + LOG));
+    prepare(&folder, &(study(plug.port, "own") + LOG));
     let (output, command_line) = loop {
-        let child =
-            spawn(folder.path(), &format!("run study.toml {OPTIONS} --runtime 2s --replicates 3 --json"));
+        let child = spawn(&folder, &format!("run study.toml {OPTIONS} --runtime 2s --replicates 3 --json"));
         plug.watch(child.id());
         let command_line = std::fs::read(format!("/proc/{}/cmdline", child.id())).unwrap();
         let output = child.wait_with_output().unwrap();
@@ -103,16 +101,14 @@ fn metered() -> Option<(TempDir, Plug, Output, Vec<u8>)> {
         }
     };
     succeeded(&output);
-    let lost = trials(folder.path()).iter().find_map(|trial| match plug_outcome(trial) {
+    let lost = trials(&folder).iter().find_map(|trial| match plug_outcome(trial) {
         EnergyOutcome::Complete(_) => None,
         EnergyOutcome::Incomplete(reason) => Some(reason.clone()),
     });
-    lost.inspect(|reason| eprintln!("once more: {reason}")).is_none().then_some((
-        folder,
-        plug,
-        output,
-        command_line,
-    ))
+    match lost.inspect(|reason| eprintln!("once more: {reason}")) {
+        None => Some((folder, plug, output, command_line)),
+        Some(_) => None,
+    }
 }
 
 #[test]
@@ -121,7 +117,7 @@ fn joules_are_the_laws_and_no_secret_is_kept() {
     let (folder, plug, output, command_line) =
         (0..5).find_map(|_| metered()).expect("one of five studies has joules");
     let messages = succeeded(&output);
-    let trials = trials(folder.path());
+    let trials = trials(&folder);
     assert_eq!(trials.len(), 9);
     for trial in &trials {
         let measurement = trial.outcome.measurement().unwrap();
@@ -151,7 +147,7 @@ fn joules_are_the_laws_and_no_secret_is_kept() {
             );
         }
     }
-    let store = Store::open(&folder.path().join("e.iopj")).unwrap();
+    let store = Store::open(&folder.join("e.iopj")).unwrap();
     assert_eq!(store.sessions().unwrap().len(), 1);
     assert!(store.study().unwrap().provenance["meter.plug"].contains("system `power` ±0.5 %"));
     let cost = store.events().unwrap().into_iter().find(|event| event.2.contains("% of a core")).unwrap();
@@ -160,10 +156,10 @@ fn joules_are_the_laws_and_no_secret_is_kept() {
     let unknown = "it is not known whether power was flat after 2s, because that takes 10.7 s to see";
     assert_eq!(messages.matches(unknown).count(), 1, "{messages}");
     drop(store);
-    power_is_drawn(folder.path(), &trials);
-    attached_log_agrees(folder.path(), &plug, &trials);
+    power_is_drawn(&folder, &trials);
+    attached_log_agrees(&folder, &plug, &trials);
     let mut kept = vec![output.stdout, messages.into_bytes(), command_line];
-    for entry in std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap()) {
+    for entry in std::fs::read_dir(&*folder).unwrap().map(|entry| entry.unwrap()) {
         if entry.file_name() != "password" && entry.file_name() != "data" {
             kept.push(std::fs::read(entry.path()).unwrap());
         }
@@ -202,9 +198,7 @@ fn attached_log_agrees(folder: &Path, plug: &Plug, live: &[Trial]) {
         })
         .collect();
     std::fs::write(folder.join("flat.csv"), flat).unwrap();
-    let refused = iopj(folder, "meter attach e.iopj flat.csv").output().unwrap();
-    let messages = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(2), "{messages}");
+    let messages = refusal(folder, "meter attach e.iopj flat.csv");
     assert!(messages.contains("the load pattern is not in the meter's log"), "{messages}");
     let attached = iopj(folder, "meter attach e.iopj log.csv").output().unwrap();
     succeeded(&attached);
@@ -219,9 +213,7 @@ fn attached_log_agrees(folder: &Path, plug: &Plug, live: &[Trial]) {
     }
     let said = "9 of 9 trials now have joules from the meter `wall`";
     assert_eq!(String::from_utf8_lossy(&attached.stdout).lines().last(), Some(said));
-    let fit = iopj(folder, "meter fit e.iopj -o model.toml").output().unwrap();
-    let messages = String::from_utf8_lossy(&fit.stderr);
-    assert_eq!(fit.status.code(), Some(2), "{messages}");
+    let messages = refusal(folder, "meter fit e.iopj -o model.toml");
     assert!(messages.contains("9 trials have joules of a real meter"), "{messages}");
 }
 
@@ -263,26 +255,27 @@ fn trials_while_a_meters_server_is_killed_are_incomplete_and_later_ones_are_not(
     let _alone = alone();
     let folder = folder();
     let (plug, port) = PlugProcess::start();
-    prepare(folder.path(), &study(port, "host"));
+    prepare(&folder, &study(port, "host"));
     // Half of the study is left when the server is back: an attempt is made every 10 s at the least.
     let line = format!("run study.toml {OPTIONS} --iodepth 1 --runtime 1s --replicates 11");
-    let mut child = under_way(folder.path(), &line, 3);
+    let mut child = under_way(&folder, &line, 3);
     drop(plug);
     // The next trial may be under way; those after it begin without the server.
-    let without_it = kept(folder.path()) + 1;
-    wait_for_trials(&mut child, folder.path(), without_it + 3).unwrap();
-    let until = kept(folder.path());
+    let without_it = kept(&folder) + 1;
+    wait_for_trials(&mut child, &folder, without_it + 3).unwrap();
+    let until = kept(&folder);
     let again = |_| PlugProcess::start_at(port);
     let _again = (0..100).find_map(again).expect("the port is another's now");
     let messages = succeeded(&child.wait_with_output().unwrap());
-    for words in [
-        "the meter `plug` gives no readings, and is tried again",
-        "cannot be reached",
-        "gives readings again",
-    ] {
-        assert!(messages.contains(words), "{messages}");
-    }
-    let trials = trials(folder.path());
+    says(
+        &messages,
+        &[
+            "the meter `plug` gives no readings, and is tried again",
+            "cannot be reached",
+            "gives readings again",
+        ],
+    );
+    let trials = trials(&folder);
     assert_eq!(trials.len(), 22);
     let reasons: Vec<Option<&str>> = trials.iter().map(outage).collect();
     let without = |reason: &Option<&str>| reason.is_some_and(|text| text.contains("the meter"));
@@ -298,11 +291,11 @@ fn trials_while_a_meters_server_is_killed_are_incomplete_and_later_ones_are_not(
 fn a_meter_that_falls_silent_is_marked_and_the_study_goes_on() {
     let _alone = alone();
     let (folder, plug) = (folder(), Plug::start());
-    prepare(folder.path(), &study(plug.port, "host"));
+    prepare(&folder, &study(plug.port, "host"));
     let line = format!("run study.toml {OPTIONS} --iodepth 1 --bs 4k,8k --runtime 2s --replicates 1");
     // The last value of the first trial's window comes after its end. Within a block: between blocks an idle
     // stretch waits for the meter.
-    let mut child = under_way(folder.path(), &line, 2);
+    let mut child = under_way(&folder, &line, 2);
     plug.be_silent(true);
     std::thread::sleep(Duration::from_secs(5));
     // Three attempts in vain are told.
@@ -312,7 +305,7 @@ fn a_meter_that_falls_silent_is_marked_and_the_study_goes_on() {
     plug.be_silent(false);
     let messages = succeeded(&child.wait_with_output().unwrap());
     assert!(messages.contains("the meter `plug` gives no readings, and is tried again"), "{messages}");
-    let trials = trials(folder.path());
+    let trials = trials(&folder);
     assert_eq!(trials.len(), 4);
     assert_eq!(outage(&trials[0]), None);
     let reasons: Vec<&str> = trials.iter().filter_map(outage).collect();
@@ -323,12 +316,11 @@ fn a_meter_that_falls_silent_is_marked_and_the_study_goes_on() {
 fn a_wrong_password_is_refused_without_a_word_of_it() {
     let _alone = alone();
     let (folder, plug) = (folder(), Plug::start());
-    prepare(folder.path(), &study(plug.port, "host"));
-    std::fs::write(folder.path().join("password"), "tr0ub4dor\n").unwrap();
-    let (output, messages) = output(&mut iopj(folder.path(), &format!("run study.toml {OPTIONS}")));
-    assert_eq!(output.status.code(), Some(2), "{messages}");
+    prepare(&folder, &study(plug.port, "host"));
+    std::fs::write(folder.join("password"), "tr0ub4dor\n").unwrap();
+    let messages = refusal(&folder, &format!("run study.toml {OPTIONS}"));
     assert!(messages.contains("the meter `plug`: ") && !messages.contains("tr0ub4dor"), "{messages}");
-    assert!(!folder.path().join("e.iopj").exists());
+    assert!(!folder.join("e.iopj").exists());
 }
 
 #[test]
@@ -341,10 +333,8 @@ fn a_secret_in_a_study_is_refused_without_a_word_of_it() {
         ("password_file = \"a\"\ninsecure = \"hunter2\"", "invalid type: string"),
     ] {
         let study = format!("{QUICK}\n[meters.plug]\nkind = \"http\"\n{line}\n");
-        std::fs::write(folder.path().join("study.toml"), study).unwrap();
-        let output = iopj(folder.path(), "run study.toml").output().unwrap();
-        let messages = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{messages}");
+        std::fs::write(folder.join("study.toml"), study).unwrap();
+        let messages = refusal(&folder, "run study.toml");
         assert!(messages.contains(part) && !messages.contains("hunter2"), "{messages}");
     }
 }
@@ -352,19 +342,18 @@ fn a_secret_in_a_study_is_refused_without_a_word_of_it() {
 #[test]
 fn without_a_meter_a_study_runs_and_says_once_how_to_get_watts() {
     let _alone = alone();
-    let folder = folder();
-    written(&folder.path().join("data"), 4 << 20);
-    let list = iopj(folder.path(), "meter list --json").output().unwrap();
+    let folder = folder().with_data(4 << 20);
+    let list = iopj(&folder, "meter list --json").output().unwrap();
     let found: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
     let is_here = found.as_array().unwrap().iter().any(|meter| meter["why_not"].is_null());
     let (output, _) =
-        output(&mut iopj(folder.path(), &format!("run {OPTIONS} --iodepth 1 --ios 200 --replicates 2")));
+        output(&mut iopj(&folder, &format!("run {OPTIONS} --iodepth 1 --ios 200 --replicates 2")));
     let messages = succeeded(&output);
     if is_here {
         return eprintln!("skipped: needs a machine without meters");
     }
     assert_eq!(messages.matches("`iopj meter list`").count(), 1, "{messages}");
-    let trials = trials(folder.path());
+    let trials = trials(&folder);
     assert!(trials.iter().all(|trial| trial.outcome.measurement().unwrap().energy.is_empty()));
     for trial in &trials {
         let measurement = trial.outcome.measurement().unwrap();

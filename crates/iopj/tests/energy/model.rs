@@ -1,6 +1,6 @@
 //! A model from a store with a real meter, and what a study shows that has nothing but the model.
 
-use crate::common::{alone, folder, iopj, output};
+use crate::common::{Random, alone, folder, iopj, output, refusal};
 use crate::{OPTIONS, QUICK, prepare, succeeded, trials};
 use iopj_core::evidence::{CpuTimes, Finding, ProcessEvidence};
 use iopj_core::path::{Completion, Submission};
@@ -62,14 +62,8 @@ fn counted(up_to: &mut impl FnMut(f64) -> u64) -> Evidence {
 
 /// A trial in which everything that is counted varies by itself.
 fn trial(position: u64) -> Trial {
-    let mut state = position + 1;
-    let mut up_to = |most: f64| {
-        // splitmix64
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) as f64 / u64::MAX as f64 * most) as u64
-    };
+    let mut random = Random(position + 1);
+    let mut up_to = |most: f64| (random.next() as f64 / u64::MAX as f64 * most) as u64;
     let evidence = counted(&mut up_to);
     let ios = up_to(1e6);
     let mut measurement = Measurement {
@@ -143,8 +137,7 @@ fn printed(folder: &Path, line: &str) -> String {
 #[test]
 fn a_fitted_model_gives_estimates_that_say_so_and_rank_nothing() {
     let _alone = alone();
-    let folder = folder();
-    let folder = folder.path();
+    let folder = &*folder();
     metered(folder);
     let fitted = printed(folder, "meter fit lab.iopj -o model.toml");
     assert!(fitted.contains("model.toml: a model of system power"), "{fitted}");
@@ -183,8 +176,6 @@ fn a_fitted_model_gives_estimates_that_say_so_and_rank_nothing() {
     assert!(winners.contains("no competing trial measured energy"), "{winners}");
     let compared = printed(folder, "compare e.iopj e.iopj");
     assert!(compared.contains("energy (W, IO/J, B/J): not measured"), "{compared}");
-    let refused = iopj(folder, "meter fit e.iopj -o again.toml").output().unwrap();
-    let messages = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(2), "{messages}");
+    let messages = refusal(folder, "meter fit e.iopj -o again.toml");
     assert!(messages.contains("has no trial with joules of a real meter"), "{messages}");
 }

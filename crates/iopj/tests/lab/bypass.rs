@@ -1,7 +1,6 @@
 //! Kernel bypass beside the kernel's own paths, in turns on the same drive of the same guest.
 
-use crate::common::{alone, folder};
-use crate::{are, have_lab, interrupts_per_io, lab_run, median, sleeps_per_io, trials};
+use crate::{are, interrupts_per_io, lab, lab_run, median, sleeps_per_io, trials};
 use iopj_core::evidence::ThreadRole;
 use iopj_core::{FunctionCost, Space, VerdictKind};
 use iopj_store::{Measurement, Trial};
@@ -70,17 +69,10 @@ fn says_how_it_slept(trial: &Trial) {
 
 #[test]
 fn bypass_is_proven_and_leaves_the_kernel_out_on_6_18() {
-    if !have_lab(&["6.18"]) {
-        return;
-    }
-    let (_alone, folder) = (alone(), folder());
-    let output = lab_run(
-        folder.path(),
-        "bypass-lab",
-        &[("replicates = 5", "replicates = 3")],
-        "--kernel 6.18 --exact",
-    );
-    let trials = trials(folder.path(), "bypass-lab", &output);
+    let Some((_alone, folder)) = lab(&["6.18"]) else { return };
+    let output =
+        lab_run(&folder, "bypass-lab", &[("replicates = 5", "replicates = 3")], "--kernel 6.18 --exact");
+    let trials = trials(&folder, "bypass-lab", &output);
     assert_eq!(trials.len(), 27);
     // Who finds something complete whenever it looks never sleeps, and is seen to poll: whether it does is
     // the host's to say. One that has to wait is in the tests of `bypass`.

@@ -2,14 +2,13 @@
 //! generators, on the block device and through the node of passthrough (who completed the I/Os, and that no
 //! verdict says otherwise), and what studies of this repository prove.
 
-use crate::common::{alone, folder};
-use crate::{are, completions, have_lab, lab_run_text, new_series, trials_kept};
+use crate::common::{TestFolder, alone, folder};
+use crate::{are, completions, have_lab, lab, lab_run_text, new_series, trials_kept};
 use iopj_core::VerdictKind;
 use iopj_core::path::Completion;
 use iopj_store::{Generator, Trial};
 use std::collections::BTreeSet;
 use std::path::Path;
-use tempfile::TempDir;
 
 /// Submission pollers have few I/Os: two processors are few for a poller, a job that spins and the drive, and
 /// an emulated one is slow.
@@ -215,42 +214,36 @@ fn passed_through(trials: &[Trial], paths: [usize; 2], by_log: bool) {
 
 #[test]
 fn every_path_and_io_poll_delay_on_5_10() {
-    if !have_lab(&["5.10"]) {
-        return;
-    }
-    let (_alone, folder) = (alone(), folder());
-    let delay = crate::delay_lab(folder.path());
+    let Some((_alone, folder)) = lab(&["5.10"]) else { return };
+    let delay = crate::delay_lab(&folder);
     let (name, text) = again(BLOCK);
     let studies = [BLOCK, (&name, &text), FIO, ("delay-lab", &delay)];
-    let (words, code) = boot(folder.path(), "5.10", &studies, "--allow-exec");
+    let (words, code) = boot(&folder, "5.10", &studies, "--allow-exec");
     assert_eq!(code, Some(0), "{words}");
     // All but io_uring's hybrid polling, by both.
-    polled_by_fio(&trials_kept(folder.path(), FIO.0, &words));
-    completed_as_asked(&with_again(folder.path(), BLOCK, &words), [10, 10], true);
-    crate::io_poll_delay_rules_the_ring(folder.path(), trials_kept(folder.path(), "delay-lab", &words));
+    polled_by_fio(&trials_kept(&folder, FIO.0, &words));
+    completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 10], true);
+    crate::io_poll_delay_rules_the_ring(&folder, trials_kept(&folder, "delay-lab", &words));
 }
 
 /// A study that fails among them keeps none of the others.
 #[test]
 fn every_path_on_6_1_beside_a_study_that_fails() {
-    if !have_lab(&["6.1"]) {
-        return;
-    }
-    let (_alone, folder) = (alone(), folder());
+    let Some((_alone, folder)) = lab(&["6.1"]) else { return };
     let (block, passthrough) = (again(BLOCK), again(PASSTHROUGH));
     let studies = [BLOCK, FAILING, PASSTHROUGH, (&block.0, &block.1), (&passthrough.0, &passthrough.1), FIO];
-    let (words, code) = boot(folder.path(), "6.1", &studies, "");
+    let (words, code) = boot(&folder, "6.1", &studies, "");
     assert_eq!(code, Some(2), "{words}");
     assert!(words.contains("bs 1000 is not a multiple"), "{words}");
     let messages: Vec<&str> = words.lines().filter(|line| line.starts_with("iopj: the run of ")).collect();
     let message = "iopj: the run of `failing` in the guest ended with status 2 and left no store: its \
                    output is above";
     assert_eq!(messages, [message], "{words}");
-    assert!(!folder.path().join("failing.iopj").exists());
-    polled_by_fio(&trials_kept(folder.path(), FIO.0, &words));
-    completed_as_asked(&with_again(folder.path(), BLOCK, &words), [10, 10], false);
+    assert!(!folder.join("failing.iopj").exists());
+    polled_by_fio(&trials_kept(&folder, FIO.0, &words));
+    completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 10], false);
     // It has no `queue/iostats_passthrough`, and no hybrid polling of rings.
-    passed_through(&with_again(folder.path(), PASSTHROUGH, &words), [4, 4], true);
+    passed_through(&with_again(&folder, PASSTHROUGH, &words), [4, 4], true);
 }
 
 #[test]
@@ -264,7 +257,7 @@ fn every_path_on_6_18() {
 fn every_path_and_64_pollers_on_7_2() {
     if let Some(series) = new_series().filter(|series| have_lab(&[series])) {
         let (folder, words) = every_path_of_new(&series, &[POLLERS]);
-        let trials = trials_kept(folder.path(), POLLERS.0, &words);
+        let trials = trials_kept(&folder, POLLERS.0, &words);
         trials.iter().for_each(|trial| completions::are(trial, Completion::Poll));
         are(&trials, "io_uring/syscall/poll", VerdictKind::Verified);
     }
@@ -272,33 +265,30 @@ fn every_path_and_64_pollers_on_7_2() {
 
 /// Every path on a kernel that has all that the newest have, and other studies: where the stores are, and
 /// what was printed.
-fn every_path_of_new(series: &str, others: &[(&str, &str)]) -> (TempDir, String) {
+fn every_path_of_new(series: &str, others: &[(&str, &str)]) -> (TestFolder, String) {
     let (_alone, folder) = (alone(), folder());
     let (block, passthrough) = (again(BLOCK), again(PASSTHROUGH));
     let studies =
         [&[BLOCK, PASSTHROUGH, (&block.0, &block.1), (&passthrough.0, &passthrough.1), FIO], others].concat();
-    let (words, code) = boot(folder.path(), series, &studies, "");
+    let (words, code) = boot(&folder, series, &studies, "");
     assert_eq!(code, Some(0), "{words}");
     // fio cannot ask for hybrid polling of rings. No `io_poll_delay` can be set for that of synchronous
     // reads.
-    polled_by_fio(&trials_kept(folder.path(), FIO.0, &words));
-    completed_as_asked(&with_again(folder.path(), BLOCK, &words), [10, 8], false);
-    passed_through(&with_again(folder.path(), PASSTHROUGH, &words), [6, 4], false);
+    polled_by_fio(&trials_kept(&folder, FIO.0, &words));
+    completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 8], false);
+    passed_through(&with_again(&folder, PASSTHROUGH, &words), [6, 4], false);
     (folder, words)
 }
 
 /// A boot of its own: with the others it would be the longest test of all.
 #[test]
 fn rings_and_passthrough_are_proven_at_depth_on_6_18() {
-    if !have_lab(&["6.18"]) {
-        return;
-    }
-    let (_alone, folder) = (alone(), folder());
+    let Some((_alone, folder)) = lab(&["6.18"]) else { return };
     let (ring, passthrough) = (crate::ring_lab(), crate::passthrough_lab());
     let studies: [(&str, &str); 2] = [("ring-lab", &ring), ("passthrough-lab", &passthrough)];
-    let (words, code) = boot(folder.path(), "6.18", &studies, "");
+    let (words, code) = boot(&folder, "6.18", &studies, "");
     assert_eq!(code, Some(0), "{words}");
-    let trials = |name| trials_kept(folder.path(), name, &words);
+    let trials = |name| trials_kept(&folder, name, &words);
     crate::every_combination_of_the_ring_is_proven(&trials("ring-lab"));
     crate::passthrough_is_proven(&trials("passthrough-lab"));
 }

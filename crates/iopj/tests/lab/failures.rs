@@ -2,7 +2,7 @@
 //! be read.
 
 use crate::common::{alone, folder, kernel};
-use crate::{have_lab, lab_run_text};
+use crate::{have_lab, lab, lab_run_text};
 use iopj_lab::LabError;
 use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
@@ -78,7 +78,7 @@ fn failure(outcome: &Outcome) -> &str {
 fn reads_that_fail_are_counted_and_the_study_goes_on() {
     let Some(kernel) = lab_kernel() else { return };
     let (_alone, folder) = (alone(), folder());
-    let (done, outcomes, printed) = run_with(&kernel, FaultKind::ReadErrors, folder.path());
+    let (done, outcomes, printed) = run_with(&kernel, FaultKind::ReadErrors, &folder);
     assert_eq!(done.unwrap().status, 1, "{printed}");
     assert_eq!(outcomes.len(), 4, "{printed}");
     assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
@@ -91,7 +91,7 @@ fn reads_that_fail_are_counted_and_the_study_goes_on() {
 fn a_silent_drive_ends_its_trial_by_the_kernels_time_limit() {
     let Some(kernel) = lab_kernel() else { return };
     let (_alone, folder) = (alone(), folder());
-    let (done, outcomes, printed) = run_with(&kernel, FaultKind::Silence, folder.path());
+    let (done, outcomes, printed) = run_with(&kernel, FaultKind::Silence, &folder);
     assert_eq!(done.unwrap().status, 1, "{printed}");
     assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
     assert!(outcomes.iter().any(|outcome| !failure(outcome).is_empty()), "{outcomes:?} {printed}");
@@ -101,11 +101,8 @@ fn a_silent_drive_ends_its_trial_by_the_kernels_time_limit() {
 /// once it has seen that the counters are held, which leaves few occasions for it.
 #[test]
 fn a_guest_that_ran_stale_code_begins_its_study_again() {
-    if !have_lab(&["6.1"]) {
-        return;
-    }
-    let (_alone, folder) = (alone(), folder());
-    let script = folder.path().join("meter");
+    let Some((_alone, folder)) = lab(&["6.1"]) else { return };
+    let script = folder.join("meter");
     let oops = "#!/bin/sh\n[ \"$(cat /run/held)\" = 'counters are held' ] || exit 1\necho '<0>Oops: int3: \
                 0000 [#1] SMP NOPTI' >/dev/kmsg\necho c >/proc/sysrq-trigger\n";
     std::fs::write(&script, oops).unwrap();
@@ -114,19 +111,19 @@ fn a_guest_that_ran_stale_code_begins_its_study_again() {
         "name = \"stale\"\npaths = [\"posix-sio/syscall/interrupt\"]\n[[workload]]\nrw = \"randread\"\nbs = \
          \"4k\"\nios = 100\n[meters.own]\nkind = \"command\"\ncommand = [{script:?}]\nscope = \"system\"\n"
     );
-    let output = lab_run_text(folder.path(), "stale", &study, "--kernel 6.1 --allow-exec");
+    let output = lab_run_text(&folder, "stale", &study, "--kernel 6.1 --allow-exec");
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{words}");
     assert_eq!(words.matches("the studies start again").count(), 3, "{words}");
     assert!(words.contains("try again, or use a newer QEMU"), "{words}");
-    assert!(!folder.path().join("stale.iopj").exists(), "{words}");
+    assert!(!folder.join("stale.iopj").exists(), "{words}");
 }
 
 #[test]
 fn a_drive_that_is_pulled_leaves_the_trials_before() {
     let Some(kernel) = lab_kernel() else { return };
     let (_alone, folder) = (alone(), folder());
-    let (done, outcomes, printed) = run_with(&kernel, FaultKind::Pull, folder.path());
+    let (done, outcomes, printed) = run_with(&kernel, FaultKind::Pull, &folder);
     assert_ne!(done.unwrap().status, 0, "{printed}");
     assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
     assert!(outcomes.iter().any(|outcome| !failure(outcome).is_empty()), "{outcomes:?} {printed}");

@@ -68,7 +68,7 @@ fn befell([begin, end]: [u64; 2], since_ns: u64, faults: &[Fault]) -> Option<Opt
 /// The study, and its trials with what befell them.
 fn falsified(replicates: usize, seed: u64) -> Vec<(Trial, Option<Way>)> {
     let folder = folder();
-    let script = folder.path().join("fault");
+    let script = folder.join("fault");
     std::fs::write(&script, include_str!("fault.sh").replace("@SEED@", &seed.to_string())).unwrap();
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
     let study = format!(
@@ -79,9 +79,9 @@ fn falsified(replicates: usize, seed: u64) -> Vec<(Trial, Option<Way>)> {
          \"300ms\"\nruntime = \"1s\"\n"
     );
     let options = format!("--kernel 5.10 --allow-exec --time-limit {}m", 10 + replicates);
-    let output = lab_run_text(folder.path(), "faults", &study, &options);
-    let mut trials = trials_kept(folder.path(), "faults", &String::from_utf8_lossy(&output.stderr));
-    let faults = faults(&folder.path().join("faults.iopj"));
+    let output = lab_run_text(&folder, "faults", &study, &options);
+    let mut trials = trials_kept(&folder, "faults", &String::from_utf8_lossy(&output.stderr));
+    let faults = faults(&folder.join("faults.iopj"));
     // What a fault makes fail is not verified either.
     let window =
         |trial: &Trial| trial.outcome.measurement().map(|measurement| measurement.window_raw_ns.unwrap());

@@ -17,7 +17,7 @@ mod reader;
 mod records;
 mod refusals;
 
-use common::{alone, folder, have, kernel};
+use common::{Alone, TestFolder, alone, folder, have, kernel};
 use iopj_core::{CostSource, FunctionCost, IoPath, Space, Verdict, VerdictKind};
 use iopj_lab::cache::Cache;
 use iopj_lab::kernels;
@@ -30,6 +30,11 @@ use std::process::{Command, Output};
 fn have_lab(series: &[&str]) -> bool {
     let missing = iopj_lab::missing_tools();
     have(missing.is_empty(), &format!("{missing:?}")) && series.iter().all(|series| kernel(series).is_some())
+}
+
+/// A folder for studies, and the machine, if [`have_lab`].
+fn lab(series: &[&str]) -> Option<(Alone, TestFolder)> {
+    have_lab(series).then(|| (alone(), folder()))
 }
 
 /// `iopj lab run` of a study of this repository in `folder`, with `change` made to its text.
@@ -142,21 +147,18 @@ fn calls(measurement: &Measurement, function: &str) -> u64 {
 
 #[test]
 fn exact_counts_repeat_from_boot_to_boot() {
-    if !have_lab(&["6.18"]) {
-        return;
-    }
-    let (_alone, folder) = (alone(), folder());
+    let Some((_alone, folder)) = lab(&["6.18"]) else { return };
     let study = "name = \"repeat\"\npaths = [\"posix-sio/syscall/interrupt\", \
                  \"io_uring/syscall/poll\"]\nseed = 3\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\nios = \
                  2000\n";
-    std::fs::write(folder.path().join("repeat.toml"), study).unwrap();
+    std::fs::write(folder.join("repeat.toml"), study).unwrap();
     let boot = |name: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_iopj"));
         let line = format!(
             "lab run repeat.toml --kernel 6.18 --exact --device null_blk --vcpus 1 --store {name}.iopj"
         );
-        let output = command.current_dir(folder.path()).args(line.split_whitespace()).output().unwrap();
-        let trials = trials(folder.path(), name, &output);
+        let output = command.current_dir(&*folder).args(line.split_whitespace()).output().unwrap();
+        let trials = trials(&folder, name, &output);
         costs_are_known(&trials);
         let per_io = |measurement: &&Measurement| {
             let costs = measurement.costs.as_ref().unwrap();
@@ -174,18 +176,15 @@ fn exact_counts_repeat_from_boot_to_boot() {
 
 #[test]
 fn synchronous_completions_are_what_was_asked_for_on_5_10() {
-    if !have_lab(&["5.10"]) {
-        return;
-    }
-    let (_alone, folder) = (alone(), folder());
+    let Some((_alone, folder)) = lab(&["5.10"]) else { return };
     // A timer of 50 us may fire before its thread sleeps.
     let change = [
         ("replicates = 8", "replicates = 3"),
         ("ios = 4000", "ios = 1000"),
         ("hybrid:50us", "hybrid:1000us"),
     ];
-    let output = lab_run(folder.path(), "poll22-lab", &change, "--kernel 5.10 --exact");
-    let trials = trials(folder.path(), "poll22-lab", &output);
+    let output = lab_run(&folder, "poll22-lab", &change, "--kernel 5.10 --exact");
+    let trials = trials(&folder, "poll22-lab", &output);
     costs_are_known(&trials);
     let paths = by_path(&trials);
     assert_eq!(paths.len(), 4);
@@ -203,7 +202,7 @@ fn synchronous_completions_are_what_was_asked_for_on_5_10() {
             assert_eq!(calls(measurement, "nvme_poll") > 0, !path.ends_with("interrupt"), "{path}");
         }
     }
-    page::shows_counts_and_no_time(folder.path(), "poll22-lab.iopj");
+    page::shows_counts_and_no_time(&folder, "poll22-lab.iopj");
 }
 
 /// `delay-lab` with both generators, fio and a meter named by their paths.
@@ -272,17 +271,14 @@ fn named_programs_ran(folder: &Path, trials: &[Trial]) {
 
 #[test]
 fn synchronous_polling_is_refuted_on_6_1() {
-    if !have_lab(&["6.1"]) {
-        return;
-    }
-    let (_alone, folder) = (alone(), folder());
+    let Some((_alone, folder)) = lab(&["6.1"]) else { return };
     let change = [
         ("replicates = 8", "replicates = 2"),
         ("ios = 4000", "ios = 1000"),
         ("    \"posix-sio/syscall/hybrid\",\n", ""),
     ];
-    let output = lab_run(folder.path(), "poll22-lab", &change, "--kernel 6.1 --exact");
-    let trials = trials(folder.path(), "poll22-lab", &output);
+    let output = lab_run(&folder, "poll22-lab", &change, "--kernel 6.1 --exact");
+    let trials = trials(&folder, "poll22-lab", &output);
     costs_are_known(&trials);
     are(&trials, "posix-sio/syscall/interrupt", VerdictKind::Verified);
     are(&trials, "posix-sio/syscall/poll", VerdictKind::Refuted);
@@ -348,8 +344,8 @@ fn a_slow_virtio_drive_is_polled_on_7_2() {
     let Some(series) = new_series().filter(|series| have_lab(&[series])) else { return };
     let (_alone, folder) = (alone(), folder());
     let options = format!("--kernel {series} --device virtio");
-    let output = lab_run(folder.path(), "virtio-lab", &[("replicates = 8", "replicates = 3")], &options);
-    let trials = trials(folder.path(), "virtio-lab", &output);
+    let output = lab_run(&folder, "virtio-lab", &[("replicates = 8", "replicates = 3")], &options);
+    let trials = trials(&folder, "virtio-lab", &output);
     assert_eq!(trials.len(), 9);
     for trial in &trials {
         completions::are(trial, trial.path.completion());

@@ -1,6 +1,6 @@
 //! What the lab cannot do is said in one message.
 
-use crate::common::{folder, have, iopj, is_root, kernel, written};
+use crate::common::{TestFolder, folder, have, iopj, is_root, kernel, says, written};
 use crate::{have_lab, lab_run, study_text};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -13,9 +13,7 @@ fn refused(output: &Output, parts: &[&str]) {
     let messages = words.lines().filter(|line| line.starts_with("iopj: ")).count();
     assert_eq!(messages, 1, "{words}");
     assert!(words.matches("No such file or directory").count() <= 1, "a cause that is told twice: {words}");
-    for part in parts {
-        assert!(words.contains(part), "`{part}` is missing in: {words}");
-    }
+    says(&words, parts);
 }
 
 /// `iopj` in namespaces of its own, after a shell has run `before` there.
@@ -39,45 +37,33 @@ fn have_namespaces(unshare: &str) -> bool {
 
 #[test]
 fn a_host_without_qemu_is_told_the_package() {
-    if !have_namespaces("--mount") {
-        return;
-    }
-    let folder = folder();
-    std::fs::copy(
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/quick.toml"),
-        folder.path().join("q.toml"),
-    )
-    .unwrap();
+    let Some(folder) = have_namespaces("--mount").then(folder) else { return };
+    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/quick.toml"), folder.join("q.toml"))
+        .unwrap();
     // A device in the place of the program: as good as none.
     let hide = "mount --bind /dev/null \"$(command -v qemu-system-x86_64)\"";
-    let output = iopj_behind(folder.path(), "--mount", hide, "lab run q.toml --kernel 5.10");
+    let output = iopj_behind(&folder, "--mount", hide, "lab run q.toml --kernel 5.10");
     refused(&output, &["install the packages qemu-system-x86"]);
-    let output = iopj_behind(folder.path(), "--mount", hide, "check");
+    let output = iopj_behind(&folder, "--mount", hide, "check");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("lab: not here; install the packages qemu-system-x86"), "{text}");
 }
 
 #[test]
 fn a_host_without_network_is_told_what_it_lacks() {
-    if !have_namespaces("--net") {
-        return;
-    }
-    let folder = folder();
-    let output = iopj_behind(folder.path(), "--net", "true", "lab kernels 5.10");
+    let Some(folder) = have_namespaces("--net").then(folder) else { return };
+    let output = iopj_behind(&folder, "--net", "true", "lab kernels 5.10");
     refused(&output, &["network"]);
 }
 
 #[test]
 fn a_file_that_is_no_kernel_is_refused() {
-    if !have_lab(&[]) {
-        return;
-    }
-    let folder = folder();
-    written(&folder.path().join("image"), 1 << 16);
-    std::fs::create_dir(folder.path().join("modules")).unwrap();
-    let output = lab_run(folder.path(), "poll22-lab", &[], "--kernel ./image --modules modules");
+    let Some(folder) = have_lab(&[]).then(folder) else { return };
+    written(&folder.join("image"), 1 << 16);
+    std::fs::create_dir(folder.join("modules")).unwrap();
+    let output = lab_run(&folder, "poll22-lab", &[], "--kernel ./image --modules modules");
     refused(&output, &["./image"]);
-    let output = lab_run(folder.path(), "poll22-lab", &[], "--kernel ./image");
+    let output = lab_run(&folder, "poll22-lab", &[], "--kernel ./image");
     refused(&output, &["--modules"]);
 }
 
@@ -89,37 +75,34 @@ fn modules_of_another_kernel_are_refused() {
     let (Some(old), Some(new)) = (kernel("5.10"), kernel("6.1")) else { return };
     let folder = folder();
     let line = format!("--kernel {} --modules {}", old.image.display(), new.modules.display());
-    refused(&lab_run(folder.path(), "poll22-lab", &[], &line), &[&old.release, &new.release]);
+    refused(&lab_run(&folder, "poll22-lab", &[], &line), &[&old.release, &new.release]);
 }
 
 #[test]
 fn a_series_that_nobody_offers_is_refused_with_those_that_are() {
-    if !have_lab(&["5.10", "6.18"]) {
-        return;
-    }
-    let folder = folder();
-    let output = lab_run(folder.path(), "poll22-lab", &[], "--kernel 2.6");
+    let Some(folder) = have_lab(&["5.10", "6.18"]).then(folder) else { return };
+    let output = lab_run(&folder, "poll22-lab", &[], "--kernel 2.6");
     refused(&output, &["2.6", "5.10", "6.18"]);
 }
 
 #[test]
 fn a_store_that_is_there_is_not_overwritten() {
     let folder = folder();
-    written(&folder.path().join("poll22-lab.iopj"), 100);
-    let output = lab_run(folder.path(), "poll22-lab", &[], "--kernel 5.10");
+    written(&folder.join("poll22-lab.iopj"), 100);
+    let output = lab_run(&folder, "poll22-lab", &[], "--kernel 5.10");
     refused(&output, &["`poll22-lab.iopj` already exists", "--store"]);
-    assert_eq!(std::fs::metadata(folder.path().join("poll22-lab.iopj")).unwrap().len(), 100);
+    assert_eq!(std::fs::metadata(folder.join("poll22-lab.iopj")).unwrap().len(), 100);
 }
 
 #[test]
 fn a_study_that_bypasses_the_kernel_needs_an_nvme_drive_and_no_passthrough() {
     let folder = folder();
     for device in ["virtio", "null_blk"] {
-        let output = lab_run(folder.path(), "bypass-lab", &[], &format!("--kernel 6.18 --device {device}"));
+        let output = lab_run(&folder, "bypass-lab", &[], &format!("--kernel 6.18 --device {device}"));
         refused(&output, &["kernel-bypass paths", "give the guest --device nvme"]);
     }
     let change = [("\"posix-sio/syscall/interrupt\"", "\"nvme-passthrough/syscall/poll\"")];
-    let output = lab_run(folder.path(), "bypass-lab", &change, "--kernel 6.18");
+    let output = lab_run(&folder, "bypass-lab", &change, "--kernel 6.18");
     refused(&output, &["nvme-passthrough and other paths", "split it into two studies"]);
 }
 
@@ -128,7 +111,7 @@ fn programs_that_a_study_names_go_into_the_guest_only_where_it_is_allowed() {
     let folder = folder();
     let run = |named: &str, options: &str, parts: &[&str]| {
         let change = [("[settings]", &*format!("{named}\n\n[settings]"))];
-        refused(&lab_run(folder.path(), "bypass-lab", &change, &format!("--kernel 6.18 {options}")), parts);
+        refused(&lab_run(&folder, "bypass-lab", &change, &format!("--kernel 6.18 {options}")), parts);
     };
     let fio = "[fio]\nspdk_plugin = \"/no/spdk_nvme\"";
     run(fio, "", &["the study names a program to run, `/no/spdk_nvme`", "allow it by --allow-exec"]);
@@ -145,10 +128,10 @@ fn programs_that_a_study_names_go_into_the_guest_only_where_it_is_allowed() {
 }
 
 /// Studies of this repository in a folder of their own.
-fn with_studies(studies: &[&str]) -> tempfile::TempDir {
+fn with_studies(studies: &[&str]) -> TestFolder {
     let folder = folder();
     for study in studies {
-        std::fs::write(folder.path().join(format!("{study}.toml")), study_text(study, &[])).unwrap();
+        std::fs::write(folder.join(format!("{study}.toml")), study_text(study, &[])).unwrap();
     }
     folder
 }
@@ -163,7 +146,7 @@ fn several_refused(folder: &Path, line: &str, parts: &[&str]) {
 #[test]
 fn studies_of_one_boot_need_a_store_each() {
     let folder = with_studies(&["ring-lab", "delay-lab"]);
-    let at = folder.path();
+    let at = &folder;
     several_refused(
         at,
         "ring-lab.toml delay-lab.toml --store x.iopj",
@@ -186,7 +169,7 @@ fn studies_of_one_boot_need_a_store_each() {
 fn exact_counts_are_of_one_study_a_boot() {
     let folder = with_studies(&["ring-lab", "delay-lab"]);
     let line = "ring-lab.toml delay-lab.toml --exact";
-    several_refused(folder.path(), line, &["--exact counts one study per boot", "run each study by itself"]);
+    several_refused(&folder, line, &["--exact counts one study per boot", "run each study by itself"]);
 }
 
 /// The others would pay for its IOMMU.
@@ -195,13 +178,13 @@ fn a_study_that_bypasses_the_kernel_boots_with_none_that_does_not() {
     let folder = with_studies(&["ring-lab", "bypass-lab"]);
     let parts =
         ["`bypass-lab` needs an IOMMU", "`ring-lab` would be measured with it", "run `bypass-lab` by itself"];
-    several_refused(folder.path(), "ring-lab.toml bypass-lab.toml", &parts);
-    several_refused(folder.path(), "bypass-lab.toml ring-lab.toml", &parts);
+    several_refused(&folder, "ring-lab.toml bypass-lab.toml", &parts);
+    several_refused(&folder, "bypass-lab.toml ring-lab.toml", &parts);
     let named =
         [("name = \"bypass-lab\"", "name = \"of-spdk\""), ("nvme-user/doorbell/poll", "spdk/doorbell/poll")];
-    std::fs::write(folder.path().join("of-spdk.toml"), study_text("bypass-lab", &named)).unwrap();
+    std::fs::write(folder.join("of-spdk.toml"), study_text("bypass-lab", &named)).unwrap();
     let parts = ["`of-spdk` needs huge pages", "`bypass-lab` would be measured with it"];
-    several_refused(folder.path(), "bypass-lab.toml of-spdk.toml", &parts);
+    several_refused(&folder, "bypass-lab.toml of-spdk.toml", &parts);
 }
 
 /// With several studies a refusal says of which it is.
@@ -209,5 +192,5 @@ fn a_study_that_bypasses_the_kernel_boots_with_none_that_does_not() {
 fn a_study_that_cannot_be_had_in_a_guest_is_named_among_others() {
     let folder = with_studies(&["ring-lab", "bypass-lab"]);
     let line = "ring-lab.toml bypass-lab.toml --device virtio";
-    several_refused(folder.path(), line, &["bypass-lab.toml: the study has kernel-bypass paths"]);
+    several_refused(&folder, line, &["bypass-lab.toml: the study has kernel-bypass paths"]);
 }

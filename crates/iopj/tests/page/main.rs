@@ -82,8 +82,7 @@ fn quick() -> Vec<Trial> {
 #[test]
 fn a_store_is_drawn_as_it_was_measured() {
     let Some(program) = chromium() else { return };
-    let folder = folder();
-    let folder = folder.path();
+    let folder = &*folder();
     stored(folder, "quick.iopj", &study("quick"), &quick());
     let page = page(folder, "quick.iopj");
     reader::is_valid(&page);
@@ -105,8 +104,7 @@ fn a_store_is_drawn_as_it_was_measured() {
 #[test]
 fn counts_of_an_emulated_store_are_drawn_as_they_were_counted() {
     let Some(program) = chromium() else { return };
-    let folder = folder();
-    let folder = folder.path();
+    let folder = &*folder();
     let workload = costs::workload(1, 1000);
     let trials: Vec<Trial> =
         costs::three(&workload).into_iter().filter(|trial| trial.replicate < 3).collect();
@@ -122,9 +120,7 @@ fn counts_of_an_emulated_store_are_drawn_as_they_were_counted() {
 #[test]
 fn a_real_run_has_its_page() {
     let Some(program) = chromium() else { return };
-    let folder = folder();
-    let folder = folder.path();
-    written(&folder.join("data"), 64 << 20);
+    let folder = &*folder().with_data(64 << 20);
     {
         let _alone = alone();
         let line = "run --target data --ramp-time 50ms --runtime 300ms --store quick.iopj";
@@ -261,8 +257,7 @@ fn least_is_named(map: &Value, cells: &Cells) {
 #[test]
 fn foreign_names_are_text_from_end_to_end() {
     let Some(program) = chromium() else { return };
-    let folder = folder();
-    let folder = folder.path();
+    let folder = &*folder();
     written(&folder.join(EVIL), 8 << 20);
     {
         let _alone = alone();

@@ -1,52 +1,46 @@
 //! Kernel bypass where it cannot be had: a drive that is not named, not there, or named for nothing.
 
-use crate::common::{folder, iopj, written};
-use crate::{PLAIN, refused, succeeds};
+use crate::common::{folder, iopj, refusal};
+use crate::{PLAIN, refuses, succeeds};
 use std::fs;
 use std::path::Path;
 
 const NOT_TAKEN: &str =
     "the target is on no NVMe controller of its own, and none is taken from the kernel's driver";
 
-fn with_data() -> tempfile::TempDir {
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
-    folder
-}
-
 #[test]
 fn a_drive_that_is_not_named_is_not_taken() {
-    let folder = with_data();
+    let folder = folder().with_data(1 << 20);
     for path in ["nvme-user/doorbell/poll", "nvme-user/doorbell/interrupt", "spdk/doorbell/poll"] {
         let line = format!("run --target data {}", PLAIN.replace("posix-sio/syscall/interrupt", path));
         let parts =
             [&*format!("none of the study's paths works on data: {path}"), NOT_TAKEN, "--take-device"];
-        refused(&mut iopj(folder.path(), &line), folder.path(), &parts);
+        refuses(&folder, &line, &parts);
     }
     // What is available without a drive of its own goes on without a word of them.
     let line =
         format!("run --target data {} --json", PLAIN.replace("posix-sio/syscall/interrupt", "available"));
-    let (text, _) = succeeds(&mut iopj(folder.path(), &line));
+    let (text, _) = succeeds(&mut iopj(&folder, &line));
     assert!(text.contains("libaio/syscall/interrupt") && !text.contains("nvme-user"), "{text}");
 }
 
 #[test]
 fn a_drive_that_no_path_needs_is_not_taken() {
-    let folder = with_data();
+    let folder = folder().with_data(1 << 20);
     let line = format!("run --target data --take-device 0000:01:00.0 {PLAIN}");
     let parts = [
         "--take-device names 0000:01:00.0, but the study has no path of kernel bypass",
         "leave the option out",
     ];
-    refused(&mut iopj(folder.path(), &line), folder.path(), &parts);
+    refuses(&folder, &line, &parts);
 }
 
 #[test]
 fn a_drive_that_is_not_there_is_told() {
-    let folder = with_data();
+    let folder = folder().with_data(1 << 20);
     let parts = ["there is no PCI device fffe:1f:1f.7", "`lspci -D -d ::0108` lists the NVMe controllers"];
     let check = "check data --take-device fffe:1f:1f.7";
-    refused(&mut iopj(folder.path(), check), folder.path(), &parts);
+    refuses(&folder, check, &parts);
     // Whatever PCI functions this machine has, those that are no NVMe controllers are left alone.
     for function in fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten() {
         let class = fs::read_to_string(function.path().join("class")).unwrap();
@@ -54,23 +48,21 @@ fn a_drive_that_is_not_there_is_told() {
             let address = function.file_name().into_string().unwrap();
             let said = format!("{address} is no NVMe controller (its class is {}", class.trim());
             let check = format!("check data --take-device {address} --i-know-no-iommu");
-            refused(&mut iopj(folder.path(), &check), folder.path(), &[&said]);
+            refuses(&folder, &check, &[&said]);
         }
     }
 }
 
 #[test]
 fn words_of_taking_are_checked() {
-    let folder = with_data();
+    let folder = folder().with_data(1 << 20);
     for (words, part) in [
         ("--take-device nvme0", "`nvme0` is no PCI address: write it in full as 0000:01:00.0"),
         ("--take-device ../nvme", "is no PCI address"),
         ("--i-know-no-iommu", "--take-device <PCI-ADDRESS>"),
     ] {
         for line in [format!("check data {words}"), format!("run --target data {PLAIN} {words}")] {
-            let output = iopj(folder.path(), &line).output().unwrap();
-            let said = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(2), "{said}");
+            let said = refusal(&folder, &line);
             assert!(said.contains(part), "{said}");
         }
     }
@@ -78,15 +70,14 @@ fn words_of_taking_are_checked() {
 
 #[test]
 fn a_plugin_runs_only_where_it_is_allowed() {
-    let folder = with_data();
-    let plugin = folder.path().join("spdk_nvme");
+    let folder = folder().with_data(1 << 20);
+    let plugin = folder.join("spdk_nvme");
     let study = |keys: &str| {
         let head = "name = \"t\"\npaths = \"posix-sio/syscall/interrupt\"\ngenerator = \"fio\"";
-        fs::write(folder.path().join("t.toml"), format!("{head}\n[fio]\n{keys}\n[[workload]]\nios = 200\n"))
+        fs::write(folder.join("t.toml"), format!("{head}\n[fio]\n{keys}\n[[workload]]\nios = 200\n"))
             .unwrap();
     };
-    let run =
-        |parts: &[&str]| refused(&mut iopj(folder.path(), "run t.toml --target data"), folder.path(), parts);
+    let run = |parts: &[&str]| refuses(&folder, "run t.toml --target data", parts);
     study(&format!("spdk_plugin = \"{}\"", plugin.display()));
     run(&["the study names a program to run", &plugin.display().to_string(), "allow it by --allow-exec"]);
     study("spdk_plugins = \"x\"");

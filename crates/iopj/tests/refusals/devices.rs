@@ -1,8 +1,8 @@
 //! Devices asked to be written: mounted ones by any name, another one than was named, and blocks of a wrong
 //! size.
 
-use crate::common::{LoopDevice, Undo, alone, folder, have_loop, iopj, mounted, tool, written};
-use crate::{PLAIN, output, refused, succeeds};
+use crate::common::{LoopDevice, Undo, alone, folder, have_loop, iopj, mounted, refusal, tool, written};
+use crate::{PLAIN, refused, refuses, succeeds};
 use iopj_store::Store;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
@@ -15,41 +15,35 @@ fn destroy(node: &str) -> String {
 
 /// Refuses to overwrite `node` even if a signature may go.
 fn refused_to_write(folder: &Path, node: &str, parts: &[&str]) {
-    refused(&mut iopj(folder, &destroy(node)), folder, parts);
-    refused(&mut iopj(folder, &format!("{} --i-know", destroy(node))), folder, parts);
+    refuses(folder, &destroy(node), parts);
+    refuses(folder, &format!("{} --i-know", destroy(node)), parts);
 }
 
 #[test]
 fn mounted_device_is_refused_by_its_node_and_by_a_symlink() {
-    if !have_loop() {
-        return;
-    }
-    let folder = folder();
-    let image = folder.path().join("image");
+    let Some(folder) = have_loop().then(folder) else { return };
+    let image = folder.join("image");
     written(&image, 8 << 20);
     tool(&format!("mkfs.ext4 -q -F {}", image.display()));
     let device = LoopDevice::new(&image, "");
-    symlink(&device.path, folder.path().join("link")).unwrap();
+    symlink(&device.path, folder.join("link")).unwrap();
     {
-        let at = folder.path().join("mounted");
+        let at = folder.join("mounted");
         let _mounted = mounted(&format!("-o ro {}", device.node()), &at);
         let cause = format!("{} is mounted on {}", device.name(), at.display());
         for node in [device.node(), "link"] {
             let thing = format!("`{node}` cannot be written: ");
-            refused_to_write(folder.path(), node, &[&thing, &cause, "unmount it, or name another target"]);
+            refused_to_write(&folder, node, &[&thing, &cause, "unmount it, or name another target"]);
         }
     }
     let parts = ["carries an ext2, ext3 or ext4 file system", "wipe it (`wipefs -a`), or say --i-know"];
-    refused(&mut iopj(folder.path(), &destroy(device.node())), folder.path(), &parts);
+    refuses(&folder, &destroy(device.node()), &parts);
 }
 
 #[test]
 fn disk_with_a_mounted_partition_is_refused() {
-    if !have_loop() {
-        return;
-    }
-    let folder = folder();
-    let image = folder.path().join("image");
+    let Some(folder) = have_loop().then(folder) else { return };
+    let image = folder.join("image");
     written(&image, 8 << 20);
     // An MBR with one partition of type 83h: 8192 sectors from the 2048th.
     let mut table = [0; 66];
@@ -62,46 +56,39 @@ fn disk_with_a_mounted_partition_is_refused() {
     let _deleted = Undo(format!("partx --delete --nr 1 {}", device.node()));
     let partition = format!("{}p1", device.node());
     let whole = format!("`{partition}` is a partition: name the whole device `{}`", device.node());
-    refused_to_write(folder.path(), &partition, &[&whole]);
+    refused_to_write(&folder, &partition, &[&whole]);
     tool(&format!("mkfs.ext4 -q {partition}"));
-    let at = folder.path().join("mounted");
+    let at = folder.join("mounted");
     let _mounted = mounted(&format!("-o ro {partition}"), &at);
     let cause = format!("{}p1 is mounted on {}", device.name(), at.display());
     for node in [device.node(), &partition] {
-        refused_to_write(
-            folder.path(),
-            node,
-            &[&format!("`{node}` cannot be written"), &cause, "unmount it"],
-        );
+        refused_to_write(&folder, node, &[&format!("`{node}` cannot be written"), &cause, "unmount it"]);
     }
 }
 
 #[test]
 fn device_to_destroy_is_the_target_itself() {
-    if !have_loop() {
-        return;
-    }
+    let Some(folder) = have_loop().then(folder) else { return };
     let _alone = alone();
-    let folder = folder();
-    let images = ["one", "other"].map(|name| folder.path().join(name));
+    let images = ["one", "other"].map(|name| folder.join(name));
     images.iter().for_each(|image| File::create(image).unwrap().set_len(4 << 20).unwrap());
     let [one, other] = images.each_ref().map(|image| LoopDevice::new(image, ""));
-    let run = |more: &str| iopj(folder.path(), &format!("run {PLAIN} --store x.iopj {more}"));
+    let run = |more: &str| iopj(&folder, &format!("run {PLAIN} --store x.iopj {more}"));
     let parts =
         [&*format!("is not `{}`, which --destroy-data names", other.node()), "name the same device in both"];
     let line = format!("--rw randwrite --target {} --destroy-data {}", one.node(), other.node());
-    refused(&mut run(&line), folder.path(), &parts);
+    refused(&mut run(&line), &folder, &parts);
     refused(
         &mut run(&format!("--rw write --destroy-data {}", one.node())),
-        folder.path(),
+        &folder,
         &["--destroy-data", "--target"],
     );
     let line = format!("--rw randread --target {0} --destroy-data {0}", one.node());
     let parts =
         [&*format!("--destroy-data names {}", one.node()), "the study writes nothing: leave the option out"];
-    refused(&mut run(&line), folder.path(), &parts);
+    refused(&mut run(&line), &folder, &parts);
     let line = format!("--rw randwrite --target {}", one.node());
-    refused(&mut run(&line), folder.path(), &["is not a file that iopj made", "--destroy-data"]);
+    refused(&mut run(&line), &folder, &["is not a file that iopj made", "--destroy-data"]);
     // Named twice it is written, and the other is not.
     let (text, _) =
         succeeds(&mut run(&format!("--rw randwrite --target {0} --destroy-data {0}", one.node())));
@@ -113,30 +100,26 @@ fn device_to_destroy_is_the_target_itself() {
 /// They took what they found, blocks that were never written too, and their records said nothing of it.
 #[test]
 fn reads_are_preconditioned_where_the_device_may_be_overwritten() {
-    if !have_loop() {
-        return;
-    }
+    let Some(folder) = have_loop().then(folder) else { return };
     let _alone = alone();
-    let folder = folder();
-    let image = folder.path().join("image");
+    let image = folder.join("image");
     File::create(&image).unwrap().set_len(4 << 20).unwrap();
     let device = LoopDevice::new(&image, "");
     let study = "name = \"reads\"\npaths = \"libaio/syscall/interrupt\"\nreplicates = 2\nprecondition = \
                  true\nmeters = false\n[[workload]]\nrw = \"randread\"\nios = 50\n";
-    fs::write(folder.path().join("reads.toml"), study).unwrap();
-    let run = |more: &str| iopj(folder.path(), &format!("run reads.toml --target {} {more}", device.node()));
+    fs::write(folder.join("reads.toml"), study).unwrap();
+    let run = |more: &str| iopj(&folder, &format!("run reads.toml --target {} {more}", device.node()));
     let why = "the study has `precondition = true`, which writes the whole target, and";
-    refused(&mut run(""), folder.path(), &[why, "--destroy-data"]);
+    refused(&mut run(""), &folder, &[why, "--destroy-data"]);
     succeeds(&mut run(&format!("--destroy-data {}", device.node())));
     assert!(fs::read(&image).unwrap().chunks(4096).all(|block| block.iter().any(|byte| *byte != 0)));
-    let store = Store::open(&folder.path().join("reads.iopj")).unwrap();
+    let store = Store::open(&folder.join("reads.iopj")).unwrap();
     let words = "preconditioned for reads: filled twice";
     for trial in store.trials().unwrap() {
         assert_eq!(trial.outcome.measurement().unwrap().preconditioning.as_deref(), Some(words));
     }
     // Resumed, the remedy was to leave out a --target that nobody had given.
-    let (output, said) = output(&mut iopj(folder.path(), "run --resume reads.iopj"));
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let said = refusal(&folder, "run --resume reads.iopj");
     assert!(said.contains("is not a file that iopj made: name it by --destroy-data again"), "{said}");
     // Reads leave it so: the second block needs no writing.
     let events = store.events().unwrap().into_iter().filter(|(_, kind, _)| kind == "preconditioned");
@@ -146,37 +129,27 @@ fn reads_are_preconditioned_where_the_device_may_be_overwritten() {
 
 #[test]
 fn block_size_is_a_multiple_of_the_logical_block() {
-    if !have_loop() {
-        return;
-    }
-    let folder = folder();
-    let image = folder.path().join("image");
+    let Some(folder) = have_loop().then(folder) else { return };
+    let image = folder.join("image");
     written(&image, 4 << 20);
     for (sector, bs) in [(512, "1000"), (4096, "512")] {
         let device = LoopDevice::new(&image, &format!("--sector-size {sector}"));
         let cause =
             format!("bs {bs} is not a multiple of {}'s logical block of {sector} bytes", device.node());
         let run = format!("run --target {} --bs {bs} {PLAIN}", device.node());
-        refused(&mut iopj(folder.path(), &run), folder.path(), &[&cause, "choose a multiple of it"]);
+        refuses(&folder, &run, &[&cause, "choose a multiple of it"]);
     }
 }
 
 #[test]
 fn device_without_capacity_is_refused() {
-    if !have_loop() {
-        return;
-    }
-    let folder = folder();
-    let image = folder.path().join("image");
+    let Some(folder) = have_loop().then(folder) else { return };
+    let image = folder.join("image");
     File::create(&image).unwrap().write_all_at(&[7; 512], 0).unwrap();
     let device = LoopDevice::new(&image, "");
     image_cut(&image, &device);
     let parts = [&*format!("`{}` is empty", device.node()), "give it a capacity"];
-    refused(
-        &mut iopj(folder.path(), &format!("run --target {} {PLAIN}", device.node())),
-        folder.path(),
-        &parts,
-    );
+    refuses(&folder, &format!("run --target {} {PLAIN}", device.node()), &parts);
 }
 
 fn image_cut(image: &Path, device: &LoopDevice) {

@@ -17,12 +17,9 @@ fn trials(folder: &Path, store: &str) -> Vec<Value> {
 
 #[test]
 fn failing_device_leaves_recorded_failures_and_a_study_that_goes_on() {
-    if !have_loop() {
-        return;
-    }
+    let Some(folder) = have_loop().then(folder) else { return };
     let _alone = alone();
-    let folder = folder();
-    let here = folder.path();
+    let here = &folder;
     let image = here.join("image");
     written(&image, 16 << 20);
     let device = LoopDevice::new(&image, "--direct-io=on");
@@ -63,8 +60,7 @@ fn failing_device_leaves_recorded_failures_and_a_study_that_goes_on() {
 #[test]
 fn interrupted_study_keeps_its_trials_and_is_completed_by_resume() {
     let _alone = alone();
-    let folder = folder();
-    let here = folder.path();
+    let here = &*folder();
     let study = "name = \"t\"\npaths = [\"posix-sio/syscall/interrupt\", \
                  \"libaio/syscall/interrupt\"]\nreplicates = 3\nsize = \"4m\"\n[[workload]]\nruntime = \
                  \"1s\"\n";
@@ -98,11 +94,11 @@ fn interrupted_study_keeps_its_trials_and_is_completed_by_resume() {
 fn interrupted_before_the_first_trial_nothing_is_left() {
     let _alone = alone();
     let folder = folder();
-    let mut live = Live::start(iopj(folder.path(), &format!("run {PLAIN}")));
+    let mut live = Live::start(iopj(&folder, &format!("run {PLAIN}")));
     live.until("writing quick.iopj-data (1g)");
     live.interrupt();
     let (code, words) = live.end();
     assert_eq!(code, Some(130), "{words}");
     assert!(words.contains("interrupted before the first trial: nothing was kept"), "{words}");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&*folder).unwrap().count(), 0);
 }

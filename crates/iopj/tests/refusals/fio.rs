@@ -1,7 +1,7 @@
 //! fio as a generator where it is missing, too old, no fio, or without an engine.
 
-use crate::common::{folder, iopj, tool, written};
-use crate::{PLAIN, refused};
+use crate::common::{folder, iopj, tool};
+use crate::{PLAIN, refused, refuses};
 use std::fs;
 use std::path::Path;
 
@@ -20,22 +20,19 @@ fn program(folder: &Path, version: &str, engines: &str) {
 
 #[test]
 fn missing_fio_is_said() {
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
+    let folder = folder().with_data(1 << 20);
     for path in ["", "/nonexistent", "."] {
         // A relative folder in PATH is not searched.
-        program(folder.path(), "fio-3.33", "");
-        let mut command = iopj(folder.path(), &format!("run --target data --generator fio {PLAIN}"));
+        program(&folder, "fio-3.33", "");
+        let mut command = iopj(&folder, &format!("run --target data --generator fio {PLAIN}"));
         let parts = ["fio is not on PATH", "install the package `fio`, or use --generator native"];
-        refused(command.env("PATH", path), folder.path(), &parts);
+        refused(command.env("PATH", path), &folder, &parts);
     }
 }
 
 #[test]
 fn unfit_fio_is_refused() {
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
-    let here = folder.path();
+    let here = &*folder().with_data(1 << 20);
     let study = format!(
         "name = \"t\"\npaths = \"posix-aio/syscall/interrupt\"\ngenerator = \"fio\"\n[fio]\nprogram = \
          \"{}\"\n[[workload]]\nios = 200\n",
@@ -44,7 +41,7 @@ fn unfit_fio_is_refused() {
     fs::write(here.join("t.toml"), study).unwrap();
     let run = |parts: &[&str]| {
         // Both as the study's own program and as the installed one.
-        refused(&mut iopj(here, "run t.toml --target data --allow-exec"), here, parts);
+        refuses(here, "run t.toml --target data --allow-exec", parts);
         let line =
             "run --target data --generator fio --path posix-aio/syscall/interrupt --ios 200 --ramp-time 0s";
         refused(iopj(here, line).env("PATH", format!("{}:/usr/bin:/bin", here.display())), here, parts);
@@ -65,5 +62,5 @@ fn unfit_fio_is_refused() {
     run(&[&name, "gave no answer (exit status: 3)", "reinstall the package `fio`"]);
     fs::remove_file(here.join("fio")).unwrap();
     let parts = [&*name, "No such file"];
-    refused(&mut iopj(here, "run t.toml --target data --allow-exec"), here, &parts);
+    refuses(here, "run t.toml --target data --allow-exec", &parts);
 }

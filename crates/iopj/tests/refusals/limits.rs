@@ -1,7 +1,7 @@
 //! Numbers that are none, and limits of the machine, each named.
 
 use crate::common::{alone, folder, have, iopj, is_root, output, tool, written};
-use crate::{PLAIN, as_nobody, open_folder, refused};
+use crate::{PLAIN, as_nobody, open_folder, refused, refuses};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -9,8 +9,7 @@ use std::process::Command;
 
 #[test]
 fn numbers_out_of_range_are_refused() {
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
+    let folder = folder().with_data(1 << 20);
     for (line, parts) in [
         ("--iodepth 0", ["iodepth: 0 is too few", "the least is 1"]),
         ("--iodepth 1,0", ["iodepth: 0 is too few", "the least is 1"]),
@@ -26,14 +25,14 @@ fn numbers_out_of_range_are_refused() {
         ("--bs 1m --iodepth 32768 --numjobs 4096", ["more than half of the", "lower one of the three"]),
     ] {
         let line = format!("run --target data --path posix-aio/syscall/interrupt --ramp-time 0s {line}");
-        refused(&mut iopj(folder.path(), &line), folder.path(), &parts);
+        refuses(&folder, &line, &parts);
     }
     let line = format!("run --target data {}", PLAIN.replace("--iodepth 1", "--iodepth 32"));
     let parts = [
         "posix-sio/syscall/interrupt is synchronous and cannot keep iodepth 32",
         "use iodepth 1 and more numjobs",
     ];
-    refused(&mut iopj(folder.path(), &line), folder.path(), &parts);
+    refuses(&folder, &line, &parts);
 }
 
 #[test]
@@ -43,38 +42,36 @@ fn locked_memory_is_limited_by_name() {
     }
     let _alone = alone();
     let folder = open_folder();
-    let data = folder.path().join("data");
+    let data = folder.join("data");
     written(&data, 1 << 20);
     fs::set_permissions(&data, Permissions::from_mode(0o644)).unwrap();
     // So that nothing but the limit keeps this user from a store.
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(&*folder, Permissions::from_mode(0o777)).unwrap();
     let path = "io_uring/syscall/interrupt+registered";
-    let mut command =
-        as_nobody(folder.path(), &format!("run --target data --path {path} --iodepth 64 --ios 200"));
-    limit(&mut command, libc::RLIMIT_MEMLOCK, 65_536);
+    let mut command = as_nobody(&folder, &format!("run --target data --path {path} --iodepth 64 --ios 200"));
+    limits(&mut command, libc::RLIMIT_MEMLOCK, 65_536, 65_536);
     let parts = [
         "io_uring/syscall/interrupt+registered cannot be set up at iodepth 64",
         "RLIMIT_MEMLOCK (65536 bytes)",
         "lower iodepth, bs or numjobs, or raise it by `ulimit -l`",
     ];
-    refused(&mut command, folder.path(), &parts);
+    refused(&mut command, &folder, &parts);
 }
 
 #[test]
 fn open_files_are_limited_by_name() {
     let _alone = alone();
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
+    let folder = folder().with_data(1 << 20);
     for line in [
         "posix-aio/syscall/interrupt+fd-per-slot --iodepth 128",
         "posix-sio/syscall/interrupt --iodepth 1 --numjobs 128",
     ] {
-        let mut command = iopj(folder.path(), &format!("run --target data --ios 200 --path {line}"));
-        limit(&mut command, libc::RLIMIT_NOFILE, 64);
+        let mut command = iopj(&folder, &format!("run --target data --ios 200 --path {line}"));
+        limits(&mut command, libc::RLIMIT_NOFILE, 64, 64);
         let path = line.split(' ').next().unwrap();
         let parts =
             [&*format!("{path} cannot be set up at iodepth"), "RLIMIT_NOFILE (64", "lower", "`ulimit -n`"];
-        refused(&mut command, folder.path(), &parts);
+        refused(&mut command, &folder, &parts);
     }
 }
 
@@ -83,9 +80,7 @@ fn open_files_are_limited_by_name() {
 #[test]
 fn the_limit_of_open_files_is_raised_as_far_as_it_can_be() {
     let _alone = alone();
-    let folder = folder();
-    let here = folder.path();
-    written(&here.join("data"), 1 << 20);
+    let here = &*folder().with_data(1 << 20);
     let run = |line: &str| {
         let mut command =
             iopj(here, &format!("run --target data --ramp-time 0s --ios 200 --replicates 1 {line}"));
@@ -111,10 +106,6 @@ fn the_limit_of_open_files_is_raised_as_far_as_it_can_be() {
 }
 
 /// Lowers a limit of the program that `command` will run.
-fn limit(command: &mut Command, resource: libc::__rlimit_resource_t, most: u64) {
-    limits(command, resource, most, most);
-}
-
 fn limits(command: &mut Command, resource: libc::__rlimit_resource_t, soft: u64, hard: u64) {
     let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
     // SAFETY: one system call, which is async-signal-safe, on a struct that the closure owns.
@@ -130,8 +121,7 @@ fn limits(command: &mut Command, resource: libc::__rlimit_resource_t, soft: u64,
 fn native_asynchronous_requests_are_limited_by_name() {
     let limit: u64 = fs::read_to_string("/proc/sys/fs/aio-max-nr").unwrap().trim().parse().unwrap();
     let _alone = alone();
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
+    let folder = folder().with_data(1 << 20);
     let jobs = limit / 16_384 + 1;
     if !have(jobs <= 65, "fs.aio-max-nr of at most 2^20, for the buffers to fit into memory") {
         return;
@@ -143,5 +133,5 @@ fn native_asynchronous_requests_are_limited_by_name() {
         &*format!("fs.aio-max-nr ({limit}"),
         "lower iodepth or numjobs, or raise it by `sysctl fs.aio-max-nr=N`",
     ];
-    refused(&mut iopj(folder.path(), &format!("{line} --numjobs {jobs}")), folder.path(), &parts);
+    refuses(&folder, &format!("{line} --numjobs {jobs}"), &parts);
 }

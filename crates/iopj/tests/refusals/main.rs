@@ -16,7 +16,7 @@ mod studies;
 mod targets;
 mod uring;
 
-use common::output;
+use common::{TestFolder, output, says};
 use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,7 +25,6 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
-use tempfile::TempDir;
 
 /// A study that takes a moment.
 const SHORT: &str = "--iodepth 1 --ios 200 --ramp-time 0s --replicates 1";
@@ -59,16 +58,12 @@ fn listing(folder: &Path) -> Listing {
 
 /// A folder that every user can reach, and a copy of the program in it, where the build's may be out of
 /// reach.
-fn open_folder() -> TempDir {
-    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+fn open_folder() -> TestFolder {
+    let folder = TestFolder::in_folder("/var/tmp").unwrap();
     // By a program of its own: what this process writes could still be open in a child of another test, and
     // then not be run.
-    common::tool(&format!(
-        "install -m 755 {} {}",
-        env!("CARGO_BIN_EXE_iopj"),
-        folder.path().join("iopj").display()
-    ));
-    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    common::tool(&format!("install -m 755 {} {}", env!("CARGO_BIN_EXE_iopj"), folder.join("iopj").display()));
+    std::fs::set_permissions(&*folder, Permissions::from_mode(0o755)).unwrap();
     folder
 }
 
@@ -90,10 +85,13 @@ fn refused(command: &mut Command, folder: &Path, parts: &[&str]) {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{words}");
     let messages: Vec<&str> = words.lines().filter_map(|line| line.strip_prefix("iopj: ")).collect();
     let [message] = messages[..] else { panic!("one message, not: {words}") };
-    for part in parts {
-        assert!(message.contains(part), "`{part}` is missing in: {message}");
-    }
+    says(message, parts);
     assert_eq!(listing(folder), before, "{message}");
+}
+
+/// Demands that `iopj` with the words of `line` is refused in its folder.
+fn refuses(folder: &Path, line: &str, parts: &[&str]) {
+    refused(&mut common::iopj(folder, line), folder, parts);
 }
 
 /// Demands success; what was printed and what was said beside it.

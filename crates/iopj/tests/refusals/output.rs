@@ -1,17 +1,15 @@
 //! What other programs read: JSON, CSV, help, exit codes of wrong options; and nothing foreign reaches a
 //! terminal.
 
-use crate::common::{alone, folder, iopj, written};
-use crate::{PLAIN, output, succeeds};
+use crate::common::{alone, folder, iopj, refusal, says};
+use crate::{PLAIN, succeeds};
 use serde_json::Value;
 use std::fs;
 
 #[test]
 fn results_are_read_by_other_programs() {
     let _alone = alone();
-    let folder = folder();
-    let here = folder.path();
-    written(&here.join("data"), 1 << 20);
+    let here = &*folder().with_data(1 << 20);
     let line = PLAIN.replace("--replicates 1", "--replicates 2") + ",libaio/syscall/interrupt";
     let (run, words) = succeeds(&mut iopj(here, &format!("run --target data --store x.iopj --json {line}")));
     assert!(words.contains("4/4 "), "plain lines tell the progress: {words}");
@@ -49,8 +47,7 @@ fn results_are_read_by_other_programs() {
 #[test]
 fn check_tells_every_path() {
     let _alone = alone();
-    let folder = folder();
-    let here = folder.path();
+    let here = &*folder();
     let (text, _) = succeeds(&mut iopj(here, "check --json"));
     let value: Value = serde_json::from_str(&text).unwrap();
     let paths = value["paths"].as_array().unwrap();
@@ -76,11 +73,9 @@ fn check_tells_every_path() {
 #[test]
 fn help_and_wrong_options_have_their_codes() {
     let folder = folder();
-    let (text, _) = succeeds(&mut iopj(folder.path(), "--help"));
-    for word in ["check", "run", "report", "export", "restore", "Exit codes: 0 success"] {
-        assert!(text.contains(word), "{word}: {text}");
-    }
-    let (text, _) = succeeds(&mut iopj(folder.path(), "--version"));
+    let (text, _) = succeeds(&mut iopj(&folder, "--help"));
+    says(&text, &["check", "run", "report", "export", "restore", "Exit codes: 0 success"]);
+    let (text, _) = succeeds(&mut iopj(&folder, "--version"));
     assert_eq!(text.trim(), format!("iopj {}", env!("CARGO_PKG_VERSION")));
     for line in [
         "",
@@ -95,17 +90,15 @@ fn help_and_wrong_options_have_their_codes() {
         "export x.iopj",
         "export x.iopj --csv --json",
     ] {
-        let (output, words) = output(&mut iopj(folder.path(), line));
-        assert_eq!(output.status.code(), Some(2), "{line}: {words}");
+        let words = refusal(&folder, line);
         assert!(words.contains("--help"), "{line}: {words}");
     }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&*folder).unwrap().count(), 0);
 }
 
 #[test]
 fn control_characters_of_foreign_files_are_escaped() {
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
+    let folder = folder().with_data(1 << 20);
     let escape = "\\u001b[2Jx";
     for study in [
         format!("\"{escape}\" = 1\nname = \"t\"\npaths = \"available\"\n[[workload]]\n"),
@@ -115,9 +108,8 @@ fn control_characters_of_foreign_files_are_escaped() {
         format!("name = \"t\"\npaths = \"available\"\n[settings]\n\"{escape}\" = 1\n[[workload]]\n"),
         format!("name = \"t\"\npaths = \"available\"\n[fio]\nprogram = \"{escape}\"\n[[workload]]\n"),
     ] {
-        fs::write(folder.path().join("t.toml"), &study).unwrap();
-        let (output, words) = output(&mut iopj(folder.path(), "run t.toml --target data"));
-        assert_eq!(output.status.code(), Some(2), "{words}");
+        fs::write(folder.join("t.toml"), &study).unwrap();
+        let words = refusal(&folder, "run t.toml --target data");
         assert!(words.contains("[2Jx") && !words.contains('\u{1b}'), "{words:?}");
     }
 }

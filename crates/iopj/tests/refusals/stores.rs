@@ -1,8 +1,10 @@
 //! Stores that cannot be used: none, damaged, of a newer schema, in use, on a full disk.
 
-use crate::common::{LoopDevice, alone, folder, have, have_loop, iopj, is_root, mounted, tool, written};
+use crate::common::{
+    LoopDevice, alone, folder, have, have_loop, iopj, is_root, mounted, refusal, says, tool, written,
+};
 use crate::live::Live;
-use crate::{PLAIN, as_nobody, listing, open_folder, output, refused, succeeds};
+use crate::{PLAIN, as_nobody, listing, open_folder, refused, refuses, succeeds};
 use rusqlite::Connection;
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,14 +13,13 @@ use std::path::Path;
 /// Every command that reads a store refuses `store`.
 fn refused_as_store(folder: &Path, store: &str, parts: &[&str]) {
     for line in ["report", "report --json", "export --csv", "export --json", "run --resume"] {
-        refused(&mut iopj(folder, &format!("{line} {store}")), folder, parts);
+        refuses(folder, &format!("{line} {store}"), parts);
     }
 }
 
 #[test]
 fn what_is_no_store_is_refused() {
-    let folder = folder();
-    let here = folder.path();
+    let here = &*folder();
     let remedy = "name one that `iopj run` has written";
     refused_as_store(here, "nope.iopj", &["there is no store `nope.iopj`", remedy]);
     fs::write(here.join("empty.iopj"), "").unwrap();
@@ -45,9 +46,7 @@ fn what_is_no_store_is_refused() {
 #[test]
 fn damaged_or_newer_stores_are_refused() {
     let _alone = alone();
-    let folder = folder();
-    let here = folder.path();
-    written(&here.join("data"), 1 << 20);
+    let here = &*folder().with_data(1 << 20);
     succeeds(&mut iopj(here, &format!("run --target data --store whole.iopj {PLAIN}")));
     let bytes = fs::read(here.join("whole.iopj")).unwrap();
     fs::write(here.join("cut.iopj"), &bytes[..bytes.len() / 2]).unwrap();
@@ -64,8 +63,7 @@ fn damaged_or_newer_stores_are_refused() {
 #[test]
 fn a_store_whose_reads_were_not_preconditioned_is_not_resumed() {
     let _alone = alone();
-    let folder = folder();
-    let here = folder.path();
+    let here = &*folder();
     let study = "name = \"old\"\npaths = \"libaio/syscall/interrupt\"\nreplicates = 2\nprecondition = \
                  true\nmeters = false\nsize = \"1m\"\n[[workload]]\nrw = \"randread\"\nios = 50\n";
     fs::write(here.join("old.toml"), study).unwrap();
@@ -79,40 +77,34 @@ fn a_store_whose_reads_were_not_preconditioned_is_not_resumed() {
     let older = "UPDATE trial SET measurement = json_set(measurement, '$.preconditioning', NULL)";
     assert_eq!(store.execute(older, []).unwrap(), 2);
     drop(store);
-    let (output, words) = output(&mut iopj(here, "run --resume old.iopj"));
-    assert_eq!(output.status.code(), Some(2), "{words}");
+    let words = refusal(here, "run --resume old.iopj");
     assert!(words.contains("trial 0 without preconditioning the target for reads"), "{words}");
     assert!(words.contains("start a new store"), "{words}");
 }
 
 #[test]
 fn existing_files_are_not_overwritten() {
-    let folder = folder();
-    let here = folder.path();
-    written(&here.join("data"), 1 << 20);
+    let here = &*folder().with_data(1 << 20);
     fs::write(here.join("there"), "mine\n").unwrap();
     for store in ["there", "data", "."] {
         let parts = [&*format!("`{store}` already exists"), "--resume", "name another file with --store"];
-        refused(&mut iopj(here, &format!("run --target data --store {store} {PLAIN}")), here, &parts);
-        refused(&mut iopj(here, &format!("run --store {store} {PLAIN}")), here, &parts);
+        refuses(here, &format!("run --target data --store {store} {PLAIN}"), &parts);
+        refuses(here, &format!("run --store {store} {PLAIN}"), &parts);
     }
     let parts = ["`no/such.iopj`", "not a folder", "--store"];
     for target in ["--target data", ""] {
-        refused(&mut iopj(here, &format!("run {target} --store no/such.iopj {PLAIN}")), here, &parts);
+        refuses(here, &format!("run {target} --store no/such.iopj {PLAIN}"), &parts);
     }
 }
 
 #[test]
 fn store_of_a_live_run_is_read_and_not_continued() {
     let _alone = alone();
-    let folder = folder();
-    let here = folder.path();
-    written(&here.join("data"), 1 << 20);
+    let here = &*folder().with_data(1 << 20);
     let line = PLAIN.replace("--ios 200", "--runtime 100ms").replace("--replicates 1", "--replicates 500");
     let mut live = Live::start(iopj(here, &format!("run --target data --store live.iopj {line}")));
     live.until("2/500 ");
-    let (output, words) = output(&mut iopj(here, "run --resume live.iopj"));
-    assert_eq!(output.status.code(), Some(2), "{words}");
+    let words = refusal(here, "run --resume live.iopj");
     assert!(words.contains("`live.iopj` is in use by a live run: wait for it, or end it"), "{words}");
     let (text, _) = succeeds(&mut iopj(here, "report live.iopj"));
     assert!(text.contains(" of 500 trials") && text.contains("posix-sio/syscall/interrupt"), "{text}");
@@ -130,23 +122,19 @@ fn store_that_may_only_be_read_is_reported() {
     }
     let _alone = alone();
     let folder = open_folder();
-    written(&folder.path().join("data"), 1 << 20);
-    succeeds(&mut iopj(folder.path(), &format!("run --target data --store x.iopj {PLAIN}")));
-    let (text, _) = succeeds(&mut as_nobody(folder.path(), "report x.iopj"));
+    written(&folder.join("data"), 1 << 20);
+    succeeds(&mut iopj(&folder, &format!("run --target data --store x.iopj {PLAIN}")));
+    let (text, _) = succeeds(&mut as_nobody(&folder, "report x.iopj"));
     assert!(text.contains("1 of 1 trials"), "{text}");
     let parts = ["`x.iopj`", "you may not write"];
-    refused(&mut as_nobody(folder.path(), "run --resume x.iopj"), folder.path(), &parts);
+    refused(&mut as_nobody(&folder, "run --resume x.iopj"), &folder, &parts);
 }
 
 #[test]
 fn finished_trials_outlive_a_full_disk() {
-    if !have_loop() {
-        return;
-    }
+    let Some(folder) = have_loop().then(|| folder().with_data(1 << 20)) else { return };
     let _alone = alone();
-    let folder = folder();
-    let here = folder.path();
-    written(&here.join("data"), 1 << 20);
+    let here = &folder;
     let image = here.join("image");
     File::create(&image).unwrap().set_len(1 << 20).unwrap();
     tool(&format!("mkfs.ext4 -q -m 0 -O ^has_journal -F {}", image.display()));
@@ -154,17 +142,16 @@ fn finished_trials_outlive_a_full_disk() {
     let at = here.join("small");
     let _mounted = mounted(device.node(), &at);
     let line = PLAIN.replace("--replicates 1", "--replicates 1000");
-    let (run, words) = output(&mut iopj(here, &format!("run --target data --store small/x.iopj {line}")));
-    assert_eq!(run.status.code(), Some(2), "{words}");
-    let message = words.lines().last().unwrap();
-    for part in [
-        "`small/x.iopj`",
-        "no space is left",
-        "the finished trials are kept",
-        "`iopj run --resume small/x.iopj`",
-    ] {
-        assert!(message.contains(part), "{message}");
-    }
+    let words = refusal(here, &format!("run --target data --store small/x.iopj {line}"));
+    says(
+        words.lines().last().unwrap(),
+        &[
+            "`small/x.iopj`",
+            "no space is left",
+            "the finished trials are kept",
+            "`iopj run --resume small/x.iopj`",
+        ],
+    );
     let last =
         words.lines().rev().find_map(|line| line.split_once("/1000 ")?.0.parse::<usize>().ok()).unwrap();
     assert!((2..1000).contains(&last), "{words}");
@@ -179,11 +166,10 @@ fn finished_trials_outlive_a_full_disk() {
     let mut filler = File::create(at.join("filler")).unwrap();
     while filler.write(&[7; 1024]).is_ok() {}
     let before = listing(&at);
-    let (run, words) = output(&mut iopj(here, &format!("run --target data --store small/y.iopj {PLAIN}")));
-    assert_eq!(run.status.code(), Some(2), "{words}");
+    let words = refusal(here, &format!("run --target data --store small/y.iopj {PLAIN}"));
     assert!(words.contains("`small/y.iopj`") && words.contains("no space is left"), "{words}");
     assert!(!words.contains("--resume"), "{words}");
     let parts = ["`small/y.iopj-data` needs", "make room, or ask for a smaller file"];
-    refused(&mut iopj(here, &format!("run --store small/y.iopj {PLAIN}")), here, &parts);
+    refuses(here, &format!("run --store small/y.iopj {PLAIN}"), &parts);
     assert_eq!(listing(&at), before);
 }

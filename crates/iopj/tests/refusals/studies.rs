@@ -1,7 +1,7 @@
 //! Study files that cannot be run: misspelt, empty, of paths that nobody has, or with a program to run.
 
-use crate::common::{folder, iopj, written};
-use crate::{PLAIN, refused};
+use crate::common::folder;
+use crate::{PLAIN, refuses};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,13 +12,12 @@ const STUDY: &str = "name = \"t\"\npaths = [\"posix-sio/syscall/interrupt\"]\n[[
 fn refused_study(folder: &Path, from: &str, to: &str, parts: &[&str]) {
     assert!(STUDY.contains(from), "{from}");
     fs::write(folder.join("t.toml"), STUDY.replace(from, to)).unwrap();
-    refused(&mut iopj(folder, "run t.toml --target data"), folder, parts);
+    refuses(folder, "run t.toml --target data", parts);
 }
 
 #[test]
 fn misspelt_keys_get_the_nearest_right_one() {
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
+    let folder = folder().with_data(1 << 20);
     for (from, to, parts) in [
         ("name =", "nmae =", ["t.toml: unknown key `nmae`", "did you mean `name`?"]),
         ("paths =", "path =", ["unknown key `path`", "did you mean `paths`?"]),
@@ -36,14 +35,13 @@ fn misspelt_keys_get_the_nearest_right_one() {
         ("[[workload]]", "[[workloads]]", ["unknown key `workloads`", "did you mean `workload`?"]),
         ("name =", "xyzzyxyzzy = 1\nname =", ["unknown key `xyzzyxyzzy`", "there are name, paths"]),
     ] {
-        refused_study(folder.path(), from, to, &parts);
+        refused_study(&folder, from, to, &parts);
     }
 }
 
 #[test]
 fn empty_matrices_are_refused() {
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
+    let folder = folder().with_data(1 << 20);
     for (from, to, parts) in [
         ("[\"posix-sio/syscall/interrupt\"]", "[]", ["`paths` is an empty list", "name at least one path"]),
         ("ios =", "bs = []\nios =", ["`bs` is an empty list", "give it a value"]),
@@ -57,14 +55,13 @@ fn empty_matrices_are_refused() {
         ("[[workload]]\nios = 200\n", "", ["workload", "[[workload]]"]),
         ("paths =", "replicates = 0\npaths =", ["replicates", "0"]),
     ] {
-        refused_study(folder.path(), from, to, &parts);
+        refused_study(&folder, from, to, &parts);
     }
 }
 
 #[test]
 fn wrong_values_are_refused() {
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
+    let folder = folder().with_data(1 << 20);
     for (from, to, parts) in [
         ("ios = 200", "ios = \"many\"", ["t.toml: line 4", "many"]),
         ("ios =", "iodepth = \"many\"\nios =", ["t.toml: line 4", "iodepth"]),
@@ -76,21 +73,16 @@ fn wrong_values_are_refused() {
         ("name = \"t\"", "name = \"../t\"", ["name", "../t"]),
         ("name = \"t\"", "name = \"\"", ["name", ""]),
     ] {
-        refused_study(folder.path(), from, to, &parts);
+        refused_study(&folder, from, to, &parts);
     }
     let parts = ["`nope.toml` cannot be read", "No such file", "name a study file"];
-    refused(&mut iopj(folder.path(), "run nope.toml --target data"), folder.path(), &parts);
-    refused(
-        &mut iopj(folder.path(), "run . --target data"),
-        folder.path(),
-        &["`.` cannot be read", "directory"],
-    );
+    refuses(&folder, "run nope.toml --target data", &parts);
+    refuses(&folder, "run . --target data", &["`.` cannot be read", "directory"]);
 }
 
 #[test]
 fn paths_that_nobody_has_are_refused() {
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
+    let folder = folder().with_data(1 << 20);
     for (path, parts) in [
         (
             "nvme-kernel/syscall/poll",
@@ -104,21 +96,20 @@ fn paths_that_nobody_has_are_refused() {
         ("nvme-passthrough/syscall/interrupt", ["none of the study's paths works on data", "/dev/ngXnY"]),
     ] {
         let from = "posix-sio/syscall/interrupt";
-        refused_study(folder.path(), from, path, &parts);
+        refused_study(&folder, from, path, &parts);
         let line = format!("run --target data {}", PLAIN.replace(from, path));
-        refused(&mut iopj(folder.path(), &line), folder.path(), &parts);
+        refuses(&folder, &line, &parts);
     }
 }
 
 #[test]
 fn programs_run_only_where_they_are_allowed() {
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
-    let program = folder.path().join("program");
+    let folder = folder().with_data(1 << 20);
+    let program = folder.join("program");
     fs::write(&program, "#!/bin/sh\ntouch ran\n").unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let line = format!("generator = \"fio\"\n[fio]\nprogram = \"{}\"\n[[workload]]", program.display());
     let thing = format!("the study names a program to run, `{}`", program.display());
     // That it was not run, the folder shows.
-    refused_study(folder.path(), "[[workload]]", &line, &[&thing, "allow it by --allow-exec"]);
+    refused_study(&folder, "[[workload]]", &line, &[&thing, "allow it by --allow-exec"]);
 }

@@ -1,7 +1,7 @@
 //! Targets that are none: nothing there, no file, a wrong length, bytes that no device holds, no permission.
 
-use crate::common::{alone, folder, have, iopj, is_root, written};
-use crate::{PLAIN, as_nobody, open_folder, refused, succeeds};
+use crate::common::{TestFolder, alone, folder, have, iopj, is_root, written};
+use crate::{PLAIN, as_nobody, open_folder, refused, refuses, succeeds};
 use std::fs::{self, File, Permissions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -9,23 +9,21 @@ use std::path::Path;
 
 /// `run` and `check` refuse a target in the same words.
 fn refused_as_target(folder: &Path, target: &str, parts: &[&str]) {
-    refused(&mut iopj(folder, &format!("check {target}")), folder, parts);
-    refused(&mut iopj(folder, &format!("run --target {target} {PLAIN}")), folder, parts);
+    refuses(folder, &format!("check {target}"), parts);
+    refuses(folder, &format!("run --target {target} {PLAIN}"), parts);
 }
 
 #[test]
 fn good_file_is_taken() {
     let _alone = alone();
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
-    let (text, _) = succeeds(&mut iopj(folder.path(), &format!("run --target data {PLAIN}")));
+    let folder = folder().with_data(1 << 20);
+    let (text, _) = succeeds(&mut iopj(&folder, &format!("run --target data {PLAIN}")));
     assert!(text.contains("study quick: 1 of 1 trials") && text.contains("store: quick.iopj"), "{text}");
 }
 
 #[test]
 fn what_is_no_target_is_refused() {
-    let folder = folder();
-    let here = folder.path();
+    let here = &*folder();
     fs::create_dir(here.join("empty")).unwrap();
     symlink("nowhere", here.join("dangling")).unwrap();
     for missing in ["nope", "no/such/folder", "dangling", "/dev/nope"] {
@@ -58,8 +56,7 @@ fn a_file_in_the_place_of_the_one_to_be_made_is_kept() {
 
 #[test]
 fn length_must_be_whole_blocks() {
-    let folder = folder();
-    let here = folder.path();
+    let here = &*folder();
     written(&here.join("empty"), 0);
     refused_as_target(here, "empty", &["`empty` is empty", "let iopj make one"]);
     written(&here.join("odd"), 4096 + 100);
@@ -72,8 +69,7 @@ fn length_must_be_whole_blocks() {
             "name a file whose length is one",
         ],
     );
-    let run =
-        |line: &str, parts: &[&str]| refused(&mut iopj(here, &format!("run {PLAIN} {line}")), here, parts);
+    let run = |line: &str, parts: &[&str]| refuses(here, &format!("run {PLAIN} {line}"), parts);
     written(&here.join("small"), 4096);
     run(
         "--target small --bs 8k",
@@ -97,23 +93,19 @@ fn length_must_be_whole_blocks() {
 #[test]
 fn files_with_holes_are_refused() {
     let folder = folder();
-    let sparse = File::create(folder.path().join("sparse")).unwrap();
+    let sparse = File::create(folder.join("sparse")).unwrap();
     sparse.set_len(1 << 20).unwrap();
     let remedy = "copy it with `cp --sparse=never";
-    refused_as_target(
-        folder.path(),
-        "sparse",
-        &["`sparse` has a hole at byte 0", "without the device", remedy],
-    );
+    refused_as_target(&folder, "sparse", &["`sparse` has a hole at byte 0", "without the device", remedy]);
     sparse.write_all_at(&[7; 8192], 0).unwrap();
     sparse.sync_all().unwrap();
-    refused_as_target(folder.path(), "sparse", &["`sparse` has a hole at byte 8192", remedy]);
+    refused_as_target(&folder, "sparse", &["`sparse` has a hole at byte 8192", remedy]);
 }
 
 #[test]
 fn files_allocated_but_not_written_are_refused() {
     let folder = folder();
-    let file = File::create(folder.path().join("allocated")).unwrap();
+    let file = File::create(folder.join("allocated")).unwrap();
     // SAFETY: the descriptor is open.
     let done = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, 1 << 20) };
     if !have(done == 0, "a file system with fallocate") {
@@ -121,28 +113,27 @@ fn files_allocated_but_not_written_are_refused() {
     }
     file.sync_all().unwrap();
     let cause = "was never written at byte 0 (fallocate), which is read without the device";
-    refused_as_target(folder.path(), "allocated", &["`allocated`", cause, "copy it with `cp --sparse=never"]);
+    refused_as_target(&folder, "allocated", &["`allocated`", cause, "copy it with `cp --sparse=never"]);
 }
 
 #[test]
 fn file_systems_in_memory_are_refused() {
-    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
-        have(false, "/dev/shm");
+    let memory = TestFolder::in_folder("/dev/shm");
+    if !have(memory.is_ok(), "/dev/shm") {
         return;
-    };
-    written(&memory.path().join("data"), 1 << 20);
+    }
+    let memory = memory.unwrap().with_data(1 << 20);
     let parts = ["` is on tmpfs, which has no direct I/O (O_DIRECT)", "name a file on a disk's file system"];
-    refused_as_target(memory.path(), "data", &parts);
+    refused_as_target(&memory, "data", &parts);
     // Nor is a file made there, or left behind.
-    refused(&mut iopj(memory.path(), "check"), memory.path(), &parts);
-    refused(&mut iopj(memory.path(), &format!("run {PLAIN}")), memory.path(), &parts);
+    refuses(&memory, "check", &parts);
+    refuses(&memory, &format!("run {PLAIN}"), &parts);
 }
 
 #[test]
 fn permission_is_asked_for_by_name() {
     let _alone = alone();
-    let folder = open_folder();
-    let here = folder.path();
+    let here = &*open_folder();
     let data = here.join("data");
     written(&data, 1 << 20);
     fs::set_permissions(&data, Permissions::from_mode(if is_root() { 0o600 } else { 0 })).unwrap();
@@ -168,19 +159,14 @@ fn permission_is_asked_for_by_name() {
 
 #[test]
 fn foreign_files_are_never_written() {
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
+    let folder = folder().with_data(1 << 20);
     for rw in ["write", "randwrite", "rw", "randrw"] {
         let run = format!("run --target data --rw {rw} {PLAIN}");
         let remedy = "leave --target out, or name a whole device to be overwritten by --destroy-data";
-        refused(
-            &mut iopj(folder.path(), &run),
-            folder.path(),
-            &["data is not a file that iopj made", remedy],
-        );
+        refuses(&folder, &run, &["data is not a file that iopj made", remedy]);
         let run = format!("{run} --destroy-data data");
         let parts =
             ["`data` is a file: --destroy-data is for whole devices", "only those files that iopj made"];
-        refused(&mut iopj(folder.path(), &run), folder.path(), &parts);
+        refuses(&folder, &run, &parts);
     }
 }

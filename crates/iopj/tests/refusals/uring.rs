@@ -64,28 +64,29 @@ fn without_io_uring(folder: &Path, forbid: impl Fn(&mut Command), cause: &str, r
 
 #[test]
 fn sysctl_is_named() {
-    if !have(is_root() && Path::new(SYSCTL).exists(), "root and the sysctl kernel.io_uring_disabled") {
+    let Some(folder) =
+        have(is_root() && Path::new(SYSCTL).exists(), "root and the sysctl kernel.io_uring_disabled")
+            .then(folder)
+    else {
         return;
-    }
+    };
     let _alone = alone();
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
+    written(&folder.join("data"), 1 << 20);
     let _sysctl = Sysctl::set("2");
     let cause = "io_uring is switched off by kernel.io_uring_disabled=2";
-    without_io_uring(folder.path(), |_| {}, cause, "`sysctl kernel.io_uring_disabled=0`");
+    without_io_uring(&folder, |_| {}, cause, "`sysctl kernel.io_uring_disabled=0`");
 }
 
 #[test]
 fn seccomp_is_named() {
     let _alone = alone();
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
+    let folder = folder().with_data(1 << 20);
     let forbid = |command: &mut Command| {
         // SAFETY: `forbid_io_uring` only makes system calls, which are async-signal-safe, on data of its own.
         unsafe { command.pre_exec(forbid_io_uring) };
     };
     without_io_uring(
-        folder.path(),
+        &folder,
         forbid,
         "a seccomp filter forbids io_uring",
         "allow io_uring_setup in its profile",

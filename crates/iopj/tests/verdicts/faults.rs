@@ -1,7 +1,9 @@
 //! A path that something falsifies is never verified: each way is seeded on a loop device of the test's own,
 //! where nobody else is.
 
-use crate::common::{LoopDevice, Random, Undo, folder, have, have_loop, iopj, mounted, tool, written};
+use crate::common::{
+    LoopDevice, Random, TestFolder, Undo, folder, have, have_loop, iopj, mounted, tool, written,
+};
 use iopj_core::VerdictKind;
 use iopj_store::{Store, Trial};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +16,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
-use tempfile::TempDir;
 
 /// Trials of each way: in the gate, always the same, and in a soak, others each time.
 const TRIALS: usize = 10;
@@ -67,7 +68,7 @@ struct Bench {
     _mount: Undo,
     device: LoopDevice,
     shim: PathBuf,
-    folder: TempDir,
+    folder: TestFolder,
 }
 
 impl Bench {
@@ -78,22 +79,22 @@ impl Bench {
             return None;
         }
         let folder = folder();
-        let (image, shim) = (folder.path().join("image"), folder.path().join("seed.so"));
+        let (image, shim) = (folder.join("image"), folder.join("seed.so"));
         written(&image, 64 << 20);
         tool(&format!("mkfs.ext4 -q {}", image.display()));
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/verdicts/seed.c");
         tool(&format!("cc -shared -fPIC -o {} {source} -ldl", shim.display()));
         let device = LoopDevice::new(&image, "");
-        let mount = mounted(device.node(), &folder.path().join("disk"));
+        let mount = mounted(device.node(), &folder.join("disk"));
         Some(Bench { _mount: mount, device, shim, folder })
     }
 
     fn data(&self) -> PathBuf {
-        self.folder.path().join("disk/data")
+        self.folder.join("disk/data")
     }
 
     fn store(&self) -> PathBuf {
-        self.folder.path().join("faults.iopj")
+        self.folder.join("faults.iopj")
     }
 
     /// Starts a study.
@@ -105,22 +106,22 @@ impl Bench {
             "name = \"faults\"\npaths = {paths:?}\nreplicates = 3\n[[workload]]\nrw = \"randread\"\nbs = \
              \"{bs}\"\nramp_time = \"0s\"\nios = {ios}\n"
         );
-        fs::write(self.folder.path().join("faults.toml"), study).unwrap();
+        fs::write(self.folder.join("faults.toml"), study).unwrap();
         for name in ["faults.iopj", "faults.iopj-wal", "faults.iopj-shm"] {
-            let _ = fs::remove_file(self.folder.path().join(name));
+            let _ = fs::remove_file(self.folder.join(name));
         }
-        let mut command = iopj(self.folder.path(), "run faults.toml --target disk/data --store faults.iopj");
+        let mut command = iopj(&self.folder, "run faults.toml --target disk/data --store faults.iopj");
         command
             .env("LD_PRELOAD", &self.shim)
             .env("SEEDED", way.map_or("", Way::seeded))
             .stdout(Stdio::null());
-        command.stderr(File::create(self.folder.path().join("messages")).unwrap()).spawn().unwrap()
+        command.stderr(File::create(self.folder.join("messages")).unwrap()).spawn().unwrap()
     }
 
     /// All trials of the study that has run.
     fn recorded(&self) -> Vec<Trial> {
         let trials = Store::open(&self.store()).and_then(|store| store.trials());
-        let messages = || fs::read_to_string(self.folder.path().join("messages")).unwrap();
+        let messages = || fs::read_to_string(self.folder.join("messages")).unwrap();
         trials.unwrap_or_else(|error| panic!("{error}: {}", messages()))
     }
 

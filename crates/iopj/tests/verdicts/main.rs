@@ -34,11 +34,10 @@ fn available(folder: &Path, target: &str) -> Vec<String> {
 #[test]
 fn on_a_disk_every_path_is_verified_but_the_one_that_linux_fakes() {
     let _alone = alone();
-    let folder = folder();
-    written(&folder.path().join("data"), 32 << 20);
-    let expected = available(folder.path(), "data");
+    let folder = folder().with_data(32 << 20);
+    let expected = available(&folder, "data");
     assert!(expected.len() >= 5, "{expected:?}");
-    let fakes_polling = fakes_polling(folder.path());
+    let fakes_polling = fakes_polling(&folder);
     // It is the machine's own disk: others may use it meanwhile, which iopj notices. A path is tried until a
     // quiet moment has come.
     let (mut open, mut why) = (expected, String::new());
@@ -48,7 +47,7 @@ fn on_a_disk_every_path_is_verified_but_the_one_that_linux_fakes() {
              {attempt}.iopj",
             open.join(",")
         );
-        let now = verdicts(&run(folder.path(), &line));
+        let now = verdicts(&run(&folder, &line));
         let mut ran: Vec<&String> = now.iter().map(|(path, ..)| path).collect();
         ran.sort();
         open.sort();
@@ -97,12 +96,11 @@ fn cpus_allowed() -> Vec<u32> {
 
 #[test]
 fn pollers_keep_to_cpus_allowed_and_what_they_ran_on_is_recorded() {
-    let folder = folder();
-    written(&folder.path().join("data"), 1 << 20);
+    let folder = folder().with_data(1 << 20);
     let path = "io_uring/sqpoll/interrupt".to_owned();
     let allowed = cpus_allowed();
     if !have(
-        allowed.len() >= 2 && available(folder.path(), "data").contains(&path),
+        allowed.len() >= 2 && available(&folder, "data").contains(&path),
         "two processors and io_uring with sqpoll",
     ) {
         return;
@@ -114,10 +112,10 @@ fn pollers_keep_to_cpus_allowed_and_what_they_ran_on_is_recorded() {
         if allowed[1] == allowed[0] + 1 { format!("{first}-{second}") } else { format!("{first},{second}") };
     for (cpus, pollers) in [(second.clone(), [&second, &second]), (both, [&first, &second])] {
         let (cpus, pollers) = (format!("\"{cpus}\""), pollers.map(String::as_str));
-        std::fs::write(folder.path().join("cpus.toml"), format!("{study}{cpus}\n")).unwrap();
+        std::fs::write(folder.join("cpus.toml"), format!("{study}{cpus}\n")).unwrap();
         let store = format!("{}.iopj", pollers.join("-"));
-        run(folder.path(), &format!("cpus.toml --target data --store {store}"));
-        let exported = iopj(folder.path(), &format!("export {store} --json")).output().unwrap();
+        run(&folder, &format!("cpus.toml --target data --store {store}"));
+        let exported = iopj(&folder, &format!("export {store} --json")).output().unwrap();
         let exported: Value = serde_json::from_slice(&exported.stdout).unwrap();
         let evidence = &exported["trials"][0]["evidence"];
         let threads = evidence["threads"].as_array().unwrap();
@@ -150,8 +148,8 @@ fn where_no_vector_can_be_told_nothing_is_proven() {
     written(Path::new("/dev/zram0"), 64 << 20);
     let line = "--target /dev/zram0 --path available --iodepth 1 --ios 2000 --ramp-time 0s --replicates 1 \
                 --store z.iopj";
-    let verdicts = verdicts(&run(folder.path(), line));
-    assert_eq!(verdicts.len(), available(folder.path(), "/dev/zram0").len());
+    let verdicts = verdicts(&run(&folder, line));
+    assert_eq!(verdicts.len(), available(&folder, "/dev/zram0").len());
     for (path, verdict, reasons) in verdicts {
         assert_eq!(verdict, "unproven", "{path}: {reasons}");
         assert!(reasons.contains("zram0"), "{path}: {reasons}");
