@@ -4,7 +4,7 @@ use iopj_core::{CostKind, CostProfile, CostSource, Space};
 use iopj_probe::sampling::{Sampler, SamplingError};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const BLOCK: usize = 4096;
@@ -12,14 +12,15 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// What one test executes is not for another one's samples.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// None in a developer's run without the permission; fails in CI.
-fn sampler() -> Option<Sampler> {
+/// None in a developer's run without the permission; fails in CI. With the guard of [`ALONE`].
+fn sampler() -> Option<(Sampler, MutexGuard<'static, ()>)> {
     let sampler = Sampler::new();
     if let Err(error) = &sampler {
         assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{error}");
         eprintln!("skipped: needs root: {error}");
     }
-    sampler.ok()
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    Some((sampler.ok()?, alone))
 }
 
 fn no_directory(_: &str, _: Option<&str>) -> Option<String> {
@@ -52,8 +53,7 @@ fn spin() {
 
 #[test]
 fn a_read_is_sampled_down_to_its_driver() {
-    let Some(mut sampler) = sampler() else { return };
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let Some((mut sampler, _alone)) = sampler() else { return };
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = folder.path().join("data");
     std::fs::write(&path, vec![7u8; 4 << 20]).unwrap();
@@ -90,8 +90,7 @@ fn a_read_is_sampled_down_to_its_driver() {
 /// An idle core has no ticks, and the kernel throttles one that takes too many samples between two.
 #[test]
 fn cores_that_idle_are_not_throttled() {
-    let Some(mut sampler) = sampler() else { return };
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let Some((mut sampler, _alone)) = sampler() else { return };
     let mut whole = 0;
     for _ in 0..10 {
         let began = Instant::now();
@@ -113,8 +112,7 @@ fn cores_that_idle_are_not_throttled() {
 
 #[test]
 fn a_program_without_system_calls_is_user_space() {
-    let Some(mut sampler) = sampler() else { return };
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let Some((mut sampler, _alone)) = sampler() else { return };
     let spaces = |profile: &CostProfile| {
         [Space::User, Space::Kernel].map(|of| profile.total(of).get(profile.kinds[0]))
     };
@@ -127,8 +125,7 @@ fn a_program_without_system_calls_is_user_space() {
 
 #[test]
 fn a_window_holds_nothing_of_the_one_before() {
-    let Some(mut sampler) = sampler() else { return };
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let Some((mut sampler, _alone)) = sampler() else { return };
     let (long, _) = sampled(&mut sampler, spin);
     let kind = long.kinds[0];
     // A stop of this thread between start and end makes a short window a long one, or loses its samples.

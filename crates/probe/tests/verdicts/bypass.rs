@@ -1,6 +1,9 @@
 //! Kernel bypass: what shows that no kernel was between, and what does not.
 
-use super::{IOS, WINDOW_NS, assert_contains, hybrid, interrupt, kind, of_fio, poll, unproven};
+use super::{
+    IOS, WINDOW_NS, assert_contains, assert_told_apart, assert_unproven, hybrid, interrupt, kind, of_fio,
+    poll,
+};
 use iopj_core::evidence::{EngineEvidence, Evidence, Finding, ProcessEvidence, VerdictKind};
 use iopj_core::path::Submission;
 use iopj_probe::{START_KERNEL_NS, assess, observe};
@@ -21,17 +24,8 @@ fn taken(mut evidence: Evidence) -> Evidence {
 
 #[test]
 fn each_completion_is_verified_where_it_was_asked_and_refuted_where_another_was() {
-    let seen = [("interrupt", interrupt()), ("poll", poll()), ("hybrid", hybrid())];
-    for (happened, evidence) in seen {
-        for asked in ["interrupt", "poll", "hybrid"] {
-            let expected = if asked == happened { VerdictKind::Verified } else { VerdictKind::Refuted };
-            assert_eq!(
-                kind(&format!("nvme-user/doorbell/{asked}"), &taken(evidence.clone())),
-                expected,
-                "{asked}, {happened}"
-            );
-        }
-    }
+    let cases = [("interrupt", taken(interrupt())), ("poll", taken(poll())), ("hybrid", taken(hybrid()))];
+    assert_told_apart("nvme-user/doorbell", &cases);
     let reasons = |evidence: &Evidence| {
         assess(&"nvme-user/doorbell/poll".parse().unwrap(), evidence).1.reasons.join("; ")
     };
@@ -61,14 +55,14 @@ fn the_kernels_driver_refutes_bypass_and_bypass_refutes_the_kernels_paths() {
 fn who_polls_asks_the_kernel_for_nothing() {
     let mut calls = taken(poll());
     calls.engine.as_mut().unwrap().system_calls = Some(3);
-    assert_contains(&unproven("nvme-user/doorbell/poll", &calls), "3 system calls were made in the window");
+    assert_unproven("nvme-user/doorbell/poll", &calls, "3 system calls were made in the window");
     let mut kernel = taken(poll());
     kernel.process =
         ProcessEvidence { user_ns: WINDOW_NS / 2, system_ns: WINDOW_NS / 2, ..Default::default() };
-    assert_contains(&unproven("nvme-user/doorbell/poll", &kernel), "50 % of the CPU time was the kernel's");
+    assert_unproven("nvme-user/doorbell/poll", &kernel, "50 % of the CPU time was the kernel's");
     let mut submitted = taken(interrupt());
     submitted.engine.as_mut().unwrap().submit_calls = IOS;
-    assert_contains(&unproven("nvme-user/doorbell/interrupt", &submitted), "system calls submitted I/O");
+    assert_unproven("nvme-user/doorbell/interrupt", &submitted, "system calls submitted I/O");
     // Who waits for an interrupt or sleeps asks the kernel to.
     let mut waited = taken(interrupt());
     waited.engine.as_mut().unwrap().system_calls = Some(2 * IOS);
@@ -79,10 +73,10 @@ fn who_polls_asks_the_kernel_for_nothing() {
 fn the_drives_own_count_must_agree() {
     let mut short = taken(poll());
     short.devices[0].reads = IOS / 2;
-    assert_contains(&unproven("nvme-user/doorbell/poll", &short), "the drive's SMART log counts");
+    assert_unproven("nvme-user/doorbell/poll", &short, "the drive's SMART log counts");
     let mut more = taken(poll());
     more.devices[0].reads = 2 * IOS;
-    assert_contains(&unproven("nvme-user/doorbell/poll", &more), "others used the disk meanwhile");
+    assert_unproven("nvme-user/doorbell/poll", &more, "others used the disk meanwhile");
 }
 
 /// Passed through on a kernel that does not count such commands.
@@ -101,11 +95,12 @@ fn the_drives_log_stands_for_what_the_kernel_does_not_count() {
         assert_eq!(kind("nvme-user/doorbell/poll", &told), VerdictKind::Refuted, "the kernel had the drive");
         let mut nobody = evidence;
         (nobody.devices[0].reads, nobody.devices[0].read_sectors) = (0, 0);
-        assert_contains(&unproven(&path, &nobody), "passed through uncounted");
+        assert_unproven(&path, &nobody, "passed through uncounted");
         let mut late = told.clone();
         late.devices[0].reads = 0;
-        assert_contains(
-            &unproven(&path, &late),
+        assert_unproven(
+            &path,
+            &late,
             "counts 0 reads and writes where 100000 were issued: it keeps its log late",
         );
         // The kernel would count none of it with `iostats` either, and was said to.
@@ -114,8 +109,9 @@ fn the_drives_log_stands_for_what_the_kernel_does_not_count() {
         assert_eq!(kind(&path, &off), VerdictKind::Verified, "{path}");
         let mut others = told;
         others.devices[0].reads = 2 * IOS;
-        assert_contains(
-            &unproven(&path, &others),
+        assert_unproven(
+            &path,
+            &others,
             "counts 200000 reads and writes where 100000 were issued: others used",
         );
     }
@@ -128,6 +124,6 @@ fn spdk_by_fio_is_verified_by_the_device_alone() {
     evidence.process.system_ns = START_KERNEL_NS;
     assert_eq!(kind("spdk/doorbell/poll", &evidence), VerdictKind::Verified);
     evidence.process.system_ns = START_KERNEL_NS + WINDOW_NS;
-    assert_contains(&unproven("spdk/doorbell/poll", &evidence), "% of the CPU time was the kernel's");
+    assert_unproven("spdk/doorbell/poll", &evidence, "% of the CPU time was the kernel's");
     assert_ne!(kind("spdk/doorbell/poll", &of_fio(poll())), VerdictKind::Verified);
 }

@@ -9,12 +9,12 @@ mod seeded;
 mod watched;
 
 use iopj_core::evidence::{
-    Completions, ControlRun, DeviceEvidence, EngineEvidence, Evidence, Finding, Observed, ProcessEvidence,
+    Completions, ControlRun, DeviceEvidence, EngineEvidence, Evidence, Finding, ProcessEvidence,
     ThreadEvidence, ThreadRole, VerdictKind,
 };
 use iopj_core::path::Completion;
 use iopj_core::uring::RingFlag;
-use iopj_probe::assess;
+use iopj_probe::{assess, observe};
 
 const IOS: u64 = 100_000;
 const WINDOW_NS: u64 = 2_000_000_000;
@@ -137,29 +137,30 @@ fn assert_contains(text: &str, part: &str) {
     assert!(text.contains(part), "`{part}` is not in `{text}`");
 }
 
-trait Completed {
-    fn completion_or_panic(&self) -> Option<Completion>;
+/// Demands an unproven verdict, with this part in its reasons.
+#[track_caller]
+fn assert_unproven(path: &str, evidence: &Evidence, part: &str) {
+    assert_contains(&unproven(path, evidence), part);
 }
 
-impl Completed for Observed {
-    fn completion_or_panic(&self) -> Option<Completion> {
-        match &self.completion {
-            Finding::Seen(completion) => Some(*completion),
-            Finding::Mixed(reason) | Finding::Unclear(reason) => {
-                assert!(!reason.is_empty());
-                None
-            }
+/// The completion that is seen; if none is, there is a reason.
+fn seen(evidence: &Evidence) -> Option<Completion> {
+    match observe(evidence).completion {
+        Finding::Seen(completion) => Some(completion),
+        Finding::Mixed(reason) | Finding::Unclear(reason) => {
+            assert!(!reason.is_empty());
+            None
         }
     }
 }
 
-/// What happened is verified if it was asked for, and refutes every other completion.
+/// What happened is verified if it was asked for, and refutes every other completion of these paths.
 #[track_caller]
-fn assert_told_apart(cases: &[(&str, Evidence)]) {
+fn assert_told_apart(paths: &str, cases: &[(&str, Evidence)]) {
     for (happened, evidence) in cases {
         for asked in ["interrupt", "poll", "hybrid"] {
             let expected = if asked == *happened { VerdictKind::Verified } else { VerdictKind::Refuted };
-            let found = kind(&format!("posix-sio/syscall/{asked}"), evidence);
+            let found = kind(&format!("{paths}/{asked}"), evidence);
             assert_eq!(found, expected, "{asked}, {happened}");
         }
     }
