@@ -44,13 +44,9 @@ fn what_is_no_target_is_refused() {
 #[test]
 fn a_file_in_the_place_of_the_one_to_be_made_is_kept() {
     let folder = folder();
-    let data = folder.path().join("t.iopj-data");
+    let data = folder.join("t.iopj-data");
     fs::write(&data, "not yours").unwrap();
-    refused(
-        &mut iopj(folder.path(), &format!("run --store t.iopj {PLAIN}")),
-        folder.path(),
-        &["already exists"],
-    );
+    refuses(&folder, &format!("run --store t.iopj {PLAIN}"), &["already exists"]);
     assert_eq!(fs::read_to_string(&data).unwrap(), "not yours");
 }
 
