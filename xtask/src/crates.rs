@@ -46,15 +46,13 @@ pub(crate) fn findings(metadata: &Value) -> Vec<String> {
         let name = package["name"].as_str().unwrap_or_default();
         let manifest = package["manifest_path"].as_str().unwrap_or_default();
         if may_use(name, "").is_none() {
-            findings.push(format!("{manifest}: {name} is not in the table of xtask/src/crates.rs"));
+            findings.push(format!("{manifest}: {name} is not in the table of crates"));
             continue;
         }
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let used = dependency["name"].as_str().unwrap_or_default();
             if is_ours(used) && dependency["kind"] != "dev" && may_use(name, used) != Some(true) {
-                findings.push(format!(
-                    "{manifest}: {name} uses {used}: the table of xtask/src/crates.rs forbids it"
-                ));
+                findings.push(format!("{manifest}: {name} uses {used}: the table of crates forbids it"));
             }
         }
     }
@@ -87,10 +85,10 @@ mod tests {
         assert_eq!(
             findings(&metadata),
             [
-                "iopj-report/Cargo.toml: iopj-report uses iopj-engine: the table of xtask/src/crates.rs forbids it",
-                "iopj-probe/Cargo.toml: iopj-probe uses iopj-store: the table of xtask/src/crates.rs forbids it",
-                "xtask/Cargo.toml: xtask uses iopj-core: the table of xtask/src/crates.rs forbids it",
-                "iopj-extra/Cargo.toml: iopj-extra is not in the table of xtask/src/crates.rs",
+                "iopj-report/Cargo.toml: iopj-report uses iopj-engine: the table of crates forbids it",
+                "iopj-probe/Cargo.toml: iopj-probe uses iopj-store: the table of crates forbids it",
+                "xtask/Cargo.toml: xtask uses iopj-core: the table of crates forbids it",
+                "iopj-extra/Cargo.toml: iopj-extra is not in the table of crates",
             ]
         );
     }

@@ -234,8 +234,8 @@ mod tests {
     use proptest::prelude::*;
     use std::os::unix::fs::symlink;
 
-    /// A chip with its device, whose files lie in the entry or, for old drivers, beside the device's: names and
-    /// contents.
+    /// A chip with its device, whose files lie in the entry or, for old drivers, beside the device's: names
+    /// and contents.
     fn chip(tree: &Tree, number: u32, device: &str, below: &str, files: &str) {
         let entry = format!("sys/class/hwmon/hwmon{number}");
         fs::create_dir_all(tree.path(&format!("sys/devices/{device}"))).unwrap();

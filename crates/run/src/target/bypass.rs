@@ -79,8 +79,8 @@ impl BypassDrive {
         let nsid = fs::read_to_string(folder.join("nsid")).ok().and_then(|text| text.trim().parse().ok());
         let (Some(nsid), true) = (nsid, is_whole) else {
             return refuse(format!(
-                "{shown} is not a whole namespace of {address}, and without the kernel there are no files and \
-                 no partitions: name /dev/{device} by --target"
+                "{shown} is not a whole namespace of {address}, and without the kernel there are no files \
+                 and no partitions: name /dev/{device} by --target"
             ));
         };
         let serial = fs::read_to_string(folder.join("device/serial")).ok().map(|text| text.trim().to_owned());

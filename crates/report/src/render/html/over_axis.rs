@@ -31,8 +31,8 @@ pub(super) fn section(model: &Model<'_>, axis: Axis) -> Section {
 pub(super) fn error_words(model: &Model<'_>) -> String {
     let bars = match model.replicates() {
         0 | 1 => {
-            "One replicate per cell: there are no error bars. Run the study with --replicates 3 or more to get \
-             them."
+            "One replicate per cell: there are no error bars. Run the study with --replicates 3 or more to \
+             get them."
         }
         _ => {
             "Means over replicates; error bars are the 95 % interval of the mean by Student's t, and one \
