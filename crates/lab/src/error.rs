@@ -31,10 +31,10 @@ pub enum LabError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A file is in the store's place.
-    #[error("`{}` already exists: remove it, or name another store with --store", .0.display())]
+    #[error("`{0}` already exists: remove it, or name another store with --store")]
     StoreExists(PathBuf),
     /// Two studies of one boot have the same store.
-    #[error("two studies would write the store `{}`: rename one of them", .0.display())]
+    #[error("two studies would write the store `{0}`: rename one of them")]
     SameStore(PathBuf),
     /// Studies of one boot that need different guests.
     #[error("`{study}` needs {what}, and `{other}` would be measured with it too: run `{study}` by itself")]
@@ -61,7 +61,7 @@ pub enum LabError {
         status: i32,
     },
     /// A file.
-    #[error("`{}`: {source}; name another place", path.display())]
+    #[error("`{path}`: {source}; name another place")]
     File {
         /// The file.
         path: PathBuf,

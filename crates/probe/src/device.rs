@@ -55,7 +55,7 @@ impl Device {
         interrupts: &InterruptTable<'_>,
     ) -> Result<Device, ProbeError> {
         let block = root.path("sys/block");
-        let unknown = || ProbeError::NoDevice { name: name.to_owned() };
+        let unknown = || ProbeError::NoDevice(name.to_owned());
         if !names(&block).iter().any(|known| known == name) {
             return Err(unknown());
         }

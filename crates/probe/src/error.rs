@@ -7,13 +7,10 @@ use std::path::PathBuf;
 pub enum ProbeError {
     /// The kernel has no whole block device of this name.
     #[error(
-        "`{name}` is no whole disk: `/sys/block` has no such entry; name a disk as `lsblk --nodeps --output \
+        "`{0}` is no whole disk: `/sys/block` has no such entry; name a disk as `lsblk --nodeps --output \
          NAME` lists it"
     )]
-    NoDevice {
-        /// The name that was given.
-        name: String,
-    },
+    NoDevice(String),
     /// A file of the kernel cannot be read.
     #[error("`{path}` cannot be read ({source}): mount /proc and /sys, and run where both are visible")]
     Read {

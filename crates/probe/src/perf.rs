@@ -178,15 +178,12 @@ impl AsRawFd for Counter {
 /// Why the kernel counts no events for this user, each reason with its remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum EventsError {
-    /// `EACCES`: this user may not see what the whole machine does.
+    /// `EACCES`: this user may not see what the whole machine does. The setting as the kernel shows it.
     #[error(
-        "this user may not watch every core (kernel.perf_event_paranoid is {paranoid}): run as root, grant \
+        "this user may not watch every core (kernel.perf_event_paranoid is {0}): run as root, grant \
          CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=-1`"
     )]
-    NotAllowed {
-        /// The value of the setting, as the kernel shows it.
-        paranoid: String,
-    },
+    NotAllowed(String),
     /// `EPERM`: a container or the kernel's lockdown forbids the system call to everybody.
     #[error(
         "the system call perf_event_open is forbidden here: allow it in the container's seccomp profile \
@@ -200,14 +197,9 @@ pub enum EventsError {
          container's seccomp profile"
     )]
     Missing,
-    /// `EMFILE`: each core takes one descriptor per event.
-    #[error(
-        "this takes {needed} descriptors, more than this process may have: raise the limit by `ulimit -n`"
-    )]
-    Descriptors {
-        /// Descriptors in all.
-        needed: usize,
-    },
+    /// `EMFILE`: each core takes one descriptor per event; so many are needed in all.
+    #[error("this takes {0} descriptors, more than this process may have: raise the limit by `ulimit -n`")]
+    Descriptors(usize),
     /// Any other refusal of the kernel.
     #[error(
         "the kernel refused to count events ({0}): do without them, and please report the kernel's version"
@@ -221,11 +213,11 @@ impl EventsError {
         match source.raw_os_error() {
             Some(libc::EACCES) => {
                 let paranoid = root.text("proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-                EventsError::NotAllowed { paranoid: paranoid.trim().to_owned() }
+                EventsError::NotAllowed(paranoid.trim().to_owned())
             }
             Some(libc::EPERM) => EventsError::Forbidden,
             Some(libc::ENOSYS) => EventsError::Missing,
-            Some(libc::EMFILE | libc::ENFILE) => EventsError::Descriptors { needed },
+            Some(libc::EMFILE | libc::ENFILE) => EventsError::Descriptors(needed),
             _ => EventsError::Os(source),
         }
     }

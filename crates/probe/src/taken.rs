@@ -29,7 +29,7 @@ impl Taken {
     pub(crate) fn find(root: &Root, address: &str) -> Result<Taken, ProbeError> {
         let place = root.path("sys/bus/pci/devices").join(address);
         if address.contains('/') || !place.is_dir() {
-            return Err(ProbeError::NoDevice { name: address.to_owned() });
+            return Err(ProbeError::NoDevice(address.to_owned()));
         }
         Ok(Taken { address: address.to_owned(), driver: place.join("driver") })
     }
@@ -132,9 +132,7 @@ mod tests {
         std::fs::create_dir_all(tree.path().join("sys/bus/pci/devices")).unwrap();
         let root = Root::new(tree.path()).unwrap();
         for name in ["0000:02:00.0", "../devices"] {
-            assert!(
-                matches!(Taken::find(&root, name), Err(ProbeError::NoDevice { name: given }) if given == name)
-            );
+            assert!(matches!(Taken::find(&root, name), Err(ProbeError::NoDevice(given)) if given == name));
         }
     }
 }

@@ -85,7 +85,7 @@ pub enum TrialError {
     #[error("the {0} was not bracketed")]
     NotBracketed(&'static str),
     /// A target that may not be written.
-    #[error("{why}, and {} is not a file that iopj made: {remedy}", path.display())]
+    #[error("{why}, and {path} is not a file that iopj made: {remedy}")]
     NotOurs {
         /// Why it would be written.
         why: &'static str,
@@ -95,7 +95,7 @@ pub enum TrialError {
         remedy: &'static str,
     },
     /// Another file has the name of the one that the store names.
-    #[error("{} is not the file that the store names: its id is {found}, not {id}", path.display())]
+    #[error("{path} is not the file that the store names: its id is {found}, not {id}")]
     OtherFile {
         /// The target.
         path: PathBuf,
@@ -108,7 +108,7 @@ pub enum TrialError {
     #[error("{0} needs the device to itself: allow it by --take-device PCI-ADDRESS")]
     NotAllowed(IoPath),
     /// The target is on no side.
-    #[error("{} is not open", .0.display())]
+    #[error("{0} is not open")]
     NotOpen(PathBuf),
     /// SPDK has the device.
     #[error("the device was left to SPDK")]

@@ -69,7 +69,7 @@ impl std::fmt::Display for Skipped {
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// A file cannot be read.
-    #[error("`{}` cannot be read ({error}): name a file that fio wrote", path.display())]
+    #[error("`{path}` cannot be read ({error}): name a file that fio wrote")]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -78,9 +78,8 @@ pub enum ImportError {
     },
     /// A file is not what fio writes, or a part of it.
     #[error(
-        "`{}` cannot be imported: it {reason}; name a file written by \
-         `fio --output-format=json+ --output=FILE`",
-        path.display()
+        "`{path}` cannot be imported: it {reason}; name a file written by `fio --output-format=json+ \
+         --output=FILE`"
     )]
     Foreign {
         /// The file.
@@ -89,24 +88,21 @@ pub enum ImportError {
         reason: String,
     },
     /// The same run is in two files, and would count as two replicates.
-    #[error("`{}` holds a run that `{}` holds too: name each run once", second.display(), first.display())]
+    #[error("`{second}` holds a run that `{first}` holds too: name each run once")]
     Twice {
         /// The file that was named first.
         first: PathBuf,
         /// The file that repeats it.
         second: PathBuf,
     },
-    /// No job could be mapped.
+    /// No job could be mapped: all of them, with the reasons.
     #[error(
         "none of the jobs can be imported: {}",
-        skipped.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     )]
-    Nothing {
-        /// All of them, with the reasons.
-        skipped: Vec<Skipped>,
-    },
+    Nothing(Vec<Skipped>),
     /// A file of the store's name is there already.
-    #[error("`{}` exists already: name another file by --store", .0.display())]
+    #[error("`{0}` exists already: name another file by --store")]
     Exists(PathBuf),
     /// The store cannot be made.
     #[error(transparent)]
@@ -133,7 +129,7 @@ pub fn fio(files: &[PathBuf], store: &Path, kernel: Option<KernelVersion>) -> Re
     }
     let (trials, skipped) = trials(&all, kernel);
     if trials.is_empty() {
-        return Err(ImportError::Nothing { skipped });
+        return Err(ImportError::Nothing(skipped));
     }
     write(store, &record(&all, &trials), &trials)?;
     Ok(Imported { store: store.to_owned(), trials: trials.len() as u64, skipped })
@@ -166,7 +162,7 @@ fn foreign(path: &Path, reason: impl Into<String>) -> ImportError {
 
 fn parse(path: &Path, text: &str) -> Result<Vec<FioRun>, ImportError> {
     let runs = runs(text).map_err(|error| match error {
-        FioError::Output { reason } => foreign(path, reason),
+        FioError::Output(reason) => foreign(path, reason),
         other => foreign(path, format!("cannot be understood ({other})")),
     })?;
     for run in &runs {

@@ -136,7 +136,7 @@ fn checked_cells(
 /// changed.
 fn put_back_left_behind(host: &Host, progress: &mut dyn Progress) -> Result<(), RunError> {
     let report = match host.restore_left_behind() {
-        Err(SettingsError::NeedsRoot { .. }) => {
+        Err(SettingsError::NeedsRoot(_)) => {
             progress.note(
                 "note: only root can see whether a dead run left settings changed; `iopj restore` as root \
                  puts them back",

@@ -113,7 +113,7 @@ impl Settings<'_> {
         let Outcome { restored, failed, lost, .. } = put_back(self.host, &self.undo, &disks);
         self.warn(lost);
         if !failed.is_empty() {
-            return Err(SettingsError::NotRestored { failed });
+            return Err(SettingsError::NotRestored(failed));
         }
         self.undo = Undo::default();
         if let Some(journal) = self.journal.take() {
@@ -188,12 +188,10 @@ impl Settings<'_> {
 
     fn may_change(&mut self, attribute: &Attribute) -> Result<(), SettingsError> {
         if !self.locks.is_effective() {
-            return Err(SettingsError::NeedsRoot { what: format!("changing `{}`", attribute.setting) });
+            return Err(SettingsError::NeedsRoot(format!("changing `{}`", attribute.setting)));
         }
         match attribute.device() {
-            Some(device) if !self.locks.holds(device) => {
-                Err(SettingsError::NotLocked { device: device.to_owned() })
-            }
+            Some(device) if !self.locks.holds(device) => Err(SettingsError::NotLocked(device.to_owned())),
             None if self.cpu_lock.is_none() => {
                 self.cpu_lock = Some(lock::take(&self.host.run, CPU_LOCK)?);
                 Ok(())
@@ -273,7 +271,7 @@ fn refused(sys: &Path, attribute: &Attribute, value: &str, source: io::Error) ->
     let file = attribute.file(sys);
     let setting = attribute.setting;
     if source.kind() == ErrorKind::PermissionDenied && !files::is_root() {
-        return SettingsError::NeedsRoot { what: format!("changing `{setting}`") };
+        return SettingsError::NeedsRoot(format!("changing `{setting}`"));
     }
     let advice = match (source.kind(), setting) {
         (ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, _) => {

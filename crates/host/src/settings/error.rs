@@ -20,10 +20,7 @@ pub enum SettingsError {
         reason: String,
     },
     /// A name that is no whole block device of this host.
-    #[error(
-        "there is no `{device}` below {}: name a whole block device, as `lsblk -d` lists it",
-        folder.display()
-    )]
+    #[error("there is no `{device}` below {folder}: name a whole block device, as `lsblk -d` lists it")]
     NoDevice {
         /// The name given.
         device: String,
@@ -39,19 +36,13 @@ pub enum SettingsError {
         pid: Option<u32>,
     },
     /// A change to a device whose lock this run does not hold.
-    #[error("`{device}` is not locked by this run: lock every device before changing its settings")]
-    NotLocked {
-        /// The device.
-        device: String,
-    },
-    /// The process lacks the right to do it.
-    #[error("{what} needs root: run iopj as root, or do without it")]
-    NeedsRoot {
-        /// What needs root.
-        what: String,
-    },
+    #[error("`{0}` is not locked by this run: lock every device before changing its settings")]
+    NotLocked(String),
+    /// The process lacks the right to do this.
+    #[error("{0} needs root: run iopj as root, or do without it")]
+    NeedsRoot(String),
     /// The kernel took the write, and the file reads otherwise.
-    #[error("{} reads `{read}` after `{wanted}` was written: {why}", file.display())]
+    #[error("{file} reads `{read}` after `{wanted}` was written: {why}")]
     DidNotTake {
         /// The sysfs file.
         file: PathBuf,
@@ -63,7 +54,7 @@ pub enum SettingsError {
         why: &'static str,
     },
     /// The kernel refused the write.
-    #[error("the kernel refuses `{value}` for {} ({source}): {advice}", file.display())]
+    #[error("the kernel refuses `{value}` for {file} ({source}): {advice}")]
     Refused {
         /// The sysfs file.
         file: PathBuf,
@@ -91,7 +82,7 @@ pub enum SettingsError {
         reason: String,
     },
     /// A file operation failed.
-    #[error("cannot {action} {}: {source}", file.display())]
+    #[error("cannot {action} {file}: {source}")]
     Io {
         /// What was tried.
         action: &'static str,
@@ -101,19 +92,16 @@ pub enum SettingsError {
         source: io::Error,
     },
     /// The folder of journals cannot be trusted.
-    #[error("{} {reason}: remove it; iopj makes a new one", folder.display())]
+    #[error("{folder} {reason}: remove it; iopj makes a new one")]
     UnsafeFolder {
         /// The folder.
         folder: PathBuf,
         /// Why it cannot be trusted.
         reason: &'static str,
     },
-    /// Some settings could not be put back; the journal is kept.
-    #[error("not put back: {}; the journal is kept, `iopj restore` tries again", list(failed))]
-    NotRestored {
-        /// The files and the reasons.
-        failed: Vec<NotRestored>,
-    },
+    /// Some settings could not be put back; the journal is kept. The files and the reasons.
+    #[error("not put back: {}; the journal is kept, `iopj restore` tries again", list(.0))]
+    NotRestored(Vec<NotRestored>),
 }
 
 /// A file, or a whole journal, that could not be put back.

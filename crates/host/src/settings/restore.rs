@@ -254,7 +254,7 @@ impl Host {
         }
         match files::check_folder(&self.run) {
             Err(SettingsError::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(SettingsError::NeedsRoot { what: "putting settings back".to_owned() });
+                return Err(SettingsError::NeedsRoot("putting settings back".to_owned()));
             }
             checked => checked?,
         }

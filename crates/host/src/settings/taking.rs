@@ -32,9 +32,7 @@ impl Settings<'_> {
         let binding = Binding(plan.address);
         let not_taken = |reason: String| SettingsError::NotTaken { address: plan.address, reason };
         if !self.locks.is_effective() {
-            return Err(SettingsError::NeedsRoot {
-                what: format!("taking {} from its driver", plan.address),
-            });
+            return Err(SettingsError::NeedsRoot(format!("taking {} from its driver", plan.address)));
         }
         let sys = self.host.sys.clone();
         let disks = disks(&sys, plan);

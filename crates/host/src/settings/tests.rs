@@ -296,7 +296,7 @@ fn without_locks_nothing_is_changed() {
     let host = fixture.host();
     let locks = host.lock(&names(&["sda"])).unwrap();
     let mut settings = host.settings(&names(&["sdb"]), &locks);
-    assert!(matches!(set(&mut settings, "nomerges", "2"), Err(SettingsError::NotLocked { .. })));
+    assert!(matches!(set(&mut settings, "nomerges", "2"), Err(SettingsError::NotLocked(_))));
     assert_eq!(fixture.read("sys/block/sdb/queue/nomerges"), "0");
 }
 

@@ -118,7 +118,7 @@ impl Bench {
         let (mut ended, mut printed) = boot();
         // The kernel patches itself when a driver comes or goes. Nothing of that is the drive's.
         for _ in 0..3 {
-            if matches!(ended, Err(VmError::StaleCode { .. })) {
+            if matches!(ended, Err(VmError::StaleCode(_))) {
                 eprintln!("once more, after QEMU ran stale code:\n{printed}");
                 (ended, printed) = boot();
             }

@@ -50,7 +50,7 @@ pub struct GuestFile {
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// A file of the host cannot be read or written.
-    #[error("`{path}`: {source}", path = path.display())]
+    #[error("`{path}`: {source}")]
     File {
         /// The file.
         path: PathBuf,
@@ -58,16 +58,10 @@ pub enum ImageError {
         source: io::Error,
     },
     /// A program that is not on the host.
-    #[error("`{name}` is not in any folder of $PATH: install it")]
-    NoProgram {
-        /// Its name.
-        name: String,
-    },
+    #[error("`{0}` is not in any folder of $PATH: install it")]
+    NoProgram(String),
     /// A program that is named by its path and cannot be read.
-    #[error(
-        "`{path}` cannot be read ({source}): build it, or name a file that exists",
-        path = path.display()
-    )]
+    #[error("`{path}` cannot be read ({source}): build it, or name a file that exists")]
     Unreadable {
         /// The program.
         path: PathBuf,
@@ -76,37 +70,22 @@ pub enum ImageError {
     },
     /// A program named relative to the current folder, which the guest does not have.
     #[error(
-        "`{path}` cannot be found in the guest, which has another current folder: name it by its whole path",
-        path = path.display()
+        "`{0}` cannot be found in the guest, which has another current folder: name it by its whole path"
     )]
-    RelativeProgram {
-        /// What was named.
-        path: PathBuf,
-    },
+    RelativeProgram(PathBuf),
     /// There is no busybox.
     #[error("`busybox` is not installed: install the package busybox-static")]
     NoBusybox,
     /// The busybox here needs libraries.
     #[error(
-        "`{path}` needs shared libraries, and the guest starts without any: install the package \
-         busybox-static",
-        path = path.display()
+        "`{0}` needs shared libraries, and the guest starts without any: install the package busybox-static"
     )]
-    DynamicBusybox {
-        /// Its path.
-        path: PathBuf,
-    },
+    DynamicBusybox(PathBuf),
     /// A file that should be a program.
-    #[error("`{path}` is not an x86-64 ELF program: name one that is", path = path.display())]
-    NotElf {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("`{0}` is not an x86-64 ELF program: name one that is")]
+    NotElf(PathBuf),
     /// The loader cannot find a program's libraries.
-    #[error(
-        "`{program}` cannot be given to the guest: {cause}; install what it needs",
-        program = program.display()
-    )]
+    #[error("`{program}` cannot be given to the guest: {cause}; install what it needs")]
     Libraries {
         /// The program.
         program: PathBuf,
@@ -124,8 +103,7 @@ pub enum ImageError {
     /// A module of another kernel.
     #[error(
         "`{path}` is made for kernel {made_for}, not for {release}: give the modules that belong to the \
-         image",
-        path = path.display()
+         image"
     )]
     ForeignModule {
         /// The module's file.
@@ -136,14 +114,8 @@ pub enum ImageError {
         release: String,
     },
     /// A module that is compressed, which the guest's insmod cannot load.
-    #[error(
-        "`{path}` is compressed: unpack the modules and run depmod on their folder",
-        path = path.display()
-    )]
-    PackedModule {
-        /// The module's file.
-        path: PathBuf,
-    },
+    #[error("`{0}` is compressed: unpack the modules and run depmod on their folder")]
+    PackedModule(PathBuf),
 }
 
 /// Writes the initramfs for this guest and the kernel `release`, whose modules lie uncompressed in
@@ -188,7 +160,7 @@ fn write(archive: &Archive, out: &Path) -> Result<(), ImageError> {
 fn base() -> Result<Archive, ImageError> {
     let busybox = find("busybox").ok_or(ImageError::NoBusybox)?;
     if program::interpreter(&busybox)?.is_some() {
-        return Err(ImageError::DynamicBusybox { path: busybox });
+        return Err(ImageError::DynamicBusybox(busybox));
     }
     let applets = Command::new(&busybox)
         .arg("--list")

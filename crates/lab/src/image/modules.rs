@@ -105,7 +105,7 @@ pub(super) fn file(folder: &Path, release: &str, load: &Load) -> Result<PathBuf,
     let path = folder.join(&load.path);
     let bytes = fs::read(&path).map_err(|source| ImageError::File { path: path.clone(), source })?;
     if !bytes.starts_with(MAGIC) {
-        return Err(ImageError::PackedModule { path });
+        return Err(ImageError::PackedModule(path));
     }
     match module_release(&bytes) {
         Some(other) if other != release => {
@@ -204,7 +204,7 @@ mod tests {
         let error = file(folder.path(), "6.18", &load).unwrap_err().to_string();
         assert!(error.contains("is made for kernel 6.1.0-9, not for 6.18"), "{error}");
         fs::write(place.join("crc64.ko"), b"\xfd7zXZ").unwrap();
-        assert!(matches!(file(folder.path(), "6.1.0-9", &load), Err(ImageError::PackedModule { .. })));
+        assert!(matches!(file(folder.path(), "6.1.0-9", &load), Err(ImageError::PackedModule(_))));
     }
 
     proptest::proptest! {

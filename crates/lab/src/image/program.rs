@@ -34,7 +34,7 @@ impl Program {
     pub fn named(name: &str) -> Result<Program, ImageError> {
         match find(name) {
             Some(host) => Ok(Program { name: name.to_owned(), host }),
-            None => Err(ImageError::NoProgram { name: name.to_owned() }),
+            None => Err(ImageError::NoProgram(name.to_owned())),
         }
     }
 
@@ -50,7 +50,7 @@ impl Program {
         }
         let host = PathBuf::from(called);
         if !host.is_absolute() {
-            return Err(ImageError::RelativeProgram { path: host });
+            return Err(ImageError::RelativeProgram(host));
         }
         File::open(&host).map_err(|source| ImageError::Unreadable { path: host.clone(), source })?;
         let mut programs = vec![Program { name: called.to_owned(), host: host.clone() }];
@@ -175,7 +175,7 @@ fn listed(text: &str) -> Result<Vec<PathBuf>, String> {
 
 /// The program interpreter that an x86-64 ELF file names (PT_INTERP); `None` for a static program.
 pub(super) fn interpreter(path: &Path) -> Result<Option<PathBuf>, ImageError> {
-    let not_elf = || ImageError::NotElf { path: path.to_path_buf() };
+    let not_elf = || ImageError::NotElf(path.to_path_buf());
     let file_error = |source| ImageError::File { path: path.to_path_buf(), source };
     let Elf { mut file, program_headers, .. } = Elf::open(path)?.ok_or_else(not_elf)?;
     let Some(segment) = program_headers.iter().find(|header| header.kind == elf::INTERPRETER) else {

@@ -164,7 +164,7 @@ impl Guest<'_> {
     ) -> Result<GuestDone, LabError> {
         for _ in 1..ATTEMPTS {
             match self.once(cache, studies, stop, line) {
-                Err(LabError::Vm(VmError::StaleCode { .. })) => line(AGAIN),
+                Err(LabError::Vm(VmError::StaleCode(_))) => line(AGAIN),
                 done => return done,
             }
         }

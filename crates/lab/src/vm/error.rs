@@ -15,16 +15,12 @@ pub enum VmError {
     #[error("`{QEMU}` is not installed: install the package qemu-system-x86")]
     NoQemu,
     /// QEMU cannot be started or watched.
-    #[error("`{QEMU}` cannot be run: {source}; reinstall the package qemu-system-x86")]
-    Start {
-        /// The cause.
-        source: io::Error,
-    },
+    #[error("`{QEMU}` cannot be run: {0}; reinstall the package qemu-system-x86")]
+    Start(#[source] io::Error),
     /// QEMU ended by itself, not because of the guest.
     #[error(
-        "QEMU could not run kernel `{kernel}` ({status}): {said}; fix what it names, or give another kernel \
-         image{lines}",
-        kernel = kernel.display(),
+        "QEMU could not run kernel `{kernel}` ({status}): {said}; fix what it names, or give another \
+         kernel image{lines}",
         said = if messages.is_empty() { "it did not say why" } else { messages },
         lines = shown(console)
     )]
@@ -58,16 +54,13 @@ pub enum VmError {
         console: Vec<String>,
     },
     /// The guest's kernel hit a breakpoint that it had removed: QEMU's translator ran code from before a
-    /// patch.
+    /// patch. The last lines of its console.
     #[error(
         "QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): try again, or use a \
          newer QEMU{}",
-        shown(console)
+        shown(.0)
     )]
-    StaleCode {
-        /// The last lines of the console.
-        console: Vec<String>,
-    },
+    StaleCode(Vec<String>),
     /// The guest could not start up or hand out its results.
     #[error("the guest failed at {cause}{}", shown(console))]
     Guest {
@@ -76,26 +69,20 @@ pub enum VmError {
         /// The last lines of the console.
         console: Vec<String>,
     },
-    /// The guest ended without handing anything out.
+    /// The guest ended without handing anything out; the last lines of its console.
     #[error(
         "the guest ended without handing out its results: it was switched off before its script ended{}",
-        shown(console)
+        shown(.0)
     )]
-    NoOutput {
-        /// The last lines of the console.
-        console: Vec<String>,
-    },
+    NoOutput(Vec<String>),
     /// The caller's stop flag was set.
     #[error("the guest was stopped")]
     Stopped,
     /// The control socket.
-    #[error("QEMU's control socket: {cause}")]
-    Qmp {
-        /// What failed.
-        cause: String,
-    },
+    #[error("QEMU's control socket: {0}")]
+    Qmp(String),
     /// A file of the machine's folder.
-    #[error("`{path}`: {source}", path = path.display())]
+    #[error("`{path}`: {source}")]
     File {
         /// The file.
         path: PathBuf,

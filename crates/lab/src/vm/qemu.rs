@@ -55,7 +55,7 @@ impl Qemu {
                 if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
             });
         }
-        let child = command.spawn().map_err(|source| VmError::Start { source })?;
+        let child = command.spawn().map_err(VmError::Start)?;
         let qemu = Qemu { child, messages };
         folder.note_machine(qemu.child.id())?;
         Ok(qemu)
@@ -113,9 +113,6 @@ fn readable(descriptor: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
 /// [`VmError::NoQemu`], [`VmError::Start`].
 pub fn qemu_version() -> Result<String, VmError> {
     let program = find(QEMU).ok_or(VmError::NoQemu)?;
-    let output = Command::new(Path::new(&program))
-        .arg("--version")
-        .output()
-        .map_err(|source| VmError::Start { source })?;
+    let output = Command::new(Path::new(&program)).arg("--version").output().map_err(VmError::Start)?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
 }

@@ -150,5 +150,5 @@ impl Qmp {
 }
 
 fn failed(cause: impl std::fmt::Display) -> VmError {
-    VmError::Qmp { cause: cause.to_string() }
+    VmError::Qmp(cause.to_string())
 }

@@ -53,7 +53,7 @@ pub fn run(
     let mut booted = boot(spec, folder, stop, &mut console);
     for _ in 1..BOOTS {
         // Once the guest is up, some of the script has run.
-        if console.up.is_some() || !matches!(booted, Err(VmError::Panic { .. } | VmError::StaleCode { .. })) {
+        if console.up.is_some() || !matches!(booted, Err(VmError::Panic { .. } | VmError::StaleCode(_))) {
             break;
         }
         console.start_again();
@@ -65,7 +65,7 @@ pub fn run(
     let status = unpack(&archive, out).map_err(VmError::at(&archive))?;
     match (status, console.up) {
         (Some(status), Some(boot)) => Ok(Ended { status, boot, total }),
-        _ => Err(VmError::NoOutput { console: console.last_lines() }),
+        _ => Err(VmError::NoOutput(console.last_lines())),
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) fn boot(
     let mut qemu = Qemu::start(spec, ConsoleEnd::Lines, folder)?;
     let mut buffer = [0; 4096];
     loop {
-        match qemu.read(&mut buffer, TICK).map_err(|source| VmError::Start { source })? {
+        match qemu.read(&mut buffer, TICK).map_err(VmError::Start)? {
             Some(0) => break,
             Some(read) => console.feed(&buffer[..read]),
             None => {}
@@ -99,7 +99,7 @@ pub(super) fn boot(
         }
     }
     console.finish();
-    let status = qemu.wait().map_err(|source| VmError::Start { source })?;
+    let status = qemu.wait().map_err(VmError::Start)?;
     if let Some((panic, _)) = &console.panic {
         return Err(panicked(spec, panic, console));
     }
@@ -121,7 +121,7 @@ pub fn interact(spec: &MachineSpec, folder: &RunFolder, stop: &AtomicBool) -> Re
     let _terminal = Terminal::save();
     let mut qemu = Qemu::start(spec, ConsoleEnd::Terminal, folder)?;
     let status = loop {
-        if let Some(status) = qemu.ended().map_err(|source| VmError::Start { source })? {
+        if let Some(status) = qemu.ended().map_err(VmError::Start)? {
             break status;
         }
         if stop.load(Ordering::Relaxed) {
@@ -135,7 +135,7 @@ pub fn interact(spec: &MachineSpec, folder: &RunFolder, stop: &AtomicBool) -> Re
 /// An oops at a breakpoint is QEMU's fault, under its translator only.
 fn panicked(spec: &MachineSpec, panic: &str, console: &Console<'_>) -> VmError {
     match spec.accelerator {
-        Accelerator::Tcg { .. } if console.breakpoint => VmError::StaleCode { console: console.last_lines() },
+        Accelerator::Tcg { .. } if console.breakpoint => VmError::StaleCode(console.last_lines()),
         _ => VmError::Panic { panic: panic.to_owned(), console: console.last_lines() },
     }
 }

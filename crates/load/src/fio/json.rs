@@ -157,7 +157,7 @@ pub(super) fn prelude(text: &str) -> impl Iterator<Item = &str> {
 }
 
 pub(super) fn output_error(reason: impl Into<String>) -> FioError {
-    FioError::Output { reason: reason.into() }
+    FioError::Output(reason.into())
 }
 
 /// Every JSON object of a text to which several runs of fio were appended.

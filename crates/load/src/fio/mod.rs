@@ -50,8 +50,8 @@ pub enum FioError {
     Missing,
     /// Too old.
     #[error(
-        "`{}` is {version}, but 3.28 or newer is needed: install a newer fio, or use --generator native",
-        program.display()
+        "`{program}` is {version}, but 3.28 or newer is needed: install a newer fio, or use --generator \
+         native"
     )]
     TooOld {
         /// The program that was found.
@@ -61,8 +61,8 @@ pub enum FioError {
     },
     /// It does not say what fio says.
     #[error(
-        "`{} {argument}` gave no answer ({reason}): check that this is fio, or reinstall the package `fio`",
-        program.display()
+        "`{program} {argument}` gave no answer ({reason}): check that this is fio, or reinstall the \
+         package `fio`"
     )]
     NoAnswer {
         /// The program that was found.
@@ -112,8 +112,7 @@ pub enum FioError {
     Job(String),
     /// A file that fio would have to lengthen.
     #[error(
-        "`{}` has {len} bytes, but the job ends at byte {end}: give a larger file or a smaller size",
-        filename.display()
+        "`{filename}` has {len} bytes, but the job ends at byte {end}: give a larger file or a smaller size"
     )]
     TooShort {
         /// The file.
@@ -135,11 +134,8 @@ pub enum FioError {
     #[error("fio was stopped before the end of its run")]
     Stopped,
     /// Output that cannot be read.
-    #[error("fio's output {reason}: run the same job by hand and report it with fio's version")]
-    Output {
-        /// What is wrong with it.
-        reason: String,
-    },
+    #[error("fio's output {0}: run the same job by hand and report it with fio's version")]
+    Output(String),
     /// The operating system refused something.
     #[error("{what}: {source}")]
     Os {

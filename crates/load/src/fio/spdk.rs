@@ -26,17 +26,13 @@ pub enum SpdkLack {
         "spdk needs SPDK's plugin for fio, and there is none as {}: build SPDK with `./configure \
          --with-fio=DIR`, DIR being the sources of the installed fio, and name build/fio/spdk_nvme by \
          `spdk_plugin` in the study's [fio]",
-        .looked.join(", ")
+        .0.join(", ")
     )]
-    NoPlugin {
-        /// Where it was looked for.
-        looked: Vec<String>,
-    },
+    NoPlugin(Vec<String>),
     /// The file that was named cannot be read.
     #[error(
-        "SPDK's plugin `{}` cannot be read ({reason}): name build/fio/spdk_nvme of a built SPDK by \
-         `spdk_plugin`",
-        plugin.display()
+        "SPDK's plugin `{plugin}` cannot be read ({reason}): name build/fio/spdk_nvme of a built SPDK by \
+         `spdk_plugin`"
     )]
     Unreadable {
         /// The plugin.
@@ -45,19 +41,12 @@ pub enum SpdkLack {
         reason: String,
     },
     /// The dynamic linker would cut the name.
-    #[error(
-        "SPDK's plugin `{}` cannot be loaded: its path holds a blank or a colon; name a link to it",
-        plugin.display()
-    )]
-    Path {
-        /// The plugin.
-        plugin: PathBuf,
-    },
+    #[error("SPDK's plugin `{0}` cannot be loaded: its path holds a blank or a colon; name a link to it")]
+    Path(PathBuf),
     /// Found, not named, and not only this user's to write.
     #[error(
-        "SPDK's plugin `{}` {reason}, so it is not run unasked: name it by `spdk_plugin` in the study's \
-         [fio], with --allow-exec",
-        plugin.display()
+        "SPDK's plugin `{plugin}` {reason}, so it is not run unasked: name it by `spdk_plugin` in the \
+         study's [fio], with --allow-exec"
     )]
     Untrusted {
         /// The plugin.
@@ -67,10 +56,9 @@ pub enum SpdkLack {
     },
     /// Built against another fio.
     #[error(
-        "SPDK's plugin `{}` was built for another fio than {fio} (engine interface {built}, not {wanted}): \
-         build SPDK with `./configure --with-fio=DIR`, DIR being the sources of {fio}, or name the fio that \
-         it was built for by `program` in [fio]",
-        plugin.display()
+        "SPDK's plugin `{plugin}` was built for another fio than {fio} (engine interface {built}, not \
+         {wanted}): build SPDK with `./configure --with-fio=DIR`, DIR being the sources of {fio}, or name \
+         the fio that it was built for by `program` in [fio]"
     )]
     OtherFio {
         /// The plugin.
@@ -84,9 +72,8 @@ pub enum SpdkLack {
     },
     /// fio with it does not know the engine `spdk`.
     #[error(
-        "SPDK's plugin `{}` is not loaded by {fio} ({words}): check that it is build/fio/spdk_nvme, built on \
-         this machine",
-        plugin.display()
+        "SPDK's plugin `{plugin}` is not loaded by {fio} ({words}): check that it is build/fio/spdk_nvme, \
+         built on this machine"
     )]
     NotLoaded {
         /// The plugin.
@@ -127,7 +114,7 @@ pub(super) fn find(named: Option<&Path>, program: &Path, fio: &str) -> Result<Pa
         None => known_plugin(&known_places(std::env::var_os("HOME").as_deref()))?,
     };
     if plugin.as_os_str().to_string_lossy().contains([' ', ':', '\t']) {
-        return Err(SpdkLack::Path { plugin });
+        return Err(SpdkLack::Path(plugin));
     }
     require_loaded(&plugin, program, fio)?;
     Ok(plugin)
@@ -151,9 +138,7 @@ fn known_places(home: Option<&OsStr>) -> Vec<PathBuf> {
 fn known_plugin(places: &[PathBuf]) -> Result<PathBuf, SpdkLack> {
     let Some((plugin, metadata)) = places.iter().find_map(|place| Some((place, place.metadata().ok()?)))
     else {
-        return Err(SpdkLack::NoPlugin {
-            looked: places.iter().map(|place| place.display().to_string()).collect(),
-        });
+        return Err(SpdkLack::NoPlugin(places.iter().map(|place| place.display().to_string()).collect()));
     };
     let untrusted = |reason| Err(SpdkLack::Untrusted { plugin: plugin.clone(), reason });
     if ![0, rustix::process::geteuid().as_raw()].contains(&metadata.uid()) {
