@@ -277,7 +277,7 @@ fn nvme_power_state(controller: &Path) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::fixture::Fixture;
+    use crate::settings::fixture::{CPU, Fixture};
 
     fn read(fixture: &Fixture, devices: &[&str]) -> PowerState {
         PowerState::read(&fixture.host(), &devices.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
@@ -298,19 +298,12 @@ mod tests {
     fn cpus_are_summed_up() {
         let fixture = Fixture::new();
         for (cpu, khz) in [(0, 800_000), (1, 3_400_000)] {
-            fixture.write(
-                &format!("sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_cur_freq"),
-                &khz.to_string(),
-            );
-            fixture.write(&format!("sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq"), "3600000");
-            fixture
-                .write(&format!("sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count"), "2");
-            fixture.write(
-                &format!("sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_max_time_ms"),
-                "90",
-            );
+            fixture.write(&format!("{CPU}/cpufreq/policy{cpu}/scaling_cur_freq"), &khz.to_string());
+            fixture.write(&format!("{CPU}/cpufreq/policy{cpu}/scaling_max_freq"), "3600000");
+            fixture.write(&format!("{CPU}/cpu{cpu}/thermal_throttle/core_throttle_count"), "2");
+            fixture.write(&format!("{CPU}/cpu{cpu}/thermal_throttle/core_throttle_max_time_ms"), "90");
         }
-        fixture.write("sys/devices/system/cpu/cpu1/cpuidle/state2/disable", "1");
+        fixture.write(&format!("{CPU}/cpu1/cpuidle/state2/disable"), "1");
         fixture.write(
             "sys/module/pcie_aspm/parameters/policy",
             "[default] performance powersave powersupersave",
@@ -331,9 +324,9 @@ mod tests {
     #[test]
     fn either_driver_shows_turbo() {
         let fixture = Fixture::empty();
-        fixture.write("sys/devices/system/cpu/intel_pstate/no_turbo", "1");
+        fixture.write(&format!("{CPU}/intel_pstate/no_turbo"), "1");
         assert_eq!(read(&fixture, &[]).turbo, Some(false));
-        fixture.write("sys/devices/system/cpu/intel_pstate/no_turbo", "0");
+        fixture.write(&format!("{CPU}/intel_pstate/no_turbo"), "0");
         assert_eq!(read(&fixture, &[]).turbo, Some(true));
     }
 
@@ -399,9 +392,9 @@ mod tests {
         let fixture = Fixture::new();
         let before = read(&fixture, &[]);
         assert_eq!(before.changes_until(&before), []);
-        fixture.write("sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq", "1200000");
-        fixture.write("sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "powersave");
-        fixture.write("sys/devices/system/cpu/cpu1/cpuidle/state2/disable", "1");
+        fixture.write(&format!("{CPU}/cpufreq/policy0/scaling_cur_freq"), "1200000");
+        fixture.write(&format!("{CPU}/cpufreq/policy0/scaling_governor"), "powersave");
+        fixture.write(&format!("{CPU}/cpu1/cpuidle/state2/disable"), "1");
         let changes: Vec<String> =
             before.changes_until(&read(&fixture, &[])).iter().map(ToString::to_string).collect();
         let expected = [

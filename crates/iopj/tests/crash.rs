@@ -378,23 +378,18 @@ fn a_kill_while_the_file_is_made_is_in_nobodys_way() {
     // Without the trials: the file's making takes most of it.
     let set_up = started.elapsed().saturating_sub(Duration::from_millis(400));
 
-    for _ in 0..6 {
-        let mut study = new_study();
+    let mut kill_and_go_on = |mut study: Study| {
         let moment = Moment { seen: Seen::Start, delay: random.below(set_up) };
         study.start_and_kill(&moment);
         look_at_data(&study, &moment);
         study.look();
         study.start_and_wait();
         study.look_at_the_end();
-    }
+    };
+    (0..6).for_each(|_| kill_and_go_on(new_study()));
     for _ in 0..4 {
-        let mut study = killed_in_its_last_trial(&new_study);
+        let study = killed_in_its_last_trial(&new_study);
         fs::remove_file(study.data()).unwrap();
-        let moment = Moment { seen: Seen::Start, delay: random.below(set_up) };
-        study.start_and_kill(&moment);
-        look_at_data(&study, &moment);
-        study.look();
-        study.start_and_wait();
-        study.look_at_the_end();
+        kill_and_go_on(study);
     }
 }

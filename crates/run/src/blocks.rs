@@ -116,28 +116,15 @@ pub fn clock(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iopj_store::{Outcome, StudyRecord, Unavailable};
+    use crate::progress::Said;
+    use iopj_store::{Outcome, StudyRecord};
     use iopj_study::plan::cells;
-    use std::path::Path;
 
     const BLOCK: u64 = 2;
 
     #[test]
     fn times_are_readable() {
         assert_eq!([5, 65, 3661].map(|s| clock(Duration::from_secs(s))), ["5 s", "1 min 05 s", "1 h 01 min"]);
-    }
-
-    struct Said(Vec<String>);
-
-    impl Progress for Said {
-        fn note(&mut self, text: &str) {
-            self.0.push(text.to_owned());
-        }
-        fn unavailable(&mut self, _: &[Unavailable]) {}
-        fn file(&mut self, _: &Path, _: u64, _: u64) {}
-        fn trial(&mut self, _: u64, _: u64, _: &Cell, _: Option<Duration>) {}
-        fn ended(&mut self, _: &Outcome) {}
-        fn tick(&mut self) {}
     }
 
     fn study(replicates: &str) -> Study {
@@ -184,7 +171,7 @@ mod tests {
 
     /// Runs all blocks that the store lacks; returns the positions measured and the notes to the user.
     fn run(store: &mut Store, study: &Study, decide: Decide) -> (Vec<u64>, Vec<String>) {
-        let mut said = Said(Vec::new());
+        let mut said = Said::default();
         let mut blocks = Blocks::of(study, &[0; BLOCK as usize], 7, decide, store).unwrap();
         let (mut positions, mut missing) = (Vec::new(), blocks.missing(store, &mut said).unwrap());
         while !missing.is_empty() {
@@ -230,7 +217,7 @@ mod tests {
     fn an_interrupted_block_is_finished_before_it_is_looked_at() {
         let (folder, study) = (tempfile::tempdir().unwrap(), study(TABLE));
         let mut store = store(&folder, &study);
-        let mut said = Said(Vec::new());
+        let mut said = Said::default();
         let mut blocks = Blocks::of(&study, &[0; 2], 7, always, &store).unwrap();
         let missing = blocks.missing(&mut store, &mut said).unwrap();
         measure(&mut store, &study, &missing);

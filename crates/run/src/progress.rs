@@ -25,3 +25,20 @@ pub trait Progress {
 pub(crate) fn unix_ns() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
 }
+
+/// What was noted, in tests.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct Said(pub(crate) Vec<String>);
+
+#[cfg(test)]
+impl Progress for Said {
+    fn note(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+    }
+    fn unavailable(&mut self, _: &[Unavailable]) {}
+    fn file(&mut self, _: &Path, _: u64, _: u64) {}
+    fn trial(&mut self, _: u64, _: u64, _: &Cell, _: Option<Duration>) {}
+    fn ended(&mut self, _: &Outcome) {}
+    fn tick(&mut self) {}
+}

@@ -1,6 +1,6 @@
 //! A small host in a temporary folder, for tests.
 
-use super::{DeviceLocks, Host, Settings};
+use super::{DeviceLocks, Host, Settings, SettingsError};
 use crate::nvme_features::FeatureAccess;
 use std::fs;
 use std::io;
@@ -108,6 +108,13 @@ impl Fixture {
         let locks: DeviceLocks = host.lock(&devices).unwrap();
         work(&mut host.settings(&devices, &locks))
     }
+}
+
+/// Demands that this was refused, with all of these words.
+#[track_caller]
+pub(crate) fn assert_refused<T: std::fmt::Debug>(result: Result<T, SettingsError>, words: &[&str]) {
+    let message = result.unwrap_err().to_string();
+    assert!(words.iter().all(|words| message.contains(words)), "{message}");
 }
 
 pub(crate) fn names(devices: &[&str]) -> Vec<String> {

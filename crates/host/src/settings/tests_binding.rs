@@ -5,14 +5,14 @@ mod drive_settings;
 mod items;
 
 use super::binding::Binding;
-use super::fixture::{BOOT_ID, Fixture, host_at};
+use super::fixture::{BOOT_ID, Fixture, assert_refused, host_at};
 use super::item::Item;
-use super::tests_restore::{kill, play, wait_for};
+use super::tests_restore::{journal, kill, play, wait_for};
 use super::*;
 use iopj_engine::target::TakePlan;
 use iopj_engine::{Isolation, PciAddress};
 use std::fs;
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -208,14 +208,10 @@ impl Machine {
 
     /// Lays down a journal as a dead run leaves it.
     fn journal(&self, old: &str) -> PathBuf {
-        self.fixture.host().lock(&[]).unwrap();
-        let path = self.fixture.path("run/iopj/journal-77-1.jsonl");
         let header =
             format!(r#"{{"iopj_journal":1,"boot_id":"{BOOT_ID}","pid":77,"begun_ns":1,"devices":[]}}"#);
         let line = format!(r#"{{"file":"bus/pci/devices/{ADDRESS}/driver","old":"{old}","new":"vfio-pci"}}"#);
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();
-        std::io::Write::write_all(&mut file, format!("{header}\n{line}\n").as_bytes()).unwrap();
-        path
+        journal(&self.fixture, 1, &header, &format!("{line}\n"))
     }
 
     fn restore(&self) -> RestoreReport {
@@ -340,27 +336,15 @@ fn a_driver_that_does_not_come_leaves_the_drive_with_the_old_one() {
         assert_eq!(settings.restore().unwrap(), []);
         assert!(!machine.is_pinned());
         // A plan that is out of date changes nothing.
-        let message = settings.take(&plan(Some("uio"))).unwrap_err().to_string();
-        assert!(
-            message.contains("its driver changed to `nvme` after iopj looked at it; try again"),
-            "{message}"
-        );
+        let changed = "its driver changed to `nvme` after iopj looked at it; try again";
+        assert_refused(settings.take(&plan(Some("uio"))), &[changed]);
         // An old driver that refuses is told, and tried again.
         *machine.kernel.refusing.lock().unwrap() = None;
         settings.take(&plan(Some("nvme"))).unwrap();
         *machine.kernel.refusing.lock().unwrap() = Some("nvme");
-        let message = settings.give_back(address()).unwrap_err().to_string();
-        assert!(
-            message.contains(
-                "could not be given back to its driver: after 2 s its driver is `none`, not `nvme`"
-            ),
-            "{message}"
-        );
-        let message = settings.restore().unwrap_err().to_string();
-        assert!(
-            message.contains("its driver is `none`, not `nvme`") && message.contains("`iopj restore`"),
-            "{message}"
-        );
+        let kept = "could not be given back to its driver: after 2 s its driver is `none`, not `nvme`";
+        assert_refused(settings.give_back(address()), &[kept]);
+        assert_refused(settings.restore(), &["its driver is `none`, not `nvme`", "`iopj restore`"]);
         *machine.kernel.refusing.lock().unwrap() = None;
         assert_eq!(settings.restore().unwrap().len(), 1);
     });
@@ -389,12 +373,9 @@ fn a_drive_that_is_open_through_vfio_is_not_touched() {
                         .write("proc/4711/fdinfo/9", &format!("flags: 02\nvfio-device-syspath: /{DEVICE}"));
                 }
             }
-            let message = settings.give_back(address()).unwrap_err().to_string();
-            assert!(
-                message.contains("the process with id 4711 has it open through VFIO: end that"),
-                "{message}"
-            );
-            assert!(settings.restore().unwrap_err().to_string().contains("id 4711"));
+            let open = "the process with id 4711 has it open through VFIO: end that";
+            assert_refused(settings.give_back(address()), &[open]);
+            assert_refused(settings.restore(), &["id 4711"]);
             assert_eq!((machine.seen(), machine.is_pinned()), (vec![], true));
             fs::remove_file(fixture.path("proc/4711/fd/9")).unwrap();
             // Another group is nobody's business.
@@ -415,11 +396,8 @@ fn disks_that_stay_away_are_named() {
         settings.take(&plan).unwrap();
         assert!(machine.fixture.path("run/iopj/nvme0n2.lock").exists());
         fs::remove_dir_all(machine.fixture.path("sys/block/nvme0n2")).unwrap();
-        let message = settings.give_back(address()).unwrap_err().to_string();
-        assert!(
-            message.contains("its driver has it again, but nvme0n2 did not come back within 2 s"),
-            "{message}"
-        );
+        let away = "its driver has it again, but nvme0n2 did not come back within 2 s";
+        assert_refused(settings.give_back(address()), &[away]);
     });
     assert_eq!((machine.kernel.driver().as_deref(), machine.fixture.journals().len()), (Some("nvme"), 0));
 }

@@ -1,6 +1,6 @@
 //! Death and what the next start finds; forged journals; the real kernel.
 
-use super::fixture::{BOOT_ID, Fixture, names};
+use super::fixture::{BOOT_ID, Fixture, assert_refused, names};
 use super::*;
 use iopj_core::Setting;
 use std::fs;
@@ -109,7 +109,7 @@ fn a_live_run_is_left_alone_and_named() {
 }
 
 /// Lays down a journal as a dead run leaves it.
-fn journal(fixture: &Fixture, begun_ns: u64, header: &str, lines: &str) -> PathBuf {
+pub(super) fn journal(fixture: &Fixture, begun_ns: u64, header: &str, lines: &str) -> PathBuf {
     fixture.host().lock(&[]).unwrap();
     let path = fixture.path(&format!("run/iopj/journal-77-{begun_ns}.jsonl"));
     let header = header.replace("BEGUN", &begun_ns.to_string());
@@ -283,11 +283,7 @@ fn what_cannot_be_put_back_keeps_its_journal() {
         settings.set(Setting::ReadAheadKb, "0").unwrap();
         fs::rename(fixture.path("sys/block/sda/queue/nomerges"), fixture.path("away")).unwrap();
         fixture.link("sys/block/sda/queue/nomerges", "away");
-        let message = settings.restore().unwrap_err().to_string();
-        assert!(
-            message.contains("nomerges (") && message.contains("`iopj restore` tries again"),
-            "{message}"
-        );
+        assert_refused(settings.restore(), &["nomerges (", "`iopj restore` tries again"]);
     });
     assert_eq!((fixture.sda("read_ahead_kb"), fixture.journals().len()), ("128".into(), 1));
     assert_eq!(restore(&fixture).failed.len(), 1);
@@ -381,8 +377,7 @@ fn the_kernel_takes_and_gives_back() {
     settings.set(Setting::Nomerges, if nomerges == "2" { "0" } else { "2" }).unwrap();
     settings.set(Setting::Scheduler, "none").unwrap();
     assert_ne!(read("nomerges"), nomerges);
-    let refused = settings.set(Setting::Scheduler, "nosuch").unwrap_err().to_string();
-    assert!(refused.contains("it offers none"), "{refused}");
+    assert_refused(settings.set(Setting::Scheduler, "nosuch"), &["it offers none"]);
     io_poll_delay_takes_or_is_explained(&mut settings);
     settings.restore().unwrap();
     assert_eq!(

@@ -49,11 +49,7 @@ fn run_with(
         store: store.clone(),
         text: STUDY,
         programs,
-        allow_exec: false,
-        passthrough: false,
-        bypass: false,
-        spdk: false,
-        writes: false,
+        ..GuestStudy::default()
     };
     let mut printed = String::new();
     let done = guest.run(&cache, &[study], &AtomicBool::new(false), &mut |line| {

@@ -44,7 +44,7 @@ pub struct Guest<'a> {
 }
 
 /// A study for a guest.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct GuestStudy<'a> {
     /// Its name.
     pub name: String,

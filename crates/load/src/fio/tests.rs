@@ -46,6 +46,13 @@ fn fio() -> Option<Fio> {
     }
 }
 
+/// fio, a folder, and a written file in it.
+fn fio_and_file() -> Option<(Fio, TempDir, PathBuf)> {
+    let (fio, folder) = (fio()?, folder());
+    let filename = target(&folder, "f");
+    Some((fio, folder, filename))
+}
+
 fn job<'a>(path: &str, workload: &'a Workload, filename: &'a Path) -> FioJob<'a> {
     let path = path.parse().unwrap();
     FioJob {
@@ -103,9 +110,7 @@ fn interfaces_read_exactly_the_ios_asked_for() {
 
 #[test]
 fn ios_beyond_the_size_wrap_around() {
-    let Some(fio) = fio() else { return };
-    let folder = folder();
-    let filename = target(&folder, "f");
+    let Some((fio, _folder, filename)) = fio_and_file() else { return };
     for rw in [Rw::Randread, Rw::Read] {
         let workload = Workload { rw, numjobs: 2, iodepth: 8, ..ios(600) };
         // Room for 256 blocks, 128 for each sequential job.
@@ -117,9 +122,7 @@ fn ios_beyond_the_size_wrap_around() {
 
 #[test]
 fn writes_stay_in_the_region_and_leave_the_length() {
-    let Some(fio) = fio() else { return };
-    let folder = folder();
-    let filename = target(&folder, "f");
+    let Some((fio, _folder, filename)) = fio_and_file() else { return };
     let workload = Workload { rw: Rw::Write, numjobs: 2, ..ios(16) };
     let two = FioJob {
         size: 128 << 10,
@@ -161,9 +164,7 @@ fn the_seed_decides_the_offsets() {
 
 #[test]
 fn ramp_runs_by_time_and_processors_are_kept() {
-    let Some(fio) = fio() else { return };
-    let folder = folder();
-    let filename = target(&folder, "f");
+    let Some((fio, _folder, filename)) = fio_and_file() else { return };
     let workload = Workload { ramp_time: Duration::from_millis(100), cpus_allowed: vec![0], ..ios(1) };
     let job = FioJob { phase: Phase::Ramp, ..job("posix-sio/syscall/poll", &workload, &filename) };
     let result = run(&fio, &job).unwrap();
@@ -178,9 +179,7 @@ fn rule(keys: &str) -> SteadyStateRule {
 
 #[test]
 fn a_ramp_of_fio_ends_once_it_is_steady_at_its_limit_or_when_stopped() {
-    let Some(fio) = fio() else { return };
-    let folder = folder();
-    let filename = target(&folder, "f");
+    let Some((fio, folder, filename)) = fio_and_file() else { return };
     let of = |keys: &str, stop: bool| {
         let rule = rule(keys);
         let workload = Workload { ramp_time: rule.ramp[1], ..Workload::default() };
@@ -209,9 +208,7 @@ fn a_ramp_of_fio_ends_once_it_is_steady_at_its_limit_or_when_stopped() {
 
 #[test]
 fn fio_says_how_far_it_is_where_it_is_asked() {
-    let Some(fio) = fio() else { return };
-    let folder = folder();
-    let filename = target(&folder, "f");
+    let Some((fio, _folder, filename)) = fio_and_file() else { return };
     let workload = Workload { length: Length::Runtime(Duration::from_secs(2)), ..Workload::default() };
     let plain = job("posix-sio/syscall/interrupt", &workload, &filename);
     assert_eq!(run(&fio, &plain).unwrap().series.len(), 1);
@@ -226,9 +223,7 @@ fn fio_says_how_far_it_is_where_it_is_asked() {
 
 #[test]
 fn jobs_are_watched_from_their_first_io_and_tell_how_they_submit() {
-    let Some(fio) = fio() else { return };
-    let folder = folder();
-    let filename = target(&folder, "f");
+    let Some((fio, _folder, filename)) = fio_and_file() else { return };
     let probe = Probe::new(&[]).unwrap();
     for (path, helper, submission) in [
         ("io_uring/sqpoll/interrupt", Some(ThreadRole::Sqpoll), Submission::Sqpoll),
@@ -274,9 +269,7 @@ fn jobs_are_watched_from_their_first_io_and_tell_how_they_submit() {
 
 #[test]
 fn stop_ends_a_long_run() {
-    let Some(fio) = fio() else { return };
-    let folder = folder();
-    let filename = target(&folder, "f");
+    let Some((fio, _folder, filename)) = fio_and_file() else { return };
     let workload = Workload { length: Length::Runtime(Duration::from_secs(600)), ..Workload::default() };
     let stop = AtomicBool::new(false);
     let result = thread::scope(|scope| {
@@ -295,9 +288,7 @@ fn stop_ends_a_long_run() {
 
 #[test]
 fn failures_come_in_fios_own_words() {
-    let Some(fio) = fio() else { return };
-    let folder = folder();
-    let filename = target(&folder, "f");
+    let Some((fio, folder, filename)) = fio_and_file() else { return };
     let workload = Workload { cpus_allowed: vec![100_000], ..ios(1) };
     let message = run(&fio, &job("libaio/syscall/interrupt", &workload, &filename)).unwrap_err().to_string();
     assert!(message.starts_with("fio failed (exit status: 1): fio: "), "{message}");

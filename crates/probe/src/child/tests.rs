@@ -61,8 +61,10 @@ impl Tree {
         self.file(&format!("{CHILD}/fdinfo/{fd}"), text);
     }
 
-    fn probe(&self) -> Probe {
-        Probe::with_root(self.0.path(), &[]).unwrap()
+    fn with_probe(release: &str) -> (Tree, Probe) {
+        let tree = Tree::new(release);
+        let probe = Probe::with_root(tree.0.path(), &[]).unwrap();
+        (tree, probe)
     }
 
     /// fio's main thread, the one that keeps its time, and two jobs that wait for their begin.
@@ -88,8 +90,7 @@ fn rows(watched: &Watched) -> Vec<Row> {
 
 #[test]
 fn counts_run_from_the_first_io_to_the_last_look_at_each_job() {
-    let tree = Tree::new("6.18.1\n");
-    let probe = tree.probe();
+    let (tree, probe) = Tree::with_probe("6.18.1\n");
     let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::AfterFirst));
     // Nothing is there yet, then no job, then nothing was read.
     watch.look(0).unwrap();
@@ -136,8 +137,7 @@ fn counts_run_from_the_first_io_to_the_last_look_at_each_job() {
 
 #[test]
 fn a_begin_or_an_end_that_was_not_seen_gives_nothing() {
-    let tree = Tree::new("6.18.1\n");
-    let probe = tree.probe();
+    let (tree, probe) = Tree::with_probe("6.18.1\n");
     let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::AfterFirst));
     tree.waiting();
     watch.look(0).unwrap();
@@ -151,8 +151,7 @@ fn a_begin_or_an_end_that_was_not_seen_gives_nothing() {
 
 #[test]
 fn posix_aio_has_its_own_threads_read_and_they_are_no_jobs() {
-    let tree = Tree::new("6.18.1\n");
-    let probe = tree.probe();
+    let (tree, probe) = Tree::with_probe("6.18.1\n");
     let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::AfterFirst));
     tree.waiting();
     tree.thread(106, "fio", 40, (2 * MS, 1, 4096));
@@ -175,8 +174,7 @@ fn posix_aio_has_its_own_threads_read_and_they_are_no_jobs() {
 /// look had seen.
 #[test]
 fn what_threads_handed_on_that_no_look_has_seen_is_told_by_the_process() {
-    let tree = Tree::new("6.18.1\n");
-    let probe = tree.probe();
+    let (tree, probe) = Tree::with_probe("6.18.1\n");
     for (ring, expected) in [(false, Some(890 * 4096)), (true, None)] {
         let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::AfterFirst));
         tree.waiting();
@@ -200,8 +198,7 @@ fn what_threads_handed_on_that_no_look_has_seen_is_told_by_the_process() {
 
 #[test]
 fn a_poller_that_still_bears_its_jobs_name_is_no_job() {
-    let tree = Tree::new("6.1.0\n");
-    let probe = tree.probe();
+    let (tree, probe) = Tree::with_probe("6.1.0\n");
     let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::AfterFirst));
     tree.waiting();
     tree.thread(110, "fio", 38, (0, 0, 0));
@@ -226,8 +223,7 @@ fn a_poller_that_still_bears_its_jobs_name_is_no_job() {
 #[test]
 fn rings_tell_their_pollers_also_where_these_are_kernel_threads() {
     for (release, place) in [("6.18.1\n", "100/task/110"), ("5.10.0-30-amd64\n", "110")] {
-        let tree = Tree::new(release);
-        let probe = tree.probe();
+        let (tree, probe) = Tree::with_probe(release);
         let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::AfterFirst));
         tree.waiting();
         let name = if place.contains("task") { "iou-sqp-104" } else { "io_uring-sq" };
@@ -259,8 +255,7 @@ fn rings_tell_their_pollers_also_where_these_are_kernel_threads() {
 
 #[test]
 fn bypass_begins_when_its_jobs_are_there() {
-    let tree = Tree::new("6.18.1\n");
-    let probe = tree.probe();
+    let (tree, probe) = Tree::with_probe("6.18.1\n");
     let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::Unseen));
     tree.thread(100, "fio", 10, (80 * MS, 30, 4096));
     tree.thread(101, "eal-intr-thread", 12, (MS, 1, 0));
@@ -274,8 +269,7 @@ fn bypass_begins_when_its_jobs_are_there() {
 
 #[test]
 fn looks_are_few_and_the_last_one_is_close_to_the_end() {
-    let tree = Tree::new("6.18.1\n");
-    let probe = tree.probe();
+    let (tree, probe) = Tree::with_probe("6.18.1\n");
     tree.waiting();
     tree.thread(104, "fio", 26, (91 * MS, 41, 4096));
     for runtime_ms in [20, 1_000, 60_000] {

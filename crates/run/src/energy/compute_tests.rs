@@ -49,8 +49,9 @@ fn trial(position: u64, window_raw_ns: [u64; 2]) -> Trial {
     }
 }
 
-/// A store of two trials with their marks; with load patterns or without.
-fn store(folder: &tempfile::TempDir, with_patterns: bool) -> Store {
+/// A store of two trials with their marks, in its folder; with load patterns or without.
+fn store(with_patterns: bool) -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
     let study = "name = \"t\"\npaths = \"available\"\n[meters.wall]\nkind = \"log\"\nformat = \
                  \"hobo\"\n[[workload]]\nios = 1\n";
     let provenance = BTreeMap::from([("cpu_model".to_owned(), "Test CPU".to_owned())]);
@@ -69,7 +70,7 @@ fn store(folder: &tempfile::TempDir, with_patterns: bool) -> Store {
     for (position, window) in TRIALS.into_iter().enumerate() {
         store.add(&trial(position as u64, ns(window))).unwrap();
     }
-    store
+    (folder, store)
 }
 
 fn patterns() -> Vec<Vec<u64>> {
@@ -136,8 +137,7 @@ fn energies(store: &Store) -> Vec<Vec<TrialEnergy>> {
 
 #[test]
 fn channels_of_a_scope_are_added_and_what_a_channel_contains_is_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = store(&folder, false);
+    let (_folder, mut store) = store(false);
     let kind = ChannelKind::Counter { joules_per_count: 1e-6, wrap: None };
     let channel = |name: &str, scope, parent: Option<&str>| Channel {
         name: name.into(),
@@ -161,14 +161,8 @@ fn channels_of_a_scope_are_added_and_what_a_channel_contains_is_not() {
         let at_ns = BEGIN_NS + tenth * SECOND / 10;
         for (channel, watts) in watts.into_iter().enumerate() {
             let value = Value::Count(watts * 100_000 * tenth);
-            readings.push(Reading {
-                channel,
-                value,
-                begin_ns: at_ns,
-                end_ns: at_ns,
-                wall_ns: 0,
-                own_ns: None,
-            });
+            let (begin_ns, end_ns) = (at_ns, at_ns);
+            readings.push(Reading { channel, value, begin_ns, end_ns, wall_ns: 0, own_ns: None });
         }
     }
     add(&mut store, &record(ClockRecord::Host, channels), &readings);
@@ -190,8 +184,7 @@ fn channels_of_a_scope_are_added_and_what_a_channel_contains_is_not() {
 
 #[test]
 fn a_meter_with_its_own_clock_is_placed_by_the_patterns() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = store(&folder, true);
+    let (_folder, mut store) = store(true);
     add(&mut store, &record(ClockRecord::Own, vec![average()]), &averages(OFFSET_NS + 87_000_000_000));
     assert_eq!(recompute(&mut store).unwrap(), Vec::<String>::new());
     for energy in energies(&store) {
@@ -206,8 +199,7 @@ fn a_meter_with_its_own_clock_is_placed_by_the_patterns() {
 
 #[test]
 fn without_a_pattern_a_meters_own_clock_is_not_believed() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = store(&folder, false);
+    let (_folder, mut store) = store(false);
     add(&mut store, &record(ClockRecord::Own, vec![average()]), &averages(OFFSET_NS));
     let notes = recompute(&mut store).unwrap();
     assert!(notes[0].starts_with("the meter `m`: no load pattern was played"), "{notes:?}");
@@ -219,8 +211,7 @@ fn without_a_pattern_a_meters_own_clock_is_not_believed() {
 
 #[test]
 fn a_trial_that_a_meter_missed_says_why() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = store(&folder, false);
+    let (_folder, mut store) = store(false);
     let mut readings = averages(0);
     readings.retain(|reading| reading.end_ns < 1150 * SECOND);
     add(&mut store, &record(ClockRecord::Host, vec![average()]), &readings);
@@ -233,8 +224,7 @@ fn a_trial_that_a_meter_missed_says_why() {
 
 #[test]
 fn power_over_time_is_each_channels_in_its_session() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = store(&folder, true);
+    let (_folder, mut store) = store(true);
     let wrap = Some(Wrap { range: 1000, max_watts: 400.0 });
     let counter = |name: &str| Channel {
         name: name.into(),
@@ -285,8 +275,7 @@ fn power_over_time_is_each_channels_in_its_session() {
 
 #[test]
 fn power_by_a_meters_own_clock_is_put_on_the_hosts() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = store(&folder, true);
+    let (_folder, mut store) = store(true);
     let shown = averages(OFFSET_NS + 87_000_000_000);
     add(&mut store, &record(ClockRecord::Own, vec![average()]), &shown);
     let [session] = &traces(&store, &store.trials().unwrap()).unwrap()[..] else { panic!() };
@@ -305,8 +294,7 @@ fn log(readings: Vec<Reading>) -> Log {
 
 #[test]
 fn a_log_is_attached_by_its_pattern_whatever_its_clock_says() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = store(&folder, true);
+    let (_folder, mut store) = store(true);
     assert_eq!(log_of(&store).unwrap().0, "wall");
     // Two minutes wrong, and a logger that counts from its own begin.
     for offset_ns in [OFFSET_NS - 120_000_000_000, 5_000_000_000 - BEGIN_NS as i64] {
@@ -322,8 +310,7 @@ fn a_log_is_attached_by_its_pattern_whatever_its_clock_says() {
 
 #[test]
 fn a_log_without_the_pattern_is_refused_unless_its_clock_is_trusted() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = store(&folder, true);
+    let (_folder, mut store) = store(true);
     let flat = averages(OFFSET_NS).into_iter().enumerate().map(|(index, reading)| {
         let value = Value::Watts(50.0 + f64::from(index as u32 * 7 % 5));
         Reading { value, ..reading }
@@ -345,8 +332,7 @@ fn a_log_without_the_pattern_is_refused_unless_its_clock_is_trusted() {
 
 #[test]
 fn an_estimate_is_marked_and_needs_its_own_processor() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = store(&folder, false);
+    let (_folder, mut store) = store(false);
     let coefficients = |cpu: &str| {
         format!(
             "cpu_model = \"{cpu}\"\nsource = \"a test\"\nconstant_watts = 20.0\nresidual_standard_watts = \

@@ -1,22 +1,7 @@
 //! When a session rests and plays its pattern.
 
 use super::*;
-use iopj_store::{Outcome, Unavailable};
-use iopj_study::plan::Cell;
-
-#[derive(Default)]
-struct Said(Vec<String>);
-
-impl Progress for Said {
-    fn note(&mut self, text: &str) {
-        self.0.push(text.to_owned());
-    }
-    fn unavailable(&mut self, _: &[Unavailable]) {}
-    fn file(&mut self, _: &Path, _: u64, _: u64) {}
-    fn trial(&mut self, _: u64, _: u64, _: &Cell, _: Option<Duration>) {}
-    fn ended(&mut self, _: &Outcome) {}
-    fn tick(&mut self) {}
-}
+use crate::progress::Said;
 
 /// The marks of a session without a meter that reads along, after it was told of these trials.
 fn marks(trials: &[(GroupPosition, Duration)], every: Duration) -> Vec<MarkKind> {
