@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// A name and function of a chore's part.
+/// The name and the function of a chore's part.
 pub(crate) type Part = (&'static str, fn(&Workspace) -> anyhow::Result<()>);
 
 /// Words that are not understood yet; each question removes its own.

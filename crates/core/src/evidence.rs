@@ -389,9 +389,10 @@ pub enum Finding<T> {
     Unclear(String),
 }
 
+/// Nothing was looked at.
 impl<T> Default for Finding<T> {
     fn default() -> Finding<T> {
-        Finding::Unclear(String::new())
+        Finding::Unclear("not looked at".to_owned())
     }
 }
 

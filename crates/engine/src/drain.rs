@@ -18,8 +18,9 @@ pub(crate) enum Drained {
     Stuck,
 }
 
-/// Calls `step` with the time that is left until nothing is in flight, for at most [`DRAIN_LIMIT`]; true if
-/// nothing is. The last step comes when the time is over: this process may have been stopped in between.
+/// Calls `step` with the time that is left until there is nothing left to wait for, for at most
+/// [`DRAIN_LIMIT`]; true if so. The last step comes when the time is over: this process may have been stopped
+/// in between.
 pub(crate) fn drain(mut step: impl FnMut(Duration) -> Drained) -> bool {
     let deadline = Instant::now() + DRAIN_LIMIT;
     loop {

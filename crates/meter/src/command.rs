@@ -129,9 +129,10 @@ impl Drop for CommandMeter {
     fn drop(&mut self) {
         if self.ended.is_none() {
             terminate(&self.child);
-            let _ = ends_within(&self.child, GRACE);
-            // An error means that it cannot be waited for, and nobody can do more.
-            let _ = kill(&mut self.child);
+            // An error means that it cannot be waited for: its number may be another's by now.
+            if ends_within(&self.child, GRACE).is_ok() {
+                let _ = kill(&mut self.child);
+            }
         }
     }
 }

@@ -121,9 +121,9 @@ pub struct Coefficients {
     cpu_model: String,
     /// Where it comes from: a store and its meter, or a publication.
     source: String,
-    /// Power with all features at zero.
+    /// Power with all features at zero, in W.
     constant_watts: f64,
-    /// Standard deviation of the residuals.
+    /// Standard deviation of the residuals, in W.
     residual_standard_watts: f64,
     observations: Option<usize>,
     /// Share of the power's variance that the model explains; absent if the source gives none.

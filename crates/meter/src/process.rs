@@ -14,7 +14,8 @@ const LONGEST_OUTPUT: u64 = 64 * 1024;
 const POLL: Duration = Duration::from_millis(1);
 
 /// Runs a program without input to its end: how it ended, and what it printed on both outputs. `None` if it
-/// did not end within the limit; it was then killed with its children. It is reaped in every case.
+/// did not end within the limit; it was then killed with its children. It is reaped, unless it cannot be
+/// waited for.
 pub(crate) fn run(mut command: Command, limit: Duration) -> io::Result<Option<(ExitStatus, String)>> {
     let deadline = Instant::now() + limit;
     let (output, input) = io::pipe()?;

@@ -233,20 +233,20 @@ fn disk_of(path: &Path) -> Option<String> {
     (Path::new("/sys/block").join(&name).exists() && !is_stacked).then_some(name)
 }
 
-/// A disk, and a written file of `blocks` blocks on it, open without cache.
-fn disk_and_file(blocks: usize) -> Option<(String, File)> {
+/// A disk, and a written file of `blocks` blocks on it, open without cache, in a folder that is to be kept:
+/// removing it writes to the disk.
+fn disk_and_file(blocks: usize) -> Option<(tempfile::TempDir, String, File)> {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = directory.path().join("data");
     let noise: Vec<u8> = (0..blocks * BLOCK).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     fs::write(&path, noise).unwrap();
     File::open(&path).unwrap().sync_all().unwrap();
-    // Open, it outlives its folder.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).ok();
     let found = disk_of(directory.path()).zip(file);
     if found.is_none() {
         skipped("a build folder on a plain disk, with a file system with O_DIRECT");
     }
-    found
+    found.map(|(disk, file)| (directory, disk, file))
 }
 
 fn read_all(file: &File, blocks: usize) {
@@ -279,7 +279,7 @@ fn window_of_reads(probe: &Probe, file: &File, blocks: usize) -> Evidence {
 #[test]
 fn real_reads_are_seen_on_the_disk_and_as_interrupts() {
     const BLOCKS: usize = 40;
-    let Some((disk, file)) = disk_and_file(BLOCKS) else { return };
+    let Some((_folder, disk, file)) = disk_and_file(BLOCKS) else { return };
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let probe = Probe::new(std::slice::from_ref(&disk)).unwrap();
     for _ in 0..500 {
@@ -321,7 +321,7 @@ fn counters(probe: &Probe, waiting: Waiting<'_>) -> Option<CompletionCounters> {
 #[test]
 fn reads_are_counted_in_the_context_that_completed_them() {
     const BLOCKS: usize = 500;
-    let Some((disk, file)) = disk_and_file(BLOCKS) else { return };
+    let Some((_folder, disk, file)) = disk_and_file(BLOCKS) else { return };
     let probe = Probe::new(std::slice::from_ref(&disk)).unwrap();
     let Some(running) = counters(&probe, Waiting::Threads(&[tid()])) else { return };
     read_all(&file, BLOCKS);

@@ -38,7 +38,8 @@ pub fn run(
     study.file_size()?;
     let store_path = new_store::path(&study.name, options.store.as_deref())?;
     let spec = TargetSpec::new(&study, options, &store_path)?;
-    let OpenTarget { spec, target, made, locks } = spec.open(&host, progress, stop)?;
+    // A made file goes before its locks: what is bound last is dropped first.
+    let OpenTarget { spec, target, locks, made } = spec.open(&host, progress, stop)?;
     let mut access = Access::new(&host, &locks, target, spec, tools.taking)?;
     let unavailable = paths::settle(&mut study, &mut access, tools.fio.as_ref(), stop)?;
     if !unavailable.is_empty() {
@@ -83,7 +84,8 @@ pub fn resume(
     }
     let tools = Tools::find(&study, options, progress)?;
     let spec = TargetSpec::of_record(&study, options, &record, store_path)?;
-    let OpenTarget { spec, target, made, locks } = spec.open(&host, progress, stop)?;
+    // A made file goes before its locks: what is bound last is dropped first.
+    let OpenTarget { spec, target, locks, made } = spec.open(&host, progress, stop)?;
     continued::compare_machines(&record, &target, &mut store, progress)?;
     let mut access = Access::new(&host, &locks, target, spec, tools.taking)?;
     let cells = checked_cells(&study, &mut access, &tools, &locks, progress)?;
@@ -172,6 +174,9 @@ fn random_seed() -> Result<u64, RunError> {
     // Up to 256 bytes come whole.
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
         Ok(8) => Ok(u64::from_ne_bytes(bytes) >> 1),
-        _ => RunError::refuse("the kernel gives no random seed: set `seed` in the study"),
+        Ok(_) => RunError::refuse("the kernel gives half a random seed: set `seed` in the study"),
+        Err(error) => {
+            RunError::refuse(format!("the kernel gives no random seed ({error}): set `seed` in the study"))
+        }
     }
 }

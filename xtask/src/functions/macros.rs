@@ -77,7 +77,7 @@ pub(super) fn functions(name: &str, arguments: &[&str]) -> Option<(Option<&'stat
     let unnumbered = name.strip_suffix(|c: char| c.is_ascii_digit());
     let rule = RULES.iter().find(|rule| {
         let name = if rule.numbered { unnumbered } else { Some(name) };
-        rule.macros.split(' ').any(|own| Some(own) == name)
+        rule.macros.split_whitespace().any(|own| Some(own) == name)
     })?;
     Some((rule.folder, rule.names.iter().filter_map(|name| fill(name, arguments)).collect()))
 }

@@ -73,7 +73,7 @@ fn head<'a>(text: &'a str, brace: bool, end: usize, items: &mut Vec<Item<'a>>) {
     let own = |(at, name, _): &&Group<'_>| {
         let before = text[..*at].rsplit(')').next().unwrap_or_default();
         let typed = || before.contains('*') || TYPES.iter().any(|word| has_word(before, word));
-        !ATTRIBUTES.split(' ').any(|word| word == *name)
+        !ATTRIBUTES.split_whitespace().any(|word| word == *name)
             && (name.bytes().any(|byte| byte.is_ascii_lowercase()) || typed())
     };
     let function = groups.iter().rev().find(own).filter(|_| brace && !initialised).map(|(at, ..)| *at);

@@ -52,7 +52,7 @@ pub(super) fn add(table: &mut Table, definitions: BTreeSet<Definition>, number: 
 /// Whether the table has a definition; `built_in` are the folders with code that is built in.
 fn is_held(definition: &Definition, built_in: &BTreeSet<String>) -> bool {
     let folder = definition.folder.as_str();
-    let within = |folders: &str| folders.split(' ').any(|held| folder.starts_with(held));
+    let within = |folders: &str| folders.split_whitespace().any(|held| folder.starts_with(held));
     match definition.unit {
         Unit::BuiltIn => true,
         Unit::Header if built_in.contains(folder) => true,

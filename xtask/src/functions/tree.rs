@@ -194,7 +194,7 @@ fn sources(root: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
             // The architecture's headers for 32 bits.
             let narrow = path.starts_with("arch/x86/include") && path.to_string_lossy().ends_with("_32.h");
             let foreign = narrow
-                || FOREIGN.split(' ').any(|foreign| path == Path::new(foreign))
+                || FOREIGN.split_whitespace().any(|foreign| path == Path::new(foreign))
                 || (path.starts_with("arch")
                     && path.components().count() > 1
                     && !path.starts_with("arch/x86"));

@@ -78,6 +78,7 @@ fn as_nobody(folder: &Path, line: &str) -> Command {
 }
 
 /// Demands a refusal: exit code 2, no result, one message that says every part, and `folder` as it was.
+#[track_caller]
 fn refused(command: &mut Command, folder: &Path, parts: &[&str]) {
     let before = listing(folder);
     let (output, words) = output(command);
@@ -90,6 +91,7 @@ fn refused(command: &mut Command, folder: &Path, parts: &[&str]) {
 }
 
 /// Demands that `iopj` with the words of `line` is refused in its folder.
+#[track_caller]
 fn refuses(folder: &Path, line: &str, parts: &[&str]) {
     refused(&mut common::iopj(folder, line), folder, parts);
 }

@@ -64,6 +64,7 @@ fn wrong_values_are_refused() {
     let folder = folder().with_data(1 << 20);
     for (from, to, parts) in [
         ("ios = 200", "ios = \"many\"", ["t.toml: line 4", "many"]),
+        ("paths =", "size = \"100\"\npaths =", ["size", "not a multiple of 4k"]),
         ("ios =", "iodepth = \"many\"\nios =", ["t.toml: line 4", "iodepth"]),
         ("ios =", "cpus_allowed = \"4095\"\nios =", ["cpus_allowed", "cpu 4095"]),
         ("name = \"t\"", "name =", ["t.toml is not TOML: line 1", ""]),

@@ -46,7 +46,7 @@ fn a_file_in_the_place_of_the_one_to_be_made_is_kept() {
     let folder = folder();
     let data = folder.join("t.iopj-data");
     fs::write(&data, "not yours").unwrap();
-    refuses(&folder, &format!("run --store t.iopj {PLAIN}"), &["already exists"]);
+    refuses(&folder, &format!("run --store t.iopj {PLAIN}"), &["already exists", "--store"]);
     assert_eq!(fs::read_to_string(&data).unwrap(), "not yours");
 }
 

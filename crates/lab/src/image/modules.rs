@@ -112,9 +112,11 @@ pub(super) fn file(folder: &Path, release: &str, load: &Load) -> Result<PathBuf,
             Err(ImageError::ForeignModule { path, made_for: other, release: release.to_owned() })
         }
         // A module that names its kernel, in a form that is not understood.
-        None if memchr::memmem::find(&bytes, b"\0vermagic=").is_some() => {
-            Err(ImageError::ForeignModule { path, made_for: "?".to_owned(), release: release.to_owned() })
-        }
+        None if memchr::memmem::find(&bytes, b"\0vermagic=").is_some() => Err(ImageError::ForeignModule {
+            path,
+            made_for: "an unknown release".to_owned(),
+            release: release.to_owned(),
+        }),
         _ => Ok(path),
     }
 }
@@ -203,6 +205,11 @@ mod tests {
         assert_eq!(file(folder.path(), "6.1.0-9", &load).unwrap(), place.join("crc64.ko"));
         let error = file(folder.path(), "6.18", &load).unwrap_err().to_string();
         assert!(error.contains("is made for kernel 6.1.0-9, not for 6.18"), "{error}");
+        fs::write(place.join("crc64.ko"), b"\x7fELF...\0vermagic= SMP\0").unwrap();
+        let error = file(folder.path(), "6.18", &load).unwrap_err().to_string();
+        assert!(error.contains("is made for kernel an unknown release"), "{error}");
+        fs::write(place.join("crc64.ko"), b"\x7fELF...").unwrap();
+        assert!(file(folder.path(), "6.18", &load).is_ok(), "a module without `vermagic`");
         fs::write(place.join("crc64.ko"), b"\xfd7zXZ").unwrap();
         assert!(matches!(file(folder.path(), "6.1.0-9", &load), Err(ImageError::PackedModule(_))));
     }

@@ -127,12 +127,14 @@ fn kind(path: &str, evidence: &Evidence) -> VerdictKind {
 }
 
 /// All reasons of an unproven verdict.
+#[track_caller]
 fn unproven(path: &str, evidence: &Evidence) -> String {
     let (_, verdict) = assess(&path.parse().unwrap(), evidence);
     assert_eq!(verdict.kind, VerdictKind::Unproven, "{path}: {:?}", verdict.reasons);
     verdict.reasons.join("; ")
 }
 
+#[track_caller]
 fn assert_contains(text: &str, part: &str) {
     assert!(text.contains(part), "`{part}` is not in `{text}`");
 }

@@ -203,6 +203,13 @@ impl TargetSpec {
             self.id = Some(*id);
             return Ok(MadeFile { path: self.path.clone(), keep: false });
         }
+        if self.id.is_none() && self.path.symlink_metadata().is_ok() {
+            return RunError::refuse(format!(
+                "`{}` already exists, and is not the file that this study makes: remove it, or name another \
+                 store by --store",
+                self.path.display()
+            ));
+        }
         let path = &self.path;
         let mut report = |done: u64| {
             progress.file(path, done, size);

@@ -22,7 +22,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub(super) struct Behaviour {
     /// NVMe 2.0 if absent.
     pub(super) version: Option<u32>,
+    /// 4 if absent.
     pub(super) pairs: Option<u32>,
+    /// 64 if absent.
     pub(super) most_entries: Option<u32>,
     /// 9 if absent.
     pub(super) mdts: Option<u8>,

@@ -319,6 +319,7 @@ fn compare(claim: &mut Claim, data: &[TrialSet<'_>], definition: &Definition, co
 
 /// The answer to a claim from those to its parts that count. What is missing outweighs what is undecided.
 fn overall(parts: &[&Part]) -> Answer {
+    debug_assert!(!parts.is_empty(), "a claim without parts would hold");
     if parts.iter().any(|part| part.answer == Answer::DoesNotHold) {
         return Answer::DoesNotHold;
     }
