@@ -152,7 +152,7 @@ fn is_what_was_measured(seen: &Value, records: &Records) {
     for (name, cells) in lines {
         line_is_drawn(figure(seen, &format!("{name}-over-iodepth-randread-4k-numjobs-1")), cells);
     }
-    let cpu_time = figure(seen, "most-i-os-a-second-of-cpu-time-randread-4k");
+    let cpu_time = figure(seen, "most-i-os-per-second-of-cpu-time-randread-4k");
     assert_eq!((cpu_time["marks"].as_u64(), rows(cpu_time).len()), (Some(2), 2));
     let count = |field| records.cells(field);
     let maps = [
