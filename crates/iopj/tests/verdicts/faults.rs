@@ -121,8 +121,12 @@ impl Bench {
     /// All trials of the study that has run.
     fn recorded(&self) -> Vec<Trial> {
         let trials = Store::open(&self.store()).and_then(|store| store.trials());
-        let messages = || fs::read_to_string(self.folder.join("messages")).unwrap();
-        trials.unwrap_or_else(|error| panic!("{error}: {}", messages()))
+        trials.unwrap_or_else(|error| panic!("{error}: {}", self.messages()))
+    }
+
+    /// What the study has said.
+    fn messages(&self) -> String {
+        fs::read_to_string(self.folder.join("messages")).unwrap()
     }
 
     /// The trials of a whole study that began after `way` had.
@@ -168,7 +172,8 @@ impl Bench {
         let mut proven = BTreeSet::new();
         for _ in 0..10 {
             let mut child = self.start(&PATHS, BLOCK, None);
-            assert!(child.wait().unwrap().success());
+            let status = child.wait().unwrap();
+            assert!(status.success(), "{status}: {}", self.messages());
             let is_verified = |trial: &&Trial| kind(trial) == Some(VerdictKind::Verified);
             proven.extend(self.recorded().iter().filter(is_verified).map(|trial| trial.path));
             if proven.len() == PATHS.len() {
