@@ -81,7 +81,7 @@ settings! {
     }
 }
 
-/// A name or a value that is none of a setting's.
+/// An unknown setting, or a value that it does not take.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     /// No setting has this name.

@@ -68,8 +68,8 @@ pub struct EndedPass {
 }
 
 impl Pass {
-    /// Begins to count, from this snapshot on: no I/O of the trial is in flight. Counters that cannot be had
-    /// fail no trial.
+    /// Starts to count, from this snapshot on: no I/O of the trial is in flight. A trial does not fail if the
+    /// counters cannot be opened.
     pub fn begin(probe: &Probe, begin: Snapshot) -> Pass {
         let counters =
             probe.count_completions(Waiting::Threads(&begin.waiting())).map_err(|error| error.to_string());

@@ -437,8 +437,8 @@ fn read_header(
     Ok(Header::decode(buffer.bytes()))
 }
 
-/// The whole disks below a file, by the file system's device number or, where that is none (major 0), by its
-/// mount.
+/// The whole disks below a file: by the file system's device number, or by its mount if that number names no
+/// device (major 0).
 fn file_devices(
     path: &Path,
     node: &File,

@@ -6,7 +6,7 @@ use crate::host::Bench;
 
 const PAIRS: u32 = 4;
 
-/// What a guest needs so that a drive can be had without an IOMMU.
+/// What a guest needs to take a drive without an IOMMU.
 const NO_IOMMU: &str =
     "echo 1 >/sys/module/vfio/parameters/enable_unsafe_noiommu_mode\necho 64 >/proc/sys/vm/nr_hugepages\n";
 

@@ -159,8 +159,8 @@ pub(crate) fn have_loop() -> bool {
     )
 }
 
-/// The kernel of this series for a guest; `None`, said on stderr with the reason and the remedy, where it
-/// cannot be had.
+/// The kernel of this series for a guest. If there is none, returns `None` and says on stderr why, and the
+/// remedy.
 pub(crate) fn kernel(series: &str) -> Option<Kernel> {
     match Cache::open().map_err(Into::into).and_then(|cache| kernels::fetch(&cache, series, &mut |_| {})) {
         Ok(kernel) => Some(kernel),

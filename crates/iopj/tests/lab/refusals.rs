@@ -27,8 +27,8 @@ fn iopj_behind(folder: &Path, unshare: &str, before: &str, line: &str) -> Output
     command.output().unwrap()
 }
 
-/// Namespaces of this kind can be had. One of mounts cannot in a chroot whose root is no mount point: its
-/// mounts could not be kept from the host.
+/// Whether this process may make namespaces of this kind. In a chroot whose root is not a mount point it may
+/// not make one of mounts: the host would see its mounts.
 fn have_namespaces(unshare: &str) -> bool {
     let output = Command::new("unshare").args([unshare, "true"]).output();
     let can = is_root() && output.is_ok_and(|output| output.status.success());

@@ -1,4 +1,4 @@
-//! Kernel bypass where it cannot be had: a drive that is not named, not there, or named for nothing.
+//! Kernel bypass that is refused: a drive that is not named, not there, or named for nothing.
 
 use crate::common::{folder, iopj, refusal};
 use crate::{PLAIN, refuses, succeeds};

@@ -49,7 +49,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An image of 16 MiB in a folder of its own; nothing where loop devices cannot be had.
+/// An image of 16 MiB in a folder of its own; nothing if this machine has no loop devices.
 fn image() -> Option<(MutexGuard<'static, ()>, TempDir, PathBuf)> {
     let alone = alone();
     let tools =

@@ -1,7 +1,7 @@
 //! The claims of *When NVMe over Fabrics Meets Arm*: one drive, local and remote. No record can hold a remote
 //! drive and the counts of two hosts yet, so what they need is all that is stated.
 
-use super::{COMPARED, Definition};
+use super::{BASE, Definition};
 use crate::analysis::published::{self, PrintedFigure};
 
 const DRIVE: &str = "one drive local and over fabrics, which no record can hold yet";
@@ -57,5 +57,5 @@ const fn fabric(
     published: &'static [PrintedFigure],
 ) -> Definition {
     let run = |_| "no shipped study yet: it takes a target and a host".to_owned();
-    Definition { id, text, needs, missing, published, run, ..COMPARED }
+    Definition { id, text, needs, missing, published, run, ..BASE }
 }

@@ -200,7 +200,7 @@ struct Definition {
 }
 
 /// What most claims have in common.
-const COMPARED: Definition = Definition {
+const BASE: Definition = Definition {
     id: "",
     text: "",
     needs: &[],

@@ -7,7 +7,7 @@ use super::comparison::{Against, Comparison, Relation};
 use super::data::{ClaimCell, Shape, TrialSet};
 use super::metrics::{CPU, ClaimMetric, P50, P99};
 use super::question::Question;
-use super::{COMPARED, Definition};
+use super::{BASE, Definition};
 use crate::analysis::published;
 use iopj_core::path::AioDescriptors;
 use iopj_core::{CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Rw, Submission};
@@ -43,7 +43,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         run: |_| {
             format!("iopj run studies/iface23.toml --bs 4k --iodepth 1,31 --numjobs 1 --path {WITH_BYPASS}")
         },
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "iface23-2",
@@ -60,7 +60,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         run: |_| {
             format!("iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1 --path {WITH_BYPASS}")
         },
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "iface23-3",
@@ -74,7 +74,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
              syscall/poll,io_uring/sqpoll/interrupt,io_uring/sqpoll/poll"
                 .to_owned()
         },
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "iface23-4",
@@ -86,7 +86,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         ),
         parts: slowest,
         run: |_| "iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1".to_owned(),
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "iface23-5",
@@ -106,7 +106,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "iopj run studies/iface23.toml --numjobs 1, with a system-scope meter under \
                          [meters] and kernel bypass among the paths",
         ),
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "iface23-6",
@@ -118,7 +118,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         replicates: 3,
         run: |_| "iopj run studies/iface23.toml, with its meter".to_owned(),
         run_with_meter: Some("iopj run studies/iface23.toml, with a system-scope meter under [meters]"),
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "iface23-7",
@@ -132,7 +132,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         ),
         parts: busy_cores,
         run: run_busy_cores,
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "iface23-8",
@@ -152,7 +152,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1, with a system-scope \
                          meter under [meters] and kernel bypass among the paths",
         ),
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "iface23-9",
@@ -167,7 +167,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "iopj run studies/iface23.toml --bs 128k --iodepth 1, with a system-scope meter \
                          under [meters]",
         ),
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "iface23-10",
@@ -182,7 +182,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "iopj run studies/iface23.toml --iodepth 1, with a system-scope meter under \
                          [meters]",
         ),
-        ..COMPARED
+        ..BASE
     },
 ];
 

@@ -7,7 +7,7 @@ use super::comparison::{Against, Comparison, Relation};
 use super::data::{ClaimCell, Shape, TrialSet};
 use super::metrics::{CPU, ClaimMetric, IOPS, MEAN_LATENCY, SWITCHES};
 use super::question::Question;
-use super::{COMPARED, Definition};
+use super::{BASE, Definition};
 use crate::analysis::published;
 use crate::analysis::stats::summarize;
 use iopj_core::{CompletionMode, IoPath, Rw, Sleep};
@@ -30,7 +30,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         parts: faster,
         replicates: 3,
         run: |_| "iopj run studies/poll22.toml --bs 4k --numjobs 1,8".to_owned(),
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "poll22-2",
@@ -42,7 +42,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         ],
         parts: cpu_order,
         run: run_below_cores,
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "poll22-3",
@@ -54,7 +54,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         replicates: 3,
         run: |_| "iopj run studies/poll22.toml, with its meter".to_owned(),
         run_with_meter: Some("iopj run studies/poll22.toml, with a system-scope meter under [meters]"),
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "poll22-4",
@@ -66,7 +66,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         ],
         parts: switches,
         run: |_| "iopj run studies/poll22.toml --bs 4k".to_owned(),
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "poll22-5",
@@ -84,7 +84,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "iopj run studies/poll22.toml --bs 4k --numjobs 32, with loads and stores counted or sampled"
                 .to_owned()
         },
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "poll22-6",
@@ -101,7 +101,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         replicates: 3,
         run: |_| "iopj run studies/poll22.toml, with its meter".to_owned(),
         run_with_meter: Some("iopj run studies/poll22.toml, with a system-scope meter under [meters]"),
-        ..COMPARED
+        ..BASE
     },
     Definition {
         id: "poll22-7",
@@ -117,7 +117,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         replicates: 3,
         run: |_| "iopj run studies/poll22.toml, with its meter".to_owned(),
         run_with_meter: Some("iopj run studies/poll22.toml, with a system-scope meter under [meters]"),
-        ..COMPARED
+        ..BASE
     },
 ];
 
