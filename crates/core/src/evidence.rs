@@ -3,7 +3,7 @@
 //! Only types: `iopj-probe` collects evidence and judges it, `iopj-store` keeps it.
 
 use crate::conditions::PowerChange;
-use crate::path::{Completion, Submission};
+use crate::path::{CompletionMode, Submission};
 use crate::uring::RingFlag;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -400,7 +400,7 @@ impl<T> Default for Finding<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observed {
     /// How completions were found.
-    pub completion: Finding<Completion>,
+    pub completion: Finding<CompletionMode>,
     /// How I/Os were submitted.
     pub submission: Finding<Submission>,
     /// Absent if the device did exactly the I/O that was issued; otherwise the reason to doubt it (a cache, a

@@ -21,7 +21,7 @@ pub use energy::{AboveIdle, EnergyOutcome, Joules, PowerReading, Scope, TrialEne
 pub use evidence::{Evidence, Observed, Verdict, VerdictKind};
 pub use generator::{Generator, Slice};
 pub use path::{
-    Completion, CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Sleep, Spin, Submission,
+    CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, SioCompletion, Sleep, Spin, Submission,
     UserCompletion,
 };
 pub use sequential::Sequential;

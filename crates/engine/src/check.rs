@@ -5,8 +5,7 @@ use crate::pci::{NVME_CLASS, PciAddress};
 use crate::pool::{Pool, Slot};
 use crate::system::{attribute, is_root, kernel_version};
 use crate::target::{Target, TargetKind};
-use iopj_core::path::Completion as Mode;
-use iopj_core::{CompletionMode, IoPath};
+use iopj_core::{CompletionMode, IoPath, SioCompletion};
 use std::path::Path;
 
 /// Whether a path works on a target here.
@@ -58,7 +57,7 @@ fn obstacle(path: IoPath, target: &Target) -> Option<Obstacle> {
     if let Some(obstacle) = wrong_driver(path, target) {
         return Some(obstacle);
     }
-    if let IoPath::PosixSio(CompletionMode::Hybrid(_)) = path
+    if let IoPath::PosixSio(SioCompletion::Hybrid(_)) = path
         && let Some(obstacle) = lacks_hybrid_sleep(target)
     {
         return Some(obstacle);
@@ -204,12 +203,8 @@ fn does_not_poll(kind: TargetKind) -> Obstacle {
 
 fn explain(path: IoPath, target: &Target, error: IoError) -> Obstacle {
     match error {
-        IoError::Os(libc::EOPNOTSUPP) if path.completion() != Mode::Interrupt => {
-            if has_poll_queues(target) {
-                does_not_poll(target.kind())
-            } else {
-                no_poll_queues(target)
-            }
+        IoError::Os(libc::EOPNOTSUPP) if path.completion() != CompletionMode::Interrupt => {
+            if has_poll_queues(target) { does_not_poll(target.kind()) } else { no_poll_queues(target) }
         }
         IoError::Os(libc::EOPNOTSUPP) if matches!(path, IoPath::NvmePassthrough(_)) => {
             Obstacle::new(error.to_string(), "Linux 5.19 or newer with NVMe passthrough by io_uring")
@@ -238,10 +233,10 @@ fn wrong_kind(path: IoPath) -> Obstacle {
 /// What to know before trusting a path that works.
 fn notes(path: IoPath, target: &Target) -> Vec<String> {
     let note = match path {
-        IoPath::PosixSio(CompletionMode::Poll) if !has_poll_queues(target) => {
+        IoPath::PosixSio(SioCompletion::Poll) if !has_poll_queues(target) => {
             "accepted, but without poll queues the kernel falls back to interrupts: expect `refuted`"
         }
-        IoPath::PosixSio(CompletionMode::Poll) if kernel_version() >= (5, 19) => {
+        IoPath::PosixSio(SioCompletion::Poll) if kernel_version() >= (5, 19) => {
             "accepted, but since Linux 5.19 RWF_HIPRI is ignored for synchronous I/O: expect `refuted`"
         }
         _ => return Vec::new(),

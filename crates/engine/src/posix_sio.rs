@@ -7,7 +7,7 @@ use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, R
 use crate::pool::{Pool, Slot};
 use crate::system::last_errno;
 use crate::target::Descriptor;
-use iopj_core::CompletionMode;
+use iopj_core::SioCompletion;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
@@ -28,7 +28,7 @@ impl PosixSio {
     pub(crate) fn open(
         fd: Descriptor,
         pool: &Rc<Pool>,
-        mode: CompletionMode,
+        mode: SioCompletion,
         iodepth: u32,
     ) -> Result<Self, EngineError> {
         if iodepth > 1 {
@@ -36,7 +36,7 @@ impl PosixSio {
                 "posix-sio is synchronous and cannot keep iodepth {iodepth}: use iodepth 1 and more numjobs"
             )));
         }
-        let flags = if mode == CompletionMode::Interrupt { 0 } else { libc::RWF_HIPRI };
+        let flags = if mode == SioCompletion::Interrupt { 0 } else { libc::RWF_HIPRI };
         Ok(PosixSio {
             fd,
             pool: Rc::clone(pool),

@@ -6,7 +6,7 @@ use crate::output::{print, print_json};
 use crate::signals;
 use anyhow::Context;
 use iopj_core::IoPath;
-use iopj_core::path::{Completion, Submission};
+use iopj_core::path::{CompletionMode, Submission};
 use iopj_engine::Target;
 use iopj_engine::check::{Availability, check as check_path};
 use iopj_engine::target::{TakePlan, make_file, plan_taking};
@@ -134,9 +134,9 @@ fn design_here(paths: &[(IoPath, Availability)], interface: &str) -> [Option<boo
         here(paths, interface, |path| path.submission() == Submission::Syscall),
         here(paths, interface, |path| path.submission() == Submission::Sqpoll),
         here(paths, interface, |path| path.submission() == Submission::Doorbell),
-        completion(Completion::Interrupt),
-        completion(Completion::Poll),
-        completion(Completion::Hybrid),
+        completion(CompletionMode::Interrupt),
+        completion(CompletionMode::Poll),
+        completion(CompletionMode::Hybrid),
     ]
 }
 

@@ -9,7 +9,7 @@ use crate::quantities::{
     in_flight_per_vector, interrupts, per_round, ratio, text,
 };
 use iopj_core::evidence::{Completions, Evidence, Finding};
-use iopj_core::path::Completion;
+use iopj_core::path::CompletionMode;
 
 /// Share of the completions that may be of another kind than the rest.
 pub const MIXED_SHARE: f64 = 0.01;
@@ -47,7 +47,7 @@ pub fn of_pass(counts: Completions, pass: &Evidence) -> Completions {
 }
 
 /// What these counts show; `None` if the disks completed too few requests: then only the window can show it.
-pub(crate) fn by_counts(evidence: &Evidence, counts: &Completions) -> Option<Finding<Completion>> {
+pub(crate) fn by_counts(evidence: &Evidence, counts: &Completions) -> Option<Finding<CompletionMode>> {
     let total = counts.total();
     if total == 0 || (total.saturating_add(counts.merges) as f64) < COUNTED_SHARE * counts.ios as f64 {
         return None;
@@ -62,7 +62,7 @@ pub(crate) fn by_counts(evidence: &Evidence, counts: &Completions) -> Option<Fin
 }
 
 /// Both kinds of completion, unless foreign I/O explains one of them.
-fn several_kinds(counts: &Completions, is_small: impl Fn(u64) -> bool) -> Finding<Completion> {
+fn several_kinds(counts: &Completions, is_small: impl Fn(u64) -> bool) -> Finding<CompletionMode> {
     let (interrupt, waiting) = (counts.by_interrupt(), counts.waiting);
     let foreign = counts.total().saturating_sub(counts.ios);
     let is_own = |count: u64| !is_small(count.saturating_sub(foreign)) && count > foreign + STRAY_INTERRUPTS;
@@ -80,7 +80,7 @@ fn several_kinds(counts: &Completions, is_small: impl Fn(u64) -> bool) -> Findin
 
 /// Completed by interrupt, if the window interrupted about as often; if its interrupts cannot be told apart,
 /// if it slept about as often.
-fn interrupted(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
+fn interrupted(evidence: &Evidence, counts: &Completions) -> Finding<CompletionMode> {
     if let (Ok(window), Some(pass)) = (interrupts(evidence), counts.interrupts.filter(|pass| *pass > 0)) {
         return interrupted_alike(evidence, counts, window, pass);
     }
@@ -104,7 +104,7 @@ fn interrupted(evidence: &Evidence, counts: &Completions) -> Finding<Completion>
              compared"
         ));
     }
-    Finding::Seen(Completion::Interrupt)
+    Finding::Seen(CompletionMode::Interrupt)
 }
 
 /// Compares the interrupts of the window with those of the pass, whose I/Os all completed by interrupt. An
@@ -114,7 +114,7 @@ fn interrupted_alike(
     counts: &Completions,
     window: u64,
     pass: u64,
-) -> Finding<Completion> {
+) -> Finding<CompletionMode> {
     let own = window.saturating_sub(foreign_at_most(evidence));
     let [all, own_per_io] = [window, own].map(|it| ratio(it, evidence.ios()));
     let own_in_pass = pass.saturating_sub(counts.total().saturating_sub(counts.ios));
@@ -139,11 +139,11 @@ fn interrupted_alike(
             "{figures}: at up to {at_once} I/Os in flight on a vector too few for all I/Os"
         ));
     }
-    Finding::Seen(Completion::Interrupt)
+    Finding::Seen(CompletionMode::Interrupt)
 }
 
 /// Completed by the waiting threads: polled all the time, or after a sleep.
-fn polled(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
+fn polled(evidence: &Evidence, counts: &Completions) -> Finding<CompletionMode> {
     if Direction::both(evidence).iter().any(Direction::is_missing) {
         return unclear("I/Os that never reached the disk say nothing about its completions");
     }
@@ -180,7 +180,7 @@ fn polled(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
         ));
     }
     match Pollers::of(evidence).polled(evidence) {
-        Ok(()) => Finding::Seen(Completion::Poll),
+        Ok(()) => Finding::Seen(CompletionMode::Poll),
         Err(reason) => unclear(reason),
     }
 }
@@ -193,11 +193,11 @@ fn stray_timers(evidence: &Evidence, counts: &Completions) -> u64 {
 
 /// Slept before they polled, if they did in the window too. A short timer may expire before its thread
 /// sleeps: sleeps are compared with those of the pass, which are no more than its timers.
-fn slept(evidence: &Evidence, counts: &Completions, timers: f64) -> Finding<Completion> {
+fn slept(evidence: &Evidence, counts: &Completions, timers: f64) -> Finding<CompletionMode> {
     let sleeps = per_round(evidence, Pollers::of(evidence).sleeps.least, evidence.ios());
     let pass = timers.min(per_round(evidence, counts.sleeps, counts.ios));
     if sleeps >= HYBRID_SLEEPS && HYBRID_AGREEMENT * sleeps >= pass {
-        return Finding::Seen(Completion::Hybrid);
+        return Finding::Seen(CompletionMode::Hybrid);
     }
     unclear(format!(
         "the window had {} sleeps per round where the pass before it had {} and set {} timers: something \

@@ -6,7 +6,7 @@ use crate::quantities::{
     is_taken, per_round, ratio, text,
 };
 use iopj_core::evidence::{ControlRun, Evidence, Finding};
-use iopj_core::path::Completion;
+use iopj_core::path::CompletionMode;
 
 /// Interrupts that can have completed at most this share of the I/Os count as none. One interrupt can
 /// complete everything in flight, so n of them can complete n times `iodepth` times `numjobs` I/Os.
@@ -30,7 +30,7 @@ pub(crate) fn unclear<T>(reason: impl Into<String>) -> Finding<T> {
 }
 
 /// How completions were found, by the interrupts in the window.
-pub(crate) fn by_interrupts(evidence: &Evidence) -> Finding<Completion> {
+pub(crate) fn by_interrupts(evidence: &Evidence) -> Finding<CompletionMode> {
     let interrupts = match interrupts(evidence) {
         Ok(interrupts) => interrupts,
         Err(name) => return unclear(untold(evidence, name)),
@@ -58,11 +58,11 @@ pub(crate) fn is_none(evidence: &Evidence, interrupts: u64) -> bool {
 
 /// Whether there are enough interrupts for all I/Os, beyond those that foreign I/O explains; else there are
 /// too many for none and too few for all.
-fn enough(evidence: &Evidence, interrupts: u64) -> Finding<Completion> {
+fn enough(evidence: &Evidence, interrupts: u64) -> Finding<CompletionMode> {
     let own = interrupts.saturating_sub(foreign_at_most(evidence));
     let at_once = in_flight_per_vector(evidence);
     if own > STRAY_INTERRUPTS && can_be_all(evidence, [interrupts, own], [1.0, 1.0]) {
-        return Finding::Seen(Completion::Interrupt);
+        return Finding::Seen(CompletionMode::Interrupt);
     }
     let per_io = text(ratio(interrupts, evidence.ios()));
     if is_none(evidence, own) {
@@ -91,12 +91,12 @@ pub(crate) fn can_be_all(evidence: &Evidence, [interrupts, own]: [u64; 2], known
 
 /// Completions without interrupt: the threads that looked for them slept or did not. What a sleep was for is
 /// known only if nothing but the generator drives the device.
-fn by_sleeps(evidence: &Evidence) -> Finding<Completion> {
+fn by_sleeps(evidence: &Evidence) -> Finding<CompletionMode> {
     let pollers = Pollers::of(evidence);
     let sleeps = per_round(evidence, pollers.sleeps.least, evidence.ios());
     if sleeps >= HYBRID_SLEEPS && pollers.count > 0 {
         return match is_taken(evidence) {
-            true => Finding::Seen(Completion::Hybrid),
+            true => Finding::Seen(CompletionMode::Hybrid),
             false => unclear(format!(
                 "no interrupt, and {} sleeps per round: whether these were sleeps before each poll shows \
                  only where completions are counted",
@@ -104,7 +104,7 @@ fn by_sleeps(evidence: &Evidence) -> Finding<Completion> {
             )),
         };
     }
-    pollers.polled(evidence).map_or_else(unclear, |()| Finding::Seen(Completion::Poll))
+    pollers.polled(evidence).map_or_else(unclear, |()| Finding::Seen(CompletionMode::Poll))
 }
 
 /// Whether the control run showed that the device interrupts if nobody polls.

@@ -10,7 +10,7 @@ use crate::doubt::{doubt, uncounted};
 use crate::quantities::completions_text;
 use crate::submission::submission;
 use iopj_core::evidence::{Evidence, Finding, Observed};
-use iopj_core::path::Completion;
+use iopj_core::path::CompletionMode;
 
 /// What the evidence shows.
 pub fn observe(evidence: &Evidence) -> Observed {
@@ -18,7 +18,7 @@ pub fn observe(evidence: &Evidence) -> Observed {
     Observed { submission: submission(evidence, &completion), completion, doubt: doubt(evidence) }
 }
 
-fn completion(evidence: &Evidence) -> Finding<Completion> {
+fn completion(evidence: &Evidence) -> Finding<CompletionMode> {
     if evidence.ios() == 0 || evidence.devices.is_empty() {
         return unclear("no I/O on a known disk, so nothing shows how completions were found");
     }

@@ -5,7 +5,7 @@ use crate::completion_by_interrupts::{ALL_SHARE, unclear};
 use crate::doubt::SLACK_BYTES;
 use crate::quantities::{Pollers, has_sqpolls, is_taken, ratio, running_sqpolls, sqpolls, text};
 use iopj_core::evidence::{Evidence, Finding, RingEvidence, ThreadRole};
-use iopj_core::path::{Completion, Submission};
+use iopj_core::path::{CompletionMode, Submission};
 
 /// The most wake-ups per I/O of a submission poller that polls for entries.
 pub const SQPOLL_WAKEUPS: f64 = 0.1;
@@ -20,13 +20,13 @@ pub const KNOWN_SHARE: f64 = 0.5;
 pub const START_KERNEL_NS: u64 = 300_000_000;
 
 /// How I/Os were submitted, beside how completions were found.
-pub(crate) fn submission(evidence: &Evidence, completion: &Finding<Completion>) -> Finding<Submission> {
+pub(crate) fn submission(evidence: &Evidence, completion: &Finding<CompletionMode>) -> Finding<Submission> {
     if is_taken(evidence) {
-        return by_doorbell(evidence, *completion == Finding::Seen(Completion::Poll));
+        return by_doorbell(evidence, *completion == Finding::Seen(CompletionMode::Poll));
     }
     let Some(engine) = &evidence.engine else {
         return match &evidence.rings {
-            Some(rings) => by_rings(evidence, rings, *completion == Finding::Seen(Completion::Hybrid)),
+            Some(rings) => by_rings(evidence, rings, *completion == Finding::Seen(CompletionMode::Hybrid)),
             None => unclear("how I/Os were submitted is the generator's own word: it ran as another process"),
         };
     };

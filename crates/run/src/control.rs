@@ -2,7 +2,7 @@
 
 use crate::error::TrialError;
 use iopj_core::evidence::{Completions, ControlRun};
-use iopj_core::{CompletionMode, IoPath, Length, Ring, RingCompletion, RingSubmission, Workload};
+use iopj_core::{IoPath, Length, Ring, RingCompletion, RingSubmission, SioCompletion, Workload};
 use iopj_engine::Target;
 use iopj_load::native::{self, JobSpec, Moment};
 use iopj_probe::{CompletionCounters, Edge, Probe, Waiting, Who};
@@ -23,7 +23,7 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
         let submission = RingSubmission::Syscall { split: false };
         IoPath::NvmePassthrough(Ring { submission, completion: RingCompletion::Interrupt, registered: false })
     } else {
-        IoPath::PosixSio(CompletionMode::Interrupt)
+        IoPath::PosixSio(SioCompletion::Interrupt)
     };
     let open = |pool: &_, depth| iopj_engine::open(path, target, pool, depth);
     let spec = JobSpec {

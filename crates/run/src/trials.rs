@@ -9,7 +9,7 @@ use crate::precondition::{self, Class, Preconditioning};
 use crate::progress::{Progress, unix_ns};
 use crate::target::{Access, MadeFile};
 use crate::trial::{Measured, TrialRunner};
-use iopj_core::Completion;
+use iopj_core::CompletionMode;
 use iopj_core::Setting;
 use iopj_core::evidence::ControlRun;
 use iopj_host::settings::{Settings, SettingsError};
@@ -334,7 +334,7 @@ fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), Setting
     match settings.current(Setting::IoPollDelay) {
         Ok(now) if now.iter().all(|(_, value)| *value == delay) => Ok(()),
         // A device without the attribute polls all the time, and only hybrid polling needs more.
-        Err(_) if cell.path.completion() == Completion::Poll || cell.path.ring().is_some() => Ok(()),
+        Err(_) if cell.path.completion() == CompletionMode::Poll || cell.path.ring().is_some() => Ok(()),
         _ => settings.set(Setting::IoPollDelay, &delay),
     }
 }

@@ -15,7 +15,7 @@ use std::num::NonZeroU32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IoPath {
     /// `preadv2`/`pwritev2` with O_DIRECT.
-    PosixSio(CompletionMode),
+    PosixSio(SioCompletion),
     /// glibc's `aio_read`/`aio_write`: threads that do synchronous I/O.
     PosixAio(AioDescriptors),
     /// Linux native asynchronous I/O: `io_submit`, `io_getevents`.
@@ -32,7 +32,7 @@ pub enum IoPath {
 
 /// How the caller of a synchronous interface learns of the completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum CompletionMode {
+pub enum SioCompletion {
     /// The device interrupts; the caller sleeps until then.
     Interrupt,
     /// The caller polls the completion queue all the time.
@@ -117,10 +117,10 @@ pub enum RingCompletion {
     Hybrid,
 }
 
-/// The completion of any path, without the details of its interface.
+/// How completions are found on any path, without the details of its interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Completion {
+pub enum CompletionMode {
     /// By interrupt.
     Interrupt,
     /// By polling all the time.
@@ -129,7 +129,7 @@ pub enum Completion {
     Hybrid,
 }
 
-/// The submission of any path.
+/// How requests are submitted on any path, without the details of its interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Submission {
@@ -141,12 +141,12 @@ pub enum Submission {
     Doorbell,
 }
 
-impl fmt::Display for Completion {
+impl fmt::Display for CompletionMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Completion::Interrupt => "interrupt",
-            Completion::Poll => "poll",
-            Completion::Hybrid => "hybrid",
+            CompletionMode::Interrupt => "interrupt",
+            CompletionMode::Poll => "poll",
+            CompletionMode::Hybrid => "hybrid",
         })
     }
 }
@@ -190,9 +190,9 @@ impl IoPath {
     /// Every path without variants, in the order of the design space.
     pub fn all() -> Vec<IoPath> {
         let mut paths = vec![
-            IoPath::PosixSio(CompletionMode::Interrupt),
-            IoPath::PosixSio(CompletionMode::Poll),
-            IoPath::PosixSio(CompletionMode::Hybrid(Sleep::Auto)),
+            IoPath::PosixSio(SioCompletion::Interrupt),
+            IoPath::PosixSio(SioCompletion::Poll),
+            IoPath::PosixSio(SioCompletion::Hybrid(Sleep::Auto)),
             IoPath::PosixAio(AioDescriptors::PerJob),
             IoPath::Libaio,
         ];
@@ -237,24 +237,24 @@ impl IoPath {
     }
 
     /// How completions are found.
-    pub fn completion(&self) -> Completion {
+    pub fn completion(&self) -> CompletionMode {
         match self {
             IoPath::PosixSio(mode) => match mode {
-                CompletionMode::Interrupt => Completion::Interrupt,
-                CompletionMode::Poll => Completion::Poll,
-                CompletionMode::Hybrid(_) => Completion::Hybrid,
+                SioCompletion::Interrupt => CompletionMode::Interrupt,
+                SioCompletion::Poll => CompletionMode::Poll,
+                SioCompletion::Hybrid(_) => CompletionMode::Hybrid,
             },
             IoPath::NvmeUser(mode) => match mode {
-                UserCompletion::Interrupt => Completion::Interrupt,
-                UserCompletion::Poll(_) => Completion::Poll,
-                UserCompletion::Hybrid(..) => Completion::Hybrid,
+                UserCompletion::Interrupt => CompletionMode::Interrupt,
+                UserCompletion::Poll(_) => CompletionMode::Poll,
+                UserCompletion::Hybrid(..) => CompletionMode::Hybrid,
             },
-            IoPath::PosixAio(_) | IoPath::Libaio => Completion::Interrupt,
-            IoPath::Spdk => Completion::Poll,
+            IoPath::PosixAio(_) | IoPath::Libaio => CompletionMode::Interrupt,
+            IoPath::Spdk => CompletionMode::Poll,
             IoPath::IoUring(ring) | IoPath::NvmePassthrough(ring) => match ring.completion {
-                RingCompletion::Interrupt => Completion::Interrupt,
-                RingCompletion::Poll => Completion::Poll,
-                RingCompletion::Hybrid => Completion::Hybrid,
+                RingCompletion::Interrupt => CompletionMode::Interrupt,
+                RingCompletion::Poll => CompletionMode::Poll,
+                RingCompletion::Hybrid => CompletionMode::Hybrid,
             },
         }
     }
@@ -277,9 +277,9 @@ impl IoPath {
     /// whole device and on some kernels rules io_uring's polling too.
     pub fn io_poll_delay(&self) -> Option<i64> {
         match self {
-            IoPath::PosixSio(CompletionMode::Hybrid(Sleep::Auto)) => Some(0),
-            IoPath::PosixSio(CompletionMode::Hybrid(Sleep::Fixed(us))) => Some(i64::from(us.get())),
-            _ if self.completion() == Completion::Interrupt || self.is_bypass() => None,
+            IoPath::PosixSio(SioCompletion::Hybrid(Sleep::Auto)) => Some(0),
+            IoPath::PosixSio(SioCompletion::Hybrid(Sleep::Fixed(us))) => Some(i64::from(us.get())),
+            _ if self.completion() == CompletionMode::Interrupt || self.is_bypass() => None,
             _ => Some(-1),
         }
     }

@@ -1,7 +1,7 @@
 //! The one text form of a path: `Display`, `FromStr`, and serde by both.
 
 use super::{
-    AioDescriptors, CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Sleep, Spin, UserCompletion,
+    AioDescriptors, IoPath, Ring, RingCompletion, RingSubmission, SioCompletion, Sleep, Spin, UserCompletion,
 };
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ impl fmt::Display for IoPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.interface(), self.submission(), self.completion())?;
         match self {
-            IoPath::PosixSio(CompletionMode::Hybrid(Sleep::Fixed(us))) => write!(f, ":{us}us"),
+            IoPath::PosixSio(SioCompletion::Hybrid(Sleep::Fixed(us))) => write!(f, ":{us}us"),
             IoPath::NvmeUser(mode) => {
                 if let UserCompletion::Hybrid(Sleep::Fixed(us), _) = mode {
                     write!(f, ":{us}us")?;
@@ -110,16 +110,16 @@ fn only(interface: &str, what: &str, given: &str, allowed: &[&str]) -> Result<()
     Err(format!("{interface} has no {what} `{given}`; it has {}", allowed.join(", ")))
 }
 
-fn parse_completion_mode(interface: &str, text: &str) -> Result<CompletionMode, String> {
+fn parse_completion_mode(interface: &str, text: &str) -> Result<SioCompletion, String> {
     match text {
-        "interrupt" => Ok(CompletionMode::Interrupt),
-        "poll" => Ok(CompletionMode::Poll),
-        "hybrid" | "hybrid:auto" => Ok(CompletionMode::Hybrid(Sleep::Auto)),
+        "interrupt" => Ok(SioCompletion::Interrupt),
+        "poll" => Ok(SioCompletion::Poll),
+        "hybrid" | "hybrid:auto" => Ok(SioCompletion::Hybrid(Sleep::Auto)),
         other => other
             .strip_prefix("hybrid:")
             .and_then(|sleep| sleep.strip_suffix("us"))
             .and_then(|us| us.parse().ok())
-            .map(|us| CompletionMode::Hybrid(Sleep::Fixed(us)))
+            .map(|us| SioCompletion::Hybrid(Sleep::Fixed(us)))
             .ok_or_else(|| {
                 format!(
                     "{interface} has no completion `{other}`; it has interrupt, poll, hybrid and hybrid:Nus \
@@ -138,18 +138,18 @@ fn parse_user_completion(
     let spin = match (variants, mode) {
         ([], _) => Spin::Tight,
         (["pause", "pause", ..], _) => return Err("`+pause` is named twice".into()),
-        (["pause"], CompletionMode::Poll | CompletionMode::Hybrid(_)) => Spin::Pause,
-        (["pause", other, ..] | [other, ..], CompletionMode::Poll | CompletionMode::Hybrid(_)) => {
+        (["pause"], SioCompletion::Poll | SioCompletion::Hybrid(_)) => Spin::Pause,
+        (["pause", other, ..] | [other, ..], SioCompletion::Poll | SioCompletion::Hybrid(_)) => {
             return Err(format!("{interface} has no variant `+{other}`; its poll and hybrid have +pause"));
         }
-        ([other, ..], CompletionMode::Interrupt) => {
+        ([other, ..], SioCompletion::Interrupt) => {
             return Err(format!("{interface} has no variant `+{other}` where it interrupts: leave it out"));
         }
     };
     Ok(match mode {
-        CompletionMode::Interrupt => UserCompletion::Interrupt,
-        CompletionMode::Poll => UserCompletion::Poll(spin),
-        CompletionMode::Hybrid(sleep) => UserCompletion::Hybrid(sleep, spin),
+        SioCompletion::Interrupt => UserCompletion::Interrupt,
+        SioCompletion::Poll => UserCompletion::Poll(spin),
+        SioCompletion::Hybrid(sleep) => UserCompletion::Hybrid(sleep, spin),
     })
 }
 
@@ -213,16 +213,16 @@ mod tests {
 
     fn any_path() -> impl Strategy<Value = IoPath> {
         let mode = prop_oneof![
-            Just(CompletionMode::Interrupt),
-            Just(CompletionMode::Poll),
-            Just(CompletionMode::Hybrid(Sleep::Auto)),
-            (1u32..).prop_map(|us| CompletionMode::Hybrid(Sleep::Fixed(NonZeroU32::new(us).unwrap()))),
+            Just(SioCompletion::Interrupt),
+            Just(SioCompletion::Poll),
+            Just(SioCompletion::Hybrid(Sleep::Auto)),
+            (1u32..).prop_map(|us| SioCompletion::Hybrid(Sleep::Fixed(NonZeroU32::new(us).unwrap()))),
         ];
         let spin = || prop_oneof![Just(Spin::Tight), Just(Spin::Pause)];
         let user = (mode.clone(), spin()).prop_map(|(mode, spin)| match mode {
-            CompletionMode::Interrupt => UserCompletion::Interrupt,
-            CompletionMode::Poll => UserCompletion::Poll(spin),
-            CompletionMode::Hybrid(sleep) => UserCompletion::Hybrid(sleep, spin),
+            SioCompletion::Interrupt => UserCompletion::Interrupt,
+            SioCompletion::Poll => UserCompletion::Poll(spin),
+            SioCompletion::Hybrid(sleep) => UserCompletion::Hybrid(sleep, spin),
         });
         let ring = (0usize..6, any::<bool>(), any::<bool>()).prop_map(|(which, registered, second)| {
             let ring = Ring::all().nth(which).unwrap();
@@ -264,7 +264,7 @@ mod tests {
             registered: true,
         };
         assert_eq!(IoPath::IoUring(ring).to_string(), "io_uring/sqpoll/poll+registered");
-        let fixed = CompletionMode::Hybrid(Sleep::Fixed(NonZeroU32::new(4).unwrap()));
+        let fixed = SioCompletion::Hybrid(Sleep::Fixed(NonZeroU32::new(4).unwrap()));
         assert_eq!(IoPath::PosixSio(fixed).to_string(), "posix-sio/syscall/hybrid:4us");
         assert_eq!(
             "posix-sio/syscall/hybrid:auto".parse::<IoPath>().unwrap().to_string(),

@@ -282,7 +282,7 @@ fn a_taken_device_has_the_paths_of_bypass_and_no_other() {
     let bench = Bench::new(Behaviour { pairs: Some(2), ..Behaviour::default() });
     let target = bench.target(false);
     for path in IoPath::all() {
-        let interrupts = path.completion() != iopj_core::path::Completion::Poll;
+        let interrupts = path.completion() != iopj_core::path::CompletionMode::Poll;
         if cfg!(miri) && interrupts {
             continue;
         }

@@ -3,7 +3,7 @@
 use crate::common::{Random, alone, folder, iopj, output, refusal};
 use crate::{OPTIONS, QUICK, prepare, succeeded, trials};
 use iopj_core::evidence::{CpuTimes, Finding, ProcessEvidence};
-use iopj_core::path::{Completion, Submission};
+use iopj_core::path::{CompletionMode, Submission};
 use iopj_core::{
     EnergyOutcome, Evidence, Joules, Observed, Scope, TrialEnergy, Verdict, VerdictKind, Workload,
 };
@@ -77,7 +77,7 @@ fn trial(position: u64) -> Trial {
         achieved_depth: 1.0,
         evidence,
         observed: Observed {
-            completion: Finding::Seen(Completion::Interrupt),
+            completion: Finding::Seen(CompletionMode::Interrupt),
             submission: Finding::Seen(Submission::Syscall),
             doubt: None,
         },

@@ -2,7 +2,7 @@
 //! what they are.
 
 use iopj_core::evidence::{Completions, Finding};
-use iopj_core::path::Completion;
+use iopj_core::path::CompletionMode;
 use iopj_store::Trial;
 
 /// Share of a pass' completions that may be of another kind: what a boot leaves to be read.
@@ -14,7 +14,7 @@ const OTHER_TIMERS: f64 = 0.25;
 
 /// Demands that the I/Os of a trial's pass were completed so.
 #[track_caller]
-pub(crate) fn are(trial: &Trial, completion: Completion) {
+pub(crate) fn are(trial: &Trial, completion: CompletionMode) {
     let counts = counts(trial);
     let name =
         format!("{} depth {} by {:?}: {counts:?}", trial.path, trial.workload.iodepth, trial.generator);
@@ -24,15 +24,15 @@ pub(crate) fn are(trial: &Trial, completion: Completion) {
     let rounds = counts.ios as f64 / f64::from(trial.workload.iodepth);
     let (timers, pass_s) = (counts.timers as f64, counts.pass_ns as f64 / 1e9);
     match completion {
-        Completion::Interrupt => assert!(is_all(counts.hard_interrupt + counts.soft_interrupt), "{name}"),
-        Completion::Poll => {
+        CompletionMode::Interrupt => assert!(is_all(counts.hard_interrupt + counts.soft_interrupt), "{name}"),
+        CompletionMode::Poll => {
             assert!(
                 is_all(counts.waiting) && (rounds < ROUNDS_PER_S * pass_s || timers < OTHER_TIMERS * rounds),
                 "{name}"
             )
         }
         // The first sleeps are learnt from I/Os that were seen before.
-        Completion::Hybrid => assert!(is_all(counts.waiting) && timers >= 0.5 * rounds, "{name}"),
+        CompletionMode::Hybrid => assert!(is_all(counts.waiting) && timers >= 0.5 * rounds, "{name}"),
     }
 }
 

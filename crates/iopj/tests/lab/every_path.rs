@@ -5,7 +5,7 @@
 use crate::common::{TestFolder, alone, folder};
 use crate::{are, completions, have_lab, lab, lab_run_text, new_series, trials_kept};
 use iopj_core::VerdictKind;
-use iopj_core::path::Completion;
+use iopj_core::path::CompletionMode;
 use iopj_store::{Generator, Trial};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -171,7 +171,7 @@ fn completed_as_asked(trials: &[Trial], [native, fio]: [usize; 2], sio_polls: bo
         let is_own = |trial: &&Trial| trial.path.to_string() == path && trial.generator == generator;
         let own: Vec<Trial> = trials.iter().filter(is_own).cloned().collect();
         let asked = own[0].path.completion();
-        let done = if own[0].path.is_synchronous() && !sio_polls { Completion::Interrupt } else { asked };
+        let done = if own[0].path.is_synchronous() && !sio_polls { CompletionMode::Interrupt } else { asked };
         own.iter().for_each(|trial| completions::are(trial, done));
         let kind = if done == asked { VerdictKind::Verified } else { VerdictKind::Refuted };
         let kinds: Vec<VerdictKind> =
@@ -190,7 +190,7 @@ fn completed_as_asked(trials: &[Trial], [native, fio]: [usize; 2], sio_polls: bo
 /// Demands that what fio polls is proven.
 #[track_caller]
 fn polled_by_fio(trials: &[Trial]) {
-    trials.iter().for_each(|trial| completions::are(trial, Completion::Poll));
+    trials.iter().for_each(|trial| completions::are(trial, CompletionMode::Poll));
     are(trials, "io_uring/syscall/poll", VerdictKind::Verified);
 }
 
@@ -258,7 +258,7 @@ fn every_path_and_64_pollers_on_7_2() {
     if let Some(series) = new_series().filter(|series| have_lab(&[series])) {
         let (folder, words) = every_path_of_new(&series, &[POLLERS]);
         let trials = trials_kept(&folder, POLLERS.0, &words);
-        trials.iter().for_each(|trial| completions::are(trial, Completion::Poll));
+        trials.iter().for_each(|trial| completions::are(trial, CompletionMode::Poll));
         are(&trials, "io_uring/syscall/poll", VerdictKind::Verified);
     }
 }

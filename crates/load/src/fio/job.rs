@@ -6,7 +6,7 @@
 use super::{FioError, spdk};
 use crate::pass::PassLimit;
 use iopj_core::{
-    CompletionMode, IoPath, Length, RandomDistribution, Ring, RingCompletion, RingSubmission, Workload,
+    IoPath, Length, RandomDistribution, Ring, RingCompletion, RingSubmission, SioCompletion, Workload,
 };
 use iopj_engine::PciAddress;
 use std::fmt::Write;
@@ -158,7 +158,7 @@ fn engine_options(path: &IoPath) -> Result<Vec<(&'static str, &'static str)>, Fi
         _ => options.push(("direct", "1")),
     }
     // The kernel makes hybrid out of polling by `io_poll_delay`, which the runner sets.
-    if let IoPath::PosixSio(CompletionMode::Poll | CompletionMode::Hybrid(_)) = path {
+    if let IoPath::PosixSio(SioCompletion::Poll | SioCompletion::Hybrid(_)) = path {
         options.push(("hipri", "1"));
     }
     if let Some(Ring { submission, completion, registered }) = path.ring() {

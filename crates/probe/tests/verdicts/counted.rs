@@ -7,7 +7,7 @@ use super::{
 use iopj_core::evidence::{
     Completions, ControlRun, Evidence, Finding, ProcessEvidence, ThreadRole, VerdictKind,
 };
-use iopj_core::path::{Completion, IoPath};
+use iopj_core::path::{CompletionMode, IoPath};
 use iopj_probe::{MIXED_SHARE, assess, observe, summary};
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ fn both_kinds_refute_every_path() {
 fn a_small_share_of_another_kind_is_none() {
     let with =
         |hard: u64| counted(poll(), Completions { hard_interrupt: hard, waiting: PASS - hard, ..PASSED });
-    assert_eq!(seen(&with(PASS / 100)), Some(Completion::Poll));
+    assert_eq!(seen(&with(PASS / 100)), Some(CompletionMode::Poll));
     assert!(matches!(observe(&with(PASS / 100 + 1)).completion, Finding::Mixed(_)));
     let with = |waiting: u64| {
         counted(
@@ -64,7 +64,7 @@ fn a_small_share_of_another_kind_is_none() {
             Completions { hard_interrupt: PASS - waiting, waiting, interrupts: Some(PASS), ..PASSED },
         )
     };
-    assert_eq!(seen(&with(PASS / 100)), Some(Completion::Interrupt));
+    assert_eq!(seen(&with(PASS / 100)), Some(CompletionMode::Interrupt));
     assert!(matches!(observe(&with(PASS / 100 + 1)).completion, Finding::Mixed(_)));
     // One I/O of a hundred is more than the share, and yet says nothing.
     let few = Completions { ios: 50, hard_interrupt: 1, waiting: 49, ..PASSED };
@@ -181,10 +181,10 @@ fn nearly_all_of_the_pass_is_counted() {
     let seen_of = |counted_ios: u64, merges: u64| {
         seen(&counted(poll(), Completions { waiting: counted_ios, merges, ..PASSED }))
     };
-    assert_eq!(seen_of(PASS / 100 * 99, 0), Some(Completion::Poll));
+    assert_eq!(seen_of(PASS / 100 * 99, 0), Some(CompletionMode::Poll));
     assert_eq!(seen_of(PASS / 100 * 99 - 1, 0), None);
     // What was merged completed with what it was merged into.
-    assert_eq!(seen_of(PASS / 4, PASS / 4 * 3), Some(Completion::Poll));
+    assert_eq!(seen_of(PASS / 4, PASS / 4 * 3), Some(CompletionMode::Poll));
     assert_eq!(seen_of(PASS / 4, PASS / 2), None);
 }
 
@@ -199,7 +199,7 @@ fn a_window_of_which_a_part_interrupted_is_no_longer_the_pass() {
     };
     for (interrupts, expected) in [(IOS, true), (95_001, true), (95_000, false), (IOS / 4, false)] {
         let found = seen(&window(1, PASS, interrupts));
-        assert_eq!(found == Some(Completion::Interrupt), expected, "{interrupts}");
+        assert_eq!(found == Some(CompletionMode::Interrupt), expected, "{interrupts}");
     }
     assert_unproven(
         "libaio/syscall/interrupt",
@@ -211,13 +211,13 @@ fn a_window_of_which_a_part_interrupted_is_no_longer_the_pass() {
     // interrupts).
     let mut flushed = window(1, PASS, IOS);
     flushed.devices[0].flushes = IOS / 9;
-    assert_eq!(seen(&flushed), Some(Completion::Interrupt));
+    assert_eq!(seen(&flushed), Some(CompletionMode::Interrupt));
     flushed.devices[0].flushes = IOS / 4 * 3 + 1;
     assert_eq!(seen(&flushed), None);
     // Of a deep queue more or fewer I/Os share an interrupt, up to all that are in flight.
-    assert_eq!(seen(&window(8, PASS, IOS / 4)), Some(Completion::Interrupt));
+    assert_eq!(seen(&window(8, PASS, IOS / 4)), Some(CompletionMode::Interrupt));
     assert_eq!(seen(&window(8, PASS, IOS / 4 - 1)), None);
-    assert_eq!(seen(&window(8, PASS / 8, IOS / 8)), Some(Completion::Interrupt));
+    assert_eq!(seen(&window(8, PASS / 8, IOS / 8)), Some(CompletionMode::Interrupt));
     assert_unproven(
         "libaio/syscall/interrupt",
         &window(8, PASS / 8, IOS / 10),
@@ -225,13 +225,13 @@ fn a_window_of_which_a_part_interrupted_is_no_longer_the_pass() {
     );
     // A handler that goes on with what comes meanwhile completes more than were in flight, in the window as
     // in the pass.
-    assert_eq!(seen(&window(8, PASS / 16, IOS / 16)), Some(Completion::Interrupt));
+    assert_eq!(seen(&window(8, PASS / 16, IOS / 16)), Some(CompletionMode::Interrupt));
     assert_eq!(seen(&window(8, PASS / 16, IOS / 20)), None);
     // Jobs may meet on a vector, however many there are.
     let mut spread = window(1, PASS, IOS / 2);
     (spread.numjobs, spread.cpu.cores) = (4, 4);
     spread.devices[0].vectors = (0..4).map(|queue| format!("{} nvme0q{}", 40 + queue, queue + 1)).collect();
-    assert_eq!(seen(&spread), Some(Completion::Interrupt));
+    assert_eq!(seen(&spread), Some(CompletionMode::Interrupt));
     spread.devices[0].interrupts = Some(IOS / 2 - 1);
     assert_eq!(seen(&spread), None);
 }
@@ -242,7 +242,7 @@ fn a_window_that_slept_much_less_than_the_pass_is_no_hybrid() {
     let with = |sleeps: u64, pass: u64| {
         counted(synchronous(0, 0.7, sleeps), Completions { timers: PASS + 3, sleeps: pass, ..POLLED })
     };
-    assert_eq!(seen(&with(IOS / 3 + 1, PASS)), Some(Completion::Hybrid));
+    assert_eq!(seen(&with(IOS / 3 + 1, PASS)), Some(CompletionMode::Hybrid));
     assert_unproven(
         "posix-sio/syscall/hybrid",
         &with(IOS / 3, PASS),
@@ -250,26 +250,26 @@ fn a_window_that_slept_much_less_than_the_pass_is_no_hybrid() {
     );
     assert_eq!(seen(&with(IOS / 10, PASS)), None);
     // Timers so short that the threads of the pass did not sleep for most of them either.
-    assert_eq!(seen(&with(IOS / 10, PASS / 4)), Some(Completion::Hybrid));
+    assert_eq!(seen(&with(IOS / 10, PASS / 4)), Some(CompletionMode::Hybrid));
 }
 
 #[test]
 fn timers_per_round_tell_hybrid_from_poll() {
     let with = |timers: u64| counted(synchronous(0, 0.99, IOS / 2), Completions { timers, ..POLLED });
     // Three that are set for other ends in 80 ms.
-    assert_eq!(seen(&with(PASS / 10 + 3)), Some(Completion::Hybrid));
+    assert_eq!(seen(&with(PASS / 10 + 3)), Some(CompletionMode::Hybrid));
     assert_unproven(
         "posix-sio/syscall/hybrid",
         &with(PASS / 10 + 2),
         "too many for poll and too few for hybrid",
     );
     let awake = |timers: u64| counted(synchronous(0, 0.99, 0), Completions { timers, ..POLLED });
-    assert_eq!(seen(&awake(PASS / 50 - 1)), Some(Completion::Poll));
+    assert_eq!(seen(&awake(PASS / 50 - 1)), Some(CompletionMode::Poll));
     assert_eq!(seen(&awake(PASS / 50)), None);
     // At depth 32 a round is 32 I/Os.
     let mut deep = counted(synchronous(0, 0.9, IOS / 32), Completions { timers: PASS / 32, ..POLLED });
     deep.iodepth = 32;
-    assert_eq!(seen(&deep), Some(Completion::Hybrid));
+    assert_eq!(seen(&deep), Some(CompletionMode::Hybrid));
 }
 
 /// Two timers in a pass of five I/Os, on a disk that took 50 ms for each, were called hybrid.
@@ -287,10 +287,10 @@ fn two_timers_of_a_few_rounds_are_not_hybrid() {
         "2 timers in a pass of 5 rounds before the window: telling poll from hybrid takes 50 rounds",
     );
     assert_eq!(seen(&with(99, 40, IOS)), None);
-    assert_eq!(seen(&with(100, 40, IOS)), Some(Completion::Hybrid));
+    assert_eq!(seen(&with(100, 40, IOS)), Some(CompletionMode::Hybrid));
     // Two do not make it hybrid even then, and none at all is poll if the window agrees.
     assert_eq!(seen(&with(100, 2, IOS)), None);
-    assert_eq!(seen(&with(10, 0, 0)), Some(Completion::Poll));
+    assert_eq!(seen(&with(10, 0, 0)), Some(CompletionMode::Poll));
     assert_eq!(seen(&with(10, 0, IOS)), None);
 }
 
@@ -304,8 +304,8 @@ fn timers_of_slow_rounds_are_not_hybrid() {
     };
     let slow_ns = 1_822_598_854;
     assert_unproven("io_uring/syscall/poll", &with(20, slow_ns), "too many for poll and too few for hybrid");
-    assert_eq!(seen(&with(77, slow_ns)), Some(Completion::Hybrid), "one a round is");
-    assert_eq!(seen(&with(20, slow_ns / 100)), Some(Completion::Hybrid), "so many in 18 ms are");
+    assert_eq!(seen(&with(77, slow_ns)), Some(CompletionMode::Hybrid), "one a round is");
+    assert_eq!(seen(&with(20, slow_ns / 100)), Some(CompletionMode::Hybrid), "so many in 18 ms are");
 }
 
 #[test]
@@ -338,12 +338,12 @@ fn one_vector_completes_no_more_than_it_serves() {
     evidence.devices[0].settings.insert("nr_requests".into(), "1023".into());
     assert_unproven("io_uring/syscall/interrupt", &evidence, "at up to 1023 I/Os in flight");
     evidence.devices[0].interrupts = Some(IOS / 2 / 1023 + 1);
-    assert_eq!(seen(&evidence), Some(Completion::Interrupt));
+    assert_eq!(seen(&evidence), Some(CompletionMode::Interrupt));
     // Two cores reach two vectors.
     evidence.allowed_cpus = Some(2);
     evidence.devices[0].settings.clear();
     evidence.devices[0].interrupts = Some(7);
-    assert_eq!(seen(&evidence), Some(Completion::Interrupt), "32 jobs of depth 256 share one");
+    assert_eq!(seen(&evidence), Some(CompletionMode::Interrupt), "32 jobs of depth 256 share one");
 }
 
 /// 64 pollers on so many cores, busy for so much of a core each.
@@ -427,7 +427,7 @@ proptest! {
         let path = IoPath::all()[which % IoPath::all().len()];
         let (_, verdict) = assess(&path, &evidence);
         let share = counts.by_interrupt() as f64 / counts.total().max(1) as f64;
-        let is_polled = path.completion() != Completion::Interrupt;
+        let is_polled = path.completion() != CompletionMode::Interrupt;
         let is_verified = verdict.kind == VerdictKind::Verified;
         prop_assert!(!(is_polled && share > MIXED_SHARE && is_verified), "{path}: {verdict:?}");
         let by_waiting = waiting as f64 / counts.total().max(1) as f64;

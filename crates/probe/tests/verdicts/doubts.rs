@@ -2,7 +2,7 @@
 
 use super::{IOS, assert_contains, assert_unproven, disk, interrupt, kind, poll, sqpoll, thread, unproven};
 use iopj_core::evidence::{DeviceEvidence, Finding, ThreadRole, VerdictKind};
-use iopj_core::path::{Completion, Submission};
+use iopj_core::path::{CompletionMode, Submission};
 use iopj_probe::observe;
 
 #[test]
@@ -10,7 +10,7 @@ fn a_submission_poller_of_another_ring_is_a_doubt_and_no_poller_of_the_trial() {
     let mut evidence = poll();
     evidence.threads.push(thread(ThreadRole::Sqpoll, 0.4, IOS));
     assert_eq!(observe(&evidence).submission, Finding::Seen(Submission::Syscall));
-    assert_eq!(observe(&evidence).completion, Finding::Seen(Completion::Poll));
+    assert_eq!(observe(&evidence).completion, Finding::Seen(CompletionMode::Poll));
     assert_unproven("io_uring/syscall/poll", &evidence, "a submission poller of another ring ran meanwhile");
     evidence.threads[1].cpu_ns = 0;
     assert_unproven("io_uring/syscall/poll", &evidence, "1 were there where the trial has 0");

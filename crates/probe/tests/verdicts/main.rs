@@ -12,7 +12,7 @@ use iopj_core::evidence::{
     Completions, ControlRun, DeviceEvidence, EngineEvidence, Evidence, Finding, ProcessEvidence,
     ThreadEvidence, ThreadRole, VerdictKind,
 };
-use iopj_core::path::Completion;
+use iopj_core::path::CompletionMode;
 use iopj_core::uring::RingFlag;
 use iopj_probe::{assess, observe};
 
@@ -146,7 +146,7 @@ fn assert_unproven(path: &str, evidence: &Evidence, part: &str) {
 }
 
 /// The completion that is seen; if none is, there is a reason.
-fn seen(evidence: &Evidence) -> Option<Completion> {
+fn seen(evidence: &Evidence) -> Option<CompletionMode> {
     match observe(evidence).completion {
         Finding::Seen(completion) => Some(completion),
         Finding::Mixed(reason) | Finding::Unclear(reason) => {

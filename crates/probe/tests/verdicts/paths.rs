@@ -8,7 +8,7 @@ use iopj_core::evidence::{
     Completions, ControlRun, DeviceEvidence, EngineEvidence, Evidence, Finding, Observed, ThreadRole,
     VerdictKind,
 };
-use iopj_core::path::{Completion, IoPath, Submission};
+use iopj_core::path::{CompletionMode, IoPath, Submission};
 use iopj_probe::{assess, judge, observe, summary};
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn each_completion_is_verified_where_it_was_asked_and_refuted_where_another_was(
 #[test]
 fn a_refuted_poll_says_what_was_seen() {
     let (observed, verdict) = assess(&"posix-sio/syscall/poll".parse().unwrap(), &interrupt());
-    assert_eq!(observed.completion, Finding::Seen(Completion::Interrupt));
+    assert_eq!(observed.completion, Finding::Seen(CompletionMode::Interrupt));
     assert_eq!(observed.doubt, None);
     assert_eq!(verdict.kind, VerdictKind::Refuted);
     assert_eq!(verdict.reasons[0], "asked for poll, seen interrupt");
@@ -72,13 +72,13 @@ fn few_interrupts_are_stray_only_where_they_cannot_have_completed_much() {
         evidence.devices = vec![disk("nvme0n1", ios, Some(interrupts))];
         seen(&evidence)
     };
-    assert_eq!(seen_of(1_000, 32, 2), Some(Completion::Poll));
+    assert_eq!(seen_of(1_000, 32, 2), Some(CompletionMode::Poll));
     assert_eq!(seen_of(1_000, 32, 3), None);
     assert_eq!(seen_of(600, 32, 2), None);
     assert_eq!(seen_of(10, 32, 1), None);
     assert_eq!(seen_of(10, 1, 2), None);
     assert_eq!(seen_of(10, 1, 9), None);
-    assert_eq!(seen_of(10, 1, 10), Some(Completion::Interrupt));
+    assert_eq!(seen_of(10, 1, 10), Some(CompletionMode::Interrupt));
 }
 
 /// The same, and the threads that wait set a timer for each round of the pass.
@@ -92,7 +92,7 @@ fn one_sleep_a_round_is_hybrid_at_any_depth() {
     let mut evidence = slept(synchronous(0, 0.9, IOS / 32));
     assert_eq!(seen(&evidence), None);
     evidence.iodepth = 32;
-    assert_eq!(seen(&evidence), Some(Completion::Hybrid));
+    assert_eq!(seen(&evidence), Some(CompletionMode::Hybrid));
 }
 
 #[test]
@@ -226,15 +226,15 @@ fn without_interrupts_the_control_run_decides() {
 
 #[test]
 fn thresholds_divide_where_they_say() {
-    assert_eq!(seen(&synchronous(1_000, 0.99, 0)), Some(Completion::Poll));
+    assert_eq!(seen(&synchronous(1_000, 0.99, 0)), Some(CompletionMode::Poll));
     assert_eq!(seen(&synchronous(1_001, 0.99, 0)), None);
     assert_eq!(seen(&synchronous(95_000, 0.99, 0)), None);
-    assert_eq!(seen(&synchronous(95_001, 0.99, 0)), Some(Completion::Interrupt));
-    assert_eq!(seen(&synchronous(0, 0.99, 1_999)), Some(Completion::Poll));
+    assert_eq!(seen(&synchronous(95_001, 0.99, 0)), Some(CompletionMode::Interrupt));
+    assert_eq!(seen(&synchronous(0, 0.99, 1_999)), Some(CompletionMode::Poll));
     assert_eq!(seen(&synchronous(0, 0.99, 2_000)), None);
     assert_eq!(seen(&slept(synchronous(0, 0.99, 9_999))), None);
-    assert_eq!(seen(&slept(synchronous(0, 0.99, 10_000))), Some(Completion::Hybrid));
-    assert_eq!(seen(&synchronous(0, 0.85, 0)), Some(Completion::Poll));
+    assert_eq!(seen(&slept(synchronous(0, 0.99, 10_000))), Some(CompletionMode::Hybrid));
+    assert_eq!(seen(&synchronous(0, 0.85, 0)), Some(CompletionMode::Poll));
     assert_eq!(seen(&synchronous(0, 0.84, 0)), None);
 }
 
@@ -274,7 +274,7 @@ fn judging_needs_no_figures() {
     let mut evidence = Evidence::default();
     let path: IoPath = "io_uring/sqpoll/poll".parse().unwrap();
     let mut observed = Observed {
-        completion: Finding::Seen(Completion::Poll),
+        completion: Finding::Seen(CompletionMode::Poll),
         submission: Finding::Seen(Submission::Sqpoll),
         doubt: None,
     };

@@ -5,7 +5,7 @@ use super::{PASS, PASSED, VerdictKind, disk, thread};
 use iopj_core::evidence::{
     Completions, ControlRun, EngineEvidence, Evidence, Finding, RingEvidence, ThreadRole,
 };
-use iopj_core::path::{Completion, IoPath, Submission};
+use iopj_core::path::{CompletionMode, IoPath, Submission};
 use iopj_core::uring::RingFlag;
 use iopj_probe::assess;
 
@@ -43,7 +43,7 @@ fn of(count: u64, share: f64) -> u64 {
 }
 
 /// A trial of an honest path, and that path.
-fn honest(random: &mut Random, completion: Completion) -> (IoPath, Evidence) {
+fn honest(random: &mut Random, completion: CompletionMode) -> (IoPath, Evidence) {
     let sqpoll = random.is();
     let path =
         format!("io_uring/{}/{completion}", if sqpoll { "sqpoll" } else { "syscall" }).parse().unwrap();
@@ -52,13 +52,13 @@ fn honest(random: &mut Random, completion: Completion) -> (IoPath, Evidence) {
     let jobs = 1 + random.below(4) as u32;
     // Interrupts are shared by what completes together; a round is one of each that a job keeps in flight.
     let interrupts =
-        |ios: u64, share: f64| if completion == Completion::Interrupt { of(ios, share) } else { 0 };
+        |ios: u64, share: f64| if completion == CompletionMode::Interrupt { of(ios, share) } else { 0 };
     let sharing = 1.0 / (1.0 + random.below(u64::from(iodepth)) as f64);
     let rounds = |ios: u64, share: f64| of(ios / u64::from(iodepth), share);
     let slept = random.share(0.3, 0.9);
     let (busy, sleeps) = match completion {
-        Completion::Poll => (0.9 + random.share(0.01, 0.09), 0),
-        Completion::Hybrid => (random.share(0.2, 0.8), rounds(ios, slept)),
+        CompletionMode::Poll => (0.9 + random.share(0.01, 0.09), 0),
+        CompletionMode::Hybrid => (random.share(0.2, 0.8), rounds(ios, slept)),
         _ => (random.share(0.05, 0.6), rounds(ios, 1.0)),
     };
     let looks = |role| thread(role, busy, sleeps / u64::from(jobs) + 1);
@@ -71,10 +71,10 @@ fn honest(random: &mut Random, completion: Completion) -> (IoPath, Evidence) {
     let by = |is: bool| if is { PASS } else { 0 };
     let is_soft = random.is();
     let counts = Completions {
-        hard_interrupt: by(completion == Completion::Interrupt && !is_soft),
-        soft_interrupt: by(completion == Completion::Interrupt && is_soft),
-        waiting: by(completion != Completion::Interrupt),
-        timers: if completion == Completion::Hybrid { rounds(PASS, slept) } else { 0 },
+        hard_interrupt: by(completion == CompletionMode::Interrupt && !is_soft),
+        soft_interrupt: by(completion == CompletionMode::Interrupt && is_soft),
+        waiting: by(completion != CompletionMode::Interrupt),
+        timers: if completion == CompletionMode::Hybrid { rounds(PASS, slept) } else { 0 },
         interrupts: Some(interrupts(PASS, sharing)),
         sleeps: rounds(PASS, slept),
         ..PASSED
@@ -97,8 +97,8 @@ fn honest(random: &mut Random, completion: Completion) -> (IoPath, Evidence) {
     (path, evidence)
 }
 
-const ALL: [Completion; 3] = [Completion::Interrupt, Completion::Poll, Completion::Hybrid];
-const POLLED: [Completion; 2] = [Completion::Poll, Completion::Hybrid];
+const ALL: [CompletionMode; 3] = [CompletionMode::Interrupt, CompletionMode::Poll, CompletionMode::Hybrid];
+const POLLED: [CompletionMode; 2] = [CompletionMode::Poll, CompletionMode::Hybrid];
 
 fn counts(evidence: &mut Evidence) -> &mut Completions {
     match &mut evidence.completions {
@@ -108,15 +108,15 @@ fn counts(evidence: &mut Evidence) -> &mut Completions {
 }
 
 /// What another path leaves behind, on the same queue: of the trial only what was asked for stays.
-fn another(random: &mut Random, not: Completion) -> Evidence {
-    let others: Vec<Completion> = ALL.into_iter().filter(|completion| *completion != not).collect();
+fn another(random: &mut Random, not: CompletionMode) -> Evidence {
+    let others: Vec<CompletionMode> = ALL.into_iter().filter(|completion| *completion != not).collect();
     let chosen = others[random.below(2) as usize];
     honest(random, chosen).1
 }
 
 /// 200 trials with a fault; half of those that still are of one queue are told without counts too.
 #[track_caller]
-fn never_verified(way: &str, asked: &[Completion], seed: impl Fn(&mut Random, &IoPath, &mut Evidence)) {
+fn never_verified(way: &str, asked: &[CompletionMode], seed: impl Fn(&mut Random, &IoPath, &mut Evidence)) {
     for trial in 0..TRIALS {
         let mut random = Random(trial);
         let (path, mut evidence) = honest(&mut random, asked[trial as usize % asked.len()]);
@@ -194,7 +194,7 @@ fn another_process_on_the_disk_is_never_verified() {
 
 #[test]
 fn a_poller_that_sleeps_is_never_verified() {
-    never_verified("a sleeping poller", &[Completion::Poll], |random, path, evidence| {
+    never_verified("a sleeping poller", &[CompletionMode::Poll], |random, path, evidence| {
         let slept = random.share(0.02, 1.0);
         let rounds = |ios: u64| of(ios, slept) / u64::from(evidence.iodepth) + 1;
         let sleeps = rounds(evidence.reads) * u64::from(evidence.iodepth).max(1);
@@ -207,7 +207,7 @@ fn a_poller_that_sleeps_is_never_verified() {
         let looks = evidence.threads.iter_mut().filter(|thread| thread.role == role);
         looks.for_each(|thread| thread.voluntary_switches += sleeps);
     });
-    never_verified("a poller without a core", &[Completion::Poll], |random, _, evidence| {
+    never_verified("a poller without a core", &[CompletionMode::Poll], |random, _, evidence| {
         let share = random.share(0.01, 0.8);
         evidence.threads.iter_mut().for_each(|thread| thread.cpu_ns = of(super::WINDOW_NS, share));
     });
@@ -257,7 +257,7 @@ fn a_change_after_the_pass_is_never_verified() {
 }
 
 /// An honest trial of which one I/O is in flight at a time.
-fn alone(random: &mut Random, completion: Completion) -> (IoPath, Evidence) {
+fn alone(random: &mut Random, completion: CompletionMode) -> (IoPath, Evidence) {
     loop {
         let (path, evidence) = honest(random, completion);
         if (evidence.iodepth, evidence.numjobs) == (1, 1) {
@@ -269,10 +269,10 @@ fn alone(random: &mut Random, completion: Completion) -> (IoPath, Evidence) {
 #[test]
 fn a_part_that_changes_after_the_pass_is_never_verified() {
     // An I/O alone in flight has an interrupt of its own, counted before or not.
-    never_verified("a part polled", &[Completion::Interrupt], |random, path, evidence| {
-        let mut changed = alone(random, Completion::Interrupt).1;
+    never_verified("a part polled", &[CompletionMode::Interrupt], |random, path, evidence| {
+        let mut changed = alone(random, CompletionMode::Interrupt).1;
         while has_poller(&changed) != (path.submission() == Submission::Sqpoll) {
-            changed = alone(random, Completion::Interrupt).1;
+            changed = alone(random, CompletionMode::Interrupt).1;
         }
         let polled = of(changed.reads, random.share(0.05, 0.9));
         changed.devices[0].interrupts = Some(changed.reads - polled);
@@ -280,7 +280,7 @@ fn a_part_that_changes_after_the_pass_is_never_verified() {
         *evidence = changed;
     });
     // Deep queues, whose interrupts are as few as they can be.
-    never_verified("a part of a deep queue polled", &[Completion::Interrupt], |random, _, evidence| {
+    never_verified("a part of a deep queue polled", &[CompletionMode::Interrupt], |random, _, evidence| {
         evidence.numjobs = 1;
         let depth = u64::from(evidence.iodepth);
         let polled = of(evidence.reads, random.share(0.06, 0.9));
@@ -288,7 +288,7 @@ fn a_part_that_changes_after_the_pass_is_never_verified() {
         counts(evidence).interrupts = Some(PASS / depth);
     });
     // Of others most: as many I/Os may share an interrupt now and then.
-    never_verified("most polled", &[Completion::Interrupt], |random, _, evidence| {
+    never_verified("most polled", &[CompletionMode::Interrupt], |random, _, evidence| {
         let left = 1.0 - random.share(0.77, 0.9);
         let interrupts = evidence.devices[0].interrupts.unwrap();
         evidence.devices[0].interrupts = Some((interrupts as f64 * left) as u64);
@@ -297,10 +297,10 @@ fn a_part_that_changes_after_the_pass_is_never_verified() {
     never_verified("a part interrupted", &POLLED, |random, _, evidence| {
         evidence.devices[0].interrupts = Some(of(evidence.reads, random.share(0.05, 0.9)));
     });
-    never_verified("no longer slept", &[Completion::Hybrid], |random, _, evidence| {
+    never_verified("no longer slept", &[CompletionMode::Hybrid], |random, _, evidence| {
         keep_sleeps(evidence, 1.0 - random.share(0.7, 0.9));
     });
-    never_verified("without vectors", &[Completion::Interrupt], |random, _, evidence| {
+    never_verified("without vectors", &[CompletionMode::Interrupt], |random, _, evidence| {
         keep_sleeps(evidence, 1.0 - random.share(0.77, 0.9));
         (evidence.devices[0].interrupts, counts(evidence).interrupts) = (None, None);
         counts(evidence).sleeps = PASS / u64::from(evidence.iodepth);

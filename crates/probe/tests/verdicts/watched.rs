@@ -2,7 +2,7 @@
 
 use super::{IOS, PASS, PASSED, WINDOW_NS, assert_unproven, counted, interrupt, kind, poll, sqpoll};
 use iopj_core::evidence::{Completions, Evidence, Finding, RingEvidence, ThreadRole, VerdictKind};
-use iopj_core::path::{Completion, Submission};
+use iopj_core::path::{CompletionMode, Submission};
 use iopj_probe::observe;
 
 /// What the looks at fio leave behind: its jobs apart, and its rings.
@@ -141,7 +141,7 @@ fn jobs_that_are_watched_are_judged_without_fios_own_sleeps() {
     evidence.threads[0].voluntary_switches = IOS / 2;
     assert_unproven("io_uring/syscall/poll", &evidence, "0.50 sleeps per round");
     let evidence = counted(evidence, Completions { waiting: PASS, timers: PASS / 2, ..PASSED });
-    assert_eq!(observe(&evidence).completion, Finding::Seen(Completion::Hybrid));
+    assert_eq!(observe(&evidence).completion, Finding::Seen(CompletionMode::Hybrid));
     // A last look at nine tenths of the window stands for all of it; at a third it does not.
     let mut evidence = watched(poll(), &[(None, IOS)]);
     (evidence.threads[0].cpu_ns, evidence.threads[0].over_ns) =

@@ -6,7 +6,7 @@ use super::admission::Admission;
 pub use super::grouping::TrialSetup;
 use super::grouping::{grouped, paths};
 use super::published::Design;
-use iopj_core::{Completion, IoPath, Rw, Submission};
+use iopj_core::{CompletionMode, IoPath, Rw, Submission};
 use iopj_store::{Measurement, Trial};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ fn completion_table(setting: TrialSetup, trials: &[&Trial], admission: Admission
     numjobs.sort_unstable();
     numjobs.dedup();
     let paths = paths(trials);
-    let mut modes: Vec<Completion> = paths.iter().map(IoPath::completion).collect();
+    let mut modes: Vec<CompletionMode> = paths.iter().map(IoPath::completion).collect();
     modes.sort_unstable();
     modes.dedup();
     if modes.len() < 2 {
@@ -191,7 +191,7 @@ pub struct DesignRow {
     pub complete_hybrid: bool,
     /// Trials whose path was verified, by submission and completion; none where no record can hold the
     /// interface.
-    pub verified: Vec<(Submission, Completion, usize)>,
+    pub verified: Vec<(Submission, CompletionMode, usize)>,
 }
 
 /// The interfaces that iopj takes, as paths offer them.
@@ -216,10 +216,10 @@ fn design_row(interface: &'static str, trials: &[Trial]) -> DesignRow {
         r#async: !synchronous,
         submit_syscall: submits(Submission::Syscall),
         submit_poll: submits(Submission::Sqpoll),
-        complete_interrupt: completes(Completion::Interrupt),
-        complete_poll: completes(Completion::Poll),
+        complete_interrupt: completes(CompletionMode::Interrupt),
+        complete_poll: completes(CompletionMode::Poll),
     };
-    let mut verified: BTreeMap<(Submission, Completion), usize> = BTreeMap::new();
+    let mut verified: BTreeMap<(Submission, CompletionMode), usize> = BTreeMap::new();
     for trial in trials.iter().filter(|trial| trial.path.interface() == interface) {
         if Admission::default().admit(trial).is_ok() {
             *verified.entry((trial.path.submission(), trial.path.completion())).or_default() += 1;
@@ -227,7 +227,7 @@ fn design_row(interface: &'static str, trials: &[Trial]) -> DesignRow {
     }
     DesignRow {
         design,
-        complete_hybrid: completes(Completion::Hybrid),
+        complete_hybrid: completes(CompletionMode::Hybrid),
         verified: verified
             .into_iter()
             .map(|((submission, completion), count)| (submission, completion, count))

@@ -95,7 +95,7 @@ fn paths_offer_what_iface23_prints() {
         assert_eq!(row.design, *printed);
     }
     let sio = rows.iter().find(|row| row.design.interface == "posix-sio").unwrap();
-    let expected = [Completion::Interrupt, Completion::Poll, Completion::Hybrid];
+    let expected = [CompletionMode::Interrupt, CompletionMode::Poll, CompletionMode::Hybrid];
     assert_eq!(sio.verified, expected.map(|completion| (Submission::Syscall, completion, 6)));
 }
 
@@ -104,9 +104,9 @@ fn refuted_trials_stay_out_and_a_missing_cell_is_absent() {
     let mut trials = poll22();
     judge(&mut trials[0..3], VerdictKind::Refuted);
     let table = &completion_modes(&trials, Admission::default())[0];
-    let poll = table.rows.iter().find(|row| row.path.completion() == Completion::Poll).unwrap();
+    let poll = table.rows.iter().find(|row| row.path.completion() == CompletionMode::Poll).unwrap();
     assert!(poll.cells[0].is_none() && poll.cells[1].is_some());
-    assert!(design_space(&trials)[0].verified.contains(&(Submission::Syscall, Completion::Poll, 3)));
+    assert!(design_space(&trials)[0].verified.contains(&(Submission::Syscall, CompletionMode::Poll, 3)));
 }
 
 #[test]

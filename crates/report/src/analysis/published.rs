@@ -1,7 +1,7 @@
 //! Figures that the papers print, as data, each with its place in the paper. iopj measured none of them; they
 //! are shown beside measured ones, and test the formulas that the papers used.
 
-use iopj_core::{Completion, IoPath};
+use iopj_core::{CompletionMode, IoPath};
 use serde::Serialize;
 
 /// A paper.
@@ -111,17 +111,17 @@ pub struct PublishedLoadsStores {
 
 impl PublishedLoadsStores {
     /// The figure of a completion mode.
-    pub fn of(&self, completion: Completion) -> f64 {
+    pub fn of(&self, completion: CompletionMode) -> f64 {
         match completion {
-            Completion::Interrupt => self.interrupt,
-            Completion::Poll => self.poll,
-            Completion::Hybrid => self.hybrid,
+            CompletionMode::Interrupt => self.interrupt,
+            CompletionMode::Poll => self.poll,
+            CompletionMode::Hybrid => self.hybrid,
         }
     }
 
     /// Roughly how many per I/O: the paper prints no IOPS at its 32 threads, so those of Table 1 at 8 threads
     /// are used.
-    pub fn approximate_per_io(&self, completion: Completion) -> Option<f64> {
+    pub fn approximate_per_io(&self, completion: CompletionMode) -> Option<f64> {
         let path = format!("posix-sio/syscall/{completion}");
         let at_8 = COMPLETION_MODES.iter().find(|row| row.path == path && row.numjobs == 8)?;
         Some(self.of(completion) * 1e6 / at_8.iops)
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn loads_and_stores_per_io_are_approximate() {
         let total = |completion| LOADS_STORES_TOTAL.approximate_per_io(completion).unwrap();
-        let totals = [Completion::Interrupt, Completion::Poll, Completion::Hybrid].map(total);
+        let totals = [CompletionMode::Interrupt, CompletionMode::Poll, CompletionMode::Hybrid].map(total);
         for (about, printed) in totals.into_iter().zip([5290.0, 5580.0, 6600.0]) {
             assert!((about - printed).abs() < 10.0, "{about} {printed}");
         }

@@ -11,7 +11,7 @@ use crate::analysis::paper_layouts::{
     self, CompletionTable, DesignRow, LatencyRow, LatencyTable, TrialSetup,
 };
 use crate::analysis::published::{self, LOADS_STORES, LOADS_STORES_TOTAL, PublishedLoadsStores};
-use iopj_core::{Completion, IoPath};
+use iopj_core::{CompletionMode, IoPath};
 use iopj_store::{EnergySource, StudyRecord, Trial};
 
 /// All tables of a store; slowdowns are against `reference`, or against the path of least median read. Of an
@@ -181,7 +181,7 @@ fn loads_stores_text(table: &LoadsStoresTable) -> String {
 fn published_text() -> String {
     let rows: Vec<&PublishedLoadsStores> = LOADS_STORES.iter().chain([&LOADS_STORES_TOTAL]).collect();
     let mut grid = Table::of(&rows).left("source", |row| row.source.to_owned());
-    for mode in [Completion::Interrupt, Completion::Poll, Completion::Hybrid] {
+    for mode in [CompletionMode::Interrupt, CompletionMode::Poll, CompletionMode::Hybrid] {
         grid = grid.right(mode.to_string(), move |row| thousands(row.of(mode)));
     }
     format!(

@@ -83,7 +83,7 @@ fn function(part: &Part, counts: [u64; 4], extra: u64) -> FunctionCost {
 fn profile(path: IoPath, ios: u64, happened: Happened) -> CostProfile {
     let count = |per_io: f64| (per_io * ios as f64).round() as u64;
     let counts = [ios, count(happened.spins), count(happened.sleeps), count(happened.interrupts)];
-    let is_hybrid = path.completion() == iopj_core::Completion::Hybrid;
+    let is_hybrid = path.completion() == iopj_core::CompletionMode::Hybrid;
     let parts = PARTS.iter().chain(TIMER.iter().filter(|_| is_hybrid));
     let mut functions: Vec<FunctionCost> =
         parts.map(|part| function(part, counts, happened.extra * ios)).collect();

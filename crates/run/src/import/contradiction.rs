@@ -2,7 +2,7 @@
 //!
 //! Only a count without another explanation refutes. Nothing that fio prints can verify a path.
 
-use iopj_core::{Completion, IoPath, RingSubmission, Workload};
+use iopj_core::{CompletionMode, IoPath, RingSubmission, Workload};
 use iopj_load::fio::FioOutput;
 use std::str::FromStr;
 
@@ -51,7 +51,7 @@ pub(super) fn polling(
     kernel: Option<KernelVersion>,
 ) -> Polling {
     let by_poller = path.ring().is_some_and(|ring| matches!(ring.submission, RingSubmission::Sqpoll { .. }));
-    if path.completion() != Completion::Poll || by_poller {
+    if path.completion() != CompletionMode::Poll || by_poller {
         return Polling::AsAsked;
     }
     let ios = result.reads.ios.saturating_add(result.writes.ios);

@@ -5,7 +5,7 @@
 
 use iopj_core::path::AioDescriptors;
 use iopj_core::{
-    CompletionMode, IoPath, Length, RandomDistribution, Ring, RingCompletion, RingSubmission, Rw, Workload,
+    IoPath, Length, RandomDistribution, Ring, RingCompletion, RingSubmission, Rw, SioCompletion, Workload,
 };
 use iopj_load::fio::runs::FioJobResult;
 use std::collections::BTreeMap;
@@ -176,12 +176,12 @@ fn path(options: &Options<'_>) -> Result<IoPath, String> {
         return Err("is buffered: it goes through the page cache (direct is not 1)".into());
     }
     let polled = match options.flag("hipri")? {
-        true => CompletionMode::Poll,
-        false => CompletionMode::Interrupt,
+        true => SioCompletion::Poll,
+        false => SioCompletion::Interrupt,
     };
     match engine {
         "pvsync2" => Ok(IoPath::PosixSio(polled)),
-        "sync" | "psync" | "pvsync" => Ok(IoPath::PosixSio(CompletionMode::Interrupt)),
+        "sync" | "psync" | "pvsync" => Ok(IoPath::PosixSio(SioCompletion::Interrupt)),
         "posixaio" => Ok(IoPath::PosixAio(AioDescriptors::PerJob)),
         "libaio" => Ok(IoPath::Libaio),
         "io_uring" => Ok(IoPath::IoUring(ring(options)?)),

@@ -7,7 +7,7 @@ use super::parts::{GROUPS, group_name, is_in_group};
 use super::trials::WorkloadTrials;
 use crate::analysis::published::{LOADS_STORES, LOADS_STORES_TOTAL, completion_mode};
 use crate::analysis::stats::{LEVEL, Method, holm, mean, over, t_test};
-use iopj_core::{Completion, CompletionMode, IoPath, Rw, Sleep, Workload};
+use iopj_core::{CompletionMode, IoPath, Rw, SioCompletion, Sleep, Workload};
 use serde::Serialize;
 
 /// Threads of the paper's first table, whose IOPS turn its second table into approximate figures per I/O.
@@ -35,7 +35,7 @@ pub struct Crossing {
     /// What was counted.
     pub measure: Measure,
     /// The other: interrupt, always sleeping, or hybrid as it was measured.
-    pub against: Completion,
+    pub against: CompletionMode,
     /// Where, or why it is not known.
     pub outcome: CrossingOutcome,
 }
@@ -116,22 +116,22 @@ pub(super) fn completions(
     fits: &[Fitted],
     emulated: bool,
 ) -> Option<Completions> {
-    let column = |mode: &dyn Fn(CompletionMode) -> bool| {
+    let column = |mode: &dyn Fn(SioCompletion) -> bool| {
         let is = |path: IoPath| matches!(path, IoPath::PosixSio(own) if mode(own));
         group.cells.iter().position(|cell| !cell.refuted && is(cell.path))
     };
-    let hybrid = column(&|mode| mode == CompletionMode::Hybrid(Sleep::Auto))
-        .or_else(|| column(&|mode| matches!(mode, CompletionMode::Hybrid(_))))?;
+    let hybrid = column(&|mode| mode == SioCompletion::Hybrid(Sleep::Auto))
+        .or_else(|| column(&|mode| matches!(mode, SioCompletion::Hybrid(_))))?;
     let columns = [
-        column(&|mode| mode == CompletionMode::Interrupt)?,
-        column(&|mode| mode == CompletionMode::Poll)?,
+        column(&|mode| mode == SioCompletion::Interrupt)?,
+        column(&|mode| mode == SioCompletion::Poll)?,
         hybrid,
     ];
     let counted = measures.contains(&Measure::LoadsPlusStores);
     let fitted: Vec<Measure> =
         measures.iter().copied().filter(|of| fits.iter().any(|fit| fit.measure == *of)).collect();
     let crossings = fitted.into_iter().flat_map(|measure| {
-        [Completion::Interrupt, Completion::Hybrid].map(|against| Crossing {
+        [CompletionMode::Interrupt, CompletionMode::Hybrid].map(|against| Crossing {
             measure,
             against,
             outcome: reached(group, columns, measure, against, fits),
@@ -153,7 +153,7 @@ fn reached(
     group: &WorkloadTrials<'_>,
     [interrupt, poll, hybrid]: [usize; 3],
     measure: Measure,
-    against: Completion,
+    against: CompletionMode,
     fits: &[Fitted],
 ) -> CrossingOutcome {
     // A path's own fit first, then the one over its interface.
@@ -163,7 +163,7 @@ fn reached(
     let Some((line, per_spin)) = of(poll).find_map(|fit| Some((fit, fit.per_spin()?))) else {
         return CrossingOutcome::UnknownPerSpin;
     };
-    let (level, pooled) = if against == Completion::Hybrid {
+    let (level, pooled) = if against == CompletionMode::Hybrid {
         let costs = group.cells[hybrid].figure(|run| run.kernel_unlocked(measure));
         let error = |figure: MeanSpread| figure.stddev.map(|stddev| stddev / (figure.n as f64).sqrt());
         (costs.map(|figure| Term { estimate: figure.mean, error: error(figure) }), false)
@@ -263,7 +263,7 @@ fn answer(differences: &[f64], p: &[Option<f64>]) -> OrderAnswer {
 
 fn table(group: &WorkloadTrials<'_>, columns: [usize; 3]) -> Vec<PaperRow> {
     let iops = |mode| completion_mode(&IoPath::PosixSio(mode), PUBLISHED_IOPS_THREADS).map(|row| row.iops);
-    let modes = [CompletionMode::Interrupt, CompletionMode::Poll, CompletionMode::Hybrid(Sleep::Auto)];
+    let modes = [SioCompletion::Interrupt, SioCompletion::Poll, SioCompletion::Hybrid(Sleep::Auto)];
     let [Some(interrupt), Some(poll), Some(hybrid)] = modes.map(iops) else { return Vec::new() };
     let row = |at: usize| {
         let row = LOADS_STORES.get(at).unwrap_or(&LOADS_STORES_TOTAL);

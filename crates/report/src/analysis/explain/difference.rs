@@ -4,7 +4,7 @@ use super::measure::Measure;
 use super::parts::{USER_SPACE, directory_names, is_in};
 use super::trials::{CountedTrial, PathTrials, WorkloadTrials};
 use crate::analysis::stats::{LEVEL, Method, holm_over_tested, mean, over, t_test};
-use iopj_core::Completion;
+use iopj_core::CompletionMode;
 use serde::Serialize;
 
 /// One path against another of its block.
@@ -58,7 +58,7 @@ pub(super) fn differences(
         let path = &group.cells[at].path;
         let same = |other: &&usize| {
             let other = &group.cells[**other].path;
-            other.interface() == path.interface() && other.completion() == Completion::Interrupt
+            other.interface() == path.interface() && other.completion() == CompletionMode::Interrupt
         };
         let own = compared.iter().find(same).filter(|own| **own != at && !by_order);
         own.copied().unwrap_or(first)

@@ -5,7 +5,7 @@ use super::fit::{FitOutcome, Fitted, Term, Unvaried, fitted};
 use super::measure::Measure;
 use super::trials::CountedTrial;
 use crate::analysis::stats::{TTest, quantile, tested};
-use iopj_core::{Completion, CostKind, CostSource, FunctionCost, IoPath};
+use iopj_core::{CompletionMode, CostKind, CostSource, FunctionCost, IoPath};
 use iopj_store::Measurement;
 
 /// The fits of some paths, each over its own trials, and one over all of them.
@@ -30,7 +30,7 @@ pub(crate) fn fixed_parts<'a>(
     belongs: impl Fn(&FunctionCost) -> bool,
 ) -> FixedParts {
     let of = |(path, measured): &(IoPath, &[&'a Measurement])| -> Vec<CountedTrial<'a>> {
-        let timed = path.completion() == Completion::Hybrid;
+        let timed = path.completion() == CompletionMode::Hybrid;
         measured.iter().filter_map(|one| Some(CountedTrial { timed, ..run(one)? })).collect()
     };
     let runs: Vec<Vec<CountedTrial<'_>>> = paths.iter().map(of).collect();

@@ -9,7 +9,7 @@ use crate::analysis::explain::{
 use crate::render::number::{or_dash, thousands};
 use crate::render::table::Table;
 use crate::render::text::{WIDTH, letter, wrap};
-use iopj_core::Completion;
+use iopj_core::CompletionMode;
 
 /// Spins or sleeps per I/O that are none.
 const NOTHING: f64 = 0.005;
@@ -141,7 +141,7 @@ fn crossings(completions: &Completions) -> String {
     let table = Table::of(&completions.crossings)
         .left("in the kernel", |one| one.measure.title().to_owned())
         .left("poll costs more than", |one| match one.against {
-            Completion::Interrupt => "interrupt, always sleeping".to_owned(),
+            CompletionMode::Interrupt => "interrupt, always sleeping".to_owned(),
             _ => "hybrid".to_owned(),
         })
         .right("from spins per I/O", |one| crossing(one)[0].clone())

@@ -13,7 +13,7 @@ use crate::analysis::claims::question::Question;
 use crate::analysis::contrast::{Sample, joined};
 use crate::analysis::paper_layouts::average_slowdown;
 use crate::analysis::published;
-use iopj_core::{CompletionMode, IoPath, RingCompletion, Rw, Spin, UserCompletion};
+use iopj_core::{IoPath, RingCompletion, Rw, SioCompletion, Spin, UserCompletion};
 
 /// The paths that are kernel bypass as the paper has it, the paper's own first.
 pub(super) const PATHS: [IoPath; 2] = [IoPath::Spdk, IoPath::NvmeUser(UserCompletion::Poll(Spin::Tight))];
@@ -95,7 +95,7 @@ const BOTH: [Rw; 2] = [Rw::Randread, Rw::Randwrite];
 
 pub(super) fn nearest<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let at = "randread and randwrite 4k iodepth 1 numjobs 1";
-    let (bypass, sio) = (path(data), IoPath::PosixSio(CompletionMode::Poll));
+    let (bypass, sio) = (path(data), IoPath::PosixSio(SioCompletion::Poll));
     let cells = |path: IoPath| BOTH.map(|rw| data.cell(path, Shape::of_4k(rw)));
     let rings = [SYSCALL, SQPOLL].into_iter().flat_map(|submission| {
         [RingCompletion::Interrupt, RingCompletion::Poll].map(|completion| ring(submission, completion))

@@ -9,7 +9,7 @@ use crate::analysis::claims::metrics::IOS_PER_JOULE;
 use crate::analysis::claims::parts::{DerivedFigures, Each, MostCells, greatest, ranked};
 use crate::analysis::claims::question::Question;
 use crate::analysis::contrast::{Sample, joined};
-use iopj_core::{Completion, CompletionMode, IoPath, RingCompletion, Rw, Submission, format_bytes};
+use iopj_core::{CompletionMode, IoPath, RingCompletion, Rw, SioCompletion, Submission, format_bytes};
 
 /// What to know about the answers.
 pub(super) const ONE_THREAD_NOTE: &str = "The depths of a size together: in each block a path's figure is \
@@ -52,15 +52,15 @@ const LARGE: u32 = 128 << 10;
 const LEAST_DEPTHS: usize = 2;
 const KERNEL: &str = "an asynchronous path of the kernel";
 const NAME: &str = "I/Os per joule";
-const SIO_POLL: IoPath = IoPath::PosixSio(CompletionMode::Poll);
-const SIO_INTERRUPT: IoPath = IoPath::PosixSio(CompletionMode::Interrupt);
+const SIO_POLL: IoPath = IoPath::PosixSio(SioCompletion::Poll);
+const SIO_INTERRUPT: IoPath = IoPath::PosixSio(SioCompletion::Interrupt);
 
 fn is_sqpoll(path: &IoPath) -> bool {
     path.submission() == Submission::Sqpoll
 }
 
 fn is_plain(path: &IoPath) -> bool {
-    path.submission() == Submission::Syscall && path.completion() == Completion::Interrupt
+    path.submission() == Submission::Syscall && path.completion() == CompletionMode::Interrupt
 }
 
 /// All workloads of io_uring and posix-sio that fit, or those given where there is none.

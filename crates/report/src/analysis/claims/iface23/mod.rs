@@ -10,7 +10,7 @@ use super::question::Question;
 use super::{BASE, Definition};
 use crate::analysis::published;
 use iopj_core::path::AioDescriptors;
-use iopj_core::{CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Rw, Submission};
+use iopj_core::{IoPath, Ring, RingCompletion, RingSubmission, Rw, SioCompletion, Submission};
 
 pub(super) const POSIX_AIO: IoPath = IoPath::PosixAio(AioDescriptors::PerJob);
 pub(super) const SYSCALL: RingSubmission = RingSubmission::Syscall { split: false };
@@ -213,7 +213,7 @@ fn slower_writes<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let shape = Shape::of_4k(Rw::Randwrite);
     let mut questions = Vec::new();
     for (completion, mode) in
-        [(RingCompletion::Interrupt, CompletionMode::Interrupt), (RingCompletion::Poll, CompletionMode::Poll)]
+        [(RingCompletion::Interrupt, SioCompletion::Interrupt), (RingCompletion::Poll, SioCompletion::Poll)]
     {
         let sio = IoPath::PosixSio(mode);
         questions.push(more(data, P50, ring(SYSCALL, completion), sio, shape));

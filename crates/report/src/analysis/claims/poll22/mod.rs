@@ -10,11 +10,11 @@ use super::question::Question;
 use super::{BASE, Definition};
 use crate::analysis::published;
 use crate::analysis::stats::summarize;
-use iopj_core::{CompletionMode, IoPath, Rw, Sleep};
+use iopj_core::{IoPath, Rw, SioCompletion, Sleep};
 
-pub(super) const INTERRUPT: IoPath = IoPath::PosixSio(CompletionMode::Interrupt);
-pub(super) const POLL: IoPath = IoPath::PosixSio(CompletionMode::Poll);
-pub(super) const HYBRID: IoPath = IoPath::PosixSio(CompletionMode::Hybrid(Sleep::Auto));
+pub(super) const INTERRUPT: IoPath = IoPath::PosixSio(SioCompletion::Interrupt);
+pub(super) const POLL: IoPath = IoPath::PosixSio(SioCompletion::Poll);
+pub(super) const HYBRID: IoPath = IoPath::PosixSio(SioCompletion::Hybrid(Sleep::Auto));
 
 /// Its claims, in their order.
 pub(super) const DEFINITIONS: &[Definition] = &[
