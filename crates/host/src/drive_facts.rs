@@ -27,7 +27,7 @@ pub fn set_up(identity: &Identity) -> BTreeMap<String, String> {
         [("host_memory_buffer", identity.host_memory.to_string()), ("apst", identity.apst.to_string())];
     let of_host = of_host.into_iter().map(|(name, value)| (name.to_owned(), value));
     let features =
-        identity.features.iter().map(|state| (state.kept.name.replace(' ', "_"), state.to_string()));
+        identity.features.iter().map(|state| (state.prior.name.replace(' ', "_"), state.to_string()));
     let unknown = identity.features.is_empty().then(|| ("features".to_owned(), NOT_KNOWN.to_owned()));
     of_host.chain(features).chain(unknown).collect()
 }
@@ -38,9 +38,9 @@ const NOT_KNOWN: &str = "not known as they were under the kernel, so as the rese
 /// One warning for each feature that a drive did not take again: its trials measure another drive than those
 /// of the kernel's paths.
 pub fn not_as_kept(address: PciAddress, identity: &Identity) -> Vec<String> {
-    let others = identity.features.iter().filter(|state| !state.is_as_kept());
+    let others = identity.features.iter().filter(|state| !state.is_as_before());
     let warning = others.map(|state| {
-        let (name, id) = (state.kept.name, state.kept.id);
+        let (name, id) = (state.prior.name, state.prior.id);
         format!(
             "{address}: {name} (feature {id:02X}h) under nvme-user is {state}; to compare the two, give the \
              drive a value under the kernel that it keeps under both"
@@ -52,7 +52,7 @@ pub fn not_as_kept(address: PciAddress, identity: &Identity) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iopj_engine::nvme_user::{Apst, FeatureState, HostMemory, KeptFeature};
+    use iopj_engine::nvme_user::{Apst, FeatureState, FeatureValue, HostMemory};
 
     fn identity(features: Vec<FeatureState>) -> Identity {
         Identity {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     fn state(id: u8, name: &'static str, current: Result<u32, u16>, refusal: Option<u16>) -> FeatureState {
-        FeatureState { kept: KeptFeature { name, id, value: 0, mask: u32::MAX }, current, refusal }
+        FeatureState { prior: FeatureValue { name, id, value: 0, mask: u32::MAX }, current, refusal }
     }
 
     /// Only the evidence said that a drive did not take its write cache's old value, and nobody

@@ -6,7 +6,7 @@ use super::command::Command;
 use super::device::{Device, HugePages, PAGE};
 use super::features::{self, Apst, HostMemory, Rules};
 use super::identify::{self, ControllerData, IoCounts, NamespaceInfo};
-use super::kept::{self, FeatureState, Kept};
+use super::prior_state::{self, FeatureState, PriorState};
 use super::queue::ShadowPages;
 use super::registers::{self, Capabilities, ControllerEnd, DOORBELLS, Stuck, health};
 use super::vfio::Vfio;
@@ -48,7 +48,7 @@ pub(super) struct Setup {
     pub(super) limits: Limits,
     pub(super) rules: Rules,
     /// The drive as it was before the reset.
-    pub(super) kept: Kept,
+    pub(super) prior: PriorState,
 }
 
 /// A controller as it identifies itself, and as it was set up.
@@ -113,15 +113,15 @@ impl Controller {
     /// what it and its namespaces are, and sets it up as it was under the kernel's driver.
     ///
     /// # Errors
-    /// VFIO refuses the device, or it is no NVMe controller of version 1.2 or newer, or another drive than
-    /// the one of `kept` (which then gets nothing of it), or it fails; the message says what to do.
+    /// VFIO refuses the device, or it is not an NVMe controller of version 1.2 or newer, or it fails, or
+    /// it is another drive than that of `prior`, none of which is then set on it. The message says what to do.
     pub fn open(
         address: PciAddress,
         isolation: Isolation,
-        kept: &Kept,
+        prior: &PriorState,
     ) -> Result<Arc<Controller>, EngineError> {
-        let rules = Rules::of_kernel(Path::new("/sys"), kept);
-        let setup = Setup { rules, kept: kept.clone(), ..Setup::default() };
+        let rules = Rules::of_kernel(Path::new("/sys"), prior);
+        let setup = Setup { rules, prior: prior.clone(), ..Setup::default() };
         Controller::start(address, Arc::new(Vfio::open(address, isolation)?), &setup)
     }
 
@@ -316,7 +316,7 @@ impl Controller {
             return Err(lacks("needs larger queue entries than 64 and 16 bytes: use another path"));
         }
         let serial = says.serial();
-        if let Some(known) = setup.kept.serial.as_ref().filter(|known| **known != serial) {
+        if let Some(known) = setup.prior.serial.as_ref().filter(|known| **known != serial) {
             return Err(EngineError::controller(format!(
                 "{} has another drive now (serial {serial}, it was {known} under the kernel): nothing was \
                  set on it; start a new run",
@@ -338,14 +338,14 @@ impl Controller {
         }
         let shadow_doorbells = shadow.is_some();
         admin.shadow = shadow;
-        let Setup { rules, kept, .. } = setup;
+        let Setup { rules, prior, .. } = setup;
         let apst = features::set_apst(&mut admin, &says, rules.apst, limit);
         let apst = apst.map_err(|failure| self.failed("autonomous power states", failure, &mut admin))?;
         let host_memory =
             features::give_host_memory(&self.device, &mut admin, &says, rules.host_memory_bytes, limit);
         let host_memory =
             host_memory.map_err(|failure| self.failed("a host memory buffer", failure, &mut admin))?;
-        let features = self.set_features(&mut admin, kept)?;
+        let features = self.set_features(&mut admin, prior)?;
         drop(admin);
         self.identity = Identity {
             model: says.model(),
@@ -364,9 +364,9 @@ impl Controller {
     }
 
     /// Gives the controller's features the values that they had.
-    fn set_features(&self, admin: &mut Admin, kept: &Kept) -> Result<Vec<FeatureState>, EngineError> {
+    fn set_features(&self, admin: &mut Admin, prior: &PriorState) -> Result<Vec<FeatureState>, EngineError> {
         let limit = self.limits.feature;
-        kept::set_features(admin, &kept.features, limit).map_err(|(name, failure)| {
+        prior_state::set_features(admin, &prior.features, limit).map_err(|(name, failure)| {
             if failure != AdminFailure::Ended(ControllerEnd::Late) {
                 return self.failed(name, failure, admin);
             }

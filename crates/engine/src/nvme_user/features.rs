@@ -11,7 +11,7 @@ use super::command::Command;
 use super::device::{Device, HugePages, PAGE};
 use super::dma::DmaMemory;
 use super::identify::{ControllerData, PowerState};
-use super::kept::Kept;
+use super::prior_state::PriorState;
 use crate::system::attribute;
 use std::fmt;
 use std::path::Path;
@@ -175,7 +175,7 @@ impl Default for Rules {
 impl Rules {
     /// By the parameters of this machine's kernel, or Linux's defaults where it has none, and by what the
     /// user set for the drive.
-    pub(super) fn of_kernel(sys: &Path, kept: &Kept) -> Rules {
+    pub(super) fn of_kernel(sys: &Path, prior: &PriorState) -> Rules {
         let read = |module: &str, name: &str, default: u64| {
             attribute(&sys.join("module").join(module).join("parameters"), name).unwrap_or(default)
         };
@@ -186,8 +186,8 @@ impl Rules {
             host_memory_bytes: read("nvme", "max_host_mem_size_mb", Rules::default().host_memory_bytes / MIB)
                 .saturating_mul(MIB),
             apst: ApstRules {
-                was_off: kept.apst_off,
-                ps_max_latency_us: kept.latency_tolerance_us.unwrap_or(ps_max_latency_us),
+                was_off: prior.apst_off,
+                ps_max_latency_us: prior.latency_tolerance_us.unwrap_or(ps_max_latency_us),
                 primary_timeout_ms: apst("apst_primary_timeout_ms", default.primary_timeout_ms),
                 secondary_timeout_ms: apst("apst_secondary_timeout_ms", default.secondary_timeout_ms),
                 primary_latency_tol_us: apst("apst_primary_latency_tol_us", default.primary_latency_tol_us),
@@ -358,8 +358,8 @@ mod tests {
     #[test]
     fn the_rules_are_those_that_the_kernel_was_told() {
         let sys = tempfile::tempdir().unwrap();
-        let rules = |kept: &Kept| Rules::of_kernel(sys.path(), kept);
-        assert_eq!(rules(&Kept::default()), Rules::default());
+        let rules = |prior: &PriorState| Rules::of_kernel(sys.path(), prior);
+        assert_eq!(rules(&PriorState::default()), Rules::default());
         let parameters = [
             ("nvme", "max_host_mem_size_mb", "64"),
             ("nvme_core", "default_ps_max_latency_us", "5500"),
@@ -371,9 +371,9 @@ mod tests {
             fs::write(folder.join(name), format!("{value}\n")).unwrap();
         }
         let apst = ApstRules { ps_max_latency_us: 5_500, primary_timeout_ms: 0, ..ApstRules::default() };
-        assert_eq!(rules(&Kept::default()), Rules { host_memory_bytes: 64 << 20, apst });
+        assert_eq!(rules(&PriorState::default()), Rules { host_memory_bytes: 64 << 20, apst });
         // What the user set for this very drive overrides the module's default.
-        let own = Kept { latency_tolerance_us: Some(20), apst_off: true, ..Kept::default() };
+        let own = PriorState { latency_tolerance_us: Some(20), apst_off: true, ..PriorState::default() };
         assert_eq!(rules(&own).apst, ApstRules { was_off: true, ps_max_latency_us: 20, ..apst });
     }
 }

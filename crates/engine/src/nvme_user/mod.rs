@@ -4,7 +4,7 @@
 //! nothing else while it does I/O: no lock, no allocation, and with polled completion no system call. From
 //! below: `device` (what the driver needs of it, a trait), `vfio` (the real one), `registers`, `dma` (memory
 //! that it sees), `queue`, `command` and `prp` (what it reads there), `admin`, `controller`, `features`,
-//! `kept` and `pairs` (setting it up), `engine` (doing I/O) and `waiting` (poll, interrupt, hybrid).
+//! `prior_state` and `pairs` (setting it up), `engine` (doing I/O) and `waiting` (poll, interrupt, hybrid).
 //!
 //! Sources: NVM Express Base Specification 2.0, NVM Command Set Specification 1.0, PCIe Transport
 //! Specification 1.0.
@@ -19,8 +19,8 @@ mod features;
 mod flights;
 mod identify;
 mod irq;
-mod kept;
 mod pairs;
+mod prior_state;
 mod prp;
 mod queue;
 mod registers;
@@ -37,5 +37,5 @@ pub(crate) use engine::NvmeUser;
 pub use features::{Apst, HostMemory};
 pub use identify::{IoCounts, NamespaceInfo};
 pub(crate) use identify::{io_counts, metadata_bytes};
-pub use kept::{FeatureState, Kept, KeptFeature};
+pub use prior_state::{FeatureState, FeatureValue, PriorState};
 pub(crate) use vfio::no_iommu;

@@ -11,8 +11,9 @@ use super::binding::Binding;
 use super::controller::{self, Serial};
 use super::host::Host;
 use crate::sysfs;
+use iopj_engine::PciAddress;
+use iopj_engine::nvme_user::{FeatureValue, PriorState};
 use iopj_engine::target::visible_namespace;
-use iopj_engine::{PciAddress, nvme_user};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -206,21 +207,21 @@ impl DriveSetting {
 }
 
 /// The settings of the drive of this serial, for our driver to set it up by.
-pub(super) fn for_our_driver(serial: Option<String>, settings: &[(DriveSetting, String)]) -> nvme_user::Kept {
-    let mut given = nvme_user::Kept { serial, ..nvme_user::Kept::default() };
+pub(super) fn for_our_driver(serial: Option<String>, settings: &[(DriveSetting, String)]) -> PriorState {
+    let mut prior = PriorState { serial, ..PriorState::default() };
     for (setting, old) in settings {
         match setting {
             DriveSetting::Feature(_, Feature::Apst) => {
-                given.apst_off = parse(old).is_some_and(|value| value & 1 == 0)
+                prior.apst_off = parse(old).is_some_and(|value| value & 1 == 0)
             }
-            DriveSetting::Feature(_, feature) => given.features.extend(parse(old).map(|value| {
-                nvme_user::KeptFeature { name: feature.name(), id: feature.id(), value, mask: feature.mask() }
+            DriveSetting::Feature(_, feature) => prior.features.extend(parse(old).map(|value| {
+                FeatureValue { name: feature.name(), id: feature.id(), value, mask: feature.mask() }
             })),
-            DriveSetting::Tolerance(_) => given.latency_tolerance_us = tolerance_us(old),
+            DriveSetting::Tolerance(_) => prior.latency_tolerance_us = tolerance_us(old),
             DriveSetting::Cache(_) => {}
         }
     }
-    given
+    prior
 }
 
 fn cache_file(host: &Host, device: &str) -> PathBuf {

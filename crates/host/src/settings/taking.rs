@@ -13,8 +13,9 @@ use super::lock;
 use super::taken::TakenDrive;
 use crate::sysfs::names_in;
 use iopj_core::Setting;
+use iopj_engine::PciAddress;
+use iopj_engine::nvme_user::PriorState;
 use iopj_engine::target::TakePlan;
-use iopj_engine::{PciAddress, nvme_user};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -141,7 +142,7 @@ impl Settings<'_> {
     }
 
     /// The settings that a drive which [`Settings::take`] took had under its driver; none of any other drive.
-    pub fn drive_settings(&self, address: PciAddress) -> nvme_user::Kept {
+    pub fn drive_settings(&self, address: PciAddress) -> PriorState {
         let taken = self.taken.drives.iter().find(|drive| drive.binding.0 == address);
         taken
             .map(|drive| drive_setting::for_our_driver(drive.serial.clone(), &drive.settings))

@@ -8,7 +8,7 @@ use super::TargetSpec;
 use super::bypass::{BypassDrive, Taking};
 use crate::error::TrialError;
 use iopj_core::{IoPath, Setting};
-use iopj_engine::nvme_user::{Controller, IoCounts, Kept};
+use iopj_engine::nvme_user::{Controller, IoCounts, PriorState};
 use iopj_engine::target::{TakeClaims, TargetKind, claim_for_taking};
 use iopj_engine::{Isolation, PciAddress, Target};
 use iopj_host::drive_facts;
@@ -174,8 +174,8 @@ impl<'a> Access<'a> {
             }
             (Some(Reached::Left { .. }), Some(drive), Some(isolation)) => {
                 // The reset that follows loses the features again.
-                let kept = Kept { features: Vec::new(), ..self.kept(drive) };
-                counts(&*Controller::open(drive.address, isolation, &kept)?)
+                let prior = PriorState { features: Vec::new(), ..self.prior_state(drive) };
+                counts(&*Controller::open(drive.address, isolation, &prior)?)
             }
             _ => Ok(None),
         }
@@ -287,13 +287,13 @@ impl<'a> Access<'a> {
     }
 
     /// The drive as it was under the kernel: the target's, whatever has been put in its place.
-    fn kept(&self, drive: &BypassDrive) -> Kept {
-        let kept = self.settings.drive_settings(drive.address);
-        Kept { serial: drive.serial.clone().or(kept.serial), ..kept }
+    fn prior_state(&self, drive: &BypassDrive) -> PriorState {
+        let prior = self.settings.drive_settings(drive.address);
+        PriorState { serial: drive.serial.clone().or(prior.serial), ..prior }
     }
 
     fn by_our_driver(&mut self, drive: &BypassDrive, isolation: Isolation) -> Result<Reached, TrialError> {
-        let controller = Controller::open(drive.address, isolation, &self.kept(drive))?;
+        let controller = Controller::open(drive.address, isolation, &self.prior_state(drive))?;
         self.facts = drive_facts::facts(&controller);
         self.settings.warn(drive_facts::not_as_kept(drive.address, controller.identity()));
         let (path, writes) = (self.spec.path(), self.spec.is_written());

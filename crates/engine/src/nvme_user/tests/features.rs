@@ -5,7 +5,7 @@ use super::super::controller::{Controller, Limits, Setup};
 use super::super::device::Device;
 use super::super::features::{Apst, HostMemory, Rules, give_host_memory};
 use super::super::identify::ControllerData;
-use super::super::kept::{Kept, KeptFeature};
+use super::super::prior_state::{FeatureValue, PriorState};
 use super::super::registers::Capabilities;
 use super::super::sim::SimController;
 use super::{Behaviour, Bench, read, result};
@@ -74,54 +74,54 @@ fn a_hung_drive_keeps_its_host_memory_until_it_is_seen_stopped() {
 
 #[test]
 fn power_states_are_entered_as_under_the_kernel() {
-    let set_up = |kept: Kept| {
+    let set_up = |prior: PriorState| {
         let power_states = vec![(false, 0, 0), (true, 5_000, 10_000), (true, 30_000, 50_000)];
         let nowhere = tempfile::tempdir().unwrap();
-        let setup = Setup { rules: Rules::of_kernel(nowhere.path(), &kept), ..Setup::default() };
+        let setup = Setup { rules: Rules::of_kernel(nowhere.path(), &prior), ..Setup::default() };
         let bench = Bench::with_setup(Behaviour { power_states, ..Behaviour::default() }, setup);
         let apst = bench.controller().identity().apst.to_string();
         (apst, bench.close().apst)
     };
     let shallow = Some(1 << 3 | 100 << 8);
-    let (apst, entry) = set_up(Kept::default());
+    let (apst, entry) = set_up(PriorState::default());
     assert_eq!((apst.as_str(), entry), ("on: state 1 after 100 ms, state 2 after 2000 ms", shallow));
     // The user told the kernel what may be waited for this drive.
-    let (apst, entry) = set_up(Kept { latency_tolerance_us: Some(20_000), ..Kept::default() });
+    let (apst, entry) = set_up(PriorState { latency_tolerance_us: Some(20_000), ..PriorState::default() });
     assert_eq!((apst.as_str(), entry), ("on: state 1 after 100 ms", shallow));
-    let (apst, entry) = set_up(Kept { latency_tolerance_us: Some(0), ..Kept::default() });
+    let (apst, entry) = set_up(PriorState { latency_tolerance_us: Some(0), ..PriorState::default() });
     assert_eq!(
         (apst.as_str(), entry),
         ("off: no state may take time to leave (latency tolerance 0 us)", None)
     );
     // The kernel knows drives that cannot be left to it, and this driver does not.
-    let (apst, entry) = set_up(Kept { apst_off: true, ..Kept::default() });
+    let (apst, entry) = set_up(PriorState { apst_off: true, ..PriorState::default() });
     assert_eq!((apst.as_str(), entry), ("off: as under the kernel", None));
     let bench = Bench::new(Behaviour::default());
     assert_eq!(bench.controller().identity().apst, Apst::Unsupported);
     assert_eq!(bench.close().apst, None);
 }
 
-const POWER_STATE: KeptFeature = KeptFeature { name: "power state", id: 0x02, value: 0x41, mask: 0xff };
-const WRITE_CACHE: KeptFeature =
-    KeptFeature { name: "volatile write cache", id: 0x06, value: 0, mask: u32::MAX };
-const COALESCING: KeptFeature =
-    KeptFeature { name: "interrupt coalescing", id: 0x08, value: 0x104, mask: u32::MAX };
+const POWER_STATE: FeatureValue = FeatureValue { name: "power state", id: 0x02, value: 0x41, mask: 0xff };
+const WRITE_CACHE: FeatureValue =
+    FeatureValue { name: "volatile write cache", id: 0x06, value: 0, mask: u32::MAX };
+const COALESCING: FeatureValue =
+    FeatureValue { name: "interrupt coalescing", id: 0x08, value: 0x104, mask: u32::MAX };
 
 /// The features of a drive of this serial.
-fn kept(serial: Option<&str>) -> Kept {
+fn prior(serial: Option<&str>) -> PriorState {
     let features = vec![POWER_STATE, WRITE_CACHE, COALESCING];
-    Kept { serial: serial.map(str::to_owned), features, ..Kept::default() }
+    PriorState { serial: serial.map(str::to_owned), features, ..PriorState::default() }
 }
 
 /// The values that a reset gives the features, and those that they have under this driver, with what is said
 /// of them.
-fn kept_features(behaviour: Behaviour, features: &[(u32, u32)]) -> Vec<(Option<u32>, String)> {
+fn features_found(behaviour: Behaviour, features: &[(u32, u32)]) -> Vec<(Option<u32>, String)> {
     let features = features.iter().copied().collect();
-    let setup = Setup { kept: kept(Some("S 1")), ..Setup::default() };
+    let setup = Setup { prior: prior(Some("S 1")), ..Setup::default() };
     let bench = Bench::with_setup(Behaviour { features, ..behaviour }, setup);
     let states = bench.controller().identity().features.clone();
     let of_drive = |id: u8| bench.sim.feature(id.into());
-    let found = states.iter().map(|state| (of_drive(state.kept.id), state.to_string())).collect();
+    let found = states.iter().map(|state| (of_drive(state.prior.id), state.to_string())).collect();
     bench.close();
     found
 }
@@ -131,12 +131,12 @@ fn kept_features(behaviour: Behaviour, features: &[(u32, u32)]) -> Vec<(Option<u
 #[test]
 fn a_drive_keeps_the_features_that_it_had_under_the_kernel() {
     let reset = [(0x02, 0x700), (0x06, 1), (0x08, 0)];
-    let as_kept = [(0x41, "0x41"), (0, "0x0"), (0x104, "0x104")]
+    let as_before = [(0x41, "0x41"), (0, "0x0"), (0x104, "0x104")]
         .map(|(value, text)| (Some(value), format!("{text} as under the kernel")));
-    assert_eq!(kept_features(Behaviour::default(), &reset), as_kept);
+    assert_eq!(features_found(Behaviour::default(), &reset), as_before);
     // A feature that cannot be changed is fine if it has its value, other bits left out.
     let fixed = Behaviour { fixed_feature: 0x02, ..Behaviour::default() };
-    let found = kept_features(fixed, &[(0x02, 0x741), (0x06, 1), (0x08, 0)]);
+    let found = features_found(fixed, &[(0x02, 0x741), (0x06, 1), (0x08, 0)]);
     assert_eq!(found[0], (Some(0x741), "0x41 as under the kernel".to_owned()));
 }
 
@@ -149,7 +149,7 @@ fn a_drive_that_does_not_take_a_feature_again_says_so() {
         (Some(0), "0x0, 0x104 under the kernel: it does not accept that"),
     ];
     let expected = texts.map(|(value, text)| (value, text.to_owned()));
-    assert_eq!(kept_features(behaviour, &[(0x06, 1), (0x08, 0)]), expected);
+    assert_eq!(features_found(behaviour, &[(0x06, 1), (0x08, 0)]), expected);
 }
 
 /// The opening of a drive that a reset gives these features, and the drive.
@@ -163,12 +163,12 @@ fn open(behaviour: Behaviour, setup: Setup) -> (Option<String>, Arc<SimControlle
 /// A drive that was put in the slot while vfio-pci had it got the old one's features, and was told from it
 /// only then.
 #[test]
-fn another_drive_gets_none_of_what_was_kept() {
+fn another_drive_gets_nothing_of_the_prior_state() {
     let power_states = vec![(false, 0, 0), (true, 5_000, 10_000)];
     let behaviour = Behaviour { power_states, host_memory: (PAGE, PAGE), ..Behaviour::default() };
     let features = |sim: &SimController| [0x02, 0x06, 0x08].map(|id| sim.feature(id).unwrap());
 
-    let (refused, sim) = open(behaviour.clone(), Setup { kept: kept(Some("S 2")), ..Setup::default() });
+    let (refused, sim) = open(behaviour.clone(), Setup { prior: prior(Some("S 2")), ..Setup::default() });
     let cause = "has another drive now (serial S 1, it was S 2 under the kernel): nothing was set on it; \
                  start a new run";
     assert_eq!(refused, Some(format!("0000:01:00.0 {cause}")));
@@ -176,7 +176,7 @@ fn another_drive_gets_none_of_what_was_kept() {
     assert_eq!((features(&sim), seen.apst, seen.host_pages, sim.mapped()), ([0, 1, 0], None, 0, 0));
 
     for serial in [Some("S 1"), None] {
-        let (refused, sim) = open(behaviour.clone(), Setup { kept: kept(serial), ..Setup::default() });
+        let (refused, sim) = open(behaviour.clone(), Setup { prior: prior(serial), ..Setup::default() });
         let seen = sim.seen();
         assert_eq!((refused, features(&sim)), (None, [0x41, 0, 0x104]), "{serial:?}");
         assert_eq!((seen.apst, seen.host_pages), (Some(1 << 3 | 100 << 8), 1), "{serial:?}");
@@ -188,7 +188,7 @@ fn another_drive_gets_none_of_what_was_kept() {
 fn a_feature_has_a_limit_of_its_own_and_is_named() {
     let never = Duration::from_secs(100);
     let limits = Limits { command: never, abort: never, feature: Duration::from_millis(20) };
-    let setup = Setup { limits, kept: kept(Some("S 1")), ..Setup::default() };
+    let setup = Setup { limits, prior: prior(Some("S 1")), ..Setup::default() };
     let (refused, sim) = open(Behaviour { endless_feature: 0x06, ..Behaviour::default() }, setup);
     let cause = "it did not answer within 0.02 s when its volatile write cache was set as under the kernel; \
                  see the drive's health";

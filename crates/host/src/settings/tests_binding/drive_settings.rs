@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::settings::drive_setting::{DriveSetting, Feature};
-use iopj_engine::nvme_user;
+use iopj_engine::nvme_user::PriorState;
 
 impl Kernel {
     /// The controller's folder. Its serial is S-1, or what the file `serial` of the root says; with a file
@@ -81,7 +81,7 @@ fn what_a_reset_loses_is_put_back() {
         settings.give_back(address()).unwrap();
         assert_eq!(
             (machine.kept(), settings.drive_settings(address())),
-            (stood.clone(), nvme_user::Kept::default())
+            (stood.clone(), PriorState::default())
         );
         // Once more, now by the settings' end.
         settings.take(&plan(Some("nvme"))).unwrap();

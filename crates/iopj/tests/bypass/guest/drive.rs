@@ -3,7 +3,7 @@
 
 use iopj_engine::Isolation;
 use iopj_engine::PciAddress;
-use iopj_engine::nvme_user::{Controller, Kept};
+use iopj_engine::nvme_user::{Controller, PriorState};
 use iopj_engine::{Pool, Slot};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -142,13 +142,13 @@ impl Drive {
 
     /// The taken drive's controller, which reaches memory by this way of VFIO.
     pub(crate) fn open(&self, vfio: &str) -> Arc<Controller> {
-        self.open_with(vfio, &Kept::default())
+        self.open_with(vfio, &PriorState::default())
     }
 
-    /// The same, with what it kept.
-    pub(crate) fn open_with(&self, vfio: &str, kept: &Kept) -> Arc<Controller> {
+    /// The same, with its prior state.
+    pub(crate) fn open_with(&self, vfio: &str, prior: &PriorState) -> Arc<Controller> {
         let isolation = if vfio == "no-iommu" { Isolation::None } else { Isolation::Iommu };
-        Controller::open(self.address, isolation, kept).unwrap()
+        Controller::open(self.address, isolation, prior).unwrap()
     }
 }
 

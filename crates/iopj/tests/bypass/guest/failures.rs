@@ -2,7 +2,7 @@
 //! again.
 
 use super::drive::Drive;
-use iopj_engine::nvme_user::{Controller, Kept, KeptFeature};
+use iopj_engine::nvme_user::{Controller, FeatureValue, PriorState};
 use iopj_engine::{Completion, Engine, IoError, Op, Pool, Request, Slot, Target};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -89,10 +89,10 @@ fn a_bad_sector_fails_alone_and_pairs_are_counted() {
 fn features_are_set_as_they_stood_and_a_refusal_is_told() {
     let mut drive = Drive::of_machine(0);
     drive.take();
-    let feature = |name, id, value| KeptFeature { name, id, value, mask: u32::MAX };
+    let feature = |name, id, value| FeatureValue { name, id, value, mask: u32::MAX };
     let features =
         vec![feature("volatile write cache", 0x06, 0), feature("interrupt coalescing", 0x08, 0x104)];
-    let controller = drive.open_with("type1", &Kept { features, ..Kept::default() });
+    let controller = drive.open_with("type1", &PriorState { features, ..PriorState::default() });
     let told: Vec<_> = controller.identity().features.iter().map(ToString::to_string).collect();
     let refused = "0x0, 0x104 under the kernel: it refuses that (NVMe status 0x10e)";
     assert_eq!(told, ["0x0 as under the kernel", refused]);

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 /// A drive's state under the kernel's driver, as far as another driver would change it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct PriorState {
     /// Its serial number: another drive in its place gets none of this. Absent where the kernel showed none.
     pub serial: Option<String>,
     /// Features that a reset loses.
-    pub features: Vec<KeptFeature>,
+    pub features: Vec<FeatureValue>,
     /// The kernel did not let it enter power states by itself.
     pub apst_off: bool,
     /// How long leaving a power state that it enters by itself may take in us, `u64::MAX` for any time;
@@ -25,7 +25,7 @@ pub struct Kept {
 
 /// A feature with the value that it had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptFeature {
+pub struct FeatureValue {
     /// Its name in words.
     pub name: &'static str,
     /// Its identifier.
@@ -40,7 +40,7 @@ pub struct KeptFeature {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureState {
     /// As it was under the kernel.
-    pub kept: KeptFeature,
+    pub prior: FeatureValue,
     /// The drive's answer, or the NVMe status of its refusal to answer.
     pub current: Result<u32, u16>,
     /// The NVMe status of the drive's refusal to take the value that it had.
@@ -49,14 +49,14 @@ pub struct FeatureState {
 
 impl FeatureState {
     /// True if it has the value that it had.
-    pub fn is_as_kept(&self) -> bool {
-        self.current == Ok(self.kept.value)
+    pub fn is_as_before(&self) -> bool {
+        self.current == Ok(self.prior.value)
     }
 }
 
 impl fmt::Display for FeatureState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let wanted = self.kept.value;
+        let wanted = self.prior.value;
         match (self.current, self.refusal) {
             (Ok(current), _) if current == wanted => write!(f, "{current:#x} as under the kernel"),
             (Ok(current), Some(status)) => {
@@ -81,24 +81,29 @@ impl fmt::Display for FeatureState {
 /// A command did not end, and the name of its feature.
 pub(super) fn set_features(
     admin: &mut Admin,
-    features: &[KeptFeature],
+    features: &[FeatureValue],
     limit: Duration,
 ) -> Result<Vec<FeatureState>, (&'static str, AdminFailure)> {
-    let set = |&kept: &KeptFeature| set_feature(admin, kept, limit).map_err(|failure| (kept.name, failure));
+    let set =
+        |&prior: &FeatureValue| set_feature(admin, prior, limit).map_err(|failure| (prior.name, failure));
     features.iter().map(set).collect()
 }
 
-fn set_feature(admin: &mut Admin, kept: KeptFeature, limit: Duration) -> Result<FeatureState, AdminFailure> {
-    let mut current = get(admin, kept, limit)?;
+fn set_feature(
+    admin: &mut Admin,
+    prior: FeatureValue,
+    limit: Duration,
+) -> Result<FeatureState, AdminFailure> {
+    let mut current = get(admin, prior, limit)?;
     let mut refusal = None;
-    if current != Ok(kept.value) {
-        refusal = answer(admin.execute(Command::set_feature(kept.id, kept.value), limit))?.err();
-        current = get(admin, kept, limit)?;
+    if current != Ok(prior.value) {
+        refusal = answer(admin.execute(Command::set_feature(prior.id, prior.value), limit))?.err();
+        current = get(admin, prior, limit)?;
     }
-    Ok(FeatureState { kept, current, refusal })
+    Ok(FeatureState { prior, current, refusal })
 }
 
-fn get(admin: &mut Admin, feature: KeptFeature, limit: Duration) -> Result<Result<u32, u16>, AdminFailure> {
+fn get(admin: &mut Admin, feature: FeatureValue, limit: Duration) -> Result<Result<u32, u16>, AdminFailure> {
     let value = answer(admin.execute(Command::get_feature(feature.id), limit))?;
     Ok(value.map(|value| value & feature.mask))
 }
