@@ -2,7 +2,7 @@
 
 use crate::error::TrialError;
 use iopj_core::evidence::{Completions, ControlRun};
-use iopj_core::{IoPath, Length, Ring, RingCompletion, RingSubmission, SioCompletion, Workload};
+use iopj_core::{IoPath, Length, Ring, SioCompletion, Workload};
 use iopj_engine::Target;
 use iopj_load::native::{self, JobSpec, Moment};
 use iopj_probe::{CompletionCounters, Edge, Probe, Waiting, Who};
@@ -20,23 +20,13 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
     let bs = target.logical_block().max(4096).min(u32::try_from(target.data_len()).unwrap_or(u32::MAX));
     let workload = Workload { bs, length: Length::Ios(IOS), ..Workload::default() };
     let path = if target.nvme().is_some() {
-        let submission = RingSubmission::Syscall { split: false };
-        IoPath::NvmePassthrough(Ring { submission, completion: RingCompletion::Interrupt, registered: false })
+        IoPath::NvmePassthrough(Ring::PLAIN)
     } else {
         IoPath::PosixSio(SioCompletion::Interrupt)
     };
     let open = |pool: &_, depth| iopj_engine::open(path, target, pool, depth);
-    let spec = JobSpec {
-        workload: &workload,
-        base: target.data_offset(),
-        len: target.data_len(),
-        seed: IOS,
-        open: &open,
-        huge_pages: false,
-        steadystate: None,
-        is_trial: false,
-        has_pass: false,
-    };
+    let spec =
+        JobSpec { huge_pages: false, is_trial: false, ..JobSpec::of_trial(&workload, target, IOS, &open) };
     let snapshots = RefCell::new(Vec::with_capacity(2));
     let counts = RefCell::new((None, None));
     let mut bracket = |moment, jobs: &[i32]| {

@@ -12,7 +12,7 @@ pub(crate) struct Latencies {
 }
 
 /// Those of our own jobs.
-pub(crate) fn of_native(run: &native::Run) -> Latencies {
+pub(crate) fn of_native(run: &native::WindowTotals) -> Latencies {
     let [reads, writes] = run.latency.each_ref().map(|recorder| {
         let mut histogram = histogram::new();
         recorder.add_to(&mut histogram);

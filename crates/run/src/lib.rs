@@ -22,9 +22,8 @@ mod target;
 mod trial;
 mod trials;
 
-pub use energy::read_study;
 pub use error::{RunError, TrialError};
 pub use options::Options;
 pub use progress::Progress;
-pub use runner::{resume, run};
+pub use runner::{read_study, resume, run};
 pub use trials::Summary;

@@ -7,7 +7,7 @@
 //! the straight line fitted to them rises or falls by at most 10 % of it. Rounds here last as long as a
 //! trial's window; at most 25 are run.
 
-use iopj_core::{IoPath, Length, Ring, RingCompletion, RingSubmission, Rw, Workload, format_bytes};
+use iopj_core::{IoPath, Length, Ring, Rw, Workload, format_bytes};
 use iopj_engine::Target;
 use iopj_load::native::{self, JobSpec};
 use std::fmt;
@@ -151,27 +151,15 @@ struct Writer<'a> {
 impl Writer<'_> {
     /// Runs a workload once on `len` bytes from `base` on; its IOPS.
     fn run(&mut self, workload: &Workload, (base, len): (u64, u64), seed: u64) -> Result<f64, String> {
-        let submission = RingSubmission::Syscall { split: false };
-        let path = if self.target.nvme().is_some() {
-            IoPath::NvmePassthrough(Ring {
-                submission,
-                completion: RingCompletion::Interrupt,
-                registered: false,
-            })
-        } else {
-            IoPath::Libaio
-        };
+        let path =
+            if self.target.nvme().is_some() { IoPath::NvmePassthrough(Ring::PLAIN) } else { IoPath::Libaio };
         let open = |pool: &_, depth| iopj_engine::open(path, self.target, pool, depth);
         let spec = JobSpec {
-            workload,
             base,
             len,
-            seed,
-            open: &open,
             huge_pages: false,
-            steadystate: None,
             is_trial: false,
-            has_pass: false,
+            ..JobSpec::of_trial(workload, self.target, seed, &open)
         };
         let run = native::run(&spec, self.stop, &mut |_, _| Ok(()), self.tick)
             .map_err(|error| error.to_string())?;

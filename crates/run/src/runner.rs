@@ -1,13 +1,13 @@
 //! Runs a study: each step takes what the one before it made, up to the first trial.
 
 use crate::blocks::{self, Decide};
-use crate::energy::{Metering, read_study};
+use crate::energy::{self, Metering};
 use crate::error::RunError;
 use crate::options::Options;
 use crate::pace;
 use crate::profile::Profiler;
 use crate::progress::{Progress, unix_ns};
-use crate::target::{Access, OpenTarget, Taking, TargetSpec};
+use crate::target::{Access, MadeFile, OpenTarget, Taking, TargetSpec};
 use crate::trial::TrialRunner;
 use crate::trials::{Summary, Trials};
 use crate::{continued, limits, new_store, paths, programs};
@@ -15,10 +15,21 @@ use iopj_core::IoPath;
 use iopj_host::settings::{DeviceLocks, Host, SettingsError};
 use iopj_load::fio::Fio;
 use iopj_store::Store;
-use iopj_study::Study;
 use iopj_study::plan::{self, Cell};
+use iopj_study::{Study, StudyError};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+
+/// Reads a study file's text as [`Study::parse`] does, and checks what its meters' tables say. No meter is
+/// opened.
+///
+/// # Errors
+/// What is wrong, with the remedy.
+pub fn read_study(text: &str, source: &str) -> Result<Study, StudyError> {
+    let study = Study::parse(text, source)?;
+    energy::meter_specs(study.meters.as_ref(), source)?;
+    Ok(study)
+}
 
 /// Runs a study from its beginning. `decide` looks at its trials where their number is decided while it runs.
 ///
@@ -45,22 +56,21 @@ pub fn run(
     if !unavailable.is_empty() {
         progress.unavailable(&unavailable);
     }
-    let cells = checked_cells(&study, &mut access, &tools, &locks, progress)?;
     let seed = study.seed.map_or_else(random_seed, Ok)?;
     study.seed = Some(seed);
-    let metering = Metering::start(&study, pace::span(&cells, &study), tools.allow_exec, progress)?;
+    let set_up = SetUp::new(&study, &tools, made, access, &locks, progress)?;
+    let SetUp { cells, access, made, metering, .. } = &set_up;
     let planned = (cells.len(), seed);
-    let record = new_store::record(&study, planned, &access, made.is_some(), metering.as_ref(), unavailable)?;
-    if let Some(estimate) = blocks::estimate(&study, &cells) {
+    let record = new_store::record(&study, planned, access, made.is_some(), metering.as_ref(), unavailable)?;
+    if let Some(estimate) = blocks::estimate(&study, cells) {
         progress.note(&estimate);
     }
     for warning in &record.warnings {
         progress.note(&format!("warning: {warning}"));
     }
     let store = Store::create(&store_path, &record)?;
-    new_store::warn_of_shared_disk(&store_path, access.target()?, progress);
-    let runner = TrialRunner::new(&host, tools.fio.as_ref(), tools.profiler.as_ref(), &study, seed, stop)?;
-    Trials { runner, study: &study, cells, store, made, access, metering, decide }.run(progress)
+    new_store::warn_of_shared_disk(&store_path, set_up.access.target()?, progress);
+    set_up.measure(store, (&host, seed), decide, progress, stop)
 }
 
 /// Continues a run: only the trials that are missing.
@@ -87,13 +97,10 @@ pub fn resume(
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open(&host, progress, stop)?;
     continued::compare_machines(&record, &target, &mut store, progress)?;
-    let mut access = Access::new(&host, &locks, target, spec, tools.taking)?;
-    let cells = checked_cells(&study, &mut access, &tools, &locks, progress)?;
-    let metering = Metering::start(&study, pace::span(&cells, &study), tools.allow_exec, progress)?;
+    let access = Access::new(&host, &locks, target, spec, tools.taking)?;
+    let set_up = SetUp::new(&study, &tools, made, access, &locks, progress)?;
     store.add_event(unix_ns(), "resumed", "")?;
-    let (fio, profiler) = (tools.fio.as_ref(), tools.profiler.as_ref());
-    let runner = TrialRunner::new(&host, fio, profiler, &study, record.seed, stop)?;
-    Trials { runner, study: &study, cells, store, made, access, metering, decide }.run(progress)
+    set_up.measure(store, (&host, record.seed), decide, progress, stop)
 }
 
 /// What a run uses besides its engines, and what the user allows it.
@@ -115,23 +122,52 @@ impl Tools {
     }
 }
 
-/// The cells of a study whose paths are settled, each found to work here.
-fn checked_cells(
-    study: &Study,
-    access: &mut Access<'_>,
-    tools: &Tools,
-    locks: &DeviceLocks,
-    progress: &mut dyn Progress,
-) -> Result<Vec<Cell>, RunError> {
-    let (cells, left_out) = plan::cells(study, &[])?;
-    if left_out > 0 {
-        progress.note(&format!(
-            "{left_out} combinations left out: posix-sio is synchronous and has no iodepth above 1"
-        ));
+/// A run that lacks only its store.
+struct SetUp<'a> {
+    study: &'a Study,
+    tools: &'a Tools,
+    metering: Option<Metering>,
+    cells: Vec<Cell>,
+    access: Access<'a>,
+    made: Option<MadeFile>,
+}
+
+impl<'a> SetUp<'a> {
+    /// Checks that the cells of a study whose paths are settled work here, and starts its meters.
+    fn new(
+        study: &'a Study,
+        tools: &'a Tools,
+        made: Option<MadeFile>,
+        mut access: Access<'a>,
+        locks: &DeviceLocks,
+        progress: &mut dyn Progress,
+    ) -> Result<SetUp<'a>, RunError> {
+        let (cells, left_out) = plan::cells(study, &[])?;
+        if left_out > 0 {
+            progress.note(&format!(
+                "{left_out} combinations left out: posix-sio is synchronous and has no iodepth above 1"
+            ));
+        }
+        limits::check_cells(&cells, &mut access, tools.fio.as_ref())?;
+        limits::check_settings(&cells, locks)?;
+        let metering = Metering::start(study, pace::span(&cells, study), tools.allow_exec, progress)?;
+        Ok(SetUp { study, tools, metering, cells, access, made })
     }
-    limits::check_cells(&cells, access, tools.fio.as_ref())?;
-    limits::check_settings(&cells, locks)?;
-    Ok(cells)
+
+    /// Measures the trials that the store lacks.
+    fn measure(
+        self,
+        store: Store,
+        (host, seed): (&Host, u64),
+        decide: Decide,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<Summary, RunError> {
+        let SetUp { study, tools, metering, cells, access, made } = self;
+        let (fio, profiler) = (tools.fio.as_ref(), tools.profiler.as_ref());
+        let runner = TrialRunner::new(host, fio, profiler, study, seed, stop)?;
+        Trials { runner, study, cells, store, made, access, metering, decide }.run(progress)
+    }
 }
 
 /// Puts back the settings that dead runs left changed. Without root that is not possible, and nothing is

@@ -4,6 +4,7 @@ mod text;
 
 pub use text::ParsePathError;
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::NonZeroU32;
 
@@ -118,7 +119,7 @@ pub enum RingCompletion {
 }
 
 /// How completions are found on any path, without the details of its interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CompletionMode {
     /// By interrupt.
@@ -130,7 +131,7 @@ pub enum CompletionMode {
 }
 
 /// How requests are submitted on any path, without the details of its interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Submission {
     /// By system call.
@@ -143,21 +144,13 @@ pub enum Submission {
 
 impl fmt::Display for CompletionMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CompletionMode::Interrupt => "interrupt",
-            CompletionMode::Poll => "poll",
-            CompletionMode::Hybrid => "hybrid",
-        })
+        self.serialize(f)
     }
 }
 
 impl fmt::Display for Submission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Submission::Syscall => "syscall",
-            Submission::Sqpoll => "sqpoll",
-            Submission::Doorbell => "doorbell",
-        })
+        self.serialize(f)
     }
 }
 
@@ -286,6 +279,13 @@ impl IoPath {
 }
 
 impl Ring {
+    /// A system call submits and waits, and the device interrupts.
+    pub const PLAIN: Ring = Ring {
+        submission: RingSubmission::Syscall { split: false },
+        completion: RingCompletion::Interrupt,
+        registered: false,
+    };
+
     /// The six combinations of submission and completion, without variants.
     pub fn all() -> impl Iterator<Item = Ring> {
         [RingSubmission::Syscall { split: false }, RingSubmission::Sqpoll { kernel_wait: false }]

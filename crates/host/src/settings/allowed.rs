@@ -76,3 +76,15 @@ pub(super) fn is_serial(text: &str) -> bool {
 pub(super) fn is_plain_value(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_settings_of_a_queue_are_those_whose_files_are_in_it() {
+        for setting in Setting::all() {
+            assert_eq!(setting.is_of_queue(), location(setting) == Location::Queue, "{setting}");
+        }
+    }
+}

@@ -101,7 +101,7 @@ impl From<Length> for Limit {
 }
 
 /// What the jobs of a trial did over the window, together.
-pub struct Run {
+pub struct WindowTotals {
     /// Start of the first job, `CLOCK_MONOTONIC` in ns.
     pub first_ns: u64,
     /// End of the last job, on the same clock.
@@ -128,7 +128,7 @@ pub struct Run {
     pub pass_ios: u64,
 }
 
-impl Run {
+impl WindowTotals {
     /// I/Os that were whole.
     pub fn ios(&self) -> u64 {
         self.latency.iter().map(Recorder::count).sum()
@@ -161,7 +161,7 @@ pub fn run(
     stop: &AtomicBool,
     bracket: &mut Bracket<'_>,
     tick: &mut dyn FnMut(),
-) -> Result<Run, NativeError> {
+) -> Result<WindowTotals, NativeError> {
     let jobs = spec.workload.numjobs;
     let progress = (0..jobs).map(|_| Progress::default()).collect();
     let shared = Shared { progress, ..Shared::default() };
@@ -211,7 +211,7 @@ pub fn run(
         return Err(NativeError::Interrupted);
     }
     let pass_ios = shared.pass_ios.load(Ordering::Relaxed);
-    Ok(Run { steadystate, pass_ios, ..merge(results?) })
+    Ok(WindowTotals { steadystate, pass_ios, ..merge(results?) })
 }
 
 /// What the jobs of a trial and their runner share.
@@ -428,7 +428,7 @@ fn await_pollers() {
     }
 }
 
-fn merge(jobs: Vec<JobCounts>) -> Run {
+fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
     let mut engine = EngineEvidence { system_calls: Some(0), ..EngineEvidence::default() };
     let mut latency = [Recorder::new(), Recorder::new()];
     let (mut issued, mut short_ios, mut latency_sum_ns) = ([0; 2], 0, 0);
@@ -463,7 +463,7 @@ fn merge(jobs: Vec<JobCounts>) -> Run {
             add(&mut engine.empty_polls, after.empty_polls, before.empty_polls);
         }
     }
-    Run {
+    WindowTotals {
         first_ns,
         last_ns,
         issued,

@@ -111,7 +111,7 @@ fn slow(first: Duration) -> impl Fn(&Rc<Pool>, u32) -> Result<Box<dyn Engine>, E
     }
 }
 
-fn run_sim(workload: &Workload, options: SimOptions) -> Result<Run, NativeError> {
+fn run_sim(workload: &Workload, options: SimOptions) -> Result<WindowTotals, NativeError> {
     let open = sim(options);
     let spec = spec(workload, &open);
     let mut brackets = 0;

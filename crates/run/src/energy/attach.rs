@@ -2,7 +2,7 @@
 
 use super::align;
 use super::compute::recompute;
-use super::config::{self, AskedMeters, LOG, MeterSource};
+use super::config::{self, LOG, MeterSource, MeterSpecs};
 use super::record::{ClockRecord, MeterRecord};
 use super::row;
 use iopj_meter::log::{Log, LogConfig, LogFormat};
@@ -53,7 +53,7 @@ pub enum AttachError {
 /// The store's study cannot be read.
 pub fn log_of(store: &Store) -> Result<(String, LogConfig), AttachError> {
     let study = Study::parse(&store.study()?.text, "the store's study")?;
-    if let AskedMeters::Named(specs) = config::asked(study.meters.as_ref(), "the store's study")? {
+    if let MeterSpecs::Named(specs) = config::meter_specs(study.meters.as_ref(), "the store's study")? {
         for (spec, source) in specs {
             if let MeterSource::Log(config) = source {
                 return Ok((spec.name, *config));
@@ -79,19 +79,14 @@ pub fn attach(
     for session in store.sessions()? {
         let marks = store.marks(session.id)?;
         let Some([begin_ns, end_ns]) = span(&marks) else { continue };
-        match of_session(&session, log, trust_clock, begin_ns) {
-            Ok(clock) => {
-                let record = record(log, clock);
-                let readings = within(log, &record, [begin_ns, end_ns]);
-                if readings.is_empty() {
-                    of_other_time = Some(AttachError::OtherTime);
-                    continue;
-                }
-                align::find(&record, &readings, &marks)?;
-                attached.push((session.id, record, readings));
-            }
-            Err(error) => return Err(error),
+        let record = record(log, of_session(&session, log, trust_clock, begin_ns)?);
+        let readings = within(log, &record, [begin_ns, end_ns]);
+        if readings.is_empty() {
+            of_other_time = Some(AttachError::OtherTime);
+            continue;
         }
+        align::find(&record, &readings, &marks)?;
+        attached.push((session.id, record, readings));
     }
     if attached.is_empty() {
         return Err(of_other_time.unwrap_or_else(|| AttachError::NoMarks(store.path().to_owned())));

@@ -29,7 +29,7 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
         let windows: Vec<(u64, Window)> =
             trials.iter().filter_map(|(p, trial)| Some((*p, window(trial)?))).collect();
         for row in meters.iter().filter(|row| row.session == session.id) {
-            let record = store.parse_meter(row)?;
+            let record = meter_record(store, row)?;
             let of_trials = match &record.model {
                 Some(text) => model::estimates(&row.name, text, &trials, &cpu_model),
                 None => OfMeter { row, record, readings: readings(store, row)? }
@@ -67,19 +67,11 @@ fn window(trial: &Measurement) -> Option<Window> {
     trial.window_raw_ns.map(|[begin_ns, end_ns]| Window { begin_ns, end_ns })
 }
 
-/// What only the computing of energy reads from a store.
-pub(super) trait ParseMeter {
-    fn parse_meter(&self, row: &MeterRow) -> Result<MeterRecord, StoreError>;
-}
-
-impl ParseMeter for Store {
-    fn parse_meter(&self, row: &MeterRow) -> Result<MeterRecord, StoreError> {
-        serde_json::from_str(&row.record).map_err(|error| StoreError::Record {
-            path: self.path().to_owned(),
-            what: "meter",
-            error,
-        })
-    }
+pub(super) fn meter_record(store: &Store, row: &MeterRow) -> Result<MeterRecord, StoreError> {
+    serde_json::from_str(&row.record).map_err(|error| {
+        let path = store.path().to_owned();
+        StoreError::Record { path, what: "meter", error }
+    })
 }
 
 pub(super) fn readings(store: &Store, row: &MeterRow) -> Result<Vec<Reading>, StoreError> {

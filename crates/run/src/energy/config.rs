@@ -62,8 +62,8 @@ fn system() -> Scope {
     Scope::System
 }
 
-/// Which meters a study asks for.
-pub(crate) enum AskedMeters {
+/// The meters of a study, their tables read.
+pub(crate) enum MeterSpecs {
     None,
     Local,
     Named(Vec<(MeterSpec, MeterSource)>),
@@ -74,22 +74,22 @@ pub(crate) enum AskedMeters {
 /// # Errors
 /// An unknown kind or key, with the nearest right one, or a value that cannot be. No text holds a value that
 /// may be secret.
-pub(crate) fn asked(meters: Option<&Meters>, source: &str) -> Result<AskedMeters, StudyError> {
+pub(crate) fn meter_specs(meters: Option<&Meters>, source: &str) -> Result<MeterSpecs, StudyError> {
     let tables = match meters.map_or(Ok(MetersAsked::Local), |meters| meters.asked(source))? {
-        MetersAsked::Local => return Ok(AskedMeters::Local),
-        MetersAsked::None => return Ok(AskedMeters::None),
+        MetersAsked::Local => return Ok(MeterSpecs::Local),
+        MetersAsked::None => return Ok(MeterSpecs::None),
         MetersAsked::Tables(tables) => tables,
     };
     let specs = tables.iter().map(|(name, table)| spec(name, table, source));
-    specs.collect::<Result<Vec<_>, _>>().map(AskedMeters::Named)
+    specs.collect::<Result<Vec<_>, _>>().map(MeterSpecs::Named)
 }
 
 /// The programs that these meters run.
 ///
 /// # Errors
-/// As for [`asked`].
+/// As for [`meter_specs`].
 pub(crate) fn programs(meters: Option<&Meters>) -> Result<Vec<String>, StudyError> {
-    let AskedMeters::Named(specs) = asked(meters, "the study")? else { return Ok(Vec::new()) };
+    let MeterSpecs::Named(specs) = meter_specs(meters, "the study")? else { return Ok(Vec::new()) };
     let program = |source: &MeterSource| match source {
         MeterSource::Live(source) => source.program().map(str::to_owned),
         MeterSource::Log(_) | MeterSource::Model(_) => None,

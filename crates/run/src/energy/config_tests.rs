@@ -9,20 +9,20 @@ fn study(meters: &str) -> Result<Study, StudyError> {
 }
 
 fn named(meters: &str) -> Vec<(MeterSpec, MeterSource)> {
-    match asked(study(meters).unwrap().meters.as_ref(), "t") {
-        Ok(AskedMeters::Named(specs)) => specs,
+    match meter_specs(study(meters).unwrap().meters.as_ref(), "t") {
+        Ok(MeterSpecs::Named(specs)) => specs,
         _ => panic!("{meters}"),
     }
 }
 
 #[test]
 fn meters_are_the_machines_own_none_or_named() {
-    let which = |text: &str| asked(study(text).unwrap().meters.as_ref(), "t").unwrap();
-    assert!(matches!(which(""), AskedMeters::Local));
-    assert!(matches!(which("meters = true"), AskedMeters::Local));
-    assert!(matches!(which("meters = \"local\""), AskedMeters::Local));
-    assert!(matches!(which("meters = false"), AskedMeters::None));
-    assert!(matches!(which("meters = \"none\""), AskedMeters::None));
+    let which = |text: &str| meter_specs(study(text).unwrap().meters.as_ref(), "t").unwrap();
+    assert!(matches!(which(""), MeterSpecs::Local));
+    assert!(matches!(which("meters = true"), MeterSpecs::Local));
+    assert!(matches!(which("meters = \"local\""), MeterSpecs::Local));
+    assert!(matches!(which("meters = false"), MeterSpecs::None));
+    assert!(matches!(which("meters = \"none\""), MeterSpecs::None));
     assert_eq!(named("[meters.a]\nkind = \"rapl\"\n[meters.b]\nkind = \"hwmon\"\nchip = \"x\"").len(), 2);
 }
 

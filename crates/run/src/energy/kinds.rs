@@ -1,6 +1,6 @@
 //! The kinds of meters that a study can name: the keys of each, and how it is opened.
 //!
-//! A new kind is one `impl MeterTable` and one line in [`KINDS`].
+//! A new kind is one `impl OpenMeter` and one line in [`KINDS`].
 
 use iopj_core::energy::Scope;
 use iopj_core::parse_duration;
@@ -14,11 +14,8 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-/// A kind's own keys in a `[meters.NAME]` table, as a type that refuses others.
-trait MeterTable: DeserializeOwned + Send + 'static {
-    /// Time between readings where the study says none.
-    const INTERVAL: Duration;
-
+/// A kind's own keys in a `[meters.NAME]` table, by which it can be opened.
+pub(crate) trait OpenMeter: Send {
     /// How old a value may be when it is read.
     fn age(&self) -> Duration {
         Duration::ZERO
@@ -37,30 +34,10 @@ trait MeterTable: DeserializeOwned + Send + 'static {
     fn open(&self, allow_exec: bool) -> Result<Box<dyn Meter>, String>;
 }
 
-/// A table that has been read and can be opened.
-pub(crate) trait OpenMeter: Send {
-    fn age(&self) -> Duration;
-    fn program(&self) -> Option<&str>;
-    fn open(&self, allow_exec: bool) -> Result<Box<dyn Meter>, String>;
-}
-
-impl<T: MeterTable> OpenMeter for T {
-    fn age(&self) -> Duration {
-        MeterTable::age(self)
-    }
-
-    fn program(&self) -> Option<&str> {
-        MeterTable::program(self)
-    }
-
-    fn open(&self, allow_exec: bool) -> Result<Box<dyn Meter>, String> {
-        MeterTable::open(self, allow_exec)
-    }
-}
-
 /// A kind of meter.
 pub(crate) struct MeterKind {
     pub(crate) name: &'static str,
+    /// Time between readings where the study says none.
     pub(crate) interval: Duration,
     /// Its own keys.
     pub(crate) keys: fn() -> &'static [&'static str],
@@ -74,11 +51,13 @@ impl fmt::Debug for MeterKind {
     }
 }
 
-const fn kind<T: MeterTable>(name: &'static str) -> MeterKind {
-    MeterKind { name, interval: T::INTERVAL, keys: fields_of::<T>, read: read::<T> }
+/// A kind whose own keys are those of a type that refuses others.
+const fn kind<T: OpenMeter + DeserializeOwned + 'static>(name: &'static str, interval_ms: u64) -> MeterKind {
+    let interval = Duration::from_millis(interval_ms);
+    MeterKind { name, interval, keys: fields_of::<T>, read: read::<T> }
 }
 
-fn read<T: MeterTable>(table: toml::Table) -> Result<Box<dyn OpenMeter>, String> {
+fn read<T: OpenMeter + DeserializeOwned + 'static>(table: toml::Table) -> Result<Box<dyn OpenMeter>, String> {
     let source: T = parsed(table)?;
     source.check()?;
     Ok(Box::new(source))
@@ -97,14 +76,15 @@ pub(crate) fn parsed<T: DeserializeOwned>(own: toml::Table) -> Result<T, String>
 
 /// Every kind that is read while a study runs.
 pub(crate) const KINDS: &[MeterKind] = &[
-    kind::<RaplTable>("rapl"),
-    kind::<HwmonTable>("hwmon"),
-    kind::<NvmeTable>("nvme"),
-    kind::<CommandTable>("command"),
-    kind::<HttpConfig>("http"),
-    kind::<RedfishConfig>("redfish"),
-    kind::<SnmpConfig>("snmp"),
-    kind::<IpmiConfig>("ipmi"),
+    kind::<RaplTable>("rapl", 100),
+    kind::<HwmonTable>("hwmon", 100),
+    kind::<NvmeTable>("nvme", 1_000),
+    kind::<CommandTable>("command", 1_000),
+    kind::<HttpConfig>("http", 1_000),
+    kind::<RedfishConfig>("redfish", 1_000),
+    kind::<SnmpConfig>("snmp", 1_000),
+    // ipmitool takes some 0.1 s for a reading, and BMCs renew their figure once a second at the most.
+    kind::<IpmiConfig>("ipmi", 2_000),
 ];
 
 /// `kind = "rapl"`.
@@ -112,9 +92,7 @@ pub(crate) const KINDS: &[MeterKind] = &[
 #[serde(deny_unknown_fields)]
 struct RaplTable {}
 
-impl MeterTable for RaplTable {
-    const INTERVAL: Duration = Duration::from_millis(100);
-
+impl OpenMeter for RaplTable {
     fn age(&self) -> Duration {
         // The counters move once a millisecond.
         Duration::from_millis(1)
@@ -133,9 +111,7 @@ struct HwmonTable {
     chip: String,
 }
 
-impl MeterTable for HwmonTable {
-    const INTERVAL: Duration = Duration::from_millis(100);
-
+impl OpenMeter for HwmonTable {
     fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
         local(&format!("hwmon:{}", self.chip))
     }
@@ -149,9 +125,7 @@ struct NvmeTable {
     controller: String,
 }
 
-impl MeterTable for NvmeTable {
-    const INTERVAL: Duration = Duration::from_secs(1);
-
+impl OpenMeter for NvmeTable {
     fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
         local(&format!("nvme:{}", self.controller))
     }
@@ -161,9 +135,7 @@ fn local(name: &str) -> Result<Box<dyn Meter>, String> {
     iopj_meter::open_local(Path::new("/"), name).map_err(|error| error.to_string())
 }
 
-impl MeterTable for HttpConfig {
-    const INTERVAL: Duration = Duration::from_secs(1);
-
+impl OpenMeter for HttpConfig {
     fn age(&self) -> Duration {
         Duration::from_nanos(self.age_ns())
     }
@@ -173,9 +145,7 @@ impl MeterTable for HttpConfig {
     }
 }
 
-impl MeterTable for RedfishConfig {
-    const INTERVAL: Duration = Duration::from_secs(1);
-
+impl OpenMeter for RedfishConfig {
     fn age(&self) -> Duration {
         Duration::from_nanos(self.age_ns())
     }
@@ -185,18 +155,13 @@ impl MeterTable for RedfishConfig {
     }
 }
 
-impl MeterTable for SnmpConfig {
-    const INTERVAL: Duration = Duration::from_secs(1);
-
+impl OpenMeter for SnmpConfig {
     fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
         open_snmp(self).map_err(|error| error.to_string())
     }
 }
 
-impl MeterTable for IpmiConfig {
-    // ipmitool takes some 0.1 s for a reading, and BMCs renew their figure once a second at the most.
-    const INTERVAL: Duration = Duration::from_secs(2);
-
+impl OpenMeter for IpmiConfig {
     fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
         open_ipmi(self).map_err(|error| error.to_string())
     }
@@ -225,9 +190,7 @@ impl CommandTable {
     }
 }
 
-impl MeterTable for CommandTable {
-    const INTERVAL: Duration = Duration::from_secs(1);
-
+impl OpenMeter for CommandTable {
     fn check(&self) -> Result<(), String> {
         self.channel().map(|_| ())
     }

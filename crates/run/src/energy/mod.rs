@@ -18,14 +18,14 @@ mod trace;
 
 pub use attach::{AttachError, attach, log_of};
 pub use compute::recompute;
-pub(crate) use config::programs;
+pub(crate) use config::{meter_specs, programs};
 pub use model::{FitError, fit};
 pub(crate) use thread::own_threads;
 pub use trace::{ChannelPower, SessionPower, traces};
 
 use crate::error::RunError;
 use crate::progress::{Progress, unix_ns};
-use config::{AskedMeters, ClockChoice, MeterSource, MeterSpec};
+use config::{ClockChoice, MeterSource, MeterSpec, MeterSpecs};
 use iopj_load::native;
 use iopj_meter::{Channel, Pattern, Reading, Value, monotonic_raw_ns};
 use iopj_store::Store;
@@ -96,17 +96,6 @@ pub(crate) struct RunContext<'a> {
     pub(crate) stop: &'a AtomicBool,
 }
 
-/// Reads a study file's text as [`Study::parse`] does, and checks what its meters' tables say. No meter is
-/// opened.
-///
-/// # Errors
-/// What is wrong, with the remedy.
-pub fn read_study(text: &str, source: &str) -> Result<Study, StudyError> {
-    let study = Study::parse(text, source)?;
-    config::asked(study.meters.as_ref(), source)?;
-    Ok(study)
-}
-
 /// The longest wait for power to be flat, if the study names none: a share of the time of its trials, and
 /// enough to see it. It is never longer than the trials.
 fn settle_limit(span: Duration, slowest: Duration) -> Duration {
@@ -138,26 +127,23 @@ impl Metering {
     ) -> Result<Option<Metering>, RunError> {
         let (mut running, mut models) = (Vec::new(), Vec::new());
         let mut pattern_for = None;
-        match config::asked(study.meters.as_ref(), "the study")? {
-            AskedMeters::None => {}
-            AskedMeters::Local => running = local(allow_exec, progress)?,
-            AskedMeters::Named(specs) => {
+        match config::meter_specs(study.meters.as_ref(), "the study")? {
+            MeterSpecs::None => {}
+            MeterSpecs::Local => running = local(allow_exec, progress)?,
+            MeterSpecs::Named(specs) => {
                 for (spec, source) in specs {
-                    let failed =
-                        |name: &str, error: String| RunError::Refused(format!("the meter `{name}`: {error}"));
                     if spec.clock == ClockChoice::Own {
                         pattern_for = pattern_for.max(Some(spec.interval));
                     }
                     let name = spec.name.clone();
+                    let failed = |error: String| RunError::Refused(format!("the meter `{name}`: {error}"));
                     match source {
-                        MeterSource::Live(source) => running.push(
-                            RunningMeter::start(spec, source, allow_exec)
-                                .map_err(|error| failed(&name, error))?,
-                        ),
+                        MeterSource::Live(source) => {
+                            running.push(RunningMeter::start(spec, source, allow_exec).map_err(failed)?)
+                        }
                         MeterSource::Log(_) => {}
                         MeterSource::Model(table) => {
-                            models
-                                .push((spec, ModelText::read(&table).map_err(|error| failed(&name, error))?));
+                            models.push((spec, ModelText::read(&table).map_err(failed)?));
                         }
                     }
                 }

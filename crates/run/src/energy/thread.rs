@@ -170,26 +170,22 @@ fn live(mut meter: Box<dyn Meter>, interval: Duration, shared: &Shared) {
         state.count += u64::from(!readings.is_empty());
         state.readings.append(&mut readings);
         state.cpu = thread_cpu();
-        let failed = match result {
-            Ok(()) => None,
-            Err(MeterError::Retry(text)) => Some(text),
-            Err(end @ (MeterError::Fatal(_) | MeterError::Ended)) => {
-                state.notices.push(format!("gives no more readings: {end}"));
-                return;
+        match result {
+            Ok(()) => {
+                if failures >= PATIENCE {
+                    state.notices.push("gives readings again".to_owned());
+                }
+                failures = 0;
             }
-        };
-        match failed {
-            Some(text) => {
+            Err(MeterError::Retry(text)) => {
                 failures += 1;
                 if failures == PATIENCE {
                     state.notices.push(format!("gives no readings, and is tried again: {text}"));
                 }
             }
-            None => {
-                if failures >= PATIENCE {
-                    state.notices.push("gives readings again".to_owned());
-                }
-                failures = 0;
+            Err(end @ (MeterError::Fatal(_) | MeterError::Ended)) => {
+                state.notices.push(format!("gives no more readings: {end}"));
+                return;
             }
         }
         due = (due + back_off(interval, failures)).max(Instant::now());

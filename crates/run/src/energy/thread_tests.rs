@@ -32,14 +32,6 @@ impl Meter for Scripted {
 struct Script(&'static [&'static str]);
 
 impl OpenMeter for Script {
-    fn program(&self) -> Option<&str> {
-        None
-    }
-
-    fn age(&self) -> Duration {
-        Duration::ZERO
-    }
-
     fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
         if self.0 == ["refuse"] {
             return Err("it is not there: plug it in".to_owned());

@@ -1,7 +1,7 @@
 //! From a store's readings to the power of each channel over time.
 
 use super::align;
-use super::compute::{ParseMeter, loaded, measurements, readings};
+use super::compute::{loaded, measurements, meter_record, readings};
 use iopj_core::energy::{PowerReading, Scope};
 use iopj_store::energy::{Mark, MeterRow};
 use iopj_store::{Store, StoreError, Trial};
@@ -52,7 +52,7 @@ pub fn traces(store: &Store, trials: &[Trial]) -> Result<Vec<SessionPower>, Stor
 }
 
 fn of_meter(store: &Store, row: &MeterRow, marks: &[Mark]) -> Result<Vec<ChannelPower>, StoreError> {
-    let (record, readings) = (store.parse_meter(row)?, readings(store, row)?);
+    let (record, readings) = (meter_record(store, row)?, readings(store, row)?);
     let Ok(alignment) = align::of_record(&record, &readings, marks) else { return Ok(Vec::new()) };
     let clock = record.clock(alignment.as_ref());
     let power = |(index, channel): (usize, &iopj_meter::Channel)| {

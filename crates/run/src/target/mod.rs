@@ -33,7 +33,7 @@ impl Drop for MadeFile {
 }
 
 /// Which target a run has, and what may be done to it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct TargetSpec {
     path: PathBuf,
     /// The size of the file that iopj makes there; `None` for a target that the user named.
@@ -81,15 +81,7 @@ impl TargetSpec {
 
     /// A target that is only read.
     pub(crate) fn for_reading(path: &Path) -> TargetSpec {
-        TargetSpec {
-            path: path.to_owned(),
-            made_bytes: None,
-            id: None,
-            writes: None,
-            destroy_data: None,
-            i_know: false,
-            is_option: true,
-        }
+        TargetSpec { path: path.to_owned(), is_option: true, ..TargetSpec::default() }
     }
 
     fn of(

@@ -17,7 +17,12 @@ use iopj_study::plan::Cell;
 use std::cell::RefCell;
 
 impl Window {
-    fn of_native(run: native::Run, cell: &Cell, load_raw_ns: Vec<u64>, window_raw_ns: [u64; 2]) -> Window {
+    fn of_native(
+        run: native::WindowTotals,
+        cell: &Cell,
+        load_raw_ns: Vec<u64>,
+        window_raw_ns: [u64; 2],
+    ) -> Window {
         let latencies = latencies::of_native(&run);
         Window {
             load_raw_ns,
@@ -106,7 +111,7 @@ type Counted = (Snapshot, Option<[u64; 2]>);
 /// reason why there are none.
 fn evidence_of(
     snapshots: &[Counted],
-    run: &native::Run,
+    run: &native::WindowTotals,
     counting: Result<EndedPass, Option<String>>,
 ) -> Result<Evidence, TrialError> {
     let [(first, counted), (last, counted_last)] = snapshots else {
