@@ -183,7 +183,7 @@ pub(crate) struct ReportArgs {
     /// Write the whole report as one self-contained HTML file
     #[arg(long, value_name = "FILE", group = "form")]
     pub(crate) html: Option<PathBuf>,
-    /// Write every figure as SVG and as PDF into this folder
+    /// Write every figure into this folder as SVG, light and dark, and as PDF
     #[arg(long, value_name = "DIR", group = "form")]
     pub(crate) figures: Option<PathBuf>,
     /// Print the papers' tables, filled in from this store

@@ -29,8 +29,10 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("the folder {} cannot be made: name another one", folder.display()))?;
         let power = power(&store, &trials)?;
-        for (name, svg) in render::html::figures(&study, &trials, &power, admission) {
-            write(&folder.join(name), svg.as_bytes())?;
+        for figures in [render::html::figures, render::html::dark_figures] {
+            for (name, svg) in figures(&study, &trials, &power, admission) {
+                write(&folder.join(name), svg.as_bytes())?;
+            }
         }
         for (name, pdf) in render::html::pdf_figures(&study, &trials, &power, admission) {
             write(&folder.join(name), &pdf)?;

@@ -50,13 +50,25 @@ fn a_store_is_analysed() {
     assert_eq!((code, latex.matches("\\begin{tabular}").count()), (0, 2));
     assert!(![map, csv, latex].iter().any(|text| text.contains("NaN")));
     let (code, files, _) = run(folder, "report s.iopj --figures figures");
-    let (svg, pdf): (Vec<&str>, Vec<&str>) = files.lines().partition(|file| file.ends_with(".svg"));
+    let (dark, rest): (Vec<&str>, Vec<&str>) = files.lines().partition(|file| file.ends_with("-dark.svg"));
+    let (svg, pdf): (Vec<&str>, Vec<&str>) = rest.into_iter().partition(|file| file.ends_with(".svg"));
     assert!(code == 0 && svg.len() > 5, "{files}");
     assert!(
         svg.iter().zip(&pdf).all(|(svg, pdf)| svg.strip_suffix(".svg") == pdf.strip_suffix(".pdf")),
         "{files}"
     );
     let bytes = |file: &&str| std::fs::read(folder.join(file)).unwrap();
+    let text = |file: &str| String::from_utf8(bytes(&file)).unwrap();
+    assert_eq!(dark.len(), svg.len(), "{files}");
+    for (light, dark) in svg.iter().zip(dark) {
+        assert_eq!(light.strip_suffix(".svg"), dark.strip_suffix("-dark.svg"));
+        let (light, dark) = (text(light), text(dark));
+        assert!(light.contains(".paper { fill: #ffffff; }") && dark.contains(".paper { fill: #15181c; }"));
+        assert!(
+            !dark.contains("var(--")
+                && light.split_once("</style>").unwrap().1 == dark.split_once("</style>").unwrap().1
+        );
+    }
     assert!(
         pdf.len() == svg.len() && pdf.iter().all(|file| bytes(file).starts_with(b"%PDF-1.7\n")),
         "{files}"

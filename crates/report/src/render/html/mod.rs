@@ -68,6 +68,18 @@ pub fn figures(
     all.iter().map(|figure| (format!("{}.svg", figure.id), standalone(figure, &css))).collect()
 }
 
+/// The same figures in the dark colours of the page; their names end in `-dark`.
+pub fn dark_figures(
+    study: &StudyRecord,
+    trials: &[Trial],
+    power: &[PowerTrace],
+    admission: Admission,
+) -> Vec<(String, String)> {
+    let css = style(|(_, _, dark)| dark);
+    let all = all_figures(&Model::new(study, trials, admission), power);
+    all.iter().map(|figure| (format!("{}-dark.svg", figure.id), standalone(figure, &css))).collect()
+}
+
 /// The same figures under the same names as PDF documents of one page each, of strokes and text, not of
 /// pixels.
 pub fn pdf_figures(
@@ -95,11 +107,16 @@ fn standalone(figure: &figure::Figure, style: &str) -> String {
     svg.replacen('>', &format!("><title>{title}</title><style>{style}</style>{}", PAPER), 1)
 }
 
-/// The figures' style with the light colours in place of the variables, which few programs but browsers know.
-fn light_style() -> String {
-    COLOURS.iter().fold(FIGURE_STYLE.to_owned(), |style, (name, light, _)| {
-        style.replace(&format!("var({name})"), light)
+/// The figures' style with colours in place of the variables, which few programs but browsers know.
+fn style(colour: fn((&str, &'static str, &'static str)) -> &'static str) -> String {
+    COLOURS.iter().fold(FIGURE_STYLE.to_owned(), |style, named| {
+        style.replace(&format!("var({})", named.0), colour(*named))
     })
+}
+
+/// The same on white.
+fn light_style() -> String {
+    style(|(_, light, _)| light)
 }
 
 #[cfg(test)]
