@@ -13,7 +13,12 @@ const FUZZ: &str = "fuzz/Cargo.toml";
 const FETCH_LIMIT_S: u32 = 120;
 
 const PARTS: [Part; 11] = [
-    ("crates", |workspace| no_findings("crate table", || Ok(crates::findings(&workspace.metadata)))),
+    ("crates", |workspace| {
+        no_findings("crate table", || {
+            let architecture = std::fs::read_to_string(workspace.root.join("ARCHITECTURE.md"))?;
+            Ok(crates::findings(&architecture, &workspace.metadata))
+        })
+    }),
     ("modules", |workspace| {
         no_findings("cycles of files", || modules::findings(&workspace.root, &workspace.metadata))
     }),
