@@ -20,9 +20,9 @@
 //! const LEN: u32 = 4096;
 //!
 //! # let folder = tempfile::tempdir_in(".")?;
-//! # let path = &folder.path().join("data");
-//! make_file(path, 1 << 20, &mut |_| true)?; // 1 MiB of random bytes, all of them on the device
-//! let target = Target::open(path)?;
+//! # let file = &folder.path().join("data");
+//! make_file(file, 1 << 20, &mut |_| true)?; // 1 MiB of random bytes, all of them on the device
+//! let target = Target::open(file)?;
 //! let mut path: IoPath = "io_uring/syscall/interrupt".parse()?;
 //! if !check::check(path, &target).is_available() {
 //!     path = "libaio/syscall/interrupt".parse()?;
