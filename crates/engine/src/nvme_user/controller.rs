@@ -113,8 +113,8 @@ impl Controller {
     /// what it and its namespaces are, and sets it up as it was under the kernel's driver.
     ///
     /// # Errors
-    /// VFIO refuses the device, or it is not an NVMe controller of version 1.2 or newer, or it fails, or
-    /// it is another drive than that of `prior`, none of which is then set on it. The message says what to do.
+    /// VFIO refuses the device, or it is not an NVMe controller of version 1.2 or newer, or it fails, or it
+    /// is another drive than that of `prior`, none of which is then set on it. The message says what to do.
     pub fn open(
         address: PciAddress,
         isolation: Isolation,
