@@ -116,7 +116,7 @@ pub struct FunctionCost {
     pub space: Space,
     /// The kernel's symbol; empty for user space, and for addresses that no symbol covers.
     pub function: String,
-    /// The kernel module that holds it; absent for what is built in.
+    /// The kernel module that holds it; absent for code built into the kernel.
     pub module: Option<String>,
     /// Source directory with a slash at its end, such as `block/` or `drivers/nvme/host/`; absent where
     /// unknown.

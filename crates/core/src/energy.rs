@@ -53,9 +53,9 @@ impl fmt::Display for Scope {
     }
 }
 
-/// A text that is no scope.
+/// A text that is not a scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no meter scope: use one of {all}", all = Scope::ALL.map(Scope::as_str).join(", "))]
+#[error("`{0}` is not a meter scope: use one of {all}", all = Scope::ALL.map(Scope::as_str).join(", "))]
 pub struct UnknownScope(pub String);
 
 impl FromStr for Scope {

@@ -157,7 +157,7 @@ pub struct DeviceEvidence {
     pub by_log: bool,
 }
 
-/// The part that a thread has in the I/O.
+/// The part that a thread plays in the I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThreadRole {
@@ -312,11 +312,11 @@ pub struct OthersEvidence {
     /// CPU time of all processes but this one and its children, including those that ended meanwhile; in
     /// steps of a clock tick.
     pub processes_ns: u64,
-    /// CPU time of the kernel's own threads: workers, soft interrupts. For whom they worked is unknown.
+    /// CPU time of the kernel's own threads: workers, soft interrupts. It is unknown whom they worked for.
     pub kernel_threads_ns: u64,
 }
 
-/// A short run before the study, on interrupts: shows whether the device interrupts at all.
+/// A short run before the study, with completion by interrupt: it shows whether the device interrupts at all.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControlRun {
     /// Synchronous reads that were issued.

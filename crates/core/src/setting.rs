@@ -1,5 +1,4 @@
-//! Settings of the host by name, and the values that each takes. Where their files are is the host's
-//! business.
+//! Settings of the host by name, and the values that each takes. `iopj-host` knows where their files are.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,8 +31,8 @@ settings! {
     /// One setting of the host, by the name that study files use: the allow-list. Nothing else is ever
     /// written.
     ///
-    /// `Display`, `FromStr` and serde use the name. The order (`Ord`) is one to set them in: what the kernel
-    /// resets when another setting changes comes after that one. Sources:
+    /// `Display`, `FromStr` and serde use the name. They can be set in their order (`Ord`): a setting that
+    /// the kernel resets when another one changes comes after that one. Sources:
     /// Documentation/ABI/stable/sysfs-block, Documentation/admin-guide/pm/{cpufreq,cpuidle,intel_pstate}.rst,
     /// Documentation/ABI/testing/sysfs-devices-system-cpu.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,7 +57,7 @@ settings! {
         MaxSectorsKb = "max_sectors_kb",
         /// `queue/add_random`: 1 feeds the entropy pool with completions.
         AddRandom = "add_random",
-        /// `queue/io_timeout`: the time in ms after which the kernel takes a request for hung.
+        /// `queue/io_timeout`: the time in ms after which the kernel considers a request hung.
         IoTimeout = "io_timeout",
         /// `queue/iostats`: 1 counts the device's requests in its statistics.
         Iostats = "iostats",
@@ -93,7 +92,7 @@ pub enum SettingError {
         advice: String,
     },
     /// A value of the wrong form.
-    #[error("`{value}` is no value for `{setting}`: write {expected}")]
+    #[error("`{value}` is not valid for `{setting}`: write {expected}")]
     BadValue {
         /// The setting.
         setting: Setting,

@@ -7,7 +7,7 @@ pub const MAX_LATENCY_NS: u64 = 60_000_000_000;
 
 /// A quantity that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no {what}; write it as {example}")]
+#[error("`{text}` is not a {what}; write it as {example}")]
 pub struct ParseUnitError {
     text: String,
     what: &'static str,

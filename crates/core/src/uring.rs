@@ -50,8 +50,8 @@ pub enum RingThread {
 }
 
 impl RingThread {
-    /// What a thread of this name is; nothing if it is none of them. A program may give its own threads such
-    /// names, so the caller must know which threads can be the kernel's.
+    /// The kind of thread that has this name, if any has. A program may give its own threads such names, so
+    /// the caller must know which threads can be the kernel's.
     pub fn of(name: &str) -> Option<RingThread> {
         match name.trim_end() {
             "io_uring-sq" => Some(RingThread::KernelPoller),

@@ -69,14 +69,14 @@ impl FromStr for Rw {
     }
 }
 
-/// A text that is no value of one of the workload's keys.
+/// A text that is not a value of one of the workload's keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseWorkloadError {
-    /// No direction and order.
-    #[error("`{0}` is no rw; there are {all}", all = Rw::ALL.map(|(_, name)| name).join(", "))]
+    /// Not a direction and order.
+    #[error("`{0}` is not a value of rw; there are {all}", all = Rw::ALL.map(|(_, name)| name).join(", "))]
     Rw(String),
-    /// No distribution of random offsets.
-    #[error("`{0}` is no random_distribution; write uniform or zipf:1.2")]
+    /// Not a distribution of random offsets.
+    #[error("`{0}` is not a random_distribution; write uniform or zipf:1.2")]
     RandomDistribution(String),
 }
 

@@ -2,8 +2,8 @@
 //! cost: `nvme_user MODE IODEPTH COUNT`, where COUNT is reads of 4 KiB (`long`: of 128 KiB, which a list
 //! names) or empty polls.
 //!
-//! The engine is called in functions of their own, whose names begin with `counted_`. What the drive does
-//! happens outside of them, and so does choosing the next request.
+//! The engine is called in separate functions, whose names begin with `counted_`. The drive's work and the
+//! choice of the next request happen outside of them.
 
 use iopj_engine::nvme_user::sim::Drive;
 use iopj_engine::{Completion, Engine, EngineError, Op, Pool, Request, Slot};
@@ -17,7 +17,7 @@ const DRIVE_LEN: usize = 1 << 20;
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let [mode, iodepth, count] = &words[..] else {
-        return Ok(()); // compiled and run along with others: only the chore asks for something
+        return Ok(()); // built and run along with the others; only the chore passes arguments
     };
     let (iodepth, count): (u32, u64) = (iodepth.parse()?, count.parse()?);
     let drive = Drive::open(DRIVE_LEN)?;
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "single" | "long" => reads(&mut *engine, &drive, [iodepth, 1], len, count)?,
         "batch" => reads(&mut *engine, &drive, [iodepth, iodepth], len, count)?,
         "empty-poll" => empty_polls(&mut *engine, &drive, iodepth, count)?,
-        _ => return Err(format!("`{mode}` is none of single, batch, long, empty-poll").into()),
+        _ => return Err(format!("`{mode}` is not one of single, batch, long, empty-poll").into()),
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What this machine can do and why not: tries a path by one read, and explains a failure.
+//! Which paths work on this machine, and why others do not: tries a path by one read, and explains a failure.
 
 use crate::engine::{Cause, Completion, EngineError, IoError, Op, Request};
 use crate::pci::{NVME_CLASS, PciAddress};
@@ -120,7 +120,7 @@ fn wrong_driver(path: IoPath, target: &Target) -> Option<Obstacle> {
     }
 }
 
-/// `nvme-user` on a target of the kernel's: why not, and which device to take.
+/// Why `nvme-user` cannot work on a target that the kernel drives, and which device to take.
 pub(crate) fn not_taken(target: &Target) -> Obstacle {
     let is_nvme =
         |address: &PciAddress| address.class(Path::new("/sys")).is_some_and(|class| class == NVME_CLASS);
@@ -134,7 +134,7 @@ pub(crate) fn not_taken(target: &Target) -> Obstacle {
             format!("take it by `--take-device {address}` (its namespaces must not be in use)"),
         ),
         _ => Obstacle::new(
-            "the target is on no NVMe controller of its own, and none is taken from the kernel's driver",
+            "the target has no NVMe controller of its own, and none is taken from the kernel's driver",
             "name an NVMe namespace, and take its controller by `--take-device PCI-ADDRESS` (see `lspci -D`)",
         ),
     }
@@ -186,7 +186,7 @@ fn no_poll_queues(target: &Target) -> Obstacle {
     Obstacle::new(reason, remedy)
 }
 
-/// The disks below have poll queues, so what is between them and the target does not use these.
+/// The disks below have poll queues, so a layer between them and the target does not use them.
 fn does_not_poll(kind: TargetKind) -> Obstacle {
     match kind {
         TargetKind::File => {
@@ -216,11 +216,11 @@ fn explain(path: IoPath, target: &Target, error: IoError) -> Obstacle {
     }
 }
 
-/// Passthrough needs the character device of a namespace, all else a file or a block device.
+/// Passthrough needs the character device of a namespace; every other path needs a file or a block device.
 fn wrong_kind(path: IoPath) -> Obstacle {
     match path {
         IoPath::NvmePassthrough(_) => Obstacle::new(
-            "the target is no character device of an NVMe namespace",
+            "the target is not the character device of an NVMe namespace",
             "name the namespace as /dev/ngXnY (Linux 5.19 or newer)",
         ),
         _ => Obstacle::new(

@@ -1,5 +1,5 @@
-//! Control blocks that the kernel or glibc reads while requests are in flight: a heap array that
-//! is only ever reached by raw pointer: no Rust reference overlaps a block in use.
+//! Control blocks that the kernel or glibc reads while requests are in flight: a heap array that is only
+//! reached by raw pointer, so no Rust reference overlaps a block in use.
 
 use crate::pool::Slot;
 use std::ptr::NonNull;

@@ -18,9 +18,9 @@ pub(crate) enum Drained {
     Stuck,
 }
 
-/// Calls `step` with the time that is left until there is nothing left to wait for, for at most
-/// [`DRAIN_LIMIT`]; true if so. The last step comes when the time is over: this process may have been stopped
-/// in between.
+/// Calls `step` with the remaining time until it finds nothing left to wait for, and returns true; false
+/// after [`DRAIN_LIMIT`]. The last step runs when the time is over, because this process may have been
+/// stopped in between.
 pub(crate) fn drain(mut step: impl FnMut(Duration) -> Drained) -> bool {
     let deadline = Instant::now() + DRAIN_LIMIT;
     loop {
@@ -33,8 +33,8 @@ pub(crate) fn drain(mut step: impl FnMut(Duration) -> Drained) -> bool {
     }
 }
 
-/// A value that is leaked when it is dropped, unless [`Leaky::release`] was called: what must outlive every
-/// request that the kernel or a device holds.
+/// A value that is leaked when it is dropped, unless [`Leaky::release`] was called: for what must outlive
+/// every request that the kernel or a device holds.
 pub(crate) struct Leaky<T> {
     value: ManuallyDrop<T>,
     is_released: bool,
@@ -45,7 +45,7 @@ impl<T> Leaky<T> {
         Leaky { value: ManuallyDrop::new(value), is_released: false }
     }
 
-    /// Nobody but the owner uses the value any more: dropping this drops it.
+    /// Only the owner uses the value now: dropping this drops it.
     pub(crate) fn release(&mut self) {
         self.is_released = true;
     }

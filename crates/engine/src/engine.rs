@@ -1,4 +1,4 @@
-//! The trait that every interface implements, and the words of its conversation.
+//! The trait that every interface implements, with its requests, completions, errors and facts.
 
 use crate::pool::{PoolError, Slot};
 use iopj_core::uring::RingFlag;
@@ -77,8 +77,7 @@ pub enum Cause {
     /// The interface cannot do what was asked for.
     #[error("{0}")]
     Unsupported(String),
-    /// A controller that this process drives (`nvme-user`) failed, was pulled, or is wanted back by the
-    /// kernel.
+    /// A controller that this process drives (`nvme-user`) failed or was pulled, or the kernel wants it back.
     #[error("{0}")]
     Controller(String),
 }
@@ -107,7 +106,7 @@ impl EngineError {
         EngineError(Box::new(Cause::Unsupported(message.into())))
     }
 
-    /// A controller that serves no more, or refuses a command.
+    /// A controller that has stopped serving, or refuses a command.
     #[cold]
     pub(crate) fn controller(message: String) -> EngineError {
         EngineError(Box::new(Cause::Controller(message)))
@@ -124,8 +123,8 @@ impl From<PoolError> for EngineError {
 /// How an engine was set up and what it has done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineFacts {
-    /// System calls made since the engine was opened, set-up apart. Absent for `posix-aio`, whose calls
-    /// glibc makes out of our sight.
+    /// System calls made since the engine was opened, without those of its set-up. Absent for `posix-aio`:
+    /// glibc makes the calls, where iopj cannot count them.
     pub system_calls: Option<u64>,
     /// Of these, calls that handed I/O to the kernel; of `posix-aio`, calls that handed I/O to glibc.
     pub submit_calls: u64,
@@ -135,13 +134,13 @@ pub struct EngineFacts {
     pub ring_flags: Vec<RingFlag>,
     /// True if buffers and file are registered with the kernel.
     pub registered: bool,
-    /// Doorbell registers written to, of `nvme-user`: submission and completion queue together.
+    /// Writes to doorbell registers by `nvme-user`, of submission and completion queues together.
     pub doorbells: u64,
     /// Of these, those of completion queues.
     pub completion_doorbells: u64,
-    /// Polls of the completion queue that found nothing, of `nvme-user`.
+    /// Polls of the completion queue by `nvme-user` that found nothing.
     pub empty_polls: u64,
-    /// Of the system calls, sleeps before polling (`clock_nanosleep`), of `nvme-user` with hybrid completion.
+    /// Of the system calls, sleeps before polling (`clock_nanosleep`) by `nvme-user` with hybrid completion.
     pub sleeps: u64,
     /// True if doorbells have shadows in memory, so most need no register: an emulated drive under
     /// `nvme-user`.
@@ -158,20 +157,21 @@ pub trait Engine {
     /// given means that the engine is full; a slot is in flight from here to its completion.
     ///
     /// # Errors
-    /// A slot that is out of range, too short or not free; with `nvme-passthrough` and `nvme-user`, what no
-    /// NVMe command can say (no whole logical blocks, or too many). Earlier requests of the call stay queued.
+    /// A slot that is out of range, too short or not free; with `nvme-passthrough` and `nvme-user`, a request
+    /// that no NVMe command can express (not whole logical blocks, or too many). Earlier requests of the call
+    /// stay queued.
     fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError>;
 
     /// Hands everything queued to the kernel without waiting for completions. `posix-sio` cannot:
     /// it does the I/O here, and blocks.
     ///
     /// # Errors
-    /// The engine is finished. A failed I/O is no error but a [`Completion`].
+    /// The engine is finished. A failed I/O is not an error but a [`Completion`].
     fn submit(&mut self) -> Result<(), EngineError>;
 
-    /// Submits what is queued, in the same system call where the interface can, waits for `min`
-    /// completions (0 never sleeps; no more than are in flight) and appends what is complete to
-    /// `done`, within its spare capacity.
+    /// Submits what is queued, in the same system call where the interface can, waits for `min` completions
+    /// (0 never sleeps; at most as many as are in flight) and appends what is complete to `done`, within its
+    /// spare capacity.
     ///
     /// # Errors
     /// The engine is finished.

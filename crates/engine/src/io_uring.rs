@@ -12,8 +12,7 @@ pub(crate) struct ReadWrite;
 impl EntryFormat for ReadWrite {
     const SETUP: u32 = 0;
 
-    // SAFETY: the caller holds to the trait's condition: the entry is the ring's next one, zeroed and
-    // unpublished.
+    // SAFETY: by the trait's condition the entry is the ring's next one, zeroed and unpublished.
     #[inline]
     unsafe fn prepare(
         &self,
@@ -32,7 +31,7 @@ impl EntryFormat for ReadWrite {
             (Op::Write, false) => IORING_OP_WRITE,
             (Op::Write, true) => IORING_OP_WRITE_FIXED,
         };
-        // SAFETY: by this function's conditions the entry is ours alone and, zeroed, a valid one.
+        // SAFETY: by this function's conditions only we use the entry; zeroed, it is a valid one.
         let entry = unsafe { entry.as_mut() };
         entry.opcode = opcode as u8;
         entry.fd = fd;

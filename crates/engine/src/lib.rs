@@ -171,7 +171,7 @@ pub fn open(
     open_on(path, target, pool, iodepth, &KernelCpus::default())
 }
 
-/// As [`open`], with the kernel's own threads kept to `cpus`. Paths without such threads take no notice.
+/// As [`open`], with the kernel's own threads kept to `cpus`. Paths without such threads ignore it.
 ///
 /// # Errors
 /// As [`open`]; and a processor that this machine or this process does not have.

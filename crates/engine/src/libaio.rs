@@ -148,8 +148,8 @@ impl Engine for Libaio {
             let rest = &mut self.queued[start..];
             self.system_calls += 1;
             self.submit_calls += 1;
-            // SAFETY: each pointer names a control block in `held.blocks`, which lives until the
-            // kernel has returned every request, or for ever; so does the slot that it names.
+            // SAFETY: each pointer names a control block in `held.blocks`, which lives until the kernel has
+            // returned every request, or forever; so does the slot that it names.
             let taken =
                 unsafe { libc::syscall(libc::SYS_io_submit, self.context, rest.len(), rest.as_mut_ptr()) };
             if taken >= 0 {
@@ -159,7 +159,7 @@ impl Engine for Libaio {
             }
             match last_errno() {
                 libc::EINTR => {}
-                // Room comes back with completions; with none to come, it is the request's own failure.
+                // Completions make room; if none is to come, the request itself has failed.
                 libc::EAGAIN if self.submitted > 0 => break,
                 errno => {
                     // SAFETY: the block is in `held.blocks`, and the kernel has not taken it.
@@ -220,7 +220,7 @@ impl Drop for Libaio {
         for completion in self.refused.drain(..) {
             self.held.pool.finish(completion.slot);
         }
-        // No block device cancels (io_cancel answers EINVAL): all that can be done is wait.
+        // No block device can cancel (io_cancel returns EINVAL), so waiting is all that can be done.
         let mut done = Vec::with_capacity(self.events.len().max(1));
         let drained = drain(|left| {
             done.clear();
@@ -231,7 +231,7 @@ impl Drop for Libaio {
         });
         if drained {
             // SAFETY: the context is ours and has nothing in flight. With something in flight io_destroy
-            // would wait without limit, so then the context is leaked too.
+            // would wait without limit, so the context is then leaked too.
             unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
             self.held.release();
         }

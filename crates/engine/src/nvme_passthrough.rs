@@ -52,8 +52,8 @@ const MOST_BLOCKS: u32 = 1 << 16;
 #[cold]
 fn not_blocks(request: &Request, lba_shift: u8) -> EngineError {
     EngineError::unsupported(format!(
-        "{} bytes at byte {} are no NVMe command: it takes 1 to {MOST_BLOCKS} whole logical blocks of {} \
-         bytes; use a bs that is a multiple of them",
+        "{} bytes at byte {} do not make an NVMe command: one takes 1 to {MOST_BLOCKS} whole logical \
+         blocks of {} bytes; use a bs that is a multiple of them",
         request.len,
         request.offset,
         1u32 << lba_shift,
@@ -81,8 +81,7 @@ impl EntryFormat for Passthrough {
         }
     }
 
-    // SAFETY: the caller holds to the trait's condition: the entry is the ring's next one, zeroed and
-    // unpublished.
+    // SAFETY: by the trait's condition the entry is the ring's next one, zeroed and unpublished.
     #[inline]
     unsafe fn prepare(
         &self,
@@ -187,7 +186,7 @@ mod tests {
             let message = command(lba_shift).accepts(&request(len, offset)).unwrap_err().to_string();
             let expected = format!("1 to 65536 whole logical blocks of {} bytes", 1u64 << lba_shift);
             assert!(
-                message.contains(&format!("{len} bytes at byte {offset} are no NVMe command")),
+                message.contains(&format!("{len} bytes at byte {offset} do not make an NVMe command")),
                 "{message}"
             );
             assert!(message.contains(&expected), "{message}");

@@ -1,4 +1,4 @@
-//! The address of a PCI function, and whose it is by sysfs.
+//! The address of a PCI function, and what sysfs says of it.
 
 use crate::system::attribute;
 use std::fmt;
@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 /// A PCI function as Linux writes it: `0000:01:00.0`, domain, bus, device and function in hexadecimal.
 ///
-/// `FromStr` takes this form alone: no other text can become part of a path in sysfs. The domain has
-/// four digits or more (behind a VMD it is above ffff), the device five bits, the function three
+/// `FromStr` takes only this form, so no other text can become part of a path in sysfs. The domain has four
+/// digits or more (behind a VMD it is above ffff), the device five bits, the function three
 /// (drivers/pci/probe.c, `pci_setup_device`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PciAddress {
@@ -21,16 +21,16 @@ pub struct PciAddress {
 /// What protects the host's memory from a drive that a program drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// An IOMMU: the drive reaches the memory that was mapped for it, and no other.
+    /// An IOMMU: the drive reaches only the memory that was mapped for it.
     Iommu,
     /// Nothing (VFIO's no-IOMMU mode): a wrong address makes the drive overwrite any memory.
     None,
 }
 
-/// A text that is no PCI address.
+/// A text that is not a PCI address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no PCI address: write it in full as 0000:01:00.0, as `lspci -D` and /sys/bus/pci/devices \
+    "`{0}` is not a PCI address: write it in full as 0000:01:00.0, as `lspci -D` and /sys/bus/pci/devices \
      show it"
 )]
 pub struct ParsePciAddressError(String);
@@ -50,7 +50,7 @@ impl PciAddress {
     }
 
     /// The function that carries a block device or an NVMe controller, by the device's folder in sysfs;
-    /// `None` for what is on no PCI bus.
+    /// `None` for a device that is not on a PCI bus.
     pub fn of_device(folder: &Path) -> Option<PciAddress> {
         let whole = folder.canonicalize().ok()?;
         // The innermost: above it are the bridges that lead to it.
@@ -108,7 +108,7 @@ mod tests {
             "0000:0A:00.0",
         ] {
             let message = text.parse::<PciAddress>().unwrap_err().to_string();
-            assert!(message.contains(&format!("`{text}` is no PCI address")), "{message}");
+            assert!(message.contains(&format!("`{text}` is not a PCI address")), "{message}");
         }
     }
 

@@ -21,7 +21,7 @@ enum State {
     InFlight,
 }
 
-/// What a pool refuses.
+/// Why a pool cannot be made, or refuses a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// The mapping could not be made.
@@ -78,10 +78,10 @@ pub struct Pool {
     states: Box<[Cell<State>]>,
 }
 
-/// Pages are there before the first I/O; Miri knows no such flag.
+/// Pages are present before the first I/O. Miri does not know the flag.
 const POPULATE: i32 = if cfg!(miri) { 0 } else { libc::MAP_POPULATE };
 
-/// Bytes of a huge page as [`Pool::huge`] asks for it.
+/// Size in bytes of the huge pages that [`Pool::huge`] asks for.
 const HUGE_PAGE: usize = 2 << 20;
 
 impl Pool {
@@ -102,8 +102,8 @@ impl Pool {
         Pool::map(slots, slot_len, 0, true)
     }
 
-    /// As [`Pool::new`], with each slot `shift` bytes, a multiple of 4 below 4096, after a page's begin: for
-    /// tests of what a driver makes of buffers that are not aligned. No kernel interface takes them.
+    /// As [`Pool::new`], with each slot `shift` bytes (a multiple of 4 below 4096) into a page: for tests of
+    /// how a driver handles buffers that are not aligned. No kernel interface takes them.
     ///
     /// # Errors
     /// [`PoolError::NoMemory`].
@@ -119,7 +119,7 @@ impl Pool {
             .checked_mul(slots.max(1) as usize)
             .and_then(|bytes| bytes.checked_next_multiple_of(page))
             .ok_or(PoolError::NoMemory { bytes: usize::MAX, errno: 0 })?;
-        // A device without an IOMMU must find the same page after a fork: shared memory is not copied on a
+        // A device without an IOMMU must find the same page after a fork: shared memory is not copied on
         // write.
         let kind = if is_huge {
             libc::MAP_SHARED | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB
@@ -175,7 +175,7 @@ impl Pool {
         self.take(slot, State::InFlight)
     }
 
-    /// Marks a slot as free again. The caller has seen its completion, or never handed it out.
+    /// Marks a slot as free again. The caller has seen its completion, or never submitted it.
     #[inline]
     pub(crate) fn finish(&self, slot: Slot) {
         if let Some(state) = self.states.get(slot.0 as usize) {
@@ -206,7 +206,7 @@ impl Pool {
         }
     }
 
-    /// Where a slot begins, in bytes from the mapping's begin.
+    /// Offset of a slot in the mapping, in bytes.
     pub(crate) fn offset(&self, slot: Slot) -> usize {
         self.address(slot).as_ptr() as usize - self.map.base().as_ptr() as usize
     }

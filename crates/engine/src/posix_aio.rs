@@ -1,6 +1,6 @@
-//! `posix-aio`: glibc's `aio_read` and `aio_write`, which do synchronous I/O on threads of glibc's.
+//! `posix-aio`: glibc's `aio_read` and `aio_write`, which do synchronous I/O on glibc's own threads.
 //!
-//! Completions are awaited by `aio_suspend`; fio polls `aio_error` instead. glibc serialises the
+//! The engine waits for completions by `aio_suspend`; fio polls `aio_error` instead. glibc serialises the
 //! requests of one descriptor and runs at most 20 threads (sysdeps/pthread/aio_misc.c).
 
 use crate::control_blocks::ControlBlocks;
@@ -121,8 +121,8 @@ impl Engine for PosixAio {
             let (op, slot) = self.queued[at];
             let block = self.held.blocks.at(slot);
             self.submit_calls += 1;
-            // SAFETY: the block and the slot that it names live in `held` until glibc has returned
-            // the request, or for ever; nothing refers to either until then.
+            // SAFETY: the block and the slot that it names live in `held` until glibc has returned the
+            // request, or forever; nothing refers to either until then.
             let refused = unsafe {
                 match op {
                     Op::Read => libc::aio_read(block),
@@ -158,7 +158,7 @@ impl Engine for PosixAio {
     }
 
     fn facts(&self) -> EngineFacts {
-        // The calls of glibc's threads are not seen.
+        // glibc's threads make calls that iopj cannot count.
         EngineFacts { system_calls: None, submit_calls: self.submit_calls, ..EngineFacts::default() }
     }
 }

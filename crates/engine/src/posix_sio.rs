@@ -1,7 +1,7 @@
 //! `posix-sio`: one `preadv2` or `pwritev2` per I/O, with `RWF_HIPRI` where it polls.
 //!
-//! Polling and its sleep are the device's setting (`io_poll_delay`), which the caller has made;
-//! since Linux 5.19 the flag is accepted and ignored.
+//! The device's setting `io_poll_delay`, which the caller has made, chooses polling and its sleep. Since
+//! Linux 5.19 the flag is accepted and ignored.
 
 use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
 use crate::pool::{Pool, Slot};
@@ -16,7 +16,7 @@ pub(crate) struct PosixSio {
     fd: Descriptor,
     pool: Rc<Pool>,
     flags: libc::c_int,
-    /// The request at hand and the address of its slot.
+    /// The current request and the address of its slot.
     request: Request,
     address: *mut libc::c_void,
     is_queued: bool,

@@ -1,9 +1,9 @@
 //! An io_uring instance: set-up, the two mapped queues, and `io_uring_enter`.
 //!
-//! Our own rather than the `io-uring` crate's, because hybrid polling and 128-byte entries must
-//! work together and that crate offers neither with the other. Sources: io_uring_setup(2),
-//! io_uring_enter(2), include/uapi/linux/io_uring.h. The queues' index arithmetic is apart from the
-//! system calls, so it runs under Miri.
+//! Not the `io-uring` crate's, because hybrid polling and 128-byte entries must work together, and that crate
+//! does not offer the combination. Sources: io_uring_setup(2), io_uring_enter(2),
+//! include/uapi/linux/io_uring.h. The queues' index arithmetic is separate from the system calls, so it runs
+//! under Miri.
 
 use crate::engine::EngineError;
 use crate::mmap::Mmap;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 pub(crate) const SQE_LEN: usize = 64;
 /// Length of an entry of the completion queue.
 const CQE_LEN: usize = 16;
-/// Where an entry of the submission queue has its `user_data`.
+/// Offset of `user_data` in an entry of the submission queue.
 const USER_DATA_AT: usize = std::mem::offset_of!(sys::io_uring_sqe, user_data);
 
 /// The submission queue: the application writes entries and the tail, the kernel moves the head.
@@ -31,15 +31,15 @@ pub(crate) struct SubmissionRing {
     /// Length of an entry.
     stride: usize,
     mask: u32,
-    /// Our tail; the shared one follows with `publish`.
+    /// Our tail; `publish` copies it to the shared one.
     local_tail: u32,
     published: u32,
 }
 
 impl SubmissionRing {
-    /// The next entry, of `len` bytes as the ring was set up, zeroed; taken by `advance`. The queue must have
-    /// room: the engine has no more requests in flight than the queue has entries, and what is not consumed
-    /// is in flight.
+    /// The next entry, zeroed, of `len` bytes (as the ring was set up); `advance` takes it. The queue must
+    /// have room. It has, because the engine has no more requests in flight than the queue has entries, and
+    /// an entry that is not consumed is in flight.
     #[inline]
     pub(crate) fn next(&mut self, len: usize) -> NonNull<u8> {
         debug_assert!(self.unpublished() + self.unconsumed() <= self.mask, "the submission queue is full");
@@ -129,7 +129,7 @@ pub(crate) struct CompletionRing {
 }
 
 impl CompletionRing {
-    /// Completions that wait to be taken.
+    /// Completions that are ready to be taken.
     #[inline]
     pub(crate) fn ready(&self) -> u32 {
         // SAFETY: both point into the live ring mapping; only we store the head.
@@ -156,7 +156,7 @@ impl CompletionRing {
             };
             each(user_data, result);
         }
-        // Release: the entries are read before the kernel may write over them.
+        // Release: the entries are read before the kernel may overwrite them.
         head.store(first.wrapping_add(count), Ordering::Release);
         count
     }
@@ -176,10 +176,10 @@ pub(crate) struct IoUring {
 }
 
 impl IoUring {
-    /// An instance for `iodepth` entries with all of `required` flags, and as many of the flags
-    /// that save work as this kernel knows (`IORING_SETUP_DEFER_TASKRUN` since 6.1,
-    /// `IORING_SETUP_COOP_TASKRUN` since 5.19; fio asks for the same). The calling thread must be the
-    /// one that submits. A submission poller is kept to the processor `poller`, if one is given.
+    /// An instance for `iodepth` entries with all the `required` flags, and with as many of the flags that
+    /// save work as this kernel knows (`IORING_SETUP_DEFER_TASKRUN` since 6.1, `IORING_SETUP_COOP_TASKRUN`
+    /// since 5.19; fio asks for the same). The calling thread must be the one that submits. A submission
+    /// poller is kept to the processor `poller`, if one is given.
     pub(crate) fn new(iodepth: u32, required: u32, poller: Option<u32>) -> Result<IoUring, EngineError> {
         const COOPERATE: u32 = sys::IORING_SETUP_COOP_TASKRUN;
         const DEFER: u32 = COOPERATE | sys::IORING_SETUP_SINGLE_ISSUER | sys::IORING_SETUP_DEFER_TASKRUN;
@@ -261,12 +261,12 @@ impl IoUring {
         })
     }
 
-    /// `io_uring_enter`: submits up to `to_submit` entries and, with `IORING_ENTER_GETEVENTS` in
-    /// `flags`, waits for `min_complete` completions. Returns entries consumed, or the errno.
+    /// `io_uring_enter`: submits up to `to_submit` entries and, with `IORING_ENTER_GETEVENTS` in `flags`,
+    /// waits for `min_complete` completions. Returns the number of entries consumed, or the errno.
     #[inline]
     pub(crate) fn enter(&self, to_submit: u32, min_complete: u32, flags: u32) -> Result<u32, i32> {
-        // SAFETY: the descriptor is this ring's; what the entries point to is the engine's concern,
-        // and it holds to the pool's rules.
+        // SAFETY: the descriptor is this ring's; the engine is responsible for what the entries point to, and
+        // follows the pool's rules.
         let consumed = unsafe {
             libc::syscall(
                 libc::SYS_io_uring_enter,

@@ -32,11 +32,11 @@ pub(crate) trait EntryFormat {
         Ok(())
     }
 
-    /// Fills a zeroed entry, `user_data` apart, for a request that was accepted.
+    /// Fills a zeroed entry, except `user_data`, for a request that was accepted.
     ///
     /// # Safety
     /// `entry` points to [`EntryFormat::ENTRY_LEN`] zeroed bytes, aligned as an `io_uring_sqe`, that nobody
-    /// else uses; it may be written through in its whole length.
+    /// else uses. The whole length may be written through it.
     unsafe fn prepare(
         &self,
         entry: NonNull<sys::io_uring_sqe>,
@@ -140,8 +140,8 @@ impl<F: EntryFormat> RingEngine<F> {
         Ok(())
     }
 
-    /// Writes one entry. Kept out of line: inlined, all that it reads is loaded ahead of the batch, which a
-    /// batch of one pays in full.
+    /// Writes one entry. Kept out of line: when inlined, all that it reads is loaded before the batch, at
+    /// full cost to a batch of one.
     #[inline(never)]
     fn push_one(&mut self, request: &Request) -> Result<(), EngineError> {
         let slot = request.slot;
@@ -149,8 +149,8 @@ impl<F: EntryFormat> RingEngine<F> {
         let address = self.held.pool.start(slot, request.len)?;
         let entry = self.held.ring.sq.next(F::ENTRY_LEN).cast::<sys::io_uring_sqe>();
         // SAFETY: the entry is zeroed and ours until it is published; it is `ENTRY_LEN` bytes of the ring's
-        // mapping long, from which the pointer comes, and aligned as the kernel aligns it. No reference to it
-        // is alive.
+        // mapping, from which the pointer comes, and aligned as the kernel aligns it. No reference to it is
+        // alive.
         unsafe {
             self.format.prepare(entry, request, address, self.modes, self.fd);
             (*entry.as_ptr()).user_data = slot.0.into();
@@ -162,7 +162,7 @@ impl<F: EntryFormat> RingEngine<F> {
         Ok(())
     }
 
-    /// One `io_uring_enter` for what is queued; returns entries consumed.
+    /// One `io_uring_enter` for what is queued; returns the number of entries consumed.
     #[inline]
     fn enter(&mut self, min_complete: u32, flags: u32) -> Result<u32, EngineError> {
         if self.queued > 0 {
@@ -198,7 +198,7 @@ impl<F: EntryFormat> RingEngine<F> {
         }
     }
 
-    /// Waits for completions that the submission poller brings, by spinning or in the kernel.
+    /// Waits for completions, by spinning or in the kernel, while the submission poller submits.
     #[inline]
     fn wait_by_ring(
         &mut self,
@@ -235,8 +235,8 @@ impl<F: EntryFormat> RingEngine<F> {
     }
 }
 
-/// A signal is no error: the caller's loop comes again. Nor is a lack of memory or of room for completions,
-/// as long as there are requests whose end will give it back; with none it would never come.
+/// A signal is not an error: the caller's loop comes again. Nor is a lack of memory, or of room for
+/// completions, while there are requests that will give it back when they end.
 #[cold]
 fn enter_failed(errno: i32, some_will_end: bool) -> Result<u32, EngineError> {
     match errno {
@@ -304,9 +304,9 @@ impl<F: EntryFormat> Engine for RingEngine<F> {
 
 impl<F> Drop for RingEngine<F> {
     fn drop(&mut self) {
-        // What the kernel does not have yet it never gets: a write that was only pushed does not happen. The
-        // rest is cancelled (IORING_REGISTER_SYNC_CANCEL, since 6.0; before that, and for requests that a
-        // device holds, all that can be done is wait).
+        // The kernel never gets what it does not have yet: a write that was only pushed does not happen. The
+        // rest is cancelled (IORING_REGISTER_SYNC_CANCEL, since 6.0). Before that, and for requests that a
+        // device holds, waiting is all that can be done.
         let Held { ring, pool, .. } = &mut *self.held;
         let finish = |user_data| pool.finish(Slot(user_data as u32));
         let (taken_back, wake) = if ring.flags & sys::IORING_SETUP_SQPOLL == 0 {

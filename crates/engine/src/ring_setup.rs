@@ -1,6 +1,5 @@
 //! What a ring gets once it is made: processors for its workers, registered buffers and files; and
-//! [`KernelCpus`], where its threads may run.
-//! Making the ring is left to `ring`, I/O on it to `ring_engine`.
+//! [`KernelCpus`], where its threads may run. `ring` makes the ring, `ring_engine` does I/O on it.
 
 use crate::engine::EngineError;
 use crate::pool::Pool;
@@ -34,11 +33,11 @@ fn require_registrable(bytes: usize) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Refuses a submission poller that takes registered files only.
+/// Refuses a submission poller that only takes registered files.
 pub(crate) fn require_unregistered_files(features: u32) -> Result<(), EngineError> {
     if features & sys::IORING_FEAT_SQPOLL_NONFIXED == 0 {
         return Err(EngineError::unsupported(
-            "this kernel's submission poller (sqpoll) takes registered files only: use +registered, or \
+            "this kernel's submission poller (sqpoll) only takes registered files: use +registered, or \
              Linux 5.11 or newer",
         ));
     }
@@ -58,8 +57,7 @@ pub(crate) fn bind_workers(ring: &IoUring, cpus: &[u32]) -> Result<(), EngineErr
     }
 }
 
-/// How long registering waits for memory that is being unlocked: the kernel takes a closed ring apart after
-/// the close.
+/// How long registering waits for memory to be unlocked: the kernel dismantles a closed ring after the close.
 const UNLOCK_LIMIT: Duration = if cfg!(test) { Duration::from_secs(30) } else { Duration::from_millis(100) };
 
 /// Registers the pool as the ring's buffer 0 and `fd` as its file 0.
@@ -84,9 +82,9 @@ mod tests {
     use crate::ring::SQE_LEN;
     use iopj_core::uring::RingFlag;
 
-    /// Opens and closes registered rings that lock most of `RLIMIT_MEMLOCK`, as a user whom it binds: one of
-    /// this process's own, for the limit is on all that a user locks, and another run of this test may be
-    /// under way.
+    /// Opens and closes registered rings that lock most of `RLIMIT_MEMLOCK`, as a user to whom the limit
+    /// applies. No other process has that user: the limit is on all that a user locks, and this test may be
+    /// running twice.
     #[test]
     fn memory_of_a_closed_ring_can_be_locked_again_at_once() {
         use std::os::unix::fs::PermissionsExt;
@@ -105,8 +103,8 @@ mod tests {
         let target = crate::Target::open(&path).unwrap();
         let user = (1 << 30) + std::process::id();
         let work = || {
-            // SAFETY: setresuid touches no memory; raw, it changes this thread alone, which ends with the
-            // closure.
+            // SAFETY: setresuid touches no memory; called raw, it changes only this thread, which ends with
+            // the closure.
             assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) }, 0);
             for round in 0..30 {
                 let pool = Pool::new((limit / 4096 * 3 / 4) as u32, 4096).unwrap();
@@ -136,7 +134,7 @@ mod tests {
     #[test]
     fn pollers_and_workers_of_a_ring_keep_to_the_processors_that_they_are_given() {
         let tid = rustix::thread::gettid();
-        // The highest that this process may use: not where a thread is by chance.
+        // The highest that this process may use, where no thread runs by chance.
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
         let cpu: u32 = allowed.trim().rsplit([',', '-']).next().unwrap().parse().unwrap();

@@ -25,7 +25,7 @@ pub struct SimOptions {
 
 struct Pending {
     request: Request,
-    /// The step at which it completes; absent where it never does.
+    /// The step at which it completes; absent if it never does.
     due: Option<u64>,
 }
 

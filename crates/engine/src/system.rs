@@ -1,4 +1,5 @@
-//! What several modules ask the system: the last error, the kernel's version, the user, files of one value.
+//! Questions to the system that several modules ask: the last error, the kernel's version, the user, files of
+//! one value.
 
 use std::fs;
 use std::path::Path;

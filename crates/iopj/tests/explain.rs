@@ -66,7 +66,7 @@ fn what_cannot_be_explained_is_refused() {
             "bare.iopj: the store holds no costs by function: count them exactly with `iopj lab run STUDY \
              --exact`",
         ),
-        ("explain s.iopj --path posix-sio", "`posix-sio` is no I/O path"),
+        ("explain s.iopj --path posix-sio", "`posix-sio` is not an I/O path"),
         (
             "explain s.iopj --path libaio/syscall/interrupt",
             "s.iopj: the store holds no costs of libaio/syscall/interrupt",

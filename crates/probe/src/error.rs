@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub enum ProbeError {
     /// The kernel has no whole block device of this name.
     #[error(
-        "`{0}` is no whole disk: `/sys/block` has no such entry; name a disk as `lsblk --nodeps --output \
+        "`{0}` is not a whole disk: `/sys/block` has no such entry; name a disk as `lsblk --nodeps --output \
          NAME` lists it"
     )]
     NoDevice(String),

@@ -398,5 +398,5 @@ fn a_submission_poller_is_found() {
 #[test]
 fn an_unknown_disk_is_refused_by_name() {
     let message = Probe::new(&["no-such-disk".to_owned()]).unwrap_err().to_string();
-    assert!(message.starts_with("`no-such-disk` is no whole disk"), "{message}");
+    assert!(message.starts_with("`no-such-disk` is not a whole disk"), "{message}");
 }

@@ -302,7 +302,7 @@ fn what_is_not_there_is_named() {
     assert!(message(tree.probe(&["zram0"])).contains("proc/interrupts` cannot be read"));
     tree.interrupts(&[], 1);
     for name in ["sda", "zram0p1", "", "../zram0", "zram0/queue"] {
-        assert!(message(tree.probe(&[name])).starts_with(&format!("`{name}` is no whole disk")), "{name}");
+        assert!(message(tree.probe(&[name])).starts_with(&format!("`{name}` is not a whole disk")), "{name}");
     }
     let probe = tree.probe(&["zram0"]).unwrap();
     tree.file("sys/devices/virtual/block/zram0/stat", "1 2 3\n");

@@ -158,7 +158,7 @@ impl Store {
             RawValue::Count(_) => true,
         };
         if !readings.iter().all(is_finite) {
-            return Err(self.unkeepable("a meter's reading is no number".to_owned()));
+            return Err(self.unkeepable("a meter's reading is not a number".to_owned()));
         }
         self.transact(|transaction| {
             let mut insert =

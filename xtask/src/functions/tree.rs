@@ -41,8 +41,8 @@ pub(super) struct Definition {
 /// The series, such as `5.10`, of the tree at `root`.
 pub(super) fn series(root: &Path) -> Result<String> {
     let makefile = root.join("Makefile");
-    let text =
-        fs::read_to_string(&makefile).with_context(|| format!("`{}` is no kernel tree", root.display()))?;
+    let text = fs::read_to_string(&makefile)
+        .with_context(|| format!("`{}` is not a kernel tree", root.display()))?;
     let value = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix('='));
         line.map(|value| value.trim().to_owned())

@@ -38,37 +38,67 @@ impl fmt::Display for IoPath {
     }
 }
 
-/// A text that is no path.
+/// A text that is not a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no I/O path: {reason}")]
+#[error("`{text}` is not an I/O path: {fault}")]
 pub struct ParsePathError {
     text: String,
-    reason: String,
+    fault: PathFault,
+}
+
+/// What is wrong with a text that is not a path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum PathFault {
+    #[error("write it as interface/submission/completion, such as io_uring/syscall/interrupt")]
+    Form,
+    #[error(
+        "there is no interface `{0}`; there are posix-sio, posix-aio, libaio, io_uring, nvme-passthrough, \
+         nvme-user and spdk"
+    )]
+    Interface(String),
+    /// `part` is `submission` or `completion`; `offer` names those that the interface has.
+    #[error("{interface} has no {part} `{given}`; it has {offer}")]
+    Part { interface: String, part: &'static str, given: String, offer: String },
+    #[error("{stem} has no variant `+{given}`{remedy}")]
+    Variant { stem: String, given: String, remedy: &'static str },
+    #[error("`+{0}` is named twice")]
+    Twice(String),
+}
+
+impl PathFault {
+    fn variant(stem: impl Into<String>, given: &str, remedy: &'static str) -> PathFault {
+        PathFault::Variant { stem: stem.into(), given: given.to_owned(), remedy }
+    }
+
+    fn part(interface: &str, part: &'static str, given: &str, offer: impl Into<String>) -> PathFault {
+        let (interface, given) = (interface.to_owned(), given.to_owned());
+        PathFault::Part { interface, part, given, offer: offer.into() }
+    }
 }
 
 impl FromStr for IoPath {
     type Err = ParsePathError;
 
     fn from_str(text: &str) -> Result<IoPath, ParsePathError> {
-        parse(text).map_err(|reason| ParsePathError { text: text.to_owned(), reason })
+        parse(text).map_err(|fault| ParsePathError { text: text.to_owned(), fault })
     }
 }
 
-fn parse(text: &str) -> Result<IoPath, String> {
+fn parse(text: &str) -> Result<IoPath, PathFault> {
     let mut pieces = text.split('+');
     let stem = pieces.next().unwrap_or_default();
     let variants: Vec<&str> = pieces.collect();
     let [interface, submission, completion] = stem.split('/').collect::<Vec<_>>()[..] else {
-        return Err("write it as interface/submission/completion, such as io_uring/syscall/interrupt".into());
+        return Err(PathFault::Form);
     };
     let plain = |path: IoPath| match variants.first() {
         None => Ok(path),
-        Some(v) => Err(format!("{interface} has no variant `+{v}`: leave it out")),
+        Some(given) => Err(PathFault::variant(interface, given, ": leave it out")),
     };
     match interface {
         "posix-sio" => {
             only(interface, "submission", submission, &["syscall"])?;
-            plain(IoPath::PosixSio(parse_completion_mode(interface, completion)?))
+            plain(IoPath::PosixSio(parse_completion(interface, completion)?))
         }
         "posix-aio" => {
             only(interface, "submission", submission, &["syscall"])?;
@@ -96,21 +126,18 @@ fn parse(text: &str) -> Result<IoPath, String> {
             only(interface, "completion", completion, &["poll"])?;
             plain(IoPath::Spdk)
         }
-        other => Err(format!(
-            "there is no interface `{other}`; there are posix-sio, posix-aio, libaio, io_uring, \
-             nvme-passthrough, nvme-user and spdk"
-        )),
+        other => Err(PathFault::Interface(other.to_owned())),
     }
 }
 
-fn only(interface: &str, what: &str, given: &str, allowed: &[&str]) -> Result<(), String> {
+fn only(interface: &str, part: &'static str, given: &str, allowed: &[&str]) -> Result<(), PathFault> {
     if allowed.contains(&given) {
         return Ok(());
     }
-    Err(format!("{interface} has no {what} `{given}`; it has {}", allowed.join(", ")))
+    Err(PathFault::part(interface, part, given, allowed.join(", ")))
 }
 
-fn parse_completion_mode(interface: &str, text: &str) -> Result<SioCompletion, String> {
+fn parse_completion(interface: &str, text: &str) -> Result<SioCompletion, PathFault> {
     match text {
         "interrupt" => Ok(SioCompletion::Interrupt),
         "poll" => Ok(SioCompletion::Poll),
@@ -121,10 +148,8 @@ fn parse_completion_mode(interface: &str, text: &str) -> Result<SioCompletion, S
             .and_then(|us| us.parse().ok())
             .map(|us| SioCompletion::Hybrid(Sleep::Fixed(us)))
             .ok_or_else(|| {
-                format!(
-                    "{interface} has no completion `{other}`; it has interrupt, poll, hybrid and hybrid:Nus \
-                     with N above 0"
-                )
+                let offer = "interrupt, poll, hybrid and hybrid:Nus with N above 0";
+                PathFault::part(interface, "completion", other, offer)
             }),
     }
 }
@@ -133,17 +158,17 @@ fn parse_user_completion(
     interface: &str,
     completion: &str,
     variants: &[&str],
-) -> Result<UserCompletion, String> {
-    let mode = parse_completion_mode(interface, completion)?;
+) -> Result<UserCompletion, PathFault> {
+    let mode = parse_completion(interface, completion)?;
     let spin = match (variants, mode) {
         ([], _) => Spin::Tight,
-        (["pause", "pause", ..], _) => return Err("`+pause` is named twice".into()),
+        (["pause", "pause", ..], _) => return Err(PathFault::Twice("pause".to_owned())),
         (["pause"], SioCompletion::Poll | SioCompletion::Hybrid(_)) => Spin::Pause,
         (["pause", other, ..] | [other, ..], SioCompletion::Poll | SioCompletion::Hybrid(_)) => {
-            return Err(format!("{interface} has no variant `+{other}`; its poll and hybrid have +pause"));
+            return Err(PathFault::variant(interface, other, "; its poll and hybrid have +pause"));
         }
         ([other, ..], SioCompletion::Interrupt) => {
-            return Err(format!("{interface} has no variant `+{other}` where it interrupts: leave it out"));
+            return Err(PathFault::variant(interface, other, " where it interrupts: leave it out"));
         }
     };
     Ok(match mode {
@@ -158,17 +183,13 @@ fn parse_ring(
     submission: &str,
     completion: &str,
     variants: &[&str],
-) -> Result<Ring, String> {
+) -> Result<Ring, PathFault> {
     only(interface, "submission", submission, &["syscall", "sqpoll"])?;
     let completion = match completion {
         "interrupt" => RingCompletion::Interrupt,
         "poll" => RingCompletion::Poll,
         "hybrid" => RingCompletion::Hybrid,
-        other => {
-            return Err(format!(
-                "{interface} has no completion `{other}`; it has interrupt, poll and hybrid"
-            ));
-        }
+        other => return Err(PathFault::part(interface, "completion", other, "interrupt, poll and hybrid")),
     };
     let (mut registered, mut second) = (false, false);
     for variant in variants {
@@ -176,14 +197,15 @@ fn parse_ring(
             ("registered", _) => &mut registered,
             ("split", "syscall") | ("kernel-wait", "sqpoll") => &mut second,
             (other, _) => {
-                let own = if submission == "sqpoll" { "+kernel-wait" } else { "+split" };
-                return Err(format!(
-                    "{interface}/{submission} has no variant `+{other}`; it has +registered and {own}"
-                ));
+                let remedy = match submission {
+                    "sqpoll" => "; it has +registered and +kernel-wait",
+                    _ => "; it has +registered and +split",
+                };
+                return Err(PathFault::variant(format!("{interface}/{submission}"), other, remedy));
             }
         };
         if std::mem::replace(seen, true) {
-            return Err(format!("`+{variant}` is named twice"));
+            return Err(PathFault::Twice((*variant).to_owned()));
         }
     }
     let submission = match submission {

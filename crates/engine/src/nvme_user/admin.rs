@@ -85,7 +85,7 @@ impl Admin {
             match (health(&*self.device), start.elapsed()) {
                 (Some(end), _) => return Err(AdminFailure::Ended(end)),
                 (None, time) if time > limit => return Err(AdminFailure::Ended(ControllerEnd::Late)),
-                // Most answers come within microseconds; the rest may take their time.
+                // Most answers come within microseconds; a slow one is polled for less often.
                 (None, time) if time > Duration::from_millis(1) => {
                     std::thread::sleep(Duration::from_micros(100));
                 }
@@ -114,8 +114,8 @@ impl Admin {
         limit: Duration,
     ) -> Result<Box<PageData>, AdminFailure> {
         let page = self.data.at(0, PAGE);
-        // SAFETY: the page is ours, and no command that is in flight writes it: they come one at a time, and
-        // after one that was given up the controller is reset.
+        // SAFETY: the page is ours, and no command in flight writes it: there is one at a time, and after one
+        // that was given up the controller is reset.
         unsafe { page.write_bytes(0, PAGE) };
         self.execute(command(self.data.mapping().address(0)), limit)?;
         let mut data = Box::new([0; PAGE]);

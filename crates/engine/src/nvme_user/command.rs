@@ -52,13 +52,13 @@ impl Command {
         Command { dword0: opcode, nsid, prp1, dwords_10_15: [ten, eleven, 0, 0, 0, 0], ..Command::default() }
     }
 
-    /// What all reads and writes of a namespace have in common: the rest is a [`Transfer`].
+    /// The part that all reads and writes of a namespace share; the rest is a [`Transfer`].
     pub(super) fn transfers(nsid: u32) -> Command {
         Command { nsid, ..Command::default() }
     }
 
-    /// Makes an entry that began as [`Command::transfers`], and has been one transfer after another, this
-    /// one.
+    /// Turns an entry that began as [`Command::transfers`], and may have held other transfers since, into
+    /// this transfer.
     #[inline]
     pub(super) fn become_transfer(&mut self, transfer: Transfer) {
         let Transfer { write, id, lba, blocks, prps } = transfer;
@@ -83,13 +83,13 @@ impl Command {
         Command::admin(0x02, EVERY_NAMESPACE, data, [log | (len / 4 - 1) << 16, 0])
     }
 
-    /// Set Features, Number of Queues: asks for as many pairs as one can ask for.
+    /// Set Features, Number of Queues: asks for the most pairs that it can name.
     pub(super) fn number_of_queues() -> Command {
         const MOST: u32 = 0xfffe;
         Command::admin(0x09, 0, 0, [0x07, MOST | MOST << 16])
     }
 
-    /// Create I/O Completion Queue, contiguous; it interrupts where it has a vector.
+    /// Create I/O Completion Queue, contiguous; it interrupts if it has a vector.
     pub(super) fn create_completion_queue(
         id: u16,
         entries: u32,
@@ -121,7 +121,7 @@ impl Command {
         Command::admin(0x08, 0, 0, [u32::from(queue) | u32::from(command) << 16, 0])
     }
 
-    /// Set Features, Host Memory Buffer: on, of so many pages in so many parts, which the list names.
+    /// Set Features, Host Memory Buffer: on, with `pages` pages in `parts` parts, which `list` names.
     pub(super) fn host_memory(pages: u32, list: u64, parts: u32) -> Command {
         let dwords_10_15 = [0x0d, 1, pages, list as u32, (list >> 32) as u32, parts];
         Command { dwords_10_15, ..Command::admin(0x09, 0, 0, [0, 0]) }
@@ -137,7 +137,7 @@ impl Command {
         Command::admin(0x09, 0, data, [0x0c, on.into()])
     }
 
-    /// Set Features of one whose value is dword 11, not saved.
+    /// Set Features for a feature whose value is dword 11; not saved.
     pub(super) fn set_feature(id: u8, value: u32) -> Command {
         Command::admin(0x09, 0, 0, [id.into(), value])
     }
@@ -152,7 +152,7 @@ impl Command {
         Command { prp2: events, ..Command::admin(0x7c, 0, shadows, [0, 0]) }
     }
 
-    /// The command under an identifier.
+    /// The command with an identifier.
     #[inline]
     pub(super) fn with_id(self, id: u16) -> Command {
         Command { dword0: self.dword0 | u32::from(id) << 16, ..self }

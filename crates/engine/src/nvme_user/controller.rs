@@ -23,7 +23,7 @@ use std::time::Duration;
 /// How long to wait for each kind of command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// For every command; an I/O may take a tenth more until it is seen.
+    /// For every command; a late I/O may be noticed a tenth later.
     pub(super) command: Duration,
     /// For a command to come back after its abort, and for the abort itself.
     pub(super) abort: Duration,
@@ -80,9 +80,9 @@ pub struct Identity {
 
 /// An NVMe controller that is bound to vfio-pci and driven by this process.
 ///
-/// It is shared by `Arc` among threads, and by every engine on it. The last one to go resets the controller
-/// (`CC.EN` = 0, then `CSTS.RDY` = 0 is waited for), unmaps its memory and gives the device back to VFIO, in
-/// this order; where the controller is not seen to stop, the memory stays mapped for the life of the process.
+/// Threads and engines share it by `Arc`. The last one to drop it resets the controller (sets `CC.EN` = 0 and
+/// waits for `CSTS.RDY` = 0), unmaps its memory and gives the device back to VFIO, in this order. If the
+/// controller is not seen to stop, the memory stays mapped for the life of the process.
 pub struct Controller {
     address: PciAddress,
     identity: Identity,
@@ -113,8 +113,8 @@ impl Controller {
     /// what it and its namespaces are, and sets it up as it was under the kernel's driver.
     ///
     /// # Errors
-    /// VFIO refuses the device, or it is not an NVMe controller of version 1.2 or newer, or it fails, or it
-    /// is another drive than that of `prior`, none of which is then set on it. The message says what to do.
+    /// VFIO refuses the device; it is not an NVMe controller of version 1.2 or newer; it is not the drive
+    /// of `prior`, nothing of which is then set on it; or it fails. The message says what to do.
     pub fn open(
         address: PciAddress,
         isolation: Isolation,
@@ -160,7 +160,7 @@ impl Controller {
         self.address
     }
 
-    /// What it says of itself, and how it was set up.
+    /// What it says about itself, and how it was set up.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -202,7 +202,7 @@ impl Controller {
         &self.device
     }
 
-    /// Looks at its status; one that has failed or is gone is ended here.
+    /// Looks at its status; resets one that has failed or is gone.
     pub(super) fn look(&self) -> Option<ControllerEnd> {
         if self.end().is_none()
             && let Some(end) = health(&*self.device)
@@ -226,7 +226,7 @@ impl Controller {
         }
         let stopped = registers::stop(&*self.device, self.capabilities) || self.device.cut_off();
         self.stopped.store(stopped, Ordering::Release);
-        // After `stopped`: who sees the end then knows whether memory is free again.
+        // After `stopped`, so a thread that sees the end knows whether memory is free again.
         let _ = self.end.compare_exchange(0, why as u8, Ordering::AcqRel, Ordering::Acquire);
     }
 
@@ -247,19 +247,19 @@ impl Controller {
                  power it off and on"
             ),
             ControllerEnd::Stopped => format!(
-                "{address} is not ready any more (CSTS.RDY): it lost its power, or something else reset it \
+                "{address} is no longer ready (CSTS.RDY): it lost its power, or something else reset it \
                  or switched its memory space off; open it again"
             ),
             ControllerEnd::Gone => {
                 format!(
-                    "{address} does not answer any more (all ones): it was pulled or its link is down; plug \
+                    "{address} no longer answers (all ones): it was pulled or its link is down; plug \
                      it in again"
                 )
             }
         })
     }
 
-    /// The device is wanted back by the kernel.
+    /// The kernel wants the device back.
     #[cold]
     pub(super) fn asked_back_error(&self) -> EngineError {
         EngineError::controller(format!(
@@ -415,7 +415,7 @@ impl Drop for Controller {
         }
         self.reset(ControllerEnd::Closed);
         if self.has_stopped() {
-            self.admin.release(); // it uses none of the memory any more
+            self.admin.release(); // it no longer uses any of the memory
         }
     }
 }
@@ -431,7 +431,7 @@ fn stuck_error(address: PciAddress, what: &str, stuck: Stuck) -> EngineError {
         }
         Stuck::Gone => {
             format!(
-                "{address} does not answer any more (all ones): it was pulled or its link is down; plug it \
+                "{address} no longer answers (all ones): it was pulled or its link is down; plug it \
                  in again"
             )
         }

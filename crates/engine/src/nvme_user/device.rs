@@ -25,8 +25,8 @@ pub(super) trait Registers {
     fn read32(&self, at: usize) -> u32;
     /// Writes 32 bits at a byte offset.
     fn write32(&self, at: usize, value: u32);
-    /// The 32 bits at a byte offset, where a store does what [`Registers::write32`] does; they are there as
-    /// long as `self`. `None` where a store would reach nobody.
+    /// The address of the 32 bits at a byte offset, valid as long as `self`, if a store there does what
+    /// [`Registers::write32`] does; `None` if it would have no effect.
     fn mapped(&self, at: usize) -> Option<NonNull<u32>>;
     /// Reads 64 bits at a byte offset.
     fn read64(&self, at: usize) -> u64;
@@ -37,9 +37,9 @@ pub(super) trait Registers {
 /// Whether memory for the device comes in huge pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum HugePages {
-    /// Where there is one.
+    /// If one is free.
     Preferred,
-    /// Always: without an IOMMU only they stay where they are.
+    /// Always: without an IOMMU only they stay in place.
     Required,
 }
 
@@ -53,17 +53,18 @@ pub(super) trait Device: Registers + Send + Sync {
     /// it.
     ///
     /// # Errors
-    /// The kernel refuses, or the memory does not suit.
+    /// The kernel refuses, or the memory is not suitable.
     fn map(&self, memory: &PageRange) -> Result<Box<[u64]>, EngineError>;
     /// Takes back what `map` gave. Where the kernel refuses, it keeps the pages pinned: nobody else gets
     /// them.
     fn unmap(&self, pages: &[u64]);
-    /// Lets it reach memory, once it was seen stopped: before that it may still use memory of a former owner.
+    /// Lets it access memory. It must have been seen to stop: before that it may still use memory of a former
+    /// owner.
     ///
     /// # Errors
     /// Its configuration cannot be written.
     fn admit(&self) -> Result<(), EngineError>;
-    /// Forbids the device every access to memory; true if that was seen to hold.
+    /// Cuts the device off from memory; true if that was seen to take effect.
     fn cut_off(&self) -> bool;
     /// The number of interrupt vectors.
     fn vectors(&self) -> u32;

@@ -1,4 +1,4 @@
-//! Memory that the device reads and writes, and the addresses under which it sees it.
+//! Memory that the device reads and writes, and the addresses at which it sees it.
 
 use super::device::{Device, HugePages, PAGE, PageRange};
 use crate::engine::EngineError;
@@ -6,14 +6,14 @@ use crate::mmap::Mmap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Bytes of the huge page that is asked for.
+/// Size in bytes of the huge pages that are asked for.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Shared: after a fork, private memory would be copied on a write, and the device would miss it. Miri knows
-/// private memory only.
+/// Shared: after a fork, private memory would be copied on write, and the device would not see the copy. Miri
+/// only knows private memory.
 const SHARING: i32 = if cfg!(miri) { libc::MAP_PRIVATE } else { libc::MAP_SHARED | libc::MAP_POPULATE };
 
-/// What the device may reach, until it is dropped.
+/// Memory that the device may access until this is dropped.
 pub(super) struct DmaMapping {
     device: Arc<dyn Device>,
     pages: Box<[u64]>,
@@ -66,14 +66,14 @@ fn allocate_small(len: usize) -> Result<Mmap, EngineError> {
 /// There are too few free huge pages.
 fn no_huge_pages(errno: i32) -> EngineError {
     let remedy = ": too few huge pages of 2 MiB are free; without an IOMMU a drive needs 3, and each job \
-                  one and those of its buffers (iodepth x bs): `echo N > \
-                  /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`, as root, with an N that is \
-                  higher than now by as many";
+                  needs 1 and those of its buffers (iodepth x bs): `echo N > \
+                  /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`, as root, with N raised by as \
+                  many";
     EngineError::call("mmap (huge pages)", errno, remedy.to_owned())
 }
 
-/// Zeroed memory that the driver and the device share. Its owner drops it once the device does not use it
-/// any more; it is unmapped from the device first, then freed.
+/// Zeroed memory that the driver and the device share. Its owner drops it once the device no longer uses it;
+/// it is first unmapped from the device, then freed.
 pub(super) struct DmaMemory {
     mapping: DmaMapping,
     memory: Mmap,
@@ -107,7 +107,7 @@ impl DmaMemory {
         &self.mapping
     }
 
-    /// True if the device sees `len` bytes from a page's begin at `at` on as one range.
+    /// True if the device sees the `len` bytes from `at`, the start of a page, as one range.
     pub(super) fn is_contiguous(&self, at: usize, len: usize) -> bool {
         let pages = &self.mapping.pages[at / PAGE..(at + len).div_ceil(PAGE)];
         pages.windows(2).all(|pair| pair[1] == pair[0] + PAGE as u64)

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// What must outlive the device's access to it, in the order of dropping: the controller last, for the shadow
-/// doorbells are its.
+/// What must outlive the device's access to it, in the order of dropping: the controller last, because it
+/// owns the shadow doorbells.
 struct Held {
     pair: QueuePair,
     buffers: DmaMapping,
@@ -30,7 +30,7 @@ struct Held {
     controller: Arc<Controller>,
 }
 
-/// The namespace in the terms of a command.
+/// What one command may do on the namespace.
 struct TransferLimits {
     shift: u8,
     /// The bits of an offset or a length that must be zero.
@@ -44,15 +44,15 @@ pub(crate) struct NvmeUser {
     held: Leaky<Held>,
     limits: TransferLimits,
     flights: Flights,
-    /// By slot, the second entries of commands of more than a page; none where a list has more than a page of
-    /// its own.
+    /// By slot, the second PRP entries of commands of more than a page; empty if a list needs more than one
+    /// page.
     prepared: Box<[Prepared]>,
     waiting: Waiting,
-    /// Batches of completions until the next look at the commands in flight, and from one to the next.
+    /// Batches of completions until the next look at the commands in flight, and between two looks.
     until_look: u32,
     look_every: u32,
     looks: u32,
-    /// When the commands in flight grow older next.
+    /// When the commands in flight age next.
     next_age: Instant,
     finished: Option<EngineEnd>,
     /// True when the kernel wants the device back.
@@ -68,10 +68,10 @@ enum EngineEnd {
     AskedBack,
 }
 
-/// Looks at the commands in flight between two at the controller, where completions always come.
+/// Looks at the commands in flight per look at the controller, while completions keep coming.
 const LOOKS: u32 = 16;
 
-/// A command in flight grows older this many times within the time limit; when it is older it is aborted.
+/// A command in flight ages this many times within the time limit; an older one is aborted.
 const AGES: u32 = 10;
 
 impl NvmeUser {
@@ -107,7 +107,7 @@ impl NvmeUser {
             controller.create_pair(pairs::layout(pool, iodepth, interrupts), interrupts)?;
         pair.submission.prepare(Command::transfers(namespace.nsid));
         let prepared = pairs::prepare(&pair, &buffers, pool);
-        // Where waits sleep they are few, and a clock read is little beside them.
+        // Waits that sleep are few, and a clock read costs little beside them.
         let look_every = if matches!(mode, UserCompletion::Poll(_)) { 1 << 12 } else { 1 << 6 };
         let limits = TransferLimits {
             shift: namespace.lba_shift,
@@ -137,7 +137,7 @@ impl NvmeUser {
         Ok(engine)
     }
 
-    /// Writes one command, for which there is room; one was taken. Kept out of line, as in the ring's engine.
+    /// Writes one command, for which there is room, and returns 1. Kept out of line, as in the ring's engine.
     /// Rare cases end in a call, so it saves no registers for them.
     #[inline(never)]
     fn push_one(&mut self, request: &Request) -> Result<usize, EngineError> {
@@ -162,21 +162,21 @@ impl NvmeUser {
         Ok(1)
     }
 
-    /// As [`NvmeUser::push_one`], of another length than the slot's command before.
+    /// As [`NvmeUser::push_one`], if the length differs from that of the slot's last command.
     #[inline(never)]
     fn push_other_len(&mut self, request: &Request) -> Result<usize, EngineError> {
         let Request { slot, len, .. } = *request;
         if u64::from(len) & self.limits.mask != 0 || len.wrapping_sub(1) >= self.limits.most {
             return self.refuse(request);
         }
-        // Taken for as long as its list may be written: no command in flight has it then.
+        // The slot is taken while its list may be written, so no command in flight uses the list.
         self.held.pool.start(slot, len)?;
         self.flights.learn(slot, len, self.prps(slot, len));
         self.held.pool.finish(slot);
         self.push_one(request)
     }
 
-    /// The PRP entries of a command of so many bytes from a slot that this caller has taken.
+    /// The PRP entries of a command of `len` bytes in a slot that the caller has taken.
     fn prps(&self, slot: Slot, len: u32) -> (u64, u64) {
         let Held { pair, buffers, pool, .. } = &*self.held;
         let at = pool.offset(slot);
@@ -195,7 +195,7 @@ impl NvmeUser {
         (buffers.address(at), second)
     }
 
-    /// [`Engine::push`] of more than one, or where there is no room.
+    /// [`Engine::push`] of more than one request, or without room.
     #[inline(never)]
     fn push_many(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
         let taken = self.flights.room().min(requests.len());
@@ -219,15 +219,15 @@ impl NvmeUser {
             return Err(EngineError::unsupported(reading));
         }
         Err(EngineError::unsupported(format!(
-            "{} bytes at byte {} are no NVMe command: {address} takes whole logical blocks of {} bytes, up \
-             to {most} bytes at once; use such a bs",
+            "{} bytes at byte {} do not make an NVMe command: {address} takes whole logical blocks of {} \
+             bytes, up to {most} bytes at once; use such a bs",
             request.len,
             request.offset,
             1u32 << shift,
         )))
     }
 
-    /// Takes completions, of which one is there, within `done`'s spare capacity; returns how many.
+    /// Takes completions, of which at least one is ready, within `done`'s spare capacity; returns how many.
     #[inline(always)]
     fn reap(&mut self, done: &mut Vec<Completion>) -> usize {
         let Held { pair, pool, .. } = &mut *self.held;
@@ -252,13 +252,13 @@ impl NvmeUser {
         found
     }
 
-    /// As [`NvmeUser::reap`], where there may be none: then nothing came.
+    /// As [`NvmeUser::reap`], if any is ready; otherwise does nothing.
     #[inline(never)]
     fn reap_late(&mut self, done: &mut Vec<Completion>) -> usize {
         if self.held.pair.completion.is_ready() { self.reap(done) } else { 0 }
     }
 
-    /// Checks the commands in flight, and now and then the controller, while completions come.
+    /// Checks the commands in flight, and from time to time the controller, while completions come.
     #[cold]
     fn look_after(&mut self) {
         self.until_look = self.look_every;
@@ -272,8 +272,8 @@ impl NvmeUser {
         }
     }
 
-    /// Ten times within the time limit lets the commands in flight grow older; aborts those beyond it and,
-    /// where that does not help in time, resets the controller.
+    /// Ages the commands in flight, [`AGES`] times within the time limit. Aborts those that are older and, if
+    /// that does not help in time, resets the controller.
     #[cold]
     fn age(&mut self) {
         let controller = &self.held.controller;
@@ -281,7 +281,8 @@ impl NvmeUser {
         if now < self.next_age {
             return;
         }
-        // Once, however late: a process that was stopped for a minute must not think that a command hangs.
+        // They age once, however late this is: a process that was stopped for a minute must not think that a
+        // command hangs.
         let period = limits.command / AGES;
         self.next_age = now + period;
         let old = self.flights.grow_older(AGES);
@@ -304,12 +305,13 @@ impl NvmeUser {
         }
     }
 
-    /// Ends what is in flight after the controller's end; after that, the error that says why.
+    /// After the controller's end: completes what is in flight with errors, then returns the error that says
+    /// why.
     #[cold]
     fn give_up(&mut self, finish: EngineEnd, done: &mut Vec<Completion>) -> Result<(), EngineError> {
         let EngineEnd::Ended(end) = finish else { return Err(self.finish_error(finish)) };
         if self.reap_late(done) > 0 {
-            return Ok(()); // what had ended before
+            return Ok(()); // these had completed before
         }
         let controller = &self.held.controller;
         if self.in_flight() == 0 || !controller.has_stopped() {
@@ -338,7 +340,7 @@ impl NvmeUser {
         }
     }
 
-    /// [`Engine::wait`] where the doorbell is no plain register, or there is none to be rung any more.
+    /// [`Engine::wait`] if the doorbell is not a plain register, or the engine is finished.
     #[inline(never)]
     fn wait_otherwise(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
         if let Some(finish) = self.finished {
@@ -363,7 +365,7 @@ impl NvmeUser {
         }
     }
 
-    /// After many polls that found nothing.
+    /// Called after many polls that found nothing.
     #[cold]
     fn look_if_quiet(&mut self) -> Result<(), EngineError> {
         if self.waiting.is_quiet() {
@@ -372,7 +374,7 @@ impl NvmeUser {
         Ok(())
     }
 
-    /// Takes what is there, and waits for the rest of `min`.
+    /// Takes what is ready, and waits for the rest of `min`.
     #[inline(never)]
     fn reap_and_await(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
         let found = self.reap(done);
@@ -404,7 +406,7 @@ impl NvmeUser {
     }
 }
 
-/// The next completion, of an entry that is there; none if no request in flight has any of those entries.
+/// The next completion, of an entry that is ready; `None` if no ready entry belongs to a request in flight.
 #[inline(always)]
 fn next_ended(pair: &mut QueuePair, pool: &Pool, flights: &mut Flights) -> Option<Completion> {
     loop {
@@ -415,7 +417,7 @@ fn next_ended(pair: &mut QueuePair, pool: &Pool, flights: &mut Flights) -> Optio
             let result = if status == 0 { Ok(len) } else { failed(status) };
             return Some(Completion { tag, slot, result });
         }
-        // An identifier that is not in flight is the controller's mistake.
+        // An identifier that is not in flight is the controller's error.
         if !pair.completion.is_ready() {
             return None;
         }

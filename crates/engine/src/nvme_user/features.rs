@@ -1,6 +1,6 @@
-//! What a drive asks of its host, set up as Linux does: a buffer in the host's memory, and the power states
-//! that it enters by itself. Without them it would run without its cache, and in other power states than
-//! under the kernel's driver.
+//! What a drive asks of its host, set up as Linux sets it up: a buffer in the host's memory, and the power
+//! states that it enters by itself. Without them it would run without its cache, and in other power states
+//! than under the kernel's driver.
 //!
 //! Sources: NVM Express Base Specification 2.0, sections 5.27.1.9 (APST), 5.27.2.4 (Host Memory Buffer) and
 //! figure 275; Linux, drivers/nvme/host/pci.c (`nvme_setup_host_mem`) and core.c (`nvme_configure_apst`,
@@ -24,9 +24,9 @@ pub enum HostMemory {
     /// It asks for none.
     #[default]
     NotAsked,
-    /// It has as many bytes.
+    /// It has this many bytes.
     Given(u64),
-    /// It asks for as many bytes, and has none.
+    /// It asks for a buffer and has none.
     Refused {
         /// Bytes that it prefers (`HMPRE`).
         asked: u64,
@@ -87,8 +87,8 @@ fn parts(pages: &[u64], least: usize, most: usize) -> Vec<Part> {
     runs.filter(|run| run.len() >= least).map(|run| (run[0], run.len() as u32)).take(most).collect()
 }
 
-/// Gives the controller the buffer that it asks for, of at most so many bytes, if it may have one. The buffer
-/// is the controller's until the feature is off or the controller has stopped.
+/// Gives the controller the buffer that it asks for, of at most `most_bytes` bytes, if it may have one. The
+/// buffer is the controller's until the feature is off or the controller has stopped.
 ///
 /// # Errors
 /// A command did not end: the controller may have the buffer, which stays mapped.
@@ -148,7 +148,7 @@ pub(super) fn give_host_memory(
     }
 }
 
-/// Takes the buffer back. Where the controller does not answer it keeps the buffer until it is seen stopped.
+/// Takes the buffer back. A controller that does not answer keeps it until it is seen to stop.
 pub(super) fn take_host_memory(admin: &mut Admin, limit: Duration) {
     if admin.host_memory.is_some() && admin.execute(Command::no_host_memory(), limit).is_ok() {
         admin.host_memory = None;
@@ -227,8 +227,8 @@ impl Default for ApstRules {
 }
 
 impl ApstRules {
-    /// After how long without I/O a state is entered that takes `total_us` to enter and leave; `None` if
-    /// never. `tier` is that of the state below, 1 or 2: each is given to one state.
+    /// The time without I/O after which a state is entered that takes `total_us` to enter and leave; `None`
+    /// if it is never entered. `tier` is that of the state below, 1 or 2: each goes to one state.
     fn idle_ms(&self, total_us: u64, tier: &mut u32) -> Option<u64> {
         /// Milliseconds in the 24 bits of an entry.
         const MOST_MS: u64 = (1 << 24) - 1;
@@ -245,12 +245,12 @@ impl ApstRules {
         (std::mem::replace(tier, wanted.min(*tier)) > wanted).then_some(idle_ms)
     }
 
-    /// The table of Set Features 0Ch for a controller's power states, and which states it uses after how
-    /// long, the quickest to leave first.
+    /// The table of Set Features 0Ch for a controller's power states, and the states that it uses with their
+    /// times without I/O, the quickest to leave first.
     fn table(&self, states: &[PowerState]) -> ([u64; 32], Vec<(u8, u32)>) {
         let mut table = [0; 32];
         let (mut target, mut tier, mut used) = (0, u32::MAX, Vec::new());
-        // From the state of the least power on, as Linux goes.
+        // From the state of the least power up, as Linux does.
         for (number, state) in states.iter().enumerate().rev() {
             table[number] = target;
             if !state.non_operational || u64::from(state.exit_us) > self.ps_max_latency_us {
@@ -267,7 +267,7 @@ impl ApstRules {
     }
 }
 
-/// Has the controller enter power states by itself as Linux would.
+/// Makes the controller enter power states by itself as Linux would.
 ///
 /// # Errors
 /// A command did not end.
@@ -332,7 +332,7 @@ mod tests {
             state(true, 2_000, 8_000),
         ];
         let (table, used) = ApstRules::default().table(&states);
-        // The deepest state is within 15 ms, and takes the first tier; the one above it finds the tier given.
+        // The deepest state is within 15 ms, and takes the first tier; the one above it finds that tier gone.
         assert_eq!(used, [(4, 100)]);
         let target = 4 << 3 | 100 << 8;
         assert_eq!(table[..6], [target, target, target, target, 0, 0]);
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(used, [(1, 100), (2, 2_000)]);
         assert_eq!(table[..3], [1 << 3 | 100 << 8, 2 << 3 | 2_000 << 8, 0]);
 
-        // Beyond the latency that is allowed, and beyond both tiers.
+        // Beyond the allowed latency, and beyond both tiers.
         let (table, used) = ApstRules::default().table(&[state(false, 0, 0), state(true, 0, 100_001)]);
         assert_eq!((table[0], used), (0, Vec::new()));
         let (_, used) = ApstRules::default().table(&[state(false, 0, 0), state(true, 60_000, 60_000)]);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rules_are_those_that_the_kernel_was_told() {
+    fn the_rules_are_the_kernels_parameters() {
         let sys = tempfile::tempdir().unwrap();
         let rules = |prior: &PriorState| Rules::of_kernel(sys.path(), prior);
         assert_eq!(rules(&PriorState::default()), Rules::default());

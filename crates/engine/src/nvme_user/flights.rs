@@ -9,9 +9,10 @@ pub(super) struct Flight {
     pub(super) tag: u64,
     /// Bytes to be moved; 0 where no command is in flight.
     pub(super) len: u32,
-    /// How often [`Flights::grow_older`] has met it.
+    /// How often [`Flights::grow_older`] has aged it.
     age: u32,
-    /// Bytes of the latest command from this slot, and its PRP entries: one as long needs the same.
+    /// Bytes of the latest command from this slot, and its PRP entries: another of that length needs the
+    /// same.
     known_len: u64,
     prps: (u64, u64),
 }
@@ -22,7 +23,7 @@ const NO_LEN: u64 = u64::MAX;
 /// The most slots that a pool may have: identifiers are of 16 bits, and 0xffff is reserved.
 pub(super) const MOST_SLOTS: u32 = 0xffff;
 
-/// What is in flight from each slot, and how much more may be.
+/// The command in flight from each slot, and how many more there may be.
 pub(super) struct Flights {
     by_slot: Box<[Flight]>,
     room: usize,
@@ -30,7 +31,7 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// None in flight, up to `depth` at once.
+    /// No commands in flight; up to `depth` at once.
     pub(super) fn new(slots: u32, depth: u32) -> Flights {
         let none = Flight { tag: 0, len: 0, age: 0, known_len: NO_LEN, prps: (0, 0) };
         Flights { by_slot: vec![none; slots as usize].into(), room: depth as usize, depth: depth as usize }
@@ -55,7 +56,7 @@ impl Flights {
         (flight.known_len == u64::from(len)).then_some(flight.prps)
     }
 
-    /// What [`Flights::prps`] says from now on of a slot without a command in flight.
+    /// Sets what [`Flights::prps`] returns for a slot without a command in flight.
     pub(super) fn learn(&mut self, slot: Slot, len: u32, prps: (u64, u64)) {
         let flight = &mut self.by_slot[slot.0 as usize];
         (flight.known_len, flight.prps) = (len.into(), prps);
@@ -69,7 +70,7 @@ impl Flights {
         self.room -= 1;
     }
 
-    /// Ends a command; `None` if none of this identifier is in flight.
+    /// Ends a command; `None` if none with this identifier is in flight.
     #[inline]
     pub(super) fn end(&mut self, id: u16) -> Option<Flight> {
         let flight = self.by_slot.get_mut(usize::from(id))?;
@@ -87,7 +88,7 @@ impl Flights {
         (0..self.by_slot.len()).filter(|id| self.by_slot[*id].len > 0).map(|id| id as u16).collect()
     }
 
-    /// Makes every command in flight older by one; gives those that are older than `limit` now, with their
+    /// Makes every command in flight older by one; returns those that are now older than `limit`, with their
     /// ages.
     pub(super) fn grow_older(&mut self, limit: u32) -> Vec<(u16, u32)> {
         let mut old = Vec::new();

@@ -31,7 +31,7 @@ pub struct IoCounts {
 /// Blocks of the largest command: their number is written in 16 bits, less one.
 const MOST_BLOCKS: u32 = 1 << 16;
 
-/// What Identify Controller says that a driver needs.
+/// The parts of Identify Controller that a driver needs.
 pub(super) struct ControllerData<'a>(pub(super) &'a PageData);
 
 impl ControllerData<'_> {
@@ -47,8 +47,8 @@ impl ControllerData<'_> {
         text(&self.0[64..72])
     }
 
-    /// Bytes of the largest transfer: `MDTS`, in units of the smallest page; without one, what the blocks'
-    /// number allows.
+    /// The largest transfer in bytes: `MDTS`, in units of the smallest page; without it, what the largest
+    /// number of blocks allows.
     pub(super) fn max_transfer_bytes(&self, smallest_page: u64) -> u32 {
         let most = u64::from(MOST_BLOCKS) * 512;
         let limit = match self.0[77] {
@@ -115,7 +115,7 @@ impl ControllerData<'_> {
         self.0[265] & 1 != 0 && self.0[263] < 32
     }
 
-    /// Its power states by number, `NPSS` and one of them.
+    /// Its power states by number: `NPSS` plus one of them.
     pub(super) fn power_states(&self) -> Vec<PowerState> {
         let states = self.0[2048..].chunks_exact(32).take(usize::from(self.0[263]) + 1);
         let read = |state: &[u8]| PowerState {
@@ -140,8 +140,8 @@ pub(super) fn active(list: &PageData) -> impl Iterator<Item = u32> {
     numbers.take_while(|nsid| *nsid != 0)
 }
 
-/// Where the format in use is: FLBAS (byte 26) has the format's index in bits 0 to 3 and, above them, 5 and
-/// 6; the formats begin at byte 128, with 4 bytes each.
+/// Offset of the format in use: FLBAS (byte 26) has the format's index in bits 0 to 3 and, as its upper bits,
+/// 5 and 6. The formats begin at byte 128 and have 4 bytes each.
 fn format_at(data: &PageData) -> usize {
     128 + 4 * usize::from(data[26] & 0xf | (data[26] >> 1 & 0x30))
 }

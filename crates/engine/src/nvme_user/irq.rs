@@ -23,8 +23,8 @@ pub(super) fn signal(event: impl AsFd) -> bool {
     rustix::io::write(event, &1u64.to_ne_bytes()) == Ok(size_of::<u64>())
 }
 
-/// Waits for one event by epoll(7), edge-triggered: a wake-up costs one system call, for the event's count
-/// need not be read.
+/// Waits for one event by epoll(7), edge-triggered: a wake-up costs one system call, because the event's
+/// count need not be read.
 pub(super) struct Waiter {
     epoll: OwnedFd,
 }
@@ -38,17 +38,18 @@ impl Waiter {
         Ok(Waiter { epoll })
     }
 
-    /// Sleeps until the event was signalled since the last wait, for at most `limit`; one system call.
+    /// Sleeps until the event has been signalled since the last wait, for at most `limit`; one system call.
     pub(super) fn wait(&self, limit: Duration) {
         let mut found = libc::epoll_event { events: 0, u64: 0 };
         let limit = limit.as_millis().clamp(1, 1 << 30) as i32;
-        // SAFETY: the descriptor is open, and there is room for one event. An error (a signal) is as a
+        // SAFETY: the descriptor is open, and there is room for one event. An error (a signal) counts as a
         // spurious wake-up.
         unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), &raw mut found, 1, limit) };
     }
 }
 
-/// A thread that sleeps until the kernel asks for the device back: the engines need no system call to know.
+/// A thread that sleeps until the kernel asks for the device back, so the engines need no system call to
+/// know.
 pub(super) struct Watch {
     asked: Arc<AtomicBool>,
     stop: Arc<OwnedFd>,

@@ -2,9 +2,10 @@
 //!
 //! A [`Controller`] is opened once and shared; each engine has a queue pair of its own on it and touches
 //! nothing else while it does I/O: no lock, no allocation, and with polled completion no system call. From
-//! below: `device` (what the driver needs of it, a trait), `vfio` (the real one), `registers`, `dma` (memory
-//! that it sees), `queue`, `command` and `prp` (what it reads there), `admin`, `controller`, `features`,
-//! `prior_state` and `pairs` (setting it up), `engine` (doing I/O) and `waiting` (poll, interrupt, hybrid).
+//! the bottom up: `device` (a trait: what the driver needs of its device), `vfio` (the real device),
+//! `registers`, `dma` (memory that the device sees), `queue`, `command` and `prp` (what it reads there),
+//! `admin`, `controller`, `features`, `prior_state` and `pairs` (setting it up), `engine` (doing I/O) and
+//! `waiting` (poll, interrupt, hybrid).
 //!
 //! Sources: NVM Express Base Specification 2.0, NVM Command Set Specification 1.0, PCIe Transport
 //! Specification 1.0.

@@ -16,17 +16,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Entries of a queue, at least, if the drive has as many. In a long queue the doorbell of completions rings
-/// seldom, and a shadow doorbell seldom wraps around, when the register must be written.
+/// The least number of entries of a queue, if the drive allows as many. In a long queue the completion
+/// doorbell rings seldom, and a shadow doorbell seldom wraps around, which needs a write to the register.
 const ENTRIES: u32 = 256;
 
-/// What can be prepared for commands of more than a page, for each slot.
+/// The second PRP entries of commands of more than a page, prepared for each slot; empty if a list needs more
+/// than one page.
 pub(super) fn prepare(pair: &QueuePair, buffers: &DmaMapping, pool: &Pool) -> Box<[Prepared]> {
     let prepared = (0..pool.slots()).map(|slot| {
         let at = pool.offset(Slot(slot));
         let list = || pair.list(slot as u16);
-        // SAFETY: the list is as long as the longest transfer needs, and no command is in flight yet; where
-        // this is prepared, lists are not written again.
+        // SAFETY: the list is as long as the longest transfer needs, and no command is in flight yet;
+        // prepared lists are not written again.
         unsafe { Prepared::new(&buffers.pages()[at / PAGE..], at % PAGE, pool.slot_len() as usize, list) }
     });
     prepared.collect::<Option<_>>().unwrap_or_default()
@@ -124,7 +125,7 @@ impl Controller {
         let doorbells = Doorbells { stride: self.capabilities.stride(), shadow: admin.shadow.as_ref() };
         let pair = QueuePair::new(self.device(), id, shape, doorbells)?;
         let (submission, completion) = pair.addresses();
-        let pair = ManuallyDrop::new(pair); // until the controller is known not to have its memory
+        let pair = ManuallyDrop::new(pair); // until the controller is known not to use its memory
         let limit = self.limits.command;
         let made = admin
             .execute(Command::create_completion_queue(id, shape.completions, completion, vector), limit)
@@ -151,7 +152,7 @@ impl Controller {
         }
     }
 
-    /// The event of a vector; arms all vectors at the first call, for older kernels cannot add one later.
+    /// The event of a vector; arms all vectors at the first call, because older kernels cannot add one later.
     fn event(&self, admin: &mut Admin, vector: u16) -> Result<Arc<OwnedFd>, EngineError> {
         if admin.events.is_empty() {
             let count = self.identity().vectors.min(self.identity().queue_pairs);
@@ -168,8 +169,8 @@ impl Controller {
         })
     }
 
-    /// Deletes a queue pair; true if the controller does not use its memory any more. One that does not
-    /// delete it is reset.
+    /// Deletes a queue pair; true if the controller no longer uses its memory. One that does not delete it is
+    /// reset.
     pub(super) fn delete_pair(&self, id: u16) -> bool {
         let mut admin = self.admin();
         if self.end().is_none() {
@@ -186,7 +187,7 @@ impl Controller {
         self.has_stopped()
     }
 
-    /// Aborts a command; whether it comes back is seen at its queue.
+    /// Aborts a command; its queue shows whether it comes back.
     pub(super) fn abort(&self, queue: u16, command: u16) {
         let mut admin = self.admin();
         if self.end().is_none()

@@ -18,12 +18,12 @@ pub struct PriorState {
     pub features: Vec<FeatureValue>,
     /// The kernel did not let it enter power states by itself.
     pub apst_off: bool,
-    /// How long leaving a power state that it enters by itself may take in us, `u64::MAX` for any time;
+    /// How long it may take to leave a power state that it entered by itself, in us; `u64::MAX` for any time,
     /// absent where the kernel did not say.
     pub latency_tolerance_us: Option<u64>,
 }
 
-/// A feature with the value that it had.
+/// A feature and a value of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureValue {
     /// Its name in words.
@@ -39,16 +39,16 @@ pub struct FeatureValue {
 /// A feature with the value that it has under this driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureState {
-    /// As it was under the kernel.
+    /// Its value under the kernel.
     pub prior: FeatureValue,
     /// The drive's answer, or the NVMe status of its refusal to answer.
     pub current: Result<u32, u16>,
-    /// The NVMe status of the drive's refusal to take the value that it had.
+    /// The NVMe status of the drive's refusal to take the prior value.
     pub refusal: Option<u16>,
 }
 
 impl FeatureState {
-    /// True if it has the value that it had.
+    /// True if it has its prior value.
     pub fn is_as_before(&self) -> bool {
         self.current == Ok(self.prior.value)
     }
@@ -75,10 +75,10 @@ impl fmt::Display for FeatureState {
     }
 }
 
-/// Gives a controller's features the values that they had, where a reset gave them others.
+/// Gives a controller's features their prior values where a reset changed them.
 ///
 /// # Errors
-/// A command did not end, and the name of its feature.
+/// The name of the feature whose command did not end, and why.
 pub(super) fn set_features(
     admin: &mut Admin,
     features: &[FeatureValue],
@@ -108,7 +108,7 @@ fn get(admin: &mut Admin, feature: FeatureValue, limit: Duration) -> Result<Resu
     Ok(value.map(|value| value & feature.mask))
 }
 
-/// A refusal is an answer, no failure.
+/// A refusal is an answer, not a failure.
 fn answer(outcome: Result<u32, AdminFailure>) -> Result<Result<u32, u16>, AdminFailure> {
     match outcome {
         Ok(value) => Ok(Ok(value)),

@@ -1,7 +1,7 @@
 //! Physical region pages: how a command names the memory of its data, page by page.
 //!
 //! Source: NVM Express Base Specification 2.0, section 4.1.1. The first entry may begin anywhere in a page at
-//! a multiple of four bytes; the second names the second page or a list; where a list goes on, its page's
+//! a multiple of four bytes; the second names the second page or a list; where a list continues, its page's
 //! last entry names the next.
 
 use super::device::PAGE;
@@ -17,7 +17,7 @@ pub(super) fn pages_of(offset: usize, len: usize) -> usize {
 }
 
 /// Bytes of list memory that a transfer of up to `len` bytes needs, wherever it begins. A list of less than a
-/// page has a power of two: lists side by side cross no page.
+/// page is a power of two long, so adjacent lists do not cross pages.
 pub(super) fn list_len(len: usize) -> usize {
     let entries = pages_of(PAGE - 4, len) - 1;
     match entries {
@@ -31,7 +31,7 @@ pub(super) fn list_len(len: usize) -> usize {
 /// Where a list is written.
 #[derive(Clone, Copy)]
 pub(super) struct List<'a> {
-    /// Its begin for this process.
+    /// Its start as this process sees it.
     pub(super) base: NonNull<u64>,
     /// The pages that it lies in, as the device sees them.
     pub(super) pages: &'a [u64],
@@ -39,12 +39,12 @@ pub(super) struct List<'a> {
     pub(super) offset: usize,
 }
 
-/// The second entry of a command that moves `len` bytes, more than one page holds, from byte `offset` of the
-/// first of `pages` on: the second page, or a list, which is written here.
+/// The second entry of a command that moves `len` bytes from byte `offset` of the first of `pages` on, more
+/// than that page holds: the second page, or a list, which this writes.
 ///
 /// # Safety
-/// From the list's base on [`list_len`] of `len` bytes may be written, and no command that the device has
-/// uses them.
+/// From the list's base on `list_len(len)` bytes may be written, and no command that the device has uses
+/// them.
 #[inline]
 pub(super) unsafe fn second<'a>(
     pages: &[u64],
@@ -93,7 +93,7 @@ impl Prepared {
         Some(Prepared { page, list })
     }
 
-    /// The second entry of a command that touches so many pages, two or more.
+    /// The second entry of a command that touches `pages` pages, two or more.
     #[inline]
     pub(super) fn second(self, pages: usize) -> u64 {
         if pages == 2 { self.page } else { self.list }

@@ -54,7 +54,7 @@ impl ShadowPages {
     }
 }
 
-/// One doorbell's places in the [`ShadowPages`].
+/// One doorbell's addresses in the [`ShadowPages`].
 #[derive(Clone, Copy)]
 struct Shadow {
     value: NonNull<AtomicU32>,
@@ -93,12 +93,12 @@ struct Doorbell {
     device: Arc<dyn Device>,
     at: usize,
     register: Option<NonNull<u32>>,
-    /// The register, where a store to it is all that there is to do.
+    /// The register, if a store to it is all that is needed.
     plain: Option<NonNull<u32>>,
     shadow: Option<Shadow>,
     /// The latest value, below 65536.
     shown: u32,
-    /// The shadow alone holds it.
+    /// Only the shadow holds it.
     is_behind: bool,
     writes: u64,
 }
@@ -131,7 +131,8 @@ impl Doorbell {
         self.ring();
     }
 
-    /// As [`Doorbell::show`] where a store to the register is all; else false, and nothing was done.
+    /// As [`Doorbell::show`] if a store to the register is all that is needed; otherwise does nothing and
+    /// returns false.
     #[inline]
     fn show_if_plain(&mut self, value: u32) -> bool {
         let Some(register) = self.plain else { return false };
@@ -174,15 +175,16 @@ impl SubmissionQueue {
     #[inline]
     pub(super) fn push(&mut self, command: Command) {
         // SAFETY: the tail is below the number of entries, all of which are in the pair's memory; the entry
-        // is free, for fewer commands than entries are in flight.
+        // is free, because fewer commands than entries are in flight.
         unsafe { self.base.add(self.tail as usize).write(command) };
         self.advance();
     }
 
-    /// Has every entry begin as `command`, for [`SubmissionQueue::push_transfer`]; nothing was pushed yet.
+    /// Makes every entry start as `command`, for [`SubmissionQueue::push_transfer`]; nothing has been pushed
+    /// yet.
     pub(super) fn prepare(&mut self, command: Command) {
         for at in 0..self.entries as usize {
-            // SAFETY: the entry is in the pair's memory, and none is the controller's before the first
+            // SAFETY: the entry is in the pair's memory, and none belongs to the controller before the first
             // doorbell.
             unsafe { self.base.add(at).write(command) };
         }
@@ -192,8 +194,8 @@ impl SubmissionQueue {
     #[inline]
     pub(super) fn push_transfer(&mut self, transfer: Transfer) {
         // SAFETY: the tail is below the number of entries, all of which were written by `prepare`; the entry
-        // is free, for fewer commands than entries are in flight, and the controller does not read it before
-        // it is told.
+        // is free, because fewer commands than entries are in flight, and the controller does not read it
+        // before the doorbell.
         unsafe { self.base.add(self.tail as usize).as_mut() }.become_transfer(transfer);
         self.advance();
     }
@@ -211,8 +213,8 @@ impl SubmissionQueue {
         }
     }
 
-    /// As [`SubmissionQueue::ring`] where the doorbell is a register that a store reaches; else false, and
-    /// nothing was done.
+    /// As [`SubmissionQueue::ring`] if the doorbell is a register that a store reaches; otherwise does
+    /// nothing and returns false.
     #[inline]
     pub(super) fn ring_if_plain(&mut self) -> bool {
         self.tail == self.doorbell.shown || self.doorbell.show_if_plain(self.tail)
@@ -230,15 +232,15 @@ impl SubmissionQueue {
     }
 }
 
-/// The completion queue of a pair. It cannot overflow: the owner's commands in flight, with the entries that
-/// the controller was not given back, are fewer than its entries.
+/// The completion queue of a pair. It cannot overflow: the commands in flight, and the entries not yet given
+/// back to the controller, are together fewer than its entries.
 pub(super) struct CompletionQueue {
     base: NonNull<u8>,
     /// The end of the last entry.
     end: NonNull<u8>,
     /// The entry that comes next.
     head: NonNull<u8>,
-    /// Entries taken that the controller does not know of, and how many of them make it learn of them.
+    /// Entries taken that the controller does not know of yet, and the number at which it learns of them.
     taken: u32,
     release_at: u32,
     /// The phase, in its place in an entry's last dword, that the next complete entry carries.
@@ -249,7 +251,7 @@ pub(super) struct CompletionQueue {
 const PHASE: u32 = 1 << 16;
 
 impl CompletionQueue {
-    /// True if an entry is there.
+    /// True if an entry is ready.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
         self.last_dword() & PHASE == self.phase
@@ -268,7 +270,7 @@ impl CompletionQueue {
         self.is_ready().then(|| self.take())
     }
 
-    /// The next entry, which is there.
+    /// The next entry, which is ready.
     #[inline]
     pub(super) fn take(&mut self) -> CompletionEntry {
         debug_assert!(self.is_ready());
@@ -285,8 +287,7 @@ impl CompletionQueue {
         entry
     }
 
-    /// Gives the entries that were taken back to the controller, once they are so many that it could come to
-    /// lack them.
+    /// Returns the taken entries to the controller, once it might run out of entries without them.
     #[inline]
     pub(super) fn release(&mut self) {
         if self.taken >= self.release_at {
@@ -309,7 +310,7 @@ pub(super) struct Doorbells<'a> {
 pub(super) enum Release {
     /// After each batch.
     AtOnce,
-    /// Once it could come to lack them.
+    /// Once it might run out of entries without them.
     Seldom,
 }
 
@@ -320,8 +321,8 @@ pub(super) struct PairLayout {
     pub(super) depth: u32,
     /// Entries of the submission queue, more than the depth: a full queue and an empty one must differ.
     pub(super) submissions: u32,
-    /// Entries of the completion queue, more than the depth. The more there are, the fewer doorbells say that
-    /// they are free.
+    /// Entries of the completion queue, more than the depth. The more there are, the fewer doorbells are
+    /// needed to free them.
     pub(super) completions: u32,
     pub(super) release: Release,
     /// Lists of PRP entries, one per identifier.
@@ -331,21 +332,21 @@ pub(super) struct PairLayout {
 }
 
 impl PairLayout {
-    /// A pair of the least length, whose commands carry no lists.
+    /// A pair of the least length, whose commands have no lists.
     pub(super) fn least(depth: u32) -> PairLayout {
         let (entries, release) = (depth + 1, Release::AtOnce);
         PairLayout { depth, submissions: entries, completions: entries, release, lists: 0, list_len: 0 }
     }
 
-    /// The same within what a controller has, which is more than the depth.
+    /// The same within a controller's limit, which is more than the depth.
     pub(super) fn within(self, most_entries: u32) -> PairLayout {
         let (submissions, completions) =
             (self.submissions.min(most_entries), self.completions.min(most_entries));
         PairLayout { submissions, completions, ..self }
     }
 
-    /// How many entries are taken before the controller learns of it: with what may be in flight they leave
-    /// one entry free.
+    /// How many entries are taken before the controller learns of it: with those that may be in flight they
+    /// leave one entry free.
     fn release_at(&self) -> u32 {
         match self.release {
             Release::AtOnce => 1,
@@ -354,7 +355,7 @@ impl PairLayout {
     }
 }
 
-/// A submission queue and a completion queue of one number, with the memory of the lists of their commands.
+/// A submission queue and a completion queue with one number, and the memory for the lists of their commands.
 pub(super) struct QueuePair {
     pub(super) id: u16,
     pub(super) submission: SubmissionQueue,
@@ -365,7 +366,7 @@ pub(super) struct QueuePair {
 }
 
 // SAFETY: all pointers lead to memory of the pair's own, or to doorbells of its controller and their shadows,
-// which are written by the owner of the pair alone; so it may move to another thread.
+// which only the owner of the pair writes; so it may move to another thread.
 unsafe impl Send for QueuePair {}
 
 impl QueuePair {
@@ -423,7 +424,7 @@ impl QueuePair {
         (self.memory.mapping().address(0), self.memory.mapping().address(completion_at))
     }
 
-    /// The list of command `id`; without lists, a place for none.
+    /// The list of command `id`; an empty one if the pair has no lists.
     #[inline]
     pub(super) fn list(&self, id: u16) -> List<'_> {
         let at = self.lists_at + usize::from(id) * self.list_len;

@@ -23,7 +23,7 @@ const ENABLE: u32 = 1;
 /// `CSTS.RDY` and `CSTS.CFS`.
 const READY: u32 = 1;
 const FATAL: u32 = 1 << 1;
-/// What a device that is not there any more answers.
+/// What a device reads as once it is gone.
 const ALL_ONES: u32 = u32::MAX;
 
 /// Why a controller ended.
@@ -38,7 +38,7 @@ pub(super) enum ControllerEnd {
     Fatal,
     /// It is not ready any more (`CSTS.RDY`), though nobody here has stopped it.
     Stopped,
-    /// It answers with ones only: it was pulled, or its link is down.
+    /// It reads as all ones: it was pulled, or its link is down.
     Gone,
 }
 
@@ -48,7 +48,7 @@ impl ControllerEnd {
         [Closed, Late, Fatal, Stopped, Gone].into_iter().find(|end| *end as u8 == number)
     }
 
-    /// What the commands in flight end with.
+    /// The errno of the commands that are then in flight.
     pub(super) fn errno(self) -> i32 {
         match self {
             ControllerEnd::Closed => libc::ECANCELED,
@@ -59,7 +59,7 @@ impl ControllerEnd {
     }
 }
 
-/// What has ended an enabled controller, as CSTS says; `None` if it goes on.
+/// Why an enabled controller has ended, by CSTS; `None` if it has not.
 pub(super) fn health(device: &dyn Device) -> Option<ControllerEnd> {
     match device.read32(CSTS) {
         ALL_ONES => Some(ControllerEnd::Gone),
@@ -129,9 +129,9 @@ impl Capabilities {
 pub(super) enum Unsuitable {
     #[error("does not answer (all ones): it is powered down or was pulled; plug it in again")]
     NoAnswer,
-    #[error("is of NVMe {major}.{minor} and this driver needs 1.2 or newer: use another path")]
+    #[error("has NVMe {major}.{minor}, and this driver needs 1.2 or newer: use another path")]
     Version { major: u32, minor: u32 },
-    #[error("takes memory pages of {0} bytes or more and this driver has {PAGE}: use another path")]
+    #[error("takes memory pages of {0} bytes or more, and this driver has {PAGE}: use another path")]
     Pages(u64),
     #[error("has no NVM command set: use another drive")]
     CommandSet,
@@ -182,8 +182,8 @@ pub(super) fn disable(device: &dyn Device, capabilities: Capabilities) -> Result
     }
     if configuration & ENABLE != 0 {
         if device.read32(CSTS) & READY == 0 {
-            // It is on its way up and must not be stopped before it is there; if it never gets there, try all
-            // the same.
+            // It is starting, and must not be stopped before it is ready; if it never becomes ready, try
+            // anyway.
             let _ = await_ready(device, capabilities, true);
         }
         device.write32(CC, configuration & !ENABLE);
@@ -191,8 +191,8 @@ pub(super) fn disable(device: &dyn Device, capabilities: Capabilities) -> Result
     await_ready(device, capabilities, false)
 }
 
-/// Stops a controller that was enabled; true if it was seen to stop. One that does not say that it is enabled
-/// may have been reset, or it may be running unseen, with its memory space off: that is no answer.
+/// Stops a controller that was enabled; true if it was seen to stop. One that does not read as enabled may
+/// have been reset, or may be running with its memory space off; that does not count as stopped.
 pub(super) fn stop(device: &dyn Device, capabilities: Capabilities) -> bool {
     device.read32(CC) & ENABLE != 0 && disable(device, capabilities).is_ok()
 }

@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const BLOCK: u32 = 512;
-/// Bytes of the disk; under Miri every one costs.
+/// Bytes of the disk; few under Miri, where each one costs.
 const DISK: usize = if cfg!(miri) { 1 << 16 } else { 1 << 18 };
 
-/// A controller, what it is simulated by, and what its disk holds.
+/// A controller, its simulation, and what its disk holds.
 struct Bench {
     sim: Arc<SimController>,
     controller: Option<Arc<Controller>>,
@@ -32,14 +32,14 @@ impl Bench {
         Bench::with_setup(behaviour, Setup::default())
     }
 
-    /// Whatever the limits of `setup` are, nothing is late.
+    /// Nothing is late, whatever the limits of `setup` are.
     fn with_setup(behaviour: Behaviour, setup: Setup) -> Bench {
         let never = Duration::from_secs(100);
         let limits = Limits { command: never, abort: never, feature: never };
         Bench::start(behaviour, &Setup { limits, ..setup })
     }
 
-    /// Commands that hang are given up soon; under Miri everything takes longer.
+    /// Gives hanging commands up soon; under Miri everything takes longer.
     fn impatient(behaviour: Behaviour) -> Bench {
         let soon = Duration::from_millis(if cfg!(miri) { 1000 } else { 20 });
         Bench::start(
@@ -72,7 +72,7 @@ impl Bench {
         self.try_open(mode, pool, iodepth).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// An engine, and the pool of as many slots as it is deep.
+    /// An engine, and its pool of `depth` slots.
     fn engine(&self, mode: &str, depth: u32, slot_len: u32) -> (Rc<Pool>, Box<dyn Engine>) {
         let pool = Pool::new(depth, slot_len).unwrap();
         let engine = self.open(mode, &pool, depth);
@@ -84,7 +84,7 @@ impl Bench {
         crate::open(path, &self.target(true), pool, iodepth)
     }
 
-    /// Everything is dropped: nothing is mapped any more, and the controller was stopped.
+    /// Drops everything: nothing is mapped any more, and the controller was stopped.
     fn close(mut self) -> Seen {
         self.controller = None;
         assert_eq!(self.sim.mapped(), 0, "pages stay mapped");
@@ -217,7 +217,7 @@ fn an_event_index_that_is_stale_does_not_hang() {
     bench.close();
 }
 
-/// Ends the thread of a test, though the test panics.
+/// Ends the thread of a test even if the test panics.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -226,8 +226,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// The controller reads shadow doorbells on a thread of its own: only the order of our stores tells it what
-/// is there, which Miri checks.
+/// The controller reads shadow doorbells on a thread of its own: only the order of our stores shows it what
+/// is there, and Miri checks that order.
 #[test]
 fn a_controller_that_polls_its_shadow_doorbells_sees_whole_commands() {
     let bench = Bench::new(Behaviour { shadow: true, never_wants_doorbells: true, ..Behaviour::default() });
@@ -262,7 +262,7 @@ fn a_controller_or_namespace_that_does_not_suit_says_why() {
     };
     let message = |behaviour| open(behaviour).0.unwrap_err().to_string();
     let old = message(Behaviour { version: Some(0x1_0100), ..Behaviour::default() });
-    assert!(old.contains("is of NVMe 1.1 and this driver needs 1.2"), "{old}");
+    assert!(old.contains("has NVMe 1.1, and this driver needs 1.2"), "{old}");
     let gone = message(Behaviour { gone: true, ..Behaviour::default() });
     assert!(gone.contains("all ones"), "{gone}");
     let fatal = message(Behaviour { fatal: true, ..Behaviour::default() });
@@ -316,7 +316,7 @@ fn interrupt_and_hybrid_count_what_they_do() {
         for block in 0..50 {
             assert_eq!(result(&mut *engine, read(0, block, 1)), Ok(512));
         }
-        // The simulated controller answers within the doorbell: nothing is to be waited for.
+        // The simulated controller answers within the doorbell, so there is nothing to wait for.
         assert_eq!((engine.facts().system_calls, engine.facts().sleeps), (Some(0), 0), "{mode}");
         bench.sim.behave(|behaviour| behaviour.hangs = true);
         engine.push(&[read(0, 0, 1)]).unwrap();
@@ -326,7 +326,7 @@ fn interrupt_and_hybrid_count_what_they_do() {
         let (calls, sleeps) = (engine.facts().system_calls.unwrap(), engine.facts().sleeps);
         match mode {
             "interrupt" => assert!(calls > 0 && sleeps == 0, "{calls} {sleeps}"),
-            // Nothing was waited for before: there is no mean to take half of.
+            // There was no wait before, so there is no mean to halve.
             "hybrid" => assert_eq!((calls, sleeps), (0, 0)),
             _ => assert_eq!((calls, sleeps), (1, 1), "a wait sleeps once"),
         }

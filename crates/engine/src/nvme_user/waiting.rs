@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 /// Empty polls between two looks at the clock: some microseconds, or with PAUSE some tens to hundreds. Under
 /// Miri each costs more than a look.
-const POLLS_A_LOOK: u32 = if cfg!(miri) { 64 } else { 4096 };
-/// Quiet time between two looks at the controller: long against an I/O, short against a user.
+const POLLS_PER_LOOK: u32 = if cfg!(miri) { 64 } else { 4096 };
+/// Quiet time between two looks at the controller: long compared with an I/O, short for a user.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
-/// The longest sleep without a look at the controller, where an interrupt is waited for.
+/// The longest sleep without a look at the controller while waiting for an interrupt.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 enum Mode {
@@ -30,10 +30,10 @@ enum Mode {
 struct Hybrid {
     fixed: Option<Duration>,
     _slack: TimerSlack,
-    /// Mean time of a wait that was not answered at once, the latest counting an eighth. Half of it is slept,
-    /// as the kernel did for synchronous I/O until 6.3 (block/blk-mq.c, `blk_mq_poll_nsecs`). At depth 1 a
-    /// wait is an I/O's service time; deeper, it is the time to the next completion: the drive is
-    /// never left without work.
+    /// Mean time of a wait that was not answered at once, in which the latest counts one eighth. The thread
+    /// sleeps half of it, as the kernel did for synchronous I/O until 6.3 (block/blk-mq.c,
+    /// `blk_mq_poll_nsecs`). At depth 1 a wait is an I/O's service time; at higher depths it is the time to
+    /// the next completion, so the drive always has work.
     mean_ns: u64,
     began: Option<Instant>,
 }
@@ -44,8 +44,8 @@ impl Hybrid {
     }
 }
 
-/// The thread's timer slack at its least, until dropped: with the usual 50 us a sleep of a few us would take
-/// far longer.
+/// Keeps the thread's timer slack at its least until dropped: with the usual 50 us a sleep of a few us would
+/// take far longer.
 struct TimerSlack(Option<NonZeroU64>);
 
 impl TimerSlack {
@@ -63,7 +63,7 @@ impl Drop for TimerSlack {
     }
 }
 
-/// An engine's way of waiting, its counts, and when it is time to look at the controller.
+/// How an engine waits, its counts, and when to look at the controller next.
 pub(super) struct Waiting {
     mode: Mode,
     spin: Spin,
@@ -113,13 +113,13 @@ impl Waiting {
         Ok(Waiting { mode, spin, ..Waiting::polling() })
     }
 
-    /// Something came.
+    /// A completion was taken.
     #[inline]
     pub(super) fn progress(&mut self) {
         self.looked = None;
     }
 
-    /// A wait begins without a completion at hand.
+    /// A wait starts, and no completion is ready.
     #[inline]
     pub(super) fn begin(&mut self) {
         if let Mode::Hybrid(hybrid) = &mut self.mode {
@@ -139,7 +139,7 @@ impl Waiting {
         }
     }
 
-    /// Waits until an entry may be there; false after a while without one, when it is time to look at the
+    /// Waits until an entry may be ready; false after a while without one, when it is time to look at the
     /// controller.
     #[inline]
     pub(super) fn until_ready(&mut self, queue: &CompletionQueue) -> bool {
@@ -168,7 +168,7 @@ impl Waiting {
                 Spin::Pause => polls::<true>(queue),
             };
             self.empty_polls += u64::from(empty);
-            if empty < POLLS_A_LOOK {
+            if empty < POLLS_PER_LOOK {
                 return true;
             }
             if self.is_quiet() {
@@ -181,10 +181,10 @@ impl Waiting {
     #[inline]
     pub(super) fn is_look_due(&mut self) -> bool {
         self.empty_polls += 1;
-        self.empty_polls.is_multiple_of(POLLS_A_LOOK.into())
+        self.empty_polls.is_multiple_of(POLLS_PER_LOOK.into())
     }
 
-    /// Reads the clock; true if nothing came for so long that it is time to look at the controller.
+    /// Reads the clock; true if nothing has come for so long that it is time to look at the controller.
     #[cold]
     pub(super) fn is_quiet(&mut self) -> bool {
         let now = Instant::now();
@@ -197,10 +197,10 @@ impl Waiting {
     }
 }
 
-/// Polls until an entry is there, at most [`POLLS_A_LOOK`] times; how many polls found none.
+/// Polls until an entry is ready, at most [`POLLS_PER_LOOK`] times; returns how many polls found none.
 #[inline]
 fn polls<const PAUSE: bool>(queue: &CompletionQueue) -> u32 {
-    for empty in 0..POLLS_A_LOOK {
+    for empty in 0..POLLS_PER_LOOK {
         if queue.is_ready() {
             return empty;
         }
@@ -208,7 +208,7 @@ fn polls<const PAUSE: bool>(queue: &CompletionQueue) -> u32 {
             std::hint::spin_loop();
         }
     }
-    POLLS_A_LOOK
+    POLLS_PER_LOOK
 }
 
 /// Sleeps by clock_nanosleep(2), which a signal may cut short.

@@ -16,10 +16,10 @@ pub(super) struct Bypass {
 impl Target {
     /// The namespace `nsid` of a controller that this process drives. `path` is its name in messages: the
     /// kernel's block device, which does not exist while the controller is taken. Whether it may be written
-    /// was decided before that.
+    /// was decided before it was taken.
     ///
     /// # Errors
-    /// The controller has no such namespace, or none that can be used (metadata, protection information).
+    /// The controller does not have the namespace, or it cannot be used (metadata, protection information).
     pub fn open_bypass(
         path: &Path,
         controller: &Arc<Controller>,

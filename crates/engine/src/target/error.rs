@@ -33,7 +33,7 @@ pub enum TargetFault {
     /// The path is a folder.
     #[error("is a directory: name a file in it, a block device or an NVMe namespace")]
     Directory,
-    /// A fifo, a socket, or a character device that is no NVMe namespace: which of them.
+    /// A fifo, a socket, or a character device that is not an NVMe namespace: which of them.
     #[error("is a {0}: name a file, a block device or an NVMe namespace (/dev/ngXnY)")]
     WrongKind(&'static str),
     /// Nothing to read or write, and what to do about it.
@@ -95,7 +95,7 @@ pub enum TargetFault {
     /// The kernel's driver does not have the device: which controller was taken.
     #[error("cannot be opened: {0}; give it back first")]
     Taken(String),
-    /// A file to be written that carries no mark of iopj, or another one: why.
+    /// A file to be written that does not carry iopj's mark for it: why.
     #[error(
         "was not made by iopj: {0}; writing needs a file that iopj made, or a whole device with \
          --destroy-data"
@@ -137,7 +137,7 @@ pub enum TargetFault {
     /// The caller's `progress` said stop.
     #[error("was not made: it was interrupted, and what was written is removed; ask again")]
     Interrupted,
-    /// No more descriptors: the limit in files.
+    /// No descriptors are left: the limit in files.
     #[error(
         "cannot be opened again: RLIMIT_NOFILE ({0}) is reached; lower iodepth or numjobs, or raise it by \
          `ulimit -n`"
@@ -172,7 +172,7 @@ pub enum DiskUse {
     Busy(String),
 }
 
-/// Why reads of a file would be answered without the device, or not where the file says.
+/// Why reads of a file would not be reads of the same bytes on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataFault {
@@ -213,10 +213,12 @@ impl DataFault {
 #[non_exhaustive]
 pub enum PassthroughFault {
     /// A logical block that a shift cannot express.
-    #[error("its logical block of {0} bytes (queue/logical_block_size) is no power of two from 512 on")]
+    #[error(
+        "its logical block of {0} bytes (queue/logical_block_size) is not a power of two of at least 512"
+    )]
     BlockSize(u32),
     /// sysfs lacks the attribute.
-    #[error("sysfs does not tell its logical block (queue/logical_block_size)")]
+    #[error("sysfs does not show its logical block (queue/logical_block_size)")]
     UnknownBlockSize,
     /// Metadata needs a second buffer.
     #[error("its blocks carry {0} bytes of metadata each")]
@@ -233,9 +235,9 @@ pub enum TakeRefusal {
     /// No such function on the bus.
     #[error("there is no PCI device {0}: `lspci -D -d ::0108` lists the NVMe controllers")]
     NoDevice(PciAddress),
-    /// Its class, as sysfs has it, is another one.
+    /// It has another class: the one that sysfs shows.
     #[error(
-        "{0} is no NVMe controller (its class is {1}, not 0x010802): `lspci -D -d ::0108` lists the NVMe \
+        "{0} is not an NVMe controller (its class is {1}, not 0x010802): `lspci -D -d ::0108` lists the NVMe \
          controllers"
     )]
     NoController(PciAddress, String),
@@ -262,10 +264,10 @@ pub enum TakeRefusal {
          firmware, for Intel also intel_iommu=on on the kernel command line), or say --i-know-no-iommu"
     )]
     NoIommu(PciAddress),
-    /// VFIO would refuse a device without an IOMMU; what allows it.
+    /// VFIO would refuse a device without an IOMMU: how to allow it.
     #[error("{0} has no IOMMU, and VFIO does not take such a device now: {1}")]
     NoIommuMode(PciAddress, &'static str),
-    /// The kernel's pages are not those of the drive, and no IOMMU translates.
+    /// The kernel's pages are not as large as the drive's, and no IOMMU translates.
     #[error("{0}")]
     Pages(String),
     /// The driver that would take it is not there.
@@ -287,11 +289,11 @@ impl TargetFault {
 }
 
 impl TargetError {
-    /// The error of having `path` opened, or whatever `access` says; `device` chooses the device's remedy.
+    /// The error of opening `path`, or of what `access` says; with `device` the remedy is one for a device.
     pub(super) fn opening(path: &Path, access: &'static str, device: bool, source: io::Error) -> TargetError {
         let remedy = match (sys::effective_user(), device) {
             (0, _) => {
-                "the system forbids it to root too (a container, a security module); name another target"
+                "the system forbids it even to root (a container, a security module); name another target"
             }
             (_, true) => "join the group that owns it (`disk` on most systems), or run as root",
             (_, false) => "change its owner or mode, or run as root",

@@ -5,8 +5,8 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-/// Bytes before the data in a file that iopj made. I/O never touches them, so writing a file full keeps its
-/// mark.
+/// Bytes before the data in a file that iopj made. I/O never touches them, so a file that is written in full
+/// keeps its mark.
 pub const HEADER_LEN: u64 = 1 << 20;
 
 const MAGIC: &[u8; 16] = b"iopj data file 1";
@@ -28,9 +28,9 @@ impl fmt::Display for FileId {
     }
 }
 
-/// A text that is no [`FileId`].
+/// A text that is not a [`FileId`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is no file id: write its 32 hexadecimal digits", .0.escape_debug())]
+#[error("`{}` is not a file id: write its 32 hexadecimal digits", .0.escape_debug())]
 pub struct ParseFileIdError(String);
 
 impl FromStr for FileId {

@@ -14,15 +14,15 @@ use std::path::{Path, PathBuf};
 
 const CHUNK: u64 = 1 << 20;
 
-/// Makes a file with `data_len` bytes of data after a header of [`HEADER_LEN`] bytes, all of it written with
-/// random bytes past the page cache, synced, mode 0600. `progress` gets the bytes of data written so far
-/// after every MiB, and returns false to stop.
+/// Makes a file with a header of [`HEADER_LEN`] bytes and `data_len` bytes of data: random bytes, written
+/// past the page cache, synced, mode 0600. `progress` gets the bytes of data written so far after every MiB,
+/// and returns false to stop.
 ///
 /// The header is written last: a file that was not finished does not carry iopj's mark. Any error removes the
 /// file.
 ///
 /// # Errors
-/// The path exists; the file system has no direct I/O or no room; `data_len` is 0 or no multiple of the
+/// The path exists; the file system has no direct I/O or no room; `data_len` is 0 or not a multiple of the
 /// logical block; `progress` returned false; a write failed.
 pub fn make_file(
     path: &Path,
@@ -33,7 +33,7 @@ pub fn make_file(
     make_file_as(id, path, data_len, progress).map(|()| id)
 }
 
-/// As [`make_file`], under an identity that is known already: for a file that was made before and is gone.
+/// As [`make_file`], with a given identity: for a file that was made before and is gone.
 ///
 /// # Errors
 /// As for [`make_file`].
@@ -56,8 +56,8 @@ pub fn make_file_as(
     Ok(())
 }
 
-/// A file without a name, which is gone at any death; where the file system cannot do that (open(2),
-/// `O_TMPFILE`), a file that is removed unless it is finished.
+/// A file without a name, which vanishes however the process ends; where the file system cannot do that
+/// (open(2), `O_TMPFILE`), a file that is removed unless it is finished.
 struct Unfinished<'a> {
     path: &'a Path,
     file: File,
@@ -108,7 +108,7 @@ impl<'a> Unfinished<'a> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if self.named {
-            // A failure can be reported to nobody; the file carries no mark.
+            // A failure cannot be reported to anyone; the file carries no mark.
             let _ = fs::remove_file(self.path);
         }
     }
@@ -121,7 +121,7 @@ fn folder(path: &Path) -> PathBuf {
     }
 }
 
-/// The file opened for direct I/O, after a look at the room and at the logical block.
+/// The file opened for direct I/O, after checks of the free space and of the logical block.
 fn open_direct(path: &Path, created: &File, data_len: u64) -> Result<File, TargetError> {
     refuse_page_cache(path, created)?;
     let logical_block = file_logical_block(path, created)?;

@@ -1,4 +1,4 @@
-//! The target: the file, block device or NVMe namespace that is read or written, found fit before it is
+//! The target: the file, block device or NVMe namespace that is read or written, checked before it is
 //! touched.
 //!
 //! This file opens targets. `real` checks that a file's data are on its device, `safety` what may be written;
@@ -58,7 +58,7 @@ pub enum TargetKind {
     NvmeUser,
 }
 
-/// What the user has said that may be written.
+/// What the user allows to be written.
 #[derive(Clone, Copy, Debug)]
 pub enum WritePermission<'a> {
     /// The file that iopj made under this identity.
@@ -75,12 +75,12 @@ pub enum WritePermission<'a> {
     },
 }
 
-/// The exclusive claims on the devices of a target that is written, kept as long as anybody may write it.
-/// They are only kept open: the kernel forgets a claim when its descriptor is closed.
+/// The exclusive claims on the devices of a target that is written, held as long as anyone may write to it.
+/// Holding them open is enough: the kernel drops a claim when its descriptor is closed.
 type Claims = Arc<[File]>;
 
-/// A descriptor of a target for an engine of its own, with the target's claims: nobody else can claim the
-/// devices before the last descriptor that may write is closed, or ever if it is leaked.
+/// A descriptor of a target for an engine of its own, with the target's claims: no one else can claim the
+/// devices until the last descriptor that may write is closed, and never if it is leaked.
 #[derive(Debug)]
 pub struct Descriptor {
     file: File,
@@ -131,8 +131,9 @@ impl Target {
     /// Opens a target for reading.
     ///
     /// # Errors
-    /// Nothing is there; it is no file, block device or NVMe namespace; it is empty or no multiple of the
-    /// logical block; a permission is missing; a file's data do not all lie on its device; no direct I/O.
+    /// Nothing is there; it is not a file, block device or NVMe namespace; it is empty, or not a multiple of
+    /// the logical block long; a permission is missing; a file's data do not all lie on its device; direct
+    /// I/O is not possible.
     pub fn open(path: &Path) -> Result<Target, TargetError> {
         let node = open_node(path, true)?;
         match classify(path, &node)? {
@@ -146,7 +147,7 @@ impl Target {
     /// passed.
     ///
     /// # Errors
-    /// As for [`Target::open`]; and all that forbids a write: a file that is not the one named by its
+    /// As for [`Target::open`]; and whatever forbids a write: a file that is not the one named by its
     /// identity, a partition, a device that differs from the one to destroy, or that is mounted, swap, held,
     /// in use, or carries a signature.
     pub fn open_for_writing(path: &Path, permission: WritePermission<'_>) -> Result<Target, TargetError> {
@@ -208,8 +209,8 @@ impl Target {
         })
     }
 
-    /// A block device, or with `generic`, the sysfs directory of the namespace's block device, an NVMe
-    /// generic device.
+    /// A block device; with `generic` (the sysfs directory of the namespace's block device), an NVMe generic
+    /// device.
     fn of_device(
         path: &Path,
         node: &File,
@@ -360,7 +361,7 @@ fn classify(path: &Path, node: &File) -> Result<Node, TargetError> {
         Ok(Node::Block)
     } else if kind.is_char_device() {
         let block = Sysfs::new(Path::new(SYSFS)).block_of_generic(inode.rdev());
-        block.map(Node::Generic).ok_or_else(|| wrong("character device that is no NVMe namespace"))
+        block.map(Node::Generic).ok_or_else(|| wrong("character device that is not an NVMe namespace"))
     } else if kind.is_dir() {
         Err(TargetFault::Directory.of(path))
     } else {
@@ -487,7 +488,7 @@ fn device_warnings(path: &Path, dir: &Path, size: u64) -> Vec<String> {
 }
 
 /// Bytes that zram really stores, from its `mm_stat` (Documentation/admin-guide/blockdev/zram.rst): the
-/// original size, which counts pages of one repeated word, less those.
+/// original size, less the pages of one repeated word that it includes.
 fn zram_stored(mm_stat: &str) -> Option<u64> {
     let fields: Vec<u64> = mm_stat.split_whitespace().map_while(|field| field.parse().ok()).collect();
     let [original, _compressed, _used, _limit, _max, same_pages, ..] = fields[..] else { return None };

@@ -25,7 +25,8 @@ pub(super) fn all() -> io::Result<Vec<Mount>> {
     let bytes = fs::read("/proc/self/mountinfo")?;
     let mut mounts: Vec<Mount> = String::from_utf8_lossy(&bytes).lines().filter_map(Mount::parse).collect();
     for mount in &mut mounts {
-        // bcachefs joins its devices by colons; so does NFS its host and path, which is why only /dev counts.
+        // bcachefs separates its devices by colons. NFS separates host and path by one, so only names in /dev
+        // count.
         let names = mount.source.split(':').filter(|name| name.starts_with("/dev/"));
         mount.source_devices = names.filter_map(|name| block_device(Path::new(name))).collect();
     }
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn own_mounts_hold_proc() {
-        // Not the root: in a chroot it may be no mount point.
+        // Not the root: in a chroot it may not be a mount point.
         let mounts = all().unwrap();
         assert!(mounts.iter().any(|m| m.mount_point == Path::new("/proc") && m.fs_type == "proc"));
         let file = fs::File::open("/proc/self/status").unwrap();

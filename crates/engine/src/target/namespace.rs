@@ -44,10 +44,10 @@ impl NvmeNamespace {
 }
 
 impl Target {
-    /// The commands that the drive itself counts, whoever sent them: every process and the kernel.
+    /// The commands that the drive itself counts, from every process and from the kernel.
     ///
     /// # Errors
-    /// Only root may ask; the target is no NVMe generic device.
+    /// Only root may ask; the target is not an NVMe generic device.
     pub fn io_counts(&self) -> io::Result<IoCounts> {
         let file = self.file.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         sys::nvme_smart_log(file).map(|log| io_counts(&log))
@@ -85,7 +85,7 @@ mod tests {
         let disk = SysfsTree::new().disk("nvme0n1", "259:0");
         assert_eq!(
             lba_shift(&disk).map_err(|fault| fault.to_string()),
-            Err("sysfs does not tell its logical block (queue/logical_block_size)".to_owned())
+            Err("sysfs does not show its logical block (queue/logical_block_size)".to_owned())
         );
         let tree = SysfsTree::new();
         let disk = tree.disk("nvme0n1", "259:0");

@@ -1,5 +1,5 @@
 //! Whether every byte of a file lies on its device: a hole or an unwritten extent is read from nothing, at a
-//! speed that no drive has. What lies under the file system is left to `topology`.
+//! speed that no drive has. `topology` finds what lies under the file system.
 
 use super::error::{DataFault, TargetError, TargetFault, shown};
 use super::sys::{self, Extent};
@@ -10,8 +10,8 @@ use linux_raw_sys::ioctl::{
 use std::fs::File;
 use std::path::Path;
 
-/// Refuses a file of `size` bytes whose extents do not all lie written on the device. Where the file system
-/// cannot list extents, only holes are looked for, and the answer is a warning.
+/// Refuses a file of `size` bytes whose extents are not all written to the device. Where the file system
+/// cannot list extents, only holes are refused, and a warning is returned.
 ///
 /// # Errors
 /// [`TargetFault::NotReal`] with the first fault and its offset.
@@ -31,8 +31,8 @@ pub(super) fn require_written(path: &Path, file: &File, size: u64) -> Result<Opt
     Ok(None)
 }
 
-/// The first byte after `batch`, which lies beyond `covered`: a list that ends before `size`, or does not get
-/// on, leaves a hole there.
+/// The first byte after `batch`, which lies beyond `covered`: a list that ends before `size`, or does not
+/// advance, leaves a hole there.
 fn advance(batch: &[Extent], covered: u64, size: u64) -> Result<u64, DataFault> {
     let next = walk(batch, covered)?;
     let is_last = batch.last().is_none_or(|extent| extent.flags & FIEMAP_EXTENT_LAST != 0);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_ends_or_does_not_get_on_leaves_a_hole() {
+    fn a_list_that_ends_or_does_not_advance_leaves_a_hole() {
         assert_eq!(advance(&[Extent::new(0, 4096, 0)], 0, 12_288), Ok(4096));
         assert_eq!(
             advance(&[Extent::new(0, 4096, FIEMAP_EXTENT_LAST)], 0, 12_288),

@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What decides whether the system uses a block device.
+/// The facts that decide whether the system uses a block device.
 pub(super) struct SystemState {
     pub(super) sysfs: Sysfs,
     pub(super) mounts: Vec<Mount>,
@@ -40,12 +40,13 @@ fn swap_paths(text: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Refuses a file by its inode: only a regular file with one link, owned by who runs this, can be ours.
+/// Refuses a file by its inode: only a regular file with one link, owned by the user who runs this, can be
+/// iopj's.
 pub(super) fn require_own_inode(path: &Path, inode: &Metadata) -> Result<(), TargetError> {
     let reason = if inode.file_type().is_symlink() {
         "it is a symbolic link".to_owned()
     } else if !inode.is_file() {
-        "it is no regular file".to_owned()
+        "it is not a regular file".to_owned()
     } else if inode.nlink() != 1 {
         format!("it has {} links", inode.nlink())
     } else if inode.uid() != sys::effective_user() {
@@ -64,10 +65,10 @@ pub(super) fn require_own_header(
     id: &FileId,
 ) -> Result<(), TargetError> {
     let reason = match header {
-        None => "it has no header of iopj".to_owned(),
+        None => "it has no iopj header".to_owned(),
         Some(header) if header.id != *id => format!("its id is {}, not {id}", header.id),
         Some(header) if header.file_len() != Some(size) => {
-            format!("its header gives another length than {size} bytes")
+            format!("its header gives a length other than {size} bytes")
         }
         Some(_) => return Ok(()),
     };
@@ -145,7 +146,7 @@ fn refuse_use(path: &Path, system: &SystemState, disks: &[PathBuf]) -> Result<()
 /// What uses the disks, or anything that is built on them.
 ///
 /// # Errors
-/// sysfs does not know the number of one of the disks, so nothing is known of its use.
+/// sysfs does not know the number of one of the disks, so its use is unknown.
 pub(super) fn find_use(system: &SystemState, disks: &[PathBuf]) -> io::Result<Option<DiskUse>> {
     let mut members = Vec::<Member>::new();
     for disk in disks {
@@ -182,7 +183,7 @@ pub(super) fn claim_disk(path: &Path, disk: &Path, own: Option<&File>) -> Result
     let node = opened.map_err(|e| TargetError::opening(&node_path, "claimed", true, e))?;
     let inode = node.metadata().map_err(TargetError::system(&node_path, "asking what it is"))?;
     if !inode.file_type().is_block_device() || Some(inode.rdev()) != topology::number(disk) {
-        let source = io::Error::other("it is another device than sysfs says");
+        let source = io::Error::other("it is not the device that sysfs names");
         return Err(TargetError::system(&node_path, "claiming it")(source));
     }
     sys::reopen(&node, false, libc::O_EXCL).map_err(|e| match e.raw_os_error() {
@@ -227,7 +228,7 @@ mod tests {
             message.contains("`/dev/sdx` cannot be written: dm-0 is mounted on /; unmount it"),
             "{message}"
         );
-        // Unmounted, the holder itself still forbids it.
+        // After the unmount the holder itself still forbids it.
         let message = refusal(&system(&tree, &[], &[]), &disk);
         assert!(message.contains("dm-0 is built on sda2; take dm-0 down"), "{message}");
     }
@@ -244,7 +245,8 @@ mod tests {
 
     #[test]
     fn mounted_namespace_is_refused_by_its_character_device_and_by_its_twin() {
-        // No NVMe here: /dev/null replaces the character device, and the tree what sysfs says of it.
+        // There is no NVMe drive: /dev/null takes the place of the character device, and the tree that of its
+        // sysfs.
         let null = Path::new("/dev/null");
         let tree = SysfsTree::new();
         let (block, twin) = (tree.disk("nvme0n1", "259:0"), tree.disk("nvme1n1", "259:1"));
@@ -266,7 +268,7 @@ mod tests {
     fn sibling_of_another_number_is_not_claimed() {
         let tree = SysfsTree::new();
         let message = claim_disk("x".as_ref(), &tree.disk("null", "1:99"), None).unwrap_err().to_string();
-        assert!(message.contains("another device than sysfs says"), "{message}");
+        assert!(message.contains("not the device that sysfs names"), "{message}");
     }
 
     #[test]

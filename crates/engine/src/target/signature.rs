@@ -11,7 +11,7 @@ type Signature = (&'static str, usize, &'static [u8]);
 
 const BOOT_SECTOR: Signature = ("an MBR partition table or a boot sector", 510, b"\x55\xaa");
 
-/// At these offsets from the start. The more telling names come before the boot sector.
+/// At these offsets from the start. The more specific names come before the boot sector.
 #[rustfmt::skip]
 const AT_START: &[Signature] = &[
     ("a GPT partition table", 512, b"EFI PART"),
@@ -63,7 +63,7 @@ const ZFS_MAGICS: [&[u8]; 2] = [b"\x0c\xb1\xba\x00\x00\x00\x00\x00", b"\x00\x00\
 
 const HEAD_LEN: usize = (1 << 20) + 4096;
 
-/// The first signature known that a device of `size` bytes carries.
+/// The first known signature that a device of `size` bytes carries.
 ///
 /// # Errors
 /// The device cannot be read.

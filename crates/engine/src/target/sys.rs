@@ -1,4 +1,4 @@
-//! The system calls that targets need. What their answers mean is left to the callers.
+//! The system calls that targets need. The callers interpret their answers.
 
 use crate::nvme_user::PageData;
 use linux_raw_sys::ioctl::{
@@ -60,8 +60,9 @@ pub(super) fn open_path(path: &Path, follow: bool) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_PATH | nofollow).open(path)
 }
 
-/// Opens the inode behind a descriptor anew (proc(5), `/proc/self/fd`): no rename can slip in another.
-/// Without `O_NONBLOCK` nothing that reaches here blocks: files, block devices, NVMe namespaces.
+/// Opens the inode behind a descriptor again (proc(5), `/proc/self/fd`): a rename cannot substitute another.
+/// `O_NONBLOCK` is not needed: only files, block devices and NVMe namespaces reach here, and none of them
+/// blocks.
 pub(super) fn reopen(node: &impl AsFd, write: bool, flags: c_int) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", node.as_fd().as_raw_fd());
     OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)
@@ -92,8 +93,8 @@ pub(super) fn free_bytes(node: &impl AsFd) -> io::Result<u64> {
     Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
 }
 
-/// The extents from byte `start` on within `length` bytes, at most [`EXTENT_BATCH`] of them, dirty data
-/// written out before (FIEMAP, Documentation/filesystems/fiemap.rst).
+/// At most [`EXTENT_BATCH`] extents of the `length` bytes from `start` on, after dirty data were written out
+/// (FIEMAP, Documentation/filesystems/fiemap.rst).
 pub(super) fn extents(file: &impl AsFd, start: u64, length: u64) -> io::Result<Vec<Extent>> {
     let mut map = Box::new(Fiemap {
         start,
@@ -169,7 +170,7 @@ pub(super) fn nvme_smart_log(device: &impl AsFd) -> io::Result<Box<PageData>> {
     const SMART: u32 = 0x02;
     const LEN: u32 = 512;
     const EVERY_NAMESPACE: u32 = u32::MAX;
-    // The number of 32-bit words, less one, is above the log's identifier.
+    // The number of 32-bit words, less one, is in the bits above the log's identifier.
     let cdw10_to_15 = [SMART | (LEN / 4 - 1) << 16, 0, 0, 0, 0, 0];
     let command =
         NvmeAdminCommand { opcode: 2, nsid: EVERY_NAMESPACE, cdw10_to_15, ..NvmeAdminCommand::default() };
@@ -180,34 +181,34 @@ pub(super) fn nvme_smart_log(device: &impl AsFd) -> io::Result<Box<PageData>> {
 /// Specification 2.0). `device` is its character device.
 ///
 /// # Errors
-/// No root, no controller, or one that does not have the feature.
+/// The user is not root; `device` is not a controller, or does not have the feature.
 pub fn nvme_feature(device: &impl AsFd, feature: u8) -> io::Result<u32> {
     let cdw10_to_15 = [feature.into(), 0, 0, 0, 0, 0];
     let command = NvmeAdminCommand { opcode: 0x0A, cdw10_to_15, ..NvmeAdminCommand::default() };
     nvme_admin(device, FEATURE_LEN, command).map(|(value, _)| value)
 }
 
-/// Some features have data beside dword 0 (0Ch: a table of 256 bytes). Without memory for it a drive would
+/// Some features have data besides dword 0 (0Ch: a table of 256 bytes). Without memory for it a drive would
 /// write to address 0.
 const FEATURE_LEN: u32 = size_of::<PageData>() as u32;
 
 /// Gives a feature without data a value until the controller's next reset (Set Features, 09h).
 ///
 /// # Errors
-/// As for [`nvme_feature`], or the feature takes no such value.
+/// As for [`nvme_feature`], or the feature does not take the value.
 pub fn set_nvme_feature(device: &impl AsFd, feature: u8, value: u32) -> io::Result<()> {
     let cdw10_to_15 = [feature.into(), value, 0, 0, 0, 0];
     nvme_admin(device, 0, NvmeAdminCommand { opcode: 0x09, cdw10_to_15, ..NvmeAdminCommand::default() })
         .map(drop)
 }
 
-/// Hands a command to the controller by `NVME_IOCTL_ADMIN_CMD`: dword 0 of its completion, and the data, of
-/// which the controller writes at most the first `len` bytes.
+/// Sends a command to the controller by `NVME_IOCTL_ADMIN_CMD`. Returns dword 0 of its completion, and the
+/// data, of which the controller writes at most the first `len` bytes.
 fn nvme_admin(device: &impl AsFd, len: u32, command: NvmeAdminCommand) -> io::Result<(u32, Box<PageData>)> {
     let mut data = Box::new([0; size_of::<PageData>()]);
     let mut command = command.with_data(&mut data, len);
     // SAFETY: the kernel reads and writes one command, and writes `data_len` bytes to `addr`, where `data`
-    // has as many.
+    // has that many.
     let status =
         unsafe { libc::ioctl(device.as_fd().as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) };
     check(status)?;
@@ -226,7 +227,7 @@ impl NvmeAdminCommand {
     }
 }
 
-/// Random bytes of the kernel (getrandom(2)).
+/// Random bytes from the kernel (getrandom(2)).
 pub(super) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;
@@ -271,8 +272,8 @@ fn check(result: c_int) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Get Features without memory for its data made a drive write to address 0; a command with a second of
-    /// time made the kernel reset the controller.
+    /// Get Features without memory for its data made a drive write to address 0; a command with a time limit
+    /// of one second made the kernel reset the controller.
     #[test]
     fn an_admin_command_has_a_place_for_its_data_and_the_kernels_time() {
         let mut data = [0; size_of::<PageData>()];

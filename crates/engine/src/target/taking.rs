@@ -30,8 +30,8 @@ pub struct TakePlan {
 /// data of its own.
 const BRIDGE_CLASS: &str = "0x0604";
 
-/// Exclusive claims on the block devices of a controller that is about to be taken: nobody can mount one
-/// meanwhile.
+/// Exclusive claims on the block devices of a controller that is about to be taken: nobody can mount one in
+/// the meantime.
 #[derive(Debug)]
 pub struct TakeClaims {
     /// Its own, which vanish with its driver. Close them before the driver has it again: a block device that
@@ -84,8 +84,8 @@ pub(super) fn claim_disks(address: PciAddress, disks: &[PathBuf]) -> Result<Vec<
     disks.iter().map(claim).collect()
 }
 
-/// The block devices of a controller's namespaces that are there now, sorted; under multipath the heads
-/// `nvmeXnZ` in the place of the hidden paths `nvmeXcYnZ`.
+/// The block devices that a controller's namespaces have now, sorted; under multipath the heads `nvmeXnZ`
+/// instead of the hidden paths `nvmeXcYnZ`.
 fn namespace_disks(sysfs: &Path, address: PciAddress) -> Vec<PathBuf> {
     let controllers = entries(&address.folder(sysfs).join("nvme"));
     let names = controllers
@@ -98,8 +98,8 @@ fn namespace_disks(sysfs: &Path, address: PciAddress) -> Vec<PathBuf> {
     disks
 }
 
-/// The visible block device of a namespace: `nvme0n1` for itself and for `nvme0c3n1`; `None` if `name` is no
-/// namespace.
+/// The visible block device of a namespace: `nvme0n1` for itself and for `nvme0c3n1`; `None` if `name` is not
+/// a namespace.
 pub fn visible_namespace(name: &str) -> Option<String> {
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let (start, namespace) = name.strip_prefix("nvme")?.split_once('n')?;
@@ -109,7 +109,7 @@ pub fn visible_namespace(name: &str) -> Option<String> {
     is_namespace.then(|| format!("nvme{instance}n{namespace}"))
 }
 
-/// The plan, and the disks that are to be claimed: what sysfs and the mounts tell.
+/// The plan, and the disks to be claimed, from sysfs and the mounts.
 fn plan_in(
     sysfs: &Path,
     system: &SystemState,
@@ -151,7 +151,7 @@ fn driver_of(folder: &Path) -> Option<String> {
     folder.join("driver").canonicalize().ok().map(|driver| name_of(&driver))
 }
 
-/// Refuses where vfio-pci cannot be asked to take the device.
+/// Refuses a device that vfio-pci cannot be asked to take.
 fn require_free_hand(sysfs: &Path, folder: &Path, address: PciAddress) -> Result<(), TakeRefusal> {
     if !sysfs.join("bus/pci/drivers/vfio-pci").is_dir() {
         return Err(TakeRefusal::NoVfioPci(address));
@@ -164,7 +164,7 @@ fn require_free_hand(sysfs: &Path, folder: &Path, address: PciAddress) -> Result
     }
 }
 
-/// The device's IOMMU group, in which it must be alone but for bridges; `None` without an IOMMU.
+/// The device's IOMMU group, in which it must be alone, except for bridges; `None` without an IOMMU.
 fn isolated_group(sysfs: &Path, folder: &Path, address: PciAddress) -> Result<Option<u32>, TakeRefusal> {
     let Some(dir) = folder.join("iommu_group").canonicalize().ok() else { return Ok(None) };
     // VFIO gives a device that it took without an IOMMU a group of this name (drivers/vfio/group.c).

@@ -1,4 +1,4 @@
-//! Targets on real things: files on the disk's file system, tmpfs, loop devices, the root disk.
+//! Real targets: files on the disk's file system, tmpfs, loop devices, the root disk.
 
 use super::*;
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(executable.parent().unwrap()).unwrap()
 }
 
-/// A folder, and the path of a file in it that is not there yet.
+/// A folder, and the path of a file in it that does not exist yet.
 fn data() -> (tempfile::TempDir, PathBuf) {
     let folder = folder();
     let path = folder.path().join("data");
@@ -87,7 +87,7 @@ fn made_file_is_incompressible_and_has_no_two_equal_blocks() {
     let blocks: HashSet<&[u8]> = bytes.chunks(4096).collect();
     assert_eq!(blocks.len(), 1024);
     for block in blocks {
-        // Of 256 values some 16 each are expected in 4096 random bytes.
+        // In 4096 random bytes each of 256 values is expected some 16 times.
         assert!(block.iter().collect::<HashSet<_>>().len() > 250);
     }
 }
@@ -100,7 +100,7 @@ fn reopened_descriptor_is_direct_and_of_the_same_inode() {
         (libc::O_RDONLY, Target::open(&path).unwrap()),
         (libc::O_RDWR, Target::open_for_writing(&path, WritePermission::OwnFile { id: &id }).unwrap()),
     ] {
-        // A rename and a newcomer under the old name must not lead astray.
+        // A rename, and a new file under the old name, must not mislead it.
         let inode = fs::metadata(&path).unwrap().ino();
         fs::rename(&path, folder.path().join("moved")).unwrap();
         written(&path, 4096);
@@ -137,18 +137,18 @@ fn file_that_is_not_our_own_is_not_written() {
     assert_says(&own_refusal(&path, &other), &["was not made by iopj", "its id is", &other.to_string()]);
     symlink(&path, at("link")).unwrap();
     assert_says(&own_refusal(&at("link"), &id), &["was not made by iopj: it is a symbolic link"]);
-    assert_says(&own_refusal(folder.path(), &id), &["was not made by iopj: it is no regular file"]);
+    assert_says(&own_refusal(folder.path(), &id), &["was not made by iopj: it is not a regular file"]);
     written(&at("plain"), 8192);
     assert_says(
         &own_refusal(&at("plain"), &id),
-        &["was not made by iopj: it has no header", "--destroy-data"],
+        &["was not made by iopj: it has no iopj header", "--destroy-data"],
     );
     fs::hard_link(&path, at("second")).unwrap();
     assert_says(&own_refusal(&path, &id), &["it has 2 links"]);
     fs::remove_file(at("second")).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.write_all_at(&[1; 4096], 2 << 20).unwrap();
-    assert_says(&own_refusal(&path, &id), &["its header gives another length than 2101248 bytes"]);
+    assert_says(&own_refusal(&path, &id), &["its header gives a length other than 2101248 bytes"]);
     let target = Target::open(&path).unwrap();
     assert_eq!((target.file_id(), target.data_offset(), target.data_len()), (None, 0, 2_101_248));
     file.set_len(2 << 20).unwrap();
@@ -172,7 +172,7 @@ fn what_cannot_be_a_target_is_refused() {
     assert_says(&refusal(&at("s")), &["is a socket: name a file"]);
     assert_says(
         &refusal("/dev/null".as_ref()),
-        &["`/dev/null` is a character device that is no NVMe namespace"],
+        &["`/dev/null` is a character device that is not an NVMe namespace"],
     );
     written(&at("empty"), 0);
     assert_says(&refusal(&at("empty")), &["is empty: name a file with data"]);
@@ -208,7 +208,7 @@ fn file_of_more_extents_than_one_batch_is_walked_to_its_end() {
     let kept = sys::EXTENT_BATCH as i64 + 100;
     written(&path, (2 * kept as usize - 1) * 4096);
     let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
-    // Taking out every second block leaves neighbours that are none on the device: one extent each, and no
+    // Removing every second block leaves blocks that are not adjacent on the device: one extent each, and no
     // hole.
     for block in (0..kept - 1).rev() {
         // SAFETY: fallocate touches no memory; the descriptor is open.
@@ -269,7 +269,7 @@ fn file_that_cannot_be_made_leaves_nothing() {
     assert!(!folder.path().join("elsewhere").exists());
 }
 
-/// Runs `work` on a thread that is nobody: the raw system call changes the one thread only.
+/// Runs `work` on a thread of the user nobody: the raw system call changes only that thread.
 fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

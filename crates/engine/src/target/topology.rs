@@ -150,7 +150,8 @@ impl Sysfs {
         .collect()
     }
 
-    /// Other whole devices that show the same NVMe namespace or SCSI logical unit, as without multipath.
+    /// Other whole devices that show the same NVMe namespace or SCSI logical unit, as they do without
+    /// multipath.
     pub(super) fn twins(&self, dir: &Path) -> Vec<PathBuf> {
         let Some(id) = world_wide_id(dir) else { return Vec::new() };
         let visible = |other: &PathBuf| attribute::<u32>(other, "hidden") != Some(1);

@@ -1,4 +1,4 @@
-//! What the suite runs on: a written file, a loop device, and no device.
+//! What the suite runs on: a written file, a loop device, or no device.
 
 use iopj_core::IoPath;
 use iopj_core::path::{AioDescriptors, Ring, RingSubmission};
@@ -78,7 +78,7 @@ impl Subject {
         .contains(&test)
     }
 
-    /// The target once more, for writing, where it is a file that iopj made.
+    /// The target opened again for writing, if it is a file that iopj made.
     pub(crate) fn writable(&self) -> Option<Target> {
         let (file, id) = (self.target.file.as_ref()?, self.target.opened.file_id()?);
         Some(Target::open_for_writing(file, WritePermission::OwnFile { id }).unwrap())
@@ -97,7 +97,7 @@ impl Subject {
     }
 }
 
-/// A loop device that goes when it is dropped.
+/// A loop device, detached when dropped.
 struct LoopDevice(String);
 
 impl LoopDevice {

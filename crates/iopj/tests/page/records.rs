@@ -77,7 +77,8 @@ pub(crate) fn half(values: &[f64]) -> f64 {
 /// The number of a cell of a table, as precise as tables are.
 #[track_caller]
 pub(crate) fn is_near(cell: &Value, expected: f64, what: &str) {
-    let seen: f64 = cell.as_str().unwrap().parse().unwrap_or_else(|_| panic!("{what}: {cell} is no number"));
+    let seen: f64 =
+        cell.as_str().unwrap().parse().unwrap_or_else(|_| panic!("{what}: {cell} is not a number"));
     assert!((seen - expected).abs() <= 1e-5 * expected.abs() + 1e-9, "{what}: {seen}, not {expected}");
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 const NOT_TAKEN: &str =
-    "the target is on no NVMe controller of its own, and none is taken from the kernel's driver";
+    "the target has no NVMe controller of its own, and none is taken from the kernel's driver";
 
 #[test]
 fn a_drive_that_is_not_named_is_not_taken() {
@@ -41,12 +41,12 @@ fn a_drive_that_is_not_there_is_told() {
     let parts = ["there is no PCI device fffe:1f:1f.7", "`lspci -D -d ::0108` lists the NVMe controllers"];
     let check = "check data --take-device fffe:1f:1f.7";
     refuses(&folder, check, &parts);
-    // Whatever PCI functions this machine has, those that are no NVMe controllers are left alone.
+    // PCI functions that are not NVMe controllers are left alone, whatever this machine has.
     for function in fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten() {
         let class = fs::read_to_string(function.path().join("class")).unwrap();
         if class.trim() != "0x010802" {
             let address = function.file_name().into_string().unwrap();
-            let said = format!("{address} is no NVMe controller (its class is {}", class.trim());
+            let said = format!("{address} is not an NVMe controller (its class is {}", class.trim());
             let check = format!("check data --take-device {address} --i-know-no-iommu");
             refuses(&folder, &check, &[&said]);
         }
@@ -57,8 +57,8 @@ fn a_drive_that_is_not_there_is_told() {
 fn words_of_taking_are_checked() {
     let folder = folder().with_data(1 << 20);
     for (words, part) in [
-        ("--take-device nvme0", "`nvme0` is no PCI address: write it in full as 0000:01:00.0"),
-        ("--take-device ../nvme", "is no PCI address"),
+        ("--take-device nvme0", "`nvme0` is not a PCI address: write it in full as 0000:01:00.0"),
+        ("--take-device ../nvme", "is not a PCI address"),
         ("--i-know-no-iommu", "--take-device <PCI-ADDRESS>"),
     ] {
         for line in [format!("check data {words}"), format!("run --target data {PLAIN} {words}")] {

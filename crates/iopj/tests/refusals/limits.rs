@@ -17,11 +17,11 @@ fn numbers_out_of_range_are_refused() {
         ("--iodepth 40000", ["iodepth 40000 is beyond the limit of 32768", "lower it"]),
         ("--numjobs 5000", ["numjobs 5000 is beyond the limit of 4096", "lower it"]),
         ("--bs 0", ["bs: 0 is not between 1", "1g"]),
-        ("--bs 4q", ["`4q` is no size", "bs"]),
+        ("--bs 4q", ["`4q` is not a size", "bs"]),
         ("--ios 0", ["`ios` is 0", "give the number of I/Os"]),
         ("--replicates 0", ["replicates", "0"]),
         ("--replicates 4294967295 --ios 1", ["4294967295", "replicates"]),
-        ("--rw randtrim", ["`randtrim` is no rw", "randread"]),
+        ("--rw randtrim", ["`randtrim` is not a value of rw", "randread"]),
         ("--bs 1m --iodepth 32768 --numjobs 4096", ["more than half of the", "lower one of the three"]),
     ] {
         let line = format!("run --target data --path posix-aio/syscall/interrupt --ramp-time 0s {line}");

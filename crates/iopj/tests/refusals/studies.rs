@@ -91,8 +91,8 @@ fn paths_that_nobody_has_are_refused() {
         ),
         ("libaio/syscall/poll", ["libaio has no completion `poll`", "interrupt"]),
         ("io_uring/doorbell/poll", ["io_uring has no submission `doorbell`", "syscall"]),
-        ("io_uring/syscall/poll+fast", ["`io_uring/syscall/poll+fast` is no I/O path", "+registered"]),
-        ("io_uring", ["`io_uring` is no I/O path", "interface/submission/completion"]),
+        ("io_uring/syscall/poll+fast", ["`io_uring/syscall/poll+fast` is not an I/O path", "+registered"]),
+        ("io_uring", ["`io_uring` is not an I/O path", "interface/submission/completion"]),
         // A path that exists, and not on a file.
         ("nvme-passthrough/syscall/interrupt", ["none of the study's paths works on data", "/dev/ngXnY"]),
     ] {

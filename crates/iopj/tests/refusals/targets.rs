@@ -36,7 +36,7 @@ fn what_is_no_target_is_refused() {
     refused_as_target(
         here,
         "/dev/null",
-        &["`/dev/null` is a character device that is no NVMe namespace: name a file"],
+        &["`/dev/null` is a character device that is not an NVMe namespace: name a file"],
     );
 }
 

@@ -71,7 +71,7 @@ impl State {
         self.behaviour.features.get(&id).map_or((INVALID_FIELD, 0), |value| (0, *value))
     }
 
-    /// A feature that it has takes its value, unless it can't be changed, or only seems to take it.
+    /// Sets a feature that it has, unless the feature refuses to change, or ignores the change.
     fn set_feature(&mut self, id: u32, value: u32) -> u16 {
         if self.behaviour.fixed_feature == id {
             return 0x10e;
@@ -86,7 +86,8 @@ impl State {
         }
     }
 
-    /// Host Memory Buffer: takes the pages that the list names, all of which it must reach, or gives them up.
+    /// Host Memory Buffer: takes the pages that the list names, each of which it must be able to reach, or
+    /// gives them up.
     fn host_memory(&mut self, words: &[u32]) -> u16 {
         if words[11] & 1 == 0 {
             self.host_memory.clear();
@@ -111,7 +112,7 @@ impl State {
         0
     }
 
-    /// A drive writes into its buffer as it likes.
+    /// A drive may write into its buffer at any time.
     fn use_host_memory(&self) {
         for page in &self.host_memory {
             self.reach.write(page + PAGE as u64 - 8, &page.to_le_bytes());

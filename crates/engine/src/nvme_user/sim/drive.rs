@@ -1,5 +1,5 @@
-//! A simulated drive that does its work when it is asked to: its doorbells are mapped, as a real device's,
-//! and what the device does happens outside the engine's calls.
+//! A simulated drive that works only when it is asked to: its doorbells are mapped, as a real device's are,
+//! and the device's work happens outside the engine's calls.
 
 use super::super::controller::{Controller, Setup};
 use super::super::registers::DOORBELLS;
@@ -20,8 +20,8 @@ pub(super) const DOORBELLS_AT: [usize; 2] = [DOORBELLS + 2 * PAIR * 4, DOORBELLS
 const MOST_ENTRIES: u32 = 1 << 16;
 
 /// A simulated NVMe drive behind the `nvme-user` engine, with one namespace and one queue pair. It takes
-/// commands in [`Drive::work`] and at no other time, so a wait for a completion that was not worked for does
-/// not return.
+/// commands in [`Drive::work`] and at no other time, so a wait for a completion returns only if the work was
+/// done before.
 ///
 /// Source: NVM Express Base Specification 2.0.
 pub struct Drive {
@@ -39,7 +39,7 @@ impl Drive {
         Drive::with_entries(len, MOST_ENTRIES)
     }
 
-    /// As [`Drive::open`], with queues of at most so many entries.
+    /// As [`Drive::open`], with queues of at most `most_entries` entries.
     fn with_entries(len: usize, most_entries: u32) -> Result<Drive, EngineError> {
         let behaviour =
             Behaviour { pairs: Some(1), most_entries: Some(most_entries), ..Behaviour::default() };
@@ -61,7 +61,7 @@ impl Drive {
         &self.target
     }
 
-    /// Does up to `most` commands that were submitted, in their order; they are complete when this returns.
+    /// Does up to `most` submitted commands in order; they are complete when this returns.
     pub fn work(&self, most: u32) {
         let Some(doorbells) = &self.device.deferred else { return };
         let [tail, head] = [&doorbells[0], &doorbells[1]].map(|doorbell| doorbell.load(Ordering::Acquire));
@@ -89,8 +89,8 @@ mod tests {
         Request { op: Op::Read, slot: Slot(slot), len: 512, offset: u64::from(slot) * 512, tag: slot.into() }
     }
 
-    /// Does `rounds` of pushing `depth` reads and waiting for them all; the writes of the submission queue's
-    /// doorbell and of the completion queue's.
+    /// Does `rounds` rounds of pushing `depth` reads and waiting for them all; returns the writes to the
+    /// submission queue's doorbell and to the completion queue's.
     fn doorbells(most_entries: u32, depth: u32, rounds: u64) -> [u64; 2] {
         let drive = Drive::with_entries(4096, most_entries).unwrap();
         let pool = Pool::new(depth, 512).unwrap();
@@ -113,11 +113,11 @@ mod tests {
     #[test]
     fn a_polled_completion_queue_is_given_back_seldom() {
         let rounds: u64 = if cfg!(miri) { 16 } else { 10_160 };
-        // 256 entries, of which one stays free and one is in flight: told of each 254.
+        // 256 entries, of which one stays free and one is in flight: the doorbell rings once per 254.
         assert_eq!(doorbells(MOST_ENTRIES, 1, rounds), [rounds, rounds / 254]);
-        // 256 entries, of which 32 are in flight: told in the seventh batch, at 224.
+        // 256 entries, of which 32 are in flight: the doorbell rings in the seventh batch, at 224.
         assert_eq!(doorbells(MOST_ENTRIES, 32, rounds), [rounds, rounds / 7]);
-        // A drive with short queues is told as often as it must be, and no command is lacking.
+        // With short queues the doorbell rings as often as it must, and no command is lost.
         assert_eq!(doorbells(16, 1, rounds), [rounds, rounds / 14]);
         assert_eq!(doorbells(2, 1, rounds), [rounds, rounds]);
     }
@@ -127,7 +127,7 @@ mod tests {
         let drive = Drive::open(4096).unwrap();
         let pool = Pool::new(3, 512).unwrap();
         let mut done = Vec::with_capacity(3);
-        // The second engine gets the pair of the first one, from the beginning.
+        // The second engine gets the first one's pair, which starts afresh.
         for _ in 0..2 {
             let path = "nvme-user/doorbell/poll".parse().unwrap();
             let mut engine = crate::open(path, drive.target(), &pool, 3).unwrap();

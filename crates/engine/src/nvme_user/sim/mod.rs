@@ -1,6 +1,6 @@
-//! A simulated controller for tests: it reads queues and lists as the specification has them, reaches only
-//! memory that was mapped for it, and panics on every doorbell that a controller may take amiss. `commands`
-//! does the commands; `drive` works only when it is asked to, so an engine's own instructions can be counted.
+//! A simulated controller for tests: it reads queues and lists as the specification says, reaches only memory
+//! that was mapped for it, and panics on every doorbell write that a controller may reject. `commands` does
+//! the commands; `drive` works only when asked, so an engine's own instructions can be counted.
 
 mod commands;
 mod drive;
@@ -31,16 +31,15 @@ pub(super) struct Behaviour {
     pub(super) stride_shift: u32,
     /// Controller Ready Timeouts; present from NVMe 2.0 on.
     pub(super) crto: Option<u32>,
-    /// Bytes of host memory that it prefers, and with less of which it does nothing; 0 for none.
+    /// Bytes of host memory that it prefers, and the least that it can use; 0 for none.
     pub(super) host_memory: (u32, u32),
     /// The least length of a part of it in pages, and the most parts.
     pub(super) host_memory_parts: (u32, u16),
-    /// Power states: whether no I/O is done in each, and the times to enter and to leave it in us. None: no
-    /// transitions by itself.
+    /// Power states: whether no I/O is done in each, and the times to enter and to leave it in us. If empty,
+    /// it makes no transitions by itself.
     pub(super) power_states: Vec<(bool, u32, u32)>,
-    /// Features with their values after a reset, except those with data; one that it refuses to
-    /// change, one that it does not change though it does not refuse, and one whose change never ends; 0 for
-    /// none.
+    /// Features with their values after a reset, except those with data; one that it refuses to change, one
+    /// whose change it ignores, and one whose change never ends; 0 for none.
     pub(super) features: BTreeMap<u32, u32>,
     pub(super) fixed_feature: u32,
     pub(super) deaf_feature: u32,
@@ -48,21 +47,22 @@ pub(super) struct Behaviour {
     /// Without an IOMMU.
     pub(super) sees_physical: bool,
     pub(super) shadow: bool,
-    /// It never wants a doorbell once it has seen the first, as one that polls its shadow doorbells.
+    /// It never wants a doorbell once it has seen the first, like a controller that polls its shadow
+    /// doorbells.
     pub(super) never_wants_doorbells: bool,
     /// Metadata of a block in bytes.
     pub(super) metadata: u16,
     /// I/O commands are taken and never complete.
     pub(super) hangs: bool,
-    /// A command that hangs does not come back at its abort.
+    /// A command that hangs does not come back when it is aborted.
     pub(super) never_aborts: bool,
-    /// Admin commands but Identify are taken and never complete.
+    /// Admin commands other than Identify are taken and never complete.
     pub(super) admin_hangs: bool,
-    /// `CSTS.RDY` never falls again.
+    /// `CSTS.RDY` never becomes 0 again.
     pub(super) never_stops: bool,
     /// The status of the next I/O commands.
     pub(super) status: u16,
-    /// Completes I/O commands of one doorbell in an order by this seed.
+    /// Seed of the order in which the I/O commands of one doorbell complete.
     pub(super) shuffle: u64,
     pub(super) fatal: bool,
     /// Something else has reset it.
@@ -70,7 +70,7 @@ pub(super) struct Behaviour {
     pub(super) gone: bool,
     /// The next memory that is mapped gets pages in reverse order.
     pub(super) scatter_next: bool,
-    /// Access to memory cannot be taken.
+    /// Its access to memory cannot be taken away.
     pub(super) cannot_be_cut_off: bool,
 }
 
@@ -153,7 +153,7 @@ struct State {
     seen: Seen,
 }
 
-/// Counts of what the controller has seen.
+/// What the controller has seen.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) doorbells: u64,
@@ -162,7 +162,7 @@ pub(super) struct Seen {
     pub(super) flushes: u64,
     pub(super) aborts: u64,
     pub(super) resets: u64,
-    /// Pages of host memory that it was given, and how often it was told that they go.
+    /// Pages of host memory that it was given, and how often they were taken back.
     pub(super) host_pages: usize,
     pub(super) host_memory_ends: u64,
     /// The first entry of the table of power states, once it is on.
@@ -173,7 +173,7 @@ pub(super) struct Seen {
 pub(super) struct SimController {
     state: Mutex<State>,
     /// The registers of the first pair's doorbells, submission and completion, where a store reaches them:
-    /// the controller then looks at them only when it is asked to.
+    /// the controller then looks at them only when asked.
     deferred: Option<[AtomicU32; 2]>,
     pub(super) asked_back: Arc<AtomicBool>,
 }
@@ -223,7 +223,7 @@ impl SimController {
         self.state().reach.0.len()
     }
 
-    /// Takes what lies in the submission queues by their shadow doorbells, as a controller with a thread of
+    /// Takes what the submission queues hold by their shadow doorbells, like a controller with a thread of
     /// its own.
     #[cfg(test)]
     pub(super) fn poll(&self) {
@@ -267,7 +267,7 @@ impl State {
         }
     }
 
-    /// Where the shadow of a doorbell and its event index lie; the admin queues ring always.
+    /// Where the shadow of a doorbell and its event index lie; the admin queues always ring.
     fn shadow_of(&self, number: usize) -> Option<(u64, u64)> {
         let at = (number << (2 + self.behaviour.stride_shift)) as u64;
         self.shadow.filter(|_| number > 1).map(|(values, events)| (values + at, events + at))

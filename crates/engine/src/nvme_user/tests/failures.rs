@@ -1,5 +1,4 @@
-//! What comes of failed and hanging commands, of failed and pulled controllers, and of engines dropped in
-//! between.
+//! Failed and hanging commands, failed and pulled controllers, and engines dropped in between.
 
 use super::{Behaviour, Bench, ending, read, result, wait};
 use crate::engine::{Engine, IoError, Op, Request};
@@ -61,8 +60,8 @@ fn a_command_that_does_not_come_back_resets_the_controller_for_all() {
     bench.close();
 }
 
-/// A read on slot 0 hangs, and those on slot 1 go on until it has ended: how it did, and how many went on
-/// meanwhile.
+/// A read on slot 0 hangs, and reads on slot 1 go on until it has ended. Returns how it ended, and how many
+/// reads there were meanwhile.
 fn go_on_beside_a_hanging_read(bench: &Bench, engine: &mut dyn Engine) -> (Result<u32, IoError>, u32) {
     bench.sim.behave(|behaviour| behaviour.hangs = true);
     engine.push(&[read(0, 0, 1)]).unwrap();
@@ -128,8 +127,8 @@ fn a_controller_that_fails_or_is_pulled_ends_its_engines() {
     type Failure = (fn(&mut Behaviour), i32, &'static str);
     let failures: [Failure; 3] = [
         (|behaviour| behaviour.fatal = true, libc::EIO, "fatal error of its own"),
-        (|behaviour| behaviour.fallen = true, libc::EIO, "is not ready any more (CSTS.RDY)"),
-        (|behaviour| behaviour.gone = true, libc::ENODEV, "does not answer any more"),
+        (|behaviour| behaviour.fallen = true, libc::EIO, "is no longer ready (CSTS.RDY)"),
+        (|behaviour| behaviour.gone = true, libc::ENODEV, "no longer answers"),
     ];
     for (fail, errno, word) in failures {
         let bench = Bench::new(Behaviour { hangs: true, ..Behaviour::default() });

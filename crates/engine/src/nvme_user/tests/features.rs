@@ -23,7 +23,7 @@ fn a_drive_gets_the_host_memory_that_it_asks_for_and_loses_it_before_it_is_unmap
     assert_eq!(result(&mut *engine, read(0, 3, 1)), Ok(512));
     drop(engine);
     let seen = bench.close();
-    // The simulated drive panics on memory that is unmapped while it is its own.
+    // The simulated drive panics if its memory is unmapped while it may use it.
     assert_eq!((seen.host_pages, seen.host_memory_ends), (5, 1));
 }
 
@@ -66,8 +66,8 @@ fn without_an_iommu_there_is_no_host_memory() {
 fn a_hung_drive_keeps_its_host_memory_until_it_is_seen_stopped() {
     let bench = Bench::impatient(Behaviour { host_memory: (PAGE, PAGE), ..Behaviour::default() });
     bench.sim.behave(|behaviour| behaviour.admin_hangs = true);
-    // No answer to the end of the feature: the reset that follows ends it, and only then is the memory
-    // unmapped.
+    // The drive does not answer when the feature is switched off: the reset that follows ends it, and only
+    // then is the memory unmapped.
     let seen = bench.close();
     assert_eq!((seen.host_pages, seen.host_memory_ends), (1, 0));
 }
@@ -85,7 +85,7 @@ fn power_states_are_entered_as_under_the_kernel() {
     let shallow = Some(1 << 3 | 100 << 8);
     let (apst, entry) = set_up(PriorState::default());
     assert_eq!((apst.as_str(), entry), ("on: state 1 after 100 ms, state 2 after 2000 ms", shallow));
-    // The user told the kernel what may be waited for this drive.
+    // The user gave the kernel a latency tolerance for this drive.
     let (apst, entry) = set_up(PriorState { latency_tolerance_us: Some(20_000), ..PriorState::default() });
     assert_eq!((apst.as_str(), entry), ("on: state 1 after 100 ms", shallow));
     let (apst, entry) = set_up(PriorState { latency_tolerance_us: Some(0), ..PriorState::default() });
@@ -93,7 +93,7 @@ fn power_states_are_entered_as_under_the_kernel() {
         (apst.as_str(), entry),
         ("off: no state may take time to leave (latency tolerance 0 us)", None)
     );
-    // The kernel knows drives that cannot be left to it, and this driver does not.
+    // The kernel knows drives that must not enter power states by themselves; this driver does not.
     let (apst, entry) = set_up(PriorState { apst_off: true, ..PriorState::default() });
     assert_eq!((apst.as_str(), entry), ("off: as under the kernel", None));
     let bench = Bench::new(Behaviour::default());
@@ -107,14 +107,14 @@ const WRITE_CACHE: FeatureValue =
 const COALESCING: FeatureValue =
     FeatureValue { name: "interrupt coalescing", id: 0x08, value: 0x104, mask: u32::MAX };
 
-/// The features of a drive of this serial.
+/// The prior features of a drive with this serial number.
 fn prior(serial: Option<&str>) -> PriorState {
     let features = vec![POWER_STATE, WRITE_CACHE, COALESCING];
     PriorState { serial: serial.map(str::to_owned), features, ..PriorState::default() }
 }
 
-/// The values that a reset gives the features, and those that they have under this driver, with what is said
-/// of them.
+/// The values that a reset gives the features, and those that they have under this driver, with the text
+/// about each.
 fn features_found(behaviour: Behaviour, features: &[(u32, u32)]) -> Vec<(Option<u32>, String)> {
     let features = features.iter().copied().collect();
     let setup = Setup { prior: prior(Some("S 1")), ..Setup::default() };
@@ -126,15 +126,15 @@ fn features_found(behaviour: Behaviour, features: &[(u32, u32)]) -> Vec<(Option<
     found
 }
 
-/// A drive whose write cache the user had switched off was measured with it on, beside the kernel's paths
-/// without.
+/// A drive whose write cache the user had switched off was measured with it on, next to the kernel's paths
+/// with it off.
 #[test]
 fn a_drive_keeps_the_features_that_it_had_under_the_kernel() {
     let reset = [(0x02, 0x700), (0x06, 1), (0x08, 0)];
     let as_before = [(0x41, "0x41"), (0, "0x0"), (0x104, "0x104")]
         .map(|(value, text)| (Some(value), format!("{text} as under the kernel")));
     assert_eq!(features_found(Behaviour::default(), &reset), as_before);
-    // A feature that cannot be changed is fine if it has its value, other bits left out.
+    // A feature that cannot be changed is fine if it has its prior value; other bits do not count.
     let fixed = Behaviour { fixed_feature: 0x02, ..Behaviour::default() };
     let found = features_found(fixed, &[(0x02, 0x741), (0x06, 1), (0x08, 0)]);
     assert_eq!(found[0], (Some(0x741), "0x41 as under the kernel".to_owned()));
@@ -152,7 +152,7 @@ fn a_drive_that_does_not_take_a_feature_again_says_so() {
     assert_eq!(features_found(behaviour, &[(0x06, 1), (0x08, 0)]), expected);
 }
 
-/// The opening of a drive that a reset gives these features, and the drive.
+/// Opens a drive that has these features after a reset; returns the error and the drive.
 fn open(behaviour: Behaviour, setup: Setup) -> (Option<String>, Arc<SimController>) {
     let features = [(0x02, 0), (0x06, 1), (0x08, 0)].into_iter().collect();
     let sim = Arc::new(SimController::new(Behaviour { features, ..behaviour }, Vec::new()));
@@ -160,8 +160,8 @@ fn open(behaviour: Behaviour, setup: Setup) -> (Option<String>, Arc<SimControlle
     (opened.err().map(|error| error.to_string()), sim)
 }
 
-/// A drive that was put in the slot while vfio-pci had it got the old one's features, and was told from it
-/// only then.
+/// A drive that was put in the slot while vfio-pci had it got the old one's features, and was only recognised
+/// afterwards.
 #[test]
 fn another_drive_gets_nothing_of_the_prior_state() {
     let power_states = vec![(false, 0, 0), (true, 5_000, 10_000)];
@@ -183,7 +183,7 @@ fn another_drive_gets_nothing_of_the_prior_state() {
     }
 }
 
-/// A write cache is written out when it is switched off: the limit of other commands is not its.
+/// A write cache is written out when it is switched off, so the limit of other commands does not apply.
 #[test]
 fn a_feature_has_a_limit_of_its_own_and_is_named() {
     let never = Duration::from_secs(100);

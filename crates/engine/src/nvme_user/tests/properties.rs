@@ -1,6 +1,6 @@
 //! What holds for every sequence of requests: each completes once, moves its own bytes and no others,
-//! whatever the depth, the order of completions and the layout of memory; and no doorbell is amiss, which the
-//! simulated controller sees to.
+//! whatever the depth, the order of completions and the layout of memory; and every doorbell write is valid,
+//! which the simulated controller checks.
 
 use super::{Behaviour, Bench, DISK, wait};
 use crate::engine::{Op, Request};
@@ -16,12 +16,12 @@ struct Step {
     /// Requests to push: write or read, first block, blocks.
     pushes: Vec<(bool, u64, u32)>,
     submit: bool,
-    /// Completions to wait for, of what is in flight then, in 1/255.
+    /// Completions to wait for, in 1/255 of what is then in flight.
     wait: u8,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // Lengths come again, of which a slot knows the entries: of a page, of two and of a list.
+    // Lengths recur whose entries a slot knows: of a page, of two and of a list.
     let blocks = prop_oneof![1..=LONGEST / 512, prop::sample::select(vec![8u32, 16, LONGEST / 512])];
     let push = (any::<bool>(), 0..DISK as u64 / 512, blocks);
     let step = (prop::collection::vec(push, 0..6), any::<bool>(), any::<u8>())
@@ -41,7 +41,7 @@ fn behaviour() -> impl Strategy<Value = Behaviour> {
     )
 }
 
-/// Does the steps; `shift` is where slots begin within their pages.
+/// Does the steps; slots begin `shift` bytes into their pages.
 fn run(behaviour: Behaviour, depth: u32, shift: u32, steps: &[Step]) {
     let scatter = behaviour.scatter_next;
     let bench = Bench::new(Behaviour { scatter_next: false, ..behaviour });
@@ -62,7 +62,7 @@ fn run(behaviour: Behaviour, depth: u32, shift: u32, steps: &[Step]) {
             let overlaps = |other: &Request| {
                 other.offset < offset + u64::from(len) && offset < other.offset + u64::from(other.len)
             };
-            // The order of requests in flight on the same blocks is nobody's.
+            // The order of requests in flight on the same blocks is undefined.
             let op = if write && !flying.values().any(overlaps) { Op::Write } else { Op::Read };
             if flying.values().any(|other| other.op == Op::Write && overlaps(other)) {
                 continue;
@@ -110,7 +110,7 @@ proptest! {
         dwords in 0u32..1024,
         steps in steps(),
     ) {
-        // Half of the pools begin at a page.
+        // Half of the pools begin at a page's start.
         run(behaviour, depth, if dwords < 512 { 0 } else { dwords * 4 }, &steps);
     }
 }

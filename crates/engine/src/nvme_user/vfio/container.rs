@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// The file of containers.
+/// The file that opens a container.
 pub(super) const CONTAINER: &str = "/dev/vfio/vfio";
 
 /// A container with one group in it. The descriptor of the group goes before the container's.
@@ -42,7 +42,7 @@ impl Container {
         let mut space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
         let iova = space.take(memory.len as u64).ok_or_else(|| {
             EngineError::unsupported(format!(
-                "{} bytes find no room in the device's address space: lower iodepth, bs or numjobs",
+                "{} bytes do not fit into the device's address space: lower iodepth, bs or numjobs",
                 memory.len
             ))
         })?;
@@ -106,7 +106,8 @@ pub(super) fn open_group(
     Ok((container, group, device))
 }
 
-/// What every kernel before 5.4, which does not tell, has on x86: below and above the window of interrupts.
+/// The ranges on x86 of every kernel before 5.4, which does not report them: below and above the window of
+/// interrupts.
 const USUAL: [RangeInclusive<u64>; 2] = [0..=0xfedf_ffff, 0xfef0_0000..=(1 << 39) - 1];
 
 /// The addresses that may be mapped (`VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE`).
@@ -131,7 +132,7 @@ fn parse_ranges(info: &[u64]) -> Option<Vec<RangeInclusive<u64>>> {
     let u32_at = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let u64_at = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let mut at = u32_at(16)? as usize;
-    // Each link leads forward, or the chain has no end.
+    // Each link must lead forward, or the chain would have no end.
     while at != 0 {
         if u32_at(at)? as u16 == ioctl::VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE {
             let count = u32_at(at + 8)? as usize;
@@ -148,11 +149,11 @@ fn parse_ranges(info: &[u64]) -> Option<Vec<RangeInclusive<u64>>> {
 /// The device's address space: the ranges that may be used, and those in use.
 struct IovaSpace {
     ranges: Vec<RangeInclusive<u64>>,
-    /// Lengths by begin.
+    /// Lengths by start.
     taken: BTreeMap<u64, u64>,
 }
 
-/// Nothing is mapped below: an address of zero, or near it, is somebody's mistake.
+/// Nothing is mapped below this: an address at or near zero is a mistake.
 const LOWEST: u64 = 1 << 20;
 /// Mappings of at least this length begin at a multiple of it, so the IOMMU can use huge pages.
 const LARGE: u64 = 2 << 20;

@@ -50,10 +50,10 @@ pub(super) const VFIO_PCI_ERR_IRQ_INDEX: u32 = 3;
 pub(super) const VFIO_PCI_REQ_IRQ_INDEX: u32 = 4;
 
 /// Plain integers whose first `u32` is the struct's length (`argsz`, or `size`): zero is a valid value of
-/// every one.
+/// each.
 ///
 /// # Safety
-/// The type is `repr(C)`, of integers alone, without padding, and begins with such a `u32`.
+/// The type is `repr(C)`, has only integers and no padding, and begins with such a `u32`.
 pub(super) unsafe trait Argument: Sized {
     /// A zeroed struct that says its length.
     fn sized() -> Self {
@@ -71,7 +71,7 @@ macro_rules! arguments {
         #[repr(C)]
         pub(super) struct $name { $(pub(super) $field: $kind),* }
 
-        // SAFETY: integers alone, the length first, each aligned by those before it.
+        // SAFETY: only integers, the length first, each aligned by those before it.
         unsafe impl Argument for $name {}
     )*};
 }
@@ -93,8 +93,8 @@ arguments! {
     DmaUnmap { argsz: u32, flags: u32, iova: u64, size: u64 }
     /// `struct vfio_device_bind_iommufd`.
     BindIommufd { argsz: u32, flags: u32, iommufd: i32, out_devid: u32 }
-    /// `struct vfio_device_attach_iommufd_pt` as of Linux 6.6; a newer kernel's has more, which it then takes
-    /// as zero.
+    /// `struct vfio_device_attach_iommufd_pt` as of Linux 6.6; a newer kernel's has more fields, which it
+    /// then takes as zero.
     AttachIommufd { argsz: u32, flags: u32, pt_id: u32 }
     /// `struct iommu_ioas_alloc`.
     IoasAlloc { size: u32, flags: u32, out_ioas_id: u32 }
@@ -148,7 +148,7 @@ fn result(result: i32) -> Result<i32, i32> {
 mod tests {
     use super::*;
 
-    /// As a C compiler has them, from the headers of Linux.
+    /// The values that a C compiler gives, from the headers of Linux.
     #[test]
     fn numbers_and_lengths_are_those_of_the_kernel() {
         assert_eq!([VFIO_GET_API_VERSION, VFIO_IOMMU_MAP_DMA, IOMMU_IOAS_MAP], [0x3b64, 0x3b71, 0x3b85]);

@@ -40,7 +40,7 @@ impl Iommufd {
             let remedy = match errno {
                 libc::EPERM => {
                     format!(
-                        ": the IOMMU does not remap interrupts, or the group of {address} has others in it"
+                        ": the IOMMU does not remap interrupts, or other devices share the group of {address}"
                     )
                 }
                 _ => String::new(),

@@ -41,11 +41,11 @@ enum Translation {
     Physical(#[expect(dead_code, reason = "open as long as the device")] Physical),
 }
 
-/// A function that is bound to vfio-pci, open for this process alone. Fields go in order: the watch ends
-/// before its device is closed, and the device before what maps its memory.
+/// A function that is bound to vfio-pci, open for this process alone. Fields are dropped in order: the watch
+/// ends before its device is closed, and the device is closed before what maps its memory.
 pub(super) struct Vfio {
     watch: Watch,
-    /// Whoever has a pointer into them (`Registers::mapped`) keeps the device.
+    /// The holder of a pointer into them (`Registers::mapped`) keeps the device alive.
     registers: Mmap,
     vectors: u32,
     /// Where configuration space lies in the device's file.
@@ -110,8 +110,8 @@ fn group(address: PciAddress, folder: &Path) -> Result<u32, EngineError> {
     let link = folder.join("iommu_group").read_link().ok();
     link.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()?.parse().ok()).ok_or_else(|| {
         EngineError::unsupported(format!(
-            "{address} is behind no IOMMU: switch it on in the firmware and by `intel_iommu=on` or \
-             `amd_iommu=on` on the kernel command line; without one there is --i-know-no-iommu"
+            "{address} is not behind an IOMMU: switch one on in the firmware and by `intel_iommu=on` or \
+             `amd_iommu=on` on the kernel command line; without one, use --i-know-no-iommu"
         ))
     })
 }
@@ -145,7 +145,7 @@ fn region(device: &impl AsRawFd, index: u32) -> Result<RegionInfo, EngineError> 
     Ok(info)
 }
 
-/// Sets and clears bits of the command register; returns what it holds then.
+/// Sets and clears bits of the command register; returns its new value.
 fn set_command(device: &File, config_at: u64, set: u16, clear: u16) -> std::io::Result<u16> {
     let mut bytes = [0; 2];
     device.read_exact_at(&mut bytes, config_at + COMMAND)?;
@@ -161,7 +161,7 @@ fn irq_count(device: &impl AsRawFd, index: u32) -> u32 {
     ioctl::with(device, ioctl::VFIO_DEVICE_GET_IRQ_INFO, &mut info).map_or(0, |_| info.count)
 }
 
-/// Lets each of `events` be signalled by the vector of its place.
+/// Lets vector n signal `events[n]`.
 fn set_events(device: &impl AsRawFd, index: u32, events: &[impl AsRawFd]) -> Result<(), i32> {
     let header = size_of::<IrqSet>();
     let mut argument = vec![0u64; (header + 4 * events.len()).div_ceil(8)];
@@ -182,7 +182,7 @@ fn watch(device: &File) -> Result<Watch, EngineError> {
     for index in [ioctl::VFIO_PCI_REQ_IRQ_INDEX, ioctl::VFIO_PCI_ERR_IRQ_INDEX] {
         if irq_count(device, index) > 0 {
             let event = irq::event()?;
-            // Only a PCI Express device has errors to tell.
+            // Only a PCI Express device reports errors.
             if set_events(device, index, std::slice::from_ref(&event)).is_ok() {
                 events.push(event);
             }
@@ -214,7 +214,7 @@ impl Vfio {
 
 impl Registers for Vfio {
     fn read32(&self, at: usize) -> u32 {
-        // SAFETY: `register` gave an aligned register within the mapping; so for the three that follow.
+        // SAFETY: `register` gave an aligned register within the mapping; likewise in the three that follow.
         unsafe { self.register::<u32>(at).read_volatile() }
     }
 
@@ -275,8 +275,9 @@ impl Device for Vfio {
     }
 
     fn cut_off(&self) -> bool {
-        // A device that is gone answers with ones, but for the bit that VFIO answers itself
-        // (drivers/vfio/pci/vfio_pci_config.c, `init_pci_cap_basic_perm`); what is not there reads no memory.
+        // A device that is gone reads as all ones, except for the bit that VFIO answers itself
+        // (drivers/vfio/pci/vfio_pci_config.c, `init_pci_cap_basic_perm`); a device that is not there reads
+        // no memory.
         set_command(&self.device, self.config_at, 0, BUS_MASTER)
             .is_ok_and(|command| command | INTX_DISABLE == u16::MAX || command & BUS_MASTER == 0)
     }

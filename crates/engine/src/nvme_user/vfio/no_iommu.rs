@@ -20,7 +20,7 @@ pub(super) struct Physical {
     _container: File,
 }
 
-/// Opens the device by its group, which it has without an IOMMU too once it is bound.
+/// Opens the device by its group, which it also has without an IOMMU once it is bound.
 pub(super) fn open(address: PciAddress, folder: &Path) -> Result<(OwnedFd, Physical), EngineError> {
     require_small_pages(address, page_size())?;
     let name = format!("noiommu-{}", group(address, folder)?);
@@ -34,8 +34,8 @@ pub(super) fn open(address: PciAddress, folder: &Path) -> Result<(OwnedFd, Physi
     Ok((device, Physical { _group: group, _container: container }))
 }
 
-/// Refuses kernels whose pages are not the drive's: the addresses in pagemap are those of the kernel's pages
-/// (16 or 64 KiB on some Arm kernels), and the drive would be sent to memory of others.
+/// Refuses kernels whose pages are not as large as the drive's: pagemap has the addresses of the kernel's
+/// pages (16 or 64 KiB on some Arm kernels), and the drive would be sent to memory of others.
 pub(crate) fn require_small_pages(address: PciAddress, page_bytes: usize) -> Result<(), EngineError> {
     if page_bytes == PAGE {
         return Ok(());
@@ -69,8 +69,8 @@ pub(super) fn map(memory: &PageRange) -> Result<Box<[u64]>, EngineError> {
     })
 }
 
-/// The address in an entry of pagemap: present in bit 63, the frame's number in bits 0 to 54, zero for who
-/// may not see it.
+/// The address in an entry of pagemap: present in bit 63, the frame's number in bits 0 to 54, zero for a
+/// process that may not see it.
 fn page_address(entry: u64) -> Option<u64> {
     let frame = entry & ((1 << 55) - 1);
     (entry >> 63 != 0 && frame != 0).then_some(frame * PAGE as u64)

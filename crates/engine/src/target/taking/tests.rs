@@ -1,4 +1,4 @@
-//! Plans on trees like sysfs: one of each refusal, and what passes.
+//! Plans on trees like sysfs: each refusal once, and what is allowed.
 
 use super::super::fixtures::SysfsTree;
 use super::super::mounts::{self, Mount};
@@ -94,7 +94,7 @@ impl Machine {
 fn an_idle_drive_alone_in_its_group_may_be_taken() {
     let machine = Machine::new();
     machine.namespace("nvme0c0n2", "nvme0n2", "259:1");
-    // The generic character device and the controller's other folders are no namespaces.
+    // The generic character device and the controller's other folders are not namespaces.
     for folder in ["ng0n1", "hwmon3", "power", "nvme0n1p1"] {
         fs::create_dir_all(machine.path(&format!("devices/pci0000:00/{ADDRESS}/nvme/nvme0/{folder}")))
             .unwrap();
@@ -110,7 +110,7 @@ fn an_idle_drive_alone_in_its_group_may_be_taken() {
 fn what_is_no_nvme_controller_is_refused() {
     let machine = Machine::new();
     machine.write(&format!("devices/pci0000:00/{ADDRESS}/class"), "0x040300");
-    machine.refuses(false, "0000:01:00.0 is no NVMe controller (its class is 0x040300");
+    machine.refuses(false, "0000:01:00.0 is not an NVMe controller (its class is 0x040300");
     fs::remove_file(machine.path(&format!("bus/pci/devices/{ADDRESS}"))).unwrap();
     machine.refuses(false, "there is no PCI device 0000:01:00.0: `lspci");
 }
@@ -181,7 +181,7 @@ fn without_an_iommu_the_user_must_know() {
     machine.write(parameter, "Y");
     let plan = machine.plan(true).unwrap();
     assert_eq!((plan.group, plan.isolation), (None, Isolation::None));
-    // What VFIO has already taken so has a group in name only.
+    // A device that VFIO has already taken so has a group in name only.
     machine.group(0, &[ADDRESS]);
     machine.write("kernel/iommu_groups/0/name", "vfio-noiommu");
     assert_eq!(machine.plan(true).unwrap().isolation, Isolation::None);

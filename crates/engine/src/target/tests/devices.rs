@@ -42,14 +42,14 @@ impl Loop {
     }
 }
 
-/// One test at a time: a program being started holds copies of all descriptors until it runs, claims among
-/// them.
+/// One test at a time: a program that is being started holds copies of all descriptors, and so of claims,
+/// until it runs.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An image of 16 MiB in a folder of its own; nothing if this machine has no loop devices.
+/// An image of 16 MiB in a folder of its own; `None` if this machine has no loop devices.
 fn image() -> Option<(MutexGuard<'static, ()>, TempDir, PathBuf)> {
     let alone = alone();
     let tools =
@@ -69,7 +69,7 @@ fn destroy(path: &Path, i_know: bool) -> Result<Target, TargetError> {
 
 fn destroy_refusal(path: &Path) -> String {
     let sober = destroy(path, false).unwrap_err().to_string();
-    // Whatever forbids a write but a signature, --i-know does not lift.
+    // --i-know overrides a signature, but nothing else that forbids a write.
     assert_eq!(destroy(path, true).unwrap_err().to_string(), sober);
     sober
 }
@@ -90,7 +90,7 @@ fn root_disk_is_never_opened_for_writing() {
     let folder = folder();
     let link = folder.path().join("link");
     symlink(&disk, &link).unwrap();
-    // In a chroot whose root is no mount point that mount is not seen, and the disk is refused for another
+    // In a chroot whose root is not a mount point that mount is not seen, and the disk is refused for another
     // reason.
     let is_seen = mounts::all().unwrap().iter().any(|mount| mount.mount_point == Path::new("/"));
     let words = ["cannot be written:", "is mounted on /", "unmount it, or name another target"];
@@ -100,8 +100,8 @@ fn root_disk_is_never_opened_for_writing() {
     }
     let target = match Target::open(&disk) {
         Ok(target) => target,
-        // Some machines keep their disk even from root's reading.
-        Err(error) => return assert_says(&error.to_string(), &["the system forbids it to root too"]),
+        // On some machines not even root may read the disk.
+        Err(error) => return assert_says(&error.to_string(), &["the system forbids it even to root"]),
     };
     assert_eq!(
         (target.kind(), target.is_writable(), target.data_offset()),
@@ -167,7 +167,7 @@ fn device_must_be_named_twice_and_be_a_device() {
         assert_says(&message, &[&expected, "name the same device in both"]);
     }
     assert_says(&destroy_refusal(&image), &["is a file: --destroy-data is for whole devices"]);
-    assert_says(&destroy_refusal("/dev/null".as_ref()), &["character device that is no NVMe namespace"]);
+    assert_says(&destroy_refusal("/dev/null".as_ref()), &["character device that is not an NVMe namespace"]);
     assert!(open(&link, &device.path).unwrap().is_writable());
 }
 
@@ -216,7 +216,7 @@ fn inline_data_is_refused() {
 #[test]
 fn mount_in_another_namespace_is_caught_by_the_claim() {
     let Some((_alone, folder, image)) = image() else { return };
-    // In a chroot whose root is no mount point, its mounts could not be kept from the host.
+    // In a chroot whose root is not a mount point, its mounts could not be kept from the host.
     let namespaces = Command::new("unshare").args(["-m", "true"]).output();
     if !have(
         namespaces.is_ok_and(|output| output.status.success()),
@@ -260,7 +260,7 @@ fn partition_is_refused_and_protects_its_disk() {
     file.write_all_at(&[0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 32, 0, 0], 446).unwrap();
     file.write_all_at(&[0x55, 0xaa], 510).unwrap();
     let device = Loop::new(&image, &["-P"]);
-    // The kernel itself may know no table.
+    // The kernel itself may not read partition tables.
     run("partx", &["--update", "--nr", "1", device.text()]);
     let _deleted = undo(&["partx", "--delete", "--nr", "1", device.text()]);
     let partition = PathBuf::from(format!("{}p1", device.text()));
@@ -276,8 +276,7 @@ fn partition_is_refused_and_protects_its_disk() {
         assert_says(&destroy_refusal(&device.path), &["cannot be written: something"]);
     }
     {
-        // The claim on the whole disk keeps everybody else from claiming, and so from mounting, its
-        // partition.
+        // The claim on the whole disk keeps everyone else from claiming, and so from mounting, its partition.
         let _target = destroy(&device.path, true).unwrap();
         let node = sys::open_path(&partition, true).unwrap();
         assert_eq!(sys::reopen(&node, false, libc::O_EXCL).unwrap_err().raw_os_error(), Some(libc::EBUSY));
