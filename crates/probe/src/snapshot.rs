@@ -58,7 +58,7 @@ pub enum Edge {
 }
 
 /// All counters at one moment. [`until`](Snapshot::until) turns two into evidence.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     devices: Arc<[Device]>,
     samples: Vec<DiskCounts>,
@@ -184,13 +184,10 @@ impl Probe {
             samples: samples?,
             taken,
             interrupts: table.counts(&irqs),
-            threads: Vec::new(),
-            own: Vec::new(),
-            usage: ProcessEvidence::default(),
-            others: None,
             tick_ns: self.tick_ns,
             cores: self.cores()?,
             idle_states: Arc::clone(&self.idle_states),
+            ..Snapshot::default()
         })
     }
 
@@ -217,7 +214,7 @@ impl Probe {
     }
 
     fn this_process(&self, jobs: &[i32], own: &[i32]) -> Result<ThreadsAndTotals, ProbeError> {
-        let all = threads::of_this_process(&self.root, self.tick_ns)?;
+        let all = threads::of_process(&self.root, "self", self.tick_ns)?;
         let (own, others): (Vec<Thread>, Vec<Thread>) =
             all.into_iter().partition(|thread| own.contains(&thread.tid));
         let mut threads: Vec<(ThreadRole, Thread)> =
@@ -305,17 +302,10 @@ mod tests {
 
     fn snapshot(own: &[Thread], user_ns: u64, system_ns: u64, voluntary_switches: u64) -> Snapshot {
         Snapshot {
-            devices: Arc::new([]),
-            samples: Vec::new(),
-            taken: None,
-            interrupts: InterruptCounts::default(),
-            threads: Vec::new(),
             own: own.to_vec(),
             usage: ProcessEvidence { user_ns, system_ns, voluntary_switches, involuntary_switches: 0 },
-            others: None,
             tick_ns: 10_000_000,
-            cores: CoreTimes::default(),
-            idle_states: Arc::default(),
+            ..Snapshot::default()
         }
     }
 

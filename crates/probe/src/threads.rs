@@ -27,12 +27,7 @@ pub(crate) struct Thread {
     pub(crate) started_ticks: u64,
 }
 
-/// All threads of this process.
-pub(crate) fn of_this_process(root: &Root, tick_ns: u64) -> Result<Vec<Thread>, ProbeError> {
-    of_process(root, "self", tick_ns)
-}
-
-/// All threads of the process of this number; none if it is gone.
+/// All threads of the process of this number, or of `self`; none if it is gone.
 pub(crate) fn of_process(root: &Root, process: &str, tick_ns: u64) -> Result<Vec<Thread>, ProbeError> {
     let tasks = root.path("proc").join(process).join("task");
     numbers(&tasks)

@@ -89,7 +89,7 @@ impl Archive {
                 }
             }
         }
-        writer.trailer().map_err(|error| (PathBuf::from(TRAILER), error))
+        writer.header(TRAILER, 0, (0, 0), 0).map_err(|error| (PathBuf::from(TRAILER), error))
     }
 }
 
@@ -114,10 +114,6 @@ impl<W: Write> Newc<'_, W> {
             return Err(io::Error::other("the file changed while it was read"));
         }
         self.pad(length)
-    }
-
-    fn trailer(&mut self) -> io::Result<()> {
-        self.header(TRAILER, 0, (0, 0), 0)
     }
 
     /// Thirteen fields of eight hexadecimal digits, then the name and its NUL.

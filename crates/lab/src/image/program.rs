@@ -69,14 +69,11 @@ impl Program {
             return Ok(Vec::new());
         }
         let loader = match interpreter(&self.host)? {
-            Some(loader) => loader,
             // A plugin names no loader: the program that loads it has this machine's.
-            None if is_shared_object(&self.host)? => match interpreter(Path::new("/proc/self/exe"))? {
-                Some(loader) => loader,
-                None => return Ok(Vec::new()),
-            },
-            None => return Ok(Vec::new()),
+            None if is_shared_object(&self.host)? => interpreter(Path::new("/proc/self/exe"))?,
+            named => named,
         };
+        let Some(loader) = loader else { return Ok(Vec::new()) };
         let output = Command::new(&loader)
             .arg("--list")
             .arg(&self.host)

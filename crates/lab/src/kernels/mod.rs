@@ -103,6 +103,7 @@ pub fn from_files(cache: &Cache, image: &Path, modules: &Path) -> Result<Kernel,
 }
 
 /// The private apts and what their lists offer.
+#[derive(Default)]
 struct PackageLists {
     /// The one of the short lists, then one per release whose series these lacked.
     apts: Vec<Apt>,
@@ -127,14 +128,8 @@ impl PackageLists {
     ) -> Result<PackageLists, KernelError> {
         let mirrors = sources::mirrors(Path::new("/etc"))?;
         let folder = cache.folder().join("apt");
-        let mut lists = PackageLists {
-            apts: Vec::new(),
-            candidates: Vec::new(),
-            asked: Vec::new(),
-            is_fresh: true,
-            complaint: None,
-            cached: cached_releases(cache),
-        };
+        let cached = cached_releases(cache);
+        let mut lists = PackageLists { is_fresh: true, cached, ..PackageLists::default() };
         lists.add(Apt::open(&folder, &catalogue::suites(&mirrors))?, wanted, anew, note)?;
         lists.add_releases(&folder, &mirrors, wanted, anew, note)?;
         if lists.candidates.is_empty() && (wanted.is_none() || lists.complaint.is_some()) {

@@ -33,13 +33,8 @@ fn host_in(
         return Err(missing(&modules));
     }
     let config = [root.join("boot").join(format!("config-{release}")), modules.join("config")];
-    from_files(
-        cache,
-        image,
-        &modules,
-        config.iter().find(|config| config.is_file()).map(PathBuf::as_path),
-        note,
-    )
+    let config = config.iter().find(|config| config.is_file()).map(PathBuf::as_path);
+    from_files(cache, image, &modules, config, note)
 }
 
 /// A kernel made of an image and the folder of its modules; [`super::from_files`] with a configuration.

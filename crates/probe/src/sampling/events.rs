@@ -62,14 +62,7 @@ pub(super) fn hardware(root: &Root) -> Result<Vec<CoreGroup>, ProbeError> {
     if !hybrid.is_empty() {
         return Ok(hybrid);
     }
-    let instructions = Event {
-        name: "instructions",
-        kind: CostKind::Instructions,
-        perf_type: perf::TYPE_HARDWARE,
-        config: perf::HARDWARE_INSTRUCTIONS,
-        period: INSTRUCTION_PERIOD,
-    };
-    let mut events = vec![instructions];
+    let mut events = vec![instructions(perf::HARDWARE_INSTRUCTIONS)];
     let cpu = root.text("proc/cpuinfo").unwrap_or_default();
     let memory = match (field(&cpu, "vendor_id"), field(&cpu, "cpu family")) {
         (Some("GenuineIntel"), Some("6")) if is_skylake_or_later(&pmu_file(root, "cpu", "caps/pmu_name")) => {
@@ -92,19 +85,18 @@ fn hybrid(root: &Root, pmu: &str, online: &[u32]) -> Option<CoreGroup> {
     let perf_type: u32 = pmu_file(root, pmu, "type").parse().ok()?;
     let cpus = list(&pmu_file(root, pmu, "cpus"))?;
     let cpus: Vec<u32> = cpus.into_iter().filter(|cpu| online.contains(cpu)).collect();
-    let instructions = Event {
-        name: "instructions",
-        kind: CostKind::Instructions,
-        perf_type: perf::TYPE_HARDWARE,
-        config: u64::from(perf_type) << perf::HARDWARE_PMU_SHIFT | perf::HARDWARE_INSTRUCTIONS,
-        period: INSTRUCTION_PERIOD,
-    };
+    let config = u64::from(perf_type) << perf::HARDWARE_PMU_SHIFT | perf::HARDWARE_INSTRUCTIONS;
     let memory = match pmu {
         "cpu_core" => [("MEM_INST_RETIRED.ALL_LOADS", 0x81d0), ("MEM_INST_RETIRED.ALL_STORES", 0x82d0)],
         _ => [("MEM_UOPS_RETIRED.ALL_LOADS", 0x81d0), ("MEM_UOPS_RETIRED.ALL_STORES", 0x82d0)],
     };
-    let events = std::iter::once(instructions).chain(memory_events(perf_type, memory)).collect();
+    let events = std::iter::once(instructions(config)).chain(memory_events(perf_type, memory)).collect();
     (!cpus.is_empty()).then_some(CoreGroup { cpus, events })
+}
+
+fn instructions(config: u64) -> Event {
+    let (kind, perf_type) = (CostKind::Instructions, perf::TYPE_HARDWARE);
+    Event { name: "instructions", kind, perf_type, config, period: INSTRUCTION_PERIOD }
 }
 
 /// Loads and stores by name and code.

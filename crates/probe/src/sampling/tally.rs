@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 const MISSING_SHARE: f64 = 0.01;
 
 /// Sums over a window.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tally {
     user: Cost,
     kernel: HashMap<KernelAddress, Cost>,
@@ -33,15 +33,7 @@ struct KernelAddress {
 
 impl Tally {
     pub(super) fn new() -> Tally {
-        Tally {
-            user: Cost::default(),
-            kernel: HashMap::new(),
-            samples: 0,
-            lost: 0,
-            is_overrun: false,
-            is_throttled: false,
-            counted_share: 1.0,
-        }
+        Tally { counted_share: 1.0, ..Tally::default() }
     }
 
     /// Adds a sample; what guests do is not counted.
