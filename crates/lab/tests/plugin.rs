@@ -146,7 +146,7 @@ fn every_count_is_exact_with_one_thread_and_a_clock_of_instructions() {
 }
 
 #[test]
-fn a_folder_that_cannot_take_the_windows_is_told() {
+fn a_folder_that_cannot_take_the_windows_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     let message = Profiler::install(&missing).unwrap_err().to_string();

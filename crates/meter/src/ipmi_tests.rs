@@ -30,6 +30,11 @@ const RECORDED_OPENBMC: &str = "
 ";
 const PASSWORD: &str = "bmc-pass-phrase";
 
+fn replaced(text: &str, from: &str, to: &str) -> String {
+    assert!(text.contains(from), "{from}");
+    text.replace(from, to)
+}
+
 #[test]
 fn every_version_s_spacing_is_read() {
     let five_seconds = DcmiPower {
@@ -42,7 +47,7 @@ fn every_version_s_spacing_is_read() {
     };
     assert_eq!(parse_dcmi(RECORDED), Ok(five_seconds));
     // ipmitool 1.8.19: no end of line after the time stamp.
-    let unended = RECORDED.replace("Thu Feb 15 08:36:01 2024\n", "10/18/23 18:12:32 UTC");
+    let unended = replaced(RECORDED, "Thu Feb 15 08:36:01 2024\n", "10/18/23 18:12:32 UTC");
     assert_eq!(parse_dcmi(&unended), Ok(five_seconds));
     let squeezed = RECORDED.split_whitespace().collect::<Vec<_>>().join(" ").replace(": ", " : ");
     assert_eq!(parse_dcmi(&squeezed), Ok(five_seconds));
@@ -55,11 +60,11 @@ fn a_reading_that_lacks_a_figure_is_none() {
     let failure = |text: &str| parse_dcmi(text).unwrap_err().to_string();
     for line in RECORDED.lines().filter(|line| line.contains(':') && !line.contains("timestamp")) {
         let label = line.split(':').next().unwrap().trim();
-        assert_eq!(failure(&RECORDED.replace(line, "")), format!("`{label}` has no value"));
+        assert_eq!(failure(&replaced(RECORDED, line, "")), format!("`{label}` has no value"));
     }
     for figure in ["-1", "4294967296"] {
         let want = "`Instantaneous power reading` has no value";
-        assert_eq!(failure(&RECORDED.replace("218", figure)), want);
+        assert_eq!(failure(&replaced(RECORDED, "218", figure)), want);
     }
 }
 
@@ -178,14 +183,14 @@ fn an_instant_and_an_average_are_told_apart() {
     let five_seconds = ChannelKind::Average { window_ns: 5_000_000_000 };
     assert_eq!(value(&average), (five_seconds, Value::Watts(219.0)));
     let mut meter = fake.open(&average).unwrap();
-    fake.now_prints(&RECORDED.replace("00000005", "00000006"));
+    fake.now_prints(&replaced(RECORDED, "00000005", "00000006"));
     let error = meter.read(&mut Vec::new()).unwrap_err();
     assert!(
         matches!(&error, MeterError::Retry(text) if text.contains("now averages over 6 s instead of 5 s")),
         "{error}"
     );
     for useless in ["00000000", "01473439"] {
-        fake.now_prints(&RECORDED.replace("00000005", useless));
+        fake.now_prints(&replaced(RECORDED, "00000005", useless));
         assert!(fake.refusal(&average).contains("only 1 to 30 s are useful"));
         assert!(fake.open(&local()).is_ok(), "the instant is good nevertheless");
     }
@@ -195,7 +200,7 @@ fn an_instant_and_an_average_are_told_apart() {
 fn nought_watts_are_no_reading_and_a_state_alone_does_not_refuse_one() {
     let fake = Fake::printing(RECORDED_OPENBMC);
     let mut meter = fake.open(&local()).unwrap();
-    fake.now_prints(&RECORDED_OPENBMC.replace("235", "0"));
+    fake.now_prints(&replaced(RECORDED_OPENBMC, "235", "0"));
     let error = meter.read(&mut Vec::new()).unwrap_err();
     assert!(
         matches!(&error, MeterError::Retry(text)

@@ -175,17 +175,17 @@ fn the_begin_of_summer_time_is_no_gap() {
 #[test]
 fn open_forms_are_asked_for() {
     refused_at(&log(&["03/04/2026 10:00:00", "03/04/2026 10:00:01"]), &zone("UTC"), Some(2), "date_order");
-    let told = LogConfig { date_order: Some(DateOrder::Dmy), ..zone("UTC") };
+    let given = LogConfig { date_order: Some(DateOrder::Dmy), ..zone("UTC") };
     // date -u -d '2026-04-03 10:00:00' +%s
     assert_eq!(
-        seconds(&log(&["03/04/2026 10:00:00", "03/04/2026 10:00:01"]), &told).unwrap()[0],
+        seconds(&log(&["03/04/2026 10:00:00", "03/04/2026 10:00:01"]), &given).unwrap()[0],
         1_775_210_400
     );
     let text = "Timestamp;Power (W)\n0;1,234\n1;1,235\n";
     let elapsed = LogConfig { time_format: TimeFormat::ElapsedS, ..config() };
     refused_at(text, &elapsed, Some(2), "decimal");
-    let told = LogConfig { decimal: Some(Decimal::Comma), ..elapsed.clone() };
-    assert_eq!(read(text.as_bytes(), &told).unwrap().readings[0].value, Value::Watts(1.234));
+    let given = LogConfig { decimal: Some(Decimal::Comma), ..elapsed.clone() };
+    assert_eq!(read(text.as_bytes(), &given).unwrap().readings[0].value, Value::Watts(1.234));
     let unquoted = "Timestamp,Power (W)\n0,1,23\n1,1,24\n";
     refused_at(unquoted, &elapsed, Some(2), "separator");
     refused_at("Timestamp,Power (W)\n0,1.5\n1,n/a\n", &elapsed, Some(3), "n/a");

@@ -495,7 +495,7 @@ proptest! {
     fn every_setting_is_read_right(export in exports()) {
         let said = LogConfig { date_order: Some(export.order), ..config() };
         assert_right(&read(export.text().as_bytes(), &said).unwrap());
-        // Without being told, the order is right or asked for.
+        // Without `date_order`, the order is found right or asked for.
         match read(export.text().as_bytes(), &config()) {
             Ok(log) => assert_right(&log),
             Err(error) => prop_assert!(error.text.contains("date_order"), "{}", error),

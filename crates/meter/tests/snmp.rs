@@ -238,7 +238,7 @@ fn wrong_secrets_and_missing_outlets_are_said_clearly() {
     let protocol = refusal(&agent.user("short", Some(("sha256", &auth)), None));
     assert!(protocol.contains("found the authentication wrong"), "{protocol}");
     let level = refusal(&agent.user("plain", Some(("sha1", &auth)), None));
-    assert!(level.contains("does not let this user in"), "{level}");
+    assert!(level.contains("refuses this user with these passwords alone"), "{level}");
     let demanded = refusal(&agent.user("long", Some(("sha256", &auth)), None));
     assert!(demanded.contains("error status 16"), "{demanded}");
     // What the agent answers before that, a busy machine may not bring in time.

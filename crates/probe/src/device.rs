@@ -107,8 +107,8 @@ impl Device {
         let peer_ios = later.0.peer_ios.saturating_sub(earlier.0.peer_ios);
         let is_alone = peer_ios <= (delta.reads() + delta.writes()) / OWN_PER_PEER;
         let vectors = self.vectors.iter().flat_map(|vectors| &vectors.list);
-        let can_be_told = self.vectors.is_some() && is_alone;
-        let interrupts = can_be_told.then(|| later.1.since(earlier.1, vectors.clone())).flatten();
+        let is_distinct = self.vectors.is_some() && is_alone;
+        let interrupts = is_distinct.then(|| later.1.since(earlier.1, vectors.clone())).flatten();
         DeviceEvidence {
             name: self.name.clone(),
             reads: delta.reads(),

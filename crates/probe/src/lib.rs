@@ -58,5 +58,5 @@ pub use submission::{KERNEL_SHARE, KNOWN_SHARE, SQPOLL_WAKEUPS, START_KERNEL_NS}
 pub use symbols::{Symbol, Symbols};
 
 /// Version of the rules by which evidence is collected, observed and judged; it changes with every
-/// predicate or threshold, so that stored evidence can be told from that of other rules.
+/// predicate or threshold, so stored evidence shows by which rules it was judged.
 pub const RULES: u32 = 7;

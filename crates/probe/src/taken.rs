@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_vector_there_is_no_interrupt_and_with_another_nothing_is_told() {
+    fn without_a_vector_there_is_no_interrupt_and_with_another_the_count_is_unknown() {
         let none = "           CPU0       CPU1\n  24:          7          9  PCI-MSIX-0000:00:05.0    \
                     0-edge      nvme1q0\n";
         assert_eq!(between(none, none, |_| {}).interrupts, Some(0));

@@ -237,12 +237,12 @@ mod tests {
             estimate(&study, &cells(&study, &[]).unwrap().0)
         };
         assert_eq!(words("3"), None);
-        let told = words(TABLE).unwrap();
+        let estimate = words(TABLE).unwrap();
         assert!(
-            told.starts_with(
+            estimate.starts_with(
                 "replicates: 2 to 4 blocks of 2 trials, 2 min 00 s to 4 min 00 s by their windows"
             ),
-            "{told}"
+            "{estimate}"
         );
     }
 }

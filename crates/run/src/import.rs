@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 
 /// How much of a file is read: a job's JSON has some 20 KB.
 const MOST_BYTES: u64 = 1 << 30;
-/// Options that tell cells apart if they differ within an import.
-const TELLING: [&str; 3] = ["filename", "directory", "size"];
+/// Options that make cells differ if they differ within an import.
+const DISTINGUISHING: [&str; 3] = ["filename", "directory", "size"];
 
 /// What was imported.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -182,7 +182,7 @@ fn parse(path: &Path, text: &str) -> Result<Vec<FioRun>, ImportError> {
 
 /// The trials in the order of the files, and the jobs that are none.
 fn trials(all: &[(&Path, FioRun)], kernel: Option<KernelVersion>) -> (Vec<Trial>, Vec<Skipped>) {
-    let told = telling(all);
+    let distinguishing = distinguishing(all);
     let (mut trials, mut skipped): (Vec<Trial>, Vec<Skipped>) = (Vec::new(), Vec::new());
     for (file, run) in all {
         for (index, job) in run.jobs.iter().enumerate() {
@@ -194,7 +194,7 @@ fn trials(all: &[(&Path, FioRun)], kernel: Option<KernelVersion>) -> (Vec<Trial>
                     continue;
                 }
             };
-            let settings = settings(run, job, &told);
+            let settings = settings(run, job, &distinguishing);
             let same = |t: &&Trial| t.path == path && t.workload == workload && t.settings == settings;
             let measurement = measurement(job, (&path, &workload), file, kernel);
             trials.push(Trial {
@@ -274,25 +274,25 @@ fn beside(run: &FioRun, one: &FioJobResult, other: &FioJobResult) -> bool {
         && run.jobs.iter().map(ms).fold(0, u64::saturating_add) > run.elapsed_s.saturating_mul(1000)
 }
 
-/// Options, and the version, that differ within the import: they tell cells apart.
-fn telling(all: &[(&Path, FioRun)]) -> Vec<&'static str> {
+/// Options, and the version, that differ within the import: they make cells differ.
+fn distinguishing(all: &[(&Path, FioRun)]) -> Vec<&'static str> {
     let differs = |name: &&'static str| {
         let values = all.iter().flat_map(|(_, run)| run.jobs.iter().map(|job| job.options.get(*name)));
         values.collect::<BTreeSet<_>>().len() > 1
     };
-    let mut told: Vec<&str> = TELLING.into_iter().filter(differs).collect();
+    let mut names: Vec<&str> = DISTINGUISHING.into_iter().filter(differs).collect();
     if all.iter().any(|(_, run)| run.fio_version != all[0].1.fio_version) {
-        told.push("fio_version");
+        names.push("fio_version");
     }
-    told
+    names
 }
 
-fn settings(run: &FioRun, job: &FioJobResult, told: &[&str]) -> BTreeMap<String, String> {
+fn settings(run: &FioRun, job: &FioJobResult, names: &[&str]) -> BTreeMap<String, String> {
     let value = |name: &str| match name {
         "fio_version" => run.fio_version.clone(),
         option => job.options.get(option).cloned().unwrap_or_else(|| "not given".to_owned()),
     };
-    told.iter().map(|name| ((*name).to_owned(), value(name))).collect()
+    names.iter().map(|name| ((*name).to_owned(), value(name))).collect()
 }
 
 /// What fio's own counts say; nothing of the operating system's.

@@ -1,4 +1,4 @@
-//! A quota that is used up is told as a full disk, not as a failure of SQLite. A process of its own: SQLite's
+//! A quota that is used up is reported as a full disk, not as a failure of SQLite. Its own process: SQLite's
 //! system calls are replaced for all connections (sqlite.org/c3ref/vfs.html, `xSetSystemCall`).
 
 use iopj_store::{Outcome, Store, StoreError, StudyRecord, Trial};

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn weak_and_local_functions_are_told() {
+    fn weak_and_local_functions_are_marked() {
         let found = items("void __weak a(void)\n{\n}\nstatic void b(void)\n{\n}\n");
         assert_eq!(found[0].kind, Kind::Function { weak: true, local: false });
         assert_eq!(found[1].kind, Kind::Function { weak: false, local: true });

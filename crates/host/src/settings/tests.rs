@@ -230,7 +230,7 @@ fn idle_states_above_the_limit_are_disabled_and_come_back() {
 }
 
 #[test]
-fn what_this_host_lacks_is_told() {
+fn what_this_host_lacks_is_named() {
     let fixture = Fixture::new();
     fixture.write(&format!("{CPU}/smt/control"), "notsupported");
     fixture.with_settings(&["sda"], |settings| {

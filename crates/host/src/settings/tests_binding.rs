@@ -338,7 +338,7 @@ fn a_driver_that_does_not_come_leaves_the_drive_with_the_old_one() {
         // A plan that is out of date changes nothing.
         let changed = "its driver changed to `nvme` after iopj looked at it; try again";
         assert_refused(settings.take(&plan(Some("uio"))), &[changed]);
-        // An old driver that refuses is told, and tried again.
+        // An old driver that refuses is reported, and tried again.
         *machine.kernel.refusing.lock().unwrap() = None;
         settings.take(&plan(Some("nvme"))).unwrap();
         *machine.kernel.refusing.lock().unwrap() = Some("nvme");

@@ -88,8 +88,8 @@ impl Bench {
         path
     }
 
-    /// Runs a script in the guest, with `iopj` and this test binary, as `bypass`, on the path. `on_line` is
-    /// told each line of the console, and may change the machine while its script goes on.
+    /// Runs a script in the guest, with `iopj` and this test binary, as `bypass`, on the path. `on_line` gets
+    /// each line of the console, and may change the machine while its script runs.
     pub(crate) fn run(&self, script: &str, mut on_line: impl FnMut(&str, &RunFolder)) -> Left {
         let run = RunFolder::create(self.cache.folder()).unwrap();
         let machine = self.machine(&run);

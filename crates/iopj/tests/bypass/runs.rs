@@ -15,7 +15,7 @@ const TWO: &str = "--path nvme-user/doorbell/poll --iodepth 1 --runtime 8s --rep
 /// As long as the kernel waits before it lets go of a drive that is pulled, and as long again.
 const LONG: &str = "--path nvme-user/doorbell/poll --iodepth 1 --runtime 12s --replicates 2";
 const SHORT: &str = "--path nvme-user/doorbell/poll --iodepth 1 --ios 200 --replicates 1";
-/// From the line that tells of the second trial until its drive is driven.
+/// From the line that announces the second trial until its drive is driven.
 const UNDER_WAY: Duration = Duration::from_millis(1500);
 
 /// The outcomes of an attempt's trials.
@@ -162,9 +162,9 @@ fn a_run_that_is_cut_short_leaves_the_drive_to_its_driver() {
     is_back(&left, "again");
     for outcome in outcomes(&left, "again") {
         let settings = &outcome.measurement().unwrap().evidence.devices[0].settings;
-        let told = ["volatile_write_cache", "interrupt_coalescing", "power_state"]
+        let kept = ["volatile_write_cache", "interrupt_coalescing", "power_state"]
             .map(|name| settings[name].as_str());
-        assert_eq!(told, ["0x1 as under the kernel", "0x0 as under the kernel", "0x0 as under the kernel"]);
+        assert_eq!(kept, ["0x1 as under the kernel", "0x0 as under the kernel", "0x0 as under the kernel"]);
     }
     assert_eq!(digest(&std::fs::read(&image).unwrap()), before);
     let script =

@@ -59,11 +59,11 @@ pub(crate) fn is_busy(words: &str) -> bool {
     busy
 }
 
-/// Runs to the end, and what was said; no run may panic.
+/// Runs to the end; returns the messages too. No run may panic.
 pub(crate) fn output(command: &mut Command) -> (Output, String) {
     loop {
         let output = command.output().unwrap();
-        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        let words = String::from_utf8(output.stderr.clone()).unwrap();
         assert!(!words.contains("panicked"), "{words}");
         if !is_busy(&words) {
             return (output, words);
@@ -74,7 +74,7 @@ pub(crate) fn output(command: &mut Command) -> (Output, String) {
 /// The program's exit code, output and messages.
 pub(crate) fn run(folder: &Path, line: &str) -> (i32, String, String) {
     let (output, messages) = output(&mut iopj(folder, line));
-    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stdout).into_owned(), messages)
+    (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap(), messages)
 }
 
 /// Demands all of these parts of a text.
@@ -109,7 +109,7 @@ pub(crate) fn written(path: &Path, len: usize) {
     file.sync_all().unwrap();
 }
 
-/// SplitMix64, so that a printed seed tells what was drawn.
+/// SplitMix64: a printed seed reproduces what was drawn.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -149,14 +149,17 @@ pub(crate) fn have(condition: bool, what: &str) -> bool {
     condition
 }
 
-/// True if this user can make loop devices and mount them.
+/// True if this user can make loop devices.
 pub(crate) fn have_loop() -> bool {
-    let tools =
-        ["losetup", "mkfs.ext4", "mount"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok());
-    have(
-        is_root() && tools && Path::new("/dev/loop-control").exists(),
-        "root, loop devices, mount and mkfs.ext4",
-    )
+    let has_free = || Command::new("losetup").arg("-f").output().is_ok_and(|output| output.status.success());
+    have(is_root() && has_free(), "root and a free loop device (losetup)")
+}
+
+/// True if this user can make loop devices and mount them.
+pub(crate) fn have_mounts() -> bool {
+    let has_tools =
+        || ["mkfs.ext4", "mount"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok());
+    have_loop() && have(has_tools(), "mount and mkfs.ext4")
 }
 
 /// The kernel of this series for a guest. If there is none, returns `None` and says on stderr why, and the

@@ -298,7 +298,7 @@ fn a_meter_that_falls_silent_is_marked_and_the_study_goes_on() {
     let mut child = under_way(&folder, &line, 2);
     plug.be_silent(true);
     std::thread::sleep(Duration::from_secs(5));
-    // Three attempts in vain are told.
+    // Three attempts in vain are reported.
     while plug.refused() < 4 && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -44,7 +44,7 @@ struct Shared {
     /// Every value that it has shown: raw time, its own time, W.
     shown: Mutex<Vec<(f64, f64, f64)>>,
     /// Raw times in s of the values that it was asked for.
-    told: Mutex<Vec<f64>>,
+    asked: Mutex<Vec<f64>>,
     /// How often it has answered nobody.
     refused: AtomicU32,
 }
@@ -99,13 +99,13 @@ impl Plug {
         shown.iter().fold("time,power (W)\n".to_owned(), |log, value| log + &line(value))
     }
 
-    /// Whether whoever reads it has missed more than one value in a row between two raw times, for the
-    /// machine stood still: a bridge over that is no measurement.
+    /// Whether its reader missed more than one value in a row between two raw times because the machine paused:
+    /// a bridge over that is no measurement.
     pub(crate) fn was_missed(&self, [begin_ns, end_ns]: [u64; 2]) -> bool {
-        let told = self.shared.told.lock().unwrap();
+        let asked = self.shared.asked.lock().unwrap();
         let is_gap = |pair: &[f64]| pair[1] - pair[0] > 2.5 * WINDOW_S;
         let overlaps = |pair: &[f64]| pair[0] < end_ns as f64 * 1e-9 && pair[1] > begin_ns as f64 * 1e-9;
-        told.windows(2).any(|pair| is_gap(pair) && overlaps(pair))
+        asked.windows(2).any(|pair| is_gap(pair) && overlaps(pair))
     }
 
     /// The least and the most that the plug can have shown for a window: the law's joules over the window
@@ -238,7 +238,7 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
             break;
         }
         let (raw_s, time_s, watts) = shared.shown.lock().unwrap().last().copied().unwrap_or_default();
-        shared.told.lock().unwrap().push(raw_s);
+        shared.asked.lock().unwrap().push(raw_s);
         let (status, body) = match std::mem::take(&mut is_allowed) {
             true => ("200 OK", format!("{{\"power\": {watts:.3}, \"time\": {time_s:.6}}}")),
             false => ("401 Unauthorized", String::new()),

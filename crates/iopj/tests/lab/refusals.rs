@@ -12,7 +12,7 @@ fn refused(output: &Output, parts: &[&str]) {
     assert!(!words.contains("panicked"), "{words}");
     let messages = words.lines().filter(|line| line.starts_with("iopj: ")).count();
     assert_eq!(messages, 1, "{words}");
-    assert!(words.matches("No such file or directory").count() <= 1, "a cause that is told twice: {words}");
+    assert!(words.matches("No such file or directory").count() <= 1, "a cause that is stated twice: {words}");
     says(&words, parts);
 }
 

@@ -59,7 +59,7 @@ fn bars_are_drawn(figure: &Value, cells: &Cells) {
     for (value, bar) in &bars {
         let longest_px = longest["width"].as_f64().unwrap();
         let expected = longest_px * value / greatest;
-        // Both values are told in three digits.
+        // Both values have three digits.
         let off = (bar["width"].as_f64().unwrap() - expected).abs();
         assert!(off < 1.5 + 0.01 * longest_px, "{id}: {bar}, not {expected} wide");
     }

@@ -215,9 +215,9 @@ fn lies_at_its_value(id: &str, marks: &[(f64, &Value)], cells: &Cells) {
         values
     };
     let values = sorted(cells.values().map(|values| mean(values)).collect());
-    let told = sorted(marks.iter().map(|(value, _)| *value).collect());
-    for (value, told) in values.iter().zip(told) {
-        assert!((value - told).abs() <= 5e-3 * value + 5e-4, "{id}: {told} for {value}");
+    let shown = sorted(marks.iter().map(|(value, _)| *value).collect());
+    for (value, shown) in values.iter().zip(shown) {
+        assert!((value - shown).abs() <= 5e-3 * value + 5e-4, "{id}: {shown} for {value}");
     }
     let heights = sorted(marks.iter().map(|(_, mark)| -mark["y"].as_f64().unwrap()).collect());
     let (least, most) = (values[0], values[values.len() - 1]);

@@ -36,7 +36,7 @@ fn a_drive_that_no_path_needs_is_not_taken() {
 }
 
 #[test]
-fn a_drive_that_is_not_there_is_told() {
+fn a_drive_that_is_not_there_is_refused() {
     let folder = folder().with_data(1 << 20);
     let parts = ["there is no PCI device fffe:1f:1f.7", "`lspci -D -d ::0108` lists the NVMe controllers"];
     let check = "check data --take-device fffe:1f:1f.7";

@@ -1,7 +1,9 @@
 //! Devices asked to be written: mounted ones by any name, another one than was named, and blocks of a wrong
 //! size.
 
-use crate::common::{LoopDevice, Undo, alone, folder, have_loop, iopj, mounted, refusal, tool, written};
+use crate::common::{
+    LoopDevice, Undo, alone, folder, have_loop, have_mounts, iopj, mounted, refusal, tool, written,
+};
 use crate::{PLAIN, refused, refuses, succeeds};
 use iopj_store::Store;
 use std::fs::{self, File};
@@ -21,7 +23,7 @@ fn refused_to_write(folder: &Path, node: &str, parts: &[&str]) {
 
 #[test]
 fn mounted_device_is_refused_by_its_node_and_by_a_symlink() {
-    let Some(folder) = have_loop().then(folder) else { return };
+    let Some(folder) = have_mounts().then(folder) else { return };
     let image = folder.join("image");
     written(&image, 8 << 20);
     tool(&format!("mkfs.ext4 -q -F {}", image.display()));
@@ -42,7 +44,7 @@ fn mounted_device_is_refused_by_its_node_and_by_a_symlink() {
 
 #[test]
 fn disk_with_a_mounted_partition_is_refused() {
-    let Some(folder) = have_loop().then(folder) else { return };
+    let Some(folder) = have_mounts().then(folder) else { return };
     let image = folder.join("image");
     written(&image, 8 << 20);
     // An MBR with one partition of type 83h: 8192 sectors from the 2048th.

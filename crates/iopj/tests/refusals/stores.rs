@@ -1,7 +1,7 @@
 //! Stores that cannot be used: none, damaged, of a newer schema, in use, on a full disk.
 
 use crate::common::{
-    LoopDevice, alone, folder, have, have_loop, iopj, is_root, mounted, refusal, says, tool, written,
+    LoopDevice, alone, folder, have, have_mounts, iopj, is_root, mounted, refusal, says, tool, written,
 };
 use crate::live::Live;
 use crate::{PLAIN, as_nobody, listing, open_folder, refused, refuses, succeeds};
@@ -132,7 +132,7 @@ fn store_that_may_only_be_read_is_reported() {
 
 #[test]
 fn finished_trials_outlive_a_full_disk() {
-    let Some(folder) = have_loop().then(|| folder().with_data(1 << 20)) else { return };
+    let Some(folder) = have_mounts().then(|| folder().with_data(1 << 20)) else { return };
     let _alone = alone();
     let here = &folder;
     let image = here.join("image");

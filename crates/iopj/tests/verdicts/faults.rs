@@ -2,7 +2,7 @@
 //! where nobody else is.
 
 use crate::common::{
-    LoopDevice, Random, TestFolder, Undo, folder, have, have_loop, iopj, mounted, tool, written,
+    LoopDevice, Random, TestFolder, Undo, folder, have, have_mounts, iopj, mounted, tool, written,
 };
 use iopj_core::VerdictKind;
 use iopj_store::{Store, Trial};
@@ -41,7 +41,7 @@ enum Way {
     OtherProcess,
     /// Linux takes RWF_HIPRI and ignores it.
     FallsBack,
-    /// The disk is told to count no I/O any more.
+    /// The disk is set to count no more I/O.
     StaleSetting,
     /// Another ring of the process has a submission poller.
     ForeignPoller,
@@ -75,7 +75,7 @@ impl Bench {
     fn new() -> Option<Bench> {
         let has_compiler =
             Command::new("cc").arg("--version").output().is_ok_and(|output| output.status.success());
-        if !have_loop() || !have(has_compiler, "a C compiler, `cc`") {
+        if !have_mounts() || !have(has_compiler, "a C compiler, `cc`") {
             return None;
         }
         let folder = folder();

@@ -1,4 +1,4 @@
-//! What this machine shows of the paths it was asked for: on a file on a disk, where no vector can be told,
+//! What this machine shows of the paths it was asked for: on a file on a disk, whose vectors cannot be told apart,
 //! and where something falsifies them.
 
 #[path = "../common/mod.rs"]

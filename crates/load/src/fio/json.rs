@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_output_is_told() {
+    fn text_that_is_not_fio_output_is_refused() {
         for (text, part) in [
             ("", "no JSON"),
             ("fio: failed parsing bs=0\n", "no JSON"),

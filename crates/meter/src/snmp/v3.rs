@@ -172,8 +172,7 @@ fn report(pdu: &Pdu) -> Option<u32> {
 fn refusal(pdu: &Pdu) -> Option<&'static str> {
     match report(pdu)? {
         1 => Some(
-            "does not let this user in with these passwords alone: give `auth` and `privacy` as the agent \
-             demands",
+            "refuses this user with these passwords alone: give `auth` and `privacy` as the agent demands",
         ),
         3 => Some("does not know the user: check `user`"),
         5 => Some("found the authentication wrong: check the password and `auth`"),

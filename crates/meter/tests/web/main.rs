@@ -163,7 +163,7 @@ fn the_node_exporter_is_scraped() {
         panic!("{readings:?}")
     };
     assert!((0.0..1e4).contains(&load) && idle > 0);
-    // The same clock told both; an hour is far beyond what the scrape takes.
+    // Both are of the same clock; an hour is far beyond what the scrape takes.
     assert!(readings[0].own_ns.unwrap().abs_diff(readings[0].wall_ns) < 3_600_000_000_000);
     json["values"] =
         json!([{"metric": "node_cpu_seconds_total", "labels": {"mode": "idle", "cpu": "no such"}}]);

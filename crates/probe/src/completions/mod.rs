@@ -42,7 +42,7 @@ pub enum CompletionsError {
     )]
     Tracefs(io::Error),
     /// No disk to watch.
-    #[error("{0} has no number in `/proc/diskstats`, so its completions cannot be told from others")]
+    #[error("{0} has no number in `/proc/diskstats`, so its completions cannot be told from those of others")]
     Number(String),
     /// The kernel counts no events for this user.
     #[error(transparent)]
@@ -137,8 +137,8 @@ impl CompletionCounters {
     pub fn leave_out_timers_of(&self, child: u32) {
         let filter = format!("!(common_flags & {}) && {SLEEPS} && common_pid != {child}", HARD | SOFT);
         if let Ok(filter) = CString::new(filter) {
-            // If it cannot be set, or was set before, more timers are counted: hybrid is then not told from
-            // poll.
+            // If it cannot be set, or was set before, more timers are counted: then hybrid and poll look
+            // the same.
             self.timers.iter().for_each(|counter| drop(counter.set_filter(&filter)));
         }
     }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn without_tracefs_the_remedy_is_told() {
+    fn without_tracefs_the_error_names_the_remedy() {
         let tree = tempfile::tempdir().unwrap();
         let root = Root::new(tree.path()).unwrap();
         let error = CompletionCounters::open(&root, &["vda"], Waiting::Children).unwrap_err().to_string();

@@ -90,13 +90,13 @@ fn passed_through(mut evidence: Evidence) -> Evidence {
 fn the_drives_log_stands_for_what_the_kernel_does_not_count() {
     for (path, evidence) in [("interrupt", interrupt()), ("poll", poll()), ("hybrid", hybrid())] {
         let path = format!("nvme-passthrough/syscall/{path}");
-        let told = passed_through(evidence.clone());
-        assert_eq!(kind(&path, &told), VerdictKind::Verified, "{path}");
-        assert_eq!(kind("nvme-user/doorbell/poll", &told), VerdictKind::Refuted, "the kernel had the drive");
+        let taken = passed_through(evidence.clone());
+        assert_eq!(kind(&path, &taken), VerdictKind::Verified, "{path}");
+        assert_eq!(kind("nvme-user/doorbell/poll", &taken), VerdictKind::Refuted, "the kernel had the drive");
         let mut nobody = evidence;
         (nobody.devices[0].reads, nobody.devices[0].read_sectors) = (0, 0);
         assert_unproven(&path, &nobody, "passed through uncounted");
-        let mut late = told.clone();
+        let mut late = taken.clone();
         late.devices[0].reads = 0;
         assert_unproven(
             &path,
@@ -104,10 +104,10 @@ fn the_drives_log_stands_for_what_the_kernel_does_not_count() {
             "counts 0 reads and writes where 100000 were issued: it keeps its log late",
         );
         // The kernel would count none of it with `iostats` either, and was said to.
-        let mut off = told.clone();
+        let mut off = taken.clone();
         off.devices[0].settings.insert("iostats".to_owned(), "0".to_owned());
         assert_eq!(kind(&path, &off), VerdictKind::Verified, "{path}");
-        let mut others = told;
+        let mut others = taken;
         others.devices[0].reads = 2 * IOS;
         assert_unproven(
             &path,

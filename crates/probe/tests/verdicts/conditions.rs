@@ -60,7 +60,7 @@ fn where_others_are_hidden_the_time_in_user_space_beyond_the_trials_tells() {
     // 400 ticks deviate by 10: 300 ms, and the 80 and 30 ms of counts that are exact.
     assert!(!is_disturbed(&of(1_300 * MS)));
     assert!(is_disturbed(&of(1_320 * MS)));
-    // Time of the kernel is not told from that which it spent for the trial.
+    // The kernel's time includes what it spent for the trial.
     let kernel = Evidence {
         cpu: CpuTimes { system_ns: 2 * WINDOW_NS, cores: 2, ..CpuTimes::default() },
         ..interrupt()
@@ -69,7 +69,7 @@ fn where_others_are_hidden_the_time_in_user_space_beyond_the_trials_tells() {
 }
 
 #[test]
-fn steal_throttling_and_changed_settings_disturb_and_are_told() {
+fn steal_throttling_and_changed_settings_disturb_and_are_named() {
     let mut evidence = interrupt();
     evidence.cpu =
         CpuTimes { steal_ns: 110 * MS, idle_ns: 2 * WINDOW_NS - 110 * MS, cores: 2, ..CpuTimes::default() };

@@ -114,7 +114,7 @@ fn another(random: &mut Random, not: CompletionMode) -> Evidence {
     honest(random, chosen).1
 }
 
-/// 200 trials with a fault; half of those that still are of one queue are told without counts too.
+/// 200 trials with a fault; half of those still on one queue are judged without counts.
 #[track_caller]
 fn never_verified(way: &str, asked: &[CompletionMode], seed: impl Fn(&mut Random, &IoPath, &mut Evidence)) {
     for trial in 0..TRIALS {

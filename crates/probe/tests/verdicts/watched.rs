@@ -41,10 +41,10 @@ fn sqpoll_is_seen_where_a_poller_took_the_entries() {
     assert_eq!(kind("io_uring/syscall/interrupt", &evidence), VerdictKind::Refuted);
     assert_eq!(kind("io_uring/sqpoll/poll", &watched(sqpoll(0), &[(POLLER, IOS)])), VerdictKind::Verified);
     // Before 5.16 the kernel does not tell the entries: then the bytes that the poller handed on do.
-    let told = handed(watched(sqpoll(IOS), &[(POLLER, 0)]), ThreadRole::Sqpoll, IOS);
-    assert_eq!(kind("io_uring/sqpoll/interrupt", &told), VerdictKind::Verified);
-    let told = handed(watched(sqpoll(IOS), &[(POLLER, 0)]), ThreadRole::Sqpoll, IOS / 3);
-    assert_unproven("io_uring/sqpoll/interrupt", &told, "submitted only 33 % of the I/Os");
+    let evidence = handed(watched(sqpoll(IOS), &[(POLLER, 0)]), ThreadRole::Sqpoll, IOS);
+    assert_eq!(kind("io_uring/sqpoll/interrupt", &evidence), VerdictKind::Verified);
+    let evidence = handed(watched(sqpoll(IOS), &[(POLLER, 0)]), ThreadRole::Sqpoll, IOS / 3);
+    assert_unproven("io_uring/sqpoll/interrupt", &evidence, "submitted only 33 % of the I/Os");
 }
 
 /// Half of the I/Os could go another way, and fio's submission pollers were said to have submitted all.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::progress::Said;
 
-/// The marks of a session without a meter that reads along, after it was told of these trials.
+/// The marks of a session without a meter that reads along, after these trials.
 fn marks(trials: &[(GroupPosition, Duration)], every: Duration) -> Vec<MarkKind> {
     marks_after(|_| {}, trials, every)
 }
@@ -42,7 +42,7 @@ fn session(every: Duration) -> (tempfile::TempDir, Store, Metering) {
         rest_took: Duration::ZERO,
         played: Instant::now(),
         sees: ms(10_700),
-        has_told: false,
+        has_warned: false,
     };
     (folder, store, metering)
 }

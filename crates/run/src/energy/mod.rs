@@ -74,7 +74,7 @@ pub(crate) struct Metering {
     /// What it takes to see whether power is flat.
     sees: Duration,
     /// The user knows that the machine had not settled, or that nobody could see it.
-    has_told: bool,
+    has_warned: bool,
 }
 
 /// Where in the order of trials one is.
@@ -167,7 +167,7 @@ impl Metering {
             rest_took: Duration::ZERO,
             played: Instant::now(),
             sees: settle::sees(slowest),
-            has_told: false,
+            has_warned: false,
         }))
     }
 
@@ -320,7 +320,7 @@ impl Metering {
             )
         };
         context.store.add_event(unix_ns(), "meter", &text)?;
-        if !std::mem::replace(&mut self.has_told, true) {
+        if !std::mem::replace(&mut self.has_warned, true) {
             context.progress.note(&if is_known { format!("warning: {text}") } else { text });
         }
         Ok(())

@@ -60,7 +60,7 @@ impl RestTimes {
     }
 }
 
-/// Plays a load pattern on every processor that this process may use, and tells its times as played: begin,
+/// Plays a load pattern on every processor that this process may use, and returns its times as played: begin,
 /// edges, end. `None` if it was stopped.
 pub(crate) fn play(pattern: &Pattern, stop: &AtomicBool, tick: &mut dyn FnMut()) -> Option<Vec<u64>> {
     let load = Load::default();
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pattern_is_played_in_full_and_its_edges_are_told() {
+    fn the_pattern_is_played_in_full_and_its_edges_are_returned() {
         let edges = [10_000_000, 30_000_000, 40_000_000, 60_000_000];
         let pattern = Pattern::played(0, &edges, 70_000_000).unwrap();
         let mut ticks = 0;

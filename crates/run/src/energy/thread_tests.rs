@@ -2,7 +2,7 @@ use super::super::config::ClockChoice;
 use super::*;
 use iopj_meter::{ChannelKind, Scope, Value, monotonic_raw_ns};
 
-/// A meter that answers as it is told, one word a reading: `ok`, `retry`, `hang`, `panic`, `fatal`, `end`;
+/// A meter that follows a script, one word per reading: `ok`, `retry`, `hang`, `panic`, `fatal`, `end`;
 /// then `ok` for good.
 struct Scripted(std::slice::Iter<'static, &'static str>, Vec<Channel>);
 
@@ -18,7 +18,7 @@ impl Meter for Scripted {
             "hang" => loop {
                 std::thread::park();
             },
-            "panic" => panic!("as told"),
+            "panic" => panic!("as scripted"),
             "end" => return Err(MeterError::Ended),
             _ => {}
         }

@@ -61,17 +61,17 @@ pub(super) fn polling(
         return Polling::AsAsked;
     }
     let per_io = result.ctx as f64 / ios as f64;
-    let told = format!(
+    let contradiction = format!(
         "asked for poll, but fio counts {per_io:.2} context switches per I/O, and a thread that polls does \
          not sleep"
     );
     // The polling of passthrough commands came after the hybrid one had left io_uring.
     let is_passthrough = matches!(path, IoPath::NvmePassthrough(_));
     if is_passthrough || kernel.is_some_and(|kernel| kernel >= WITHOUT_HYBRID) {
-        return Polling::Slept(told);
+        return Polling::Slept(contradiction);
     }
     Polling::SleptPerhapsFirst(format!(
-        "{told}; hybrid polling (`io_poll_delay` before Linux 6.4) would: name the kernel that it ran on by \
+        "{contradiction}; hybrid polling (`io_poll_delay` before Linux 6.4) would: name the kernel that it ran on by \
          --kernel"
     ))
 }

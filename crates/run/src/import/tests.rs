@@ -114,7 +114,7 @@ fn check_measurement(m: &Measurement, arguments: &str) {
     assert!(latency.p50 > 0 && latency.mean > 0.0 && latency.count == m.ios, "{latency:?}");
     let decoded = histogram::decode(&latency.histogram).unwrap();
     assert_eq!(decoded.len(), m.ios, "{arguments}");
-    // The histogram and the percentiles tell the same, whether fio printed bins or not.
+    // The histogram and the percentiles say the same, whether fio printed bins or not.
     let off = decoded.value_at_quantile(0.99) as f64 / latency.p99 as f64 - 1.0;
     assert!(off.abs() < 0.01, "{arguments}: {off}");
     assert!(m.cpu_percent.is_finite() && m.context_switches_per_io.is_finite() && m.achieved_depth > 0.0);
@@ -140,13 +140,13 @@ fn verdicts(text: &str, kernel: Option<&str>) -> Vec<(String, VerdictKind, Strin
 
 #[test]
 fn a_job_that_was_to_poll_and_slept_is_refuted_where_hybrid_is_impossible() {
-    let told = "asked for poll, but fio counts 1.00 context switches per I/O, and a thread that polls does \
+    let contradiction = "asked for poll, but fio counts 1.00 context switches per I/O, and a thread that polls does \
                 not sleep";
     for kernel in ["6.18.44-custom", "6.4"] {
         let [polled, plain] = &verdicts(SLEPT, Some(kernel))[..] else { panic!() };
         assert_eq!(
             (polled.0.as_str(), polled.1, polled.2.as_str()),
-            ("posix-sio/syscall/poll", VerdictKind::Refuted, told)
+            ("posix-sio/syscall/poll", VerdictKind::Refuted, contradiction)
         );
         // Without hipri as many switches are what was asked for.
         assert_eq!((plain.0.as_str(), plain.1), ("posix-sio/syscall/interrupt", VerdictKind::Unproven));
@@ -154,7 +154,7 @@ fn a_job_that_was_to_poll_and_slept_is_refuted_where_hybrid_is_impossible() {
     for kernel in [None, Some("5.10"), Some("6.3")] {
         let [polled, _] = &verdicts(SLEPT, kernel)[..] else { panic!() };
         assert_eq!(polled.1, VerdictKind::Unproven);
-        assert!(polled.3.starts_with(told) && polled.3.contains("--kernel"), "{polled:?}");
+        assert!(polled.3.starts_with(contradiction) && polled.3.contains("--kernel"), "{polled:?}");
     }
     // The rings of passthrough commands never sleep first, on any kernel that has them.
     let passthrough = SLEPT.replace("pvsync2", "io_uring_cmd");
@@ -348,7 +348,7 @@ fn options_become_workloads() {
     assert_eq!(workload(json!({ "rw": "read", "rwmixread": "30" })).rwmixread, 50);
     assert_eq!(workload(json!({ "runtime": "0", "number_ios": "300" })).length, Length::Ios(300));
     assert_eq!(workload(json!({ "runtime": "0", "size": "1200kb" })).length, Length::Ios(300));
-    // A part of a device: nobody can tell how much was asked for.
+    // A part of a device: it is unknown how much was asked for.
     assert_eq!(workload(json!({ "runtime": "0", "size": "10%" })).length, Length::Ios(300));
 }
 
@@ -368,7 +368,7 @@ fn figures_are_fios() {
 
 #[test]
 fn versions_and_modes_differ() {
-    let told = |root: &Value| mapped(root).1.into_iter().map(|s| s.reason).collect::<Vec<_>>().join("; ");
+    let reasons = |root: &Value| mapped(root).1.into_iter().map(|s| s.reason).collect::<Vec<_>>().join("; ");
     // 3.28 without a time in ms; newer ones with the job's start, here one after the other in groups of their
     // own.
     let (mut first, mut second) = (entry(json!({})), entry(json!({ "ioengine": "libaio" })));
@@ -378,10 +378,10 @@ fn versions_and_modes_differ() {
     let (trials, _) = mapped(&root);
     assert_eq!(trials.iter().map(|t| t.started_unix_ns).collect::<Vec<_>>(), [1_000_000_000, 11_000_000_000]);
     second["job_start"] = json!(9_000);
-    assert!(told(&output(&[first.clone(), second.clone()])).contains("ran at the same time as job `x`"));
+    assert!(reasons(&output(&[first.clone(), second.clone()])).contains("ran at the same time as job `x`"));
     // Without starts, jobs of 20 s in a run of 11 s.
     (first["job_start"], second["job_start"]) = (Value::Null, Value::Null);
-    assert!(told(&output(&[first, second])).contains("ran at the same time"));
+    assert!(reasons(&output(&[first, second])).contains("ran at the same time"));
     // One direction for all I/O.
     let mut unified = entry(json!({ "unified_rw_reporting": "1" }));
     unified["mixed"] = unified["read"].take();
@@ -390,7 +390,7 @@ fn versions_and_modes_differ() {
     unified["job options"]["rw"] = json!("randwrite");
     assert_eq!(measured(&mapped(&output(&[unified.clone()])).0[0]).writes, 300);
     unified["job options"]["rw"] = json!("randrw");
-    assert!(told(&output(&[unified])).contains("unified_rw_reporting"));
+    assert!(reasons(&output(&[unified])).contains("unified_rw_reporting"));
     for (key, value, reason) in [
         ("error", json!(5), "Input/output error"),
         ("total_err", json!(2), "2 failed I/Os"),
@@ -406,8 +406,8 @@ fn versions_and_modes_differ() {
     ] {
         let mut job = entry(json!({}));
         job[key] = value;
-        let told = told(&output(&[job]));
-        assert!(told.contains(reason), "{key}: {told}");
+        let reasons = reasons(&output(&[job]));
+        assert!(reasons.contains(reason), "{key}: {reasons}");
     }
 }
 
@@ -436,8 +436,8 @@ fn what_differs_within_an_import_tells_cells_apart() {
         job
     };
     let (trials, _) = mapped(&output(&[job("/dev/a", 0), job("/dev/b", 1), job("/dev/a", 2)]));
-    let told: Vec<_> = trials.iter().map(|t| (t.settings["filename"].as_str(), t.replicate)).collect();
-    assert_eq!(told, [("/dev/a", 0), ("/dev/b", 0), ("/dev/a", 1)]);
+    let cells: Vec<_> = trials.iter().map(|t| (t.settings["filename"].as_str(), t.replicate)).collect();
+    assert_eq!(cells, [("/dev/a", 0), ("/dev/b", 0), ("/dev/a", 1)]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What a drive loses by a change of hands: read before, put back after, told where it cannot be. After a
-//! death: `a_killed_run_...`.
+//! What a drive loses by a change of driver: read before, put back after, reported if it cannot be. After a
+//! run's death: `a_killed_run_...`.
 
 use super::*;
 use crate::settings::drive_setting::{DriveSetting, Feature};
@@ -95,22 +95,22 @@ fn what_a_reset_loses_is_put_back() {
 #[test]
 fn the_latency_that_power_states_may_take_is_put_back() {
     let tolerance = format!("{DEVICE}/nvme/nvme0/power/pm_qos_latency_tolerance_us");
-    for (told, us, apst_off) in [("20", 20, false), ("any", u64::MAX, false), ("auto", u64::MAX, true)] {
+    for (tolerated, us, apst_off) in [("20", 20, false), ("any", u64::MAX, false), ("auto", u64::MAX, true)] {
         let machine = Machine::with_features();
         machine.fixture.write("apst", "");
-        machine.fixture.write(&tolerance, told);
+        machine.fixture.write(&tolerance, tolerated);
         if apst_off {
             machine.fixture.write("dev/nvme0/0c", "0");
         }
         machine.settings(|settings| {
             settings.take(&plan(Some("nvme"))).unwrap();
             let given = settings.drive_settings(address());
-            assert_eq!((given.latency_tolerance_us, given.apst_off), (Some(us), apst_off), "{told}");
+            assert_eq!((given.latency_tolerance_us, given.apst_off), (Some(us), apst_off), "{tolerated}");
             settings.give_back(address()).unwrap();
-            assert_eq!(machine.fixture.read(&tolerance), told);
+            assert_eq!(machine.fixture.read(&tolerance), tolerated);
             settings.take(&plan(Some("nvme"))).unwrap();
             settings.restore().unwrap();
-            assert_eq!(machine.fixture.read(&tolerance), told);
+            assert_eq!(machine.fixture.read(&tolerance), tolerated);
         });
     }
     let text = "bus/pci/devices/0000:01:00.0/nvme/power/pm_qos_latency_tolerance_us";
@@ -272,9 +272,9 @@ fn a_path_of_a_multipath_disk_is_woken_by_its_head() {
     assert_eq!(DriveSetting::current(&fixture.host(), address(), &[]), []);
 }
 
-/// It was told as a bare "NVMe status 0x6".
+/// It was once reported as a bare "NVMe status 0x6".
 #[test]
-fn a_feature_that_cannot_be_read_is_told_with_the_remedy() {
+fn a_feature_that_cannot_be_read_is_reported_with_the_remedy() {
     for (how, error) in
         [("failing", "NVMe status 0x6"), ("no node", "No such file or directory (os error 2)")]
     {
@@ -286,7 +286,7 @@ fn a_feature_that_cannot_be_read_is_told_with_the_remedy() {
                 _ => fs::remove_dir_all(machine.fixture.path("dev/nvme0")).unwrap(),
             }
             settings.give_back(address()).unwrap();
-            let told = &settings.warnings()[1];
+            let warning = &settings.warnings()[1];
             let node = machine.fixture.path("dev/nvme0");
             let wanted = format!(
                 "0000:01:00.0: volatile write cache (feature 06h) was 0x0 before the drive was taken and \
@@ -294,7 +294,7 @@ fn a_feature_that_cannot_be_read_is_told_with_the_remedy() {
                  --feature-id=6 --value=0x0` sets it",
                 node.display()
             );
-            assert_eq!((told, settings.warnings().len()), (&wanted, 4));
+            assert_eq!((warning, settings.warnings().len()), (&wanted, 4));
         });
     }
 }

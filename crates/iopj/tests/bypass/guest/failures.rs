@@ -86,16 +86,16 @@ fn a_bad_sector_fails_alone_and_pairs_are_counted() {
 /// Changeable).
 #[test]
 #[ignore = "runs in a guest that `failures` boots"]
-fn features_are_set_as_they_stood_and_a_refusal_is_told() {
+fn features_are_set_as_before_and_a_refusal_is_reported() {
     let mut drive = Drive::of_machine(0);
     drive.take();
     let feature = |name, id, value| FeatureValue { name, id, value, mask: u32::MAX };
     let features =
         vec![feature("volatile write cache", 0x06, 0), feature("interrupt coalescing", 0x08, 0x104)];
     let controller = drive.open_with("type1", &PriorState { features, ..PriorState::default() });
-    let told: Vec<_> = controller.identity().features.iter().map(ToString::to_string).collect();
+    let features: Vec<_> = controller.identity().features.iter().map(ToString::to_string).collect();
     let refused = "0x0, 0x104 under the kernel: it refuses that (NVMe status 0x10e)";
-    assert_eq!(told, ["0x0 as under the kernel", refused]);
+    assert_eq!(features, ["0x0 as under the kernel", refused]);
     assert_eq!(read(&mut *engine(&controller, "nvme-user/doorbell/poll").unwrap(), 0), Ok(Ok(4096)));
     drop(controller);
     drive.give_back();
