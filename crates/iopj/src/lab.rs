@@ -36,7 +36,7 @@ pub(crate) fn lab(command: &LabCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Tells the user what is going on.
+/// Prints progress for the user.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", escape(text));
 }

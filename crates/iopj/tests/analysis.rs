@@ -1,4 +1,4 @@
-//! What a store's trials are turned into: winner maps, claims, tables for other programs.
+//! Results from a store's trials: winner maps, claims, tables for other programs.
 
 mod common;
 #[path = "../../report/tests/browser/fixture.rs"]
@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 const LIBAIO: &str = "libaio/syscall/interrupt";
 const IO_URING: &str = "io_uring/syscall/interrupt";
 
-/// A store of two paths at these depths, three times each: io_uring does half as many I/Os again as libaio in
-/// its second. All are verified.
+/// A store of two paths at these depths, three times each: io_uring does one and a half times the I/Os of
+/// libaio in a second. All are verified.
 fn stored(path: &Path, iodepths: &[u32], change: impl FnOnce(&mut [Trial])) {
     let mut trials = trials(&[LIBAIO, IO_URING], &workloads(iodepths, &[1], &[4096]), 3);
     change(&mut trials);
@@ -140,7 +140,7 @@ fn sides_of_a_store_are_compared() {
     }
 }
 
-/// Marks a store as emulated, as the runner does where a translator executes it.
+/// Marks a store as emulated, as the runner does under a translator.
 fn emulate(store: &Path) {
     let file = rusqlite::Connection::open(store).unwrap();
     let mark = "UPDATE study SET record = json_set(record, '$.emulated', 'QEMU TCG')";
@@ -226,8 +226,7 @@ fn fios_results_are_imported() {
     assert!(text.contains("store: f.iopj"), "{text}");
     let (_, report, _) = run(folder, "report f.iopj");
     assert!(report.contains("libaio/syscall/interrupt (fio)") && report.contains("unproven"), "{report}");
-    // Nothing of an import is verified: one line says that nothing is ranked, and that it may be all the
-    // same.
+    // Nothing of an import is verified: one line says that nothing is ranked, and how to rank it anyway.
     for line in ["report f.iopj", "winners f.iopj", "compare f.iopj f.iopj"] {
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let (_, text, _) = run(folder, line);
@@ -254,7 +253,7 @@ fn fios_results_are_imported() {
 #[test]
 fn the_seeds_of_the_fuzz_target_are_results_that_are_taken_in() {
     let folder = folder();
-    // Trials of each file: its jobs, those of a group being one.
+    // One trial per job of each file; jobs of a group are one.
     for (seed, trials) in [("plus", 1), ("jobs", 2), ("normal", 1)] {
         let file = seeds().join(format!("{seed}.json"));
         let (code, text, messages) =

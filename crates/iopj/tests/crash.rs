@@ -1,5 +1,5 @@
 //! `kill -9` at any moment: no finished trial is lost, none is there twice, every setting comes back, and
-//! what is left is in no later run's way. The settings' journal itself and torn stores are tested in their
+//! leftovers do not stop a later run. The settings' journal itself and torn stores are tested in their
 //! crates.
 
 mod common;
@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// In the gate, at moments that are the same each time; and in a soak, at others each time.
+/// At the same moments each time in the gate, at different ones in each soak.
 const KILLS: u32 = 40;
 const MANY_KILLS: u32 = 1000;
 const SEED: u64 = 10;
 
-/// Every value differs from what a loop device begins with, but for `nomerges = 0`.
+/// Every value differs from a loop device's initial one, except `nomerges = 0`.
 const SETTINGS_STUDY: &str = r#"
 name = "crash"
 paths = ["posix-sio/syscall/interrupt", "posix-aio/syscall/interrupt", "io_uring/syscall/interrupt"]
@@ -41,7 +41,7 @@ ios = 300
 "#;
 const SETTINGS_TRIALS: usize = 36;
 
-/// Without a target: iopj makes its file. The second trial is long enough to be met alive.
+/// Without a target: iopj makes its file. The second trial is long enough to be killed in it.
 const FILE_STUDY: &str = r#"
 name = "made"
 paths = "posix-sio/syscall/interrupt"
@@ -58,7 +58,7 @@ runtime = "200ms"
 "#;
 const FILE_TRIALS: usize = 2;
 
-/// What of a run is seen before the time to its death begins to count.
+/// The sign of a run after which the delay to its kill starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
     Start,
@@ -72,14 +72,14 @@ struct Moment {
     delay: Duration,
 }
 
-/// A study in a folder of its own, and what is known of its trials.
+/// A study in its own folder, and what is known of its trials.
 struct Study {
     folder: TestFolder,
     target: Option<PathBuf>,
     planned: usize,
-    /// Every trial that a look at the store has shown, by what makes it one.
+    /// Every trial that was ever seen in the store, by its cell and replicate.
     trials: BTreeMap<String, Value>,
-    /// Trials that a run has said to be finished, by going on to the next.
+    /// Trials that a run announced as finished by going on to the next.
     finished: usize,
     /// Of all runs.
     pids: BTreeSet<u32>,
@@ -101,7 +101,7 @@ impl Study {
         self.folder.join("study.iopj-data")
     }
 
-    /// Begins the study, or continues it where its store is there.
+    /// Begins the study, or continues it if its store exists.
     fn start(&mut self) -> Run {
         let mut command = iopj(["run"]);
         if self.store().exists() {
@@ -118,7 +118,7 @@ impl Study {
         run
     }
 
-    /// Starts and kills at the moment. False if the run came to its end before, which must be a good one.
+    /// Starts and kills at the moment. False if the run ended before, which it must do with success.
     fn start_and_kill(&mut self, moment: &Moment) -> bool {
         let mut run = self.start();
         let mut end = run.kill_at(moment);
@@ -132,7 +132,7 @@ impl Study {
         killed
     }
 
-    /// Starts and lets the run come to its end.
+    /// Starts and waits for the run's end.
     fn start_and_wait(&mut self) {
         let mut run = self.start();
         let mut end = run.child.wait().unwrap();
@@ -143,8 +143,8 @@ impl Study {
         assert!(end.success(), "{end}: {}", run.messages());
     }
 
-    /// The store is whole if it is there, and holds each trial that was ever seen or said to be finished, as
-    /// it was.
+    /// The store, if it exists, is whole, and holds each trial that was ever seen or announced as finished,
+    /// unchanged.
     fn look(&mut self) {
         if !self.store().exists() {
             assert_eq!((self.trials.len(), self.finished), (0, 0), "the store is gone");
@@ -158,7 +158,7 @@ impl Study {
         self.trials = now;
     }
 
-    /// Looks at a study that ought to be complete, and at what its runs have left in its folder.
+    /// Looks at a study that must be complete, and at the files in its folder.
     fn look_at_the_end(&mut self) {
         self.look();
         assert_eq!(self.trials.len(), self.planned);
@@ -168,7 +168,7 @@ impl Study {
     }
 }
 
-/// An `iopj run` that may be killed; it is, at the latest when a test ends early.
+/// An `iopj run`, killed at the latest when dropped.
 struct Run {
     child: Child,
     messages: PathBuf,
@@ -202,7 +202,7 @@ impl Run {
         }
     }
 
-    /// Something bears the store's name, or a name that begins with it.
+    /// A file has the store's name, or a name that begins with it.
     fn store_is_begun(&self) -> bool {
         let name = self.store.file_name().unwrap().as_encoded_bytes();
         let names =
@@ -214,7 +214,7 @@ impl Run {
         fs::read_to_string(&self.messages).unwrap()
     }
 
-    /// The number of the trial that the run has begun last: it says `7/36 ...` before each.
+    /// The number of the last trial that the run began: it prints `7/36 ...` before each.
     fn trial(&self) -> Option<usize> {
         let of = format!("/{}", self.planned);
         let messages = self.messages();
@@ -243,8 +243,8 @@ fn iopj<const N: usize>(arguments: [&str; N]) -> Command {
     command
 }
 
-/// The trials of a store by what makes each one, which is there once; each was measured under the settings
-/// that it names.
+/// The trials of a store by cell and replicate, each of which occurs once; each was measured under the
+/// settings that it names.
 fn trials(store: &Path, planned: usize) -> BTreeMap<String, Value> {
     let output = iopj(["report", "--json"]).arg(store).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -268,7 +268,7 @@ fn trials(store: &Path, planned: usize) -> BTreeMap<String, Value> {
     trials
 }
 
-/// Journals of these processes that are still there.
+/// Remaining journals of these processes.
 fn journals(pids: &BTreeSet<u32>) -> Vec<String> {
     let names =
         fs::read_dir("/run/iopj").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -317,7 +317,7 @@ fn kills_leave_nothing(kills: u32, mut random: Random) {
     let mut study = new_study();
     let started = Instant::now();
     study.start_and_wait();
-    // A machine that is slow just now must not make the whole test endless.
+    // A machine that is slow just now must not make the test endless.
     let whole_run = started.elapsed().min(Duration::from_millis(1500));
     at_the_end(&mut study);
 
@@ -350,7 +350,7 @@ fn kills_leave_nothing(kills: u32, mut random: Random) {
     at_the_end(&mut study);
 }
 
-/// What bears the name of the file to be measured is whole.
+/// The file to be measured is whole if it exists.
 fn look_at_data(study: &Study, moment: &Moment) {
     if study.data().exists() {
         let target = Target::open(&study.data());
@@ -359,7 +359,7 @@ fn look_at_data(study: &Study, moment: &Moment) {
     }
 }
 
-/// A study of which a run was killed so. The last trial is short, and over before a slow machine has seen it.
+/// A study of which a run was killed in its last trial, which is short: a slow test may see it too late.
 fn killed_in_its_last_trial(new_study: &dyn Fn() -> Study) -> Study {
     let moment = Moment { seen: Seen::LastTrial, delay: Duration::ZERO };
     let killed = |mut study: Study| study.start_and_kill(&moment).then_some(study);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{TestFolder, alone, folder, have, iopj, is_root, output, says, tool};
+use common::{TestFolder, alone, folder, have, install, iopj, is_root, output, says, tool};
 use iopj_core::{CostKind, CostSource, Space, VerdictKind};
 use iopj_store::{Store, Trial};
 use std::os::unix::fs::PermissionsExt;
@@ -10,8 +10,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The trials of a profiled run. A machine that is too busy may lose a trial's samples; that trial then says
-/// so and has no profile, which is right, so there are several.
+/// The trials of a profiled run. A machine that is too busy may lose a trial's samples; that trial rightly
+/// says so and has no profile, so there are several.
 fn profiled(folder: &Path, line: &str) -> Vec<Trial> {
     let _ = std::fs::remove_file(folder.join("p.iopj"));
     let line = format!("run --target data --rw randread --bs 4k --profile --store p.iopj {line}");
@@ -28,7 +28,7 @@ fn a_trial_keeps_what_it_cost_by_function() {
     let paths = "--path posix-sio/syscall/interrupt,io_uring/syscall/interrupt --iodepth 1";
     let has_costs =
         |trial: &Trial| trial.outcome.measurement().is_some_and(|measurement| measurement.costs.is_some());
-    // Of all trials of a path together: one on a slow machine may have few samples.
+    // Over all trials of a path: on a slow machine a single one may have few samples.
     let has_block_layer = |trials: &[Trial], path: &str| {
         let own = trials.iter().filter(|trial| trial.path.to_string() == path && has_costs(trial));
         let mut functions =
@@ -49,7 +49,7 @@ fn a_trial_keeps_what_it_cost_by_function() {
     let trials = found.expect("the block layer in the samples of both paths in one of ten runs");
     for trial in trials.iter().filter(|trial| has_costs(trial)) {
         let measurement = trial.outcome.measurement().unwrap();
-        // The samples' interrupts are none of the disk's, and their reader is not the job.
+        // The samples' interrupts are not the disk's, and their reader is not the job.
         assert!(measurement.verdict.kind != VerdictKind::Refuted, "{:?}", measurement.verdict);
         let costs = measurement.costs.as_ref().unwrap();
         let CostSource::Sampled(events) = &costs.source else { panic!("{:?}", costs.source) };
@@ -57,8 +57,8 @@ fn a_trial_keeps_what_it_cost_by_function() {
         if costs.has(CostKind::CpuTime) {
             let total_ns = costs.total(Space::Kernel).cpu_ns + costs.total(Space::User).cpu_ns;
             let cores = u64::from(measurement.evidence.cpu.cores);
-            // Samples may begin before the window and end after it, by as long as the machine lets the
-            // program wait; a wrong unit is a thousand times off.
+            // Samples may begin before the window and end after it, by as long as the program waits for a
+            // core; a wrong unit is a thousand times off.
             assert!((1..measurement.window_ns * cores * 10).contains(&total_ns), "{total_ns}");
         }
     }
@@ -95,7 +95,7 @@ fn without_the_option_nothing_is_sampled() {
 }
 
 #[test]
-fn who_may_not_sample_is_told_before_anything_is_made() {
+fn a_user_who_may_not_sample_is_refused_before_anything_is_made() {
     let paranoid = tool("cat /proc/sys/kernel/perf_event_paranoid").parse::<i32>().unwrap();
     if !have(is_root() && paranoid > 0, "root and a kernel that lets only root sample") {
         return;
@@ -104,9 +104,7 @@ fn who_may_not_sample_is_told_before_anything_is_made() {
     let folder = TestFolder::in_folder(std::env::temp_dir()).unwrap();
     std::fs::set_permissions(&*folder, std::fs::Permissions::from_mode(0o777)).unwrap();
     let program = folder.join("iopj");
-    // By a program of its own: what this process writes could still be open in a child of another test, and
-    // then not be run.
-    tool(&format!("install -m 755 {} {}", env!("CARGO_BIN_EXE_iopj"), program.display()));
+    install(Path::new(env!("CARGO_BIN_EXE_iopj")), &program);
     let mut command = Command::new(&program);
     command.current_dir(&*folder).args(["run", "--profile", "--ios", "10"]).uid(65534).gid(65534);
     let output = command.output().unwrap();

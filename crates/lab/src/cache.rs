@@ -38,7 +38,7 @@ pub enum CacheError {
         /// The system's error.
         source: io::Error,
     },
-    /// The cache folder holds something else.
+    /// The cache folder holds files of others.
     #[error(
         "`{0}` holds files that the lab did not make: move them away, or set XDG_CACHE_HOME to another \
          folder"
@@ -88,8 +88,7 @@ pub(crate) struct CacheLock(File);
 
 impl Drop for CacheLock {
     fn drop(&mut self) {
-        // Closing would not do: a child that another thread has just forked holds the file until it runs its
-        // program.
+        // Closing is not enough: a child that another thread has just forked holds the file until its exec.
         let _ = self.0.unlock();
     }
 }
@@ -128,8 +127,8 @@ impl Cache {
         &self.folder
     }
 
-    /// Removes the kernels and the package lists, and returns the bytes that they held. What guests use
-    /// stays: QEMU has their kernel open, and the folders of runs are their owners'.
+    /// Removes the kernels and the package lists, and returns the bytes that they held. Running guests are
+    /// not affected: QEMU has their kernel open, and the folders of runs belong to their owners.
     ///
     /// # Errors
     /// [`CacheError::Busy`] while another process fills the cache, [`CacheError::NotWritable`], and
@@ -181,7 +180,7 @@ impl Cache {
             .map_err(|source| CacheError::NotWritable { path: self.folder.clone(), source })
     }
 
-    /// Refuses what does not fit: `what` needs `needed_bytes` at its largest.
+    /// Refuses `what` if it does not fit: it needs `needed_bytes` at its largest.
     pub(crate) fn need_room(&self, what: &str, needed_bytes: u64) -> Result<(), CacheError> {
         let free = rustix::fs::statvfs(&self.folder)
             .map_err(|error| CacheError::io("measure", &self.folder)(error.into()))?;
@@ -204,7 +203,7 @@ pub(crate) fn size_bytes(path: &Path) -> io::Result<u64> {
     fs::read_dir(path)?.map(|entry| size_bytes(&entry?.path())).sum()
 }
 
-/// Removes a file or a folder with all that it holds; what is not there is removed already.
+/// Removes a file, or a folder with its content; a missing one counts as removed.
 pub(crate) fn remove(path: &Path) -> Result<(), CacheError> {
     let removed = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),

@@ -9,7 +9,7 @@ pub(crate) const HEADER_BYTES: usize = 64;
 /// An entry of the program header table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProgramHeader {
-    /// `PT_LOAD` and its like.
+    /// `PT_LOAD` or another type.
     pub(crate) kind: u64,
     /// The segment's offset in the file.
     pub(crate) offset: u64,
@@ -44,8 +44,7 @@ pub(crate) fn program_header(bytes: &[u8], at: usize) -> Option<ProgramHeader> {
     })
 }
 
-/// A release as `uname -r` says it, up to a blank or a zero byte; `None` for what does not begin with a
-/// digit.
+/// A release as `uname -r` says it, up to a blank or a zero byte; `None` if there is no digit first.
 pub(crate) fn release(bytes: &[u8]) -> Option<String> {
     let end = bytes.iter().take(200).position(|&byte| matches!(byte, b' ' | b'\0' | b'\n'))?;
     let word = std::str::from_utf8(&bytes[..end]).ok()?;

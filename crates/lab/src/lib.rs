@@ -1,5 +1,5 @@
-//! The lab: a virtual machine with emulated NVMe in which the very same `iopj` runs, on the kernels that
-//! matter, with exact counts of instructions, loads and stores of every I/O path.
+//! The lab: a virtual machine with emulated NVMe that runs the same `iopj`, on the kernels that matter, with
+//! exact counts of instructions, loads and stores of every I/O path.
 //!
 //! [`kernels`] fetches kernels, [`image`] makes the guest's root, [`vm`] runs QEMU, [`profile`] counts, and
 //! [`session`] puts them together: a study in, a store out.

@@ -26,7 +26,7 @@ fn sources(tree: &Path) {
     fs::write(tree.join("drivers/nvme/host/pci.c"), pci).unwrap();
 }
 
-/// Compiles it from a folder, the sources' paths beginning with a prefix.
+/// Compiles it in a folder, with a prefix on the sources' paths.
 fn compile(from: &Path, prefix: &str, arguments: &[&str]) -> (PathBuf, Symbols) {
     let vmlinux = from.join("vmlinux");
     let mut compiler = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));

@@ -6,7 +6,7 @@ use iopj_lab::kernels::{Kernel, KernelError, fetch, from_files, list, missing_to
 use std::fs;
 use std::io::Read;
 
-/// The user's cache with 5.10 in it, or in CI whatever it holds; `None`, with a word why, elsewhere.
+/// The user's cache if it holds 5.10, and always in CI; else `None`, with the reason on stderr.
 fn cache() -> Option<Cache> {
     let cache = Cache::open().unwrap();
     let cached = fs::read_dir(cache.folder().join("kernels")).is_ok_and(|mut entries| {

@@ -1,5 +1,5 @@
 //! The profiler's plugin in a machine without a kernel, whose program executes known numbers of instructions,
-//! loads and stores: every count is asserted, whatever thread emulates what.
+//! loads and stores: every count is asserted, with one emulating thread and with several.
 
 use iopj_core::{Cost, CostProfile, Space};
 use iopj_lab::profile::{Profiler, profiles};
@@ -26,7 +26,7 @@ fn succeed(command: &mut Command) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// Assembles the guest, and gives its symbols in the form of kallsyms.
+/// Assembles the guest; returns its symbols in the form of kallsyms too.
 fn build(folder: &Path) -> (PathBuf, Symbols) {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let guest = folder.join("guest");
@@ -38,7 +38,7 @@ fn build(folder: &Path) -> (PathBuf, Symbols) {
     (guest, symbols)
 }
 
-/// Runs the guest on two processors, and returns the profiles of its windows by place.
+/// Runs the guest on two processors, and returns the profiles of its windows by position.
 fn run(accelerator: &[&str]) -> BTreeMap<u32, CostProfile> {
     let folder = tempfile::tempdir().unwrap();
     let (guest, symbols) = build(folder.path());
@@ -122,7 +122,7 @@ fn assert_exact(places: &BTreeMap<u32, CostProfile>) {
     assert_eq!(function(&places[&4], "divide_error"), [1_000, 2_000, 6_000, 1_000]);
     assert_eq!(counts(places[&4].total(Space::Kernel)), [4_000, 8_000, 8_000, 2_000]);
 
-    // How soon an interrupt comes, the processor decides; the loop that waits for it is not asserted.
+    // The processor decides when an interrupt comes: the loop that waits for it is not asserted.
     assert_eq!(function(&places[&5], "send_interrupt"), [1_000, 4_000, 2_000, 2_000]);
     assert_eq!(function(&places[&5], "interrupt"), [1_000, 3_000, 5_000, 2_000]);
     assert_eq!(function(&places[&5], "body_interrupts_rest"), [1_000, 3_000, 0, 1_000]);

@@ -1,10 +1,10 @@
-//! What reading meters costs: CPU time a reading, and the share of one core at the intervals that studies use
-//! unless told otherwise. `cargo bench -p iopj-meter --bench load`; it fails where all together take 0.3 % of
-//! a core or more.
+//! The cost of reading meters: CPU time per reading, and the share of one core at the studies' default
+//! intervals. `cargo bench -p iopj-meter --bench load`; it fails if all together take 0.3 % of a core or
+//! more.
 //!
-//! Counted is the CPU time of the whole process less that of the server's thread, so that threads which a
-//! reading starts are in it. The meter sleeps between readings, as in a study. Files stand for sysfs: what
-//! the kernel does to answer, such as asking a socket's register, comes on top.
+//! The figure is the CPU time of the whole process minus that of the server's thread, so threads that a
+//! reading starts are included. The meter sleeps between readings, as in a study. Files replace sysfs: the
+//! kernel's own work, such as reading a socket's register, comes on top.
 #![expect(clippy::print_stdout, reason = "a bench speaks to the terminal")]
 
 use iopj_meter::{Meter, http, open_local};

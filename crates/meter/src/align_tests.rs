@@ -4,7 +4,7 @@ use super::*;
 use crate::meter::{ChannelKind, Scope, Value};
 
 const SECOND: u64 = 1_000_000_000;
-/// Where the pattern begins, in host time.
+/// When the pattern begins, in host time.
 const BEGIN_S: u64 = 1_000;
 const SEARCH: Search = Search { expected_offset_ns: 0, range_ns: 60 * SECOND, max_drift: 1e-4, lag_ns: 0 };
 
@@ -67,7 +67,7 @@ fn host_times_and_offsets_agree() {
         let own_ns = host_ns + alignment.offset_ns(host_ns);
         assert!((alignment.host_ns(own_ns) - host_ns).abs() <= 2);
     }
-    // One pattern does not tell the drift: 100 ppm of rectangle grow with the distance.
+    // One pattern does not show the drift: a rectangle of ±100 ppm grows with the distance.
     assert_eq!(alignment.drift(), 0.0);
     let far_ns = alignment.uncertainty_ns((1_030 + 10_000) * SECOND as i64);
     assert!((far_ns * 1e-9 - 1e-4 / 3f64.sqrt() * 10_000.0).abs() < 1e-3, "{far_ns}");
@@ -118,7 +118,7 @@ fn a_pattern_that_is_there_twice_is_ambiguous() {
     let search = Search { range_ns: 120 * SECOND, ..SEARCH };
     let got = align(&averages(), 0, &log, &patterns[..1], &search);
     assert!(matches!(got, Err(AlignError::Ambiguous { .. })), "{got:?}");
-    // Both together fit in one place only.
+    // Both together fit at only one offset.
     let both = align(&averages(), 0, &log, &patterns, &search).unwrap();
     assert!(both.offset_ns(0).abs() < 1_000_000);
 }

@@ -16,7 +16,7 @@ fn start(script: &str) -> CommandMeter {
     CommandMeter::start(&command, channel(ChannelKind::Instant), true).unwrap()
 }
 
-/// A program has said something, or has ended, long before.
+/// The limit for a program to print something or end, which takes far less.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Reads until something comes.
@@ -134,7 +134,7 @@ fn assert_all_end(mut meter: CommandMeter) {
 
 #[test]
 fn the_program_and_its_children_end_with_the_meter() {
-    // The program has ended, its child has not. Neither heeds SIGTERM.
+    // The program has ended, its child has not. Both ignore SIGTERM.
     assert_all_end(start("trap '' TERM; sh -c 'echo $$; exec sleep 100' &"));
     assert_all_end(start("trap '' TERM; sh -c 'echo $$; exec sleep 100' & wait; sleep 100"));
 }

@@ -1,4 +1,4 @@
-//! Configurations, and what is made of the answers of known devices.
+//! Configurations, and readings from the answers of known devices.
 
 use super::*;
 use crate::meter::{ChannelKind, Scope};
@@ -145,7 +145,7 @@ fn readings_keep_one_connection_until_the_server_closes_it() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (to_test, closed) = std::sync::mpsc::channel();
-    // Each connection serves three requests, and says its number as the watts.
+    // Each connection serves three requests, with its number as the watts.
     std::thread::spawn(move || {
         for (number, stream) in listener.incoming().flatten().enumerate() {
             let lines = BufReader::new(&stream).lines().map_while(Result::ok);

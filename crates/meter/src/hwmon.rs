@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn sensors_of_one_kind_are_told_apart_by_their_device() {
+    fn sensors_of_one_kind_are_distinguished_by_their_device() {
         let tree = Tree::new(&[]);
         for (number, device, microwatts) in [(0, "1-0041", "2500000"), (1, "1-0040", "-1250000")] {
             let files = format!("name ina226, power1_input {microwatts}, in1_input 12000");

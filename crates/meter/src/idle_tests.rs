@@ -25,13 +25,13 @@ fn close(got: f64, want: f64) {
 
 #[test]
 fn idle_power_is_interpolated_between_the_neighbours_in_time() {
-    // Told out of order; 50 W until 200 s, then 60 W: a line through all three would say 47.5 W at first and
+    // Given out of order; 50 W until 200 s, then 60 W: a line through all three would say 47.5 W at first and
     // 57.5 W in the middle.
     let power = IdlePower::fit(&[idle(200, 50.0), idle(400, 60.0), idle(0, 50.0)]).unwrap();
     for (begin_s, watts) in [(0, 50.0), (100, 50.0), (200, 50.0), (300, 55.0), (350, 57.5), (400, 60.0)] {
         close(power.watts(window(begin_s, begin_s + 10)), watts);
     }
-    // Beyond the stretches it is as it was at the last one.
+    // Beyond the stretches it is that of the last one.
     close(power.watts(window(4000, 4010)), 60.0);
     let early = IdlePower::fit(&[idle(100, 50.0), idle(200, 60.0)]).unwrap();
     close(early.watts(window(0, 10)), 50.0);

@@ -1,4 +1,4 @@
-//! ipmitool's output as recorded, and a program in its place that prints it, fails or hangs.
+//! ipmitool's recorded output, and a program in its place that prints it, fails or hangs.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use rustix::process::{Pid, test_kill_process_group};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// ipmitool 1.8.18 with a BMC that means over 5 s.
+/// ipmitool 1.8.18 with a BMC that averages over 5 s.
 const RECORDED: &str = "
     Instantaneous power reading:                   218 Watts
     Minimum during sampling period:                  1 Watts
@@ -117,8 +117,8 @@ struct Fake {
 }
 
 impl Fake {
-    /// Made by a program of its own: a file that this process writes could still be open in a child of
-    /// another test, and then not be run.
+    /// Another program makes it: a file that this process writes could still be open in a child of another
+    /// test, and then not be run.
     fn new(script: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("source");
@@ -169,7 +169,7 @@ fn remote(password: &Path) -> IpmiConfig {
 }
 
 #[test]
-fn an_instant_and_an_average_are_told_apart() {
+fn an_instant_and_an_average_are_distinguished() {
     let fake = Fake::printing(RECORDED);
     let value = |config: &IpmiConfig| {
         let mut meter = fake.open(config).unwrap();
@@ -289,12 +289,12 @@ fn a_hanging_ipmitool_is_killed_with_its_children_and_reaped() {
         let zombie = Path::new("/proc").join(pid.trim());
         assert!(!zombie.exists(), "{script}: not reaped");
         let orphan = test_kill_process_group(group).is_ok();
-        // An orphan's end is its new parent's to reap: it may take a moment to vanish.
+        // Its new parent reaps an orphan: it may take a moment to vanish.
         assert!(!orphan || dies(pid.trim()), "{script}: a child lives on");
     }
 }
 
-/// If what is left of a group is dead within a while.
+/// Whether all processes of a group are dead within a while.
 fn dies(group: &str) -> bool {
     let alive = || {
         std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {

@@ -1,4 +1,4 @@
-//! Coefficients compared with NumPy 2.4.6, and everything that gives no watts.
+//! Coefficients compared with NumPy 2.4.6, and every case without watts.
 
 use super::*;
 use proptest::prelude::*;
@@ -126,7 +126,7 @@ fn observations_that_do_not_determine_the_coefficients_are_refused() {
         }
         fit(&all, CPU, "x")
     };
-    // Idle residency is what the other kinds leave: it says nothing of its own.
+    // Idle residency is the rest of the other kinds: it adds no information.
     let idle = Feature::CState("C6".into());
     let rest = |_: usize, features: &Features| {
         4.0 - features.values[&Feature::User] - features.values[&Feature::System]
@@ -153,7 +153,7 @@ fn a_c_state_is_fitted_last_and_stands_in_the_files_order() {
         }
         fit(&all, CPU, "x").unwrap()
     };
-    // By name both stand before the others; only the one of the bytes is also fitted before them.
+    // By name both come before the others; only that of the bytes is also fitted before them.
     let (idle, bytes) = (Feature::CState("C6".into()), Feature::Bytes);
     let (last, first) = (with(&idle), with(&bytes));
     close(last.coefficients[&idle].value, first.coefficients[&bytes].value);

@@ -1,4 +1,4 @@
-//! The codec, configurations that cannot be, and agents that misbehave.
+//! The codec, invalid configurations, and agents that misbehave.
 
 use super::*;
 use ber::Reader;
@@ -37,7 +37,7 @@ fn answer(request: &[u8], id: impl Fn(i32) -> i32, value: &[u8]) -> Vec<u8> {
     ber::sequence(&[ber::integer(1), ber::octets(community), ber::constructed(message::RESPONSE, &pdu)])
 }
 
-/// An agent that answers each request with what `reply` makes of it; its address.
+/// Starts an agent that answers each request by `reply`; returns its address.
 fn agent(reply: impl Fn(usize, &[u8]) -> Vec<Vec<u8>> + Send + 'static) -> String {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap().to_string();
@@ -78,7 +78,7 @@ fn a_lost_answer_is_asked_for_again_within_the_limit() {
             if number == 0 { vec![] } else { vec![answer(request, |id| id, &ber::integer(55))] }
         },
     );
-    // Every try but the first may be the one that is answered in time.
+    // Any try after the first may be answered in time.
     let patient = SnmpConfig { timeout_ms: 3_300, retries: 10, ..one_outlet(&address) };
     let mut meter = open_snmp(&patient).unwrap();
     assert_eq!(watts(meter.as_mut()), [Value::Watts(55.0)]);

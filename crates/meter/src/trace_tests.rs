@@ -140,7 +140,7 @@ fn gaps_are_bridged_up_to_the_stated_length() {
     close(joules(&averages(), &without(8, 10), 3.0, 17.0), 560.0);
     assert!(energy(&averages(), &without(8, 11), 3.0, 17.0).is_err());
     close(joules(&instant, &without(8, 11), 12.0, 20.0), 320.0);
-    // A counter's gap costs nothing between the edges, and hides where energy went at them.
+    // A counter's gap does no harm between the edges, but at an edge hides where the energy went.
     let counter = counter(None);
     let sparse = counts(&[(0.0, 0), (1.0, 80), (9.0, 720), (10.0, 800)]);
     close(joules(&counter, &sparse, 0.5, 9.5), 360.0);
@@ -200,12 +200,12 @@ fn a_known_change_is_no_slope() {
         assert!(before.random_standard() < 1e-6, "{before:?}");
         close(trace.energy(window(10.3, 18.5), BRIDGE_NS).unwrap().joules, 164.0);
         close(trace.energy(window(2.5, 18.5), BRIDGE_NS).unwrap().joules, 944.0);
-        // Without the knowledge the estimate is off, and its uncertainty says so.
+        // Without that knowledge the estimate is off, and its uncertainty shows it.
         let blind = energy(&channel, &readings, 2.5, 10.3).unwrap();
         assert!((blind.joules - 780.0).abs() > 1.0);
         assert!((blind.joules - 780.0).abs() < 1.001 * blind.random_standard(), "{blind:?}");
     }
-    // A gap that a change lies in is a gap all the same.
+    // A gap with a change inside is still a gap.
     let sparse: Vec<Reading> = seconds(instant)
         .into_iter()
         .filter(|reading| !(9 * SECOND..=12 * SECOND).contains(&reading.end_ns))
@@ -225,7 +225,7 @@ fn noise_is_the_residuals() {
     let energy = energy(&averages(), &zigzag, 2.0, 18.0).unwrap();
     close(component(&energy, UncertaintySource::Noise), 2.0 / 1.5f64.sqrt() * 4.0);
     let noise = energy.random.iter().find(|component| component.source == UncertaintySource::Noise).unwrap();
-    // 14 residuals, of which neighbours correlate by -2/3 and those two apart by 1/6.
+    // 14 residuals, of which neighbours correlate by -2/3 and those two places apart by 1/6.
     close(noise.dof.unwrap(), 196.0 / (14.0 + 2.0 * (13.0 * 4.0 / 9.0 + 12.0 / 36.0)));
 }
 

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::fmt::Display;
 
 const BERLIN: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
-/// The day whose third hour comes twice there.
+/// The day whose third hour occurs twice in that zone.
 const AUTUMN: &str = "2026-10-25";
 
 fn config() -> LogConfig {
@@ -132,10 +132,10 @@ fn the_end_of_summer_time_is_resolved_where_the_clock_goes_back() {
     // date -u -d '2026-10-24 23:40:00' +%s
     let want: Vec<i64> = (0..8).map(|index| 1_792_885_200 + index * 1_200).collect();
     assert_eq!(seconds(&text, &zone(BERLIN)).unwrap(), want);
-    // A fixed offset cannot say so: the clock goes back in line 6.
+    // A fixed offset does not allow that: the clock goes back in line 6.
     refused_at(&text, &zone("+02:00"), Some(6), "summer time");
     refused_at(&text, &zone("UTC"), Some(6), "summer time");
-    // Only inside the hour that comes twice, but both of its turns.
+    // Only inside the hour that occurs twice, but both times.
     let inside = log_of(AUTUMN, &["02:30:00", "02:50:00", "02:10:00", "02:30:00"]);
     assert_eq!(
         seconds(&inside, &zone(BERLIN)).unwrap(),
@@ -146,15 +146,15 @@ fn the_end_of_summer_time_is_resolved_where_the_clock_goes_back() {
 #[test]
 fn an_hour_that_comes_twice_and_was_seen_once_is_joined_or_refused() {
     let open = |times: &[&str], line| refused_at(&log_of(AUTUMN, times), &zone(BERLIN), Some(line), "twice");
-    // Runs in from before, and the second hour is missing.
+    // Starts before it, and the second hour is missing.
     let first = log_of(AUTUMN, &["01:40:00", "01:50:00", "02:00:00", "02:10:00", "04:00:00", "04:10:00"]);
     assert_eq!(seconds(&first, &zone(BERLIN)).unwrap()[2..4], [1_792_886_400, 1_792_887_000]);
-    // Begins within, and runs on.
+    // Starts within it, and goes on.
     let second = log_of(AUTUMN, &["02:40:00", "02:50:00", "03:00:00", "03:10:00"]);
     assert_eq!(seconds(&second, &zone(BERLIN)).unwrap()[..3], [1_792_892_400, 1_792_893_000, 1_792_893_600]);
-    // Joined at both ends although an hour is missing somewhere within: open.
+    // Continuous at both ends although an hour is missing inside: open.
     open(&["01:50:00", "02:00:00", "02:10:00", "02:50:00", "03:00:00"], 3);
-    // Joined at none: open.
+    // Continuous at neither end: open.
     open(&["02:10:00", "02:20:00"], 2);
     open(&["00:10:00", "00:20:00", "02:20:00", "02:30:00", "04:00:00"], 4);
 }
@@ -242,7 +242,7 @@ proptest! {
             .collect();
         match seconds(&log(&shown), &zone(BERLIN)) {
             Ok(read) => prop_assert_eq!(read, times),
-            // The log begins or ends within the hour that comes twice.
+            // The log begins or ends within the hour that occurs twice.
             Err(error) => prop_assert!(error.text.contains("twice"), "{}", error),
         }
     }

@@ -1,4 +1,4 @@
-//! HOBOware's exports in its own settings: each is read right, or refused with the line.
+//! HOBOware's exports in all its settings: each is read correctly, or refused with the line.
 
 use iopj_meter::log::{DateOrder, Decimal, Log, LogConfig, LogError, LogFormat, LogKind, Logger, read};
 use iopj_meter::{ChannelKind, Distribution, Scope, Value};
@@ -19,7 +19,7 @@ struct Export {
     has_fractions: bool,
     order: DateOrder,
     date_separator: char,
-    /// Words for the halves of the day; a 24-hour clock without.
+    /// Words for the halves of the day; without them a 24-hour clock.
     halves: Option<[&'static str; 2]>,
     /// Grouping mark and decimal mark.
     marks: [&'static str; 2],
@@ -27,7 +27,7 @@ struct Export {
     line_end: &'static str,
 }
 
-/// As HOBOware is installed.
+/// The settings of a new installation.
 const DEFAULT: Export = Export {
     separator: ',',
     has_title: true,
@@ -44,7 +44,7 @@ const DEFAULT: Export = Export {
     line_end: "\r\n",
 };
 
-/// The "classic" preset: tabs, no quotes or commas in headings, and so no zone but in the details.
+/// The "classic" preset: tabs, no quotes or commas in headings, and so a zone only in the details.
 const CLASSIC: Export = Export {
     separator: '\t',
     has_title: false,
@@ -124,7 +124,7 @@ impl Export {
         format!("{}{}{fraction}", groups.join(self.marks[0]), if decimals > 0 { self.marks[1] } else { "" })
     }
 
-    /// A row of a second of the log's; `watts` is absent in a row that only holds an event.
+    /// A row for one second of the log; `watts` is absent in a row that only holds an event.
     fn row(&self, index: usize, utc_s: i64, watts: Option<f64>) -> String {
         let [date, time] = self.time(utc_s - 5 * 3_600);
         let mut fields = if self.has_numbers { vec![(index + 1).to_string()] } else { Vec::new() };
@@ -174,7 +174,7 @@ impl Export {
     }
 }
 
-/// Year, month and day of a day since 1970, counted through.
+/// Year, month and day of a day counted from 1970.
 fn calendar(mut days: i64) -> (i64, i64, i64) {
     let mut year = 1970;
     loop {
@@ -241,7 +241,7 @@ fn exports_of_many_locales_and_settings_are_right() {
         Export { halves: Some(["πμ", "μμ"]), ..german },
     ];
     for export in exports {
-        // The year 26 could be a day, so that the order of this day is open.
+        // The year 26 could be a day, so the order of this date is open.
         let config =
             LogConfig { date_order: (export.order != DateOrder::Mdy).then_some(export.order), ..config() };
         let log =
@@ -312,7 +312,7 @@ fn a_log_that_was_cut_off_loses_its_last_line_or_is_refused() {
         match read(&text.as_bytes()[..end], &config()) {
             Ok(log) => {
                 assert_eq!(log.readings[..], whole.readings[..log.readings.len()], "{end}");
-                // At the end of a line nothing is missing that could be seen.
+                // At the end of a line a missing part cannot be seen.
                 assert!(log.notes.len() == 1 || text[..end].ends_with('\n'), "{end}: {:?}", log.notes);
             }
             Err(error) => {
@@ -433,7 +433,7 @@ fn a_fixed_offset_runs_through_the_change_of_summer_time() {
     let seconds: Vec<i64> =
         log.readings.iter().map(|reading| reading.own_ns.unwrap() / 1_000_000_000).collect();
     assert_eq!(seconds, [1_793_512_798, 1_793_512_799, 1_793_512_800, 1_793_512_801]);
-    // A clock that does go back is refused where it does.
+    // A clock that does go back is refused at that line.
     let error = refused(&text.replace("02:00:0", "01:00:0"), &config);
     assert_eq!(error.line, Some(4));
 }

@@ -15,8 +15,8 @@ use tempfile::TempDir;
 
 const PASSWORD: &str = "s3cret-of-bmc";
 
-/// A module for `ipmi_sim` that answers DCMI's Get Power Reading (group 0xdc) with the octets in a file, so
-/// that they can change.
+/// A module for `ipmi_sim` that answers DCMI's Get Power Reading (group 0xdc) with the octets in a file,
+/// which can change.
 const DCMI_MODULE: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -153,7 +153,7 @@ fn a_bmc_that_refuses_is_said_clearly() {
     };
     let low = refusal(json!({ "privilege": "user" }));
     assert!(low.contains("raise `privilege`"), "{low}");
-    // This BMC passes over a wrong password in silence.
+    // This BMC silently ignores a wrong password.
     let password = refused(&json!({ "password_file": bmc.path("wrong") }));
     assert!(password.contains("refuse") || password.contains("wrong user or password"), "{password}");
     fs::remove_file(bmc.path("answer")).unwrap();
@@ -173,8 +173,8 @@ fn the_password_is_in_no_process_list_and_nothing_is_left_running() {
     assert!(running[0].contains(" -E ") && !running[0].contains(PASSWORD), "{running:?}");
 }
 
-/// The command lines of a reading that runs out of time, while it runs. On a busy machine its time may be
-/// over before it is seen.
+/// The command lines of a reading that times out, while it runs. On a busy machine it may end before it is
+/// seen.
 fn one_that_is_not_answered() -> Vec<String> {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port().to_string();
@@ -187,7 +187,7 @@ fn one_that_is_not_answered() -> Vec<String> {
     });
     let config: IpmiConfig = serde_json::from_value(json).unwrap();
     let opening = std::thread::spawn(move || open_ipmi(&config).err().expect("must be refused").to_string());
-    // Once its first message is there it runs.
+    // It runs once its first message is there.
     silent.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     while silent.recv_from(&mut [0; 512]).is_err() && !opening.is_finished() {}
     let of_ours = || -> Vec<String> {
@@ -200,12 +200,12 @@ fn one_that_is_not_answered() -> Vec<String> {
     let text = opening.join().unwrap();
     assert!(!text.contains(PASSWORD), "{text}");
     assert_eq!(of_ours(), Vec::<String>::new());
-    // Where this thread was stopped for seconds, ipmitool has given up by itself.
+    // If this thread was stopped for seconds, ipmitool has given up by itself.
     if text.contains("gave no power within 1500 ms") { running } else { Vec::new() }
 }
 
 #[test]
-fn a_machine_without_a_bmc_is_told_what_to_do() {
+fn a_machine_without_a_bmc_gets_the_remedy() {
     if missing("ipmitool", "/usr/bin/ipmitool") || Path::new("/dev/ipmi0").exists() {
         return;
     }

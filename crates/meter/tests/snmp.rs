@@ -50,7 +50,7 @@ impl Agent {
         Some(agent)
     }
 
-    /// What the units say, with this many W at APC's outlet 3.
+    /// The units' values, with this many W at APC's outlet 3.
     fn serve(&self, outlet_watts: u32) {
         let apc = ".1.3.6.1.4.1.318.1.1.26";
         let raritan = ".1.3.6.1.4.1.13742.6";
@@ -92,7 +92,7 @@ impl Agent {
         self.folder.path().join(name)
     }
 
-    /// A meter's configuration: outlet 3's power unless `changes` say other.
+    /// A meter's configuration: outlet 3's power unless `changes` say otherwise.
     fn config(&self, changes: serde_json::Value) -> SnmpConfig {
         let mut all = json!({
             "host": format!("127.0.0.1:{}", self.port),
@@ -146,7 +146,7 @@ fn refusal(config: &SnmpConfig) -> String {
     text
 }
 
-/// Of an agent that is silent, which need not be waited for.
+/// For an agent that is silent: it need not be waited for.
 fn silence(config: SnmpConfig) -> String {
     refusal(&SnmpConfig { timeout_ms: 600, ..config })
 }
@@ -241,7 +241,7 @@ fn wrong_secrets_and_missing_outlets_are_said_clearly() {
     assert!(level.contains("refuses this user with these passwords alone"), "{level}");
     let demanded = refusal(&agent.user("long", Some(("sha256", &auth)), None));
     assert!(demanded.contains("error status 16"), "{demanded}");
-    // What the agent answers before that, a busy machine may not bring in time.
+    // On a busy machine the agent's answers before that may come too late.
     let mut privacy_wrong =
         (0..10).map(|_| silence(agent.user("long", Some(("sha256", &auth)), Some(&wrong))));
     assert!(privacy_wrong.any(|text| text.contains("or a password is wrong")));

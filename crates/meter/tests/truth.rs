@@ -9,10 +9,10 @@ use simulate::{Draw, Plan, SEARCH, Study};
 const CASES: u64 = 1_000;
 const BRIDGE_NS: u64 = 5_000_000_000;
 
-/// What one study shows.
+/// The results of one study.
 struct Outcome {
     offset_error_s: f64,
-    /// Relative, without the gain's.
+    /// Relative, without the gain's error.
     random_error: f64,
     random_covers: bool,
     common_covers: bool,
@@ -35,7 +35,7 @@ fn outcome(study: &Study) -> Outcome {
     let trace = Trace::new(&study.channel, 0, &study.log, clock, &study.changes_ns).unwrap();
     let energy = trace.energy(study.trial, BRIDGE_NS).unwrap();
     let above = above_idle(study, &trace, &energy);
-    // What the logger would have shown without any random error, and what its gain alone makes of the truth.
+    // The logger's values without any random error: the truth changed by the gain alone.
     let shown_j = study.truth_j * (1.0 + study.gain);
     let common = energy.common_interval().unwrap();
     Outcome {
@@ -57,7 +57,7 @@ fn above_idle(study: &Study, trace: &Trace, energy: &Energy) -> Energy {
     idle.above(study.trial, energy).energy
 }
 
-/// Every case has its own seed, so the outcomes do not hang on the number of threads.
+/// Every case has its own seed, so the outcomes do not depend on the number of threads.
 fn in_cases<T: Send>(cases: u64, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let share = |first: u64| (first..cases).step_by(threads as usize).map(&run).collect::<Vec<_>>();
@@ -67,7 +67,7 @@ fn in_cases<T: Send>(cases: u64, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// How many of these cases' intervals hold, asserted where the runner knows when load went on and off.
+/// How many of these cases' intervals hold; asserted if the runner knows when load went on and off.
 fn cover(first: u64, cases: u64, knows_load: bool) {
     let outcomes = in_cases(cases, |case| {
         let plan = Plan { plays: true, averages: case % 2 == 0, wait_s: 30.0 };
@@ -107,7 +107,7 @@ fn a_thousand_studies_hold_what_the_intervals_promise() {
     cover(0, CASES, true);
 }
 
-/// What docs/energy.md states.
+/// As docs/energy.md states.
 #[test]
 #[ignore = "a soak: ten thousand studies, twice"]
 fn soak_ten_thousand_studies_hold_what_the_intervals_promise() {

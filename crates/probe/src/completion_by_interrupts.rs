@@ -78,7 +78,7 @@ fn enough(evidence: &Evidence, interrupts: u64) -> Finding<CompletionMode> {
 }
 
 /// True if this many interrupts can have completed all I/Os, each of them all that is in flight on a vector,
-/// or as many as where all were completed so (`known`, per I/O). `own` are those that foreign I/O cannot
+/// or as many as are known to complete all (`known`, per I/O). `own` are those that foreign I/O cannot
 /// explain; foreign I/O may have completed with own I/Os, or without an interrupt.
 pub(crate) fn can_be_all(evidence: &Evidence, [interrupts, own]: [u64; 2], known: [f64; 2]) -> bool {
     let at_once = in_flight_per_vector(evidence);

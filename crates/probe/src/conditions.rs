@@ -9,7 +9,7 @@ use iopj_core::{Conditions, Disturbance};
 pub const DISTURBED_SHARE: f64 = 0.02;
 /// The most cores that other processes may use, however many there are: an energy meter sees each of them.
 pub const DISTURBED_CORES: f64 = 0.5;
-/// By how much CPU time the counts, in clock ticks, may be off at the ends of a window.
+/// CPU time, in clock ticks, by which the counts may be off at the ends of a window.
 pub const TICKS_SLACK_NS: u64 = 30_000_000;
 /// Standard deviations of a count of ticks that a share must exceed if it is known only by ticks.
 pub const TICKS_DEVIATIONS: f64 = 3.0;

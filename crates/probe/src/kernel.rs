@@ -45,7 +45,7 @@ fn is_sampled(config: &str) -> Option<bool> {
     Some(!config.lines().any(|line| is_timed(line.trim_end())))
 }
 
-/// True before Linux 5.12, where io_uring's submission poller is a kernel thread outside the process; since
+/// True before Linux 5.12, when io_uring's submission poller is a kernel thread outside the process; since
 /// then it is one of the process's threads.
 pub(crate) fn sqpoll_is_kernel_thread(root: &Root) -> bool {
     let release = root.text("proc/sys/kernel/osrelease").unwrap_or_default();
@@ -63,7 +63,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn configurations_are_told_apart() {
+    fn configurations_are_distinguished() {
         assert_eq!(is_sampled("CONFIG_SMP=y\n# CONFIG_IRQ_TIME_ACCOUNTING is not set\n"), Some(true));
         assert_eq!(is_sampled("CONFIG_VIRT_CPU_ACCOUNTING_GEN=y\n"), Some(true));
         assert_eq!(

@@ -1,5 +1,5 @@
 //! `perf_event_open(2)`: the kernel's numbers (include/uapi/linux/perf_event.h) as far as they are used here,
-//! counters, and what its refusals mean.
+//! counters, and the meaning of its refusals.
 
 use crate::root::Root;
 use std::ffi::CStr;
@@ -126,7 +126,7 @@ impl Counter {
         }
     }
 
-    /// What a tracepoint counted; with children that have ended.
+    /// A tracepoint's count, including children that have ended.
     pub(crate) fn count(&self) -> io::Result<u64> {
         let mut bytes = [0u8; 8];
         io::Read::read_exact(&mut &self.0, &mut bytes)?;
@@ -197,7 +197,7 @@ pub enum EventsError {
          container's seccomp profile"
     )]
     Missing,
-    /// `EMFILE`: each core takes one descriptor per event; so many are needed in all.
+    /// `EMFILE`: each core takes one descriptor per event; this many are needed in all.
     #[error("this takes {0} descriptors, more than this process may have: raise the limit by `ulimit -n`")]
     Descriptors(usize),
     /// Any other refusal of the kernel.
@@ -208,7 +208,7 @@ pub enum EventsError {
 }
 
 impl EventsError {
-    /// What a refusal means if so many descriptors are needed in all.
+    /// The meaning of a refusal if this many descriptors are needed in all.
     pub(crate) fn of(source: io::Error, root: &Root, needed: usize) -> EventsError {
         match source.raw_os_error() {
             Some(libc::EACCES) => {

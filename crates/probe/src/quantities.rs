@@ -33,7 +33,7 @@ pub(crate) struct Direction {
 }
 
 impl Direction {
-    /// Reads and writes separately: one does not make up for what is missing of the other.
+    /// Reads and writes separately: an excess of one does not make up for a lack of the other.
     pub(crate) fn both(evidence: &Evidence) -> [Direction; 2] {
         let mut reads =
             Direction { issued: evidence.reads, issued_bytes: evidence.read_bytes, ..Direction::default() };
@@ -138,8 +138,8 @@ pub const START_SLEEPS: u64 = 400;
 pub const MAIN_SLEEPS_PER_S: u64 = 120;
 
 impl Sleeps {
-    /// The bounds of so many sleeps over so long; those of a whole process include some that have nothing to
-    /// do with I/O.
+    /// The bounds of this many sleeps over this time; those of a whole process include some that have nothing
+    /// to do with I/O.
     pub(crate) fn of(sleeps: u64, over_ns: u64, of_process: bool) -> Sleeps {
         let by_main = over_ns.div_ceil(1_000_000_000).saturating_mul(MAIN_SLEEPS_PER_S);
         let others = if of_process { by_main.saturating_add(START_SLEEPS) } else { 0 };

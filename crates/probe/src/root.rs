@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Root(PathBuf);
 
 impl Root {
-    /// The root, made canonical so that resolved links below it can be compared with it.
+    /// The root, canonical, because resolved links below it are compared with it.
     pub(crate) fn new(root: &Path) -> Result<Root, ProbeError> {
         fs::canonicalize(root).map(Root).map_err(|source| ProbeError::Read { path: root.to_owned(), source })
     }

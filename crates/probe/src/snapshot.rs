@@ -39,7 +39,7 @@ pub enum Who<'a> {
         /// Thread ids of the jobs.
         jobs: &'a [i32],
         /// Thread ids of the threads that do no I/O (the main thread, meters, progress): they are left out,
-        /// also of the totals.
+        /// of the totals too.
         own: &'a [i32],
     },
     /// A child process that starts and ends between the two snapshots. The caller adds its totals, by

@@ -12,8 +12,8 @@ pub const SQPOLL_WAKEUPS: f64 = 0.1;
 
 /// Share of a poller's CPU time that may be in the kernel if it asks the kernel for nothing.
 pub const KERNEL_SHARE: f64 = 0.25;
-/// The least share of another process's I/Os that must be known to have been submitted in one way: no look at
-/// it covers all.
+/// The least share of another process's I/Os that must be known to have been submitted in one way: looks
+/// never cover all.
 pub const KNOWN_SHARE: f64 = 0.5;
 /// CPU time in the kernel that is attributed to the start and end of a generator that ran as a process of its
 /// own and was not watched.
@@ -50,8 +50,8 @@ pub(crate) fn submission(evidence: &Evidence, completion: &Finding<CompletionMod
     }
 }
 
-/// What the rings and threads of another process show of how its I/Os reached the kernel; `slept` if its
-/// pollers slept before they looked for completions.
+/// How another process's I/Os reached the kernel, by its rings and threads; `slept` if its pollers slept
+/// before they looked for completions.
 fn by_rings(evidence: &Evidence, rings: &[RingEvidence], slept: bool) -> Finding<Submission> {
     if evidence.ios() == 0 {
         return unclear("no I/O was submitted");
@@ -72,7 +72,7 @@ fn by_rings(evidence: &Evidence, rings: &[RingEvidence], slept: bool) -> Finding
                 "a submission poller ran in the generator's process, but none of its rings was seen",
             );
         }
-        // Without a submission poller the rest has no other way either.
+        // Without a submission poller the rest had no other way either.
         let share = Known::entries(evidence, rings).share.max(Known::bytes(evidence, &by_threads).share);
         return if share >= KNOWN_SHARE {
             Finding::Seen(Submission::Syscall)
@@ -108,7 +108,7 @@ fn by_rings(evidence: &Evidence, rings: &[RingEvidence], slept: bool) -> Finding
     too_few(known[0].share.max(known[1].share), "submission pollers")
 }
 
-/// What looks at another process saw handed to the kernel.
+/// What was seen of I/O that another process handed to the kernel.
 struct Known {
     /// Of all I/Os.
     share: f64,
@@ -135,7 +135,7 @@ impl Known {
         }
     }
 
-    /// True if it is all that the looks can have seen: I/Os come up to twice as often in one part of the
+    /// True if it is as much as the looks can have seen: I/Os come up to twice as often in one part of the
     /// window as in the whole.
     fn is_all(&self) -> bool {
         self.share > (ALL_SHARE - 2.0 * (1.0 - self.covered)).max(KNOWN_SHARE)
@@ -143,7 +143,7 @@ impl Known {
 }
 
 /// The part of the window that the looks cover, over all rings or threads: each up to its last look, nothing
-/// for one without a look. All of it if the store says it of none.
+/// for one without a look. All of it for a store that does not record it.
 fn covered(evidence: &Evidence, over_ns: &[Option<u64>]) -> f64 {
     if over_ns.iter().all(Option::is_none) {
         return 1.0;

@@ -30,7 +30,7 @@ impl Symbol {
 /// The kernel's and its modules' functions by address.
 #[derive(Clone, Debug)]
 pub struct Symbols {
-    /// In ascending order of address; `None` for what is no function: data, and the end of the text.
+    /// In ascending order of address; `None` for data and for the end of the text.
     entries: Vec<(u64, Option<Symbol>)>,
 }
 

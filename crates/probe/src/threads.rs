@@ -1,4 +1,4 @@
-//! Counts of single threads, and what each has to do with the I/O.
+//! Counts of single threads, and the role of each in the I/O.
 //!
 //! Sources: proc_pid_stat(5), proc_pid_status(5), Documentation/scheduler/sched-stats.rst
 //! (`schedstat`).
@@ -52,7 +52,7 @@ pub(crate) fn numbers(directory: &Path) -> impl Iterator<Item = i32> {
     names(directory).into_iter().filter_map(|name| name.parse().ok())
 }
 
-/// What a thread of this process that is not one of the caller's own has to do with the I/O.
+/// The role in the I/O of a thread of this process that is not one of the caller's own.
 pub(crate) fn role(thread: &Thread, jobs: &[i32]) -> ThreadRole {
     if jobs.contains(&thread.tid) {
         return ThreadRole::Job;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Vectors {
     /// Number and name of each.
     pub(crate) list: Vec<(u32, String)>,
-    /// The device in `/sys/devices` that raises them, also for everything else below it.
+    /// The device in `/sys/devices` that raises them, and those of everything else below it.
     pub(crate) owner: PathBuf,
 }
 

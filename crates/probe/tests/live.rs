@@ -62,7 +62,7 @@ fn children_are_ours() -> MutexGuard<'static, ()> {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A program that is no child of this process: the shell that started it has ended.
+/// A program that is not a child of this process: the shell that started it has ended.
 struct Stranger(i32);
 
 impl Stranger {
@@ -81,7 +81,7 @@ impl Drop for Stranger {
     }
 }
 
-/// A window with others' time. Where a process ends for which nobody waits its time is lost, and a window has
+/// A window with others' time. If a process ends for which nobody waits, its time is lost and the window has
 /// none.
 fn window_with_others(probe: &Probe, millis: u64) -> Option<Evidence> {
     let window = |_| {
@@ -100,7 +100,7 @@ fn a_stranger_that_is_busy_disturbs() {
     }
     let _children = children_are_ours();
     let _stranger = Stranger::busy();
-    // On a machine that is busy elsewhere it may have to wait for its share.
+    // On a busy machine it may have to wait for its share.
     let is_theirs = |disturbance: &Disturbance| match disturbance {
         Disturbance::Others { cores, allowed } => cores > allowed,
         _ => false,
@@ -119,8 +119,8 @@ fn usage(who: i32) -> libc::rusage {
     unsafe { usage.assume_init() }
 }
 
-/// Sleeps until the kernel has counted so many voluntary switches of this thread since it began, which it
-/// tells. A sleep that is over before the thread has let go of its core is none.
+/// Sleeps until the kernel has counted this many voluntary switches of this thread; returns their count. A
+/// sleep that is over before the thread has left its core does not count.
 fn sleep_until_switched(times: u64) -> u64 {
     let switches = || usage(libc::RUSAGE_THREAD).ru_nvcsw as u64;
     let begin = switches();
@@ -179,7 +179,7 @@ fn children_ns() -> u64 {
         .sum()
 }
 
-/// CPU time of a shell, once it has ended: by how much that of all children has grown.
+/// CPU time of a shell that has ended: the growth of that of all children.
 #[expect(clippy::zombie_processes, reason = "`reap` waits for it")]
 fn cpu_ns(script: &str) -> u64 {
     let before_ns = children_ns();
@@ -233,7 +233,7 @@ fn disk_of(path: &Path) -> Option<String> {
     (Path::new("/sys/block").join(&name).exists() && !is_stacked).then_some(name)
 }
 
-/// A disk, and a written file of `blocks` blocks on it, open without cache, in a folder that is to be kept:
+/// A disk, and a written file of `blocks` blocks on it, open without cache, in a folder to keep alive:
 /// removing it writes to the disk.
 fn disk_and_file(blocks: usize) -> Option<(tempfile::TempDir, String, File)> {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -257,7 +257,7 @@ fn read_all(file: &File, blocks: usize) {
     }
 }
 
-/// A submission poller of one test is a doubt of another's verdict.
+/// One test's submission poller would make another's verdict doubtful.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Reads each block once, in a window of its own.
@@ -273,9 +273,8 @@ fn window_of_reads(probe: &Probe, file: &File, blocks: usize) -> Evidence {
     evidence
 }
 
-/// What others do on the disk meanwhile may hide whose the interrupts are. A verdict is asked of a window in
-/// which the disk did these reads and nothing else; a machine whose disk is never left alone for some
-/// milliseconds has none.
+/// Others' I/O may hide whose the interrupts are: the verdict is of a window in which the disk did these
+/// reads and nothing else. A machine whose disk is never left alone for some milliseconds gets none.
 #[test]
 fn real_reads_are_seen_on_the_disk_and_as_interrupts() {
     const BLOCKS: usize = 40;
@@ -307,7 +306,7 @@ fn real_reads_are_seen_on_the_disk_and_as_interrupts() {
     eprintln!("others were on {disk} in each window: no verdict was asked for");
 }
 
-/// Counters, or `None` where this user or kernel has none.
+/// Counters, or `None` if this user or kernel has none.
 fn counters(probe: &Probe, waiting: Waiting<'_>) -> Option<CompletionCounters> {
     match probe.count_completions(waiting) {
         Ok(counters) => Some(counters),
@@ -382,7 +381,7 @@ fn a_submission_poller_is_found() {
     });
     // SAFETY: the descriptor is this test's own and is not used afterwards.
     unsafe { libc::close(ring as i32) };
-    // The kernel ends it later, and it is this process's until then.
+    // The kernel ends it later; until then it belongs to this process.
     let is_there = || {
         let mut tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
         tasks.any(|task| {

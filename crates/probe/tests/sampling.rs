@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const BLOCK: usize = 4096;
 const WINDOW: Duration = Duration::from_secs(1);
-/// What one test executes is not for another one's samples.
+/// One test's work must not be in another's samples.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// None in a developer's run without the permission; fails in CI. With the guard of [`ALONE`].
@@ -27,8 +27,8 @@ fn no_directory(_: &str, _: Option<&str>) -> Option<String> {
     None
 }
 
-/// Samples `work`, called again and again for a window; with the time it took. A virtual machine may be
-/// stopped for a moment, and a busy one may lose samples: a window that is not whole is repeated.
+/// Samples `work`, called repeatedly for a window; returns the time it took too. A virtual machine may be
+/// stopped for a moment, and a busy one may lose samples: an incomplete window is repeated.
 fn sampled(sampler: &mut Sampler, mut work: impl FnMut()) -> (CostProfile, Duration) {
     for _ in 0..10 {
         let began = Instant::now();
@@ -72,7 +72,7 @@ fn a_read_is_sampled_down_to_its_driver() {
     };
     let block_layer =
         |name: &str| name.starts_with("blk_") || name.starts_with("submit_bio") || name.contains("iomap");
-    // A slow disk is asked for little, and few samples fall on the asking.
+    // Few reads reach a slow disk, so few samples fall on submitting them.
     let mut windows = (0..10).map(|_| sampled(&mut sampler, &mut read));
     let found =
         windows.find(|(profile, _)| profile.functions.iter().any(|function| block_layer(&function.function)));
@@ -116,7 +116,7 @@ fn a_program_without_system_calls_is_user_space() {
     let spaces = |profile: &CostProfile| {
         [Space::User, Space::Kernel].map(|of| profile.total(of).get(profile.kinds[0]))
     };
-    // Of the whole machine, where others may be in the kernel more than the program is out of it.
+    // On the whole machine others may be in the kernel longer than the program is in user space.
     let mut windows = (0..10).map(|_| sampled(&mut sampler, spin).0);
     let found = windows.find(|profile| matches!(spaces(profile), [user, kernel] if user > kernel));
     let profile = found.expect("more of user space than of the kernel in one of ten windows");

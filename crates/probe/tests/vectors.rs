@@ -37,7 +37,7 @@ impl Tree {
         symlink(Path::new("../devices").join(place), self.0.path().join("sys/block").join(name)).unwrap();
     }
 
-    /// The disk's counters after so many reads of 4 KiB.
+    /// The disk's counters after this many reads of 4 KiB.
     fn did(&self, place: &str, ios: u64) {
         let stat = format!("{ios} 0 {} 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n", ios * 8);
         self.file(&format!("sys/devices/{place}/stat"), &stat);
@@ -186,7 +186,7 @@ fn a_vector_that_vanishes_or_changes_hands_hides_the_interrupts() {
 }
 
 #[test]
-fn flushes_and_discards_are_told_apart() {
+fn flushes_and_discards_are_distinguished() {
     let tree = Tree::new();
     tree.disk("zram0", "virtual/block/zram0");
     let evidence = tree.evidence("zram0", &[], || {

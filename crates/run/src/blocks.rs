@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_is_told_from_the_fewest_to_the_most_blocks() {
+    fn the_time_is_given_for_the_fewest_and_the_most_blocks() {
         let words = |replicates: &str| {
             let study = study(replicates);
             estimate(&study, &cells(&study, &[]).unwrap().0)

@@ -282,7 +282,7 @@ mod tests {
 
     /// Hours of writing began, and no message said how much.
     #[test]
-    fn what_a_study_writes_is_told_before() {
+    fn what_a_study_writes_is_announced() {
         let (reads, random) = (Class::Reads, Class::RandomWritesTo16k);
         let one = "preconditioning: 1 fill of the target in 1 block, 64g each, 64g in all";
         assert_eq!(announcement(&[reads; 3], 1, 32 << 30), one);

@@ -1,8 +1,7 @@
-//! What meters read, and the energy of trials: sessions, meters, raw readings, marks of load and idle time,
-//! joules.
+//! Energy: sessions, meters, raw readings, marks of load and idle time, joules of trials.
 //!
-//! Raw readings are kept, so that joules can be computed again. All times are `CLOCK_MONOTONIC_RAW` in ns of
-//! a session's boot.
+//! Raw readings are kept, so joules can be computed again. All times are `CLOCK_MONOTONIC_RAW` in ns of a
+//! session's boot.
 
 use crate::details;
 use crate::error::StoreError;
@@ -18,7 +17,7 @@ pub struct Session {
     pub id: i64,
     /// The kernel's boot id.
     pub boot: String,
-    /// Wall time less raw time at its begin.
+    /// Wall time minus raw time at its start.
     pub unix_minus_raw_ns: i64,
 }
 
@@ -67,9 +66,9 @@ pub enum RawValue {
 pub enum MarkKind {
     /// I/O of a trial, its ramp included: the times at which load went on, off, on, ...
     Load,
-    /// Nothing: begin and end.
+    /// Nothing: start and end.
     Idle,
-    /// The load pattern: begin, edges, end.
+    /// The load pattern: start, edges, end.
     Pattern,
 }
 
@@ -86,22 +85,22 @@ impl MarkKind {
 /// A mark on a session's time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// What.
+    /// The kind.
     pub kind: MarkKind,
-    /// A load's trial, by its place in the study's order.
+    /// A load's trial, by its position in the study's order.
     pub position: Option<u64>,
-    /// When, in order.
+    /// The times, in order.
     pub times_ns: Vec<u64>,
 }
 
-/// The energy of one trial, found by its place in the study's order.
+/// The energy of one trial, found by its position in the study's order.
 pub type EnergyOfTrial = (u64, Vec<TrialEnergy>);
 
 impl Store {
     /// Begins a session and returns its number.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn add_session(&mut self, boot: &str, unix_minus_raw_ns: i64) -> Result<i64, StoreError> {
         let sql = "INSERT INTO session (boot, unix_minus_raw_ns) VALUES (?1, ?2)";
         self.execute(sql, params![boot, unix_minus_raw_ns])?;
@@ -111,7 +110,7 @@ impl Store {
     /// The sessions, in order.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn sessions(&self) -> Result<Vec<Session>, StoreError> {
         self.all("SELECT id, boot, unix_minus_raw_ns FROM session ORDER BY id", [], |row| {
             Ok(Session { id: row.get(0)?, boot: row.get(1)?, unix_minus_raw_ns: row.get(2)? })
@@ -121,7 +120,7 @@ impl Store {
     /// Adds a meter to a session, replacing one of that name with its readings. Returns its number.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn add_meter(&mut self, session: i64, name: &str, record: &str) -> Result<i64, StoreError> {
         self.transact(|transaction| {
             let find = "SELECT id FROM meter WHERE session = ?1 AND name = ?2";
@@ -140,7 +139,7 @@ impl Store {
     /// All meters of all sessions.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn meters(&self) -> Result<Vec<MeterRow>, StoreError> {
         self.all("SELECT id, session, name, record FROM meter ORDER BY session, id", [], |row| {
             Ok(MeterRow { id: row.get(0)?, session: row.get(1)?, name: row.get(2)?, record: row.get(3)? })
@@ -150,8 +149,8 @@ impl Store {
     /// Adds readings of a meter, in one transaction.
     ///
     /// # Errors
-    /// [`StoreError::Full`], [`StoreError::Unkeepable`] for watts that are no number, or what SQLite says;
-    /// then none is there.
+    /// [`StoreError::Full`], [`StoreError::Unkeepable`] for watts that are no number, or SQLite's error; then
+    /// none is stored.
     pub fn add_readings(&mut self, meter: i64, readings: &[ReadingRow]) -> Result<(), StoreError> {
         let is_finite = |reading: &ReadingRow| match reading.value {
             RawValue::Watts(watts) => watts.is_finite(),
@@ -186,7 +185,7 @@ impl Store {
     /// The readings of a meter, in the order in which they were made.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn readings(&self, meter: i64) -> Result<Vec<ReadingRow>, StoreError> {
         let sql = "SELECT channel, count, watts, begin_ns, end_ns, wall_ns, own_ns FROM reading WHERE meter \
                    = ?1 ORDER BY rowid";
@@ -209,7 +208,7 @@ impl Store {
     /// Adds a mark.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn add_mark(&mut self, session: i64, mark: &Mark) -> Result<(), StoreError> {
         let times = serde_json::Value::from(mark.times_ns.clone()).to_string();
         let position = mark.position.map(|position| position as i64);
@@ -220,7 +219,7 @@ impl Store {
     /// The marks of a session, in the order in which they were made.
     ///
     /// # Errors
-    /// What SQLite says, or a mark that cannot be read.
+    /// SQLite's error, or a mark that cannot be read.
     pub fn marks(&self, session: i64) -> Result<Vec<Mark>, StoreError> {
         let sql = "SELECT kind, position, times_ns FROM mark WHERE session = ?1 ORDER BY rowid";
         let rows: Vec<(String, Option<i64>, String)> =
@@ -237,7 +236,7 @@ impl Store {
     /// out.
     ///
     /// # Errors
-    /// [`StoreError::Full`], or what SQLite says; then the old energy is still there.
+    /// [`StoreError::Full`], or SQLite's error; then the old energy is still there.
     pub fn set_energy(&mut self, of_trials: &[EnergyOfTrial]) -> Result<(), StoreError> {
         self.transact(|transaction| {
             for (position, energy) in of_trials {

@@ -376,7 +376,7 @@ fn scalar(value: &Value) -> String {
 /// `energy_estimated` is true. `energy_incomplete` says why a trial has none.
 ///
 /// # Errors
-/// What the writer says.
+/// The writer's error.
 pub fn csv(study: &StudyRecord, trials: &[Trial], out: &mut dyn Write) -> io::Result<()> {
     let line = |cells: Vec<String>| cells.join(",") + "\r\n";
     let names = COLUMNS.iter().map(|(name, _)| *name).chain(["emulated"]);

@@ -14,8 +14,8 @@ fn folder(path: &Path) -> &Path {
 }
 
 /// Makes `path` with these contents, locked and synced. It gets its name when it is whole (open(2),
-/// `O_TMPFILE`); where the file system cannot do that, a crash in between leaves a partial file. Never
-/// replaces an existing file.
+/// `O_TMPFILE`); if the file system cannot do that, a crash in between leaves a partial file. Never replaces
+/// an existing file.
 pub(crate) fn create_whole(path: &Path, contents: &[u8]) -> io::Result<File> {
     let fill = |file: &mut File| -> io::Result<()> {
         file.try_lock()?;

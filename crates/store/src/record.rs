@@ -80,7 +80,7 @@ pub struct Trial {
     /// Time from the end of the previous trial to the start of this one in ns, on one clock; absent for a
     /// run's first trial.
     pub gap_ns: Option<u64>,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
@@ -101,7 +101,7 @@ impl Trial {
     }
 }
 
-/// What came of a trial.
+/// The outcome of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -188,7 +188,7 @@ pub struct Measurement {
     /// Instructions, loads and stores by function, if they were counted or sampled.
     #[serde(default)]
     pub costs: Option<CostProfile>,
-    /// Begin and end of the window, `CLOCK_MONOTONIC_RAW` in ns, for meters that are read out afterwards.
+    /// Start and end of the window, `CLOCK_MONOTONIC_RAW` in ns, for meters that are read out afterwards.
     #[serde(default)]
     pub window_raw_ns: Option<[u64; 2]>,
     /// Energy by meter and scope.

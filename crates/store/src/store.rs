@@ -29,7 +29,7 @@ impl Store {
     /// Makes a store for a run and locks it.
     ///
     /// # Errors
-    /// [`StoreError::Exists`], or what SQLite says.
+    /// [`StoreError::Exists`], or SQLite's error.
     pub fn create(path: &Path, study: &StudyRecord) -> Result<Store, StoreError> {
         let io = |error: std::io::Error| match error.kind() {
             ErrorKind::AlreadyExists => StoreError::Exists(path.to_owned()),
@@ -138,7 +138,7 @@ impl Store {
     /// Adds a trial with its histograms and series: one transaction, synced to the disk.
     ///
     /// # Errors
-    /// [`StoreError::Full`], [`StoreError::Unkeepable`], or what SQLite says; then the trial is absent.
+    /// [`StoreError::Full`], [`StoreError::Unkeepable`], or SQLite's error; then the trial is absent.
     pub fn add(&mut self, trial: &Trial) -> Result<(), StoreError> {
         let workload = self.readable_json(&trial.workload, "workload")?;
         let settings = self.readable_json(&trial.settings, "settings")?;
@@ -186,7 +186,7 @@ impl Store {
     /// position.
     ///
     /// # Errors
-    /// [`StoreError::Full`], or what SQLite says; then nothing of the profile is there.
+    /// [`StoreError::Full`], or SQLite's error; then nothing of the profile is there.
     pub fn add_costs(&mut self, position: u64, profile: &CostProfile) -> Result<bool, StoreError> {
         self.transact(|transaction| match details::measured_at(transaction, position)? {
             Some(trial) => details::add_costs(transaction, trial, profile).map(|()| true),
@@ -197,7 +197,7 @@ impl Store {
     /// Sets how many trials the plan holds now.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn set_planned_trials(&mut self, planned: u64) -> Result<(), StoreError> {
         let set = "UPDATE study SET record = json_set(record, '$.planned_trials', ?1)";
         self.execute(set, [planned as i64])
@@ -206,7 +206,7 @@ impl Store {
     /// Notes what happened to the study: a control run, a resumption, a setting changed or restored.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn add_event(&mut self, unix_ns: u64, kind: &str, detail: &str) -> Result<(), StoreError> {
         self.execute("INSERT INTO event VALUES (?1, ?2, ?3)", params![unix_ns as i64, kind, detail])
     }
@@ -214,7 +214,7 @@ impl Store {
     /// Events in order: wall time in ns since 1970, kind, detail.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn events(&self) -> Result<Vec<(u64, String, String)>, StoreError> {
         self.all("SELECT unix_ns, kind, detail FROM event ORDER BY rowid", [], |row| {
             Ok((details::count(row, 0)?, row.get(1)?, row.get(2)?))
@@ -224,7 +224,7 @@ impl Store {
     /// The positions in the study's order of the trials that are there.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn positions(&self) -> Result<Vec<u64>, StoreError> {
         self.all("SELECT position FROM trial", [], |row| details::count(row, 0))
     }

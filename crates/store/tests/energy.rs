@@ -1,4 +1,4 @@
-//! Sessions, meters, readings, marks and joules: kept as they are, and in the place of what was there.
+//! Sessions, meters, readings, marks and joules: kept exactly, and replaced.
 
 use iopj_store::energy::{Mark, MarkKind, MeterRow, RawValue, ReadingRow, Session};
 use iopj_store::{Store, StoreError, StudyRecord};

@@ -183,8 +183,7 @@ fn what_is_no_store_is_refused_by_name() {
     assert!(cut.unwrap_err().to_string().contains("damaged or cut short"));
 }
 
-/// A store as the first schema had it: today's tables but those of costs and energy, and the version before
-/// them.
+/// A store of the first schema: today's tables except those of costs and energy, and the version before them.
 fn first_schema(path: &Path, trials: &[Trial]) {
     let mut store = Store::create(path, &study()).unwrap();
     trials.iter().for_each(|trial| store.add(trial).unwrap());
@@ -216,7 +215,7 @@ fn a_reader_leaves_an_older_schema_to_a_run_which_brings_its_trials_forward() {
     let mut store = Store::open_for_run(&path).unwrap();
     assert_eq!((version(), store.study().unwrap()), (2, study()));
     assert_eq!(store.trials().unwrap(), trials, "nothing of the trials is lost");
-    // What the older schema had no room for has one now.
+    // The new schema has room for what the older one lacked.
     assert!(store.add_costs(0, &profile(vec![function("nvme_irq", 5)])).unwrap());
     drop(store);
     let costs = Store::open(&path).unwrap().trials().unwrap()[0].outcome.measurement().unwrap().costs.clone();
@@ -300,7 +299,7 @@ fn csv_cells(study: &StudyRecord, trial: Trial) -> BTreeMap<String, String> {
     assert_eq!(names.len(), cells.len());
     let columns = names.len();
     let cells: BTreeMap<_, _> = names.into_iter().zip(cells).collect();
-    assert_eq!(cells.len(), columns, "no heading stands twice");
+    assert_eq!(cells.len(), columns, "no heading occurs twice");
     cells
 }
 

@@ -22,12 +22,12 @@ impl Config {
         self.architecture.insert(name.to_owned());
     }
 
-    /// The value of `CONFIG_…`; empty where the option is not set.
+    /// The value of `CONFIG_…`; empty if the option is not set.
     pub(super) fn value(&self, name: &str) -> &str {
         self.options.get(name).map_or("", String::as_str)
     }
 
-    /// Whether the condition of an `#if` holds; `None` where it depends on more than the configuration.
+    /// Whether the condition of an `#if` holds; `None` if it depends on more than the configuration.
     pub(super) fn condition(&self, text: &str) -> Option<bool> {
         let mut words = Words { rest: text, config: self };
         let value = words.either();

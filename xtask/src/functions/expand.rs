@@ -123,7 +123,7 @@ pub(super) struct Found {
     pub(super) name: String,
     /// Folder of the code, if it is not the file's.
     pub(super) folder: Option<&'static str>,
-    /// Whether the configuration keeps it; `None` where that depends on more.
+    /// Whether the configuration keeps it; `None` if that depends on more.
     pub(super) kept: Option<bool>,
     /// Whether another file may replace it.
     pub(super) weak: bool,

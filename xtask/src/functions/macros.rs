@@ -7,7 +7,7 @@ struct Rule {
     /// Whether a number follows the macro's name, as in `SYSCALL_DEFINE3`.
     numbered: bool,
     names: &'static [&'static str],
-    /// The folder of the code, where it is not the macro's.
+    /// The folder of the code, if it is not the macro's.
     folder: Option<&'static str>,
 }
 
@@ -72,7 +72,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// The functions that the macro `name` defines from `arguments`, if there is a rule for it, and the folder of
-/// their code, where it is not the macro's.
+/// their code, if it is not the macro's.
 pub(super) fn functions(name: &str, arguments: &[&str]) -> Option<(Option<&'static str>, Vec<String>)> {
     let unnumbered = name.strip_suffix(|c: char| c.is_ascii_digit());
     let rule = RULES.iter().find(|rule| {

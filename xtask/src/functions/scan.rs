@@ -108,7 +108,7 @@ impl Lines {
         lines
     }
 
-    /// Whether the line with this number, counted from 1, is kept; `None` where that depends on more.
+    /// Whether the line with this number, counted from 1, is kept; `None` if that depends on more.
     pub(super) fn kept(&self, line: usize) -> Option<bool> {
         self.kept.get(line.saturating_sub(1)).copied().unwrap_or(Some(true))
     }
@@ -145,7 +145,7 @@ fn guard(text: &str) -> Option<&str> {
 /// The branch of an `#if` that the reader is in.
 struct Branch {
     holds: Option<bool>,
-    /// Whether an earlier branch held; `None` where one may have.
+    /// Whether an earlier branch held; `None` if one may have.
     before: Option<bool>,
 }
 

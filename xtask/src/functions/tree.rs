@@ -143,7 +143,7 @@ struct Candidate<'a> {
 }
 
 /// The definitions of one name that count. A weak function does not count if another one is built in. A
-/// header's inline function replaces a global one of its name where a kernel lacks that: if it is under a
+/// header's inline function replaces a global one of its name if a kernel lacks that: if it is under a
 /// condition, or if the header is for all architectures and the other one is built in, which C would not
 /// accept together. One of asm-generic replaces the architecture's.
 fn decide(candidates: Vec<Candidate<'_>>) -> Vec<Definition> {

@@ -21,8 +21,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// I/Os of the shorter and the longer run. Where a whole program is counted, the cost of its end varies by
-/// about a million instructions: the difference must be large enough to make that negligible.
+/// I/Os of the shorter and the longer run. If a whole program is counted, the cost of its end varies by about
+/// a million instructions: the difference must be large enough to make that negligible.
 const IOS: [u64; 2] = [20_000, 220_000];
 /// How often a case over its limit is counted. How many completions arrive at once, and so the cost of one,
 /// varies with the disk's speed; the lowest count of each length is nearest to the code's own cost.

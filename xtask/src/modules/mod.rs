@@ -97,7 +97,7 @@ enum Named<'a> {
     Module(Id),
 }
 
-/// What `path` names in `module`; nothing where it is local, or of another crate.
+/// What `path` names in `module`; nothing if it is local, or of another crate.
 fn resolve<'a>(tree: &'a Tree, module: Id, path: &[String], steps: usize) -> Vec<Named<'a>> {
     let Some(steps) = steps.checked_sub(1) else { return Vec::new() };
     let Some((first, rest)) = path.split_first() else { return vec![Named::Module(module)] };

@@ -1,4 +1,4 @@
-//! What is read and written past the kernel is what its own driver writes and reads.
+//! Reads and writes past the kernel agree with those of its own driver.
 
 use crate::common::written;
 use crate::guest::{MIB, digest};

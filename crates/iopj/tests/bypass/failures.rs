@@ -5,8 +5,7 @@ use iopj_lab::vm::{Backend, Drive, Nvme};
 
 const SIZE_BYTES: u64 = 1 << 30;
 
-/// What the engine makes of a bad sector, a command that never ends, a controller's own failure, and a pulled
-/// drive.
+/// The engine with a bad sector, a command that never ends, a controller's own failure, and a pulled drive.
 #[test]
 fn an_engine_ends_by_its_drives_failures_in_words() {
     let Some(mut bench) = Bench::new("6.18") else { return };

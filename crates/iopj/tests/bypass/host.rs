@@ -1,4 +1,4 @@
-//! The host's side: a guest with drives that can be taken, what befalls them, and what the guest leaves.
+//! The host's side: a guest with drives that can be taken, faults of the drives, and the guest's results.
 
 use crate::common::{Alone, TestFolder, alone, folder, have, kernel};
 use iopj_lab::cache::Cache;
@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// A guest to be: the drives that it has and what it runs.
+/// The description of a guest: its drives and modules.
 pub(crate) struct Bench {
     _alone: Alone,
     cache: Cache,
     kernel: Kernel,
-    /// Lies on a disk; drives of files go there.
+    /// On a disk; the files behind drives go there.
     pub(crate) folder: TestFolder,
     pub(crate) drives: Vec<Drive>,
     pub(crate) iommu: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Bench {
     pub(crate) modules: Vec<&'static str>,
 }
 
-/// What a guest left.
+/// A guest's results.
 pub(crate) struct Left {
     /// The exit status of its script.
     pub(crate) status: i32,
@@ -38,7 +38,7 @@ impl Left {
         self.out.join(name).exists()
     }
 
-    /// Where that lies.
+    /// The path of that.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.out.join(name)
     }
@@ -54,7 +54,8 @@ impl Left {
 }
 
 impl Bench {
-    /// A guest with the newest kernel of this series; `None`, said on stderr, where no guest can be.
+    /// A guest with the newest kernel of this series; `None`, with the reason on stderr, if there can be no
+    /// guest.
     pub(crate) fn new(series: &str) -> Option<Bench> {
         let missing = iopj_lab::missing_tools();
         if !have(missing.is_empty(), &format!("{missing:?}")) {
@@ -116,7 +117,7 @@ impl Bench {
             (ended, printed)
         };
         let (mut ended, mut printed) = boot();
-        // The kernel patches itself when a driver comes or goes. Nothing of that is the drive's.
+        // The kernel patches itself when a driver comes or goes, which is unrelated to the drive.
         for _ in 0..3 {
             if matches!(ended, Err(VmError::StaleCode(_))) {
                 eprintln!("once more, after QEMU ran stale code:\n{printed}");

@@ -11,7 +11,7 @@ fn nothing() -> Backend {
     Backend::Null { size_bytes: 1 << 30, latency_ns: 0 }
 }
 
-/// Demands that an attempt was refused in these words, changed nothing and left no store.
+/// Asserts that an attempt was refused in these words, changed nothing and left no store.
 #[track_caller]
 pub(crate) fn refused(left: &Left, name: &str, parts: &[&str]) {
     let messages = left.text(&format!("{name}.messages"));

@@ -1,4 +1,4 @@
-//! Runs on a taken drive that end otherwise than they should: what is kept of them, and whose the drive is
+//! Runs on a taken drive that do not end as planned: what is kept of them, and which driver has the drive
 //! afterwards.
 
 use crate::common::written;
@@ -10,12 +10,12 @@ use iopj_lab::vm::{Backend, Drive, Nvme, RunFolder};
 use iopj_store::{Measurement, Outcome, Store};
 use std::time::Duration;
 
-/// Two trials, long enough to be met by what befalls the drive in the second.
+/// Two trials, long enough for the drive's fault to hit the second.
 const TWO: &str = "--path nvme-user/doorbell/poll --iodepth 1 --runtime 8s --replicates 2";
-/// As long as the kernel waits before it lets go of a drive that is pulled, and as long again.
+/// Twice as long as the kernel waits before it releases a drive that is pulled.
 const LONG: &str = "--path nvme-user/doorbell/poll --iodepth 1 --runtime 12s --replicates 2";
 const SHORT: &str = "--path nvme-user/doorbell/poll --iodepth 1 --ios 200 --replicates 1";
-/// From the line that announces the second trial until its drive is driven.
+/// From the line that announces the second trial until its drive is in use.
 const UNDER_WAY: Duration = Duration::from_millis(1500);
 
 /// The outcomes of an attempt's trials.
@@ -24,7 +24,7 @@ fn outcomes(left: &Left, name: &str) -> Vec<Outcome> {
     store.trials().unwrap().into_iter().map(|trial| trial.outcome).collect()
 }
 
-/// Demands that of two trials the first stands and the second failed with these words.
+/// Asserts that the first of two trials was measured and the second failed with these words.
 #[track_caller]
 fn second_failed(left: &Left, name: &str, words: &str) {
     let outcomes = outcomes(left, name);
@@ -36,7 +36,7 @@ fn second_failed(left: &Left, name: &str, words: &str) {
     assert!(reason.contains(words), "{reason}");
 }
 
-/// Demands that the kernel's driver has the drive again.
+/// Asserts that the kernel's driver has the drive again.
 #[track_caller]
 fn is_back(left: &Left, name: &str) {
     let messages = left.text(&format!("{name}.messages"));
@@ -65,9 +65,9 @@ fn a_drive_that_fails_in_a_trial_fails_the_trial_and_is_given_back() {
             attempt = name.to_owned();
         } else if line.starts_with("2/2 ") {
             std::thread::sleep(UNDER_WAY);
-            befall(&attempt, run);
+            inject_fault(&attempt, run);
         } else if attempt == "silence" && line.starts_with("failed: 2/2 ") {
-            // The kernel's driver reads the partition table of the drive that it gets back.
+            // The kernel's driver reads the partition table when it gets the drive back.
             qmp(run).resume(1).unwrap();
         }
     });
@@ -84,7 +84,7 @@ fn a_drive_that_fails_in_a_trial_fails_the_trial_and_is_given_back() {
     assert_eq!(left.text("restore.status"), "0", "{}", left.text("restore"));
 }
 
-/// A drive that answers after 1 ms keeps whoever looks waiting, on any host.
+/// A drive that answers after 1 ms keeps any poller waiting, on any host.
 #[test]
 fn each_way_to_wait_for_a_slow_drive_is_verified() {
     let Some(mut bench) = Bench::new("6.18") else { return };
@@ -112,8 +112,8 @@ fn each_way_to_wait_for_a_slow_drive_is_verified() {
     }
 }
 
-/// What the host does to the machine in the second trial of an attempt.
-fn befall(attempt: &str, run: &RunFolder) {
+/// Causes the fault that this attempt is about.
+fn inject_fault(attempt: &str, run: &RunFolder) {
     match attempt {
         "errors" => qmp(run).fail(0).unwrap(),
         "silence" => qmp(run).stall(1).unwrap(),
@@ -150,7 +150,7 @@ fn a_run_that_is_cut_short_leaves_the_drive_to_its_driver() {
     assert_eq!(left.text("killed.driver"), "vfio-pci", "nobody was there to give it back");
     assert_eq!(left.text("restore.status"), "0", "{}", left.text("restore"));
     assert_eq!(left.text("restored"), "nvme", "{}", left.text("restore"));
-    // The kernel's driver takes the cache for its own default when it gets the drive.
+    // The kernel's driver sets the cache to its own default when it gets the drive.
     assert_eq!(left.text("default.cache"), "write back");
     assert_eq!(left.text("interrupted.cache"), "write through", "{}", left.text("interrupted.messages"));
     assert_eq!(left.text("restored.cache"), "write through", "{}", left.text("restore"));

@@ -1,5 +1,5 @@
 //! What tests of the command line share: a folder on a disk, the program, files of real bytes, loop devices,
-//! mounts, and a lock for what a machine can only do once at a time.
+//! mounts, and a lock for work that a machine can do only once at a time.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use iopj_lab::cache::Cache;
@@ -22,7 +22,7 @@ impl TestFolder {
         tempfile::tempdir_in(above).map(TestFolder)
     }
 
-    /// With a written file `data` of so many bytes.
+    /// With a written file `data` of this many bytes.
     pub(crate) fn with_data(self, len: usize) -> TestFolder {
         written(&self.join("data"), len);
         self
@@ -77,7 +77,7 @@ pub(crate) fn run(folder: &Path, line: &str) -> (i32, String, String) {
     (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap(), messages)
 }
 
-/// Demands all of these parts of a text.
+/// Asserts that a text has all of these parts.
 #[track_caller]
 pub(crate) fn says(text: &str, parts: &[&str]) {
     for part in parts {
@@ -85,7 +85,7 @@ pub(crate) fn says(text: &str, parts: &[&str]) {
     }
 }
 
-/// Runs to exit code 2; what was said.
+/// The messages of a command that must end with exit code 2.
 #[track_caller]
 pub(crate) fn refusal(folder: &Path, line: &str) -> String {
     let (output, words) = output(&mut iopj(folder, line));
@@ -140,7 +140,7 @@ pub(crate) fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// True to go on; otherwise the test leaves itself out, or fails under CI.
+/// True to go on; otherwise the test is skipped, or fails under CI.
 pub(crate) fn have(condition: bool, what: &str) -> bool {
     if !condition {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "needs {what}");
@@ -174,13 +174,14 @@ pub(crate) fn kernel(series: &str) -> Option<Kernel> {
     }
 }
 
-/// Held by whoever measures or changes the machine: one run at a time may use a disk, in whatever process.
+/// Held while a test measures or changes the machine: only one run at a time may use a disk.
 pub(crate) struct Alone(#[expect(dead_code, reason = "holds the lock")] File);
 
-/// Waits for the machine, which other checkouts and users have as well.
+/// Waits for the machine, which other checkouts and users share.
 pub(crate) fn alone() -> Alone {
     let folders = [PathBuf::from("/run/lock"), std::env::temp_dir()];
-    // Opened first: in a folder that all may write to, the kernel does not let one create what is another's.
+    // Opened first: in a folder that all may write to, the kernel lets nobody create a file that another
+    // owns.
     let open = |folder: &PathBuf| {
         let path = folder.join("iopj-tests.lock");
         File::open(&path).or_else(|_| File::create(&path)).ok()
@@ -189,17 +190,23 @@ pub(crate) fn alone() -> Alone {
     let asked = Instant::now();
     // SAFETY: the descriptor is open; the lock goes with it.
     assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
-    // `cargo xtask test` takes it off the test's time.
+    // `cargo xtask test` subtracts it from the test's time.
     eprintln!("waited {} s for the machine", asked.elapsed().as_secs());
     Alone(file)
 }
 
-/// Runs a tool to its end; what it printed.
+/// Runs a tool to its end; returns its output.
 pub(crate) fn tool(line: &str) -> String {
     let mut words = line.split_whitespace();
     let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Copies a program so it can be run. A tool makes the copy: what this process writes could still be open in
+/// a child of another test, and then not be run.
+pub(crate) fn install(program: &Path, to: &Path) {
+    tool(&format!("install -m 755 {} {}", program.display(), to.display()));
 }
 
 /// A tool that undoes what a test did.

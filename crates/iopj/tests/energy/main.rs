@@ -1,4 +1,4 @@
-//! Energy of whole studies on this machine, by a real meter whose truth is known, by one that dies, by a
+//! Energy of whole studies on this machine, by a meter whose true values are known, by one that dies, by a
 //! model, and by none.
 
 #[path = "../common/mod.rs"]
@@ -20,13 +20,14 @@ const QUICK: &str = include_str!("../../../../studies/quick.toml");
 const OPTIONS: &str =
     "--target data --store e.iopj --path posix-sio/syscall/interrupt,io_uring/syscall/interrupt";
 
-/// The plug's log as a meter of its own, read out afterwards.
+/// The plug's log as a separate meter, read out afterwards.
 const LOG: &str = "[meters.wall]\nkind = \"log\"\ninterval = \"100ms\"\nformat = \"csv\"\ntime = \
                    \"time\"\ntime_format = \"unix_s\"\nwatts = \"power (W)\"\nvalues = \
                    \"average\"\nwindow_s = 0.13\n";
 
-/// The quick study with the plug as its meter. The machine may stand still for a second or two; no outage of
-/// the plug is so short. Beside other work its power is hardly ever flat, so that is not waited for long.
+/// The quick study with the plug as its meter. The machine may pause for a second or two; no outage of the
+/// plug is so short. Beside other work its power is hardly ever flat, so the study does not wait long for
+/// that.
 fn study(port: u16, clock: &str) -> String {
     format!(
         "settle_limit = \"2s\"\n{QUICK}\n[meters.plug]\nkind = \"http\"\ninterval = \"100ms\"\n\
@@ -75,8 +76,7 @@ fn gap_s(reason: &str) -> Option<f64> {
     reason.split_once("no reading for ")?.1.split_once(" s ")?.0.parse().ok()
 }
 
-/// Why a trial has no joules of the plug. Not where the gap is below 3 s, as the machine makes them when it
-/// stands still.
+/// Why a trial has no joules of the plug. A gap below 3 s does not count: pauses of the machine cause those.
 fn outage(trial: &Trial) -> Option<&str> {
     match plug_outcome(trial) {
         EnergyOutcome::Incomplete(reason) if gap_s(reason).is_none_or(|seconds| seconds >= 3.0) => {
@@ -86,8 +86,8 @@ fn outage(trial: &Trial) -> Option<&str> {
     }
 }
 
-/// A study with the plug, what it printed, and its command line. `None`, said on stderr, where the machine
-/// stood still so often that a meter that is read live has lost its clock or a trial.
+/// A study with the plug, its output, and its command line. `None`, with a message on stderr, if the machine
+/// paused so often that a meter that is read live lost its clock or a trial.
 fn metered() -> Option<(TestFolder, Plug, Output, Vec<u8>)> {
     let (folder, plug) = (folder(), Plug::start());
     prepare(&folder, &(study(plug.port, "own") + LOG));
@@ -138,7 +138,7 @@ fn joules_are_the_laws_and_no_secret_is_kept() {
         let cores = f64::from(measurement.evidence.cpu.cores);
         let at_rest = 0.99 * REST_WATTS..1.01 * (REST_WATTS + CORE_WATTS * cores);
         assert!(at_rest.contains(&above.idle_watts), "{}", above.idle_watts);
-        // How often intervals hold the truth is the simulation's to tell, in the meters' crate.
+        // How often intervals hold the truth is tested by simulation in the meters' crate.
         let [least, most] = plug.bounds(measurement.window_raw_ns.unwrap());
         if !plug.was_missed(measurement.window_raw_ns.unwrap()) {
             assert!(
@@ -152,7 +152,7 @@ fn joules_are_the_laws_and_no_secret_is_kept() {
     assert!(store.study().unwrap().provenance["meter.plug"].contains("system `power` ±0.5 %"));
     let cost = store.events().unwrap().into_iter().find(|event| event.2.contains("% of a core")).unwrap();
     eprintln!("{}", cost.2);
-    // Ten seconds are looked at, and two were waited for: it is said that nothing is known of them.
+    // Flatness takes ten seconds to see, and the wait was two: the message says that it is unknown.
     let unknown = "it is not known whether power was flat after 2s, because that takes 10.7 s to see";
     assert_eq!(messages.matches(unknown).count(), 1, "{messages}");
     drop(store);
@@ -168,17 +168,18 @@ fn joules_are_the_laws_and_no_secret_is_kept() {
     assert!(kept.iter().all(|bytes| !bytes.windows(secret.len()).any(|part| part == secret)));
 }
 
-/// The page and the figures hold what the plug read over time, with a stroke for each trial that stands.
+/// The page and the figures show the plug's readings over time, with a stroke for each usable trial.
 fn power_is_drawn(folder: &Path, trials: &[Trial]) {
     succeeded(&iopj(folder, "report e.iopj --html e.html").output().unwrap());
     succeeded(&iopj(folder, "report e.iopj --figures figures").output().unwrap());
     let page = std::fs::read_to_string(folder.join("e.html")).unwrap();
     assert!(page.contains("Power over time: plug (system)") && page.contains("power-over-time-plug-system"));
     let figure = std::fs::read_to_string(folder.join("figures/power-over-time-plug-system.svg")).unwrap();
-    let stands = |trial: &&Trial| trial.outcome.measurement().unwrap().verdict.kind != VerdictKind::Refuted;
+    let is_usable =
+        |trial: &&Trial| trial.outcome.measurement().unwrap().verdict.kind != VerdictKind::Refuted;
     assert_eq!(
         figure.matches("class=\"mark trial window\"").count(),
-        trials.iter().filter(stands).count(),
+        trials.iter().filter(is_usable).count(),
         "{figure}"
     );
     assert_eq!(figure.matches("class=\"mark curve power\"").count(), 1, "{figure}");
@@ -217,13 +218,13 @@ fn attached_log_agrees(folder: &Path, plug: &Plug, live: &[Trial]) {
     assert!(messages.contains("9 trials have joules of a real meter"), "{messages}");
 }
 
-/// The trials that a study has kept.
+/// The trials in a study's store.
 fn kept(folder: &Path) -> usize {
     let store = Store::open(&folder.join("e.iopj"));
     store.map_or(0, |store| store.positions().map_or(0, |positions| positions.len()))
 }
 
-/// Waits until a study that runs has kept so many trials; if it ended before, why.
+/// Waits until a running study has stored this many trials; if it ended before, returns why.
 fn wait_for_trials(study: &mut Child, folder: &Path, count: usize) -> Result<(), String> {
     for _ in 0..6000 {
         if kept(folder) >= count {
@@ -239,7 +240,7 @@ fn wait_for_trials(study: &mut Child, folder: &Path, count: usize) -> Result<(),
     Err(format!("the study did not keep {count} trials within five minutes"))
 }
 
-/// A study that runs and has kept so many trials.
+/// A running study that has stored this many trials.
 fn under_way(folder: &Path, line: &str, count: usize) -> Child {
     loop {
         let mut study = spawn(folder, line);
@@ -256,7 +257,7 @@ fn trials_while_a_meters_server_is_killed_are_incomplete_and_later_ones_are_not(
     let folder = folder();
     let (plug, port) = PlugProcess::start();
     prepare(&folder, &study(port, "host"));
-    // Half of the study is left when the server is back: an attempt is made every 10 s at the least.
+    // Half of the study remains when the server is back: attempts are at most 10 s apart.
     let line = format!("run study.toml {OPTIONS} --iodepth 1 --runtime 1s --replicates 11");
     let mut child = under_way(&folder, &line, 3);
     drop(plug);
@@ -280,7 +281,7 @@ fn trials_while_a_meters_server_is_killed_are_incomplete_and_later_ones_are_not(
     let reasons: Vec<Option<&str>> = trials.iter().map(outage).collect();
     let without = |reason: &Option<&str>| reason.is_some_and(|text| text.contains("the meter"));
     assert!(reasons[without_it..until].iter().all(without), "{without_it} to {until}: {reasons:?}");
-    // The first two had ended before, and the readings came back.
+    // The first two had ended before, and readings resumed.
     assert!(
         reasons[..2].iter().all(Option::is_none) && reasons[until..].iter().any(Option::is_none),
         "{reasons:?}"
@@ -298,7 +299,7 @@ fn a_meter_that_falls_silent_is_marked_and_the_study_goes_on() {
     let mut child = under_way(&folder, &line, 2);
     plug.be_silent(true);
     std::thread::sleep(Duration::from_secs(5));
-    // Three attempts in vain are reported.
+    // Three failed attempts are reported.
     while plug.refused() < 4 && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -358,7 +359,7 @@ fn without_a_meter_a_study_runs_and_says_once_how_to_get_watts() {
     for trial in &trials {
         let measurement = trial.outcome.measurement().unwrap();
         let [begin_ns, end_ns] = measurement.window_raw_ns.unwrap();
-        // The clocks part by 500 ppm at the most, and are read one after the other.
+        // The clocks drift by at most 500 ppm, and are read one after the other.
         assert!(
             (end_ns - begin_ns).abs_diff(measurement.window_ns) < 1_000_000 + measurement.window_ns / 1000
         );

@@ -1,4 +1,4 @@
-//! A model from a store with a real meter, and what a study shows that has nothing but the model.
+//! A model from a store with a real meter, and a study that has only the model.
 
 use crate::common::{Random, alone, folder, iopj, output, refusal};
 use crate::{OPTIONS, QUICK, prepare, succeeded, trials};
@@ -13,8 +13,8 @@ use std::path::Path;
 const WINDOW_S: f64 = 10.0;
 const TRIALS: u64 = 60;
 
-/// Power by the law that the model is to find: at rest, for a core in user space, for one in the kernel, for
-/// an I/O per s.
+/// The law of power that the model must find: idle, per core in user space, per core in the kernel, per
+/// I/O/s.
 fn law_watts(trial: &Measurement) -> f64 {
     let seconds = trial.window_ns as f64 * 1e-9;
     let rate = |ns: u64| ns as f64 * 1e-9 / seconds;
@@ -23,7 +23,7 @@ fn law_watts(trial: &Measurement) -> f64 {
         + 5e-5 * trial.ios as f64 / seconds
 }
 
-/// The `model name` of this machine, which studies keep where it has one.
+/// The `model name` of this machine, which studies keep if it has one.
 fn cpu_model() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap();
     let line = text.lines().find(|line| line.starts_with("model name"))?;
@@ -41,7 +41,7 @@ fn cores() -> f64 {
     std::fs::read_dir("/sys/bus/cpu/devices").unwrap().count() as f64
 }
 
-/// What the operating system counts, at random.
+/// The operating system's counts, at random.
 fn counted(up_to: &mut impl FnMut(f64) -> u64) -> Evidence {
     let cpu = CpuTimes {
         user_ns: up_to(1e10),
@@ -60,7 +60,7 @@ fn counted(up_to: &mut impl FnMut(f64) -> u64) -> Evidence {
     }
 }
 
-/// A trial in which everything that is counted varies by itself.
+/// A trial in which every count varies independently.
 fn trial(position: u64) -> Trial {
     let mut random = Random(position + 1);
     let mut up_to = |most: f64| (random.next() as f64 / u64::MAX as f64 * most) as u64;
@@ -84,7 +84,7 @@ fn trial(position: u64) -> Trial {
         verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
         ..Measurement::default()
     };
-    // What the meter of this store says is the law, and some noise.
+    // This store's meter follows the law, with some noise.
     let joules = WINDOW_S * law_watts(&measurement) + up_to(10.0) as f64 - 5.0;
     measurement.energy.push(by_the_plug(joules));
     let path = "io_uring/syscall/interrupt".parse().unwrap();
@@ -111,7 +111,7 @@ fn by_the_plug(joules: f64) -> TrialEnergy {
     }
 }
 
-/// A store that a study with a plug has left.
+/// The store of a study with a plug.
 fn metered(folder: &Path) {
     let record = StudyRecord {
         name: "lab".to_owned(),
@@ -126,11 +126,11 @@ fn metered(folder: &Path) {
     }
 }
 
-/// What a command that succeeds prints.
+/// The output of a command that must succeed.
 fn printed(folder: &Path, line: &str) -> String {
     let output = iopj(folder, line).output().unwrap();
     succeeded(&output);
-    // Tables are wrapped: words stand one space apart.
+    // Tables are wrapped: join the words by single spaces.
     String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -158,7 +158,7 @@ fn a_fitted_model_gives_estimates_that_say_so_and_rank_nothing() {
         let EnergyOutcome::Complete(joules) = &energy.outcome else { panic!("{energy:?}") };
         let (estimate, truth) = (joules.watts(), law_watts(measurement));
         eprintln!("{}: est. {estimate:.2} W, the law's {truth:.2} W", trial.path);
-        // The noise is 0.3 W a trial; three intervals miss it once in a million.
+        // The noise is 0.3 W per trial; three intervals miss it once in a million.
         let half = (joules.random_interval[1] - joules.joules) / joules.seconds;
         assert!(
             (estimate - truth).abs() < 3.0 * half && half < 5.0,

@@ -1,9 +1,9 @@
-//! A plug that measures this machine by a law: power follows real CPU time, so that the truth is known.
+//! A plug that measures this machine by a law: power follows real CPU time, so the true values are known.
 //!
 //! 20 W at rest, 30 W for a core that the program under test uses, 2 W for one that others use. Its gain is
 //! wrong by 0.3 % (declared: ±0.5 %), its clock by 83 s and 40 ppm. It shows means over 130 ms, asks for a
-//! password, and keeps a log. However late this machine lets it look, each mean is over its 130 ms: between
-//! two looks the law's joules grow evenly.
+//! password, and keeps a log. However late it looks, each mean is over its 130 ms: between two looks the
+//! law's joules grow evenly.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ pub(crate) const REST_WATTS: f64 = 20.0;
 pub(crate) const CORE_WATTS: f64 = 30.0;
 const OTHERS_WATTS: f64 = 2.0;
 const GAIN: f64 = 1.003;
-/// The plug's time is this of the host's raw time.
+/// The rate of the plug's time against the host's raw time.
 const RATE: f64 = 1.0 + 40e-6;
 /// How far its clock is ahead of wall time.
 const AHEAD_S: f64 = 83.217;
@@ -36,16 +36,16 @@ pub(crate) struct Plug {
 struct Shared {
     /// The program under test; 0 before it runs.
     pid: AtomicI32,
-    /// Answers nobody.
+    /// It does not answer.
     silent: AtomicBool,
     over: AtomicBool,
-    /// Raw time in s, and joules since the begin.
+    /// Raw time in s, and joules since the start.
     truth: Mutex<Vec<(f64, f64)>>,
     /// Every value that it has shown: raw time, its own time, W.
     shown: Mutex<Vec<(f64, f64, f64)>>,
     /// Raw times in s of the values that it was asked for.
     asked: Mutex<Vec<f64>>,
-    /// How often it has answered nobody.
+    /// Requests that it left unanswered.
     refused: AtomicU32,
 }
 
@@ -54,7 +54,7 @@ impl Plug {
         Plug::start_at(0)
     }
 
-    /// At a port of the loopback; 0 for any that is free.
+    /// On a loopback port; 0 for any free one.
     fn start_at(port: u16) -> Plug {
         go_first();
         let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
@@ -92,7 +92,7 @@ impl Plug {
         self.shared.refused.load(Ordering::Relaxed)
     }
 
-    /// What it has shown, as a log.
+    /// Its values as a log.
     pub(crate) fn log(&self) -> String {
         let line = |(_, time_s, watts): &(f64, f64, f64)| format!("{time_s:.6},{watts:.3}\n");
         let shown = self.shared.shown.lock().unwrap();
@@ -109,8 +109,8 @@ impl Plug {
     }
 
     /// The least and the most that the plug can have shown for a window: the law's joules over the window
-    /// moved by up to a second to either side, which no clock that was found is off by, and its gain's error
-    /// and some rounding.
+    /// moved by up to a second to either side, which is more than a found clock's error, and the gain's error
+    /// with some rounding.
     pub(crate) fn bounds(&self, [begin_ns, end_ns]: [u64; 2]) -> [f64; 2] {
         let moved = |tenths: u64| [begin_ns, end_ns].map(|ns| ns - 1_000_000_000 + tenths * 100_000_000);
         let joules = (0..=20).map(|tenths| self.joules(moved(tenths)));
@@ -137,13 +137,13 @@ impl Drop for Plug {
     }
 }
 
-/// A plug in a process of its own, which can be killed.
+/// A plug in its own process, which can be killed.
 pub(crate) struct PlugProcess(Child);
 
 const PORT: &str = "IOPJ_TEST_PLUG_PORT";
 
 impl PlugProcess {
-    /// Starts it at a port that is free, and tells that.
+    /// Starts it at a free port, and returns that.
     pub(crate) fn start() -> (PlugProcess, u16) {
         let free = |_| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         // Another process may take it before the plug does.
@@ -153,7 +153,7 @@ impl PlugProcess {
             .expect("no port stays free")
     }
 
-    /// Starts it at a port, and waits until it listens; `None` if it ends, for the port is another's.
+    /// Starts it at a port, and waits until it listens; `None` if it ends because the port is taken.
     pub(crate) fn start_at(port: u16) -> Option<PlugProcess> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "plug::serves_until_it_is_killed", "--ignored"]).env(PORT, port.to_string());
@@ -189,10 +189,10 @@ fn serves_until_it_is_killed() {
     }
 }
 
-/// The plug is a device of its own, which what else runs here does not hold up, and a pattern of load is one
-/// only where the load runs: both go first, where this user may say so.
+/// A real plug is not delayed by this machine's other work, and a load pattern needs its load to run on time:
+/// both get the highest priority if this user may set it.
 fn go_first() {
-    // SAFETY: takes no pointer. It is of the calling thread, and of the threads and processes that it starts
+    // SAFETY: takes no pointer. It affects the calling thread, and the threads and processes that it starts
     // from now on.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
@@ -206,7 +206,7 @@ fn measure(shared: &Shared) {
         std::thread::sleep(Duration::from_millis(5));
         let pid = shared.pid.load(Ordering::Relaxed);
         let (now_s, ours_now_s, busy_now_s) = (raw_s(), cpu_s(pid).unwrap_or(ours_s), busy_s());
-        // The first look at the program finds what it has used already, which is no matter.
+        // The first look at the program finds what it has used already, which does not matter.
         let ours = if ours_s == 0.0 { 0.0 } else { ours_now_s - ours_s };
         let others = (busy_now_s - others_s - ours).max(0.0);
         joules += REST_WATTS * (now_s - last_s) + CORE_WATTS * ours + OTHERS_WATTS * others;
@@ -223,7 +223,7 @@ fn measure(shared: &Shared) {
     }
 }
 
-/// Answers on a connection until its other end closes it, or the plug falls silent.
+/// Answers on a connection until the other end closes it, or the plug goes silent.
 fn answer(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     let mut is_allowed = false;
     for line in BufReader::new(stream.try_clone()?).lines() {

@@ -1,4 +1,4 @@
-//! Kernel bypass beside the kernel's own paths, in turns on the same drive of the same guest.
+//! Kernel bypass and the kernel's own paths, in turn on the same drive of the same guest.
 
 use crate::{are, interrupts_per_io, lab, lab_run, median, sleeps_per_io, trials};
 use iopj_core::evidence::ThreadRole;
@@ -13,7 +13,7 @@ const PATHS: [&str; 5] = [
     "nvme-user/doorbell/hybrid",
 ];
 
-/// The middle figure of a path's three trials at a depth, which one stop of the host does not move.
+/// The median of a path's three trials at a depth, which one pause of the host does not change.
 #[track_caller]
 fn of(trials: &[Trial], path: &str, iodepth: u32, figure: impl Fn(&Measurement) -> f64) -> f64 {
     let is_it = |trial: &&Trial| trial.path.to_string() == path && trial.workload.iodepth == iodepth;
@@ -22,8 +22,8 @@ fn of(trials: &[Trial], path: &str, iodepth: u32, figure: impl Fn(&Measurement) 
     median(own.into_iter().map(|trial| figure(trial.outcome.measurement().unwrap())))
 }
 
-/// True of a poller of the device that was alone with it, yet whose time was the kernel's in part: a stop by
-/// the host that meets the guest's kernel counts as the kernel's time, and is no other path.
+/// True for a poller of the device whose time was partly the kernel's: if the host pauses the guest inside
+/// its kernel, the pause counts as the kernel's time, and is not another path.
 fn is_left_open(trial: &Trial, path: &str) -> bool {
     let verdict = &trial.outcome.measurement().unwrap().verdict;
     let is_kernels = |reason: &String| reason.contains("of the CPU time was the kernel's");
@@ -38,8 +38,7 @@ fn instructions(measurement: &Measurement, space: Space) -> f64 {
     measurement.costs.as_ref().unwrap().total(space).instructions as f64 / measurement.ios as f64
 }
 
-/// Instructions per I/O in what the kernel has for an I/O: no tick, no scheduler, no handler of somebody's
-/// interrupt.
+/// Instructions per I/O in the kernel's I/O path: no tick, no scheduler, no handler of another interrupt.
 fn of_the_io_path(measurement: &Measurement) -> f64 {
     let directories = ["block/", "io_uring/", "drivers/nvme/"];
     let functions = measurement.costs.as_ref().unwrap().functions.iter();
@@ -50,7 +49,7 @@ fn of_the_io_path(measurement: &Measurement) -> f64 {
     functions.filter(is_own).map(|one| one.cost.instructions).sum::<u64>() as f64 / measurement.ios as f64
 }
 
-/// Demands of a hybrid trial that its verdict is what its sleeps say.
+/// Asserts that a hybrid trial's verdict agrees with its sleeps.
 fn says_how_it_slept(trial: &Trial) {
     let measurement = trial.outcome.measurement().unwrap();
     let jobs = measurement.evidence.threads.iter().filter(|thread| thread.role == ThreadRole::Job);
@@ -74,14 +73,14 @@ fn bypass_is_proven_and_leaves_the_kernel_out_on_6_18() {
         lab_run(&folder, "bypass-lab", &[("replicates = 5", "replicates = 3")], "--kernel 6.18 --exact");
     let trials = trials(&folder, "bypass-lab", &output);
     assert_eq!(trials.len(), 27);
-    // Who finds something complete whenever it looks never sleeps, and is seen to poll: whether it does is
-    // the host's to say. One that has to wait is in the tests of `bypass`.
+    // A job that finds something complete at every look never sleeps, and is seen to poll; that depends on
+    // the host. The tests of `bypass` have one that must wait.
     let is_hybrid = |trial: &Trial| trial.path.to_string().ends_with("hybrid");
     let (hybrid, others): (Vec<Trial>, Vec<Trial>) = trials.iter().cloned().partition(is_hybrid);
     assert_eq!((hybrid.len(), others.len()), (6, 21));
     hybrid.iter().for_each(says_how_it_slept);
-    // A poller that the host stops for a moment sleeps more often in a round of 32 than a verdict allows;
-    // that is no other path.
+    // A poller that the host pauses sleeps more often in a round of 32 than a verdict allows; that is not
+    // another path.
     let polls_deep = |trial: &Trial| trial.path.to_string().ends_with("poll") && trial.workload.iodepth > 1;
     let (deep, others): (Vec<Trial>, Vec<Trial>) = others.into_iter().partition(polls_deep);
     assert_eq!((deep.len(), others.len()), (6, 15));
@@ -138,7 +137,7 @@ fn bypass_is_proven_and_leaves_the_kernel_out_on_6_18() {
         let bypass = format!("nvme-user/doorbell/{completion}");
         let (own, of_ring) = (kernel(&bypass, 32), kernel(ring, 32));
         assert!(own * 5.0 < of_ring, "{completion}: {own} {of_ring}");
-        // Who polls spins in user space.
+        // A polling job spins in user space.
         let (own, of_ring) = (all(&bypass, 32), all(ring, 32));
         assert!(completion == "poll" || own < of_ring, "{completion}: {own} {of_ring}");
     }

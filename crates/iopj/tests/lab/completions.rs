@@ -1,18 +1,17 @@
-//! Who completed the I/Os of the pass before a window, as the stores say: by context, on kernels that are
-//! what they are.
+//! Who completed the I/Os of the pass before a window, by the stores: the context, on real kernels.
 
 use iopj_core::evidence::{Completions, Finding};
 use iopj_core::path::CompletionMode;
 use iopj_store::Trial;
 
-/// Share of a pass' completions that may be of another kind: what a boot leaves to be read.
+/// Share of a pass's completions that may be of another kind: a boot leaves some reads to do.
 const STRAY: f64 = 0.02;
-/// The scheduler sets a timer now and then (seen: 0 to 5 in a quarter of a second, 20 in 1.8 s); where rounds
-/// come so often, and by this share of them, none is mistaken for those of a sleep before each I/O.
+/// The scheduler sets a timer now and then (seen: 0 to 5 in a quarter of a second, 20 in 1.8 s); with this
+/// many rounds, and up to this share of them, timers are not mistaken for a sleep before each I/O.
 const ROUNDS_PER_S: f64 = 200.0;
 const OTHER_TIMERS: f64 = 0.25;
 
-/// Demands that the I/Os of a trial's pass were completed so.
+/// Asserts that the I/Os of a trial's pass were completed in this way.
 #[track_caller]
 pub(crate) fn are(trial: &Trial, completion: CompletionMode) {
     let counts = counts(trial);

@@ -1,6 +1,6 @@
-//! Each kernel that the tests fetch is booted once for what needs no other guest: every path by both
-//! generators, on the block device and through the node of passthrough (who completed the I/Os, and that no
-//! verdict says otherwise), and what studies of this repository prove.
+//! Boots each fetched kernel once for all tests that can share a guest: every path by both generators, on the
+//! block device and through the node of passthrough (who completed the I/Os, and that no verdict says
+//! otherwise), and the verdicts of this repository's studies.
 
 use crate::common::{TestFolder, alone, folder};
 use crate::{are, completions, have_lab, lab, lab_run_text, new_series, trials_kept};
@@ -10,8 +10,8 @@ use iopj_store::{Generator, Trial};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Submission pollers have few I/Os: two processors are few for a poller, a job that spins and the drive, and
-/// an emulated one is slow.
+/// Submission pollers get few I/Os: a poller, a spinning job and the drive share two processors, and emulated
+/// ones are slow.
 const BLOCK: (&str, &str) = (
     "every-path",
     r#"
@@ -72,8 +72,8 @@ ios = 100
 "#,
 );
 
-/// Far more pollers than processors, which take turns: some I/Os of each, for the jobs sleep where they meet,
-/// and time to have them.
+/// Far more pollers than processors, which take turns. A time instead of a number of I/Os: each gets some,
+/// although jobs sleep where they meet.
 const POLLERS: (&str, &str) = (
     "pollers",
     r#"
@@ -91,7 +91,7 @@ runtime = "3s"
 "#,
 );
 
-/// fio's trials take three times as long: one path that it polls.
+/// fio's trials take three times as long: only one path, which it polls.
 const FIO: (&str, &str) = (
     "fio",
     r#"
@@ -116,11 +116,10 @@ const FAILING: (&str, &str) = (
      \"1000\"\nios = 100\n",
 );
 
-/// How often each path is measured by the native generator, at the least once where the host stops none of
-/// its threads.
+/// How often the native generator measures each path: at least once without the host stopping a thread.
 const REPLICATES: usize = 3;
 
-/// A study that is to be seen once by both generators, without fio, so often again.
+/// A study that runs once with both generators, to be run again for the other replicates without fio.
 fn again((name, text): (&str, &str)) -> (String, String) {
     let both = "generator = [\"native\", \"fio\"]";
     assert!(text.contains(both), "{text}");
@@ -129,21 +128,21 @@ fn again((name, text): (&str, &str)) -> (String, String) {
     (name_again.clone(), text.replace(&format!("\"{name}\""), &format!("\"{name_again}\"")))
 }
 
-/// The trials of a study, and those of it again.
+/// The trials of a study, with those of its repetition.
 fn with_again(folder: &Path, (name, _): (&str, &str), words: &str) -> Vec<Trial> {
     let again = trials_kept(folder, &format!("{name}-again"), words);
     trials_kept(folder, name, words).into_iter().chain(again).collect()
 }
 
-/// Boots a kernel once for these studies, each of which says when it begins: what was printed, and the exit
-/// status.
+/// Boots a kernel once for these studies, each of which announces its start; returns the messages and the
+/// exit status.
 fn boot(folder: &Path, kernel: &str, studies: &[(&str, &str)], options: &str) -> (String, Option<i32>) {
     for (name, text) in &studies[1..] {
         std::fs::write(folder.join(format!("{name}.toml")), text).unwrap();
     }
     let others: String = studies[1..].iter().map(|(name, _)| format!("{name}.toml ")).collect();
     let (first, text) = studies[0];
-    // Several studies, and patience where a build runs beside.
+    // Time for several studies beside a build.
     let options = format!("{others} --kernel {kernel} --time-limit 40m {options}");
     let output = lab_run_text(folder, first, text, &options);
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -159,9 +158,8 @@ fn boot(folder: &Path, kernel: &str, studies: &[(&str, &str)], options: &str) ->
     (words, output.status.code())
 }
 
-/// Demands of a study's stores that all I/Os of so many paths by each generator were completed as this kernel
-/// does it, and that it was proven by the native generator. `sio_polls` where it polls synchronous reads
-/// (before Linux 5.19).
+/// Asserts that all I/Os of this many paths by each generator were completed as this kernel does it, and that
+/// the native generator's trials prove it. `sio_polls` if it polls synchronous reads (before Linux 5.19).
 #[track_caller]
 fn completed_as_asked(trials: &[Trial], [native, fio]: [usize; 2], sio_polls: bool) {
     let taken: BTreeSet<(String, Generator)> =
@@ -179,23 +177,22 @@ fn completed_as_asked(trials: &[Trial], [native, fio]: [usize; 2], sio_polls: bo
         eprintln!("{path} by {generator:?}: {kinds:?}");
         let is_no_contrary = |one: &VerdictKind| [kind, VerdictKind::Unproven].contains(one);
         assert!(kinds.iter().all(is_no_contrary), "{path} by {generator:?}: {kinds:?}");
-        // Of fio there is one trial each, of so few I/Os that the sleeps of its start and its end may be
-        // those before polls.
+        // fio has one trial per path, with so few I/Os that sleeps at its start and end may look like those
+        // before polls.
         if generator == Generator::Native {
             are(&own, &path, kind);
         }
     }
 }
 
-/// Demands that what fio polls is proven.
+/// Asserts that fio's polled path is verified.
 #[track_caller]
 fn polled_by_fio(trials: &[Trial]) {
     trials.iter().for_each(|trial| completions::are(trial, CompletionMode::Poll));
     are(trials, "io_uring/syscall/poll", VerdictKind::Verified);
 }
 
-/// Passthrough on a kernel: each I/O is seen, by the kernel's own count where it has one, else by the
-/// drive's.
+/// Passthrough on a kernel: each I/O is seen, by the kernel's own count if it has one, else by the drive's.
 #[track_caller]
 fn passed_through(trials: &[Trial], paths: [usize; 2], by_log: bool) {
     completed_as_asked(trials, paths, false);
@@ -226,7 +223,7 @@ fn every_path_and_io_poll_delay_on_5_10() {
     crate::io_poll_delay_rules_the_ring(&folder, trials_kept(&folder, "delay-lab", &words));
 }
 
-/// A study that fails among them keeps none of the others.
+/// A study that fails does not prevent the others.
 #[test]
 fn every_path_on_6_1_beside_a_study_that_fails() {
     let Some((_alone, folder)) = lab(&["6.1"]) else { return };
@@ -263,8 +260,8 @@ fn every_path_and_64_pollers_on_7_2() {
     }
 }
 
-/// Every path on a kernel that has all that the newest have, and other studies: where the stores are, and
-/// what was printed.
+/// Every path on a kernel with all features of the newest, and other studies: the stores' folder, and the
+/// messages.
 fn every_path_of_new(series: &str, others: &[(&str, &str)]) -> (TestFolder, String) {
     let (_alone, folder) = (alone(), folder());
     let (block, passthrough) = (again(BLOCK), again(PASSTHROUGH));
@@ -272,7 +269,7 @@ fn every_path_of_new(series: &str, others: &[(&str, &str)]) -> (TestFolder, Stri
         [&[BLOCK, PASSTHROUGH, (&block.0, &block.1), (&passthrough.0, &passthrough.1), FIO], others].concat();
     let (words, code) = boot(&folder, series, &studies, "");
     assert_eq!(code, Some(0), "{words}");
-    // fio cannot ask for hybrid polling of rings. No `io_poll_delay` can be set for that of synchronous
+    // fio cannot ask for hybrid polling of rings, and no `io_poll_delay` can be set for that of synchronous
     // reads.
     polled_by_fio(&trials_kept(&folder, FIO.0, &words));
     completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 8], false);
@@ -280,7 +277,7 @@ fn every_path_of_new(series: &str, others: &[(&str, &str)]) -> (TestFolder, Stri
     (folder, words)
 }
 
-/// A boot of its own: with the others it would be the longest test of all.
+/// A separate boot: with the others it would be the longest test of all.
 #[test]
 fn rings_and_passthrough_are_proven_at_depth_on_6_18() {
     let Some((_alone, folder)) = lab(&["6.18"]) else { return };

@@ -1,40 +1,30 @@
-//! Drives that fail, stall or go while a study runs in a guest: recorded failures, an end, a store that can
-//! be read.
+//! Drives that fail, stall or disappear while a study runs in a guest: failures are recorded, the run ends,
+//! and the store can be read.
 
 use crate::common::{alone, folder, kernel};
 use crate::{have_lab, lab, lab_run_text};
-use iopj_lab::LabError;
 use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
-use iopj_lab::kernels::Kernel;
-use iopj_lab::session::{Device, Fault, FaultKind, Guest, GuestStudy, StudyDone};
+use iopj_lab::session::{Device, Fault, FaultKind, Guest, GuestStudy};
 use iopj_store::{Outcome, Store};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Trials of which each takes some seconds, so that a fault hits one.
+/// Each trial takes some seconds, so a fault hits one.
 const STUDY: &str = "name = \"fault\"\npaths = [\"posix-sio/syscall/interrupt\", \
                      \"io_uring/syscall/poll\"]\nreplicates = 2\nseed = 1\n[[workload]]\nrw = \
                      \"randread\"\nbs = \"4k\"\nruntime = \"5s\"\n";
 
-/// What the guests boot; `None` where no guest can be.
-fn lab_kernel() -> Option<Kernel> {
-    if have_lab(&[]) { kernel("6.1") } else { None }
-}
-
-/// Runs the study on a drive with a fault in the second trial; the store's outcomes, and what was
-/// printed.
-fn run_with(
-    kernel: &Kernel,
-    kind: FaultKind,
-    at: &Path,
-) -> (Result<StudyDone, LabError>, Vec<Outcome>, String) {
+/// Runs the study on a drive with a fault in the second trial; returns its exit status, the outcomes in the
+/// store, the first of which is measured, and the messages. `None` if there can be no guest.
+fn run_with(kind: FaultKind) -> Option<(i32, Vec<Outcome>, String)> {
+    let kernel = if have_lab(&[]) { kernel("6.1")? } else { return None };
+    let (_alone, folder) = (alone(), folder());
     let cache = Cache::open().unwrap();
     let guest = Guest {
-        kernel,
+        kernel: &kernel,
         device: Device::Nvme,
         vcpus: 2,
         exact: false,
@@ -43,7 +33,7 @@ fn run_with(
         fault: Some(Fault { kind, at: "2/4".to_owned() }),
     };
     let programs = vec![Program { name: "iopj".to_owned(), host: env!("CARGO_BIN_EXE_iopj").into() }];
-    let store = at.join("fault.iopj");
+    let store = folder.join("fault.iopj");
     let study = GuestStudy {
         name: "fault".to_owned(),
         store: store.clone(),
@@ -56,11 +46,11 @@ fn run_with(
         printed += line;
         printed.push('\n');
     });
-    let outcomes = match Store::open(&store) {
-        Ok(store) => store.trials().unwrap().into_iter().map(|trial| trial.outcome).collect(),
-        Err(_) => Vec::new(),
-    };
-    (done.and_then(|mut done| done.studies.remove(0)), outcomes, printed)
+    let done = done.and_then(|mut done| done.studies.remove(0)).unwrap();
+    let trials = Store::open(&store).unwrap().trials().unwrap();
+    let outcomes: Vec<Outcome> = trials.into_iter().map(|trial| trial.outcome).collect();
+    assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
+    Some((done.status, outcomes, printed))
 }
 
 fn failure(outcome: &Outcome) -> &str {
@@ -72,12 +62,8 @@ fn failure(outcome: &Outcome) -> &str {
 
 #[test]
 fn reads_that_fail_are_counted_and_the_study_goes_on() {
-    let Some(kernel) = lab_kernel() else { return };
-    let (_alone, folder) = (alone(), folder());
-    let (done, outcomes, printed) = run_with(&kernel, FaultKind::ReadErrors, &folder);
-    assert_eq!(done.unwrap().status, 1, "{printed}");
-    assert_eq!(outcomes.len(), 4, "{printed}");
-    assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
+    let Some((status, outcomes, printed)) = run_with(FaultKind::ReadErrors) else { return };
+    assert_eq!((status, outcomes.len()), (1, 4), "{printed}");
     assert!(outcomes.iter().any(|outcome| failure(outcome).contains("I/Os failed")), "{outcomes:?}");
     // An unrecovered read error of the medium is ENODATA (drivers/nvme/host/core.c, nvme_error_status).
     assert!(outcomes.iter().any(|outcome| failure(outcome).contains("(os error 61)")), "{outcomes:?}");
@@ -85,16 +71,13 @@ fn reads_that_fail_are_counted_and_the_study_goes_on() {
 
 #[test]
 fn a_silent_drive_ends_its_trial_by_the_kernels_time_limit() {
-    let Some(kernel) = lab_kernel() else { return };
-    let (_alone, folder) = (alone(), folder());
-    let (done, outcomes, printed) = run_with(&kernel, FaultKind::Silence, &folder);
-    assert_eq!(done.unwrap().status, 1, "{printed}");
-    assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
+    let Some((status, outcomes, printed)) = run_with(FaultKind::Silence) else { return };
+    assert_eq!(status, 1, "{printed}");
     assert!(outcomes.iter().any(|outcome| !failure(outcome).is_empty()), "{outcomes:?} {printed}");
 }
 
-/// QEMU's translator was seen to run code of before a patch; a meter of the study brings the oops about here,
-/// once it has seen that the counters are held, which leaves few occasions for it.
+/// QEMU's translator was seen to run code from before a patch; here the study's meter causes the oops, once
+/// it has seen that the counters are held, which makes a real one rare.
 #[test]
 fn a_guest_that_ran_stale_code_begins_its_study_again() {
     let Some((_alone, folder)) = lab(&["6.1"]) else { return };
@@ -117,11 +100,8 @@ fn a_guest_that_ran_stale_code_begins_its_study_again() {
 
 #[test]
 fn a_drive_that_is_pulled_leaves_the_trials_before() {
-    let Some(kernel) = lab_kernel() else { return };
-    let (_alone, folder) = (alone(), folder());
-    let (done, outcomes, printed) = run_with(&kernel, FaultKind::Pull, &folder);
-    assert_ne!(done.unwrap().status, 0, "{printed}");
-    assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
+    let Some((status, outcomes, printed)) = run_with(FaultKind::Pull) else { return };
+    assert_ne!(status, 0, "{printed}");
     assert!(outcomes.iter().any(|outcome| !failure(outcome).is_empty()), "{outcomes:?} {printed}");
 }
 

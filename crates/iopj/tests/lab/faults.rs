@@ -1,5 +1,5 @@
-//! A polled path that something falsifies between the pass and the end of the window is never verified:
-//! seeded on Linux 5.10, which alone can be told while it polls to sleep first (`io_poll_delay`), or not to
+//! A polled path that is falsified between the pass and the end of the window is never verified. The faults
+//! need Linux 5.10, where polling can be changed while it runs: to sleep first (`io_poll_delay`), or not to
 //! poll (`io_poll`).
 
 use crate::common::{alone, folder};
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Trials of each path: in the gate, the faults always the same, and in a soak, others each time.
+/// Trials of each path: with the same faults in the gate, with different ones in each soak.
 const REPLICATES: usize = 10;
 const MANY_REPLICATES: usize = 600;
 const SEED: u64 = 11;
 
-/// The way that `fault.sh` has done so, as it numbers them.
+/// The kinds of faults, as `fault.sh` numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     Sleeps,
@@ -35,7 +35,7 @@ struct Fault {
     end_ns: u64,
 }
 
-/// What the script has printed.
+/// The faults that the script printed.
 fn faults(store: &Path) -> Vec<Fault> {
     let store = Store::open(store).unwrap();
     let meter = store.meters().unwrap().remove(0);
@@ -49,23 +49,22 @@ fn faults(store: &Path) -> Vec<Fault> {
     store.readings(meter.id).unwrap().into_iter().filter_map(fault).collect()
 }
 
-/// What befell a trial since the one before it had ended: nothing, a fault for most of its window, or what
-/// says nothing.
-fn befell([begin, end]: [u64; 2], since_ns: u64, faults: &[Fault]) -> Option<Option<Way>> {
+/// The fault of a trial since the end of the one before: none, one for most of its window, or (`None`) one
+/// that decides nothing.
+fn fault_of([begin, end]: [u64; 2], since_ns: u64, faults: &[Fault]) -> Option<Option<Way>> {
     let inside = |fault: &Fault| fault.end_ns.min(end).saturating_sub(fault.begin_ns.max(begin));
     let mut own = faults.iter().filter(|fault| (since_ns..end).contains(&fault.begin_ns));
     match (own.next(), own.next()) {
         (None, _) => Some(None),
-        // What sleeps in a third of its rounds cannot be told from what sleeps in all of them
-        // (docs/verdicts.md): over three quarters of the window, spinning would have to be half as slow again
-        // as sleeping.
+        // A third of the rounds with sleeps cannot be distinguished from all of them (docs/verdicts.md): over
+        // three quarters of the window, spinning would have to take one and a half times as long as sleeping.
         (Some(fault), None) if fault.way == Way::Spins && 4 * inside(fault) < 3 * (end - begin) => None,
         (Some(fault), None) if 2 * inside(fault) >= end - begin => Some(Some(fault.way)),
         _ => None,
     }
 }
 
-/// The study, and its trials with what befell them.
+/// The study's trials, each with its fault.
 fn falsified(replicates: usize, seed: u64) -> Vec<(Trial, Option<Way>)> {
     let folder = folder();
     let script = folder.join("fault");
@@ -82,7 +81,7 @@ fn falsified(replicates: usize, seed: u64) -> Vec<(Trial, Option<Way>)> {
     let output = lab_run_text(&folder, "faults", &study, &options);
     let mut trials = trials_kept(&folder, "faults", &String::from_utf8_lossy(&output.stderr));
     let faults = faults(&folder.join("faults.iopj"));
-    // What a fault makes fail is not verified either.
+    // A trial that fails by a fault is not verified either.
     let window =
         |trial: &Trial| trial.outcome.measurement().map(|measurement| measurement.window_raw_ns.unwrap());
     trials.retain(|trial| window(trial).is_some());
@@ -90,13 +89,13 @@ fn falsified(replicates: usize, seed: u64) -> Vec<(Trial, Option<Way>)> {
     let mut since_ns = 0;
     let with = |trial: Trial| {
         let window = window(&trial).unwrap();
-        befell(window, std::mem::replace(&mut since_ns, window[1]), &faults).map(|way| (trial, way))
+        fault_of(window, std::mem::replace(&mut since_ns, window[1]), &faults).map(|way| (trial, way))
     };
     trials.into_iter().filter_map(with).collect()
 }
 
-/// Demands that no trial with a fault is verified, of so many of each way at least; and of the paths that
-/// have trials without one that each is verified in one of them.
+/// Asserts that of at least this many trials with each kind of fault none is verified, and that each path
+/// that has trials without a fault is verified in one of them.
 fn are_never_verified(replicates: usize, seed: u64, least: usize) {
     if !have_lab(&["5.10"]) {
         return;

@@ -1,5 +1,4 @@
-//! Studies in real guests: the polled paths proven on the kernels that have them, and what failing drives
-//! leave.
+//! Studies in real guests: polled paths are verified on the kernels that have them, and drives fail.
 
 mod bypass;
 #[path = "../common/mod.rs"]
@@ -71,7 +70,7 @@ fn trials(folder: &Path, study: &str, output: &Output) -> Vec<Trial> {
     trials_kept(folder, study, &words)
 }
 
-/// The trials of a study, all that were planned, whatever came of others beside it.
+/// The trials of a study, all that were planned, even if other studies failed.
 fn trials_kept(folder: &Path, study: &str, words: &str) -> Vec<Trial> {
     let store = Store::open(&folder.join(format!("{study}.iopj"))).unwrap();
     assert_eq!(store.study().unwrap().emulated.as_deref(), Some("QEMU TCG"), "{words}");
@@ -90,8 +89,8 @@ fn by_path(trials: &[Trial]) -> BTreeMap<String, Vec<&Measurement>> {
     all
 }
 
-/// Demands of a path, at each depth and setting: a trial of this verdict, and none that says the opposite. A
-/// replicate that the host has stopped may be unproven.
+/// Asserts that a path has, at each depth and setting, a trial of this verdict and none of the opposite. A
+/// replicate that the host paused may be unproven.
 #[track_caller]
 fn are(trials: &[Trial], path: &str, kind: VerdictKind) {
     let path: IoPath = path.parse().unwrap();
@@ -109,7 +108,7 @@ fn are(trials: &[Trial], path: &str, kind: VerdictKind) {
     }
 }
 
-/// The middle one of some values, which one stop of the host does not move.
+/// The median, which one pause of the host does not change.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -124,7 +123,7 @@ fn sleeps_per_io(measurement: &Measurement) -> f64 {
     measurement.evidence.process.voluntary_switches as f64 / measurement.ios as f64
 }
 
-/// Demands that every trial has exact costs, of which less than a twentieth is of unknown directories.
+/// Asserts that every trial has exact costs, of which less than a twentieth is of unknown directories.
 #[track_caller]
 fn costs_are_known(trials: &[Trial]) {
     for trial in trials {
@@ -214,8 +213,7 @@ fn delay_lab(folder: &Path) -> String {
     )
 }
 
-/// Demands of `delay-lab` on a kernel before 6.4 that the device's `io_poll_delay` decides what a ring's
-/// polling is.
+/// Asserts that in `delay-lab` on a kernel before 6.4 the device's `io_poll_delay` decides how a ring polls.
 #[track_caller]
 fn io_poll_delay_rules_the_ring(folder: &Path, trials: Vec<Trial>) {
     named_programs_ran(folder, &trials);
@@ -237,8 +235,8 @@ fn io_poll_delay_rules_the_ring(folder: &Path, trials: Vec<Trial>) {
     }
 }
 
-/// Names fio and a meter, each by its whole path, in front of a study's settings; the meter is a script that
-/// is made here.
+/// Names fio and a meter, each by its absolute path, before a study's settings; the meter is a script made
+/// here.
 fn with_named_programs(folder: &Path) -> String {
     let script = folder.join("meter");
     std::fs::write(&script, "#!/bin/sh\nwhile :; do echo 5.25; sleep 0.1; done\n").unwrap();
@@ -252,7 +250,7 @@ fn with_named_programs(folder: &Path) -> String {
     )
 }
 
-/// Demands that fio did its share of the trials, and that the meter was read: programs that the study names
+/// Asserts that fio did its share of the trials and that the meter was read: programs that the study names
 /// run in the guest.
 #[track_caller]
 fn named_programs_ran(folder: &Path, trials: &[Trial]) {
@@ -289,12 +287,12 @@ fn synchronous_polling_is_refuted_on_6_1() {
     assert_eq!(queue.get("io_poll").map(String::as_str), Some("1"), "sysfs says that it polls: {queue:?}");
 }
 
-/// `ring-lab` in little. A poller of 32 I/Os sleeps in few of its rounds, if these are many.
+/// A small `ring-lab`. A poller of 32 I/Os sleeps in few of its rounds, if these are many.
 fn ring_lab() -> String {
     study_text("ring-lab", &[("replicates = 5", "replicates = 3"), ("ios = 4000", "ios = 16000")])
 }
 
-/// Demands of `ring-lab` on a kernel that has hybrid polling of rings that each combination is verified.
+/// Asserts that each combination of `ring-lab` is verified on a kernel that has hybrid polling of rings.
 #[track_caller]
 fn every_combination_of_the_ring_is_proven(trials: &[Trial]) {
     for submission in ["syscall", "sqpoll"] {
@@ -307,12 +305,12 @@ fn every_combination_of_the_ring_is_proven(trials: &[Trial]) {
     assert_eq!(trials.len(), 42);
 }
 
-/// `passthrough-lab` in little.
+/// A small `passthrough-lab`.
 fn passthrough_lab() -> String {
     study_text("passthrough-lab", &[("ios = 1000", "ios = 4000")])
 }
 
-/// Demands of `passthrough-lab` that every path is verified.
+/// Asserts that every path of `passthrough-lab` is verified.
 #[track_caller]
 fn passthrough_is_proven(trials: &[Trial]) {
     for (path, measurements) in by_path(trials) {

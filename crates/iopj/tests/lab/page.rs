@@ -1,4 +1,4 @@
-//! The report of a lab's store in headless Chromium: a figure for each count, under a banner, and no time.
+//! The report of a lab's store in headless Chromium: a figure for each count, a banner, and no time.
 
 use crate::devtools::{Browser, chromium};
 use crate::reader::{self, figure};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// What a study of one workload with exact costs has figures of.
+/// The figures of a study of one workload with exact costs.
 const FIGURES: [&str; 7] = [
     "context-switches-by-path",
     "interrupts-by-path",
@@ -18,7 +18,7 @@ const FIGURES: [&str; 7] = [
     "instructions-per-i-o-by-kernel-directory",
 ];
 
-/// Demands that the page of a store of one workload with exact costs has a figure for each count and shows no
+/// Asserts that the page of a store of one workload with exact costs has a figure for each count and shows no
 /// time.
 #[track_caller]
 pub(crate) fn shows_counts_and_no_time(folder: &Path, store: &str) {
@@ -40,8 +40,8 @@ pub(crate) fn shows_counts_and_no_time(folder: &Path, store: &str) {
     assert_eq!(reader::downloads(&mut browser, &page), 2 * seen["figures"].as_array().unwrap().len());
 }
 
-/// The banner is seen without scrolling; outside the papers' claims, the provenance and what is missing no
-/// number has a unit of time, rate or energy, tables and tips included.
+/// The banner is seen without scrolling; outside the papers' claims, the provenance and the list of what is
+/// missing, no number has a unit of time, rate or energy, tables and tips included.
 #[track_caller]
 fn says_no_time(browser: &mut Browser) {
     let banner = "document.querySelector('.banner')";

@@ -1,4 +1,4 @@
-//! What the lab cannot do is said in one message.
+//! One message for everything that the lab cannot do.
 
 use crate::common::{TestFolder, folder, have, iopj, is_root, kernel, says, written};
 use crate::{have_lab, lab_run, study_text};
@@ -36,11 +36,11 @@ fn have_namespaces(unshare: &str) -> bool {
 }
 
 #[test]
-fn a_host_without_qemu_is_told_the_package() {
+fn a_host_without_qemu_gets_the_packages_name() {
     let Some(folder) = have_namespaces("--mount").then(folder) else { return };
     std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/quick.toml"), folder.join("q.toml"))
         .unwrap();
-    // A device in the place of the program: as good as none.
+    // A device in the program's place is as good as no program.
     let hide = "mount --bind /dev/null \"$(command -v qemu-system-x86_64)\"";
     let output = iopj_behind(&folder, "--mount", hide, "lab run q.toml --kernel 5.10");
     refused(&output, &["install the packages qemu-system-x86"]);
@@ -50,7 +50,7 @@ fn a_host_without_qemu_is_told_the_package() {
 }
 
 #[test]
-fn a_host_without_network_is_told_what_it_lacks() {
+fn a_host_without_network_is_refused_with_the_reason() {
     let Some(folder) = have_namespaces("--net").then(folder) else { return };
     let output = iopj_behind(&folder, "--net", "true", "lab kernels 5.10");
     refused(&output, &["network"]);
@@ -127,7 +127,7 @@ fn programs_that_a_study_names_go_into_the_guest_only_where_it_is_allowed() {
     run(meter, "--allow-exec", &["`no-such-meter` is not in any folder of $PATH"]);
 }
 
-/// Studies of this repository in a folder of their own.
+/// Studies of this repository in their own folder.
 fn with_studies(studies: &[&str]) -> TestFolder {
     let folder = folder();
     for study in studies {
@@ -164,7 +164,7 @@ fn studies_of_one_boot_need_a_store_each() {
     several_refused(at, "ring-lab.toml no-such.toml", &["`no-such.toml` cannot be read"]);
 }
 
-/// Costs would go to the trial of the same place in another study.
+/// Costs would go to the trial at the same position in another study.
 #[test]
 fn exact_counts_are_of_one_study_a_boot() {
     let folder = with_studies(&["ring-lab", "delay-lab"]);
@@ -187,9 +187,9 @@ fn a_study_that_bypasses_the_kernel_boots_with_none_that_does_not() {
     several_refused(&folder, "bypass-lab.toml of-spdk.toml", &parts);
 }
 
-/// With several studies a refusal says of which it is.
+/// With several studies a refusal names the one.
 #[test]
-fn a_study_that_cannot_be_had_in_a_guest_is_named_among_others() {
+fn a_study_that_no_guest_can_run_is_named_among_others() {
     let folder = with_studies(&["ring-lab", "bypass-lab"]);
     let line = "ring-lab.toml bypass-lab.toml --device virtio";
     several_refused(&folder, line, &["bypass-lab.toml: the study has kernel-bypass paths"]);

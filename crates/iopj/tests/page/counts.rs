@@ -1,11 +1,11 @@
-//! What the page of an emulated store must show: counts as they were counted.
+//! The page of an emulated store must show counts exactly.
 
 use crate::reader::figure;
 use crate::records::{Cells, Records, half, is_near, mean, rows, tips, verdicts_are_drawn, with_interval};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Directories with a part of their own in a bar.
+/// Directories with their own part in a bar.
 const TOP: usize = 8;
 
 /// The figures of one workload with exact costs.
@@ -71,13 +71,13 @@ fn bars_are_drawn(figure: &Value, cells: &Cells) {
     }
 }
 
-/// A part for each directory that a path's I/Os pass: the dearest, the rest, the unknown and programs; totals
-/// in the table.
+/// A part for each directory that a path's I/Os pass: the most expensive, the rest, the unknown and programs;
+/// totals in the table.
 #[track_caller]
 fn directories_are_drawn(figure: &Value, records: &Records) {
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
     let mut parts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for function in records.standing().flat_map(functions).filter(|one| one["space"] == "kernel") {
+    for function in records.usable().flat_map(functions).filter(|one| one["space"] == "kernel") {
         *sums.entry(function["directory"].as_str().unwrap_or("unknown")).or_default() +=
             function["cost"]["instructions"].as_f64().unwrap();
     }
@@ -85,7 +85,7 @@ fn directories_are_drawn(figure: &Value, records: &Records) {
     let mut dearest: Vec<(&str, f64)> = sums.into_iter().collect();
     dearest.sort_by(|a, b| b.1.total_cmp(&a.1));
     let dearest: Vec<&str> = dearest.into_iter().take(TOP).map(|(name, _)| name).collect();
-    for trial in records.standing() {
+    for trial in records.usable() {
         for function in functions(trial).iter().filter(|one| one["cost"]["instructions"] != 0) {
             let part = match function["directory"].as_str() {
                 _ if function["space"] == "user" => "user space",

@@ -1,5 +1,5 @@
-//! Reports in headless Chromium: of stores of fixed numbers all that they show, of a real run its structure,
-//! and foreign names all the way from a command line and from fio's files.
+//! Reports in headless Chromium: everything shown of stores with fixed numbers, the structure for a real run,
+//! and hostile names that come from a command line or from fio's files.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -140,7 +140,7 @@ fn a_real_run_has_its_page() {
 fn is_what_was_measured(seen: &Value, records: &Records) {
     let iops = records.cells("/iops");
     let depths: BTreeSet<u64> = iops.keys().map(|(_, depth)| *depth).collect();
-    assert_eq!(depths, BTreeSet::from([1, 32]), "a path stands at each depth");
+    assert_eq!(depths, BTreeSet::from([1, 32]), "a path at each depth");
     verdicts_are_drawn(figure(seen, "verdicts-by-path"), records);
     let latency = records.cells_of(|trial| Some(trial["latency_ns"]["mean"].as_f64()? / 1000.0));
     let lines = [
@@ -175,15 +175,15 @@ fn is_what_was_measured(seen: &Value, records: &Records) {
         }
     }
     let time = figure(seen, "iops-over-time");
-    let standing = records.standing().count();
-    assert_eq!((time["marks"].as_u64(), rows(time).len()), (Some(standing as u64), standing));
+    let usable = records.usable().count();
+    assert_eq!((time["marks"].as_u64(), rows(time).len()), (Some(usable as u64), usable));
     assert_eq!(
         seen["figures"].as_array().unwrap().len(),
         1 + lines.len() + 1 + maps.len() + depths.len() + 1
     );
 }
 
-/// A mark for each cell at the height of its value, with an error bar where there are replicates; the table
+/// A mark for each cell at the height of its value, with an error bar if there are replicates; the table
 /// holds mean and interval.
 #[track_caller]
 fn line_is_drawn(figure: &Value, cells: &Cells) {
@@ -205,7 +205,7 @@ fn line_is_drawn(figure: &Value, cells: &Cells) {
     }
 }
 
-/// Each mark tells a value and lies at its height: on one axis, linear or logarithmic, from the least to the
+/// Each mark shows a value and is at its height: on one axis, linear or logarithmic, from the least to the
 /// greatest.
 #[track_caller]
 fn lies_at_its_value(id: &str, marks: &[(f64, &Value)], cells: &Cells) {
@@ -222,7 +222,7 @@ fn lies_at_its_value(id: &str, marks: &[(f64, &Value)], cells: &Cells) {
     let heights = sorted(marks.iter().map(|(_, mark)| -mark["y"].as_f64().unwrap()).collect());
     let (least, most) = (values[0], values[values.len() - 1]);
     let (low, high) = (heights[0], heights[heights.len() - 1]);
-    // An interval stretches the axis by half at the most.
+    // An interval stretches the axis by half at most.
     assert!(most < 2.0 * least || high - low > 20.0, "{id}: from {least} to {most} are {} px", high - low);
     let scales: [fn(f64) -> f64; 2] = [|value| value, f64::ln];
     let is_along = |scale: fn(f64) -> f64| {
@@ -234,7 +234,7 @@ fn lies_at_its_value(id: &str, marks: &[(f64, &Value)], cells: &Cells) {
     assert!(scales.into_iter().any(is_along), "{id}: {values:?} at {heights:?}");
 }
 
-/// The map has a mark for each depth, and names a path of the least mean.
+/// The map has a mark for each depth, and names a path with the least mean.
 #[track_caller]
 fn least_is_named(map: &Value, cells: &Cells) {
     let depths: BTreeSet<u64> = cells.keys().map(|(_, depth)| *depth).collect();
@@ -265,7 +265,7 @@ fn foreign_names_are_text_from_end_to_end() {
         let short = ["--ramp-time", "0s", "--ios", "300", "--iodepth", "1,4", "--store", "s.iopj"];
         iopj(folder, &[&["run", "--target", EVIL], &paths[..], &short].concat());
     }
-    // A study of this name would be refused, but not a store that somebody else has made.
+    // A study of this name would be refused, but a store that somebody else made is not.
     let store = rusqlite::Connection::open(folder.join("s.iopj")).unwrap();
     let named = store.execute("UPDATE study SET record = json_set(record, '$.name', ?1)", [EVIL]).unwrap();
     assert_eq!(named, 1);
@@ -288,7 +288,7 @@ fn foreign_names_are_text_from_end_to_end() {
     shows_as_text(program, &page(folder, "f.iopj"), &["#provenance"]);
 }
 
-/// The page is sound, and these parts of it tell the name.
+/// The page is sound, and these parts of it show the name.
 #[track_caller]
 fn shows_as_text(program: &str, page: &Path, parts: &[&str]) {
     reader::is_valid(page);

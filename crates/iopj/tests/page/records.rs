@@ -1,4 +1,4 @@
-//! What a page must show, counted from what `iopj export --json` says of the same store.
+//! The counts and values that a page must show, from `iopj export --json` of the same store.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use serde_json::Value;
@@ -22,7 +22,7 @@ impl Records {
         Records(trials)
     }
 
-    /// How many trials of a path came to this end, by path.
+    /// The number of trials with this end, by path.
     pub(crate) fn counts(&self, end: &str) -> BTreeMap<&str, usize> {
         let mut counts = BTreeMap::new();
         for trial in &self.0 {
@@ -33,19 +33,19 @@ impl Records {
     }
 
     /// The trials that were measured and not refuted.
-    pub(crate) fn standing(&self) -> impl Iterator<Item = &Value> {
+    pub(crate) fn usable(&self) -> impl Iterator<Item = &Value> {
         self.0.iter().filter(|trial| trial["status"] == "measured" && trial["verdict"] != "refuted")
     }
 
-    /// What a field of the trials that stand holds, as `/iops`.
+    /// The values of a field, such as `/iops`, of the usable trials.
     pub(crate) fn cells(&self, field: &str) -> Cells {
         self.cells_of(|trial| trial.pointer(field)?.as_f64())
     }
 
-    /// A number of the trials that stand.
+    /// A number of each usable trial.
     pub(crate) fn cells_of(&self, of: impl Fn(&Value) -> Option<f64>) -> Cells {
         let mut cells = Cells::new();
-        for trial in self.standing() {
+        for trial in self.usable() {
             let key =
                 (trial["path"].as_str().unwrap().to_owned(), trial["workload"]["iodepth"].as_u64().unwrap());
             if let Some(value) = of(trial) {
@@ -74,7 +74,7 @@ pub(crate) fn half(values: &[f64]) -> f64 {
     t * (squares / (n - 1) as f64 / n as f64).sqrt()
 }
 
-/// The number of a cell of a table, as precise as tables are.
+/// The number in a table's cell, as precise as tables are.
 #[track_caller]
 pub(crate) fn is_near(cell: &Value, expected: f64, what: &str) {
     let seen: f64 =
@@ -87,14 +87,14 @@ pub(crate) fn rows(figure: &Value) -> &[Value] {
     &figure["table"].as_array().unwrap()[1..]
 }
 
-/// The number at the end of what a mark says, and the mark.
+/// The number at the end of a mark's tip, and the mark.
 pub(crate) fn tips(figure: &Value) -> Vec<(f64, &Value)> {
     let tip =
         |mark: &Value| mark["tip"].as_str().unwrap().rsplit(": ").next().unwrap().replace(',', "").parse();
     figure["tips"].as_array().unwrap().iter().map(|mark| (tip(mark).unwrap(), mark)).collect()
 }
 
-/// The verdicts' figure has a part for each kind that a path's trials came to.
+/// The verdicts' figure has a part for each kind among a path's trials.
 #[track_caller]
 pub(crate) fn verdicts_are_drawn(figure: &Value, records: &Records) {
     let counts = ["verified", "unproven", "refuted", "failed"].map(|end| records.counts(end));

@@ -1,4 +1,4 @@
-//! Kernel bypass that is refused: a drive that is not named, not there, or named for nothing.
+//! Kernel bypass that is refused: a drive that is not named, missing, or named without need.
 
 use crate::common::{folder, iopj, refusal};
 use crate::{PLAIN, refuses, succeeds};
@@ -17,7 +17,7 @@ fn a_drive_that_is_not_named_is_not_taken() {
             [&*format!("none of the study's paths works on data: {path}"), NOT_TAKEN, "--take-device"];
         refuses(&folder, &line, &parts);
     }
-    // What is available without a drive of its own goes on without a word of them.
+    // Paths that need no drive of their own run without mention of bypass.
     let line =
         format!("run --target data {} --json", PLAIN.replace("posix-sio/syscall/interrupt", "available"));
     let (text, _) = succeeds(&mut iopj(&folder, &line));

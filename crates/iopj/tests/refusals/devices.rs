@@ -1,5 +1,4 @@
-//! Devices asked to be written: mounted ones by any name, another one than was named, and blocks of a wrong
-//! size.
+//! Requests to write devices: mounted ones by any name, another one than was named, and a wrong block size.
 
 use crate::common::{
     LoopDevice, Undo, alone, folder, have_loop, have_mounts, iopj, mounted, refusal, tool, written,
@@ -53,7 +52,7 @@ fn disk_with_a_mounted_partition_is_refused() {
     table[64..].copy_from_slice(&[0x55, 0xaa]);
     File::options().write(true).open(&image).unwrap().write_all_at(&table, 446).unwrap();
     let device = LoopDevice::new(&image, "-P");
-    // The kernel itself may know no table.
+    // The kernel may not know the partition table.
     tool(&format!("partx --update --nr 1 {}", device.node()));
     let _deleted = Undo(format!("partx --delete --nr 1 {}", device.node()));
     let partition = format!("{}p1", device.node());
@@ -91,7 +90,7 @@ fn device_to_destroy_is_the_target_itself() {
     refused(&mut run(&line), &folder, &parts);
     let line = format!("--rw randwrite --target {}", one.node());
     refused(&mut run(&line), &folder, &["is not a file that iopj made", "--destroy-data"]);
-    // Named twice it is written, and the other is not.
+    // Named twice, it is written, and the other one is not.
     let (text, _) =
         succeeds(&mut run(&format!("--rw randwrite --target {0} --destroy-data {0}", one.node())));
     assert!(text.contains("not preconditioned"), "{text}");
@@ -99,7 +98,7 @@ fn device_to_destroy_is_the_target_itself() {
     assert_eq!(images.each_ref().map(|image| zero(image)), [false, true]);
 }
 
-/// They took what they found, blocks that were never written too, and their records said nothing of it.
+/// They took any content, even blocks never written, and their records did not say so.
 #[test]
 fn reads_are_preconditioned_where_the_device_may_be_overwritten() {
     let Some(folder) = have_loop().then(folder) else { return };

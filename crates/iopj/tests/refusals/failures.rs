@@ -1,4 +1,4 @@
-//! Runs that are cut short: a device that starts failing, Ctrl-C. What was finished stays, and can be
+//! Runs that are cut short: a device that starts failing, Ctrl-C. Finished trials remain, and the run can be
 //! continued.
 
 use crate::common::{LoopDevice, alone, folder, have_loop, iopj, written};
@@ -29,7 +29,7 @@ fn failing_device_leaves_recorded_failures_and_a_study_that_goes_on() {
     let line = format!("{line} --rw randread --iodepth 1 --runtime 2s --ramp-time 0s --replicates 2");
     let mut live = Live::start(iopj(here, &line));
     live.until("2/8 ");
-    // What lies beyond the end of its file, a loop device answers with EIO.
+    // A loop device answers with EIO beyond the end of its file.
     File::options().write(true).open(&image).unwrap().set_len(4096).unwrap();
     let (code, words) = live.end();
     assert_eq!(code, Some(1), "{words}");
@@ -38,7 +38,7 @@ fn failing_device_leaves_recorded_failures_and_a_study_that_goes_on() {
     let trials = trials(here, "x.iopj");
     assert_eq!(trials.len(), 8);
     assert_eq!(trials[0]["status"], "measured");
-    // The run may be some trials ahead of who reads its words.
+    // The run may be some trials ahead of this reader of its messages.
     let first = trials.iter().position(|trial| trial["status"] == "failed").unwrap();
     for trial in &trials[first..] {
         assert_eq!(trial["status"], "failed", "{trial}");
@@ -71,7 +71,7 @@ fn interrupted_study_keeps_its_trials_and_is_completed_by_resume() {
     let (code, words) = live.end();
     assert_eq!(code, Some(130), "{words}");
     let first = trials(here, "t.iopj");
-    // Two were finished when the third was said to begin; on a slow machine some of the next are, too.
+    // Two were finished when the third was announced; on a slow machine some of the next are, too.
     let count = first.len();
     assert!((2..6).contains(&count), "{words}");
     let last = words.lines().last().unwrap();

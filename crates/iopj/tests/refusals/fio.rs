@@ -1,20 +1,17 @@
-//! fio as a generator where it is missing, too old, no fio, or without an engine.
+//! fio as a generator that is missing, too old, not fio, or without an engine.
 
-use crate::common::{folder, iopj, tool};
+use crate::common::{folder, install, iopj};
 use crate::{PLAIN, refused, refuses};
 use std::fs;
 use std::path::Path;
 
-/// A program that answers as fio would.
-fn program(folder: &Path, version: &str, engines: &str) {
-    let path = folder.join("fio");
+/// A program that answers as fio would; asked for anything else, it runs this shell command and fails.
+pub(crate) fn false_fio(folder: &Path, version: &str, engines: &str, command: &str) {
     let answers =
         format!("--version) echo '{version}';; --enghelp) printf 'Available IO engines:\\n{engines}';;");
     let source = folder.join("source");
-    fs::write(&source, format!("#!/bin/sh\ncase $1 in {answers} *) exit 9;; esac\n")).unwrap();
-    // By a program of its own: what this process writes could still be open in a child of another test, and
-    // then not be run.
-    tool(&format!("install -m 755 {} {}", source.display(), path.display()));
+    fs::write(&source, format!("#!/bin/sh\ncase $1 in {answers} *) {command} exit 9;; esac\n")).unwrap();
+    install(&source, &folder.join("fio"));
     fs::remove_file(&source).unwrap();
 }
 
@@ -23,7 +20,7 @@ fn missing_fio_is_said() {
     let folder = folder().with_data(1 << 20);
     for path in ["", "/nonexistent", "."] {
         // A relative folder in PATH is not searched.
-        program(&folder, "fio-3.33", "");
+        false_fio(&folder, "fio-3.33", "", "");
         let mut command = iopj(&folder, &format!("run --target data --generator fio {PLAIN}"));
         let parts = ["fio is not on PATH", "install the package `fio`, or use --generator native"];
         refused(command.env("PATH", path), &folder, &parts);
@@ -48,15 +45,15 @@ fn unfit_fio_is_refused() {
     };
     let name = format!("`{}", here.join("fio").display());
     let remedy = "or use --generator native";
-    program(here, "fio-3.27", "posixaio\\n");
+    false_fio(here, "fio-3.27", "posixaio\\n", "");
     run(&[&name, "is fio-3.27, but 3.28 or newer is needed", remedy]);
-    program(here, "fio-3.33", "psync\\nio_uring\\n");
+    false_fio(here, "fio-3.33", "psync\\nio_uring\\n", "");
     run(&[
         "fio-3.33 has no engine `posixaio`, which posix-aio/syscall/interrupt needs",
         "install a fio built with it",
         remedy,
     ]);
-    program(here, "flexible tester 3.33", "posixaio\\n");
+    false_fio(here, "flexible tester 3.33", "posixaio\\n", "");
     run(&[&name, "--version` gave no answer (flexible tester 3.33)", "check that this is fio"]);
     fs::write(here.join("fio"), "#!/bin/sh\nexit 3\n").unwrap();
     run(&[&name, "gave no answer (exit status: 3)", "reinstall the package `fio`"]);

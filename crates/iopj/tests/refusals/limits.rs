@@ -1,6 +1,7 @@
-//! Numbers that are none, and limits of the machine, each named.
+//! Malformed numbers, and limits of the machine, each named.
 
-use crate::common::{alone, folder, have, iopj, is_root, output, tool, written};
+use crate::common::{alone, folder, have, iopj, is_root, output, written};
+use crate::fio::false_fio;
 use crate::{PLAIN, as_nobody, open_folder, refused, refuses};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -45,7 +46,7 @@ fn locked_memory_is_limited_by_name() {
     let data = folder.join("data");
     written(&data, 1 << 20);
     fs::set_permissions(&data, Permissions::from_mode(0o644)).unwrap();
-    // So that nothing but the limit keeps this user from a store.
+    // Only the limit may keep this user from a store.
     fs::set_permissions(&*folder, Permissions::from_mode(0o777)).unwrap();
     let path = "io_uring/syscall/interrupt+registered";
     let mut command = as_nobody(&folder, &format!("run --target data --path {path} --iodepth 64 --ios 200"));
@@ -75,8 +76,8 @@ fn open_files_are_limited_by_name() {
     }
 }
 
-/// 64 descriptors were too few for 128 jobs, and for the counters of a pass on a large machine, where the
-/// program could give itself more. fio keeps what it would have had.
+/// 64 descriptors were too few for 128 jobs, and for the counters of a pass on a large machine, although the
+/// program could raise its limit. fio keeps the limit that it would have had.
 #[test]
 fn the_limit_of_open_files_is_raised_as_far_as_it_can_be() {
     let _alone = alone();
@@ -90,16 +91,8 @@ fn the_limit_of_open_files_is_raised_as_far_as_it_can_be() {
     };
     let (done, messages) = run("--path posix-aio/syscall/interrupt+fd-per-slot --iodepth 128");
     assert!(done.status.success(), "{messages}");
-    let answers =
-        "--version) echo fio-3.33;; --enghelp) printf 'Available IO engines:\\npsync\\npvsync2\\n';;";
-    let script = format!(
-        "#!/bin/sh\ncase $1 in {answers} *) ulimit -Sn >{}; exit 9;; esac\n",
-        here.join("seen").display()
-    );
-    fs::write(here.join("source"), script).unwrap();
-    // By a program of its own: what this process writes could still be open in a child of another test, and
-    // then not be run.
-    tool(&format!("install -m 755 {0}/source {0}/fio", here.display()));
+    let notes_limit = format!("ulimit -Sn >{};", here.join("seen").display());
+    false_fio(here, "fio-3.33", "psync\\npvsync2\\n", &notes_limit);
     let (_, messages) = run("--generator fio --path posix-sio/syscall/interrupt --iodepth 1");
     let seen = fs::read_to_string(here.join("seen")).unwrap_or_else(|error| panic!("{error}: {messages}"));
     assert_eq!(seen, "64\n");

@@ -19,7 +19,7 @@ impl Live {
         Live { command, child, lines, words: String::new() }
     }
 
-    /// Waits until it says a line that begins so.
+    /// Waits until it prints a line that begins with this.
     pub(crate) fn until(&mut self, beginning: &str) {
         loop {
             let mut line = String::new();
@@ -44,7 +44,7 @@ impl Live {
         assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGINT) }, 0);
     }
 
-    /// Waits for its end; its exit code and all that it said.
+    /// Waits for its end; returns its exit code and messages.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.lines.read_to_string(&mut rest).unwrap();

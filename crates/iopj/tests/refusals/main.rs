@@ -1,6 +1,5 @@
-//! What bad input gets: one message with thing, cause and remedy, exit code 2, and nothing changed. And what
-//! a run leaves when it is cut short: recorded failures, finished trials, a store that can be read and
-//! continued.
+//! Bad input gets one message with thing, cause and remedy, exit code 2, and changes nothing. A run that is
+//! cut short leaves recorded failures, finished trials, and a store that can be read and continued.
 
 mod bypass;
 #[path = "../common/mod.rs"]
@@ -30,10 +29,10 @@ use std::time::SystemTime;
 const SHORT: &str = "--iodepth 1 --ios 200 --ramp-time 0s --replicates 1";
 /// The same on a path that every machine has.
 const PLAIN: &str = "--iodepth 1 --ios 200 --ramp-time 0s --replicates 1 --path posix-sio/syscall/interrupt";
-/// Who owns nothing.
+/// A user who owns nothing.
 const NOBODY: u32 = 65_534;
 
-/// What stands in a folder: the files' modification times and a digest of their bytes, by path.
+/// A folder's content: the files' modification times and a digest of their bytes, by path.
 type Listing = BTreeMap<PathBuf, (SystemTime, u64)>;
 
 fn listing(folder: &Path) -> Listing {
@@ -47,7 +46,7 @@ fn listing(folder: &Path) -> Listing {
         let mut digest = DefaultHasher::new();
         let mut modified = SystemTime::UNIX_EPOCH;
         if metadata.is_file() {
-            // A file whose mode forbids it is root's alone to read.
+            // Only root can read a file whose mode forbids it.
             std::fs::read(&path).unwrap_or_default().hash(&mut digest);
             modified = metadata.modified().unwrap();
         }
@@ -60,9 +59,7 @@ fn listing(folder: &Path) -> Listing {
 /// reach.
 fn open_folder() -> TestFolder {
     let folder = TestFolder::in_folder("/var/tmp").unwrap();
-    // By a program of its own: what this process writes could still be open in a child of another test, and
-    // then not be run.
-    common::tool(&format!("install -m 755 {} {}", env!("CARGO_BIN_EXE_iopj"), folder.join("iopj").display()));
+    common::install(Path::new(env!("CARGO_BIN_EXE_iopj")), &folder.join("iopj"));
     std::fs::set_permissions(&*folder, Permissions::from_mode(0o755)).unwrap();
     folder
 }
@@ -77,7 +74,7 @@ fn as_nobody(folder: &Path, line: &str) -> Command {
     command
 }
 
-/// Demands a refusal: exit code 2, no result, one message that says every part, and `folder` as it was.
+/// Asserts a refusal: exit code 2, no result, one message with every part, and `folder` unchanged.
 #[track_caller]
 fn refused(command: &mut Command, folder: &Path, parts: &[&str]) {
     let before = listing(folder);
@@ -90,13 +87,13 @@ fn refused(command: &mut Command, folder: &Path, parts: &[&str]) {
     assert_eq!(listing(folder), before, "{message}");
 }
 
-/// Demands that `iopj` with the words of `line` is refused in its folder.
+/// Asserts that `iopj` with the words of `line` is refused in its folder.
 #[track_caller]
 fn refuses(folder: &Path, line: &str, parts: &[&str]) {
     refused(&mut common::iopj(folder, line), folder, parts);
 }
 
-/// Demands success; what was printed and what was said beside it.
+/// Asserts success; returns the output and the messages.
 fn succeeds(command: &mut Command) -> (String, String) {
     let (output, words) = output(command);
     assert_eq!(output.status.code(), Some(0), "{words}");

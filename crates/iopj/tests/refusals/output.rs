@@ -1,4 +1,4 @@
-//! What other programs read: JSON, CSV, help, exit codes of wrong options; and nothing foreign reaches a
+//! Output for other programs: JSON, CSV, help, exit codes of wrong options; and foreign bytes never reach a
 //! terminal.
 
 use crate::common::{alone, folder, iopj, refusal, says};

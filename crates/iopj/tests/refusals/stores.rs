@@ -59,7 +59,7 @@ fn damaged_or_newer_stores_are_refused() {
     refused_as_store(here, "whole.iopj", &["`whole.iopj`", &cause, "use a newer iopj"]);
 }
 
-/// Its missing reads would have found a filled target, and were ranked with those that had not.
+/// Its missing reads would have found a filled target, and were ranked with reads of an empty one.
 #[test]
 fn a_store_whose_reads_were_not_preconditioned_is_not_resumed() {
     let _alone = alone();
@@ -161,7 +161,7 @@ fn finished_trials_outlive_a_full_disk() {
     assert_eq!(value["trials"].as_array().unwrap().len(), last - 1);
     let (text, _) = succeeds(&mut iopj(here, "export --csv small/x.iopj"));
     assert_eq!(text.lines().count(), last);
-    // No room for a store at all, nor for a file to measure on: nothing is left, nor a promise of trials
+    // No room for a store or for a file to measure on: no file is left, and no message says that trials are
     // kept.
     let mut filler = File::create(at.join("filler")).unwrap();
     while filler.write(&[7; 1024]).is_ok() {}

@@ -1,4 +1,4 @@
-//! Study files that cannot be run: misspelt, empty, of paths that nobody has, or with a program to run.
+//! Study files that cannot be run: misspelt, empty, with paths that no machine has, or with a program to run.
 
 use crate::common::folder;
 use crate::{PLAIN, refuses};
@@ -8,7 +8,7 @@ use std::path::Path;
 
 const STUDY: &str = "name = \"t\"\npaths = [\"posix-sio/syscall/interrupt\"]\n[[workload]]\nios = 200\n";
 
-/// Demands that the study, with `from` replaced by `to`, is refused.
+/// Asserts that the study, with `from` replaced by `to`, is refused.
 fn refused_study(folder: &Path, from: &str, to: &str, parts: &[&str]) {
     assert!(STUDY.contains(from), "{from}");
     fs::write(folder.join("t.toml"), STUDY.replace(from, to)).unwrap();
@@ -93,7 +93,7 @@ fn paths_that_nobody_has_are_refused() {
         ("io_uring/doorbell/poll", ["io_uring has no submission `doorbell`", "syscall"]),
         ("io_uring/syscall/poll+fast", ["`io_uring/syscall/poll+fast` is not an I/O path", "+registered"]),
         ("io_uring", ["`io_uring` is not an I/O path", "interface/submission/completion"]),
-        // A path that exists, and not on a file.
+        // A path that exists, but not on a file.
         ("nvme-passthrough/syscall/interrupt", ["none of the study's paths works on data", "/dev/ngXnY"]),
     ] {
         let from = "posix-sio/syscall/interrupt";
@@ -111,6 +111,6 @@ fn programs_run_only_where_they_are_allowed() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let line = format!("generator = \"fio\"\n[fio]\nprogram = \"{}\"\n[[workload]]", program.display());
     let thing = format!("the study names a program to run, `{}`", program.display());
-    // That it was not run, the folder shows.
+    // The folder shows that it was not run.
     refused_study(&folder, "[[workload]]", &line, &[&thing, "allow it by --allow-exec"]);
 }

@@ -1,4 +1,4 @@
-//! Targets that are none: nothing there, no file, a wrong length, bytes that no device holds, no permission.
+//! Unusable targets: missing, not a file, a wrong length, bytes that no device holds, no permission.
 
 use crate::common::{TestFolder, alone, folder, have, iopj, is_root, written};
 use crate::{PLAIN, as_nobody, open_folder, refused, refuses, succeeds};
@@ -140,7 +140,7 @@ fn permission_is_asked_for_by_name() {
     ];
     refused("check data", &parts);
     refused(&format!("run --target data {PLAIN}"), &parts);
-    // Where no file can be made, and where no store can be made.
+    // In a folder where no file can be made, and in one where no store can be made.
     if is_root() {
         let parts = ["cannot be created: permission denied", "change its owner or mode, or run as root"];
         refused("check", &parts);

@@ -1,4 +1,4 @@
-//! io_uring switched off, by sysctl and by seccomp: said where it was asked for, done without where not.
+//! io_uring switched off, by sysctl and by seccomp: refused if it was asked for, else left out.
 
 use crate::common::{alone, folder, have, iopj, is_root, written};
 use crate::{SHORT, refused, succeeds};
@@ -11,11 +11,11 @@ use std::process::Command;
 const SYSCTL: &str = "/proc/sys/kernel/io_uring_disabled";
 const ASKED: &str = "--path io_uring/syscall/interrupt";
 
-/// Keeps the sysctl's own value while it has another, for the run after one that was killed. Gone with a
-/// boot, as both are.
+/// Keeps the sysctl's original value while it has another, for the run after one that was killed. A reboot
+/// resets both.
 const KEPT: &str = "/run/iopj-tests.io_uring_disabled";
 
-/// A sysctl of another value until it is dropped.
+/// Gives the sysctl another value until it is dropped.
 struct Sysctl;
 
 impl Sysctl {
@@ -35,14 +35,14 @@ impl Drop for Sysctl {
     }
 }
 
-/// Gives the sysctl the value that is kept, if one is.
+/// Gives the sysctl the kept value, if there is one.
 fn put_back() {
     if let Ok(own) = fs::read(KEPT) {
         let _ = fs::write(SYSCTL, own).and_then(|()| fs::remove_file(KEPT));
     }
 }
 
-/// Asks `run` for io_uring, which is refused, then for what is available, which goes on without it.
+/// Asks `run` for io_uring, which is refused, then for all available paths, which run without it.
 fn without_io_uring(folder: &Path, forbid: impl Fn(&mut Command), cause: &str, remedy: &str) {
     let mut command = iopj(folder, &format!("run --target data {ASKED} {SHORT}"));
     forbid(&mut command);
@@ -96,7 +96,7 @@ fn seccomp_is_named() {
 /// Installs a filter that answers EPERM to `io_uring_setup`, as container runtimes do (seccomp(2)).
 fn forbid_io_uring() -> io::Result<()> {
     let code = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-    // The number of the system call is the first word of what the filter sees.
+    // The system call's number is the first word of the filter's data.
     let mut filter = [
         code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_io_uring_setup as u32),

@@ -1,5 +1,5 @@
-//! A path that something falsifies is never verified: each way is seeded on a loop device of the test's own,
-//! where nobody else is.
+//! A falsified path is never verified: each kind of fault is seeded on a loop device of the test's own, which
+//! nobody else uses.
 
 use crate::common::{
     LoopDevice, Random, TestFolder, Undo, folder, have, have_mounts, iopj, mounted, tool, written,
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-/// Trials of each way: in the gate, always the same, and in a soak, others each time.
+/// Trials of each kind: always the same in the gate, different ones in each soak.
 const TRIALS: usize = 10;
 const MANY_TRIALS: usize = 200;
 const SEED: u64 = 11;
@@ -48,7 +48,7 @@ enum Way {
 }
 
 impl Way {
-    /// What `seed.c` is to do.
+    /// The task of `seed.c`.
     fn seeded(self) -> &'static str {
         match self {
             Way::Cache => "cache",
@@ -100,7 +100,7 @@ impl Bench {
     /// Starts a study.
     fn start(&self, paths: &[&str], bs: u64, way: Option<Way>) -> Child {
         let ios = if way == Some(Way::OtherProcess) { 4000 } else { 1000 };
-        // A hole of the run before must not refuse this one.
+        // A hole from the run before must not make this one be refused.
         written(&self.data(), (FILE_BLOCKS * BLOCK) as usize);
         let study = format!(
             "name = \"faults\"\npaths = {paths:?}\nreplicates = 3\n[[workload]]\nrw = \"randread\"\nbs = \
@@ -124,7 +124,7 @@ impl Bench {
         trials.unwrap_or_else(|error| panic!("{error}: {}", self.messages()))
     }
 
-    /// What the study has said.
+    /// The study's messages.
     fn messages(&self) -> String {
         fs::read_to_string(self.folder.join("messages")).unwrap()
     }
@@ -167,7 +167,7 @@ impl Bench {
         Path::new("/sys/block").join(self.device.name()).join("queue/iostats")
     }
 
-    /// Every path is verified where nothing is seeded: what is not, below, is so for what was seeded.
+    /// Every path is verified without a seeded fault: below, only the fault can prevent that.
     fn proves_what_is_not_falsified(&self) {
         let mut proven = BTreeSet::new();
         for _ in 0..10 {
@@ -184,7 +184,7 @@ impl Bench {
     }
 }
 
-/// `None` of a trial that failed.
+/// `None` for a trial that failed.
 fn kind(trial: &Trial) -> Option<VerdictKind> {
     trial.outcome.measurement().map(|measurement| measurement.verdict.kind)
 }
@@ -209,7 +209,7 @@ fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Reads on the device, past every cache, until it `is_over`; begin and end of each.
+/// Reads on the device, past every cache, until it `is_over`; start and end of each read.
 fn read_beside(device: &Path, is_over: &AtomicBool) -> Vec<[u64; 2]> {
     let file = File::options().read(true).custom_flags(libc::O_DIRECT).open(device).unwrap();
     let mut buffer = vec![0u8; 2 * BLOCK as usize];
@@ -227,7 +227,7 @@ fn read_beside(device: &Path, is_over: &AtomicBool) -> Vec<[u64; 2]> {
     reads
 }
 
-/// More foreign reads were in the trial's window than a verdict allows: a reader that had no core meanwhile
+/// More foreign reads were in the trial's window than a verdict allows: a reader without a core meanwhile
 /// falsifies nothing.
 fn is_shared(trial: &Trial, foreign: &[[u64; 2]]) -> bool {
     let Some(measurement) = trial.outcome.measurement() else { return true };
@@ -236,7 +236,7 @@ fn is_shared(trial: &Trial, foreign: &[[u64; 2]]) -> bool {
     inside as u64 > 16 + measurement.ios / 50
 }
 
-/// Demands that of so many measured trials of a way none is verified.
+/// Asserts that this many trials of a kind were measured and none is verified.
 fn is_never_verified(way: Way, trials: usize, mut random: Random) {
     let Some(bench) = Bench::new() else { return };
     bench.proves_what_is_not_falsified();

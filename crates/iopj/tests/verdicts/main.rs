@@ -1,5 +1,5 @@
-//! What this machine shows of the paths it was asked for: on a file on a disk, whose vectors cannot be told apart,
-//! and where something falsifies them.
+//! Verdicts on this machine: on a file on a disk, without distinct vectors, and on paths that something
+//! falsifies.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -38,8 +38,8 @@ fn on_a_disk_every_path_is_verified_but_the_one_that_linux_fakes() {
     let expected = available(&folder, "data");
     assert!(expected.len() >= 5, "{expected:?}");
     let fakes_polling = fakes_polling(&folder);
-    // It is the machine's own disk: others may use it meanwhile, which iopj notices. A path is tried until a
-    // quiet moment has come.
+    // It is the machine's own disk: others may use it meanwhile, which iopj notices. Each path is tried until
+    // there is a quiet moment.
     let (mut open, mut why) = (expected, String::new());
     for attempt in 0..100 {
         let line = format!(
@@ -70,7 +70,7 @@ fn on_a_disk_every_path_is_verified_but_the_one_that_linux_fakes() {
     panic!("in 100 trials no verdict on {}, at last {why}", open.join(", "));
 }
 
-/// True where the kernel takes RWF_HIPRI and ignores it: without poll queues, or since 5.19.
+/// True if the kernel takes RWF_HIPRI and ignores it: without poll queues, or since 5.19.
 fn fakes_polling(folder: &Path) -> bool {
     let output = iopj(folder, "check --json data").output().unwrap();
     let check: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -132,7 +132,7 @@ fn pollers_keep_to_cpus_allowed_and_what_they_ran_on_is_recorded() {
 }
 
 #[test]
-fn where_no_vector_can_be_told_nothing_is_proven() {
+fn without_distinct_vectors_nothing_is_proven() {
     let disksize = Path::new("/sys/block/zram0/disksize");
     let _alone = alone();
     if is_left_over(disksize) {
@@ -156,7 +156,7 @@ fn where_no_vector_can_be_told_nothing_is_proven() {
     }
 }
 
-/// True of a zram0 that a killed run of this test has left: of its size, and neither swap nor mounted.
+/// True for a zram0 that a killed run of this test left: it has its size, and is neither swap nor mounted.
 fn is_left_over(disksize: &Path) -> bool {
     let is_used = |list| std::fs::read_to_string(list).is_ok_and(|text: String| text.contains("/dev/zram0"));
     std::fs::read_to_string(disksize).is_ok_and(|size| size.trim() == (64 << 20).to_string())

@@ -17,7 +17,7 @@ pub(crate) const EXIT_MEMBER: &str = "lab/exit";
 /// The folder whose content is handed out.
 pub(crate) const OUT_FOLDER: &str = "out";
 
-/// The init script that loads these modules, which lie in `/lab/modules` in this order.
+/// The init script that loads these modules, which are in `/lab/modules` in this order.
 pub(super) fn script(loads: &[Load], library_folders: &[String]) -> String {
     let insmods: String = loads.iter().map(insmod).collect();
     include_str!("init.sh")

@@ -31,8 +31,8 @@ pub struct GuestSpec {
     pub script: String,
 }
 
-/// The script of a guest with a shell on its console; it ends with the shell. The end of a session hangs up
-/// its terminal and discards what is not yet printed: before that, stty waits until everything is.
+/// The script of a guest with a shell on its console; it ends with the shell. A session's end hangs up its
+/// terminal and discards unprinted output: stty first waits until everything is printed.
 pub const SHELL: &str = "setsid cttyhack sh -c 'sh; stty sane' </dev/console >/dev/console 2>&1\n";
 
 /// A file of the guest.
@@ -118,7 +118,7 @@ pub enum ImageError {
     PackedModule(PathBuf),
 }
 
-/// Writes the initramfs for this guest and the kernel `release`, whose modules lie uncompressed in
+/// Writes the initramfs for this guest and the kernel `release`, whose modules are uncompressed in
 /// `kernel_modules` (the folder that holds modules.dep).
 ///
 /// # Errors
@@ -179,8 +179,7 @@ fn base() -> Result<Archive, ImageError> {
     Ok(archive)
 }
 
-/// Where a program is in the archive. What the guest mounts file systems over is put there afterwards
-/// (`init.sh`).
+/// A program's path in the archive. `init.sh` copies programs into `/tmp` and `/run` after mounting these.
 fn place(name: &str) -> String {
     match name.strip_prefix('/') {
         None => format!("bin/{name}"),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::ImageError;
 use crate::elf::{MAGIC, module_release};
 
-/// A kernel module that the guest is to have, and its options.
+/// A kernel module for the guest, and its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleWish {
     /// The module's name; `-` and `_` are the same.
@@ -73,7 +73,7 @@ pub fn has_module(folder: &Path, name: &str) -> Result<bool, ImageError> {
     Ok(index.loadable.contains_key(&name) || index.built_in.contains(&name))
 }
 
-/// The modules to load for these wishes, each after what it needs, each once.
+/// The modules to load for these requests, each after what it needs, each once.
 pub(super) fn order(folder: &Path, release: &str, wishes: &[ModuleWish]) -> Result<Vec<Load>, ImageError> {
     let index = Index::read(folder)?;
     let mut options: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -111,7 +111,7 @@ pub(super) fn file(folder: &Path, release: &str, load: &Load) -> Result<PathBuf,
         Some(other) if other != release => {
             Err(ImageError::ForeignModule { path, made_for: other, release: release.to_owned() })
         }
-        // A module that names its kernel, in a form that is not understood.
+        // It names its kernel in an unknown form.
         None if memchr::memmem::find(&bytes, b"\0vermagic=").is_some() => Err(ImageError::ForeignModule {
             path,
             made_for: "an unknown release".to_owned(),

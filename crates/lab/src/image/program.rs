@@ -38,8 +38,8 @@ impl Program {
         }
     }
 
-    /// The program with this name in `$PATH`, or with this whole path, which it has in the guest too. With
-    /// what it needs besides libraries: a script's interpreter.
+    /// The program with this name in `$PATH`, or at this absolute path, which it keeps in the guest; with a
+    /// script also its interpreter.
     ///
     /// # Errors
     /// [`ImageError::NoProgram`], [`ImageError::RelativeProgram`], [`ImageError::Unreadable`], or a script
@@ -62,8 +62,8 @@ impl Program {
 
     /// The loader and the shared libraries, as absolute paths of the host; empty for a static program.
     ///
-    /// The loader is run with `--list` (ld.so(8)), which glibc's and musl's both know and which runs nothing
-    /// of the program.
+    /// The loader is run with `--list` (ld.so(8)), which glibc's and musl's loaders both know and which does
+    /// not start the program.
     pub(super) fn libraries(&self) -> Result<Vec<PathBuf>, ImageError> {
         if script_line(&self.host)?.is_some() {
             return Ok(Vec::new());
@@ -153,7 +153,7 @@ impl Elf {
     }
 }
 
-/// The absolute paths in what `ld.so --list` prints; the name of the first library that was not found.
+/// The absolute paths that `ld.so --list` prints; the error is the first library that was not found.
 fn listed(text: &str) -> Result<Vec<PathBuf>, String> {
     let mut libraries = Vec::new();
     for line in text.lines().map(str::trim) {

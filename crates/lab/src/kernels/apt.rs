@@ -14,8 +14,8 @@ use std::time::Duration;
 /// How long package lists are used.
 const LISTS_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// Settings that the host's must not change: hooks would clean the host's own cache, others would let
-/// unsigned packages through. The network settings (proxies, credentials) are the host's.
+/// Settings that override the host's: hooks would clean the host's own cache, others would let unsigned
+/// packages through. The network settings (proxies, credentials) are the host's.
 const SETTINGS: &str = "\
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
@@ -59,7 +59,7 @@ impl Apt {
         Ok(apt)
     }
 
-    /// Writes a file and says whether that changed it.
+    /// Writes a file; returns whether that changed it.
     fn write(&self, name: &str, text: &str) -> Result<bool, KernelError> {
         let path = self.folder.join(name);
         if fs::read_to_string(&path).is_ok_and(|old| old == text) {
@@ -176,7 +176,7 @@ fn stanza(suite: &str, mirror: &Mirror) -> String {
     )
 }
 
-/// What apt says of a suite that its mirror does not have: not the network's fault, and no reason to retry.
+/// apt's words for a suite that its mirror does not have: not the network's fault, and no reason to retry.
 const NOT_THERE: [&str; 2] = ["does not have a Release file", "no longer has a Release file"];
 
 /// apt's line that best says what went wrong, if anything did: apt exits with success even if it could not

@@ -18,9 +18,9 @@ pub struct Offer {
     pub series: String,
     /// As `uname -r` says: `5.10.0-46-amd64`.
     pub release: String,
-    /// The distribution's suite that offers it; empty where only the cache holds it.
+    /// The distribution's suite that offers it; empty if only the cache holds it.
     pub suite: String,
-    /// Bytes to download where it is not cached.
+    /// Bytes to download if it is not cached.
     pub download_bytes: u64,
     /// It is in the cache and needs no network.
     pub cached: bool,
@@ -117,9 +117,9 @@ pub(super) fn candidates(suite: &str, packages_file: &str) -> Vec<Candidate> {
 }
 
 /// The packages of a kernel: its image, and what the image depends on for the same release. Debian from 6.19
-/// keeps image, modules and `linux-base` (configuration and lists) apart, Ubuntu image and modules; rarer
-/// modules are Ubuntu's `linux-modules-extra`. A kernel boots without `linux-base`, which Debian no longer
-/// offers for some that name it.
+/// splits image, modules and `linux-base` (configuration and lists), Ubuntu image and modules; rarer modules
+/// are Ubuntu's `linux-modules-extra`. A kernel boots without `linux-base`, which Debian no longer offers for
+/// some that name it.
 fn parts(release: &str, image: &Package, packages: &BTreeMap<String, Package>) -> Option<Vec<Package>> {
     let mut parts = vec![image.clone()];
     for dependency in

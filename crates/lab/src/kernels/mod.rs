@@ -39,8 +39,8 @@ pub struct Kernel {
 }
 
 /// The kernels that can be fetched, the newest of each series, and all that are cached; oldest first. `note`
-/// hears of progress. Without the network the cached ones are returned, if there are any, and `note` gets the
-/// reason.
+/// gets progress messages. Without the network the cached ones are returned, if there are any, and `note`
+/// gets the reason.
 ///
 /// # Errors
 /// [`KernelError::MissingTools`], [`KernelError::NoSource`], [`KernelError::Unreachable`],
@@ -62,7 +62,7 @@ pub fn list(cache: &Cache, note: &mut dyn FnMut(&str)) -> Result<Vec<Offer>, Ker
 }
 
 /// A kernel by its series (`5.10`: the newest cached one, else the newest offered), by its whole release, or
-/// the running host's own (`host`). What is not cached is fetched; `note` hears of progress.
+/// the running host's own (`host`). One that is not cached is fetched; `note` gets progress messages.
 ///
 /// # Errors
 /// [`KernelError::NotOffered`] with what is offered; [`KernelError::Unreachable`], [`KernelError::Cache`],
@@ -105,7 +105,7 @@ pub fn from_files(cache: &Cache, image: &Path, modules: &Path) -> Result<Kernel,
 /// The private apts and what their lists offer.
 #[derive(Default)]
 struct PackageLists {
-    /// The one of the short lists, then one per release whose series these lacked.
+    /// That of the short lists, then one per release whose series they lacked.
     apts: Vec<Apt>,
     candidates: Vec<Candidate>,
     /// The suites of all lists.

@@ -6,7 +6,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// The file that identifies the files of which a copy was made.
+/// This file identifies the files that were copied.
 const KEY: &str = "made-from";
 
 /// The running host's own kernel.

@@ -140,7 +140,7 @@ fn source(fields: &[(String, String)]) -> Option<AptSource> {
     Some(AptSource { uris, suites, components: list("components"), signed_by })
 }
 
-/// Reads os-release(5): the system itself, or what it says it is like (Mint is like Ubuntu, Ubuntu like
+/// Reads os-release(5): the system itself, or one that it names as similar (Mint is like Ubuntu, Ubuntu like
 /// Debian).
 fn distribution(os_release: &str) -> Option<Distribution> {
     let (id, like) = (value(os_release, "ID")?, value(os_release, "ID_LIKE").unwrap_or_default());

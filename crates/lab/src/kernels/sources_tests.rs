@@ -1,4 +1,4 @@
-//! Tests of the reading of apt sources: both styles, the choice among strangers, and whatever text comes.
+//! Tests of reading apt sources: both styles, the choice among foreign sources, and arbitrary text.
 
 use super::*;
 use proptest::prelude::*;
@@ -65,7 +65,7 @@ deb [ broken http://d.example x main\n";
 }
 
 #[test]
-fn the_archive_is_told_from_strangers_that_use_its_words() {
+fn the_archive_is_chosen_among_foreign_sources_with_its_words() {
     let mirrors = debian(
         "deb [signed-by=/k/browser.gpg] https://browser.example stable main\n\
          deb cdrom:[Debian_12]/ bookworm main\n\
@@ -151,7 +151,7 @@ fn derivatives_are_counted_to_what_they_are_like() {
 }
 
 #[test]
-fn both_styles_are_read_from_the_folder_and_a_stranger_is_told_so() {
+fn both_styles_are_read_from_the_folder_and_another_distribution_is_refused() {
     let etc = tempfile::tempdir().unwrap();
     let message = mirrors(etc.path()).unwrap_err().to_string();
     assert!(message.contains("neither Debian nor Ubuntu") && message.contains("--kernel IMAGE"), "{message}");

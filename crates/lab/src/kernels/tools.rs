@@ -14,7 +14,7 @@ pub fn missing_tools() -> Vec<(&'static str, &'static str)> {
     host_tools::missing(&TOOLS)
 }
 
-/// Refuses to begin if one of `tools` is missing, and names all that are.
+/// Fails if any of `tools` is missing, and names all that are.
 pub(super) fn require(tools: &[&str]) -> Result<(), KernelError> {
     let missing: Vec<_> = missing_tools().into_iter().filter(|(tool, _)| tools.contains(tool)).collect();
     if missing.is_empty() { Ok(()) } else { Err(KernelError::MissingTools(missing)) }

@@ -81,8 +81,7 @@ pub(super) fn from_packages(place: &Path, release: &str) -> Result<(), KernelErr
     modules::index(place, release)
 }
 
-/// Puts an image into `place`: of a bzImage its ELF image, which a guest starts at once, if it can be
-/// unpacked.
+/// Puts an image into `place`: of a bzImage its ELF image, which boots sooner, if it can be unpacked.
 pub(super) fn place_image(place: &Path, path: &Path) -> Result<(), KernelError> {
     let image =
         vmlinux::read(path).map_err(|reason| KernelError::NotAKernel { path: path.to_owned(), reason })?;

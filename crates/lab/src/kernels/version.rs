@@ -25,7 +25,7 @@ fn revision(version: &str) -> (&str, &str) {
     version.rsplit_once('-').unwrap_or((version, ""))
 }
 
-/// Compares by turns a run of non-digits and a number, as the policy says.
+/// Compares runs of non-digits and numbers in turn, as the policy says.
 fn compare_part(mut left: &str, mut right: &str) -> Ordering {
     while !left.is_empty() || !right.is_empty() {
         let (left_text, left_rest) = split(left, |c| !c.is_ascii_digit());
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// Short versions of few signs, so that equal beginnings are frequent.
+    /// Short versions of few characters: equal prefixes are frequent.
     fn version() -> impl Strategy<Value = String> {
         "(0:|1:)?[0-2][0-2a.+~]{0,5}(-[0-2a+~]{1,3})?"
     }

@@ -104,7 +104,7 @@ pub(super) fn decompress(packed: &[u8]) -> io::Result<Vec<u8>> {
     Ok(unpacked)
 }
 
-/// Blocks of at most 8 MiB, each after its packed size; what holds no whole block is what follows the stream.
+/// Blocks of at most 8 MiB, each after its packed size; a rest without a whole block follows the stream.
 fn decompress_lz4(mut blocks: &[u8]) -> io::Result<Vec<u8>> {
     const BLOCK_BYTES: usize = 8 << 20;
     let mut unpacked = Vec::new();

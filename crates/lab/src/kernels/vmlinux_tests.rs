@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::fs;
 use std::io::Write;
 
-/// An ELF image that says its release and has a PVH entry.
+/// An ELF image that states its release and has a PVH entry.
 pub(in super::super) fn vmlinux(release: &str) -> Vec<u8> {
     let note = [&[4, 0, 0, 0, 4, 0, 0, 0, 18, 0, 0, 0][..], b"Xen\0", &[0, 0, 0, 1]].concat();
     elf(
@@ -53,7 +53,7 @@ pub(in super::super) fn bz_image(release: &str, payload: &[u8]) -> Vec<u8> {
     image
 }
 
-/// Packs in the kernel's way: the size of what was packed follows.
+/// Packs as the kernel's build does: the unpacked size follows.
 fn with_size(mut packed: Vec<u8>, plain: &[u8]) -> Vec<u8> {
     packed.extend((plain.len() as u32).to_le_bytes());
     packed
@@ -134,7 +134,7 @@ fn an_elf_image_says_its_release_and_leaves_its_debug_information() {
 }
 
 #[test]
-fn what_is_no_kernel_is_told_why() {
+fn what_is_no_kernel_is_refused_with_the_reason() {
     assert_eq!(reason(b""), "it has neither the boot protocol's header nor that of an ELF file");
     assert_eq!(reason(&[7; 5000]), "it has neither the boot protocol's header nor that of an ELF file");
     assert_eq!(reason(&elf(62, &[], "usage: %s")), "it is an ELF file without the words `Linux version`");

@@ -10,7 +10,7 @@ const KINDS: [CostKind; 4] = [CostKind::Calls, CostKind::Instructions, CostKind:
 
 /// A profile per trial, by its position in the plan.
 ///
-/// Counts are of the trial's whole window, over all vCPUs. A trial whose jobs did not overlap leaves several
+/// Counts cover the trial's whole window and all vCPUs. A trial whose jobs did not overlap leaves several
 /// windows, which are added up. Functions of one name and module are one entry, with the parts that the
 /// compiler split off. `calls` are the executions of its first instruction; those of a part count only if the
 /// table has no body of that function. Everything that no symbol covers is one entry with an empty name.

@@ -13,12 +13,12 @@ pub struct DebugInfo {
     tree: PathBuf,
 }
 
-/// Every kernel has this function, here.
+/// A function that every kernel defines, and its file.
 const LANDMARK: (&str, &str) = ("start_kernel", "init/main.c");
 
 impl DebugInfo {
-    /// Reads the debug information of the kernel that has these symbols. Where its sources were when it was
-    /// built follows from the file of `start_kernel`, which also shows whether it is the same kernel.
+    /// Reads the debug information of the kernel that has these symbols. The file of `start_kernel` shows
+    /// where the kernel was built, and whether it is the same kernel.
     pub fn open(vmlinux: &Path, symbols: &Symbols) -> Result<DebugInfo, ProfileError> {
         let unfit = |reason: String| ProfileError::DebugInfo { path: vmlinux.into(), reason };
         let loader = Loader::new(vmlinux).map_err(|error| unfit(error.to_string()))?;

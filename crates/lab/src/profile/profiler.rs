@@ -28,7 +28,7 @@ impl Profiler {
         Ok(Profiler { library, windows })
     }
 
-    /// The plugin as QEMU is to load it, under `-accel tcg`; its windows go to the folder `out`.
+    /// The plugin for QEMU to load, under `-accel tcg`; its windows go to the folder `out`.
     pub fn plugin(&self) -> vm::Plugin {
         let out = self.windows.to_string_lossy().into_owned();
         vm::Plugin { path: self.library.clone(), arguments: vec![("out".to_owned(), out)] }

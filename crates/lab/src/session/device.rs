@@ -36,7 +36,7 @@ impl Device {
         }
     }
 
-    /// What it is, in a line for users.
+    /// A description for users.
     pub fn about(self) -> &'static str {
         match self {
             Device::Nvme => "Emulated NVMe with poll queues; it answers at once",
@@ -55,7 +55,7 @@ impl Device {
         }
     }
 
-    /// QEMU's drive, for a guest of so many processors; `None` if the guest's kernel makes it.
+    /// QEMU's drive, for a guest with this many processors; `None` if the guest's kernel makes it.
     pub(super) fn drive(self, vcpus: u32, fault: Option<FaultKind>) -> Option<Drive> {
         let backend = |latency_ns| match fault {
             Some(FaultKind::ReadErrors) => Backend::Failable { size_bytes: DRIVE_BYTES },

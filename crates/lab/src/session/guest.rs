@@ -1,4 +1,4 @@
-//! What a guest is made of and what it runs, by its device and its studies.
+//! A guest's machine, root and script, by its device and its studies.
 
 use super::fault::relay;
 use super::{Device, FaultKind, Guest, GuestStudy, status_file, store_file, study_file};
@@ -21,8 +21,8 @@ pub const HOLD_COUNTERS: &str = "\
     iopj lab hold-counters >/run/held 2>&1 &\nwhile [ ! -s /run/held ] && kill -0 $!; do sleep 0.1; done\n";
 
 impl Guest<'_> {
-    /// The machine: KVM if it works and nothing is to be counted, else QEMU's translator; with an IOMMU if a
-    /// drive is to be taken from its driver.
+    /// The machine: KVM if it works and nothing is counted, else QEMU's translator; with an IOMMU if a drive
+    /// is taken from its driver.
     pub(super) fn machine(
         &self,
         cache: &Cache,
@@ -86,7 +86,7 @@ impl Guest<'_> {
         self.fault.as_ref().map(|fault| fault.kind)
     }
 
-    /// The drive's modules, and VFIO's if it is to be taken from its driver.
+    /// The drive's modules, and VFIO's if it is taken from its driver.
     pub(super) fn modules(&self, bypass: bool) -> Result<Vec<ModuleWish>, ImageError> {
         let mut wishes = self.device.modules(self.vcpus, self.fault_kind());
         if bypass {
@@ -100,8 +100,8 @@ impl Guest<'_> {
         Ok(wishes)
     }
 
-    /// What the guest does: one study after the other, whatever came of those before; each leaves its store
-    /// and its status in the folder that is handed out.
+    /// The guest's script: one study after the other, also after a failure; each leaves its store and its
+    /// status in the folder that is handed out.
     pub(super) fn script(&self, studies: &[GuestStudy<'_>], accelerator: &Accelerator) -> String {
         let symbols = if self.exact { "cat /proc/kallsyms >/out/kallsyms || exit 98\n" } else { "" };
         // DPDK keeps its files under /var/run.
@@ -140,7 +140,7 @@ impl Guest<'_> {
         let exec = if study.allow_exec { " --allow-exec" } else { "" };
         let relay = self.fault.as_ref().map_or_else(|| "cat".to_owned(), relay);
         let (file, store) = (study_file(number), store_file(number));
-        // In case a run before it was killed: without its driver a drive has no node.
+        // An earlier run may have been killed: without its driver a drive has no node.
         let restore = if number > 1 { "iopj restore >/dev/null 2>&1\n" } else { "" };
         format!(
             "{restore}tries=600\nuntil [ -e {node} ]; do\n\ttries=$((tries - 1))\n\t[ $tries -gt 0 ] || {{ \

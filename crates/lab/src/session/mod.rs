@@ -1,4 +1,4 @@
-//! Studies in a guest: what the guest is made of, what it runs, and what comes out of it.
+//! Studies in a guest: its description, its runs and their results.
 
 mod device;
 mod fault;
@@ -22,7 +22,7 @@ pub use device::Device;
 pub use fault::{Fault, FaultKind};
 pub use guest::HOLD_COUNTERS;
 
-/// A guest as it is to be.
+/// The description of a guest.
 #[derive(Clone, Debug)]
 pub struct Guest<'a> {
     /// The kernel.
@@ -52,14 +52,14 @@ pub struct GuestStudy<'a> {
     pub store: PathBuf,
     /// The study file's text.
     pub text: &'a str,
-    /// The programs that it needs: `iopj`, `fio` where it is a generator, and those that the study names.
+    /// The programs that it needs: `iopj`, `fio` if it is a generator, and those that the study names.
     pub programs: Vec<Program>,
     /// It may run the programs that it names.
     pub allow_exec: bool,
     /// Its target is the drive's passthrough node.
     pub passthrough: bool,
-    /// It has paths that bypass the kernel, so the drive is to be taken from its driver: the guest gets an
-    /// IOMMU and VFIO.
+    /// It has paths that bypass the kernel, so the drive is taken from its driver: the guest gets an IOMMU
+    /// and VFIO.
     pub bypass: bool,
     /// SPDK does its I/O, which needs huge pages.
     pub spdk: bool,
@@ -67,10 +67,10 @@ pub struct GuestStudy<'a> {
     pub writes: bool,
 }
 
-/// What came of the studies in a guest.
+/// The results of the studies in a guest.
 #[derive(Debug)]
 pub struct GuestDone {
-    /// What came of each study, in their order.
+    /// The result of each study, in their order.
     pub studies: Vec<Result<StudyDone, LabError>>,
     /// From QEMU's start to that of the guest's script.
     pub boot: Duration,
@@ -78,7 +78,7 @@ pub struct GuestDone {
     pub total: Duration,
 }
 
-/// What came of a study that left a store.
+/// The result of a study that left a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StudyDone {
     /// The exit status of `iopj run` in the guest.
@@ -87,7 +87,7 @@ pub struct StudyDone {
     pub counted: usize,
 }
 
-/// How often studies are begun if their guest fails by [`VmError::StaleCode`].
+/// How often studies are started if their guest fails by [`VmError::StaleCode`].
 const ATTEMPTS: u32 = 4;
 /// The kernel's last words, which are not shown.
 const POWER_DOWN: &str = "reboot: Power down";
@@ -110,13 +110,13 @@ fn status_file(number: usize) -> String {
     format!("status-{number}")
 }
 
-/// Whether these studies can run in one boot, each as it would by itself, and no file is in their stores'
-/// way.
+/// Checks that these studies can run in one boot, each as it would by itself, and that no file is in their
+/// stores' place.
 ///
 /// # Errors
 /// [`LabError`], with the study or the store that is in the way.
 pub fn check(studies: &[GuestStudy<'_>], exact: bool) -> Result<(), LabError> {
-    // The profiler's windows say their trial's position, but not its study.
+    // The profiler's windows name their trial's position, but not its study.
     if exact && studies.len() > 1 {
         return Err(LabError::ExactOfSeveral);
     }

@@ -81,7 +81,7 @@ impl<'a> Console<'a> {
         let bytes = std::mem::take(&mut self.partial);
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim_end_matches('\r');
-        // A kernel message may stand before it on the line.
+        // A kernel message may precede it on the line.
         if let Some((_, cause)) = text.split_once(FAILED) {
             self.failed.get_or_insert(cause.to_owned());
         } else if text.contains(UP) && self.up.is_none() {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_told_apart() {
+    fn lines_are_distinguished() {
         let mut lines = Vec::new();
         let mut line = |text: &str| lines.push(text.to_owned());
         let mut console = Console::new(&mut line);

@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 
 use super::arguments::Arguments;
 
-/// The serial number of a machine's first drive, which tells an emulated drive from a real one. The others
-/// append their number, `iopjlab1`: NVMe controllers of one serial number are one to the kernel.
+/// The serial number of a machine's first drive, which distinguishes it from a real one. The others append
+/// their number, `iopjlab1`: NVMe controllers of one serial number are one to the kernel.
 pub const SERIAL: &str = "iopjlab";
 
-/// An emulated drive, behind a PCIe port of its own so that it can be pulled.
+/// An emulated drive, behind a PCIe port of its own so it can be pulled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Drive {
     /// An NVMe controller with one namespace.
     Nvme(Nvme),
-    /// A virtio-blk drive, served by a thread of its own so that its latency passes while the guest runs.
+    /// A virtio-blk drive, served by a thread of its own: its latency passes while the guest runs.
     VirtioBlk {
         /// Request queues.
         queues: u32,
@@ -34,7 +34,7 @@ pub struct Nvme {
     /// The logical block that the namespace is formatted with: 512 or 4096 bytes.
     pub block_bytes: u32,
     /// It is the second function of the PCI device whose first function is the drive before it. No IOMMU
-    /// tells the two apart, so they are in one group.
+    /// distinguishes the two, so they are in one group.
     pub second_function: bool,
     /// Where its data is. A latency there becomes an artefact: use virtio for slow drives.
     pub backend: Backend,

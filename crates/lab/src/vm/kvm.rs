@@ -21,13 +21,13 @@ const SIGN: &str = "lab: kvm works";
 /// Whether KVM runs a guest here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kvm {
-    /// It does.
+    /// Yes.
     Works,
-    /// It does not, because of this.
+    /// No, for this reason.
     Fails(String),
 }
 
-/// What was found; valid for one boot of the host and one QEMU.
+/// The answer, valid for one boot of the host and one QEMU.
 #[derive(Serialize, Deserialize)]
 struct Found {
     boot_id: String,

@@ -111,7 +111,7 @@ impl Qmp {
         self.throttle(drive, 1)
     }
 
-    /// Makes a drive that [`Qmp::stall`] has stalled answer again, also what it was asked in the meantime.
+    /// Makes a drive that [`Qmp::stall`] has stalled answer again, including requests made meanwhile.
     ///
     /// # Errors
     /// [`VmError::Qmp`].

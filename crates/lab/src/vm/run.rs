@@ -69,7 +69,7 @@ pub fn run(
     }
 }
 
-/// Runs the machine to its end, whatever the guest does in it.
+/// Runs the machine to its end.
 pub(super) fn boot(
     spec: &MachineSpec,
     folder: &RunFolder,

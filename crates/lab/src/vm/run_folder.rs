@@ -1,4 +1,4 @@
-//! A machine's folder. It says whose it is, so that nothing is left of a machine whose owner was killed.
+//! A machine's folder. It names its owner: if that was killed, the next start removes machine and folder.
 
 use std::fs::{self, File};
 use std::io;
@@ -93,7 +93,7 @@ pub fn clean(cache: &Path) -> Result<Cleaned, VmError> {
     sweep(&runs)
 }
 
-/// Held while folders are made and removed, so that a folder is never seen before its owner has locked it.
+/// Held while folders are made and removed: a folder is never seen before its owner has locked it.
 fn guard(runs: &Path) -> Result<File, VmError> {
     let folder = File::open(runs).map_err(VmError::at(runs))?;
     folder.lock().map_err(VmError::at(runs))?;
@@ -121,9 +121,9 @@ fn sweep(runs: &Path) -> Result<Cleaned, VmError> {
     Ok(cleaned)
 }
 
-/// A process, distinguished by its start time from a later one with the same number. Its command line would
-/// not do: a process that was just started may not have one yet, for `vfork` returns before `execve` has laid
-/// out the arguments.
+/// A process, distinguished by its start time from a later one with the same number. Its command line is not
+/// enough: a process that was just started may not have one yet, because `vfork` returns before `execve` has
+/// laid out the arguments.
 #[derive(Debug, PartialEq, Eq)]
 struct Process {
     pid: u32,
@@ -202,7 +202,7 @@ mod tests {
         other.wait().unwrap();
     }
 
-    /// A machine that was noted before `execve` was through was never found again.
+    /// A machine noted before `execve` had finished was never found again.
     #[test]
     fn a_machine_is_found_again_whatever_its_command_line_became() {
         let mut machine = Command::new("sh").args(["-c", "sleep 0.1; exec sleep 600"]).spawn().unwrap();

@@ -129,7 +129,7 @@ impl MachineSpec {
 
     fn kernel_command_line(&self) -> String {
         // A console for init; a panic or an oops ends the machine; addresses are those of the symbol table;
-        // what would cost instructions that are not the I/O path's is off.
+        // features that would add instructions outside the I/O path are off.
         let mut words =
             vec!["console=ttyS0 panic=-1 oops=panic quiet nokaslr mitigations=off random.trust_cpu=1"];
         if self.iommu {

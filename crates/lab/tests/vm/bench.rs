@@ -36,7 +36,7 @@ fn releases() -> Vec<String> {
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
-/// The oldest cached series from 7.2 on, which `cargo xtask test` fetches; 7.2 where there is none.
+/// The oldest cached series from 7.2 on, which `cargo xtask test` fetches; 7.2 if there is none.
 pub(crate) fn new_series() -> String {
     let numbers = |release: String| {
         let mut levels = release.split('.').map(|level| level.parse::<u32>().ok());
@@ -47,7 +47,7 @@ pub(crate) fn new_series() -> String {
     format!("{major}.{minor}")
 }
 
-/// The cached kernel of this series; `None`, said on stderr, where this test cannot run.
+/// The cached kernel of this series; `None`, with the reason on stderr, if this test cannot run.
 pub(crate) fn kernel(series: &str) -> Option<Kernel> {
     let release = releases().into_iter().filter(|name| name.starts_with(&format!("{series}."))).max();
     match release {
@@ -132,7 +132,7 @@ impl Bench {
         run(&self.machine, &self.folder, &self.out, &AtomicBool::new(false), line)
     }
 
-    /// Runs the guest; when it says `now`, does this to the machine.
+    /// Runs the guest; when it prints `now`, calls this on the machine.
     pub(crate) fn run_and(&self, mut act: impl FnMut(&mut Qmp)) -> Result<Ended, VmError> {
         let mut acted = false;
         let ended = self.run(&mut |line| {
@@ -150,7 +150,7 @@ impl Bench {
         fs::read_to_string(self.out.join(name)).unwrap().trim().to_owned()
     }
 
-    /// The process that ran the machine is no more.
+    /// The process that ran the machine has ended.
     pub(crate) fn assert_gone(&self) {
         let pid = machine_pid(self.folder.path()).unwrap();
         assert!(!Path::new(&format!("/proc/{pid}")).exists());

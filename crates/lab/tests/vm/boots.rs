@@ -113,7 +113,7 @@ fn shell_on_a_terminal() {
 
 #[test]
 fn a_shell_on_a_terminal_has_its_last_words_printed() {
-    // Takes the turn, and is not run.
+    // Only holds the turn.
     let Some(_turn) = Bench::old("true", nvme(null())) else { return };
     let Some(kernel) = kernel("5.10") else { return };
     let test = std::env::current_exe().unwrap();
@@ -128,9 +128,9 @@ fn a_shell_on_a_terminal_has_its_last_words_printed() {
         .unwrap();
     let mut text = Vec::new();
     let mut output = terminal.stdout.take().unwrap();
-    // What is typed before the shell listens is lost. What it prints just before the guest is off is not.
+    // Input before the shell listens is lost; output just before the guest is off is not.
     while !text.ends_with(b" # ") && output.by_ref().take(1).read_to_end(&mut text).unwrap() == 1 {}
-    // It may be off already; the text tells.
+    // It may be off already; the text shows it.
     let _ = terminal.stdin.as_mut().unwrap().write_all(b"echo \"<$(uname -r)>\"; exit\n");
     output.read_to_end(&mut text).unwrap();
     let status = terminal.wait().unwrap();

@@ -31,7 +31,7 @@ fn a_guest_that_hangs_ends_at_its_limit_with_its_last_lines() {
 }
 
 #[test]
-fn a_panic_is_told_apart() {
+fn a_panic_is_distinguished() {
     let Some(bench) = Bench::old("echo c >/proc/sysrq-trigger; sleep 1000", nvme(null())) else { return };
     let error = bench.run(&mut |_| {}).unwrap_err();
     let VmError::Panic { panic, .. } = &error else { panic!("{error}") };
@@ -127,7 +127,7 @@ fn owner_of_a_machine() {
 
 #[test]
 fn a_killed_owner_leaves_no_machine() {
-    // Takes the turn, and is not run.
+    // Only holds the turn.
     let Some(_turn) = Bench::old("true", nvme(null())) else { return };
     let cache = tempfile::tempdir().unwrap();
     let mut owner = Command::new(std::env::current_exe().unwrap())

@@ -41,7 +41,7 @@ fn a_drive_fails_while_it_is_read() {
 
 #[test]
 fn a_drive_is_pulled_while_it_is_read() {
-    // The reads fail before the guest has let the drive go, which it must have time to do.
+    // The reads fail before the guest has released the drive: it needs time for that.
     let script = format!(
         "{READ_ON}echo now; read_on /dev/nvme0n1\nwhile [ -e /sys/class/nvme/nvme0 ]; do sleep 1; done; \
          sleep 1; [ -e /dev/nvme0n1 ]; echo $? >/out/gone"
@@ -101,7 +101,7 @@ fn a_stalled_drive_that_goes_on_answers_what_it_was_asked() {
 
 #[test]
 fn a_refused_command_says_why() {
-    // The guest is there until its own drive is pulled.
+    // The guest runs until its drive is pulled.
     let script = "echo now; while [ -e /sys/class/nvme/nvme0 ]; do sleep 1; done";
     let Some(bench) = Bench::old(script, nvme(null())) else { return };
     let mut error = String::new();

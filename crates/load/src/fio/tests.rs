@@ -331,7 +331,7 @@ fn script(path: &Path, body: &str) {
 }
 
 #[test]
-fn a_plugin_of_another_fio_is_told_and_asked_once() {
+fn a_plugin_of_another_fio_is_named_and_asked_once() {
     let folder = folder();
     let (program, plugin) = (folder.path().join("fio"), folder.path().join("spdk_nvme"));
     std::fs::write(&plugin, "").unwrap();

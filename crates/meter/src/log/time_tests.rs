@@ -1,4 +1,4 @@
-//! Times of many locales, and what is no time.
+//! Times of many locales, and text that is not a time.
 
 use super::*;
 use proptest::prelude::*;
@@ -113,7 +113,7 @@ proptest! {
 
     #[test]
     fn every_day_follows_the_day_before(days in 0i64..80_000) {
-        // Walks the calendar by its own rules from the day that is a number of years in.
+        // The next day by the calendar's own rules.
         let year = 1970 + days / 366;
         let (month, day) = (days % 12 + 1, days % 28 + 1);
         let next = if day < 28 {

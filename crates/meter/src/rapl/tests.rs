@@ -11,7 +11,7 @@ const CLIENT_UJ: u64 = 262_143_999_938;
 const DRAM_UJ: u64 = 65_712_999_613;
 const SECOND: u64 = 1_000_000_000;
 
-/// One zone: place, name, range, counter at the start and uJ a second.
+/// One zone: folder, name, range, counter at the start and uJ per second.
 type Spec = (&'static str, &'static str, u64, u64, u64);
 
 struct Machine {
@@ -108,7 +108,7 @@ fn assert_joules(machine: &mut Machine, seconds: u64, want: &[(&str, Scope, f64)
     meter
 }
 
-/// Joules of a scope: channels that lie within none of the same scope.
+/// Joules of a scope: channels that are not inside another one of the same scope.
 fn sum(want: &[(&str, Scope, f64)], scope: Scope) -> f64 {
     want.iter().filter(|(_, of, _)| *of == scope).map(|(.., joules)| joules).sum()
 }
@@ -223,7 +223,7 @@ fn dies_with_counters_of_their_own_both_count() {
         ("intel-rapl:1", "package-0-die-1", SERVER_UJ, 123_456_000, 80_000_000),
         ("intel-rapl:1:0", "dram", DRAM_UJ, 55_555, 10_000_000),
     ]);
-    // The memory's counter is mirrored though the dies' are not.
+    // The memory's counter is mirrored although the dies' are not.
     let want = [
         ("package-0-die-0", Scope::Package, 900.0),
         ("package-0-die-0/dram", Scope::Dram, 100.0),
@@ -340,7 +340,7 @@ fn what_cannot_be_a_zone_is_refused_with_the_cause() {
 
 #[test]
 fn perf_is_compared_with_powercap() {
-    // cpu-clock of one processor stands in: about a joule a second in ns, against powercap's 300 at once.
+    // cpu-clock of one processor stands in: about a joule per second in ns, against powercap's 300 at once.
     let mut machine = Machine::intel(&[("intel-rapl:0", "package-0", SERVER_UJ, 1_000, 100_000_000)]);
     let pmu = "sys/bus/event_source/devices/power";
     for (file, value) in [("type", "1"), ("cpumask", "0"), ("events/energy-pkg", "event=0x00")] {
@@ -353,7 +353,7 @@ fn perf_is_compared_with_powercap() {
         return eprintln!("skipped: needs perf events ({:?})", meter.notes());
     }
     machine.run(&mut meter, 3);
-    // Long enough that two updates of the counter are not all there is.
+    // Long enough for more than two updates of the counter.
     sleep(Duration::from_millis(50));
     machine.run(&mut meter, 0);
     let notes = meter.notes();

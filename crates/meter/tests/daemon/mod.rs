@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A daemon is up and answers long before.
+/// The limit for a daemon to start and answer, which takes far less.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A daemon that ends with the test.
@@ -59,7 +59,7 @@ impl Daemon {
 }
 
 /// Starts a daemon on a free UDP port. Another process may take the port meanwhile: then the daemon ends, and
-/// there is another one.
+/// another one is started.
 pub(crate) fn on_a_free_port(mut start: impl FnMut(u16) -> Daemon) -> (u16, Daemon) {
     for _ in 0..10 {
         let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -72,7 +72,7 @@ pub(crate) fn on_a_free_port(mut start: impl FnMut(u16) -> Daemon) -> (u16, Daem
     panic!("the daemon has no port");
 }
 
-/// If a program is not there: said, and a failure in CI.
+/// True if a program is missing, which is printed, and fails in CI.
 pub(crate) fn missing(package: &str, path: &str) -> bool {
     let missing = !std::path::Path::new(path).exists();
     assert!(!missing || std::env::var_os("CI").is_none_or(|ci| ci != "true"), "needs the package {package}");

@@ -46,7 +46,7 @@ pub(crate) struct Machine {
     idle_w: f64,
     drift_w_per_s: f64,
     waves: Vec<Wave>,
-    /// Begin, end, power; in order of time.
+    /// Start, end, power; in order of time.
     loads: Vec<(f64, f64, f64)>,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Study {
     pub(crate) changes_ns: Vec<u64>,
     pub(crate) idle: Vec<Window>,
     pub(crate) truth_j: f64,
-    /// What of it the load took.
+    /// The load's part of it.
     pub(crate) above_idle_j: f64,
     /// Relative error of every value.
     pub(crate) gain: f64,
@@ -114,7 +114,7 @@ pub(crate) struct Study {
     logger: Logger,
 }
 
-/// What a study is drawn with, from one seed.
+/// A study's random numbers, from one seed.
 pub(crate) struct Draw(Xoshiro256PlusPlus);
 
 impl Draw {
@@ -131,7 +131,7 @@ impl Draw {
     }
 }
 
-/// What a study plays, and how long it takes.
+/// The parts of a study and their lengths.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     /// Whether the pattern is played at all.
@@ -196,7 +196,7 @@ impl Study {
         }
     }
 
-    /// The logger's time less the host's at a host time.
+    /// The logger's time minus the host's at a host time.
     pub(crate) fn offset_ns(&self, host_ns: u64) -> i64 {
         let host_s = host_ns as f64 * 1e-9 - BOOT_S;
         EXPECTED_OFFSET_NS + ((self.logger.own_s(host_s) - host_s) * 1e9).round() as i64
@@ -233,7 +233,7 @@ fn channel(averages: bool) -> Channel {
     Channel { accuracy, ..Channel::new("logger", Scope::System, kind) }
 }
 
-/// A value at every whole second of the logger's, as long as the study lasts.
+/// A value at every whole second of the logger's clock during the study.
 fn log(draw: &mut Draw, machine: &Machine, logger: &Logger, end_s: f64) -> Vec<Reading> {
     let (first, last) = (logger.own_s(0.0).ceil() as i64, logger.own_s(end_s) as i64);
     let mut log = Vec::with_capacity((last - first) as usize);
@@ -249,7 +249,7 @@ fn log(draw: &mut Draw, machine: &Machine, logger: &Logger, end_s: f64) -> Vec<R
     log
 }
 
-/// What the study believes of the logger's clock.
+/// The study's assumptions about the logger's clock.
 pub(crate) const SEARCH: Search = Search {
     expected_offset_ns: EXPECTED_OFFSET_NS,
     range_ns: 150_000_000_000,

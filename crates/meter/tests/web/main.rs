@@ -56,7 +56,7 @@ fn survives_a_restart(server: &mut Server, meter: &mut dyn Meter) {
         );
     }
     server.restart();
-    // A connection that was kept may break once more.
+    // A kept connection may break once more.
     let again = read(meter).or_else(|_| read(meter)).unwrap();
     assert!(!again.is_empty());
 }
@@ -175,11 +175,11 @@ fn the_node_exporter_is_scraped() {
 }
 
 #[test]
-fn a_certificate_is_checked_unless_told_otherwise() {
+fn a_certificate_is_checked_by_default() {
     let Some(server) = Server::start_tls() else { return };
     let error = refused(redfish::open(&bmc(&server, json!({"ca_file": null}))));
     assert!(error.contains("cannot be trusted") && error.contains("ca_file"), "{error}");
-    // Nothing was sent to whom cannot be trusted.
+    // Nothing was sent to a server that cannot be trusted.
     assert_eq!(std::fs::read_to_string(server.path("log")).unwrap(), "");
     assert!(redfish::open(&bmc(&server, json!({}))).is_ok());
     assert!(redfish::open(&bmc(&server, json!({"ca_file": null, "insecure": true}))).is_ok());
@@ -206,7 +206,7 @@ fn a_chassis_tells_power_and_energy_in_a_session() {
     assert_eq!(names, ["1 power", "1 energy"]);
     assert_eq!(meter.channels()[1].parent.as_deref(), Some("1 power"));
     assert_eq!(values(&mut *meter), [(0, Value::Watts(374.2)), (1, Value::Count(1_172_430_000))]);
-    // A token is good for twenty requests: these need a second session, and nobody notices.
+    // A token is good for twenty requests: these need a second session, unnoticed by the caller.
     for _ in 0..30 {
         assert_eq!(values(&mut *meter), [(0, Value::Watts(374.2))]);
     }

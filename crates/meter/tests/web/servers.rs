@@ -62,7 +62,7 @@ impl Server {
         self.process = None;
     }
 
-    /// On the port that it had, if it had one.
+    /// On its former port, if it had one.
     pub(crate) fn restart(&mut self) {
         self.kill();
         // Another process may have the port for a moment: then the server ends at once.
@@ -93,7 +93,7 @@ impl Server {
         format!("{}://127.0.0.1:{}{path}", if self.tls { "https" } else { "http" }, self.port)
     }
 
-    /// What was asked for: method, path and kind of credentials a line.
+    /// The requests: method, path and kind of credentials, one per line.
     pub(crate) fn log(&self) -> Vec<String> {
         std::fs::read_to_string(self.path("log")).unwrap().lines().map(str::to_owned).collect()
     }
@@ -118,7 +118,7 @@ fn certificates(folder: &Path) {
 
 /// Prometheus' node exporter on a free port of the loopback interface.
 pub(crate) fn node_exporter() -> Option<(Process, u16)> {
-    // Another process may take the port meanwhile: then there is another one.
+    // Another process may take the port meanwhile: then another one is tried.
     has("prometheus-node-exporter").then(|| (0..10).find_map(|_| start_node_exporter()).expect("it listens"))
 }
 
@@ -133,7 +133,7 @@ fn start_node_exporter() -> Option<(Process, u16)> {
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     let process = Process(child);
-    // It tells that it listens just before it does.
+    // It announces that it listens just before it does.
     let mut line = String::new();
     while !line.contains("istening on") {
         line.clear();

@@ -40,7 +40,7 @@ pub enum JobThreads {
     Unseen,
 }
 
-/// What a child is to do.
+/// The jobs of a child.
 #[derive(Clone, Copy, Debug)]
 pub struct ChildJobs {
     /// Jobs, each a thread.

@@ -56,7 +56,7 @@ impl Rings {
         self.0.values().filter_map(|ring| ring.poller)
     }
 
-    /// True where no ring was seen.
+    /// True if no ring was seen.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

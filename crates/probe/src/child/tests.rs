@@ -30,7 +30,7 @@ impl Tree {
         self.file("stat", &format!("cpu  {ticks} 0 0 0 0 0 0 0 0 0\ncpu0 {ticks} 0 0 0 0 0 0 0 0 0\n"));
     }
 
-    /// A thread that started at so many ticks and has had so much CPU time, sleeps, and bytes handed on.
+    /// A thread with this start in ticks, and this CPU time, number of sleeps, and bytes handed on.
     fn thread(&self, tid: u32, name: &str, started: u64, counts: (u64, u64, u64)) {
         self.at(&format!("{CHILD}/task/{tid}"), tid, name, started, counts);
     }
@@ -67,7 +67,7 @@ impl Tree {
         (tree, probe)
     }
 
-    /// fio's main thread, the one that keeps its time, and two jobs that wait for their begin.
+    /// fio's main thread, the one that keeps its time, and two jobs that wait for their start.
     fn waiting(&self) {
         for (tid, started) in [(100, 10), (103, 26), (104, 26), (105, 27)] {
             self.thread(tid, "fio", started, (90 * MS, 40, 0));
@@ -119,18 +119,18 @@ fn counts_run_from_the_first_io_to_the_last_look_at_each_job() {
     tree.busy(999);
     let watched = watch.finish(1_000 * MS).unwrap();
     assert_eq!(watched.begin_ns, 270 * MS);
-    // Bytes are the window's however late its begin was seen.
+    // Bytes count for the whole window, however late its start was seen.
     let expected = [
         (104, ThreadRole::Job, 500 * MS, 5_000, Some(900 * MS), Some(50 * 4096)),
         (105, ThreadRole::Job, 900 * MS, 21, Some(1_000 * MS), Some(80 * 4096)),
         (106, ThreadRole::IoWorker, 3 * MS, 2, Some(1_010 * MS), Some(4096)),
     ];
     assert_eq!(rows(&watched), expected);
-    // Nine tenths of the window stand for all of it.
+    // Nine tenths of the window represent all of it.
     let process = watched.process;
     assert_eq!(process.user_ns + process.system_ns, 500 * MS * 10 / 9 + 900 * MS + 3 * MS);
     assert_eq!(process.voluntary_switches, 5_555 + 21 + 2);
-    // From the begin of the jobs to the look that found them gone.
+    // From the start of the jobs to the look that found them gone.
     assert_eq!(watched.cpu.user_ns, 200 * probe.tick_ns);
     assert_eq!(watched.rings, []);
 }
@@ -173,7 +173,7 @@ fn posix_aio_has_its_own_threads_read_and_they_are_no_jobs() {
 /// Under load glibc's threads came and went so fast that two thirds of the I/O was done by threads that no
 /// look had seen.
 #[test]
-fn what_threads_handed_on_that_no_look_has_seen_is_told_by_the_process() {
+fn what_unseen_threads_handed_on_is_known_by_the_process() {
     let (tree, probe) = Tree::with_probe("6.18.1\n");
     for (ring, expected) in [(false, Some(890 * 4096)), (true, None)] {
         let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::AfterFirst));
@@ -207,7 +207,7 @@ fn a_poller_that_still_bears_its_jobs_name_is_no_job() {
     tree.thread(110, "iou-sqp-104", 38, (900 * MS, 3, 800 * 4096));
     tree.ring(6, "SqHead:\t800\n");
     watch.look(990 * MS).unwrap();
-    // It ends: its last word on what it handed on stands.
+    // It ends: the last count of what it handed on remains.
     fs::remove_file(tree.0.path().join("proc/100/task/110/io")).unwrap();
     watch.look(995 * MS).unwrap();
     let watched = watch.finish(1_000 * MS).unwrap();
@@ -246,7 +246,7 @@ fn rings_tell_their_pollers_also_where_these_are_kernel_threads() {
             rows(&watched)[2],
             (110, ThreadRole::Sqpoll, 800 * MS, 0, Some(990 * MS), Some(900 * 4096))
         );
-        // Inside the process or outside of it, as in the totals of this process' own trials.
+        // A kernel thread is outside the process's totals, as in trials of this process.
         let inside = 800 * MS * 100 / 99;
         let process = watched.process;
         assert_eq!(process.user_ns + process.system_ns, if place.contains("task") { inside } else { 0 });
@@ -286,7 +286,7 @@ fn looks_are_few_and_the_last_one_is_close_to_the_end() {
         let last = looks.iter().rfind(|look| **look < runtime).unwrap();
         assert!(runtime - *last <= BEFORE_END, "{looks:?}");
         assert!(looks.len() < 30 + runtime.as_secs() as usize, "{looks:?}");
-        // The end itself is looked for closely, and no longer than it takes.
+        // Looks are close together around the end, and only there.
         assert!(watch.next(now.as_nanos() as u64) <= 2 * SEEKING);
         assert_eq!(watch.next((2 * now).as_nanos() as u64 + 1_000 * MS), LONGEST);
     }

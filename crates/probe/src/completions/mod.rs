@@ -195,7 +195,7 @@ impl HeldCounters {
     }
 }
 
-/// The part of a filter that selects the disks, by their numbers in `/proc/diskstats`: also hidden disks,
+/// The part of a filter that selects the disks, by their numbers in `/proc/diskstats`: hidden disks too,
 /// which have no file `dev`.
 fn filter(diskstats: &str, disks: &[&str]) -> Result<String, CompletionsError> {
     /// Bits of the minor number (include/linux/kdev_t.h).

@@ -110,7 +110,7 @@ fn is_skylake_or_later(pmu_name: &str) -> bool {
     matches!(pmu_name, "skylake" | "icelake" | "sapphire_rapids" | "granite_rapids")
 }
 
-/// A file of a PMU (Documentation/ABI/testing/sysfs-bus-event_source-devices), empty where it is absent.
+/// A file of a PMU (Documentation/ABI/testing/sysfs-bus-event_source-devices), empty if it is absent.
 fn pmu_file(root: &Root, pmu: &str, file: &str) -> String {
     let path = root.path("sys/bus/event_source/devices").join(pmu).join(file);
     text_if_there(&path).ok().flatten().unwrap_or_default().trim().to_owned()

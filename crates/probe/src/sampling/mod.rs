@@ -47,7 +47,7 @@ struct Core {
     counters: Vec<Sampled>,
 }
 
-/// A counter and what its samples stand for.
+/// A counter and the meaning of its samples.
 #[derive(Debug)]
 struct Sampled {
     counter: Counter,

@@ -12,7 +12,7 @@ pub(super) fn plain(name: &str) -> &str {
     if base.is_empty() || !endings.split('.').all(known) { name } else { base }
 }
 
-/// Names that macros make of one, and the one of them that the table has.
+/// Names that macros derive from one, and the one of them that the table has.
 const KIN: &[(&str, &[&str])] = &[
     ("__x64_sys_", &["__do_sys_", "__ia32_sys_", "__se_sys_", "__x32_sys_"]),
     (

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 /// The table as `cargo xtask kernel-functions` writes it.
 const PACKED: &[u8] = include_bytes!("../../data/functions.gz");
-/// The folder that stands for any outside the table.
+/// The folder that represents any outside the table.
 const ELSEWHERE: &str = "?";
 /// Folders with headers for all of the kernel.
 const SHARED: &[&str] = &["include/", "arch/x86/include/"];
@@ -132,7 +132,7 @@ impl FunctionTable {
     }
 }
 
-/// The only folder, where there is one and it is known.
+/// The folder, if there is only one and it is known.
 fn only(folders: &BTreeSet<&'static str>) -> Option<&'static str> {
     let first = folders.first().copied().filter(|first| *first != ELSEWHERE)?;
     (folders.len() == 1).then_some(first)
@@ -147,7 +147,7 @@ fn unit<'a>(word: &'a str) -> Unit<'a> {
     }
 }
 
-/// The table's text. What does not unpack is cut short; the tests check that nothing is.
+/// The table's text. A damaged table is cut short; the tests check that this one is whole.
 fn unpack() -> String {
     let mut text = String::new();
     let _ = GzDecoder::new(PACKED).read_to_string(&mut text);

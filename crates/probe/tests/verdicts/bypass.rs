@@ -1,7 +1,7 @@
-//! Kernel bypass: what shows that no kernel was between, and what does not.
+//! Kernel bypass: evidence that no kernel was involved, and evidence that does not show it.
 
 use super::{
-    IOS, WINDOW_NS, assert_contains, assert_told_apart, assert_unproven, hybrid, interrupt, kind, of_fio,
+    IOS, WINDOW_NS, assert_contains, assert_distinguished, assert_unproven, hybrid, interrupt, kind, of_fio,
     poll,
 };
 use iopj_core::evidence::{EngineEvidence, Evidence, Finding, ProcessEvidence, VerdictKind};
@@ -25,7 +25,7 @@ fn taken(mut evidence: Evidence) -> Evidence {
 #[test]
 fn each_completion_is_verified_where_it_was_asked_and_refuted_where_another_was() {
     let cases = [("interrupt", taken(interrupt())), ("poll", taken(poll())), ("hybrid", taken(hybrid()))];
-    assert_told_apart("nvme-user/doorbell", &cases);
+    assert_distinguished("nvme-user/doorbell", &cases);
     let reasons = |evidence: &Evidence| {
         assess(&"nvme-user/doorbell/poll".parse().unwrap(), evidence).1.reasons.join("; ")
     };
@@ -42,7 +42,7 @@ fn each_completion_is_verified_where_it_was_asked_and_refuted_where_another_was(
 fn the_kernels_driver_refutes_bypass_and_bypass_refutes_the_kernels_paths() {
     assert_eq!(kind("nvme-user/doorbell/poll", &poll()), VerdictKind::Refuted);
     assert_eq!(kind("io_uring/syscall/poll", &taken(poll())), VerdictKind::Refuted);
-    // It changed hands in the window, or another driver has it.
+    // Its driver changed in the window, or another driver has it.
     for driver in [None, Some("nvme".to_owned())] {
         let mut evidence = taken(poll());
         evidence.devices[0].taken_by = driver;
@@ -63,7 +63,7 @@ fn who_polls_asks_the_kernel_for_nothing() {
     let mut submitted = taken(interrupt());
     submitted.engine.as_mut().unwrap().submit_calls = IOS;
     assert_unproven("nvme-user/doorbell/interrupt", &submitted, "system calls submitted I/O");
-    // Who waits for an interrupt or sleeps asks the kernel to.
+    // To wait for an interrupt or to sleep takes the kernel.
     let mut waited = taken(interrupt());
     waited.engine.as_mut().unwrap().system_calls = Some(2 * IOS);
     assert_eq!(kind("nvme-user/doorbell/interrupt", &waited), VerdictKind::Verified);
@@ -103,7 +103,7 @@ fn the_drives_log_stands_for_what_the_kernel_does_not_count() {
             &late,
             "counts 0 reads and writes where 100000 were issued: it keeps its log late",
         );
-        // The kernel would count none of it with `iostats` either, and was said to.
+        // The kernel would not count it with `iostats` on either.
         let mut off = taken.clone();
         off.devices[0].settings.insert("iostats".to_owned(), "0".to_owned());
         assert_eq!(kind(&path, &off), VerdictKind::Verified, "{path}");

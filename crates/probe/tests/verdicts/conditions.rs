@@ -1,4 +1,4 @@
-//! Conditions: what disturbs a trial, and what of its own does not.
+//! Conditions: others' work disturbs a trial, its own does not.
 
 use super::{WINDOW_NS, assert_contains, interrupt, kind};
 use iopj_core::evidence::{CpuTimes, Evidence, OthersEvidence, ProcessEvidence, VerdictKind};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
 
-/// A window of two seconds on so many cores, in which others had so much CPU time.
+/// A window of two seconds on this many cores, in which others had this much CPU time.
 fn with_others(cores: u32, processes_ns: u64) -> Evidence {
     let others = Some(OthersEvidence { over_ns: WINDOW_NS, processes_ns, kernel_threads_ns: 0 });
     Evidence { others, cpu: CpuTimes { cores, ..CpuTimes::default() }, ..interrupt() }
@@ -123,7 +123,7 @@ proptest! {
         prop_assert!(!is_disturbed(&evidence));
     }
 
-    /// On a machine of its own no trial is disturbed by the rounding of ticks, however short.
+    /// On a machine without other work no trial is disturbed by the rounding of ticks, however short.
     #[test]
     fn rounding_does_not_disturb(cores in 1u32..1024, over_ns in 1u64..10_000_000_000, ticks in 0u64..4) {
         let mut evidence = with_others(cores, ticks * 10 * MS);

@@ -1,8 +1,8 @@
 //! Who completed each I/O of the pass before the window, and the window that must agree with it.
 
 use super::{
-    IOS, PASS, PASSED, WINDOW_NS, assert_contains, assert_told_apart, assert_unproven, counted, disk, hybrid,
-    interrupt, kind, of_fio, poll, seen, sqpoll, synchronous, thread,
+    IOS, PASS, PASSED, WINDOW_NS, assert_contains, assert_distinguished, assert_unproven, counted, disk,
+    hybrid, interrupt, kind, of_fio, poll, seen, sqpoll, synchronous, thread,
 };
 use iopj_core::evidence::{
     Completions, ControlRun, Evidence, Finding, ProcessEvidence, ThreadRole, VerdictKind,
@@ -27,7 +27,7 @@ fn each_completion_is_seen_by_who_completed_it() {
         ("poll", counted(poll(), POLLED)),
         ("hybrid", counted(hybrid(), SLEPT)),
     ];
-    assert_told_apart("posix-sio/syscall", &cases);
+    assert_distinguished("posix-sio/syscall", &cases);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_small_share_of_another_kind_is_none() {
     };
     assert_eq!(seen(&with(PASS / 100)), Some(CompletionMode::Interrupt));
     assert!(matches!(observe(&with(PASS / 100 + 1)).completion, Finding::Mixed(_)));
-    // One I/O of a hundred is more than the share, and yet says nothing.
+    // One I/O in a hundred exceeds the share, and yet shows nothing.
     let few = Completions { ios: 50, hard_interrupt: 1, waiting: 49, ..PASSED };
     assert_unproven("io_uring/syscall/poll", &counted(poll(), few), "others' I/O on the same disk");
 }
@@ -77,7 +77,7 @@ fn what_others_may_have_done_in_the_pass_is_held_against_nobody() {
     let evidence = counted(poll(), foreign);
     assert_unproven("posix-sio/syscall/poll", &evidence, "others' I/O on the same disk");
     assert_unproven("posix-sio/syscall/interrupt", &evidence, "others' I/O on the same disk");
-    // As many again of others, each with its interrupt: the trial's own are as many as in the window.
+    // Others did as many again, each with its interrupt: the trial's own are as many as in the window.
     let beside = Completions { hard_interrupt: 9 * PASS, interrupts: Some(9 * PASS), ..HARD };
     assert_eq!(kind("posix-sio/syscall/interrupt", &counted(interrupt(), beside)), VerdictKind::Verified);
     let stranger = Completions { waiting: PASS / 2, other: PASS / 2, ..PASSED };
@@ -126,8 +126,8 @@ fn devices_without_vectors_are_proven_by_the_counts() {
         ("poll", remote(poll(), POLLED, control)),
         ("hybrid", remote(hybrid(), SLEPT, control)),
     ];
-    assert_told_apart("posix-sio/syscall", &cases);
-    // The window slept otherwise than the pass, either way.
+    assert_distinguished("posix-sio/syscall", &cases);
+    // The window slept more or less than the pass.
     let changed = "1.00: something changed";
     let few = remote(interrupt(), Completions { sleeps: PASS / 5, ..WORKER }, control);
     assert_unproven(
@@ -139,7 +139,7 @@ fn devices_without_vectors_are_proven_by_the_counts() {
     assert_unproven("libaio/syscall/interrupt", &awake(IOS / 50), changed);
     assert_unproven("libaio/syscall/interrupt", &awake(IOS / 4 - 1), changed);
     assert_eq!(kind("libaio/syscall/interrupt", &awake(IOS / 4)), VerdictKind::Verified);
-    // Threads that hardly sleep, as a submission poller, are compared with nothing.
+    // Threads that hardly sleep, such as a submission poller, are not compared.
     let spinning = |pass: u64, window: u64| {
         remote(synchronous(0, 0.9, window), Completions { sleeps: pass, ..WORKER }, control)
     };
@@ -155,7 +155,7 @@ fn devices_without_vectors_are_proven_by_the_counts() {
     let deep = |sleeps: u64| Evidence { iodepth: 32, ..spinning(PASS / 32, sleeps) };
     assert_eq!(kind("libaio/syscall/interrupt", &deep(IOS / 32)), VerdictKind::Verified);
     assert_unproven("libaio/syscall/interrupt", &deep(IOS / 32 / 5), changed);
-    // A device that answers while it is asked never polls, whoever completes.
+    // A device that answers within the submission never polls, in whatever context it completes.
     let inline = Completions { ios: 64, waiting: 64, ..PASSED };
     assert_unproven(
         "posix-sio/syscall/poll",
@@ -168,14 +168,14 @@ fn devices_without_vectors_are_proven_by_the_counts() {
 fn requests_that_never_were_say_nothing() {
     let third = Completions { waiting: PASS / 3, ..PASSED };
     assert_unproven("posix-sio/syscall/poll", &counted(poll(), third), "kept the others from the disk");
-    // A driver without requests: the vectors decide, as where nothing is counted.
+    // A driver without requests: the vectors decide, as if nothing were counted.
     assert_eq!(kind("posix-sio/syscall/interrupt", &counted(interrupt(), PASSED)), VerdictKind::Verified);
     let mut zram = counted(interrupt(), PASSED);
     zram.devices = vec![disk("zram0", IOS, None)];
     assert_unproven("posix-sio/syscall/interrupt", &zram, "it has no interrupt vector of its own");
 }
 
-/// Half of a pass' I/Os were not counted, and the others decided.
+/// Half of a pass's I/Os were not counted, and the others decided.
 #[test]
 fn nearly_all_of_the_pass_is_counted() {
     let seen_of = |counted_ios: u64, merges: u64| {
@@ -183,12 +183,12 @@ fn nearly_all_of_the_pass_is_counted() {
     };
     assert_eq!(seen_of(PASS / 100 * 99, 0), Some(CompletionMode::Poll));
     assert_eq!(seen_of(PASS / 100 * 99 - 1, 0), None);
-    // What was merged completed with what it was merged into.
+    // A merged I/O completes with the one it was merged into.
     assert_eq!(seen_of(PASS / 4, PASS / 4 * 3), Some(CompletionMode::Poll));
     assert_eq!(seen_of(PASS / 4, PASS / 2), None);
 }
 
-/// A window with an interrupt for each fourth I/O was verified behind a pass with one for each.
+/// A window with an interrupt for every fourth I/O was verified after a pass with one for each.
 #[test]
 fn a_window_of_which_a_part_interrupted_is_no_longer_the_pass() {
     let window = |iodepth: u32, pass: u64, interrupts: u64| {
@@ -207,14 +207,14 @@ fn a_window_of_which_a_part_interrupted_is_no_longer_the_pass() {
         "0.25 interrupts per I/O, 0.25 of its own, where the pass before it had 1.00 and 1.00: something \
          changed",
     );
-    // Others' flushes need not have interrupted beside the I/Os (seen: 0.11 of them per I/O, 1.00
+    // Others' flushes need not have caused interrupts of their own (seen: 0.11 of them per I/O, 1.00
     // interrupts).
     let mut flushed = window(1, PASS, IOS);
     flushed.devices[0].flushes = IOS / 9;
     assert_eq!(seen(&flushed), Some(CompletionMode::Interrupt));
     flushed.devices[0].flushes = IOS / 4 * 3 + 1;
     assert_eq!(seen(&flushed), None);
-    // Of a deep queue more or fewer I/Os share an interrupt, up to all that are in flight.
+    // In a deep queue more or fewer I/Os share an interrupt, up to all in flight.
     assert_eq!(seen(&window(8, PASS, IOS / 4)), Some(CompletionMode::Interrupt));
     assert_eq!(seen(&window(8, PASS, IOS / 4 - 1)), None);
     assert_eq!(seen(&window(8, PASS / 8, IOS / 8)), Some(CompletionMode::Interrupt));
@@ -223,7 +223,7 @@ fn a_window_of_which_a_part_interrupted_is_no_longer_the_pass() {
         &window(8, PASS / 8, IOS / 10),
         "at up to 8 I/Os in flight on a vector too few for all I/Os",
     );
-    // A handler that goes on with what comes meanwhile completes more than were in flight, in the window as
+    // A handler that also takes what completes meanwhile completes more than were in flight, in the window as
     // in the pass.
     assert_eq!(seen(&window(8, PASS / 16, IOS / 16)), Some(CompletionMode::Interrupt));
     assert_eq!(seen(&window(8, PASS / 16, IOS / 20)), None);
@@ -236,7 +236,7 @@ fn a_window_of_which_a_part_interrupted_is_no_longer_the_pass() {
     assert_eq!(seen(&spread), None);
 }
 
-/// A window with a tenth of the sleeps was verified as hybrid behind a pass with a timer in each round.
+/// A window with a tenth of the sleeps was verified as hybrid after a pass with a timer in each round.
 #[test]
 fn a_window_that_slept_much_less_than_the_pass_is_no_hybrid() {
     let with = |sleeps: u64, pass: u64| {
@@ -249,14 +249,14 @@ fn a_window_that_slept_much_less_than_the_pass_is_no_hybrid() {
         "0.33 sleeps per round where the pass before it had 1.00 and set 1.00 timers: something changed",
     );
     assert_eq!(seen(&with(IOS / 10, PASS)), None);
-    // Timers so short that the threads of the pass did not sleep for most of them either.
+    // Timers so short that the pass's threads did not sleep for most of them either.
     assert_eq!(seen(&with(IOS / 10, PASS / 4)), Some(CompletionMode::Hybrid));
 }
 
 #[test]
 fn timers_per_round_tell_hybrid_from_poll() {
     let with = |timers: u64| counted(synchronous(0, 0.99, IOS / 2), Completions { timers, ..POLLED });
-    // Three that are set for other ends in 80 ms.
+    // Three that are set for other purposes in 80 ms.
     assert_eq!(seen(&with(PASS / 10 + 3)), Some(CompletionMode::Hybrid));
     assert_unproven(
         "posix-sio/syscall/hybrid",
@@ -326,7 +326,7 @@ fn a_sleep_whatever_for_is_not_hybrid() {
 
 #[test]
 fn one_vector_completes_no_more_than_it_serves() {
-    // Every 16,384th I/O of 64 jobs interrupted: that was said to be completion by interrupt.
+    // Every 16,384th I/O of 64 jobs interrupted: that was called completion by interrupt.
     let mut evidence = synchronous(7, 0.99, 0);
     (evidence.iodepth, evidence.numjobs, evidence.cpu.cores) = (256, 64, 8);
     evidence.devices[0].vectors = (0..8).map(|queue| format!("{} nvme0q{}", 40 + queue, queue + 1)).collect();
@@ -346,7 +346,7 @@ fn one_vector_completes_no_more_than_it_serves() {
     assert_eq!(seen(&evidence), Some(CompletionMode::Interrupt), "32 jobs of depth 256 share one");
 }
 
-/// 64 pollers on so many cores, busy for so much of a core each.
+/// 64 pollers on this many cores, each busy for this share of a core.
 fn pollers(cores: u32, busy: f64) -> Evidence {
     let mut evidence = counted(poll(), POLLED);
     evidence.threads = (0..64).map(|_| thread(ThreadRole::Job, busy, 0)).collect();
@@ -393,8 +393,8 @@ fn submission_pollers_share_the_cores_with_their_jobs() {
 }
 
 proptest! {
-    /// Whatever else was counted, I/Os of which more than a small share was completed by interrupt were not
-    /// polled.
+    /// I/Os of which more than a small share was completed by interrupt were not polled, whatever else was
+    /// counted.
     #[test]
     fn completions_by_interrupt_are_never_verified_as_poll(
         by_interrupt in [0u64..5000, 0..5000, 0..5000],

@@ -38,7 +38,7 @@ fn a_cache_proves_nothing_for_any_completion() {
 }
 
 #[test]
-fn one_io_that_never_reached_the_disk_is_told_in_a_short_window() {
+fn one_io_that_never_reached_the_disk_shows_in_a_short_window() {
     let mut evidence = interrupt();
     (evidence.reads, evidence.read_bytes) = (10, 40_960);
     evidence.devices = vec![disk("nvme0n1", 9, Some(9))];
@@ -132,7 +132,7 @@ fn foreign_flushes_and_discards_do_not_refute_a_poll() {
 }
 
 #[test]
-fn large_foreign_writes_are_told_by_their_bytes() {
+fn large_foreign_writes_are_known_by_their_bytes() {
     let mut evidence = interrupt();
     evidence.devices[0].writes = 10;
     evidence.devices[0].write_sectors = IOS;

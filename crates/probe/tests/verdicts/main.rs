@@ -1,4 +1,4 @@
-//! Observation and verdict on constructed evidence: every predicate both ways. Here is what makes evidence.
+//! Observation and verdict on constructed evidence: every predicate both ways. This file makes the evidence.
 
 mod bypass;
 mod conditions;
@@ -47,7 +47,7 @@ fn disk(name: &str, ios: u64, interrupts: Option<u64>) -> DeviceEvidence {
     }
 }
 
-/// A synchronous job on one disk, one system call an I/O.
+/// A synchronous job on one disk, one system call per I/O.
 fn synchronous(interrupts: u64, busy: f64, sleeps: u64) -> Evidence {
     Evidence {
         rules: iopj_probe::RULES,
@@ -79,7 +79,7 @@ fn hybrid() -> Evidence {
 
 /// I/Os of the pass before the window.
 const PASS: u64 = 4_000;
-/// That pass, nothing counted.
+/// That pass, with nothing counted.
 const PASSED: Completions = Completions {
     ios: PASS,
     hard_interrupt: 0,
@@ -94,12 +94,12 @@ const PASSED: Completions = Completions {
     merges: 0,
 };
 
-/// The same, its completions counted in the pass.
+/// The same, with completions counted in the pass.
 fn counted(evidence: Evidence, counts: Completions) -> Evidence {
     Evidence { completions: Some(Finding::Seen(counts)), ..evidence }
 }
 
-/// A ring with a submission poller that spins, its job spinning too.
+/// A ring with a submission poller that spins, as does its job.
 fn sqpoll(interrupts: u64) -> Evidence {
     let mut evidence = synchronous(interrupts, 0.95, 0);
     evidence.threads.push(thread(ThreadRole::Sqpoll, 0.98, 0));
@@ -108,7 +108,7 @@ fn sqpoll(interrupts: u64) -> Evidence {
     evidence
 }
 
-/// What fio leaves behind: totals of the process only.
+/// Evidence of fio: totals of the process only.
 fn of_fio(mut evidence: Evidence) -> Evidence {
     let job = evidence.threads.remove(0);
     evidence.process = ProcessEvidence {
@@ -158,7 +158,7 @@ fn seen(evidence: &Evidence) -> Option<CompletionMode> {
 
 /// What happened is verified if it was asked for, and refutes every other completion of these paths.
 #[track_caller]
-fn assert_told_apart(paths: &str, cases: &[(&str, Evidence)]) {
+fn assert_distinguished(paths: &str, cases: &[(&str, Evidence)]) {
     for (happened, evidence) in cases {
         for asked in ["interrupt", "poll", "hybrid"] {
             let expected = if asked == *happened { VerdictKind::Verified } else { VerdictKind::Refuted };

@@ -1,8 +1,8 @@
 //! Completions, submissions, and the verdict on what was asked for.
 
 use super::{
-    IOS, PASS, PASSED, assert_contains, assert_told_apart, assert_unproven, counted, disk, hybrid, interrupt,
-    kind, of_fio, poll, seen, sqpoll, synchronous, thread,
+    IOS, PASS, PASSED, assert_contains, assert_distinguished, assert_unproven, counted, disk, hybrid,
+    interrupt, kind, of_fio, poll, seen, sqpoll, synchronous, thread,
 };
 use iopj_core::evidence::{
     Completions, ControlRun, DeviceEvidence, EngineEvidence, Evidence, Finding, Observed, ThreadRole,
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 #[test]
 fn each_completion_is_verified_where_it_was_asked_and_refuted_where_another_was() {
     let seen = [("interrupt", interrupt()), ("poll", poll()), ("hybrid", hybrid())];
-    assert_told_apart("posix-sio/syscall", &seen);
+    assert_distinguished("posix-sio/syscall", &seen);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn one_interrupt_can_complete_all_that_is_in_flight() {
         (evidence.iodepth, evidence.numjobs) = (iodepth, numjobs);
         assert_eq!(kind("io_uring/syscall/poll", &evidence), VerdictKind::Refuted);
         assert_eq!(kind("io_uring/syscall/interrupt", &evidence), VerdictKind::Verified);
-        // Enough for a third of the I/Os: neither all nor none of them were completed so.
+        // Enough for a third of the I/Os: neither all nor none were completed by them.
         evidence.devices[0].interrupts = Some(IOS / 128 / 3);
         for asked in ["interrupt", "poll"] {
             assert_unproven(
@@ -104,7 +104,7 @@ fn a_poller_without_a_core_of_its_own_proves_nothing() {
 }
 
 #[test]
-fn submission_is_told_by_the_thread_that_ran() {
+fn submission_is_known_by_the_thread_that_ran() {
     let evidence = sqpoll(IOS);
     let seen = observe(&evidence);
     assert_eq!(seen.submission, Finding::Seen(Submission::Sqpoll));

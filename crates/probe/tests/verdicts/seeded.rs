@@ -1,5 +1,5 @@
-//! Paths that were seeded wrong, each in its own way, 200 trials of a simulated device a way: none is ever
-//! verified. The same trials without the fault all are.
+//! Paths with a seeded fault, 200 trials of a simulated device per kind of fault: none is ever verified. All
+//! of the same trials without the fault are.
 
 use super::{PASS, PASSED, VerdictKind, disk, thread};
 use iopj_core::evidence::{
@@ -27,7 +27,7 @@ impl Random {
         self.next() % end
     }
 
-    /// Between two shares, as many of them small as large.
+    /// Between two shares, on a logarithmic scale.
     fn share(&mut self, least: f64, most: f64) -> f64 {
         let at = self.below(1 << 20) as f64 / (1u64 << 20) as f64;
         least * (most / least).powf(at)
@@ -107,7 +107,7 @@ fn counts(evidence: &mut Evidence) -> &mut Completions {
     }
 }
 
-/// What another path leaves behind, on the same queue: of the trial only what was asked for stays.
+/// Another path's evidence on the same queue; of the trial only the path asked for remains.
 fn another(random: &mut Random, not: CompletionMode) -> Evidence {
     let others: Vec<CompletionMode> = ALL.into_iter().filter(|completion| *completion != not).collect();
     let chosen = others[random.below(2) as usize];
@@ -242,7 +242,7 @@ fn mixed_queues_are_never_verified() {
 fn a_change_after_the_pass_is_never_verified() {
     never_verified("a change", &ALL, |random, path, evidence| {
         let mut changed = another(random, path.completion());
-        // A window of the other kind behind a pass of the one that was asked for.
+        // A window of the other kind after a pass of the one that was asked for.
         changed.completions.clone_from(&evidence.completions);
         let engine = evidence.engine.clone();
         while (changed.threads.iter().any(|thread| thread.role == ThreadRole::Sqpoll))
@@ -256,7 +256,7 @@ fn a_change_after_the_pass_is_never_verified() {
     });
 }
 
-/// An honest trial of which one I/O is in flight at a time.
+/// An honest trial with one I/O in flight at a time.
 fn alone(random: &mut Random, completion: CompletionMode) -> (IoPath, Evidence) {
     loop {
         let (path, evidence) = honest(random, completion);
@@ -279,7 +279,7 @@ fn a_part_that_changes_after_the_pass_is_never_verified() {
         changed.completions = changed.completions.filter(|_| random.is());
         *evidence = changed;
     });
-    // Deep queues, whose interrupts are as few as they can be.
+    // Deep queues, with as few interrupts as possible.
     never_verified("a part of a deep queue polled", &[CompletionMode::Interrupt], |random, _, evidence| {
         evidence.numjobs = 1;
         let depth = u64::from(evidence.iodepth);
@@ -287,7 +287,7 @@ fn a_part_that_changes_after_the_pass_is_never_verified() {
         evidence.devices[0].interrupts = Some((evidence.reads - polled) / depth);
         counts(evidence).interrupts = Some(PASS / depth);
     });
-    // Of others most: as many I/Os may share an interrupt now and then.
+    // Of others most: as many I/Os may sometimes share an interrupt.
     never_verified("most polled", &[CompletionMode::Interrupt], |random, _, evidence| {
         let left = 1.0 - random.share(0.77, 0.9);
         let interrupts = evidence.devices[0].interrupts.unwrap();

@@ -5,7 +5,7 @@ use iopj_core::evidence::{Completions, Evidence, Finding, RingEvidence, ThreadRo
 use iopj_core::path::{CompletionMode, Submission};
 use iopj_probe::observe;
 
-/// What the looks at fio leave behind: its jobs apart, and its rings.
+/// Evidence from looks at fio: each job, and its rings.
 fn watched(mut evidence: Evidence, rings: &[(Option<i32>, u64)]) -> Evidence {
     evidence.engine = None;
     evidence.rings = Some(
@@ -40,14 +40,14 @@ fn sqpoll_is_seen_where_a_poller_took_the_entries() {
     assert_eq!(kind("io_uring/sqpoll/interrupt", &evidence), VerdictKind::Verified);
     assert_eq!(kind("io_uring/syscall/interrupt", &evidence), VerdictKind::Refuted);
     assert_eq!(kind("io_uring/sqpoll/poll", &watched(sqpoll(0), &[(POLLER, IOS)])), VerdictKind::Verified);
-    // Before 5.16 the kernel does not tell the entries: then the bytes that the poller handed on do.
+    // Before 5.16 the kernel does not show the entries: then the bytes that the poller handed on count.
     let evidence = handed(watched(sqpoll(IOS), &[(POLLER, 0)]), ThreadRole::Sqpoll, IOS);
     assert_eq!(kind("io_uring/sqpoll/interrupt", &evidence), VerdictKind::Verified);
     let evidence = handed(watched(sqpoll(IOS), &[(POLLER, 0)]), ThreadRole::Sqpoll, IOS / 3);
     assert_unproven("io_uring/sqpoll/interrupt", &evidence, "submitted only 33 % of the I/Os");
 }
 
-/// Half of the I/Os could go another way, and fio's submission pollers were said to have submitted all.
+/// Half of the I/Os could go another way, but fio's submission pollers counted as having submitted all.
 #[test]
 fn nearly_all_entries_must_be_the_pollers() {
     let path = "io_uring/sqpoll/interrupt";
@@ -142,7 +142,7 @@ fn jobs_that_are_watched_are_judged_without_fios_own_sleeps() {
     assert_unproven("io_uring/syscall/poll", &evidence, "0.50 sleeps per round");
     let evidence = counted(evidence, Completions { waiting: PASS, timers: PASS / 2, ..PASSED });
     assert_eq!(observe(&evidence).completion, Finding::Seen(CompletionMode::Hybrid));
-    // A last look at nine tenths of the window stands for all of it; at a third it does not.
+    // A last look at nine tenths of the window represents all of it; at a third it does not.
     let mut evidence = watched(poll(), &[(None, IOS)]);
     (evidence.threads[0].cpu_ns, evidence.threads[0].over_ns) =
         (WINDOW_NS / 10 * 8, Some(WINDOW_NS / 10 * 9));

@@ -30,7 +30,7 @@ pub(crate) struct RunningMeter {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     began: Instant,
-    told_of_hang: bool,
+    has_reported_hang: bool,
 }
 
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl RunningMeter {
             shared,
             thread: Some(thread),
             began: Instant::now(),
-            told_of_hang: false,
+            has_reported_hang: false,
         })
     }
 
@@ -113,12 +113,12 @@ impl RunningMeter {
         let mut notices = std::mem::take(&mut state.notices);
         let limit = HANGS.max(self.spec.interval * 2);
         let hangs = state.reading_since.is_some_and(|since| since.elapsed() > limit);
-        if hangs && !self.told_of_hang {
+        if hangs && !self.has_reported_hang {
             notices.push(format!("has not answered for {} s; the study goes on", limit.as_secs()));
-        } else if !hangs && self.told_of_hang {
+        } else if !hangs && self.has_reported_hang {
             notices.push("answers again".to_owned());
         }
-        self.told_of_hang = hangs;
+        self.has_reported_hang = hangs;
         (std::mem::take(&mut state.readings), notices)
     }
 

@@ -83,7 +83,7 @@ fn a_meter_is_read_on_a_thread_that_the_probe_leaves_out() {
 }
 
 #[test]
-fn a_meter_that_fails_is_tried_again_and_both_are_told_once() {
+fn a_meter_that_fails_is_tried_again_and_both_are_reported_once() {
     let mut running = start(&["ok", "retry", "retry", "retry", "retry", "ok"]).unwrap();
     let (count, notices) = until(&mut running, |_, notices| notices.len() >= 2);
     assert_eq!(notices, ["gives no readings, and is tried again: busy", "gives readings again"]);
@@ -94,7 +94,7 @@ fn a_meter_that_fails_is_tried_again_and_both_are_told_once() {
 }
 
 #[test]
-fn a_meter_that_ends_is_told_and_its_readings_stay() {
+fn a_meter_that_ends_is_reported_and_its_readings_stay() {
     for (script, words) in [
         (&["ok", "fatal"][..], "gives no more readings: gone"),
         (&["ok", "end"], "gives no more readings: the meter has ended"),

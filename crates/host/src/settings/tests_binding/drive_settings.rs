@@ -124,7 +124,7 @@ fn the_latency_that_power_states_may_take_is_put_back() {
 }
 
 #[test]
-fn what_a_drive_does_not_take_again_is_told_once_with_the_remedy() {
+fn what_a_drive_does_not_take_again_is_reported_once_with_the_remedy() {
     let machine = Machine::with_features();
     machine.fixture.write("dev/nvme0/0c", "0");
     machine.fixture.write("dev/nvme0/fixed", "");

@@ -1,4 +1,4 @@
-//! Reads and writes past the kernel, held against what its own driver wrote and reads.
+//! Reads and writes past the kernel, compared with those of its own driver.
 
 use super::drive::{Drive, MIB, Random, digest};
 use iopj_core::IoPath;
@@ -12,16 +12,15 @@ use std::sync::{Arc, Barrier};
 const DEPTH: u32 = 8;
 /// Requests of each queue pair.
 const REQUESTS: usize = 150;
-/// Completion modes, by turns one for each queue pair.
+/// Completion modes, one per queue pair in turn.
 const PATHS: [&str; 3] =
     ["nvme-user/doorbell/poll", "nvme-user/doorbell/interrupt", "nvme-user/doorbell/hybrid"];
 
-/// How far behind a page's begin the buffers of each queue pair lie, by turns: lists of memory then begin,
-/// and end, in the midst of pages.
+/// Offsets of the buffers of each queue pair in a page, in turn: lists of memory then begin and end in the
+/// middle of pages.
 const SHIFTS: [u32; 4] = [0, 4, 2044, 4092];
 
-/// Every byte that the kernel's driver wrote is read, every byte that is written is read by the kernel's
-/// driver.
+/// Every byte that the kernel's driver wrote is read, and it reads every byte that is written.
 #[test]
 #[ignore = "runs in a guest that `content` boots"]
 fn is_whole() {
@@ -42,13 +41,13 @@ fn is_whole() {
     }
 }
 
-/// How VFIO shall let the drive reach memory, as the guest's script says.
+/// How VFIO lets the drive reach memory, by the guest's script.
 fn vfio() -> String {
     std::env::var("VFIO").unwrap()
 }
 
-/// Reads and writes on every queue pair that the controller grants, each from a thread of its own and in a
-/// part of the drive of its own.
+/// Reads and writes on every queue pair that the controller grants, each from its own thread and in its own
+/// part of the drive.
 fn all_pairs_at_once(drive: &Drive, expected: &mut [u8], seed: u64) {
     let controller = drive.open(&vfio());
     let identity = controller.identity();
@@ -80,13 +79,13 @@ fn all_pairs_at_once(drive: &Drive, expected: &mut [u8], seed: u64) {
     controller.flush(1).unwrap();
 }
 
-/// What one queue pair works on.
+/// One queue pair's part of the drive.
 struct Part<'a> {
     /// Where it starts on the drive.
     start: usize,
     block: usize,
     shift: u32,
-    /// What stands there, or will when all writes are complete.
+    /// Its content, once all writes are complete.
     bytes: &'a mut [u8],
 }
 
@@ -114,7 +113,7 @@ fn mixed(
         _ => Pool::shifted(DEPTH, MIB as u32, part.shift).unwrap(),
     };
     let mut engine = iopj_engine::open(path, &target, &pool, DEPTH).unwrap();
-    // Nobody starts, and nobody ends, before all are open.
+    // No thread starts, or ends, before all are open.
     all_open.wait();
     let mut flights: Vec<Option<Flight>> = vec![None; DEPTH as usize];
     let mut done: Vec<Completion> = Vec::with_capacity(DEPTH as usize);
@@ -141,7 +140,7 @@ fn mixed(
         let request = Request { op: flight.op, slot: slot_number, len, offset, tag: slot as u64 };
         assert_eq!(engine.push(&[request]).unwrap(), 1);
         flights[slot] = Some(flight);
-        // By turns alone and with others before the doorbell is rung.
+        // Sometimes alone, sometimes with others before the doorbell is rung.
         if random.below(3) == 0 {
             engine.submit().unwrap();
         }
@@ -165,7 +164,7 @@ fn random_flight(part: &Part<'_>, random: &mut Random) -> Flight {
     Flight { op, at: at * part.block, len: blocks * part.block }
 }
 
-/// Holds what was read against what was written.
+/// Compares what was read with what was written.
 fn check(done: &mut Vec<Completion>, flights: &mut [Option<Flight>], pool: &Rc<Pool>, part: &Part<'_>) {
     for completion in done.drain(..) {
         let flight = flights[completion.tag as usize].take().unwrap();

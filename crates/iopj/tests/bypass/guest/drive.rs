@@ -40,7 +40,7 @@ impl Random {
         (self.next() % end as u64) as usize
     }
 
-    /// Fills whole blocks. Every 4 KiB have another part of the stock, and a number of their own.
+    /// Fills whole blocks. Every 4 KiB get another part of the stock, and their own number.
     pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
         for part in bytes.chunks_mut(4096) {
             let from = self.below(STOCK_LEN - part.len());
@@ -50,7 +50,7 @@ impl Random {
     }
 }
 
-/// A number that differs if a word does, wherever it stands.
+/// A digest: it differs if any word does.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
     words.fold(0xcbf2_9ce4_8422_2325, |sum, word| (sum ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(29))
@@ -62,7 +62,7 @@ pub(crate) struct Drive {
 }
 
 impl Drive {
-    /// The drive with this place in the machine's list, which the kernel's driver has.
+    /// The drive at this index in the machine's list, which the kernel's driver has.
     pub(crate) fn of_machine(number: usize) -> Drive {
         let serial = if number == 0 { "iopjlab".to_owned() } else { format!("iopjlab{number}") };
         let controllers = fs::read_dir("/sys/class/nvme").unwrap().map(|entry| entry.unwrap().path());

@@ -1,4 +1,4 @@
-//! Drives that fail while they are driven from user space: what the engine says, and that they can be opened
+//! Drives that fail while they are driven from user space: the engine's errors, and that they can be opened
 //! again.
 
 use super::drive::Drive;
@@ -19,12 +19,30 @@ fn engine(controller: &Arc<Controller>, path: &str) -> Result<Box<dyn Engine>, S
     iopj_engine::open(path.parse().unwrap(), &target, &pool, 1).map_err(|error| error.to_string())
 }
 
-/// A line of its own on the console, for the host.
+/// The taken drive of this number, its controller, and an engine that has read from it.
+fn reading(number: usize, path: &str) -> (Drive, Arc<Controller>, Box<dyn Engine>) {
+    let mut drive = Drive::of_machine(number);
+    drive.take();
+    let controller = drive.open("type1");
+    let mut engine = engine(&controller, path).unwrap();
+    assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
+    (drive, controller, engine)
+}
+
+/// Opens a drive again, reads from it, and gives it back.
+fn reads_again(mut drive: Drive) {
+    let again = drive.open("type1");
+    assert_eq!(read(&mut *engine(&again, "nvme-user/doorbell/poll").unwrap(), 0), Ok(Ok(4096)));
+    drop(again);
+    drive.give_back();
+}
+
+/// Prints a separate line on the console, for the host.
 fn tell_host(word: &str) {
     eprintln!("\n{word}");
 }
 
-/// Reads 4 KiB: what came of it, or why the engine is finished.
+/// Reads 4 KiB: the result, or why the engine is finished.
 fn read(engine: &mut dyn Engine, offset: u64) -> Result<Result<u32, IoError>, String> {
     let request = Request { op: Op::Read, slot: Slot(0), len: 4096, offset, tag: 0 };
     let mut done: Vec<Completion> = Vec::with_capacity(1);
@@ -39,8 +57,7 @@ fn read(engine: &mut dyn Engine, offset: u64) -> Result<Result<u32, IoError>, St
     Ok(done[0].result)
 }
 
-/// Reads until one is not done, for two minutes at the most: what befalls the drive is the host's to do,
-/// which may be slow.
+/// Reads until one fails, for at most two minutes: the host causes the fault, and may be slow.
 fn first_that_fails(engine: &mut dyn Engine) -> Result<Result<u32, IoError>, String> {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(120) {
@@ -104,35 +121,23 @@ fn features_are_set_as_before_and_a_refusal_is_reported() {
 #[test]
 #[ignore = "runs in a guest that `failures` boots"]
 fn a_command_that_never_ends_is_given_up_and_the_drive_reset() {
-    let mut drive = Drive::of_machine(1);
-    drive.take();
-    let controller = drive.open("type1");
-    let mut engine = engine(&controller, "nvme-user/doorbell/interrupt").unwrap();
-    assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
+    let (drive, controller, mut engine) = reading(1, "nvme-user/doorbell/interrupt");
     tell_host("stall");
     let (error, finished) = until_it_fails(&mut *engine);
-    // QEMU lets what it holds back through when the controller is reset: the I/O may still come, too late to
-    // be of use.
+    // QEMU completes the stalled I/O when the controller is reset: it may still come, too late to be of use.
     assert!(error.is_none_or(|error| error == IoError::Os(libc::ETIMEDOUT)), "{error:?}");
     assert!(finished.contains("a command did not come back"), "{finished}");
     let refused = self::engine(&controller, "nvme-user/doorbell/poll").err().unwrap();
     assert!(refused.contains("a command did not come back"), "{refused}");
     drop((engine, controller));
     tell_host("resume");
-    let again = drive.open("type1");
-    assert_eq!(read(&mut *self::engine(&again, "nvme-user/doorbell/poll").unwrap(), 0), Ok(Ok(4096)));
-    drop(again);
-    drive.give_back();
+    reads_again(drive);
 }
 
 #[test]
 #[ignore = "runs in a guest that `failures` boots"]
 fn a_controller_that_reports_its_failure_can_be_opened_again() {
-    let mut drive = Drive::of_machine(2);
-    drive.take();
-    let controller = drive.open("type1");
-    let mut engine = engine(&controller, "nvme-user/doorbell/poll").unwrap();
-    assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
+    let (drive, controller, mut engine) = reading(2, "nvme-user/doorbell/poll");
     // Without access to memory it cannot fetch a command, and says so (CSTS.CFS): the command register of
     // PCI, bit 2.
     let config = OpenOptions::new().write(true).open(drive.folder().join("config")).unwrap();
@@ -141,22 +146,15 @@ fn a_controller_that_reports_its_failure_can_be_opened_again() {
     assert_eq!(error, Some(IoError::Os(libc::EIO)));
     assert!(finished.contains("reported a fatal error of its own (CSTS.CFS)"), "{finished}");
     drop((engine, controller));
-    let again = drive.open("type1");
-    assert_eq!(read(&mut *self::engine(&again, "nvme-user/doorbell/poll").unwrap(), 0), Ok(Ok(4096)));
-    drop(again);
-    drive.give_back();
+    reads_again(drive);
 }
 
 #[test]
 #[ignore = "runs in a guest that `failures` boots"]
 fn a_drive_that_is_pulled_is_let_go() {
-    let mut drive = Drive::of_machine(3);
-    drive.take();
-    let controller = drive.open("type1");
-    let mut engine = engine(&controller, "nvme-user/doorbell/poll").unwrap();
-    assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
+    let (drive, controller, mut engine) = reading(3, "nvme-user/doorbell/poll");
     tell_host("pull");
-    // Whichever is seen first: that the kernel asks for it, or that it is gone.
+    // Either may be seen first: the kernel's request to release it, or its absence.
     let (_, finished) = until_it_fails(&mut *engine);
     assert!(finished.contains("asks for") || finished.contains("no longer answers"), "{finished}");
     drop((engine, controller));
