@@ -259,7 +259,7 @@ pub struct EngineEvidence {
     /// Writes to the device's own doorbells; absent for interfaces of the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doorbells: Option<u64>,
-    /// Of these, writes to doorbells of completion queues; absent as well in older stores.
+    /// Of these, writes to doorbells of completion queues; also absent in older stores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_doorbells: Option<u64>,
     /// Polls of the device's own completion queue that found nothing; absent for interfaces of the kernel.
@@ -366,7 +366,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Completions {
-    /// Requests completed by an interrupt, or in the place of one.
+    /// Requests completed by an interrupt, or instead of one.
     pub fn by_interrupt(&self) -> u64 {
         self.hard_interrupt.saturating_add(self.soft_interrupt).saturating_add(self.worker)
     }

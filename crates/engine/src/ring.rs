@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_is_told_and_never_seen_by_the_kernel() {
+    fn what_is_taken_back_is_reported_and_never_seen_by_the_kernel() {
         let mut memory = Simulated::new(8);
         let (mut sq, mut cq) = memory.queues(8);
         let mut number = 0;

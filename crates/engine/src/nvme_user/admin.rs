@@ -95,20 +95,20 @@ impl Admin {
     }
 
     /// Does a command that takes a page of data; `command` gets the address of the page.
-    pub(super) fn tell(
+    pub(super) fn send_page(
         &mut self,
         command: impl FnOnce(u64) -> Command,
         data: &PageData,
         limit: Duration,
     ) -> Result<u32, AdminFailure> {
         let page = self.data.at(0, PAGE);
-        // SAFETY: as in `ask`; both are a page long and do not overlap.
+        // SAFETY: as in `receive_page`; both are a page long and do not overlap.
         unsafe { page.copy_from_nonoverlapping(NonNull::from(data).cast(), PAGE) };
         self.execute(command(self.data.mapping().address(0)), limit)
     }
 
     /// Does a command that returns a page of data; `command` gets the address of the page.
-    pub(super) fn ask(
+    pub(super) fn receive_page(
         &mut self,
         command: impl FnOnce(u64) -> Command,
         limit: Duration,

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_tells_identifier_and_status_without_its_phase() {
+    fn an_entry_gives_identifier_and_status_without_its_phase() {
         let mut words = [7u32, 0, 0, 0x1234 | 1 << 16 | 0x281 << 17 | 1 << 31];
         let at = NonNull::from(&mut words).cast();
         // SAFETY: four aligned dwords that nobody writes.

@@ -151,7 +151,7 @@ impl Controller {
         };
         registers::enable(&*controller.device, capabilities)
             .map_err(|stuck| stuck_error(address, "start", stuck))?;
-        controller.learn(setup)?;
+        controller.set_up(setup)?;
         Ok(Arc::new(controller))
     }
 
@@ -177,7 +177,7 @@ impl Controller {
     pub fn io_counts(&self) -> Result<IoCounts, EngineError> {
         const SMART: u32 = 0x02;
         let mut admin = self.serving()?;
-        let log = admin.ask(|data| Command::log_page(SMART, 512, data), self.limits.command);
+        let log = admin.receive_page(|data| Command::log_page(SMART, 512, data), self.limits.command);
         Ok(identify::io_counts(&*log.map_err(|failure| self.failed("its SMART log", failure, &mut admin))?))
     }
 
@@ -302,10 +302,10 @@ impl Controller {
     }
 
     /// Identifies the controller and its namespaces, and sets it up.
-    fn learn(&mut self, setup: &Setup) -> Result<(), EngineError> {
+    fn set_up(&mut self, setup: &Setup) -> Result<(), EngineError> {
         let limit = self.limits.command;
         let mut admin = self.admin();
-        let data = admin.ask(|data| Command::identify(1, 0, data), limit);
+        let data = admin.receive_page(|data| Command::identify(1, 0, data), limit);
         let data = data.map_err(|failure| self.failed("Identify Controller", failure, &mut admin))?;
         let says = ControllerData(&data);
         let lacks = |what: &str| EngineError::unsupported(format!("{} {what}", self.address));
@@ -328,11 +328,11 @@ impl Controller {
         let granted = granted.map_err(|failure| self.failed("I/O queues", failure, &mut admin))?;
         let queue_pairs = self.pairs(granted, shadow.is_some());
         admin.free_pairs = (1..=queue_pairs as u16).rev().collect();
-        let list = admin.ask(|data| Command::identify(2, 0, data), limit);
+        let list = admin.receive_page(|data| Command::identify(2, 0, data), limit);
         let list = list.map_err(|failure| self.failed("its list of namespaces", failure, &mut admin))?;
         let mut namespaces = Vec::new();
         for nsid in identify::active(&list) {
-            let data = admin.ask(|data| Command::identify(0, nsid, data), limit);
+            let data = admin.receive_page(|data| Command::identify(0, nsid, data), limit);
             let data = data.map_err(|failure| self.failed("Identify Namespace", failure, &mut admin))?;
             namespaces.push(identify::namespace(nsid, &data));
         }

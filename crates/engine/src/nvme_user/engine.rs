@@ -171,7 +171,7 @@ impl NvmeUser {
         }
         // The slot is taken while its list may be written, so no command in flight uses the list.
         self.held.pool.start(slot, len)?;
-        self.flights.learn(slot, len, self.prps(slot, len));
+        self.flights.set_prps(slot, len, self.prps(slot, len));
         self.held.pool.finish(slot);
         self.push_one(request)
     }

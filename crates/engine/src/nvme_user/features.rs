@@ -43,8 +43,8 @@ pub enum Apst {
     Unsupported,
     /// They are off: why.
     Off(String),
-    /// It enters these states by itself, each after so many ms without I/O; none where no state is quick
-    /// enough to leave.
+    /// It enters these states by itself, each after this many ms without I/O; empty if no state can be left
+    /// quickly enough.
     On(Vec<(u8, u32)>),
 }
 
@@ -293,7 +293,7 @@ pub(super) fn set_apst(
     for (bytes, entry) in data.chunks_exact_mut(8).zip(table) {
         bytes.copy_from_slice(&entry.to_le_bytes());
     }
-    match admin.tell(|data| Command::apst(is_on, data), &data, limit) {
+    match admin.send_page(|data| Command::apst(is_on, data), &data, limit) {
         Ok(_) => Ok(off.map_or(Apst::On(states), |reason| Apst::Off(reason.to_owned()))),
         Err(AdminFailure::Status(status)) => {
             Ok(Apst::Off(format!("it refuses its table (NVMe status {status:#x})")))

@@ -57,7 +57,7 @@ impl Flights {
     }
 
     /// Sets what [`Flights::prps`] returns for a slot without a command in flight.
-    pub(super) fn learn(&mut self, slot: Slot, len: u32, prps: (u64, u64)) {
+    pub(super) fn set_prps(&mut self, slot: Slot, len: u32, prps: (u64, u64)) {
         let flight = &mut self.by_slot[slot.0 as usize];
         (flight.known_len, flight.prps) = (len.into(), prps);
     }
@@ -126,8 +126,8 @@ mod tests {
     fn a_slot_knows_the_entries_of_its_latest_length_alone() {
         let mut flights = Flights::new(2, 2);
         assert_eq!([0, 512, u32::MAX].map(|len| flights.prps(Slot(1), len)), [None; 3], "nothing was learnt");
-        flights.learn(Slot(1), 4096, (0x1000, 0));
-        flights.learn(Slot(0), 8192, (0x3000, 0x4000));
+        flights.set_prps(Slot(1), 4096, (0x1000, 0));
+        flights.set_prps(Slot(0), 8192, (0x3000, 0x4000));
         flights.start(Slot(1), 7, 4096);
         flights.end(1);
         assert_eq!(flights.prps(Slot(1), 4096), Some((0x1000, 0)));
@@ -136,7 +136,7 @@ mod tests {
             [(1, 8192), (1, 0), (0, 4096), (2, 4096)].map(|(slot, len)| flights.prps(Slot(slot), len)),
             [None; 4]
         );
-        flights.learn(Slot(1), 512, (0x1000, 0));
+        flights.set_prps(Slot(1), 512, (0x1000, 0));
         assert_eq!((flights.prps(Slot(1), 4096), flights.prps(Slot(1), 512)), (None, Some((0x1000, 0))));
     }
 

@@ -36,7 +36,7 @@ pub(super) enum ControllerEnd {
     Late,
     /// It reported its own failure (`CSTS.CFS`).
     Fatal,
-    /// It is not ready any more (`CSTS.RDY`), though nobody here has stopped it.
+    /// It is no longer ready (`CSTS.RDY`), though this process has not stopped it.
     Stopped,
     /// It reads as all ones: it was pulled, or its link is down.
     Gone,
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_controller_of_nvme_2_says_itself_how_long_its_media_take() {
+    fn a_controller_of_nvme_2_says_how_long_its_media_take() {
         // The simulated controller's CAP.TO is one unit; CRIMT is in the upper half of CRTO.
         for (crto, ready_ms) in [(None, 500), (Some(0x0001_0078), 60_000), (Some(0xffff_0000), 500)] {
             let sim = SimController::new(Behaviour { crto, ..Behaviour::default() }, Vec::new());

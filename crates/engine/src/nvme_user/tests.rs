@@ -159,7 +159,7 @@ fn reads_writes_flushes_and_their_counts() {
 }
 
 #[test]
-fn what_no_command_can_say_is_refused_and_the_rest_goes_on() {
+fn what_no_command_can_express_is_refused_and_the_rest_goes_on() {
     let bench = Bench::new(Behaviour { mdts: Some(1), ..Behaviour::default() });
     let (pool, mut engine) = bench.engine("poll", 2, 16384);
     for (request, word) in [
@@ -254,7 +254,7 @@ fn a_controller_that_polls_its_shadow_doorbells_sees_whole_commands() {
 }
 
 #[test]
-fn a_controller_or_namespace_that_does_not_suit_says_why() {
+fn a_controller_or_namespace_that_is_not_suitable_says_why() {
     let open = |behaviour| {
         let sim = Arc::new(SimController::new(behaviour, vec![0; DISK]));
         let opened = Controller::start("0000:01:00.0".parse().unwrap(), sim.clone(), &Setup::default());

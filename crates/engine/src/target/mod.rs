@@ -68,7 +68,7 @@ pub enum WritePermission<'a> {
     },
     /// Everything on a device.
     DestroyData {
-        /// The device as the user named it beside the target.
+        /// The device as the user named it, in addition to the target.
         device: &'a Path,
         /// True to overwrite a device that carries a known signature. Overrides nothing else.
         i_know: bool,

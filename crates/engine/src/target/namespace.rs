@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_logical_block_must_be_told() {
+    fn the_logical_block_must_be_known() {
         let disk = SysfsTree::new().disk("nvme0n1", "259:0");
         assert_eq!(
             lba_shift(&disk).map_err(|fault| fault.to_string()),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_told_by_sysfs_else_by_the_controller() {
+    fn metadata_is_read_from_sysfs_else_from_the_controller() {
         let tree = SysfsTree::new();
         let disk = tree.disk("nvme0n1", "259:0");
         let refused = metadata_bytes(&disk, || Err(io::Error::from_raw_os_error(libc::EACCES)));

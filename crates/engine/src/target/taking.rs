@@ -134,7 +134,7 @@ fn plan_in(
     }
     let driver = driver_of(&folder);
     if driver.as_deref() != Some("vfio-pci") {
-        require_free_hand(sysfs, &folder, address)?;
+        require_vfio_pci(sysfs, &folder, address)?;
     }
     let group = isolated_group(sysfs, &folder, address)?;
     let isolation = if group.is_some() { Isolation::Iommu } else { Isolation::None };
@@ -152,7 +152,7 @@ fn driver_of(folder: &Path) -> Option<String> {
 }
 
 /// Refuses a device that vfio-pci cannot be asked to take.
-fn require_free_hand(sysfs: &Path, folder: &Path, address: PciAddress) -> Result<(), TakeRefusal> {
+fn require_vfio_pci(sysfs: &Path, folder: &Path, address: PciAddress) -> Result<(), TakeRefusal> {
     if !sysfs.join("bus/pci/drivers/vfio-pci").is_dir() {
         return Err(TakeRefusal::NoVfioPci(address));
     }

@@ -313,6 +313,6 @@ fn a_request_that_never_completes_is_leaked_with_its_pool() {
     assert_eq!(wait(&mut engine, 1), []);
     drop(engine);
     assert_eq!(Rc::strong_count(&pool), 2, "the pool outlives the kernel's hold on it");
-    assert!(pool.borrow(Slot(0)).is_err(), "the slot is in flight for ever");
+    assert!(pool.borrow(Slot(0)).is_err(), "the slot is in flight forever");
     assert!(pool.borrow(Slot(1)).is_ok());
 }

@@ -66,7 +66,7 @@ pub(super) struct Behaviour {
     pub(super) shuffle: u64,
     pub(super) fatal: bool,
     /// Something else has reset it.
-    pub(super) fallen: bool,
+    pub(super) was_reset: bool,
     pub(super) gone: bool,
     /// The next memory that is mapped gets pages in reverse order.
     pub(super) scatter_next: bool,
@@ -363,7 +363,7 @@ impl Registers for SimController {
             VS => state.behaviour.version.unwrap_or(0x2_0000),
             CRTO => state.behaviour.crto.expect("read where CAP.CRMS says that it is there"),
             CSTS => {
-                let enabled = state.register(CC) & u32::from(!state.behaviour.fallen);
+                let enabled = state.register(CC) & u32::from(!state.behaviour.was_reset);
                 let ready = enabled | u32::from(state.behaviour.never_stops && state.seen.resets > 0);
                 ready | u32::from(state.behaviour.fatal) << 1
             }

@@ -82,7 +82,7 @@ fn go_on_beside_a_hanging_read(bench: &Bench, engine: &mut dyn Engine) -> (Resul
                 (idle, completed) = (true, completed + 1);
             }
         }
-        assert!(start.elapsed() < Duration::from_secs(100), "the read hangs for ever");
+        assert!(start.elapsed() < Duration::from_secs(100), "the read hangs forever");
     }
     (ended.unwrap(), completed)
 }
@@ -127,7 +127,7 @@ fn a_controller_that_fails_or_is_pulled_ends_its_engines() {
     type Failure = (fn(&mut Behaviour), i32, &'static str);
     let failures: [Failure; 3] = [
         (|behaviour| behaviour.fatal = true, libc::EIO, "fatal error of its own"),
-        (|behaviour| behaviour.fallen = true, libc::EIO, "is no longer ready (CSTS.RDY)"),
+        (|behaviour| behaviour.was_reset = true, libc::EIO, "is no longer ready (CSTS.RDY)"),
         (|behaviour| behaviour.gone = true, libc::ENODEV, "no longer answers"),
     ];
     for (fail, errno, word) in failures {
@@ -179,7 +179,7 @@ fn an_empty_poll_finds_a_pulled_device_too() {
 }
 
 #[test]
-fn a_dropped_engine_takes_back_what_the_controller_was_not_told_of() {
+fn a_dropped_engine_takes_back_what_the_controller_has_not_seen() {
     let bench = Bench::new(Behaviour::default());
     let (pool, mut engine) = bench.engine("poll", 2, 512);
     engine.push(&[read(0, 0, 1)]).unwrap();
@@ -219,7 +219,7 @@ fn a_controller_that_does_not_stop_keeps_its_memory() {
     assert!(message.contains("was reset: a command did not come back"), "{message}");
     let mapped = bench.sim.mapped();
     drop(engine);
-    assert!(pool.borrow(Slot(0)).is_err(), "the slot is in flight for ever");
+    assert!(pool.borrow(Slot(0)).is_err(), "the slot is in flight forever");
     assert_eq!(Rc::strong_count(&pool), 2, "the pool outlives the controller's hold on it");
     let Bench { sim, controller, .. } = bench;
     drop(controller);

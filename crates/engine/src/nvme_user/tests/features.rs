@@ -63,7 +63,7 @@ fn without_an_iommu_there_is_no_host_memory() {
 }
 
 #[test]
-fn a_hung_drive_keeps_its_host_memory_until_it_is_seen_stopped() {
+fn a_hung_drive_keeps_its_host_memory_until_it_is_seen_to_stop() {
     let bench = Bench::impatient(Behaviour { host_memory: (PAGE, PAGE), ..Behaviour::default() });
     bench.sim.behave(|behaviour| behaviour.admin_hangs = true);
     // The drive does not answer when the feature is switched off: the reset that follows ends it, and only

@@ -107,7 +107,7 @@ fn an_idle_drive_alone_in_its_group_may_be_taken() {
 }
 
 #[test]
-fn what_is_no_nvme_controller_is_refused() {
+fn a_device_that_is_not_an_nvme_controller_is_refused() {
     let machine = Machine::new();
     machine.write(&format!("devices/pci0000:00/{ADDRESS}/class"), "0x040300");
     machine.refuses(false, "0000:01:00.0 is not an NVMe controller (its class is 0x040300");
@@ -116,7 +116,7 @@ fn what_is_no_nvme_controller_is_refused() {
 }
 
 #[test]
-fn a_namespace_in_use_is_refused_whatever_stands_on_it() {
+fn a_namespace_in_use_is_refused_whatever_is_built_on_it() {
     let mut machine = Machine::new();
     let disk = machine.namespace("nvme0c0n2", "nvme0n2", "259:1");
     let partition = machine.tree.partition("nvme0n2", "nvme0n2p1", "259:2");
@@ -189,7 +189,7 @@ fn without_an_iommu_the_user_must_know() {
 }
 
 #[test]
-fn vfio_pci_must_be_there_and_have_a_free_hand() {
+fn vfio_pci_must_be_there_and_the_device_not_pinned() {
     let machine = Machine::new();
     let pin = format!("devices/pci0000:00/{ADDRESS}/driver_override");
     machine.write(&pin, "nvme");
@@ -206,7 +206,7 @@ fn vfio_pci_must_be_there_and_have_a_free_hand() {
 }
 
 #[test]
-fn heads_are_told_from_paths() {
+fn heads_are_distinguished_from_paths() {
     for (name, head) in [("nvme0n1", "nvme0n1"), ("nvme12c3n40", "nvme12n40")] {
         assert_eq!(visible_namespace(name).as_deref(), Some(head));
     }
