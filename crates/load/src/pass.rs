@@ -3,7 +3,10 @@
 
 use iopj_core::evidence::{Completions, EngineEvidence, Finding, ProcessEvidence};
 use iopj_core::{Evidence, Workload};
-use iopj_probe::{CompletionCounters, Edge, Probe, Snapshot, TIMER_ROUNDS, Waiting, Who, of_pass};
+use iopj_probe::{
+    CompletionCounters, CompletionsError, Edge, Probe, Snapshot, TIMER_ROUNDS, Waiting, Who, of_pass,
+};
+use std::error::Error;
 use std::time::{Duration, Instant};
 
 /// I/Os of a pass over all jobs. There are at least [`ROUNDS`] of each job's queue, and over all jobs as many
@@ -48,21 +51,20 @@ fn rounds(numjobs: u64) -> u64 {
 ///
 /// # Errors
 /// Why they cannot.
-pub fn check(probe: &Probe) -> Result<(), String> {
-    let counters = probe.count_completions(Waiting::Threads(&[])).map_err(|error| error.to_string())?;
-    counters.end().map(drop).map_err(|error| error.to_string())
+pub fn check(probe: &Probe) -> Result<(), CompletionsError> {
+    Ok(probe.count_completions(Waiting::Threads(&[]))?.end().map(drop)?)
 }
 
 /// A pass in progress.
 pub struct Pass {
-    counters: Result<CompletionCounters, String>,
+    counters: Result<CompletionCounters, CompletionsError>,
     begin: Snapshot,
     began: Instant,
 }
 
 /// A pass that has ended.
 pub struct EndedPass {
-    counts: Result<Completions, String>,
+    counts: Result<Completions, CompletionsError>,
     begin: Snapshot,
     lasted: Duration,
 }
@@ -71,15 +73,14 @@ impl Pass {
     /// Starts to count, from this snapshot on: no I/O of the trial is in flight. A trial does not fail if the
     /// counters cannot be opened.
     pub fn begin(probe: &Probe, begin: Snapshot) -> Pass {
-        let counters =
-            probe.count_completions(Waiting::Threads(&begin.waiting())).map_err(|error| error.to_string());
+        let counters = probe.count_completions(Waiting::Threads(&begin.waiting()));
         Pass { counters, begin, began: Instant::now() }
     }
 
     /// Closes the counters; again no I/O is in flight.
     pub fn end(self) -> EndedPass {
         let lasted = self.began.elapsed();
-        let counts = self.counters.and_then(|counters| counters.end().map_err(|error| error.to_string()));
+        let counts = self.counters.and_then(|counters| Ok(counters.end()?));
         EndedPass { counts, begin: self.begin, lasted }
     }
 }
@@ -102,11 +103,14 @@ pub enum PassWork<'a> {
     },
 }
 
+/// One run of fio: its I/Os, and what its process took.
+type FioRun = Result<(u64, ProcessEvidence), Box<dyn Error>>;
+
 /// A pass of fio, which `run` runs and watches from its start; a longer one if the first had too few rounds.
 pub fn pass_of_fio(
     probe: &Probe,
     workload: &Workload,
-    mut run: impl FnMut(PassLimit, &mut dyn FnMut(u32) -> Duration) -> Result<(u64, ProcessEvidence), String>,
+    mut run: impl FnMut(PassLimit, &mut dyn FnMut(u32) -> Duration) -> FioRun,
 ) -> Finding<Completions> {
     let mut passed = |limit| counted_of_fio(probe, |look| run(limit, look));
     let first = passed(limit(workload));
@@ -115,17 +119,17 @@ pub fn pass_of_fio(
             Some(limit) => passed(limit),
             None => Ok(first),
         });
-    counted.map_or_else(Finding::Unclear, |(_, completions)| completions)
+    counted.map_or_else(|error| Finding::Unclear(error.to_string()), |(_, completions)| completions)
 }
 
 /// One run of fio in a pass: its I/Os, and who completed them.
 fn counted_of_fio(
     probe: &Probe,
-    run: impl FnOnce(&mut dyn FnMut(u32) -> Duration) -> Result<(u64, ProcessEvidence), String>,
-) -> Result<(u64, Finding<Completions>), String> {
-    let snapshot = |edge| probe.snapshot(Who::Child, edge).map_err(|error| error.to_string());
+    run: impl FnOnce(&mut dyn FnMut(u32) -> Duration) -> FioRun,
+) -> Result<(u64, Finding<Completions>), Box<dyn Error>> {
+    let snapshot = |edge| probe.snapshot(Who::Child, edge);
     let begin = snapshot(Edge::Begin)?;
-    let counters = probe.count_completions(Waiting::Children).map_err(|error| error.to_string())?;
+    let counters = probe.count_completions(Waiting::Children)?;
     let mut is_known = false;
     let began = Instant::now();
     let (ios, process) = run(&mut |child| {
@@ -143,7 +147,7 @@ impl EndedPass {
     pub fn evidence(self, end: &Snapshot, did: PassWork<'_>) -> Finding<Completions> {
         let counts = match self.counts {
             Ok(counts) => counts,
-            Err(reason) => return Finding::Unclear(reason),
+            Err(error) => return Finding::Unclear(error.to_string()),
         };
         let pass = Evidence { window_ns: self.lasted.as_nanos() as u64, ..self.begin.until(end) };
         let pass = match did {

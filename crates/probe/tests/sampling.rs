@@ -100,7 +100,9 @@ fn cores_that_idle_are_not_throttled() {
         }
         sampler.stop().unwrap();
         match sampler.profile(&no_directory) {
-            Err(SamplingError::Incomplete(reason)) => assert!(!reason.contains("throttled"), "{reason}"),
+            Err(SamplingError::Incomplete(reason)) => {
+                assert!(!reason.to_string().contains("throttled"), "{reason}")
+            }
             _ => whole += 1,
         }
         if whole == 6 {

@@ -8,7 +8,7 @@ mod options;
 #[cfg(test)]
 mod tests;
 
-pub use contradiction::KernelVersion;
+pub use contradiction::{KernelVersion, ParseKernelVersionError};
 
 use crate::latencies::{self, Latencies};
 use contradiction::{Polling, polling};

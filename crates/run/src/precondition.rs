@@ -9,7 +9,7 @@
 
 use iopj_core::{IoPath, Length, Ring, Rw, Workload, format_bytes};
 use iopj_engine::Target;
-use iopj_load::native::{self, JobSpec};
+use iopj_load::native::{self, JobSpec, NativeError};
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -127,7 +127,7 @@ impl Preconditioning {
         (class, smallest): (Class, &Workload),
         stop: &AtomicBool,
         tick: &mut dyn FnMut(),
-    ) -> Result<&str, String> {
+    ) -> Result<&str, NativeError> {
         let from = self.state.take().map(|(state, _)| state);
         let mut writer = Writer { target, stop, tick };
         let filled = if class.needs_fill(from) { "filled twice" } else { "" };
@@ -150,7 +150,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     /// Runs a workload once on `len` bytes from `base` on; its IOPS.
-    fn run(&mut self, workload: &Workload, (base, len): (u64, u64), seed: u64) -> Result<f64, String> {
+    fn run(&mut self, workload: &Workload, (base, len): (u64, u64), seed: u64) -> Result<f64, NativeError> {
         let path =
             if self.target.nvme().is_some() { IoPath::NvmePassthrough(Ring::PLAIN) } else { IoPath::Libaio };
         let open = |pool: &_, depth| iopj_engine::open(path, self.target, pool, depth);
@@ -161,13 +161,12 @@ impl Writer<'_> {
             is_trial: false,
             ..JobSpec::of_trial(workload, self.target, seed, &open)
         };
-        let run = native::run(&spec, self.stop, &mut |_, _| Ok(()), self.tick)
-            .map_err(|error| error.to_string())?;
+        let run = native::run(&spec, self.stop, &mut |_, _| Ok(()), self.tick)?;
         Ok(run.ios() as f64 * 1e9 / (run.last_ns - run.first_ns).max(1) as f64)
     }
 
     /// Writes the whole target twice, in order.
-    fn fill(&mut self) -> Result<(), String> {
+    fn fill(&mut self) -> Result<(), NativeError> {
         let (base, len) = self.whole();
         let block = u64::from(self.target.logical_block());
         let bs = ((128 << 10).min(len) / block * block) as u32;
@@ -190,7 +189,7 @@ impl Writer<'_> {
     }
 
     /// Random writes in rounds until they are steady.
-    fn rounds(&mut self, workload: &Workload) -> Result<String, String> {
+    fn rounds(&mut self, workload: &Workload) -> Result<String, NativeError> {
         let length = match workload.length {
             Length::Runtime(time) => Length::Runtime(time),
             Length::Ios(_) => Length::Runtime(Duration::from_secs(10)),

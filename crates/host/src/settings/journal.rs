@@ -168,49 +168,76 @@ impl Undo {
     }
 }
 
+/// Why a journal cannot be trusted. The text follows its name.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum JournalError {
+    #[error("it cannot be opened ({0})")]
+    Open(io::Error),
+    #[error("it {0}")]
+    NotOurs(&'static str),
+    #[error("it cannot be read: {0}")]
+    Read(io::Error),
+    #[error("its first line is not that of a journal: {0}")]
+    Header(serde_json::Error),
+    #[error("it has version {0}, and this iopj reads version {VERSION}")]
+    Version(u32),
+    #[error("its first line names `{}`, which is not a block device", .0.escape_default())]
+    Device(String),
+    /// The number of a line, and what is wrong with it.
+    #[error("its line {0} {1}")]
+    Line(usize, LineError),
+}
+
+/// Why a line of a journal is not one that iopj writes.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LineError {
+    #[error("is not a change: {0}")]
+    Form(serde_json::Error),
+    #[error("names `{}`, which is not on the list of what may be written", .0.escape_default())]
+    File(String),
+    #[error("has an old value that cannot be put back: it is not a single word")]
+    OldValue,
+    #[error("changes a device that its first line does not name")]
+    Device,
+}
+
 /// Reads a journal's text. A torn last line is left out: the run died while it wrote it, so its change was
-/// not made. The error says which line is not one that iopj writes.
-pub(super) fn parse(text: &str) -> Result<Record, String> {
+/// not made.
+pub(super) fn parse(text: &str) -> Result<Record, JournalError> {
     let whole = text.rsplit_once('\n').map_or("", |(whole, _torn)| whole);
     let mut lines = whole.lines();
-    let header: Header = serde_json::from_str(lines.next().unwrap_or_default())
-        .map_err(|error| format!("its first line is not that of a journal: {error}"))?;
+    let header: Header =
+        serde_json::from_str(lines.next().unwrap_or_default()).map_err(JournalError::Header)?;
     if header.iopj_journal != VERSION {
-        return Err(format!("it has version {}, and this iopj reads version {VERSION}", header.iopj_journal));
+        return Err(JournalError::Version(header.iopj_journal));
     }
     if let Some(drive) = header.devices.iter().find(|drive| !is_device_name(&drive.name)) {
-        return Err(format!(
-            "its first line names `{}`, which is not a block device",
-            drive.name.escape_default()
-        ));
+        return Err(JournalError::Device(drive.name.clone()));
     }
     let mut undo = Undo::default();
     for (number, line) in lines.enumerate() {
-        let refuse = |reason: String| format!("its line {} {reason}", number + 2);
-        let change: Change =
-            serde_json::from_str(line).map_err(|error| refuse(format!("is not a change: {error}")))?;
-        let item: Item = change.file.parse().map_err(|_| {
-            refuse(format!(
-                "names `{}`, which is not on the list of what may be written",
-                change.file.escape_default()
-            ))
-        })?;
-        if !item.accepts(&change.old) {
-            return Err(refuse(
-                "has an old value that cannot be put back: it is not a single word".to_owned(),
-            ));
-        }
-        if item.device().is_some_and(|device| header.devices.iter().all(|drive| drive.name != device)) {
-            return Err(refuse("changes a device that its first line does not name".to_owned()));
-        }
-        undo.note(item, change.old);
+        let (item, old) = undo_of(line, &header).map_err(|error| JournalError::Line(number + 2, error))?;
+        undo.note(item, old);
     }
     Ok(Record { header, undo })
 }
 
+/// What a line changed, and the value before.
+fn undo_of(line: &str, header: &Header) -> Result<(Item, String), LineError> {
+    let Change { file, old, .. } = serde_json::from_str(line).map_err(LineError::Form)?;
+    let Ok(item) = file.parse::<Item>() else { return Err(LineError::File(file)) };
+    if !item.accepts(&old) {
+        return Err(LineError::OldValue);
+    }
+    if item.device().is_some_and(|device| header.devices.iter().all(|drive| drive.name != device)) {
+        return Err(LineError::Device);
+    }
+    Ok((item, old))
+}
+
 /// Reads and parses an open journal.
-pub(super) fn read(mut file: &File) -> Result<Record, String> {
+pub(super) fn read(mut file: &File) -> Result<Record, JournalError> {
     let mut text = String::new();
-    file.read_to_string(&mut text).map_err(|error| format!("it cannot be read: {error}"))?;
+    file.read_to_string(&mut text).map_err(JournalError::Read)?;
     parse(&text)
 }

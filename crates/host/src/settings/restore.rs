@@ -6,7 +6,7 @@ use super::error::{NotRestored, SettingsError};
 use super::files::{self, Locked};
 use super::host::Host;
 use super::item::Item;
-use super::journal::{self, Drive, Record, Undo};
+use super::journal::{self, Drive, JournalError, Record, Undo};
 use super::lock;
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -237,9 +237,9 @@ impl Host {
                     };
                     report.left_alone.push(LeftAlone { journal: path, reason });
                 }
-                Err(reason) => {
+                Err(error) => {
                     let reason =
-                        format!("{reason}: nothing in it was undone; look at it, then remove it by hand");
+                        format!("{error}: nothing in it was undone; look at it, then remove it by hand");
                     report.failed.push(NotRestored { file: path, reason });
                 }
             }
@@ -297,20 +297,19 @@ enum Found {
 }
 
 /// Opens and locks a journal. The error says why it cannot be trusted.
-fn open_dead(path: &Path) -> Result<Found, String> {
-    let cannot = |error: io::Error| format!("it cannot be opened ({error})");
+fn open_dead(path: &Path) -> Result<Found, JournalError> {
     let file = match files::open_private(path, &mut OpenOptions::new()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Gone),
-        opened => opened.map_err(cannot)?,
+        opened => opened.map_err(JournalError::Open)?,
     };
-    let metadata = file.metadata().map_err(cannot)?;
+    let metadata = file.metadata().map_err(JournalError::Open)?;
     if let Some(reason) =
         (!metadata.is_file()).then_some("is not a regular file").or_else(|| files::distrust(&metadata))
     {
-        return Err(format!("it {reason}"));
+        return Err(JournalError::NotOurs(reason));
     }
-    let Some(file) = Locked::take(file).map_err(cannot)? else { return Ok(Found::Live) };
-    if file.metadata().map_err(cannot)?.nlink() == 0 {
+    let Some(file) = Locked::take(file).map_err(JournalError::Open)? else { return Ok(Found::Live) };
+    if file.metadata().map_err(JournalError::Open)?.nlink() == 0 {
         return Ok(Found::Gone);
     }
     let record = journal::read(&file)?;

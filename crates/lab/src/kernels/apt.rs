@@ -126,20 +126,14 @@ impl Apt {
         Ok((candidates, self.suites.iter().map(asked).collect()))
     }
 
-    /// Downloads packages into a folder; the error is apt's complaint.
-    pub(super) fn download(
-        &self,
-        packages: &[Package],
-        into: &Path,
-    ) -> Result<Result<(), String>, KernelError> {
+    /// Downloads packages into a folder; returns apt's complaint if it could not.
+    pub(super) fn download(&self, packages: &[Package], into: &Path) -> Result<Option<String>, KernelError> {
         let mut command = self.command();
         command.args(["-q", "download"]).current_dir(into);
         command.args(packages.iter().map(|package| format!("{}={}", package.name, package.version)));
         let output = tools::output("apt-get", "the kernel's packages", &mut command)?;
-        Ok(match output.status.success() {
-            true => Ok(()),
-            false => Err(complaint(&output).unwrap_or_else(|| output.status.to_string())),
-        })
+        let failed = !output.status.success();
+        Ok(failed.then(|| complaint(&output).unwrap_or_else(|| output.status.to_string())))
     }
 
     fn command(&self) -> Command {

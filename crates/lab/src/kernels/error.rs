@@ -81,7 +81,7 @@ pub enum KernelError {
         /// The file.
         path: PathBuf,
         /// What was found instead.
-        reason: String,
+        reason: ImageFault,
     },
     /// The folder holds no modules.
     #[error(
@@ -117,6 +117,32 @@ pub enum KernelError {
     /// The cache cannot be used, or one of its files.
     #[error(transparent)]
     Cache(#[from] CacheError),
+}
+
+/// Why no guest could boot an image.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageFault {
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] io::Error),
+    /// Neither a bzImage nor an ELF file.
+    #[error("it has neither the boot protocol's header nor that of an ELF file")]
+    NoHeader,
+    /// A bzImage that does not say which kernel it is.
+    #[error("its boot header has no version")]
+    NoVersion,
+    /// An ELF file of another architecture.
+    #[error("it is an ELF file for another processor")]
+    OtherProcessor,
+    /// An ELF file that is no program.
+    #[error("it is an ELF file without anything to load")]
+    NothingToLoad,
+    /// An ELF file that is no kernel.
+    #[error("it is an ELF file without the words `Linux version`")]
+    NoRelease,
+    /// A kernel where QEMU finds no entry.
+    #[error("it is a vmlinux without a PVH entry (CONFIG_PVH), name its bzImage")]
+    NoPvhEntry,
 }
 
 /// A suite whose package list was asked for.

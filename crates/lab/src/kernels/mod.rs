@@ -215,8 +215,9 @@ impl PackageLists {
                 let megabytes = package.download_bytes as f64 / 1e6;
                 note(&format!("fetching {} ({megabytes:.0} MB) from {}", package.name, candidate.suite));
             }
-            apt.download(&candidate.packages, &packages)?
-                .map_err(|complaint| self.unreachable(&format!("kernel {release}"), complaint))?;
+            if let Some(complaint) = apt.download(&candidate.packages, &packages)? {
+                return Err(self.unreachable(&format!("kernel {release}"), complaint));
+            }
             note(&format!("unpacking {release}"));
             unpack::from_packages(partial, release)
         })?;

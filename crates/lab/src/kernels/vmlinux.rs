@@ -1,6 +1,7 @@
 //! Kernel images for x86: the boot protocol's header, its compressed payload, and what an ELF image says
 //! about itself (Documentation/arch/x86/boot.rst, elf(5)).
 
+use super::error::ImageFault;
 use crate::elf::{self, LOAD, MAGIC, NOTE, ProgramHeader, number, release_after};
 use std::fs::File;
 use std::io::{self, Read};
@@ -31,13 +32,13 @@ pub(super) enum Kind {
 }
 
 /// Reads an image and identifies it; the error is the reason why no guest could boot it.
-pub(super) fn read(path: &Path) -> Result<Image, String> {
-    let mut file = File::open(path).map_err(|error| error.to_string())?;
+pub(super) fn read(path: &Path) -> Result<Image, ImageFault> {
+    let mut file = File::open(path)?;
     let mut bytes = Vec::new();
-    file.by_ref().take(4096).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    file.by_ref().take(4096).read_to_end(&mut bytes)?;
     let loaded_end = if bytes.starts_with(MAGIC) { loaded_end(&bytes)? } else { LARGEST_BYTES };
     let rest = loaded_end.min(LARGEST_BYTES).saturating_sub(bytes.len() as u64);
-    file.take(rest).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    file.take(rest).read_to_end(&mut bytes)?;
     let (kind, release) = identify(&bytes)?;
     if kind == Kind::Vmlinux {
         // The section table was not read: the header must not point to it.
@@ -47,23 +48,22 @@ pub(super) fn read(path: &Path) -> Result<Image, String> {
     Ok(Image { bytes, release, kind })
 }
 
-fn identify(bytes: &[u8]) -> Result<(Kind, String), String> {
+fn identify(bytes: &[u8]) -> Result<(Kind, String), ImageFault> {
     if bytes.starts_with(MAGIC) {
-        let release = release_after(bytes, b"Linux version ")
-            .ok_or("it is an ELF file without the words `Linux version`")?;
+        let release = release_after(bytes, b"Linux version ").ok_or(ImageFault::NoRelease)?;
         if !has_pvh_entry(bytes) {
-            return Err("it is a vmlinux without a PVH entry (CONFIG_PVH), name its bzImage".to_owned());
+            return Err(ImageFault::NoPvhEntry);
         }
         return Ok((Kind::Vmlinux, release));
     }
     let magic_at = |at: usize, magic: &[u8]| bytes.get(at..at + magic.len()) == Some(magic);
     if !magic_at(0x202, b"HdrS") || !magic_at(0x1fe, b"\x55\xaa") {
-        return Err("it has neither the boot protocol's header nor that of an ELF file".to_owned());
+        return Err(ImageFault::NoHeader);
     }
     let release = number::<2>(bytes, 0x20e)
         .filter(|&offset| offset != 0)
         .and_then(|offset| elf::release(bytes.get(offset as usize + 0x200..)?))
-        .ok_or("its boot header has no version")?;
+        .ok_or(ImageFault::NoVersion)?;
     Ok((Kind::BzImage, release))
 }
 
@@ -130,15 +130,15 @@ fn program_headers(elf: &[u8]) -> impl Iterator<Item = ProgramHeader> {
 }
 
 /// Where the loaded part of an ELF file ends.
-fn loaded_end(beginning: &[u8]) -> Result<u64, String> {
+fn loaded_end(beginning: &[u8]) -> Result<u64, ImageFault> {
     if number::<1>(beginning, 4) != Some(2) || number::<2>(beginning, 0x12) != Some(EM_X86_64) {
-        return Err("it is an ELF file for another processor".to_owned());
+        return Err(ImageFault::OtherProcessor);
     }
     program_headers(beginning)
         .filter(|header| matches!(header.kind, LOAD | NOTE))
         .map(|header| header.offset.saturating_add(header.bytes))
         .max()
-        .ok_or_else(|| "it is an ELF file without anything to load".to_owned())
+        .ok_or(ImageFault::NothingToLoad)
 }
 
 /// True if one of the notes has a PVH entry, where QEMU starts an ELF image.

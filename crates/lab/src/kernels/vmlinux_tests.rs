@@ -92,7 +92,7 @@ fn lz4(plain: &[u8]) -> Vec<u8> {
 fn reason(bytes: &[u8]) -> String {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), bytes).unwrap();
-    read(file.path()).err().unwrap()
+    read(file.path()).err().unwrap().to_string()
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn what_is_no_kernel_is_refused_with_the_reason() {
     assert_eq!(reason(&elf(62, &[], "usage: %s")), "it is an ELF file without the words `Linux version`");
     assert_eq!(reason(&elf(183, &[], "Linux version 6.1.0 (x)")), "it is an ELF file for another processor");
     assert!(reason(&elf(62, &[], "Linux version 6.1.0 (x)")).contains("without a PVH entry"));
-    assert!(read(Path::new("/nonexistent/vmlinuz")).err().unwrap().contains("No such file"));
+    assert!(read(Path::new("/nonexistent/vmlinuz")).err().unwrap().to_string().contains("No such file"));
 }
 
 proptest! {

@@ -1,6 +1,7 @@
 //! Whether KVM can run a guest here, found by running one.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -14,7 +15,6 @@ use super::spec::{Accelerator, MachineSpec};
 use super::{RunFolder, VmError};
 use crate::image;
 
-const DEVICE: &str = "/dev/kvm";
 const LIMIT: Duration = Duration::from_secs(15);
 const SIGN: &str = "lab: kvm works";
 
@@ -52,7 +52,7 @@ pub fn kvm(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
     }
     let answer = match openable() {
         // Another user, or this one in another group, may succeed: not worth keeping.
-        Err(cause) => return Ok(Kvm::Fails(cause)),
+        Err(cause) => return Ok(Kvm::Fails(cause.to_string())),
         Ok(()) => try_boot(cache, kernel)?,
     };
     let found = Found { boot_id, qemu, answer };
@@ -61,16 +61,25 @@ pub fn kvm(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
     Ok(found.answer)
 }
 
-/// Whether this user may open the device; if not, why and what to do.
-fn openable() -> Result<(), String> {
-    match File::options().read(true).write(true).open(DEVICE) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(format!(
-            "there is no {DEVICE}: load the module kvm_intel or kvm_amd, or switch virtualisation on in the \
-             firmware"
-        )),
-        Err(error) => Err(format!("{DEVICE} cannot be opened ({error}): join the group kvm")),
-    }
+/// Why this user cannot open the device, and what to do.
+#[derive(Debug, thiserror::Error)]
+enum DeviceError {
+    #[error(
+        "there is no /dev/kvm: load the module kvm_intel or kvm_amd, or switch virtualisation on in the \
+         firmware"
+    )]
+    Missing,
+    #[error("/dev/kvm cannot be opened ({0}): join the group kvm")]
+    Denied(io::Error),
+}
+
+/// Whether this user may open the device.
+fn openable() -> Result<(), DeviceError> {
+    let opened = File::options().read(true).write(true).open("/dev/kvm");
+    opened.map(drop).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => DeviceError::Missing,
+        _ => DeviceError::Denied(error),
+    })
 }
 
 fn try_boot(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {

@@ -1,6 +1,7 @@
 //! Why a run of the native generator failed.
 
 use iopj_engine::{EngineError, IoError};
+use std::error::Error;
 use std::io;
 
 /// Why the jobs of a trial did not do their work.
@@ -36,8 +37,8 @@ pub enum NativeError {
     #[error("the job did not start")]
     NotStarted,
     /// The caller's own work at a [`Moment`](super::Moment) failed.
-    #[error("{0}")]
-    Caller(String),
+    #[error(transparent)]
+    Caller(Box<dyn Error + Send + Sync>),
 }
 
 fn total(errors: &[(IoError, u64)]) -> u64 {

@@ -27,6 +27,7 @@ use iopj_probe::marker;
 use job::{Job, Progress};
 use meeting::Meeting;
 use slices::Begin;
+use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Mutex;
@@ -150,7 +151,10 @@ pub enum Moment {
 }
 
 /// Called by the runner's thread at each of these moments, with the jobs' thread ids.
-pub type Bracket<'a> = dyn FnMut(Moment, &[i32]) -> Result<(), String> + 'a;
+pub type Bracket<'a> = dyn FnMut(Moment, &[i32]) -> Bracketed + 'a;
+
+/// The result of the caller's work at such a moment; an error of it ends the trial.
+pub type Bracketed = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// Runs one trial. `stop` ends it early, which is an error.
 ///

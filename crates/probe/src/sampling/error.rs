@@ -29,8 +29,34 @@ pub enum SamplingError {
     },
     /// So much is missing that the profile would be misleading.
     #[error("no profile is kept: {0}")]
-    Incomplete(String),
+    Incomplete(MissingSamples),
     /// Symbols or the list of cores.
     #[error(transparent)]
     Probe(#[from] ProbeError),
+}
+
+/// What a window's samples lack, with the remedy.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum MissingSamples {
+    /// The rings ran over.
+    #[error(
+        "at least {lost} of {all} samples were lost because the machine was too busy to take them in time; \
+         run fewer jobs, or leave a core free"
+    )]
+    Lost {
+        /// How many were lost.
+        lost: u64,
+        /// How many there were.
+        all: u64,
+    },
+    /// The kernel took fewer than it was asked for.
+    #[error("the kernel throttled the sampling; raise kernel.perf_event_max_sample_rate")]
+    Throttled,
+    /// The counters were shared with others: the share of the window that they counted.
+    #[error(
+        "the processor's counters counted for only {:.0} % of the window; stop other users of them, such as \
+         `perf` or the watchdog (`sysctl kernel.nmi_watchdog=0`)",
+        100.0 * .0
+    )]
+    Shared(f64),
 }

@@ -13,7 +13,7 @@ mod events;
 mod ring;
 mod tally;
 
-pub use error::SamplingError;
+pub use error::{MissingSamples, SamplingError};
 
 use crate::cpu::online;
 use crate::perf::{Counter, EventsError};

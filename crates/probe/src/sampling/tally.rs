@@ -1,5 +1,6 @@
 //! What the samples of a window add up to.
 
+use super::error::MissingSamples;
 use super::ring::Mode;
 use crate::symbols::{Symbol, Symbols};
 use iopj_core::{Cost, CostKind, FunctionCost, Space};
@@ -53,27 +54,18 @@ impl Tally {
         }
     }
 
-    /// Checks that no more than a hundredth is missing; else says what is, and the remedy.
-    pub(super) fn complete(&self) -> Result<(), String> {
+    /// Checks that no more than a hundredth is missing; else says what is.
+    pub(super) fn complete(&self) -> Result<(), MissingSamples> {
         let all = self.samples + self.lost;
         if self.is_overrun || self.lost as f64 > MISSING_SHARE * all as f64 {
             let lost = if self.is_overrun { self.lost.max(1) } else { self.lost };
-            return Err(format!(
-                "at least {lost} of {all} samples were lost because the machine was too busy to take them in \
-                 time; run fewer jobs, or leave a core free"
-            ));
+            return Err(MissingSamples::Lost { lost, all });
         }
         if self.is_throttled {
-            return Err(
-                "the kernel throttled the sampling; raise kernel.perf_event_max_sample_rate".to_owned()
-            );
+            return Err(MissingSamples::Throttled);
         }
         if self.counted_share < 1.0 - MISSING_SHARE {
-            let percent = 100.0 * self.counted_share;
-            return Err(format!(
-                "the processor's counters counted for only {percent:.0} % of the window; stop other users of \
-                 them, such as `perf` or the watchdog (`sysctl kernel.nmi_watchdog=0`)"
-            ));
+            return Err(MissingSamples::Shared(self.counted_share));
         }
         Ok(())
     }
@@ -215,13 +207,13 @@ mod tests {
         tally.lost = 1;
         assert_eq!(tally.complete(), Ok(()));
         tally.lost = 2;
-        assert!(tally.complete().unwrap_err().contains("2 of 101 samples"));
+        assert!(tally.complete().unwrap_err().to_string().contains("2 of 101 samples"));
         tally.lost = 0;
         tally.counted_share = 0.5;
-        assert!(tally.complete().unwrap_err().contains("50 %"));
+        assert!(tally.complete().unwrap_err().to_string().contains("50 %"));
         tally.is_throttled = true;
-        assert!(tally.complete().unwrap_err().contains("kernel.perf_event_max_sample_rate"));
+        assert!(tally.complete().unwrap_err().to_string().contains("kernel.perf_event_max_sample_rate"));
         tally.is_overrun = true;
-        assert!(tally.complete().unwrap_err().contains("at least 1 of 99"));
+        assert!(tally.complete().unwrap_err().to_string().contains("at least 1 of 99"));
     }
 }

@@ -5,7 +5,8 @@ use super::model;
 use super::record::MeterRecord;
 use iopj_core::energy::{AboveIdle, EnergyOutcome, Joules, TrialEnergy};
 use iopj_meter::{
-    Accuracy, Clock, Distribution, Energy, IdlePower, IdleStretch, Incomplete, Reading, Trace, Value, Window,
+    Accuracy, AlignError, Clock, Distribution, Energy, IdlePower, IdleStretch, Incomplete, Reading, Trace,
+    Value, Window,
 };
 use iopj_store::energy::{Mark, MarkKind, MeterRow, RawValue, ReadingRow};
 use iopj_store::{Measurement, Store, StoreError, Trial};
@@ -86,6 +87,17 @@ pub(super) fn readings(store: &Store, row: &MeterRow) -> Result<Vec<Reading>, St
     Ok(store.readings(row.id)?.into_iter().map(reading).collect())
 }
 
+/// Why a window has no joules.
+#[derive(Clone, Debug, thiserror::Error)]
+enum NoEnergy {
+    #[error(transparent)]
+    Align(AlignError),
+    #[error(transparent)]
+    Incomplete(#[from] Incomplete),
+    #[error("the meter has no channel")]
+    NoChannel,
+}
+
 /// A meter of a session with all of its readings.
 struct OfMeter<'a> {
     row: &'a MeterRow,
@@ -107,7 +119,7 @@ impl OfMeter<'_> {
         }
         let clock = match &alignment {
             Ok(alignment) => Ok(self.record.clock(alignment.as_ref())),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(NoEnergy::Align(error.clone())),
         };
         let mut all = Vec::new();
         for (scope, channels) in self.record.scopes() {
@@ -117,7 +129,7 @@ impl OfMeter<'_> {
                 let outcome =
                     match scope_of.as_ref().map_err(Clone::clone).and_then(|scope| scope.energy(*window)) {
                         Ok(energy) => joules(&energy, *window, idle.as_ref()),
-                        Err(reason) => EnergyOutcome::Incomplete(reason),
+                        Err(error) => EnergyOutcome::Incomplete(error.to_string()),
                     };
                 let names = channels.iter().map(|index| self.record.channels[*index].name.clone());
                 let energy = TrialEnergy {
@@ -138,13 +150,12 @@ impl OfMeter<'_> {
         channels: &[usize],
         clock: Clock<'a>,
         marks: &[Mark],
-    ) -> Result<ScopeTraces<'a>, String> {
+    ) -> Result<ScopeTraces<'a>, NoEnergy> {
         let mut changes_ns: Vec<u64> = marks.iter().flat_map(changes).copied().collect();
         changes_ns.sort_unstable();
         changes_ns.dedup();
         let trace = |index: &usize| {
             Trace::new(&self.record.channels[*index], *index, &self.readings, clock, &changes_ns)
-                .map_err(|error| error.to_string())
         };
         let traces = channels.iter().map(trace).collect::<Result<Vec<_>, _>>()?;
         Ok(ScopeTraces { traces, bridge_ns: self.record.bridge_ns })
@@ -168,10 +179,10 @@ struct ScopeTraces<'a> {
 
 impl ScopeTraces<'_> {
     /// The channels' sum.
-    fn energy(&self, window: Window) -> Result<Energy, String> {
+    fn energy(&self, window: Window) -> Result<Energy, NoEnergy> {
         let parts: Result<Vec<Energy>, Incomplete> =
             self.traces.iter().map(|trace| trace.energy(window, self.bridge_ns)).collect();
-        sum(parts.map_err(|error| error.to_string())?).ok_or_else(|| "the meter has no channel".to_owned())
+        sum(parts?).ok_or(NoEnergy::NoChannel)
     }
 
     /// Idle power through all idle stretches that the meter saw in full.

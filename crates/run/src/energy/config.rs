@@ -139,7 +139,7 @@ fn spec(name: &str, table: &toml::Table, source: &str) -> Result<(MeterSpec, Met
     };
     let own =
         table.iter().filter(|(key, _)| !COMMON.contains(&key.as_str())).map(|(k, v)| (k.clone(), v.clone()));
-    let source = read_source(word, own.collect()).map_err(wrong)?;
+    let source = read_source(word, own.collect()).map_err(|error| wrong(error.0))?;
     let spec = MeterSpec {
         name: name.to_owned(),
         kind: word,
@@ -162,7 +162,7 @@ fn own_keys(word: &str) -> Vec<&'static str> {
     }
 }
 
-fn read_source(word: &str, mut own: toml::Table) -> Result<MeterSource, String> {
+fn read_source(word: &str, mut own: toml::Table) -> Result<MeterSource, StudyError> {
     match word {
         LOG => {
             if let Some(values) = own.remove(VALUES) {
@@ -173,7 +173,7 @@ fn read_source(word: &str, mut own: toml::Table) -> Result<MeterSource, String> 
         MODEL => parsed(own).map(MeterSource::Model),
         _ => match KINDS.iter().find(|kind| kind.name == word) {
             Some(kind) => (kind.read)(own).map(MeterSource::Live),
-            None => Err(format!("there is no kind of meter `{word}`")),
+            None => Err(StudyError(format!("there is no kind of meter `{word}`"))),
         },
     }
 }

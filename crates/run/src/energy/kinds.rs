@@ -6,7 +6,8 @@ use iopj_core::energy::Scope;
 use iopj_core::parse_duration;
 use iopj_meter::http::{self, HttpConfig};
 use iopj_meter::redfish::{self, RedfishConfig};
-use iopj_meter::{Channel, ChannelKind, IpmiConfig, Meter, SnmpConfig, open_ipmi, open_snmp};
+use iopj_meter::{Channel, ChannelKind, IpmiConfig, Meter, OpenError, SnmpConfig, open_ipmi, open_snmp};
+use iopj_study::StudyError;
 use iopj_study::keys::fields_of;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -22,7 +23,7 @@ pub(crate) trait OpenMeter: Send {
     }
 
     /// What is wrong with the values, before anything is opened.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), StudyError> {
         Ok(())
     }
 
@@ -31,7 +32,7 @@ pub(crate) trait OpenMeter: Send {
         None
     }
 
-    fn open(&self, allow_exec: bool) -> Result<Box<dyn Meter>, String>;
+    fn open(&self, allow_exec: bool) -> Result<Box<dyn Meter>, OpenError>;
 }
 
 /// A kind of meter.
@@ -42,7 +43,7 @@ pub(crate) struct MeterKind {
     /// Its own keys.
     pub(crate) keys: fn() -> &'static [&'static str],
     /// Reads its own keys.
-    pub(crate) read: fn(toml::Table) -> Result<Box<dyn OpenMeter>, String>,
+    pub(crate) read: fn(toml::Table) -> Result<Box<dyn OpenMeter>, StudyError>,
 }
 
 impl fmt::Debug for MeterKind {
@@ -57,7 +58,9 @@ const fn kind<T: OpenMeter + DeserializeOwned + 'static>(name: &'static str, int
     MeterKind { name, interval, keys: fields_of::<T>, read: read::<T> }
 }
 
-fn read<T: OpenMeter + DeserializeOwned + 'static>(table: toml::Table) -> Result<Box<dyn OpenMeter>, String> {
+fn read<T: OpenMeter + DeserializeOwned + 'static>(
+    table: toml::Table,
+) -> Result<Box<dyn OpenMeter>, StudyError> {
     let source: T = parsed(table)?;
     source.check()?;
     Ok(Box::new(source))
@@ -67,10 +70,10 @@ fn read<T: OpenMeter + DeserializeOwned + 'static>(table: toml::Table) -> Result
 ///
 /// # Errors
 /// What is wrong with a value, without the value: it may be a secret in the wrong place.
-pub(crate) fn parsed<T: DeserializeOwned>(own: toml::Table) -> Result<T, String> {
+pub(crate) fn parsed<T: DeserializeOwned>(own: toml::Table) -> Result<T, StudyError> {
     toml::Value::Table(own).try_into().map_err(|error: toml::de::Error| {
         let parts = error.message().split('"').step_by(2).map(str::trim_end);
-        parts.collect::<String>().replace('\n', ", ")
+        StudyError(parts.collect::<String>().replace('\n', ", "))
     })
 }
 
@@ -98,7 +101,7 @@ impl OpenMeter for RaplTable {
         Duration::from_millis(1)
     }
 
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
         local("rapl")
     }
 }
@@ -112,7 +115,7 @@ struct HwmonTable {
 }
 
 impl OpenMeter for HwmonTable {
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
         local(&format!("hwmon:{}", self.chip))
     }
 }
@@ -126,13 +129,13 @@ struct NvmeTable {
 }
 
 impl OpenMeter for NvmeTable {
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
         local(&format!("nvme:{}", self.controller))
     }
 }
 
-fn local(name: &str) -> Result<Box<dyn Meter>, String> {
-    iopj_meter::open_local(Path::new("/"), name).map_err(|error| error.to_string())
+fn local(name: &str) -> Result<Box<dyn Meter>, OpenError> {
+    Ok(iopj_meter::open_local(Path::new("/"), name)?)
 }
 
 impl OpenMeter for HttpConfig {
@@ -140,8 +143,8 @@ impl OpenMeter for HttpConfig {
         Duration::from_nanos(self.age_ns())
     }
 
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
-        http::open(self).map_err(|error| error.to_string())
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
+        http::open(self)
     }
 }
 
@@ -150,20 +153,20 @@ impl OpenMeter for RedfishConfig {
         Duration::from_nanos(self.age_ns())
     }
 
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
-        redfish::open(self).map_err(|error| error.to_string())
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
+        redfish::open(self)
     }
 }
 
 impl OpenMeter for SnmpConfig {
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
-        open_snmp(self).map_err(|error| error.to_string())
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
+        open_snmp(self)
     }
 }
 
 impl OpenMeter for IpmiConfig {
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
-        open_ipmi(self).map_err(|error| error.to_string())
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
+        open_ipmi(self)
     }
 }
 
@@ -180,9 +183,9 @@ struct CommandTable {
 }
 
 impl CommandTable {
-    fn channel(&self) -> Result<Channel, String> {
+    fn channel(&self) -> Result<Channel, StudyError> {
         let window = self.window.as_deref().map(parse_duration).transpose();
-        let kind = match window.map_err(|error| format!("window: {error}"))? {
+        let kind = match window.map_err(|error| StudyError(format!("window: {error}")))? {
             None => ChannelKind::Instant,
             Some(window) => ChannelKind::Average { window_ns: window.as_nanos() as u64 },
         };
@@ -191,7 +194,7 @@ impl CommandTable {
 }
 
 impl OpenMeter for CommandTable {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), StudyError> {
         self.channel().map(|_| ())
     }
 
@@ -199,8 +202,8 @@ impl OpenMeter for CommandTable {
         self.command.first().map(String::as_str)
     }
 
-    fn open(&self, allow_exec: bool) -> Result<Box<dyn Meter>, String> {
-        let started = iopj_meter::CommandMeter::start(&self.command, self.channel()?, allow_exec);
-        started.map(|meter| Box::new(meter) as Box<dyn Meter>).map_err(|error| error.to_string())
+    fn open(&self, allow_exec: bool) -> Result<Box<dyn Meter>, OpenError> {
+        let channel = self.channel().map_err(|error| OpenError(error.0))?;
+        Ok(Box::new(iopj_meter::CommandMeter::start(&self.command, channel, allow_exec)?))
     }
 }

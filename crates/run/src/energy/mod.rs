@@ -27,7 +27,7 @@ use crate::error::RunError;
 use crate::progress::{Progress, unix_ns};
 use config::{ClockChoice, MeterSource, MeterSpec, MeterSpecs};
 use iopj_load::native;
-use iopj_meter::{Channel, Pattern, Reading, Value, monotonic_raw_ns};
+use iopj_meter::{Channel, OpenError, Pattern, Reading, Value, monotonic_raw_ns};
 use iopj_store::Store;
 use iopj_store::energy::{Mark, MarkKind, RawValue, ReadingRow};
 use iopj_study::{Study, StudyError};
@@ -136,7 +136,7 @@ impl Metering {
                         pattern_for = pattern_for.max(Some(spec.interval));
                     }
                     let name = spec.name.clone();
-                    let failed = |error: String| RunError::Refused(format!("the meter `{name}`: {error}"));
+                    let failed = |error: OpenError| RunError::Refused(format!("the meter `{name}`: {error}"));
                     match source {
                         MeterSource::Live(source) => {
                             running.push(RunningMeter::start(spec, source, allow_exec).map_err(failed)?)

@@ -3,6 +3,7 @@
 use super::config::ModelTable;
 use iopj_core::TrialEnergy;
 use iopj_core::energy::{EnergyOutcome, Joules, Scope};
+use iopj_meter::OpenError;
 use iopj_meter::model::{Coefficients, Feature, Features, Observation, estimate};
 use iopj_store::{Measurement, Store, StoreError};
 use serde::{Deserialize, Serialize};
@@ -24,11 +25,12 @@ impl ModelText {
     ///
     /// # Errors
     /// It cannot be read, or holds no coefficients.
-    pub(crate) fn read(table: &ModelTable) -> Result<ModelText, String> {
+    pub(crate) fn read(table: &ModelTable) -> Result<ModelText, OpenError> {
         let path = table.file.display();
-        let coefficients = std::fs::read_to_string(&table.file)
-            .map_err(|error| format!("`{path}` cannot be read ({error}): make it by `iopj meter fit`"))?;
-        Coefficients::parse(&coefficients).map_err(|error| format!("`{path}`: {error}"))?;
+        let coefficients = std::fs::read_to_string(&table.file).map_err(|error| {
+            OpenError(format!("`{path}` cannot be read ({error}): make it by `iopj meter fit`"))
+        })?;
+        Coefficients::parse(&coefficients).map_err(|error| OpenError(format!("`{path}`: {error}")))?;
         Ok(ModelText { scope: table.scope, coefficients })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::config::MeterSpec;
 use super::kinds::OpenMeter;
-use iopj_meter::{Channel, Meter, MeterError, Reading};
+use iopj_meter::{Channel, Meter, MeterError, OpenError, Reading};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -76,7 +76,7 @@ impl RunningMeter {
         spec: MeterSpec,
         source: Box<dyn OpenMeter>,
         allow_exec: bool,
-    ) -> Result<RunningMeter, String> {
+    ) -> Result<RunningMeter, OpenError> {
         let shared = Arc::new(Shared::default());
         let (sender, receiver) = mpsc::channel();
         let (interval, theirs) = (spec.interval, Arc::clone(&shared));
@@ -93,9 +93,11 @@ impl RunningMeter {
             theirs.changed.notify_all();
         };
         let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(body);
-        let thread = thread
-            .map_err(|error| format!("a thread for it could not be started: {error}; end other programs"))?;
-        let late = |_| format!("it did not open within {} s: see that it answers", OPENING.as_secs());
+        let thread = thread.map_err(|error| {
+            OpenError(format!("a thread for it could not be started: {error}; end other programs"))
+        })?;
+        let late =
+            |_| OpenError(format!("it did not open within {} s: see that it answers", OPENING.as_secs()));
         let channels = receiver.recv_timeout(OPENING).map_err(late)??;
         Ok(RunningMeter {
             spec,

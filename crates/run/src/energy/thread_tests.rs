@@ -32,9 +32,9 @@ impl Meter for Scripted {
 struct Script(&'static [&'static str]);
 
 impl OpenMeter for Script {
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
         if self.0 == ["refuse"] {
-            return Err("it is not there: plug it in".to_owned());
+            return Err(OpenError("it is not there: plug it in".to_owned()));
         }
         let (name, kind) = ("power".to_owned(), ChannelKind::Instant);
         let channel =
@@ -43,7 +43,7 @@ impl OpenMeter for Script {
     }
 }
 
-fn start(script: &'static [&'static str]) -> Result<RunningMeter, String> {
+fn start(script: &'static [&'static str]) -> Result<RunningMeter, OpenError> {
     let ms = Duration::from_millis;
     let spec = MeterSpec {
         name: "test".to_owned(),
@@ -118,7 +118,7 @@ fn a_meter_that_hangs_holds_up_nobody() {
 
 #[test]
 fn a_meter_that_cannot_be_opened_says_why() {
-    assert_eq!(start(&["refuse"]).err().unwrap(), "it is not there: plug it in");
+    assert_eq!(start(&["refuse"]).err().unwrap().to_string(), "it is not there: plug it in");
 }
 
 #[test]

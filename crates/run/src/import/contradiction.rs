@@ -18,17 +18,20 @@ const WITHOUT_HYBRID: KernelVersion = KernelVersion(6, 4);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KernelVersion(pub u32, pub u32);
 
+/// A text that is not a kernel release.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a kernel release: give two numbers or more, such as 6.18 or 6.1.0-44-amd64")]
+pub struct ParseKernelVersionError(String);
+
 impl FromStr for KernelVersion {
-    type Err = String;
+    type Err = ParseKernelVersionError;
 
     /// `6.18`, or a whole release such as `6.1.0-44-amd64`.
-    fn from_str(text: &str) -> Result<KernelVersion, String> {
+    fn from_str(text: &str) -> Result<KernelVersion, ParseKernelVersionError> {
         let mut numbers = text.split(['.', '-', '+']).map(|number| number.parse().ok());
         match (numbers.next().flatten(), numbers.next().flatten()) {
             (Some(major), Some(minor)) => Ok(KernelVersion(major, minor)),
-            _ => Err(format!(
-                "`{text}` is not a kernel release: give two numbers or more, such as 6.18 or 6.1.0-44-amd64"
-            )),
+            _ => Err(ParseKernelVersionError(text.to_owned())),
         }
     }
 }

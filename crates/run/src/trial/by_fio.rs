@@ -142,12 +142,11 @@ impl ByFio<'_> {
         let cell = self.cell;
         match self.runner.can_count(&cell.path, probe) {
             _ if cell.path.is_bypass() => None,
-            Err(reason) => Some(Finding::Unclear(reason)),
+            Err(error) => Some(Finding::Unclear(error.to_string())),
             Ok(()) => Some(pass::pass_of_fio(probe, &cell.workload, |extent, look| {
                 load_raw_ns.push(monotonic_raw_ns());
-                let (result, process) = self
-                    .run(&self.job(&cell.workload, Phase::Pass(extent)), tick, look)
-                    .map_err(|error| error.to_string())?;
+                let job = self.job(&cell.workload, Phase::Pass(extent));
+                let (result, process) = self.run(&job, tick, look)?;
                 load_raw_ns.push(monotonic_raw_ns());
                 Ok((result.reads.ios + result.writes.ios, process))
             })),

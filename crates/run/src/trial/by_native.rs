@@ -9,10 +9,10 @@ use crate::latencies;
 use crate::target::Access;
 use iopj_core::Evidence;
 use iopj_core::evidence::Finding;
-use iopj_load::native::{self, JobSpec, Moment};
+use iopj_load::native::{self, Bracketed, JobSpec, Moment};
 use iopj_load::pass::{EndedPass, Pass, PassWork};
 use iopj_meter::monotonic_raw_ns;
-use iopj_probe::{Edge, Snapshot, Who};
+use iopj_probe::{CompletionsError, Edge, Snapshot, Who};
 use iopj_study::plan::Cell;
 use std::cell::RefCell;
 
@@ -60,31 +60,29 @@ impl TrialRunner<'_> {
             JobSpec { steadystate, has_pass, ..JobSpec::of_trial(&cell.workload, target, seed, &open) };
         let passed = RefCell::new((None, None));
         let snapshots = RefCell::new(Vec::with_capacity(2));
-        let mut bracket = |moment, jobs: &[i32]| {
+        let mut bracket = |moment, jobs: &[i32]| -> Bracketed {
             let own = energy::own_threads();
             let who = Who::ThisProcess { jobs, own: &own };
-            let snapshot = |edge| probe.snapshot(who, edge).map_err(|error| error.to_string());
+            let snapshot = |edge| probe.snapshot(who, edge);
             let mut snapshots = snapshots.borrow_mut();
             let (pass, passed) = &mut *passed.borrow_mut();
             match moment {
                 Moment::Pass => {
                     *pass = Some((Pass::begin(probe, snapshot(Edge::Begin)?), monotonic_raw_ns()));
-                    Ok(())
                 }
                 Moment::Window => {
                     *passed = pass.take().map(|(pass, began_raw_ns): (Pass, u64)| (pass.end(), began_raw_ns));
                     // The drive is asked for its counts outside of the window.
-                    let counted = access.counted().map_err(|error| error.to_string())?;
+                    let counted = access.counted()?;
                     snapshots.push((snapshot(Edge::Begin)?, counted));
-                    self.begin_samples().map_err(|error| error.to_string())
+                    self.begin_samples()?;
                 }
                 Moment::End => {
-                    self.end_samples().map_err(|error| error.to_string())?;
-                    let last = snapshot(Edge::End)?;
-                    snapshots.push((last, access.counted().map_err(|error| error.to_string())?));
-                    Ok(())
+                    self.end_samples()?;
+                    snapshots.push((snapshot(Edge::End)?, access.counted()?));
                 }
             }
+            Ok(())
         };
         let begin_ns = monotonic_raw_ns();
         let run = native::run(&spec, self.stop, &mut bracket, tick)?;
@@ -112,7 +110,7 @@ type Counted = (Snapshot, Option<[u64; 2]>);
 fn evidence_of(
     snapshots: &[Counted],
     run: &native::WindowTotals,
-    counting: Result<EndedPass, Option<String>>,
+    counting: Result<EndedPass, Option<&CompletionsError>>,
 ) -> Result<Evidence, TrialError> {
     let [(first, counted), (last, counted_last)] = snapshots else {
         return Err(TrialError::NotBracketed("window"));
@@ -123,7 +121,7 @@ fn evidence_of(
         steadystate: run.steadystate,
         completions: match counting {
             Ok(passed) => Some(passed.evidence(first, did)),
-            Err(reason) => reason.map(Finding::Unclear),
+            Err(error) => error.map(|error| Finding::Unclear(error.to_string())),
         },
         ..first.until(last)
     };

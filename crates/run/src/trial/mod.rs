@@ -15,7 +15,7 @@ use iopj_host::settings::Host;
 use iopj_load::fio::Fio;
 use iopj_load::pass;
 use iopj_probe::sampling::SamplingError;
-use iopj_probe::{Probe, marker};
+use iopj_probe::{CompletionsError, Probe, marker};
 use iopj_store::Measurement;
 use iopj_study::plan::{Cell, Planned};
 use iopj_study::{SteadyStateKeys, Study, StudyError};
@@ -32,7 +32,7 @@ pub(crate) struct TrialRunner<'a> {
     pub(crate) steadystate: SteadyStateKeys,
     pub(crate) stop: &'a AtomicBool,
     /// Whether completions can be counted one by one; found once.
-    can_count: OnceCell<Result<(), String>>,
+    can_count: OnceCell<Result<(), CompletionsError>>,
 }
 
 /// A measurement and the clock at its window's ends (`CLOCK_MONOTONIC`, ns).
@@ -153,11 +153,11 @@ impl TrialRunner<'_> {
 
     /// Whether the completions of a path can be counted one by one; tried once per run. Those of bypass are
     /// not counted.
-    fn can_count(&self, path: &IoPath, probe: &Probe) -> Result<(), String> {
+    fn can_count(&self, path: &IoPath, probe: &Probe) -> Result<(), &CompletionsError> {
         if path.is_bypass() {
             return Ok(());
         }
-        self.can_count.get_or_init(|| pass::check(probe)).clone()
+        self.can_count.get_or_init(|| pass::check(probe)).as_ref().copied()
     }
 
     fn begin_samples(&self) -> Result<(), SamplingError> {
