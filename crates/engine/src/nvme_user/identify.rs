@@ -15,8 +15,25 @@ pub struct NamespaceInfo {
     pub blocks: u64,
     /// Logarithm to base 2 of the logical block in bytes.
     pub lba_shift: u8,
-    /// Why no engine can use it, such as metadata in its format; absent where one can.
-    pub unusable: Option<String>,
+    /// Why no engine can use it; absent where one can.
+    pub unusable: Option<NamespaceFault>,
+}
+
+/// Why no engine can use a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NamespaceFault {
+    /// It has no blocks.
+    #[error("it has no capacity")]
+    NoCapacity,
+    /// Bytes of metadata beside each block.
+    #[error("its blocks carry {0} bytes of metadata each: format it without")]
+    Metadata(u16),
+    /// A type of protection information.
+    #[error("its blocks carry protection information of type {0}: format it without")]
+    Protection(u8),
+    /// Logarithm to base 2 of the logical block in bytes.
+    #[error("its logical block of 2^{0} bytes is not between 512 bytes and 64 KiB")]
+    LogicalBlock(u8),
 }
 
 /// Commands that a controller counts since it was made (SMART / Health Information log).
@@ -159,13 +176,13 @@ pub(super) fn namespace(nsid: u32, data: &PageData) -> NamespaceInfo {
     let protection = data[29] & 0x7;
     let blocks = little_endian(&data[0..8]);
     let unusable = if blocks == 0 {
-        Some("it has no capacity".to_owned())
+        Some(NamespaceFault::NoCapacity)
     } else if metadata != 0 {
-        Some(format!("its blocks carry {metadata} bytes of metadata each: format it without"))
+        Some(NamespaceFault::Metadata(metadata))
     } else if protection != 0 {
-        Some(format!("its blocks carry protection information of type {protection}: format it without"))
+        Some(NamespaceFault::Protection(protection))
     } else if !(9..=16).contains(&lba_shift) {
-        Some(format!("its logical block of 2^{lba_shift} bytes is not between 512 bytes and 64 KiB"))
+        Some(NamespaceFault::LogicalBlock(lba_shift))
     } else {
         None
     };
@@ -221,7 +238,7 @@ mod tests {
             namespace(2, &data),
             NamespaceInfo { nsid: 2, blocks: 1000, lba_shift: 12, unusable: None }
         );
-        let reason = |data: &PageData| namespace(1, data).unusable.unwrap();
+        let reason = |data: &PageData| namespace(1, data).unusable.unwrap().to_string();
         data[29] = 1;
         assert!(reason(&data).contains("protection information of type 1"));
         data[128] = 8;

@@ -36,7 +36,7 @@ pub(crate) use admin::PageData;
 pub use controller::{Controller, Identity};
 pub(crate) use engine::NvmeUser;
 pub use features::{Apst, HostMemory};
-pub use identify::{IoCounts, NamespaceInfo};
+pub use identify::{IoCounts, NamespaceFault, NamespaceInfo};
 pub(crate) use identify::{io_counts, metadata_bytes};
 pub use prior_state::{FeatureState, FeatureValue, PriorState};
 pub(crate) use vfio::no_iommu;

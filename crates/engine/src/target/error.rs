@@ -1,6 +1,8 @@
 //! Why a target is refused, or a drive not taken, in words for the user. The checks are in the other files.
 
 use super::sys;
+use crate::engine::EngineError;
+use crate::nvme_user::NamespaceFault;
 use crate::pci::PciAddress;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -90,7 +92,7 @@ pub enum TargetFault {
         /// PCI address of the controller.
         controller: PciAddress,
         /// What forbids it.
-        reason: String,
+        reason: NamespaceFault,
     },
     /// The kernel's driver does not have the device: which controller was taken.
     #[error("cannot be opened: {0}; give it back first")]
@@ -268,8 +270,8 @@ pub enum TakeRefusal {
     #[error("{0} has no IOMMU, and VFIO does not take such a device now: {1}")]
     NoIommuMode(PciAddress, &'static str),
     /// The kernel's pages are not as large as the drive's, and no IOMMU translates.
-    #[error("{0}")]
-    Pages(String),
+    #[error(transparent)]
+    Pages(EngineError),
     /// The driver that would take it is not there.
     #[error("{0} cannot be taken: the driver vfio-pci is not there; `modprobe vfio-pci`, as root")]
     NoVfioPci(PciAddress),

@@ -141,7 +141,7 @@ fn plan_in(
     if isolation == Isolation::None {
         require_no_iommu_mode(sysfs, address, i_know_no_iommu)?;
         let pages = no_iommu::require_small_pages(address, rustix::param::page_size());
-        pages.map_err(|error| TakeRefusal::Pages(error.to_string()))?;
+        pages.map_err(TakeRefusal::Pages)?;
     }
     let namespaces = namespaces.iter().map(|disk| name_of(disk)).collect();
     Ok((TakePlan { address, driver, namespaces, group, isolation }, disks))
