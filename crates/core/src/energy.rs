@@ -95,7 +95,7 @@ pub enum EnergyOutcome {
 
 /// Energy over the measured window of a trial. Uncertainties are after the GUM (JCGM 100:2008); intervals are
 /// of 95 %.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Joules {
     /// Length of the window.
     pub seconds: f64,

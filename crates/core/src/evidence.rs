@@ -77,7 +77,7 @@ pub struct Evidence {
 }
 
 /// How a ramp ended by the rule that the study declares.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SteadyState {
     /// Length of the ramp in ns.
     pub ramp_ns: u64,
@@ -158,10 +158,11 @@ pub struct DeviceEvidence {
 }
 
 /// The part that a thread plays in the I/O.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThreadRole {
     /// A job of the generator.
+    #[default]
     Job,
     /// io_uring's submission poller (`iou-sqp-*`; a kernel thread `io_uring-sq` before 5.12).
     Sqpoll,
@@ -172,7 +173,7 @@ pub enum ThreadRole {
 }
 
 /// Counts of one thread over the window.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadEvidence {
     /// Thread id.
     pub tid: i32,

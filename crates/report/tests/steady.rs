@@ -116,9 +116,7 @@ fn a_ramp_that_did_not_settle_makes_its_trial_unsteady() {
         duration_ns: 1_000_000_000,
         limit: 0.1,
         change: Some(-0.23),
-        noise: None,
-        over_ns: None,
-        attained: false,
+        ..SteadyState::default()
     };
     let mut trials = cell(&[1000, 1010]);
     assert!(!is_unsteady(measurement(&mut trials[1])));
@@ -145,15 +143,7 @@ fn a_ramp_that_did_not_settle_makes_its_trial_unsteady() {
 
 /// A ramp that was not steady at its longest.
 fn unsettled() -> SteadyState {
-    SteadyState {
-        ramp_ns: 1,
-        duration_ns: 1,
-        limit: 0.1,
-        change: Some(1.0),
-        noise: None,
-        over_ns: None,
-        attained: false,
-    }
+    SteadyState { ramp_ns: 1, duration_ns: 1, limit: 0.1, change: Some(1.0), ..SteadyState::default() }
 }
 
 fn one_line(text: &str) -> String {

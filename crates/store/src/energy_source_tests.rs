@@ -11,14 +11,13 @@ fn energy(meter: &str, scope: Scope, joules: Option<f64>) -> TrialEnergy {
         seconds: 2.0,
         joules,
         random_j: 1.0,
-        random_dof: None,
         random_interval: [joules - 2.0, joules + 2.0],
-        interval: None,
         above_idle: Some(AboveIdle {
             idle_watts: 30.0,
             joules: joules - 60.0,
             random_interval: [joules - 64.0, joules],
         }),
+        ..Joules::default()
     };
     let outcome = joules
         .map_or(EnergyOutcome::Incomplete("gap of 7 s".to_owned()), |j| EnergyOutcome::Complete(complete(j)));

@@ -97,10 +97,8 @@ fn by_the_plug(joules: f64) -> TrialEnergy {
         seconds: WINDOW_S,
         joules,
         random_j: 1.0,
-        random_dof: None,
         random_interval: [joules - 2.0, joules + 2.0],
-        interval: None,
-        above_idle: None,
+        ..Joules::default()
     });
     TrialEnergy {
         meter: "plug".to_owned(),

@@ -28,10 +28,7 @@ fn thread(role: ThreadRole, busy: f64, sleeps: u64) -> ThreadEvidence {
         cpu_ns,
         voluntary_switches: sleeps,
         involuntary_switches: 3,
-        last_cpu: None,
-        cpus_allowed: None,
-        over_ns: None,
-        block_bytes: None,
+        ..ThreadEvidence::default()
     }
 }
 

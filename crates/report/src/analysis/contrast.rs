@@ -119,7 +119,7 @@ impl TestPlan {
     }
 
     /// The values that the test is of: by blocks those of the blocks that hold both, in one order.
-    fn values(&self, a: &Sample, b: &Sample) -> (Vec<f64>, Vec<f64>) {
+    pub(super) fn values(&self, a: &Sample, b: &Sample) -> (Vec<f64>, Vec<f64>) {
         if self.method == Method::Paired {
             return pairs(a, b).into_iter().unzip();
         }

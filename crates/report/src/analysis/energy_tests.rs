@@ -22,14 +22,13 @@ pub(crate) fn give(trial: &mut Trial, meter: &str, scope: Scope, joules: f64) {
         seconds: SECONDS,
         joules,
         random_j: 1.0 / NORMAL,
-        random_dof: None,
         random_interval: [joules - 1.0, joules + 1.0],
-        interval: None,
         above_idle: Some(AboveIdle {
             idle_watts: 30.0,
             joules: joules - 30.0 * SECONDS,
             random_interval: [joules - 30.0 * SECONDS - 2.0, joules - 30.0 * SECONDS + 2.0],
         }),
+        ..Joules::default()
     };
     give_outcome(trial, meter, scope, EnergyOutcome::Complete(complete));
 }

@@ -1,5 +1,5 @@
-//! Things with the same key together, in the order in which the keys first appear; and the key that the cells
-//! of one table or map share.
+//! Things with the same key together, in the order in which the keys first appear; the key that the cells of
+//! one table or map share; and things in a sentence.
 
 use iopj_core::{IoPath, Workload};
 use iopj_store::{Generator, Trial};
@@ -30,7 +30,7 @@ pub(super) fn setup(trial: &Trial) -> (&Workload, &BTreeMap<String, String>, Gen
 }
 
 /// The values of each key, both in the order in which they first appear.
-pub(super) fn grouped<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+pub(crate) fn grouped<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
     let mut groups: Vec<(K, Vec<T>)> = Vec::new();
     for (key, item) in items {
         match groups.iter_mut().find(|(other, _)| *other == key) {
@@ -41,7 +41,20 @@ pub(super) fn grouped<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) 
     groups
 }
 
+/// Each thing once, in the order in which they first appear.
+pub(crate) fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    grouped(items.into_iter().map(|item| (item, ()))).into_iter().map(|(item, _)| item).collect()
+}
+
 /// The paths of the trials, in the order in which they first appear.
 pub(super) fn paths(trials: &[&Trial]) -> Vec<IoPath> {
-    grouped(trials.iter().map(|trial| (trial.path, ()))).into_iter().map(|(path, _)| path).collect()
+    unique(trials.iter().map(|trial| trial.path))
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(crate) fn list(items: &[String]) -> String {
+    match items {
+        [most @ .., last] if !most.is_empty() => format!("{} and {last}", most.join(", ")),
+        _ => items.concat(),
+    }
 }

@@ -9,7 +9,7 @@ pub mod efficiency;
 pub mod energy;
 pub mod exact;
 pub mod explain;
-mod grouping;
+pub(crate) mod grouping;
 pub mod least;
 pub mod loads_stores;
 pub mod metric;

@@ -59,6 +59,16 @@ fn summaries_are_scipys() {
 /// Test, samples, and t, df, p.
 type Case = (Method, &'static [f64], &'static [f64], [f64; 3]);
 
+#[track_caller]
+fn tests_are(cases: &[Case]) {
+    for (method, a, b, [t, df, p]) in cases {
+        let test = t_test(*method, a, b).unwrap();
+        close(test.t, *t);
+        close(test.df, *df);
+        close(test.p, *p);
+    }
+}
+
 #[test]
 fn t_tests_are_scipys() {
     // scipy.stats.ttest_ind(a, b, equal_var=True), ttest_ind(a, b, equal_var=False), ttest_rel(a, b)
@@ -84,12 +94,7 @@ fn t_tests_are_scipys() {
         (Method::Paired, K, L, [-12001.000000000002, 5.0, 7.624592730738097e-20]),
         (Method::Paired, s, t, [-4.062127683382037, 9.0, 0.002832890197384273]),
     ];
-    for (method, a, b, [t, df, p]) in cases {
-        let test = t_test(method, a, b).unwrap();
-        close(test.t, t);
-        close(test.df, df);
-        close(test.p, p);
-    }
+    tests_are(&cases);
 }
 
 #[test]
@@ -106,12 +111,7 @@ fn everything_is_what_r_prints() {
         (Method::Paired, C, D, [-5.555392454282671, 2.0, 0.03090756624030141]),
         (Method::Paired, E, F, [-0.18249833305500976, 9.0, 0.8592363107330027]),
     ];
-    for (method, a, b, [t, df, p]) in cases {
-        let test = t_test(method, a, b).unwrap();
-        close(test.t, t);
-        close(test.df, df);
-        close(test.p, p);
-    }
+    tests_are(&cases);
     // t.test(x)$conf.int and sd(x)
     let intervals: [(&[f64], [f64; 3]); 3] = [
         (A, [460.3847372035698, 101790.65684649182, 102933.94315350818]),
@@ -124,12 +124,7 @@ fn everything_is_what_r_prints() {
         close(summary.interval.unwrap().0, low);
         close(summary.interval.unwrap().1, high);
     }
-    // p.adjust(p, "holm"), and coef(summary(lm(y ~ x)))[2, c(1, 4)]
-    for (got, want) in
-        holm(&[0.02, 0.021, 0.9, 0.5, 1e-7, 0.02]).into_iter().zip([0.1, 0.1, 1.0, 1.0, 6e-7, 0.1])
-    {
-        close(got, want);
-    }
+    // coef(summary(lm(y ~ x)))[2, c(1, 4)]
     let ys = [100.0, 103.0, 99.0, 104.0, 97.0, 105.0, 98.0, 101.0, 96.0, 102.0];
     let line: Vec<_> = ys.iter().enumerate().map(|(i, y)| (i as f64 * 0.1 + 0.05, *y, 0.1)).collect();
     let (fall, p) = slope(&line).unwrap();
@@ -220,6 +215,7 @@ fn holm_is_statsmodels() {
     for (got, want) in holm(&[0.01, 0.04, 0.03, 0.005, 0.2]).into_iter().zip([0.04, 0.09, 0.09, 0.025, 0.2]) {
         close(got, want);
     }
+    // R's p.adjust(p, "holm") gives the same.
     for (got, want) in
         holm(&[0.02, 0.021, 0.9, 0.5, 1e-7, 0.02]).into_iter().zip([0.1, 0.1, 1.0, 1.0, 6e-7, 0.1])
     {

@@ -6,6 +6,7 @@ use super::table::Table;
 use super::text::{WIDTH, escape, wrap};
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::claims::{Answer, Claim, ClaimFigure, Part};
+use crate::analysis::grouping::unique;
 use crate::analysis::published::Paper;
 use crate::analysis::stats::Ratio;
 
@@ -93,19 +94,12 @@ fn parts(parts: &[&Part]) -> String {
         }
         text += &part_table(same);
     }
-    let mut reasons: Vec<&str> = Vec::new();
-    for part in parts {
-        match &part.answer {
-            Answer::Undecided(why) if part.p.is_none() && !reasons.contains(&why.as_str()) => {
-                reasons.push(why)
-            }
-            _ => {}
-        }
-    }
-    text + &reasons
-        .iter()
-        .map(|why| wrap(&format!("* undecided: {}", escape(why)), WIDTH, "    "))
-        .collect::<String>()
+    let reasons = unique(parts.iter().filter_map(|part| match &part.answer {
+        Answer::Undecided(why) if part.p.is_none() => Some(why),
+        _ => None,
+    }));
+    text.extend(reasons.iter().map(|why| wrap(&format!("* undecided: {}", escape(why)), WIDTH, "    ")));
+    text
 }
 
 fn part_table(parts: &[&Part]) -> String {

@@ -1,6 +1,7 @@
 //! What is said of an emulated store: that its times mean nothing, and the orders that its replicates show
 //! all the same.
 
+use super::text::settings;
 use crate::analysis::Admission;
 use crate::analysis::path_order::{ORDERED_BY, OrderStep, PathOrder, path_orders};
 use iopj_core::Workload;
@@ -34,10 +35,7 @@ pub(super) fn lines(trials: &[Trial], workload: &Workload, admission: Admission)
 fn line(ordering: &PathOrder, several: bool) -> String {
     let mut text = format!("by {}", ordering.metric.title());
     if several {
-        text += &format!(", {}", ordering.generator.as_str());
-        for (name, value) in &ordering.settings {
-            text += &format!(" {name}={value}");
-        }
+        text += &format!(", {}{}", ordering.generator.as_str(), settings(&ordering.settings));
     }
     text += &format!(", emulated, times not shown: {}", ordering.first);
     for (step, path) in &ordering.rest {

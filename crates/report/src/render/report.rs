@@ -9,6 +9,7 @@ use super::unsteady;
 use crate::analysis::Admission;
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::cost::{Costs, any_sampled};
+use crate::analysis::grouping::grouped;
 use crate::analysis::{CellRow, WorkloadTable, workload_tables};
 use iopj_core::VerdictKind;
 use iopj_store::{Generator, Measurement, StudyRecord, Trial, Unavailable};
@@ -185,15 +186,9 @@ fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Strin
 
 /// The reasons, each with all the paths that it makes unavailable.
 pub(super) fn by_reason(paths: &[Unavailable]) -> Vec<(&Unavailable, Vec<String>)> {
-    let mut reasons: Vec<(&Unavailable, Vec<String>)> = Vec::new();
-    for path in paths {
-        match reasons.iter_mut().find(|(other, _)| other.reason == path.reason && other.remedy == path.remedy)
-        {
-            Some((_, paths)) => paths.push(path.path.to_string()),
-            None => reasons.push((path, vec![path.path.to_string()])),
-        }
-    }
-    reasons
+    let reasons = grouped(paths.iter().map(|path| ((&path.reason, &path.remedy), path)));
+    let names = |alike: &[&Unavailable]| alike.iter().map(|one| one.path.to_string()).collect();
+    reasons.into_iter().map(|(_, alike)| (alike[0], names(&alike))).collect()
 }
 
 /// A line for each reason, with all the paths that it makes unavailable.

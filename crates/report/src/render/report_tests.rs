@@ -28,15 +28,9 @@ fn trials() -> Vec<Trial> {
             );
             let thread = |role, voluntary_switches| ThreadEvidence {
                 tid: 1,
-                name: String::new(),
                 role,
-                cpu_ns: 0,
                 voluntary_switches,
-                involuntary_switches: 0,
-                last_cpu: None,
-                cpus_allowed: None,
-                over_ns: None,
-                block_bytes: None,
+                ..ThreadEvidence::default()
             };
             one.evidence.threads = vec![thread(ThreadRole::Job, 85), thread(ThreadRole::Sqpoll, 1000)];
             one.system_calls_per_io = Some(1.0);

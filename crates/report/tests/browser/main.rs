@@ -186,10 +186,9 @@ fn metered() -> (Vec<Trial>, Vec<PowerTrace>) {
             seconds: 1.0,
             joules,
             random_j: 0.5,
-            random_dof: None,
             random_interval: [joules - 1.0, joules + 1.0],
             interval: Some([joules - 2.0, joules + 2.0]),
-            above_idle: None,
+            ..Joules::default()
         };
         one.energy = vec![TrialEnergy {
             meter: EVIL.to_owned(),

@@ -4,7 +4,7 @@
 use super::data::{ClaimCell, Shape, TrialSet};
 use super::metrics::ClaimMetric;
 use super::{Answer, ClaimFigure, Effect};
-use crate::analysis::contrast::{Sample, TestPlan, pairs};
+use crate::analysis::contrast::{Sample, TestPlan};
 use crate::analysis::stats::{
     LEVEL, Method, equivalent, equivalent_paired, over, ratio_of_means, summarize, t_test,
 };
@@ -165,7 +165,7 @@ pub(super) fn held(relation: Relation, plan: TestPlan, a: &Sample, b: &Sample) -
             plan.test(a, &scaled(1.0 - tolerance)).map(|(p, sign)| (p / 2.0, sign >= 0.0))
         }
         Relation::Equal(tolerance) => {
-            let (values, others) = both(plan, a, b);
+            let (values, others) = plan.values(a, b);
             let (mean, other) = (summarize(&values)?.mean, summarize(&others)?.mean);
             if (mean - other).abs() <= tolerance * other.abs() {
                 let p = match plan.method {
@@ -180,15 +180,6 @@ pub(super) fn held(relation: Relation, plan: TestPlan, a: &Sample, b: &Sample) -
             Some((over(plan.looks, t_test(plan.method, &values, &limits)?.p), false))
         }
     }
-}
-
-/// The values of both samples; by blocks of those that hold both.
-fn both(plan: TestPlan, a: &Sample, b: &Sample) -> (Vec<f64>, Vec<f64>) {
-    if plan.method == Method::Paired {
-        return pairs(a, b).into_iter().unzip();
-    }
-    let values = |sample: &Sample| sample.iter().map(|(_, value)| *value).collect();
-    (values(a), values(b))
 }
 
 /// The answer to a part of this relation from its test, whose p-value is after Holm's correction.

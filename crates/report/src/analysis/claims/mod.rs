@@ -29,6 +29,7 @@ mod tests_question;
 
 use super::admission::{Admission, BarredCounts};
 use super::contrast::{Contrast, TestPlan, in_blocks};
+use super::grouping::unique;
 use super::published::{Paper, PrintedFigure};
 use super::stats::{Method, Ratio, summarize};
 pub use data::EMULATED;
@@ -323,12 +324,11 @@ fn overall(parts: &[&Part]) -> Answer {
     if parts.iter().any(|part| part.answer == Answer::DoesNotHold) {
         return Answer::DoesNotHold;
     }
-    let mut missing: Vec<String> = Vec::new();
-    for part in parts {
-        if let Answer::NotMeasured(needs) = &part.answer {
-            missing.extend(needs.iter().filter(|need| !missing.contains(need)).cloned().collect::<Vec<_>>());
-        }
-    }
+    let needs = |part: &&Part| match &part.answer {
+        Answer::NotMeasured(needs) => needs.clone(),
+        _ => Vec::new(),
+    };
+    let missing = unique(parts.iter().flat_map(needs));
     let undecided = parts.iter().filter(|part| matches!(part.answer, Answer::Undecided(_))).count();
     match (missing.is_empty(), undecided) {
         (false, _) => Answer::NotMeasured(missing),

@@ -1,5 +1,6 @@
 //! The two sides of one store: trials that differ in one thing, split by its value.
 
+use crate::analysis::grouping::list;
 use crate::analysis::winner::Axis;
 use iopj_store::Trial;
 use serde::Serialize;
@@ -179,14 +180,6 @@ fn differing(trials: &[Trial]) -> String {
         "but they differ in nothing".to_owned()
     } else {
         format!("one of {}", names.join(", "))
-    }
-}
-
-/// `-1, 0 and 50`.
-fn list(values: &[String]) -> String {
-    match values {
-        [most @ .., last] if !most.is_empty() => format!("{} and {last}", most.join(", ")),
-        _ => values.concat(),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Cost per I/O by the difference of two lengths of one workload, which cancels what start and end cost.
 
 use super::measure::Measure;
-use super::trials::{CountedTrial, PathTrials, groups};
+use super::trials::{CountedTrial, PathTrials, WorkloadTrials, groups};
+use crate::analysis::grouping::grouped;
 use crate::analysis::stats::summarize;
 use iopj_core::workload::Length;
 use iopj_core::{CostSource, IoPath, Space, Workload};
@@ -47,36 +48,18 @@ pub struct Marginal {
 pub(super) fn by_length(runs: &[(&Trial, CountedTrial<'_>)], paths: &[IoPath]) -> Vec<ByLength> {
     let groups = groups(runs, paths, 1);
     let exact = groups.iter().filter(|group| *group.source == CostSource::Exact);
-    let mut cells: Vec<(&Workload, Generator, Vec<&PathTrials<'_>>)> = Vec::new();
-    // Groups come with the short before the long, so the first of a series is the shortest.
-    for group in exact.filter(|group| matches!(group.workload.length, Length::Ios(_))) {
-        for cell in group.cells.iter().filter(|cell| !cell.refuted) {
-            let same = |(workload, generator, cells): &&mut (&Workload, Generator, Vec<&PathTrials<'_>>)| {
-                let alike =
-                    Workload { length: group.workload.length, ..(*workload).clone() } == *group.workload;
-                let first = cells[0];
-                alike
-                    && *generator == group.generator
-                    && first.path == cell.path
-                    && first.settings == cell.settings
-            };
-            match cells.iter_mut().find(same) {
-                Some((workload, _, cells)) => {
-                    *workload = group.workload;
-                    cells.push(cell);
-                }
-                None => cells.push((group.workload, group.generator, vec![cell])),
-            }
-        }
-    }
-    cells
-        .into_iter()
-        .filter_map(|(workload, generator, cells)| difference(workload, generator, &cells))
-        .collect()
+    let counted = exact.filter(|group| matches!(group.workload.length, Length::Ios(_)));
+    let keyed = counted.flat_map(|group| {
+        let alike = Workload { length: Workload::default().length, ..group.workload.clone() };
+        let cells = group.cells.iter().filter(|cell| !cell.refuted);
+        cells.map(move |cell| ((alike.clone(), group.generator, cell.path, cell.settings), (group, cell)))
+    });
+    grouped(keyed).into_iter().filter_map(|(_, lengths)| difference(&lengths)).collect()
 }
 
-fn difference(workload: &Workload, generator: Generator, cells: &[&PathTrials<'_>]) -> Option<ByLength> {
-    let (short, long) = (cells.first()?, cells.last()?);
+/// Groups come with the short before the long, so the first of a series is the shortest.
+fn difference(lengths: &[(&WorkloadTrials<'_>, &PathTrials<'_>)]) -> Option<ByLength> {
+    let (short, (group, long)) = (lengths.first()?.1, *lengths.last()?);
     let ios = [short, long].map(|cell| cell.mean(CountedTrial::ios));
     if ios[1] <= ios[0] {
         return None;
@@ -95,8 +78,8 @@ fn difference(workload: &Workload, generator: Generator, cells: &[&PathTrials<'_
     Some(ByLength {
         path: long.path,
         settings: long.settings.clone(),
-        generator,
-        workload: workload.clone(),
+        generator: group.generator,
+        workload: group.workload.clone(),
         ios,
         trials: [short, long].map(|cell| cell.runs.len()),
         costs,

@@ -1,6 +1,7 @@
 //! Trials with costs, grouped into blocks of one workload and cells of one path.
 
 use super::measure::{MeanSpread, Measure};
+use crate::analysis::grouping::grouped;
 use iopj_core::evidence::EngineEvidence;
 use iopj_core::workload::Length;
 use iopj_core::{CostKind, CostProfile, CostSource, FunctionCost, IoPath, Space, VerdictKind, Workload};
@@ -144,24 +145,16 @@ pub(super) fn groups<'a>(
     paths: &[IoPath],
     looks: u32,
 ) -> Vec<WorkloadTrials<'a>> {
-    let mut groups: Vec<WorkloadTrials<'a>> = Vec::new();
-    for (trial, run) in runs.iter().filter(|(trial, _)| paths.is_empty() || paths.contains(&trial.path)) {
-        let same = |group: &WorkloadTrials<'_>| {
-            *group.workload == trial.workload
-                && group.generator == trial.generator
-                && *group.source == run.costs.source
-        };
-        let at = groups.iter().position(same).unwrap_or_else(|| {
-            let (workload, generator, source) = (&trial.workload, trial.generator, &run.costs.source);
-            groups.push(WorkloadTrials { workload, generator, source, looks, cells: Vec::new() });
-            groups.len() - 1
-        });
-        add(&mut groups[at].cells, trial, *run);
-    }
-    for group in &mut groups {
+    let asked = runs.iter().filter(|(trial, _)| paths.is_empty() || paths.contains(&trial.path));
+    let keyed =
+        asked.map(|(trial, run)| ((&trial.workload, trial.generator, &run.costs.source), (*trial, *run)));
+    let group = |((workload, generator, source), runs): (_, Vec<(&'a Trial, CountedTrial<'a>)>)| {
         let place = |cell: &PathTrials<'_>| paths.iter().position(|path| *path == cell.path);
-        group.cells.sort_by_key(|cell| (cell.refuted, place(cell), cell.path, cell.settings));
-    }
+        let mut cells = cells(runs);
+        cells.sort_by_key(|cell| (cell.refuted, place(cell), cell.path, cell.settings));
+        WorkloadTrials { workload, generator, source, looks, cells }
+    };
+    let mut groups: Vec<WorkloadTrials<'a>> = grouped(keyed).into_iter().map(group).collect();
     groups.sort_by_key(|group| {
         let Workload { rw, bs, numjobs, iodepth, length, .. } = group.workload;
         (*rw, *bs, *numjobs, *iodepth, order(*length), group.generator)
@@ -169,17 +162,11 @@ pub(super) fn groups<'a>(
     groups
 }
 
-fn add<'a>(cells: &mut Vec<PathTrials<'a>>, trial: &'a Trial, run: CountedTrial<'a>) {
-    let refuted = run.measurement.verdict.kind == VerdictKind::Refuted;
-    let same = |cell: &PathTrials<'_>| {
-        cell.path == trial.path && *cell.settings == trial.settings && cell.refuted == refuted
-    };
-    match cells.iter_mut().find(|cell| same(cell)) {
-        Some(cell) => cell.runs.push(run),
-        None => {
-            cells.push(PathTrials { path: trial.path, settings: &trial.settings, refuted, runs: vec![run] })
-        }
-    }
+fn cells<'a>(runs: Vec<(&'a Trial, CountedTrial<'a>)>) -> Vec<PathTrials<'a>> {
+    let refuted = |run: &CountedTrial<'_>| run.measurement.verdict.kind == VerdictKind::Refuted;
+    let keyed = runs.into_iter().map(|(trial, run)| ((trial.path, &trial.settings, refuted(&run)), run));
+    let cell = |((path, settings, refuted), runs)| PathTrials { path, settings, refuted, runs };
+    grouped(keyed).into_iter().map(cell).collect()
 }
 
 /// Times before counts, the short before the long.

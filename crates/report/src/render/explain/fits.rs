@@ -6,6 +6,7 @@ use crate::analysis::explain::{
     Completions, Crossing, CrossingOutcome, Fit, FitOutcome, Fitted, MOST_CORRELATION, OrderAnswer,
     OrderCheck, PUBLISHED_IOPS_THREADS, PaperRow, Term, Unvaried, WorkloadCosts,
 };
+use crate::analysis::grouping::unique;
 use crate::render::number::{or_dash, thousands};
 use crate::render::table::Table;
 use crate::render::text::{WIDTH, letter, wrap};
@@ -19,12 +20,7 @@ pub(super) fn fits(block: &WorkloadCosts) -> String {
     if block.fits.is_empty() {
         return String::new();
     }
-    let mut notes: Vec<String> = Vec::new();
-    for note in block.fits.iter().flat_map(remarks) {
-        if !notes.contains(&note) {
-            notes.push(note);
-        }
-    }
+    let notes = unique(block.fits.iter().flat_map(remarks));
     let one_each = |fitted| move |at| (fitted, at);
     let rows: Vec<FittedPath> =
         block.fits.iter().flat_map(|fitted| (0..fitted.columns.len()).map(one_each(fitted))).collect();

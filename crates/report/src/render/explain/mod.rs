@@ -52,7 +52,7 @@ fn block(block: &WorkloadCosts) -> String {
     text += "\nper I/O: mean ± standard deviation over the trials; a sleep is a voluntary context switch, a \
              spin a call of the\ndriver's poll function\n";
     let name = |row: &CostRow| row.name.replace('_', " ");
-    text += &tables(block, &block.totals, |table| table.left("", name), spread);
+    text += &tables(block, (&block.totals, of_row), |table| table.left("", name), spread);
     for parts in &block.parts {
         text += &by_part(block, parts);
     }
@@ -98,28 +98,11 @@ fn name(column: &explain::Column) -> String {
     column.path.to_string() + &settings(&column.settings)
 }
 
-/// Something with a figure for each column.
-trait HasFigures {
-    fn figures(&self) -> &[Option<MeanSpread>];
-}
-
-impl HasFigures for CostRow {
-    fn figures(&self) -> &[Option<MeanSpread>] {
-        &self.figures
-    }
-}
-
-impl HasFigures for FunctionRow {
-    fn figures(&self) -> &[Option<MeanSpread>] {
-        &self.figures
-    }
-}
-
-/// The rows with what `heads` say of each and a cell for each column; in several tables where one would be
-/// too wide.
-fn tables<'a, R: HasFigures>(
+/// The rows with what `heads` say of each and a cell for each column's figure; in several tables where one
+/// would be too wide.
+fn tables<'a, R>(
     block: &'a WorkloadCosts,
-    rows: &'a [R],
+    (rows, figures): (&'a [R], fn(&R) -> &[Option<MeanSpread>]),
     heads: impl Fn(Table<'a, R>) -> Table<'a, R>,
     cell: impl Fn(&R, usize, MeanSpread) -> String + Copy + 'a,
 ) -> String {
@@ -127,7 +110,7 @@ fn tables<'a, R: HasFigures>(
     let one = |abreast: &[usize]| {
         let mut table = heads(Table::of(rows));
         for at in abreast.iter().copied() {
-            let figure = move |row: &R| or_dash(row.figures()[at], |figure| cell(row, at, figure));
+            let figure = move |row: &R| or_dash(figures(row)[at], |figure| cell(row, at, figure));
             table = table.right(marked(block, at), figure);
         }
         table.text()
@@ -135,6 +118,10 @@ fn tables<'a, R: HasFigures>(
     let tables = |abreast: usize| all.chunks(abreast).map(one).collect::<String>();
     let fits = |text: &String| text.lines().all(|line| line.chars().count() <= WIDTH);
     (2..=all.len()).rev().map(tables).find(fits).unwrap_or_else(|| tables(1))
+}
+
+fn of_row(row: &CostRow) -> &[Option<MeanSpread>] {
+    &row.figures
 }
 
 /// A column's letter, with a mark if it was refuted.
@@ -162,13 +149,13 @@ fn by_part(block: &WorkloadCosts, parts: &Parts) -> String {
         number(figure.mean) + &share
     };
     let directories = folded(parts);
-    text += &tables(block, &directories, |table| table.left("", |row| row.name.clone()), unknown);
+    text += &tables(block, (&directories, of_row), |table| table.left("", |row| row.name.clone()), unknown);
     text += &format!("\n{title} per I/O by the groups of the paper\n");
     let mean = |_: &CostRow, _: usize, figure: MeanSpread| number(figure.mean);
-    text += &tables(block, &parts.groups, |table| table.left("", |row| indented(&row.name)), mean);
+    text += &tables(block, (&parts.groups, of_row), |table| table.left("", |row| indented(&row.name)), mean);
     text += &format!("\n{title} per I/O in the kernel by function, without those that it calls\n");
     let mean = |_: &FunctionRow, _: usize, figure: MeanSpread| number(figure.mean);
-    text + &tables(block, &parts.functions, function, mean)
+    text + &tables(block, (&parts.functions, |row| &row.figures), function, mean)
 }
 
 /// Functions are listed below their directory.

@@ -2,7 +2,8 @@
 
 use super::maps::{maps, test_words};
 use super::model::{Model, shown};
-use super::text::{escape, list, plural};
+use super::text::{escape, plural};
+use crate::analysis::grouping::{grouped, list};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::LEVEL;
 use crate::analysis::winner::{Axis, AxisValue, Decision, MapCell, RankedPath, WinnerMap};
@@ -93,13 +94,8 @@ pub(super) fn lead(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> S
         Metric::IosPerJoule => ("does the most I/Os per joule", "energy that an I/O takes"),
         _ => ("has the least mean latency", "latency"),
     };
-    let mut wins: Vec<(&str, usize)> = Vec::new();
-    for best in bests {
-        match wins.iter_mut().find(|(path, _)| *path == best.path) {
-            Some((_, count)) => *count += 1,
-            None => wins.push((&best.path, 1)),
-        }
-    }
+    let won = grouped(bests.iter().map(|best| (best.path.as_str(), ())));
+    let mut wins: Vec<(&str, usize)> = won.into_iter().map(|(path, all)| (path, all.len())).collect();
     wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let Some((winner, count)) = wins.first() else { return String::new() };
     let mut text = match bests.len() {

@@ -3,6 +3,7 @@
 
 use crate::analysis::Admission;
 use crate::analysis::cost::any_sampled;
+use crate::analysis::grouping::unique;
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{Summary, summarize};
 use crate::analysis::winner::{Axis, AxisValue};
@@ -224,24 +225,13 @@ impl<'a> SeriesCell<'a> {
 
 /// In the order of the tables: small and shallow first.
 fn workloads(trials: &[Trial]) -> Vec<&Workload> {
-    let mut workloads: Vec<&Workload> = Vec::new();
-    for trial in trials {
-        if !workloads.contains(&&trial.workload) {
-            workloads.push(&trial.workload);
-        }
-    }
+    let mut workloads = unique(trials.iter().map(|trial| &trial.workload));
     workloads.sort_by_key(|workload| (workload.rw, workload.bs, workload.numjobs, workload.iodepth));
     workloads
 }
 
 fn series(trials: &[Trial]) -> Vec<Series> {
-    let mut keys: Vec<(IoPath, Generator, &BTreeMap<String, String>)> = Vec::new();
-    for trial in trials {
-        let key = (trial.path, trial.generator, &trial.settings);
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
+    let mut keys = unique(trials.iter().map(|trial| (trial.path, trial.generator, &trial.settings)));
     keys.sort();
     let paths: Vec<IoPath> = keys.iter().map(|(path, ..)| *path).collect();
     let several_generators = keys.iter().any(|(_, generator, _)| *generator != keys[0].1);

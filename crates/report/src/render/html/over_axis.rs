@@ -4,11 +4,11 @@ use super::figure::{Figure, Group, Section, TIPPED_CELLS};
 use super::model::{Model, SeriesCell};
 use super::svg::lines::{self, Line, LineChart, LinePoint};
 use super::text::{capital, exact, readable};
+use crate::analysis::grouping::grouped;
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::Summary;
 use crate::analysis::winner::{Axis, AxisValue};
 use crate::render::table::Table;
-use iopj_core::Workload;
 
 /// Lines along an axis of the workload: a group for each set of workloads that differ in it only.
 pub(super) fn section(model: &Model<'_>, axis: Axis) -> Section {
@@ -45,19 +45,13 @@ pub(super) fn error_words(model: &Model<'_>) -> String {
 
 /// Workloads that differ in one axis only, where there are at least two that hold data.
 pub(super) fn runs(model: &Model<'_>, axis: Axis) -> Vec<Vec<usize>> {
-    let mut runs: Vec<(Workload, Vec<usize>)> = Vec::new();
-    for (index, workload) in model.workloads.iter().enumerate() {
-        if model.cells_of(index).all(|cell| cell.trusted.is_empty()) {
-            continue;
-        }
-        let mut rest = (*workload).clone();
+    let holds_data = |index: &usize| model.cells_of(*index).any(|cell| !cell.trusted.is_empty());
+    let keyed = (0..model.workloads.len()).filter(holds_data).map(|index| {
+        let mut rest = model.workloads[index].clone();
         axis.clear(&mut rest);
-        match runs.iter_mut().find(|(other, _)| *other == rest) {
-            Some((_, run)) => run.push(index),
-            None => runs.push((rest, vec![index])),
-        }
-    }
-    runs.into_iter().map(|(_, run)| run).filter(|run| run.len() > 1).collect()
+        (rest, index)
+    });
+    grouped(keyed).into_iter().map(|(_, run)| run).filter(|run| run.len() > 1).collect()
 }
 
 fn figure(model: &Model<'_>, run: &[usize], axis: Axis, metric: Metric, rest: &str) -> Option<Figure> {

@@ -10,6 +10,7 @@ use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, light_style};
 use crate::analysis::Admission;
 use crate::analysis::claims::{Answer, Claim, ClaimContext, decide};
 use crate::analysis::energy::uncovered;
+use crate::analysis::grouping::grouped;
 use crate::analysis::metric::Metric;
 use crate::render::emulated::{self, banner};
 use crate::render::number::{percent, thousands};
@@ -220,29 +221,19 @@ fn remarks(best: &Best) -> String {
 /// Trials that the meter did not cover, each reason once with how many have it.
 fn energy_incomplete(model: &Model<'_>) -> String {
     let Some(source) = &model.source else { return String::new() };
-    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
-    for one in uncovered(model.trials, source) {
-        let name = format!(
-            "{}, {}, replicate {}",
-            one.trial.path,
-            one.trial.workload.title(),
-            one.trial.replicate + 1
-        );
-        match reasons.iter_mut().find(|(reason, _)| *reason == one.reason) {
-            Some((_, names)) => names.push(name),
-            None => reasons.push((one.reason, vec![name])),
-        }
-    }
+    let uncovered = uncovered(model.trials, source);
+    let reasons = grouped(uncovered.iter().map(|one| (one.reason, one.trial)));
     if reasons.is_empty() {
         return String::new();
     }
-    let item = |(reason, names): &(&str, Vec<String>)| {
-        let more = if names.len() > 1 { " and others" } else { "" };
+    let item = |(reason, trials): &(&str, Vec<&Trial>)| {
+        let Trial { path, workload, replicate, .. } = trials[0];
+        let more = if trials.len() > 1 { " and others" } else { "" };
         format!(
             "<li><b>{}</b>: {}. <span class=\"note\">{}{more}</span></li>",
-            plural(names.len(), "trial"),
+            plural(trials.len(), "trial"),
             escape(reason),
-            escape(&names[0])
+            escape(&format!("{path}, {}, replicate {}", workload.title(), replicate + 1))
         )
     };
     format!(

@@ -23,15 +23,8 @@ pub(super) fn escape(text: &str) -> String {
 
 /// A text of one line whose control characters, and those that turn its direction, are written out.
 pub(super) fn escape_controls(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        if has_no_shape(c) {
-            safe.extend(c.escape_default());
-        } else {
-            safe.push(c);
-        }
-    }
-    safe
+    let shown = |c: char| if has_no_shape(c) { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect()
 }
 
 /// Control characters, those that turn the direction of text, and those that are none.
@@ -66,15 +59,6 @@ pub(super) fn plural(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{} {what}s", thousands(count as f64)) }
 }
 
-/// `a`, `a and b`, `a, b and c`.
-pub(super) fn list(items: &[String]) -> String {
-    match items {
-        [] => String::new(),
-        [one] => one.clone(),
-        [most @ .., last] => format!("{} and {last}", most.join(", ")),
-    }
-}
-
 /// A text with a capital letter at its start.
 pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
@@ -97,6 +81,7 @@ pub(super) fn slug(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::grouping::list;
     use proptest::prelude::*;
 
     #[test]
