@@ -3,7 +3,7 @@
 //! print none of these.
 
 use super::admission::Admission;
-use super::grouping::{TrialSetup, grouped, paths};
+use super::grouping::{TrialSetup, ascending, grouped, paths};
 use super::metric::Metric;
 use super::paper_layouts::mean;
 use super::stats;
@@ -85,9 +85,7 @@ fn table(
 ) -> Option<EfficiencyTable> {
     let has_energy = |trial: &&Trial| admission.admit(trial).is_ok_and(|one| source.joules(one).is_some());
     let trials: Vec<&Trial> = trials.iter().copied().filter(has_energy).collect();
-    let mut values: Vec<u32> = trials.iter().map(|trial| place(axis, trial)).collect();
-    values.sort_unstable();
-    values.dedup();
+    let values = ascending(trials.iter().map(|trial| place(axis, trial)));
     let row = |path: IoPath| {
         let of =
             |value: u32| trials.iter().filter(move |trial| trial.path == path && place(axis, trial) == value);

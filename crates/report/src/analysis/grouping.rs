@@ -46,6 +46,14 @@ pub(crate) fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T>
     grouped(items.into_iter().map(|item| (item, ()))).into_iter().map(|(item, _)| item).collect()
 }
 
+/// Each thing once, ascending.
+pub(crate) fn ascending<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut all: Vec<T> = items.into_iter().collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// The paths of the trials, in the order in which they first appear.
 pub(super) fn paths(trials: &[&Trial]) -> Vec<IoPath> {
     unique(trials.iter().map(|trial| trial.path))

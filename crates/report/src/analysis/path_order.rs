@@ -5,9 +5,8 @@ use super::admission::Admission;
 use super::grouping::{TrialSetup, grouped, setup};
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, holm_over_tested, mean, t_test};
-use iopj_core::{IoPath, Workload};
-use iopj_store::{Generator, Trial};
-use std::collections::BTreeMap;
+use iopj_core::IoPath;
+use iopj_store::Trial;
 
 /// The metrics that paths are ordered by, the least first.
 pub const ORDERED_BY: [Metric; 2] = [Metric::LatencyMean, Metric::CpuPercent];
@@ -16,12 +15,8 @@ pub const ORDERED_BY: [Metric; 2] = [Metric::LatencyMean, Metric::CpuPercent];
 /// neighbours that do not differ significantly are in the order of paths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathOrder {
-    /// The workload.
-    pub workload: Workload,
-    /// Settings of the study, by name.
-    pub settings: BTreeMap<String, String>,
-    /// What issued the I/O.
-    pub generator: Generator,
+    /// What the paths share.
+    pub setting: TrialSetup,
     /// What they are ordered by.
     pub metric: Metric,
     /// The path of the least mean, or the first of those that do not differ significantly from it.
@@ -77,8 +72,8 @@ fn order(values: &[(&Trial, f64)], metric: Metric) -> Option<PathOrder> {
     }
     let first = *paths.first()?;
     let rest: Vec<(OrderStep, IoPath)> = steps.into_iter().zip(paths.into_iter().skip(1)).collect();
-    let TrialSetup { workload, settings, generator } = TrialSetup::of(values[0].0);
-    (!rest.is_empty()).then_some(PathOrder { workload, settings, generator, metric, first, rest })
+    let setting = TrialSetup::of(values[0].0);
+    (!rest.is_empty()).then_some(PathOrder { setting, metric, first, rest })
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use super::grouping::{grouped, setup};
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, equivalent_paired, holm_over_tested, over};
 use super::winner::{Axis, Decision, MapCell, RankedPath, WinnerQuestion, correct, rank};
-use iopj_core::{IoPath, Workload};
-use iopj_store::{Generator, Sequential, StudyRecord, Trial};
+use iopj_core::IoPath;
+use iopj_store::{Sequential, StudyRecord, Trial};
 use std::collections::BTreeMap;
 
 /// What every decision is about.
@@ -30,27 +30,11 @@ pub enum DecisionState {
     Nothing,
 }
 
-/// A workload of a study and the state of its decision.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WorkloadDecision {
-    /// The workload.
-    pub workload: Workload,
-    /// Settings of the study, by name.
-    pub settings: BTreeMap<String, String>,
-    /// What issued the I/O.
-    pub generator: Generator,
-    /// Its state.
-    pub standing: DecisionState,
-    /// The best path, and those that do not differ significantly from it.
-    pub leaders: Vec<IoPath>,
-}
-
-/// The workloads of a study and the states of their decisions after the blocks that were measured, in the
-/// order in which they first appear in `trials`. Trials that do not compete in winner maps do not decide here
-/// either. Under emulation nothing is decided: what is asked is a time.
-pub fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) -> Vec<WorkloadDecision> {
-    let groups = grouped(trials.iter().map(|trial| (setup(trial), trial)));
-    let samples_of = |trials: &Vec<&Trial>| {
+/// The states of the decisions of a study's workloads after the blocks that were measured, in the order in
+/// which they first appear in `trials`. Trials that do not compete in winner maps do not decide here either.
+/// Under emulation nothing is decided: what is asked is a time.
+fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) -> Vec<DecisionState> {
+    let samples_of = |(_, trials): (_, Vec<&Trial>)| {
         let mut samples: BTreeMap<IoPath, Sample> = BTreeMap::new();
         for trial in trials.iter().filter(|_| study.emulated.is_none()) {
             let measurement = Admission::default().admit(trial).ok();
@@ -60,13 +44,9 @@ pub fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) ->
         }
         samples
     };
-    let samples: Vec<_> = groups.iter().map(|(_, trials)| samples_of(trials)).collect();
-    let firsts = groups.iter().map(|(_, trials)| trials[0]);
-    let describe = |(first, (standing, leaders)): (&Trial, (DecisionState, Vec<IoPath>))| {
-        let (workload, settings) = (first.workload.clone(), first.settings.clone());
-        WorkloadDecision { workload, settings, generator: first.generator, standing, leaders }
-    };
-    firsts.zip(decision_states(&samples, sequential)).map(describe).collect()
+    let groups = grouped(trials.iter().map(|trial| (setup(trial), trial)));
+    let samples: Vec<_> = groups.into_iter().map(samples_of).collect();
+    decision_states(&samples, sequential).into_iter().map(|(standing, _)| standing).collect()
 }
 
 /// The state of each workload's decision, and the best path with those that do not differ significantly from
@@ -131,7 +111,7 @@ pub fn look(study: &StudyRecord, trials: &[Trial]) -> (usize, String) {
         return (0, format!("times decide nothing under {emulator}, where they mean nothing"));
     }
     let decided = decide(study, trials, sequential);
-    let count = |standing| decided.iter().filter(|one| one.standing == standing).count();
+    let count = |standing| decided.iter().filter(|one| **one == standing).count();
     let (all, open) = (decided.len(), count(DecisionState::Open));
     if open > 0 {
         return (open, format!("undecided in {open} of {all} workloads"));

@@ -3,7 +3,7 @@
 use super::admission::Admission;
 use super::cost::Costs;
 use super::energy::{self, CellEnergy};
-use super::grouping::grouped;
+use super::grouping::{grouped, unique};
 use super::metric::Metric;
 use super::stats;
 use iopj_core::{IoPath, VerdictKind, Workload};
@@ -168,27 +168,22 @@ fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> CellRow {
     let measured: Vec<&Measurement> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
     let mut verdicts: BTreeMap<VerdictKind, usize> = BTreeMap::new();
     let mut reasons: Vec<String> = Vec::new();
-    let mut add_reason = |reason: String| {
-        if !reasons.contains(&reason) {
-            reasons.push(reason);
-        }
-    };
     for measurement in &measured {
         *verdicts.entry(measurement.verdict.kind).or_default() += 1;
     }
     // One trial speaks for all of its verdict: its figures differ from the others' in their last digits only.
     for kind in [VerdictKind::Refuted, VerdictKind::Unproven] {
         if let Some(one) = measured.iter().find(|measurement| measurement.verdict.kind == kind) {
-            add_reason(format!("{}: {}", kind.as_str(), one.verdict.reasons.join("; ")));
+            reasons.push(format!("{}: {}", kind.as_str(), one.verdict.reasons.join("; ")));
         }
     }
     if let Some(one) = measured.iter().find(|measurement| measurement.conditions.are_disturbed()) {
         let disturbed = measured.iter().filter(|measurement| measurement.conditions.are_disturbed()).count();
-        add_reason(format!("disturbed ({disturbed} of {}): {}", measured.len(), one.conditions));
+        reasons.push(format!("disturbed ({disturbed} of {}): {}", measured.len(), one.conditions));
     }
     for trial in trials {
         if let Outcome::Failed(error) = &trial.outcome {
-            add_reason(format!("failed: {error}"));
+            reasons.push(format!("failed: {error}"));
         }
     }
     let competing: Vec<&Measurement> =
@@ -206,7 +201,7 @@ fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> CellRow {
         competes: !competing.is_empty(),
         marked: competing.iter().any(|one| shown.admission.is_marked(one)),
         slower: None,
-        reasons,
+        reasons: unique(reasons),
         short_ios: measured.iter().map(|measurement| measurement.short_ios).sum(),
         preconditioning: measured.iter().find_map(|measurement| measurement.preconditioning.clone()),
     }

@@ -24,10 +24,8 @@ pub(super) const CAVEAT: &str = "An order by time is that of this emulation: `<`
 /// The orders of a workload's paths by each metric, a line each, without a time.
 pub(super) fn lines(trials: &[Trial], workload: &Workload, admission: Admission) -> Vec<String> {
     let all = ORDERED_BY.into_iter().flat_map(|metric| path_orders(trials, metric, admission));
-    let all: Vec<PathOrder> = all.filter(|ordering| ordering.workload == *workload).collect();
-    let several = |ordering: &PathOrder| {
-        all.iter().any(|one| one.generator != ordering.generator || one.settings != ordering.settings)
-    };
+    let all: Vec<PathOrder> = all.filter(|ordering| ordering.setting.workload == *workload).collect();
+    let several = |ordering: &PathOrder| all.iter().any(|one| one.setting != ordering.setting);
     all.iter().map(|ordering| line(ordering, several(ordering))).collect()
 }
 
@@ -35,7 +33,7 @@ pub(super) fn lines(trials: &[Trial], workload: &Workload, admission: Admission)
 fn line(ordering: &PathOrder, several: bool) -> String {
     let mut text = format!("by {}", ordering.metric.title());
     if several {
-        text += &format!(", {}{}", ordering.generator.as_str(), settings(&ordering.settings));
+        text += &format!(", {}{}", ordering.setting.generator.as_str(), settings(&ordering.setting.settings));
     }
     text += &format!(", emulated, times not shown: {}", ordering.first);
     for (step, path) in &ordering.rest {

@@ -7,6 +7,7 @@ use super::text::{WIDTH, escape, letter, wrap};
 use super::unsteady;
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::contrast::Contrast;
+use crate::analysis::grouping::ascending;
 use crate::analysis::sequential;
 use crate::analysis::stats::Method;
 use crate::analysis::winner::{
@@ -15,7 +16,6 @@ use crate::analysis::winner::{
 use crate::analysis::without_unsteady::{MapWithoutUnsteady, maps_without_unsteady};
 use iopj_core::{IoPath, Workload, format_duration};
 use iopj_store::{Sequential, StudyRecord, Trial};
-use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// The winner maps of a store, or a sentence that says what is missing.
@@ -70,16 +70,13 @@ fn map_text(map: &WinnerMap) -> String {
     let of = map.source.as_ref().map_or(String::new(), |source| format!(", {}", escape(&source.to_string())));
     let mut text =
         format!("{} ({}){of}, {better} is better: {}\n", metric.title(), metric.unit(), fixed(map));
-    let paths: BTreeSet<IoPath> =
-        map.cells.values().flat_map(|cell| cell.ranking.iter().map(|p| p.path)).collect();
-    let paths: Vec<IoPath> = paths.into_iter().collect();
+    let paths = ascending(map.cells.values().flat_map(|cell| cell.ranking.iter().map(|p| p.path)));
     if paths.is_empty() {
         let _ = writeln!(text, "  no winner: no competing trial measured {}", metric.title());
         return text + &left_out(map.left_out());
     }
-    let across: BTreeSet<AxisValue> = map.cells.keys().map(|(_, x)| *x).collect();
-    let down: BTreeSet<AxisValue> = map.cells.keys().map(|(y, _)| *y).collect();
-    let down: Vec<AxisValue> = down.into_iter().collect();
+    let across = ascending(map.cells.keys().map(|(_, x)| *x));
+    let down = ascending(map.cells.keys().map(|(y, _)| *y));
     let mut grid = Table::of(&down).right(y.as_str(), AxisValue::to_string);
     let paths = &paths;
     for at in across {

@@ -5,7 +5,7 @@ use super::metrics::ClaimMetric;
 use super::{ClaimContext, ClaimFigure};
 use crate::analysis::admission::BarredCounts;
 use crate::analysis::contrast::{Sample, TestPlan};
-use crate::analysis::grouping::grouped;
+use crate::analysis::grouping::{ascending, grouped};
 use crate::analysis::stats::summarize;
 use iopj_core::{IoPath, Rw, Workload, format_bytes};
 use iopj_store::{EnergySource, Measurement, Trial};
@@ -98,9 +98,7 @@ impl<'a> TrialSet<'a> {
         fits: impl Fn(&IoPath) -> bool,
     ) -> (Vec<ClaimCell<'a>>, Vec<ClaimCell<'a>>) {
         let of_shape = self.trials.iter().filter(|trial| Shape::of(&trial.workload) == shape);
-        let mut paths: Vec<IoPath> = of_shape.map(|trial| trial.path).filter(fits).collect();
-        paths.sort_unstable();
-        paths.dedup();
+        let paths = ascending(of_shape.map(|trial| trial.path).filter(fits));
         paths.into_iter().map(|path| self.cell(path, shape)).partition(|cell| !cell.verified.is_empty())
     }
 

@@ -68,17 +68,11 @@ impl FixedPart<'_> {
         let (answer, figures) = match self.found {
             Err(need) => (Answer::NotMeasured(vec![need]), Vec::new()),
             Ok(apart) => {
-                let figure =
-                    |(cell, (mean, interval, replicates)): (&ClaimCell<'_>, (f64, (f64, f64), usize))| {
-                        ClaimFigure {
-                            of: cell.path.to_string(),
-                            unit: "",
-                            replicates,
-                            mean: Some(mean),
-                            interval: Some(interval),
-                            published: None,
-                        }
-                    };
+                type Found = (f64, (f64, f64), usize);
+                let figure = |(cell, (mean, interval, replicates)): (&ClaimCell<'_>, Found)| {
+                    let (of, mean, interval) = (cell.path.to_string(), Some(mean), Some(interval));
+                    ClaimFigure { of, replicates, mean, interval, ..ClaimFigure::default() }
+                };
                 (answer(self.relation, tested), self.cells.iter().zip(apart.parts).map(figure).collect())
             }
         };

@@ -154,7 +154,7 @@ impl Effect {
 }
 
 /// A measured figure beside the published one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ClaimFigure {
     /// What it is of.
     pub of: String,

@@ -6,6 +6,7 @@ use super::svg::map::{self, DrawnCell, DrawnMap};
 use super::text::{exact, plural, readable};
 use super::unsteady;
 use crate::analysis::contrast::{Contrast, in_blocks};
+use crate::analysis::grouping::ascending;
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::Ratio;
 use crate::analysis::winner::{
@@ -114,13 +115,8 @@ fn figure(
     (x, y): (Axis, Axis),
     rest: &str,
 ) -> Option<Figure> {
-    let values = |of: fn(&(AxisValue, AxisValue)) -> AxisValue| {
-        let mut values: Vec<AxisValue> = winners.cells.keys().map(of).collect();
-        values.sort_unstable();
-        values.dedup();
-        values
-    };
-    let (rows, columns) = (values(|(y, _)| *y), values(|(_, x)| *x));
+    let rows = ascending(winners.cells.keys().map(|(y, _)| *y));
+    let columns = ascending(winners.cells.keys().map(|(_, x)| *x));
     let series = |path| model.series_like(path, winners.generator, &winners.settings);
     let cells = winners.cells.iter();
     let cells: Vec<BestOf<'_>> =

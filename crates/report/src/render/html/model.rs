@@ -3,7 +3,7 @@
 
 use crate::analysis::Admission;
 use crate::analysis::cost::any_sampled;
-use crate::analysis::grouping::unique;
+use crate::analysis::grouping::{ascending, unique};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{Summary, summarize};
 use crate::analysis::winner::{Axis, AxisValue};
@@ -188,10 +188,7 @@ impl<'a> Model<'a> {
 
     /// The values of an axis over the whole study, ascending.
     pub(super) fn values_of(&self, axis: Axis) -> Vec<AxisValue> {
-        let mut values: Vec<AxisValue> = self.workloads.iter().map(|workload| axis.value(workload)).collect();
-        values.sort_unstable();
-        values.dedup();
-        values
+        ascending(self.workloads.iter().map(|workload| axis.value(workload)))
     }
 
     /// The most replicates that any cell has.

@@ -9,6 +9,7 @@ use crate::analysis::claims::metrics::IOS_PER_JOULE;
 use crate::analysis::claims::parts::{DerivedFigures, Each, MostCells, greatest, ranked};
 use crate::analysis::claims::question::Question;
 use crate::analysis::contrast::{Sample, joined};
+use crate::analysis::grouping::ascending;
 use iopj_core::{CompletionMode, IoPath, RingCompletion, Rw, SioCompletion, Submission, format_bytes};
 
 /// What to know about the answers.
@@ -115,9 +116,7 @@ impl<'a> Together<'a> {
             with.push(enough);
             without.extend(rest);
         }
-        let mut paths: Vec<IoPath> = with.iter().flatten().map(|cell| cell.path).collect();
-        paths.sort_unstable();
-        paths.dedup();
+        let paths = ascending(with.iter().flatten().map(|cell| cell.path));
         let lacking = |cells: &Vec<ClaimCell<'a>>| {
             let path = paths.iter().find(|path| !cells.iter().any(|cell| cell.path == **path))?;
             Some((cells.first()?.shape.iodepth, *path))

@@ -8,6 +8,7 @@ use super::data::{ClaimCell, Shape, TrialSet};
 use super::metrics::{CPU, ClaimMetric, P50, P99};
 use super::question::Question;
 use super::{BASE, Definition};
+use crate::analysis::grouping::ascending;
 use crate::analysis::published;
 use iopj_core::path::AioDescriptors;
 use iopj_core::{IoPath, Ring, RingCompletion, RingSubmission, Rw, SioCompletion, Submission};
@@ -324,9 +325,7 @@ fn at_most_one<'a>(data: &TrialSet<'a>, shape: Shape) -> Vec<Question<'a>> {
 }
 
 fn run_busy_cores(cores: u32) -> String {
-    let mut numjobs = vec![1, cores.div_ceil(2).max(2), cores.max(2)];
-    numjobs.sort_unstable();
-    numjobs.dedup();
+    let numjobs = ascending([1, cores.div_ceil(2).max(2), cores.max(2)]);
     let numjobs: Vec<String> = numjobs.iter().map(u32::to_string).collect();
     format!("iopj run studies/iface23.toml --rw randread --bs 4k --iodepth 1 --numjobs {}", numjobs.join(","))
 }
