@@ -1,6 +1,6 @@
 //! Analysis of records and their rendering as tables.
 //!
-//! `analysis` is pure functions over records; `render` turns their results into text.
+//! `analysis` has pure functions over records; `render` turns their results into text.
 
 pub mod analysis;
 pub mod render;

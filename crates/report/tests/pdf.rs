@@ -1,7 +1,7 @@
-//! The figures as PDF in the hands of real readers: qpdf finds no fault, all text comes out of pdftotext, and
-//! what pdftoppm paints is not blank.
+//! The figures as PDF in real readers: qpdf finds no error, pdftotext finds all text, and pdftoppm does not
+//! paint a blank page.
 //!
-//! Needs `qpdf` and poppler-utils: fails without them where CI=true, and is skipped elsewhere.
+//! Needs `qpdf` and poppler-utils: without them it fails if CI=true, and is skipped elsewhere.
 
 #[path = "browser/fixture.rs"]
 mod fixture;
@@ -32,7 +32,7 @@ fn have_readers() -> bool {
     all
 }
 
-/// What a reader says of a document.
+/// A reader's output for a document.
 fn read(tool: &str, options: &[&str], file: &Path) -> Vec<u8> {
     let to_stdout = if tool == "pdftotext" { &["-"][..] } else { &[] };
     let output = Command::new(tool).args(options).arg(file).args(to_stdout).output().unwrap();
@@ -41,8 +41,8 @@ fn read(tool: &str, options: &[&str], file: &Path) -> Vec<u8> {
     output.stdout
 }
 
-/// Lines, maps, stacks, percentiles, rates and power over time, one path unproven; and bars of workloads that
-/// lie on no line.
+/// Lines, maps, stacks, percentiles, rates and power over time, with one path unproven; and bars of workloads
+/// that are on no line.
 fn studies() -> [(Vec<Trial>, Vec<PowerTrace>); 2] {
     let mut lines = trials(&PATHS, &workloads(&[1, 4, 16], &[1, 2], &[4096]), 3);
     judge(&mut lines, "io_uring/sqpoll/poll", VerdictKind::Unproven);
@@ -71,7 +71,7 @@ fn shown(svg: &str) -> Vec<String> {
         .split("<text")
         .skip(1)
         .map(|text| text.split_once('>').unwrap().1.split_once("</text>").unwrap().0);
-    // Of a text that is too long the whole is a title, which is not shown.
+    // The whole of a text that is too long is a title, which is not shown.
     let texts = texts.map(|text| text.split_once("</title>").map_or(text, |(_, shown)| shown));
     texts.map(|text| plain(text).split_whitespace().collect()).collect()
 }

@@ -1,5 +1,5 @@
-//! How often studies that add blocks until decisions are made name a false winner, simulated;
-//! `docs/statistics.md` states the figures of the large simulation.
+//! Simulates how often studies that add blocks until decisions are made name a false winner.
+//! `docs/statistics.md` has the figures of the large simulation.
 
 mod simulated;
 
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const PAGE: &str = include_str!("../../../docs/statistics.md");
 const SEQUENTIAL: Sequential = Sequential { min: 5, max: 30, until: 0.02 };
 
-/// What scatters a trial around its path's mean, as a share of it.
+/// The scatter of trials around their path's mean, as a share of it.
 #[derive(Clone, Copy, Debug)]
 enum Noise {
     /// Normal, of this standard deviation.
@@ -46,19 +46,19 @@ struct Kind<'a> {
     workloads: usize,
 }
 
-/// How a workload stands, and its leaders.
-type Stands = (DecisionState, Vec<IoPath>);
+/// The state of a workload's decision, and its leaders.
+type State = (DecisionState, Vec<IoPath>);
 
-/// What came of many studies.
+/// The outcomes of many studies.
 #[derive(Debug, Default)]
 struct Tally {
     studies: usize,
-    /// Studies that named a winner at some look, in some workload, that is none.
+    /// Studies that named a false winner at some look, in some workload.
     false_winner: usize,
-    /// Workloads that ended with the winner that there is, or as equivalent.
+    /// Workloads that ended with the true winner, or as equivalent.
     winners: usize,
     equivalent: usize,
-    /// Workloads that ended as equivalent where a leader is farther than that from the best.
+    /// Workloads that ended as equivalent although a leader is farther than that from the best.
     falsely_equivalent: usize,
     /// The blocks of each study.
     blocks: Vec<f64>,
@@ -74,7 +74,7 @@ fn study(kind: &Kind<'_>, rng: &mut Xoshiro256PlusPlus, tally: &mut Tally) {
     let mut samples: Vec<BTreeMap<IoPath, Vec<(u32, f64)>>> = vec![BTreeMap::new(); kind.workloads];
     let (mut erred, mut block) = (false, 0);
     loop {
-        // Blocks drift, and all paths with them.
+        // Blocks drift, the same for all paths.
         let drift = 1.0 + 0.05 * f64::from(block % 4);
         for workload in &mut samples {
             for path in &paths {
@@ -88,17 +88,17 @@ fn study(kind: &Kind<'_>, rng: &mut Xoshiro256PlusPlus, tally: &mut Tally) {
         if block < SEQUENTIAL.min {
             continue;
         }
-        let standing = decision_states(&samples, &SEQUENTIAL);
-        let is_false = |(standing, leaders): &Stands| {
-            *standing == DecisionState::Winner && !(is_sole && mean(&leaders[0]) == best)
+        let states = decision_states(&samples, &SEQUENTIAL);
+        let is_false = |(state, leaders): &State| {
+            *state == DecisionState::Winner && !(is_sole && mean(&leaders[0]) == best)
         };
-        erred |= standing.iter().any(is_false);
-        if block < SEQUENTIAL.max && standing.iter().any(|(standing, _)| *standing == DecisionState::Open) {
+        erred |= states.iter().any(is_false);
+        if block < SEQUENTIAL.max && states.iter().any(|(state, _)| *state == DecisionState::Open) {
             continue;
         }
         let is_far =
             |leaders: &[IoPath]| leaders.iter().any(|path| best / mean(path) > 1.0 + SEQUENTIAL.until);
-        let count = |what: &dyn Fn(&Stands) -> bool| standing.iter().filter(|one| what(one)).count();
+        let count = |what: &dyn Fn(&State) -> bool| states.iter().filter(|one| what(one)).count();
         tally.studies += 1;
         tally.false_winner += usize::from(erred);
         tally.winners += count(&|one| one.0 == DecisionState::Winner && !is_false(one));
@@ -124,7 +124,7 @@ fn holds_the_level(kind: &Kind<'_>, tally: &Tally) {
     assert!(tally.falsely_equivalent as f64 <= LEVEL * tally.studies as f64, "{kind:?}: {tally:?}");
 }
 
-/// Where a test at 5 % after each block errs in a fifth of the studies.
+/// The case in which a test at 5 % after each block errs in a fifth of the studies.
 #[test]
 fn few_studies_name_a_false_winner() {
     for noise in [Noise::Normal(0.03), Noise::Heavy(0.02)] {
@@ -155,8 +155,8 @@ const NOISES: [(&str, Noise); 4] = [
     ("skewed", Noise::Skewed),
 ];
 
-/// A row of the page's table, of so many studies of three paths and of eight, and how far off the mean
-/// numbers of blocks may be in so many studies and in the page's.
+/// A row of the page's table, from this many studies of three paths and of eight, and how far off the mean
+/// numbers of blocks may be in these studies and in the page's.
 fn row((name, means): Means, (noise_name, noise): (&str, Noise), studies: usize) -> (String, [f64; 2]) {
     let rate = |hits: usize, of: usize| format!("{:.1} %", 100.0 * hits as f64 / of as f64);
     let cells: [(String, f64); 2] = [3, 8].map(|paths| {
@@ -191,9 +191,9 @@ fn soak_the_false_winners_of_sequential_studies_are_stated() {
     rows.iter().for_each(|row| agree(row, STUDIES));
 }
 
-/// The row of so many studies agrees with the page's. Both are simulations: their errors add in squares.
-/// Shares of workloads vary less than shares of studies can; mean numbers of blocks have bounds of their own,
-/// from the blocks seen.
+/// Asserts that the row of this many studies agrees with the page's. Both are simulated, so their variances
+/// add. Shares of workloads vary less than shares of studies; mean numbers of blocks have bounds of their
+/// own, from the blocks seen.
 #[track_caller]
 fn agree((row, blocks): &(String, [f64; 2]), studies: usize) {
     let name = row.split('|').nth(1).unwrap();

@@ -1,5 +1,4 @@
-//! How often the rules of `docs/statistics.md` err, simulated; the page's figures are compared with the
-//! simulation's.
+//! Simulates how often the rules of `docs/statistics.md` err, and compares the rates with the page's.
 
 mod simulated;
 
@@ -14,7 +13,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 use simulated::{error, paths};
 
 const DRAWS: usize = 10_000;
-/// Draws of what takes long, in the gate; at size it is drawn as often as the rest.
+/// Draws of slow simulations in the gate; at full size they get as many draws as the rest.
 const FEW_DRAWS: usize = 400;
 const PAGE: &str = include_str!("../../../docs/statistics.md");
 
@@ -40,14 +39,14 @@ fn rate(hits: usize) -> f64 {
     hits as f64 / DRAWS as f64
 }
 
-/// Compares simulated rates with the page's row that begins with `name`. Both are
-/// simulations: their errors add in squares.
+/// Compares simulated rates with the page's row that starts with `name`. Both are simulated, so their
+/// variances add.
 #[track_caller]
 fn page_says(name: &str, rates: &[f64]) {
     page_says_of(name, rates, DRAWS);
 }
 
-/// The same of so many draws; those of the page are [`DRAWS`].
+/// The same with this many draws; the page's have [`DRAWS`].
 #[track_caller]
 fn page_says_of(name: &str, rates: &[f64], draws: usize) {
     let printed = rates.iter().map(|rate| format!("{:.1} %", rate * 100.0)).collect::<Vec<_>>().join(" | ");
@@ -117,7 +116,7 @@ fn two_equal_paths_above_others_are_the_worst_case() {
     assert!((rate - LEVEL).abs() <= error(LEVEL, DRAWS), "{rate}");
 }
 
-/// Maps of so many workloads whose paths are all equal: the share that names a winner anywhere.
+/// Maps of this many workloads whose paths are all equal: the share that names a winner anywhere.
 fn false_maps(
     paths: usize,
     workloads: usize,
@@ -133,8 +132,8 @@ fn false_maps(
     let won = |_: &usize| {
         let mut cells: Vec<MapCell> = (0..workloads)
             .map(|_| {
-                // A block's drift is the machine's: alike for all paths, and as large as the noise. The
-                // papers' rule, which knows no blocks, is simulated without one: a drift hides all
+                // A block's drift is the machine's: the same for all paths, and as large as the noise. The
+                // papers' rule, which has no blocks, is simulated without drift, because a drift hides all
                 // differences from it, false ones too.
                 let shared = if method == Method::Paired { 1.0 } else { 0.0 };
                 let drift: Vec<f64> =
@@ -169,7 +168,8 @@ fn noise(rng: &mut Xoshiro256PlusPlus, replicates: u32) -> Vec<f64> {
 /// Paths by workloads of the maps that are simulated.
 const MAPS: [(usize, usize); 5] = [(2, 1), (2, 12), (3, 12), (5, 12), (9, 40)];
 
-/// Holds the default map to 5 % over the family, and the page to the simulation.
+/// Asserts that the default map errs in at most 5 % over the family, and that the page agrees with the
+/// simulation.
 fn simulate_maps(draws: usize) {
     for (name, replicates, metric) in [
         ("blocks, 3 replicates", 3, Metric::Iops),

@@ -44,8 +44,8 @@ fn a_rising_rate_is_scipys_line() {
 #[test]
 fn no_rate_falls_by_125_percent() {
     let words = |ios: &[u64]| trend(&series(ios)).map(|reason| reason.to_string()).unwrap_or_default();
-    // The line falls by 127 % of the mean rate, and that is to 22 % of where it began (SciPy 1.17.1,
-    // linregress: 1633.94, 366.06).
+    // The line falls by 127 % of the mean rate, to 22 % of its start (SciPy 1.17.1, linregress: 1633.94,
+    // 366.06).
     let falling = [157, 144, 132, 119, 106, 94, 81, 69, 56, 42];
     assert_eq!(words(&falling), "its rate fell from 1634 to 366 IOPS over the window (p < 0.01)");
     // A line that ends below zero ends at no I/O (4664.29, -1850.96, p 0.0067).
@@ -78,8 +78,8 @@ fn a_replicate_far_off_is_flagged_by_its_z() {
     let flags = far_off(&[100.0, 101.0, 102.0, 103.0, 104.0, 150.0, 102.0]);
     let [(5, Unsteady::FarOff { iops: 150.0, median: 102.0, z })] = flags[..] else { panic!("{flags:?}") };
     assert!((z - 0.6745 * 48.0).abs() < 1e-9, "{z}");
-    // Three replicates tell nothing; equal ones neither; one that differs among equal ones by the mean
-    // deviation.
+    // Nothing is found among three replicates, nor among equal ones; one that differs among equal ones is
+    // found by the mean deviation.
     assert_eq!(far_off(&[100.0, 100.0, 900.0]), []);
     assert_eq!(far_off(&[100.0; 5]), []);
     assert_eq!(far_off(&[100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 110.0]).len(), 1);
@@ -179,7 +179,7 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
     assert!(
         !winners(&study, &trials, &question).contains("without") && !page(&trials).contains("rate changed")
     );
-    // One of five turns nothing.
+    // One of five changes nothing.
     measurement(&mut trials[1]).evidence.steadystate = Some(unsettled());
     assert_eq!(of(&trials).map(|apart| (apart.trials, apart.cells.len())), Some((1, 0)));
     let words = one_line(&winners(&study, &trials, &question));
@@ -203,14 +203,14 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
     assert_eq!((&cell.with, &cell.without), (&(Decision::Winner, with), &(Decision::Alone, without)));
     let words = one_line(&winners(&study, &trials, &question));
     let table = format!(
-        "without the 5 trials whose rate changed, 1 of 2 cells is decided otherwise bs iodepth with without \
-         4k 1 {faster} {PATH} alone"
+        "without the 5 trials whose rate changed, 1 of 2 cells is decided differently bs iodepth with \
+         without 4k 1 {faster} {PATH} alone"
     );
     assert!(words.contains(&table), "{words}");
     let words =
         format!("iodepth 1 numjobs 1: {PATH} has the least mean latency without them, {faster} with them");
     assert!(page(&trials).contains(&words) && page(&trials).contains("<td>5 of 5</td>"));
-    // fio's rows are told from the native generator's.
+    // fio's rows are distinguished from the native generator's.
     let mut by_fio = trials.clone();
     by_fio.iter_mut().for_each(|trial| trial.generator = iopj_store::Generator::Fio);
     assert!(page(&by_fio).contains("io_uring/syscall/poll (fio)</td><td>5 of 5</td>"));
@@ -219,7 +219,7 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
         words.contains(&format!("{PATH} (fio) has the least mean latency without them, {faster} (fio) with")),
         "{words}"
     );
-    // Refuted ones decide nothing, with them or without.
+    // Refuted trials decide nothing, with them or without.
     for place in [1, 5, 9, 13, 17] {
         measurement(&mut trials[place]).verdict.kind = VerdictKind::Refuted;
     }
@@ -233,14 +233,14 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
     assert!(!html::page(&emulated, &trials, &[], Admission::default()).contains("rate changed"));
 }
 
-/// A figure of the page by the beginning of its name.
+/// A figure of the page, by the start of its name.
 fn figure<'p>(page: &'p str, id: &str) -> &'p str {
     let from = page.find(&format!("<figure id={id}")).unwrap_or_else(|| panic!("no figure {id}"));
     page[from..].split("</figure>").next().unwrap_or_default()
 }
 
 #[test]
-fn the_maps_of_the_page_mark_what_is_decided_otherwise() {
+fn the_maps_of_the_page_mark_what_is_decided_differently() {
     let mut trials = at_depths(&[1, 4]);
     let study = study(20);
     let page = |trials: &[Trial]| html::page(&study, trials, &[], Admission::default());
@@ -248,7 +248,7 @@ fn the_maps_of_the_page_mark_what_is_decided_otherwise() {
     let (latency, switches) = ("least-mean-latency-", "fewest-context-switches-");
     let steady = page(&trials);
     assert!(!figure(&steady, latency).contains("without") && !steady.contains(star));
-    // One of five turns nothing: it is said, and no cell is marked.
+    // One of five changes nothing: the page says so, and no cell is marked.
     measurement(&mut trials[1]).evidence.steadystate = Some(unsettled());
     let words = "<p class=note>Without the trial whose rate changed: every cell is decided the same \
                  way.</p><details>";
@@ -263,27 +263,28 @@ fn the_maps_of_the_page_mark_what_is_decided_otherwise() {
     let html = page(&trials);
     let map = figure(&html, latency);
     let words =
-        "<p class=note>Without the 5 trials whose rate changed, 1 of 2 cells is decided otherwise:</p>";
+        "<p class=note>Without the 5 trials whose rate changed, 1 of 2 cells is decided differently:</p>";
     let item = format!("<li>iodepth 1, numjobs 1: {FASTER} with them, {PATH} alone without</li>");
     assert!(map.contains(&format!("{words}<ul class=\"plain note\">{item}</ul><details>")), "{map}");
-    // The first cell has the star, and says what it is without them; the figure says what the star is.
+    // The first cell has the star, and its tooltip says what changes without them; the figure explains the
+    // star.
     let cells: Vec<&str> = map.split("class=\"mark cell").skip(1).collect();
     let tip = format!("; without the 5 trials whose rate changed: {PATH} alone</title>");
     let [first, second] = cells[..] else { panic!("{map}") };
     assert!(first.contains(&tip) && first.contains(star), "{first}");
     assert!(!second.contains("; without") && !second.contains(star), "{second}");
-    let legend = ">* decided otherwise without the 5 trials whose rate changed</text>";
+    let legend = ">* decided differently without the 5 trials whose rate changed</text>";
     assert!(map.contains(legend), "{map}");
     // The same cell of another metric was a tie.
     let map = figure(&html, switches);
     let item =
         format!("<li>iodepth 1, numjobs 1: a tie: {PATH}, {FASTER} with them, {PATH} alone without</li>");
     assert!(map.contains(&item) && map.contains(legend), "{map}");
-    // A figure in a file of its own says it too.
+    // A figure in a file of its own explains it too.
     let files = html::figures(&study, &trials, &[], Admission::default());
     let alone = files.iter().find(|(name, _)| name.starts_with(latency)).map(|(_, svg)| svg.contains(legend));
     assert_eq!(alone, Some(true));
-    // One replicate that is left is too few for a test.
+    // One remaining replicate is too few for a test.
     let mut one_left = trials.clone();
     measurement(&mut one_left[1]).evidence.steadystate = None;
     let html = page(&one_left);
@@ -298,7 +299,7 @@ fn the_maps_of_the_page_mark_what_is_decided_otherwise() {
 }
 
 #[test]
-fn a_long_list_of_cells_decided_otherwise_is_folded() {
+fn a_long_list_of_cells_decided_differently_is_folded() {
     let listed = |depths: &[u32]| {
         let mut trials = at_depths(depths);
         for trial in trials.iter_mut().filter(|trial| trial.path.to_string() == FASTER) {
@@ -322,7 +323,7 @@ fn results_are_given_with_and_without_unsteady_trials() {
     assert!(!text(&trials).contains("without"), "{}", text(&trials));
     let state = unsettled();
     measurement(&mut trials[1]).evidence.steadystate = Some(state);
-    // Latencies of 1000, 333 and 1000 us against 667: the order of the paths turns.
+    // Latencies of 1000, 333 and 1000 us compared with 667: the order of the paths is reversed.
     let words = text(&trials).replace("\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
     let cell = format!(
         "{PATH}, randread 4k iodepth 1 numjobs 1: 1 of 3 trials; 1,667 IOPS, 777.78 us with them, 1,000 \
@@ -330,13 +331,13 @@ fn results_are_given_with_and_without_unsteady_trials() {
     );
     assert!(words.contains("without the trials whose rate changed:") && words.contains(&cell), "{words}");
     assert!(!words.contains("has the least mean latency"), "{words}");
-    // One that does not compete is neither counted nor told of.
+    // One that does not compete is neither counted nor mentioned.
     measurement(&mut trials[1]).verdict.kind = VerdictKind::Refuted;
     assert!(!text(&trials).contains("without the trials"), "{}", text(&trials));
     measurement(&mut trials[0]).evidence.steadystate = Some(state);
     assert!(one_line(&text(&trials)).contains("1 of 2 trials; 1,000 IOPS"), "{}", text(&trials));
     measurement(&mut trials[1]).verdict.kind = VerdictKind::Verified;
-    // The means turn, and no test tells the paths apart.
+    // The means are reversed, but no test distinguishes the paths.
     measurement(&mut trials[0]).latency.mean = 100_000.0;
     measurement(&mut trials[1]).latency.mean = 100_000.0;
     assert!(!text(&trials).contains("has the least mean latency"), "{}", text(&trials));
@@ -367,15 +368,15 @@ fn a_first_path_is_another_only_where_tests_tell_it_so() {
     }
     let study = study(16);
     let words = |trials: &[Trial]| one_line(&report(&study, trials, Admission::default()));
-    let told = format!("{other} has the least mean latency without them, {PATH} with them");
-    assert!(words(&trials).contains(&told), "{}", words(&trials));
-    // One of the two that are left is as fast: a tie without them.
+    let sentence = format!("{other} has the least mean latency without them, {PATH} with them");
+    assert!(words(&trials).contains(&sentence), "{}", words(&trials));
+    // One of the two that remain is as fast: a tie without them.
     measurement(&mut trials[7]).latency.mean = 660_000.0;
     assert!(!words(&trials).contains("has the least mean latency"), "{}", words(&trials));
 }
 
 #[test]
-fn a_tie_that_loses_a_path_is_decided_otherwise() {
+fn a_tie_that_loses_a_path_is_decided_differently() {
     let paths = [PATH, "io_uring/syscall/poll", "libaio/syscall/interrupt"];
     let mut trials = Vec::new();
     for (at, path) in paths.into_iter().enumerate() {
@@ -394,5 +395,5 @@ fn a_tie_that_loses_a_path_is_decided_otherwise() {
         [(Decision::Tie, 3), (Decision::Tie, 2)]
     );
     let words = one_line(&winners(&study, &trials, &question));
-    assert!(words.contains("1 of 1 cells is decided otherwise") && words.contains("a tie: "), "{words}");
+    assert!(words.contains("1 of 1 cells is decided differently") && words.contains("a tie: "), "{words}");
 }

@@ -18,7 +18,7 @@ const PATHS: [&str; 3] = ["posix-sio/syscall/interrupt", "io_uring/syscall/poll"
 const BLOCKS: [u32; 4] = [4096, 16384, 65536, 131072];
 const DEPTHS: [u32; 5] = [1, 4, 16, 32, 128];
 
-/// The winner of each cell by place in `PATHS`, or none for a tie; rows are sizes, columns depths.
+/// The winner of each cell by index in `PATHS`, or none for a tie; rows are sizes, columns depths.
 const TRUTH: [[Option<usize>; 5]; 4] = [
     [Some(0), Some(1), Some(1), Some(2), Some(2)],
     [Some(0), Some(0), None, Some(1), Some(2)],
@@ -30,7 +30,7 @@ fn path(place: usize) -> IoPath {
     PATHS[place].parse().unwrap()
 }
 
-/// Replicates around a base rate: the winner 10 % above, the others alike but for some noise of 1 %.
+/// Replicates around a base rate: the winner 10 % above, the others equal except for noise of 1 %.
 fn known_store() -> Vec<Trial> {
     let noise = [0, 900, -900, 450, -450];
     let mut trials = Vec::new();
@@ -76,7 +76,7 @@ fn cell_of(rates: &[(usize, &[u64])]) -> Vec<Trial> {
 fn a_known_store_is_right_in_every_cell() {
     let trials = known_store();
     for method in [Method::Student, Method::Welch, Method::Paired] {
-        // Throughput and latency rank as the rates do.
+        // Throughput and latency rank like the rates.
         for metric in
             [Metric::Iops, Metric::MbPerS, Metric::LatencyMean, Metric::LatencyP50, Metric::IopsPerCpu]
         {
@@ -162,8 +162,8 @@ fn blocks_see_what_a_common_drift_hides() {
     let paired = question(Metric::Iops);
     let cell = only_cell(&trials, &paired);
     assert_eq!((cell.decision(), cell.ranking[0].path), (Decision::Winner, path(1)));
-    // Block 3 lacks one of the two: its other trial has no partner. The mean now favours path 0, the shared
-    // blocks do not.
+    // Block 3 lacks one of the two, so its other trial has no partner. The mean now favours path 0, but the
+    // shared blocks do not.
     let mut lame = trials.clone();
     lame.remove(7);
     let cell = only_cell(&lame, &paired);
@@ -176,7 +176,7 @@ fn blocks_see_what_a_common_drift_hides() {
 
 #[test]
 fn holm_takes_back_what_chance_could_have_done() {
-    // One p near 0.03 among ten cells of plain ties.
+    // One p near 0.03 among ten cells of clear ties.
     let mut trials = Vec::new();
     for iodepth in 1..=10 {
         let rates =
@@ -196,8 +196,8 @@ fn holm_takes_back_what_chance_could_have_done() {
 }
 
 #[test]
-fn a_winner_is_told_from_every_other_path_and_not_from_the_next_alone() {
-    // Path 2 is the last by its mean and so noisy that it may be the best.
+fn a_winner_differs_from_every_other_path_and_not_only_from_the_next() {
+    // Path 2 is last by its mean, but so noisy that it may be the best.
     let trials = cell_of(&[
         (0, &[1100, 1101, 1099, 1100]),
         (1, &[1000, 1001, 1002, 999]),
@@ -212,7 +212,7 @@ fn a_winner_is_told_from_every_other_path_and_not_from_the_next_alone() {
 
 #[test]
 fn cells_of_all_maps_are_one_family() {
-    // A cell alone has a winner; among a second map's eleven ties it has none.
+    // Alone, the cell has a winner; with a second map's eleven ties it has none.
     let pair = |numjobs: u32, iodepth: u32, rates: [[u64; 4]; 2]| {
         let workload = Workload { numjobs, iodepth, ..Workload::default() };
         let of = |(place, rates): (usize, [u64; 4])| {

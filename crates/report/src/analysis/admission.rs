@@ -1,12 +1,13 @@
-//! Which trials compete: the one place that decides which are ranked, compared and put to claims, and why the
-//! others are not.
+//! Which trials compete: the only place that decides which are ranked, compared and used for claims, and why
+//! the others are not.
 
 use iopj_core::{Disturbance, VerdictKind};
 use iopj_store::{Measurement, Outcome, StudyRecord, Trial};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::ops::AddAssign;
 
-/// Share of short I/Os above which a trial is incomplete: verdicts allow as many bytes to be missing.
+/// Share of short I/Os above which a trial is incomplete: verdicts allow the same share of bytes to be
+/// missing.
 const SHORT_SHARE: f64 = 0.001;
 
 /// Marks a path of which an unproven or disturbed trial competes.
@@ -16,23 +17,23 @@ pub const MARK: &str = "†";
 pub const LEGEND: &str = "† unproven: nothing shows which path these trials took; or disturbed: something \
                           else used the machine; they compete because of --with-unproven";
 
-/// Which trials compete: verified ones that nothing disturbed, and, if the user says so, all others that are
-/// not refuted.
+/// Which trials compete: verified, undisturbed ones and, if the user says so, all others that are not
+/// refuted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Admission {
-    /// Trials compete whose path is not shown, and those that were disturbed.
+    /// True if unproven and disturbed trials compete.
     pub with_unproven: bool,
-    /// Their processor was emulated: times mean nothing, so other processes' share of the processors' time
-    /// disturbs nothing.
+    /// True if their processor was emulated: times mean nothing, so other processes' CPU time disturbs
+    /// nothing.
     pub emulated: bool,
 }
 
 /// Why a trial does not compete. A new reason is a variant here and a line in [`Admission::admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Barred {
-    /// It took another path than the one asked for.
+    /// It took another path than the requested one.
     Refuted,
-    /// What path it took is not shown.
+    /// The evidence does not show which path it took.
     Unproven,
     /// Something else used the machine, or the machine changed meanwhile.
     Disturbed,
@@ -47,7 +48,7 @@ impl Barred {
     pub const ALL: [Barred; 5] =
         [Barred::Refuted, Barred::Unproven, Barred::Disturbed, Barred::Failed, Barred::Incomplete];
 
-    /// The reason in a word.
+    /// The reason as a word.
     pub fn as_str(self) -> &'static str {
         match self {
             Barred::Refuted => "refuted",
@@ -65,7 +66,7 @@ impl Admission {
         Admission { emulated: study.emulated.is_some(), ..self }
     }
 
-    /// True if something disturbed what is measured of a trial.
+    /// True if something disturbed a trial's measurement.
     pub fn is_disturbed(self, measurement: &Measurement) -> bool {
         let of_time =
             |one: &Disturbance| matches!(one, Disturbance::Others { .. } | Disturbance::Stolen { .. });
@@ -92,7 +93,7 @@ impl Admission {
         }
     }
 
-    /// Why no trial competes, in a line; `None` where one does, or none was measured.
+    /// Why no trial competes, in a line; `None` if one does or none was measured.
     pub fn why_none_competes(self, trials: &[Trial]) -> Option<String> {
         if trials.iter().any(|trial| self.admit(trial).is_ok()) {
             return None;
@@ -126,7 +127,7 @@ impl Admission {
     }
 }
 
-/// Of equals the first.
+/// The first of equal ones.
 fn most_frequent<'r>(reasons: &[&'r str]) -> Option<&'r str> {
     let count = |reason: &str| reasons.iter().filter(|other| **other == reason).count();
     reasons.iter().rev().copied().max_by_key(|reason| count(reason))
@@ -145,12 +146,12 @@ fn is_incomplete(measurement: &Measurement) -> bool {
 pub struct BarredCounts([usize; Barred::ALL.len()]);
 
 impl BarredCounts {
-    /// One more.
+    /// Counts one more.
     pub fn add(&mut self, why: Barred) {
         self.0[why as usize] += 1;
     }
 
-    /// How many for this reason.
+    /// The count for this reason.
     pub fn of(&self, why: Barred) -> usize {
         self.0[why as usize]
     }

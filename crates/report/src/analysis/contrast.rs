@@ -1,4 +1,5 @@
-//! Two samples compared: the test, how large the effect is, and the least effect that could have been seen.
+//! Comparison of two samples: the test, the size of the effect, and the least effect that could have been
+//! seen.
 
 use super::exact::{least_blocks, sign_flips};
 use super::least::least_shift;
@@ -12,7 +13,7 @@ use serde::Serialize;
 /// The replicates of a cell: their numbers and values.
 pub type Sample = Vec<(u32, f64)>;
 
-/// The replicates of a study are blocks, each holding every cell once; those of an import are not.
+/// True if the study's replicates are blocks, each with every cell once; those of an import are not.
 pub fn in_blocks(study: &StudyRecord) -> bool {
     !study.provenance.contains_key("imported_from")
 }
@@ -22,39 +23,38 @@ pub fn in_blocks(study: &StudyRecord) -> bool {
 pub struct TestPlan {
     /// The test.
     pub method: Method,
-    /// The values are percentiles: their logarithms are compared, and the effect is a ratio of geometric
-    /// means.
+    /// True for percentiles: their logarithms are compared, and the effect is a ratio of geometric means.
     pub logs: bool,
-    /// The comparisons that Holm's correction is over, this one among them.
+    /// The number of comparisons that Holm's correction covers, including this one.
     pub family: usize,
-    /// The looks that decided how many replicates there are: p-values are multiplied by it.
+    /// The number of looks that decided how many replicates there are: p-values are multiplied by it.
     pub looks: u32,
 }
 
 /// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Contrast {
-    /// Blocks that hold both, or replicates of the smaller sample.
+    /// Blocks that have both, or replicates of the smaller sample.
     pub replicates: usize,
     /// The first is more (1), less (-1), or neither (0).
     #[serde(skip)]
     pub sign: f64,
     /// Two-sided p-value for all looks, not corrected for the family.
     pub p: f64,
-    /// The first over the second with its 95 % interval; absent where it has no bounds.
+    /// The first over the second with its 95 % interval; absent if that has no bounds.
     pub ratio: Option<Ratio>,
-    /// What the least difference follows from.
+    /// The data from which the least difference follows.
     #[serde(skip)]
     sight: Sensitivity,
 }
 
-/// What a test can see.
+/// A test's power to see a difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sensitivity {
     df: f64,
     level: f64,
     standard_error: f64,
-    /// The mean of the second; absent of logarithms.
+    /// The mean of the second; absent for logarithms.
     second: Option<f64>,
 }
 
@@ -76,7 +76,7 @@ impl TestPlan {
     }
 
     /// The test of `a` against `b` alone: its p-value for all looks, and whether the first is more (1), less
-    /// (-1), or neither (0). `None` where there are too few replicates.
+    /// (-1), or neither (0). `None` if there are too few replicates.
     pub fn test(&self, a: &Sample, b: &Sample) -> Option<(f64, f64)> {
         let (a, b) = self.values(a, b);
         let (x, y) = (self.scaled(&a), self.scaled(&b));
@@ -118,7 +118,7 @@ impl TestPlan {
         self.family.max(1) * self.looks.max(1) as usize
     }
 
-    /// The values that the test is of: by blocks those of the blocks that hold both, in one order.
+    /// The values that the test compares: by blocks, those of the blocks that have both, in the same order.
     pub(super) fn values(&self, a: &Sample, b: &Sample) -> (Vec<f64>, Vec<f64>) {
         if self.method == Method::Paired {
             return pairs(a, b).into_iter().unzip();
@@ -127,7 +127,8 @@ impl TestPlan {
         (values(a), values(b))
     }
 
-    /// The p-value by flipped signs, of percentiles in so many blocks that it can reach the level after Holm.
+    /// The p-value by flipped signs, for percentiles in enough blocks that it can reach the level after
+    /// Holm's correction.
     fn permuted(&self, x: &[f64], y: &[f64]) -> Option<f64> {
         let can_reach = x.len() as f64 >= least_blocks(self.tests(), LEVEL);
         let differences = || x.iter().zip(y).map(|(x, y)| x - y).collect::<Vec<f64>>();
@@ -141,7 +142,7 @@ impl TestPlan {
     }
 }
 
-/// The blocks that all samples hold, with the values of each; none of no sample.
+/// The blocks that all samples have, with the values of each; empty without samples.
 pub fn joined(samples: &[Sample]) -> Vec<(u32, Vec<f64>)> {
     let value = |sample: &Sample, block: u32| {
         sample.iter().find(|(other, _)| *other == block).map(|(_, value)| *value)
@@ -151,7 +152,7 @@ pub fn joined(samples: &[Sample]) -> Vec<(u32, Vec<f64>)> {
     first.filter_map(|(block, _)| all(*block).map(|values| (*block, values))).collect()
 }
 
-/// The values of the blocks that hold both.
+/// The values of the blocks that have both.
 pub fn pairs(a: &Sample, b: &Sample) -> Vec<(f64, f64)> {
     let partner = |replicate| b.iter().find(|(other, _)| *other == replicate);
     a.iter().filter_map(|(replicate, a)| partner(*replicate).map(|(_, b)| (*a, *b))).collect()

@@ -1,13 +1,13 @@
-//! Cost profiles over the I/Os of their trials: counts per I/O by space, by directory, and by function.
+//! Counts per I/O from the cost profiles of trials: by space, by directory, and by function.
 
 use super::stats;
 use iopj_core::{CostKind, CostProfile, CostSource, FunctionCost, Space};
 use iopj_store::{Measurement, Trial};
 
-/// The directory of functions whose own is not known.
+/// The directory of functions whose own is unknown.
 pub const UNKNOWN: &str = "unknown";
 
-/// Counts of one space per I/O; what was not counted is absent.
+/// Counts of one space per I/O; absent if not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PerIo {
     /// Instructions.
@@ -18,10 +18,10 @@ pub struct PerIo {
     pub stores: Option<f64>,
 }
 
-/// What the I/Os of a cell cost, as means over its replicates.
+/// The cost of a cell's I/Os, as means over its replicates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
-    /// The counts are samples by period.
+    /// True if the counts are samples times their period.
     pub sampled: bool,
     /// In the kernel.
     pub kernel: PerIo,
@@ -30,8 +30,8 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// The means over the measurements that have a profile with instructions, loads or stores; `None` where
-    /// none has.
+    /// The means over the measurements that have a profile with instructions, loads or stores; `None` if none
+    /// has.
     pub fn of(measured: &[&Measurement]) -> Option<Costs> {
         let mean = |kind, space| {
             let values: Vec<f64> = measured.iter().filter_map(|one| per_io(one, kind, Some(space))).collect();
@@ -59,12 +59,12 @@ fn is_sampled(profile: &CostProfile) -> bool {
     profile.source != CostSource::Exact
 }
 
-/// True if any trial has a profile of samples.
+/// True if any trial has a sampled profile.
 pub fn any_sampled(trials: &[Trial]) -> bool {
     trials.iter().filter_map(|trial| trial.outcome.measurement()?.costs.as_ref()).any(is_sampled)
 }
 
-/// A count per I/O, over one space or both; `None` where it was not counted, or nothing was issued.
+/// A count per I/O, over one space or both; `None` if it was not counted, or nothing was issued.
 pub fn per_io(measurement: &Measurement, kind: CostKind, space: Option<Space>) -> Option<f64> {
     per_io_of(measurement, kind, |function| space.is_none_or(|space| function.space == space))
 }
@@ -82,7 +82,7 @@ pub fn per_io_of(
     (ios > 0).then(|| sum as f64 / ios as f64)
 }
 
-/// True for functions of the kernel that lie under a source directory, which ends in a slash.
+/// True for kernel functions under a source directory, which ends in a slash.
 pub fn is_under(function: &FunctionCost, directory: &str) -> bool {
     function.space == Space::Kernel
         && function.directory.as_deref().is_some_and(|own| own.starts_with(directory))
@@ -118,7 +118,7 @@ pub(crate) mod tests {
         FunctionCost { space: Space::User, ..function("", "", counts) }
     }
 
-    /// Gives a measurement so many reads and an exact profile of these functions, for tests.
+    /// Gives a measurement this many reads and an exact profile of these functions, for tests.
     pub(crate) fn set_exact(measurement: &mut Measurement, reads: u64, functions: Vec<FunctionCost>) {
         measurement.evidence.reads = reads;
         let kinds = vec![CostKind::Instructions, CostKind::Loads, CostKind::Stores];

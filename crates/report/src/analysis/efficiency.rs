@@ -1,6 +1,6 @@
 //! The papers' figures of performance, power and efficiency as tables from any store with a meter: IOPS, W
-//! and IO/J of each path over depth or over threads. Means over replicates, as the papers draw them; they
-//! print none of these.
+//! and IO/J of each path over depth or over threads. Means over replicates, which the papers draw but do not
+//! print.
 
 use super::admission::Admission;
 use super::grouping::{TrialSetup, ascending, grouped, paths};
@@ -15,7 +15,7 @@ use serde::Serialize;
 /// The paths of a workload along an axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EfficiencyTable {
-    /// What the cells share but for the axis.
+    /// What the cells share except the axis.
     pub setting: TrialSetup,
     /// `iodepth` or `numjobs`.
     pub axis: &'static str,
@@ -30,7 +30,7 @@ pub struct EfficiencyTable {
 pub struct EfficiencyRow {
     /// The path.
     pub path: IoPath,
-    /// A cell for each value; absent where no trial with energy counts.
+    /// A cell for each value; absent if no trial with energy competes.
     pub cells: Vec<Option<EfficiencyCell>>,
 }
 
@@ -47,8 +47,8 @@ pub struct EfficiencyCell {
     pub ios_per_joule: f64,
 }
 
-/// Tables over depth, then over threads, of the workloads that were measured at two values or more of it.
-/// Energy is that of `source`. Trials without energy are left out, as are those that do not compete.
+/// Tables over depth, then over threads, of the workloads that were measured at two values or more. Energy is
+/// that of `source`. Trials without energy are left out, as are those that do not compete.
 pub fn efficiency_tables(
     trials: &[Trial],
     source: &EnergySource,
@@ -60,7 +60,7 @@ pub fn efficiency_tables(
         .collect()
 }
 
-/// Whose energy it is, and whose trials compete.
+/// The source of energy, and which trials compete.
 type Of<'a> = (&'a EnergySource, Admission);
 
 fn over(axis: Axis, trials: &[Trial], of: Of<'_>) -> Vec<EfficiencyTable> {

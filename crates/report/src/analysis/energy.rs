@@ -1,9 +1,9 @@
 //! Energy of a cell: means over its replicates with their uncertainty, and the trials that a meter did not
 //! cover.
 //!
-//! Which meter and scope trials are compared by is the store's [`EnergySource`]. The random part limits how
-//! well two paths on one meter can be distinguished: it is in the spread of the replicates. The common part,
-//! the meter's gain above all, is the same in all of them and only counts for the figure itself.
+//! Which meter and scope trials are compared by is the store's [`EnergySource`]. The random part, which the
+//! spread of the replicates contains, limits how well two paths on one meter can be distinguished. The common
+//! part, chiefly the meter's gain, is the same in all replicates and only matters for the figure itself.
 
 use super::metric::Metric;
 use super::stats::{LEVEL, summarize, upper_quantile};
@@ -21,9 +21,9 @@ pub struct CellEnergy {
     pub source: EnergySource,
     /// Replicates with joules.
     pub replicates: usize,
-    /// Replicates without.
+    /// Replicates without joules.
     pub incomplete: usize,
-    /// Mean energy over the window in J; absent where no replicate has any, as are the others.
+    /// Mean energy over the window in J; like the others absent if no replicate has any.
     pub joules: Option<Uncertain>,
     /// Mean power in W.
     pub watts: Option<Uncertain>,
@@ -38,13 +38,12 @@ pub struct Uncertain {
     pub mean: f64,
     /// The random part: between replicates by Student's t; for a single one, from the meter's readings.
     pub random: f64,
-    /// Random and common parts together; absent where the meter's accuracy is not declared for every
-    /// replicate.
+    /// Random and common parts together; absent unless the meter's accuracy is declared for every replicate.
     pub combined: Option<f64>,
 }
 
 impl CellEnergy {
-    /// The energy of these replicates by a source; `None` where it took part in none of them.
+    /// The energy of these replicates by a source; `None` if it took part in none of them.
     pub fn of(measured: &[&Measurement], source: &EnergySource) -> Option<CellEnergy> {
         measured.iter().any(|one| source.of(one).is_some()).then(|| {
             let with: Vec<(&Measurement, &Joules)> =
@@ -78,7 +77,7 @@ fn uncertain(with: &[(&Measurement, &Joules)], source: &EnergySource, metric: Me
             (scale * joules.random_j, joules.random_dof, scale * half(joules.random_interval))
         }
     };
-    // The common part is the same in all replicates: its mean is that of the whole.
+    // The common part is the same in all replicates, so the mean of the replicates has it too.
     let common: Option<f64> = relative().map(|(scale, joules)| Some(scale * common_j(joules)?)).sum();
     let common = common.map(|sum| sum / all.len() as f64);
     let combined = common.map(|common| combine((standard, dof, random), common));
@@ -106,7 +105,7 @@ fn combine((standard, dof, random): (f64, Option<f64>, f64), common: f64) -> f64
     }
     let factor = match dof {
         Some(dof) if standard > 0.0 => {
-            // Common parts are known from a certificate: their degrees of freedom are infinite.
+            // Common parts come from a certificate, so their degrees of freedom are infinite.
             let effective = dof * (both / standard).powi(4);
             upper_quantile(effective, LEVEL / 2.0).unwrap_or(NORMAL)
         }
@@ -120,11 +119,11 @@ fn combine((standard, dof, random): (f64, Option<f64>, f64), common: f64) -> f64
 pub struct UncoveredTrial<'a> {
     /// The trial.
     pub trial: &'a Trial,
-    /// Why there are no joules of it.
+    /// Why it has no joules.
     pub reason: &'a str,
 }
 
-/// The trials that the source did not cover, in their order; refuted and failed ones are left out anyway.
+/// The trials that the source did not cover, in their order, without refuted and failed ones.
 pub fn uncovered<'a>(trials: &'a [Trial], source: &EnergySource) -> Vec<UncoveredTrial<'a>> {
     let lack = |trial: &'a Trial| {
         let measurement =
@@ -134,7 +133,7 @@ pub fn uncovered<'a>(trials: &'a [Trial], source: &EnergySource) -> Vec<Uncovere
     trials.iter().filter_map(lack).collect()
 }
 
-/// The source of the energy that is shown of a store: a meter, or a model where no meter took part.
+/// The source of the energy shown for a store: a meter, or a model if no meter took part.
 pub fn shown(trials: &[Trial]) -> Option<EnergySource> {
     EnergySource::measured(&[trials]).or_else(|| EnergySource::estimated(&[trials]))
 }

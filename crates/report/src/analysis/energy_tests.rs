@@ -1,4 +1,4 @@
-//! Energy of made-up trials whose joules are known, through metrics, tables, winner maps, comparisons and
+//! Energy of constructed trials with known joules, through metrics, tables, winner maps, comparisons and
 //! their texts.
 
 use super::*;
@@ -33,7 +33,7 @@ pub(crate) fn give(trial: &mut Trial, meter: &str, scope: Scope, joules: f64) {
     give_outcome(trial, meter, scope, EnergyOutcome::Complete(complete));
 }
 
-/// The same with joules that are there, or not.
+/// The same with joules, or without.
 pub(crate) fn give_outcome(trial: &mut Trial, meter: &str, scope: Scope, outcome: EnergyOutcome) {
     let (meter, estimated) = (meter.to_owned(), meter == "model");
     measurement(trial).energy.push(TrialEnergy { meter, scope, channels: Vec::new(), estimated, outcome });
@@ -44,7 +44,7 @@ fn joules(trial: &mut Trial) -> &mut Joules {
     joules
 }
 
-/// Three replicates of 1,000 IOPS, so of 2,000 I/Os, with these joules at the plug.
+/// Three replicates of 1,000 IOPS, so 2,000 I/Os, with these joules at the plug.
 fn replicates(path: &str, joules: [f64; 3]) -> Vec<Trial> {
     let measured = Measured { mean_us: 10.0, iops: 1000.0, ..Measured::default() };
     let mut trials = cell(path, &workload(Rw::Randread, 1), measured, &[0.0; 3]);

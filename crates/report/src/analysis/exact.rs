@@ -1,14 +1,14 @@
-//! Tests that rest on no distribution: signs flipped within blocks, and ranks of two samples.
+//! Tests that assume no distribution: signs flipped within blocks, and ranks of two samples.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// The most blocks whose signs are all flipped: two halves of 2^20 sums.
+/// The most blocks for which all sign flips are tried: two halves of 2^20 sums.
 const MOST_BLOCKS: usize = 40;
-/// The most values of two samples whose ranks are all dealt.
+/// The most values of two samples for which all deals of ranks are counted.
 const MOST_RANKED: usize = 60;
 
-/// The replicates from which on flipped signs can reach the level `level` after Holm over `family`
-/// comparisons: 1 + log2(m / level).
+/// The least number of replicates with which flipped signs can reach `level` after Holm's correction over
+/// `family` comparisons: 1 + log2(m / level).
 pub fn least_blocks(family: usize, level: f64) -> f64 {
     1.0 + (family.max(1) as f64 / level).log2()
 }
@@ -25,7 +25,7 @@ pub fn sign_flips(differences: &[f64]) -> Option<f64> {
     let at_least = observed - scale * 1e-12;
     let (first, second) = differences.split_at(n / 2);
     let (first, second) = (sums(first), sums(second));
-    // Both tails are alike, for every way has its opposite.
+    // Both tails are equal, because every flip has its opposite.
     let mut from = second.len();
     let mut beyond: u64 = 0;
     for one in &first {
@@ -50,7 +50,7 @@ fn sums(values: &[f64]) -> Vec<f64> {
 /// The rank test of two samples (Mann and Whitney 1947).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankTest {
-    /// Pairs of which the first sample's value is the greater, ties by half.
+    /// Pairs in which the first sample's value is the greater; ties count half.
     pub u: f64,
     /// Two-sided p-value: exact without ties, else by the normal distribution, corrected for ties and
     /// continuity.
@@ -82,7 +82,7 @@ pub fn rank_test(a: &[f64], b: &[f64]) -> Option<RankTest> {
     Some(RankTest { u, p })
 }
 
-/// How many values are alike, for each value.
+/// The number of equal values, for each value.
 fn tie_sizes(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -127,7 +127,7 @@ mod tests {
             (sign_flips(&[0.0; 4]), sign_flips(&[1.0]), sign_flips(&[1.0; 41])),
             (Some(1.0), None, None)
         );
-        // All of one sign: the least that so many blocks can show.
+        // All of one sign: the least p-value of this many blocks.
         near(sign_flips(&[1.0; 30]).unwrap(), 2f64.powi(-29));
     }
 

@@ -1,15 +1,15 @@
-//! Things with the same key together, in the order in which the keys first appear; the key that the cells of
-//! one table or map share; and things in a sentence.
+//! Grouping by key in the order of first appearance, the key that the cells of one table or map share, and
+//! lists in a sentence.
 
 use iopj_core::{IoPath, Workload};
 use iopj_store::{Generator, Trial};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What all cells of one table share beside the path and the axis of the table.
+/// What all cells of one table share besides the path and the axis of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TrialSetup {
-    /// The workload; what the table varies has the value of the table's first cell.
+    /// The workload; the table's axis has the value of the table's first cell.
     pub workload: Workload,
     /// Settings of the study, by name.
     pub settings: BTreeMap<String, String>,
@@ -29,7 +29,7 @@ pub(super) fn setup(trial: &Trial) -> (&Workload, &BTreeMap<String, String>, Gen
     (&trial.workload, &trial.settings, trial.generator)
 }
 
-/// The values of each key, both in the order in which they first appear.
+/// The values of each key; keys and values in the order in which they first appear.
 pub(crate) fn grouped<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
     let mut groups: Vec<(K, Vec<T>)> = Vec::new();
     for (key, item) in items {
@@ -41,12 +41,18 @@ pub(crate) fn grouped<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) 
     groups
 }
 
-/// Each thing once, in the order in which they first appear.
+/// The distinct items, in the order in which they first appear.
 pub(crate) fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
-    grouped(items.into_iter().map(|item| (item, ()))).into_iter().map(|(item, _)| item).collect()
+    let mut all = Vec::new();
+    for item in items {
+        if !all.contains(&item) {
+            all.push(item);
+        }
+    }
+    all
 }
 
-/// Each thing once, ascending.
+/// The distinct items, ascending.
 pub(crate) fn ascending<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut all: Vec<T> = items.into_iter().collect();
     all.sort_unstable();

@@ -4,7 +4,7 @@ use super::stats::upper_quantile;
 use statrs::distribution::{ContinuousCDF, Normal};
 use statrs::function::gamma::ln_gamma;
 
-/// How often a difference of the least size is seen.
+/// The probability with which a difference of the least size is seen.
 pub const POWER: f64 = 0.8;
 /// Steps of Simpson's rule, even.
 const STEPS: usize = 500;
@@ -34,7 +34,7 @@ fn power(df: f64, critical: f64, shift: f64) -> Option<f64> {
     let density =
         |s: f64| if s > 0.0 { (scale + (df - 1.0) * s.ln() - df * s * s / 2.0).exp() } else { at_zero(df) };
     let seen = |s: f64| normal.cdf(shift - critical * s) + normal.cdf(-shift - critical * s);
-    // Where the density or what is seen is nothing there is nothing to add.
+    // Where the density or the probability is zero there is nothing to add.
     let until = (1.0 + 10.0 / df.sqrt()).max(3.0).min((shift + 9.0) / critical);
     let step = until / STEPS as f64;
     let weight = |at: usize| {
@@ -51,7 +51,7 @@ fn power(df: f64, critical: f64, shift: f64) -> Option<f64> {
     Some(sum * step / 3.0).filter(|power| power.is_finite())
 }
 
-/// The density of the estimate at zero: only one degree of freedom has any.
+/// The density of the estimate at zero, which is positive for one degree of freedom only.
 fn at_zero(df: f64) -> f64 {
     if df > 1.0 { 0.0 } else { (2.0 / std::f64::consts::PI).sqrt() }
 }

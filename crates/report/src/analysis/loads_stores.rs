@@ -9,15 +9,15 @@ use iopj_core::{CostKind, CostProfile, CostSource, FunctionCost, IoPath};
 use iopj_store::{Measurement, Trial};
 use serde::Serialize;
 
-/// The paths of one interface and submission under one workload, side by side.
+/// The paths of one interface and one submission under one workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadsStoresTable {
     /// What they share.
     pub setting: TrialSetup,
-    /// The paths, by completion in the order of the paper's columns; each has a trial that counts, with loads
+    /// The paths, by completion in the order of the paper's columns; each has a competing trial with loads
     /// and stores.
     pub paths: Vec<IoPath>,
-    /// The counts are samples by period.
+    /// True if the counts are samples times their period.
     pub sampled: bool,
     /// One row per source of the paper's table, in its order, then the total.
     pub rows: Vec<LoadsStoresRow>,
@@ -32,8 +32,7 @@ pub struct LoadsStoresRow {
     pub per_io: Vec<f64>,
 }
 
-/// A table for each workload and interface of which the store holds loads and stores, in the order in which
-/// they first appear.
+/// A table for each workload and interface with loads and stores, in the order in which they first appear.
 pub fn loads_stores_tables(trials: &[Trial], admission: Admission) -> Vec<LoadsStoresTable> {
     let has = |one: &&Measurement| {
         let counted = |costs: &CostProfile| costs.has(CostKind::Loads) && costs.has(CostKind::Stores);

@@ -34,7 +34,7 @@ pub enum Metric {
     IopsPerCpu,
     /// System calls of the engine per I/O.
     SystemCallsPerIo,
-    /// Voluntary context switches of the jobs per I/O: one at a time, the share of I/Os that slept.
+    /// Voluntary context switches of the jobs per I/O: at depth 1, the share of I/Os that slept.
     SleepsPerIo,
     /// Instructions per I/O, in one space or in both.
     Instructions(Option<Space>),
@@ -154,7 +154,7 @@ impl Metric {
         )
     }
 
-    /// True for times and what is measured with them: rates, shares and energy. Under emulation they mean
+    /// True for times and everything measured with them: rates, shares and energy. Under emulation they mean
     /// nothing.
     pub fn is_time(self) -> bool {
         let is_count = matches!(
@@ -177,7 +177,7 @@ impl Metric {
         matches!(self, Metric::Instructions(_) | Metric::Loads(_) | Metric::Stores(_))
     }
 
-    /// True for energy and what is measured with it: its values are those of one source.
+    /// True for energy and everything measured with it: its values are those of one source.
     pub fn is_energy(self) -> bool {
         matches!(
             self,
@@ -190,7 +190,7 @@ impl Metric {
         )
     }
 
-    /// The value of a trial; `None` where it was not measured, or is not defined (I/Os per CPU time of no CPU
+    /// The value of a trial; `None` if it was not measured or is undefined (I/Os per CPU time without CPU
     /// time). Energy is that of `source`; without one there is none.
     pub fn value(self, measurement: &Measurement, source: Option<&EnergySource>) -> Option<f64> {
         let latency = &measurement.latency;
@@ -216,8 +216,8 @@ impl Metric {
         value.filter(|value| value.is_finite())
     }
 
-    /// An energy metric of these joules. Per joule above idle there is no value where idle power is not
-    /// exceeded by more than the uncertainty: the ratio has no bounds then (Fieller 1954).
+    /// An energy metric of these joules. Figures per joule above idle have no value unless idle power is
+    /// exceeded by more than the uncertainty: otherwise the ratio has no bounds (Fieller 1954).
     fn energy(self, measurement: &Measurement, joules: &Joules) -> Option<f64> {
         let above = joules.above_idle.as_ref();
         let count = if self == Metric::BytesPerJoule { measurement.bytes } else { measurement.ios } as f64;
@@ -236,8 +236,8 @@ impl Metric {
     }
 }
 
-/// Of the jobs alone, if threads were recorded one by one: an idle poller of the kernel sleeps, but for no
-/// I/O.
+/// Counts only the jobs' switches if threads were recorded separately: an idle kernel poller sleeps, but not
+/// for an I/O.
 fn sleeps_per_io(measurement: &Measurement) -> Option<f64> {
     let evidence = &measurement.evidence;
     let jobs = || evidence.threads.iter().filter(|thread| thread.role == ThreadRole::Job);

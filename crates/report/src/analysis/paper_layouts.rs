@@ -27,7 +27,7 @@ pub struct CompletionTable {
 pub struct CompletionRow {
     /// The path.
     pub path: IoPath,
-    /// A cell for each thread count; absent where no trial counts.
+    /// A cell for each thread count; absent if no trial competes.
     pub cells: Vec<Option<CompletionCell>>,
 }
 
@@ -42,7 +42,7 @@ pub struct CompletionCell {
     pub iops: f64,
 }
 
-/// Tables of the interfaces of which the store holds two completion modes or more under one workload.
+/// Tables of the interfaces with two completion modes or more under one workload.
 pub fn completion_modes(trials: &[Trial], admission: Admission) -> Vec<CompletionTable> {
     let keyed = trials.iter().map(|trial| {
         let mut setup = TrialSetup::of(trial);
@@ -94,7 +94,7 @@ pub struct LatencyTable {
     pub rows: Vec<LatencyRow>,
 }
 
-/// One path. Figures are means over replicates in ns, absent where no trial counts.
+/// One path. Figures are means over replicates in ns, absent if no trial competes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatencyRow {
     /// The path.
@@ -103,7 +103,7 @@ pub struct LatencyRow {
     pub read: Option<Percentiles>,
     /// Median and 99th percentile of writes.
     pub write: Option<Percentiles>,
-    /// Average slowdown against the reference; 0 for the reference itself.
+    /// Average slowdown relative to the reference; 0 for the reference itself.
     pub slower: Option<f64>,
 }
 
@@ -134,8 +134,8 @@ pub fn average_slowdown(figures: [f64; 4], reference: [f64; 4]) -> Option<f64> {
     sound.then_some(sum / 4.0 - 1.0)
 }
 
-/// Tables of every workload of which the store holds pure reads or writes. The reference is `reference`, or
-/// the path of least median read among those that have all four figures.
+/// Tables of every workload with pure reads or writes. The reference is `reference`, or the path of least
+/// median read among those that have all four figures.
 pub fn latencies(trials: &[Trial], reference: Option<IoPath>, admission: Admission) -> Vec<LatencyTable> {
     let keyed = trials.iter().filter(|trial| !trial.workload.rw.is_mixed()).map(|trial| {
         let mut setup = TrialSetup::of(trial);
@@ -182,14 +182,14 @@ fn latency_table(
     LatencyTable { setting, reference: reference.map(|(path, _)| path), rows }
 }
 
-/// An interface of the design space, and what of it the store holds.
+/// An interface of the design space, and its trials in the store.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DesignRow {
     /// What the interface offers.
     pub design: Design,
     /// Hybrid polling, which the paper's table does not distinguish from polling.
     pub complete_hybrid: bool,
-    /// Trials whose path was verified, by submission and completion; none where no record can hold the
+    /// Trials whose path was verified, by submission and completion; none if no record can have the
     /// interface.
     pub verified: Vec<(Submission, CompletionMode, usize)>,
 }

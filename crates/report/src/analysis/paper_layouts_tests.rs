@@ -1,4 +1,4 @@
-//! The papers' tables: what the papers print, fed in as a store, comes out again.
+//! The papers' tables: a store with the papers' figures yields the papers' tables.
 
 use super::*;
 use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
@@ -79,9 +79,9 @@ fn latencies_come_out_as_iface23_prints_them() {
         let slower = 100.0 * row.slower.unwrap();
         assert!((slower - printed.slower_pct.unwrap_or(0.0)).abs() <= 0.01, "{path}: {slower}");
     }
-    // Without a named reference it is the path of least median read: here the same.
+    // Without a named reference it is the path of least median read, here the same one.
     assert_eq!(latencies(&iface23(), None, Admission::default()), tables);
-    // A named reference that the store lacks leaves the slowdown out.
+    // If the store lacks the named reference, there is no slowdown.
     let without =
         latencies(&iface23(), Some("nvme-passthrough/syscall/poll".parse().unwrap()), Admission::default());
     assert!(without[0].reference.is_none() && without[0].rows.iter().all(|row| row.slower.is_none()));

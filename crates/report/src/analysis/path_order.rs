@@ -1,5 +1,5 @@
-//! Orders of paths by a time: all that an emulated store says about times, and only where the replicates
-//! distinguish neighbours. They contain no time.
+//! Orders of paths by a time, without the times: all that an emulated store says about times, and only where
+//! the replicates distinguish neighbours.
 
 use super::admission::Admission;
 use super::grouping::{TrialSetup, grouped, setup};
@@ -8,7 +8,7 @@ use super::stats::{LEVEL, Method, holm_over_tested, mean, t_test};
 use iopj_core::IoPath;
 use iopj_store::Trial;
 
-/// The metrics that paths are ordered by, the least first.
+/// The metrics by which paths are ordered, ascending.
 pub const ORDERED_BY: [Metric; 2] = [Metric::LatencyMean, Metric::CpuPercent];
 
 /// The paths of one workload under the same settings and generator, in the order of a metric's means;
@@ -17,7 +17,7 @@ pub const ORDERED_BY: [Metric; 2] = [Metric::LatencyMean, Metric::CpuPercent];
 pub struct PathOrder {
     /// What the paths share.
     pub setting: TrialSetup,
-    /// What they are ordered by.
+    /// The metric by which they are ordered.
     pub metric: Metric,
     /// The path of the least mean, or the first of those that do not differ significantly from it.
     pub first: IoPath,
@@ -36,8 +36,9 @@ pub enum OrderStep {
     Untested,
 }
 
-/// The orders of every workload that holds two paths or more that compete, in the order in which workloads
-/// first appear. Neighbours are compared by Welch's test at 5 %, after Holm over the steps of an order.
+/// The orders of every workload with two competing paths or more, in the order in which workloads first
+/// appear. Neighbours are compared by Welch's test at 5 %, after Holm's correction over the steps of an
+/// order.
 pub fn path_orders(trials: &[Trial], metric: Metric, admission: Admission) -> Vec<PathOrder> {
     let keyed = trials.iter().filter_map(|trial| {
         let measurement = admission.admit(trial).ok()?;
@@ -85,7 +86,7 @@ mod tests {
     const PATHS: [&str; 3] =
         ["io_uring/syscall/poll", "io_uring/syscall/hybrid", "io_uring/syscall/interrupt"];
 
-    /// Cells of these mean latencies in us, CPU use the other way round.
+    /// Cells of these mean latencies in us, with CPU use in reverse order.
     fn trials(latencies: [f64; 3], spread: &[f64]) -> Vec<Trial> {
         let of = |(path, mean_us): (&&str, f64)| {
             let measured =

@@ -1,16 +1,16 @@
-//! Power over the time of a study: what a channel of a meter read, and when which path ran.
+//! Power over the time of a study: the readings of a meter's channels, and when each path ran.
 
 use iopj_core::{IoPath, PowerReading, Scope, VerdictKind};
 use iopj_store::Trial;
 
-/// The readings of one channel over one boot of the machine, with the trials that ran meanwhile.
+/// The readings of one channel over one boot of the machine, with the trials of that time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PowerTrace {
     /// The channel's name, such as `plug` or `rapl package-0`.
     pub channel: String,
-    /// What it reads.
+    /// Its scope.
     pub scope: Scope,
-    /// The readings in the order of their time.
+    /// The readings in the order of time.
     pub readings: Vec<PowerReading>,
     /// The measured windows of the trials.
     pub windows: Vec<TrialWindow>,
@@ -21,14 +21,14 @@ pub struct PowerTrace {
 pub struct TrialWindow {
     /// The path that was asked for.
     pub path: IoPath,
-    /// Begin in ns of `CLOCK_MONOTONIC_RAW`, the readings' clock.
+    /// Start in ns of `CLOCK_MONOTONIC_RAW`, the readings' clock.
     pub begin_ns: u64,
     /// End on the same clock.
     pub end_ns: u64,
 }
 
-/// The measured windows of the trials that are not refuted, did not fail, and have one, in the order in which
-/// they began. All trials must be of one boot, and so of one clock.
+/// The measured windows of the trials that were neither refuted nor failed and have one, in the order of
+/// their start. All trials must be of one boot, and so of one clock.
 pub fn windows<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> Vec<TrialWindow> {
     let window = |trial: &Trial| {
         let measurement =

@@ -1,5 +1,5 @@
 //! Figures that the papers print, as data, each with its place in the paper. iopj measured none of them; they
-//! are shown beside measured ones, and test the formulas that the papers used.
+//! are shown beside measured ones and test the papers' formulas.
 
 use iopj_core::{CompletionMode, IoPath};
 use serde::Serialize;
@@ -63,11 +63,11 @@ pub fn completion_mode(path: &IoPath, numjobs: u32) -> Option<&'static Published
 /// Latency of a path: 4 KiB random reads and writes, one thread, depth 1, in us; `iface23` Table 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PublishedLatency {
-    /// The path; of kernel bypass the paper has SPDK.
+    /// The path; the paper's kernel bypass is SPDK.
     pub path: &'static str,
     /// Median and 99th percentile of reads, then of writes.
     pub us: [f64; 4],
-    /// Average slowdown against kernel bypass in per cent; absent for that path itself.
+    /// Average slowdown relative to kernel bypass in per cent; absent for that path itself.
     pub slower_pct: Option<f64>,
 }
 
@@ -94,7 +94,7 @@ pub fn latency(path: &IoPath) -> Option<&'static PublishedLatency> {
     LATENCY.iter().find(|row| row.path == path)
 }
 
-/// Loads plus stores under a kernel source directory or in functions of it: millions a second, 4 KiB random
+/// Loads plus stores under a kernel source directory or in functions of it: millions per second, 4 KiB random
 /// reads, 32 threads, `posix-sio`; `poll22` Table 2. The paper rounds each figure, so sums differ from the
 /// printed totals by up to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -162,9 +162,9 @@ pub const TOTAL: &str = "total";
 /// The totals that `poll22` Table 2 prints.
 pub const LOADS_STORES_TOTAL: PublishedLoadsStores = loads_stores_row(TOTAL, [2710.0, 3190.0, 3612.0]);
 
-/// True if a row of `poll22` Table 2 counts a function of this name, which lies in the directories that
-/// `is_in` picks. What lies in none of the table's directories, user space included, is `other`; what lies in
-/// one of them and has none of its names is that directory's `other`.
+/// True if a row of `poll22` Table 2 counts a function of this name in the directories that `is_in` picks.
+/// Functions in none of the table's directories, including user space, are `other`; those in one of them with
+/// none of its names are that directory's `other`.
 pub fn source_holds(source: &str, function: &str, is_in: impl Fn(&str) -> bool) -> bool {
     let sources = || LOADS_STORES.iter().map(|row| row.source);
     let has_a_name_of = |directory: &str| {
@@ -180,7 +180,7 @@ pub fn source_holds(source: &str, function: &str, is_in: impl Fn(&str) -> bool) 
     }
 }
 
-/// The paper's patterns: a name, a beginning `x*`, a part `*x*`.
+/// The paper's patterns: a name, a prefix `x*`, a part `*x*`.
 fn fits(function: &str, pattern: &str) -> bool {
     match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
         (Some(_), Some(_)) => function.contains(pattern.trim_matches('*')),

@@ -1,8 +1,8 @@
-//! Decisions of a study that adds blocks until they are made: which path does most I/Os per second in each
-//! workload, or which are equivalent, looked at after each block.
+//! Decisions of a study that adds blocks until they are made: which path does the most I/Os per second in
+//! each workload, or which are equivalent, examined after each block.
 //!
-//! The tests are those of winner maps by blocks; the level is shared between the looks. `docs/statistics.md`
-//! says why that holds the rate of false winners, and how large it is.
+//! The tests are those of winner maps by blocks; the looks share the level. `docs/statistics.md` says why
+//! that limits the rate of false winners, and how large the rate is.
 
 use super::admission::Admission;
 use super::contrast::{Sample, pairs};
@@ -30,9 +30,9 @@ pub enum DecisionState {
     Nothing,
 }
 
-/// The states of the decisions of a study's workloads after the blocks that were measured, in the order in
-/// which they first appear in `trials`. Trials that do not compete in winner maps do not decide here either.
-/// Under emulation nothing is decided: what is asked is a time.
+/// The states of the decisions of a study's workloads after the measured blocks, in the order in which the
+/// workloads first appear in `trials`. Trials that do not compete in winner maps do not decide here either.
+/// Under emulation nothing is decided, because the metric is a time.
 fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) -> Vec<DecisionState> {
     let samples_of = |(_, trials): (_, Vec<&Trial>)| {
         let mut samples: BTreeMap<IoPath, Sample> = BTreeMap::new();
@@ -46,7 +46,7 @@ fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) -> Vec
     };
     let groups = grouped(trials.iter().map(|trial| (setup(trial), trial)));
     let samples: Vec<_> = groups.into_iter().map(samples_of).collect();
-    decision_states(&samples, sequential).into_iter().map(|(standing, _)| standing).collect()
+    decision_states(&samples, sequential).into_iter().map(|(state, _)| state).collect()
 }
 
 /// The state of each workload's decision, and the best path with those that do not differ significantly from
@@ -67,42 +67,42 @@ pub fn decision_states(
         cells.iter().zip(samples).map(|(cell, samples)| equivalence(cell, samples, sequential)).collect();
     correct(cells.iter_mut());
     let corrected = holm_over_tested(&apart);
-    let standing = |(cell, equivalent): (&MapCell, Option<f64>)| {
+    let state_of = |(cell, equivalent): (&MapCell, Option<f64>)| {
         let is_equivalent = equivalent.is_some_and(|p| p <= LEVEL);
-        let standing = match cell.decision() {
+        let state = match cell.decision() {
             Decision::Winner => DecisionState::Winner,
             Decision::Alone | Decision::Empty => DecisionState::Nothing,
             Decision::Tie | Decision::Undecided if is_equivalent => DecisionState::Equivalent,
             Decision::Tie | Decision::Undecided => DecisionState::Open,
         };
-        let leads = |(at, place): &(usize, &RankedPath)| match standing {
+        let leads = |(at, place): &(usize, &RankedPath)| match state {
             DecisionState::Winner | DecisionState::Nothing => *at == 0,
-            _ => *at == 0 || !is_told(place),
+            _ => *at == 0 || !is_significant(place),
         };
-        (standing, cell.ranking.iter().enumerate().filter(leads).map(|(_, place)| place.path).collect())
+        (state, cell.ranking.iter().enumerate().filter(leads).map(|(_, place)| place.path).collect())
     };
-    cells.iter().zip(corrected).map(standing).collect()
+    cells.iter().zip(corrected).map(state_of).collect()
 }
 
-/// The p-value, for all looks, of the best path being equivalent to the next, and to each other that does not
-/// differ significantly from it: the greatest of theirs. `None` where one of them has no test.
+/// The p-value, for all looks, of every other path being equivalent to the best or differing from it: the
+/// greatest over the paths. `None` if one of them has no test.
 fn equivalence(cell: &MapCell, samples: &BTreeMap<IoPath, Sample>, sequential: &Sequential) -> Option<f64> {
     let (best, others) = cell.ranking.split_first()?;
     let of_others = others.iter().map(|place| {
         let (best, other): (Vec<f64>, Vec<f64>) =
             pairs(&samples[&best.path], &samples[&place.path]).into_iter().unzip();
         let p = equivalent_paired(&best, &other, sequential.until).map(|p| over(sequential.looks(), p))?;
-        Some(place.p.map_or(p, |told| told.min(p)))
+        Some(place.p.map_or(p, |significance| significance.min(p)))
     });
     of_others.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
 }
 
 /// True if a path differs significantly from the best of its cell.
-fn is_told(place: &RankedPath) -> bool {
+fn is_significant(place: &RankedPath) -> bool {
     place.p.is_some_and(|p| p <= LEVEL)
 }
 
-/// How many decisions are open, and a sentence about them.
+/// The number of open decisions, and a sentence about them.
 pub fn look(study: &StudyRecord, trials: &[Trial]) -> (usize, String) {
     let Some(sequential) = &study.sequential else {
         return (0, "the number of blocks was set in advance".to_owned());
@@ -111,7 +111,7 @@ pub fn look(study: &StudyRecord, trials: &[Trial]) -> (usize, String) {
         return (0, format!("times decide nothing under {emulator}, where they mean nothing"));
     }
     let decided = decide(study, trials, sequential);
-    let count = |standing| decided.iter().filter(|one| **one == standing).count();
+    let count = |state| decided.iter().filter(|one| **one == state).count();
     let (all, open) = (decided.len(), count(DecisionState::Open));
     if open > 0 {
         return (open, format!("undecided in {open} of {all} workloads"));
@@ -125,7 +125,7 @@ pub fn look(study: &StudyRecord, trials: &[Trial]) -> (usize, String) {
     (0, format!("no decision is open in {all} workloads: {}", parts.collect::<Vec<_>>().join(", ")))
 }
 
-/// A share in per cent, without the noise of its binary form.
+/// A share in per cent, without binary rounding noise.
 fn percent(share: f64) -> f64 {
     (share * 1e8).round() / 1e6
 }

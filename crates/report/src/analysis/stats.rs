@@ -1,7 +1,7 @@
 //! Statistics of small samples: summaries, t-tests, ratios, equivalence, and Holm's correction.
 //!
-//! `docs/statistics.md` describes the methods and names their sources. No function returns NaN: what is
-//! undefined is `None`.
+//! `docs/statistics.md` describes the methods and names their sources. No function returns NaN: undefined
+//! results are `None`.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -37,7 +37,7 @@ pub struct Summary {
 /// The result of a t-test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TTest {
-    /// Test statistic; infinite where the samples differ and do not vary.
+    /// Test statistic; infinite if the samples differ and do not vary.
     pub t: f64,
     /// Degrees of freedom.
     pub df: f64,
@@ -59,7 +59,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// With an interval of `half` to either side of `middle`; `None` where that has no bounds.
+    /// With an interval of `half` to either side of `middle`; `None` if that has no bounds.
     fn within(ratio: f64, middle: f64, half: f64) -> Option<Ratio> {
         let (low, high) = (middle - half, middle + half);
         (low.is_finite() && high.is_finite()).then_some(Ratio { ratio, low, high })
@@ -145,8 +145,7 @@ pub fn ratio_of_paired_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
     if first.n != second.n || !ratio.is_finite() {
         return None;
     }
-    // What of `a` is not in proportion to `b`: its size does not cancel, as that of the whole variances
-    // would.
+    // The part of `a` that is not in proportion to `b`: unlike the whole variances, it does not cancel.
     let rest: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - ratio * b).collect();
     let n = first.n as f64;
     let covariance = rest.iter().zip(b).map(|(rest, b)| rest * (b - second.mean)).sum::<f64>() / (n - 1.0);
@@ -221,7 +220,7 @@ pub fn equivalent(a: &[f64], b: &[f64], tolerance: f64) -> Option<f64> {
         let error = a.of_mean(1.0).hypot(b.of_mean(factor));
         let scale = a.mean.abs().max((factor * b.mean).abs());
         if error <= rounding(scale) {
-            // Nothing varies: the means themselves decide, the bounds included.
+            // Nothing varies, so the means themselves decide, the bounds included.
             return if inside >= -rounding(scale) { 0.0 } else { 1.0 };
         }
         tail(-inside / error, satterthwaite(&a, &b, factor))
@@ -314,7 +313,7 @@ pub(super) fn quantile(df: f64) -> f64 {
     upper_quantile(df, LEVEL / 2.0).unwrap_or(f64::INFINITY)
 }
 
-/// What Student's t exceeds with this probability; `None` without degrees of freedom.
+/// The value that Student's t exceeds with this probability; `None` without degrees of freedom.
 pub(super) fn upper_quantile(df: f64, probability: f64) -> Option<f64> {
     student(df).map(|student| student.inverse_cdf(1.0 - probability))
 }

@@ -1,5 +1,5 @@
-//! The statistics held against SciPy 1.17.1 and R 4.2.2 (Holm against statsmodels 0.15.0), to 1e-9 relative,
-//! and against hostile input.
+//! The statistics compared with SciPy 1.17.1 and R 4.2.2 (Holm's correction with statsmodels 0.15.0), to 1e-9
+//! relative, and with hostile input.
 
 use super::*;
 use proptest::prelude::*;
@@ -166,7 +166,7 @@ fn ratios_are_scipys() {
         close(got.low, low);
         close(got.high, high);
     }
-    // Two values whose mean is nowhere near certain to differ from zero.
+    // Two values whose mean is far from certain to differ from zero.
     assert_eq!(ratio_of_means(A, &[0.1, 5.0]), None);
 }
 
@@ -255,7 +255,7 @@ fn constant_samples_decide_without_nan() {
         let apart = t_test(method, &tenths, &[0.3; 3]).unwrap();
         assert_eq!((apart.t, apart.p), (f64::NEG_INFINITY, 0.0));
     }
-    // The differences are 0.1 but for the last bit: they do not vary.
+    // The differences are 0.1 except for the last bit: they do not vary.
     assert_eq!(t_test(Method::Paired, &[1.1, 2.1, 1.3], &[1.0, 2.0, 1.2]).unwrap().p, 0.0);
     assert_eq!(ratio_of_means(&tenths, &[0.2; 3]), Some(Ratio { ratio: 0.5, low: 0.5, high: 0.5 }));
     assert_eq!(ratio_of_means(&tenths, &[0.0; 3]), None);
@@ -311,7 +311,7 @@ proptest! {
 
 #[test]
 fn bounds_of_a_paired_ratio_are_where_the_paired_test_turns() {
-    // Samples of one drift, of none, of opposite ones, and of values below nought.
+    // Samples with one drift, with none, with opposite ones, and with negative values.
     for (a, b) in [
         ([404.1, 303.0, 202.1, 101.0], [400.0, 300.0, 200.0, 100.0]),
         ([10.0, 11.0, 9.5, 10.4], [20.0, 19.0, 20.5, 20.2]),
@@ -326,7 +326,7 @@ fn bounds_of_a_paired_ratio_are_where_the_paired_test_turns() {
             assert!((p / LEVEL - 1.0).abs() < 1e-9, "{p} at {bound}");
         }
     }
-    // What varies alike divides out; without it the interval is wide.
+    // Common variation cancels; without it the interval is wide.
     let (a, b) = ([404.0, 303.0, 202.0, 101.0], [400.0, 300.0, 200.0, 100.0]);
     let (paired, apart) = (ratio_of_paired_means(&a, &b).unwrap(), ratio_of_means(&a, &b));
     assert!(

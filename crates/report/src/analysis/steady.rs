@@ -1,8 +1,8 @@
-//! Trials that were not steady: by the study's own rule when the window began, by a trend over it, or as a
-//! replicate far off the others of its cell.
+//! Trials that were not steady: by the study's own rule when the window started, by a trend over it, or as a
+//! replicate far from the others of its cell.
 //!
-//! A flag is only a remark with figures: flagged trials still count. Results without those of the first two
-//! kinds are shown beside the results with them.
+//! Flagged trials still count. Results without those of the first two kinds are shown beside the results with
+//! them.
 
 use super::grouping::{grouped, setup};
 use super::stats::{LEVEL, median, slope};
@@ -14,17 +14,17 @@ use std::fmt;
 /// Rise or fall of the rate over the window, relative to its mean, above which a significant trend is
 /// flagged.
 pub const TREND: f64 = 0.1;
-/// The fewest slices of a window that a trend is looked for in: half a second of a trial.
+/// Windows with fewer slices are not examined for a trend: half a second.
 pub const TREND_SLICES: usize = 10;
-/// Modified z-score above which a replicate is far off (Iglewicz and Hoaglin 1993).
+/// Modified z-score above which a replicate is an outlier (Iglewicz and Hoaglin 1993).
 pub const FAR_OFF: f64 = 3.5;
-/// The fewest replicates among which one can be found to be far off.
+/// Cells with fewer replicates are not examined for outliers.
 pub const FAR_OFF_REPLICATES: usize = 4;
 
 /// A trial that was not steady.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flag {
-    /// Index of the trial in the slice that was looked through.
+    /// Index of the trial in the slice examined.
     pub trial: usize,
     /// Why.
     pub reason: Unsteady,
@@ -33,11 +33,11 @@ pub struct Flag {
 /// Why a trial is flagged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unsteady {
-    /// The ramp had reached its longest, and the rate was not steady by the study's rule.
+    /// The ramp reached its limit, and the rate was not steady by the study's rule.
     Ramp(SteadyState),
     /// The rate rose or fell over the window.
     Trend {
-        /// The rate in IOPS at the start of the fitted line; 0 where that lies below.
+        /// The rate in IOPS at the start of the fitted line; 0 if the line is negative there.
         from: f64,
         /// The rate at its end.
         to: f64,
@@ -73,7 +73,7 @@ impl fmt::Display for Unsteady {
     }
 }
 
-/// What a ramp's rule said at its limit: the rate changed, noise hides whether it did, or nothing could be
+/// The ramp rule's result at its limit: the rate changed, noise hides whether it did, or nothing could be
 /// determined.
 fn of_state(f: &mut fmt::Formatter<'_>, state: &SteadyState) -> fmt::Result {
     let seconds = |ns: u64| ns as f64 / 1e9;
@@ -130,13 +130,13 @@ fn of_ramp(measurement: &Measurement) -> Option<Unsteady> {
     measurement.evidence.steadystate.filter(|state| !state.attained).map(Unsteady::Ramp)
 }
 
-/// True of a trial whose rate changed: when its window began, by the study's rule, or over the window.
+/// True if a trial's rate changed: by the study's rule when its window started, or over the window.
 pub fn is_unsteady(measurement: &Measurement) -> bool {
     of_ramp(measurement).is_some() || trend(&measurement.series).is_some()
 }
 
 /// The trend of a window, if the line fitted to its rate changes by more than [`TREND`] and significantly so.
-/// Slices weigh as they are long; one without length is passed over.
+/// Slices are weighted by their length; one without length is skipped.
 pub fn trend(series: &[Slice]) -> Option<Unsteady> {
     let mut points = Vec::with_capacity(series.len());
     let mut start_ns = 0;
@@ -160,14 +160,14 @@ pub fn trend(series: &[Slice]) -> Option<Unsteady> {
     (change.is_finite() && change.abs() > TREND && p < LEVEL).then_some(trend)
 }
 
-/// The values of a cell that are far off, by place. The scale is the median absolute deviation, or, where
-/// more than half of the values are equal and that is zero, the mean one.
+/// The indexes of a cell's outliers. The scale is the median absolute deviation, or the mean one if that is
+/// zero because more than half of the values are equal.
 pub fn far_off(iops: &[f64]) -> Vec<(usize, Unsteady)> {
     let deviations = |median: f64| -> Vec<f64> { iops.iter().map(|value| (value - median).abs()).collect() };
     let Some(middle) = median(iops).filter(|_| iops.len() >= FAR_OFF_REPLICATES) else { return Vec::new() };
     let deviations = deviations(middle);
-    // Both make the deviation comparable with a normal one's standard deviation: 0.6745 is its third
-    // quartile, 1.2533 sqrt(pi / 2).
+    // Both make the deviation comparable with the standard deviation of a normal distribution: 0.6745 is its
+    // third quartile, 1.2533 is sqrt(pi / 2).
     let sigma = match median(&deviations) {
         Some(of_median) if of_median > 0.0 => of_median / 0.6745,
         _ => deviations.iter().sum::<f64>() / iops.len() as f64 * 1.253_314,

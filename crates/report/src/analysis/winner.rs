@@ -1,4 +1,4 @@
-//! Winner maps: for a metric and two axes of the workload the best path of each cell, its distance to the
+//! Winner maps: for a metric and two axes of the workload, the best path of each cell with its lead over the
 //! next, or a tie.
 //!
 //! `admission` says which trials compete; the others are counted. `render` makes text of the maps.
@@ -92,16 +92,6 @@ pub enum AxisValue {
     Count(u32),
 }
 
-impl AxisValue {
-    /// Where it lies on a scale; a direction has no place.
-    pub(crate) fn number(self) -> f64 {
-        match self {
-            AxisValue::Rw(_) => 0.0,
-            AxisValue::Bs(value) | AxisValue::Count(value) => value.into(),
-        }
-    }
-}
-
 impl fmt::Display for AxisValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -115,7 +105,7 @@ impl fmt::Display for AxisValue {
 /// What a map answers, and by which rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WinnerQuestion {
-    /// What the best path is best at.
+    /// The metric in which the best path is best.
     pub metric: Metric,
     /// The axis across.
     pub x: Axis,
@@ -125,16 +115,17 @@ pub struct WinnerQuestion {
     /// best with the next alone, without correction. The others compare the best with every other path, after
     /// Holm's correction over the cells of all maps.
     pub method: Method,
-    /// Whose trials compete.
+    /// Which trials compete.
     pub admission: Admission,
-    /// How many looks may have decided that there are enough trials: every p-value is multiplied by it.
+    /// The number of looks at which the trials might have been found sufficient: every p-value is multiplied
+    /// by it.
     pub looks: u32,
 }
 
 /// Why a winner map cannot answer a question.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WinnerQuestionError {
-    /// The axes are one and the same.
+    /// Both axes are the same.
     #[error("`{}` cannot be both axes of a winner map: name two of rw, bs, iodepth, numjobs", .0.as_str())]
     SameAxes(Axis),
     /// The metric is a time and the study was emulated.
@@ -160,8 +151,8 @@ impl WinnerQuestion {
         Ok(WinnerQuestion { metric, x, y, method: Method::Paired, admission: Admission::default(), looks: 1 })
     }
 
-    /// The same question by the default rule for the trials of a study: Welch's test where they were run in
-    /// no blocks, and for all looks that decided how many there are.
+    /// The same question by the default rule for the trials of a study: Welch's test if they were not run in
+    /// blocks, and for all looks that decided how many trials there are.
     pub fn of(self, study: &StudyRecord) -> WinnerQuestion {
         let method = if in_blocks(study) { Method::Paired } else { Method::Welch };
         WinnerQuestion { method, looks: study.looks(), ..self }
@@ -185,12 +176,12 @@ impl WinnerQuestion {
 /// Cells by their values down and across.
 pub type ByPlace<T> = BTreeMap<(AxisValue, AxisValue), T>;
 
-/// One map: what does not vary along its axes is the same in every cell.
+/// One map: everything but its axes is the same in every cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WinnerMap {
     /// What it answers.
     pub question: WinnerQuestion,
-    /// The workload; what it says of the two axes means nothing.
+    /// The workload; its values on the two axes mean nothing.
     pub workload: Workload,
     /// Settings of the study, by name.
     pub settings: BTreeMap<String, String>,
@@ -199,19 +190,19 @@ pub struct WinnerMap {
     /// The meter and scope that an energy metric is of: one for all maps of a store. Absent for other metrics
     /// and without a meter.
     pub source: Option<EnergySource>,
-    /// The cells by their values down and across. Where no trial was made there is no cell.
+    /// The cells by their values down and across. There is no cell without trials.
     pub cells: ByPlace<MapCell>,
 }
 
 /// One cell: the paths that were measured under one workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MapCell {
-    /// The paths, the best first: by their mean, of percentiles by their geometric mean.
+    /// The paths, the best first: by their mean, for percentiles by their geometric mean.
     pub ranking: Vec<RankedPath>,
     /// The p-value of the first compared with the path that is least distinct from it, corrected; by the
     /// papers' rule compared with the second, not corrected. Absent without a test.
     pub p: Option<f64>,
-    /// The first of the ranking over the second; absent where there is no test.
+    /// The first of the ranking over the second; absent without a test.
     pub lead: Option<Contrast>,
     /// Trials that were left out.
     pub left_out: LeftOut,
@@ -224,10 +215,10 @@ pub struct RankedPath {
     pub path: IoPath,
     /// Its replicates in numbers.
     pub summary: Summary,
-    /// The p-value against the first of the ranking, corrected as the cell's; absent for the first itself and
-    /// where there is no test.
+    /// The p-value of the difference from the first of the ranking, corrected like the cell's; absent for the
+    /// first itself and without a test.
     pub p: Option<f64>,
-    /// An unproven trial of it competes.
+    /// True if an unproven trial of it competes.
     pub marked: bool,
 }
 
@@ -252,7 +243,7 @@ pub enum Decision {
 pub struct Distance {
     /// Best mean less the next, in the metric's unit.
     pub absolute: f64,
-    /// The same over the next mean; absent where that is zero.
+    /// The same over the next mean; absent if that is zero.
     pub relative: Option<f64>,
 }
 
@@ -268,7 +259,7 @@ impl MapCell {
         }
     }
 
-    /// How far the best path is from the next; absent where there are no two.
+    /// How far the best path is from the next; absent if there are not two.
     pub fn distance(&self) -> Option<Distance> {
         let [best, next, ..] = self.ranking.as_slice() else { return None };
         let absolute = best.summary.mean - next.summary.mean;
@@ -298,14 +289,14 @@ impl MapCell {
 /// Trials that were left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// They do not compete.
+    /// Trials that do not compete.
     #[serde(flatten)]
     pub barred: BarredCounts,
-    /// They lack the metric.
+    /// Trials that lack the metric.
     pub unmeasured: usize,
-    /// The meter did not cover them.
+    /// Trials that the meter did not cover.
     pub energy_incomplete: usize,
-    /// In a test by blocks: trials of the best path, or of the one least distinct from it, whose block lacks
+    /// In a test by blocks, trials of the best path or of the one least distinct from it whose block lacks
     /// the other path.
     pub unpaired: usize,
 }
@@ -351,14 +342,14 @@ struct Gathered {
     left_out: LeftOut,
 }
 
-/// One map for each combination of what does not lie on the axes, in the order in which these first appear in
+/// One map for each combination of everything but the axes, in the order in which these first appear in
 /// `trials`.
 pub fn winner_maps(trials: &[Trial], question: &WinnerQuestion) -> Vec<WinnerMap> {
     let source = question.metric.is_energy().then(|| EnergySource::measured(&[trials])).flatten();
     maps_by(trials, question, source.as_ref())
 }
 
-/// The same by this meter and scope.
+/// The same with this meter and scope.
 pub(super) fn maps_by(
     trials: &[Trial],
     question: &WinnerQuestion,
@@ -379,8 +370,7 @@ pub(super) fn maps_by(
         let at = (question.y.value(&trial.workload), question.x.value(&trial.workload));
         gather(maps[place].1.entry(at).or_default(), trial, question, source);
     }
-    // The family is every cell that has two paths, on whichever map: another choice of axes does not change
-    // it.
+    // The family is every cell that has two paths, on any map, so another choice of axes does not change it.
     let family =
         maps.iter().flat_map(|(_, cells)| cells.values()).filter(|cell| cell.samples.len() > 1).count();
     let mut maps: Vec<WinnerMap> =
@@ -425,8 +415,8 @@ pub fn correct<'c>(cells: impl Iterator<Item = &'c mut MapCell>) {
     tested.into_iter().zip(holm(&p)).for_each(|(cell, corrected)| cell.correct(corrected));
 }
 
-/// The cell of these samples, one of a family of so many, by the question's metric and test, not corrected. A
-/// sample that is empty or holds a value that is not finite is passed over.
+/// The cell of these samples, one of a family of this many, by the question's metric and test, not corrected.
+/// A sample that is empty or has a value that is not finite is skipped.
 pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &WinnerQuestion, family: usize) -> MapCell {
     let plan = TestPlan { looks: question.looks, ..TestPlan::of(question.metric, question.method, family) };
     let mut ranked: Vec<(IoPath, Sample, Summary, f64)> = samples
@@ -445,7 +435,7 @@ pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &WinnerQuestion, family
     });
     let p_of = |(_, other, ..): &(IoPath, Sample, Summary, f64)| {
         let (p, sign) = plan.test(&ranked[0].1, other)?;
-        // The shared blocks may rank the two the other way round than all replicates do. That is no evidence
+        // The shared blocks may rank the two in the opposite order from all replicates. That is no evidence
         // for the best.
         let favours_best = (sign > 0.0) == question.metric.more_is_better();
         Some(if question.method != Method::Paired || favours_best { p } else { 1.0 })
@@ -470,7 +460,7 @@ pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &WinnerQuestion, family
     MapCell { ranking: ranked.into_iter().zip(p).map(place).collect(), p: cell_p, lead, left_out }
 }
 
-/// No test at all is less than any.
+/// No test is less than any test.
 fn p_rank(p: Option<f64>) -> f64 {
     p.unwrap_or(2.0)
 }

@@ -11,7 +11,7 @@ use super::workload_table::{CellRow, Times, WorkloadTable, workload_tables};
 use iopj_core::{IoPath, Workload};
 use iopj_store::{StudyRecord, Trial};
 
-/// What a store shows with its unsteady trials and without.
+/// The results of a store with its unsteady trials and without.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WithoutUnsteady {
     /// The cells in which such trials compete.
@@ -32,7 +32,7 @@ pub struct UnsteadyCell {
     pub unsteady: usize,
     /// How many compete.
     pub competing: usize,
-    /// Its figures without them; absent if no trial is left.
+    /// Its figures without them; absent if no trial remains.
     pub without: Option<Times>,
 }
 
@@ -158,8 +158,8 @@ fn firsts<'t>(
     tables.iter().zip(holm_over_tested(&p)).map(first).collect()
 }
 
-/// What each of these maps, which are all of the question's, becomes without the unsteady trials; `None` for
-/// a map without any.
+/// What each of these maps, all of one question, becomes without the unsteady trials; `None` for a map
+/// without any.
 pub fn maps_without_unsteady(
     study: &StudyRecord,
     trials: &[Trial],
@@ -196,7 +196,7 @@ pub fn maps_without_unsteady(
 fn decided(cell: &MapCell) -> CellDecision {
     let decision = cell.decision();
     let first = cell.ranking.first().filter(|_| decision != Decision::Tie).map(|place| place.path);
-    // The first of a tie is so by chance.
+    // The first path of a tie is first by chance.
     let mut paths: Vec<IoPath> = cell.tied().into_iter().map(|place| place.path).chain(first).collect();
     paths.sort_unstable();
     (decision, paths)

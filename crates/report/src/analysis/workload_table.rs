@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub struct WorkloadTable {
     /// The workload.
     pub workload: Workload,
-    /// What emulated the processor: then no row has [`Times`].
+    /// What emulated the processor; then no row has [`Times`].
     pub emulated: Option<String>,
     /// Its cells.
     pub rows: Vec<CellRow>,
@@ -25,7 +25,7 @@ pub struct WorkloadTable {
 /// One cell: a path under a workload, settings and a generator, over its replicates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellRow {
-    /// The path that was asked for.
+    /// The path requested.
     pub path: IoPath,
     /// Settings of the study, by name.
     pub settings: BTreeMap<String, String>,
@@ -35,12 +35,12 @@ pub struct CellRow {
     pub verdicts: Vec<(VerdictKind, usize)>,
     /// Trials that failed.
     pub failed: usize,
-    /// Means over the trials that compete; where none does over the unproven ones, and where all were refuted
-    /// over those; absent where none was measured.
+    /// Means over the trials that compete; if none does, over the unproven ones; if all were refuted, over
+    /// those; absent if none was measured.
     pub figures: Option<CellMeans>,
-    /// A trial of it competes.
+    /// True if a trial of it competes.
     pub competes: bool,
-    /// An unproven trial of it competes.
+    /// True if an unproven trial of it competes.
     pub marked: bool,
     /// Mean latency over that of the table's first row, less one; absent for rows that do not compete and
     /// under emulation.
@@ -49,7 +49,7 @@ pub struct CellRow {
     pub reasons: Vec<String>,
     /// Short I/Os over all trials.
     pub short_ios: u64,
-    /// How the target was preconditioned; for rows that write also that it was not.
+    /// How the target was preconditioned; for rows that write, also that it was not.
     pub preconditioning: Option<String>,
 }
 
@@ -72,24 +72,24 @@ impl CellRow {
     }
 }
 
-/// What the replicates of a cell show together.
+/// The means over the replicates of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellMeans {
     /// Trials.
     pub replicates: usize,
-    /// What was measured by a clock; absent under emulation, where it means nothing.
+    /// Figures measured by a clock; absent under emulation, where they mean nothing.
     pub times: Option<Times>,
     /// Context switches per I/O.
     pub context_switches_per_io: f64,
     /// Interrupts per I/O; absent if they cannot be counted.
     pub interrupts_per_io: Option<f64>,
-    /// System calls of the engine per I/O; absent where fio did the I/O.
+    /// System calls of the engine per I/O; absent if fio did the I/O.
     pub system_calls_per_io: Option<f64>,
-    /// Voluntary context switches of the jobs per I/O; absent where no I/O was issued.
+    /// Voluntary context switches of the jobs per I/O; absent if no I/O was issued.
     pub sleeps_per_io: Option<f64>,
-    /// Instructions, loads and stores, where they were counted or sampled.
+    /// Instructions, loads and stores, if they were counted or sampled.
     pub costs: Option<Costs>,
-    /// Energy by the table's source; absent where it took part in no replicate.
+    /// Energy by the table's source; absent if it took part in no replicate.
     pub energy: Option<CellEnergy>,
 }
 
@@ -117,7 +117,7 @@ pub struct Times {
 /// A table for each workload, in the order in which the workloads first appear in `trials`.
 pub fn workload_tables(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Vec<WorkloadTable> {
     let mut workloads = grouped(trials.iter().map(|trial| (&trial.workload, trial)));
-    // Random reads before the rest, small and shallow first: the order in which one reads.
+    // Random reads before the rest, small and shallow first.
     workloads.sort_by_key(|(w, _)| (w.rw, w.bs, w.numjobs, w.iodepth));
     let energy = energy::shown(trials).filter(|_| study.emulated.is_none());
     let emulated = study.emulated.as_ref();
@@ -130,9 +130,9 @@ pub fn workload_tables(study: &StudyRecord, trials: &[Trial], admission: Admissi
     workloads.into_iter().map(table).collect()
 }
 
-/// What of trials is shown, and whose compete.
+/// Which figures are shown, and which trials compete.
 struct Shown<'a> {
-    /// Times mean something.
+    /// True if times mean something.
     timed: bool,
     /// The meter and scope of energy.
     energy: Option<&'a EnergySource>,
@@ -152,7 +152,7 @@ fn rows(trials: &[&Trial], shown: &Shown<'_>) -> Vec<CellRow> {
     rows
 }
 
-/// Rows that compete by latency, or by path without one; then the other ones that are not refuted, refuted
+/// Competing rows by latency, or by path without times; then the others that are not refuted, the refuted
 /// ones, and those without figures.
 fn order(row: &CellRow) -> (u8, f64, IoPath) {
     let rank = match &row.figures {
@@ -171,7 +171,8 @@ fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> CellRow {
     for measurement in &measured {
         *verdicts.entry(measurement.verdict.kind).or_default() += 1;
     }
-    // One trial speaks for all of its verdict: its figures differ from the others' in their last digits only.
+    // One trial's reasons represent all of its verdict: others differ only in the last digits of their
+    // figures.
     for kind in [VerdictKind::Refuted, VerdictKind::Unproven] {
         if let Some(one) = measured.iter().find(|measurement| measurement.verdict.kind == kind) {
             reasons.push(format!("{}: {}", kind.as_str(), one.verdict.reasons.join("; ")));

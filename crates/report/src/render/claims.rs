@@ -1,4 +1,4 @@
-//! Claims as text: an answer each, its parts with the figures that decide them, and what would decide the
+//! Claims as text: the answer to each, its parts with the figures that decide them, and what would decide the
 //! rest.
 
 use super::number::{exact, or_dash, p_value, percent, significant};
@@ -85,7 +85,7 @@ fn one(claim: &Claim) -> String {
     text
 }
 
-/// A table for each workload, and why a part is undecided without a p-value.
+/// A table for each workload, and why parts without a p-value are undecided.
 fn parts(parts: &[&Part]) -> String {
     let mut text = String::new();
     for same in parts.chunk_by(|a, b| a.at == b.at) {
@@ -114,7 +114,7 @@ fn part_table(parts: &[&Part]) -> String {
         .text()
 }
 
-/// The figures of both sides, or `-` where there is none of either.
+/// The figures of both sides, or `-` if neither has any.
 fn against(figures: &[ClaimFigure], text: impl Fn(&ClaimFigure) -> String) -> String {
     let texts: Vec<String> = figures.iter().map(text).collect();
     if texts.iter().all(|text| text == "-") { "-".to_owned() } else { texts.join(" / ") }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_told_where_there_was_more_than_one() {
+    fn looks_are_mentioned_if_there_was_more_than_one() {
         let decided = |looks| decide(&[], &ClaimContext { cores: 4, looks, ..ClaimContext::default() });
         assert!(claims(&decided(7)).contains("every p-value is multiplied by the 7 looks"));
         let json = |looks| serde_json::to_value(&decided(looks)[0]).unwrap();

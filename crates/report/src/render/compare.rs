@@ -35,7 +35,7 @@ pub fn comparison(comparison: &Comparison) -> String {
     text
 }
 
-/// What a side is: a store, or what has a value of what sets the sides of a store apart.
+/// The line of a side: its value of what distinguishes the sides of one store, its study and its trials.
 fn side(name: &str, value: Option<(&SplitBy, &String)>, side: &Side) -> String {
     let Side { study, trials, left_out, .. } = side;
     let value = value.map_or(String::new(), |(by, value)| escape(&format!("{} {value}, ", by.key)));
@@ -46,7 +46,7 @@ fn side(name: &str, value: Option<(&SplitBy, &String)>, side: &Side) -> String {
     format!("{name}: {value}study {study}, {trials} trials{left_out}\n{nobody}")
 }
 
-/// What is not compared where a store is emulated.
+/// What is not compared if a store is emulated.
 fn emulated(comparison: &Comparison) -> String {
     let which = match (&comparison.before.emulated, &comparison.after.emulated) {
         (None, None) => return String::new(),
@@ -79,7 +79,7 @@ fn changes(comparison: &Comparison) -> String {
     let workload = |change: &Change| change.cell.workload.title();
     let several =
         comparison.changes.iter().any(|change| workload(change) != workload(&comparison.changes[0]));
-    // A cell shows what distinguishes the sides as it is before.
+    // A cell shows the earlier side's value of what distinguishes the sides.
     let is_by = |keys: &[&str]| comparison.by.as_ref().is_some_and(|by| keys.contains(&by.key.as_str()));
     let path_heading = if is_by(&["path", "generator"]) { "path before" } else { "path" };
     let workload_heading = if is_by(&Axis::ALL.map(Axis::as_str)) { "workload before" } else { "workload" };
@@ -134,7 +134,7 @@ fn value(metric: Metric, mean: f64) -> String {
 
 fn change_percent(ratio: f64) -> String {
     let percent = 100.0 * (ratio - 1.0);
-    // What rounds to nothing has no sign.
+    // A change that rounds to zero has no sign.
     if percent.abs() < 0.05 { "0.0 %".to_owned() } else { format!("{percent:+.1} %") }
 }
 
@@ -188,7 +188,7 @@ fn summary(comparison: &Comparison) -> String {
     text
 }
 
-/// What energy is of, or why it is not compared.
+/// The source of the energy, or why energy is not compared.
 fn energy(comparison: &Comparison) -> String {
     let words = match (&comparison.energy, &comparison.before.energy, &comparison.after.energy) {
         (Some(source), ..) => {

@@ -1,5 +1,5 @@
-//! What is said of an emulated store: that its times mean nothing, and the orders that its replicates show
-//! all the same.
+//! Text about an emulated store: that its times mean nothing, and the orders that its replicates nevertheless
+//! show.
 
 use super::text::settings;
 use crate::analysis::Admission;
@@ -7,7 +7,7 @@ use crate::analysis::path_order::{ORDERED_BY, OrderStep, PathOrder, path_orders}
 use iopj_core::Workload;
 use iopj_store::Trial;
 
-/// The sentence above everything that an emulated store shows.
+/// The sentence above all output of an emulated store.
 pub(super) fn banner(emulator: &str) -> String {
     format!(
         "emulated by {emulator}: times mean nothing and none is shown; results are verdicts, counts per \
@@ -21,7 +21,7 @@ pub(super) const CAVEAT: &str = "An order by time is that of this emulation: `<`
                                  lack of a second replicate. A poller that wants a processor of its own may \
                                  rank elsewhere on a real machine.";
 
-/// The orders of a workload's paths by each metric, a line each, without a time.
+/// The orders of a workload's paths, one line per metric, without times.
 pub(super) fn lines(trials: &[Trial], workload: &Workload, admission: Admission) -> Vec<String> {
     let all = ORDERED_BY.into_iter().flat_map(|metric| path_orders(trials, metric, admission));
     let all: Vec<PathOrder> = all.filter(|ordering| ordering.setting.workload == *workload).collect();
@@ -29,7 +29,7 @@ pub(super) fn lines(trials: &[Trial], workload: &Workload, admission: Admission)
     all.iter().map(|ordering| line(ordering, several(ordering))).collect()
 }
 
-/// The order as a line; with what its paths share, where others share something else.
+/// The order as a line; with generator and settings if `several`.
 fn line(ordering: &PathOrder, several: bool) -> String {
     let mut text = format!("by {}", ordering.metric.title());
     if several {

@@ -1,4 +1,4 @@
-//! Energy as text: what the heading of a table says of it, and the trials that a meter did not cover.
+//! Energy as text: its part in the heading of a table, and the trials that a meter did not cover.
 
 use super::results::has_combined;
 use super::text::wrap;
@@ -10,12 +10,12 @@ use iopj_store::{EnergySource, Trial};
 pub(super) struct TableEnergy<'a> {
     /// The meter and the scope.
     pub(super) source: &'a EnergySource,
-    /// The meter's accuracy is declared: there are combined intervals.
+    /// True if the meter's accuracy is declared: then there are combined intervals.
     combined: bool,
 }
 
 impl<'a> TableEnergy<'a> {
-    /// `None` where the table holds no energy.
+    /// `None` if the table has no energy.
     pub(super) fn of(table: &'a WorkloadTable) -> Option<TableEnergy<'a>> {
         Some(TableEnergy { source: table.energy()?, combined: has_combined(table) })
     }
@@ -43,8 +43,8 @@ impl<'a> TableEnergy<'a> {
     }
 }
 
-/// The trials without energy, with their reason: so many by name, and how many there are more. Empty without
-/// any.
+/// The trials without energy, with their reason: this many by name, and the number of further ones. Empty if
+/// there are none.
 pub(super) fn incomplete_text(trials: &[Trial], source: &EnergySource, width: usize) -> String {
     const MOST: usize = 8;
     let lacking = uncovered(trials, source);

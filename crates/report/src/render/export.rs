@@ -5,8 +5,8 @@ use super::results::{CELL, NUMBERS, Number, SOURCES, Text, verdict};
 use crate::analysis::WorkloadTable;
 use std::fmt::Write;
 
-/// One `tabular` per workload, for the package booktabs: without times where they mean nothing, without costs
-/// and energy where there are none.
+/// One `tabular` per workload, for the package booktabs: without times if they mean nothing, without costs
+/// and energy if there are none.
 pub fn latex(tables: &[WorkloadTable]) -> String {
     let mut text = String::new();
     for table in tables {
@@ -35,7 +35,7 @@ pub fn latex(tables: &[WorkloadTable]) -> String {
 
 /// One line per row over all workloads, with a heading, after RFC 4180. `emulated` names what emulated the
 /// processor; the columns of times are then empty. `costs` says how instructions, loads and stores were
-/// counted. Energy is that of one meter and scope in all rows, with half of its 95 % intervals.
+/// counted. All rows have the energy of one meter and scope, with half of its 95 % intervals.
 pub fn csv(tables: &[WorkloadTable]) -> String {
     let texts = |texts: &[Text]| texts.iter().map(|one| one.name.to_owned()).collect();
     let numbers = NUMBERS.iter().filter_map(|one| one.name.map(str::to_owned)).collect();
@@ -89,7 +89,7 @@ mod tests {
         vec![WorkloadTable { workload: Workload::default(), emulated: None, rows }]
     }
 
-    /// The same as an emulated store gives it, with costs.
+    /// The same of an emulated store, with costs.
     fn emulated() -> Vec<WorkloadTable> {
         let mut tables = tables();
         tables[0].emulated = Some("QEMU TCG".to_owned());

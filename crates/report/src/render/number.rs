@@ -1,11 +1,11 @@
 //! Numbers as text for terminals.
 
-/// A value as text, or a dash where there is none.
+/// A value as text, or a dash if absent.
 pub(super) fn or_dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), text)
 }
 
-/// A whole number with its thousands apart.
+/// A whole number with thousands separators.
 pub(super) fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |digits| ("-", digits));
@@ -19,12 +19,12 @@ pub(super) fn thousands(value: f64) -> String {
     text
 }
 
-/// All digits of a figure that was written with a few, the thousands apart where it is whole.
+/// All digits of a figure that is printed with few; with thousands separators if it is whole.
 pub(super) fn exact(value: f64) -> String {
     if value.fract() == 0.0 { thousands(value) } else { value.to_string() }
 }
 
-/// Four significant digits, or the whole number with its thousands apart, without zeros at the end.
+/// Four significant digits without trailing zeros, or the whole number with thousands separators.
 pub(super) fn significant(value: f64) -> String {
     if value.abs() >= 1000.0 {
         return thousands(value);
@@ -35,7 +35,7 @@ pub(super) fn significant(value: f64) -> String {
     without_zeros(&text)
 }
 
-/// A decimal number without the zeros at its end.
+/// A decimal number without trailing zeros.
 pub(super) fn without_zeros(text: &str) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }.to_owned()
 }
@@ -50,7 +50,7 @@ pub(super) fn decimal(number: f64) -> String {
     }
 }
 
-/// Four significant digits, zeros at the end included, or the whole number with its thousands apart.
+/// Four significant digits with trailing zeros, or the whole number with thousands separators.
 pub(super) fn four_digits(value: f64) -> String {
     match value.abs() {
         size if size >= 999.95 => thousands(value),
@@ -73,7 +73,7 @@ pub(super) fn uncertainty(value: f64) -> String {
     }
 }
 
-/// A p-value with so many decimals.
+/// A p-value with this many decimals.
 pub(super) fn p_value(p: f64, decimals: usize) -> String {
     let least = 10f64.powi(-(decimals as i32));
     if p < least { format!("<{least:.decimals$}") } else { format!("{p:.decimals$}") }

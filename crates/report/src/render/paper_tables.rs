@@ -14,8 +14,8 @@ use crate::analysis::published::{self, LOADS_STORES, LOADS_STORES_TOTAL, Publish
 use iopj_core::{CompletionMode, IoPath};
 use iopj_store::{EnergySource, StudyRecord, Trial};
 
-/// All tables of a store; slowdowns are against `reference`, or against the path of least median read. Of an
-/// emulated store those of times are left out.
+/// All tables of a store; slowdowns are relative to `reference`, or to the path of least median read. An
+/// emulated store has no tables of times.
 pub fn paper_tables(
     study: &StudyRecord,
     trials: &[Trial],
@@ -50,7 +50,7 @@ pub fn paper_tables(
     text
 }
 
-/// Tables of times, which an emulated store has none of.
+/// Tables of times, which an emulated store does not have.
 fn times(emulated: Option<&str>, tables: impl Iterator<Item = String>, need: &str) -> String {
     match emulated {
         Some(_) => format!("  not measured: {}\n", crate::analysis::claims::EMULATED),
@@ -101,7 +101,7 @@ fn latency_text(table: &LatencyTable) -> String {
     heading(&table.setting, &words) + &grid.text()
 }
 
-/// IOPS, W and IO/J of a path beneath each other.
+/// IOPS, W and IO/J of a path, one below the other.
 fn efficiency_text(table: &EfficiencyTable) -> String {
     type Figure = (&'static str, fn(&EfficiencyCell) -> String);
     let figures: [Figure; 3] = [
@@ -156,7 +156,7 @@ fn offered<const N: usize>(choices: [(bool, &str); N]) -> String {
     choices.iter().filter(|(offers, _)| *offers).map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
 }
 
-/// Measured per I/O; beside the paths that the paper has, about what it has per I/O.
+/// Measured per I/O; beside the paper's paths, roughly its figures per I/O.
 fn loads_stores_text(table: &LoadsStoresTable) -> String {
     let mark = if table.sampled { "~" } else { "" };
     let mut grid = Table::of(&table.rows).left("source", |row| row.source.to_owned());

@@ -15,7 +15,7 @@ use iopj_core::VerdictKind;
 use iopj_store::{Generator, Measurement, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
 
-/// The whole report; ranked are the trials that compete.
+/// The whole report; only trials that compete are ranked.
 pub fn report(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let mut text = String::new();
     let fact = |name: &str| study.provenance.get(name).map(|value| escape(value));
@@ -166,7 +166,7 @@ fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Strin
         text += "fio submits and waits in separate system calls, as `+split` does, and asks aio_error \
                  before it sleeps for posix-aio;\n";
     }
-    // Imported figures are fio's own, which leave its start out.
+    // Imported figures are fio's own, which exclude its start.
     let has_start = |m: &Measurement| m.evidence.rings.is_none() && m.window_raw_ns.is_some();
     let with_start =
         by_fio().filter_map(|trial| trial.outcome.measurement()).filter(|m| has_start(m)).count();

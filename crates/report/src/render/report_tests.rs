@@ -8,8 +8,7 @@ use crate::analysis::cost::tests::{function, set_exact, user};
 use iopj_core::evidence::{ThreadEvidence, ThreadRole};
 use iopj_core::{CostSource, Rw};
 
-/// Three completion modes of io_uring, three replicates each: 31,415 IOPS and 27.18 us are figures that no
-/// count gives.
+/// Three completion modes of io_uring, three replicates each: no count contains 31,415 IOPS or 27.18 us.
 fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (mode, mean_us, instructions) in
@@ -70,7 +69,7 @@ fn an_emulated_report_shows_counts_and_orders_and_no_time() {
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
-    // The paths stand in their own order, not in that of their latency.
+    // The paths are in their own order, not in that of their latency.
     let place = |path: &str| text.find(&format!("{path} verified")).unwrap();
     assert!(place("io_uring/syscall/interrupt") < place("io_uring/syscall/poll"));
 }

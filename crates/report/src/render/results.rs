@@ -1,5 +1,5 @@
-//! The columns of a table of results, one list for terminal, CSV, LaTeX and Parquet: what each is called,
-//! what its value is, and how that is written.
+//! The columns of a table of results, one list for terminal, CSV, LaTeX and Parquet: the name, the value and
+//! the format of each.
 
 use super::number::{decimal, four_digits, percent, thousands, uncertainty};
 use super::text::settings;
@@ -7,18 +7,17 @@ use crate::analysis::energy::{CellEnergy, Uncertain};
 use crate::analysis::{CellMeans, CellRow, Times, WorkloadTable};
 use iopj_store::Generator;
 
-/// What a column is of, which decides about the tables that show it.
+/// The kind of a column, which decides which tables show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A time, or a rate or share over one.
+    /// A time, or a rate or share over time.
     Time,
     /// A count per I/O.
     Count,
     /// A count of a cost profile per I/O.
     Cost,
-    /// Energy.
     Energy,
-    /// Half of the 95 % interval of the random part of an energy.
+    /// Half of the 95 % interval of an energy, random part only.
     Random,
     /// The same with the meter's accuracy.
     Combined,
@@ -31,26 +30,24 @@ enum Terminal {
     All,
     /// Those of emulated studies.
     Emulated,
-    /// None.
     None,
 }
 
-/// A column of numbers.
 pub(super) struct Number {
     pub(super) kind: Kind,
     heading: &'static str,
     /// The unit beside the heading, in LaTeX.
     unit: &'static str,
-    /// The heading on the terminal, where that differs.
+    /// The heading on the terminal.
     terminal_heading: &'static str,
     terminal: Terminal,
-    /// The name in CSV and Parquet, which lack a column without one.
+    /// The name in CSV and Parquet, which omit a column without one.
     pub(super) name: Option<&'static str>,
-    /// The value, absent where nothing was measured.
+    /// The value; absent if nothing was measured.
     pub(super) value: fn(&CellRow) -> Option<f64>,
-    /// A share, which LaTeX has in per cent.
+    /// True for a share, which LaTeX shows in per cent.
     is_share: bool,
-    /// The value as the terminal has it.
+    /// The value as the terminal shows it.
     text: fn(f64) -> String,
 }
 
@@ -174,7 +171,7 @@ fn slower(share: f64) -> String {
 }
 
 impl Number {
-    /// Whether a table holds anything of its kind.
+    /// True if a table has anything of its kind.
     pub(super) fn is_in(&self, table: &WorkloadTable) -> bool {
         match self.kind {
             Kind::Time => table.emulated.is_none(),
@@ -184,7 +181,7 @@ impl Number {
         }
     }
 
-    /// Whether the terminal shows it in a table.
+    /// True if the terminal shows it in a table.
     pub(super) fn is_on_terminal(&self, table: &WorkloadTable) -> bool {
         let shown = match self.terminal {
             Terminal::All => true,
@@ -194,7 +191,6 @@ impl Number {
         shown && self.is_in(table) && (self.kind != Kind::Combined || has_combined(table))
     }
 
-    /// Its heading on the terminal.
     pub(super) fn terminal_heading(&self) -> &'static str {
         self.terminal_heading
     }
@@ -223,7 +219,6 @@ impl Number {
         }
     }
 
-    /// Its cell in LaTeX.
     pub(super) fn latex_cell(&self, row: &CellRow) -> String {
         let is_energy = matches!(self.kind, Kind::Energy | Kind::Random | Kind::Combined);
         let mark = if is_energy && is_estimated(row) { "est. " } else { "" };
@@ -239,7 +234,7 @@ impl Number {
 /// A column of text in CSV and Parquet.
 pub(super) struct Text {
     pub(super) name: &'static str,
-    /// CSV has it in quotation marks.
+    /// True if CSV puts it in quotation marks.
     pub(super) is_quoted: bool,
     pub(super) text: fn(&WorkloadTable, &CellRow) -> String,
 }
@@ -252,7 +247,7 @@ const fn quoted(name: &'static str, text: fn(&WorkloadTable, &CellRow) -> String
     Text { name, is_quoted: true, text }
 }
 
-/// The columns before the numbers: what the row is of.
+/// The columns before the numbers: the row's cell.
 pub(super) const CELL: [Text; 5] = [
     text("workload", |table, _| table.workload.title()),
     text("path", |_, row| row.path.to_string()),
@@ -261,7 +256,7 @@ pub(super) const CELL: [Text; 5] = [
     text("verdict", |_, row| verdict(row).to_owned()),
 ];
 
-/// The columns after the numbers: where they come from. Empty without costs, emulator or energy.
+/// The columns after the numbers: their sources. Empty without costs, emulator or energy.
 pub(super) const SOURCES: [Text; 5] = [
     text("costs", |_, row| costs(row).to_owned()),
     quoted("emulated", |table, _| table.emulated.clone().unwrap_or_default()),
@@ -281,7 +276,7 @@ pub(super) fn verdict(row: &CellRow) -> &'static str {
     }
 }
 
-/// How the costs of a row were counted; empty where it has none.
+/// How the costs of a row were counted; empty if it has none.
 fn costs(row: &CellRow) -> &'static str {
     match means(row).and_then(|means| means.costs) {
         None => "",
@@ -294,12 +289,12 @@ fn is_estimated(row: &CellRow) -> bool {
     energy(row).is_some_and(|energy| energy.source.estimated)
 }
 
-/// Whether the meter's accuracy is declared: then there are combined intervals.
+/// True if the meter's accuracy is declared: then there are combined intervals.
 pub(super) fn has_combined(table: &WorkloadTable) -> bool {
     table.rows.iter().filter_map(watts).any(|watts| watts.combined.is_some())
 }
 
-/// The path of a row with its settings, and its generator where that is fio or `with_generator`.
+/// The path of a row with its settings, and its generator if that is fio or `with_generator`.
 pub(super) fn row_name(row: &CellRow, with_generator: bool) -> String {
     let generator = match row.generator {
         generator if with_generator || generator == Generator::Fio => format!(" ({})", generator.as_str()),

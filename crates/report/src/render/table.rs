@@ -1,5 +1,4 @@
-//! A table: a list of columns, each with its heading, the side to which its cells are aligned, and what it
-//! says of a row.
+//! A table: a list of columns, each with its heading, its cells, and the side to which they are aligned.
 
 use super::text::escape;
 
@@ -14,13 +13,13 @@ enum Align {
     Right,
 }
 
-/// A column: its heading, its side, and what it says of a row.
-type Column<'a, R> = (String, Align, Box<dyn Fn(&R) -> String + 'a>);
+/// A column: its heading, its side, and its cells.
+type Column = (String, Align, Vec<String>);
 
 /// A table of these rows, to which columns are added.
 pub struct Table<'a, R> {
     rows: &'a [R],
-    columns: Vec<Column<'a, R>>,
+    columns: Vec<Column>,
 }
 
 impl<'a, R> Table<'a, R> {
@@ -31,88 +30,96 @@ impl<'a, R> Table<'a, R> {
 
     /// Adds a column of texts.
     #[must_use]
-    pub fn left(mut self, heading: impl Into<String>, cell: impl Fn(&R) -> String + 'a) -> Table<'a, R> {
-        self.columns.push((heading.into(), Align::Left, Box::new(cell)));
-        self
+    pub fn left(self, heading: impl Into<String>, cell: impl Fn(&R) -> String) -> Table<'a, R> {
+        self.column(heading.into(), Align::Left, &cell)
     }
 
     /// Adds a column of names, which HTML does not break across lines.
     #[must_use]
-    pub(super) fn name(
-        mut self,
-        heading: impl Into<String>,
-        cell: impl Fn(&R) -> String + 'a,
-    ) -> Table<'a, R> {
-        self.columns.push((heading.into(), Align::LeftWhole, Box::new(cell)));
-        self
+    pub(super) fn name(self, heading: impl Into<String>, cell: impl Fn(&R) -> String) -> Table<'a, R> {
+        self.column(heading.into(), Align::LeftWhole, &cell)
     }
 
     /// Adds a column of numbers.
     #[must_use]
-    pub fn right(mut self, heading: impl Into<String>, cell: impl Fn(&R) -> String + 'a) -> Table<'a, R> {
-        self.columns.push((heading.into(), Align::Right, Box::new(cell)));
+    pub fn right(self, heading: impl Into<String>, cell: impl Fn(&R) -> String) -> Table<'a, R> {
+        self.column(heading.into(), Align::Right, &cell)
+    }
+
+    fn column(mut self, heading: String, align: Align, cell: &dyn Fn(&R) -> String) -> Table<'a, R> {
+        self.columns.push((heading, align, self.rows.iter().map(cell).collect()));
         self
     }
 
-    /// The headings of the columns.
-    pub(super) fn headings(&self) -> Vec<String> {
-        self.columns.iter().map(|(heading, ..)| heading.clone()).collect()
-    }
-
-    /// The cells of each row.
-    pub(super) fn cells(&self) -> Vec<Vec<String>> {
-        let of = |row: &R| self.columns.iter().map(|(.., cell)| cell(row)).collect();
-        self.rows.iter().map(of).collect()
+    /// The headings, and the cells of each row.
+    pub(super) fn data(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        data(&self.columns)
     }
 
     /// The table for a terminal: one line per row below the headings, indented by two spaces, columns as wide
     /// as their widest cell and two spaces apart. Control characters in cells are escaped.
     pub fn text(&self) -> String {
-        let escaped = |cells: Vec<String>| cells.iter().map(|cell| escape(cell)).collect();
-        let cells = self.cells().into_iter().map(escaped);
-        let lines: Vec<Vec<String>> = std::iter::once(self.headings()).chain(cells).collect();
-        let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        let line = |cells: &Vec<String>| {
-            let mut text = String::from(" ");
-            for (((_, align, _), cell), width) in self.columns.iter().zip(cells).zip(&widths) {
-                text += &match align {
-                    Align::Left | Align::LeftWhole => format!(" {cell:<width$} "),
-                    Align::Right => format!(" {cell:>width$} "),
-                };
-            }
-            format!("{}\n", text.trim_end())
-        };
-        lines.iter().map(line).collect()
+        text(&self.columns)
     }
 
-    /// The table in HTML, as a region of this name that scrolls, unless it is as tall as its rows. Headings
-    /// and cells are HTML: what is foreign in them was escaped.
+    /// The table in HTML, as a region of this name that scrolls unless `is_tall`. Headings and cells are
+    /// HTML, with foreign text already escaped.
     pub(super) fn html(&self, label: &str, is_tall: bool) -> String {
-        let class = |align: &Align| match align {
-            Align::Left => "",
-            Align::LeftWhole => " class=\"w\"",
-            Align::Right => " class=\"n\"",
-        };
-        let heading = |(heading, align, _): &Column<'_, R>| {
-            let class = if *align == Align::Right { class(align) } else { "" };
-            format!("<th scope=\"col\"{class}>{heading}</th>")
-        };
-        let cell = |(at, ((_, align, _), cell)): (usize, (&Column<'_, R>, String))| match at {
-            0 => format!("<th scope=\"row\"{}>{cell}</th>", class(align)),
-            _ => format!("<td{}>{cell}</td>", class(align)),
-        };
-        let row = |cells: Vec<String>| {
-            format!("<tr>{}</tr>", self.columns.iter().zip(cells).enumerate().map(cell).collect::<String>())
-        };
-        format!(
-            "<div class=\"scroll{}\" tabindex=\"0\" role=\"region\" \
-             aria-label=\"{label}\"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>",
-            if is_tall { " tall" } else { "" },
-            self.columns.iter().map(heading).collect::<String>(),
-            self.cells().into_iter().map(row).collect::<String>()
-        )
+        html(&self.columns, label, is_tall)
     }
+}
+
+// Not generic over the rows, so the program has one copy and not one per table.
+
+fn data(columns: &[Column]) -> (Vec<String>, Vec<Vec<String>>) {
+    let row = |at: usize| columns.iter().map(|(.., cells)| cells[at].clone()).collect();
+    let rows = columns.first().map_or(0, |(.., cells)| cells.len());
+    (columns.iter().map(|(heading, ..)| heading.clone()).collect(), (0..rows).map(row).collect())
+}
+
+fn text(columns: &[Column]) -> String {
+    let padded = |(heading, align, cells): &Column| -> Vec<String> {
+        let cells = cells.iter().map(|cell| escape(cell));
+        let cells: Vec<String> = std::iter::once(heading.clone()).chain(cells).collect();
+        let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
+        let pad = |cell: &String| match align {
+            Align::Left | Align::LeftWhole => format!(" {cell:<width$} "),
+            Align::Right => format!(" {cell:>width$} "),
+        };
+        cells.iter().map(pad).collect()
+    };
+    let columns: Vec<Vec<String>> = columns.iter().map(padded).collect();
+    let line = |at: usize| {
+        let text = columns.iter().fold(String::from(" "), |text, cells| text + &cells[at]);
+        format!("{}\n", text.trim_end())
+    };
+    (0..columns.first().map_or(0, Vec::len)).map(line).collect()
+}
+
+fn html(columns: &[Column], label: &str, is_tall: bool) -> String {
+    let class = |at: usize| match columns[at].1 {
+        Align::Left => "",
+        Align::LeftWhole => " class=\"w\"",
+        Align::Right => " class=\"n\"",
+    };
+    let heading = |(at, heading): (usize, &String)| {
+        let class = if columns[at].1 == Align::Right { class(at) } else { "" };
+        format!("<th scope=\"col\"{class}>{heading}</th>")
+    };
+    let cell = |(at, cell): (usize, &String)| match at {
+        0 => format!("<th scope=\"row\"{}>{cell}</th>", class(at)),
+        _ => format!("<td{}>{cell}</td>", class(at)),
+    };
+    let row =
+        |cells: &Vec<String>| format!("<tr>{}</tr>", cells.iter().enumerate().map(cell).collect::<String>());
+    let (headings, rows) = data(columns);
+    format!(
+        "<div class=\"scroll{}\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"{label}\"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>",
+        if is_tall { " tall" } else { "" },
+        headings.iter().enumerate().map(heading).collect::<String>(),
+        rows.iter().map(row).collect::<String>()
+    )
 }
 
 #[cfg(test)]

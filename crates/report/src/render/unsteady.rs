@@ -1,4 +1,4 @@
-//! Trials that were not steady, each with its reason, and what figures and winners are without them.
+//! Trials that were not steady, each with its reason, and the figures and winners without them.
 
 use super::number::thousands;
 use super::results::row_name;
@@ -13,10 +13,10 @@ use crate::analysis::without_unsteady::{
 use crate::analysis::workload_table::{CellRow, Times};
 use iopj_store::{Generator, StudyRecord, Trial};
 
-/// The trials that are listed at the most.
+/// At most this many trials are listed.
 const MOST: usize = 8;
 
-/// What to know about steadiness; nothing where all was steady.
+/// What to know about steadiness; empty if all trials were steady.
 pub(super) fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let flags = unsteady(trials);
     let line = |flag: &Flag| {
@@ -37,8 +37,8 @@ pub(super) fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admissio
     text + &with_and_without(study, trials, admission)
 }
 
-/// The figures of each cell that has unsteady trials, with and without them, and where another path comes
-/// first.
+/// The figures of each cell that has unsteady trials, with and without them, and the workloads where another
+/// path comes first.
 fn with_and_without(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let Some(apart) = tables_without_unsteady(study, trials, admission) else { return String::new() };
     let mut text = "without the trials whose rate changed:\n".to_owned();
@@ -76,7 +76,7 @@ pub(super) fn first_words(first: &OtherFirst) -> String {
     format!("{title}: {without} has the least mean latency without them, {with} with them")
 }
 
-/// What a winner map is without its unsteady trials: a line, and the cells that are decided otherwise.
+/// A winner map without its unsteady trials: a line, and the cells that are decided differently.
 pub(super) fn of_map(map: &WinnerMap, apart: &MapWithoutUnsteady) -> String {
     let WinnerQuestion { x, y, .. } = map.question;
     let words = format!("  {}\n", map_words(map, apart));
@@ -92,17 +92,17 @@ pub(super) fn of_map(map: &WinnerMap, apart: &MapWithoutUnsteady) -> String {
             .text()
 }
 
-/// How many cells of a map are decided otherwise without its unsteady trials.
+/// How many cells of a map are decided differently without its unsteady trials.
 pub(super) fn map_words(map: &WinnerMap, apart: &MapWithoutUnsteady) -> String {
     let without = without_words(apart);
     match (apart.cells.len(), map.cells.len()) {
         (0, _) => format!("{without}: every cell is decided the same way"),
-        (1, all) => format!("{without}, 1 of {all} cells is decided otherwise"),
-        (count, all) => format!("{without}, {count} of {all} cells are decided otherwise"),
+        (1, all) => format!("{without}, 1 of {all} cells is decided differently"),
+        (count, all) => format!("{without}, {count} of {all} cells are decided differently"),
     }
 }
 
-/// Without which trials.
+/// Which trials are left out.
 pub(super) fn without_words(apart: &MapWithoutUnsteady) -> String {
     match apart.trials {
         1 => "without the trial whose rate changed".to_owned(),

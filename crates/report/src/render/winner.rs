@@ -52,7 +52,7 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &WinnerQuestion)
     text
 }
 
-/// How many blocks there are and why, and the decisions that they were for.
+/// The number of blocks, the reason for it, and the decisions that they were for.
 fn blocks_text(study: &StudyRecord, trials: &[Trial], Sequential { min, max, .. }: &Sequential) -> String {
     let blocks = trials.iter().map(|trial| trial.replicate + 1).max().unwrap_or(0);
     let (_, says) = sequential::look(study, trials);
@@ -94,7 +94,7 @@ fn map_text(map: &WinnerMap) -> String {
     text + &left_out(map.left_out())
 }
 
-/// A cell: the winner and its distance to the next, the paths of a tie, or why there is none.
+/// A cell: the winner and its lead over the next path, the paths of a tie, or why there is neither.
 fn cell_text(cell: &MapCell, paths: &[IoPath]) -> String {
     let name = |path: &IoPath| letter(paths.iter().position(|other| other == path).unwrap_or_default());
     let best = cell.ranking.first().map(|place| name(&place.path)).unwrap_or_default();
@@ -112,8 +112,8 @@ fn cell_text(cell: &MapCell, paths: &[IoPath]) -> String {
     }
 }
 
-/// How far the best path of each cell is from the next, how sure that is, and what could have been seen at
-/// all.
+/// How far the best path of each cell is from the next, how certain that is, and the least difference that
+/// could have been seen.
 fn effects(map: &WinnerMap, paths: &[IoPath]) -> String {
     let WinnerQuestion { x, y, .. } = map.question;
     let name =
@@ -139,7 +139,7 @@ fn effects(map: &WinnerMap, paths: &[IoPath]) -> String {
         .text()
 }
 
-/// A cell's place, its two best paths, their p-value and how far they are apart.
+/// A cell's values on the axes, its two best paths, their p-value and their ratio.
 type Effect = ((AxisValue, AxisValue), String, Option<f64>, Contrast);
 
 /// What does not vary over the map.
@@ -163,7 +163,7 @@ fn fixed(map: &WinnerMap) -> String {
     parts.join(", ")
 }
 
-/// How the cells were decided and how to read them, for the decisions that occur.
+/// How the cells were decided, and how to read the decisions that occur.
 fn rule(map: &WinnerMap) -> String {
     let logs = if map.question.metric.is_percentile() { " of logarithms" } else { "" };
     let test = match map.question.method {

@@ -1,7 +1,7 @@
 //! A page in headless Chromium, driven by the DevTools protocol over two pipes: real keys, downloads into a
-//! folder, and all that is logged.
+//! folder, and everything logged.
 //!
-//! Needs `chromium`, and fonts where it says so: fails without them where CI=true, and is skipped elsewhere.
+//! Needs `chromium`, and for some tests fonts: without them it fails if CI=true, and is skipped elsewhere.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// The name of the browser's program, if it is here.
+/// The name of the browser's program, if installed.
 pub(crate) fn chromium() -> Option<&'static str> {
     let found = ["chromium", "chromium-browser", "google-chrome"]
         .into_iter()
@@ -23,20 +23,19 @@ pub(crate) fn chromium() -> Option<&'static str> {
     found
 }
 
-/// All the fonts that a reader has.
+/// The only fonts of a reader.
 pub(crate) struct Fonts {
-    /// How the names of all of them begin.
+    /// The prefix of their names.
     pub(crate) family: &'static str,
     package: &'static str,
     folder: &'static str,
-    /// A file there that is never missing.
+    /// A file that is always there.
     file: &'static str,
     sans: &'static str,
     mono: &'static str,
 }
 
-/// Sets of fonts, one of which alone is what many machines have: a wide one, one as wide as Arial, and a tall
-/// one.
+/// Sets of fonts, each the only one on many machines: a wide one, one as wide as Arial, and a tall one.
 const FONTS: [Fonts; 3] = [
     Fonts {
         family: "DejaVu",
@@ -64,7 +63,7 @@ const FONTS: [Fonts; 3] = [
     },
 ];
 
-/// The sets of fonts that are here; in CI all must be.
+/// The installed sets of fonts; CI must have all.
 #[track_caller]
 pub(crate) fn fonts() -> impl Iterator<Item = &'static Fonts> {
     let is_here = |fonts: &&Fonts| {
@@ -83,7 +82,7 @@ pub(crate) fn fonts() -> impl Iterator<Item = &'static Fonts> {
 }
 
 impl Fonts {
-    /// Writes a configuration of fontconfig that knows these fonts alone, and gives its file.
+    /// Writes a fontconfig configuration with these fonts only, and returns its file.
     fn configured(&self, folder: &Path) -> PathBuf {
         let alias = |name, font| {
             format!("<alias><family>{name}</family><prefer><family>{font}</family></prefer></alias>")
@@ -102,7 +101,7 @@ impl Fonts {
     }
 }
 
-/// A folder of a browser's own, removed at the end.
+/// A browser's own folder, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -117,7 +116,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Helpers of the browser may still write for a moment.
+        // The browser's helpers may still write for a moment.
         for _ in 0..40 {
             if fs::remove_dir_all(&self.0).is_ok() {
                 return;
@@ -134,20 +133,20 @@ pub(crate) struct Browser {
     from: BufReader<ChildStdout>,
     session: String,
     calls: u64,
-    /// Events that nobody has waited for yet.
+    /// Events that no one has waited for yet.
     events: Vec<Value>,
     logged: Vec<String>,
     folder: Folder,
 }
 
 impl Browser {
-    /// Starts `program` with the machine's fonts, a profile of its own and an empty tab. It ends itself after
+    /// Starts `program` with the machine's fonts, a profile of its own and an empty tab. It ends after
     /// fifteen minutes.
     pub(crate) fn start(program: &str) -> Browser {
         Browser::launch(program, None)
     }
 
-    /// The same with these fonts and no others.
+    /// The same with these fonts only.
     pub(crate) fn with(fonts: &Fonts, program: &str) -> Browser {
         Browser::launch(program, Some(fonts))
     }
@@ -188,12 +187,12 @@ impl Browser {
         browser
     }
 
-    /// Shows a file in a window of this size, which prefers light or dark, until it is loaded.
+    /// Loads a file in a window of this size that prefers light or dark.
     pub(crate) fn open(&mut self, page: &Path, (width, height): (u32, u32), dark: bool) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", size);
         let scheme = json!({ "name": "prefers-color-scheme", "value": if dark { "dark" } else { "light" } });
-        // Without motion a page stands where it scrolls to at once.
+        // Without motion a page is at once where it scrolls to.
         let still = json!({ "name": "prefers-reduced-motion", "value": "reduce" });
         self.call("Emulation.setEmulatedMedia", json!({ "features": [scheme, still] }));
         self.events.clear();
@@ -203,7 +202,7 @@ impl Browser {
 
     /// Everything on the console since the last call: errors, exceptions, and what a policy blocked.
     pub(crate) fn logged(&mut self) -> Vec<String> {
-        // An answer comes behind all that was logged before.
+        // An answer comes after everything logged before.
         self.value("0");
         std::mem::take(&mut self.logged)
     }
@@ -230,7 +229,7 @@ impl Browser {
         used["fonts"].as_array().expect("fonts").iter().map(family).collect()
     }
 
-    /// A value that is a text.
+    /// A value that is text.
     #[track_caller]
     pub(crate) fn text(&mut self, expression: &str) -> String {
         match self.value(expression) {
@@ -239,7 +238,7 @@ impl Browser {
         }
     }
 
-    /// Waits until an expression is true, for a minute at the most.
+    /// Waits until an expression is true, at most a minute.
     #[track_caller]
     pub(crate) fn until(&mut self, expression: &str) {
         for _ in 0..1200 {
@@ -251,7 +250,7 @@ impl Browser {
         panic!("never true: {expression}");
     }
 
-    /// Presses a key and lets it go, as a reader does.
+    /// Presses and releases a key, as a reader does.
     pub(crate) fn press(&mut self, key: &str) {
         let (code, number, text) = match key {
             "Tab" => ("Tab", 9, ""),
@@ -273,8 +272,8 @@ impl Browser {
         }
     }
 
-    /// Presses a key until an expression is true, for a minute at the most: on a busy machine the way of one
-    /// press may not be at its end when the next press turns it back.
+    /// Presses a key until an expression is true, at most a minute: on a busy machine one press may still be
+    /// in progress when the next reverses it.
     #[track_caller]
     pub(crate) fn press_until(&mut self, key: &str, expression: &str) {
         for _ in 0..600 {
@@ -303,7 +302,7 @@ impl Browser {
         (name, text)
     }
 
-    /// The next event of this name that fits; events before it stay.
+    /// The next event of this name that fits; earlier events are kept.
     #[track_caller]
     fn event(&mut self, name: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let mut seen = 0;
@@ -318,7 +317,7 @@ impl Browser {
         }
     }
 
-    /// Calls a method of the protocol and gives its result.
+    /// Calls a method of the protocol and returns its result.
     #[track_caller]
     fn call(&mut self, method: &str, params: Value) -> Value {
         self.calls += 1;
@@ -339,7 +338,7 @@ impl Browser {
         }
     }
 
-    /// The next message; what it says of the console is kept.
+    /// The next message; console messages are kept.
     #[track_caller]
     fn message(&mut self) -> Value {
         let mut bytes = Vec::new();
@@ -356,7 +355,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // With its pipe the browser ends; its profile goes when it is gone.
+        // The browser ends with its pipe; its profile is removed after that.
         self.to = None;
         let _ = self.process.wait();
     }

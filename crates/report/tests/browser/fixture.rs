@@ -1,10 +1,10 @@
-//! Trials made up for tests of the page: any matrix, with rates that differ by path and replicate.
+//! Constructed trials for tests of the page: any matrix, with rates that differ by path and replicate.
 
 use iopj_core::{Length, Verdict, VerdictKind, Workload};
 use iopj_store::{Measurement, Slice, StudyRecord, Trial, Unavailable, histogram};
 use std::time::Duration;
 
-/// A study of which every foreign text is `name`.
+/// A study in which every foreign text is `name`.
 pub(crate) fn study(name: &str) -> StudyRecord {
     StudyRecord {
         name: name.to_owned(),
@@ -61,7 +61,7 @@ pub(crate) fn trials(paths: &[&str], workloads: &[Workload], replicates: u32) ->
     trials
 }
 
-/// A window of one second with so many I/Os.
+/// A window of one second with this many I/Os.
 pub(crate) fn measurement(ios: u64, kind: VerdictKind) -> Measurement {
     let mut latencies = histogram::new();
     for step in 0..ios.min(5000) {

@@ -1,5 +1,5 @@
-//! Pages of made-up trials in headless Chromium: every figure drawn with all its marks, nothing on the
-//! console, everything reached by keys, and a sentence where something is missing.
+//! Pages of constructed trials in headless Chromium: every figure drawn with all its marks, nothing on the
+//! console, everything reachable by keys, and a sentence where something is missing.
 
 mod devtools;
 mod fixture;
@@ -25,7 +25,7 @@ const PATHS: [&str; 4] = [
     "io_uring/sqpoll/poll",
 ];
 
-/// A page in a folder that goes with it.
+/// A page in a temporary folder of its own.
 fn written(page: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("page.html");
@@ -174,7 +174,7 @@ fn all_of_the_page_is_reached_by_keys_and_downloaded() {
     assert_eq!(files, 2 * html::figures(&study(EVIL), &trials, &[], Admission::default()).len());
 }
 
-/// The sample with the energy of a meter of an evil name, and what it read meanwhile.
+/// The sample with the energy of a meter with a hostile name, and its readings.
 fn metered() -> (Vec<Trial>, Vec<PowerTrace>) {
     let mut trials = sample();
     for (place, trial) in trials.iter_mut().enumerate() {

@@ -1,4 +1,5 @@
-//! What holds for every page of a report: drawn whole, sound, valid, and all of it reached by keys alone.
+//! Checks of every page of a report: drawn completely, without errors, valid, and usable by the keyboard
+//! alone.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use super::devtools::Browser;
@@ -9,22 +10,22 @@ use std::process::Command;
 /// Background in light and in dark.
 const PAPERS: [&str; 2] = ["rgb(255, 255, 255)", "rgb(21, 24, 28)"];
 
-/// Windows of a desk and of a telephone.
+/// Windows of a desktop and of a telephone.
 pub(crate) const SIZES: [(u32, u32); 2] = [(1400, 1000), (400, 800)];
 
-/// What can take the focus, in order, without what is folded.
+/// The elements that can take the focus, in order, without folded ones.
 const STOPS: &str = "[...document.querySelectorAll('a[href], button, summary, \
                      [tabindex=\"0\"]')].filter((one) => one.checkVisibility({ contentVisibilityAuto: true \
                      }))";
 
-/// Opens the page in both sizes, light and dark, and demands that nothing is amiss; what it shows in the
-/// first.
+/// Opens the page in both sizes, light and dark, and asserts that nothing is wrong; returns what it shows in
+/// the first.
 #[track_caller]
 pub(crate) fn looks(browser: &mut Browser, page: &Path) -> Value {
     looks_in(browser, page, &[false, true])
 }
 
-/// The same in light alone: the colours leave the layout as it is.
+/// The same in light only, because colours do not change the layout.
 #[track_caller]
 pub(crate) fn looks_in_light(browser: &mut Browser, page: &Path) -> Value {
     looks_in(browser, page, &[false])
@@ -71,7 +72,7 @@ fn is_sound(seen: &Value, width: u32, what: &str) {
     }
 }
 
-/// No text or attribute of the page tells a number that is none.
+/// No text or attribute of the page contains a number that is not one.
 #[track_caller]
 pub(crate) fn says_no_such_number(browser: &mut Browser, what: &str) {
     let script = "document.documentElement.outerHTML.replace(/<script>.*<\\/script>/s, \
@@ -86,7 +87,7 @@ pub(crate) fn figure<'a>(seen: &'a Value, id: &str) -> &'a Value {
     figures.iter().find(|figure| figure["id"] == id).unwrap_or_else(|| panic!("no figure {id}"))
 }
 
-/// Goes through the whole page by keys and opens every table.
+/// Moves through the whole page by keys and opens every table.
 #[track_caller]
 pub(crate) fn walks(browser: &mut Browser, page: &Path) {
     browser.open(page, SIZES[0], false);
@@ -113,13 +114,13 @@ pub(crate) fn walks(browser: &mut Browser, page: &Path) {
     assert_eq!(browser.logged(), Vec::<String>::new());
 }
 
-/// Presses every button of every figure, and gives how many files that were.
+/// Presses every button of every figure, and returns the number of files.
 #[track_caller]
 pub(crate) fn downloads(browser: &mut Browser, page: &Path) -> usize {
     let buttons = "document.querySelectorAll('.tools button')";
     let mut files = 0;
     loop {
-        // The browser lets a page have ten files, and asks before it gives more.
+        // The browser gives a page ten files, and asks before it gives more.
         if files % 10 == 0 {
             browser.open(page, SIZES[0], false);
             browser.value("document.querySelectorAll('details.group').forEach((one) => (one.open = true))");
@@ -135,7 +136,7 @@ pub(crate) fn downloads(browser: &mut Browser, page: &Path) -> usize {
     files
 }
 
-/// The focus is seen, and where it is can be seen.
+/// The focused element is visible, and so is its focus ring.
 #[track_caller]
 fn is_marked(browser: &mut Browser) {
     let script = "(() => { const one = document.activeElement, box = one.getBoundingClientRect(); const \
@@ -149,7 +150,7 @@ fn is_marked(browser: &mut Browser) {
     );
 }
 
-/// The first stop leads past the contents; a link of the contents leads to its part.
+/// The first stop skips the contents; a link of the contents leads to its part.
 #[track_caller]
 fn skips(browser: &mut Browser) {
     browser.press("Tab");
@@ -201,7 +202,7 @@ fn unfolds(browser: &mut Browser) {
     }
 }
 
-/// The file behind the button that has the focus is what its figure shows.
+/// The file behind the focused button contains what its figure shows.
 #[track_caller]
 fn download(browser: &mut Browser) {
     let figure = "document.activeElement.closest('figure')";
@@ -256,7 +257,7 @@ fn parsed(csv: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// A region that has the focus and is wider than the window is scrolled by the arrow keys.
+/// The arrow keys scroll a focused region that is wider than the window.
 #[track_caller]
 pub(crate) fn scrolls(browser: &mut Browser, page: &Path, region: &str) {
     browser.open(page, SIZES[1], false);
@@ -267,7 +268,7 @@ pub(crate) fn scrolls(browser: &mut Browser, page: &Path, region: &str) {
     browser.press_until("ArrowLeft", &format!("{region}.scrollLeft === 0"));
 }
 
-/// The file is valid HTML without a warning, as `tidy` sees it.
+/// `tidy` finds the file to be valid HTML without a warning.
 #[track_caller]
 pub(crate) fn is_valid(page: &Path) {
     let tidy = Command::new("tidy").args(["-errors", "-quiet"]).arg(page).output();

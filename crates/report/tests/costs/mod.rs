@@ -1,4 +1,4 @@
-//! Trials whose costs are made of known parts, so that every figure that follows from them is known too.
+//! Trials whose costs consist of known parts, so every figure that follows from them is known too.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 #[path = "../trials/mod.rs"]
@@ -22,7 +22,7 @@ struct Part(&'static str, Option<&'static str>, Option<&'static str>, [u64; 4]);
 
 const NVME: Option<&str> = Some("nvme");
 
-/// In the kernel 1,520 a I/O, 30 a spin, 1,450 a sleep, 20 an interrupt.
+/// In the kernel 1,520 per I/O, 30 per spin, 1,450 per sleep, 20 per interrupt.
 const PARTS: [Part; 13] = [
     Part("submit_bio", None, Some("block/"), [400, 0, 0, 0]),
     Part("blk_mq_submit_bio", None, Some("block/"), [300, 0, 0, 0]),
@@ -45,7 +45,7 @@ const TIMER: [Part; 2] = [
     Part("ktime_get", None, Some("kernel/time/"), [0, 0, 60, 0]),
 ];
 
-/// What happened per I/O.
+/// Events per I/O.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Happened {
     pub(crate) spins: f64,
@@ -119,18 +119,18 @@ pub(crate) fn trial(path: &str, workload: &Workload, replicate: u32, happened: H
     trial
 }
 
-/// The costs of a trial, to be changed.
+/// The costs of a trial, mutable.
 pub(crate) fn costs(trial: &mut Trial) -> &mut CostProfile {
     measurement(trial).costs.as_mut().unwrap()
 }
 
-/// Replicates that differ in what happened.
+/// Replicates that differ in these events.
 pub(crate) fn replicates(path: &str, workload: &Workload, happened: &[Happened]) -> Vec<Trial> {
     happened.iter().zip(0..).map(|(happened, at)| trial(path, workload, at, *happened)).collect()
 }
 
-/// The three completions, five times each. Interrupt sleeps half of the time, poll spins 60 times, hybrid
-/// sleeps always and spins 4 times, give or take.
+/// The three completions, five times each. Interrupt sleeps in half of the I/Os, poll spins 60 times, hybrid
+/// always sleeps and spins about 4 times.
 pub(crate) fn three(workload: &Workload) -> Vec<Trial> {
     let steps = [0.0, 1.0, -1.0, 2.0, -2.0];
     let of = |path, happened: &dyn Fn(f64) -> Happened| replicates(path, workload, &steps.map(happened));

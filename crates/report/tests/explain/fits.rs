@@ -1,4 +1,4 @@
-//! The parts of a cost by least squares, and where poll costs as much as another completion.
+//! The parts of a cost by least squares, and the points where poll costs as much as another completion.
 
 use super::*;
 
@@ -9,8 +9,8 @@ fn fit<'a>(block: &'a WorkloadCosts, columns: &[usize], measure: Measure) -> &'a
 #[test]
 fn fits_find_the_parts() {
     let block = only(&three(&workload(1, 1000)), &[]);
-    // Fixed part, per spin, per sleep: what was put in, and half of it in loads plus stores. Interrupt slept
-    // more often than not, so that its fixed part contains a sleep.
+    // Fixed part, per spin, per sleep: the constructed values, and half of them in loads plus stores.
+    // Interrupt slept more often than not, so its fixed part contains a sleep.
     let expected =
         [(1540.0 + 1450.0, None, Some(1450.0)), (1520.0, Some(30.0), None), (3530.0, Some(30.0), None)];
     for (measure, share) in [(Measure::Instructions, 1.0), (Measure::LoadsPlusStores, 0.5)] {
@@ -59,7 +59,8 @@ fn too_few_and_collinear_runs_are_refused() {
 
 #[test]
 fn an_interfaces_paths_are_pooled_where_one_alone_does_not_tell() {
-    // Interrupt sleeps in every fifth I/O, always; hybrid varies in both and tells the part per sleep.
+    // Interrupt sleeps in every fifth I/O of all runs; hybrid varies in both and determines the part per
+    // sleep.
     let workload = workload(1, 1000);
     let interrupt = Happened { sleeps: 0.2, interrupts: 1.0, ..Happened::default() };
     let mut trials = three(&workload);
@@ -77,7 +78,7 @@ fn an_interfaces_paths_are_pooled_where_one_alone_does_not_tell() {
     );
     let pooled = fit(&block, &[0, 1, 2], Measure::Instructions);
     let FitOutcome::Parts(parts) = &pooled.outcome else { panic!() };
-    // Of hybrid's runs alone, so with its timer.
+    // From hybrid's runs alone, so with its timer.
     near(parts.per_sleep.unwrap().estimate, 2010.0);
     near(parts.per_spin.unwrap().estimate, 30.0);
     near(parts.fixed[0].estimate, 1540.0 + 0.2 * (1450.0 - 2010.0));
@@ -113,7 +114,7 @@ fn crossings_follow_from_the_parts() {
 }
 
 #[test]
-fn what_cannot_be_told_of_a_crossing_is_said() {
+fn what_is_unknown_about_a_crossing_is_said() {
     let workload = workload(1, 1000);
     let steady = |path, happened| replicates(path, &workload, &[happened; 3]);
     let trials = [
@@ -132,7 +133,7 @@ fn a_slope_within_its_error_gives_no_crossing() {
     let noisy = [(58.0, 900), (59.0, 0), (60.0, 800), (61.0, 100), (62.0, 700)];
     let happened = noisy.map(|(spins, extra)| Happened { spins, extra, ..Happened::default() });
     trials.extend(replicates(POLL, &workload(1, 1000), &happened));
-    // Hybrid spins too steadily to lend its slope.
+    // Hybrid spins too steadily to provide the slope.
     trials.iter_mut().filter(|trial| trial.path.to_string() == HYBRID).for_each(|trial| {
         let poll = costs_of(trial).functions.iter_mut().find(|function| function.function == "nvme_poll");
         poll.unwrap().cost.calls = 4000;

@@ -1,4 +1,4 @@
-//! Explanations of stores whose costs are made of known parts.
+//! Explanations of stores whose costs consist of known parts.
 
 #[path = "../costs/mod.rs"]
 mod costs;
@@ -55,7 +55,7 @@ fn totals_are_per_io_with_their_spread() {
     assert_eq!(paths, [INTERRUPT, POLL, HYBRID]);
     let kernel = total(&block, "kernel_instructions");
     assert_eq!(means(kernel), [2265.0, 3320.0, 3650.0]);
-    // 30 instructions a spin, and the spins' deviation is the root of 2.5.
+    // 30 instructions per spin, and the spins' deviation is the square root of 2.5.
     near(kernel[1].unwrap().stddev.unwrap(), 30.0 * 2.5f64.sqrt());
     assert_eq!(means(total(&block, "user_instructions")), [600.0; 3]);
     assert_eq!(means(total(&block, "kernel_loads")), [679.5, 996.0, 1095.0]);
@@ -67,7 +67,7 @@ fn totals_are_per_io_with_their_spread() {
     assert_eq!(total(&block, "spins")[0].unwrap().n, 5);
 }
 
-/// One sum of all doorbells could not show that those of completion queues are rung seldom.
+/// The sum of all doorbells could not show that those of completion queues are rarely rung.
 #[test]
 fn doorbells_of_submissions_and_of_completions_and_empty_polls_stand_apart() {
     const BYPASS: &str = "nvme-user/doorbell/poll";
@@ -98,7 +98,7 @@ fn doorbells_of_submissions_and_of_completions_and_empty_polls_stand_apart() {
         text.contains("submission doorbells 1.00 ± 0 completion doorbells 0.0040 ± 0 empty polls 4.00 ±"),
         "{text}"
     );
-    // A store from before they were told apart.
+    // A store from before they were counted separately.
     for bypass in trials.iter_mut().rev().take(2) {
         measurement(bypass).evidence.engine.as_mut().unwrap().completion_doorbells = None;
     }
@@ -243,7 +243,7 @@ fn the_papers_orders_are_decided_per_io() {
     let total = completions.table.last().unwrap();
     assert_eq!(total.published_m_per_s, [2710.0, 3190.0, 3612.0]);
     assert_eq!(total.published_per_io_approx.map(f64::round), [5294.0, 5580.0, 6604.0]);
-    // Poll that spins long costs more than hybrid: the total's order does not hold.
+    // Poll that spins long costs more than hybrid, so the total's order does not hold.
     let mut trials = three(&workload(1, 1000));
     trials.retain(|trial| trial.path.to_string() != POLL);
     let spins = [200.0, 201.0, 202.0, 203.0, 204.0];

@@ -1,8 +1,8 @@
-//! What the simulations share: the paths, and how far off a simulated share may be.
+//! Shared by the simulations: the paths, and the tolerance of a simulated share.
 
 use iopj_core::IoPath;
 
-/// 99.9 % of a normal distribution lie within as many standard deviations.
+/// 99.9 % of a normal distribution is within this many standard deviations.
 pub(crate) const Z_999: f64 = 3.2905;
 
 const PATHS: [&str; 9] = [
@@ -22,7 +22,7 @@ pub(crate) fn paths() -> Vec<IoPath> {
     PATHS.iter().map(|path| path.parse().unwrap()).collect()
 }
 
-/// What 99.9 % of simulations of an event of this probability stay within.
+/// The interval that contains 99.9 % of simulations of an event of this probability.
 pub(crate) fn error(probability: f64, draws: usize) -> f64 {
     Z_999 * (probability * (1.0 - probability) / draws as f64).sqrt()
 }

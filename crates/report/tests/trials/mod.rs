@@ -24,12 +24,12 @@ pub(crate) fn trial(path: &str, workload: &Workload, replicate: u32, iops: u64) 
     Trial { replicate, ..Trial::new(path.parse().unwrap(), workload.clone(), measurement.into()) }
 }
 
-/// The measurement of a trial, to be changed.
+/// The measurement of a trial, mutable.
 pub(crate) fn measurement(trial: &mut Trial) -> &mut Measurement {
     trial.outcome.measurement_mut().expect("a trial that was measured")
 }
 
-/// The record of a study of so many trials.
+/// The record of a study of this many trials.
 pub(crate) fn study(planned_trials: u64) -> StudyRecord {
     StudyRecord { name: "known".into(), planned_trials, ..StudyRecord::default() }
 }

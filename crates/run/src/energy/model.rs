@@ -51,8 +51,8 @@ pub(crate) fn estimates(
                 let (joules, random_j) = (power.watts * seconds, power.standard * seconds);
                 let half = NORMAL_FACTOR * random_j;
                 let random_interval = [joules - half, joules + half];
-                let random = Joules { random_j, random_interval, ..Joules::default() };
-                EnergyOutcome::Complete(Joules { seconds, joules, ..random })
+                let counted = Joules { seconds, joules, random_j, random_interval, ..Joules::default() };
+                EnergyOutcome::Complete(counted)
             }
             Err(error) => EnergyOutcome::Incomplete(error.to_string()),
         };

@@ -10,7 +10,7 @@ use crate::analysis::stats::{
 };
 use iopj_core::IoPath;
 
-/// What a cell's figure is claimed to be, compared with another.
+/// The claimed relation of a cell's figure to another.
 #[derive(Clone, Copy)]
 pub(super) enum Relation {
     /// Significantly less.
@@ -23,13 +23,12 @@ pub(super) enum Relation {
     NotLess(f64),
 }
 
-/// What a cell is compared with.
+/// The other side of a comparison.
 pub(super) enum Against<'a> {
-    /// Another cell.
     Cell(ClaimCell<'a>),
     /// A share of another cell's figure.
     Share(f64, ClaimCell<'a>),
-    /// Another cell's figure and so much more, in the metric's unit.
+    /// Another cell's figure plus this much, in the metric's unit.
     Beyond(f64, ClaimCell<'a>),
     /// A number that is known exactly.
     Number(f64),
@@ -46,7 +45,7 @@ pub(super) struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    /// A path's figure compared with something, of which the paper prints nothing.
+    /// A path's figure compared with something for which the paper prints nothing.
     pub(super) fn of(
         data: &TrialSet<'a>,
         metric: ClaimMetric,
@@ -122,15 +121,15 @@ impl<'a> Comparison<'a> {
         figures
     }
 
-    /// How large the difference of the two cells is; absent where there are no two, or no test.
+    /// How large the difference of the two cells is; absent if there are not two, or no test.
     pub(super) fn effect(&self, family: usize) -> Option<Effect> {
         let (Against::Cell(other) | Against::Share(_, other)) = &self.against else { return None };
         let plan = self.cell.plan(self.metric, family);
         plan.contrast(&self.cell.sample(self.metric), &other.sample(self.metric)).map(|one| Effect::of(&one))
     }
 
-    /// The p-value of the answer that the figures suggest, and whether that is that the part holds; `None`
-    /// where there is no test of so few replicates.
+    /// The p-value of the answer that the figures suggest, and whether that answer is that the part holds;
+    /// `None` if there are too few replicates for a test.
     pub(super) fn test(&self, family: usize) -> Test {
         let sample = self.cell.sample(self.metric);
         let by = |other: &ClaimCell<'_>, of: &dyn Fn(f64) -> f64| -> Sample {
@@ -140,7 +139,7 @@ impl<'a> Comparison<'a> {
         let (plan, against) = match &self.against {
             Against::Cell(cell) => (plan, by(cell, &|value| value)),
             Against::Share(share, cell) => (plan, by(cell, &|value| share * value)),
-            // A sum of percentiles has no sense in logarithms.
+            // A sum of percentiles means nothing in logarithms.
             Against::Beyond(more, cell) => {
                 (TestPlan { logs: false, ..plan }, by(cell, &|value| value + more))
             }
@@ -153,14 +152,14 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// The p-value of the answer that the figures suggest, and whether that is that the relation holds.
+/// The p-value of the answer that the figures suggest, and whether that answer is that the relation holds.
 pub(super) fn held(relation: Relation, plan: TestPlan, a: &Sample, b: &Sample) -> Test {
     let scaled =
         |factor: f64| -> Sample { b.iter().map(|(block, value)| (*block, factor * value)).collect() };
     match relation {
         Relation::Less => plan.test(a, b).map(|(p, sign)| (p, sign < 0.0)),
         Relation::More => plan.test(a, b).map(|(p, sign)| (p, sign > 0.0)),
-        // One side alone is asked about.
+        // A one-sided question.
         Relation::NotLess(tolerance) => {
             plan.test(a, &scaled(1.0 - tolerance)).map(|(p, sign)| (p / 2.0, sign >= 0.0))
         }
@@ -174,7 +173,7 @@ pub(super) fn held(relation: Relation, plan: TestPlan, a: &Sample, b: &Sample) -
                 };
                 return Some((over(plan.looks, p?), true));
             }
-            // It is shown not to be equal if it lies beyond the nearer limit.
+            // It is shown to be unequal if it is beyond the nearer limit.
             let limit = if mean > other { 1.0 + tolerance } else { 1.0 - tolerance };
             let limits: Vec<f64> = others.iter().map(|value| value * limit).collect();
             Some((over(plan.looks, t_test(plan.method, &values, &limits)?.p), false))
@@ -198,10 +197,10 @@ pub(super) fn answer(relation: Relation, tested: Test) -> Answer {
     }
 }
 
-/// A p-value and whether it speaks for the part; `None` where there is no test of so few replicates.
+/// A p-value and whether it supports the part; `None` if there are too few replicates for a test.
 pub(super) type Test = Option<(f64, bool)>;
 
-/// The ratio of two cells' energy figures over their replicates, in which the meter's gain divides out.
+/// The ratio of two cells' energy figures over their replicates, in which the meter's gain cancels.
 fn ratio(metric: ClaimMetric, cell: &ClaimCell<'_>, other: &ClaimCell<'_>) -> Option<ClaimFigure> {
     let (values, others) = (cell.values(metric), other.values(metric));
     let by_plan = || cell.plan(metric, 1).contrast(&cell.sample(metric), &other.sample(metric))?.ratio;

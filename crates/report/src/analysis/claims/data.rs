@@ -1,5 +1,5 @@
-//! What a claim is put to: the trials that may be compared, and of them the cells, each the trials of a path
-//! under a workload.
+//! The data of a claim: the trials that may be compared, and their cells, each with the trials of one path
+//! under one workload.
 
 use super::metrics::ClaimMetric;
 use super::{ClaimContext, ClaimFigure};
@@ -12,7 +12,7 @@ use iopj_store::{EnergySource, Measurement, Trial};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What of a workload the claims vary.
+/// The part of a workload that the claims vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) rw: Rw,
@@ -39,26 +39,26 @@ impl fmt::Display for Shape {
     }
 }
 
-/// What a part that rests on a time lacks where the machine was emulated.
+/// What a part that depends on a time lacks if the machine was emulated.
 pub const EMULATED: &str = "emulated: times mean nothing";
 
-/// Trials that may be compared: they share generator, settings, and all of the workload but its shape.
+/// Trials that may be compared: they share generator, settings, and the workload except its shape.
 pub(super) struct TrialSet<'a> {
     trials: Vec<&'a Trial>,
-    /// The machine that they ran on.
+    /// The machine on which they ran.
     pub(super) machine: ClaimContext,
     /// The meter and scope of all energy.
     source: Option<&'a EnergySource>,
 }
 
-/// What [`TrialSet`] shares: the workload without its shape, the settings and the generator.
+/// What the trials of a [`TrialSet`] share: the workload without its shape, the settings and the generator.
 fn shared(trial: &Trial) -> (Workload, &BTreeMap<String, String>, iopj_store::Generator) {
     let Workload { rw, bs, iodepth, numjobs, .. } = Workload::default();
     (Workload { rw, bs, iodepth, numjobs, ..trial.workload.clone() }, &trial.settings, trial.generator)
 }
 
 impl<'a> TrialSet<'a> {
-    /// The trials of a store by what they share; one without trials for an empty store.
+    /// The trials of a store by what they share; one set without trials for an empty store.
     pub(super) fn of(
         trials: &'a [Trial],
         machine: ClaimContext,
@@ -102,12 +102,12 @@ impl<'a> TrialSet<'a> {
         paths.into_iter().map(|path| self.cell(path, shape)).partition(|cell| !cell.verified.is_empty())
     }
 
-    /// The workloads of trials of these paths that fit, by depth and threads.
+    /// The workloads that fit of trials of these paths, by depth and threads.
     pub(super) fn shapes(&self, paths: &[IoPath], fits: impl Fn(&Shape) -> bool) -> Vec<Shape> {
         self.shapes_of_all(|path| paths.contains(path), fits)
     }
 
-    /// The same of all paths that fit.
+    /// The same for all paths that fit.
     pub(super) fn shapes_of_all(
         &self,
         is_asked: impl Fn(&IoPath) -> bool,
@@ -120,8 +120,8 @@ impl<'a> TrialSet<'a> {
         shapes
     }
 
-    /// The first of these paths that has a verified trial, or else one at all; the first of all where none
-    /// has.
+    /// The first of these paths that has a verified trial, else the first that has any trial, else the first
+    /// of all.
     pub(super) fn preferred(&self, paths: [IoPath; 2]) -> IoPath {
         let is_verified = |trial: &Trial| self.machine.admission.admit(trial).is_ok();
         let of = |path: IoPath| self.trials.iter().filter(move |trial| trial.path == path);
@@ -129,7 +129,7 @@ impl<'a> TrialSet<'a> {
         if rank(paths[1]) < rank(paths[0]) { paths[1] } else { paths[0] }
     }
 
-    /// What the machine lacks to be asked about more than one busy core; `None` where it lacks nothing.
+    /// What the machine lacks for questions about more than one busy core; `None` if nothing.
     pub(super) fn lacks_cores(&self) -> Option<String> {
         match self.machine.cores {
             0 => Some("a measured trial, which shows the number of cores".to_owned()),
@@ -138,7 +138,7 @@ impl<'a> TrialSet<'a> {
         }
     }
 
-    /// What these trials share as words: the generator and the settings.
+    /// What these trials share, in words: the generator and the settings.
     pub(super) fn label(&self) -> String {
         let Some(first) = self.trials.first() else { return String::new() };
         let settings = first.settings.iter().map(|(name, value)| format!("{name}={value}"));
@@ -165,7 +165,7 @@ pub(super) struct ClaimCell<'a> {
 }
 
 impl ClaimCell<'_> {
-    /// The figures of its trials; none where they mean nothing.
+    /// The figures of its trials; empty if they mean nothing.
     pub(super) fn values(&self, metric: ClaimMetric) -> Vec<f64> {
         self.sample(metric).into_iter().map(|(_, value)| value).collect()
     }
@@ -177,7 +177,7 @@ impl ClaimCell<'_> {
         all.filter_map(|(block, one)| Some((*block, metric.value(one, self.source)?))).collect()
     }
 
-    /// How its figures are compared with another cell's, in a family of so many comparisons.
+    /// How its figures are compared with another cell's, in a family of this many comparisons.
     pub(super) fn plan(&self, metric: ClaimMetric, family: usize) -> TestPlan {
         self.machine.plan(metric.is_percentile(), family)
     }
@@ -187,12 +187,12 @@ impl ClaimCell<'_> {
         summarize(&self.values(metric)).map(|summary| summary.mean)
     }
 
-    /// Its figure beside what the paper prints.
+    /// Its figure beside the paper's.
     pub(super) fn figure(&self, metric: ClaimMetric, published: Option<f64>) -> ClaimFigure {
         ClaimFigure::of(self.path.to_string(), metric.unit, &self.values(metric), published)
     }
 
-    /// What this cell lacks of a number of verified replicates with the figure.
+    /// What this cell lacks to have this many verified replicates with the figure.
     pub(super) fn lacks(&self, metric: ClaimMetric, replicates: usize) -> Option<String> {
         let (path, shape, have) = (self.path, self.shape, self.verified.len());
         if self.machine.emulated && metric.is_time() {

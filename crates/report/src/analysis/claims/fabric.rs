@@ -1,5 +1,5 @@
-//! The claims of *When NVMe over Fabrics Meets Arm*: one drive, local and remote. No record can hold a remote
-//! drive and the counts of two hosts yet, so what they need is all that is stated.
+//! The claims of *When NVMe over Fabrics Meets Arm*: one drive, local and remote. No record can have a remote
+//! drive and the counts of two hosts yet, so only their needs are stated.
 
 use super::{BASE, Definition};
 use crate::analysis::published::{self, PrintedFigure};

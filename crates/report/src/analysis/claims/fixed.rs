@@ -1,10 +1,10 @@
-//! Parts of claims about the fixed parts of costs: what an I/O costs on two paths that neither spins nor
-//! sleeps.
+//! Parts of claims about the fixed parts of costs on two paths: what an I/O that neither spins nor sleeps
+//! costs.
 
 use super::comparison::{Relation, Test, answer};
 use super::data::ClaimCell;
 use super::{Answer, ClaimFigure, Part};
-use crate::analysis::explain::{FixedParts, FixedPartsTest, fixed_parts, is_counted};
+use crate::analysis::explain::{FixedPartLack, FixedParts, FixedPartsTest, fixed_parts, is_counted};
 use crate::analysis::stats::over;
 use iopj_core::{FunctionCost, IoPath};
 use iopj_store::Measurement;
@@ -16,8 +16,8 @@ pub(super) struct FixedPart<'a> {
     relation: Relation,
     /// The cells of the two.
     pub(super) cells: [ClaimCell<'a>; 2],
-    /// Both parts with their test, or what the trials lack to tell them.
-    found: Result<FixedPartsTest, String>,
+    /// Both parts with their test.
+    found: Result<FixedPartsTest, FixedPartLack>,
 }
 
 /// The cells of paths under one workload.
@@ -26,7 +26,7 @@ pub(super) struct Fits<'a> {
 }
 
 impl<'a> Fits<'a> {
-    /// `None` where one of them has no trial with exact counts: its name.
+    /// The path as an error if one of them has no trial with exact counts.
     pub(super) fn of(cells: Vec<ClaimCell<'a>>) -> Result<Fits<'a>, IoPath> {
         match cells.iter().find(|cell| !cell.verified.iter().any(|one| is_counted(one))) {
             Some(cell) => Err(cell.path),
@@ -34,7 +34,7 @@ impl<'a> Fits<'a> {
         }
     }
 
-    /// The fits of the loads and stores of the functions that belong.
+    /// The fits of the loads and stores of the functions that `belongs` picks.
     pub(super) fn fit(&self, belongs: impl Fn(&FunctionCost) -> bool) -> FixedParts {
         let paths: Vec<(IoPath, &[&Measurement])> =
             self.cells.iter().map(|cell| (cell.path, &cell.verified[..])).collect();
@@ -56,7 +56,7 @@ impl<'a> Fits<'a> {
 }
 
 impl FixedPart<'_> {
-    /// As of a comparison.
+    /// The test, as of a comparison.
     pub(super) fn test(&self) -> Test {
         let apart = self.found.as_ref().ok()?;
         let p = over(self.cells[0].machine.looks.max(1), apart.test.p);
@@ -66,7 +66,7 @@ impl FixedPart<'_> {
     /// `tested` is its test after Holm's correction.
     pub(super) fn part(self, tested: Test) -> Part {
         let (answer, figures) = match self.found {
-            Err(need) => (Answer::NotMeasured(vec![need]), Vec::new()),
+            Err(lack) => (Answer::NotMeasured(vec![lack.to_string()]), Vec::new()),
             Ok(apart) => {
                 type Found = (f64, (f64, f64), usize);
                 let figure = |(cell, (mean, interval, replicates)): (&ClaimCell<'_>, Found)| {

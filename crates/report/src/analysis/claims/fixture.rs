@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The window of every constructed trial.
 const WINDOW: Duration = Duration::from_secs(2);
 
-/// What the replicates of a cell measured; absent figures are 0, but for some I/Os that every trial did.
+/// The figures of a cell's replicates; absent figures are 0, except for the I/Os that every trial did.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Measured {
     pub(crate) mean_us: f64,
@@ -56,7 +56,7 @@ fn measurement(measured: Measured, factor: f64) -> Measurement {
     }
 }
 
-/// The measurement of a trial, to be changed.
+/// The measurement of a trial, mutable.
 pub(crate) fn measurement_of(trial: &mut Trial) -> &mut Measurement {
     trial.outcome.measurement_mut().expect("a trial that was measured")
 }

@@ -14,9 +14,9 @@ pub(super) struct ClaimMetric {
 /// Where a figure comes from.
 #[derive(Clone, Copy)]
 enum Of {
-    /// A metric, and how many of its units make one of the figure's.
+    /// A metric, and the number of its units in one of the figure's.
     Metric(Metric, f64),
-    /// A rate of counts, absent where the trial does not hold them. How long something spun is in it.
+    /// A rate of counts, absent if the trial lacks them. It depends on how long something spun.
     Rate(fn(&Measurement) -> Option<f64>),
 }
 

@@ -46,36 +46,36 @@ pub struct Claim {
     pub id: &'static str,
     /// The paper.
     pub paper: Paper,
-    /// What is claimed.
+    /// The claim in words.
     pub text: &'static str,
-    /// What the data must hold.
+    /// The data that it needs.
     pub needs: &'static [&'static str],
-    /// The answer: it holds only if every part does, and does not as soon as one part does not. Parts that
-    /// are reported apart do not count.
+    /// The answer: it holds if every part does, and does not hold if one part does not. Parts that are
+    /// reported separately do not count.
     pub answer: Answer,
-    /// The parts, one by one; none where no record can hold the data yet.
+    /// The parts; none if no record can have the data yet.
     pub parts: Vec<Part>,
     /// What the paper prints, for claims without parts.
     pub published: &'static [PrintedFigure],
     /// Trials of the cells compared that do not compete.
     pub left_out: BarredCounts,
-    /// An unproven or disturbed trial is among those that decide.
+    /// True if an unproven or disturbed trial is among those that decide.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub marked: bool,
-    /// The meter and scope that the figures of energy are of; absent where the claim is not about energy, or
-    /// none was measured.
+    /// The meter and scope of the energy figures; absent if the claim is not about energy, or none was
+    /// measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy: Option<EnergySource>,
-    /// The energy is of less than the whole machine: the parts are a proxy that decides nothing.
+    /// True if the energy is of less than the whole machine: the parts are a proxy that decides nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub proxy: bool,
-    /// The looks that decided how many replicates there are: every p-value is multiplied by them. Left out
-    /// where there was one.
+    /// The number of looks that decided how many replicates there are: every p-value is multiplied by it.
+    /// Omitted if it is one.
     #[serde(skip_serializing_if = "is_one")]
     pub looks: u32,
     /// What a reader must know about the answer.
     pub note: Option<&'static str>,
-    /// What to run to decide the rest; absent where all is decided.
+    /// What to run to decide the rest; absent if everything is decided.
     pub run: Option<String>,
 }
 
@@ -114,20 +114,19 @@ impl Answer {
 pub struct Part {
     /// What is compared with what.
     pub text: String,
-    /// Under which workload; where the claim is put to several generators or settings, under which of them
-    /// too.
+    /// The workload; also the generator and settings if the claim is put to several.
     pub at: String,
     /// Its answer.
     pub answer: Answer,
     /// The figures that decide it, the compared one first.
     pub figures: Vec<ClaimFigure>,
-    /// The p-value of what the answer rests on: after Holm's correction, but for parts by the papers' rule,
-    /// as their text says; absent where nothing was tested.
+    /// The p-value behind the answer: after Holm's correction, except for parts by the papers' rule, whose
+    /// text says so; absent if nothing was tested.
     pub p: Option<f64>,
-    /// How large the difference is, where the part is one comparison.
+    /// How large the difference is, if the part is one comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
-    /// It is reported apart: shown, and no part of the claim's answer.
+    /// True if it is reported separately: shown, but not part of the claim's answer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub apart: bool,
 }
@@ -141,7 +140,7 @@ impl Part {
 /// How large a difference is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Effect {
-    /// The first figure over the second with its 95 % interval; absent where it has no bounds.
+    /// The first figure over the second with its 95 % interval; absent if that has no bounds.
     pub ratio: Option<Ratio>,
     /// The least difference, as a share of the second, that would have been seen four times out of five.
     pub least: Option<f64>,
@@ -156,13 +155,13 @@ impl Effect {
 /// A measured figure beside the published one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ClaimFigure {
-    /// What it is of.
+    /// The path, or what else it is of.
     pub of: String,
     /// Unit, empty for a plain number.
     pub unit: &'static str,
     /// Replicates.
     pub replicates: usize,
-    /// Mean over the replicates; absent where none was measured.
+    /// Mean over the replicates; absent if none was measured.
     pub mean: Option<f64>,
     /// 95 % interval of the mean; absent for fewer than two replicates.
     pub interval: Option<(f64, f64)>,
@@ -180,23 +179,24 @@ impl ClaimFigure {
     }
 }
 
-/// A claim as the program defines it: decided by comparing cells, unless no record can hold what it needs.
+/// The definition of a claim: decided by comparing cells, unless no record can have the data that it needs.
 struct Definition {
     id: &'static str,
     text: &'static str,
     needs: &'static [&'static str],
     note: Option<&'static str>,
-    /// The parts, for trials that share all but the path and the axes of the claim.
+    /// The parts, for trials that share everything except the path and the axes of the claim.
     parts: for<'a> fn(&TrialSet<'a>) -> Vec<Question<'a>>,
     /// The least number of replicates that the claim needs.
     replicates: usize,
-    /// The command that measures what it needs, without the number of replicates; or what would decide it.
+    /// The command that measures the data it needs, without the number of replicates; or what would decide
+    /// it.
     run: fn(cores: u32) -> String,
     /// For a claim about energy: the command that measures it with a meter of the whole machine.
     run_with_meter: Option<&'static str>,
-    /// The needs that no record can hold yet: then nothing is compared.
+    /// The data that no record can have yet: then nothing is compared.
     missing: &'static [&'static str],
-    /// What the paper prints, where nothing is compared.
+    /// What the paper prints, if nothing is compared.
     published: &'static [PrintedFigure],
 }
 
@@ -214,18 +214,18 @@ const BASE: Definition = Definition {
     published: &[],
 };
 
-/// What claims are decided under: the machine that the trials ran on, how they ran, and whose compete.
+/// The context in which claims are decided: the machine, how the trials ran, and which of them compete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClaimContext {
     /// Online cores; 0 if no trial records them.
     pub cores: u32,
-    /// Its processor was emulated: no part that rests on a time is measured.
+    /// True if its processor was emulated: no part that depends on a time is measured.
     pub emulated: bool,
-    /// The replicates are blocks: differences within them are tested.
+    /// True if the replicates are blocks: differences within them are tested.
     pub in_blocks: bool,
-    /// Whose trials compete.
+    /// Which trials compete.
     pub admission: Admission,
-    /// The looks that decided how many replicates there are.
+    /// The number of looks that decided how many replicates there are.
     pub looks: u32,
 }
 
@@ -243,7 +243,7 @@ impl ClaimContext {
         }
     }
 
-    /// How figures are compared in a family of so many comparisons, by their logarithms or as they are.
+    /// How figures, or their logarithms, are compared in a family of this many comparisons.
     fn plan(&self, logs: bool, family: usize) -> TestPlan {
         let method = if self.in_blocks { Method::Paired } else { Method::Welch };
         TestPlan { method, logs, family, looks: self.looks.max(1) }
@@ -306,7 +306,7 @@ fn not_measured(needs: &[&str]) -> Answer {
     Answer::NotMeasured(needs.iter().map(|need| (*need).to_owned()).collect())
 }
 
-/// What claims on energy need: they are about the whole machine.
+/// What claims about energy need: they are about the whole machine.
 const SYSTEM_METER: &str = "a system-scope meter";
 
 fn compare(claim: &mut Claim, data: &[TrialSet<'_>], definition: &Definition, cores: u32) {
@@ -318,7 +318,7 @@ fn compare(claim: &mut Claim, data: &[TrialSet<'_>], definition: &Definition, co
     claim.run = rest(&counting).map(|options| run(cores) + &options);
 }
 
-/// The answer to a claim from those to its parts that count. What is missing outweighs what is undecided.
+/// The answer to a claim from the answers to its parts that count. A missing part outweighs an undecided one.
 fn overall(parts: &[&Part]) -> Answer {
     debug_assert!(!parts.is_empty(), "a claim without parts would hold");
     if parts.iter().any(|part| part.answer == Answer::DoesNotHold) {
@@ -337,11 +337,10 @@ fn overall(parts: &[&Part]) -> Answer {
     }
 }
 
-/// The least number of replicates that a repetition for the sake of undecided parts asks for: the `poll22`
-/// study's.
+/// The least number of replicates to repeat a study with because of undecided parts: the `poll22` study's.
 const REPEAT_REPLICATES: usize = 10;
 
-/// Options that the study needs to decide those of these parts that are not decided; `None` where all are.
+/// The study's options that would decide the undecided ones of these parts; `None` if all are decided.
 fn rest(parts: &[&Part]) -> Option<String> {
     let missing = parts.iter().any(|part| matches!(part.answer, Answer::NotMeasured(_)));
     let undecided = parts.iter().filter(|part| matches!(part.answer, Answer::Undecided(_)));
@@ -349,7 +348,7 @@ fn rest(parts: &[&Part]) -> Option<String> {
     let elsewhere = |part: &&Part| part.answer == Answer::NotMeasured(vec![EMULATED.to_owned()]);
     let elsewhere = if parts.iter().any(elsewhere) { ", on a machine that is not emulated" } else { "" };
     match most {
-        // Twice the replicates: differences that are 1.4 times smaller show.
+        // Twice the replicates show differences that are 1.4 times smaller.
         Some(most) => Some(format!(" --replicates {}{elsewhere}", (2 * most).max(REPEAT_REPLICATES))),
         None => missing.then(|| elsewhere.to_owned()),
     }

@@ -1,4 +1,4 @@
-//! Parts of claims that are not one comparison of two cells: those that hold under some workload or in most
+//! Parts of claims other than one comparison of two cells: those that hold under some workload or in most
 //! cells, and those about figures of several cells.
 
 use super::comparison::{Comparison, Relation, Test, answer, held};
@@ -9,7 +9,7 @@ use crate::analysis::contrast::{Sample, TestPlan};
 use crate::analysis::stats::LEVEL;
 use iopj_core::IoPath;
 
-/// A part that holds if under one workload at least all comparisons do.
+/// A part that holds if all comparisons do under at least one workload.
 pub(super) struct SomeWorkload<'a> {
     /// What is claimed.
     pub(super) text: String,
@@ -22,12 +22,12 @@ impl<'a> SomeWorkload<'a> {
         self.workloads.iter().flat_map(|(_, comparisons)| comparisons)
     }
 
-    /// The workloads that have all that is needed.
+    /// The workloads that have everything needed.
     fn complete(&self, replicates: usize) -> impl Iterator<Item = &(Shape, Vec<Comparison<'a>>)> {
         self.workloads.iter().filter(move |(_, all)| all.iter().all(|one| one.missing(replicates).is_empty()))
     }
 
-    /// What the first workload lacks, where none has all.
+    /// What the first workload lacks, if none has everything.
     pub(super) fn missing(&self, replicates: usize) -> Vec<String> {
         if self.complete(replicates).next().is_some() {
             return Vec::new();
@@ -48,8 +48,8 @@ impl<'a> SomeWorkload<'a> {
         self.complete(replicates).map(|(_, all)| all_hold(all, family)).collect()
     }
 
-    /// The part, with the figures of the workload that speaks for it the most. `tested` are its tests after
-    /// Holm's correction.
+    /// The part, with the figures of the workload that supports it most. `tested` are its tests after Holm's
+    /// correction.
     pub(super) fn part(self, tested: &[Test], replicates: usize) -> Part {
         let missing = self.missing(replicates);
         let all: Vec<&(Shape, Vec<Comparison<'a>>)> = self.complete(replicates).collect();
@@ -77,35 +77,34 @@ impl<'a> SomeWorkload<'a> {
     }
 }
 
-/// A figure that is made of several cells, block by block, claimed to be less or more than another.
+/// A figure derived from several cells, block by block, claimed to be less or more than another.
 pub(super) struct DerivedFigures<'a> {
     /// What is claimed.
     pub(super) text: String,
-    /// Under which workload.
+    /// The workload.
     pub(super) at: String,
     /// Less or more.
     pub(super) relation: Relation,
-    /// How the two are compared, but for the family.
+    /// How the two are compared, except for the family.
     pub(super) plan: TestPlan,
-    /// Its values, and those that it is compared with.
+    /// Its values, and those with which it is compared.
     pub(super) samples: [Sample; 2],
-    /// The figures' names and what the paper prints of them.
+    /// The figures' names, and the paper's figures.
     pub(super) names: [(String, Option<f64>); 2],
-    /// Their unit.
     pub(super) unit: &'static str,
-    /// The cells that they are made of.
+    /// The cells from which they are derived.
     pub(super) cells: Vec<ClaimCell<'a>>,
-    /// What these lack to be asked.
+    /// What the cells lack.
     pub(super) missing: Vec<String>,
 }
 
 impl DerivedFigures<'_> {
-    /// As of a comparison; only if nothing is missing.
+    /// The test, as of a comparison; only if nothing is missing.
     pub(super) fn test(&self, family: usize) -> Test {
         held(self.relation, TestPlan { family, ..self.plan }, &self.samples[0], &self.samples[1])
     }
 
-    /// `tested` is its test after Holm's correction over a family of so many.
+    /// `tested` is its test after Holm's correction over a family of this many.
     pub(super) fn part(self, tested: Test, family: usize) -> Part {
         let plan = TestPlan { family, ..self.plan };
         let effect = plan.contrast(&self.samples[0], &self.samples[1]).map(|one| Effect::of(&one));
@@ -132,9 +131,9 @@ pub(super) struct MostCells<'a> {
     pub(super) each: Vec<Each<'a>>,
 }
 
-/// A cell of what is claimed generally.
+/// A cell of a general claim.
 pub(super) struct Each<'a> {
-    /// That all of these hold is what is claimed.
+    /// The claim is that all of these hold.
     pub(super) all: Vec<Comparison<'a>>,
 }
 
@@ -143,8 +142,8 @@ impl<'a> MostCells<'a> {
         self.each.iter().flat_map(|each| &each.all).flat_map(Comparison::cells)
     }
 
-    /// A test for each cell: as sure as the least certain comparison if all hold; if not, as the most certain
-    /// of the contrary ones, corrected for their number.
+    /// A test for each cell: as certain as the least certain comparison if all hold; if not, as the most
+    /// certain of the contrary ones, corrected for their number.
     pub(super) fn tests(&self, family: usize) -> Vec<Test> {
         self.each.iter().map(|each| all_hold(&each.all, family)).collect()
     }
@@ -184,7 +183,7 @@ fn all_hold(comparisons: &[Comparison<'_>], family: usize) -> Test {
     Some(against.map_or((all_hold, true), |p| (p, false)))
 }
 
-/// Of the cells whose path fits and that have the figure, the one of the greatest mean.
+/// The cell with the greatest mean, of those whose path fits and that have the figure.
 pub(super) fn greatest<'a, 'c>(
     cells: &'c [ClaimCell<'a>],
     metric: ClaimMetric,
@@ -193,7 +192,7 @@ pub(super) fn greatest<'a, 'c>(
     ranked(cells, metric, fits).pop()
 }
 
-/// Those whose path fits and that have the figure, the one of the least mean first.
+/// The cells whose path fits and that have the figure, the one of the least mean first.
 pub(super) fn ranked<'a, 'c>(
     cells: &'c [ClaimCell<'a>],
     metric: ClaimMetric,

@@ -1,5 +1,5 @@
-//! The questions that a claim is made of, put to the trials that have what they need, and Holm's correction
-//! over their tests. How one comparison is decided is left to `comparison`.
+//! The questions of a claim, put to the trials that have the data, and Holm's correction over their tests.
+//! `comparison` decides one comparison.
 
 use super::comparison::{Comparison, Test, answer};
 use super::data::{ClaimCell, Shape, TrialSet};
@@ -12,41 +12,39 @@ use iopj_core::IoPath;
 
 /// One part of a claim.
 pub(super) enum Question<'a> {
-    /// A comparison.
     Compare(Comparison<'a>),
     /// A part that cannot be put to the trials.
     Missing {
         /// What is claimed.
         text: String,
-        /// Under which workload.
+        /// The workload.
         at: String,
-        /// What is missing.
         need: String,
     },
-    /// A part that holds if its comparisons do under one workload at least.
+    /// A part that holds if its comparisons do under at least one workload.
     SomeWorkload(SomeWorkload<'a>),
-    /// A part about figures that are made of several cells.
+    /// A part about figures derived from several cells.
     DerivedFigures(DerivedFigures<'a>),
     /// A part that holds in more than half of the cells that are decided.
     MostCells(MostCells<'a>),
-    /// A part that was decided by a rule of its own, and the cells that it is about.
+    /// A part decided by a rule of its own, and its cells.
     Decided(Part, Vec<ClaimCell<'a>>),
     /// A part about the fixed parts of two paths' costs.
     Fixed(FixedPart<'a>),
-    /// A part that is shown and does not count in the answer to the claim.
+    /// A part that is shown but does not count in the answer to the claim.
     Apart(Box<Question<'a>>),
-    /// No part, but a cell that would be in one if a trial of it were verified: its trials are counted as
+    /// Not a part, but a cell that would be in one if a trial of it were verified: its trials are counted as
     /// left out.
     LeftOut(ClaimCell<'a>),
 }
 
 impl<'a> Question<'a> {
-    /// A part that cannot be put to the trials, for they lack `need`.
+    /// A part that cannot be put to the trials, because they lack `need`.
     pub(super) fn missing_for(text: impl Into<String>, at: impl ToString, need: String) -> Question<'a> {
         Question::Missing { text: text.into(), at: at.to_string(), need }
     }
 
-    /// The cells that it is about.
+    /// Its cells.
     fn cells(&self) -> Vec<&ClaimCell<'a>> {
         match self {
             Question::Compare(comparison) => comparison.cells().collect(),
@@ -67,12 +65,12 @@ impl<'a> Question<'a> {
         matches!(self, Question::Apart(_))
     }
 
-    /// It is a part that the claim's answer is made of.
+    /// True if it is a part that counts in the claim's answer.
     fn counts(&self) -> bool {
         !matches!(self, Question::Apart(_) | Question::LeftOut(_))
     }
 
-    /// What it lacks to be decided; nothing where the claim can do without.
+    /// What it lacks to be decided; nothing if the claim does not need it.
     fn missing(&self, replicates: usize) -> Vec<String> {
         match self {
             Question::Compare(comparison) => comparison.missing(replicates),
@@ -84,8 +82,8 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Its tests that Holm's correction is over: the p-value of the answer that the means suggest, and
-    /// whether that is that it holds.
+    /// Its tests that Holm's correction covers: the p-value of the answer that the means suggest, and whether
+    /// that answer is that it holds.
     fn tests(&self, replicates: usize, family: usize) -> Vec<Test> {
         match self {
             Question::Compare(comparison) if comparison.missing(replicates).is_empty() => {
@@ -101,10 +99,10 @@ impl<'a> Question<'a> {
     }
 }
 
-/// A question with what its trials share, where a claim is put to several such sets of trials.
+/// A question, with what its trials share if a claim is put to several such sets of trials.
 pub(super) type Labelled<'a> = (String, Question<'a>);
 
-/// The questions of a claim: put to every set of trials that has all that is needed, or to the one that has
+/// The questions of a claim: put to every set of trials that has everything needed, or to the one that has
 /// most.
 pub(super) fn questions<'a>(
     data: &[TrialSet<'a>],
@@ -114,13 +112,13 @@ pub(super) fn questions<'a>(
     let answerable = |question: &Question<'_>| question.missing(replicates).is_empty();
     let sets: Vec<(String, Vec<Question<'a>>)> =
         data.iter().map(|data| (data.label(), parts(data))).collect();
-    // What is reported apart does not choose which trials decide.
+    // Parts that are reported separately do not affect which trials decide.
     let complete = |questions: &[Question<'_>]| questions.iter().filter(|one| one.counts()).all(answerable);
     if !sets.iter().any(|(_, questions)| complete(questions)) {
         let count = |questions: &[Question<'_>]| {
             questions.iter().filter(|one| one.counts() && answerable(one)).count()
         };
-        // The first of those that have most.
+        // The first of the sets that have most.
         let best = sets.into_iter().rev().max_by_key(|(_, questions)| count(questions));
         return best
             .into_iter()
@@ -138,8 +136,8 @@ pub(super) fn questions<'a>(
         .collect()
 }
 
-/// The tests of each question after Holm's correction, and how many tests that is over. What is reported
-/// apart is a family of its own.
+/// The tests of each question after Holm's correction, and the number of tests that it covers. Parts that are
+/// reported separately are a family of their own.
 fn corrected(questions: &[Labelled<'_>], replicates: usize) -> Vec<(Vec<Test>, usize)> {
     let tests = |families: [usize; 2]| -> Vec<(usize, Vec<Test>)> {
         let of = |question: &Question<'_>| {
@@ -164,8 +162,7 @@ fn corrected(questions: &[Labelled<'_>], replicates: usize) -> Vec<(Vec<Test>, u
     tests.into_iter().map(correct).collect()
 }
 
-/// Decides the parts of a claim, and counts the trials that were left out of the cells that its answer rests
-/// on.
+/// Decides the parts of a claim, and counts the trials that were left out of the cells behind its answer.
 pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Part>, BarredCounts, bool) {
     let tests = corrected(&questions, replicates);
     let (mut left_out, mut marked) = (BarredCounts::default(), false);
@@ -189,7 +186,7 @@ pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Par
     (parts, left_out, marked)
 }
 
-/// The part that a question makes, one of a family of so many tests; `None` if it makes none.
+/// The part that a question makes, in a family of this many tests; `None` if it makes none.
 fn part(question: Question<'_>, tested: Vec<Test>, (replicates, family): (usize, usize)) -> Option<Part> {
     match question {
         Question::LeftOut(_) => None,

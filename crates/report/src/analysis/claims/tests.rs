@@ -1,5 +1,5 @@
-//! Claims as a whole, and those of `poll22`, on constructed stores: each where it holds, does not, and is
-//! undecided.
+//! Claims as a whole, and those of `poll22`, on constructed stores: each once where it holds, once where it
+//! does not, and once where it is undecided.
 
 use super::fixture::{Measured, cell, judge, workload};
 use super::*;
@@ -72,14 +72,14 @@ fn refuted_unproven_and_failed_trials_stay_out_and_are_counted() {
                    unproven; 3 verified needed)";
     assert_eq!(claim.answer, Answer::NotMeasured(vec![missing.to_owned()]));
     assert_eq!(claim.run.unwrap(), "iopj run studies/poll22.toml --bs 4k --numjobs 1,8");
-    // Cells that have what they need are decided all the same.
+    // Cells that have their data are nevertheless decided.
     assert_eq!(claim.parts[2].answer, Answer::Holds);
 }
 
 #[test]
 fn holm_corrects_over_the_comparisons_of_a_claim() {
-    // Alone, interrupt's CPU use would be significantly less than hybrid's; one of two comparisons, it is
-    // not.
+    // As a single comparison, interrupt's CPU use would be significantly less than hybrid's; as one of two it
+    // is not.
     let trials = cpu([60.0, 95.0, 96.0], &[-0.3, 0.2, 0.0, 0.3, -0.2]);
     let percent = |from: usize| -> Vec<f64> {
         trials[from..from + 5].iter().map(|trial| trial.outcome.measurement().unwrap().cpu_percent).collect()
@@ -91,15 +91,15 @@ fn holm_corrects_over_the_comparisons_of_a_claim() {
     assert!(matches!(part.answer, Answer::Undecided(_)));
 }
 
+/// Interrupt, hybrid and poll with these measurements.
+fn modes(numjobs: u32, measured: [Measured; 3], spread: &[f64]) -> Vec<Trial> {
+    let paths = ["interrupt", "hybrid", "poll"].map(|completion| format!("posix-sio/syscall/{completion}"));
+    let cells = paths.iter().zip(measured);
+    cells.flat_map(|(path, measured)| cell(path, &reads(numjobs), measured, spread)).collect()
+}
+
 fn cpu(percent: [f64; 3], spread: &[f64]) -> Vec<Trial> {
-    ["interrupt", "hybrid", "poll"]
-        .iter()
-        .zip(percent)
-        .flat_map(|(completion, cpu_percent)| {
-            let path = format!("posix-sio/syscall/{completion}");
-            cell(&path, &reads(2), Measured { cpu_percent, ..Measured::default() }, spread)
-        })
-        .collect()
+    modes(2, percent.map(|cpu_percent| Measured { cpu_percent, ..Measured::default() }), spread)
 }
 
 #[test]
@@ -122,14 +122,7 @@ fn poll22_2_holds_fails_and_is_undecided() {
 }
 
 fn switches(figures: [f64; 3], spread: &[f64]) -> Vec<Trial> {
-    ["interrupt", "hybrid", "poll"]
-        .iter()
-        .zip(figures)
-        .flat_map(|(completion, switches)| {
-            let path = format!("posix-sio/syscall/{completion}");
-            cell(&path, &reads(1), Measured { switches, ..Measured::default() }, spread)
-        })
-        .collect()
+    modes(1, figures.map(|switches| Measured { switches, ..Measured::default() }), spread)
 }
 
 #[test]
@@ -138,7 +131,7 @@ fn poll22_4_holds_fails_and_is_undecided() {
     assert_eq!(answer([1.0, 1.01, 0.0], &QUIET), Answer::Holds);
     assert_eq!(answer([1.0, 0.7, 0.0], &QUIET), Answer::DoesNotHold);
     assert_eq!(answer([1.0, 1.0, 0.02], &QUIET), Answer::DoesNotHold);
-    // 1.05 is not different from 1, which does not make it equal.
+    // 1.05 does not differ from 1 significantly, which does not make it equal.
     assert_eq!(answer([1.05, 1.05, 0.0], &NOISY), Answer::Undecided("2 of 3 parts are undecided".to_owned()));
     let Answer::NotMeasured(missing) = answer([0.15, 1.0, 0.0], &QUIET) else { panic!() };
     assert!(
@@ -172,7 +165,7 @@ fn generators_are_never_mixed_and_each_complete_one_is_decided() {
     let claim = decided(&trials, 4, "poll22-1");
     assert_eq!((claim.parts.len(), &claim.answer), (16, &Answer::DoesNotHold));
     assert!(claim.parts[0].at.ends_with(", native 2s") && claim.parts[15].at.ends_with(", fio 2s"));
-    // An incomplete one gives way to a complete one.
+    // A complete one takes precedence over an incomplete one.
     trials.truncate(table_1(&QUIET, 1.0).len() + 1);
     let claim = decided(&trials, 4, "poll22-1");
     assert_eq!((claim.parts.len(), claim.answer), (8, Answer::Holds));
@@ -225,7 +218,7 @@ fn trials_of_blocks_are_compared_within_them_and_the_papers_figures_hold_there_t
     );
     assert_eq!(of(true, &table_1(&QUIET, 1.0)).answer, Answer::Holds);
     assert_eq!(of(true, &table_1(&QUIET, 1.5)).answer, Answer::DoesNotHold);
-    // Every second block lacks the partner: too few are left.
+    // Every second block lacks the partner: too few remain.
     let lame: Vec<Trial> = trials
         .into_iter()
         .filter(|trial| trial.path.to_string().ends_with("interrupt") == (trial.replicate < 2))

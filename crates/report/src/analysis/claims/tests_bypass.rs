@@ -1,4 +1,4 @@
-//! Claims on kernel bypass on constructed stores: each where it holds, does not, is undecided, and is not
+//! Claims about kernel bypass on constructed stores: each where it holds, does not, is undecided, and is not
 //! measured.
 
 use super::fixture::{Measured, cell, judge, workload};
@@ -13,14 +13,14 @@ const SPDK: &str = "spdk/doorbell/poll";
 const NVME_USER: &str = "nvme-user/doorbell/poll";
 const BOTH_POLLINGS: &str = "io_uring/sqpoll/poll";
 
-/// IOPS of random reads with 31 in flight: of kernel bypass and of both paths of submission polling.
+/// IOPS of random reads with 31 in flight, of kernel bypass and of both paths of submission polling.
 fn deep(bypass: &str, iops: [f64; 2], spread: &[f64]) -> Vec<Trial> {
     let workload = Workload { iodepth: 31, ..workload(Rw::Randread, 1) };
     let of = |path: &str, iops: f64| cell(path, &workload, Measured { iops, ..Measured::default() }, spread);
     [of(bypass, iops[0]), of("io_uring/sqpoll/interrupt", iops[1]), of(BOTH_POLLINGS, iops[1])].concat()
 }
 
-/// Table 2 and the IOPS of large depth, kernel bypass by another path.
+/// Table 2 and the IOPS at large depth, with another path as kernel bypass.
 fn by(path: &str, mut trials: Vec<Trial>) -> Vec<Trial> {
     for trial in trials.iter_mut().filter(|trial| trial.path.to_string() == SPDK) {
         trial.path = path.parse().unwrap();
@@ -32,7 +32,7 @@ fn all(changed: &str, factor: f64, iops: [f64; 2], spread: &[f64]) -> Vec<Trial>
     [table_2(spread, changed, factor), deep(SPDK, iops, spread)].concat()
 }
 
-/// The trials of a path as those of another.
+/// The trials of one path, as those of another.
 fn by_path(trials: &[Trial], path: &str, other: &str) -> Vec<Trial> {
     let own = trials.iter().filter(|trial| trial.path.to_string() == path);
     own.map(|trial| Trial { path: other.parse().unwrap(), ..trial.clone() }).collect()
@@ -60,7 +60,7 @@ fn iface23_1_holds_on_the_papers_own_latencies_by_either_kernel_bypass() {
         "{}",
         claim.parts[0].text
     );
-    // With both the paper's own decides, and the other is no path of the kernel.
+    // With both, the paper's own decides, and the other is not a kernel path.
     let slow = by(NVME_USER, all(SPDK, 9.0, EQUAL, &QUIET));
     let slow = slow.into_iter().filter(|trial| trial.path.to_string() == NVME_USER);
     let claim = decided(&trials.into_iter().chain(slow).collect::<Vec<_>>(), 8, "iface23-1");
@@ -80,9 +80,9 @@ fn iface23_1_does_not_hold_where_one_part_does_not_and_is_undecided_in_noise() {
     assert!(wrong(&all(SPDK, 1.5, EQUAL, &QUIET)).len() > 4);
     assert_eq!(wrong(&all(BOTH_POLLINGS, 1.2, EQUAL, &QUIET)), [32]);
     assert_eq!(wrong(&all("", 1.0, [500_000.0, 400_000.0], &QUIET)), [33, 34]);
-    // One-sided: more is as good.
+    // One-sided: more is good too.
     assert_eq!(decided(&all("", 1.0, [500_000.0, 700_000.0], &QUIET), 8, "iface23-1").answer, Answer::Holds);
-    // Paths that the paper has not are not asked about.
+    // Paths that the paper lacks are not asked about.
     let mut more = all("", 1.0, EQUAL, &QUIET);
     more.extend(by_path(&more, "posix-sio/syscall/poll", "nvme-passthrough/syscall/poll"));
     assert_eq!(decided(&more, 8, "iface23-1").parts.len(), 35);
@@ -103,7 +103,7 @@ fn what_kernel_bypass_lacks_is_named_and_its_refuted_trials_are_counted() {
             "spdk/doorbell/poll, randread 4k iodepth 1 numjobs 1 (no trial; 1 verified needed)"
         );
         assert!(claim.run.unwrap().contains("--path posix-sio/syscall/interrupt,"));
-        // What the paper prints is shown all the same.
+        // The paper's figures are shown nevertheless.
         assert!(
             claim.parts[0].figures.iter().all(|figure| figure.published.is_some()),
             "{:?}",
@@ -184,7 +184,7 @@ fn one_thread(depths: &[(u32, [f64; 3])], spread: &[f64]) -> Vec<Trial> {
                 (NVME_USER, bypass),
                 ("libaio/syscall/interrupt", 20.0),
                 ("io_uring/sqpoll/poll", 12.0),
-                // Synchronous, and not the paper's: not among them.
+                // Synchronous, and not the paper's, so not among them.
                 ("posix-sio/syscall/poll", 99.0),
                 ("nvme-passthrough/syscall/poll", 98.0),
             ];
@@ -205,8 +205,8 @@ fn alike(bypass: [f64; 3], spread: &[f64]) -> Claim {
 #[test]
 fn iface23_5_holds_where_the_lead_falls_with_the_size() {
     let claim = alike([40.0, 25.0, 14.0], &QUIET);
-    // A lead over each of two, a lesser one, none, and a path of system call and interrupt ahead of each of
-    // two.
+    // A lead over each of two, a smaller one, none, and a path with system calls and interrupts ahead of each
+    // of two.
     assert_eq!((&claim.answer, answers(&claim)), (&Answer::Holds, vec!["holds"; 6]));
     assert_eq!(
         claim.parts[0].text,
@@ -247,14 +247,14 @@ fn iface23_5_takes_the_depths_of_a_size_together_within_blocks() {
     assert_eq!(claim.answer, Answer::Holds);
     let ratio = claim.parts[0].effect.unwrap().ratio.unwrap().ratio;
     assert!((ratio - 720f64.sqrt() / 20.0).abs() < 1e-3, "{ratio}");
-    // What all trials of a block share hides nothing.
+    // Variation that all trials of a block share hides nothing.
     let trials = one_thread(&[(1, [21.0, 20.5, 19.5]), (16, [21.0, 20.5, 19.5])], &NOISY);
     let machine = ClaimContext { cores: 8, in_blocks: true, ..ClaimContext::default() };
     let blocks = |trials: &[Trial]| {
         decide(trials, &machine).into_iter().find(|claim| claim.id == "iface23-5").unwrap()
     };
     assert_eq!(blocks(&trials).answer, Answer::Holds);
-    // Depths that one of the paths lacks stay out, and where there is none at all that is said.
+    // Depths that one of the paths lacks are left out, and if there is none at all the answer says so.
     let lame = |depths: &[u32]| -> Vec<Trial> {
         let is_lame = |trial: &Trial| {
             trial.path == iopj_core::IoPath::Libaio && depths.contains(&trial.workload.iodepth)
@@ -292,8 +292,8 @@ fn figures_of_several_cells_are_corrected_for_the_looks_of_a_sequential_store() 
     assert!(p(1) < 0.5 && (p(2) / p(1) - 2.0).abs() < 1e-9, "{} {}", p(1), p(2));
 }
 
-/// I/Os per joule over eight threads: at 128 KiB of kernel bypass, of the two of submission polling, and of
-/// the worst of the rest.
+/// I/Os per joule with eight threads at 128 KiB: of kernel bypass, of the two paths of submission polling,
+/// and of the worst of the rest.
 fn many_threads(bypass: f64, sqpoll: [f64; 2], rest: f64, spread: &[f64]) -> Claim {
     let cells = |best: [f64; 2], large: [f64; 4]| {
         [
@@ -326,7 +326,8 @@ fn iface23_8_holds_where_kernel_bypass_and_submission_polling_are_below_the_medi
 #[test]
 fn iface23_2_and_4_are_about_the_papers_paths() {
     let mut trials = table_2(&QUIET, "", 1.0);
-    // One of ours is as near as posix-sio with polling, another as slow as posix-aio: neither is asked about.
+    // One of ours is as close as posix-sio with polling, another as slow as posix-aio: neither is asked
+    // about.
     trials.extend(by_path(&trials, "posix-sio/syscall/poll", "nvme-passthrough/syscall/poll"));
     trials.extend(by_path(&trials, "posix-aio/syscall/interrupt", "io_uring/syscall/interrupt+split"));
     for (id, parts) in [("iface23-2", 7), ("iface23-4", 32)] {

@@ -21,14 +21,14 @@ fn decided(trials: &[Trial], machine: &ClaimContext, id: &str) -> Claim {
 }
 
 /// Loads per I/O in `block/`, `drivers/nvme/host/`, `kernel/sched/`, `kernel/time/` and elsewhere: the
-/// paper's of `poll22`'s three modes, over some IOPS.
+/// paper's figures for its three modes, over some IOPS.
 const PAPER: [(&str, f64, [u64; 5]); 3] = [
     ("interrupt", 1.0, [754, 100, 1168, 127, 3147]),
     ("poll", 0.0, [1328, 362, 72, 38, 3778]),
     ("hybrid", 1.0, [974, 203, 1437, 282, 3710]),
 ];
 
-/// Five replicates of each mode with these counts, those of all but the first a little off.
+/// Five replicates of each mode with these counts, all but the first slightly off.
 fn profiled(numjobs: u32, modes: [(&str, f64, [u64; 5]); 3]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for (mode, switches, counts) in modes {
@@ -48,7 +48,7 @@ fn profiled(numjobs: u32, modes: [(&str, f64, [u64; 5]); 3]) -> Vec<Trial> {
     trials
 }
 
-/// The answers to the parts of `poll22-5` whose text begins so, by what they compare.
+/// The answers to the parts of `poll22-5` whose text starts like this, by what they compare.
 fn answers(claim: &Claim, begins: &str) -> Vec<(String, &'static str)> {
     let part = |part: &Part| {
         let text = part.text.strip_prefix(begins)?;
@@ -67,18 +67,18 @@ fn poll22_5_holds_on_the_papers_own_figures_per_second_at_saturation() {
     let parts = answers(&claim, PER_SECOND);
     assert_eq!((parts.len(), &parts[0]), (11, &("total: interrupt less than poll".to_owned(), "holds")));
     assert!(parts.iter().all(|(_, answer)| *answer == "holds"), "{parts:?}");
-    // 1,000 I/Os in two seconds, ten more loads in all of them on the average.
+    // 1,000 I/Os in two seconds, with ten more loads on average.
     assert!(
         (claim.parts[0].figures[0].mean.unwrap() - 5296.01 / 2000.0).abs() < 1e-9,
         "{:?}",
         claim.parts[0]
     );
-    // The paper's figures stand beside.
+    // The paper's figures are shown beside.
     let sched =
         claim.parts.iter().find(|part| part.text.starts_with("loads and stores, kernel/sched/")).unwrap();
     assert_eq!(sched.figures[0].published.zip(sched.figures[1].published), Some((786.0, 598.0)));
     assert_eq!(sched.figures[0].unit, "M/s");
-    // What was not counted is reported apart, and the claim holds without.
+    // Parts that were not counted are reported separately, and the claim holds without them.
     let [.., apart] = &claim.parts[..] else { panic!() };
     let need = "exact counts of calls, loads and stores of posix-sio/syscall/interrupt, randread 4k iodepth \
                 1 numjobs 32 (`iopj lab run --exact`)";
@@ -103,7 +103,7 @@ type Split = (&'static str, [u64; 5], [u64; 5], [f64; 5]);
 const SPIN: [u64; 5] = [100, 20, 0, 0, 10];
 const SLEEP: [u64; 5] = [0, 0, 900, 50, 5];
 const NEVER: [u64; 5] = [0; 5];
-/// What a hybrid sleep costs beyond one that an interrupt ends.
+/// The cost of a hybrid sleep beyond one that an interrupt ends.
 const TIMER: [u64; 5] = [0, 0, 100, 240, 0];
 const OFTEN: [f64; 5] = [0.7, 0.9, 1.0, 0.8, 0.6];
 const ALWAYS: [f64; 5] = [1.0; 5];
@@ -155,11 +155,11 @@ fn poll22_5_reports_fixed_parts_apart_and_emulation_leaves_nothing_else() {
     ];
     assert_eq!(texts, expected, "no total at one thread");
     assert!(found.iter().all(|(_, answer)| *answer == "holds"), "{found:?}");
-    // Spins and sleeps are taken off.
+    // The cost of spins and sleeps is subtracted.
     let sched = claim.parts.iter().find(|part| part.text.starts_with(FIXED)).unwrap();
     let means: Vec<f64> = sched.figures.iter().map(|figure| figure.mean.unwrap()).collect();
     assert!((means[0] - 330.0).abs() < 0.1 && (means[1] - 300.0).abs() < 0.1, "{means:?}");
-    // The other half is per second, and no figure of it is told.
+    // The other half is per second, and none of its figures is shown.
     for part in claim.parts.iter().filter(|part| !part.apart) {
         assert_eq!(part.answer, Answer::NotMeasured(vec![EMULATED.to_owned()]));
         assert!(part.figures.iter().all(|figure| figure.mean.is_none() && figure.interval.is_none()));
@@ -195,7 +195,7 @@ fn parts_reported_apart_decide_nothing_and_weaken_no_other() {
         .map(|(text, _)| text)
         .collect();
     assert!(fails.contains(&"block/: hybrid less than poll".to_owned()), "{fails:?}");
-    // Holm's correction of what decides is the same without them.
+    // Holm's correction of the deciding parts is the same without them.
     let mut sampled = split(32, modes);
     for trial in &mut sampled {
         measurement_of(trial).costs.as_mut().unwrap().kinds.remove(0);
@@ -257,7 +257,7 @@ fn poll22_5_needs_profiles_and_a_device_on_which_interrupt_sleeps() {
 }
 
 #[test]
-fn times_of_an_emulated_store_decide_nothing_and_are_not_told() {
+fn times_of_an_emulated_store_decide_nothing_and_are_not_shown() {
     let trials: Vec<Trial> = COMPLETION_MODES
         .iter()
         .flat_map(|row| {
@@ -276,7 +276,7 @@ fn times_of_an_emulated_store_decide_nothing_and_are_not_told() {
     assert_eq!(claims.iter().find(|claim| claim.id == "poll22-4").unwrap().answer, Answer::Holds);
     let text = crate::render::claims(std::slice::from_ref(claim));
     assert!(text.contains("missing: emulated: times mean nothing"), "{text}");
-    // What the paper printed stays beside; of what was measured nothing is there.
+    // The paper's figures are shown beside; no measured figure is.
     let row = text.lines().find(|line| line.contains("mean latency: posix-sio/syscall/poll less")).unwrap();
     assert_eq!(
         row.split_whitespace().rev().take(5).collect::<Vec<_>>(),

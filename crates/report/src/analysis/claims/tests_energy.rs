@@ -1,5 +1,5 @@
-//! Claims on energy on constructed stores whose joules are known: each where it holds, does not, is
-//! undecided, and is not measured.
+//! Claims about energy on constructed stores with known joules: each where it holds, does not, is undecided,
+//! and is not measured.
 
 use super::fixture::{Measured, cell, measurement_of, workload};
 use super::tests::{NOISY, QUIET};
@@ -10,7 +10,7 @@ use iopj_core::{Rw, Workload};
 /// The window of the trials of `cell`.
 const SECONDS: f64 = 2.0;
 
-/// A cell of a path: its workload, power, IOPS, mean latency and CPU use. The spread is of the power alone.
+/// A cell of a path: its workload, power, IOPS, mean latency and CPU use. Only the power varies.
 #[derive(Clone)]
 pub(super) struct Made<'a> {
     path: &'a str,
@@ -61,7 +61,7 @@ fn power(by_threads: &[(u32, [f64; 3])], cpu: [f64; 3]) -> Vec<Made<'static>> {
 #[test]
 fn poll22_3_needs_one_workload_for_each_part() {
     let cpu = [50.0, 99.0, 70.0];
-    // Hybrid takes more than poll with two threads alone; poll less than interrupt with four alone.
+    // Hybrid takes more than poll only with two threads; poll takes less than interrupt only with four.
     let made = power(&[(1, [40.0, 50.0, 45.0]), (2, [50.0, 60.0, 65.0]), (4, [80.0, 70.0, 60.0])], cpu);
     let claim = decided(&trials(&made, &QUIET, Scope::System), "poll22-3");
     assert_eq!((&claim.answer, answers(&claim)), (&Answer::Holds, vec!["holds", "holds"]));
@@ -118,7 +118,7 @@ fn claims_on_energy_need_a_meter_of_the_whole_system_and_another_is_a_proxy_that
             .all(|claim| matches!(claim.answer, Answer::NotMeasured(_)))
     );
     assert_eq!(claims.iter().filter(|claim| claim.proxy).count(), 8);
-    // What is emulated has no energy.
+    // An emulated store has no energy.
     let machine = ClaimContext { cores: 8, emulated: true, ..ClaimContext::default() };
     let claims = decide(&trials(&made, &QUIET, Scope::System), &machine);
     assert!(claims.iter().all(|claim| claim.energy.is_none()));
@@ -182,7 +182,7 @@ fn poll22_6_is_decided_from_the_winner_map() {
         panic!()
     };
     assert!(missing[0].contains("two request sizes and two thread counts"), "{missing:?}");
-    // As many threads as the eight cores are not more.
+    // As many threads as the eight cores are not more than the cores.
     let few = tiles.map(|(bs, numjobs, winner, us)| (bs, numjobs.min(8), winner, us));
     let need = "bytes per joule of all three completion modes with more threads than cores (8)".to_owned();
     let claim = decided(&trials(&map(&few), &QUIET, Scope::System), "poll22-6");
@@ -214,7 +214,7 @@ fn poll22_7_is_decided_by_more_than_half_of_the_decided_cells() {
     assert_eq!(least([50.0; 3]).answer, Answer::Undecided("1 of 1 parts are undecided".to_owned()));
 }
 
-/// Cells of these paths under a workload with their IO/J; all of 1,000 IOPS.
+/// Cells of these paths under a workload, with their IO/J, all of 1,000 IOPS.
 pub(super) fn efficiency<'a>(cells: &[(&'a str, f64)], bs: u32, iodepth: u32, numjobs: u32) -> Vec<Made<'a>> {
     let workload = Workload { bs, iodepth, ..workload(Rw::Randread, numjobs) };
     let made = |(path, ios_per_joule): &(&'a str, f64)| Made {
@@ -236,7 +236,7 @@ fn iface23_5_decides_the_paths_of_the_kernel_and_misses_kernel_bypass() {
             ("io_uring/syscall/interrupt", 20.0),
             ("io_uring/syscall/poll", poll),
             ("io_uring/sqpoll/poll", 11.0),
-            // Not asynchronous: not among them.
+            // Not asynchronous, so not among them.
             ("posix-sio/syscall/poll", 99.0),
         ];
         let made = [4, 16].map(|iodepth| efficiency(&cells, LARGE, iodepth, 1)).concat();
@@ -273,8 +273,7 @@ fn iface23_6_leaves_out_small_requests_at_large_depth_on_one_thread() {
         made.extend(efficiency(&rings(large), LARGE, 31, 1));
         decided(&trials(&made, &QUIET, Scope::System), "iface23-6")
     };
-    // At the largest depth submission polling is better, which the paper says too; of the other cells it is
-    // worse in most.
+    // At the largest depth submission polling is better, as the paper says; in most other cells it is worse.
     let paper = [(1, 15.0), (2, 15.0), (4, 18.0), (8, 22.0), (16, 18.0), (31, 30.0)];
     let claim = of(&paper, 15.0);
     assert_eq!((claim.answer.clone(), claim.parts.len()), (Answer::Holds, 1 + 2), "{:?}", claim.parts);
@@ -373,7 +372,7 @@ fn iface23_9_is_of_every_thread_count_above_one_and_the_single_thread_stands_apa
     let claim = of(&[(1, 25.0), (8, 15.0), (16, 10.0)]);
     let (apart, counting): (Vec<&Part>, Vec<&Part>) = claim.parts.iter().partition(|part| part.apart);
     assert_eq!((&claim.answer, counting.len()), (&Answer::Holds, 6));
-    // On a single thread poll is ahead: shown, and of no weight.
+    // On a single thread poll is ahead: shown, but without weight.
     assert!(apart.len() == 3 && apart.iter().all(|part| part.at.ends_with("numjobs 1")), "{apart:?}");
     assert!(apart.iter().all(|part| part.answer == Answer::DoesNotHold), "{apart:?}");
     assert_eq!(of(&[(2, 25.0), (8, 15.0), (16, 10.0)]).answer, Answer::DoesNotHold);

@@ -102,7 +102,7 @@ fn iface23_7_holds_fails_and_is_undecided() {
     assert_eq!(answer(&cores(1.3, 8.0, 0.6, &QUIET)), Answer::DoesNotHold);
     assert_eq!(answer(&cores(2.0, 6.0, 0.6, &QUIET)), Answer::DoesNotHold);
     assert_eq!(answer(&cores(2.0, 8.0, 1.5, &QUIET)), Answer::DoesNotHold);
-    // Even in noise 0.6 cores are fewer than 1.1; that 2 and 8 are within a tenth does not show.
+    // Even with noise, 0.6 cores are fewer than 1.1; that 2 and 8 are within a tenth is not shown.
     assert_eq!(
         answer(&cores(2.0, 8.0, 0.6, &NOISY)),
         Answer::Undecided("4 of 5 parts are undecided".to_owned())
@@ -113,7 +113,7 @@ fn iface23_7_holds_fails_and_is_undecided() {
 fn iface23_7_asks_kernel_bypass_for_all_cores_where_each_has_a_thread() {
     let with = |one: f64, many: f64| {
         let mut trials = cores(2.0, 8.0, 0.6, &QUIET);
-        // Of four threads on eight cores nothing is asked.
+        // Nothing is asked about four threads on eight cores.
         for (numjobs, cores) in [(1, one), (4, 4.0), (8, many)] {
             let measured = Measured { cpu_percent: 100.0 * cores, ..Measured::default() };
             trials.extend(cell(

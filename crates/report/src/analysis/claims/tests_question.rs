@@ -1,4 +1,4 @@
-//! Which trials decide, what a family is corrected for, and what the parts reported apart do not touch.
+//! Which trials decide, what a family is corrected for, and that parts reported separately affect neither.
 
 use super::fixture::{judge, workload};
 use super::tests::{NOISY, QUIET};
@@ -16,8 +16,7 @@ const MODES: [&str; 6] = [
     "io_uring/sqpoll/poll",
 ];
 
-/// The first so many of the paths under 128 KiB with so many threads; poll does so many I/Os per joule,
-/// interrupt 20.
+/// The first few of the paths at 128 KiB with some threads; poll does the given I/Os per joule, interrupt 20.
 fn large(paths: usize, numjobs: u32, poll: f64) -> Vec<Made<'static>> {
     let cells: Vec<(&str, f64)> = MODES
         .iter()
@@ -83,7 +82,7 @@ fn what_could_have_been_seen_is_corrected_for_the_family() {
     };
     let (three, six) = (least(&[8]), least(&[8, 16]));
     assert!(six > 1.05 * three, "{three} {six}");
-    assert!((least(&[1, 8]) - three).abs() < 1e-12, "what is reported apart is no part of the family");
+    assert!((least(&[1, 8]) - three).abs() < 1e-12, "what is reported separately is no part of the family");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Two stores, or two sides of one, compared: what got better or worse beyond noise, cell by cell.
+//! Comparison of two stores, or of two sides of one: what got better or worse beyond noise, cell by cell.
 //!
-//! Reading stores and showing the result are left to others.
+//! Callers read the stores and show the result.
 
 mod sides;
 mod split;
@@ -24,15 +24,14 @@ use std::collections::BTreeMap;
 /// The metrics that are compared: of emulated stores those that are not times.
 pub const METRICS: [Metric; 5] =
     [Metric::Iops, Metric::LatencyMean, Metric::LatencyP99, Metric::CpuPercent, Metric::ContextSwitchesPerIo];
-/// Those that are compared besides where a store is emulated.
+/// Further ones if a store is emulated.
 const COUNTS: [Metric; 1] = [Metric::InterruptsPerIo];
-/// Those that are compared besides where both stores hold costs of one source.
+/// Further ones if both stores have costs of one source.
 const COSTS: [Metric; 3] = [Metric::Instructions(None), Metric::Loads(None), Metric::Stores(None)];
-/// Those that are compared besides where both stores hold energy of one meter and scope, and neither is
-/// emulated.
+/// Further ones if both stores have energy of one meter and scope, and neither is emulated.
 const ENERGY: [Metric; 2] = [Metric::Watts, Metric::IosPerJoule];
 
-/// What came of a comparison.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// The first store or side.
@@ -42,39 +41,39 @@ pub struct Comparison {
     /// What distinguishes the sides of one store; absent for two stores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<SplitBy>,
-    /// Sides of one study are tested within its blocks, which hold both; stores, and what was not run in
-    /// blocks, by Welch's test.
+    /// The test: within blocks for sides of one study, whose blocks have both; Welch's for two stores, and
+    /// for a study that was not run in blocks.
     pub in_blocks: bool,
-    /// The looks that decided how many replicates there are, of two stores the pairs of theirs: each p-value
-    /// is multiplied by it.
+    /// The number of looks that decided how many replicates there are; for two stores, of pairs of their
+    /// looks: each p-value is multiplied by it.
     pub looks: u32,
-    /// Trials whose block lacks the other side's: they stay out of a comparison in blocks.
+    /// Trials whose block lacks the other side's; they are left out of a comparison in blocks.
     pub unpaired: usize,
-    /// What differs between the sides as wholes.
+    /// The differences between the sides as wholes.
     pub differences: Vec<SideDifference>,
-    /// The meter and scope that energy is compared by; absent where the stores have none in common.
+    /// The meter and scope by which energy is compared; absent if the stores have none in common.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy: Option<EnergySource>,
     /// What is compared.
     #[serde(serialize_with = "words")]
     pub metrics: Vec<Metric>,
-    /// Every metric of every cell that both hold: what is decided first, and the larger change first.
+    /// Every metric of every cell that both have: decided changes first, then by size.
     pub changes: Vec<Change>,
-    /// Cells that only the first holds.
+    /// Cells that only the first has.
     pub only_before: Vec<ComparedCell>,
-    /// Cells that only the second holds.
+    /// Cells that only the second has.
     pub only_after: Vec<ComparedCell>,
 }
 
-/// What two trials must have in common to be replicates. Of what distinguishes the sides of one store it has
-/// the value before.
+/// What two trials must have in common to be replicates. For the key that distinguishes the sides of one
+/// store, it has the value before.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparedCell {
     /// The path.
     pub path: IoPath,
     /// The workload.
     pub workload: Workload,
-    /// Settings, without those that set the stores as wholes apart.
+    /// Settings, without those in which the stores differ as wholes.
     pub settings: BTreeMap<String, String>,
     /// What issued the I/O.
     pub generator: Generator,
@@ -88,24 +87,24 @@ pub struct Change {
     /// The metric.
     #[serde(serialize_with = "word")]
     pub metric: Metric,
-    /// Replicates and their mean before; absent without a trial that counts.
+    /// Replicates and their mean before; absent without a trial that competes.
     pub before: Option<SampleMean>,
     /// The same after.
     pub after: Option<SampleMean>,
-    /// Mean after over mean before, of percentiles of geometric means; absent where the latter is 0.
+    /// Mean after over mean before, for percentiles of geometric means; absent if the latter is 0.
     pub ratio: Option<f64>,
-    /// 95 % interval of the ratio; absent for one replicate, or where it has no bounds.
+    /// 95 % interval of the ratio; absent for one replicate, or if it has no bounds.
     pub interval: Option<(f64, f64)>,
-    /// The least change, as a share, that would have been seen four times out of five; absent as is the
-    /// p-value.
+    /// The least change, as a share, that would have been seen four times out of five; absent if the p-value
+    /// is.
     pub least: Option<f64>,
-    /// An unproven trial is among them.
+    /// True if an unproven trial is among them.
     pub marked: bool,
     /// Two-sided p-value of the test, Welch's or within blocks, for all looks; absent for one replicate.
     pub p: Option<f64>,
     /// The same after Holm's correction over all tests of the comparison.
     pub p_holm: Option<f64>,
-    /// What follows.
+    /// The conclusion.
     pub outcome: ChangeOutcome,
 }
 
@@ -118,7 +117,7 @@ pub struct SampleMean {
     pub mean: f64,
 }
 
-/// What follows from a change.
+/// The conclusion from a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeOutcome {
@@ -126,11 +125,11 @@ pub enum ChangeOutcome {
     Worse,
     /// Better beyond noise.
     Better,
-    /// No difference beyond noise; none may be there, or too few replicates to see it.
+    /// No difference beyond noise: there may be none, or too few replicates to see it.
     NoDifference,
     /// One replicate on either side: no noise to compare the change with.
     OneReplicate,
-    /// The trials of one side hold no value of the metric, or were all refuted or failed.
+    /// The trials of one side lack the metric, or were all refuted or failed.
     NotMeasured,
 }
 
@@ -158,10 +157,10 @@ pub fn compare(
     compare_sides(before, after, (None, admission))
 }
 
-/// Compares trials of one store with others of it: those of one path, generator, `rw`, `bs`, `iodepth`,
-/// `numjobs` or setting with those of another. `by` is `KEY=BEFORE,AFTER`, or `KEY` where the trials have two
-/// values of it. Blocks hold both sides, so the test is of the differences within them; an imported study has
-/// no blocks.
+/// Compares trials of one store with others of the same store: those of one path, generator, `rw`, `bs`,
+/// `iodepth`, `numjobs` or setting with those of another. `by` is `KEY=BEFORE,AFTER`, or `KEY` where the
+/// trials have two values of it. Blocks have both sides, so the test is of the differences within them; an
+/// imported study has no blocks.
 pub fn compare_within(
     study: &StudyRecord,
     trials: Vec<Trial>,
@@ -232,7 +231,7 @@ fn compare_sides(
     }
 }
 
-/// Keeps of a pair the replicates that both sides have; how many trials stay out.
+/// Keeps the replicates that both sides of a pair have; returns the number of trials left out.
 fn keep_shared_blocks((_, before, after): &mut Pair<'_>) -> usize {
     let count = before.len() + after.len();
     let of_both =
@@ -242,7 +241,7 @@ fn keep_shared_blocks((_, before, after): &mut Pair<'_>) -> usize {
     count - before.len() - after.len()
 }
 
-/// What both sides can be compared in.
+/// The metrics in which both sides can be compared.
 fn metrics(before: &Side, after: &Side, with_energy: bool) -> Vec<Metric> {
     let mut metrics = METRICS.to_vec();
     if before.emulated.is_some() || after.emulated.is_some() {
@@ -269,7 +268,7 @@ pub enum RegressionError {
         /// Why none competes.
         why: String,
     },
-    /// A store is emulated and has no exact counts, or the other one has none or is not emulated.
+    /// A store is emulated, but one of the two has no exact counts or is not emulated.
     #[error(
         "study `{study}` was emulated by {emulator}, where times mean nothing and only exact instructions \
          per I/O show a regression: give two emulated stores whose trials all have exact costs, or leave the \
@@ -283,8 +282,8 @@ pub enum RegressionError {
     },
 }
 
-/// Changes for the worse that are beyond noise and whose ratio of means is off by more than `percent`: in
-/// IOPS or mean latency, or, of two emulated stores with exact costs throughout, in instructions per I/O.
+/// Changes for the worse that are beyond noise and by more than `percent` in the ratio of means: in IOPS or
+/// mean latency or, for two emulated stores with exact costs throughout, in instructions per I/O.
 pub fn regressions(comparison: &Comparison, percent: f64) -> Result<Vec<&Change>, RegressionError> {
     let Comparison { before, after, .. } = comparison;
     for side in [before, after] {
@@ -325,10 +324,10 @@ fn word<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error
     serializer.collect_str(metric)
 }
 
-/// A trial that competes, by its replicate.
+/// A trial that competes, with its replicate.
 type Replicate<'a> = (u32, &'a Measurement);
 
-/// The cells with their trials that compete.
+/// The cells with their competing trials.
 fn cells<'a>(
     trials: &'a [Trial],
     without: &[&str],
@@ -346,7 +345,7 @@ fn cells<'a>(
 
 type Pair<'a> = (ComparedCell, Vec<Replicate<'a>>, Vec<Replicate<'a>>);
 
-/// The test and its looks, whose energy counts, and who competes on either side.
+/// The test and its looks, the source of energy, and which trials compete on either side.
 type How<'a> = (Method, u32, Option<&'a EnergySource>, [Admission; 2]);
 
 fn changes(
@@ -384,7 +383,7 @@ fn change(
     };
     let (mut old, mut new) = (sample(before), sample(after));
     if plan.method == Method::Paired {
-        // A block in which one side lacks the metric says nothing of it.
+        // A block in which one side lacks the metric is left out.
         let both: Vec<(f64, f64)> = pairs(&old, &new);
         (old, new) = (0..).zip(both).map(|(block, (old, new))| ((block, old), (block, new))).unzip();
     }
@@ -431,7 +430,7 @@ fn outcome(change: &Change, p_holm: f64) -> ChangeOutcome {
 }
 
 impl ComparedCell {
-    /// The cell but for what sets the sides apart.
+    /// The cell without what distinguishes the sides.
     fn without(&self, key: Option<&SplitKey>) -> ComparedCell {
         let mut cell = self.clone();
         match key {
@@ -439,7 +438,7 @@ impl ComparedCell {
             Some(SplitKey::Path) => cell.path = IoPath::Libaio,
             Some(SplitKey::Generator) => cell.generator = Generator::Native,
             Some(SplitKey::Workload(axis)) => axis.clear(&mut cell.workload),
-            // Settings that set the sides apart are no part of a cell.
+            // Settings that distinguish the sides are not part of a cell.
             Some(SplitKey::Setting(_)) | None => {}
         }
         cell
@@ -447,7 +446,7 @@ impl ComparedCell {
 }
 
 impl Change {
-    /// What is decided, what is not different, what is not decided.
+    /// Decided changes first, then no difference, then undecided.
     fn rank(&self) -> u8 {
         match self.outcome {
             ChangeOutcome::Worse | ChangeOutcome::Better => 0,
@@ -456,7 +455,7 @@ impl Change {
         }
     }
 
-    /// Halving is as large as doubling.
+    /// Halving counts as much as doubling.
     fn size(&self) -> f64 {
         match (self.ratio, self.before.zip(self.after)) {
             (Some(ratio), _) => ratio.ln().abs(),

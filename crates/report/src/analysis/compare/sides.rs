@@ -1,4 +1,4 @@
-//! The two sides of a comparison: what is known of each, and in which facts and settings they differ.
+//! The two sides of a comparison: the facts about each, and the facts and settings in which they differ.
 
 use crate::analysis::admission::{Admission, BarredCounts};
 use iopj_core::{CostKind, CostProfile, CostSource};
@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One of the two stores, or sides of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Side {
-    /// What emulated the processor; then times mean nothing.
+    /// What emulated the processor; times then mean nothing.
     pub emulated: Option<String>,
-    /// How instructions were counted, where those of every trial that counts were, and all in one way.
+    /// How instructions were counted, if those of every competing trial were counted in the same way.
     pub costs: Option<CostSource>,
     /// The study's name.
     pub study: String,
@@ -20,20 +20,20 @@ pub struct Side {
     pub energy: Option<EnergySource>,
     /// Its trials.
     pub trials: usize,
-    /// Those that do not compete, by reason.
+    /// Trials that do not compete, by reason.
     #[serde(flatten)]
     pub left_out: BarredCounts,
-    /// Why none of them competes; absent where one does.
+    /// Why none of them competes; absent if one does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nobody: Option<String>,
 }
 
-/// A fact or a setting that is not the same in both stores.
+/// A fact or a setting that differs between the stores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SideDifference {
     /// Its name.
     pub name: String,
-    /// Its value in the first; absent where it has none.
+    /// Its value in the first; absent if it has none.
     pub before: Option<String>,
     /// Its value in the second.
     pub after: Option<String>,
@@ -58,7 +58,7 @@ pub(super) fn side((study, trials): (&StudyRecord, &[Trial]), admission: Admissi
     }
 }
 
-/// Facts about the studies, those that say the most first.
+/// Facts about the studies, the most important first.
 pub(super) fn differing_facts(before: &StudyRecord, after: &StudyRecord) -> Vec<SideDifference> {
     const FIRST: [&str; 9] = [
         "study",
@@ -92,7 +92,7 @@ pub(super) fn differing_facts(before: &StudyRecord, after: &StudyRecord) -> Vec<
     names.into_iter().map(difference).collect()
 }
 
-/// Settings with one value throughout each store that are not the same in both.
+/// Settings with one value throughout each store that differ between the stores.
 pub(super) fn differing_settings(before: &[Trial], after: &[Trial]) -> Vec<SideDifference> {
     let names: BTreeSet<&String> =
         before.iter().chain(after).flat_map(|trial| trial.settings.keys()).collect();

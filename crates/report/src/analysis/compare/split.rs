@@ -1,6 +1,6 @@
-//! The two sides of one store: trials that differ in one thing, split by its value.
+//! The two sides of one store: its trials, split by the value of one key.
 
-use crate::analysis::grouping::list;
+use crate::analysis::grouping::{grouped, list};
 use crate::analysis::winner::Axis;
 use iopj_store::Trial;
 use serde::Serialize;
@@ -59,8 +59,8 @@ pub(super) struct SplitTrials {
     pub(super) after: Vec<Trial>,
 }
 
-/// Splits the trials of a store by `text`, which is `KEY=BEFORE,AFTER`, or `KEY` alone where it has two
-/// values: then the lesser one is before, numbers by their size.
+/// Splits the trials of a store by `text`, which is `KEY=BEFORE,AFTER`, or `KEY` alone if it has two values:
+/// then the lesser one is before; numbers are ordered by size.
 pub(super) fn split(trials: Vec<Trial>, text: &str) -> Result<SplitTrials, SplitError> {
     let (name, named) = text.split_once('=').map_or((text, None), |(name, named)| (name, Some(named)));
     if trials.is_empty() {
@@ -93,7 +93,7 @@ pub(super) fn split(trials: Vec<Trial>, text: &str) -> Result<SplitTrials, Split
     Ok(SplitTrials { by, key, before, after })
 }
 
-/// The two values that `named` names, a comma between them.
+/// The two values in `named`, separated by a comma.
 fn pick(name: &str, named: &str, values: &[String]) -> Result<(String, String), SplitError> {
     let pair = |old: &String| {
         values.iter().find(|new| format!("{old},{new}") == named).map(|new| (old.clone(), new.clone()))
@@ -116,7 +116,7 @@ fn pick(name: &str, named: &str, values: &[String]) -> Result<(String, String), 
 }
 
 impl SplitKey {
-    /// The key of this name. Words of the design go before settings.
+    /// The key of this name. Words of the design take precedence over settings.
     fn named(name: &str, trials: &[Trial]) -> Result<SplitKey, SplitError> {
         let known = SplitKey::all(trials).into_iter().find(|key| key.name() == name);
         known.ok_or_else(|| SplitError::UnknownKey { key: name.to_owned(), differing: differing(trials) })
@@ -140,7 +140,7 @@ impl SplitKey {
         }
     }
 
-    /// The trial's value of it, as text.
+    /// The trial's value, as text.
     fn of(&self, trial: &Trial) -> Option<String> {
         match self {
             SplitKey::Path => Some(trial.path.to_string()),
@@ -150,28 +150,23 @@ impl SplitKey {
         }
     }
 
-    /// Each value once, ascending.
+    /// The distinct values, ascending.
     fn values(&self, trials: &[Trial]) -> Vec<String> {
-        let mut valued: Vec<(&Trial, String)> = Vec::new();
-        for (trial, value) in trials.iter().filter_map(|trial| Some((trial, self.of(trial)?))) {
-            if !valued.iter().any(|(_, other)| *other == value) {
-                valued.push((trial, value));
-            }
-        }
-        valued.sort_by(|(a, own), (b, other)| match self {
-            SplitKey::Path => a.path.cmp(&b.path),
-            SplitKey::Generator => a.generator.cmp(&b.generator),
-            SplitKey::Workload(axis) => axis.value(&a.workload).cmp(&axis.value(&b.workload)),
+        let mut valued = grouped(trials.iter().filter_map(|trial| Some((self.of(trial)?, trial))));
+        valued.sort_by(|(own, a), (other, b)| match self {
+            SplitKey::Path => a[0].path.cmp(&b[0].path),
+            SplitKey::Generator => a[0].generator.cmp(&b[0].generator),
+            SplitKey::Workload(axis) => axis.value(&a[0].workload).cmp(&axis.value(&b[0].workload)),
             SplitKey::Setting(_) => match (own.parse::<f64>(), other.parse::<f64>()) {
                 (Ok(a), Ok(b)) => a.total_cmp(&b),
                 _ => own.cmp(other),
             },
         });
-        valued.into_iter().map(|(_, value)| value).collect()
+        valued.into_iter().map(|(value, _)| value).collect()
     }
 }
 
-/// The keys of which trials have two values or more.
+/// The keys for which trials have two values or more.
 fn differing(trials: &[Trial]) -> String {
     let keys = SplitKey::all(trials);
     let names: Vec<&str> =

@@ -35,7 +35,7 @@ fn of(comparison: &Comparison, metric: Metric) -> &Change {
     comparison.changes.iter().find(|change| change.metric == metric).unwrap()
 }
 
-/// The machine slows down from block to block by far more than the setting does anything.
+/// The machine slows down from block to block by far more than the effect of the setting.
 const DRIFT: [u64; 4] = [4000, 3000, 2000, 1000];
 const BETTER: [u64; 4] = [4041, 3030, 2021, 1010];
 
@@ -67,10 +67,10 @@ fn a_setting_is_tested_within_blocks() {
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    // Said the other way round, it is the other way round.
+    // With the values reversed, the result is reversed.
     let back = within(&trials.concat(), "governor=schedutil,powersave");
     assert!((of(&back, Metric::Iops).ratio.unwrap() - 1.0 / 1.0102).abs() < 1e-12);
-    // What fio's files hold was run in no blocks: then the drift hides it.
+    // Trials from fio's files were not run in blocks, so the drift hides the difference.
     let mut imported = study("6.1");
     imported.provenance.insert("imported_from".to_owned(), "fio.json".to_owned());
     let comparison = compare_within(&imported, trials.concat(), "governor", Admission::default()).unwrap();
@@ -99,7 +99,7 @@ fn paths_generators_and_workloads_are_compared_as_settings_are() {
     );
     let mut fio = blocks(LIBAIO, &slow);
     fio.iter_mut().for_each(|trial| trial.generator = Generator::Fio);
-    // Without values the lesser one is before: the order of the design's words.
+    // Without values the lesser one is before, in the order of the design's words.
     let by_generator = within(&[fio, blocks(LIBAIO, &[1000, 1001, 999])].concat(), "generator");
     assert_eq!(of(&by_generator, Metric::Iops).ratio, Some(0.5));
     let mut deep = blocks(LIBAIO, &[2000, 2002, 1998]);
@@ -141,7 +141,7 @@ fn two_of_several_values_are_compared_and_the_others_counted() {
     let comparison = within(&all, "io_poll_delay=-1,50");
     assert_eq!(comparison.by.as_ref().unwrap().others, 2);
     assert!(text_of(&comparison).contains("neither: 2 trials of another io_poll_delay\n"));
-    // Two are left: the lesser is before, by size and not by letter.
+    // Two remain: the lesser is before, by size and not by letter.
     let comparison = within(&all[..4], "io_poll_delay");
     assert_eq!(comparison.by.unwrap().before, "-1");
     // A comma within a value.

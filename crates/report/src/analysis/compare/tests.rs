@@ -15,7 +15,7 @@ pub(crate) fn study(kernel: &str) -> StudyRecord {
     }
 }
 
-/// A study whose replicates were decided while it ran, at one of 26 looks.
+/// A study whose number of replicates was decided while it ran, at one of 26 looks.
 pub(crate) fn sequential() -> StudyRecord {
     StudyRecord { sequential: Some(Sequential { min: 5, max: 30, until: 0.02 }), ..study("6.1") }
 }
@@ -49,7 +49,7 @@ fn of<'a>(comparison: &'a Comparison, path: &str, metric: Metric) -> &'a Change 
 }
 
 #[test]
-fn what_changed_is_told_from_what_did_not() {
+fn changes_are_distinguished_from_noise() {
     let before =
         [trials(LIBAIO, &[1000, 1010, 990, 1005, 995]), trials(URING, &[2000, 2020, 1980, 2010, 1990])]
             .concat();
@@ -72,9 +72,9 @@ fn what_changed_is_told_from_what_did_not() {
     for metric in METRICS {
         assert_eq!(of(&comparison, URING, metric).outcome, ChangeOutcome::NoDifference);
     }
-    // Never switched on either side: equal, and no ratio.
+    // No switch on either side: equal, without a ratio.
     assert_eq!(of(&comparison, LIBAIO, Metric::ContextSwitchesPerIo).ratio, None);
-    // The other way round it is better.
+    // In the other direction it is better.
     let back = compared(&after, &before);
     assert_eq!(of(&back, LIBAIO, Metric::Iops).outcome, ChangeOutcome::Better);
     assert_eq!(of(&back, LIBAIO, Metric::LatencyMean).outcome, ChangeOutcome::Better);
@@ -102,7 +102,7 @@ fn regressions_are_beyond_the_threshold_and_beyond_noise() {
     let comparison = compared(&before, &after);
     let metrics =
         |percent| regressions(&comparison, percent).unwrap().iter().map(|c| c.metric).collect::<Vec<_>>();
-    // 5 % of IOPS, 5.26 % of latency; p99 has no say.
+    // 5 % of IOPS, 5.26 % of latency; p99 does not count.
     assert_eq!(metrics(4.9), [Metric::LatencyMean, Metric::Iops]);
     assert_eq!(metrics(5.1), [Metric::LatencyMean]);
     assert_eq!(metrics(6.0), []);
@@ -167,7 +167,7 @@ fn refuted_and_failed_trials_are_counted_and_left_out() {
 }
 
 #[test]
-fn unproven_trials_compete_only_where_they_are_let_and_no_regression_is_told_of_nobody() {
+fn unproven_trials_compete_only_if_admitted_and_a_side_without_trials_shows_no_regression() {
     let before = trials(LIBAIO, &[1000, 1001, 999]);
     let mut after = trials(LIBAIO, &[500, 501, 499]);
     for trial in &mut after {
@@ -227,7 +227,7 @@ fn cells_are_matched_by_all_that_makes_them() {
 }
 
 #[test]
-fn settings_that_set_the_stores_apart_are_told_and_do_not_keep_cells_apart() {
+fn settings_that_distinguish_the_stores_are_listed_and_do_not_separate_cells() {
     let with = |trials: Vec<Trial>, name: &str, values: [&str; 2]| -> Vec<Trial> {
         let set = |(index, mut trial): (usize, Trial)| {
             trial.settings.insert(name.into(), values[index % 2].into());
@@ -241,10 +241,10 @@ fn settings_that_set_the_stores_apart_are_told_and_do_not_keep_cells_apart() {
     let mut newer = study("6.12");
     newer.provenance.remove("cpu_model");
     let comparison = compare((&study("6.1"), &before), (&newer, &after), Admission::default());
-    let told: Vec<_> =
+    let listed: Vec<_> =
         comparison.differences.iter().map(|d| (&*d.name, d.before.as_deref(), d.after.as_deref())).collect();
     assert_eq!(
-        told,
+        listed,
         [
             ("kernel", Some("6.1"), Some("6.12")),
             ("cpu_model", Some("one"), None),
@@ -265,7 +265,7 @@ fn empty_stores_compare_to_nothing() {
 }
 
 fn numbers_are_finite(value: &serde_json::Value) -> bool {
-    // A NaN becomes null: only what may be absent may be null.
+    // A NaN becomes null; only optional values may be null.
     let mut absent = [
         "ratio",
         "interval",
@@ -369,7 +369,7 @@ fn exact_instructions_tell_a_regression_between_emulated_stores() {
     assert_eq!(worse(3.0, &[5100, 5101, 5102]), []);
     assert_eq!(worse(0.0, &[4900, 4901, 4902]), [], "better is no regression");
     assert_eq!(worse(0.0, &[5000, 5001, 5002]), []);
-    // One trial without costs, or sampled ones, and nothing is told.
+    // With one trial without costs, or with sampled ones, instructions are not compared.
     let refuse = |change: fn(&mut Measurement)| {
         let mut after = counted(LIBAIO, &[5100, 5101, 5102]);
         change(measurement(&mut after[1]));

@@ -1,5 +1,5 @@
-//! The three completions of `posix-sio`: at how many spins one costs as much as another, and whether the
-//! orders of `poll22-5` hold per I/O, beside the paper's figures.
+//! The three completions of `posix-sio`: the number of spins at which one costs as much as another, and
+//! whether the orders of `poll22-5` hold per I/O, beside the paper's figures.
 
 use super::fit::{Fitted, Term};
 use super::measure::{MeanSpread, Measure};
@@ -10,7 +10,8 @@ use crate::analysis::stats::{LEVEL, Method, holm, mean, over, t_test};
 use iopj_core::{CompletionMode, IoPath, Rw, SioCompletion, Sleep, Workload};
 use serde::Serialize;
 
-/// Threads of the paper's first table, whose IOPS turn its second table into approximate figures per I/O.
+/// The thread count of the paper's first table whose IOPS turn its second table into approximate figures per
+/// I/O.
 pub const PUBLISHED_IOPS_THREADS: u32 = 8;
 /// Poll's `kernel/sched/` is near nothing below this share of interrupt's.
 const NEAR_NOTHING: f64 = 0.1;
@@ -20,7 +21,7 @@ const NEAR_NOTHING: f64 = 0.1;
 pub struct Completions {
     /// Their columns.
     pub columns: [usize; 3],
-    /// Where poll costs as much as another.
+    /// The points where poll costs as much as another.
     pub crossings: Vec<Crossing>,
     /// The orders of `poll22-5`; empty where loads and stores were not counted.
     pub orders: Vec<OrderCheck>,
@@ -34,13 +35,13 @@ pub struct Completions {
 pub struct Crossing {
     /// What was counted.
     pub measure: Measure,
-    /// The other: interrupt, always sleeping, or hybrid as it was measured.
+    /// The other: interrupt that always sleeps, or hybrid as measured.
     pub against: CompletionMode,
-    /// Where, or why it is not known.
+    /// The crossing, or why it is unknown.
     pub outcome: CrossingOutcome,
 }
 
-/// What is known of a crossing.
+/// The outcome of looking for a crossing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CrossingOutcome {
@@ -56,14 +57,14 @@ pub enum CrossingOutcome {
         spins: f64,
         /// Their standard error.
         error: Option<f64>,
-        /// Some part comes from the fit over all paths of the interface.
+        /// True if some part comes from the fit over all paths of the interface.
         pooled: bool,
         /// Poll's mean spins as measured.
         measured_spins: f64,
     },
-    /// No fit gives poll's part per spin: none has it, or it is not two standard errors above zero.
+    /// No fit gives poll's part per spin: none contains it, or it is not two standard errors above zero.
     UnknownPerSpin,
-    /// Interrupt's runs do not give its part per sleep.
+    /// Interrupt's runs do not determine its part per sleep.
     UnknownPerSleep,
 }
 
@@ -86,13 +87,13 @@ pub struct OrderCheck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderAnswer {
-    /// Every part does, beyond noise.
+    /// Every part holds, beyond noise.
     Holds,
-    /// A part is the other way round beyond noise.
+    /// A part is reversed, beyond noise.
     DoesNotHold,
     /// Neither.
     Undecided,
-    /// Not asked: the processor was emulated, where how long poll and hybrid spin means nothing.
+    /// Not asked, because the processor was emulated: how long poll and hybrid spin then means nothing.
     Emulated,
 }
 
@@ -105,7 +106,7 @@ pub struct PaperRow {
     pub measured_per_io: [Option<MeanSpread>; 3],
     /// Published, millions a second.
     pub published_m_per_s: [f64; 3],
-    /// Published over the IOPS of the paper's Table 1 at 8 threads, where Table 2 is of 32: approximate.
+    /// Published, over the IOPS of the paper's Table 1 at 8 threads; approximate, because Table 2 is of 32.
     pub published_per_io_approx: [f64; 3],
 }
 
@@ -164,11 +165,11 @@ fn reached(
         return CrossingOutcome::UnknownPerSpin;
     };
     let (level, pooled) = if against == CompletionMode::Hybrid {
-        let costs = group.cells[hybrid].figure(|run| run.kernel_unlocked(measure));
+        let costs = group.cells[hybrid].figure(&|run| Some(run.kernel_unlocked(measure)));
         let error = |figure: MeanSpread| figure.stddev.map(|stddev| stddev / (figure.n as f64).sqrt());
         (costs.map(|figure| Term { estimate: figure.mean, error: error(figure) }), false)
     } else {
-        let fit = of(interrupt).find(|fit| fit.tells_a_sleep());
+        let fit = of(interrupt).find(|fit| fit.determines_a_sleep());
         (fit.and_then(|fit| fit.at(interrupt, 0.0, 1.0)), fit.is_some_and(|fit| fit.columns.len() > 1))
     };
     let (Some(level), Some(fixed)) = (level, line.at(poll, 0.0, 0.0)) else {
@@ -183,7 +184,7 @@ fn reached(
         spins,
         error: own.zip(level.error).map(|(own, level)| own.hypot(level) / per_spin),
         pooled: pooled || line.columns.len() > 1,
-        measured_spins: group.cells[poll].mean(|run| run.spins().unwrap_or(0.0)),
+        measured_spins: group.cells[poll].mean(&|run| run.spins().unwrap_or(0.0)),
     }
 }
 
@@ -210,13 +211,14 @@ const ORDERS: [Asked; 6] = [
     ("total", "interrupt < poll < hybrid", &[(INTERRUPT, POLL, 1.0), (POLL, HYBRID, 1.0)]),
 ];
 
-/// Each compares poll or hybrid: under emulation, where spins mean nothing, there are means and no answers.
+/// Each involves poll or hybrid, so under emulation, where spins mean nothing, there are means and no
+/// answers.
 fn orders(group: &WorkloadTrials<'_>, columns: [usize; 3], emulated: bool) -> Vec<OrderCheck> {
     let values = |of: &str| {
         let at = (0..GROUPS).find(|at| group_name(*at) == of).unwrap_or(GROUPS);
         columns.map(|column| {
             group.cells[column]
-                .values(|run| Some(run.sum(Measure::LoadsPlusStores, |function| is_in_group(function, at))))
+                .values(&|run| Some(run.sum(Measure::LoadsPlusStores, |function| is_in_group(function, at))))
         })
     };
     let tested = |a: &[f64], b: &[f64]| {
@@ -269,7 +271,7 @@ fn table(group: &WorkloadTrials<'_>, columns: [usize; 3]) -> Vec<PaperRow> {
         let row = LOADS_STORES.get(at).unwrap_or(&LOADS_STORES_TOTAL);
         let of = |column: usize| {
             group.cells[column]
-                .figure(|run| run.sum(Measure::LoadsPlusStores, |function| is_in_group(function, at)))
+                .figure(&|run| Some(run.sum(Measure::LoadsPlusStores, |function| is_in_group(function, at))))
         };
         PaperRow {
             source: row.source,

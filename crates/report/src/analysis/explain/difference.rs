@@ -1,4 +1,4 @@
-//! What sets one path apart from another, and which io_uring path costs the kernel least.
+//! The differences between two paths, and the io_uring path that costs the kernel least.
 
 use super::measure::Measure;
 use super::parts::{USER_SPACE, directory_names, is_in};
@@ -7,24 +7,24 @@ use crate::analysis::stats::{LEVEL, Method, holm_over_tested, mean, over, t_test
 use iopj_core::CompletionMode;
 use serde::Serialize;
 
-/// One path against another of its block.
+/// One path compared with another of its block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PathDifference {
     /// The column that is explained.
     pub path: usize,
     /// The column that it is compared with.
     pub from: usize,
-    /// What `kernel` and `parts` count.
+    /// The measure of `kernel` and `parts`.
     pub measure: Measure,
     /// Sleeps, interrupts and spins per I/O, as far as both have them.
     pub events: Vec<CostChange>,
     /// The kernel's whole part.
     pub kernel: CostChange,
-    /// The kernel's source directories and user space: what is beyond noise first, then the larger first.
+    /// The kernel's source directories and user space: changes beyond noise first, then by size.
     pub parts: Vec<CostChange>,
 }
 
-/// A figure per I/O that is not the same.
+/// A figure per I/O that differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostChange {
     /// What it is of.
@@ -39,14 +39,14 @@ pub struct CostChange {
 }
 
 impl CostChange {
-    /// True if the change is beyond noise; absent where one replicate shows no noise.
+    /// True if the change is beyond noise; absent for one replicate, which shows no noise.
     pub fn is_beyond_noise(&self) -> Option<bool> {
         self.p_holm.map(|p| p < LEVEL)
     }
 }
 
-/// Every path that was not refuted against the first, if `by_order`, or else against the first interrupt path
-/// of its interface, and that one against the first of the block.
+/// Every path that was not refuted, compared with the first if `by_order`, else with the first interrupt path
+/// of its interface, and that one with the first of the block.
 pub(super) fn differences(
     group: &WorkloadTrials<'_>,
     measure: Measure,
@@ -70,15 +70,15 @@ pub(super) fn differences(
 fn difference(group: &WorkloadTrials<'_>, measure: Measure, path: usize, from: usize) -> PathDifference {
     let (a, b) = (&group.cells[path], &group.cells[from]);
     let events: Vec<(String, [Vec<f64>; 2])> = vec![
-        ("sleeps".to_owned(), both(a, b, |run| Some(run.sleeps()))),
-        ("interrupts".to_owned(), both(a, b, |run| run.measurement.interrupts_per_io)),
-        ("spins".to_owned(), both(a, b, CountedTrial::spins)),
+        ("sleeps".to_owned(), both(a, b, &|run| Some(run.sleeps()))),
+        ("interrupts".to_owned(), both(a, b, &|run| run.measurement.interrupts_per_io)),
+        ("spins".to_owned(), both(a, b, &CountedTrial::spins)),
     ];
     let known = events.into_iter().filter(|(_, [a, b])| !a.is_empty() && !b.is_empty()).collect();
-    let kernel = both(a, b, |run| Some(run.kernel(measure)));
+    let kernel = both(a, b, &|run| Some(run.kernel(measure)));
     let names = directory_names(&[a, b]).into_iter().chain([USER_SPACE]);
     let parts = names.map(|name| {
-        (name.to_owned(), both(a, b, |run| Some(run.sum(measure, |function| is_in(function, name)))))
+        (name.to_owned(), both(a, b, &|run| Some(run.sum(measure, |function| is_in(function, name)))))
     });
     let mut parts = changes(parts.collect(), group.looks);
     parts.retain(|part| part.change != 0.0);
@@ -93,12 +93,12 @@ fn difference(group: &WorkloadTrials<'_>, measure: Measure, path: usize, from: u
 fn both<'a>(
     a: &PathTrials<'a>,
     b: &PathTrials<'a>,
-    of: impl Fn(&CountedTrial<'a>) -> Option<f64>,
+    of: &dyn Fn(&CountedTrial<'a>) -> Option<f64>,
 ) -> [Vec<f64>; 2] {
-    [a.values(&of), b.values(&of)]
+    [a.values(of), b.values(of)]
 }
 
-/// Tests the pairs of samples together. No sample is empty.
+/// Tests the pairs of samples as one family. No sample is empty.
 fn changes(samples: Vec<(String, [Vec<f64>; 2])>, looks: u32) -> Vec<CostChange> {
     let p = |[a, b]: &[Vec<f64>; 2]| Some(over(looks, t_test(Method::Welch, a, b)?.p));
     let p: Vec<Option<f64>> = samples.iter().map(|(_, both)| p(both)).collect();
@@ -111,8 +111,8 @@ fn changes(samples: Vec<(String, [Vec<f64>; 2])>, looks: u32) -> Vec<CostChange>
     samples.into_iter().zip(holm_over_tested(&p)).map(one).collect()
 }
 
-/// The io_uring path with the fewest kernel instructions per I/O (or the block's first measure, where they
-/// were not counted).
+/// The io_uring path with the fewest kernel instructions per I/O (or the least of the block's first measure,
+/// if they were not counted).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CheapestRing {
     /// What was counted.
@@ -132,13 +132,13 @@ pub struct CheapestRing {
 pub(super) fn fewest(group: &WorkloadTrials<'_>, measure: Measure) -> Option<CheapestRing> {
     let is_ring = |at: &usize| group.cells[*at].path.interface() == "io_uring" && !group.cells[*at].refuted;
     let rings: Vec<usize> = (0..group.cells.len()).filter(is_ring).collect();
-    let mean = |at: usize| group.cells[at].mean(|run| run.kernel(measure));
+    let mean = |at: usize| group.cells[at].mean(&|run| run.kernel(measure));
     let best =
         rings.iter().copied().min_by(|a, b| mean(*a).total_cmp(&mean(*b))).filter(|_| rings.len() > 1)?;
     let others: Vec<usize> = rings.into_iter().filter(|at| *at != best).collect();
     let samples = others.iter().map(|at| {
         let (other, best) = (&group.cells[*at], &group.cells[best]);
-        (String::new(), both(other, best, |run| Some(run.kernel(measure))))
+        (String::new(), both(other, best, &|run| Some(run.kernel(measure))))
     });
     let tested: Vec<Option<bool>> =
         changes(samples.collect(), group.looks).iter().map(CostChange::is_beyond_noise).collect();

@@ -1,7 +1,7 @@
 //! The kernel's part of an I/O's cost as a fixed part, a part per spin and a part per sleep, by least squares
 //! over runs.
 //!
-//! How long one spins and whether one sleeps depend on the device; the parts do not.
+//! The number of spins and sleeps depends on the device; the parts do not.
 
 use super::measure::Measure;
 use super::ols::{Observation, Solution, least_squares};
@@ -10,11 +10,11 @@ use crate::analysis::grouping::grouped;
 use iopj_core::CostSource;
 use serde::Serialize;
 
-/// Runs beyond the parameters that a fit with slopes needs.
+/// A fit with slopes needs this many runs more than it has parameters.
 pub const LEAST_DF: usize = 3;
 /// Greatest correlation of spins and sleeps at which their parts can be separated.
 pub const MOST_CORRELATION: f64 = 0.99;
-/// Standard errors from which on a part is above zero.
+/// A part is above zero if it is at least this many standard errors above.
 const BEYOND: f64 = 2.0;
 /// Sleeps per I/O that count as always or, as a range, as variation.
 const SLEEPS: f64 = 0.05;
@@ -27,7 +27,7 @@ pub enum Regressor {
     Spins,
     /// Voluntary context switches per I/O.
     Sleeps,
-    /// The same of hybrid paths, where their sleeps are fitted apart.
+    /// The same of hybrid paths, if their sleeps are fitted separately.
     TimedSleeps,
 }
 
@@ -60,23 +60,23 @@ impl Regressor {
         }
     }
 
-    /// It can differ from zero in these runs.
+    /// True if it can differ from zero in these runs.
     fn is_asked(self, cells: &[Runs<'_>]) -> bool {
         self != Regressor::TimedSleeps || cells.iter().copied().flatten().any(|run| run.timed)
     }
 }
 
-/// A fit over the runs of one path, or over those of all paths of an interface: then with a fixed part for
-/// each path and the other parts in common, found from the variation within the paths.
+/// A fit over the runs of one path, or over those of all paths of an interface: then each path has its own
+/// fixed part, and the other parts are common, found from the variation within the paths.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fitted {
-    /// The columns whose runs it's over.
+    /// The columns whose runs it covers.
     pub columns: Vec<usize>,
     /// What was counted in the kernel.
     pub measure: Measure,
     /// Runs of all columns.
     pub runs: usize,
-    /// What does not vary enough, so the fixed part contains it.
+    /// Regressors that do not vary enough, so the fixed part contains them.
     pub left_out: Vec<Unvaried>,
     /// The parts, or why there are none.
     pub outcome: FitOutcome,
@@ -87,13 +87,13 @@ pub struct Fitted {
 /// A regressor that does not vary enough over the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Unvaried {
-    /// Which.
+    /// The regressor.
     pub regressor: Regressor,
-    /// Its least and its greatest value over the runs; absent where it was not counted.
+    /// Its least and its greatest value over the runs; absent if it was not counted.
     pub range: Option<(f64, f64)>,
 }
 
-/// What came of a fit.
+/// The outcome of a fit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FitOutcome {
@@ -116,8 +116,8 @@ pub enum FitOutcome {
 pub struct Fit {
     /// The fixed part of each column, at no spins and at `fixed_sleeps`.
     pub fixed: Vec<Term>,
-    /// The sleeps per I/O that the fixed part of each column contains: 0, or 1 where the runs slept more
-    /// often than not, for a cost without sleep would then be extrapolated far beyond them; their mean where
+    /// The sleeps per I/O that the fixed part of each column contains: 0, or 1 if the runs slept more often
+    /// than not, because a cost without sleep would then be extrapolated far beyond them; their mean if
     /// sleeps do not vary.
     pub fixed_sleeps: Vec<f64>,
     /// The part per spin.
@@ -142,8 +142,8 @@ pub struct Term {
 /// The runs of a column.
 type Runs<'a> = &'a [CountedTrial<'a>];
 
-/// Fits for every path that was not refuted; after them, for an interface where a path alone does not
-/// determine a part that it has, one over all its paths. Sampled counts are not fitted.
+/// A fit for every path that was not refuted; after them, for each interface with a path whose own runs do
+/// not determine one of its parts, a fit over all its paths. Sampled counts are not fitted.
 pub(super) fn fits(group: &WorkloadTrials<'_>, measures: &[Measure]) -> Vec<Fitted> {
     if *group.source != CostSource::Exact {
         return Vec::new();
@@ -249,7 +249,7 @@ fn parts(solution: &Solution, regressors: &[Regressor], cells: &[Runs<'_>]) -> F
     }
 }
 
-/// The values of all runs; absent where one run has none.
+/// The values of all runs; absent if one run has none.
 fn values(runs: Runs<'_>, regressor: Regressor) -> Option<Vec<f64>> {
     runs.iter().map(|run| regressor.of(run)).collect()
 }
@@ -287,7 +287,7 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
 }
 
 impl Unvaried {
-    /// True if there is enough of it that it has a part.
+    /// True if there is enough of it for a part.
     pub(super) fn happens(&self) -> bool {
         self.range.is_some_and(|(_, most)| most >= self.regressor.least_range())
     }
@@ -303,19 +303,20 @@ impl Fitted {
         self.line.is_none() || self.hidden().is_some()
     }
 
-    /// What the path has but its own runs do not determine, because it varies too little.
+    /// The first regressor that occurs on the path but varies too little for its own runs to determine its
+    /// part.
     pub(super) fn hidden(&self) -> Option<&Unvaried> {
         self.left_out.iter().find(|left| left.happens())
     }
 
-    /// The part per spin, where it is above zero beyond its error.
+    /// The part per spin, if it is above zero beyond its error.
     pub(super) fn per_spin(&self) -> Option<f64> {
         let FitOutcome::Parts(Fit { per_spin: Some(part), .. }) = &self.outcome else { return None };
         Some(part.estimate).filter(|estimate| *estimate > BEYOND * part.error.unwrap_or(0.0))
     }
 
-    /// Cost and standard error of a column's I/O with this many spins and sleeps. What was left out stays as
-    /// it was.
+    /// Cost and standard error of a column's I/O with this many spins and sleeps. Regressors that were left
+    /// out keep their value.
     pub(super) fn at(&self, column: usize, spins: f64, sleeps: f64) -> Option<Term> {
         let (solution, regressors) = self.line.as_ref()?;
         let group = self.columns.iter().position(|one| *one == column)?;
@@ -324,9 +325,9 @@ impl Fitted {
         Some(Term { estimate: solution.at(group, &x), error: solution.error_at(group, &x) })
     }
 
-    /// True if the fit says what an I/O costs that always sleeps: the part per sleep is known, or every run
-    /// slept always.
-    pub(super) fn tells_a_sleep(&self) -> bool {
+    /// True if the fit gives the cost of an I/O that always sleeps: the part per sleep is known, or every run
+    /// always slept.
+    pub(super) fn determines_a_sleep(&self) -> bool {
         let left = self.left_out.iter().find(|left| left.regressor == Regressor::Sleeps);
         let always = |(least, most): (f64, f64)| least >= 1.0 - SLEEPS && most <= 1.0 + SLEEPS;
         self.line.is_some() && left.is_none_or(|left| left.range.is_some_and(always))

@@ -1,7 +1,6 @@
-//! Fixed parts of two paths side by side, for claims: what an I/O costs in some functions that neither spins
-//! nor sleeps.
+//! Fixed parts of two paths, for claims: what an I/O that neither spins nor sleeps costs in some functions.
 
-use super::fit::{FitOutcome, Fitted, Term, Unvaried, fitted};
+use super::fit::{FitOutcome, Fitted, Regressor, Term, Unvaried, fitted};
 use super::measure::Measure;
 use super::trials::CountedTrial;
 use crate::analysis::stats::{TTest, quantile, tested};
@@ -19,12 +18,25 @@ pub(crate) struct FixedParts {
 pub(crate) struct FixedPartsTest {
     /// Estimate, 95 % interval and trials of each.
     pub(crate) parts: [(f64, (f64, f64), usize); 2],
-    /// The test.
     pub(crate) test: TTest,
 }
 
-/// The loads and stores, per I/O, of the functions that belong, fitted over the trials with exact counts of
-/// these and of calls. A hybrid sleep sets a timer, and so has a part of its own.
+/// What the trials of a path lack to determine its fixed part.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum FixedPartLack {
+    #[error("trials of {0} whose spins and sleeps do not rise and fall together")]
+    Collinear(IoPath),
+    #[error(
+        "trials of {path} whose {} vary by {} per I/O or more ({least:.2} to {most:.2})",
+        regressor.as_str(), regressor.least_range()
+    )]
+    Unvaried { path: IoPath, regressor: Regressor, least: f64, most: f64 },
+    #[error("{needed} trials of {path} with exact counts of calls, loads and stores ({runs} there)")]
+    TooFew { path: IoPath, needed: usize, runs: usize },
+}
+
+/// The loads and stores, per I/O, of the functions that `belongs` picks, fitted over the trials with exact
+/// counts of these and of calls. A hybrid sleep sets a timer, so it has a part of its own.
 pub(crate) fn fixed_parts<'a>(
     paths: &[(IoPath, &[&'a Measurement])],
     belongs: impl Fn(&FunctionCost) -> bool,
@@ -65,12 +77,12 @@ impl FixedParts {
     /// over all paths, in which a spin costs the same on each, and so does a sleep of one kind.
     ///
     /// # Errors
-    /// What the trials lack of the path whose fixed part they do not determine.
-    pub(crate) fn apart(&self, places: [usize; 2]) -> Result<FixedPartsTest, String> {
+    /// What the trials lack.
+    pub(crate) fn apart(&self, places: [usize; 2]) -> Result<FixedPartsTest, FixedPartLack> {
         let Some(lacking) = places.into_iter().find(|at| self.own[*at].lacks_a_part()) else {
             return self.alone(places).ok_or_else(|| self.too_few(places[0]));
         };
-        if let Some(at) = places.into_iter().find(|at| !self.is_told(*at)) {
+        if let Some(at) = places.into_iter().find(|at| !self.is_in_pooled(*at)) {
             return Err(self.lack(at));
         }
         if self.pooled.line.is_none() {
@@ -79,9 +91,9 @@ impl FixedParts {
         self.together(places).ok_or_else(|| self.too_few(lacking))
     }
 
-    /// True if the fit over all paths holds every part that the path has. What varies over its own trials
-    /// does over all.
-    fn is_told(&self, at: usize) -> bool {
+    /// True if the fit over all paths determines every part that the path has. What varies over its own
+    /// trials also varies over all.
+    fn is_in_pooled(&self, at: usize) -> bool {
         let hidden = |left: &&Unvaried| {
             left.happens() && self.pooled.left_out.iter().any(|one| one.regressor == left.regressor)
         };
@@ -121,31 +133,23 @@ impl FixedParts {
     }
 
     /// Why neither its own trials nor those of all paths determine a path's fixed part.
-    fn lack(&self, at: usize) -> String {
+    fn lack(&self, at: usize) -> FixedPartLack {
         let (path, fit) = (self.paths[at], &self.own[at]);
         match (&fit.outcome, fit.hidden()) {
-            (FitOutcome::Collinear { .. }, _) => {
-                format!("trials of {path} whose spins and sleeps do not rise and fall together")
+            (FitOutcome::Collinear { .. }, _) => FixedPartLack::Collinear(path),
+            (_, Some(&Unvaried { regressor, range: Some((least, most)) })) => {
+                FixedPartLack::Unvaried { path, regressor, least, most }
             }
-            (_, Some(Unvaried { regressor, range: Some((least, most)) })) => format!(
-                "trials of {path} whose {} vary by {} per I/O or more ({least:.2} to {most:.2})",
-                regressor.as_str(),
-                regressor.least_range()
-            ),
             _ => self.too_few(at),
         }
     }
 
-    fn too_few(&self, at: usize) -> String {
+    fn too_few(&self, at: usize) -> FixedPartLack {
         let needed = match self.own[at].outcome {
             FitOutcome::TooFewRuns { needed } => needed.max(2),
             _ => 2,
         };
-        let runs = self.own[at].runs;
-        format!(
-            "{needed} trials of {} with exact counts of calls, loads and stores ({runs} there)",
-            self.paths[at]
-        )
+        FixedPartLack::TooFew { path: self.paths[at], needed, runs: self.own[at].runs }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Fixed parts of trials whose costs, spins and sleeps are given, against what NumPy and SciPy print.
+//! Fixed parts of trials with given costs, spins and sleeps, compared with NumPy's and SciPy's.
 
 use super::*;
 use crate::analysis::claims::fixture::{Measured, cell, workload};
@@ -45,7 +45,7 @@ const POLL: [[f64; 3]; 6] = [
     [519.0, 11.0, 0.0],
     [560.0, 13.0, 0.0],
 ];
-/// Neither spins nor sleeps.
+/// No spins and no sleeps.
 const FOUND_DONE: [[f64; 3]; 5] =
     [[250.0, 0.0, 0.0], [252.0, 0.0, 0.0], [249.0, 0.0, 0.0], [251.0, 0.0, 0.0], [250.0, 0.0, 0.0]];
 const HYBRID: [[f64; 3]; 5] =
@@ -76,7 +76,7 @@ fn interrupt() -> Vec<[f64; 3]> {
 
 #[test]
 fn a_spin_that_never_varies_is_taken_off_by_the_fit_over_all_paths_and_a_hybrid_sleep_has_its_own_part() {
-    // 180 a sleep: the timer.
+    // 180 per sleep: the timer.
     let hybrid =
         [[389.0, 3.0, 0.6], [405.0, 3.0, 0.7], [426.0, 3.0, 0.8], [440.0, 3.0, 0.9], [460.0, 3.0, 1.0]];
     let apart = fits([&interrupt(), &POLL, &hybrid]).apart([2, 0]).unwrap();
@@ -91,20 +91,20 @@ fn a_spin_that_never_varies_is_taken_off_by_the_fit_over_all_paths_and_a_hybrid_
 }
 
 #[test]
-fn a_hybrid_sleep_that_never_varies_is_told_by_no_fit_and_hides_no_other_path() {
+fn a_hybrid_sleep_that_never_varies_is_in_no_fit_and_hides_no_other_path() {
     let own = [[250.0, 0.0, 1.0], [350.0, 10.0, 1.0], [390.0, 14.0, 1.0], [310.0, 6.0, 1.0]];
     for hybrid in [&HYBRID[..], &own] {
         let fits = fits([&interrupt(), &POLL, hybrid]);
         let need =
             "trials of posix-sio/syscall/hybrid whose sleeps vary by 0.05 per I/O or more (1.00 to 1.00)";
-        assert_eq!([[2, 0], [1, 2]].map(|places| fits.apart(places).err().unwrap()), [need; 2]);
+        assert_eq!([[2, 0], [1, 2]].map(|places| fits.apart(places).err().unwrap().to_string()), [need; 2]);
         near(fits.apart([0, 1]).unwrap().parts[0].0, 251.4);
     }
 }
 
 #[test]
-fn a_part_that_no_trial_tells_is_said_to_be_lacking() {
-    let lack = |all: [&[[f64; 3]]; 3], places| fits(all).apart(places).err().unwrap();
+fn a_part_that_no_trial_determines_is_said_to_be_lacking() {
+    let lack = |all: [&[[f64; 3]]; 3], places| fits(all).apart(places).err().unwrap().to_string();
     let always = FOUND_DONE.map(|[loads, spins, _]| [loads, spins, 1.0]);
     assert_eq!(
         lack([&always, &POLL, &HYBRID], [2, 1]),

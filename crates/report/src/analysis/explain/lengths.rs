@@ -1,4 +1,4 @@
-//! Cost per I/O by the difference of two lengths of one workload, which cancels what start and end cost.
+//! Cost per I/O from the difference of two lengths of one workload, which cancels the cost of start and end.
 
 use super::measure::Measure;
 use super::trials::{CountedTrial, PathTrials, WorkloadTrials, groups};
@@ -10,7 +10,7 @@ use iopj_store::{Generator, Trial};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One path at the shortest and the longest length of a workload. What is in twos is in that order.
+/// One path at the shortest and the longest length of a workload. Pairs are in that order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ByLength {
     /// The path.
@@ -29,18 +29,19 @@ pub struct ByLength {
     pub costs: Vec<Marginal>,
 }
 
-/// What each further I/O costs.
+/// The cost of each further I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Marginal {
     /// Who executed it.
     pub space: Space,
     /// What was counted.
     pub measure: Measure,
-    /// The whole window's counts at the longest length less those at the shortest, over the I/Os between.
+    /// The whole window's counts at the longest length less those at the shortest, over the difference in
+    /// I/Os.
     pub per_io: f64,
     /// Its standard error; absent where a length has one trial.
     pub error: Option<f64>,
-    /// The whole window's counts at the longest length over its I/Os, with what start and end cost.
+    /// The whole window's counts at the longest length over its I/Os, including the cost of start and end.
     pub plain_per_io: f64,
 }
 
@@ -57,10 +58,10 @@ pub(super) fn by_length(runs: &[(&Trial, CountedTrial<'_>)], paths: &[IoPath]) -
     grouped(keyed).into_iter().filter_map(|(_, lengths)| difference(&lengths)).collect()
 }
 
-/// Groups come with the short before the long, so the first of a series is the shortest.
+/// The first of `lengths` is the shortest, because groups are sorted by length.
 fn difference(lengths: &[(&WorkloadTrials<'_>, &PathTrials<'_>)]) -> Option<ByLength> {
     let (short, (group, long)) = (lengths.first()?.1, *lengths.last()?);
-    let ios = [short, long].map(|cell| cell.mean(CountedTrial::ios));
+    let ios = [short, long].map(|cell| cell.mean(&CountedTrial::ios));
     if ios[1] <= ios[0] {
         return None;
     }
@@ -94,7 +95,7 @@ fn marginal(
     measure: Measure,
 ) -> Option<Marginal> {
     let count = |run: &CountedTrial<'_>| Some(measure.of(&run.costs.total(space)) as f64);
-    let [a, b] = [summarize(&short.values(count))?, summarize(&long.values(count))?];
+    let [a, b] = [summarize(&short.values(&count))?, summarize(&long.values(&count))?];
     let between = ios[1] - ios[0];
     let of_mean = |summary: crate::analysis::stats::Summary| summary.stddev / (summary.n as f64).sqrt();
     Some(Marginal {

@@ -1,4 +1,4 @@
-//! What is counted and its mean over trials.
+//! What is counted, and its mean over trials.
 
 use crate::analysis::stats::summarize;
 use iopj_core::{Cost, CostKind};
@@ -27,7 +27,7 @@ impl MeanSpread {
     }
 }
 
-/// What the tables of a block are of.
+/// What the tables of a block count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
@@ -35,9 +35,9 @@ pub enum Measure {
     Instructions,
     /// Loads plus stores, as in `poll22` Table 2.
     LoadsPlusStores,
-    /// Loads, where stores were not counted.
+    /// Loads, if stores were not counted.
     Loads,
-    /// Stores, where loads were not counted.
+    /// Stores, if loads were not counted.
     Stores,
     /// Time on a core in ns.
     CpuNs,
@@ -55,7 +55,7 @@ impl Measure {
         }
     }
 
-    /// What a cost is in this measure.
+    /// A cost in this measure.
     pub(super) fn of(self, cost: &Cost) -> u64 {
         match self {
             Measure::Instructions => cost.instructions,
@@ -66,7 +66,7 @@ impl Measure {
         }
     }
 
-    /// What the counted columns allow, the first of them the one by which is sorted.
+    /// The measures that the counted columns allow; rows are sorted by the first.
     pub(super) fn available(kinds: &[CostKind]) -> Vec<Measure> {
         let has = |kind| kinds.contains(&kind);
         let (loads, stores) = (has(CostKind::Loads), has(CostKind::Stores));

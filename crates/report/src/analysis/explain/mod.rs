@@ -1,7 +1,7 @@
-//! What an I/O costs on two or more paths, side by side: where the cost arises, what differs, and of which
-//! parts it consists. All figures are per I/O issued in the window.
+//! What an I/O costs on two or more paths: where the cost arises, what differs, and what parts it consists
+//! of. All figures are per I/O issued in the window.
 //!
-//! Counts are of all cores, so they include whatever else ran in the window.
+//! Counts are of all cores, so they include everything else that ran in the window.
 
 mod completions;
 mod difference;
@@ -18,7 +18,7 @@ pub use completions::{
 };
 pub use difference::{CheapestRing, CostChange, PathDifference};
 pub use fit::{Fit, FitOutcome, Fitted, LEAST_DF, MOST_CORRELATION, Regressor, Term, Unvaried};
-pub(crate) use fixed::{FixedParts, FixedPartsTest, fixed_parts, is_counted};
+pub(crate) use fixed::{FixedPartLack, FixedParts, FixedPartsTest, fixed_parts, is_counted};
 pub use lengths::{ByLength, Marginal};
 pub use measure::{MeanSpread, Measure};
 pub use parts::{CostRow, FunctionRow, GROUPS, Parts, USER_SPACE};
@@ -30,7 +30,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use trials::{WorkloadTrials, groups, runs};
 
-/// What is asked.
+/// What to explain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExplainOptions {
     /// The paths, in the order of the columns; empty for all that have costs. The others are then compared
@@ -66,7 +66,7 @@ pub struct Explanation {
     pub study: String,
     /// What emulated the processor, if it was emulated.
     pub emulated: Option<String>,
-    /// Measured trials without costs, which are not part of this.
+    /// Measured trials without costs, which are left out.
     pub trials_without_costs: usize,
     /// A block for each workload, generator and way to count.
     pub blocks: Vec<WorkloadCosts>,
@@ -74,16 +74,16 @@ pub struct Explanation {
     pub by_length: Vec<ByLength>,
 }
 
-/// Paths under one workload by one generator, counted in one way. Columns are named by their place from 0.
+/// Paths under one workload by one generator, counted in one way. Columns are named by their index.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorkloadCosts {
     /// The workload.
     pub workload: Workload,
     /// What issued the I/O.
     pub generator: Generator,
-    /// How the counts came about.
+    /// How the costs were counted.
     pub source: CostSource,
-    /// What the tables are of; sorted by the first.
+    /// The measures of the tables; rows are sorted by the first.
     pub measures: Vec<Measure>,
     /// The columns.
     pub columns: Vec<Column>,
@@ -91,19 +91,19 @@ pub struct WorkloadCosts {
     /// `sleeps` (voluntary switches) and `spins` (calls of the driver's poll function), as far as they were
     /// counted.
     pub totals: Vec<CostRow>,
-    /// Where it arises, for each measure.
+    /// Where the cost arises, for each measure.
     pub parts: Vec<Parts>,
-    /// What sets the paths apart, in the first measure.
+    /// The differences between the paths, in the first measure.
     pub differences: Vec<PathDifference>,
     /// Fixed part, part per spin and part per sleep in the kernel, for exact counts.
     pub fits: Vec<Fitted>,
-    /// The three completions of `posix-sio`, where all are there.
+    /// The three completions of `posix-sio`, if all are present.
     pub completions: Option<Completions>,
     /// The io_uring path that costs the kernel least.
     pub fewest: Option<CheapestRing>,
 }
 
-/// A path with its trials, refuted ones apart.
+/// A path with its trials; refuted ones are a column of their own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Column {
     /// The path that was asked for.
@@ -114,7 +114,7 @@ pub struct Column {
     pub trials: usize,
     /// Of these, unproven ones.
     pub unproven: usize,
-    /// Another path was taken: shown, but in no comparison.
+    /// True if another path was taken: shown, but in no comparison.
     pub refuted: bool,
 }
 

@@ -1,19 +1,19 @@
-//! Ordinary least squares with slopes in common and a fixed part for each group of observations.
+//! Ordinary least squares with common slopes and a fixed part for each group of observations.
 //!
 //! Regressors are centred within their groups and orthogonalised by modified Gram-Schmidt (Björck 1967), so
-//! the fixed parts, which are large, cost the slopes no digits. With one group it is the usual straight line.
+//! the large fixed parts cost the slopes no digits. With one group this is the usual regression.
 
 /// Rows, or columns, of numbers.
 type Matrix = Vec<Vec<f64>>;
 
-/// One run: what it cost, and what that may depend on.
+/// One run: its cost, and what the cost may depend on.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Observation {
     pub(super) y: f64,
     pub(super) x: Vec<f64>,
 }
 
-/// Slopes and fixed parts, with what their errors follow from.
+/// Slopes and fixed parts, with the data for their errors.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Solution {
     /// A slope for each regressor.
@@ -43,7 +43,7 @@ impl Solution {
         Some((self.variance? * self.inverse[slope][slope]).sqrt())
     }
 
-    /// What the line of a group says at `x`.
+    /// The value of a group's line at `x`.
     pub(super) fn at(&self, group: usize, x: &[f64]) -> f64 {
         self.fixed[group] + self.slopes.iter().zip(x).map(|(slope, x)| slope * x).sum::<f64>()
     }
@@ -63,7 +63,7 @@ impl Solution {
         (self.fixed[a] - self.fixed[b], self.variance.map(|variance| (variance * spread).sqrt()))
     }
 
-    /// What the slopes' errors add so far from the centre.
+    /// The variance that the slopes' errors add this far from the centre.
     fn leverage(&self, away: &[f64]) -> f64 {
         self.inverse.iter().zip(away).map(|(row, x)| x * dot(row, away)).sum()
     }
@@ -114,7 +114,7 @@ fn orthogonal(columns: &[Vec<f64>]) -> Option<(Matrix, Matrix)> {
             rest.iter_mut().zip(direction).for_each(|(value, part)| *value -= r[before][at] * part);
         }
         r[at][at] = dot(&rest, &rest).sqrt();
-        // What is left by rounding alone is nothing.
+        // A remainder within rounding is zero.
         if r[at][at] <= 1e-10 * dot(column, column).sqrt() {
             return None;
         }

@@ -91,7 +91,7 @@ fn what_cannot_be_fitted_is_none() {
 }
 
 proptest::proptest! {
-    /// What was made of known parts has them.
+    /// Data made from known parts yield these parts.
     #[test]
     fn known_parts_are_found(
         fixed in 1e3..1e5f64, spin in 1.0..500.0f64, sleep in -1e4..1e4f64,

@@ -1,7 +1,7 @@
-//! Where the cost arises: by source directory, by the papers' groups, by function.
+//! Costs by source directory, by the papers' groups, and by function.
 
 use super::measure::{MeanSpread, Measure};
-use super::trials::{PathTrials, WorkloadTrials};
+use super::trials::{CountedTrial, PathTrials, WorkloadTrials};
 use crate::analysis::cost::{self, UNKNOWN};
 use crate::analysis::published::{LOADS_STORES, TOTAL, source_holds};
 use iopj_core::evidence::EngineEvidence;
@@ -36,7 +36,7 @@ pub struct FunctionRow {
     pub figures: Vec<Option<MeanSpread>>,
 }
 
-/// One measure, per I/O, by where it arises.
+/// One measure, per I/O, by place in the code.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Parts {
     /// What was counted.
@@ -53,36 +53,28 @@ pub struct Parts {
 }
 
 /// The totals of each column: instructions, loads, stores and time by space as far as they were counted, then
-/// what happened to the threads.
+/// the threads' events.
 pub(super) fn totals(group: &WorkloadTrials<'_>) -> Vec<CostRow> {
     let kinds = group.kinds();
     let mut rows = Vec::new();
     for (space, word) in [(Space::User, "user"), (Space::Kernel, "kernel")] {
         for kind in kinds.iter().filter(|kind| **kind != CostKind::Calls) {
-            rows.push(row(group, format!("{word}_{}", kind.as_str()), |cell| {
-                cell.figure(|run| run.total(space, *kind))
-            }));
+            let name = format!("{word}_{}", kind.as_str());
+            rows.push(row(group, &name, &|run| Some(run.total(space, *kind))));
         }
     }
-    let of_threads = |name: &str, figure: &dyn Fn(&PathTrials<'_>) -> Option<MeanSpread>| {
-        row(group, name.to_owned(), figure)
-    };
-    rows.push(of_threads("context_switches", &|cell| {
-        cell.figure(|run| run.measurement.context_switches_per_io)
-    }));
-    rows.push(of_threads("interrupts", &|cell| {
-        MeanSpread::of(&cell.values(|run| run.measurement.interrupts_per_io))
-    }));
-    rows.push(of_threads("sleeps", &|cell| cell.figure(|run| run.sleeps())));
+    rows.push(row(group, "context_switches", &|run| Some(run.measurement.context_switches_per_io)));
+    rows.push(row(group, "interrupts", &|run| run.measurement.interrupts_per_io));
+    rows.push(row(group, "sleeps", &|run| Some(run.sleeps())));
     if kinds.contains(&CostKind::Calls) {
-        rows.push(of_threads("spins", &|cell| MeanSpread::of(&cell.values(|run| run.spins()))));
+        rows.push(row(group, "spins", &CountedTrial::spins));
     }
     rows.extend(bypass(group));
     rows
 }
 
-/// What the engine of `nvme-user` counted, where a path has it. Doorbells of older stores, which hold their
-/// sum alone, have a row of their own.
+/// The counts of the engine of `nvme-user`, if a path has them. Doorbells of older stores, which have only
+/// their sum, get a row of their own.
 fn bypass(group: &WorkloadTrials<'_>) -> impl Iterator<Item = CostRow> {
     type Count = fn(&EngineEvidence) -> Option<u64>;
     const COUNTS: [(&str, Count); 4] = [
@@ -91,45 +83,40 @@ fn bypass(group: &WorkloadTrials<'_>) -> impl Iterator<Item = CostRow> {
         ("doorbells", |engine| engine.doorbells.filter(|_| engine.completion_doorbells.is_none())),
         ("empty_polls", |engine| engine.empty_polls),
     ];
-    let counted = COUNTS.map(|(name, count)| {
-        row(group, name.to_owned(), |cell| MeanSpread::of(&cell.values(|run| run.by_engine(count))))
-    });
+    let counted = COUNTS.map(|(name, count)| row(group, name, &|run| run.by_engine(count)));
     counted.into_iter().filter(|row| row.figures.iter().any(Option::is_some))
 }
 
-fn row(
-    group: &WorkloadTrials<'_>,
-    name: String,
-    figure: impl Fn(&PathTrials<'_>) -> Option<MeanSpread>,
+fn row<'a>(
+    group: &WorkloadTrials<'a>,
+    name: &str,
+    figure: &dyn Fn(&CountedTrial<'a>) -> Option<f64>,
 ) -> CostRow {
-    CostRow { name, figures: group.cells.iter().map(figure).collect() }
+    CostRow { name: name.to_owned(), figures: group.cells.iter().map(|cell| cell.figure(figure)).collect() }
 }
 
-/// Everything by where it arises, in one measure; of the functions the first `top`.
+/// All costs in one measure, by place in the code; of the functions the first `top`.
 pub(super) fn parts(group: &WorkloadTrials<'_>, measure: Measure, top: usize) -> Parts {
     let unknown_percent = group.cells.iter().map(|cell| {
         let (kernel, unknown) = (
-            cell.mean(|run| run.kernel(measure)),
-            cell.mean(|run| run.sum(measure, |function| is_in(function, UNKNOWN))),
+            cell.mean(&|run| run.kernel(measure)),
+            cell.mean(&|run| run.sum(measure, |function| is_in(function, UNKNOWN))),
         );
         if kernel > 0.0 { 100.0 * unknown / kernel } else { 0.0 }
     });
+    let of_group = |at: usize| {
+        row(group, group_name(at), &|run| Some(run.sum(measure, |function| is_in_group(function, at))))
+    };
     Parts {
         measure,
         directories: directories(group, measure),
         unknown_percent: unknown_percent.collect(),
-        groups: (0..GROUPS)
-            .map(|at| {
-                row(group, group_name(at).to_owned(), |cell| {
-                    cell.figure(|run| run.sum(measure, |f| is_in_group(f, at)))
-                })
-            })
-            .collect(),
+        groups: (0..GROUPS).map(of_group).collect(),
         functions: functions(group, measure, top),
     }
 }
 
-/// The directory of a kernel function, `unknown` where it has none; user space is one of its own.
+/// The directory of a kernel function, `unknown` if it has none; user space has its own.
 fn directory(function: &FunctionCost) -> &str {
     cost::directory(function).unwrap_or(USER_SPACE)
 }
@@ -138,7 +125,7 @@ pub(super) fn is_in(function: &FunctionCost, name: &str) -> bool {
     directory(function) == name
 }
 
-/// The names of the directories that appear in the cells, `unknown` always among them.
+/// The names of the directories that appear in the cells, always including `unknown`.
 pub(super) fn directory_names<'a>(cells: &[&PathTrials<'a>]) -> BTreeSet<&'a str> {
     let functions = cells.iter().flat_map(|cell| &cell.runs).flat_map(|run| &run.costs.functions);
     functions.filter(|function| function.space == Space::Kernel).map(directory).chain([UNKNOWN]).collect()
@@ -146,9 +133,7 @@ pub(super) fn directory_names<'a>(cells: &[&PathTrials<'a>]) -> BTreeSet<&'a str
 
 fn directories(group: &WorkloadTrials<'_>, measure: Measure) -> Vec<CostRow> {
     let cells: Vec<&PathTrials<'_>> = group.cells.iter().collect();
-    let of = |name: &str| {
-        row(group, name.to_owned(), |cell| cell.figure(|run| run.sum(measure, |f| is_in(f, name))))
-    };
+    let of = |name: &str| row(group, name, &|run| Some(run.sum(measure, |function| is_in(function, name))));
     let mut rows: Vec<CostRow> = directory_names(&cells).into_iter().map(of).collect();
     rows.sort_by(|a, b| {
         let last = |row: &CostRow| row.name == UNKNOWN;
@@ -160,14 +145,14 @@ fn directories(group: &WorkloadTrials<'_>, measure: Measure) -> Vec<CostRow> {
     rows
 }
 
-/// The greatest mean of a row; what was refuted counts only where nothing else is.
+/// The greatest mean of a row; refuted cells count only if there are no others.
 fn greatest(group: &WorkloadTrials<'_>, figures: &[Option<MeanSpread>]) -> f64 {
     let all_refuted = group.cells.iter().all(|cell| cell.refuted);
     let counting = group.cells.iter().zip(figures).filter(|(cell, _)| all_refuted || !cell.refuted);
     counting.filter_map(|(_, figure)| figure.map(|figure| figure.mean)).fold(0.0, f64::max)
 }
 
-/// What makes two functions one: symbol, module, directory.
+/// A function's identity: symbol, module, directory.
 type Key<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
 
 fn functions(group: &WorkloadTrials<'_>, measure: Measure, top: usize) -> Vec<FunctionRow> {
@@ -203,9 +188,9 @@ pub(super) fn group_name(at: usize) -> &'static str {
     LOADS_STORES.get(at).map_or(TOTAL, |row| row.source)
 }
 
-/// True if the paper's row would hold the function.
+/// True if the paper's row would include the function.
 pub(super) fn is_in_group(function: &FunctionCost, at: usize) -> bool {
-    // What a compiler appends to a symbol is not part of it.
+    // A suffix that the compiler appended is not part of the symbol.
     let name = function.function.split('.').next().unwrap_or_default();
     source_holds(group_name(at), name, |directory| is_in(function, directory))
 }

@@ -8,12 +8,11 @@ use iopj_core::{CostKind, CostProfile, CostSource, FunctionCost, IoPath, Space, 
 use iopj_store::{Generator, Measurement, Trial};
 use std::collections::BTreeMap;
 
-/// The drivers' functions that look for a completion. Where several are called, the one with most calls is
-/// the target's.
+/// The drivers' poll functions. If several are called, the one with the most calls is the target's.
 pub const POLL_FUNCTIONS: [&str; 3] = ["nvme_poll", "virtblk_poll", "null_poll"];
 
 /// Functions that spin until another processor releases a lock (kernel/locking/). In a guest whose processors
-/// share those of the host they can spin for long, whatever the path.
+/// share the host's they can spin for long, on any path.
 const LOCK_WAITS: [&str; 3] =
     ["native_queued_spin_lock_slowpath", "queued_read_lock_slowpath", "queued_write_lock_slowpath"];
 
@@ -78,7 +77,7 @@ impl CountedTrial<'_> {
     }
 }
 
-/// Replicates: the trials of one path under one workload, refuted ones apart.
+/// Replicates: the trials of one path under one workload, with refuted ones separate.
 #[derive(Clone, Debug)]
 pub(super) struct PathTrials<'a> {
     pub(super) path: IoPath,
@@ -88,29 +87,29 @@ pub(super) struct PathTrials<'a> {
 }
 
 impl<'a> PathTrials<'a> {
-    /// The values of the trials that have one.
-    pub(super) fn values(&self, of: impl Fn(&CountedTrial<'a>) -> Option<f64>) -> Vec<f64> {
+    /// The values of the trials that have the figure.
+    pub(super) fn values(&self, of: &dyn Fn(&CountedTrial<'a>) -> Option<f64>) -> Vec<f64> {
         self.runs.iter().filter_map(of).collect()
     }
 
-    /// Mean and spread over all trials.
-    pub(super) fn figure(&self, of: impl Fn(&CountedTrial<'a>) -> f64) -> Option<MeanSpread> {
-        MeanSpread::of(&self.values(|run| Some(of(run))))
+    /// Mean and spread over the trials that have the figure.
+    pub(super) fn figure(&self, of: &dyn Fn(&CountedTrial<'a>) -> Option<f64>) -> Option<MeanSpread> {
+        MeanSpread::of(&self.values(of))
     }
 
     /// The mean over all trials; 0 if there is none.
-    pub(super) fn mean(&self, of: impl Fn(&CountedTrial<'a>) -> f64) -> f64 {
-        self.figure(of).map_or(0.0, |figure| figure.mean)
+    pub(super) fn mean(&self, of: &dyn Fn(&CountedTrial<'a>) -> f64) -> f64 {
+        self.figure(&|run| Some(of(run))).map_or(0.0, |figure| figure.mean)
     }
 }
 
-/// Cells that may be compared: one workload, one generator, one way of counting.
+/// Cells that may be compared: of one workload, one generator and one way of counting.
 #[derive(Clone, Debug)]
 pub(super) struct WorkloadTrials<'a> {
     pub(super) workload: &'a Workload,
     pub(super) generator: Generator,
     pub(super) source: &'a CostSource,
-    /// The looks that decided how many trials there are.
+    /// The number of looks that decided how many trials there are.
     pub(super) looks: u32,
     pub(super) cells: Vec<PathTrials<'a>>,
 }
@@ -126,7 +125,7 @@ impl WorkloadTrials<'_> {
     }
 }
 
-/// The trials with costs, and how many were measured without.
+/// The trials with costs, and the number of measured trials without.
 pub(super) fn runs(trials: &[Trial]) -> (Vec<(&Trial, CountedTrial<'_>)>, usize) {
     let measured = || trials.iter().filter_map(|trial| Some((trial, trial.outcome.measurement()?)));
     let counted = measured().filter_map(|(trial, measurement)| {
@@ -169,7 +168,7 @@ fn cells<'a>(runs: Vec<(&'a Trial, CountedTrial<'a>)>) -> Vec<PathTrials<'a>> {
     grouped(keyed).into_iter().map(cell).collect()
 }
 
-/// Times before counts, the short before the long.
+/// Lengths in time before lengths in I/Os, the short before the long.
 fn order(length: Length) -> (bool, u128) {
     match length {
         Length::Runtime(time) => (false, time.as_nanos()),

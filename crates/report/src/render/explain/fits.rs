@@ -1,5 +1,5 @@
-//! The parts of a cost, where polling costs as much as another completion, and the paper's figures beside the
-//! measured ones.
+//! The parts of a cost, the crossings where polling costs as much as another completion, and the paper's
+//! figures beside the measured ones.
 
 use super::{estimate, letters, number};
 use crate::analysis::explain::{
@@ -12,7 +12,7 @@ use crate::render::table::Table;
 use crate::render::text::{WIDTH, letter, wrap};
 use iopj_core::CompletionMode;
 
-/// Spins or sleeps per I/O that are none.
+/// Fewer spins or sleeps per I/O than this count as none.
 const NOTHING: f64 = 0.005;
 
 /// The fits as a table, and why a part is missing from it.
@@ -45,7 +45,7 @@ pub(super) fn fits(block: &WorkloadCosts) -> String {
     text
 }
 
-/// A fit and the place of one of its paths.
+/// A fit and the index of one of its paths.
 type FittedPath<'a> = (&'a Fitted, usize);
 
 fn fit<'a>((fitted, _): &FittedPath<'a>) -> Option<&'a Fit> {
@@ -98,7 +98,7 @@ fn remarks(fitted: &Fitted) -> Vec<String> {
     notes
 }
 
-/// Nothing where there is nothing that the fixed part could contain.
+/// Empty if there is nothing that the fixed part could contain.
 fn left_out(left: &Unvaried) -> Option<String> {
     let what = left.regressor.as_str();
     let Some((least, most)) = left.range else { return Some(format!("{what} were not counted")) };
@@ -160,7 +160,7 @@ fn crossings(completions: &Completions) -> String {
     text + &wrap(&words, WIDTH, "  ")
 }
 
-/// From how many spins on poll costs more, how that is computed, and how many spins were measured.
+/// The number of spins above which poll costs more, how it is computed, and how many spins were measured.
 fn crossing(crossing: &Crossing) -> [String; 3] {
     match crossing.outcome {
         CrossingOutcome::At { level, fixed, per_spin, spins, error, pooled, measured_spins } => {

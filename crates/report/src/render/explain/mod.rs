@@ -1,4 +1,4 @@
-//! What an I/O costs, path beside path, as text.
+//! What an I/O costs on each path, as text.
 
 mod fits;
 mod sentences;
@@ -13,7 +13,7 @@ use crate::analysis::explain::{
 use iopj_core::{CostSource, Space};
 use iopj_store::Generator;
 
-/// A directory below this share of the kernel's part on every path is summed up with its like.
+/// Directories below this share of the kernel's part on every path are summed up.
 const SMALL: f64 = 0.01;
 
 /// The whole explanation.
@@ -52,7 +52,7 @@ fn block(block: &WorkloadCosts) -> String {
     text += "\nper I/O: mean ± standard deviation over the trials; a sleep is a voluntary context switch, a \
              spin a call of the\ndriver's poll function\n";
     let name = |row: &CostRow| row.name.replace('_', " ");
-    text += &tables(block, (&block.totals, of_row), |table| table.left("", name), spread);
+    text += &tables(block, (&block.totals, of_row), &|table| table.left("", name), &spread);
     for parts in &block.parts {
         text += &by_part(block, parts);
     }
@@ -98,19 +98,19 @@ fn name(column: &explain::Column) -> String {
     column.path.to_string() + &settings(&column.settings)
 }
 
-/// The rows with what `heads` say of each and a cell for each column's figure; in several tables where one
-/// would be too wide.
+/// The rows, each with the columns of `heads` and a cell for each path's figure; several tables if one would
+/// be too wide.
 fn tables<'a, R>(
-    block: &'a WorkloadCosts,
+    block: &WorkloadCosts,
     (rows, figures): (&'a [R], fn(&R) -> &[Option<MeanSpread>]),
-    heads: impl Fn(Table<'a, R>) -> Table<'a, R>,
-    cell: impl Fn(&R, usize, MeanSpread) -> String + Copy + 'a,
+    heads: &dyn Fn(Table<'a, R>) -> Table<'a, R>,
+    cell: &dyn Fn(&R, usize, MeanSpread) -> String,
 ) -> String {
     let all: Vec<usize> = (0..block.columns.len()).collect();
     let one = |abreast: &[usize]| {
         let mut table = heads(Table::of(rows));
         for at in abreast.iter().copied() {
-            let figure = move |row: &R| or_dash(figures(row)[at], |figure| cell(row, at, figure));
+            let figure = |row: &R| or_dash(figures(row)[at], |figure| cell(row, at, figure));
             table = table.right(marked(block, at), figure);
         }
         table.text()
@@ -149,13 +149,14 @@ fn by_part(block: &WorkloadCosts, parts: &Parts) -> String {
         number(figure.mean) + &share
     };
     let directories = folded(parts);
-    text += &tables(block, (&directories, of_row), |table| table.left("", |row| row.name.clone()), unknown);
+    text += &tables(block, (&directories, of_row), &|table| table.left("", |row| row.name.clone()), &unknown);
     text += &format!("\n{title} per I/O by the groups of the paper\n");
     let mean = |_: &CostRow, _: usize, figure: MeanSpread| number(figure.mean);
-    text += &tables(block, (&parts.groups, of_row), |table| table.left("", |row| indented(&row.name)), mean);
+    text +=
+        &tables(block, (&parts.groups, of_row), &|table| table.left("", |row| indented(&row.name)), &mean);
     text += &format!("\n{title} per I/O in the kernel by function, without those that it calls\n");
     let mean = |_: &FunctionRow, _: usize, figure: MeanSpread| number(figure.mean);
-    text + &tables(block, (&parts.functions, |row| &row.figures), function, mean)
+    text + &tables(block, (&parts.functions, |row| &row.figures), &function, &mean)
 }
 
 /// Functions are listed below their directory.
@@ -199,7 +200,7 @@ fn folded(parts: &Parts) -> Vec<CostRow> {
     rows
 }
 
-/// In text the first measure alone; the others are in the JSON.
+/// Text has the first measure only; the others are in the JSON.
 fn by_length(all: &[ByLength]) -> String {
     let mut text = String::new();
     for alike in all.chunk_by(|a, b| a.workload == b.workload) {
@@ -240,7 +241,7 @@ fn places(value: f64) -> usize {
     match value.abs() {
         size if size >= 99.95 => 0,
         size if size >= 9.995 => 1,
-        // Two would hide what there is.
+        // Two would show 0.00.
         size if size > 0.0 && size < 0.01 => 4,
         _ => 2,
     }

@@ -4,9 +4,9 @@ use super::{letters, name, number, signed};
 use crate::analysis::explain::{CostChange, PathDifference, WorkloadCosts};
 use crate::render::text::{WIDTH, escape, letter, wrap};
 
-/// Changes of events per I/O smaller than this go without saying.
+/// Smaller changes of events per I/O are not mentioned.
 const EVENT: f64 = 0.05;
-/// Parts that a sentence names.
+/// The number of parts that a sentence names.
 const NAMED: usize = 8;
 
 /// A paragraph for each path that is compared with another.
@@ -58,16 +58,17 @@ fn sentence(block: &WorkloadCosts, difference: &PathDifference) -> String {
 
 /// Such as `adds one sleep and saves 0.98 interrupts`.
 fn events(events: &[CostChange]) -> Option<String> {
-    let told = |change: &&CostChange| change.change.abs() >= EVENT && change.is_beyond_noise() != Some(false);
+    let counts =
+        |change: &&CostChange| change.change.abs() >= EVENT && change.is_beyond_noise() != Some(false);
     let those = |sign: f64| -> Vec<String> {
-        events.iter().filter(told).filter(|change| change.change * sign > 0.0).map(amount).collect()
+        events.iter().filter(counts).filter(|change| change.change * sign > 0.0).map(amount).collect()
     };
-    let told: Vec<String> = [("adds", those(1.0)), ("saves", those(-1.0))]
+    let changes: Vec<String> = [("adds", those(1.0)), ("saves", those(-1.0))]
         .into_iter()
         .filter(|(_, amounts)| !amounts.is_empty())
         .map(|(verb, amounts)| format!("{verb} {}", amounts.join(" and ")))
         .collect();
-    (!told.is_empty()).then(|| told.join(" and "))
+    (!changes.is_empty()).then(|| changes.join(" and "))
 }
 
 fn amount(change: &CostChange) -> String {

@@ -1,4 +1,4 @@
-//! The best path of each workload, in words. Decided by `analysis::winner`.
+//! The best path of each workload, in words. `analysis::winner` decides.
 
 use super::maps::{maps, test_words};
 use super::model::{Model, shown};
@@ -24,17 +24,17 @@ pub(super) struct Best {
     pub(super) path: String,
     /// Position of its series.
     pub(super) series: usize,
-    /// Its mean in the metric, in the unit in which that is shown.
+    /// Its mean, in the unit in which the metric is shown.
     pub(super) value: f64,
     pub(super) iops: f64,
     /// Paths that do not differ significantly from it.
     pub(super) ties: Vec<String>,
-    /// There were two replicates or more to test with.
+    /// True if there were two replicates or more to test.
     pub(super) tested: bool,
     /// The series of the worst path with a verified trial that differs significantly from the best, and the
-    /// share of its latency, or of its energy for an I/O, that the best one saves.
+    /// share of its latency, or of its energy per I/O, that the best one saves.
     pub(super) saves: Option<(usize, f64)>,
-    /// The best one has a verified trial.
+    /// True if the best one has a verified trial.
     pub(super) verified: bool,
 }
 
@@ -65,11 +65,11 @@ fn best(model: &Model<'_>, map: &WinnerMap, cell: &MapCell, workload: usize) -> 
     };
     let own = series(first.path)?;
     let data = model.cells_of(workload).find(|cell| cell.series == own)?;
-    let is_told = |place: &RankedPath| place.p.is_none_or(|p| p <= LEVEL);
+    let is_behind = |place: &RankedPath| place.p.is_none_or(|p| p <= LEVEL);
     let worst = cell.ranking[1..]
         .iter()
         .rev()
-        .find(|place| verified(place.path) && is_told(place) && place.summary.mean > 0.0);
+        .find(|place| verified(place.path) && is_behind(place) && place.summary.mean > 0.0);
     let metric = map.question.metric;
     let saved = |worst: f64| {
         let ratio = first.summary.mean / worst;
@@ -132,7 +132,7 @@ pub(super) fn lead(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> S
     text + &open(model, bests)
 }
 
-/// How many of the bests are open, and why.
+/// How many of these decisions are open, and why.
 fn open(model: &Model<'_>, bests: &[Best]) -> String {
     let ties = bests.iter().filter(|best| !best.ties.is_empty()).count();
     let untested = bests.iter().filter(|best| !best.tested).count();

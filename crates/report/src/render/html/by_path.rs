@@ -1,4 +1,4 @@
-//! Paths side by side: trials by verdict, and metrics of workloads that are on no line as bars.
+//! Paths side by side, as bars: trials by verdict, and the metrics of workloads that are on no line.
 
 use super::figure::{Figure, Group, Section};
 use super::model::{AXES, Model, SeriesCell};
@@ -9,7 +9,7 @@ use crate::analysis::metric::Metric;
 use crate::analysis::stats::Summary;
 use crate::render::table::Table;
 
-/// Trials of a cell by what became of them.
+/// Trials of a cell by outcome.
 type Count = fn(&SeriesCell<'_>) -> usize;
 
 /// Trials of each path by verdict.
@@ -40,7 +40,7 @@ pub(super) fn verdicts(model: &Model<'_>) -> Section {
         table = table.left(word, move |series| count(*series, of).to_string());
     }
     let title = "Verdicts by path";
-    let figure = Figure::new(title.to_owned(), bars::stacked(title, "trials", &bars), &table);
+    let figure = Figure::new(title.to_owned(), bars::stacked(title, "trials", &bars), table.data());
     Section {
         id: "verdicts",
         heading: "Verdicts",
@@ -52,7 +52,7 @@ pub(super) fn verdicts(model: &Model<'_>) -> Section {
     }
 }
 
-/// Bars for workloads that lie on no line.
+/// Bars for workloads that are on no line.
 pub(super) fn section(model: &Model<'_>) -> Section {
     let on_lines: Vec<usize> = AXES.into_iter().flat_map(|axis| runs(model, axis)).flatten().collect();
     let groups = (0..model.workloads.len()).filter(|index| !on_lines.contains(index)).filter_map(|index| {
@@ -66,7 +66,7 @@ pub(super) fn section(model: &Model<'_>) -> Section {
 fn figure(model: &Model<'_>, workload: usize, metric: Metric, rest: &str) -> Option<Figure> {
     let mut cells: Vec<(&SeriesCell<'_>, Summary)> =
         model.cells_of(workload).filter_map(|cell| Some((cell, model.summary(cell, metric)?))).collect();
-    // The best on top: the most IOPS, the least of most else.
+    // The best on top: the most IOPS, the least of most other metrics.
     cells.sort_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean));
     if metric.more_is_better() {
         cells.reverse();
@@ -87,5 +87,5 @@ fn figure(model: &Model<'_>, workload: usize, metric: Metric, rest: &str) -> Opt
         .left("mean", |(_, summary)| exact(summary.mean))
         .left("\u{b1} 95 %", |(_, summary)| half(summary).map_or(String::new(), exact));
     let title = format!("{} by path: {rest}", metric.title());
-    Figure::new(capital(metric.title()), bars::draw(&title, &model.name_of(metric), &bars), &table)
+    Figure::new(capital(metric.title()), bars::draw(&title, &model.name_of(metric), &bars), table.data())
 }

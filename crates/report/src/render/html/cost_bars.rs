@@ -11,7 +11,7 @@ use iopj_core::{CostKind, Space};
 use iopj_store::Measurement;
 use std::collections::BTreeMap;
 
-/// Directories with a part of their own: the dearest of the store.
+/// The number of directories with a part of their own: the costliest ones of the store.
 const TOP: usize = 8;
 
 /// The section's id and heading.
@@ -43,7 +43,7 @@ fn unit(kind: CostKind) -> &'static str {
     if kind == CostKind::CpuTime { "ns on a core per I/O" } else { "instructions per I/O" }
 }
 
-/// Instructions where any trial that counts has them; time on a core where it means something.
+/// Instructions if any trusted trial has them, else time on a core if that means something.
 fn kind(model: &Model<'_>) -> Option<CostKind> {
     let has = |kind: &CostKind| measured(model).any(|one| per_io(one, *kind, None).is_some());
     let timed = model.emulated.is_none();
@@ -57,7 +57,7 @@ fn measured<'m>(model: &'m Model<'_>) -> impl Iterator<Item = &'m Measurement> {
     model.cells.iter().flat_map(|cell| cell.trusted.iter().copied())
 }
 
-/// All known directories of the store, the dearest first: each has one colour in all figures.
+/// All known directories of the store, the costliest first: each has one colour in all figures.
 fn directories(model: &Model<'_>, kind: CostKind) -> Vec<String> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for profile in measured(model).filter_map(|one| one.costs.as_ref()) {
@@ -118,10 +118,10 @@ fn figure(model: &Model<'_>, workload: usize, kind: CostKind, directories: &[Str
         });
     let caption = model.title(model.workloads[workload], &[]);
     let title = format!("{} per I/O by kernel directory: {caption}", what(kind));
-    Figure::new(caption, bars::stacked(&title, unit(kind), &bars), &table)
+    Figure::new(caption, bars::stacked(&title, unit(kind), &bars), table.data())
 }
 
-/// The dearest directories, the others together, what is not known, and programs.
+/// The costliest directories, the others together, what is unknown, and programs.
 fn parts(counts: &Counts, directories: &[String]) -> Vec<BarPart> {
     let part = |class: String, what: &str, value: f64| BarPart {
         class,

@@ -2,13 +2,12 @@
 
 use super::svg::drawing::Drawing;
 use super::text::slug;
-use crate::render::table::Table;
 
 /// A figure with the data behind it.
 pub(super) struct Figure {
     /// Name of its file, without an extension; an id within the page.
     pub(super) id: String,
-    /// The whole title, by which it is known outside the page.
+    /// The whole title, used outside the page.
     pub(super) title: String,
     /// The title under the headings of its section and group.
     pub(super) caption: String,
@@ -18,25 +17,20 @@ pub(super) struct Figure {
     pub(super) rows: Vec<Vec<String>>,
     /// It needs the page's whole width.
     pub(super) wide: bool,
-    /// What is said below it.
+    /// The note below it.
     pub(super) note: Option<Note>,
 }
 
 impl Figure {
-    /// A figure whose drawing has its title; `None` where its table has no rows.
-    pub(super) fn new<R>(caption: String, drawing: Drawing, table: &Table<'_, R>) -> Option<Figure> {
-        let (title, rows) = (drawing.title.clone(), table.cells());
-        let (id, columns) = (slug(&title), table.headings());
-        (!rows.is_empty()).then_some(Figure {
-            id,
-            title,
-            caption,
-            drawing,
-            columns,
-            rows,
-            wide: false,
-            note: None,
-        })
+    /// A figure with the title of its drawing; `None` if its table has no rows.
+    pub(super) fn new(
+        caption: String,
+        drawing: Drawing,
+        (columns, rows): (Vec<String>, Vec<Vec<String>>),
+    ) -> Option<Figure> {
+        let title = drawing.title.clone();
+        let (id, wide, note) = (slug(&title), false, None);
+        (!rows.is_empty()).then_some(Figure { id, title, caption, drawing, columns, rows, wide, note })
     }
 }
 
@@ -53,7 +47,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// A group; `None` where it has no figures.
+    /// A group; `None` if it has no figures.
     pub(super) fn new(heading: impl Into<String>, figures: Vec<Figure>) -> Option<Group> {
         (!figures.is_empty()).then(|| Group { heading: heading.into(), figures })
     }
@@ -63,13 +57,13 @@ impl Group {
 pub(super) struct Section {
     pub(super) id: &'static str,
     pub(super) heading: &'static str,
-    /// What is shown, or, without groups, why nothing is.
+    /// What is shown, or, without groups, why nothing is shown.
     pub(super) words: String,
     pub(super) groups: Vec<Group>,
 }
 
 impl Section {
-    /// A section that says nothing where it has no figures.
+    /// A section without words if it has no figures.
     pub(super) fn new(
         (id, heading): (&'static str, &'static str),
         words: impl Into<String>,
@@ -80,6 +74,6 @@ impl Section {
     }
 }
 
-/// Beyond this many cells or trials points, strokes and the cells of maps have no tips, which would make the
-/// page heavy: their values are in the tables.
+/// With more cells or trials than this, points, strokes and the cells of maps have no tooltips, which would
+/// make the page large: their values are in the tables.
 pub(super) const TIPPED_CELLS: usize = 400;

@@ -1,5 +1,5 @@
-//! How wide the letters of Helvetica are, to which Arial, Liberation Sans and many others hold: in
-//! thousandths of the font's size.
+//! Widths of Helvetica's characters, which Arial, Liberation Sans and many others share, in thousandths of
+//! the font's size.
 
 /// The width of a character of Windows' Latin code page; `None` for all others.
 pub(super) fn width(c: char, is_bold: bool) -> Option<u16> {
@@ -22,7 +22,7 @@ const REGULAR: [u16; 95] = [
     278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584,
 ];
 
-/// Of its upper half from the no-break space on.
+/// The same of the code page's upper half, from the no-break space.
 #[rustfmt::skip]
 const REGULAR_HIGH: [u16; 96] = [
     278, 333, 556, 556, 556, 556, 260, 556, 333, 737, 370, 556, 584, 333, 737, 333, 400, 584, 333, 333, 333,
@@ -42,7 +42,7 @@ const BOLD: [u16; 95] = [
     333, 611, 556, 778, 556, 556, 500, 389, 280, 389, 584,
 ];
 
-/// Of its upper half.
+/// The same of the code page's upper half.
 #[rustfmt::skip]
 const BOLD_HIGH: [u16; 96] = [
     278, 333, 556, 556, 556, 556, 280, 556, 333, 737, 370, 556, 584, 333, 737, 333, 400, 584, 333, 333, 333,

@@ -1,4 +1,4 @@
-//! Winner maps: the best path in each cell of two axes of the workload. Decided by `analysis::winner`.
+//! Winner maps: the best path in each cell of two axes of the workload. `analysis::winner` decides.
 
 use super::figure::{Figure, Group, Section, TIPPED_CELLS};
 use super::model::{AXES, Model, Series, shown};
@@ -16,8 +16,8 @@ use crate::analysis::without_unsteady::{MapWithoutUnsteady, maps_without_unstead
 use crate::render::table::Table;
 use crate::render::unsteady::{decision, without_words};
 
-/// What there are maps of where the store holds it, the first of all stores and the first of emulated ones
-/// being what every trial has.
+/// The metrics that get maps if the store holds them. Every trial has the first one, of all stores and of
+/// emulated ones.
 const METRICS: [Metric; 7] = [
     Metric::LatencyMean,
     Metric::IosPerJoule,
@@ -28,7 +28,7 @@ const METRICS: [Metric; 7] = [
     Metric::Instructions(None),
 ];
 
-/// Winner maps, one for each metric and each set of workloads that differ in two axes only.
+/// Winner maps, one per metric and set of workloads that differ in two axes only.
 pub(super) fn section(model: &Model<'_>) -> Section {
     let mut axes = AXES;
     axes.sort_by_key(|axis| std::cmp::Reverse(model.values_of(*axis).len()));
@@ -38,7 +38,7 @@ pub(super) fn section(model: &Model<'_>) -> Section {
     let mut all: Vec<_> =
         metrics.filter(|_| is_map).map(|metric| maps_with_unsteady(model, metric, x, y)).collect();
     let (mut groups, mut left_out, mut incomplete) = (Vec::new(), 0, 0);
-    // All metrics give the same maps in the same order: those at one place are a group.
+    // All metrics have the same maps in the same order: those with one index are a group.
     loop {
         let maps: Vec<(WinnerMap, Option<MapWithoutUnsteady>)> =
             all.iter_mut().filter_map(Iterator::next).collect();
@@ -82,7 +82,7 @@ pub(super) fn maps(model: &Model<'_>, metric: Metric, x: Axis, y: Axis) -> Vec<W
     question.map_or(Vec::new(), |question| winner_maps(model.trials, &of_study(question)))
 }
 
-/// The same, each with what it is without the unsteady trials where it has any.
+/// The maps, each with what changes without its unsteady trials if it has any.
 fn maps_with_unsteady(
     model: &Model<'_>,
     metric: Metric,
@@ -100,13 +100,13 @@ pub(super) fn test_words(model: &Model<'_>) -> &'static str {
     if in_blocks(model.study) { "the t-test within blocks" } else { "Welch's t-test" }
 }
 
-/// What tells the series of a map from those of others: generator and settings.
+/// What distinguishes the series of a map from those of others: generator and settings.
 fn suffix<'a>(model: &'a Model<'_>, map: &WinnerMap) -> &'a str {
     let same = |one: &&Series| one.generator == map.generator && one.settings == map.settings;
     model.series.iter().find(same).map_or("", |one| &one.suffix)
 }
 
-/// A cell with its place (y, x) and the series of its best path.
+/// A cell with its values (y, x) and the series of its best path.
 type BestOf<'a> = ((AxisValue, AxisValue), &'a MapCell, usize);
 
 fn figure(
@@ -133,20 +133,21 @@ fn figure(
         columns: columns.iter().map(AxisValue::to_string).collect(),
         rows: rows.iter().map(AxisValue::to_string).collect(),
         cells: cells.iter().map(drawn).collect(),
-        otherwise: without
-            .map_or_else(String::new, |without| format!("decided otherwise {}", without_words(without))),
+        footnote: without
+            .map_or_else(String::new, |without| format!("decided differently {}", without_words(without))),
     };
     let wide = drawing.columns.len() > 4;
     let note = without.map(|without| unsteady::note(winners, without));
     let table = table(winners, &cells, (x, y));
-    Some(Figure { wide, note, ..Figure::new(caption, map::draw(&drawing), &table)? })
+    Some(Figure { wide, note, ..Figure::new(caption, map::draw(&drawing), table.data())? })
 }
 
 fn position(values: &[AxisValue], value: AxisValue) -> usize {
     values.iter().position(|one| *one == value).unwrap_or_default()
 }
 
-/// A cell as it is drawn. One that is decided otherwise without the unsteady trials is marked, and says how.
+/// A cell as drawn. One that is decided differently without the unsteady trials is marked, and its tooltip
+/// says how.
 fn drawn(
     model: &Model<'_>,
     map: &WinnerMap,
@@ -162,11 +163,11 @@ fn drawn(
         let ranked: Vec<String> = cell.ranking.iter().take(2).map(value).collect();
         tips.push(format!("{unit}: {}", ranked.join("; next ")));
     }
-    let otherwise = without.and_then(|without| {
+    let differs = without.and_then(|without| {
         let cell = without.cells.iter().find(|cell| cell.at == *place)?;
         Some(format!("{}: {}", without_words(without), decision(&cell.without)))
     });
-    tips.extend(otherwise.clone());
+    tips.extend(differs.clone());
     DrawnCell {
         at,
         series: *series,
@@ -177,16 +178,16 @@ fn drawn(
             _ => margin(cell),
         },
         tie: matches!(decided, Decision::Tie | Decision::Undecided),
-        otherwise: otherwise.is_some(),
+        differs: differs.is_some(),
         tip: tips.join("; "),
     }
 }
 
-/// How far the next path is from the best: in per cent of the best, or as a factor where that reads better.
+/// How far the next path is from the best: in per cent of the best, or as a factor if that reads better.
 fn margin(cell: &MapCell) -> String {
     let [best, next, ..] = cell.ranking.as_slice() else { return String::new() };
     match next.summary.mean / best.summary.mean {
-        // Of a count the best path may have none at all: then what the next has is said as it is.
+        // A count of the best path may be zero: then the next one's count itself is shown.
         ratio if !ratio.is_finite() => format!("next {}", readable(next.summary.mean)),
         ratio if ratio >= 2.0 => format!("next {}\u{d7}", readable(ratio)),
         ratio => format!("next {:+.1} %", 100.0 * (ratio - 1.0)),

@@ -1,8 +1,8 @@
 //! The report as one HTML page, and its figures as SVG and PDF files.
 //!
-//! The page is self-contained: style, script and figures are in it, and its content security policy lets it
-//! load nothing. Every text that comes from a study, a target or a machine is escaped in `text`. Decisions
-//! and statistics are `analysis`'s.
+//! The page contains its style, script and figures, and its content security policy lets it load nothing.
+//! `text` escapes every text that comes from a study, a target or a machine. `analysis` makes the decisions
+//! and statistics.
 
 mod best;
 mod by_path;
@@ -36,7 +36,7 @@ const SCRIPT: &str = include_str!("script.js");
 /// SHA-256 of the script in base64, by which the policy lets it run.
 const SCRIPT_SHA256: &str = "aq5hm7USaFafAHJOFzMWRwWgm5Di9gfEumTDhz6VXAI=";
 
-/// What a figure is drawn on where there is no page.
+/// The background of a figure outside the page.
 const PAPER: &str = "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>";
 
 /// Colours that differ between light and dark: name, light, dark.
@@ -49,8 +49,8 @@ const COLOURS: [(&str, &str, &str); 6] = [
     ("--accent", "#0065a3", "#6cb8ee"),
 ];
 
-/// The report of a study as a whole HTML document, with the power over time of each of these traces. Of an
-/// emulated study it holds counts and no time.
+/// The report of a study as a whole HTML document, with the power over time of each of these traces. That of
+/// an emulated study has counts but no times.
 pub fn page(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace], admission: Admission) -> String {
     let model = Model::new(study, trials, admission);
     page::page(study, trials, &model, &sections::sections(&model, power))
@@ -80,8 +80,7 @@ pub fn dark_figures(
     all.iter().map(|figure| (format!("{}-dark.svg", figure.id), standalone(figure, &css))).collect()
 }
 
-/// The same figures under the same names as PDF documents of one page each, of strokes and text, not of
-/// pixels.
+/// The same figures under the same names as PDF documents of one page each, as vectors and text.
 pub fn pdf_figures(
     study: &StudyRecord,
     trials: &[Trial],
@@ -99,7 +98,7 @@ fn all_figures(model: &Model<'_>, power: &[PowerTrace]) -> Vec<figure::Figure> {
     groups.flat_map(|group| group.figures).collect()
 }
 
-/// A figure as a document: with its name space, title and style.
+/// A figure as a document: with its namespace, title and style.
 fn standalone(figure: &figure::Figure, style: &str) -> String {
     let title = text::escape(&figure.title);
     let start = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
@@ -107,7 +106,7 @@ fn standalone(figure: &figure::Figure, style: &str) -> String {
     svg.replacen('>', &format!("><title>{title}</title><style>{style}</style>{}", PAPER), 1)
 }
 
-/// The figures' style with colours in place of the variables, which few programs but browsers know.
+/// The figures' style with colours in place of the variables, which hardly any program but a browser knows.
 fn style(colour: fn((&str, &'static str, &'static str)) -> &'static str) -> String {
     COLOURS.iter().fold(FIGURE_STYLE.to_owned(), |style, named| {
         style.replace(&format!("var({})", named.0), colour(*named))

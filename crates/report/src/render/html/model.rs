@@ -1,5 +1,5 @@
-//! The trials as the page needs them: series (a path under settings and a generator), workloads, and a
-//! cell for each pair of them that was measured.
+//! The trials as the page needs them: series (a path under settings and a generator), workloads, and a cell
+//! for each pair that was measured.
 
 use crate::analysis::Admission;
 use crate::analysis::cost::any_sampled;
@@ -11,7 +11,7 @@ use iopj_core::{IoPath, Space, VerdictKind, Workload};
 use iopj_store::{EnergySource, Generator, Measurement, Outcome, StudyRecord, Trial};
 use std::collections::{BTreeMap, HashMap};
 
-/// What is compared: it keeps its colour and its mark through all figures.
+/// What is compared. It has the same colour and mark in all figures.
 pub(super) struct Series {
     pub(super) path: IoPath,
     pub(super) generator: Generator,
@@ -20,7 +20,7 @@ pub(super) struct Series {
     pub(super) name: String,
     /// The name without what all paths of its interface share.
     pub(super) label: String,
-    /// Of the name what is not the path: the generator and the settings that vary, each after a space.
+    /// The name without the path: the generator and the settings that vary, each after a space.
     pub(super) suffix: String,
 }
 
@@ -29,9 +29,9 @@ pub(super) struct Series {
 pub(super) struct SeriesCell<'a> {
     pub(super) series: usize,
     pub(super) workload: usize,
-    /// Measurements that compete; where none does, those that were not refuted.
+    /// Measurements that compete; if none does, those that were not refuted.
     pub(super) trusted: Vec<&'a Measurement>,
-    /// They compete.
+    /// True if these compete.
     competes: bool,
     pub(super) verified: usize,
     pub(super) unproven: usize,
@@ -39,7 +39,7 @@ pub(super) struct SeriesCell<'a> {
     pub(super) failed: usize,
 }
 
-/// All of it.
+/// All that the page shows.
 pub(super) struct Model<'a> {
     pub(super) series: Vec<Series>,
     pub(super) workloads: Vec<&'a Workload>,
@@ -48,16 +48,15 @@ pub(super) struct Model<'a> {
     pub(super) trials: &'a [Trial],
     pub(super) study: &'a StudyRecord,
     pub(super) admission: Admission,
-    /// What emulated the processor: then nothing that is a time is shown.
+    /// What emulated the processor: then no time is shown.
     pub(super) emulated: Option<&'a str>,
-    /// A cost profile of the store is of samples.
+    /// True if a cost profile of the store consists of samples.
     pub(super) sampled: bool,
-    /// The meter and scope of all energy that is shown; estimates are not.
+    /// The meter and scope of all energy shown; estimates are not shown.
     pub(super) source: Option<EnergySource>,
 }
 
-/// The metrics that have a figure of their own where the store holds them, those of times only where they
-/// mean something.
+/// The metrics that have a figure of their own if the store has them; times only where they mean something.
 const METRICS: [Metric; 7] = [
     Metric::Iops,
     Metric::LatencyMean,
@@ -68,7 +67,7 @@ const METRICS: [Metric; 7] = [
     Metric::Instructions(None),
 ];
 
-/// Those that an emulated store has besides.
+/// Further ones of an emulated store.
 const COUNTS: [Metric; 4] = [
     Metric::InterruptsPerIo,
     Metric::Instructions(Some(Space::Kernel)),
@@ -127,7 +126,7 @@ impl<'a> Model<'a> {
         METRICS.into_iter().filter(move |metric| !(emulated && metric.is_time())).chain(counts)
     }
 
-    /// The trusted replicates of a cell in a metric in numbers, in the unit in which it is shown.
+    /// Summary of a metric over the trusted replicates of a cell, in the unit in which it is shown.
     pub(super) fn summary(&self, cell: &SeriesCell<'_>, metric: Metric) -> Option<Summary> {
         let (_, factor) = shown(metric);
         let values =
@@ -135,7 +134,8 @@ impl<'a> Model<'a> {
         summarize(&values.map(|value| value * factor).collect::<Vec<f64>>())
     }
 
-    /// The name of a metric with its unit, of what energy is, and whether it is of samples.
+    /// The name of a metric with its unit; for energy also the source, for costs also whether they are
+    /// sampled.
     pub(super) fn name_of(&self, metric: Metric) -> String {
         if let Some(source) = self.source.as_ref().filter(|_| metric.is_energy()) {
             return format!("{}, {source}", shown(metric).0);
@@ -169,7 +169,7 @@ impl<'a> Model<'a> {
         self.cells.iter().filter(move |cell| cell.workload == workload)
     }
 
-    /// What names a workload in this study; without an axis, where a figure runs along it.
+    /// The name of a workload in this study, without the axes along which a figure runs.
     pub(super) fn title(&self, workload: &Workload, without: &[Axis]) -> String {
         let mut title = workload.title();
         for axis in without {
@@ -191,7 +191,7 @@ impl<'a> Model<'a> {
         ascending(self.workloads.iter().map(|workload| axis.value(workload)))
     }
 
-    /// The most replicates that any cell has.
+    /// The greatest number of replicates of any cell.
     pub(super) fn replicates(&self) -> usize {
         self.cells.iter().map(|cell| cell.trusted.len()).max().unwrap_or(0)
     }
@@ -220,7 +220,7 @@ impl<'a> SeriesCell<'a> {
     }
 }
 
-/// In the order of the tables: small and shallow first.
+/// In the order of the tables, small and shallow first.
 fn workloads(trials: &[Trial]) -> Vec<&Workload> {
     let mut workloads = unique(trials.iter().map(|trial| &trial.workload));
     workloads.sort_by_key(|workload| (workload.rw, workload.bs, workload.numjobs, workload.iodepth));
@@ -255,7 +255,7 @@ fn series(trials: &[Trial]) -> Vec<Series> {
         .collect()
 }
 
-/// The interface, and of submission, completion and variants what tells its paths apart.
+/// The interface, with what distinguishes its paths: submission, completion, variants.
 fn label(path: &IoPath, paths: &[IoPath]) -> String {
     let parts = |path: &IoPath| {
         let text = path.to_string();

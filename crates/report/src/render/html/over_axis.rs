@@ -1,4 +1,4 @@
-//! Metrics over an axis of the workload as lines.
+//! Metrics over an axis of the workload, as lines.
 
 use super::figure::{Figure, Group, Section, TIPPED_CELLS};
 use super::model::{Model, SeriesCell};
@@ -9,17 +9,28 @@ use crate::analysis::metric::Metric;
 use crate::analysis::stats::Summary;
 use crate::analysis::winner::{Axis, AxisValue};
 use crate::render::table::Table;
+use iopj_core::Workload;
 
-/// Lines along an axis of the workload: a group for each set of workloads that differ in it only.
-pub(super) fn section(model: &Model<'_>, axis: Axis) -> Section {
-    let name = match axis {
-        Axis::Rw => ("direction", "Over direction"),
-        Axis::Iodepth => ("depth", "Over depth"),
-        Axis::Numjobs => ("threads", "Over threads"),
-        Axis::Bs => ("size", "Over block size"),
-    };
-    let groups = runs(model, axis).into_iter().filter_map(|run| {
-        let heading = model.title(model.workloads[run[0]], &[axis]);
+/// An axis whose values are numbers, what they are, and a workload's.
+type NumberAxis = (Axis, &'static str, fn(&Workload) -> u32);
+
+const DEPTH: NumberAxis = (Axis::Iodepth, "iodepth, I/Os in flight per job", |one| one.iodepth);
+const THREADS: NumberAxis = (Axis::Numjobs, "numjobs, threads that do I/O", |one| one.numjobs);
+const SIZE: NumberAxis = (Axis::Bs, "bs, bytes per I/O", |one| one.bs);
+
+/// Lines along each axis of the workload.
+pub(super) fn sections(model: &Model<'_>) -> [Section; 3] {
+    [
+        section(model, ("depth", "Over depth"), DEPTH),
+        section(model, ("threads", "Over threads"), THREADS),
+        section(model, ("size", "Over block size"), SIZE),
+    ]
+}
+
+/// A group for each set of workloads that differ along the axis only.
+fn section(model: &Model<'_>, name: (&'static str, &'static str), axis: NumberAxis) -> Section {
+    let groups = runs(model, axis.0).into_iter().filter_map(|run| {
+        let heading = model.title(model.workloads[run[0]], &[axis.0]);
         let figure = |metric| figure(model, &run, axis, metric, &heading);
         let figures = model.metrics().filter_map(figure).collect();
         Group::new(heading, figures)
@@ -27,7 +38,7 @@ pub(super) fn section(model: &Model<'_>, axis: Axis) -> Section {
     Section::new(name, error_words(model), groups)
 }
 
-/// What the error bars are, or why there are none.
+/// The meaning of the error bars, or why there are none.
 pub(super) fn error_words(model: &Model<'_>) -> String {
     let bars = match model.replicates() {
         0 | 1 => {
@@ -43,7 +54,7 @@ pub(super) fn error_words(model: &Model<'_>) -> String {
     format!("{bars}{}", if hollow { " Hollow marks: no trial of the cell is verified." } else { "" })
 }
 
-/// Workloads that differ in one axis only, where there are at least two that hold data.
+/// Sets of two or more workloads with data that differ in this axis only.
 pub(super) fn runs(model: &Model<'_>, axis: Axis) -> Vec<Vec<usize>> {
     let holds_data = |index: &usize| model.cells_of(*index).any(|cell| !cell.trusted.is_empty());
     let keyed = (0..model.workloads.len()).filter(holds_data).map(|index| {
@@ -54,8 +65,16 @@ pub(super) fn runs(model: &Model<'_>, axis: Axis) -> Vec<Vec<usize>> {
     grouped(keyed).into_iter().map(|(_, run)| run).filter(|run| run.len() > 1).collect()
 }
 
-fn figure(model: &Model<'_>, run: &[usize], axis: Axis, metric: Metric, rest: &str) -> Option<Figure> {
-    let mut values: Vec<AxisValue> = run.iter().map(|index| axis.value(model.workloads[*index])).collect();
+fn figure(
+    model: &Model<'_>,
+    run: &[usize],
+    (axis, what, number): NumberAxis,
+    metric: Metric,
+    rest: &str,
+) -> Option<Figure> {
+    let number = |index: usize| f64::from(number(model.workloads[index]));
+    let mut values: Vec<(f64, AxisValue)> =
+        run.iter().map(|index| (number(*index), axis.value(model.workloads[*index]))).collect();
     values.dedup();
     let at = |cell: &SeriesCell<'_>| axis.value(model.workloads[cell.workload]);
     let cells: Vec<(&SeriesCell<'_>, Summary)> = model
@@ -72,7 +91,7 @@ fn figure(model: &Model<'_>, run: &[usize], axis: Axis, metric: Metric, rest: &s
     let line = |cells: &&[(&SeriesCell<'_>, Summary)]| {
         let (series, label) = (cells[0].0.series, &model.series[cells[0].0.series].label);
         let point = |(cell, summary): &(&SeriesCell<'_>, Summary)| LinePoint {
-            x: at(cell).number(),
+            x: number(cell.workload),
             y: summary.mean,
             interval: summary.interval,
             hollow: cell.verified == 0,
@@ -83,9 +102,9 @@ fn figure(model: &Model<'_>, run: &[usize], axis: Axis, metric: Metric, rest: &s
     let name = metric.title();
     let chart = LineChart {
         title: format!("{name} over {}: {rest}", axis.as_str()),
-        x_title: title_of(axis).to_owned(),
+        x_title: what.to_owned(),
         y_title: model.name_of(metric),
-        x_values: values.iter().map(|value| (value.number(), value.to_string())).collect(),
+        x_values: values.iter().map(|(number, value)| (*number, value.to_string())).collect(),
         lines: paths.iter().map(line).collect(),
     };
     let sum = |counts: &mut dyn Iterator<Item = usize>| counts.sum::<usize>().to_string();
@@ -93,7 +112,7 @@ fn figure(model: &Model<'_>, run: &[usize], axis: Axis, metric: Metric, rest: &s
         .left("path", |cells| model.series[cells[0].0.series].name.clone())
         .left("trials", |cells| sum(&mut cells.iter().map(|(_, summary)| summary.n)))
         .left("verified", |cells| sum(&mut cells.iter().map(|(cell, _)| cell.verified)));
-    for value in values {
+    for (_, value) in values {
         let of = move |cells: &&[(&SeriesCell<'_>, Summary)], figure: fn(&Summary) -> Option<f64>| {
             let summary = cells.iter().find(|(cell, _)| at(cell) == value).map(|(_, summary)| summary);
             summary.and_then(figure).map_or(String::new(), exact)
@@ -104,20 +123,10 @@ fn figure(model: &Model<'_>, run: &[usize], axis: Axis, metric: Metric, rest: &s
             table = table.left("\u{b1} 95 %", move |cells| of(cells, half));
         }
     }
-    Figure::new(capital(name), lines::draw(&chart), &table)
+    Figure::new(capital(name), lines::draw(&chart), table.data())
 }
 
-/// An axis with what its values are.
-fn title_of(axis: Axis) -> &'static str {
-    match axis {
-        Axis::Rw => "rw",
-        Axis::Iodepth => "iodepth, I/Os in flight per job",
-        Axis::Numjobs => "numjobs, threads that do I/O",
-        Axis::Bs => "bs, bytes an I/O",
-    }
-}
-
-/// What a point shows under the pointer; nothing where a page has too many points for that.
+/// The tooltip of a point; empty if the page has too many points.
 fn tip(model: &Model<'_>, label: &str, at: &str, summary: &Summary) -> String {
     if model.cells.len() > TIPPED_CELLS {
         return String::new();

@@ -20,16 +20,15 @@ use iopj_core::VerdictKind;
 use iopj_store::{Outcome, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
 
-/// Groups of figures beyond this many are folded but for the first one.
+/// If there are more groups of figures than this, all but the first are folded.
 const OPEN_GROUPS: usize = 4;
 
-/// The list of a note of more items is folded.
+/// The list of a note with more items is folded.
 const OPEN_ITEMS: usize = 8;
 
-/// A table of more rows than these scrolls in a frame of its own.
+/// A table with more rows scrolls in a frame of its own.
 const TALL_ROWS: usize = 24;
 
-/// The whole document.
 pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sections: &[Section]) -> String {
     let mut html = head(study);
     let mut all_bests = Vec::new();
@@ -218,7 +217,7 @@ fn remarks(best: &Best) -> String {
     remarks.join("; ")
 }
 
-/// Trials that the meter did not cover, each reason once with how many have it.
+/// Trials that the meter did not cover: each reason once, with the number of its trials.
 fn energy_incomplete(model: &Model<'_>) -> String {
     let Some(source) = &model.source else { return String::new() };
     let uncovered = uncovered(model.trials, source);
@@ -242,7 +241,7 @@ fn energy_incomplete(model: &Model<'_>) -> String {
     )
 }
 
-/// The orders of paths by times that are not shown, for an emulated store.
+/// The orders of an emulated store's paths, by times that are not shown.
 fn orders(model: &Model<'_>) -> String {
     let of = |workload: &&iopj_core::Workload| {
         let lines: Vec<String> = emulated::lines(model.trials, workload, model.admission)
@@ -260,7 +259,7 @@ fn orders(model: &Model<'_>) -> String {
     format!("<h3>Orders of paths, emulated</h3><p class=\"note\">{words}</p><ul class=\"plain\">{items}</ul>")
 }
 
-/// Why a trial is refuted, failed, unproven or disturbed, by that word.
+/// Why a trial is refuted, failed, unproven or disturbed, with that word.
 fn reason_for(word: &str, outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Failed(error) => (word == "failed").then(|| error.clone()),
@@ -345,13 +344,13 @@ fn figure(figure: &Figure) -> String {
         ""
     };
     let caption = escape(&figure.caption);
-    // A column holds numbers if every cell of it does.
+    // A column is numeric if every cell is.
     let numeric: Vec<bool> = (0..figure.columns.len())
         .map(|column| {
             figure.rows.iter().all(|row| row[column].is_empty() || row[column].parse::<f64>().is_ok())
         })
         .collect();
-    // Numbers, of which there are many, go without a class.
+    // Numbers have no class, because there are many.
     let class_of = |column: usize| if column == 0 || numeric[column] { "" } else { " class=t" };
     let mut html = format!(
         "<figure id={}{class}><figcaption>{caption}</figcaption><div \
@@ -388,7 +387,7 @@ fn note(Note { words, items }: &Note) -> String {
     format!("<p class=note>{}</p>{list}", escape(words))
 }
 
-/// The papers' claims that this store decides, and how many it does not.
+/// The papers' claims that this store decides, and the number that it does not.
 fn claims_section(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let claims = decide(trials, &ClaimContext::of(study, trials, admission));
     let mut html = String::from("<section id=\"claims\"><h2>Claims of the papers</h2>");
@@ -415,7 +414,7 @@ fn claims_section(study: &StudyRecord, trials: &[Trial], admission: Admission) -
     html
 }
 
-/// What this store does not hold.
+/// What this store lacks.
 fn missing(model: &Model<'_>, sections: &[Section]) -> String {
     let costs = match sections.iter().any(|section| section.id == "costs") {
         true => "",
@@ -450,7 +449,7 @@ fn missing(model: &Model<'_>, sections: &[Section]) -> String {
     )
 }
 
-/// A metric would have a figure, there are trials that stand, and none of them holds it.
+/// True if a metric would have a figure and there are trusted trials, but none of them has the metric.
 fn is_without(model: &Model<'_>, metric: Metric) -> bool {
     let mut cells = model.cells.iter().filter(|cell| !cell.trusted.is_empty()).peekable();
     model.metrics().any(|one| one == metric)

@@ -6,7 +6,7 @@ use super::svg::curves::{self, Curve};
 use crate::render::table::Table;
 use iopj_store::histogram;
 
-/// Quantiles of the percentile curves, as far as a cell has I/Os beyond them.
+/// Quantiles of the percentile curves; a cell's curve ends where it has no I/Os beyond.
 const QUANTILES: [(f64, &str); 12] = [
     (0.0, "min, \u{b5}s"),
     (0.25, "p25"),
@@ -37,7 +37,7 @@ type Latencies<'a> = (&'a SeriesCell<'a>, u64, [Option<f64>; QUANTILES.len()]);
 fn latencies<'a>(cell: &'a SeriesCell<'a>) -> Option<Latencies<'a>> {
     let mut pooled = histogram::new();
     for part in cell.trusted.iter().filter_map(|one| histogram::decode(&one.latency.histogram)) {
-        // A bin above the bounds would be of another program's making: left out.
+        // Only another program could have made a bin above the bounds: it is left out.
         let _ = pooled.add(&part);
     }
     let us = |(quantile, _): (f64, &str)| {
@@ -57,7 +57,7 @@ fn figure(model: &Model<'_>, workload: usize) -> Option<Figure> {
         hollow: cell.verified == 0,
     };
     let curves: Vec<Curve> = cells.iter().map(curve).collect();
-    // The histogram keeps three digits: nothing after the point tells more beyond a hundred.
+    // The histogram keeps three digits, so decimals above a hundred mean nothing.
     let digits = |us: f64| if us < 100.0 { (us * 100.0).round() / 100.0 } else { us.round() }.to_string();
     let mut table = Table::of(&cells)
         .left("path", |(cell, ..)| model.series[cell.series].name.clone())
@@ -67,5 +67,9 @@ fn figure(model: &Model<'_>, workload: usize) -> Option<Figure> {
     }
     let caption = model.title(model.workloads[workload], &[]);
     let title = format!("Latency percentiles: {caption}");
-    if curves.is_empty() { None } else { Figure::new(caption, curves::percentiles(&title, &curves), &table) }
+    if curves.is_empty() {
+        None
+    } else {
+        Figure::new(caption, curves::percentiles(&title, &curves), table.data())
+    }
 }

@@ -1,4 +1,4 @@
-//! Power over the time of the study: what each channel of a meter read, with the trials marked beneath.
+//! Power over the time of the study: the readings of each channel of a meter, with the trials marked below.
 
 use super::figure::{Figure, Group, Section};
 use super::model::Model;
@@ -10,7 +10,7 @@ use iopj_core::{IoPath, PowerReading};
 use iopj_store::Trial;
 use std::collections::HashMap;
 
-/// Points of a trace at the most: more than twice as many as its figure is wide.
+/// At most this many points per trace: more than twice its figure's width.
 const POINTS: usize = 2000;
 
 /// A figure for each trace that has readings.
@@ -24,7 +24,7 @@ pub(super) fn section(model: &Model<'_>, traces: &[PowerTrace]) -> Section {
     Section::new(("power", "Power over time"), words, Group::new("", figures))
 }
 
-/// The series of the trials by path, begin and end of their windows: several settings may share a path.
+/// The series of the trials by path, start and end of their windows: several settings may share a path.
 type SeriesByWindow = HashMap<(IoPath, [u64; 2]), usize>;
 
 fn series_by_window(model: &Model<'_>) -> SeriesByWindow {
@@ -66,7 +66,7 @@ fn figure(model: &Model<'_>, trace: &PowerTrace, series: &SeriesByWindow) -> Opt
         ((name, window.begin_ns, window.end_ns), trace.within(window))
     };
     let rows: Vec<_> = std::iter::once(all).chain(known.iter().map(trial)).collect();
-    // Plain figures of the readings; energy is integrated elsewhere.
+    // Plain statistics of the readings; energy is integrated elsewhere.
     let watts = |readings: &[PowerReading]| -> Vec<f64> {
         readings.iter().map(|reading| reading.watts).filter(|watts| watts.is_finite()).collect()
     };
@@ -76,7 +76,7 @@ fn figure(model: &Model<'_>, trace: &PowerTrace, series: &SeriesByWindow) -> Opt
     };
     let table = Table::of(&rows)
         .left("trial", |((name, ..), _)| (*name).to_owned())
-        .left("begin, s", |((_, begin_ns, _), _)| exact(seconds(*begin_ns)))
+        .left("start, s", |((_, begin_ns, _), _)| exact(seconds(*begin_ns)))
         .left("end, s", |((.., end_ns), _)| exact(seconds(*end_ns)))
         .left("readings", |(_, readings)| watts(readings).len().to_string())
         .left("mean, W", |(_, readings)| figure(readings, |all| all.iter().sum::<f64>() / all.len() as f64))
@@ -87,10 +87,10 @@ fn figure(model: &Model<'_>, trace: &PowerTrace, series: &SeriesByWindow) -> Opt
             figure(readings, |all| all.iter().copied().fold(f64::MIN, f64::max))
         });
     let caption = format!("{} ({})", trace.channel, trace.scope);
-    Some(Figure { wide: true, ..Figure::new(caption, power::draw(&chart), &table)? })
+    Some(Figure { wide: true, ..Figure::new(caption, power::draw(&chart), table.data())? })
 }
 
-/// All readings, or the least and the greatest of each stretch where there are too many to draw.
+/// All readings, or the least and the greatest of each stretch if there are too many to draw.
 fn thinned(readings: &[PowerReading]) -> Vec<PowerReading> {
     let finite = |reading: &&PowerReading| reading.watts.is_finite();
     if readings.len() <= POINTS {

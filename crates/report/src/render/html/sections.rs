@@ -1,7 +1,7 @@
 //! The sections with figures, in the order of the page.
 
 use super::figure::Section;
-use super::model::{AXES, Model};
+use super::model::Model;
 use super::{by_path, cost_bars, maps, over_axis, percentiles, power, timeline};
 use crate::analysis::power::PowerTrace;
 
@@ -10,7 +10,7 @@ pub(super) fn sections(model: &Model<'_>, power: &[PowerTrace]) -> Vec<Section> 
     let mut sections = vec![by_path::verdicts(model)];
     let timed = model.emulated.is_none();
     sections.push(maps::section(model));
-    sections.extend(AXES.into_iter().map(|axis| over_axis::section(model, axis)));
+    sections.extend(over_axis::sections(model));
     sections.extend([by_path::section(model), cost_bars::section(model)]);
     if timed {
         sections.extend([
@@ -25,7 +25,7 @@ pub(super) fn sections(model: &Model<'_>, power: &[PowerTrace]) -> Vec<Section> 
     sections
 }
 
-/// Figures of two workloads that their titles do not tell apart get numbers.
+/// Figures of different workloads with one title get numbers.
 fn unique(sections: &mut [Section]) {
     let mut seen = std::collections::BTreeMap::new();
     for figure in

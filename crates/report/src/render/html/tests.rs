@@ -1,4 +1,5 @@
-//! The page as a whole: every datum is a mark, nothing foreign is markup, nothing absent is a number.
+//! The page as a whole: every datum is a mark, no foreign text becomes markup, and nothing absent becomes a
+//! number.
 
 #[path = "../../../tests/browser/fixture.rs"]
 mod fixture;
@@ -36,7 +37,7 @@ fn figures_of(study: &StudyRecord, trials: &[Trial]) -> Vec<Figure> {
         .collect()
 }
 
-/// Upright strokes of all error bars.
+/// Vertical strokes of all error bars.
 fn error_bars(svg: &str) -> usize {
     svg.split("class=\"error\" d=\"")
         .skip(1)
@@ -85,7 +86,7 @@ fn the_best_path_and_what_it_saves_are_said() {
     let page =
         page(&study("s"), &trials(&PATHS, &workloads(&[1], &[1], &[4096]), 1), &[], Admission::default());
     assert!(page.contains("<b>posix-sio/syscall/interrupt</b> has the least mean latency."));
-    // 20 us and 13 ns a step: means of 33.0 and 52.5 us.
+    // 20 us, and 13 ns per step: means of 33.0 and 52.5 us.
     assert!(
         page.contains("saves 37 % of the latency"),
         "{}",
@@ -207,12 +208,13 @@ fn the_policy_names_this_script() {
     assert_eq!(SCRIPT_SHA256, base64(&digest), "the script has changed: give its new hash");
 }
 
-/// A study of which times mean nothing.
+/// A study whose times mean nothing.
 fn emulated() -> StudyRecord {
     StudyRecord { emulated: Some("QEMU <TCG>".to_owned()), ..study("s") }
 }
 
-/// Gives every trial an exact profile of 100 I/Os: ten directories, one function without, and user space.
+/// Gives every trial an exact profile of 100 I/Os: ten directories, one function without a directory, and
+/// user space.
 fn profile(trials: &mut [Trial]) {
     for trial in trials {
         let one = measurement_of(trial);
@@ -298,7 +300,7 @@ fn counts_have_winner_maps_where_the_store_has_them() {
         map("fewest-instructions").unwrap(),
         &[won("1", ["100", "55480", "0.00180245"]), won("4", ["100", "55480", "0.00180245"])]
     );
-    // Measured at one depth alone; interrupts at none.
+    // Measured at one depth only; interrupts at none.
     assert_eq!(
         map("fewest-system-calls").unwrap(),
         &[row(["1", "1", PATHS[0], "1", PATHS[1], "2", "0", "winner"], "0.5")]
@@ -323,7 +325,7 @@ fn costs_by_directory_are_stacked_with_all_of_them_in_the_table() {
     assert!(!page.contains("this store holds no kernel profile") && page.contains("id=\"costs\""));
     let figures = all_figures(&trials);
     let figure = figures.iter().find(|figure| figure.id.contains("by-kernel-directory")).unwrap();
-    // The eight dearest, the two others together, what is unknown, and user space.
+    // The eight costliest directories, the other two together, unknown functions, and user space.
     assert_eq!(marks(&figure.drawing.svg()), 2 * 11);
     assert!(
         figure.drawing.svg().contains("part d0")
@@ -401,7 +403,8 @@ fn energy_has_lines_maps_words_and_power_over_time() {
             && !page.contains("plug <1>")
             && page.contains("system by plug &lt;1&gt;")
     );
-    // The last path does 5/2 of the first one's I/Os for 70 W instead of 40: it takes least for an I/O.
+    // The last path does 5/2 of the first one's I/Os for 70 W instead of 40, so it needs the least energy per
+    // I/O.
     assert!(page.contains("<b>io_uring/sqpoll/poll</b> does the most I/Os per joule in 6 of 6 workloads."));
     assert!(
         page.contains("saves 30 % of the energy that an I/O takes"),
@@ -425,7 +428,7 @@ fn energy_has_lines_maps_words_and_power_over_time() {
         assert_eq!(marks(svg), count, "{name}");
     }
     assert_eq!(error_bars(&figures["power-over-iodepth-randread-4k-numjobs-1.svg"]), 12);
-    // Without readings the rest stays, and what is missing is said.
+    // Without readings the rest remains, and the page says what is missing.
     let without = super::page(&study, &trials, &[], Admission::default());
     assert!(
         without.contains("this store holds no readings of a meter") && !without.contains("power-over-time")
@@ -443,7 +446,7 @@ fn the_table_behind_the_power_holds_each_trial() {
         .collect();
     let figure = figures.iter().find(|figure| figure.id.starts_with("power-over-time")).unwrap();
     assert_eq!(figure.rows.len(), 1 + 24);
-    // From 2 to 4 s there are five readings, of which the fourth to eighth hold 44, 45, 46, 40 and 41 W.
+    // From 2 to 4 s there are five readings, the fourth to the eighth: 44, 45, 46, 40 and 41 W.
     assert_eq!(figure.rows[1][1..], ["2", "4", "5", "43.2", "40", "46"].map(str::to_owned));
     let many = |count: u64| PowerTrace {
         readings: (0..count)

@@ -1,9 +1,9 @@
-//! Text for the page: foreign text made harmless, and numbers for people and for tables.
+//! Text for the page: foreign text made harmless, and numbers for readers and for tables.
 
 use crate::render::number::{thousands, without_zeros};
 
-/// Text of foreign origin, made harmless in HTML, SVG and attributes. Control characters other than
-/// line feed and tab, and those that turn the direction of text, are written out.
+/// Text of foreign origin, made harmless in HTML, SVG and attributes. Control characters other than line feed
+/// and tab, and those that change the direction of text, are written out.
 pub(super) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -21,20 +21,26 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
-/// A text of one line whose control characters, and those that turn its direction, are written out.
+/// A text of one line whose control characters, and those that change its direction, are written out.
 pub(super) fn escape_controls(text: &str) -> String {
-    let shown = |c: char| if has_no_shape(c) { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(shown).collect()
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if has_no_shape(c) => safe.extend(c.escape_default()),
+            c => safe.push(c),
+        }
+    }
+    safe
 }
 
-/// Control characters, those that turn the direction of text, and those that are none.
+/// True for control characters, those that change the direction of text, and noncharacters.
 fn has_no_shape(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
         || c.is_control()
         || u32::from(c) & 0xfffe == 0xfffe
 }
 
-/// A number for a table of data: six significant digits, a point, nothing between thousands.
+/// A number for a table of data: six significant digits, a decimal point, no thousands separators.
 pub(super) fn exact(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { "0".to_owned() } else { String::new() };
@@ -43,7 +49,7 @@ pub(super) fn exact(value: f64) -> String {
     without_zeros(&format!("{value:.decimals$}"))
 }
 
-/// A number for a reader: three significant digits, or whole with its thousands apart.
+/// A number for a reader: three significant digits, or whole with thousands separators.
 pub(super) fn readable(value: f64) -> String {
     match value.abs() {
         size if size >= 1e12 => format!("{value:.2e}"),
@@ -65,7 +71,7 @@ pub(super) fn capital(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// A text as a part of a file's name or of an id: small letters, digits and single hyphens.
+/// A text as part of a file name or an id: lower-case letters, digits and single hyphens.
 pub(super) fn slug(text: &str) -> String {
     let mut slug = String::new();
     for c in text.chars() {

@@ -8,7 +8,7 @@ use crate::render::table::Table;
 use iopj_core::VerdictKind;
 use iopj_store::{Measurement, Trial};
 
-/// Points of the timeline over all trials: more cannot be distinguished.
+/// Points of the timeline over all trials: the eye cannot distinguish more.
 const TIMELINE_POINTS: usize = 2000;
 
 /// A trial, what it measured, and its series.
@@ -55,7 +55,7 @@ fn figure(model: &Model<'_>, trials: &[Measured<'_>], start: u64) -> Option<Figu
         .left("least slice", |(_, measurement, _)| extreme(measurement, f64::MAX, f64::min))
         .left("greatest slice", |(_, measurement, _)| extreme(measurement, 0.0, f64::max));
     let title = "IOPS over the time of the study";
-    let figure = Figure::new(title.to_owned(), curves::timeline(title, &names, &curves), &table)?;
+    let figure = Figure::new(title.to_owned(), curves::timeline(title, &names, &curves), table.data())?;
     Some(Figure { id: "iops-over-time".to_owned(), wide: true, ..figure })
 }
 
@@ -65,13 +65,13 @@ fn strokes(model: &Model<'_>, trials: &[Measured<'_>], start: u64) -> Vec<Curve>
     trials
         .iter()
         .map(|(trial, measurement, series)| {
-            let begin = (trial.started_unix_ns - start) as f64 / 1e9;
+            let started = (trial.started_unix_ns - start) as f64 / 1e9;
             let label = if trials.len() > TIPPED_CELLS {
                 String::new()
             } else {
                 format!("{}, {}", model.series[*series].label, trial.workload.title())
             };
-            let points = rates(measurement, each).into_iter().map(|(s, iops)| (begin + s, iops)).collect();
+            let points = rates(measurement, each).into_iter().map(|(s, iops)| (started + s, iops)).collect();
             Curve {
                 series: *series,
                 label,
@@ -82,8 +82,8 @@ fn strokes(model: &Model<'_>, trials: &[Measured<'_>], start: u64) -> Vec<Curve>
         .collect()
 }
 
-/// IOPS of so many slices at the most, each at its middle in s since the window's start; a flat stroke over
-/// the whole window where there is but one.
+/// IOPS of at most this many slices, each at its middle in s since the window's start; a flat stroke over the
+/// whole window if there is only one.
 fn rates(measurement: &Measurement, most: usize) -> Vec<(f64, f64)> {
     let slices = &measurement.series;
     let window = measurement.window_ns as f64 / 1e9;

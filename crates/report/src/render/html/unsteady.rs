@@ -1,4 +1,4 @@
-//! The trials whose rate changed, and what the figures are without them.
+//! The trials whose rate changed, and the figures without them.
 
 use super::figure::Note;
 use super::text::{capital, escape, readable};
@@ -10,7 +10,7 @@ use crate::render::table::Table;
 use crate::render::unsteady::{decision, first_words, map_words, plain_name};
 use iopj_store::{StudyRecord, Trial};
 
-/// A table of the cells that have such trials; nothing where all were steady.
+/// A table of the cells with such trials; empty if all were steady.
 pub(super) fn without(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let Some(apart) = tables_without_unsteady(study, trials, admission) else { return String::new() };
     let firsts: String =
@@ -36,7 +36,7 @@ pub(super) fn without(study: &StudyRecord, trials: &[Trial], admission: Admissio
     )
 }
 
-/// The note under a winner map that has such trials: the cells that are decided otherwise without them.
+/// The note under a winner map with such trials: the cells that are decided differently without them.
 pub(super) fn note(map: &WinnerMap, apart: &MapWithoutUnsteady) -> Note {
     let WinnerQuestion { x, y, .. } = map.question;
     let item = |Redecided { at: (down, across), with, without }: &Redecided| {

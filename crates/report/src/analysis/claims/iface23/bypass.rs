@@ -1,8 +1,8 @@
-//! Kernel bypass in *Energy Implications of IO Interface Design Choices*: its latency, and how near the
-//! kernel's paths come to it.
+//! Kernel bypass in *Energy Implications of IO Interface Design Choices*: its latency, and how close the
+//! kernel's paths get.
 //!
-//! The paper's kernel bypass is SPDK. A set of trials is of one generator, fio for SPDK and the native one
-//! for `nvme-user`, so that it has one of the two: SPDK's decide if it has both.
+//! The paper's kernel bypass is SPDK. A set of trials has one generator, fio for SPDK and the native one for
+//! `nvme-user`, so it has one of the two; SPDK decides if it has both.
 
 use super::{SQPOLL, SYSCALL, absent_interfaces, printed, ring, sqpolls};
 use crate::analysis::claims::comparison::{Against, Comparison, Relation};
@@ -15,21 +15,21 @@ use crate::analysis::paper_layouts::average_slowdown;
 use crate::analysis::published;
 use iopj_core::{IoPath, RingCompletion, Rw, SioCompletion, Spin, UserCompletion};
 
-/// The paths that are kernel bypass as the paper has it, the paper's own first.
+/// The paths that count as the paper's kernel bypass, the paper's own first.
 pub(super) const PATHS: [IoPath; 2] = [IoPath::Spdk, IoPath::NvmeUser(UserCompletion::Poll(Spin::Tight))];
 
 /// How much io_uring's median may be above that of kernel bypass, in us.
 const WITHIN_US: f64 = 2.0;
 
-/// How near to the IOPS of kernel bypass those of io_uring must be, as a share.
+/// How close io_uring's IOPS must be to those of kernel bypass, as a share.
 const IOPS_WITHIN: f64 = 0.05;
 
-/// Whether the paper measured a path.
+/// True if the paper measured a path.
 fn is_papers(path: &IoPath) -> bool {
     published::latency(path).is_some()
 }
 
-/// The same, or it is kernel bypass as the paper has it.
+/// The same, or the path counts as the paper's kernel bypass.
 pub(super) fn is_papers_or_bypass(path: &IoPath) -> bool {
     is_papers(path) || PATHS.contains(path)
 }
@@ -37,7 +37,7 @@ pub(super) fn is_papers_or_bypass(path: &IoPath) -> bool {
 /// The least depth that is large.
 const LARGE_DEPTH: u32 = 31;
 
-/// The kernel bypass of a set of trials; the paper's where it has none.
+/// The kernel bypass of a set of trials; the paper's if it has none.
 pub(super) fn path(data: &TrialSet<'_>) -> IoPath {
     data.preferred(PATHS)
 }
@@ -59,7 +59,7 @@ pub(super) fn lowest<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     questions
 }
 
-/// Median and tail of kernel bypass against those of each of the paper's paths of the kernel.
+/// Median and tail of kernel bypass compared with those of each kernel path of the paper.
 fn lowest_of<'a>(data: &TrialSet<'a>, shape: Shape) -> Vec<Question<'a>> {
     let bypass = path(data);
     let (kernel, without) = data.cells(shape, |path| !path.is_bypass() && is_papers(path));
@@ -90,7 +90,7 @@ fn compared<'a>(
     Question::Compare(Comparison::of(data, metric, (path, shape), relation, against).printed(published))
 }
 
-/// What the average slowdown is over.
+/// The figures in the average slowdown.
 const BOTH: [Rw; 2] = [Rw::Randread, Rw::Randwrite];
 
 pub(super) fn nearest<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
@@ -101,7 +101,7 @@ pub(super) fn nearest<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
         [RingCompletion::Interrupt, RingCompletion::Poll].map(|completion| ring(submission, completion))
     });
     let mut others: Vec<IoPath> = rings.collect();
-    // Beside those that the claim needs, all of the paper's that are there for both.
+    // Besides those that the claim needs, all of the paper's that both have.
     let is_whole = |path: &IoPath| cells(*path).iter().all(|cell| !cell.verified.is_empty());
     let measured = data.cells(Shape::of_4k(Rw::Randread), |path| !path.is_bypass() && is_papers(path)).0;
     let more = measured.iter().map(|cell| cell.path).filter(|path| *path != sio && is_whole(path));
@@ -131,8 +131,8 @@ pub(super) fn nearest<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     others.into_iter().map(part).collect()
 }
 
-/// The average slowdown of each replicate against the means of kernel bypass, in per cent; of the cells of
-/// reads and of writes.
+/// The average slowdown of each replicate relative to the means of kernel bypass, in per cent, from the cells
+/// of reads and of writes.
 fn slowdowns(cells: &[ClaimCell<'_>; 2], bypass: &[ClaimCell<'_>; 2]) -> Sample {
     let metrics = [(0, P50), (0, P99), (1, P50), (1, P99)];
     let reference = metrics.map(|(of, metric)| bypass[of].mean(metric).unwrap_or(0.0));

@@ -40,16 +40,16 @@ pub(super) const ASYNCHRONOUS_NOTE: &str = "A cell is a request size and a threa
                                             figures (4 to 7) and prints none.";
 /// The same for large requests.
 pub(super) const LARGE_NOTE: &str = "Each thread count above one that was measured at 128 KiB; the single \
-                                     thread is reported apart. Each comparison also shows the ratio with its \
-                                     interval over replicates. The paper draws its figures (6 and 7) and \
-                                     prints none.";
+                                     thread is reported separately. Each comparison also shows the ratio \
+                                     with its interval over replicates. The paper draws its figures (6 and \
+                                     7) and prints none.";
 
 /// The replicates that a cell needs.
 const REPLICATES: usize = 3;
 const SMALL: u32 = 4 << 10;
 const MIDDLE: u32 = 16 << 10;
 const LARGE: u32 = 128 << 10;
-/// The depths that stand together at the least.
+/// The least number of depths that are combined.
 const LEAST_DEPTHS: usize = 2;
 const KERNEL: &str = "an asynchronous path of the kernel";
 const NAME: &str = "I/Os per joule";
@@ -64,7 +64,7 @@ fn is_plain(path: &IoPath) -> bool {
     path.submission() == Submission::Syscall && path.completion() == CompletionMode::Interrupt
 }
 
-/// All workloads of io_uring and posix-sio that fit, or those given where there is none.
+/// All workloads of io_uring and posix-sio that fit, or those given if there are none.
 fn shapes(data: &TrialSet<'_>, otherwise: &[Shape], fits: impl Fn(&Shape) -> bool) -> Vec<Shape> {
     let rings = [SYSCALL, SQPOLL]
         .into_iter()
@@ -91,20 +91,20 @@ fn one_thread_at(bs: u32) -> Shape {
     Shape { bs, ..Shape::of_4k(Rw::Randread) }
 }
 
-/// The asynchronous paths of the paper and kernel bypass on one thread with I/Os of one size, over depths at
-/// which all that were measured were.
+/// The asynchronous paths of the paper and kernel bypass on one thread with I/Os of one size, over the depths
+/// at which all of them were measured.
 struct Together<'a> {
     bs: u32,
     depths: Vec<u32>,
     /// The other depths, each with a path that lacks it.
     dropped: Vec<(u32, IoPath)>,
-    /// Of each path the geometric mean over the depths, block by block.
+    /// The geometric mean of each path over the depths, block by block.
     samples: Vec<(IoPath, Sample)>,
     cells: Vec<ClaimCell<'a>>,
 }
 
 impl<'a> Together<'a> {
-    /// Over all depths that all paths of this size have, and the cells that lack something.
+    /// Combines all depths that all paths of this size have; also the cells that lack something.
     fn of(data: &TrialSet<'a>, bs: u32) -> (Together<'a>, Vec<ClaimCell<'a>>) {
         let bypass = bypass::path(data);
         let is_one = |path: &IoPath| is_papers_or_bypass(path) && path.interface() != "posix-sio";
@@ -128,7 +128,7 @@ impl<'a> Together<'a> {
         (all.sampled(&paths), without)
     }
 
-    /// The same over some of its depths.
+    /// The same for some of its depths.
     fn over(&self, depths: &[u32]) -> Together<'a> {
         let cells: Vec<ClaimCell<'a>> =
             self.cells.iter().filter(|cell| depths.contains(&cell.shape.iodepth)).cloned().collect();
@@ -168,12 +168,12 @@ impl<'a> Together<'a> {
         Some((format!("{path} over {kernel}, {}", format_bytes(self.bs.into())), lead))
     }
 
-    /// A path that fits was measured.
+    /// True if a path that fits was measured.
     fn has(&self, fits: impl Fn(&IoPath) -> bool) -> bool {
         self.samples.iter().any(|(path, _)| fits(path))
     }
 
-    /// What a group lacks to be compared: trials where it has none, else depths; nothing where it has both.
+    /// What a group lacks to be compared: trials if it has none, else depths; nothing if it has both.
     fn lack(&self, group: &str, is_there: bool) -> Option<String> {
         let size = format_bytes(self.bs.into());
         if !is_there {
@@ -201,7 +201,7 @@ impl<'a> Together<'a> {
         format!("randread {bs} iodepth {} numjobs 1, together{}", list(&self.depths), self.without())
     }
 
-    /// The path of one group against each of another, one part each; or what is missing.
+    /// The path of one group compared with each of another, one part each; or what is missing.
     fn ahead(
         &self,
         data: &TrialSet<'a>,
@@ -256,8 +256,7 @@ pub(super) fn one_thread<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     questions
 }
 
-/// The lead of kernel bypass with the smaller I/Os is more than with the larger ones, over the depths of
-/// both.
+/// Kernel bypass leads by more with the smaller I/Os than with the larger ones, over the depths of both.
 fn lead_falls<'a>(data: &TrialSet<'a>, [smaller, larger]: [&Together<'a>; 2]) -> Question<'a> {
     let [from, to] = [smaller, larger].map(|one| format_bytes(one.bs.into()));
     let text = format!("{NAME}: the lead of kernel bypass is more at {from} than at {to}");
@@ -351,7 +350,7 @@ fn is_deepest(shape: &Shape, all: &[Shape]) -> bool {
     small(&shape) && shape.iodepth > 1 && depths().max() == Some(shape.iodepth)
 }
 
-/// What is claimed of the cells of a path, or what is missing for it.
+/// The claim about the cells of a path, or what is missing for it.
 fn generally<'a>(text: &str, each: Vec<Each<'a>>, need: &str) -> Question<'a> {
     let text = format!("I/Os per joule: {text}");
     match each.is_empty() {
@@ -466,7 +465,7 @@ pub(super) fn large<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     many.into_iter().flat_map(|shape| interrupt_ahead(data, shape)).chain(apart).collect()
 }
 
-/// Interrupt more than poll: posix-sio, and io_uring with either submission.
+/// Interrupt does more than poll: posix-sio, and io_uring with either submission.
 fn interrupt_ahead<'a>(data: &TrialSet<'a>, shape: Shape) -> [Question<'a>; 3] {
     let rings =
         |submission| [RingCompletion::Interrupt, RingCompletion::Poll].map(|one| ring(submission, one));

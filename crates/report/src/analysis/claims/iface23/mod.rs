@@ -187,7 +187,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     },
 ];
 
-/// Percentiles of a path's reads or writes in the order of [`published::LatencyRow`].
+/// Percentiles of a path's reads or writes, in the order of [`published::LatencyRow`].
 pub(super) fn printed(path: IoPath, writes: bool, metric: ClaimMetric) -> Option<f64> {
     let at = 2 * usize::from(writes) + usize::from(metric.is(&P99));
     published::latency(&path).map(|row| row.us[at])
@@ -224,10 +224,10 @@ fn slower_writes<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     questions
 }
 
-/// The interfaces that posix-aio is compared with at least.
+/// The interfaces with which posix-aio must be compared.
 pub(super) const OTHERS: [&str; 3] = ["posix-sio", "libaio", "io_uring"];
 
-/// What is missing of those of these interfaces that none of the cells is of.
+/// A missing part for each of these interfaces that none of the cells is of.
 fn absent_interfaces<'a>(
     cells: &[ClaimCell<'a>],
     shape: Shape,
@@ -254,13 +254,13 @@ fn slowest_of<'a>(data: &TrialSet<'a>, shape: Shape) -> Vec<Question<'a>> {
     compared.chain(absent).chain(left_out.into_iter().map(Question::LeftOut)).collect()
 }
 
-/// How near to a number of cores the CPU use must be, as a share.
+/// Tolerance of the CPU use around a number of cores, as a share.
 const CORES_WITHIN: f64 = 0.1;
 
-/// A core that is busy all the time, in the unit of CPU use.
+/// A core that is always busy, in the unit of CPU use.
 const CORE: f64 = 100.0;
 
-/// CPU use below this is of one core at most: the same tolerance.
+/// CPU use below this is that of one core at most, by the same tolerance.
 const ONE_CORE_BELOW: f64 = 110.0;
 
 fn busy_cores<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
@@ -298,7 +298,7 @@ pub(super) fn sqpolls() -> [IoPath; 2] {
     [ring(SQPOLL, RingCompletion::Interrupt), ring(SQPOLL, RingCompletion::Poll)]
 }
 
-/// The workloads of 4 KiB random reads that sqpoll was measured under, or `otherwise` where there is none.
+/// The workloads of 4 KiB random reads under which sqpoll was measured, or `otherwise` if there are none.
 fn shapes(data: &TrialSet<'_>, fits: impl Fn(&Shape) -> bool, otherwise: Shape) -> Vec<Shape> {
     let shapes = data.shapes(&sqpolls(), |one| one.rw == otherwise.rw && one.bs == otherwise.bs && fits(one));
     if shapes.is_empty() { vec![otherwise] } else { shapes }
@@ -310,7 +310,7 @@ fn equal<'a>(data: &TrialSet<'a>, path: IoPath, shape: Shape, cores: f64, publis
     Question::Compare(comparison.printed([Some(published * CORE), None]))
 }
 
-/// The paths without a poller of the kernel, each compared with one core and the tolerance.
+/// The paths without a kernel poller, each compared with one core plus the tolerance.
 fn at_most_one<'a>(data: &TrialSet<'a>, shape: Shape) -> Vec<Question<'a>> {
     let (others, left_out) = data.cells(shape, |path| path.submission() != Submission::Sqpoll);
     let absent = others.iter().all(|cell| cell.path.is_bypass()).then(|| {

@@ -1,5 +1,6 @@
 //! Loads and stores of *When Poll is More Energy Efficient than Interrupt*: its orders by kernel source
-//! directory, per second at saturation; and, apart, those of what an I/O costs that neither spins nor sleeps.
+//! directory, per second at saturation; separately, those of the cost of an I/O that neither spins nor
+//! sleeps.
 
 use super::{HYBRID, INTERRUPT, POLL, shape, thread_counts, too_fast};
 use crate::analysis::claims::comparison::{Against, Comparison, Relation};
@@ -16,15 +17,15 @@ use iopj_store::Measurement;
 pub(super) const NOTE: &str = "Decided as the paper counted: per second, of all orders, with 32 threads or \
                                more, which saturated its drive. How long a poller spins per I/O depends on \
                                the drive. Per I/O only the fixed parts are compared: what an I/O costs \
-                               without spins and sleeps. They are reported apart and decide nothing. A fixed \
-                               part is fitted over the trials of its path, or, where its spins or sleeps \
-                               vary too little, over those of all three, assuming that a spin costs the same \
-                               on each. A hybrid sleep, which sets a timer, has a part of its own.";
+                               without spins and sleeps. They are reported separately and decide nothing. A \
+                               fixed part is fitted over the trials of its path, or, where its spins or \
+                               sleeps vary too little, over those of all three, assuming that a spin costs \
+                               the same on each. A hybrid sleep, which sets a timer, has a part of its own.";
 
 /// Threads at which the paper's drive is saturated.
 const SATURATED: u32 = 32;
 
-/// Near nothing: poll's share of interrupt's.
+/// Near nothing, as a share of interrupt's.
 const NEAR_NOTHING: f64 = 0.1;
 
 /// A source of loads and stores: its name in the paper's table, and its figure per second.
@@ -59,9 +60,9 @@ impl CodeArea {
     }
 }
 
-/// The completion modes; orders name them by their places.
+/// The completion modes; orders name them by index.
 const MODES: [IoPath; 3] = [INTERRUPT, POLL, HYBRID];
-/// The orders of a source: which mode is less or more than which, by their places in [`MODES`].
+/// The orders of a source: which mode is less or more than which, by index in [`MODES`].
 type Orders = (CodeArea, [(Relation, [usize; 2]); 2]);
 
 const ORDERS: [Orders; 5] = [
@@ -72,7 +73,7 @@ const ORDERS: [Orders; 5] = [
     (TIME, [(Relation::More, [2, 0]), (Relation::More, [2, 1])]),
 ];
 
-/// Millions a second of what belongs.
+/// Millions per second of the functions that belong.
 fn rate(measurement: &Measurement, belongs: fn(&FunctionCost) -> bool) -> Option<f64> {
     let of = |kind| per_io_of(measurement, kind, belongs);
     let per_io = of(CostKind::Loads)? + of(CostKind::Stores)?;
@@ -80,8 +81,8 @@ fn rate(measurement: &Measurement, belongs: fn(&FunctionCost) -> bool) -> Option
     (window_s > 0.0).then_some(per_io * ios / window_s / 1e6)
 }
 
-/// All orders of the claim per second at saturation, and those of the fixed parts for every thread count that
-/// was measured.
+/// All orders of the claim per second at saturation, and those of the fixed parts for every measured thread
+/// count.
 pub(super) fn orders<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let saturated = thread_counts(data, |numjobs| numjobs >= SATURATED, SATURATED);
     let decide = saturated.into_iter().flat_map(|numjobs| at_saturation(data, numjobs));
@@ -101,7 +102,7 @@ fn at_saturation<'a>(data: &TrialSet<'a>, numjobs: u32) -> Vec<Question<'a>> {
     ORDERS.iter().flat_map(of).chain([near_nothing(data, numjobs)]).collect()
 }
 
-/// Poll hardly enters the scheduler: a question only where interrupt sleeps.
+/// Poll hardly enters the scheduler: a question only if interrupt sleeps.
 fn near_nothing<'a>(data: &TrialSet<'a>, numjobs: u32) -> Question<'a> {
     let interrupt = data.cell(INTERRUPT, shape(numjobs));
     if let Some(need) = too_fast(&interrupt) {
@@ -120,15 +121,15 @@ fn question<'a>(
     [path, other]: [IoPath; 2],
     (relation, against): (Relation, Against<'a>),
 ) -> Question<'a> {
-    // The paper prints counts a second at 32 threads.
+    // The paper prints counts per second at 32 threads.
     let printed = |path: IoPath| Some(published::loads_stores(source.printed)?.of(path.completion()));
     let published = if numjobs == SATURATED { [path, other].map(printed) } else { [None; 2] };
     let comparison = Comparison::of(data, source.per_s, (path, shape(numjobs)), relation, against);
     Question::Compare(comparison.printed(published))
 }
 
-/// The orders of what an I/O costs that neither spins nor sleeps. That poll hardly enters the scheduler is
-/// none of them: what it does not do there is sleep.
+/// The orders of the cost of an I/O that neither spins nor sleeps. That poll hardly enters the scheduler is
+/// not among them, because poll saves the sleep there.
 fn of_fixed_parts<'a>(data: &TrialSet<'a>, numjobs: u32) -> Vec<Question<'a>> {
     let of = |source: &CodeArea| format!("fixed part of loads and stores per I/O, {}", source.printed);
     let fits = match Fits::of(MODES.map(|path| data.cell(path, shape(numjobs))).into()) {
@@ -140,7 +141,7 @@ fn of_fixed_parts<'a>(data: &TrialSet<'a>, numjobs: u32) -> Vec<Question<'a>> {
             return vec![Question::missing_for("fixed parts of loads and stores per I/O", at, need)];
         }
     };
-    // The total is asked about where the drive is saturated.
+    // The total is a question about a saturated drive.
     let asked = ORDERS.iter().filter(|(source, _)| numjobs >= SATURATED || source.printed != TOTAL.printed);
     let parts = |(source, orders): &Orders| -> Vec<Question<'a>> {
         let (what, fit) = (of(source), fits.fit(|function| source.holds(function)));

@@ -39,8 +39,8 @@ const NEARLY_NONE: f64 = 0.1;
 /// The replicates that a cell needs.
 const REPLICATES: usize = 3;
 
-/// Random reads of one at a time under which any of the three completion modes was measured, or 4 KiB on one
-/// thread.
+/// The shapes of random reads, one I/O at a time, under which any of the three completion modes was measured;
+/// else 4 KiB on one thread.
 fn shapes(data: &TrialSet<'_>) -> Vec<Shape> {
     let fits = |one: &Shape| one.rw == Rw::Randread && one.iodepth == 1;
     let shapes = data.shapes(&[INTERRUPT, POLL, HYBRID], fits);
@@ -106,7 +106,7 @@ pub(super) fn bytes<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     vec![Question::Decided(seldom(&tiles), all), Question::Decided(low, Vec::new())]
 }
 
-/// The winner of a cell, one of so many.
+/// The winner of a cell, in a family of this many.
 fn ranked(cells: &[ClaimCell<'_>; 3], family: usize) -> winner::MapCell {
     let plan = cells[0].plan(BYTES_PER_JOULE, family);
     // Any two axes will do: cells are ranked one by one.

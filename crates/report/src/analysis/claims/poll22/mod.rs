@@ -126,7 +126,7 @@ pub(super) fn shape(numjobs: u32) -> Shape {
     Shape { numjobs, ..Shape::of_4k(Rw::Randread) }
 }
 
-/// Thread counts of the trials of the three completion modes, or `otherwise` where there is none.
+/// Thread counts of the trials of the three completion modes, or `otherwise` if there are none.
 pub(super) fn thread_counts(data: &TrialSet<'_>, fits: impl Fn(u32) -> bool, otherwise: u32) -> Vec<u32> {
     let shapes =
         data.shapes(&[INTERRUPT, POLL, HYBRID], |one| *one == shape(one.numjobs) && fits(one.numjobs));
@@ -144,7 +144,7 @@ fn faster<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     questions
 }
 
-/// A path against interrupt in a figure of the paper's first table.
+/// A path compared with interrupt in a figure of the paper's first table.
 fn basic<'a>(
     data: &TrialSet<'a>,
     path: IoPath,
@@ -189,10 +189,10 @@ fn cpu_order<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
 /// the thread slept, so the device is too fast for the claim.
 const SLEEPS: f64 = 0.5;
 
-/// How near to one switch per I/O is one, as a share.
+/// Tolerance around one switch per I/O, as a share.
 const ONE_WITHIN: f64 = 0.1;
 
-/// Fewer context switches per I/O than this are none.
+/// Fewer context switches per I/O than this count as none.
 const NO_SWITCH: f64 = 0.01;
 
 fn switches<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
@@ -217,7 +217,7 @@ fn switches_at<'a>(data: &TrialSet<'a>, numjobs: u32) -> Vec<Question<'a>> {
     ]
 }
 
-/// What is missing where interrupt completion hardly sleeps.
+/// What is missing if interrupt completion hardly sleeps.
 pub(super) fn too_fast(interrupt: &ClaimCell<'_>) -> Option<String> {
     let values: Vec<f64> =
         interrupt.verified.iter().map(|measurement| measurement.context_switches_per_io).collect();

@@ -1,5 +1,4 @@
-//! Text in the fonts that every reader of PDF has: Helvetica for what Windows' Latin code page holds, Symbol
-//! for arrows.
+//! Text in fonts that every PDF reader has: Helvetica for Windows' Latin code page, Symbol for arrows.
 
 use super::super::helvetica;
 
@@ -12,7 +11,7 @@ pub(super) enum Font {
 }
 
 impl Font {
-    /// Its name among a page's resources.
+    /// Its name in a page's resources.
     pub(super) fn name(self) -> &'static [u8] {
         match self {
             Font::Regular => b"regular",
@@ -39,13 +38,13 @@ impl Font {
         }
     }
 
-    /// Its encoding, unless that is its own.
+    /// Its encoding, unless that is built in.
     pub(super) fn encoding(self) -> Option<&'static [u8]> {
         (self != Font::Symbol).then_some(b"WinAnsiEncoding")
     }
 }
 
-/// Characters of one font in a row.
+/// Consecutive characters of one font.
 #[derive(Debug, PartialEq)]
 pub(super) struct Run {
     pub(super) font: Font,
@@ -54,7 +53,7 @@ pub(super) struct Run {
     pub(super) width: u32,
 }
 
-/// A text in runs of one font each. A character that no font has is a question mark.
+/// A text as runs of one font each. A character that no font has becomes a question mark.
 pub(super) fn runs(text: &str, is_bold: bool) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for c in text.chars() {
@@ -80,7 +79,7 @@ fn encoded(c: char, is_bold: bool) -> (Font, u8, u16) {
         '\u{2193}' => return (Font::Symbol, 0xaf, 603),
         _ => return encoded('?', is_bold),
     };
-    // The code page holds all of these.
+    // The code page contains all of these.
     (font, code, helvetica::width(c, is_bold).unwrap_or(0))
 }
 

@@ -1,6 +1,6 @@
-//! A figure as a PDF document of one page (ISO 32000-1): strokes and areas, and text that can be searched.
+//! A figure as a PDF document of one page (ISO 32000-1), with text that can be searched.
 //!
-//! What things look like is in `figure.css` alone, which `style` reads. The fonts are of the standard 14,
+//! `figure.css` alone says what elements look like; `style` reads it. The fonts are among the standard 14,
 //! which every reader has: none is embedded.
 
 mod font;
@@ -17,13 +17,14 @@ use std::collections::BTreeSet;
 pub(super) use style::Sheet;
 use style::{Paint, Style};
 
-/// Points of a unit of a drawing, which is a pixel of CSS.
+/// Points per unit of a drawing, which is a CSS pixel.
 const SCALE: f32 = 0.75;
 
-/// How far away the handles are of a cubic curve that is a quarter of a circle: `4/3 (sqrt 2 - 1)`.
+/// Distance of the control points of a cubic curve that approximates a quarter of a circle: `4/3 (sqrt 2 -
+/// 1)`.
 const QUARTER: f64 = 0.552_284_75;
 
-/// The drawing as a document, its title in the document's information.
+/// The drawing as a document whose information has its title.
 pub(super) fn document(drawing: &Drawing, sheet: &Sheet<'_>) -> Vec<u8> {
     let mut page = PdfPage::new(drawing, sheet);
     drawing.elements.iter().for_each(|element| page.draw(element));
@@ -49,7 +50,7 @@ pub(super) fn document(drawing: &Drawing, sheet: &Sheet<'_>) -> Vec<u8> {
     pdf.finish()
 }
 
-/// Lists what a page uses.
+/// Lists the resources of a page.
 fn list(mut resources: Resources<'_>, opacities: &[[f32; 2]], fonts: &BTreeSet<Font>) {
     let mut states = resources.ext_g_states();
     for (index, [fill, stroke]) in opacities.iter().enumerate() {
@@ -72,23 +73,23 @@ fn opacity_name(index: usize) -> String {
 struct PdfPage<'a> {
     sheet: &'a Sheet<'a>,
     content: Content,
-    /// Opacities of areas and of strokes, each pair once.
+    /// Opacities of fills and strokes, each pair once.
     opacities: Vec<[f32; 2]>,
     fonts: BTreeSet<Font>,
-    /// The groups that are open, the figure itself first.
+    /// The open groups, the figure itself first.
     groups: Vec<(Style, Anchor)>,
 }
 
 impl<'a> PdfPage<'a> {
     fn new(drawing: &Drawing, sheet: &'a Sheet<'a>) -> PdfPage<'a> {
         let mut content = Content::new();
-        // The drawing's origin is above, the page's below.
+        // The drawing's origin is at the top, the page's at the bottom.
         content.transform([SCALE, 0.0, 0.0, -SCALE, 0.0, SCALE * rounded(drawing.height)]);
         let groups = vec![(sheet.root(), Anchor::Start)];
         PdfPage { sheet, content, opacities: Vec::new(), fonts: BTreeSet::new(), groups }
     }
 
-    /// The style and the anchor of a part of the innermost group.
+    /// The style and the anchor of an element of the innermost group.
     fn within(&self, element: &str, class: &str, anchor: Anchor) -> (Style, Anchor) {
         // The figure itself is never closed.
         let (parent, inherited) = &self.groups[self.groups.len() - 1];
@@ -161,7 +162,7 @@ impl<'a> PdfPage<'a> {
         let runs = font::runs(&label.text, style.is_bold);
         let own =
             f64::from(style.font_size) * runs.iter().map(|run| f64::from(run.width)).sum::<f64>() / 1000.0;
-        // Helvetica is narrower than planned, but not the substitute for characters that it lacks.
+        // Helvetica is narrower than planned; the substitute for characters that it lacks may not be.
         let width = own.min(label.width);
         let x = match anchor {
             Anchor::Inherited | Anchor::Start => x,
@@ -233,7 +234,7 @@ fn circle(content: &mut Content, (x, y): Point, radius: f64) {
     content.move_to(start_x, start_y);
     let (mut right, mut down) = (1.0, 0.0);
     for _ in 0..4 {
-        // A quarter turn on.
+        // A quarter of a turn further.
         let (to_right, to_down) = (-down, right);
         let first = at(right + QUARTER * to_right, down + QUARTER * to_down);
         let second = at(to_right + QUARTER * right, to_down + QUARTER * down);
@@ -244,7 +245,7 @@ fn circle(content: &mut Content, (x, y): Point, radius: f64) {
     content.close_path();
 }
 
-/// A coordinate to a hundredth of a unit: more cannot be seen.
+/// A coordinate to a hundredth of a unit: finer steps are invisible.
 fn rounded(value: f64) -> f32 {
     if value.is_finite() { ((value * 100.0).round() / 100.0) as f32 } else { 0.0 }
 }

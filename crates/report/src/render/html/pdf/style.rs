@@ -1,8 +1,8 @@
-//! What the elements of a figure look like: the cascade of `figure.css`, as far as that needs it (CSS
-//! Selectors 3, CSS Cascade 4).
+//! What the elements of a figure look like: as much of the cascade as `figure.css` needs (CSS Selectors 3,
+//! CSS Cascade 4).
 //!
-//! A selector is `.figure` and at the most one descendant: an element's name, classes, and classes that it
-//! must not have.
+//! A selector is `.figure` and at most one descendant: an element's name, classes, and classes that it must
+//! not have.
 
 /// How something is painted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,17 +15,17 @@ pub(super) enum Paint {
     Solid([f32; 3]),
 }
 
-/// All that is known of how an element looks. All of it is inherited, as in SVG.
+/// The properties of an element. All are inherited, as in SVG.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Style {
-    /// What [`Paint::Current`] is.
+    /// The colour of [`Paint::Current`].
     pub(super) colour: [f32; 3],
     pub(super) fill: Paint,
     pub(super) stroke: Paint,
     pub(super) fill_opacity: f32,
     pub(super) stroke_opacity: f32,
     pub(super) stroke_width: f32,
-    /// Lengths of dashes and gaps; empty for a whole line.
+    /// Lengths of dashes and gaps; empty for a solid line.
     pub(super) dash: Vec<f32>,
     pub(super) round_cap: bool,
     pub(super) round_join: bool,
@@ -49,9 +49,8 @@ const INITIAL: Style = Style {
     font_size: 16.0,
 };
 
-/// A style sheet.
 pub(in super::super) struct Sheet<'a> {
-    /// The least specific first; among equals in the order of the text.
+    /// The least specific first; equally specific ones in the order of the text.
     rules: Vec<Rule<'a>>,
 }
 
@@ -65,7 +64,7 @@ struct Rule<'a> {
 }
 
 impl<'a> Sheet<'a> {
-    /// Reads a style sheet without comments and variables. What it does not know it passes over.
+    /// Reads a style sheet without comments and variables. What it does not know is skipped.
     pub(in super::super) fn parse(css: &'a str) -> Sheet<'a> {
         let mut rules = Vec::new();
         for (selectors, body) in css.split('}').filter_map(|rule| rule.split_once('{')) {
@@ -85,7 +84,7 @@ impl<'a> Sheet<'a> {
         self.cascade(&INITIAL, |rule| rule.of_root)
     }
 
-    /// The style of an element with these classes, a space between them, in a group.
+    /// The style of an element with these classes, separated by spaces, in a group.
     pub(super) fn style(&self, parent: &Style, element: &str, classes: &str) -> Style {
         let classes: Vec<&str> = classes.split_whitespace().collect();
         self.cascade(parent, |rule| !rule.of_root && rule.matches(element, &classes))
@@ -96,14 +95,14 @@ impl<'a> Sheet<'a> {
         for (name, value) in
             self.rules.iter().filter(|rule| matches(rule)).flat_map(|rule| &rule.declarations)
         {
-            // A test holds that the figures' style sheet has nothing that is passed over here.
+            // A test asserts that nothing in the figures' style sheet is skipped here.
             let _ = style.set(parent, name, value);
         }
         style
     }
 }
 
-/// Selectors between commas, but not those within parentheses.
+/// Selectors separated by commas outside parentheses.
 fn apart(selectors: &str) -> Vec<&str> {
     let mut depth = 0;
     let comma = |c: char| {
@@ -129,7 +128,7 @@ impl<'a> Rule<'a> {
         })
     }
 
-    /// Classes, then elements; of classes that are not to be had the one counts that counts most.
+    /// Classes, then elements; of excluded classes only the most specific counts.
     fn specificity(&self) -> (usize, usize) {
         (self.classes.len() + usize::from(!self.not.is_empty()), usize::from(!self.element.is_empty()))
     }
@@ -160,8 +159,7 @@ impl Style {
             ("stroke-linejoin", "round") => self.round_join = true,
             ("font-size", _) => self.font_size = value.strip_suffix("px")?.parse().ok()?,
             ("font-weight", _) => self.is_bold = value.parse::<u32>().ok()? >= 600,
-            // Helvetica stands for the family, and all its digits are as wide; a text knows its anchor
-            // itself.
+            // The family is always Helvetica, whose digits all have one width; each text has its own anchor.
             ("font-family" | "font-variant-numeric" | "text-anchor", _) => {}
             _ => return None,
         }

@@ -1,11 +1,10 @@
-//! What a figure's document draws, by its operators. Real readers open such documents in the tests of the
-//! crate.
+//! The operators in a figure's document. The crate's integration tests open such documents with real readers.
 
 use super::super::light_style;
 use super::super::svg::Canvas;
 use super::*;
 
-/// The document that a drawing of 100 by 40 units becomes, as text.
+/// The document of a drawing of 100 by 40 units, as text.
 fn drawn(draw: impl FnOnce(&mut Canvas)) -> String {
     let mut canvas = Canvas::new(100.0, 40.0);
     draw(&mut canvas);
@@ -36,7 +35,7 @@ fn marks_have_the_colour_of_their_series_and_rectangles_their_opacity() {
         canvas.end_series();
     });
     let all = operators(&document);
-    // #d55e00, and the paper within.
+    // #d55e00, filled with the colour of the paper.
     let colour = "0.8352941 0.36862746 0";
     assert!(all.contains(&format!("1 1 1 rg\n{colour} RG\n1.4 w")), "{all}");
     assert!(all.contains("6.5 6.5 m\n13.5 6.5 l\n13.5 13.5 l\n6.5 13.5 l\nh\nB"), "{all}");
@@ -76,7 +75,7 @@ fn texts_stand_upright_at_their_anchor() {
     });
     let all = operators(&document);
     assert!(all.contains("1 0 0 -1 50 10 Tm\n/regular 11 Tf\n(a\\\\(b) ) Tj\n/symbol 11 Tf"), "{all}");
-    // Two and half of four digits of 0.556 times 11 units.
+    // Two, plus half of four digits of 0.556 times 11 units.
     assert!(all.contains("1 0 0 -1 37.77 20 Tm"), "{all}");
     assert!(all.contains("0 0 0 rg\n1 0 0 -1 37.77 30 Tm\n/bold 11 Tf\n(0000) Tj"), "{all}");
     for base in ["/Helvetica", "/Helvetica-Bold", "/Symbol"] {
@@ -94,6 +93,6 @@ fn what_is_no_number_is_drawn_at_nought() {
 #[test]
 fn what_the_fonts_lack_is_held_to_its_planned_width() {
     let document = drawn(|canvas| canvas.text((50.0, 10.0), Anchor::End, "name", "e\u{301}\u{302}\u{303}"));
-    // Four letters of 0.556 times 11 units in the room of one.
+    // Four letters of 0.556 times 11 units, in room for one.
     assert!(operators(&document).contains("28.6"), "{document}");
 }

@@ -1,15 +1,15 @@
-//! Axes: how values become places, and the ticks that a reader expects.
+//! Axes: maps values to coordinates, and chooses round ticks.
 
 use crate::render::number::without_zeros;
 
-/// How values are spread over an axis.
+/// How values map to an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Scale {
     Linear,
     Log,
 }
 
-/// An axis from `low` at the place `from` to `high` at the place `to`.
+/// An axis from `low` at coordinate `from` to `high` at coordinate `to`.
 #[derive(Clone, Debug)]
 pub(in super::super) struct PlotAxis {
     low: f64,
@@ -20,7 +20,7 @@ pub(in super::super) struct PlotAxis {
 }
 
 impl PlotAxis {
-    /// An axis for values from zero up to `high`, ended at a round number.
+    /// A linear axis from zero to `high` rounded up.
     pub(in super::super) fn from_zero(high: f64, places: (f64, f64)) -> PlotAxis {
         let high = if high > 0.0 { high } else { 1.0 };
         let step = step(high, 5.0);
@@ -33,7 +33,7 @@ impl PlotAxis {
         }
     }
 
-    /// A logarithmic axis that holds all positive values between the two.
+    /// A logarithmic axis that contains both values.
     pub(in super::super) fn log(low: f64, high: f64, places: (f64, f64)) -> PlotAxis {
         let low = if low > 0.0 { low } else { 1.0 };
         let high = if high > low { high } else { low * 2.0 };
@@ -64,7 +64,7 @@ impl PlotAxis {
         self
     }
 
-    /// The place of a value; values beyond the axis lie on its ends.
+    /// The coordinate of a value; values beyond the axis are at its ends.
     pub(in super::super) fn at(&self, value: f64) -> f64 {
         let share = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
@@ -74,12 +74,12 @@ impl PlotAxis {
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
     }
 
-    /// The place where it begins.
+    /// The coordinate at which it starts.
     pub(in super::super) fn start(&self) -> f64 {
         self.from
     }
 
-    /// True if a value lies on the axis, its ends included.
+    /// True if the axis contains a value, its ends included.
     pub(in super::super) fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
@@ -110,7 +110,7 @@ impl PlotAxis {
     }
 }
 
-/// A step of 1, 2 or 5 times a power of ten that cuts a span into about so many parts.
+/// A step of 1, 2 or 5 times a power of ten that divides a span into about this many parts.
 fn step(span: f64, parts: f64) -> f64 {
     let raw = span / parts;
     let power = 10f64.powf(raw.log10().floor());
@@ -118,13 +118,13 @@ fn step(span: f64, parts: f64) -> f64 {
     digit * power
 }
 
-/// The next 1, 2 or 5 times a power of ten at or below a value.
+/// The greatest 1, 2 or 5 times a power of ten that does not exceed a value.
 fn round_down(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     [5.0, 2.0].into_iter().find(|digit| digit * power <= value * (1.0 + 1e-9)).unwrap_or(1.0) * power
 }
 
-/// A value on an axis in as few characters as tell it: `80k`, `1.5M`, `0.2`.
+/// A value on an axis in as few characters as possible: `80k`, `1.5M`, `0.2`.
 pub(in super::super) fn short(value: f64) -> String {
     if value != 0.0 && !(1e-3..1e15).contains(&value.abs()) {
         return format!("{value:.1e}").replace(".0e", "e");

@@ -13,11 +13,11 @@ pub(in super::super) struct Bar {
     pub(in super::super) interval: Option<(f64, f64)>,
     /// No trial of it is verified: the bar is hollow.
     pub(in super::super) hollow: bool,
-    /// The value as it is written beside the bar.
+    /// The value as written beside the bar.
     pub(in super::super) text: String,
 }
 
-/// A part of a stacked bar: its class in `figure.css`, what it is, how much, and that as it is written on it.
+/// A part of a stacked bar: its class in `figure.css`, its name, its value, and the text written on it.
 pub(in super::super) struct BarPart {
     pub(in super::super) class: String,
     pub(in super::super) what: String,
@@ -27,10 +27,10 @@ pub(in super::super) struct BarPart {
 
 const ROW: f64 = 24.0;
 
-/// From the end of a bar to its value.
+/// Distance from the end of a bar to its value.
 const TO_VALUE: f64 = 6.0;
 
-/// From a part's mark to its name, and from the end of that to the next mark.
+/// Distance from a part's mark to its name, and from the end of the name to the next mark.
 const TO_PART: (f64, f64) = (13.0, 15.0);
 
 /// One bar per row from zero, its value at the end. Every bar is one `mark`.
@@ -68,8 +68,8 @@ pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> Dra
     canvas.finish(title)
 }
 
-/// Parts of each row side by side, each with its text where it has room; `unit` says what they are parts of.
-/// All rows have the same parts. Every part above zero is one `mark`.
+/// The parts of each row side by side, each with its text if there is room; `unit` names what they are parts
+/// of. All rows have the same parts. Every part above zero is one `mark`.
 pub(in super::super) fn stacked(title: &str, unit: &str, rows: &[(String, Vec<BarPart>)]) -> Drawing {
     let left = left_of_bars(rows.iter().map(|(label, _)| label.as_str()));
     let legend = rows.first().map_or(Vec::new(), |(_, parts)| legend(parts, left));
@@ -106,7 +106,7 @@ pub(in super::super) fn stacked(title: &str, unit: &str, rows: &[(String, Vec<Ba
     canvas.finish(title)
 }
 
-/// Where the name of each part is drawn: its place across and its line.
+/// Where the name of each part is drawn: x, and the number of its line.
 fn legend(parts: &[BarPart], left: f64) -> Vec<((f64, usize), &BarPart)> {
     let mut places = Vec::new();
     let (mut x, mut line) = (left, 0);

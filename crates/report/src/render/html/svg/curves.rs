@@ -11,18 +11,18 @@ pub(in super::super) struct Curve {
     pub(in super::super) series: usize,
     pub(in super::super) label: String,
     pub(in super::super) points: Vec<(f64, f64)>,
-    /// No trial of it is verified: the curve is dashed.
+    /// No trial of it is verified, so the curve is dashed.
     pub(in super::super) hollow: bool,
 }
 
-/// From a plot's left edge to where its axis begins: a first mark is seen whole.
+/// Distance from a plot's left edge to the start of its axis, for a first mark to be visible as a whole.
 const INDENT: f64 = 4.0;
 
-/// The quantiles that are named on the axis.
+/// The quantiles at which the axis has ticks.
 const NAMED: [(f64, &str); 6] =
     [(0.0, "min"), (0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99")];
 
-/// Latency over quantiles, whose axis gives each further nine the same room. Every curve is one `mark`.
+/// Latency over quantiles, on an axis that gives each further nine the same room. Every curve is one `mark`.
 pub(in super::super) fn percentiles(title: &str, curves: &[Curve]) -> Drawing {
     let right = right_of_plot(curves.iter().map(|curve| curve.label.as_str()));
     let height = TOP + plot_height(curves.len()) + BOTTOM;
@@ -37,7 +37,7 @@ pub(in super::super) fn percentiles(title: &str, curves: &[Curve]) -> Drawing {
     let named: Vec<_> = NAMED.into_iter().filter(|(quantile, _)| is_on_axis(*quantile)).collect();
     let places: Vec<f64> = named.iter().map(|(quantile, _)| x.at(rarity(*quantile))).collect();
     canvas.uprights(&places, (TOP, height - BOTTOM), "grid");
-    // From the end of the tail on: where it is long, the least has no room for its name beside the median.
+    // From the end of the tail: if it is long, the least quantile's name has no room beside the median's.
     let texts = named.iter().zip(&places).rev().map(|((_, text), at)| (*at, (*text).to_owned()));
     canvas.ticks(height - BOTTOM, texts);
     below(&mut canvas, across, "percentile, each further nine as wide");
@@ -62,7 +62,7 @@ fn rarity(quantile: f64) -> f64 {
     1.0 / (1.0 - quantile).max(1e-9)
 }
 
-/// Rates over the time of the study in seconds. Every trial is one `mark`.
+/// Rates over the time of the study. Every trial is one `mark`.
 pub(in super::super) fn timeline(title: &str, names: &[(usize, String)], trials: &[Curve]) -> Drawing {
     let (width, right) = (2.0 * WIDTH, right_of_plot(names.iter().map(|(_, label)| label.as_str())));
     let height = TOP + plot_height(names.len()) + BOTTOM;
@@ -77,7 +77,7 @@ pub(in super::super) fn timeline(title: &str, names: &[(usize, String)], trials:
     for trial in trials {
         let mut places: Vec<(f64, f64)> =
             trial.points.iter().map(|(second, iops)| (x.at(second / seconds), y.at(*iops))).collect();
-        // A trial shorter than a stroke is wide is drawn as wide as one.
+        // A trial shorter than a stroke's width is drawn that wide.
         if let (Some(first), Some(last)) = (places.first().copied(), places.last_mut()) {
             last.0 = last.0.max(first.0 + 2.0);
         }
@@ -88,8 +88,8 @@ pub(in super::super) fn timeline(title: &str, names: &[(usize, String)], trials:
     canvas.finish(title)
 }
 
-/// Draws an axis over so many seconds since something, and gives the seconds of its unit: minutes and hours
-/// where seconds would be long numbers.
+/// Draws an axis of this many seconds since something, and returns the seconds in its unit: minutes or hours
+/// where numbers of seconds would be long.
 pub(super) fn time_axis(
     canvas: &mut Canvas,
     (end_s, since): (f64, &str),

@@ -1,31 +1,30 @@
-//! What a figure consists of, kept apart from how it is written: here as SVG, by `pdf` as PDF.
+//! The elements of a figure, independent of the format. This module writes them as SVG, `pdf` as PDF.
 
 use super::super::text::escape;
 use super::label::Label;
 use super::{Anchor, number};
 use std::fmt::Write;
 
-/// A place, or a way from one, in the figure's units: to the right and down.
+/// A point, or a relative move, in the figure's units: to the right and down.
 pub(in super::super) type Point = (f64, f64);
 
-/// A part of a drawing. Classes are those of `figure.css`; `tip` is shown when one points at it, unless it is
-/// empty.
+/// An element of a drawing. Classes are those of `figure.css`; `tip` is its tooltip unless empty.
 pub(in super::super) enum Element {
-    /// Opens a group whose parts inherit its class and anchor.
+    /// Opens a group whose elements inherit its class and anchor.
     Begin { class: String, anchor: Anchor },
-    /// Closes it.
+    /// Closes the group.
     End,
-    /// A line of text; without a class or an anchor it has those of its group.
+    /// A line of text; without a class or an anchor it inherits those of its group.
     Text { class: String, at: Point, anchor: Anchor, label: Label },
     /// A rectangle: its upper left corner, width and height.
     Rect { class: String, corner: Point, size: Point, tip: String },
     /// A circle.
     Circle { class: String, centre: Point, radius: f64, tip: String },
-    /// A line of strokes.
+    /// A stroked path.
     Path { class: String, steps: Vec<Step>, tip: String },
 }
 
-/// A step of a path, as in SVG: the first six to a place, the others by a way.
+/// A command of a path, as in SVG: the first six are absolute, the others relative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in super::super) enum Step {
     Move(Point),
@@ -47,7 +46,8 @@ pub(in super::super) struct Drawing {
 }
 
 impl Drawing {
-    /// The drawing as it is in HTML; on its own it needs a name space, a style and a background.
+    /// The drawing as embedded in HTML; as a file of its own it also needs a namespace, a style and a
+    /// background.
     pub(in super::super) fn svg(&self) -> String {
         let [width, height] = [self.width, self.height].map(number);
         let mut svg = format!(
@@ -65,8 +65,8 @@ impl Drawing {
     }
 }
 
-/// What the places of the texts up to the end of a group share; zero where the group holds anything else. It
-/// is written once, which keeps large pages small.
+/// The offset that all texts up to the end of a group share; zero if the group contains anything else. It is
+/// written once, which keeps large pages small.
 fn shared_place(elements: &[Element]) -> Point {
     let mut places = Vec::new();
     for element in elements {
@@ -83,8 +83,8 @@ fn shared_place(elements: &[Element]) -> Point {
 }
 
 impl Element {
-    /// Adds the element as SVG; texts without a class, and the group that holds them, with their places less
-    /// `shift`.
+    /// Adds the element as SVG; `shift` is subtracted from the points of texts without a class and moved to
+    /// their group.
     pub(super) fn write(&self, svg: &mut String, shift: Point) {
         // Writing into a string cannot fail, here and below.
         let _ = match self {
@@ -121,8 +121,8 @@ impl Element {
     }
 }
 
-/// Adds a line of text that takes its planned width in any font; what of it is left out is shown when one
-/// points at it.
+/// Adds a line of text that takes its planned width in any font; the tooltip shows the whole text if part of
+/// it is left out.
 fn write_text(svg: &mut String, class: &str, (x, y): Point, label: &Label) {
     let place = |name: &str, value: f64| match number(value) {
         nought if nought == "0" => String::new(),
@@ -138,12 +138,12 @@ fn write_text(svg: &mut String, class: &str, (x, y): Point, label: &Label) {
     let _ = write!(svg, "<text{class}{x}{y}{width} lengthAdjust=\"spacingAndGlyphs\">{whole}{text}</text>");
 }
 
-/// The end of an element, with what is shown when one points at it.
+/// The end of an element, with its tooltip.
 fn end(element: &str, tip: &str) -> String {
     if tip.is_empty() { "/>".to_owned() } else { format!("><title>{}</title></{element}>", escape(tip)) }
 }
 
-/// Path data, in few characters, which keeps large pages small.
+/// Path data in few characters, which keeps large pages small.
 fn path(steps: &[Step]) -> String {
     let mut path = String::new();
     let mut before = None;

@@ -1,31 +1,31 @@
-//! Texts and their boxes: how wide each is planned, what is left out of one that does not fit, and which of
-//! many there is room for.
+//! Texts and their boxes: the planned width of each, what is left out of one that does not fit, and which of
+//! many fit.
 //!
-//! A reader's fonts are not known. So the width that is planned here is written beside each text, and every
-//! font is held to it; the height of a line has room for the tallest.
+//! The reader's fonts are unknown. The width planned here is therefore written with each text, so every font
+//! takes that width; the height of a line has room for the tallest font.
 
 use super::super::helvetica;
 use super::super::text::escape_controls;
 use unicode_width::UnicodeWidthChar;
 
-/// Height of text in a window of common size, in the figure's units.
+/// Height of text in a window of usual size, in the figure's units.
 const SIZE: f64 = 11.0;
 
-/// Over Helvetica's width: between Arial, which is stretched by so much, and DejaVu Sans, which is a sixth
-/// wider than Arial.
+/// Factor over Helvetica's width: between Arial, which is then stretched by this much, and DejaVu Sans, which
+/// is a sixth wider than Arial.
 const WIDER: f64 = 1.05;
 
-/// From one line of text to the next. In narrow windows text is 12 units high, of which Noto Sans, a tall
-/// font, takes 1.362 times as much.
+/// Distance from one line of text to the next. In narrow windows text is 12 units high, and Noto Sans, a tall
+/// font, takes 1.362 times that.
 pub(super) const LINE: f64 = 17.0;
 
-/// How far of it a line reaches above its baseline.
+/// The part of it above the baseline.
 pub(super) const ABOVE: f64 = 13.0;
 
-/// How far it reaches below.
+/// The part of it below the baseline.
 pub(super) const BELOW: f64 = LINE - ABOVE;
 
-/// From the middle of a mark down to the baseline of the text beside it.
+/// Distance from the middle of a mark down to the baseline of the text beside it.
 pub(super) const TO_BASELINE: f64 = 3.8;
 
 /// The least distance between texts in one line.
@@ -37,13 +37,12 @@ pub(in super::super) struct Label {
     pub(in super::super) text: String,
     /// Its width in the figure's units, whatever the font.
     pub(in super::super) width: f64,
-    /// The whole text where the middle of it is left out, else empty.
+    /// The whole text if its middle is left out, else empty.
     pub(in super::super) whole: String,
 }
 
 impl Label {
-    /// A text in so much room. Of a longer one the middle is left out, because what distinguishes names is
-    /// often at their end.
+    /// A text in this much room. A longer one loses its middle, because names often differ at their end.
     pub(super) fn new(text: &str, room: f64, is_bold: bool) -> Label {
         let all = one_line(text);
         let text = fitting(&all, room, is_bold);
@@ -52,18 +51,17 @@ impl Label {
     }
 }
 
-/// A text as a browser shows it: in one line, without white space around and with what has no shape written
-/// out.
+/// A text as a browser shows it: in one line, trimmed, with invisible characters written out.
 fn one_line(text: &str) -> String {
     escape_controls(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// The width that a text gets, in whole units of the figure.
+/// The planned width of a text, in whole units of the figure.
 pub(super) fn width(text: &str) -> f64 {
     planned(&one_line(text), false)
 }
 
-/// The width of the widest.
+/// The width of the widest text.
 pub(super) fn widest<'a>(texts: impl Iterator<Item = &'a str>) -> f64 {
     texts.map(width).fold(0.0, f64::max)
 }
@@ -72,7 +70,7 @@ fn planned(text: &str, is_bold: bool) -> f64 {
     text.chars().map(|c| of(c, is_bold)).sum::<f64>().ceil()
 }
 
-/// The width of a letter: Helvetica's, or what is usual where Helvetica has none.
+/// The width of a character: Helvetica's, or a usual one if Helvetica lacks it.
 fn of(c: char, is_bold: bool) -> f64 {
     let thousandths = helvetica::width(c, is_bold).unwrap_or_else(|| match (c, c.width()) {
         (_, None | Some(0)) => 0,
@@ -83,12 +81,12 @@ fn of(c: char, is_bold: bool) -> f64 {
     WIDER * SIZE * f64::from(thousandths) / 1000.0
 }
 
-/// A text without so much of its middle that the rest fits.
+/// A text without enough of its middle for the rest to fit.
 fn fitting(text: &str, room: f64, is_bold: bool) -> String {
     if planned(text, is_bold) <= room {
         return text.to_owned();
     }
-    // Of a whole unit, as widths are.
+    // In whole units, like widths.
     let room = room.floor() - of('\u{2026}', is_bold);
     let (mut head, mut used) = (0, 0.0);
     for (at, c) in text.char_indices() {
@@ -105,7 +103,7 @@ fn fitting(text: &str, room: f64, is_bold: bool) -> String {
         if used > room || at < head {
             break;
         }
-        // A mark over a letter goes with it.
+        // A combining mark goes with its letter.
         if of(c, is_bold) > 0.0 {
             tail = at;
         }
@@ -113,8 +111,8 @@ fn fitting(text: &str, room: f64, is_bold: bool) -> String {
     format!("{}\u{2026}{}", &text[..head], &text[tail..])
 }
 
-/// Of texts in one line, each about its place, those that keep apart: the first, and each that leaves room to
-/// the one before it.
+/// The texts in one line, each centred on its coordinate, that do not overlap: the first, and each that
+/// leaves room after the one before it.
 pub(super) fn apart(texts: impl IntoIterator<Item = (f64, String)>) -> Vec<(f64, String)> {
     let mut kept: Vec<(f64, String)> = Vec::new();
     let mut last: Option<(f64, f64)> = None;

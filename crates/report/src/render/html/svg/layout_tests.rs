@@ -1,5 +1,5 @@
-//! No data and no font make the texts of a figure overlap or be cut: read from the SVG, by the metrics of
-//! fonts, without a browser.
+//! With any data and any font, the texts of a figure neither overlap nor are cut. The tests compute this from
+//! the SVG and the metrics of fonts, without a browser.
 
 use super::bars::{self, Bar, BarPart};
 use super::curves::{self, Curve};
@@ -11,14 +11,14 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use unicode_width::UnicodeWidthStr;
 
-/// Text is so many units high in a wide window and in a narrow one.
+/// Height of text, in units, in a wide window and in a narrow one.
 const SIZES: [f64; 2] = [11.0, 12.0];
 
 /// Noto Sans' ascent and descent over its size, the greatest of DejaVu Sans (0.928, 0.236), Liberation Sans
 /// (0.905, 0.212) and Noto Sans.
 const NOTO: (f64, f64) = (1.069, 0.293);
 
-/// Widths of DejaVu Sans in thousandths of its size from the space to the tilde: the widest of the three.
+/// Widths of DejaVu Sans, the widest of the three, in thousandths of its size, from the space to the tilde.
 /// Printed by fontTools.
 #[rustfmt::skip]
 const DEJAVU: [u16; 95] = [
@@ -29,7 +29,7 @@ const DEJAVU: [u16; 95] = [
     392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838,
 ];
 
-/// How wide a font that nothing holds draws a text.
+/// The width at which a font draws a text without a prescribed width.
 fn free_width(text: &str, size: f64) -> f64 {
     let of = |c: char| match c {
         ' '..='~' => f64::from(DEJAVU[c as usize - 0x20]) / 1000.0,
@@ -38,19 +38,19 @@ fn free_width(text: &str, size: f64) -> f64 {
     size * text.chars().map(of).sum::<f64>()
 }
 
-/// A text as it stands in a figure.
+/// A text of a figure.
 #[derive(Clone, Debug)]
 struct Text {
     text: String,
     class: String,
     x: f64,
     baseline: f64,
-    /// The width that any font is held to.
+    /// The width prescribed for every font.
     held: Option<f64>,
 }
 
 impl Text {
-    /// Left, right, top and bottom in text of this size.
+    /// Left, right, top and bottom if text has this size.
     fn sides(&self, size: f64) -> [f64; 4] {
         let width = self.held.unwrap_or_else(|| free_width(&self.text, size));
         let left = match &self.class {
@@ -104,7 +104,7 @@ fn read(drawing: &Drawing) -> (Vec<Text>, f64, f64) {
                     .map(|width| width.parse().unwrap()),
             });
         } else if let Some(text) = texts.last_mut().filter(|text: &&mut Text| text.text.is_empty()) {
-            // Behind the title of a text that is shown in part.
+            // Behind the title of a shortened text.
             tag.strip_prefix("/title>").unwrap_or_default().clone_into(&mut text.text);
         }
     }
@@ -116,11 +116,11 @@ fn read(drawing: &Drawing) -> (Vec<Text>, f64, f64) {
     (texts, frame[2], frame[3])
 }
 
-/// What is amiss with a drawing.
+/// What is wrong with a drawing.
 fn faults(drawing: &Drawing) -> Vec<String> {
     let (texts, width, height) = read(drawing);
     let mut faults = Vec::new();
-    // Less than can be seen.
+    // Too little to see.
     let beyond = |a: f64, b: f64| a > b + 0.01;
     for size in SIZES {
         let boxes: Vec<[f64; 4]> = texts.iter().map(|text| text.sides(size)).collect();
@@ -145,14 +145,14 @@ fn faults(drawing: &Drawing) -> Vec<String> {
     faults
 }
 
-/// What a figure may have to show.
+/// Data that a figure may have to show.
 #[derive(Clone, Debug)]
 struct Data {
     names: Vec<String>,
-    /// The least value, and over how many decades values are spread.
+    /// The least value, and the number of decades that values span.
     low: f64,
     decades: f64,
-    /// The places along an axis of the workload.
+    /// The number of values on an axis of the workload.
     places: Vec<u32>,
     rows: Vec<u32>,
     title: String,
@@ -278,7 +278,7 @@ impl Data {
                 label: self.names[series].clone(),
                 margin,
                 tie: false,
-                otherwise: (column + row + (self.seed % 3) as usize).is_multiple_of(3),
+                differs: (column + row + (self.seed % 3) as usize).is_multiple_of(3),
                 tip: String::new(),
             }
         };
@@ -289,7 +289,7 @@ impl Data {
             columns: self.places.iter().map(u32::to_string).collect(),
             rows: self.rows.iter().map(u32::to_string).collect(),
             cells: places.map(cell).collect(),
-            otherwise: format!("decided otherwise without the {} trials whose rate changed", self.seed),
+            footnote: format!("decided differently without the {} trials whose rate changed", self.seed),
         })
     }
 
@@ -306,8 +306,8 @@ impl Data {
     }
 }
 
-/// Names as paths have them, long ones, and those of other scripts, wide, joined, from right to left or
-/// without any shape.
+/// Names like those of paths, long ones, and ones in other scripts: wide, joined, right to left, or
+/// invisible.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => proptest::sample::select(vec![
@@ -344,7 +344,7 @@ fn data() -> impl Strategy<Value = Data> {
     )
 }
 
-/// So many sets of data, always the same for a seed.
+/// This many sets of data, always the same for a seed.
 fn is_sound(cases: u32, seed: u8) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]));

@@ -5,15 +5,14 @@ use super::drawing::Drawing;
 use super::label::{ABOVE, BELOW, LINE, TO_BASELINE, widest};
 use super::{Anchor, BOTTOM, Canvas, End, TOP, WIDTH, name_series, plot_height, right_of_plot};
 
-/// A point of a line.
 pub(in super::super) struct LinePoint {
     pub(in super::super) x: f64,
     pub(in super::super) y: f64,
     /// The interval of the error bar; absent for one replicate.
     pub(in super::super) interval: Option<(f64, f64)>,
-    /// No trial of it is verified: the mark is hollow.
+    /// No trial of it is verified, so the mark is hollow.
     pub(in super::super) hollow: bool,
-    /// What is said when one points at it.
+    /// Its tooltip.
     pub(in super::super) tip: String,
 }
 
@@ -24,7 +23,7 @@ pub(in super::super) struct Line {
     pub(in super::super) points: Vec<LinePoint>,
 }
 
-/// All that a chart of lines shows.
+/// The content of a line chart.
 pub(in super::super) struct LineChart {
     pub(in super::super) title: String,
     pub(in super::super) x_title: String,
@@ -34,10 +33,10 @@ pub(in super::super) struct LineChart {
     pub(in super::super) lines: Vec<Line>,
 }
 
-/// From the values of a vertical axis to the plot.
+/// Distance from the values of a vertical axis to the plot.
 const TO_PLOT: f64 = 6.0;
 
-/// Draws the chart. Every point is one `mark`; a line's error bars are one `error`, each with one upright
+/// Draws the chart. Every point is one `mark`; a line's error bars are one `error`, each with one vertical
 /// stroke.
 pub(in super::super) fn draw(chart: &LineChart) -> Drawing {
     let height = TOP + plot_height(chart.lines.len()) + BOTTOM;
@@ -50,7 +49,7 @@ pub(in super::super) fn draw(chart: &LineChart) -> Drawing {
     let step = (16.0 / chart.lines.len() as f64).min(3.0);
     for (index, line) in chart.lines.iter().enumerate() {
         canvas.begin_series(line.series);
-        // Side by side: error bars at one value must not cover each other.
+        // Side by side, because error bars at one value must not cover each other.
         let aside = step * (index as f64 - (chart.lines.len() - 1) as f64 / 2.0);
         let places: Vec<(f64, f64)> =
             line.points.iter().map(|point| ((x.at(point.x) + aside).round(), y.at(point.y))).collect();
@@ -79,7 +78,7 @@ pub(in super::super) fn draw(chart: &LineChart) -> Drawing {
     canvas.finish(&chart.title)
 }
 
-/// Depth, threads and block size grow by factors: logarithmic, unless they hardly do.
+/// Logarithmic, because depth, threads and block size grow by factors; linear if they hardly grow.
 fn x_axis(chart: &LineChart, (left, right): (f64, f64)) -> PlotAxis {
     let values = || chart.x_values.iter().map(|(value, _)| *value);
     let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
@@ -91,7 +90,7 @@ fn x_axis(chart: &LineChart, (left, right): (f64, f64)) -> PlotAxis {
     }
 }
 
-/// Holds every mean; an interval may reach one and a half times as far as the greatest mean and is cut there.
+/// Contains every mean; intervals are cut at one and a half times the greatest mean.
 fn y_axis(chart: &LineChart, height: f64) -> PlotAxis {
     let points = || chart.lines.iter().flat_map(|line| &line.points);
     let greatest = points().map(|point| point.y).fold(0.0, f64::max);
@@ -119,7 +118,7 @@ pub(super) fn vertical_axis(canvas: &mut Canvas, y: &PlotAxis, (left, right): (f
     let log = if y.scale == Scale::Log { ", log scale" } else { "" };
     canvas.text((0.0, ABOVE), Anchor::Start, "axis-title", &format!("{title}{log}"));
     let mut ticks: Vec<(f64, f64)> = y.ticks().into_iter().map(|tick| (tick, y.at(tick))).collect();
-    // Over many decades there is no room for each of them.
+    // There is no room for all of them if they span many decades.
     let mut last = f64::INFINITY;
     ticks.retain(|(_, at)| {
         let is_apart = last - at >= LINE + 1.0;

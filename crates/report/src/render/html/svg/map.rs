@@ -10,16 +10,16 @@ pub(in super::super) struct DrawnCell {
     pub(in super::super) at: (usize, usize),
     pub(in super::super) series: usize,
     pub(in super::super) label: String,
-    /// The distance to the next, or that there is none.
+    /// The lead over the next path, or a note that there is no next path.
     pub(in super::super) margin: String,
-    /// The winner cannot be told from the next.
+    /// The winner does not differ significantly from the next path.
     pub(in super::super) tie: bool,
-    /// It gets a star.
-    pub(in super::super) otherwise: bool,
+    /// It differs without some of its trials, and gets a star.
+    pub(in super::super) differs: bool,
     pub(in super::super) tip: String,
 }
 
-/// All that a winner map shows.
+/// The content of a winner map.
 pub(in super::super) struct DrawnMap {
     pub(in super::super) title: String,
     pub(in super::super) x_title: String,
@@ -27,20 +27,20 @@ pub(in super::super) struct DrawnMap {
     pub(in super::super) columns: Vec<String>,
     pub(in super::super) rows: Vec<String>,
     pub(in super::super) cells: Vec<DrawnCell>,
-    /// What the star of a cell says.
-    pub(in super::super) otherwise: String,
+    /// The meaning of a star.
+    pub(in super::super) footnote: String,
 }
 
-/// Least width of the values of the rows, at which four columns are as wide as a common figure.
+/// Least width of the rows' values: with it, four columns are as wide as a usual figure.
 const LEFT: f64 = 54.0;
 const TOP: f64 = 40.0;
 const CELL: (f64, f64) = (96.0, 57.0);
-/// From a cell's corner to its texts, and down to the first of their three lines.
+/// Distance from a cell's corner to its texts, and down to the first of their three lines.
 const TO_TEXT: f64 = 20.0;
 const TO_LINE: f64 = 15.0;
-/// Stands in a cell that is decided otherwise without some of its trials, beside the last line of its texts.
+/// Marks a cell that is decided differently without some of its trials, beside the last line of its texts.
 const STAR: &str = "*";
-/// From a row's value to its cells.
+/// Distance from a row's value to its cells.
 const TO_CELLS: f64 = 10.0;
 
 /// Draws the map; every cell with a winner is one `mark`, others stay empty.
@@ -50,10 +50,10 @@ pub(in super::super) fn draw(map: &DrawnMap) -> Drawing {
     let left = LEFT.max(rows + TO_CELLS).max(width(&y_title) + TO_CELLS);
     let width = (left + CELL.0 * map.columns.len() as f64 + 2.0).max(super::WIDTH);
     let end = TOP + CELL.1 * map.rows.len() as f64 + 4.0;
-    let has_star = map.cells.iter().any(|cell| cell.otherwise);
+    let has_star = map.cells.iter().any(|cell| cell.differs);
     let mut canvas = Canvas::new(width, if has_star { end + LINE } else { end });
     if has_star {
-        canvas.text((0.0, end + ABOVE), Anchor::Start, "footnote", &format!("{STAR} {}", map.otherwise));
+        canvas.text((0.0, end + ABOVE), Anchor::Start, "footnote", &format!("{STAR} {}", map.footnote));
     }
     canvas.text((left, ABOVE), Anchor::Start, "axis-title", &x_title);
     canvas.text((0.0, TOP - 8.0), Anchor::Start, "axis-title", &y_title);
@@ -88,20 +88,21 @@ fn winner(canvas: &mut Canvas, (x, y): (f64, f64), cell: &DrawnCell) {
     canvas.end_series();
     let room = CELL.0 - 2.0 - TO_TEXT - 2.0;
     let (first, second) = two_lines(&cell.label, room);
-    // The whole of what does not fit is in the table.
+    // The table has the whole text.
     for (line, (class, text)) in
         [("winner", first), ("winner", second), ("margin", &cell.margin)].into_iter().enumerate()
     {
         let place = (x + TO_TEXT, y + TO_LINE + LINE * line as f64);
         canvas.text_within(place, Anchor::Start, class, (text, room));
     }
-    if cell.otherwise {
+    if cell.differs {
         let place = (x + TO_TEXT / 2.0, y + TO_LINE + 2.0 * LINE);
         canvas.text_within(place, Anchor::Middle, "star", (STAR, TO_TEXT));
     }
 }
 
-/// An interface and what tells its paths apart; a long interface alone is broken behind a hyphen.
+/// An interface, and what distinguishes its paths; an interface alone is broken behind a hyphen if it is too
+/// long.
 fn two_lines(label: &str, room: f64) -> (&str, &str) {
     label.split_once(' ').unwrap_or_else(|| match label.rfind('-') {
         Some(hyphen) if width(label) > room => label.split_at(hyphen + 1),

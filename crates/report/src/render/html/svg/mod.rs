@@ -1,6 +1,6 @@
-//! Small drawings: a canvas, the marks that tell series apart, and one module for each kind of chart.
+//! Charts: a canvas, the marks that distinguish series, and one module for each kind of chart.
 //!
-//! Colours and fonts are left to `figure.css`: the text that is drawn here holds classes only.
+//! `figure.css` sets colours and fonts: elements here have classes only.
 
 pub(super) mod axis;
 pub(super) mod bars;
@@ -17,23 +17,22 @@ use label::{ABOVE, BELOW, LINE, Label, TO_BASELINE, apart, widest};
 /// Width of a common figure in its own units; text is 11 units high, and 12 in narrow windows.
 pub(super) const WIDTH: f64 = 440.0;
 
-/// Where a plot begins below its title.
+/// Where a plot starts below its title.
 pub(super) const TOP: f64 = 26.0;
 
-/// From a plot's end down to the texts of its axis, which are below the last text beside it.
+/// Distance from a plot's end down to the texts of its axis, which are below the last text beside the plot.
 const TO_TICKS: f64 = BELOW + BELOW + ABOVE;
 
 /// Height below a plot: the texts of its axis and a title.
 pub(super) const BOTTOM: f64 = TO_TICKS + LINE + BELOW;
 
-/// Colours of the palette after Okabe and Ito that stand out on white and on black: seven, the yellow left
-/// out.
+/// Colours of Okabe and Ito's palette that are visible on white and on black: all but the yellow.
 const COLOURS: usize = 7;
 
 /// Where a text is relative to its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
-    /// As its group says.
+    /// As in its group.
     Inherited,
     Start,
     Middle,
@@ -63,19 +62,19 @@ impl Canvas {
         Canvas { width, height, elements: Vec::new() }
     }
 
-    /// A text as far as there is room for it up to the drawing's edges.
+    /// A text, shortened to the room up to the drawing's edges.
     pub(super) fn text(&mut self, at: Point, anchor: Anchor, class: &str, text: &str) {
         let room = self.room(at.0, anchor);
         self.text_within(at, anchor, class, (text, room));
     }
 
-    /// A text in so much room.
+    /// A text, shortened to this much room.
     pub(super) fn text_within(&mut self, at: Point, anchor: Anchor, class: &str, (text, room): (&str, f64)) {
         let is_bold = is_bold(class);
         self.elements.extend(element(at, anchor, class, Label::new(text, room, is_bold)));
     }
 
-    /// A text that is left out where there is not so much room.
+    /// A text that is left out if there is not enough room.
     pub(super) fn text_if_whole(
         &mut self,
         at: Point,
@@ -89,7 +88,7 @@ impl Canvas {
         }
     }
 
-    /// The room from a place to the drawing's edges.
+    /// The room from a point to the drawing's edges.
     fn room(&self, x: f64, anchor: Anchor) -> f64 {
         match anchor {
             Anchor::Inherited | Anchor::Start => self.width - x,
@@ -98,26 +97,26 @@ impl Canvas {
         }
     }
 
-    /// The texts of an axis, each below its place, as many as keep apart.
+    /// The texts of an axis, each below its coordinate, as many as fit without overlap.
     pub(super) fn ticks(&mut self, plot_end: f64, texts: impl IntoIterator<Item = (f64, String)>) {
         let texts: Vec<_> =
             apart(texts).into_iter().map(|(x, text)| ((x, plot_end + TO_TICKS), text)).collect();
         self.texts(Anchor::Middle, "tick-text", &texts);
     }
 
-    /// Level lines from one place to another in one stroke.
+    /// Horizontal lines in one stroke.
     pub(super) fn levels(&mut self, heights: &[f64], (left, right): (f64, f64), class: &str) {
         let steps = heights.iter().flat_map(|y| [Step::Move((left, *y)), Step::Across(right)]).collect();
         self.path(steps, class, "");
     }
 
-    /// Upright lines from the top to the bottom in one stroke.
+    /// Vertical lines from the top to the bottom in one stroke.
     pub(super) fn uprights(&mut self, places: &[f64], (top, bottom): (f64, f64), class: &str) {
         let steps = places.iter().flat_map(|x| [Step::Move((*x, top)), Step::Upright(bottom)]).collect();
         self.path(steps, class, "");
     }
 
-    /// Texts of one kind, all anchored alike.
+    /// Texts of one class and one anchor.
     pub(super) fn texts(&mut self, anchor: Anchor, class: &str, texts: &[(Point, String)]) {
         self.elements.push(Element::Begin { class: class.to_owned(), anchor });
         for (at, text) in texts {
@@ -127,7 +126,7 @@ impl Canvas {
         self.elements.push(Element::End);
     }
 
-    /// Upright error bars in one stroke: place, and both ends with whether they have a cap.
+    /// Vertical error bars in one stroke: x, and both ends with whether they have a cap.
     pub(super) fn error_bars(&mut self, bars: &[(f64, [(f64, bool); 2])]) {
         let mut steps = Vec::new();
         for (x, ends) in bars {
@@ -146,7 +145,7 @@ impl Canvas {
         self.path(vec![Step::Move(from), Step::Line(to)], class, "");
     }
 
-    /// A rectangle; `tip` is shown when one points at it.
+    /// A rectangle; `tip` is its tooltip.
     pub(super) fn rect(&mut self, corner: Point, (width, height): Point, class: &str, tip: &str) {
         let (size, tip) = ((width.max(0.5), height), tip.to_owned());
         self.elements.push(Element::Rect { class: class.to_owned(), corner, size, tip });
@@ -159,7 +158,7 @@ impl Canvas {
         self.path(points.iter().enumerate().map(step).collect(), class, tip);
     }
 
-    /// Strokes as they are.
+    /// A path with these commands.
     fn path(&mut self, steps: Vec<Step>, class: &str, tip: &str) {
         self.elements.push(Element::Path { class: class.to_owned(), steps, tip: tip.to_owned() });
     }
@@ -175,33 +174,31 @@ impl Canvas {
             .push(Element::Begin { class: format!("s{}", series % COLOURS), anchor: Anchor::Inherited });
     }
 
-    /// Closes the group.
     pub(super) fn end_series(&mut self) {
         self.elements.push(Element::End);
     }
 
-    /// The whole drawing.
     pub(super) fn finish(self, title: &str) -> Drawing {
         let Canvas { width, height, elements } = self;
         Drawing { title: title.to_owned(), width, height, elements }
     }
 }
 
-/// A text at the nearest whole units, unless there is nothing of it to see.
+/// A text at the nearest whole units, unless it is empty.
 fn element((x, y): Point, anchor: Anchor, class: &str, label: Label) -> Option<Element> {
     let at = (x.round(), y.round());
     (label.width > 0.0).then(|| Element::Text { class: class.to_owned(), at, anchor, label })
 }
 
-/// Whether the style sheet makes texts of these classes bold.
+/// True if the style sheet makes texts of these classes bold.
 pub(super) fn is_bold(class: &str) -> bool {
     class.split(' ').any(|one| matches!(one, "winner" | "on"))
 }
 
-/// A mark: five shapes, which with seven colours tell 35 series apart.
+/// A mark: five shapes, which with seven colours distinguish 35 series.
 fn shape(series: usize, (x, y): Point, class: &str, tip: &str) -> Element {
     let (class, tip) = (class.to_owned(), tip.to_owned());
-    // Each outline begins at its first corner and goes on by short ways, which keeps large pages small.
+    // Each outline starts at its first corner and continues by relative moves, which keeps large pages small.
     let (start, ways): (Point, &[Step]) = match series % 5 {
         1 => ((x - 3.5, y - 3.5), &[Step::AcrossBy(7.0), Step::UprightBy(7.0), Step::AcrossBy(-7.0)]),
         2 => ((x, y - 4.4), &[Step::By((4.0, 8.0)), Step::AcrossBy(-8.0)]),
@@ -235,8 +232,8 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// Places labels of one line each so that none covers another: the wished heights, moved apart by at least
-/// `gap` and kept within the bounds. The order of the wishes is kept.
+/// Places one-line labels without overlap: the desired heights, moved until they are at least `gap` from each
+/// other and within the bounds. The order is kept.
 pub(super) fn spread(wishes: &[f64], gap: f64, (top, bottom): (f64, f64)) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wishes.len()).collect();
     order.sort_by(|a, b| wishes[*a].total_cmp(&wishes[*b]));
@@ -254,15 +251,15 @@ pub(super) fn spread(wishes: &[f64], gap: f64, (top, bottom): (f64, f64)) -> Vec
     places
 }
 
-/// Room for the longest of these names, between what is usual and what leaves a plot enough.
+/// Room for the longest of these names, not less than usual and not so much that the plot gets too narrow.
 fn room_for<'a>(names: impl Iterator<Item = &'a str>, usual: f64) -> f64 {
     widest(names).clamp(usual, 0.4 * WIDTH)
 }
 
-/// From a plot's right edge to the marks of the names beside it.
+/// Distance from a plot's right edge to the marks of the names beside it.
 const TO_NAMES: f64 = 12.0;
 
-/// From there to the names.
+/// Distance from there to the names.
 const TO_NAME: f64 = 13.0;
 
 /// Width of the names to the right of a plot, with their marks.
@@ -270,7 +267,7 @@ pub(super) fn right_of_plot<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
     TO_NAMES + TO_NAME + room_for(names, 111.0)
 }
 
-/// From a name to its bar.
+/// Distance from a name to its bar.
 pub(super) const TO_BAR: f64 = 8.0;
 
 /// Width of the names to the left of bars.
@@ -278,8 +275,8 @@ pub(super) fn left_of_bars<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
     TO_BAR + room_for(names, 124.0)
 }
 
-/// Draws the names of series beside a plot, each at the height of its last point; a thin line leads
-/// there from points at the plot's edge.
+/// Draws the names of series beside a plot, each at the height of its last point; a thin line connects it
+/// with a last point at the plot's edge.
 pub(super) fn name_series(canvas: &mut Canvas, plot_right: f64, ends: &[End<'_>], bounds: (f64, f64)) {
     let x = plot_right + TO_NAMES;
     let heights: Vec<f64> = ends.iter().map(|end| end.at.1.round()).collect();
@@ -304,7 +301,7 @@ pub(super) struct End<'a> {
     pub(super) at: (f64, f64),
 }
 
-/// Height that a column of names needs beside a plot of the usual height.
+/// Height of a plot: the usual one, or more if the column of names beside it needs more.
 pub(super) fn plot_height(names: usize) -> f64 {
     (LINE * names as f64).max(180.0)
 }

@@ -1,4 +1,4 @@
-//! A power trace over time, with a lane of strokes beneath for the trials that ran meanwhile.
+//! A power trace over time; in a lane below it, a stroke for each trial.
 
 use super::axis::PlotAxis;
 use super::curves::{end_names, time_axis};
@@ -14,21 +14,21 @@ pub(in super::super) struct Stroke {
     pub(in super::super) tip: String,
 }
 
-/// All that the figure shows; times are in s since its start.
+/// The content of the figure; times are in s since its start.
 pub(in super::super) struct PowerChart {
     pub(in super::super) title: String,
     pub(in super::super) y_title: String,
     pub(in super::super) end_s: f64,
     pub(in super::super) points: Vec<(f64, f64)>,
     pub(in super::super) strokes: Vec<Stroke>,
-    /// The series that have strokes, with their names.
+    /// The series with strokes, and their names.
     pub(in super::super) names: Vec<(usize, String)>,
 }
 
 /// Height of the lane between the curve and the axis.
 const LANE: f64 = 14.0;
 
-/// Draws it. The curve is one `mark`, and so is every stroke.
+/// Draws the figure. The curve is one `mark`, and so is every stroke.
 pub(in super::super) fn draw(chart: &PowerChart) -> Drawing {
     let (width, right) = (2.0 * WIDTH, right_of_plot(chart.names.iter().map(|(_, label)| label.as_str())));
     let height = TOP + plot_height(chart.names.len()) + LANE + BOTTOM;
@@ -41,7 +41,7 @@ pub(in super::super) fn draw(chart: &PowerChart) -> Drawing {
     let (x, seconds) = time_axis(&mut canvas, (chart.end_s, "the first reading or trial"), floor, across);
     let mut places: Vec<(f64, f64)> =
         chart.points.iter().map(|(s, watts)| (x.at(s / seconds), y.at(*watts))).collect();
-    // One reading alone is drawn as wide as a stroke.
+    // A single reading is drawn as wide as a stroke.
     if let [only] = places[..] {
         places.push((only.0 + 2.0, only.1));
     }
