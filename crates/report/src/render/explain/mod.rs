@@ -52,7 +52,7 @@ fn block(block: &WorkloadCosts) -> String {
     text += "\nper I/O: mean ± standard deviation over the trials; a sleep is a voluntary context switch, a \
              spin a call of the\ndriver's poll function\n";
     let name = |row: &CostRow| row.name.replace('_', " ");
-    text += &tables(block, (&block.totals, of_row), &|table| table.left("", name), &spread);
+    text += &tables(block, &block.totals, of_row, &|table| table.left("", name), &spread);
     for parts in &block.parts {
         text += &by_part(block, parts);
     }
@@ -102,7 +102,8 @@ fn name(column: &explain::Column) -> String {
 /// be too wide.
 fn tables<'a, R>(
     block: &WorkloadCosts,
-    (rows, figures): (&'a [R], fn(&R) -> &[Option<MeanSpread>]),
+    rows: &'a [R],
+    figures: fn(&R) -> &[Option<MeanSpread>],
     heads: &dyn Fn(Table<'a, R>) -> Table<'a, R>,
     cell: &dyn Fn(&R, usize, MeanSpread) -> String,
 ) -> String {
@@ -149,14 +150,13 @@ fn by_part(block: &WorkloadCosts, parts: &Parts) -> String {
         number(figure.mean) + &share
     };
     let directories = folded(parts);
-    text += &tables(block, (&directories, of_row), &|table| table.left("", |row| row.name.clone()), &unknown);
+    text += &tables(block, &directories, of_row, &|table| table.left("", |row| row.name.clone()), &unknown);
     text += &format!("\n{title} per I/O by the groups of the paper\n");
     let mean = |_: &CostRow, _: usize, figure: MeanSpread| number(figure.mean);
-    text +=
-        &tables(block, (&parts.groups, of_row), &|table| table.left("", |row| indented(&row.name)), &mean);
+    text += &tables(block, &parts.groups, of_row, &|table| table.left("", |row| indented(&row.name)), &mean);
     text += &format!("\n{title} per I/O in the kernel by function, without those that it calls\n");
     let mean = |_: &FunctionRow, _: usize, figure: MeanSpread| number(figure.mean);
-    text + &tables(block, (&parts.functions, |row| &row.figures), &function, &mean)
+    text + &tables(block, &parts.functions, |row| &row.figures, &function, &mean)
 }
 
 /// Functions are listed below their directory.
