@@ -44,12 +44,10 @@ impl Mmap {
         }
     }
 
-    /// The first byte.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

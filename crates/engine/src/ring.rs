@@ -28,7 +28,6 @@ pub(crate) struct SubmissionRing {
     tail: NonNull<AtomicU32>,
     flags: NonNull<AtomicU32>,
     entries: NonNull<u8>,
-    /// Length of an entry.
     stride: usize,
     mask: u32,
     /// Our tail; `publish` copies it to the shared one.

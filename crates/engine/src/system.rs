@@ -5,7 +5,6 @@ use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
-/// The calling thread's errno.
 pub(crate) fn last_errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
@@ -17,7 +16,6 @@ pub(crate) fn kernel_version() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// True if the effective user is root.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

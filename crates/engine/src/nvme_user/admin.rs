@@ -17,7 +17,6 @@ const DEPTH: u32 = 15;
 /// A page of data of an admin command.
 pub(crate) type PageData = [u8; PAGE];
 
-/// Why an admin command failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AdminFailure {
     /// The controller's status: code in bits 0 to 7, type in bits 8 to 10.

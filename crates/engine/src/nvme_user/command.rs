@@ -7,7 +7,6 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A submission queue entry.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(super) struct Command {
@@ -42,11 +41,9 @@ pub(super) struct Transfer {
     pub(super) prps: (u64, u64),
 }
 
-/// All namespaces.
 const EVERY_NAMESPACE: u32 = u32::MAX;
 
 impl Command {
-    /// An admin command.
     pub(super) fn admin(opcode: u32, nsid: u32, prp1: u64, dwords_10_11: [u32; 2]) -> Command {
         let [ten, eleven] = dwords_10_11;
         Command { dword0: opcode, nsid, prp1, dwords_10_15: [ten, eleven, 0, 0, 0, 0], ..Command::default() }
@@ -111,7 +108,6 @@ impl Command {
         Command::admin(0x00, 0, 0, [id.into(), 0])
     }
 
-    /// Delete I/O Completion Queue.
     pub(super) fn delete_completion_queue(id: u16) -> Command {
         Command::admin(0x04, 0, 0, [id.into(), 0])
     }
@@ -152,19 +148,16 @@ impl Command {
         Command { prp2: events, ..Command::admin(0x7c, 0, shadows, [0, 0]) }
     }
 
-    /// The command with an identifier.
     #[inline]
     pub(super) fn with_id(self, id: u16) -> Command {
         Command { dword0: self.dword0 | u32::from(id) << 16, ..self }
     }
 }
 
-/// A completion queue entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CompletionEntry {
     /// Dword 0, which some admin commands use.
     pub(super) result: u32,
-    /// The command's identifier.
     pub(super) id: u16,
     /// Status code in bits 0 to 7, its type in bits 8 to 10; 0 is success.
     pub(super) status: u16,

@@ -197,7 +197,6 @@ impl Controller {
         self.device.huge_pages() == HugePages::Required
     }
 
-    /// The device itself.
     pub(super) fn device(&self) -> &Arc<dyn Device> {
         &self.device
     }
@@ -259,7 +258,6 @@ impl Controller {
         })
     }
 
-    /// The kernel wants the device back.
     #[cold]
     pub(super) fn asked_back_error(&self) -> EngineError {
         EngineError::controller(format!(

@@ -66,7 +66,6 @@ pub(super) trait Device: Registers + Send + Sync {
     fn admit(&self) -> Result<(), EngineError>;
     /// Cuts the device off from memory; true if that was seen to take effect.
     fn cut_off(&self) -> bool;
-    /// The number of interrupt vectors.
     fn vectors(&self) -> u32;
     /// Signals `events[n]` by vector n.
     ///

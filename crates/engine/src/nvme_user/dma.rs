@@ -63,7 +63,6 @@ fn allocate_small(len: usize) -> Result<Mmap, EngineError> {
         .map_err(|errno| EngineError::call("mmap (queues)", errno, String::new()))
 }
 
-/// There are too few free huge pages.
 fn no_huge_pages(errno: i32) -> EngineError {
     let remedy = ": too few huge pages of 2 MiB are free; without an IOMMU a drive needs 3, and each job \
                   needs 1 and those of its buffers (iodepth x bs): `echo N > \
@@ -101,7 +100,6 @@ impl DmaMemory {
         self.memory.at(at, len)
     }
 
-    /// How the device sees the memory.
     #[inline]
     pub(super) fn mapping(&self) -> &DmaMapping {
         &self.mapping

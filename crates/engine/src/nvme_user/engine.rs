@@ -59,7 +59,6 @@ pub(crate) struct NvmeUser {
     asked_back: Arc<AtomicBool>,
 }
 
-/// Why an engine ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum EngineEnd {
     /// The controller has ended.
@@ -296,7 +295,6 @@ impl NvmeUser {
         self.finished = controller.end().map(EngineEnd::Ended);
     }
 
-    /// Why the engine ended, in words.
     #[cold]
     fn finish_error(&self, finish: EngineEnd) -> EngineError {
         match finish {

@@ -3,7 +3,6 @@
 
 use crate::pool::Slot;
 
-/// A command in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flight {
     pub(super) tag: u64,
@@ -37,7 +36,6 @@ impl Flights {
         Flights { by_slot: vec![none; slots as usize].into(), room: depth as usize, depth: depth as usize }
     }
 
-    /// Commands in flight.
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.depth - self.room
@@ -83,7 +81,6 @@ impl Flights {
         Some(ended)
     }
 
-    /// The identifiers in flight.
     pub(super) fn ids(&self) -> Vec<u16> {
         (0..self.by_slot.len()).filter(|id| self.by_slot[*id].len > 0).map(|id| id as u16).collect()
     }

@@ -18,7 +18,6 @@ pub(super) fn event() -> Result<OwnedFd, EngineError> {
     })
 }
 
-/// Signals an event.
 pub(super) fn signal(event: impl AsFd) -> bool {
     rustix::io::write(event, &1u64.to_ne_bytes()) == Ok(size_of::<u64>())
 }
@@ -57,7 +56,6 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches for any of `events`.
     pub(super) fn start(events: Vec<OwnedFd>) -> Result<Watch, EngineError> {
         let asked = Arc::new(AtomicBool::new(false));
         let stop = Arc::new(event()?);

@@ -33,7 +33,6 @@ pub(super) fn prepare(pair: &QueuePair, buffers: &DmaMapping, pool: &Pool) -> Bo
     prepared.collect::<Option<_>>().unwrap_or_default()
 }
 
-/// The queue pair of an engine.
 pub(super) fn layout(pool: &Pool, iodepth: u32, interrupts: bool) -> PairLayout {
     let least = iodepth + 1;
     PairLayout {

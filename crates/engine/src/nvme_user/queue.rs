@@ -251,7 +251,6 @@ pub(super) struct CompletionQueue {
 const PHASE: u32 = 1 << 16;
 
 impl CompletionQueue {
-    /// True if an entry is ready.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
         self.last_dword() & PHASE == self.phase
@@ -441,7 +440,6 @@ impl QueuePair {
         [self.submission.doorbell.writes, self.completion.doorbell.writes]
     }
 
-    /// True if the pair's doorbells have shadows.
     pub(super) fn has_shadow(&self) -> bool {
         self.submission.doorbell.shadow.is_some()
     }

@@ -26,7 +26,6 @@ const FATAL: u32 = 1 << 1;
 /// What a device reads as once it is gone.
 const ALL_ONES: u32 = u32::MAX;
 
-/// Why a controller ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum ControllerEnd {

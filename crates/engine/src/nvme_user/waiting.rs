@@ -69,11 +69,9 @@ pub(super) struct Waiting {
     spin: Spin,
     /// When the controller was looked at last, or the first look was put off; absent after a completion.
     looked: Option<Instant>,
-    /// System calls made.
     pub(super) system_calls: u64,
     /// Of these, sleeps before polling.
     pub(super) sleeps: u64,
-    /// Polls that found nothing.
     pub(super) empty_polls: u64,
     /// A hybrid wait sleeps once.
     may_sleep: bool,

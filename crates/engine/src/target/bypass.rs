@@ -6,7 +6,6 @@ use crate::nvme_user::{Controller, NamespaceInfo};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A controller and one of its namespaces.
 #[derive(Debug)]
 pub(super) struct Bypass {
     controller: Arc<Controller>,
@@ -67,7 +66,6 @@ impl Target {
         self.bypass.as_ref().map(|bypass| &bypass.controller)
     }
 
-    /// The controller and the namespace.
     pub(crate) fn bypass(&self) -> Option<(&Arc<Controller>, &NamespaceInfo)> {
         self.bypass.as_ref().map(|bypass| (&bypass.controller, &bypass.namespace))
     }

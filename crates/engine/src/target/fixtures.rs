@@ -26,7 +26,6 @@ impl SysfsTree {
         Sysfs::new(self.root())
     }
 
-    /// A whole device.
     pub(super) fn disk(&self, name: &str, number: &str) -> PathBuf {
         let dir = self.device(&format!("devices/{name}/block/{name}"), number);
         symlink(&dir, self.root().join("block").join(name)).unwrap();

@@ -237,7 +237,6 @@ pub(super) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// The effective user.
 pub(super) fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }

@@ -27,9 +27,7 @@ pub fn leaf_devices(sysfs: &Path, device: u64) -> io::Result<Vec<String>> {
 /// A block device or partition that shares its data with another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Member {
-    /// Kernel name.
     pub(super) name: String,
-    /// Device number.
     pub(super) device: u64,
     /// Kernel names of what is built on it: device mapper, md, bcache, loop.
     pub(super) holders: Vec<String>,

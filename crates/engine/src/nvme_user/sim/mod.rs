@@ -50,7 +50,6 @@ pub(super) struct Behaviour {
     /// It never wants a doorbell once it has seen the first, like a controller that polls its shadow
     /// doorbells.
     pub(super) never_wants_doorbells: bool,
-    /// Metadata of a block in bytes.
     pub(super) metadata: u16,
     /// I/O commands are taken and never complete.
     pub(super) hangs: bool,
@@ -149,7 +148,6 @@ struct State {
     hanging: Vec<(usize, u16)>,
     events: Vec<Arc<OwnedFd>>,
     disk: Vec<u8>,
-    /// What was seen.
     seen: Seen,
 }
 
@@ -195,7 +193,6 @@ impl SimController {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Changes how it behaves.
     #[cfg(test)]
     pub(super) fn behave(&self, change: impl FnOnce(&mut Behaviour)) {
         change(&mut self.state().behaviour);

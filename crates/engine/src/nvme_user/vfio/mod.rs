@@ -55,7 +55,6 @@ pub(super) struct Vfio {
 }
 
 impl Vfio {
-    /// Opens the function at `address`.
     pub(super) fn open(address: PciAddress, isolation: Isolation) -> Result<Vfio, EngineError> {
         let folder = PathBuf::from(format!("/sys/bus/pci/devices/{address}"));
         require_bound(address, &folder)?;
@@ -191,7 +190,6 @@ fn watch(device: &File) -> Result<Watch, EngineError> {
     Watch::start(events)
 }
 
-/// Maps the registers.
 fn map_registers(device: &File, address: PciAddress) -> Result<Mmap, EngineError> {
     let info = region(device, ioctl::VFIO_PCI_BAR0_REGION_INDEX)?;
     if info.flags & ioctl::VFIO_REGION_INFO_FLAG_MMAP == 0 || info.size < DOORBELLS as u64 + 16 {
@@ -315,7 +313,6 @@ fn consecutive(iova: u64, len: usize) -> Box<[u64]> {
     (0..len / PAGE).map(|page| iova + (page * PAGE) as u64).collect()
 }
 
-/// The kernel refuses to map memory.
 fn map_error(what: &'static str, errno: i32) -> EngineError {
     EngineError::call(what, errno, crate::remedy::memory_lock(errno))
 }
