@@ -23,6 +23,7 @@ pub struct Cache {
 
 /// Why the cache cannot be used, each reason with its remedy.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum CacheError {
     /// The user's cache folder is not known.
     #[error("no cache folder is known: set HOME, or XDG_CACHE_HOME to an absolute path")]
@@ -32,12 +33,7 @@ pub enum CacheError {
         "the cache folder `{path}` cannot be written: {source}; make it writable, or set XDG_CACHE_HOME to \
          another"
     )]
-    NotWritable {
-        /// The folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    NotWritable { path: PathBuf, source: io::Error },
     /// The cache folder holds files of others.
     #[error(
         "`{0}` holds files that the lab did not make: move them away, or set XDG_CACHE_HOME to another \
@@ -54,9 +50,7 @@ pub enum CacheError {
         .free_bytes / 1_000_000, .needed_bytes.div_ceil(1_000_000)
     )]
     NoRoom {
-        /// The cache folder.
         path: PathBuf,
-        /// What was to be stored.
         what: String,
         /// What it needs at its largest.
         needed_bytes: u64,
@@ -68,9 +62,7 @@ pub enum CacheError {
     Io {
         /// What was tried, a verb.
         action: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The system's error, which names the remedy.
         source: io::Error,
     },
 }

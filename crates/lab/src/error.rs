@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 /// Why the lab cannot do what it was asked for. Each message names the thing, the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum LabError {
     /// There is no kernel to boot.
     #[error(transparent)]
@@ -38,14 +39,7 @@ pub enum LabError {
     SameStore(PathBuf),
     /// Studies of one boot that need different guests.
     #[error("`{study}` needs {what}, and `{other}` would be measured with it too: run `{study}` by itself")]
-    OtherGuest {
-        /// The study that needs more.
-        study: String,
-        /// What it needs.
-        what: &'static str,
-        /// A study that does not need it.
-        other: String,
-    },
+    OtherGuest { study: String, what: &'static str, other: String },
     /// Counts of several studies in one boot.
     #[error("--exact counts one study per boot: run each study by itself")]
     ExactOfSeveral,
@@ -54,20 +48,10 @@ pub enum LabError {
         "the run of `{study}` in the guest ended with status {status} and left no store: its output is \
          above"
     )]
-    NoStore {
-        /// The study's name.
-        study: String,
-        /// The exit status.
-        status: i32,
-    },
+    NoStore { study: String, status: i32 },
     /// A file.
     #[error("`{path}`: {source}; name another place")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
 }
 
 impl LabError {

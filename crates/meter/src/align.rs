@@ -58,6 +58,7 @@ pub struct Confidence {
 
 /// Why a log cannot be aligned. The text names the cause and the remedy.
 #[derive(Clone, Debug, Error, PartialEq)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum AlignError {
     /// There is no pattern to look for.
     #[error("no load pattern was played in this study: play one before it and one after it")]
@@ -67,42 +68,26 @@ pub enum AlignError {
         "the meter's log does not cover the load pattern at any offset within {range_s:.0} s: give the \
          whole log, or its time zone"
     )]
-    NotCovered {
-        /// Half-width of the search.
-        range_s: f64,
-    },
+    NotCovered { range_s: f64 },
     /// The log's interval is too long for the pattern.
     #[error(
         "the meter's log has a value every {interval_s:.3} s, too seldom for a load pattern of \
          {pattern_s:.1} s: play the pattern for this interval"
     )]
-    TooSlow {
-        /// The log's interval.
-        interval_s: f64,
-        /// Length of the shortest pattern.
-        pattern_s: f64,
-    },
+    TooSlow { interval_s: f64, pattern_s: f64 },
     /// The log does not contain the pattern.
     #[error(
         "the load pattern is not in the meter's log: its correlation is {correlation:.2}, and \
          {LEAST_CORRELATION} is needed; check that the log is from this study and this machine, search \
          farther, or trust its clock with --trust-clock"
     )]
-    NotFound {
-        /// Best correlation.
-        correlation: f64,
-    },
+    NotFound { correlation: f64 },
     /// The log contains the pattern several times.
     #[error(
         "the load pattern fits the meter's log at two offsets, with correlations of {correlation:.2} and \
          {elsewhere:.2}: cut the log to this study, or search less far"
     )]
-    Ambiguous {
-        /// Best correlation.
-        correlation: f64,
-        /// Second best.
-        elsewhere: f64,
-    },
+    Ambiguous { correlation: f64, elsewhere: f64 },
     /// The log's times go back.
     #[error(transparent)]
     Log(#[from] Incomplete),

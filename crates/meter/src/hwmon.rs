@@ -230,6 +230,7 @@ fn accuracy(text: &str) -> Option<Accuracy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meter::values;
     use crate::sysfs::fixture::Tree;
     use proptest::prelude::*;
     use std::os::unix::fs::symlink;
@@ -244,12 +245,6 @@ mod tests {
         for (file, value) in files.split(", ").map(|file| file.split_once(' ').unwrap()) {
             tree.write(&format!("{entry}/{below}{file}"), value);
         }
-    }
-
-    fn watts(meter: &mut Hwmon) -> Vec<Value> {
-        let mut out = Vec::new();
-        meter.read(&mut out).unwrap();
-        out.into_iter().map(|reading| reading.value).collect()
     }
 
     #[test]
@@ -267,7 +262,7 @@ mod tests {
                 if (gain - 0.0095).abs() < 1e-12),
             "{got:?}"
         );
-        assert_eq!(watts(&mut meter), [Value::Watts(187.0)]);
+        assert_eq!(values(&mut meter), [Value::Watts(187.0)]);
         // A meter of some devices is none of the machine.
         tree.write("sys/devices/ACPI000D:00/measures/device:1a", "");
         assert_eq!(Hwmon::all(tree.root())[0].channels()[0].scope, Scope::Device);
@@ -287,7 +282,7 @@ mod tests {
         assert_eq!(meters[0].channels()[0].kind, ChannelKind::Instant);
         assert_eq!(meters[0].channels()[0].scope, Scope::Device);
         assert_eq!(meters[0].channels()[0].accuracy, None);
-        assert_eq!(watts(&mut meters[0]), [Value::Watts(-1.25)]);
+        assert_eq!(values(&mut meters[0]), [Value::Watts(-1.25)]);
         let error = Hwmon::open(tree.root(), "ina226").unwrap_err().to_string();
         assert!(error.ends_with("name one of ina226@1-0040, ina226@1-0041"), "{error}");
     }
@@ -302,7 +297,7 @@ mod tests {
         assert_eq!(meter.channels().len(), 1);
         assert_eq!(meter.channels()[0].scope, Scope::System);
         assert_eq!(meter.channels()[0].kind, ChannelKind::Counter { joules_per_count: 1e-6, wrap: None });
-        assert_eq!(watts(&mut meter), [Value::Count(u64::MAX)]);
+        assert_eq!(values(&mut meter), [Value::Count(u64::MAX)]);
     }
 
     #[test]
@@ -342,7 +337,7 @@ mod tests {
         let tree = Tree::new(&[]);
         chip(&tree, 0, "card", "", "name amdgpu, power1_input 5000000, power2_input unknown");
         let mut meter = Hwmon::open(tree.root(), "amdgpu@card").unwrap();
-        assert_eq!(watts(&mut meter), [Value::Watts(5.0)]);
+        assert_eq!(values(&mut meter), [Value::Watts(5.0)]);
         tree.write("sys/class/hwmon/hwmon0/power1_input", "");
         assert!(matches!(meter.read(&mut Vec::new()), Err(MeterError::Retry(_))));
         fs::remove_dir_all(tree.path("sys/class/hwmon/hwmon0")).unwrap();

@@ -157,6 +157,14 @@ pub enum Value {
     Watts(f64),
 }
 
+/// The values of one reading.
+#[cfg(test)]
+pub(crate) fn values(meter: &mut dyn Meter) -> Vec<Value> {
+    let mut out = Vec::new();
+    meter.read(&mut out).unwrap();
+    out.into_iter().map(|reading| reading.value).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -152,6 +152,7 @@ impl fmt::Display for EstimatedPower {
 
 /// Why a model gives no watts. The text names the cause and the remedy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ModelError {
     /// The text is not a coefficient file.
     #[error("the coefficient file cannot be read: {0}; make one with `iopj meter fit`")]
@@ -167,12 +168,7 @@ pub enum ModelError {
         "the coefficients are for `{wanted}`, and this machine has `{found}`: make a coefficient file here, \
          with a real meter and `iopj meter fit`"
     )]
-    OtherCpu {
-        /// The file's CPU model.
-        wanted: String,
-        /// This machine's.
-        found: String,
-    },
+    OtherCpu { wanted: String, found: String },
     /// The machine does not count something that the model needs.
     #[error("the model needs `{0}`, which was not counted here: fit one without it")]
     Missing(Feature),

@@ -245,6 +245,7 @@ impl LogPages for CharacterDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meter::values;
     use crate::sysfs::fixture::Tree;
     use proptest::prelude::*;
 
@@ -291,12 +292,6 @@ mod tests {
         Nvme::with("nvme0", "ACME X S1", Box::new(drive))
     }
 
-    fn read(meter: &mut Nvme) -> Vec<Value> {
-        let mut out = Vec::new();
-        meter.read(&mut out).unwrap();
-        out.into_iter().map(|reading| reading.value).collect()
-    }
-
     #[test]
     fn the_last_second_has_a_mean_power() {
         // 8.25 W in hundredths, and a type in bits 25:20 that does not belong to the value.
@@ -306,7 +301,7 @@ mod tests {
         assert_eq!((name.as_str(), *scope, *resolution), ("ACME X S1", Scope::Device, 0.01));
         assert_eq!(*kind, ChannelKind::Average { window_ns: 1_000_000_000 });
         assert_eq!(accuracy.unwrap().gain, Distribution::Rectangular(0.05));
-        assert_eq!(read(&mut meter), [Value::Watts(8.25)]);
+        assert_eq!(values(&mut meter), [Value::Watts(8.25)]);
     }
 
     #[test]
@@ -314,7 +309,7 @@ mod tests {
         let mut meter = meter(Drive { watt_hours: 7, interval: 0, measurement: None }).unwrap();
         assert_eq!(meter.channels()[0].kind, ChannelKind::Counter { joules_per_count: 3600.0, wrap: None });
         assert_eq!(meter.channels()[0].accuracy, None);
-        assert_eq!(read(&mut meter), [Value::Count(7)]);
+        assert_eq!(values(&mut meter), [Value::Count(7)]);
     }
 
     #[test]
@@ -331,9 +326,9 @@ mod tests {
     fn a_second_without_a_figure_has_no_reading() {
         let mut meter = meter(Drive { watt_hours: 0, interval: 0x0001_FFFF, measurement: None }).unwrap();
         assert_eq!(meter.channels()[0].resolution, 0.000_1);
-        assert!(matches!(read(&mut meter)[..], [Value::Watts(watts)] if (watts - 6.5535).abs() < 1e-9));
+        assert!(matches!(values(&mut meter)[..], [Value::Watts(watts)] if (watts - 6.5535).abs() < 1e-9));
         meter.logs = Box::new(Drive { watt_hours: 0, interval: 0, measurement: None });
-        assert_eq!(read(&mut meter), []);
+        assert_eq!(values(&mut meter), []);
     }
 
     #[test]

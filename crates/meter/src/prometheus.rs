@@ -31,18 +31,14 @@ pub struct PrometheusError {
 
 /// Why a metric has no single value.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum MetricError {
     /// None.
     #[error("has no metric `{0}` with these labels: compare them with its answer")]
     Nothing(String),
     /// More than one.
     #[error("has {count} metrics `{name}` with these labels: give more labels until one is left")]
-    Several {
-        /// The metric.
-        name: String,
-        /// How many there are.
-        count: usize,
-    },
+    Several { name: String, count: usize },
     /// It is not a number, or infinite.
     #[error("has no number in metric `{0}` now")]
     NoNumber(String),

@@ -8,6 +8,7 @@ pub(crate) const NEEDED: usize = 4;
 
 /// Why a window has no joules. The text names the cause and the remedy.
 #[derive(Clone, Debug, Error, PartialEq)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum Incomplete {
     /// The window has no length.
     #[error("the measured window is empty: it does not end after it begins")]
@@ -29,30 +30,19 @@ pub enum Incomplete {
         "the meter has no reading for {seconds:.3} s, and gaps of at most {limit_s:.3} s are bridged: find \
          out why it fell silent, or allow longer gaps"
     )]
-    Gap {
-        /// Length of the gap.
-        seconds: f64,
-        /// The longest gap that is bridged.
-        limit_s: f64,
-    },
+    Gap { seconds: f64, limit_s: f64 },
     /// The window is too short for the meter.
     #[error(
         "{found} readings of the meter lie in the measured window, {NEEDED} are needed: use a longer \
          runtime or a faster meter"
     )]
-    TooFew {
-        /// Readings within the window.
-        found: usize,
-    },
+    TooFew { found: usize },
     /// A counter may have wrapped around once more than its values show.
     #[error(
         "the energy counter may have wrapped around more than once in the {seconds:.3} s between two \
          readings: read it more often"
     )]
-    Wraps {
-        /// Time between the readings.
-        seconds: f64,
-    },
+    Wraps { seconds: f64 },
     /// A counter lost energy, or gained more than its channel can use.
     #[error(
         "the energy counter went back, or forward by more than its channel can use: the meter was reset; \

@@ -1,6 +1,7 @@
 //! The codec, invalid configurations, and agents that misbehave.
 
 use super::*;
+use crate::meter::values;
 use ber::Reader;
 use proptest::prelude::*;
 use serde_json::json;
@@ -53,12 +54,6 @@ fn agent(reply: impl Fn(usize, &[u8]) -> Vec<Vec<u8>> + Send + 'static) -> Strin
     address
 }
 
-fn watts(meter: &mut dyn Meter) -> Vec<Value> {
-    let mut out = Vec::new();
-    meter.read(&mut out).unwrap();
-    out.iter().map(|reading| reading.value).collect()
-}
-
 #[test]
 fn late_foreign_and_broken_answers_are_passed_over() {
     let address = agent(|number, request| {
@@ -67,8 +62,8 @@ fn late_foreign_and_broken_answers_are_passed_over() {
         vec![vec![], vec![0x30, 0x84, 0xff, 0xff, 0xff, 0xff], late, good[..good.len() - 1].to_vec(), good]
     });
     let mut meter = open_snmp(&one_outlet(&address)).unwrap();
-    assert_eq!(watts(meter.as_mut()), [Value::Watts(101.0)]);
-    assert_eq!(watts(meter.as_mut()), [Value::Watts(102.0)]);
+    assert_eq!(values(meter.as_mut()), [Value::Watts(101.0)]);
+    assert_eq!(values(meter.as_mut()), [Value::Watts(102.0)]);
 }
 
 #[test]
@@ -81,7 +76,7 @@ fn a_lost_answer_is_asked_for_again_within_the_limit() {
     // Any try after the first may be answered in time.
     let patient = SnmpConfig { timeout_ms: 3_300, retries: 10, ..one_outlet(&address) };
     let mut meter = open_snmp(&patient).unwrap();
-    assert_eq!(watts(meter.as_mut()), [Value::Watts(55.0)]);
+    assert_eq!(values(meter.as_mut()), [Value::Watts(55.0)]);
     let once = SnmpConfig { timeout_ms: 300, ..one_outlet(&agent(|_, _| vec![])) };
     assert!(why(&once).contains("within 300 ms"), "{}", why(&once));
 }
@@ -109,7 +104,7 @@ fn counters_keep_every_bit_and_know_where_they_wrap() {
             panic!("no counter")
         };
         assert_eq!(joules_per_count, 3600.0);
-        (watts(meter.as_mut())[0], wrap.map(|wrap| wrap.range))
+        (values(meter.as_mut())[0], wrap.map(|wrap| wrap.range))
     };
     let all = [0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
     assert_eq!(counter(ber::tlv(ber::COUNTER64, &all)), (Value::Count(u64::MAX), None));

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 /// Why the counters cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ProbeError {
     /// The kernel has no whole block device of this name.
     #[error(
@@ -13,20 +14,10 @@ pub enum ProbeError {
     NoDevice(String),
     /// A file of the kernel cannot be read.
     #[error("`{path}` cannot be read ({source}): mount /proc and /sys, and run where both are visible")]
-    Read {
-        /// The file or directory.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    Read { path: PathBuf, source: std::io::Error },
     /// A file of the kernel does not have its documented form.
     #[error("`{path}` has no {what}: this kernel is not supported; please report its version and this file")]
-    Form {
-        /// The file.
-        path: PathBuf,
-        /// What was looked for in it.
-        what: &'static str,
-    },
+    Form { path: PathBuf, what: &'static str },
     /// `getrusage(2)` failed.
     #[error("the process's CPU time cannot be read ({0}): allow the system call `getrusage`")]
     Usage(std::io::Error),

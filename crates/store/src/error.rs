@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum StoreError {
     /// There is no such file.
     #[error("there is no store `{0}`: name one that `iopj run` has written")]
@@ -17,35 +18,16 @@ pub enum StoreError {
     Exists(PathBuf),
     /// The file is not a store.
     #[error("`{path}` is not an iopj store: {reason}; name one that `iopj run` has written")]
-    NotAStore {
-        /// The file.
-        path: PathBuf,
-        /// What was found instead.
-        reason: String,
-    },
+    NotAStore { path: PathBuf, reason: String },
     /// The file was written by a newer iopj.
     #[error("`{path}` has schema {found}, this iopj knows schemas up to {known}: use a newer iopj")]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its schema.
-        found: i32,
-        /// The schema of this program.
-        known: i32,
-    },
+    Newer { path: PathBuf, found: i32, known: i32 },
     /// The file was written by an older iopj, and only a run may change it.
     #[error(
         "`{path}` has schema {found}, this iopj reads {known}: upgrade it with `iopj run --resume {path}`, \
          then try again"
     )]
-    Older {
-        /// The file.
-        path: PathBuf,
-        /// Its schema.
-        found: i32,
-        /// The schema of this program.
-        known: i32,
-    },
+    Older { path: PathBuf, found: i32, known: i32 },
     /// Another process runs a study into it.
     #[error("`{0}` is in use by a live run: wait for it, or end it")]
     Locked(PathBuf),
@@ -66,54 +48,31 @@ pub enum StoreError {
     NoRoom(PathBuf),
     /// The file cannot be made.
     #[error("`{path}` cannot be created: {error}; name a place that you may write to with --store")]
-    NotMade {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
+    NotMade { path: PathBuf, error: std::io::Error },
     /// This user may only read it.
     #[error("you may not write `{0}`: copy it to a folder of your own, or run as its owner")]
     ReadOnly(PathBuf),
     /// The operating system refused.
     #[error("`{path}` cannot be opened: {error}; get permission to read it, or name another store")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
+    Io { path: PathBuf, error: std::io::Error },
     /// SQLite refused.
     #[error(
         "SQLite cannot use `{path}`: {error}; check its disk and file system, then try again, or use a copy \
          of the file"
     )]
-    Sqlite {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: rusqlite::Error,
-    },
+    Sqlite { path: PathBuf, error: rusqlite::Error },
     /// A record in it cannot be read.
     #[error(
         "`{path}` holds a {what} that cannot be read: {error}; another program changed it: name an earlier \
          copy"
     )]
-    Record {
-        /// The file.
-        path: PathBuf,
-        /// The record.
-        what: &'static str,
-        /// Why.
-        error: serde_json::Error,
-    },
+    Record { path: PathBuf, what: &'static str, error: serde_json::Error },
     /// A trial holds something that could not be read back, such as NaN.
     #[error(
         "a trial cannot be kept in `{path}`: {what}; please report it with the name of the I/O path, and \
          measure the trial again with `iopj run --resume {path}`"
     )]
     Unkeepable {
-        /// The file.
         path: PathBuf,
         /// The number or record, and what is wrong with it.
         what: String,

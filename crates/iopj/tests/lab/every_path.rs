@@ -185,9 +185,9 @@ fn completed_as_asked(trials: &[Trial], [native, fio]: [usize; 2], sio_polls: bo
     }
 }
 
-/// Asserts that fio's polled path is verified.
+/// Asserts that the ring's polled path, the only one of these trials, is verified.
 #[track_caller]
-fn polled_by_fio(trials: &[Trial]) {
+fn polled(trials: &[Trial]) {
     trials.iter().for_each(|trial| completions::are(trial, CompletionMode::Poll));
     are(trials, "io_uring/syscall/poll", VerdictKind::Verified);
 }
@@ -218,7 +218,7 @@ fn every_path_and_io_poll_delay_on_5_10() {
     let (words, code) = boot(&folder, "5.10", &studies, "--allow-exec");
     assert_eq!(code, Some(0), "{words}");
     // All but io_uring's hybrid polling, by both.
-    polled_by_fio(&trials_kept(&folder, FIO.0, &words));
+    polled(&trials_kept(&folder, FIO.0, &words));
     completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 10], true);
     crate::io_poll_delay_rules_the_ring(&folder, trials_kept(&folder, "delay-lab", &words));
 }
@@ -237,7 +237,7 @@ fn every_path_on_6_1_beside_a_study_that_fails() {
                    output is above";
     assert_eq!(messages, [message], "{words}");
     assert!(!folder.join("failing.iopj").exists());
-    polled_by_fio(&trials_kept(&folder, FIO.0, &words));
+    polled(&trials_kept(&folder, FIO.0, &words));
     completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 10], false);
     // It has no `queue/iostats_passthrough`, and no hybrid polling of rings.
     passed_through(&with_again(&folder, PASSTHROUGH, &words), [4, 4], true);
@@ -254,9 +254,7 @@ fn every_path_on_6_18() {
 fn every_path_and_64_pollers_on_7_2() {
     if let Some(series) = new_series().filter(|series| have_lab(&[series])) {
         let (folder, words) = every_path_of_new(&series, &[POLLERS]);
-        let trials = trials_kept(&folder, POLLERS.0, &words);
-        trials.iter().for_each(|trial| completions::are(trial, CompletionMode::Poll));
-        are(&trials, "io_uring/syscall/poll", VerdictKind::Verified);
+        polled(&trials_kept(&folder, POLLERS.0, &words));
     }
 }
 
@@ -271,7 +269,7 @@ fn every_path_of_new(series: &str, others: &[(&str, &str)]) -> (TestFolder, Stri
     assert_eq!(code, Some(0), "{words}");
     // fio cannot ask for hybrid polling of rings, and no `io_poll_delay` can be set for that of synchronous
     // reads.
-    polled_by_fio(&trials_kept(&folder, FIO.0, &words));
+    polled(&trials_kept(&folder, FIO.0, &words));
     completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 8], false);
     passed_through(&with_again(&folder, PASSTHROUGH, &words), [6, 4], false);
     (folder, words)

@@ -48,26 +48,17 @@ pub struct GuestFile {
 
 /// Why a guest's root cannot be made.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ImageError {
     /// A file of the host cannot be read or written.
     #[error("`{path}`: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// A program that is not on the host.
     #[error("`{0}` is not in any folder of $PATH: install it")]
     NoProgram(String),
     /// A program that is named by its path and cannot be read.
     #[error("`{path}` cannot be read ({source}): build it, or name a file that exists")]
-    Unreadable {
-        /// The program.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
     /// A program named relative to the current folder, which the guest does not have.
     #[error(
         "`{0}` cannot be found in the guest, which has another current folder: name it by its whole path"
@@ -86,33 +77,16 @@ pub enum ImageError {
     NotElf(PathBuf),
     /// The loader cannot find a program's libraries.
     #[error("`{program}` cannot be given to the guest: {cause}; install what it needs")]
-    Libraries {
-        /// The program.
-        program: PathBuf,
-        /// What the loader said.
-        cause: String,
-    },
+    Libraries { program: PathBuf, cause: String },
     /// The kernel has no such module.
     #[error("kernel {release} has no module `{module}`: choose a kernel that has it, or another device")]
-    NoModule {
-        /// The module.
-        module: String,
-        /// The kernel's release.
-        release: String,
-    },
+    NoModule { module: String, release: String },
     /// A module of another kernel.
     #[error(
         "`{path}` is made for kernel {made_for}, not for {release}: give the modules that belong to the \
          image"
     )]
-    ForeignModule {
-        /// The module's file.
-        path: PathBuf,
-        /// The kernel that it is made for.
-        made_for: String,
-        /// The kernel that would boot.
-        release: String,
-    },
+    ForeignModule { path: PathBuf, made_for: String, release: String },
     /// A module that is compressed, which the guest's insmod cannot load.
     #[error("`{0}` is compressed: unpack the modules and run depmod on their folder")]
     PackedModule(PathBuf),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Why there is no kernel to boot, or the cache cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum KernelError {
     /// Programs that fetching needs are not installed: program and Debian package of each.
     #[error(
@@ -23,7 +24,6 @@ pub enum KernelError {
         usable(.cached)
     )]
     Unreachable {
-        /// What was to be fetched.
         what: String,
         /// apt's own first error line.
         complaint: String,
@@ -37,11 +37,8 @@ pub enum KernelError {
         places(.asked), choice(.offered), unread(.complaint)
     )]
     NotOffered {
-        /// What was asked for.
         wanted: String,
-        /// The suites that were asked for it.
         asked: Vec<Asked>,
-        /// The series on offer.
         offered: Vec<String>,
         /// apt's complaint about a list that could not be read, which may hide kernels.
         complaint: Option<String>,
@@ -49,40 +46,23 @@ pub enum KernelError {
     /// A program of the system failed.
     #[error("{tool} failed on {what}: {complaint}; run `iopj lab clean` and try again")]
     Tool {
-        /// The program.
         tool: &'static str,
-        /// What it was to work on.
         what: String,
         /// Its own first error line.
         complaint: String,
     },
     /// A package lacks what a kernel's package should hold.
     #[error("the package of {release} holds no {missing}: choose another release with `iopj lab kernels`")]
-    BadPackage {
-        /// The kernel's release.
-        release: String,
-        /// What was not found.
-        missing: &'static str,
-    },
+    BadPackage { release: String, missing: &'static str },
     /// A compressed module cannot be read.
     #[error("the module `{path}` cannot be unpacked: {reason}; install or build the modules again")]
-    BadModule {
-        /// The module's file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    BadModule { path: PathBuf, reason: String },
     /// The image is not a kernel that a guest can boot.
     #[error(
         "`{path}` is not an x86-64 kernel: {reason}; name a bzImage (/boot/vmlinuz-…) or an uncompressed \
          vmlinux"
     )]
-    NotAKernel {
-        /// The file.
-        path: PathBuf,
-        /// What was found instead.
-        reason: ImageFault,
-    },
+    NotAKernel { path: PathBuf, reason: ImageFault },
     /// The folder holds no modules.
     #[error(
         "`{0}` holds no kernel modules: name a folder with lib/modules/RELEASE, or the one with modules.dep"
@@ -93,27 +73,13 @@ pub enum KernelError {
         "`{image}` is Linux {image_release} but `{modules}` is for {modules_release}: name the modules that \
          were built with this image"
     )]
-    Mismatch {
-        /// The kernel image.
-        image: PathBuf,
-        /// Its release.
-        image_release: String,
-        /// The folder or the module that does not fit.
-        modules: PathBuf,
-        /// Its release.
-        modules_release: String,
-    },
+    Mismatch { image: PathBuf, image_release: String, modules: PathBuf, modules_release: String },
     /// The running kernel's image or modules are not installed.
     #[error(
         "the running kernel {release} has no `{path}`: install its package, or choose another kernel with \
          `iopj lab kernels`"
     )]
-    NoHostKernel {
-        /// As `uname -r` says.
-        release: String,
-        /// What was looked for.
-        path: PathBuf,
-    },
+    NoHostKernel { release: String, path: PathBuf },
     /// The cache cannot be used, or one of its files.
     #[error(transparent)]
     Cache(#[from] CacheError),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 /// Why a run was not profiled.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ProfileError {
     /// `iopj` was built for a machine on which the plugin does not run.
     #[error("the exact profiler exists only on x86-64 Linux: profile on such a machine, or run without it")]
@@ -15,29 +16,14 @@ pub enum ProfileError {
     #[error(
         "`{path}` cannot be used for the profiler ({source}): check the folder's permissions and free space"
     )]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// A window's file is damaged.
     #[error("`{path}` is not a window of this profiler ({source}): run the study again")]
-    Window {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: WindowError,
-    },
+    Window { path: PathBuf, source: WindowError },
     /// The guest's symbols are of no use.
     #[error(transparent)]
     Symbols(#[from] SymbolsError),
     /// The file given as `--vmlinux` is not a kernel with debug information.
     #[error("`{path}` gives no source files ({reason}): name the vmlinux of the kernel's debug package")]
-    DebugInfo {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    DebugInfo { path: PathBuf, reason: String },
 }

@@ -10,6 +10,7 @@ use crate::image::ImageError;
 
 /// Why a machine does not start or a guest does not end well.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum VmError {
     /// There is no QEMU.
     #[error("`{QEMU}` is not installed: install the package qemu-system-x86")]
@@ -24,35 +25,16 @@ pub enum VmError {
         said = if messages.is_empty() { "it did not say why" } else { messages },
         lines = shown(console)
     )]
-    Refused {
-        /// The kernel's image.
-        kernel: PathBuf,
-        /// How it ended.
-        status: ExitStatus,
-        /// What it said.
-        messages: String,
-        /// The last lines of the console.
-        console: Vec<String>,
-    },
+    Refused { kernel: PathBuf, status: ExitStatus, messages: String, console: Vec<String> },
     /// The guest did not end in time.
     #[error(
         "the guest did not end within {} s: look at its last lines, or allow it more time{}",
         limit.as_secs(), shown(console)
     )]
-    TimeLimit {
-        /// The limit.
-        limit: Duration,
-        /// The last lines of the console.
-        console: Vec<String>,
-    },
+    TimeLimit { limit: Duration, console: Vec<String> },
     /// The guest's kernel panicked or oopsed.
     #[error("the guest's kernel gave up ({panic}): try another kernel, or more memory{}", shown(console))]
-    Panic {
-        /// The kernel's line.
-        panic: String,
-        /// The last lines of the console.
-        console: Vec<String>,
-    },
+    Panic { panic: String, console: Vec<String> },
     /// The guest's kernel hit a breakpoint that it had removed: QEMU's translator ran code from before a
     /// patch. The last lines of its console.
     #[error(
@@ -66,7 +48,6 @@ pub enum VmError {
     Guest {
         /// The stage and what was wrong.
         cause: String,
-        /// The last lines of the console.
         console: Vec<String>,
     },
     /// The guest ended without handing anything out; the last lines of its console.
@@ -83,12 +64,7 @@ pub enum VmError {
     Qmp(String),
     /// A file of the machine's folder.
     #[error("`{path}`: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// The initramfs cannot be made.
     #[error(transparent)]
     Image(#[from] ImageError),

@@ -21,20 +21,14 @@ pub struct Observation {
 
 /// Why no model can be fitted. The text names the cause and the remedy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum FitError {
     /// Fewer observations than a fit needs.
     #[error(
         "{found} trials have joules of a real meter, {needed} are needed for {coefficients} coefficients: \
          measure more, or fit fewer features"
     )]
-    TooFew {
-        /// Observations given.
-        found: usize,
-        /// Observations needed.
-        needed: usize,
-        /// Coefficients, the constant included.
-        coefficients: usize,
-    },
+    TooFew { found: usize, needed: usize, coefficients: usize },
     /// A feature that the others, or the constant, explain.
     #[error(
         "`{0}` hardly varies by itself between the trials, so its coefficient cannot be separated from \
@@ -46,12 +40,7 @@ pub enum FitError {
     Missing(Feature),
     /// A trial of another machine.
     #[error("a trial ran on `{found}`, and the model is for `{wanted}`: fit each CPU model by itself")]
-    OtherCpu {
-        /// The model's CPU.
-        wanted: String,
-        /// The trial's.
-        found: String,
-    },
+    OtherCpu { wanted: String, found: String },
     /// A number is not finite.
     #[error("a trial has a number that is not finite: leave the trial out")]
     NotFinite,

@@ -6,6 +6,7 @@ use std::io;
 
 /// Why there is no profile, each reason with its remedy.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum SamplingError {
     /// The kernel counts no events for this user.
     #[error(transparent)]
@@ -21,12 +22,7 @@ pub enum SamplingError {
         "core {cpu} cannot be sampled ({source}): run without the profile, and please report the kernel's \
          version"
     )]
-    Os {
-        /// The core.
-        cpu: u32,
-        /// What the kernel said.
-        source: io::Error,
-    },
+    Os { cpu: u32, source: io::Error },
     /// So much is missing that the profile would be misleading.
     #[error("no profile is kept: {0}")]
     Incomplete(MissingSamples),
