@@ -17,6 +17,7 @@ use iopj_core::{Evidence, IoPath, Observed, Verdict, VerdictKind, Workload};
 use iopj_load::fio::runs::{FioJobResult, FioRun, runs};
 use iopj_load::fio::{self, FioError, FioOutput, OLDEST, parse_version};
 use iopj_store::{Generator, Measurement, Store, StoreError, StudyRecord, Trial};
+use options::SkipReason;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
@@ -190,6 +191,7 @@ fn trials(all: &[(&Path, FioRun)], kernel: Option<KernelVersion>) -> (Vec<Trial>
             let (path, workload) = match mapped.and_then(|cell| whole(run, index, &cell.1).map(|()| cell)) {
                 Ok(cell) => cell,
                 Err(reason) => {
+                    let reason = reason.to_string();
                     skipped.push(Skipped { file: file.to_path_buf(), job: job.name.clone(), reason });
                     continue;
                 }
@@ -211,11 +213,11 @@ fn trials(all: &[(&Path, FioRun)], kernel: Option<KernelVersion>) -> (Vec<Trial>
 }
 
 /// Whether the job did what it was to do.
-fn done(job: &FioJobResult) -> Result<(), String> {
+fn done(job: &FioJobResult) -> Result<(), SkipReason> {
     let result = &job.result;
     if result.error != 0 || result.total_errors > 0 {
         let error = std::io::Error::from_raw_os_error(result.error);
-        return Err(format!("failed: {} failed I/Os, {error}", result.total_errors));
+        return Err(SkipReason::Failed { count: result.total_errors, error });
     }
     match result.reads.ios.saturating_add(result.writes.ios) {
         0 if job.trims > 0 => Err("trims".into()),
@@ -225,7 +227,7 @@ fn done(job: &FioJobResult) -> Result<(), String> {
 }
 
 /// Whether the figures are of this job alone, and complete.
-fn whole(run: &FioRun, index: usize, workload: &Workload) -> Result<(), String> {
+fn whole(run: &FioRun, index: usize, workload: &Workload) -> Result<(), SkipReason> {
     let job = &run.jobs[index];
     let (reads, writes) = (&job.result.reads, &job.result.writes);
     let ios = reads.ios.saturating_add(writes.ios);
@@ -233,7 +235,7 @@ fn whole(run: &FioRun, index: usize, workload: &Workload) -> Result<(), String> 
     // I/Os in flight at the end of the ramp count as bytes, but not as I/Os.
     let in_flight = u64::from(workload.iodepth).saturating_mul(workload.numjobs.into());
     if bytes.abs_diff(ios.saturating_mul(bs)) > in_flight.max(ios / 100).saturating_mul(bs) {
-        return Err(format!("moved {} bytes an I/O where bs is {bs}", bytes / ios));
+        return Err(SkipReason::Moved { bytes: bytes / ios, bs });
     }
     for direction in [reads, writes].into_iter().filter(|direction| direction.ios > 0) {
         let latency = direction.latency.as_ref().ok_or("has no latency (disable_lat or gtod_reduce)")?;
@@ -250,10 +252,7 @@ fn whole(run: &FioRun, index: usize, workload: &Workload) -> Result<(), String> 
         .enumerate()
         .find(|(other, job)| *other != index && beside(run, &run.jobs[index], job))
     {
-        Some((_, other)) => Err(format!(
-            "ran at the same time as job `{}` (no stonewall between them), which no path accounts for",
-            other.name
-        )),
+        Some((_, other)) => Err(SkipReason::Beside(other.name.clone())),
         None => Ok(()),
     }
 }

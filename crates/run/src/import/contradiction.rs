@@ -74,7 +74,7 @@ pub(super) fn polling(
         return Polling::Slept(contradiction);
     }
     Polling::SleptPerhapsFirst(format!(
-        "{contradiction}; hybrid polling (`io_poll_delay` before Linux 6.4) would: name the kernel that it ran on by \
-         --kernel"
+        "{contradiction}; hybrid polling (`io_poll_delay` before Linux 6.4) would: name the kernel that it \
+         ran on by --kernel"
     ))
 }

@@ -9,6 +9,7 @@ use iopj_core::{
 };
 use iopj_load::fio::runs::FioJobResult;
 use std::collections::BTreeMap;
+use std::io;
 use std::time::Duration;
 
 /// Options that this module reads.
@@ -57,11 +58,45 @@ const NEUTRAL: &[(&str, &str, &str)] = &[
     ("read_iolog", "", "replays a trace"),
 ];
 
+/// Why a job is left out. The text follows its name, and is of foreign origin in part.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SkipReason {
+    #[error("{0}")]
+    Is(&'static str),
+    #[error("{what} ({name}={value})")]
+    Option { what: &'static str, name: String, value: String },
+    #[error("was to have numjobs={asked}, but the file has it {entries} times")]
+    Entries { asked: u64, entries: u64 },
+    #[error("ended before its time and after {ios} of {asked} I/Os per job")]
+    EndedEarly { ios: u64, asked: u64 },
+    #[error("failed: {count} failed I/Os, {error}")]
+    Failed { count: u64, error: io::Error },
+    #[error("moved {bytes} bytes an I/O where bs is {bs}")]
+    Moved { bytes: u64, bs: u64 },
+    #[error("ran at the same time as job `{0}` (no stonewall between them), which no path accounts for")]
+    Beside(String),
+}
+
+impl From<&'static str> for SkipReason {
+    fn from(text: &'static str) -> SkipReason {
+        SkipReason::Is(text)
+    }
+}
+
+/// An option whose value keeps a job out.
+fn of_option(what: &'static str, name: &str, value: impl ToString) -> SkipReason {
+    SkipReason::Option { what, name: name.to_owned(), value: value.to_string() }
+}
+
+fn unreadable(name: &str, value: impl ToString) -> SkipReason {
+    of_option("has a value that iopj cannot read", name, value)
+}
+
 /// The path and the workload of a job.
 ///
 /// # Errors
-/// Why it has none, as text that follows the job's name.
-pub(super) fn map(job: &FioJobResult) -> Result<(IoPath, Workload), String> {
+/// Why it has none.
+pub(super) fn map(job: &FioJobResult) -> Result<(IoPath, Workload), SkipReason> {
     let options = Options(&job.options);
     if options.number("kb_base", 1024)? != 1024 {
         return Err("gives sizes in another unit (kb_base)".into());
@@ -111,18 +146,18 @@ impl Options<'_> {
         self.0.get(name).map(|value| value.trim())
     }
 
-    fn number(&self, name: &str, default: u64) -> Result<u64, String> {
+    fn number(&self, name: &str, default: u64) -> Result<u64, SkipReason> {
         let Some(text) = self.get(name) else { return Ok(default) };
         bytes(text).ok_or_else(|| unreadable(name, text))
     }
 
-    fn small(&self, name: &str, default: u32) -> Result<u32, String> {
+    fn small(&self, name: &str, default: u32) -> Result<u32, SkipReason> {
         let number = self.number(name, default.into())?;
-        u32::try_from(number).map_err(|_| unreadable(name, &number.to_string()))
+        u32::try_from(number).map_err(|_| unreadable(name, number))
     }
 
     /// Some versions print a bare flag with an empty value.
-    fn flag(&self, name: &str) -> Result<bool, String> {
+    fn flag(&self, name: &str) -> Result<bool, SkipReason> {
         match self.get(name) {
             None | Some("0" | "false") => Ok(false),
             Some("" | "1" | "true") => Ok(true),
@@ -130,12 +165,12 @@ impl Options<'_> {
         }
     }
 
-    fn time(&self, name: &str) -> Result<Option<Duration>, String> {
+    fn time(&self, name: &str) -> Result<Option<Duration>, SkipReason> {
         let read = |text| time(text).ok_or_else(|| unreadable(name, text));
         Ok(self.get(name).map(read).transpose()?.filter(|time| !time.is_zero()))
     }
 
-    fn only_known(&self) -> Result<(), String> {
+    fn only_known(&self) -> Result<(), SkipReason> {
         for (name, value) in self.0 {
             let listed = |list: &str| list.split_ascii_whitespace().any(|known| known == name);
             if listed(MAPPED) || listed(HARMLESS) {
@@ -144,27 +179,23 @@ impl Options<'_> {
             match NEUTRAL.iter().find(|(known, ..)| known == name) {
                 Some((_, neutral, _))
                     if neutral.split_ascii_whitespace().any(|known| known == value.trim()) => {}
-                Some((_, _, what)) => return Err(format!("{what} ({name}={value})")),
-                None => return Err(format!("has an option that iopj has no word for ({name}={value})")),
+                Some((_, _, what)) => return Err(of_option(what, name, value)),
+                None => return Err(of_option("has an option that iopj has no word for", name, value)),
             }
         }
         Ok(())
     }
 }
 
-fn unreadable(name: &str, text: &str) -> String {
-    format!("has a value that iopj cannot read ({name}={text})")
-}
-
-fn rw(options: &Options<'_>) -> Result<Rw, String> {
+fn rw(options: &Options<'_>) -> Result<Rw, SkipReason> {
     match options.get("rw").unwrap_or("read") {
         "readwrite" => Ok(Rw::Rw),
-        text if text.contains("trim") => Err(format!("trims (rw={text})")),
-        text => text.parse().map_err(|_| format!("orders its I/O in a way that iopj does not (rw={text})")),
+        text if text.contains("trim") => Err(of_option("trims", "rw", text)),
+        text => text.parse().map_err(|_| of_option("orders its I/O in a way that iopj does not", "rw", text)),
     }
 }
 
-fn path(options: &Options<'_>) -> Result<IoPath, String> {
+fn path(options: &Options<'_>) -> Result<IoPath, SkipReason> {
     let engine = options.get("ioengine").unwrap_or("psync");
     let buffered = match (options.get("direct"), options.get("buffered")) {
         (None, None) => true,
@@ -187,13 +218,13 @@ fn path(options: &Options<'_>) -> Result<IoPath, String> {
         "io_uring" => Ok(IoPath::IoUring(ring(options)?)),
         "io_uring_cmd" => match options.get("cmd_type") {
             None | Some("nvme") => Ok(IoPath::NvmePassthrough(ring(options)?)),
-            Some(other) => Err(format!("passes other commands than NVMe's (cmd_type={other})")),
+            Some(other) => Err(of_option("passes other commands than NVMe's", "cmd_type", other)),
         },
-        other => Err(format!("does its I/O in a way that iopj has no path for (ioengine={other})")),
+        other => Err(of_option("does its I/O in a way that iopj has no path for", "ioengine", other)),
     }
 }
 
-fn ring(options: &Options<'_>) -> Result<Ring, String> {
+fn ring(options: &Options<'_>) -> Result<Ring, SkipReason> {
     let sqpoll = options.flag("sqthread_poll")?;
     // fio registers the file by itself under sqpoll.
     let registered = match (options.flag("fixedbufs")?, options.flag("registerfiles")? || sqpoll) {
@@ -211,28 +242,26 @@ fn ring(options: &Options<'_>) -> Result<Ring, String> {
     })
 }
 
-fn block_size(options: &Options<'_>) -> Result<u32, String> {
+fn block_size(options: &Options<'_>) -> Result<u32, SkipReason> {
     let text = options.get("bs").unwrap_or("4k");
     let mut sizes = text.split(',').map(bytes);
     let first = sizes.next().flatten().filter(|bs| *bs > 0).and_then(|bs| u32::try_from(bs).ok());
     let first = first.ok_or_else(|| unreadable("bs", text))?;
     if sizes.any(|size| size != Some(first.into())) {
-        return Err(format!("has several block sizes (bs={text})"));
+        return Err(of_option("has several block sizes", "bs", text));
     }
     Ok(first)
 }
 
-fn numjobs(job: &FioJobResult, options: &Options<'_>) -> Result<u32, String> {
+fn numjobs(job: &FioJobResult, options: &Options<'_>) -> Result<u32, SkipReason> {
     let asked = options.number("numjobs", 1)?;
     let numjobs = match (job.entries, asked) {
         (1, asked) => asked,
         (entries, asked) if asked == 1 || asked == entries => entries,
-        (entries, asked) => {
-            return Err(format!("was to have numjobs={asked}, but the file has it {entries} times"));
-        }
+        (entries, asked) => return Err(SkipReason::Entries { asked, entries }),
     };
     let readable = u32::try_from(numjobs).ok().filter(|n| *n > 0);
-    let numjobs = readable.ok_or_else(|| unreadable("numjobs", &asked.to_string()))?;
+    let numjobs = readable.ok_or_else(|| unreadable("numjobs", asked))?;
     // Under group_reporting fio prints the sum of a group below the name of its first job and the
     // options of its last one.
     let (most_ns, slack_ns) =
@@ -244,7 +273,7 @@ fn numjobs(job: &FioJobResult, options: &Options<'_>) -> Result<u32, String> {
 }
 
 /// fio cuts batches to the depth.
-fn depth(options: &Options<'_>, workload: &mut Workload) -> Result<(), String> {
+fn depth(options: &Options<'_>, workload: &mut Workload) -> Result<(), SkipReason> {
     let iodepth = options.small("iodepth", 1)?.max(1);
     workload.iodepth = iodepth;
     workload.iodepth_batch_submit = match options.small("iodepth_batch", 1)? {
@@ -258,17 +287,16 @@ fn depth(options: &Options<'_>, workload: &mut Workload) -> Result<(), String> {
     workload.iodepth_batch_complete_min = least;
     let most = options.small("iodepth_batch_complete_max", least)?;
     if most > least {
-        return Err(format!(
-            "takes more completions at once than it waits for (iodepth_batch_complete_max={most})"
-        ));
+        let what = "takes more completions at once than it waits for";
+        return Err(of_option(what, "iodepth_batch_complete_max", most));
     }
     Ok(())
 }
 
-fn mix(options: &Options<'_>) -> Result<u8, String> {
+fn mix(options: &Options<'_>) -> Result<u8, SkipReason> {
     let percent = |name| match options.number(name, 50)? {
         percent @ 0..=100 => Ok(percent as u8),
-        other => Err(unreadable(name, &other.to_string())),
+        other => Err(unreadable(name, other)),
     };
     match (options.get("rwmixread"), options.get("rwmixwrite")) {
         (_, None) => percent("rwmixread"),
@@ -280,17 +308,17 @@ fn mix(options: &Options<'_>) -> Result<u8, String> {
     }
 }
 
-fn distribution(options: &Options<'_>) -> Result<RandomDistribution, String> {
+fn distribution(options: &Options<'_>) -> Result<RandomDistribution, SkipReason> {
     match options.get("random_distribution") {
         None | Some("random") => Ok(RandomDistribution::Uniform),
         Some(text) => text.parse().map_err(|_| {
-            format!("draws its offsets in a way that iopj does not (random_distribution={text})")
+            of_option("draws its offsets in a way that iopj does not", "random_distribution", text)
         }),
     }
 }
 
 /// Job `i` is bound to entry `i` here; a set that jobs share has no word.
-fn processors(options: &Options<'_>, numjobs: u32) -> Result<Vec<u32>, String> {
+fn processors(options: &Options<'_>, numjobs: u32) -> Result<Vec<u32>, SkipReason> {
     let Some(text) = options.get("cpus_allowed") else { return Ok(Vec::new()) };
     let mut cpus = Vec::new();
     for part in text.split(',').map(str::trim) {
@@ -312,11 +340,11 @@ fn processors(options: &Options<'_>, numjobs: u32) -> Result<Vec<u32>, String> {
     if cpus.len() == 1 || (split && cpus.len() <= numjobs as usize) {
         return Ok(cpus);
     }
-    Err(format!("lets jobs move between processors (cpus_allowed={text})"))
+    Err(of_option("lets jobs move between processors", "cpus_allowed", text))
 }
 
 /// The time that was asked for if the job ran that long, else the I/Os of each job.
-fn length(job: &FioJobResult, options: &Options<'_>, workload: &Workload) -> Result<Length, String> {
+fn length(job: &FioJobResult, options: &Options<'_>, workload: &Workload) -> Result<Length, SkipReason> {
     let runtime = options.time("runtime")?;
     let window = Duration::from_nanos(job.result.window_ns);
     if let Some(runtime) = runtime.filter(|runtime| window >= runtime.mul_f64(0.95)) {
@@ -333,7 +361,7 @@ fn length(job: &FioJobResult, options: &Options<'_>, workload: &Workload) -> Res
     match (runtime, near || !workload.ramp_time.is_zero()) {
         (_, true) => Ok(Length::Ios(asked)),
         (None, false) => Ok(Length::Ios(ios)),
-        (Some(_), false) => Err(format!("ended before its time and after {ios} of {asked} I/Os per job")),
+        (Some(_), false) => Err(SkipReason::EndedEarly { ios, asked }),
     }
 }
 

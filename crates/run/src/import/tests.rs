@@ -140,8 +140,8 @@ fn verdicts(text: &str, kernel: Option<&str>) -> Vec<(String, VerdictKind, Strin
 
 #[test]
 fn a_job_that_was_to_poll_and_slept_is_refuted_where_hybrid_is_impossible() {
-    let contradiction = "asked for poll, but fio counts 1.00 context switches per I/O, and a thread that polls does \
-                not sleep";
+    let contradiction = "asked for poll, but fio counts 1.00 context switches per I/O, and a thread that \
+                         polls does not sleep";
     for kernel in ["6.18.44-custom", "6.4"] {
         let [polled, plain] = &verdicts(SLEPT, Some(kernel))[..] else { panic!() };
         assert_eq!(
