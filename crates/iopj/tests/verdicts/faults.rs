@@ -2,7 +2,8 @@
 //! nobody else uses.
 
 use crate::common::{
-    LoopDevice, Random, TestFolder, Undo, folder, have, have_mounts, iopj, mounted, tool, written,
+    Alone, LoopDevice, Random, TestFolder, Undo, alone, folder, have, have_mounts, iopj, mounted, tool,
+    written,
 };
 use iopj_core::VerdictKind;
 use iopj_store::{Store, Trial};
@@ -63,12 +64,14 @@ impl Way {
     }
 }
 
-/// A file on a file system of its own, on a loop device.
+/// A file on a file system of its own, on a loop device, while no test of another process switches io_uring
+/// off or changes the machine otherwise.
 struct Bench {
     _mount: Undo,
     device: LoopDevice,
     shim: PathBuf,
     folder: TestFolder,
+    _alone: Alone,
 }
 
 impl Bench {
@@ -78,7 +81,7 @@ impl Bench {
         if !have_mounts() || !have(has_compiler, "a C compiler, `cc`") {
             return None;
         }
-        let folder = folder();
+        let (_alone, folder) = (alone(), folder());
         let (image, shim) = (folder.join("image"), folder.join("seed.so"));
         written(&image, 64 << 20);
         tool(&format!("mkfs.ext4 -q {}", image.display()));
@@ -86,7 +89,7 @@ impl Bench {
         tool(&format!("cc -shared -fPIC -o {} {source} -ldl", shim.display()));
         let device = LoopDevice::new(&image, "");
         let mount = mounted(device.node(), &folder.join("disk"));
-        Some(Bench { _mount: mount, device, shim, folder })
+        Some(Bench { _mount: mount, device, shim, folder, _alone })
     }
 
     fn data(&self) -> PathBuf {
