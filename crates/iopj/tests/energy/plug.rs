@@ -99,8 +99,8 @@ impl Plug {
         shown.iter().fold("time,power (W)\n".to_owned(), |log, value| log + &line(value))
     }
 
-    /// Whether its reader missed more than one value in a row between two raw times because the machine paused:
-    /// a bridge over that is no measurement.
+    /// Whether its reader missed more than one value in a row between two raw times because the machine
+    /// paused: a bridge over that is not a measurement.
     pub(crate) fn was_missed(&self, [begin_ns, end_ns]: [u64; 2]) -> bool {
         let asked = self.shared.asked.lock().unwrap();
         let is_gap = |pair: &[f64]| pair[1] - pair[0] > 2.5 * WINDOW_S;
