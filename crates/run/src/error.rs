@@ -53,6 +53,7 @@ impl RunError {
 
 /// Why a trial failed, or a step towards it. The record of a failed trial keeps the text.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum TrialError {
     /// The target, or the drive that is taken for it.
     #[error(transparent)]
@@ -86,24 +87,10 @@ pub enum TrialError {
     NotBracketed(&'static str),
     /// A target that may not be written.
     #[error("{why}, and {path} is not a file that iopj made: {remedy}")]
-    NotOurs {
-        /// Why it would be written.
-        why: &'static str,
-        /// The target.
-        path: PathBuf,
-        /// What to do instead.
-        remedy: &'static str,
-    },
+    NotOurs { why: &'static str, path: PathBuf, remedy: &'static str },
     /// Another file has the name of the one that the store names.
     #[error("{path} is not the file that the store names: its id is {found}, not {id}")]
-    OtherFile {
-        /// The target.
-        path: PathBuf,
-        /// The id in its header.
-        found: FileId,
-        /// The id in the store.
-        id: FileId,
-    },
+    OtherFile { path: PathBuf, found: FileId, id: FileId },
     /// A path of kernel bypass without leave to take the device.
     #[error("{0} needs the device to itself: allow it by --take-device PCI-ADDRESS")]
     NotAllowed(IoPath),

@@ -7,26 +7,17 @@ use std::path::{Path, PathBuf};
 
 /// A failure in changing settings or in putting them back.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum SettingsError {
     /// A value of the wrong form.
     #[error(transparent)]
     Bad(#[from] SettingError),
     /// This host lacks what the setting would change.
     #[error("`{setting}` cannot be changed here, because {reason}: leave it out of the study")]
-    NotHere {
-        /// The setting.
-        setting: Setting,
-        /// What is missing.
-        reason: String,
-    },
+    NotHere { setting: Setting, reason: String },
     /// A name that is no whole block device of this host.
     #[error("there is no `{device}` below {folder}: name a whole block device, as `lsblk -d` lists it")]
-    NoDevice {
-        /// The name given.
-        device: String,
-        /// Where it was looked for.
-        folder: PathBuf,
-    },
+    NoDevice { device: String, folder: PathBuf },
     /// Another live run holds what this one wants to change or measure.
     #[error("`{device}` is in use by {}: wait for its end, or stop it", holder(*pid))]
     Locked {
@@ -43,62 +34,26 @@ pub enum SettingsError {
     NeedsRoot(String),
     /// The kernel took the write, and the file reads otherwise.
     #[error("{file} reads `{read}` after `{wanted}` was written: {why}")]
-    DidNotTake {
-        /// The sysfs file.
-        file: PathBuf,
-        /// The value written.
-        wanted: String,
-        /// The value read back.
-        read: String,
-        /// The cause and the remedy.
-        why: &'static str,
-    },
+    DidNotTake { file: PathBuf, wanted: String, read: String, why: &'static str },
     /// The kernel refused the write.
     #[error("the kernel refuses `{value}` for {file} ({source}): {advice}")]
-    Refused {
-        /// The sysfs file.
-        file: PathBuf,
-        /// The value written.
-        value: String,
-        /// The kernel's error.
-        source: io::Error,
-        /// The remedy.
-        advice: String,
-    },
+    Refused { file: PathBuf, value: String, source: io::Error, advice: String },
     /// A drive stayed with its driver, or went back to it.
     #[error("{address} could not be taken from its driver: {reason}")]
     NotTaken {
-        /// The drive's controller.
         address: PciAddress,
         /// The cause, the drive's state now, and the remedy.
         reason: String,
     },
     /// A drive is not back with its driver, or its block devices are not.
     #[error("{address} could not be given back to its driver: {reason}")]
-    NotGivenBack {
-        /// The drive's controller.
-        address: PciAddress,
-        /// The cause and the remedy.
-        reason: String,
-    },
+    NotGivenBack { address: PciAddress, reason: String },
     /// A file operation failed.
     #[error("cannot {action} {file}: {source}")]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// The file.
-        file: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Io { action: &'static str, file: PathBuf, source: io::Error },
     /// The folder of journals cannot be trusted.
     #[error("{folder} {reason}: remove it; iopj makes a new one")]
-    UnsafeFolder {
-        /// The folder.
-        folder: PathBuf,
-        /// Why it cannot be trusted.
-        reason: &'static str,
-    },
+    UnsafeFolder { folder: PathBuf, reason: &'static str },
     /// Some settings could not be put back; the journal is kept. The files and the reasons.
     #[error("not put back: {}; the journal is kept, `iopj restore` tries again", list(.0))]
     NotRestored(Vec<NotRestored>),

@@ -44,6 +44,7 @@ const MOST_OUTPUT: u64 = 64 << 20;
 
 /// Why fio did not do a run.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum FioError {
     /// No `fio` in any folder of `PATH`.
     #[error("fio is not on PATH: install the package `fio`, or use --generator native")]
@@ -53,46 +54,22 @@ pub enum FioError {
         "`{program}` is {version}, but 3.28 or newer is needed: install a newer fio, or use --generator \
          native"
     )]
-    TooOld {
-        /// The program that was found.
-        program: PathBuf,
-        /// Its version as it prints it.
-        version: String,
-    },
+    TooOld { program: PathBuf, version: String },
     /// It does not say what fio says.
     #[error(
         "`{program} {argument}` gave no answer ({reason}): check that this is fio, or reinstall the \
          package `fio`"
     )]
-    NoAnswer {
-        /// The program that was found.
-        program: PathBuf,
-        /// What it was asked.
-        argument: &'static str,
-        /// What came instead.
-        reason: String,
-    },
+    NoAnswer { program: PathBuf, argument: &'static str, reason: String },
     /// This fio was built without an engine.
     #[error(
         "{version} has no engine `{engine}`, which {path} needs: install a fio built with it, or use \
          --generator native"
     )]
-    MissingEngine {
-        /// fio's version.
-        version: String,
-        /// The engine.
-        engine: String,
-        /// The path that needs it.
-        path: String,
-    },
+    MissingEngine { version: String, engine: String, path: String },
     /// No fio can take this path.
     #[error("{path} cannot be run by fio: {reason}; use --generator native")]
-    Unsupported {
-        /// The path.
-        path: String,
-        /// What fio lacks.
-        reason: String,
-    },
+    Unsupported { path: String, reason: String },
     /// SPDK cannot be driven here.
     #[error(transparent)]
     Spdk(#[from] spdk::SpdkLack),
@@ -101,12 +78,7 @@ pub enum FioError {
         "fio cannot be given `{}`: its name {reason}; rename it, or name a link to it",
         filename.escape_debug()
     )]
-    Filename {
-        /// The name.
-        filename: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
+    Filename { filename: String, reason: &'static str },
     /// Numbers that make no job.
     #[error("fio cannot run this workload: {0}")]
     Job(String),
@@ -114,18 +86,10 @@ pub enum FioError {
     #[error(
         "`{filename}` has {len} bytes, but the job ends at byte {end}: give a larger file or a smaller size"
     )]
-    TooShort {
-        /// The file.
-        filename: PathBuf,
-        /// Its length in bytes.
-        len: u64,
-        /// The end of the job's region in bytes.
-        end: u64,
-    },
+    TooShort { filename: PathBuf, len: u64, end: u64 },
     /// fio ran and failed.
     #[error("fio failed ({status}): {words}")]
     Failed {
-        /// Its exit status.
         status: String,
         /// Its own words, two lines at most.
         words: String,
@@ -138,12 +102,7 @@ pub enum FioError {
     Output(String),
     /// The operating system refused something.
     #[error("{what}: {source}")]
-    Os {
-        /// What was tried.
-        what: String,
-        /// Why it failed.
-        source: io::Error,
-    },
+    Os { what: String, source: io::Error },
 }
 
 /// An installed fio.

@@ -20,6 +20,7 @@ const BASE_BYTES: u64 = 512 << 20;
 
 /// Why fio cannot drive SPDK here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum SpdkLack {
     /// No plugin where it is usually built or installed.
     #[error(
@@ -34,12 +35,7 @@ pub enum SpdkLack {
         "SPDK's plugin `{plugin}` cannot be read ({reason}): name build/fio/spdk_nvme of a built SPDK by \
          `spdk_plugin`"
     )]
-    Unreadable {
-        /// The plugin.
-        plugin: PathBuf,
-        /// The system's error.
-        reason: String,
-    },
+    Unreadable { plugin: PathBuf, reason: String },
     /// The dynamic linker would cut the name.
     #[error("SPDK's plugin `{0}` cannot be loaded: its path holds a blank or a colon; name a link to it")]
     Path(PathBuf),
@@ -48,12 +44,7 @@ pub enum SpdkLack {
         "SPDK's plugin `{plugin}` {reason}, so it is not run unasked: name it by `spdk_plugin` in the \
          study's [fio], with --allow-exec"
     )]
-    Untrusted {
-        /// The plugin.
-        plugin: PathBuf,
-        /// Who else could have written it.
-        reason: &'static str,
-    },
+    Untrusted { plugin: PathBuf, reason: &'static str },
     /// Built against another fio.
     #[error(
         "SPDK's plugin `{plugin}` was built for another fio than {fio} (engine interface {built}, not \
@@ -61,7 +52,6 @@ pub enum SpdkLack {
          the fio that it was built for by `program` in [fio]"
     )]
     OtherFio {
-        /// The plugin.
         plugin: PathBuf,
         /// The fio that is used, as it prints its version.
         fio: String,
@@ -76,7 +66,6 @@ pub enum SpdkLack {
          built on this machine"
     )]
     NotLoaded {
-        /// The plugin.
         plugin: PathBuf,
         /// The fio that is used, as it prints its version.
         fio: String,
@@ -92,7 +81,6 @@ pub enum SpdkLack {
         needed_mib: u64,
         /// What is free, in MiB.
         free_mib: u64,
-        /// The command that adds what is missing.
         remedy: String,
     },
     /// Huge pages cannot be mapped by a file.

@@ -6,6 +6,7 @@ use std::io;
 
 /// Why the jobs of a trial did not do their work.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum NativeError {
     /// The stop flag was set.
     #[error("interrupted")]
@@ -15,12 +16,7 @@ pub enum NativeError {
     Engine(#[from] EngineError),
     /// I/Os failed.
     #[error("{} of {issued} I/Os failed: {}", total(.errors), kinds(.errors))]
-    Ios {
-        /// How many were issued.
-        issued: u64,
-        /// How often each error came.
-        errors: Vec<(IoError, u64)>,
-    },
+    Ios { issued: u64, errors: Vec<(IoError, u64)> },
     /// A processor of `cpus_allowed` that this process may not use.
     #[error("cpus_allowed names cpu {0}, which this process may not use")]
     Cpu(u32),
