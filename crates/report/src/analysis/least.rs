@@ -25,7 +25,7 @@ pub fn least_shift(df: f64, level: f64) -> Option<f64> {
     Some(high)
 }
 
-/// The probability that |t| exceeds `critical` where the means differ by `shift` standard errors: the normal
+/// The probability that |t| exceeds `critical` if the means differ by `shift` standard errors: the normal
 /// distribution over that of the standard deviation's estimate.
 fn power(df: f64, critical: f64, shift: f64) -> Option<f64> {
     let normal = Normal::new(0.0, 1.0).ok()?;

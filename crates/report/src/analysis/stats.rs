@@ -135,10 +135,9 @@ pub fn ratio_of_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
     Ratio::within(ratio, ratio / (1.0 - vb), half)
 }
 
-/// The mean of `a` over that of `b` with the 95 % interval of Fieller (1954), the samples being of equal
-/// length and in the order of their blocks: what varies alike in both divides out. It holds the ratios q at
-/// which [`Method::Paired`] does not distinguish `a` from q times `b`. `None` as for [`ratio_of_means`], and
-/// if the lengths differ.
+/// The mean of `a` over that of `b` with the 95 % interval of Fieller (1954), for samples of equal length in
+/// the order of their blocks: common variation cancels. It contains the ratios q at which [`Method::Paired`]
+/// does not distinguish `a` from q times `b`. `None` as for [`ratio_of_means`], and if the lengths differ.
 pub fn ratio_of_paired_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let (first, second) = (Moments::of(a).filter(|a| a.n > 1)?, Moments::of(b)?);
     let ratio = first.mean / second.mean;
@@ -229,8 +228,7 @@ pub fn equivalent(a: &[f64], b: &[f64], tolerance: f64) -> Option<f64> {
 }
 
 /// Slope of a straight line by weighted least squares, and the two-sided p-value of its being zero. `points`
-/// are x, y and weight. `None` for fewer than three points, for x that are all alike, and for values that are
-/// not finite.
+/// are x, y and weight. `None` for fewer than three points, for equal x, and for values that are not finite.
 pub fn slope(points: &[(f64, f64, f64)]) -> Option<(f64, f64)> {
     if points.len() < 3 {
         return None;

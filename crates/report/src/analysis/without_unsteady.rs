@@ -145,8 +145,8 @@ fn firsts<'t>(
         };
         let mut samples = table.rows.iter().filter(|row| row.competes).map(sample);
         let first = samples.next()?;
-        // A path that cannot be tested does not differ significantly; nor does one that the blocks rank the
-        // other way round.
+        // A path that cannot be tested does not differ significantly; nor does one that the blocks rank
+        // ahead.
         let p =
             |other: Sample| plan.test(&first, &other).filter(|(_, sign)| *sign < 0.0).map_or(1.0, |(p, _)| p);
         Some(samples.map(p).fold(0.0, f64::max))

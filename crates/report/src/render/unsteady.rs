@@ -64,7 +64,7 @@ fn line(cell: &UnsteadyCell) -> String {
     }
 }
 
-/// A row's path with the settings, and the generator where that is fio.
+/// A row's path with the settings, and the generator if that is fio.
 pub(super) fn plain_name(row: &CellRow) -> String {
     row_name(row, false)
 }

@@ -123,7 +123,7 @@ impl DerivedFigures<'_> {
 }
 
 /// A part that is claimed generally: it holds in more than half of the cells that are decided. A cell is
-/// decided where its test is after Holm's correction; the share is printed.
+/// decided if its test is, after Holm's correction; the share is printed.
 pub(super) struct MostCells<'a> {
     /// What is claimed of each cell.
     pub(super) text: String,

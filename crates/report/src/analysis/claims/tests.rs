@@ -1,5 +1,5 @@
-//! Claims as a whole, and those of `poll22`, on constructed stores: each once where it holds, once where it
-//! does not, and once where it is undecided.
+//! Claims as a whole, and those of `poll22`, on constructed stores: each where it holds, does not, and is
+//! undecided.
 
 use super::fixture::{Measured, cell, judge, workload};
 use super::*;

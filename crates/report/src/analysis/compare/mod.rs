@@ -158,9 +158,9 @@ pub fn compare(
 }
 
 /// Compares trials of one store with others of the same store: those of one path, generator, `rw`, `bs`,
-/// `iodepth`, `numjobs` or setting with those of another. `by` is `KEY=BEFORE,AFTER`, or `KEY` where the
-/// trials have two values of it. Blocks have both sides, so the test is of the differences within them; an
-/// imported study has no blocks.
+/// `iodepth`, `numjobs` or setting with those of another. `by` is `KEY=BEFORE,AFTER`, or `KEY` if the trials
+/// have two values of it. Blocks have both sides, so the test is of the differences within them; an imported
+/// study has no blocks.
 pub fn compare_within(
     study: &StudyRecord,
     trials: Vec<Trial>,

@@ -180,8 +180,8 @@ fn what_cannot_be_told_apart_is_said_in_a_sentence() {
     assert!(alike.contains("but they differ in nothing"), "{alike}");
 }
 
-/// The blocks of two equal paths, after which a test at one look finds a difference: seeded; `None` where
-/// none of 5 to 30 does.
+/// The blocks of two equal paths, after which a test at one look finds a difference: seeded; `None` if none
+/// of 5 to 30 does.
 fn stopped_at_a_difference(seed: u64) -> Option<[Vec<u64>; 2]> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let normal = Normal::new(100_000.0, 3_000.0).unwrap();

@@ -39,7 +39,7 @@ pub struct Marginal {
     /// The whole window's counts at the longest length less those at the shortest, over the difference in
     /// I/Os.
     pub per_io: f64,
-    /// Its standard error; absent where a length has one trial.
+    /// Its standard error; absent if a length has one trial.
     pub error: Option<f64>,
     /// The whole window's counts at the longest length over its I/Os, including the cost of start and end.
     pub plain_per_io: f64,

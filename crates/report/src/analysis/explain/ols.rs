@@ -22,7 +22,7 @@ pub(super) struct Solution {
     pub(super) fixed: Vec<f64>,
     /// Observations less parameters.
     pub(super) df: usize,
-    /// Sum of the squared residuals over `df`; absent where that is 0.
+    /// Sum of the squared residuals over `df`; absent if that is 0.
     pub(super) variance: Option<f64>,
     centres: Vec<Centre>,
     /// The inverse of the centred regressors' cross products.

@@ -19,7 +19,7 @@ pub const GROUPS: usize = LOADS_STORES.len() + 1;
 pub struct CostRow {
     /// What it is of.
     pub name: String,
-    /// A figure per I/O for each column; absent where it was not counted.
+    /// A figure per I/O for each column; absent if it was not counted.
     pub figures: Vec<Option<MeanSpread>>,
 }
 

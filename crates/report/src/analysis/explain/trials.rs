@@ -66,7 +66,7 @@ impl CountedTrial<'_> {
         Some(count(self.measurement.evidence.engine.as_ref()?)? as f64 / self.ios())
     }
 
-    /// Calls of the driver's poll function per I/O; absent where calls were not counted.
+    /// Calls of the driver's poll function per I/O; absent if calls were not counted.
     pub(super) fn spins(&self) -> Option<f64> {
         let calls = |name: &&str| -> u64 {
             let named = self.costs.functions.iter().filter(|function| function.function == **name);

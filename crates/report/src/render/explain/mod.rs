@@ -260,7 +260,7 @@ fn signed(value: f64) -> String {
     format!("{}{}", if value < 0.0 { "-" } else { "+" }, number(value.abs()))
 }
 
-/// An estimate with its standard error, which has a decimal at least where it is below 1.
+/// An estimate with its standard error, which has at least one decimal if it is below 1.
 fn estimate(value: f64, error: Option<f64>) -> String {
     let places = places(value);
     match error {

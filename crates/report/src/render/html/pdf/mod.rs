@@ -198,7 +198,7 @@ impl<'a> PdfPage<'a> {
 }
 
 impl Paint {
-    /// Red, green and blue from 0 to 1; `None` where nothing is painted.
+    /// Red, green and blue from 0 to 1; `None` if nothing is painted.
     fn colour(self, style: &Style) -> Option<[f32; 3]> {
         match self {
             Paint::None => None,

@@ -46,7 +46,7 @@ impl PlotAxis {
         PlotAxis { low, high, from: places.0, to: places.1, scale: Scale::Linear }
     }
 
-    /// Logarithmic where the values span more than one and a half decades, else from zero.
+    /// Logarithmic if the values span more than one and a half decades, else from zero.
     pub(in super::super) fn fitting(values: &[f64], places: (f64, f64)) -> PlotAxis {
         let high = values.iter().copied().fold(0.0, f64::max);
         let low = values.iter().copied().fold(high, f64::min);

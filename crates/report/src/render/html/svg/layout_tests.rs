@@ -116,7 +116,7 @@ fn read(drawing: &Drawing) -> (Vec<Text>, f64, f64) {
     (texts, frame[2], frame[3])
 }
 
-/// What is wrong with a drawing.
+/// The faults of a drawing.
 fn faults(drawing: &Drawing) -> Vec<String> {
     let (texts, width, height) = read(drawing);
     let mut faults = Vec::new();
@@ -152,7 +152,7 @@ struct Data {
     /// The least value, and the number of decades that values span.
     low: f64,
     decades: f64,
-    /// The number of values on an axis of the workload.
+    /// The values on an axis of the workload.
     places: Vec<u32>,
     rows: Vec<u32>,
     title: String,
