@@ -68,34 +68,20 @@ impl std::fmt::Display for Skipped {
 
 /// Why nothing was imported. Nothing was written then.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ImportError {
     /// A file cannot be read.
     #[error("`{path}` cannot be read ({error}): name a file that fio wrote")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
+    Unreadable { path: PathBuf, error: std::io::Error },
     /// A file is not what fio writes, or a part of it.
     #[error(
         "`{path}` cannot be imported: it {reason}; name a file written by `fio --output-format=json+ \
          --output=FILE`"
     )]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    Foreign { path: PathBuf, reason: String },
     /// The same run is in two files, and would count as two replicates.
     #[error("`{second}` holds a run that `{first}` holds too: name each run once")]
-    Twice {
-        /// The file that was named first.
-        first: PathBuf,
-        /// The file that repeats it.
-        second: PathBuf,
-    },
+    Twice { first: PathBuf, second: PathBuf },
     /// No job could be mapped: all of them, with the reasons.
     #[error(
         "none of the jobs can be imported: {}",

@@ -33,18 +33,14 @@ pub enum SamplingError {
 
 /// What a window's samples lack, with the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum MissingSamples {
     /// The rings ran over.
     #[error(
         "at least {lost} of {all} samples were lost because the machine was too busy to take them in time; \
          run fewer jobs, or leave a core free"
     )]
-    Lost {
-        /// How many were lost.
-        lost: u64,
-        /// How many there were.
-        all: u64,
-    },
+    Lost { lost: u64, all: u64 },
     /// The kernel took fewer than it was asked for.
     #[error("the kernel throttled the sampling; raise kernel.perf_event_max_sample_rate")]
     Throttled,
