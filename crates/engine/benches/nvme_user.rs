@@ -11,7 +11,6 @@ use std::error::Error;
 
 const IO_LEN: u32 = 4096;
 const LONG_LEN: u32 = 128 << 10;
-/// Bytes of the drive.
 const DRIVE_LEN: usize = 1 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {

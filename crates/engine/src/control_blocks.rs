@@ -10,7 +10,6 @@ pub(crate) struct ControlBlocks<T> {
 }
 
 impl<T: Clone> ControlBlocks<T> {
-    /// `slots` copies of `block`.
     pub(crate) fn new(block: T, slots: u32) -> ControlBlocks<T> {
         ControlBlocks { blocks: NonNull::from(Box::leak(vec![block; slots as usize].into_boxed_slice())) }
     }

@@ -42,7 +42,6 @@ impl Default for Limits {
     }
 }
 
-/// How a controller is set up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Setup {
     pub(super) limits: Limits,
@@ -125,7 +124,6 @@ impl Controller {
         Controller::start(address, Arc::new(Vfio::open(address, isolation)?), &setup)
     }
 
-    /// Opens the controller behind `device`.
     pub(super) fn start(
         address: PciAddress,
         device: Arc<dyn Device>,

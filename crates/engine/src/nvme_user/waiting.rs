@@ -26,7 +26,6 @@ enum Mode {
     Hybrid(Hybrid),
 }
 
-/// The sleep before polling.
 struct Hybrid {
     fixed: Option<Duration>,
     _slack: TimerSlack,
@@ -126,7 +125,6 @@ impl Waiting {
         }
     }
 
-    /// The wait is over.
     #[inline]
     pub(super) fn end(&mut self) {
         if let Mode::Hybrid(hybrid) = &mut self.mode

@@ -284,7 +284,6 @@ pub enum TakeRefusal {
 }
 
 impl TargetFault {
-    /// The error of a target at `path`.
     pub(super) fn of(self, path: &Path) -> TargetError {
         TargetError::Unfit { path: path.to_owned(), fault: self }
     }

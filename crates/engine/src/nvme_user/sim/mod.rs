@@ -151,7 +151,6 @@ struct State {
     seen: Seen,
 }
 
-/// What the controller has seen.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) doorbells: u64,
@@ -214,7 +213,6 @@ impl SimController {
         self.state().behaviour.features.get(&id).copied()
     }
 
-    /// Pages that are mapped for it.
     #[cfg(test)]
     pub(super) fn mapped(&self) -> usize {
         self.state().reach.0.len()

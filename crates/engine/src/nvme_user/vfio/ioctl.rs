@@ -111,7 +111,6 @@ pub(super) fn with<T: Argument>(fd: &impl AsRawFd, request: u64, argument: &mut 
     result(unsafe { libc::ioctl(fd.as_raw_fd(), request, std::ptr::from_mut(argument)) })
 }
 
-/// One ioctl whose argument is a number.
 pub(super) fn with_number(fd: &impl AsRawFd, request: u64, number: i32) -> Result<i32, i32> {
     // SAFETY: the kernel takes the argument by value and touches no memory of ours.
     result(unsafe { libc::ioctl(fd.as_raw_fd(), request, libc::c_long::from(number)) })
