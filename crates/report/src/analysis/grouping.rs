@@ -72,3 +72,13 @@ pub(crate) fn list(items: &[String]) -> String {
         _ => items.concat(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_joined() {
+        assert_eq!(list(&["a".into(), "b".into(), "c".into()]), "a, b and c");
+    }
+}

@@ -4,7 +4,7 @@
 
 use super::admission::Admission;
 pub use super::grouping::TrialSetup;
-use super::grouping::{grouped, paths};
+use super::grouping::{ascending, grouped, paths};
 use super::published::Design;
 use iopj_core::{CompletionMode, IoPath, Rw, Submission};
 use iopj_store::{Measurement, Trial};
@@ -56,13 +56,9 @@ pub fn completion_modes(trials: &[Trial], admission: Admission) -> Vec<Completio
 }
 
 fn completion_table(setting: TrialSetup, trials: &[&Trial], admission: Admission) -> Option<CompletionTable> {
-    let mut numjobs: Vec<u32> = trials.iter().map(|trial| trial.workload.numjobs).collect();
-    numjobs.sort_unstable();
-    numjobs.dedup();
+    let numjobs: Vec<u32> = ascending(trials.iter().map(|trial| trial.workload.numjobs));
     let paths = paths(trials);
-    let mut modes: Vec<CompletionMode> = paths.iter().map(IoPath::completion).collect();
-    modes.sort_unstable();
-    modes.dedup();
+    let modes: Vec<CompletionMode> = ascending(paths.iter().map(IoPath::completion));
     if modes.len() < 2 {
         return None;
     }

@@ -460,7 +460,7 @@ pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &WinnerQuestion, family
     MapCell { ranking: ranked.into_iter().zip(p).map(place).collect(), p: cell_p, lead, left_out }
 }
 
-/// No test is less than any test.
+/// A missing p-value sorts after every p-value.
 fn p_rank(p: Option<f64>) -> f64 {
     p.unwrap_or(2.0)
 }

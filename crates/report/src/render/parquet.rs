@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// Writes all rows of all tables. A figure that was not measured is null, as are the times of emulated
 /// tables.
 ///
-/// # Errors The writer's error.
+/// # Errors
+/// The writer's error.
 pub fn parquet<W: Write + Send>(tables: &[WorkloadTable], out: W) -> Result<(), ParquetError> {
     let texts: Vec<&Text> = CELL.iter().chain(&SOURCES).collect();
     let numbers: Vec<(&str, &Number)> = NUMBERS.iter().filter_map(|one| Some((one.name?, one))).collect();

@@ -247,7 +247,7 @@ const fn quoted(name: &'static str, text: fn(&WorkloadTable, &CellRow) -> String
     Text { name, is_quoted: true, text }
 }
 
-/// The columns before the numbers: the row's cell.
+/// The columns before the numbers: what the row is about.
 pub(super) const CELL: [Text; 5] = [
     text("workload", |table, _| table.workload.title()),
     text("path", |_, row| row.path.to_string()),

@@ -5,6 +5,7 @@ use super::data::{ClaimCell, Shape, TrialSet};
 use super::metrics::ClaimMetric;
 use super::{Answer, ClaimFigure, Effect};
 use crate::analysis::contrast::{Sample, TestPlan};
+use crate::analysis::grouping::unique;
 use crate::analysis::stats::{
     LEVEL, Method, equivalent, equivalent_paired, over, ratio_of_means, summarize, t_test,
 };
@@ -106,10 +107,7 @@ impl<'a> Comparison<'a> {
     }
 
     pub(super) fn missing(&self, replicates: usize) -> Vec<String> {
-        let mut missing: Vec<String> =
-            self.cells().filter_map(|cell| cell.lacks(self.metric, replicates)).collect();
-        missing.dedup();
-        missing
+        unique(self.cells().filter_map(|cell| cell.lacks(self.metric, replicates)))
     }
 
     pub(super) fn figures(&self) -> Vec<ClaimFigure> {

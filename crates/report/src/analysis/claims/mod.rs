@@ -155,7 +155,7 @@ impl Effect {
 /// A measured figure beside the published one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ClaimFigure {
-    /// The path, or what else it is of.
+    /// The path, or the name of a derived figure.
     pub of: String,
     /// Unit, empty for a plain number.
     pub unit: &'static str,

@@ -6,6 +6,7 @@ use super::data::{ClaimCell, Shape};
 use super::metrics::ClaimMetric;
 use super::{Answer, ClaimFigure, Effect, Part};
 use crate::analysis::contrast::{Sample, TestPlan};
+use crate::analysis::grouping::unique;
 use crate::analysis::stats::LEVEL;
 use iopj_core::IoPath;
 
@@ -32,15 +33,8 @@ impl<'a> SomeWorkload<'a> {
         if self.complete(replicates).next().is_some() {
             return Vec::new();
         }
-        let mut missing: Vec<String> = self
-            .workloads
-            .iter()
-            .take(1)
-            .flat_map(|(_, all)| all)
-            .flat_map(|one| one.missing(replicates))
-            .collect();
-        missing.dedup();
-        missing
+        let first = self.workloads.iter().take(1).flat_map(|(_, all)| all);
+        unique(first.flat_map(|one| one.missing(replicates)))
     }
 
     /// A test for each complete workload.

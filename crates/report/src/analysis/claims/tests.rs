@@ -7,6 +7,7 @@ use crate::analysis::published::COMPLETION_MODES;
 use crate::analysis::stats::{Method, t_test};
 use iopj_core::{Rw, VerdictKind, Workload};
 use iopj_store::{Generator, Outcome};
+use std::collections::BTreeSet;
 
 /// Spread of five replicates that differ by about 1 %.
 pub(super) const QUIET: [f64; 5] = [-0.01, 0.005, 0.0, 0.01, -0.005];
@@ -169,6 +170,22 @@ fn generators_are_never_mixed_and_each_complete_one_is_decided() {
     trials.truncate(table_1(&QUIET, 1.0).len() + 1);
     let claim = decided(&trials, 4, "poll22-1");
     assert_eq!((claim.parts.len(), claim.answer), (8, Answer::Holds));
+}
+
+#[test]
+fn what_a_claim_lacks_is_named_once() {
+    for (trials, emulated) in [(vec![], false), (vec![], true), (table_1(&QUIET, 1.0), true)] {
+        let claims = decide(&trials, &ClaimContext { cores: 4, emulated, ..ClaimContext::default() });
+        let of_parts = claims.iter().flat_map(|claim| claim.parts.iter().map(|part| &part.answer));
+        for answer in claims.iter().map(|claim| &claim.answer).chain(of_parts) {
+            let Answer::NotMeasured(missing) = answer else { continue };
+            let distinct: BTreeSet<&String> = missing.iter().collect();
+            assert_eq!(distinct.len(), missing.len(), "{missing:?}");
+        }
+        let second = claims.iter().find(|claim| claim.id == "iface23-2").unwrap();
+        let elsewhere = second.run.as_ref().unwrap().ends_with(", on a machine that is not emulated");
+        assert_eq!(elsewhere, emulated, "{:?}", second.run);
+    }
 }
 
 #[test]

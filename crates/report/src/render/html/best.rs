@@ -65,11 +65,11 @@ fn best(model: &Model<'_>, map: &WinnerMap, cell: &MapCell, workload: usize) -> 
     };
     let own = series(first.path)?;
     let data = model.cells_of(workload).find(|cell| cell.series == own)?;
-    let is_behind = |place: &RankedPath| place.p.is_none_or(|p| p <= LEVEL);
+    let is_not_tied = |place: &RankedPath| place.p.is_none_or(|p| p <= LEVEL);
     let worst = cell.ranking[1..]
         .iter()
         .rev()
-        .find(|place| verified(place.path) && is_behind(place) && place.summary.mean > 0.0);
+        .find(|place| verified(place.path) && is_not_tied(place) && place.summary.mean > 0.0);
     let metric = map.question.metric;
     let saved = |worst: f64| {
         let ratio = first.summary.mean / worst;

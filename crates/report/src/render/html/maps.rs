@@ -16,8 +16,8 @@ use crate::analysis::without_unsteady::{MapWithoutUnsteady, maps_without_unstead
 use crate::render::table::Table;
 use crate::render::unsteady::{decision, without_words};
 
-/// The metrics that get maps if the store holds them. Every trial has the first one, of all stores and of
-/// emulated ones.
+/// The metrics that get maps if the store holds them. Every trial has the first, and the first that is
+/// not a time.
 const METRICS: [Metric; 7] = [
     Metric::LatencyMean,
     Metric::IosPerJoule,

@@ -63,9 +63,7 @@ pub fn figures(
     power: &[PowerTrace],
     admission: Admission,
 ) -> Vec<(String, String)> {
-    let css = light_style();
-    let all = all_figures(&Model::new(study, trials, admission), power);
-    all.iter().map(|figure| (format!("{}.svg", figure.id), standalone(figure, &css))).collect()
+    documents(&all_figures(&Model::new(study, trials, admission), power), "", &light_style())
 }
 
 /// The same figures in the dark colours of the page; their names end in `-dark`.
@@ -76,11 +74,14 @@ pub fn dark_figures(
     admission: Admission,
 ) -> Vec<(String, String)> {
     let css = style(|(_, _, dark)| dark);
-    let all = all_figures(&Model::new(study, trials, admission), power);
-    all.iter().map(|figure| (format!("{}-dark.svg", figure.id), standalone(figure, &css))).collect()
+    documents(&all_figures(&Model::new(study, trials, admission), power), "-dark", &css)
 }
 
-/// The same figures under the same names as PDF documents of one page each, as vectors and text.
+fn documents(figures: &[figure::Figure], end: &str, style: &str) -> Vec<(String, String)> {
+    figures.iter().map(|figure| (format!("{}{end}.svg", figure.id), standalone(figure, style))).collect()
+}
+
+/// The figures of [`figures`] as PDF documents of one page each, as vectors and text.
 pub fn pdf_figures(
     study: &StudyRecord,
     trials: &[Trial],
@@ -113,7 +114,7 @@ fn style(colour: fn((&str, &'static str, &'static str)) -> &'static str) -> Stri
     })
 }
 
-/// The same on white.
+/// The figures' style on white.
 fn light_style() -> String {
     style(|(_, light, _)| light)
 }

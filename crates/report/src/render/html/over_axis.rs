@@ -11,7 +11,7 @@ use crate::analysis::winner::{Axis, AxisValue};
 use crate::render::table::Table;
 use iopj_core::Workload;
 
-/// An axis whose values are numbers, what they are, and a workload's.
+/// An axis with numeric values, its title, and the value of a workload.
 type NumberAxis = (Axis, &'static str, fn(&Workload) -> u32);
 
 const DEPTH: NumberAxis = (Axis::Iodepth, "iodepth, I/Os in flight per job", |one| one.iodepth);

@@ -11,6 +11,7 @@ use crate::analysis::claims::metrics::{ClaimMetric, IOPS, P50, P99};
 use crate::analysis::claims::parts::DerivedFigures;
 use crate::analysis::claims::question::Question;
 use crate::analysis::contrast::{Sample, joined};
+use crate::analysis::grouping::unique;
 use crate::analysis::paper_layouts::average_slowdown;
 use crate::analysis::published;
 use iopj_core::{IoPath, RingCompletion, Rw, SioCompletion, Spin, UserCompletion};
@@ -120,11 +121,9 @@ pub(super) fn nearest<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
             samples: [slower(sio), slower(other)],
             names: [name(sio), name(other)],
             unit: "%",
-            missing: all
-                .iter()
-                .flat_map(|cell| [P50, P99].map(|metric| cell.lacks(metric, 1)))
-                .flatten()
-                .collect(),
+            missing: unique(
+                all.iter().flat_map(|cell| [P50, P99].map(|metric| cell.lacks(metric, 1))).flatten(),
+            ),
             cells: all,
         })
     };

@@ -33,7 +33,7 @@ impl PlotAxis {
         }
     }
 
-    /// A logarithmic axis that contains both values.
+    /// A logarithmic axis between the two values; from 1 if the lower is not positive.
     pub(in super::super) fn log(low: f64, high: f64, places: (f64, f64)) -> PlotAxis {
         let low = if low > 0.0 { low } else { 1.0 };
         let high = if high > low { high } else { low * 2.0 };
