@@ -7,7 +7,7 @@ use serde_json::Value;
 fn rows(architecture: &str) -> Vec<(&str, &str)> {
     architecture
         .lines()
-        .skip_while(|line| !line.ends_with("| may use |"))
+        .skip_while(|line| !line.trim_end().ends_with("| may use |"))
         .take_while(|line| line.starts_with('|'))
         .skip(2)
         .filter_map(|line| {

@@ -15,7 +15,8 @@ const FETCH_LIMIT_S: u32 = 120;
 const PARTS: [Part; 11] = [
     ("crates", |workspace| {
         no_findings("crate table", || {
-            let architecture = std::fs::read_to_string(workspace.root.join("ARCHITECTURE.md"))?;
+            let architecture =
+                std::fs::read_to_string(workspace.root.join("ARCHITECTURE.md")).context("ARCHITECTURE.md")?;
             Ok(crates::findings(&architecture, &workspace.metadata))
         })
     }),

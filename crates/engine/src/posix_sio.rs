@@ -1,7 +1,7 @@
 //! `posix-sio`: one `preadv2` or `pwritev2` per I/O, with `RWF_HIPRI` where it polls.
 //!
-//! The device's setting `io_poll_delay`, which the caller has made, chooses polling and its sleep. Since
-//! Linux 5.19 the flag is accepted and ignored.
+//! The device's `io_poll_delay`, which the caller has set, chooses whether a poll sleeps first. Since Linux
+//! 5.19 the flag is accepted and ignored.
 
 use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
 use crate::pool::{Pool, Slot};

@@ -123,6 +123,7 @@ pub(crate) struct CompletionRing {
     head: NonNull<AtomicU32>,
     tail: NonNull<AtomicU32>,
     entries: NonNull<u8>,
+    /// Length of an entry in bytes.
     stride: usize,
     mask: u32,
 }

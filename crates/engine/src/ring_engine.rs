@@ -236,7 +236,7 @@ impl<F: EntryFormat> RingEngine<F> {
 }
 
 /// A signal is not an error: the caller's loop comes again. Nor is a lack of memory, or of room for
-/// completions, while there are requests that will give it back when they end.
+/// completions, while there are requests that will give it back when they end; with none it would never come.
 #[cold]
 fn enter_failed(errno: i32, some_will_end: bool) -> Result<u32, EngineError> {
     match errno {

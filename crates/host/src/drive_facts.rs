@@ -37,7 +37,7 @@ const NOT_KNOWN: &str = "not known as they were under the kernel, so as the rese
 
 /// One warning for each feature that a drive did not take again: its trials measure another drive than those
 /// of the kernel's paths.
-pub fn not_as_kept(address: PciAddress, identity: &Identity) -> Vec<String> {
+pub fn not_as_before(address: PciAddress, identity: &Identity) -> Vec<String> {
     let others = identity.features.iter().filter(|state| !state.is_as_before());
     let warning = others.map(|state| {
         let (name, id) = (state.prior.name, state.prior.id);
@@ -90,7 +90,7 @@ mod tests {
             "interrupt coalescing (feature 08h) under nvme-user is unknown, 0x0 under the kernel: it does \
              not say (NVMe status 0x2)",
         ];
-        let warnings = not_as_kept("0000:01:00.0".parse().unwrap(), &identity);
+        let warnings = not_as_before("0000:01:00.0".parse().unwrap(), &identity);
         assert_eq!(warnings, is.map(|is| format!("0000:01:00.0: {is}; {remedy}")));
         assert_eq!(set_up(&identity)["power_state"], "0x0 as under the kernel");
         assert_eq!(set_up(&identity).get("features"), None);
@@ -104,6 +104,6 @@ mod tests {
             set_up(&identity)["features"],
             "not known as they were under the kernel, so as the reset left them"
         );
-        assert_eq!(not_as_kept("0000:01:00.0".parse().unwrap(), &identity), [""; 0]);
+        assert_eq!(not_as_before("0000:01:00.0".parse().unwrap(), &identity), [""; 0]);
     }
 }

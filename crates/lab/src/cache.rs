@@ -63,6 +63,7 @@ pub enum CacheError {
         /// What was tried, a verb.
         action: &'static str,
         path: PathBuf,
+        /// The system's error, which names the remedy.
         source: io::Error,
     },
 }

@@ -104,13 +104,13 @@ pub enum PassWork<'a> {
 }
 
 /// One run of fio: its I/Os, and what its process took.
-type FioRun = Result<(u64, ProcessEvidence), Box<dyn Error>>;
+type FioPass = Result<(u64, ProcessEvidence), Box<dyn Error>>;
 
 /// A pass of fio, which `run` runs and watches from its start; a longer one if the first had too few rounds.
 pub fn pass_of_fio(
     probe: &Probe,
     workload: &Workload,
-    mut run: impl FnMut(PassLimit, &mut dyn FnMut(u32) -> Duration) -> FioRun,
+    mut run: impl FnMut(PassLimit, &mut dyn FnMut(u32) -> Duration) -> FioPass,
 ) -> Finding<Completions> {
     let mut passed = |limit| counted_of_fio(probe, |look| run(limit, look));
     let first = passed(limit(workload));
@@ -125,7 +125,7 @@ pub fn pass_of_fio(
 /// One run of fio in a pass: its I/Os, and who completed them.
 fn counted_of_fio(
     probe: &Probe,
-    run: impl FnOnce(&mut dyn FnMut(u32) -> Duration) -> FioRun,
+    run: impl FnOnce(&mut dyn FnMut(u32) -> Duration) -> FioPass,
 ) -> Result<(u64, Finding<Completions>), Box<dyn Error>> {
     let snapshot = |edge| probe.snapshot(Who::Child, edge);
     let begin = snapshot(Edge::Begin)?;

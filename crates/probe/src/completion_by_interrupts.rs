@@ -33,7 +33,7 @@ pub(crate) fn unclear<T>(reason: impl Into<String>) -> Finding<T> {
 pub(crate) fn by_interrupts(evidence: &Evidence) -> Finding<CompletionMode> {
     let interrupts = match interrupts(evidence) {
         Ok(interrupts) => interrupts,
-        Err(name) => return unclear(indistinct_interrupts(evidence, name)),
+        Err(name) => return unclear(without_own_interrupts(evidence, name)),
     };
     if !is_none(evidence, interrupts) {
         return enough(evidence, interrupts);
@@ -117,7 +117,7 @@ pub(crate) fn interrupts_otherwise(control: Option<ControlRun>) -> Result<(), &'
         }
         Some(ControlRun { device_reads: 0, .. }) => Err("the control run's reads never reached the device"),
         Some(ControlRun { interrupts: None, .. }) => {
-            Err("the control run could not tell the device's interrupts apart")
+            Err("the control run could not tell the device's interrupts from those of others")
         }
         Some(ControlRun { interrupts: Some(interrupts), device_reads, .. }) => {
             let enough = ratio(interrupts, device_reads) >= CONTROL_INTERRUPTS;
@@ -126,12 +126,12 @@ pub(crate) fn interrupts_otherwise(control: Option<ControlRun>) -> Result<(), &'
     }
 }
 
-fn indistinct_interrupts(evidence: &Evidence, name: &str) -> String {
+fn without_own_interrupts(evidence: &Evidence, name: &str) -> String {
     let shares = evidence.devices.iter().any(|device| device.name == name && !device.vectors.is_empty());
     let why = if shares {
         "other disks on the same controller did I/O meanwhile, or a vector or core came or went"
     } else {
         "it has no interrupt vector of its own"
     };
-    format!("the interrupts of {name} cannot be told apart: {why}")
+    format!("the interrupts of {name} cannot be told from those of other devices: {why}")
 }

@@ -4,7 +4,7 @@ use crate::error::TrialError;
 use iopj_core::evidence::{Completions, ControlRun};
 use iopj_core::{IoPath, Length, Ring, SioCompletion, Workload};
 use iopj_engine::Target;
-use iopj_load::native::{self, Bracketed, JobSpec, Moment};
+use iopj_load::native::{self, BracketResult, JobSpec, Moment};
 use iopj_probe::{CompletionCounters, Edge, Probe, Waiting, Who};
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
@@ -29,7 +29,7 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
         JobSpec { huge_pages: false, is_trial: false, ..JobSpec::of_trial(&workload, target, IOS, &open) };
     let snapshots = RefCell::new(Vec::with_capacity(2));
     let counts = RefCell::new((None, None));
-    let mut bracket = |moment, jobs: &[i32]| -> Bracketed {
+    let mut bracket = |moment, jobs: &[i32]| -> BracketResult {
         let who = Who::ThisProcess { jobs, own: &[] };
         let (counters, counted) = &mut *counts.borrow_mut();
         match moment {

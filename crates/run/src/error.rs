@@ -90,7 +90,13 @@ pub enum TrialError {
     NotOurs { why: &'static str, path: PathBuf, remedy: &'static str },
     /// Another file has the name of the one that the store names.
     #[error("{path} is not the file that the store names: its id is {found}, not {id}")]
-    OtherFile { path: PathBuf, found: FileId, id: FileId },
+    OtherFile {
+        path: PathBuf,
+        /// The id in its header.
+        found: FileId,
+        /// The id in the store.
+        id: FileId,
+    },
     /// A path of kernel bypass without leave to take the device.
     #[error("{0} needs the device to itself: allow it by --take-device PCI-ADDRESS")]
     NotAllowed(IoPath),

@@ -122,7 +122,7 @@ impl Tools {
     }
 }
 
-/// A run that lacks only its store.
+/// A run that lacks only its store. Dropped in this order: the made file goes after what has it open.
 struct SetUp<'a> {
     study: &'a Study,
     tools: &'a Tools,
@@ -163,7 +163,8 @@ impl<'a> SetUp<'a> {
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<Summary, RunError> {
-        let SetUp { study, tools, metering, cells, access, made } = self;
+        // What is bound last is dropped first.
+        let SetUp { study, tools, made, access, cells, metering } = self;
         let (fio, profiler) = (tools.fio.as_ref(), tools.profiler.as_ref());
         let runner = TrialRunner::new(host, fio, profiler, study, seed, stop)?;
         Trials { runner, study, cells, store, made, access, metering, decide }.run(progress)

@@ -144,13 +144,21 @@ pub enum Submission {
 
 impl fmt::Display for CompletionMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
+        f.write_str(match self {
+            CompletionMode::Interrupt => "interrupt",
+            CompletionMode::Poll => "poll",
+            CompletionMode::Hybrid => "hybrid",
+        })
     }
 }
 
 impl fmt::Display for Submission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
+        f.write_str(match self {
+            Submission::Syscall => "syscall",
+            Submission::Sqpoll => "sqpoll",
+            Submission::Doorbell => "doorbell",
+        })
     }
 }
 

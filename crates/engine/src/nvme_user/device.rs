@@ -45,6 +45,7 @@ pub(super) enum HugePages {
 
 /// A PCI function that this process drives.
 pub(super) trait Device: Registers + Send + Sync {
+    /// Length of the registers in bytes.
     fn registers_len(&self) -> usize;
     /// How memory for it must be made.
     fn huge_pages(&self) -> HugePages;

@@ -66,8 +66,8 @@ fn allocate_small(len: usize) -> Result<Mmap, EngineError> {
 fn no_huge_pages(errno: i32) -> EngineError {
     let remedy = ": too few huge pages of 2 MiB are free; without an IOMMU a drive needs 3, and each job \
                   needs 1 and those of its buffers (iodepth x bs): `echo N > \
-                  /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`, as root, with N raised by as \
-                  many";
+                  /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`, as root, with N that many \
+                  above its present value";
     EngineError::call("mmap (huge pages)", errno, remedy.to_owned())
 }
 

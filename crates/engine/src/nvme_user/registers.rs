@@ -128,7 +128,7 @@ impl Capabilities {
 pub(super) enum Unsuitable {
     #[error("does not answer (all ones): it is powered down or was pulled; plug it in again")]
     NoAnswer,
-    #[error("has NVMe {major}.{minor}, and this driver needs 1.2 or newer: use another path")]
+    #[error("implements NVMe {major}.{minor}, and this driver needs 1.2 or newer: use another path")]
     Version { major: u32, minor: u32 },
     #[error("takes memory pages of {0} bytes or more, and this driver has {PAGE}: use another path")]
     Pages(u64),

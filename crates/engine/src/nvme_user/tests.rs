@@ -262,7 +262,7 @@ fn a_controller_or_namespace_that_is_not_suitable_says_why() {
     };
     let message = |behaviour| open(behaviour).0.unwrap_err().to_string();
     let old = message(Behaviour { version: Some(0x1_0100), ..Behaviour::default() });
-    assert!(old.contains("has NVMe 1.1, and this driver needs 1.2"), "{old}");
+    assert!(old.contains("implements NVMe 1.1, and this driver needs 1.2"), "{old}");
     let gone = message(Behaviour { gone: true, ..Behaviour::default() });
     assert!(gone.contains("all ones"), "{gone}");
     let fatal = message(Behaviour { fatal: true, ..Behaviour::default() });

@@ -34,10 +34,22 @@ pub enum SettingsError {
     NeedsRoot(String),
     /// The kernel took the write, and the file reads otherwise.
     #[error("{file} reads `{read}` after `{wanted}` was written: {why}")]
-    DidNotTake { file: PathBuf, wanted: String, read: String, why: &'static str },
+    DidNotTake {
+        file: PathBuf,
+        wanted: String,
+        read: String,
+        /// The cause and the remedy.
+        why: &'static str,
+    },
     /// The kernel refused the write.
     #[error("the kernel refuses `{value}` for {file} ({source}): {advice}")]
-    Refused { file: PathBuf, value: String, source: io::Error, advice: String },
+    Refused {
+        file: PathBuf,
+        value: String,
+        source: io::Error,
+        /// The remedy.
+        advice: String,
+    },
     /// A drive stayed with its driver, or went back to it.
     #[error("{address} could not be taken from its driver: {reason}")]
     NotTaken {
@@ -47,7 +59,11 @@ pub enum SettingsError {
     },
     /// A drive is not back with its driver, or its block devices are not.
     #[error("{address} could not be given back to its driver: {reason}")]
-    NotGivenBack { address: PciAddress, reason: String },
+    NotGivenBack {
+        address: PciAddress,
+        /// The cause and the remedy.
+        reason: String,
+    },
     /// A file operation failed.
     #[error("cannot {action} {file}: {source}")]
     Io { action: &'static str, file: PathBuf, source: io::Error },

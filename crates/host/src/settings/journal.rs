@@ -174,7 +174,7 @@ pub(super) enum JournalError {
     #[error("it cannot be opened ({0})")]
     Open(io::Error),
     #[error("it {0}")]
-    NotOurs(&'static str),
+    Distrusted(&'static str),
     #[error("it cannot be read: {0}")]
     Read(io::Error),
     #[error("its first line is not that of a journal: {0}")]

@@ -306,7 +306,7 @@ fn open_dead(path: &Path) -> Result<Found, JournalError> {
     if let Some(reason) =
         (!metadata.is_file()).then_some("is not a regular file").or_else(|| files::distrust(&metadata))
     {
-        return Err(JournalError::NotOurs(reason));
+        return Err(JournalError::Distrusted(reason));
     }
     let Some(file) = Locked::take(file).map_err(JournalError::Open)? else { return Ok(Found::Live) };
     if file.metadata().map_err(JournalError::Open)?.nlink() == 0 {

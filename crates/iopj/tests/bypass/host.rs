@@ -38,7 +38,7 @@ impl Left {
         self.out.join(name).exists()
     }
 
-    /// The path of that.
+    /// The path of what it left under this name.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.out.join(name)
     }

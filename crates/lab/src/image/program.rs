@@ -38,8 +38,8 @@ impl Program {
         }
     }
 
-    /// The program with this name in `$PATH`, or at this absolute path, which it keeps in the guest; with a
-    /// script also its interpreter.
+    /// The program with this name in `$PATH`, or at this absolute path, which it keeps in the guest; for a
+    /// script, its interpreter too.
     ///
     /// # Errors
     /// [`ImageError::NoProgram`], [`ImageError::RelativeProgram`], [`ImageError::Unreadable`], or a script

@@ -127,6 +127,7 @@ impl Apt {
     }
 
     /// Downloads packages into a folder; returns apt's complaint if it could not.
+    #[must_use = "a failed download is the complaint"]
     pub(super) fn download(&self, packages: &[Package], into: &Path) -> Result<Option<String>, KernelError> {
         let mut command = self.command();
         command.args(["-q", "download"]).current_dir(into);

@@ -73,7 +73,13 @@ pub enum KernelError {
         "`{image}` is Linux {image_release} but `{modules}` is for {modules_release}: name the modules that \
          were built with this image"
     )]
-    Mismatch { image: PathBuf, image_release: String, modules: PathBuf, modules_release: String },
+    Mismatch {
+        image: PathBuf,
+        image_release: String,
+        /// The folder or the module that does not fit.
+        modules: PathBuf,
+        modules_release: String,
+    },
     /// The running kernel's image or modules are not installed.
     #[error(
         "the running kernel {release} has no `{path}`: install its package, or choose another kernel with \

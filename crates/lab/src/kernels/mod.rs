@@ -15,7 +15,7 @@ mod version;
 mod vmlinux;
 
 pub use catalogue::Offer;
-pub use error::{Asked, KernelError};
+pub use error::{Asked, ImageFault, KernelError};
 pub use tools::missing_tools;
 
 use crate::cache::Cache;

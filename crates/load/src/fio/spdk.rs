@@ -81,6 +81,7 @@ pub enum SpdkLack {
         needed_mib: u64,
         /// What is free, in MiB.
         free_mib: u64,
+        /// The command that adds what is missing.
         remedy: String,
     },
     /// Huge pages cannot be mapped by a file.

@@ -151,10 +151,10 @@ pub enum Moment {
 }
 
 /// Called by the runner's thread at each of these moments, with the jobs' thread ids.
-pub type Bracket<'a> = dyn FnMut(Moment, &[i32]) -> Bracketed + 'a;
+pub type Bracket<'a> = dyn FnMut(Moment, &[i32]) -> BracketResult + 'a;
 
 /// The result of the caller's work at such a moment; an error of it ends the trial.
-pub type Bracketed = Result<(), Box<dyn Error + Send + Sync>>;
+pub type BracketResult = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// Runs one trial. `stop` ends it early, which is an error.
 ///

@@ -239,7 +239,7 @@ fn a_panic_of_the_runner_lets_the_jobs_end() {
     let workload = workload();
     let spec = spec(&workload, &open);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        let mut bracket = |_: Moment, _: &[i32]| -> Bracketed { panic!("a bug in the bracket") };
+        let mut bracket = |_: Moment, _: &[i32]| -> BracketResult { panic!("a bug in the bracket") };
         run(&spec, &AtomicBool::new(false), &mut bracket, &mut || {}).is_ok()
     }));
     assert!(panicked.is_err());

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 const MISSING_SHARE: f64 = 0.01;
 
 /// Sums over a window.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tally {
     user: Cost,
     kernel: HashMap<KernelAddress, Cost>,
@@ -34,7 +34,15 @@ struct KernelAddress {
 
 impl Tally {
     pub(super) fn new() -> Tally {
-        Tally { counted_share: 1.0, ..Tally::default() }
+        Tally {
+            user: Cost::default(),
+            kernel: HashMap::new(),
+            samples: 0,
+            lost: 0,
+            is_overrun: false,
+            is_throttled: false,
+            counted_share: 1.0,
+        }
     }
 
     /// Adds a sample; what guests do is not counted.

@@ -195,7 +195,7 @@ fn disks_without_vectors_prove_nothing() {
         assert_unproven(
             &format!("posix-sio/syscall/{asked}"),
             &evidence,
-            "the interrupts of zram0 cannot be told apart: it has no interrupt vector of its own",
+            "the interrupts of zram0 cannot be told from those of other devices: it has no interrupt vector of its own",
         );
     }
     evidence.devices[0].vectors.push("40 mpt3sas0-msix0".into());
@@ -210,7 +210,10 @@ fn without_interrupts_the_control_run_decides() {
     let cases = [
         (None, "no control run"),
         (Some(ControlRun { interrupts: Some(31), ..good }), "did not interrupt in the control run either"),
-        (Some(ControlRun { interrupts: None, ..good }), "could not tell the device's interrupts apart"),
+        (
+            Some(ControlRun { interrupts: None, ..good }),
+            "could not tell the device's interrupts from those of others",
+        ),
         (Some(ControlRun { device_reads: 0, ..good }), "never reached the device"),
     ];
     for (control, part) in cases {

@@ -51,8 +51,16 @@ pub(crate) fn estimates(
                 let (joules, random_j) = (power.watts * seconds, power.standard * seconds);
                 let half = NORMAL_FACTOR * random_j;
                 let random_interval = [joules - half, joules + half];
-                let counted = Joules { seconds, joules, random_j, random_interval, ..Joules::default() };
-                EnergyOutcome::Complete(counted)
+                let (random_dof, interval, above_idle) = (None, None, None);
+                EnergyOutcome::Complete(Joules {
+                    seconds,
+                    joules,
+                    random_j,
+                    random_dof,
+                    random_interval,
+                    interval,
+                    above_idle,
+                })
             }
             Err(error) => EnergyOutcome::Incomplete(error.to_string()),
         };

@@ -62,7 +62,7 @@ const NEUTRAL: &[(&str, &str, &str)] = &[
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SkipReason {
     #[error("{0}")]
-    Is(&'static str),
+    Text(&'static str),
     #[error("{what} ({name}={value})")]
     Option { what: &'static str, name: String, value: String },
     #[error("was to have numjobs={asked}, but the file has it {entries} times")]
@@ -79,7 +79,7 @@ pub(super) enum SkipReason {
 
 impl From<&'static str> for SkipReason {
     fn from(text: &'static str) -> SkipReason {
-        SkipReason::Is(text)
+        SkipReason::Text(text)
     }
 }
 

@@ -295,7 +295,7 @@ impl<'a> Access<'a> {
     fn by_our_driver(&mut self, drive: &BypassDrive, isolation: Isolation) -> Result<Reached, TrialError> {
         let controller = Controller::open(drive.address, isolation, &self.prior_state(drive))?;
         self.facts = drive_facts::facts(&controller);
-        self.settings.warn(drive_facts::not_as_kept(drive.address, controller.identity()));
+        self.settings.warn(drive_facts::not_as_before(drive.address, controller.identity()));
         let (path, writes) = (self.spec.path(), self.spec.is_written());
         let target = Target::open_bypass(path, &controller, drive.nsid, writes)?;
         if target.data_len() != self.extent.len || target.logical_block() != self.extent.logical_block {

@@ -9,7 +9,7 @@ use crate::latencies;
 use crate::target::Access;
 use iopj_core::Evidence;
 use iopj_core::evidence::Finding;
-use iopj_load::native::{self, Bracketed, JobSpec, Moment};
+use iopj_load::native::{self, BracketResult, JobSpec, Moment};
 use iopj_load::pass::{EndedPass, Pass, PassWork};
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{CompletionsError, Edge, Snapshot, Who};
@@ -60,7 +60,7 @@ impl TrialRunner<'_> {
             JobSpec { steadystate, has_pass, ..JobSpec::of_trial(&cell.workload, target, seed, &open) };
         let passed = RefCell::new((None, None));
         let snapshots = RefCell::new(Vec::with_capacity(2));
-        let mut bracket = |moment, jobs: &[i32]| -> Bracketed {
+        let mut bracket = |moment, jobs: &[i32]| -> BracketResult {
             let own = energy::own_threads();
             let who = Who::ThisProcess { jobs, own: &own };
             let snapshot = |edge| probe.snapshot(who, edge);

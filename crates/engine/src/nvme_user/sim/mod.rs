@@ -50,6 +50,7 @@ pub(super) struct Behaviour {
     /// It never wants a doorbell once it has seen the first, like a controller that polls its shadow
     /// doorbells.
     pub(super) never_wants_doorbells: bool,
+    /// Metadata of a block in bytes.
     pub(super) metadata: u16,
     /// I/O commands are taken and never complete.
     pub(super) hangs: bool,

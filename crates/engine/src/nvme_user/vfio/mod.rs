@@ -110,7 +110,8 @@ fn group(address: PciAddress, folder: &Path) -> Result<u32, EngineError> {
     link.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()?.parse().ok()).ok_or_else(|| {
         EngineError::unsupported(format!(
             "{address} is not behind an IOMMU: switch one on in the firmware and by `intel_iommu=on` or \
-             `amd_iommu=on` on the kernel command line; without one, use --i-know-no-iommu"
+             `amd_iommu=on` on the kernel command line; without one, --i-know-no-iommu allows it \
+             unprotected"
         ))
     })
 }
