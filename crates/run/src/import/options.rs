@@ -71,7 +71,7 @@ pub(super) enum SkipReason {
     EndedEarly { ios: u64, asked: u64 },
     #[error("failed: {count} failed I/Os, {error}")]
     Failed { count: u64, error: io::Error },
-    #[error("moved {bytes} bytes an I/O where bs is {bs}")]
+    #[error("moved {bytes} bytes per I/O although bs is {bs}")]
     Moved { bytes: u64, bs: u64 },
     #[error("ran at the same time as job `{0}` (no stonewall between them), which no path accounts for")]
     Beside(String),

@@ -318,7 +318,7 @@ fn what_has_no_word_here_is_left_out_with_the_reason() {
         (json!({ "bssplit": "4k/50:8k/50" }), "mixes block sizes"),
         (json!({ "bs": "4k,8k" }), "several block sizes"),
         (json!({ "bs": "1k-4k" }), "cannot read (bs=1k-4k)"),
-        (json!({ "bs": "8k" }), "moved 4096 bytes an I/O where bs is 8192"),
+        (json!({ "bs": "8k" }), "moved 4096 bytes per I/O although bs is 8192"),
         (json!({ "rate_iops": "100" }), "limits the rate"),
         (json!({ "future_option": "1" }), "no word for (future_option=1)"),
         (json!({ "random_distribution": "pareto:0.9" }), "random_distribution=pareto:0.9"),
