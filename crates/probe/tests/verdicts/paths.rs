@@ -195,7 +195,8 @@ fn disks_without_vectors_prove_nothing() {
         assert_unproven(
             &format!("posix-sio/syscall/{asked}"),
             &evidence,
-            "the interrupts of zram0 cannot be told from those of other devices: it has no interrupt vector of its own",
+            "the interrupts of zram0 cannot be told from those of other devices: it has no interrupt vector \
+             of its own",
         );
     }
     evidence.devices[0].vectors.push("40 mpt3sas0-msix0".into());
