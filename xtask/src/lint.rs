@@ -1,9 +1,9 @@
 //! `cargo xtask lint`: what can be checked without tests: format, clippy, docs, licences and advisories, the
-//! crate table, cycles, sizes, width, paths in documents, lock files, the oldest Rust.
+//! crate table, cycles, the index of files, sizes, width, paths in documents, lock files, the oldest Rust.
 
 use crate::options::{Options, Part};
 use crate::workspace::Workspace;
-use crate::{crates, modules, needs, paths, shell, sizes, width};
+use crate::{crates, files, modules, needs, paths, shell, sizes, width};
 use anyhow::{Context, Result, bail};
 
 /// The crate of the fuzz targets, which is not in the workspace.
@@ -12,7 +12,7 @@ const FUZZ: &str = "fuzz/Cargo.toml";
 /// Seconds that fetching the advisory database may take.
 const FETCH_LIMIT_S: u32 = 120;
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     ("crates", |workspace| {
         no_findings("crate table", || {
             let architecture =
@@ -23,6 +23,7 @@ const PARTS: [Part; 11] = [
     ("modules", |workspace| {
         no_findings("cycles of files", || modules::findings(&workspace.root, &workspace.metadata))
     }),
+    ("files", |workspace| no_findings("index of files", || files::findings(workspace))),
     ("sizes", |workspace| no_findings("sizes", || sizes::findings(&workspace.root))),
     ("width", |workspace| no_findings("width", || width::findings(workspace))),
     ("paths", |workspace| no_findings("paths in documents", || paths::findings(workspace))),

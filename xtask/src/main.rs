@@ -1,10 +1,11 @@
-//! Chores of the repository, `cargo xtask CHORE`: one module per chore, and what they share. The chores run
+//! Tasks of development, `cargo xtask TASK`: one module per task, and what they share. The tasks run
 //! the built `iopj` and link none of its crates.
-#![expect(clippy::print_stdout, reason = "chores print to the terminal")]
+#![expect(clippy::print_stdout, reason = "tasks print to the terminal")]
 
 mod chroot;
 mod crates;
 mod dist;
+mod files;
 mod functions;
 mod fuzz;
 mod instructions;
@@ -26,18 +27,19 @@ use std::process::ExitCode;
 use workspace::Workspace;
 
 const USAGE: &str = "\
-usage: cargo xtask CHORE
+usage: cargo xtask TASK
 
   test                                   install or name what the tests need, then run them all
   soak [ignored|properties|address|chroots]...
                                          what takes longer than the tests: everything, or these parts
-  lint [crates|modules|sizes|width|paths|locks|format|clippy|docs|msrv|licences]...
+  lint [crates|modules|files|sizes|width|paths|locks|format|clippy|docs|msrv|licences]...
                                          what can be checked without tests: everything, or these parts
   instructions [--check] [--fio] [PATH[@IODEPTH]...]
                                          user-space instructions per I/O of the generator, or of fio
   fuzz [--seconds N]                     every fuzz target for N seconds (60)
   kernel-functions TREE...               the table of kernel functions and their source folders, from kernel \
                      sources
+  files                                  docs/files.md, the index of source files
   dist                                   release binary, man pages and completions
 ";
 
@@ -57,9 +59,9 @@ fn main() -> ExitCode {
 
 fn run() -> anyhow::Result<()> {
     let mut words = std::env::args().skip(1);
-    let chore = words.next().unwrap_or_default();
+    let task = words.next().unwrap_or_default();
     let options = Options::new(words);
-    let chore = match chore.as_str() {
+    let task = match task.as_str() {
         "test" => test::run,
         "lint" => lint::run,
         "soak" => soak::run,
@@ -67,8 +69,9 @@ fn run() -> anyhow::Result<()> {
         "fuzz" => fuzz::run,
         "kernel-functions" => functions::run,
         "dist" => dist::run,
-        "" => return Err(Usage("no chore was named".to_owned()).into()),
-        other => return Err(Usage(format!("there is no chore `{other}`")).into()),
+        "files" => files::run,
+        "" => return Err(Usage("no task was named".to_owned()).into()),
+        other => return Err(Usage(format!("there is no task `{other}`")).into()),
     };
-    chore(&Workspace::find()?, options)
+    task(&Workspace::find()?, options)
 }

@@ -1,4 +1,4 @@
-//! Programs that the chores need: finds them, installs them if possible, or names them.
+//! Programs that the tasks need: finds them, installs them if possible, or names them.
 
 use crate::shell;
 use crate::workspace::Workspace;

@@ -1,4 +1,4 @@
-//! The words after a chore's name: flags, values, parts and the rest.
+//! The words after a task's name: flags, values, parts and the rest.
 
 use crate::workspace::Workspace;
 use anyhow::Error;
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// The name and the function of a chore's part.
+/// The name and the function of a task's part.
 pub(crate) type Part = (&'static str, fn(&Workspace) -> anyhow::Result<()>);
 
 /// Words that are not understood yet; each question removes its own.
@@ -45,7 +45,7 @@ impl Options {
         }
     }
 
-    /// Runs the parts of a chore that the words name, all of them if there are no words; the failures of
+    /// Runs the parts of a task that the words name, all of them if there are no words; the failures of
     /// each. Every part runs, so one run names everything that fails.
     pub(crate) fn run_parts(
         self,

@@ -1,4 +1,4 @@
-//! Programs that chores run: steps with their time, and captured output.
+//! Programs that tasks run: steps with their time, and captured output.
 
 use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};

@@ -16,7 +16,7 @@ const DRIVE_LEN: usize = 1 << 20;
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let [mode, iodepth, count] = &words[..] else {
-        return Ok(()); // built and run along with the others; only the chore passes arguments
+        return Ok(()); // built and run along with the others; only the task passes arguments
     };
     let (iodepth, count): (u32, u64) = (iodepth.parse()?, count.parse()?);
     let drive = Drive::open(DRIVE_LEN)?;
