@@ -23,7 +23,7 @@ enum Noise {
     Normal(f64),
     /// Student's t with three degrees of freedom, times this.
     Heavy(f64),
-    /// Slower by a log-normal share, 2 % in the median and 10 % or more in one trial of twenty.
+    /// Slower by a log-normal share, 2 % in the median and 9 % or more in one trial of twenty.
     Skewed,
 }
 
