@@ -77,8 +77,8 @@ pub struct Trial {
     pub position: u64,
     /// Wall time of the start in ns since 1970.
     pub started_unix_ns: u64,
-    /// Time from the end of the previous trial to the start of this one in ns, on one clock; absent for a
-    /// run's first trial.
+    /// Time from the end of the previous trial's window to the start of this one's in ns, on one clock,
+    /// without ramp and settings; absent for a run's first trial.
     pub gap_ns: Option<u64>,
     /// The outcome.
     pub outcome: Outcome,
