@@ -1,4 +1,5 @@
-//! io_uring's own names: the flags of a ring's set-up, and the kernel's threads that serve it.
+//! io_uring's own names: the flags of a ring's set-up, and the kernel's threads that serve it (sqpoll,
+//! workers).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

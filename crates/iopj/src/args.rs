@@ -290,7 +290,7 @@ pub(crate) enum ImportFormat {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false, id = "format")]
 pub(crate) struct ExportFormat {
-    /// Everything, with histograms and time series
+    /// The study and every trial, with histograms and time series
     #[arg(long)]
     pub(crate) json: bool,
     /// One line per trial

@@ -1,4 +1,5 @@
-//! What the kernel's version and configuration say about the counters.
+//! What the kernel's version and configuration say about the counters, and about where its sqpoll threads
+//! run.
 
 use crate::root::{Root, text_if_there};
 use flate2::read::GzDecoder;

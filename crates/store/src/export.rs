@@ -1,5 +1,5 @@
-//! A store as JSON, which holds all of it, and as CSV, one line of scalars per trial: nobody needs the
-//! SQLite file.
+//! A store as JSON (the study, its events and its trials) and as CSV, one line of scalars per trial: results
+//! can be read without SQLite.
 //!
 //! Keys are the project's words in snake case, with the unit if a number has one. Rates and
 //! shares are per I/O or per second as their keys say; latencies are in ns.

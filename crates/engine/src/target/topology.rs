@@ -1,5 +1,6 @@
-//! What is below a block device and what is built on it, from sysfs (Documentation/ABI/stable/sysfs-block):
-//! partitions, device mapper, md, NVMe multipath, btrfs. `safety` decides which of it forbids a write.
+//! What is below a block device or a mounted file system and what is built on it, from sysfs
+//! (Documentation/ABI/stable/sysfs-block): partitions, device mapper, md, NVMe multipath, btrfs. `safety`
+//! decides which of it forbids a write.
 
 use super::mounts::{self, Mount};
 use crate::system::attribute;

@@ -1,4 +1,4 @@
-//! The table itself: unpacked once, looked up by name.
+//! The table itself: the folder of a function by its name, its module and its series; unpacked once.
 
 use super::{Series, names};
 use flate2::read::GzDecoder;
