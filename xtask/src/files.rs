@@ -20,33 +20,44 @@ Every source file, with the first sentence of its header. Which file to change f
 /// Writes the index.
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
-    fs::write(workspace.root.join(INDEX), index(workspace)?).context(INDEX)
+    fs::write(workspace.root.join(INDEX), index(&entries(workspace)?)).context(INDEX)
 }
 
-/// A line if the index is not that of the files.
+/// A line for each file without a header, and one if the index is not that of the files.
 pub(crate) fn findings(workspace: &Workspace) -> Result<Vec<String>> {
     let stored = fs::read_to_string(workspace.root.join(INDEX)).context(INDEX)?;
-    let is_current = stored == index(workspace)?;
-    Ok(if is_current { Vec::new() } else { vec![format!("{INDEX} is old: run `cargo xtask files`")] })
+    let entries = entries(workspace)?;
+    let headless = entries.iter().filter(|(_, sentence)| sentence.is_empty());
+    let mut findings: Vec<String> =
+        headless.map(|(file, _)| format!("{file}:1: the file has no header: begin it with `//!`")).collect();
+    if stored != index(&entries) {
+        findings.push(format!("{INDEX} is old: run `cargo xtask files`"));
+    }
+    Ok(findings)
 }
 
-fn index(workspace: &Workspace) -> Result<String> {
-    let files = shell::output(&mut workspace.program("git", "ls-files crates xtask"))?;
-    let mut index = String::from(HEAD);
-    let mut folder = "";
-    for file in files.lines().filter(|file| file.ends_with(".rs")) {
-        let Some((source, name)) = file.split_once("/src/") else { continue };
-        if name.contains("tests") {
-            continue;
-        }
-        if folder != source {
-            folder = source;
+/// Each source file and its first sentence.
+fn entries(workspace: &Workspace) -> Result<Vec<(String, String)>> {
+    let files = shell::output(&mut workspace.program("git", "ls-files crates/*/src/*.rs xtask/src/*.rs"))?;
+    let is_source = |file: &&str| file.split_once("/src/").is_some_and(|(_, name)| !name.contains("tests"));
+    let entry = |file: &str| {
+        let text = fs::read_to_string(workspace.root.join(file)).with_context(|| file.to_owned())?;
+        Ok((file.to_owned(), first_sentence(&text)))
+    };
+    files.lines().filter(is_source).map(entry).collect()
+}
+
+fn index(entries: &[(String, String)]) -> String {
+    let (mut index, mut folder) = (String::from(HEAD), "");
+    for (file, sentence) in entries {
+        let Some((crate_folder, name)) = file.split_once("/src/") else { continue };
+        if folder != crate_folder {
+            folder = crate_folder;
             let _ = write!(index, "\n## `{folder}/src`\n\n| file | holds |\n|---|---|\n");
         }
-        let text = fs::read_to_string(workspace.root.join(file)).with_context(|| file.to_owned())?;
-        let _ = writeln!(index, "| `{name}` | {} |", first_sentence(&text));
+        let _ = writeln!(index, "| `{name}` | {sentence} |");
     }
-    Ok(index)
+    index
 }
 
 /// The first sentence of a file's header, in one line for a table.
@@ -66,5 +77,23 @@ mod tests {
         let text = "//! Reads `a|b` from\n//! a disk. More.\n//!\n//! Else.\nuse std::fs;\n";
         assert_eq!(first_sentence(text), "Reads `a\\|b` from a disk");
         assert_eq!(first_sentence("use std::fs;\n"), "");
+    }
+
+    #[test]
+    fn files_are_listed_by_folder() {
+        let entry = |file: &str, sentence: &str| (file.to_owned(), sentence.to_owned());
+        let entries = [
+            entry("crates/core/src/lib.rs", "Words"),
+            entry("crates/core/src/path/mod.rs", "Paths"),
+            entry("xtask/src/main.rs", "Tasks"),
+        ];
+        let table = "| file | holds |\n|---|---|\n";
+        assert_eq!(
+            index(&entries).strip_prefix(HEAD).unwrap(),
+            format!(
+                "\n## `crates/core/src`\n\n{table}| `lib.rs` | Words |\n| `path/mod.rs` | Paths |\n\n## \
+                 `xtask/src`\n\n{table}| `main.rs` | Tasks |\n"
+            )
+        );
     }
 }

@@ -28,13 +28,11 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     } else if let Some(folder) = &args.figures {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("the folder {} cannot be made: name another one", folder.display()))?;
-        let power = power(&store, &trials)?;
-        for figures in [render::html::figures, render::html::dark_figures] {
-            for (name, svg) in figures(&study, &trials, &power, admission) {
-                write(&folder.join(name), svg.as_bytes())?;
-            }
+        let figures = render::html::figures(&study, &trials, &power(&store, &trials)?, admission);
+        for (name, svg) in figures.svg().into_iter().chain(figures.dark_svg()) {
+            write(&folder.join(name), svg.as_bytes())?;
         }
-        for (name, pdf) in render::html::pdf_figures(&study, &trials, &power, admission) {
+        for (name, pdf) in figures.pdf() {
             write(&folder.join(name), &pdf)?;
         }
     } else if !wrote_parquet(args, &study, &trials, admission)? {

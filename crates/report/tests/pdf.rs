@@ -10,7 +10,7 @@ use fixture::{judge, study, trials, workloads};
 use iopj_core::{PowerReading, Scope, VerdictKind};
 use iopj_report::analysis::Admission;
 use iopj_report::analysis::power::PowerTrace;
-use iopj_report::render::html::{figures, pdf_figures};
+use iopj_report::render::html::figures;
 use iopj_store::Trial;
 use std::path::Path;
 use std::process::Command;
@@ -95,13 +95,8 @@ fn readers_find_all_that_the_figures_show() {
     let mut count = 0;
     for (trials, power) in studies() {
         let study = study("s");
-        let all = figures(&study, &trials, &power, Admission::default()).into_iter().zip(pdf_figures(
-            &study,
-            &trials,
-            &power,
-            Admission::default(),
-        ));
-        for ((svg_name, svg), (name, pdf)) in all {
+        let figures = figures(&study, &trials, &power, Admission::default());
+        for ((svg_name, svg), (name, pdf)) in figures.svg().into_iter().zip(figures.pdf()) {
             assert_eq!(svg_name.strip_suffix(".svg"), name.strip_suffix(".pdf"));
             let file = folder.path().join(&name);
             std::fs::write(&file, pdf).unwrap();

@@ -281,7 +281,7 @@ fn the_maps_of_the_page_mark_what_is_decided_differently() {
         format!("<li>iodepth 1, numjobs 1: a tie: {PATH}, {FASTER} with them, {PATH} alone without</li>");
     assert!(map.contains(&item) && map.contains(legend), "{map}");
     // A figure in a file of its own explains it too.
-    let files = html::figures(&study, &trials, &[], Admission::default());
+    let files = html::figures(&study, &trials, &[], Admission::default()).svg();
     let alone = files.iter().find(|(name, _)| name.starts_with(latency)).map(|(_, svg)| svg.contains(legend));
     assert_eq!(alone, Some(true));
     // One remaining replicate is too few for a test.

@@ -63,6 +63,7 @@ fn holds_all_figures(seen: &Value, study: &StudyRecord, trials: &[Trial], power:
         .map(|one| (format!("{}.svg", one["id"].as_str().unwrap()), one["marks"].as_u64().unwrap() as usize))
         .collect();
     let expected: Vec<(String, usize)> = html::figures(study, trials, power, Admission::default())
+        .svg()
         .into_iter()
         .map(|(file, svg)| (file, svg.matches("class=\"mark").count()))
         .collect();
@@ -171,7 +172,7 @@ fn all_of_the_page_is_reached_by_keys_and_downloaded() {
     let mut browser = Browser::start(program);
     reader::walks(&mut browser, &page);
     let files = reader::downloads(&mut browser, &page);
-    assert_eq!(files, 2 * html::figures(&study(EVIL), &trials, &[], Admission::default()).len());
+    assert_eq!(files, 2 * html::figures(&study(EVIL), &trials, &[], Admission::default()).svg().len());
 }
 
 /// The sample with the energy of a meter with a hostile name, and its readings.
@@ -215,8 +216,8 @@ fn energy_and_power_over_time_are_drawn() {
     let (trials, power) = metered();
     let study = study(EVIL);
     assert!(
-        html::figures(&study, &trials, &power, Admission::default()).len()
-            > html::figures(&study, &sample(), &[], Admission::default()).len() + 3
+        html::figures(&study, &trials, &power, Admission::default()).svg().len()
+            > html::figures(&study, &sample(), &[], Admission::default()).svg().len() + 3
     );
     let (_folder, page) = written(&html::page(&study, &trials, &power, Admission::default()));
     reader::is_valid(&page);

@@ -56,47 +56,39 @@ pub fn page(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace], admissi
     page::page(study, trials, &model, &sections::sections(&model, power))
 }
 
-/// Every figure of the report as a file of its own: its name and an SVG document on white.
-pub fn figures(
-    study: &StudyRecord,
-    trials: &[Trial],
-    power: &[PowerTrace],
-    admission: Admission,
-) -> Vec<(String, String)> {
-    documents(&all_figures(&Model::new(study, trials, admission), power), "", &light_style())
+/// The figures of a report, drawn once. Each method gives files: their names and contents.
+pub struct Figures(Vec<figure::Figure>);
+
+/// Every figure of the report.
+pub fn figures(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace], admission: Admission) -> Figures {
+    let sections = sections::sections(&Model::new(study, trials, admission), power);
+    let groups = sections.into_iter().flat_map(|section| section.groups);
+    Figures(groups.flat_map(|group| group.figures).collect())
 }
 
-/// The same figures in the dark colours of the page; their names end in `-dark`.
-pub fn dark_figures(
-    study: &StudyRecord,
-    trials: &[Trial],
-    power: &[PowerTrace],
-    admission: Admission,
-) -> Vec<(String, String)> {
-    let css = style(|(_, _, dark)| dark);
-    documents(&all_figures(&Model::new(study, trials, admission), power), "-dark", &css)
-}
+impl Figures {
+    /// SVG documents on white.
+    pub fn svg(&self) -> Vec<(String, String)> {
+        let style = light_style();
+        self.files(".svg", |figure| standalone(figure, &style))
+    }
 
-fn documents(figures: &[figure::Figure], end: &str, style: &str) -> Vec<(String, String)> {
-    figures.iter().map(|figure| (format!("{}{end}.svg", figure.id), standalone(figure, style))).collect()
-}
+    /// SVG documents in the dark colours of the page; their names end in `-dark`.
+    pub fn dark_svg(&self) -> Vec<(String, String)> {
+        let style = style(|(_, _, dark)| dark);
+        self.files("-dark.svg", |figure| standalone(figure, &style))
+    }
 
-/// The figures of [`figures`] as PDF documents of one page each, as vectors and text.
-pub fn pdf_figures(
-    study: &StudyRecord,
-    trials: &[Trial],
-    power: &[PowerTrace],
-    admission: Admission,
-) -> Vec<(String, Vec<u8>)> {
-    let css = light_style();
-    let sheet = pdf::Sheet::parse(&css);
-    let all = all_figures(&Model::new(study, trials, admission), power);
-    all.iter().map(|figure| (format!("{}.pdf", figure.id), pdf::document(&figure.drawing, &sheet))).collect()
-}
+    /// PDF documents of one page each, as vectors and text.
+    pub fn pdf(&self) -> Vec<(String, Vec<u8>)> {
+        let style = light_style();
+        let sheet = pdf::Sheet::parse(&style);
+        self.files(".pdf", |figure| pdf::document(&figure.drawing, &sheet))
+    }
 
-fn all_figures(model: &Model<'_>, power: &[PowerTrace]) -> Vec<figure::Figure> {
-    let groups = sections::sections(model, power).into_iter().flat_map(|section| section.groups);
-    groups.flat_map(|group| group.figures).collect()
+    fn files<T>(&self, end: &str, document: impl Fn(&figure::Figure) -> T) -> Vec<(String, T)> {
+        self.0.iter().map(|figure| (format!("{}{end}", figure.id), document(figure))).collect()
+    }
 }
 
 /// A figure as a document: with its namespace, title and style.

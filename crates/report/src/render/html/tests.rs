@@ -111,7 +111,7 @@ fn foreign_texts_are_texts() {
     assert!(!page.contains("<img") && !page.contains("onerror=alert(1)>"));
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
     assert_eq!(page.matches("</script>").count(), 1);
-    for (name, svg) in figures(&study("s"), &trials, &[], Admission::default()) {
+    for (name, svg) in figures(&study("s"), &trials, &[], Admission::default()).svg() {
         assert!(!svg.contains("<img"), "{name}");
         assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)), "{name}");
     }
@@ -142,7 +142,7 @@ fn what_is_absent_is_a_sentence_and_never_a_number() {
         assert!(page.contains(words), "{what}: no `{words}`");
         assert!(!page.contains("NaN") && !page.contains("inf"), "{what}");
         assert!(page.contains("no meter took part"), "{what}");
-        for (name, svg) in figures(&study("s"), &trials, &[], Admission::default()) {
+        for (name, svg) in figures(&study("s"), &trials, &[], Admission::default()).svg() {
             assert!(marks(&svg) > 0, "{what}: {name} is empty");
         }
     }
@@ -174,7 +174,8 @@ fn files_of_figures_stand_alone_under_names_of_their_own() {
         &trials(&PATHS, &workloads(&[1, 4], &[1, 2], &[4096]), 2),
         &[],
         Admission::default(),
-    );
+    )
+    .svg();
     let names: BTreeSet<&String> = files.iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), files.len());
     for (name, svg) in &files {
@@ -416,7 +417,7 @@ fn energy_has_lines_maps_words_and_power_over_time() {
             && page.contains("Most I/Os per joule (system by plug &lt;1&gt;)")
     );
     let figures: BTreeMap<String, String> =
-        figures(&study, &trials, &power, Admission::default()).into_iter().collect();
+        figures(&study, &trials, &power, Admission::default()).svg().into_iter().collect();
     for (name, count) in [
         ("power-over-iodepth-randread-4k-numjobs-1.svg", 4 * 3),
         ("i-os-per-joule-over-numjobs-randread-4k-iodepth-16.svg", 4 * 2),
@@ -455,11 +456,13 @@ fn the_table_behind_the_power_holds_each_trial() {
         windows: Vec::new(),
         ..power[0].clone()
     };
-    let svg = &super::figures(&study, &trials, &[many(1_000_000)], Admission::default()).pop().unwrap().1;
+    let svg =
+        &super::figures(&study, &trials, &[many(1_000_000)], Admission::default()).svg().pop().unwrap().1;
     assert!(svg.len() < 60_000 && marks(svg) == 1, "{} bytes", svg.len());
     assert!(svg.contains(">800<"), "the one peak of a million readings is drawn");
     assert!(
         super::figures(&study, &trials, &[many(0)], Admission::default())
+            .svg()
             .iter()
             .all(|(name, _)| !name.starts_with("power-over-time"))
     );
