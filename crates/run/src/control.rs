@@ -25,8 +25,7 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
         IoPath::PosixSio(SioCompletion::Interrupt)
     };
     let open = |pool: &_, depth| iopj_engine::open(path, target, pool, depth);
-    let spec =
-        JobSpec { huge_pages: false, is_trial: false, ..JobSpec::of_trial(&workload, target, IOS, &open) };
+    let spec = JobSpec { huge_pages: false, ..JobSpec::on(&workload, target, IOS, &open) };
     let snapshots = RefCell::new(Vec::with_capacity(2));
     let counts = RefCell::new((None, None));
     let mut bracket = |moment, jobs: &[i32]| -> BracketResult {

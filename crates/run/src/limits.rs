@@ -86,7 +86,7 @@ pub(crate) fn check_cells(
         let target = access.target()?;
         check_transfer(cell, target)?;
         let open = open_engine(cell, target);
-        let spec = JobSpec { is_trial: false, ..JobSpec::of_trial(workload, target, 0, &open) };
+        let spec = JobSpec::on(workload, target, 0, &open);
         native::preflight(&spec).map_err(|error| {
             let jobs =
                 if workload.numjobs > 1 { format!(" in {} jobs", workload.numjobs) } else { String::new() };

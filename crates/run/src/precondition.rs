@@ -154,13 +154,8 @@ impl Writer<'_> {
         let path =
             if self.target.nvme().is_some() { IoPath::NvmePassthrough(Ring::PLAIN) } else { IoPath::Libaio };
         let open = |pool: &_, depth| iopj_engine::open(path, self.target, pool, depth);
-        let spec = JobSpec {
-            base,
-            len,
-            huge_pages: false,
-            is_trial: false,
-            ..JobSpec::of_trial(workload, self.target, seed, &open)
-        };
+        let spec =
+            JobSpec { base, len, huge_pages: false, ..JobSpec::on(workload, self.target, seed, &open) };
         let run = native::run(&spec, self.stop, &mut |_, _| Ok(()), self.tick)?;
         Ok(run.ios() as f64 * 1e9 / (run.last_ns - run.first_ns).max(1) as f64)
     }

@@ -63,13 +63,9 @@ pub struct JobSpec<'a> {
 }
 
 impl<'a> JobSpec<'a> {
-    /// The jobs of a trial on `target`, without a rule for the ramp's end and without a pass.
-    pub fn of_trial(
-        workload: &'a Workload,
-        target: &Target,
-        seed: u64,
-        open: &'a OpenEngine<'a>,
-    ) -> JobSpec<'a> {
+    /// Jobs on the whole of `target` that are not a trial's: without a rule for the ramp's end, without a
+    /// pass.
+    pub fn on(workload: &'a Workload, target: &Target, seed: u64, open: &'a OpenEngine<'a>) -> JobSpec<'a> {
         JobSpec {
             workload,
             base: target.data_offset(),
@@ -78,7 +74,7 @@ impl<'a> JobSpec<'a> {
             open,
             huge_pages: target.needs_huge_pages(),
             steadystate: None,
-            is_trial: true,
+            is_trial: false,
             has_pass: false,
         }
     }

@@ -56,8 +56,12 @@ impl TrialRunner<'_> {
         let open = open_engine(cell, target);
         let has_pass = can_count.is_ok() && !cell.path.is_bypass();
         let steadystate = self.steadystate.rule(cell.workload.ramp_time);
-        let spec =
-            JobSpec { steadystate, has_pass, ..JobSpec::of_trial(&cell.workload, target, seed, &open) };
+        let spec = JobSpec {
+            steadystate,
+            is_trial: true,
+            has_pass,
+            ..JobSpec::on(&cell.workload, target, seed, &open)
+        };
         let passed = RefCell::new((None, None));
         let snapshots = RefCell::new(Vec::with_capacity(2));
         let mut bracket = |moment, jobs: &[i32]| -> BracketResult {
