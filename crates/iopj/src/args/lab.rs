@@ -1,0 +1,80 @@
+//! The subcommands of `iopj lab`.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use iopj_lab::session::Device;
+use std::path::PathBuf;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// List the kernels on offer, or fetch some
+    Kernels {
+        /// Series or releases to fetch, such as 5.10
+        series: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Boot a kernel, run studies on an emulated drive, and copy their stores out
+    Run(LabRunArgs),
+    /// Boot a kernel with an emulated drive and open a shell
+    Shell(GuestArgs),
+    /// Stop and remove what dead runs left behind
+    Clean {
+        /// Remove the fetched kernels too
+        #[arg(long)]
+        kernels: bool,
+    },
+    /// Keep the kernel's counters switched on until it is stopped, and print a line once they are on; guests
+    /// run it
+    #[command(hide = true)]
+    HoldCounters,
+}
+
+/// The drives of guests by name.
+fn device() -> impl TypedValueParser<Value = Device> {
+    let named = Device::ALL.map(|device| PossibleValue::new(device.as_str()).help(device.about()));
+    PossibleValuesParser::new(named).try_map(|name| {
+        Device::ALL.into_iter().find(|device| device.as_str() == name).ok_or("no such device")
+    })
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GuestArgs {
+    /// Series (5.10), release (5.10.0-46-amd64), `host`, or an image together with --modules
+    #[arg(long)]
+    pub(crate) kernel: String,
+    /// Folder of the image's modules
+    #[arg(long, value_name = "DIR")]
+    pub(crate) modules: Option<PathBuf>,
+    /// Drive
+    #[arg(long, value_parser = device(), default_value = "nvme")]
+    pub(crate) device: Device,
+    /// Virtual processors
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
+    pub(crate) vcpus: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabRunArgs {
+    /// Study files, run one after another in one boot
+    #[arg(required = true, value_name = "STUDY")]
+    pub(crate) studies: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) guest: GuestArgs,
+    /// Count every instruction, load and store, for `iopj explain`; one study only
+    #[arg(long)]
+    pub(crate) exact: bool,
+    /// Kernel with debug information, from which the source directory of each function is known
+    #[arg(long, value_name = "FILE", requires = "exact")]
+    pub(crate) vmlinux: Option<PathBuf>,
+    /// Copy the programs that the studies name into the guest, and let them run there
+    #[arg(long)]
+    pub(crate) allow_exec: bool,
+    /// Store to write, for a single study; by default the study's name in the current folder
+    #[arg(long)]
+    pub(crate) store: Option<PathBuf>,
+    /// Stop the guest after this time, whatever it is running; then there is no store
+    #[arg(long, value_name = "TIME", default_value = "15m")]
+    pub(crate) time_limit: String,
+}

@@ -1,0 +1,151 @@
+//! The commands; their options are in a file for each group of commands.
+
+mod lab;
+mod meter;
+mod results;
+mod run;
+
+pub(crate) use lab::{GuestArgs, LabCommand, LabRunArgs};
+pub(crate) use meter::MeterCommand;
+pub(crate) use results::{ClaimsArgs, CompareArgs, ExplainArgs, ReportArgs, WinnersArgs};
+pub(crate) use run::RunArgs;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use iopj_engine::PciAddress;
+use iopj_report::analysis::Admission;
+use iopj_run::import::KernelVersion;
+use std::path::PathBuf;
+
+/// Measure what one I/O costs on every path that Linux offers, and prove which path was taken.
+#[derive(Debug, Parser)]
+#[command(name = "iopj", version, max_term_width = 100)]
+#[command(
+    after_help = "Exit codes: 0 success; 1 the study found failures; 2 usage or set-up; 130 interrupted."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show which I/O paths work on a target; for the others, why not and what to do
+    Check(CheckArgs),
+    /// Run a study, or a matrix given by options, and write the results to a store
+    Run(Box<RunArgs>),
+    /// Show the results of a store
+    Report(ReportArgs),
+    /// Write a store as JSON or CSV
+    Export(ExportArgs),
+    /// Show which path wins for each workload, or that it is a tie
+    Winners(WinnersArgs),
+    /// Decide the papers' findings from a store's trials
+    Claims(ClaimsArgs),
+    /// Show what got better or worse, beyond noise, from one store or one setting to another
+    Compare(CompareArgs),
+    /// Show where the cost of an I/O arises, path by path
+    Explain(ExplainArgs),
+    /// Import results of other programs
+    Import(ImportArgs),
+    /// Run a study in a virtual machine with emulated NVMe, on a kernel of your choice
+    #[command(subcommand)]
+    Lab(LabCommand),
+    /// List this machine's meters, attach a meter's log to a store, fit a power model
+    #[command(subcommand)]
+    Meter(MeterCommand),
+    /// Restore the settings that a dead run left changed
+    Restore(RestoreArgs),
+    /// Write the manual pages into a folder
+    #[command(hide = true)]
+    Man { folder: PathBuf },
+    /// Print a shell's completions
+    #[command(hide = true)]
+    Completions { shell: Shell },
+}
+
+/// The drive that kernel-bypass paths use.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Taking {
+    /// Take this NVMe controller from its driver for kernel-bypass paths, then give it back
+    #[arg(long, value_name = "PCI-ADDRESS")]
+    pub(crate) take_device: Option<PciAddress>,
+    /// Take it even without an IOMMU, where a fault can overwrite any memory
+    #[arg(long, requires = "take_device")]
+    pub(crate) i_know_no_iommu: bool,
+}
+
+/// Which trials may win.
+#[derive(Debug, Args)]
+pub(crate) struct Competing {
+    /// Let unproven and disturbed trials compete; they are marked
+    #[arg(long)]
+    pub(crate) with_unproven: bool,
+}
+
+impl Competing {
+    pub(crate) fn admission(&self) -> Admission {
+        Admission { with_unproven: self.with_unproven, ..Admission::default() }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// File, block device or /dev/ngXnY; by default a small file, made in the current folder and removed
+    /// afterwards
+    pub(crate) target: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) taking: Taking,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    #[command(subcommand)]
+    pub(crate) format: ImportFormat,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImportFormat {
+    /// fio's JSON (`--output-format=json` or `json+`)
+    Fio {
+        /// Files written by fio
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Store to write
+        #[arg(long, default_value = "import.iopj")]
+        store: PathBuf,
+        /// Release of the kernel that the jobs ran on, such as 6.18, which fio does not record: since 6.4 a
+        /// polling job that slept is refuted
+        #[arg(long, value_name = "RELEASE")]
+        kernel: Option<KernelVersion>,
+    },
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false, id = "format")]
+pub(crate) struct ExportFormat {
+    /// The study and every trial, with histograms and time series
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// One line per trial
+    #[arg(long)]
+    pub(crate) csv: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Store written by `iopj run`
+    pub(crate) store: PathBuf,
+    #[command(flatten)]
+    pub(crate) format: ExportFormat,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

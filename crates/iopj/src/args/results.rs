@@ -1,0 +1,106 @@
+//! The options of the commands that read a store: report, winners, claims, compare and explain.
+
+use super::Competing;
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Store written by `iopj run`
+    pub(crate) store: PathBuf,
+    /// Print every trial as JSON instead of the tables
+    #[arg(long, group = "form")]
+    pub(crate) json: bool,
+    /// Print the tables as LaTeX
+    #[arg(long, group = "form")]
+    pub(crate) latex: bool,
+    /// Print the tables as CSV
+    #[arg(long, group = "form")]
+    pub(crate) csv: bool,
+    /// Write the tables as Parquet into this file
+    #[cfg(feature = "parquet")]
+    #[arg(long, value_name = "FILE", group = "form")]
+    pub(crate) parquet: Option<PathBuf>,
+    /// Write the whole report as one self-contained HTML file
+    #[arg(long, value_name = "FILE", group = "form")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write every figure into this folder as SVG, light and dark, and as PDF
+    #[arg(long, value_name = "DIR", group = "form")]
+    pub(crate) figures: Option<PathBuf>,
+    /// Print the papers' tables, filled in from this store
+    #[arg(long, group = "form")]
+    pub(crate) papers: bool,
+    #[command(flatten)]
+    pub(crate) competing: Competing,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WinnersArgs {
+    /// Store written by `iopj run`
+    pub(crate) store: PathBuf,
+    /// What to compare: iops, latency_mean, latency_p99, cpu_percent, context_switches_per_io,
+    /// instructions_per_io, …; for an emulated store, only counts
+    #[arg(long, default_value = "iops")]
+    pub(crate) metric: String,
+    /// The two axes of the map: rw, bs, iodepth, numjobs
+    #[arg(long, value_name = "X,Y", value_delimiter = ',', default_value = "iodepth,numjobs")]
+    pub(crate) axes: Vec<String>,
+    /// Statistical test: blocks (within replicates; the default except for imports) or welch, both
+    /// Holm-corrected over all cells; or student (the papers' rule: the two best paths, uncorrected)
+    #[arg(long)]
+    pub(crate) test: Option<String>,
+    #[command(flatten)]
+    pub(crate) competing: Competing,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClaimsArgs {
+    /// Store written by `iopj run`
+    pub(crate) store: PathBuf,
+    #[command(flatten)]
+    pub(crate) competing: Competing,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// Store of the trials before the change
+    pub(crate) before: PathBuf,
+    /// Store of the trials after it
+    #[arg(required_unless_present = "by", conflicts_with = "by")]
+    pub(crate) after: Option<PathBuf>,
+    /// Compare trials within one store, as in io_poll_delay=-1,50 or
+    /// path=libaio/syscall/interrupt,io_uring/syscall/interrupt. KEY is path, generator, rw, bs, iodepth,
+    /// numjobs or a setting; its values may be left out if it has exactly two
+    #[arg(long, value_name = "KEY[=BEFORE,AFTER]")]
+    pub(crate) by: Option<String>,
+    /// Exit with 1 if IOPS or mean latency is significantly worse by more than this percentage; for two
+    /// emulated stores with exact costs, if instructions per I/O are
+    #[arg(long, value_name = "PCT")]
+    pub(crate) fail_on_regression: Option<f64>,
+    #[command(flatten)]
+    pub(crate) competing: Competing,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// Store whose trials have costs, written by `iopj lab run --exact` or `iopj run --profile`
+    pub(crate) store: PathBuf,
+    /// I/O paths to show; the others are compared with the first; by default all that have costs
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) path: Vec<String>,
+    /// Functions to show per table
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) top: u16,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
