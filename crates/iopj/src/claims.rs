@@ -13,7 +13,7 @@ pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         print_json(&serde_json::json!({ "claims": claims }))?;
     } else {
-        print(&iopj_report::render::claims(&claims))?;
+        print(&iopj_report::render::claims(&claims, args.all))?;
     }
     Ok(ExitCode::SUCCESS)
 }

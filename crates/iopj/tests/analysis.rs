@@ -198,7 +198,7 @@ fn an_emulated_store_tells_no_time() {
     assert!(code == 0 && map.contains("context switches (per I/O)"), "{map}");
     let (code, text, _) = run(folder, "compare e.iopj e.iopj");
     assert!(code == 0 && text.contains("both stores were emulated by QEMU TCG"), "{text}");
-    let (_, claims, _) = run(folder, "claims e.iopj");
+    let (_, claims, _) = run(folder, "claims e.iopj --all");
     assert!(claims.contains("missing: emulated: times mean nothing"), "{claims}");
     let (_, csv, _) = run(folder, "export --csv e.iopj");
     let mut lines = csv.lines().map(cells);

@@ -62,7 +62,11 @@ pub(crate) struct ClaimsArgs {
     pub(crate) store: PathBuf,
     #[command(flatten)]
     pub(crate) competing: Competing,
-    /// Print JSON
+    /// Also show the claims that the store says nothing about, what each lacks, and which study would decide
+    /// it
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print JSON, which always has all claims
     #[arg(long)]
     pub(crate) json: bool,
 }

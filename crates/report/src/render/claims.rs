@@ -5,22 +5,29 @@ use super::number::{exact, or_dash, p_value, percent, significant};
 use super::table::Table;
 use super::text::{WIDTH, escape, wrap};
 use crate::analysis::admission::{LEGEND, MARK};
-use crate::analysis::claims::{Answer, Claim, ClaimFigure, Part};
+use crate::analysis::claims::{Answer, Claim, ClaimFigure, Part, PartsDecided};
 use crate::analysis::grouping::unique;
 use crate::analysis::published::Paper;
 use crate::analysis::stats::Ratio;
 
-/// All claims, under their papers.
-pub fn claims(claims: &[Claim]) -> String {
+/// The claims that the store says something about, under their papers, and one line that names the others.
+/// With `all` the others too are shown whole.
+pub fn claims(claims: &[Claim], all: bool) -> String {
+    let (silent, shown): (Vec<&Claim>, Vec<&Claim>) =
+        claims.iter().partition(|claim| claim.is_silent() && !all);
     let mut text = summary(claims);
     let mut paper: Option<Paper> = None;
-    for claim in claims {
+    for claim in &shown {
         if paper != Some(claim.paper) {
             text += &format!("\n{}\n", claim.paper.citation());
             paper = Some(claim.paper);
         }
         text.push('\n');
         text += &one(claim);
+    }
+    text += &folded(&silent);
+    if shown.is_empty() {
+        return text;
     }
     text += "\nDecided from trials that compete, by the t-test within blocks (of imports by Welch's), of \
              percentiles and geometric means by\ntheir logarithms, by two one-sided tests, or, of fixed \
@@ -41,16 +48,49 @@ pub fn claims(claims: &[Claim]) -> String {
     text
 }
 
+/// The claims that the store says nothing about: how many, which, and how to see what each lacks.
+fn folded(silent: &[&Claim]) -> String {
+    if silent.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = silent.iter().map(|claim| claim.id).collect();
+    let (are, each) = if names.len() == 1 { ("is", "it") } else { ("are", "each") };
+    let text = format!(
+        "{} {are} not measured by this store: {}. --all says what {each} lacks and which study would decide \
+         it.",
+        names.len(),
+        names.join(", ")
+    );
+    format!("\n{}", wrap(&text, WIDTH, ""))
+}
+
+const IN_PART: &str = "decided in part";
+
+/// A claim's answer in one or two words.
+fn word(claim: &Claim) -> &'static str {
+    if claim.decided_in_part().is_some() { IN_PART } else { claim.answer.as_str() }
+}
+
+/// A claim's answer in words, with the number of its parts that are decided if not all are.
+pub(super) fn answer(claim: &Claim) -> String {
+    match claim.decided_in_part() {
+        Some(PartsDecided { decided, all }) => {
+            let hold = if decided == 1 { "holds" } else { "hold" };
+            format!("{IN_PART}: {decided} of {all} parts {hold}")
+        }
+        None => claim.answer.as_str().to_owned(),
+    }
+}
+
 fn summary(claims: &[Claim]) -> String {
-    let count = |word: &str| claims.iter().filter(|claim| claim.answer.as_str() == word).count();
-    let words =
-        ["holds", "does not hold", "undecided", "not measured"].map(|word| format!("{word} {}", count(word)));
-    format!("{} claims: {}\n", claims.len(), words.join(", "))
+    let count = |of: &str| claims.iter().filter(|claim| word(claim) == of).count();
+    let words = ["holds", "does not hold", IN_PART, "undecided", "not measured"];
+    format!("{} claims: {}\n", claims.len(), words.map(|word| format!("{word} {}", count(word))).join(", "))
 }
 
 fn one(claim: &Claim) -> String {
     let mark = if claim.marked { MARK } else { "" };
-    let mut text = format!("{}: {}{mark}\n", claim.id, claim.answer.as_str());
+    let mut text = format!("{}: {}{mark}\n", claim.id, answer(claim));
     text += &wrap(claim.text, WIDTH, "  ");
     if let Answer::NotMeasured(missing) = &claim.answer {
         for need in missing {
@@ -138,9 +178,11 @@ mod tests {
 
     #[test]
     fn an_empty_store_says_what_is_missing_and_what_to_run() {
-        let text = claims(&decide(&[], &ClaimContext { cores: 4, ..ClaimContext::default() }));
+        let text = claims(&decide(&[], &ClaimContext { cores: 4, ..ClaimContext::default() }), true);
         assert!(
-            text.starts_with("21 claims: holds 0, does not hold 0, undecided 0, not measured 21\n"),
+            text.starts_with(
+                "21 claims: holds 0, does not hold 0, decided in part 0, undecided 0, not measured 21\n"
+            ),
             "{text}"
         );
         assert!(text.contains(
@@ -152,9 +194,48 @@ mod tests {
     }
 
     #[test]
+    fn claims_that_the_store_says_nothing_about_are_one_line() {
+        let text = claims(&decide(&[], &ClaimContext { cores: 4, ..ClaimContext::default() }), false);
+        let (first, rest) = text.split_once('\n').unwrap();
+        assert!(first.ends_with("not measured 21"), "{text}");
+        assert!(rest.starts_with("\n21 are not measured by this store: poll22-1, poll22-2,"), "{text}");
+        let flat = rest.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.ends_with("--all says what each lacks and which study would decide it."), "{text}");
+        assert!(text.lines().count() <= 6 && !text.contains("missing:"), "{text}");
+    }
+
+    #[test]
+    fn a_claim_with_some_parts_decided_says_how_many() {
+        let part = |answer| Part {
+            text: "a < b".to_owned(),
+            at: String::new(),
+            answer,
+            figures: Vec::new(),
+            p: None,
+            effect: None,
+            apart: false,
+        };
+        let missing = || Answer::NotMeasured(vec!["libaio".to_owned()]);
+        let open = |answer, parts: Vec<Answer>| {
+            let mut claim = decide(&[], &ClaimContext::default()).remove(0);
+            (claim.answer, claim.parts) = (answer, parts.into_iter().map(part).collect());
+            claim
+        };
+        let claim = open(missing(), vec![Answer::Holds, missing(), Answer::Holds]);
+        let text = claims(&[claim], false);
+        assert!(text.contains("\npoll22-1: decided in part: 2 of 3 parts hold\n"), "{text}");
+        assert!(text.starts_with("1 claims: holds 0, does not hold 0, decided in part 1,"), "{text}");
+        // One part that does not hold decides the whole claim.
+        let claim = open(Answer::DoesNotHold, vec![Answer::Holds, Answer::DoesNotHold]);
+        assert!(claims(&[claim], false).contains("\npoll22-1: does not hold\n"));
+        let claim = open(missing(), vec![missing()]);
+        assert!(claim.is_silent() && claims(&[claim], false).contains("1 is not measured"));
+    }
+
+    #[test]
     fn looks_are_mentioned_if_there_was_more_than_one() {
         let decided = |looks| decide(&[], &ClaimContext { cores: 4, looks, ..ClaimContext::default() });
-        assert!(claims(&decided(7)).contains("every p-value is multiplied by the 7 looks"));
+        assert!(claims(&decided(7), true).contains("every p-value is multiplied by the 7 looks"));
         let json = |looks| serde_json::to_value(&decided(looks)[0]).unwrap();
         assert_eq!((json(7)["looks"].as_u64(), json(1).get("looks")), (Some(7), None));
     }

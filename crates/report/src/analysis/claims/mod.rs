@@ -137,6 +137,32 @@ impl Part {
     }
 }
 
+impl Claim {
+    /// How many of its parts are decided, if some are and the claim is open: the decided parts hold. A proxy
+    /// decides none.
+    pub fn decided_in_part(&self) -> Option<PartsDecided> {
+        let open = matches!(self.answer, Answer::Undecided(_) | Answer::NotMeasured(_));
+        let counting = || self.parts.iter().filter(|part| !part.apart);
+        let decided = counting().filter(|part| part.answer == Answer::Holds).count();
+        (open && !self.proxy && decided > 0).then(|| PartsDecided { decided, all: counting().count() })
+    }
+
+    /// True if the store says nothing about it.
+    pub fn is_silent(&self) -> bool {
+        let silent = |answer: &Answer| matches!(answer, Answer::NotMeasured(_));
+        silent(&self.answer) && self.parts.iter().all(|part| silent(&part.answer))
+    }
+}
+
+/// How many parts of a claim are decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartsDecided {
+    /// Those that the data decide.
+    pub decided: usize,
+    /// All that count.
+    pub all: usize,
+}
+
 /// How large a difference is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Effect {

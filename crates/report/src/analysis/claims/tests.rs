@@ -256,6 +256,6 @@ fn unproven_trials_decide_only_where_they_are_let_and_are_marked() {
     };
     let claim = decide(&trials, &machine).into_iter().find(|claim| claim.id == "poll22-1").unwrap();
     assert!(claim.answer == Answer::Holds && claim.marked);
-    let text = crate::render::claims(&[claim]);
+    let text = crate::render::claims(&[claim], true);
     assert!(text.contains("poll22-1: holds†") && text.contains("† unproven: nothing shows"), "{text}");
 }

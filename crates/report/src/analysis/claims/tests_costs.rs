@@ -164,7 +164,7 @@ fn poll22_5_reports_fixed_parts_apart_and_emulation_leaves_nothing_else() {
         assert_eq!(part.answer, Answer::NotMeasured(vec![EMULATED.to_owned()]));
         assert!(part.figures.iter().all(|figure| figure.mean.is_none() && figure.interval.is_none()));
     }
-    let text = crate::render::claims(std::slice::from_ref(&claim));
+    let text = crate::render::claims(std::slice::from_ref(&claim), true);
     let (counting, apart) = text.split_once("  reported separately, not part of the answer:\n").unwrap();
     assert!(
         !counting.contains(FIXED) && apart.contains("fixed part of loads and stores per I/O, kernel/sched/"),
@@ -274,7 +274,7 @@ fn times_of_an_emulated_store_decide_nothing_and_are_not_shown() {
     assert!(claim.parts.iter().flat_map(|part| &part.figures).all(|figure| figure.mean.is_none()));
     // Context switches are counts.
     assert_eq!(claims.iter().find(|claim| claim.id == "poll22-4").unwrap().answer, Answer::Holds);
-    let text = crate::render::claims(std::slice::from_ref(claim));
+    let text = crate::render::claims(std::slice::from_ref(claim), true);
     assert!(text.contains("missing: emulated: times mean nothing"), "{text}");
     // The paper's figures are shown beside; no measured figure is.
     let row = text.lines().find(|line| line.contains("mean latency: posix-sio/syscall/poll less")).unwrap();

@@ -74,7 +74,7 @@ fn poll22_3_needs_one_workload_for_each_part() {
         "{means:?}"
     );
     assert_eq!(claim.energy.as_ref().unwrap().to_string(), "system by plug");
-    let text = crate::render::claims(&[claim]);
+    let text = crate::render::claims(&[claim], true);
     assert!(
         text.contains("energy: system by plug") && text.contains("power, W") || text.contains(" W"),
         "{text}"
@@ -104,7 +104,7 @@ fn claims_on_energy_need_a_meter_of_the_whole_system_and_another_is_a_proxy_that
     assert_eq!(claim.answer, Answer::NotMeasured(vec!["a system-scope meter".to_owned()]));
     assert!(claim.proxy && claim.parts.len() == 2, "the proxy is shown");
     assert_eq!(claim.energy.as_ref().unwrap().to_string(), "package by plug");
-    let text = crate::render::claims(&[claim]);
+    let text = crate::render::claims(&[claim], true);
     assert!(
         text.contains("package by plug: less than the whole machine, a proxy that decides nothing"),
         "{text}"

@@ -12,6 +12,7 @@ use crate::analysis::claims::{Answer, Claim, ClaimContext, decide};
 use crate::analysis::energy::uncovered;
 use crate::analysis::grouping::grouped;
 use crate::analysis::metric::Metric;
+use crate::render::claims::answer;
 use crate::render::emulated::{self, banner};
 use crate::render::number::{percent, thousands};
 use crate::render::report::by_reason;
@@ -391,24 +392,25 @@ fn note(Note { words, items }: &Note) -> String {
 fn claims_section(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let claims = decide(trials, &ClaimContext::of(study, trials, admission));
     let mut html = String::from("<section id=\"claims\"><h2>Claims of the papers</h2>");
-    let answer = |claim: &Claim| match &claim.answer {
-        Answer::Undecided(why) => format!("undecided: {why}"),
-        other => other.as_str().to_owned(),
+    let words = |claim: &Claim| match &claim.answer {
+        Answer::Undecided(why) if claim.decided_in_part().is_none() => format!("undecided: {why}"),
+        _ => answer(claim),
     };
-    let is_open = |claim: &&Claim| matches!(claim.answer, Answer::NotMeasured(_));
+    let is_open =
+        |claim: &&Claim| matches!(claim.answer, Answer::NotMeasured(_)) && claim.decided_in_part().is_none();
     let decided: Vec<&Claim> = claims.iter().filter(|claim| !is_open(claim)).collect();
     if !decided.is_empty() {
         html += &Table::of(&decided)
             .name("claim", |claim| claim.id.to_owned())
-            .left("here", |claim| escape(&answer(claim)))
+            .left("here", |claim| escape(&words(claim)))
             .left("what the paper found", |claim| escape(claim.text))
             .html("Claims", false);
     }
     let open = claims.iter().filter(is_open).count();
     let _ = write!(
         html,
-        "<p>{open} of {} claims are not measured by this study; <code>iopj claims STORE</code> says part by \
-         part what each lacks, and which study would decide it.</p></section>",
+        "<p>{open} of {} claims are not measured by this study; <code>iopj claims STORE --all</code> says \
+         part by part what each lacks, and which study would decide it.</p></section>",
         claims.len()
     );
     html
