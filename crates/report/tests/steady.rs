@@ -187,11 +187,22 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
         words.contains("without the trial whose rate changed: every cell is decided the same way"),
         "{words}"
     );
-    let row = "<td class=\"w\">io_uring/syscall/poll</td><td>1 of 5</td><td class=\"n\">1,102</td>";
+    let row = "data-label=\"such trials\">1 of 5</td><td class=\"n\" data-label=\"IOPS\">1,102</td>";
     let html = page(&trials);
     let shown = html.split("Without the trials whose rate changed</h3>").nth(1).unwrap_or_default();
     assert!(shown.contains(row), "{}", shown.chars().take(1500).collect::<String>());
     assert!(!shown.contains("without them,"), "{shown}");
+    // The trial itself is listed: which, when and why.
+    let listed = html.split("Trials that were not steady</h3>").nth(1).unwrap();
+    let listed = &listed[..listed.find("</div>").unwrap()];
+    for cell in [
+        format!("{FASTER}</th>"),
+        "data-label=\"replicate\">1</td>".to_owned(),
+        "data-label=\"started after\">0 s</td>".to_owned(),
+        "data-label=\"why\">Its rate still ".to_owned(),
+    ] {
+        assert!(listed.contains(&cell), "no {cell} in {listed}");
+    }
     // All of a winner's at depth 1.
     for place in [5, 9, 13, 17] {
         measurement(&mut trials[place]).evidence.steadystate = Some(unsettled());
@@ -209,11 +220,12 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
     assert!(words.contains(&table), "{words}");
     let words =
         format!("iodepth 1 numjobs 1: {PATH} has the least mean latency without them, {faster} with them");
-    assert!(page(&trials).contains(&words) && page(&trials).contains("<td>5 of 5</td>"));
+    assert!(page(&trials).contains(&words) && page(&trials).contains(">5 of 5</td>"));
     // fio's rows are distinguished from the native generator's.
     let mut by_fio = trials.clone();
     by_fio.iter_mut().for_each(|trial| trial.generator = iopj_store::Generator::Fio);
-    assert!(page(&by_fio).contains("io_uring/syscall/poll (fio)</td><td>5 of 5</td>"));
+    let row = "io_uring/syscall/poll (fio)</td><td data-label=\"such trials\">5 of 5</td>";
+    assert!(page(&by_fio).contains(row));
     let words = one_line(&report(&study, &by_fio, Admission::default()));
     assert!(
         words.contains(&format!("{PATH} (fio) has the least mean latency without them, {faster} (fio) with")),
@@ -248,6 +260,7 @@ fn the_maps_of_the_page_mark_what_is_decided_differently() {
     let (latency, switches) = ("least-mean-latency-", "fewest-context-switches-");
     let steady = page(&trials);
     assert!(!figure(&steady, latency).contains("without") && !steady.contains(star));
+    assert!(!steady.contains("Trials that were not steady"));
     // One of five changes nothing: the page says so, and no cell is marked.
     measurement(&mut trials[1]).evidence.steadystate = Some(unsettled());
     let words = "<p class=note>Without the trial whose rate changed: every cell is decided the same \

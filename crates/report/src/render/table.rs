@@ -108,7 +108,8 @@ fn html(columns: &[Column], label: &str, is_tall: bool) -> String {
     };
     let cell = |(at, cell): (usize, &String)| match at {
         0 => format!("<th scope=\"row\"{}>{cell}</th>", class(at)),
-        _ => format!("<td{}>{cell}</td>", class(at)),
+        // A narrow window shows each row as lines, each under the heading of its column.
+        _ => format!("<td{} data-label=\"{}\">{cell}</td>", class(at), columns[at].0),
     };
     let row =
         |cells: &Vec<String>| format!("<tr>{}</tr>", cells.iter().enumerate().map(cell).collect::<String>());
@@ -125,6 +126,14 @@ fn html(columns: &[Column], label: &str, is_tall: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_cell_in_html_says_its_column() {
+        let rows = [("libaio", "equal")];
+        let table = Table::of(&rows).left("path", |row| row.0.into()).left("decision", |row| row.1.into());
+        let html = table.html("Decisions", false);
+        assert!(html.contains("<td data-label=\"decision\">equal</td>"), "{html}");
+    }
 
     #[test]
     fn columns_are_aligned_and_control_characters_escaped() {

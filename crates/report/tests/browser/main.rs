@@ -149,14 +149,17 @@ fn every_figure_is_drawn_and_foreign_names_are_text() {
         holds_all_figures(&seen, &study, &trials, &[]);
         assert_eq!(seen["verdictColours"], 3, "verified, unproven and refuted");
         let stars = "[...document.querySelectorAll('.star')].map((one) => one.textContent).join('')";
-        assert_eq!(browser.text(stars), "*".repeat(12), "four cells in each of three maps");
+        assert_eq!(browser.text(stars), "*".repeat(20), "four cells in each of five maps");
         assert_eq!(browser.text("document.querySelector('h1').textContent"), EVIL);
         assert_eq!(browser.text("document.querySelector('.place code').textContent"), EVIL);
         let named = format!(
             "[...document.querySelectorAll('.key code')].every((one) => one.textContent.includes({EVIL:?}))"
         );
         assert!(browser.value(&named) == true);
-        reader::scrolls(&mut browser, &page, "#summary .scroll");
+        reader::scrolls(&mut browser, &page, "figure.wide .plot");
+        let hidden = "[...document.querySelectorAll('#summary td')].filter((one) => \
+                      one.getBoundingClientRect().right > innerWidth).length";
+        assert_eq!(browser.value(hidden), 0, "a narrow window shows every column of the summary");
     }
 }
 

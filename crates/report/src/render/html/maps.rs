@@ -18,8 +18,10 @@ use crate::render::unsteady::{decision, without_words};
 
 /// The metrics that get maps if the store holds them. Every trial has the first, and the first that is
 /// not a time.
-const METRICS: [Metric; 7] = [
+const METRICS: [Metric; 9] = [
     Metric::LatencyMean,
+    Metric::LatencyP99,
+    Metric::LatencyP99_9,
     Metric::IosPerJoule,
     Metric::IopsPerCpu,
     Metric::ContextSwitchesPerIo,
@@ -67,7 +69,9 @@ pub(super) fn section(model: &Model<'_>) -> Section {
 
 fn heading(model: &Model<'_>, metric: Metric) -> String {
     match metric {
-        Metric::LatencyMean => "Least mean latency".to_owned(),
+        Metric::LatencyMean | Metric::LatencyP99 | Metric::LatencyP99_9 => {
+            format!("Least {}", metric.title())
+        }
         Metric::IosPerJoule => "Most I/Os per joule".to_owned(),
         Metric::IopsPerCpu => "Most I/Os per second of CPU time".to_owned(),
         count => format!("Fewest {}", model.name_of(count).replacen(", per", " per", 1)),

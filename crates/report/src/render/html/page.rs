@@ -166,6 +166,7 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
     html += &energy_incomplete(model);
     html += &orders(model);
     html += &doubtful(model);
+    html += &unsteady::listed(model);
     html += &unsteady::without(study, model.trials, model.admission);
     html += &key(model);
     html + "</section>"

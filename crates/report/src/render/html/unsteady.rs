@@ -1,14 +1,50 @@
-//! The trials whose rate changed, and the figures without them.
+//! The trials that were not steady, and the figures without those whose rate changed.
 
 use super::figure::Note;
+use super::model::Model;
 use super::text::{capital, escape, readable};
 use crate::analysis::Admission;
+use crate::analysis::steady::{Flag, unsteady};
 use crate::analysis::winner::{WinnerMap, WinnerQuestion};
 use crate::analysis::without_unsteady::{MapWithoutUnsteady, Redecided, tables_without_unsteady};
 use crate::analysis::workload_table::Times;
 use crate::render::table::Table;
 use crate::render::unsteady::{decision, first_words, map_words, plain_name};
 use iopj_store::{StudyRecord, Trial};
+
+/// A table with more rows scrolls in a frame of its own.
+const TALL_ROWS: usize = 24;
+
+/// A table of the trials that were not steady: which, when and why; empty if all were steady.
+pub(super) fn listed(model: &Model<'_>) -> String {
+    let flags = if model.emulated.is_none() { unsteady(model.trials) } else { Vec::new() };
+    if flags.is_empty() {
+        return String::new();
+    }
+    let begin_ns = model.trials.iter().map(|trial| trial.started_unix_ns).min().unwrap_or_default();
+    let trial = |flag: &Flag| &model.trials[flag.trial];
+    let name =
+        |trial: &Trial| model.series_of(trial).map_or_else(String::new, |at| model.series[at].name.clone());
+    let title = "Trials that were not steady";
+    let table = Table::of(&flags)
+        .name("path", |flag| escape(&name(trial(flag))))
+        .name("workload", |flag| escape(&model.title(&trial(flag).workload, &[])))
+        .right("replicate", |flag| (trial(flag).replicate + 1).to_string())
+        .right("started after", |flag| elapsed(trial(flag).started_unix_ns - begin_ns))
+        .left("why", |flag| escape(&capital(&flag.reason.to_string())));
+    format!(
+        "<h3>{title}</h3><p class=\"note\">They count like all others; read them with care.</p>{}",
+        table.html(title, flags.len() <= TALL_ROWS)
+    )
+}
+
+/// A time since the study began: `3 min 20 s`.
+fn elapsed(ns: u64) -> String {
+    match ns / 1_000_000_000 {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
+}
 
 /// A table of the cells with such trials; empty if all were steady.
 pub(super) fn without(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
