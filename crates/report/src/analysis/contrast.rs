@@ -1,11 +1,12 @@
-//! Comparison of two samples: the test, the size of the effect, and the least effect that could have been
-//! seen.
+//! Comparison of two samples: the test, the size of the effect, whether they are equivalent, the least effect
+//! that could have been seen, and how many more replicates would decide.
 
 use super::exact::{least_blocks, sign_flips};
-use super::least::least_shift;
+use super::least::{More, Outlook, least_shift};
 use super::metric::Metric;
 use super::stats::{
-    LEVEL, Method, Ratio, TTest, mean, over, quantile, ratio_of_means, ratio_of_paired_means, t_test,
+    LEVEL, Method, Ratio, TTest, Within, mean, over, quantile, ratio_of_means, ratio_of_paired_means, t_test,
+    within,
 };
 use iopj_store::StudyRecord;
 use serde::Serialize;
@@ -13,13 +14,21 @@ use serde::Serialize;
 /// The replicates of a cell: their numbers and values.
 pub type Sample = Vec<(u32, f64)>;
 
+/// The share of the second within which two samples are equal, unless the study says another.
+pub const TOLERANCE: f64 = 0.05;
+
+/// The share within which two paths of a study are equal: its own `until`, or [`TOLERANCE`].
+pub fn tolerance_of(study: &StudyRecord) -> f64 {
+    study.sequential.map_or(TOLERANCE, |sequential| sequential.until)
+}
+
 /// True if the study's replicates are blocks, each with every cell once; those of an import are not.
 pub fn in_blocks(study: &StudyRecord) -> bool {
     !study.provenance.contains_key("imported_from")
 }
 
 /// How two samples are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TestPlan {
     /// The test.
     pub method: Method,
@@ -29,6 +38,8 @@ pub struct TestPlan {
     pub family: usize,
     /// The number of looks that decided how many replicates there are: p-values are multiplied by it.
     pub looks: u32,
+    /// The share of the second within which the two are equal.
+    pub tolerance: f64,
 }
 
 /// The result of a comparison.
@@ -43,6 +54,10 @@ pub struct Contrast {
     pub p: f64,
     /// The first over the second with its 95 % interval; absent if that has no bounds.
     pub ratio: Option<Ratio>,
+    /// p-value of the two being equal within the plan's tolerance, by two one-sided tests, for all looks, not
+    /// corrected for the family; absent if the second is negative.
+    #[serde(skip)]
+    pub equal: Option<f64>,
     /// The data from which the least difference follows.
     #[serde(skip)]
     sight: Sensitivity,
@@ -56,23 +71,30 @@ struct Sensitivity {
     standard_error: f64,
     /// The mean of the second; absent for logarithms.
     second: Option<f64>,
+    outlook: Outlook,
 }
 
 impl Contrast {
     /// The least difference, as a share of the second, that would have been seen four times out of five at 5
     /// % over the family.
     pub fn least(&self) -> Option<f64> {
-        let Sensitivity { df, level, standard_error, second } = self.sight;
+        let Sensitivity { df, level, standard_error, second, .. } = self.sight;
         let shift = least_shift(df, level)? * standard_error;
         let least = second.map_or_else(|| shift.exp_m1(), |second| shift / second.abs());
         Some(least).filter(|least| least.is_finite())
+    }
+
+    /// How many more replicates of both would decide whether they differ or are equal, four times out of
+    /// five, if difference and spread are those observed.
+    pub fn more(&self) -> More {
+        self.sight.outlook.more()
     }
 }
 
 impl TestPlan {
     /// The plan for a metric.
     pub fn of(metric: Metric, method: Method, family: usize) -> TestPlan {
-        TestPlan { method, logs: metric.is_percentile(), family, looks: 1 }
+        TestPlan { method, logs: metric.is_percentile(), family, looks: 1, tolerance: TOLERANCE }
     }
 
     /// The test of `a` against `b` alone: its p-value for all looks, and whether the first is more (1), less
@@ -95,18 +117,34 @@ impl TestPlan {
         let test = t_test(self.method, &x, &y)?;
         let (p, sign) = self.judged(&x, &y, &test);
         let standard_error = Some(test.standard_error).filter(|error| error.is_finite())?;
+        let (replicates, level) = (a.len().min(b.len()), LEVEL / self.tests() as f64);
+        let equality = self.equality(&x, &y);
+        let inside = equality.map(|within| within.inside);
         Some(Contrast {
-            replicates: a.len().min(b.len()),
+            replicates,
             sign,
             p,
             ratio: if self.logs { ratio_of_logs(&x, &y, &test) } else { self.ratio(&a, &b) },
+            equal: equality.map(|within| over(self.looks, within.p)),
             sight: Sensitivity {
                 df: test.df,
-                level: LEVEL / self.tests() as f64,
+                level,
                 standard_error,
                 second: (!self.logs).then(|| mean(&b)),
+                outlook: Outlook { replicates, df: test.df, level, apart: test.t.abs(), inside },
             },
         })
+    }
+
+    /// The two one-sided tests of `x` against `y` less and more the tolerance.
+    fn equality(&self, x: &[f64], y: &[f64]) -> Option<Within> {
+        let bound = |factor: f64| -> Vec<f64> {
+            y.iter().map(|y| if self.logs { y + factor.ln() } else { factor * y }).collect()
+        };
+        let is_share = self.logs || mean(y) >= 0.0;
+        is_share
+            .then(|| within(self.method, x, &bound(1.0 - self.tolerance), &bound(1.0 + self.tolerance)))
+            .flatten()
     }
 
     fn scaled(&self, values: &[f64]) -> Vec<f64> {
@@ -229,6 +267,45 @@ mod tests {
         }
         assert!(least(&[five, five].concat(), 1) < least(&five, 1));
         assert_eq!(least(&[100.0; 3], 1), 0.0);
+    }
+
+    #[test]
+    fn equality_of_percentiles_and_by_the_papers_rule_agrees_with_scipy_and_statsmodels() {
+        let equal = |metric, method| {
+            let plan = TestPlan { tolerance: 0.2, ..TestPlan::of(metric, method, 1) };
+            plan.contrast(&sample(&A), &sample(&B)).unwrap().equal.unwrap()
+        };
+        // x, y = np.log(a), np.log(b); statsmodels.stats.weightstats.ttost_paired(x, y, np.log(0.8),
+        // np.log(1.2))[0]; ttost_ind(x, y, np.log(0.8), np.log(1.2), usevar="unequal")[0]
+        near(equal(Metric::LatencyP99, Method::Paired), 0.0018164400216945718);
+        near(equal(Metric::LatencyP99, Method::Welch), 0.23358870981119517);
+        // max(scipy.stats.ttest_ind(a, 0.8 * b, alternative="greater").pvalue, ttest_ind(a, 1.2 * b,
+        // alternative="less").pvalue)
+        near(equal(Metric::Iops, Method::Student), 0.23567342382218678);
+        let looks =
+            TestPlan { looks: 26, tolerance: 0.2, ..TestPlan::of(Metric::LatencyP99, Method::Paired, 1) };
+        near(looks.contrast(&sample(&A), &sample(&B)).unwrap().equal.unwrap(), 26.0 * 0.0018164400216945718);
+    }
+
+    #[test]
+    fn what_more_replicates_would_decide_agrees_with_scipy() {
+        let noise = [[1.0, -1.0, 0.5, -0.5, 0.2], [-0.4, 0.6, -0.8, 0.3, 0.3]];
+        let of = |mean: f64, by: f64, noise: [f64; 5]| sample(&noise.map(|one| mean + by * one));
+        // The least k of m = n + k with nct.sf(c, m - 1, d) + nct.cdf(-c, m - 1, d) >= 0.8, c = t.isf(level /
+        // 2, m - 1), d = ttest_rel(a, b).statistic * (m / n)**0.5, or the power of two one-sided tests (see
+        // `least`) by ttest_rel(a, 0.95 * b).statistic and ttest_rel(a, 1.05 * b).statistic
+        for (mean, by, family, expected) in [
+            (102.0, 2.0, 1, More::Replicates(2)),
+            (102.0, 2.0, 12, More::Replicates(9)),
+            (100.5, 3.0, 12, More::Replicates(10)),
+            (104.5, 6.0, 1, More::Replicates(19)),
+            (104.5, 8.0, 12, More::Replicates(64)),
+            (104.5, 12.0, 12, More::Many),
+        ] {
+            let plan = TestPlan::of(Metric::Iops, Method::Paired, family);
+            let contrast = plan.contrast(&of(mean, by, noise[0]), &of(100.0, by, noise[1])).unwrap();
+            assert_eq!(contrast.more(), expected, "{mean} {by} {family}");
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The least difference that a t-test would have seen: its power over the noncentral distribution.
+//! The power of t-tests over the noncentral distribution: the least difference that one would have seen, and
+//! how many more replicates would decide.
 
 use super::stats::upper_quantile;
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -6,8 +7,65 @@ use statrs::function::gamma::ln_gamma;
 
 /// The probability with which a difference of the least size is seen.
 pub const POWER: f64 = 0.8;
+/// The most replicates that are named as missing.
+pub const MOST_MORE: u32 = 100;
 /// Steps of Simpson's rule, even.
 const STEPS: usize = 500;
+
+/// How many more replicates would decide between two samples, the fewest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum More {
+    /// About this many of each.
+    Replicates(u32),
+    /// More than [`MOST_MORE`].
+    Many,
+    /// There is no test yet: each needs two at least.
+    Untested,
+}
+
+/// What is known about two samples that more replicates would decide on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Outlook {
+    /// Replicates of the smaller.
+    pub(super) replicates: usize,
+    /// Degrees of freedom of the test.
+    pub(super) df: f64,
+    /// The level of each of the tests that share [`LEVEL`](super::stats::LEVEL).
+    pub(super) level: f64,
+    /// The difference in standard errors.
+    pub(super) apart: f64,
+    /// How far inside the bounds of equality it lies, in standard errors.
+    pub(super) inside: Option<[f64; 2]>,
+}
+
+impl Outlook {
+    /// The fewest replicates that decide with probability [`POWER`].
+    pub(super) fn more(&self) -> More {
+        if !self.decides(MOST_MORE) {
+            return More::Many;
+        }
+        let (mut too_few, mut enough) = (0, MOST_MORE);
+        while enough - too_few > 1 {
+            let middle = u32::midpoint(too_few, enough);
+            if self.decides(middle) { enough = middle } else { too_few = middle }
+        }
+        More::Replicates(enough)
+    }
+
+    /// True if either test decides with this many more replicates: they shrink the standard error and add
+    /// degrees of freedom in proportion.
+    fn decides(&self, more: u32) -> bool {
+        let now = self.replicates as f64;
+        let then = now + f64::from(more);
+        let (df, closer) = (self.df * (then - 1.0) / (now - 1.0), (then / now).sqrt());
+        let differs = upper_quantile(df, self.level / 2.0)
+            .and_then(|critical| power(df, critical, self.apart * closer));
+        let equal = self.inside.zip(upper_quantile(df, self.level)).and_then(|(inside, critical)| {
+            power_of_equality(df, critical, inside.map(|distance| distance * closer))
+        });
+        [differs, equal].into_iter().flatten().any(|power| power >= POWER)
+    }
+}
 
 /// The shift of means, in standard errors of their difference, that a two-sided t-test at `level` sees with
 /// probability [`POWER`]. `None` for degrees of freedom or a level that no test has.
@@ -25,17 +83,34 @@ pub fn least_shift(df: f64, level: f64) -> Option<f64> {
     Some(high)
 }
 
-/// The probability that |t| exceeds `critical` if the means differ by `shift` standard errors: the normal
-/// distribution over that of the standard deviation's estimate.
+/// The probability that |t| exceeds `critical` if the means differ by `shift` standard errors.
 fn power(df: f64, critical: f64, shift: f64) -> Option<f64> {
     let normal = Normal::new(0.0, 1.0).ok()?;
+    let seen = |s: f64| normal.cdf(shift - critical * s) + normal.cdf(-shift - critical * s);
+    over_estimates(df, (shift + 9.0) / critical, seen)
+}
+
+/// The probability that both one-sided tests exceed `critical` if the mean is this many standard errors
+/// inside the bounds (Phillips 1990).
+fn power_of_equality(df: f64, critical: f64, [low, high]: [f64; 2]) -> Option<f64> {
+    let least = low.min(high);
+    if least <= 0.0 {
+        return Some(0.0);
+    }
+    let normal = Normal::new(0.0, 1.0).ok()?;
+    let seen = |s: f64| (normal.cdf(low - critical * s) + normal.cdf(high - critical * s) - 1.0).max(0.0);
+    over_estimates(df, (least + 9.0) / critical, seen)
+}
+
+/// The mean of a probability, which is zero beyond `last`, over the distribution of the standard deviation's
+/// estimate, in units of the deviation itself.
+fn over_estimates(df: f64, last: f64, seen: impl Fn(f64) -> f64) -> Option<f64> {
     // s is the estimate over the truth: s^2 df has the chi-squared distribution of df degrees of freedom.
     let scale = (df / 2.0) * (df / 2.0).ln() + 2f64.ln() - ln_gamma(df / 2.0);
     let density =
         |s: f64| if s > 0.0 { (scale + (df - 1.0) * s.ln() - df * s * s / 2.0).exp() } else { at_zero(df) };
-    let seen = |s: f64| normal.cdf(shift - critical * s) + normal.cdf(-shift - critical * s);
     // Where the density or the probability is zero there is nothing to add.
-    let until = (1.0 + 10.0 / df.sqrt()).max(3.0).min((shift + 9.0) / critical);
+    let until = (1.0 + 10.0 / df.sqrt()).max(3.0).min(last);
     let step = until / STEPS as f64;
     let weight = |at: usize| {
         if at == 0 || at == STEPS {
@@ -76,6 +151,23 @@ mod tests {
         ] {
             near(power(df, upper_quantile(df, level / 2.0).unwrap(), shift).unwrap(), expected, 1e-7);
         }
+    }
+
+    #[test]
+    fn the_power_of_two_one_sided_tests_agrees_with_scipy() {
+        // c = t.isf(level, df); scipy.integrate.quad(lambda s: max(0, norm.cdf(low - c * s) + norm.cdf(high -
+        // c
+        // * s) - 1) * chi.pdf(s * df**0.5, df) * df**0.5, 0, (low + high) / 2 / c, epsrel=1e-12)
+        for (df, level, inside, expected) in [
+            (9.0, 0.05, [3.5, 4.5], 0.9360494942238512),
+            (4.0, 0.05, [6.0, 6.0], 0.9981741025489358),
+            (20.5, 0.01, [3.2, 5.0], 0.7354308532097664),
+            (2.0, 0.05, [9.0, 7.0], 0.9911572109146554),
+        ] {
+            let critical = upper_quantile(df, level).unwrap();
+            near(power_of_equality(df, critical, inside).unwrap(), expected, 1e-5);
+        }
+        assert_eq!(power_of_equality(9.0, 1.8, [12.0, -0.1]), Some(0.0));
     }
 
     #[test]

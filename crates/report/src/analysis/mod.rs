@@ -1,6 +1,7 @@
 //! Pure functions over records: cells and tables, statistics, winner maps, claims, comparisons.
 
 pub mod admission;
+pub mod answer;
 pub mod claims;
 pub mod compare;
 pub mod contrast;

@@ -8,7 +8,7 @@ use super::admission::Admission;
 use super::contrast::{Sample, pairs};
 use super::grouping::{grouped, setup};
 use super::metric::Metric;
-use super::stats::{LEVEL, Method, equivalent_paired, holm_over_tested, over};
+use super::stats::{LEVEL, Method, equivalent, holm_over_tested, over};
 use super::winner::{Axis, Decision, MapCell, RankedPath, WinnerQuestion, correct, rank};
 use iopj_core::IoPath;
 use iopj_store::{Sequential, StudyRecord, Trial};
@@ -91,7 +91,8 @@ fn equivalence(cell: &MapCell, samples: &BTreeMap<IoPath, Sample>, sequential: &
     let of_others = others.iter().map(|place| {
         let (best, other): (Vec<f64>, Vec<f64>) =
             pairs(&samples[&best.path], &samples[&place.path]).into_iter().unzip();
-        let p = equivalent_paired(&best, &other, sequential.until).map(|p| over(sequential.looks(), p))?;
+        let p = equivalent(Method::Paired, &best, &other, sequential.until);
+        let p = p.map(|p| over(sequential.looks(), p))?;
         Some(place.p.map_or(p, |significance| significance.min(p)))
     });
     of_others.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)

@@ -189,42 +189,41 @@ pub fn over(looks: u32, p: f64) -> f64 {
     (p * f64::from(looks)).min(1.0)
 }
 
-/// Two one-sided tests by blocks (Schuirmann 1987) of the mean of `a` lying within `tolerance`, relative to
-/// the mean of `b`, as [`equivalent`] does for independent samples; the samples are of equal length and in
-/// the order of their blocks. `None` as there, and if the lengths differ.
-pub fn equivalent_paired(a: &[f64], b: &[f64], tolerance: f64) -> Option<f64> {
+/// Two one-sided tests: whether a mean lies between two bounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Within {
+    /// The greater of the two p-values; the mean is shown to lie between the bounds if this is at most
+    /// [`LEVEL`].
+    pub p: f64,
+    /// How far inside the lower and the upper bound it lies, each in standard errors.
+    pub inside: [f64; 2],
+}
+
+/// Two one-sided tests (Schuirmann 1987) of the mean of `a` lying above that of `low` and below that of
+/// `high`, each by `method`. Where nothing varies the means themselves decide, the bounds included. `None` if
+/// one of the tests is.
+pub fn within(method: Method, a: &[f64], low: &[f64], high: &[f64]) -> Option<Within> {
+    let one_sided = |bound: &[f64], inward: f64| {
+        let TTest { t, p, standard_error, .. } = t_test(method, a, bound)?;
+        let scale = a.iter().chain(bound).fold(0.0, |greatest: f64, value| greatest.max(value.abs()));
+        if t == 0.0 && standard_error <= rounding(scale) {
+            return Some((0.0, f64::INFINITY));
+        }
+        Some((if t * inward > 0.0 { p / 2.0 } else { 1.0 - p / 2.0 }, t * inward))
+    };
+    let ((above, from_low), (below, from_high)) = (one_sided(low, 1.0)?, one_sided(high, -1.0)?);
+    Some(Within { p: above.max(below), inside: [from_low, from_high] })
+}
+
+/// The p-value of the mean of `a` lying within `tolerance`, relative to the mean of `b`. Each of the two
+/// one-sided tests is of `a` against `b` scaled by 1 - `tolerance` or 1 + `tolerance`, so the bounds carry
+/// the uncertainty of `b`. `None` as for [`within`], and if the mean of `b` or `tolerance` is negative.
+pub fn equivalent(method: Method, a: &[f64], b: &[f64], tolerance: f64) -> Option<f64> {
     if Moments::of(b)?.mean < 0.0 || !tolerance.is_finite() || tolerance < 0.0 {
         return None;
     }
-    let one_sided = |factor: f64, inward: f64| {
-        let bound: Vec<f64> = b.iter().map(|b| factor * b).collect();
-        let TTest { t, p, .. } = t_test(Method::Paired, a, &bound)?;
-        Some(if t * inward > 0.0 { p / 2.0 } else { 1.0 - p / 2.0 })
-    };
-    Some(one_sided(1.0 - tolerance, 1.0)?.max(one_sided(1.0 + tolerance, -1.0)?))
-}
-
-/// Two one-sided Welch tests (Schuirmann 1987) of the mean of `a` lying within `tolerance`, relative to the
-/// mean of `b`: the greater of the two p-values; equivalent if it is below [`LEVEL`]. Each test is of `a`
-/// against `b` scaled by 1 - `tolerance` or 1 + `tolerance`, so the bounds carry the uncertainty of `b`.
-/// `None` if a sample has fewer than two values or one that is not finite, or if the mean of `b` or
-/// `tolerance` is negative.
-pub fn equivalent(a: &[f64], b: &[f64], tolerance: f64) -> Option<f64> {
-    let (a, b) = (Moments::of(a).filter(|a| a.n > 1)?, Moments::of(b).filter(|b| b.n > 1)?);
-    if b.mean < 0.0 || !tolerance.is_finite() || tolerance < 0.0 {
-        return None;
-    }
-    let one_sided = |factor: f64, inward: f64| {
-        let inside = inward * (a.mean - factor * b.mean);
-        let error = a.of_mean(1.0).hypot(b.of_mean(factor));
-        let scale = a.mean.abs().max((factor * b.mean).abs());
-        if error <= rounding(scale) {
-            // Nothing varies, so the means themselves decide, the bounds included.
-            return if inside >= -rounding(scale) { 0.0 } else { 1.0 };
-        }
-        tail(-inside / error, satterthwaite(&a, &b, factor))
-    };
-    Some(one_sided(1.0 - tolerance, 1.0).max(one_sided(1.0 + tolerance, -1.0)))
+    let bound = |factor: f64| b.iter().map(|b| factor * b).collect::<Vec<f64>>();
+    within(method, a, &bound(1.0 - tolerance), &bound(1.0 + tolerance)).map(|within| within.p)
 }
 
 /// Slope of a straight line by weighted least squares, and the two-sided p-value of its being zero. `points`

@@ -183,7 +183,7 @@ fn equivalence_is_scipys() {
         (I, J, 0.5, 0.0052999912936635115),
     ];
     for (a, b, tolerance, p) in cases {
-        close(equivalent(a, b, tolerance).unwrap(), p);
+        close(equivalent(Method::Welch, a, b, tolerance).unwrap(), p);
     }
 }
 
@@ -196,16 +196,16 @@ fn equivalence_by_blocks_is_scipys() {
     for (tolerance, p) in
         [(0.02, 0.00017284540746455684), (0.005, 0.09605558364590676), (0.001, 0.6455558873112961)]
     {
-        close(equivalent_paired(&a, &b, tolerance).unwrap(), p);
+        close(equivalent(Method::Paired, &a, &b, tolerance).unwrap(), p);
     }
     close(
-        equivalent_paired(&[103.0, 104.1, 102.8, 103.9, 103.1, 103.3], &b, 0.02).unwrap(),
+        equivalent(Method::Paired, &[103.0, 104.1, 102.8, 103.9, 103.1, 103.3], &b, 0.02).unwrap(),
         0.997941592285608,
     );
-    assert_eq!(equivalent_paired(&[1.0; 3], &[1.0; 3], 0.05), Some(0.0));
-    assert_eq!(equivalent_paired(&[1.0; 3], &[1.2; 3], 0.05), Some(1.0));
-    assert_eq!(equivalent_paired(&a, &b[1..], 0.02), None);
-    assert_eq!(equivalent_paired(&a, &b, -0.1), None);
+    assert_eq!(equivalent(Method::Paired, &[1.0; 3], &[1.0; 3], 0.05), Some(0.0));
+    assert_eq!(equivalent(Method::Paired, &[1.0; 3], &[1.2; 3], 0.05), Some(1.0));
+    assert_eq!(equivalent(Method::Paired, &a, &b[1..], 0.02), None);
+    assert_eq!(equivalent(Method::Paired, &a, &b, -0.1), None);
     assert_eq!((over(4, 0.25), over(26, 0.5), over(1, 0.04)), (1.0, 1.0, 0.04));
 }
 
@@ -259,9 +259,9 @@ fn constant_samples_decide_without_nan() {
     assert_eq!(t_test(Method::Paired, &[1.1, 2.1, 1.3], &[1.0, 2.0, 1.2]).unwrap().p, 0.0);
     assert_eq!(ratio_of_means(&tenths, &[0.2; 3]), Some(Ratio { ratio: 0.5, low: 0.5, high: 0.5 }));
     assert_eq!(ratio_of_means(&tenths, &[0.0; 3]), None);
-    assert_eq!(equivalent(&tenths, &tenths, 0.0), Some(0.0));
-    assert_eq!(equivalent(&[0.0; 3], &[0.0; 3], 0.05), Some(0.0));
-    assert_eq!(equivalent(&tenths, &[0.2; 3], 0.05), Some(1.0));
+    assert_eq!(equivalent(Method::Welch, &tenths, &tenths, 0.0), Some(0.0));
+    assert_eq!(equivalent(Method::Welch, &[0.0; 3], &[0.0; 3], 0.05), Some(0.0));
+    assert_eq!(equivalent(Method::Welch, &tenths, &[0.2; 3], 0.05), Some(1.0));
     assert_eq!(summarize(&tenths).unwrap().interval, Some((0.1, 0.1)));
 }
 
@@ -277,7 +277,7 @@ fn what_is_undefined_is_none() {
     assert_eq!(t_test(Method::Student, &[1.0], &[1.0, 2.0]), None);
     assert_eq!(t_test(Method::Paired, &[1.0, 2.0, 3.0], &[1.0, 2.0]), None);
     assert_eq!(ratio_of_means(&[1.0], &[1.0, 2.0]), None);
-    assert_eq!(equivalent(&[1.0, 2.0], &[1.0, 2.0], -0.1), None);
+    assert_eq!(equivalent(Method::Welch, &[1.0, 2.0], &[1.0, 2.0], -0.1), None);
 }
 
 #[test]
@@ -300,7 +300,7 @@ proptest! {
         if let Some(Ratio { ratio, low, high }) = ratio_of_means(&a, &b) {
             prop_assert!(low <= ratio && ratio <= high, "{low} {ratio} {high}");
         }
-        if let Some(p) = equivalent(&a, &b, 0.1) {
+        if let Some(p) = equivalent(Method::Welch, &a, &b, 0.1) {
             prop_assert!((0.0..=1.0).contains(&p), "{p}");
         }
         if let Some(summary) = summarize(&a) {

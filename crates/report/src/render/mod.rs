@@ -1,5 +1,6 @@
 //! Results as text and for other programs: aligned tables, the report of a store, winner maps, claims.
 
+mod answer;
 mod claims;
 mod compare;
 mod emulated;
@@ -18,6 +19,7 @@ mod text;
 mod unsteady;
 mod winner;
 
+pub use answer::{bounds_words, open_words, signed_percent};
 pub use claims::claims;
 pub use compare::comparison;
 pub use explain::explanation;

@@ -6,9 +6,7 @@ use super::metrics::ClaimMetric;
 use super::{Answer, ClaimFigure, Effect};
 use crate::analysis::contrast::{Sample, TestPlan};
 use crate::analysis::grouping::unique;
-use crate::analysis::stats::{
-    LEVEL, Method, equivalent, equivalent_paired, over, ratio_of_means, summarize, t_test,
-};
+use crate::analysis::stats::{LEVEL, Method, equivalent, over, ratio_of_means, summarize, t_test};
 use iopj_core::IoPath;
 
 /// The claimed relation of a cell's figure to another.
@@ -165,11 +163,8 @@ pub(super) fn held(relation: Relation, plan: TestPlan, a: &Sample, b: &Sample) -
             let (values, others) = plan.values(a, b);
             let (mean, other) = (summarize(&values)?.mean, summarize(&others)?.mean);
             if (mean - other).abs() <= tolerance * other.abs() {
-                let p = match plan.method {
-                    Method::Paired => equivalent_paired(&values, &others, tolerance),
-                    _ => equivalent(&values, &others, tolerance),
-                };
-                return Some((over(plan.looks, p?), true));
+                let p = equivalent(plan.method, &values, &others, tolerance)?;
+                return Some((over(plan.looks, p), true));
             }
             // It is shown to be unequal if it is beyond the nearer limit.
             let limit = if mean > other { 1.0 + tolerance } else { 1.0 - tolerance };

@@ -28,7 +28,7 @@ mod tests_iface23;
 mod tests_question;
 
 use super::admission::{Admission, BarredCounts};
-use super::contrast::{Contrast, TestPlan, in_blocks};
+use super::contrast::{Contrast, TOLERANCE, TestPlan, in_blocks};
 use super::grouping::unique;
 use super::published::{Paper, PrintedFigure};
 use super::stats::{Method, Ratio, summarize};
@@ -272,7 +272,7 @@ impl ClaimContext {
     /// How figures, or their logarithms, are compared in a family of this many comparisons.
     fn plan(&self, logs: bool, family: usize) -> TestPlan {
         let method = if self.in_blocks { Method::Paired } else { Method::Welch };
-        TestPlan { method, logs, family, looks: self.looks.max(1) }
+        TestPlan { method, logs, family, looks: self.looks.max(1), tolerance: TOLERANCE }
     }
 }
 
