@@ -2,6 +2,7 @@
 
 use crate::units::{format_bytes, format_duration};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -91,6 +92,18 @@ pub enum RandomDistribution {
     Zipf(f64),
 }
 
+/// Every exponent that is parsed equals itself.
+impl Eq for RandomDistribution {}
+
+impl Hash for RandomDistribution {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            RandomDistribution::Uniform => 0_u64.hash(state),
+            RandomDistribution::Zipf(theta) => theta.to_bits().hash(state),
+        }
+    }
+}
+
 impl fmt::Display for RandomDistribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -116,7 +129,7 @@ impl FromStr for RandomDistribution {
 }
 
 /// How long the measured window of a trial lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Length {
     /// A time.
@@ -126,7 +139,7 @@ pub enum Length {
 }
 
 /// One workload. A closed loop: each job keeps `iodepth` I/Os in flight.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Workload {
     /// Direction and order.
     pub rw: Rw,

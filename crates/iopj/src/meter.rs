@@ -4,7 +4,7 @@ use crate::args::MeterCommand;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
 use iopj_meter::log::read;
-use iopj_meter::{Channel, ChannelKind, LocalMeter, accuracy_text};
+use iopj_meter::{Channel, ChannelKind, LocalMeter, accuracy_text, read_whole};
 use iopj_report::render::escape;
 use iopj_run::energy;
 use iopj_store::{Store, Trial};
@@ -12,6 +12,8 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// The longest log, in bytes: a reading every second for a month.
+const LONGEST_LOG: u64 = 256 << 20;
 /// Meters that any machine can have in addition.
 const OTHERS: &str = "A plug, a PDU, a BMC, an instrument or a logger can measure the whole machine: add a \
                       [meters.NAME] table for it to the study (docs/energy.md).\n";
@@ -32,7 +34,7 @@ fn attach(store: &Path, log: &Path, time_zone: Option<&str>, trust_clock: bool) 
     if let Some(zone) = time_zone {
         config.time_zone = Some(zone.to_owned());
     }
-    let bytes = std::fs::read(log)
+    let bytes = read_whole(log, LONGEST_LOG)
         .map_err(|error| anyhow!("`{}` cannot be read ({error}): name a log", log.display()))?;
     let read = read(&bytes, &config).map_err(|error| anyhow!("`{}`: {error}", log.display()))?;
     let mut notes = read.notes.clone();

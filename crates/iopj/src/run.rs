@@ -6,6 +6,7 @@ use crate::progress::View;
 use crate::signals;
 use anyhow::anyhow;
 use iopj_load::descriptors;
+use iopj_meter::read_whole_text;
 use iopj_report::analysis::{Admission, sequential};
 use iopj_run::blocks::Look;
 use iopj_run::read_study;
@@ -15,6 +16,8 @@ use iopj_study::{Axis, Replicates, Study};
 use std::path::Path;
 use std::process::ExitCode;
 
+/// The longest study, in bytes.
+const LONGEST_STUDY: u64 = 1 << 20;
 const QUICK: &str = include_str!("../../../studies/quick.toml");
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
@@ -82,7 +85,7 @@ fn study(args: &RunArgs) -> anyhow::Result<Study> {
 /// The text of a study file.
 pub(crate) fn study_text(file: &Path) -> anyhow::Result<String> {
     let unread = |error| anyhow!("`{}` cannot be read ({error}): name a study file", file.display());
-    std::fs::read_to_string(file).map_err(unread)
+    read_whole_text(file, LONGEST_STUDY).map_err(unread)
 }
 
 fn axis<T: Clone>(values: &[T]) -> Option<Axis<T>> {

@@ -3,6 +3,7 @@
 
 use crate::meter::{MeterError, OpenError};
 use crate::secret::Secret;
+use crate::whole_file::read_whole;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::io::ErrorKind;
@@ -16,6 +17,8 @@ use ureq::{Agent, Body, Error, RequestBuilder};
 
 /// The longest answer that is read, in bytes: exporters of large machines send some hundred KiB.
 const LONGEST_ANSWER: u64 = 4 << 20;
+/// The longest file of certificates, in bytes: all that a distribution trusts are a quarter of it.
+const LONGEST_PEM: u64 = 1 << 20;
 /// How a certificate is checked: against Mozilla's roots, those of a file, or not at all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trust<'a> {
@@ -38,7 +41,7 @@ impl Trust<'_> {
 
 fn roots(path: &Path) -> Result<RootCerts, OpenError> {
     let bad = |cause: String| OpenError(format!("ca_file `{}` {cause}: give a PEM file", path.display()));
-    let pem = std::fs::read(path).map_err(|error| bad(format!("cannot be read ({error})")))?;
+    let pem = read_whole(path, LONGEST_PEM).map_err(|error| bad(format!("cannot be read ({error})")))?;
     let items: Vec<PemItem> =
         parse_pem(&pem).collect::<Result<_, _>>().map_err(|error| bad(format!("is malformed ({error})")))?;
     let certificates = items.into_iter().filter_map(|item| match item {

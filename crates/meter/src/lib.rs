@@ -35,6 +35,7 @@ mod snmp;
 mod sysfs;
 mod trace;
 mod uncertainty;
+mod whole_file;
 
 pub use align::{AlignError, Alignment, Confidence, Search, align};
 pub use clock::monotonic_raw_ns;
@@ -61,3 +62,4 @@ pub use snmp::{
 };
 pub use trace::{Clock, Trace, Window, powers};
 pub use uncertainty::{Component, Energy, Interval, UncertaintySource};
+pub use whole_file::{read_whole, read_whole_text};

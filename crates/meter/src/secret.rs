@@ -1,12 +1,11 @@
 //! Passwords and tokens: read from a file or the environment, and never shown.
 
 use crate::meter::OpenError;
+use crate::whole_file::read_whole_text;
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
-/// The longest secret, in bytes: the limit for a file that is not a password, such as `/dev/zero`.
+/// The longest secret, in bytes.
 const LONGEST: u64 = 4096;
 
 /// A password or a token. `Debug` and `Display` print `***`, it is never serialised, and only a meter reads
@@ -42,15 +41,12 @@ impl Secret {
     }
 
     fn from_file(name: &str, path: &Path) -> Result<Self, OpenError> {
-        let mut text = String::new();
-        File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text)).map_err(
-            |error| {
-                OpenError(format!(
-                    "{name}_file `{}` cannot be read ({error}): check its path and permissions",
-                    path.display()
-                ))
-            },
-        )?;
+        let text = read_whole_text(path, LONGEST).map_err(|error| {
+            OpenError(format!(
+                "{name}_file `{}` cannot be read ({error}): name a file with the password on one line",
+                path.display()
+            ))
+        })?;
         let line =
             text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
         Self::new(line).map_err(|fault| OpenError(format!("{name}_file `{}` {fault}", path.display())))
@@ -128,7 +124,7 @@ mod tests {
             (b"\n", "empty"),
             (b"se\nsame", "control"),
             (b"se\0same", "control"),
-            (&long, "4096"),
+            (&long, "longer than 4k"),
         ];
         for (bytes, word) in bad {
             let OpenError(text) = of_file(bytes).unwrap_err();

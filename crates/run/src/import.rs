@@ -16,11 +16,10 @@ use iopj_core::evidence::{Finding, ProcessEvidence};
 use iopj_core::{Evidence, IoPath, Observed, Verdict, VerdictKind, Workload};
 use iopj_load::fio::runs::{FioJobResult, FioRun, runs};
 use iopj_load::fio::{self, FioError, FioOutput, OLDEST, parse_version};
+use iopj_meter::read_whole;
 use iopj_store::{Generator, Measurement, Store, StoreError, StudyRecord, Trial};
 use options::SkipReason;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// How much of a file is read: a job's JSON has some 20 KB.
@@ -133,13 +132,7 @@ pub fn trials_of(path: &Path, text: &str) -> Result<(Vec<Trial>, Vec<Skipped>), 
 
 fn read(path: &Path) -> Result<Vec<FioRun>, ImportError> {
     let unreadable = |error| ImportError::Unreadable { path: path.to_owned(), error };
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(foreign(path, format!("has more than {MOST_BYTES} bytes")));
-    }
+    let bytes = read_whole(path, MOST_BYTES).map_err(unreadable)?;
     parse(path, &String::from_utf8(bytes).map_err(|_| foreign(path, "is not text"))?)
 }
 

@@ -15,6 +15,14 @@ pub enum Axis<T> {
 }
 
 impl<T: Clone> Axis<T> {
+    /// How many values there are.
+    pub(crate) fn count(&self) -> u64 {
+        match self {
+            Axis::One(_) => 1,
+            Axis::Many(values) => values.len() as u64,
+        }
+    }
+
     pub(crate) fn values(&self) -> Vec<T> {
         match self {
             Axis::One(value) => vec![value.clone()],
@@ -46,6 +54,8 @@ pub(crate) fn spread<T: Clone, V>(
 
 /// Every element combined with every value.
 pub(crate) fn product<T: Clone, V>(all: &[T], values: &[V], set: impl Fn(&mut T, &V)) -> Vec<T> {
+    #[cfg(test)]
+    COMBINED.set(COMBINED.get() + all.len() as u64 * values.len() as u64);
     let each = |element: &T| {
         let with = |value: &V| {
             let mut element = element.clone();
@@ -55,4 +65,10 @@ pub(crate) fn product<T: Clone, V>(all: &[T], values: &[V], set: impl Fn(&mut T,
         values.iter().map(with).collect::<Vec<_>>()
     };
     all.iter().flat_map(each).collect()
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Combinations that [`product`] has made on this thread.
+    pub(crate) static COMBINED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }

@@ -13,6 +13,9 @@ pub fn fields_of<T: DeserializeOwned>() -> &'static [&'static str] {
     fields.get()
 }
 
+/// fio's other names of keys.
+const FIO_NAMES: [(&str, &str); 3] = [("blocksize", "bs"), ("readwrite", "rw"), ("ioengine", "paths")];
+
 /// Refuses a key that is not `known`; `source` and `place` say in the message where it is.
 ///
 /// # Errors
@@ -20,7 +23,11 @@ pub fn fields_of<T: DeserializeOwned>() -> &'static [&'static str] {
 pub fn check_keys(table: &toml::Table, known: &[&str], source: &str, place: &str) -> Result<(), StudyError> {
     let Some(unknown) = table.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
     let distance = |name: &&&str| strsim::damerau_levenshtein(name, unknown);
+    let fio_name = FIO_NAMES.iter().find(|(name, key)| name == unknown && known.contains(key));
     let advice = match known.iter().min_by_key(distance) {
+        _ if fio_name.is_some() => {
+            fio_name.map_or(String::new(), |(_, key)| format!("did you mean `{key}`?"))
+        }
         Some(nearest) if distance(&nearest) <= 1 + nearest.len() / 3 => format!("did you mean `{nearest}`?"),
         _ => format!("there are {}", known.join(", ")),
     };

@@ -4,6 +4,7 @@ mod axis;
 mod error;
 pub mod keys;
 mod meters;
+mod mistakes;
 pub mod plan;
 mod replicates;
 mod steadystate;

@@ -1,16 +1,18 @@
 //! The plan: the cells of a study, and the order in which their trials run.
 
+use crate::axis::Axis;
 use crate::error::StudyError;
 use crate::study::{Study, parse_paths};
+use crate::workload::WorkloadMatrix;
 use iopj_core::workload::Length;
 use iopj_core::{Generator, IoPath, Setting, Workload};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 /// A path and a workload under settings, done by a generator; measured once in each replicate.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cell {
     /// The I/O path.
     pub path: IoPath,
@@ -53,6 +55,8 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
     if blocks == 0 {
         return Err(StudyError("replicates: 0 is too few: the least is 1".to_owned()));
     }
+    refuse_too_many(study, available.len() as u64)?;
+    let mut seen: HashSet<Cell> = HashSet::new();
     let mut cells: Vec<Cell> = Vec::new();
     let (mut left_out, mut example) = (0, None);
     let settings = study.settings_matrix()?;
@@ -75,7 +79,7 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
                         generator,
                     };
                     for cell in generators_of(path, &generators).map(cell) {
-                        if !cells.contains(&cell) {
+                        if seen.insert(cell.clone()) {
                             cells.push(cell);
                         }
                     }
@@ -100,6 +104,25 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
             "the study has no trial: it needs a [[workload]] and a path that works on the target".to_owned(),
         )),
     }
+}
+
+/// Counts the combinations of a study before any is made, and refuses those of a study that is too large.
+fn refuse_too_many(study: &Study, available: u64) -> Result<(), StudyError> {
+    let settings = study.settings.values().map(Axis::count).fold(1, u64::saturating_mul);
+    let others = settings.saturating_mul(study.generator.count());
+    let of_matrix = |matrix: &WorkloadMatrix| {
+        let paths = matrix.paths.as_ref().unwrap_or(&study.paths);
+        let paths = if paths.values() == ["available"] { available } else { paths.count() };
+        matrix.count().saturating_mul(paths).saturating_mul(others)
+    };
+    let combinations = study.workloads.iter().map(of_matrix).fold(0, u64::saturating_add);
+    if combinations > MAX_TRIALS {
+        return Err(StudyError(format!(
+            "the study has {combinations} combinations of paths, workloads, settings and generators, more \
+             than {MAX_TRIALS}: shorten its lists"
+        )));
+    }
+    Ok(())
 }
 
 /// The generators among `all` that can take a path: fio alone drives SPDK, and the native one alone what fio
@@ -155,7 +178,7 @@ pub fn window(workload: &Workload) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Axis;
+    use crate::axis::COMBINED;
     use proptest::prelude::*;
 
     proptest! {
@@ -242,6 +265,19 @@ mod tests {
             generators(Axis::One("fio".into())),
             ["libaio Fio", "io_uring Fio", "nvme-user Fio", "spdk Fio"]
         );
+    }
+
+    /// Every combination was made, and compared with all others, before the study was refused.
+    #[test]
+    fn a_study_that_is_too_large_is_refused_before_it_is_made() {
+        let paths = ["libaio/syscall/interrupt".parse().unwrap()];
+        let list = (1..=1000).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+        let axes = ["iodepth", "numjobs", "iodepth_batch_submit"].map(|key| format!("{key} = [{list}]\n"));
+        let study = study(&axes.concat());
+        let before = COMBINED.get();
+        let error = super::cells(&study, &paths).unwrap_err().to_string();
+        assert!(error.starts_with("the study has 1000000000 combinations"), "{error}");
+        assert_eq!(COMBINED.get() - before, 0);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::axis::{Axis, product};
 use crate::error::{StudyError, error};
 use crate::keys::{check_keys, fields_of};
 use crate::meters::Meters;
+use crate::mistakes;
 use crate::replicates::{Replicates, Until};
 use crate::steadystate::SteadyStateKeys;
 use crate::time::duration;
@@ -90,26 +91,17 @@ impl Study {
     /// Text that is not TOML, an unknown key with the nearest known one, or a value of the wrong type.
     pub fn parse(text: &str, source: &str) -> Result<Study, StudyError> {
         let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
-            StudyError(format!("{source} is not TOML: {}", toml_message(text, &e)))
+            StudyError(format!("{source} is not TOML: {}", mistakes::message(text, &e)))
         })?;
-        check_keys(&table, fields_of::<Study>(), source, "")?;
-        if let Some(toml::Value::Array(workloads)) = table.get("workload") {
-            for workload in workloads.iter().filter_map(toml::Value::as_table) {
-                check_keys(workload, fields_of::<WorkloadMatrix>(), source, " in [[workload]]")?;
-            }
-        } else if table.contains_key("workload") {
-            return error(format!("{source}: `workload` is a list of tables: write [[workload]]"));
-        } else {
-            return error(format!("{source} has no workload: write a [[workload]]"));
-        }
+        check_study_keys(&table, source)?;
         if let Some(toml::Value::Table(fio)) = table.get("fio") {
             check_keys(fio, fields_of::<FioOptions>(), source, " in [fio]")?;
         }
         if let Some(toml::Value::Table(blocks)) = table.get("replicates") {
             check_keys(blocks, fields_of::<Until>(), source, " in replicates")?;
         }
-        let study: Study =
-            toml::from_str(text).map_err(|e| StudyError(format!("{source}: {}", toml_message(text, &e))))?;
+        let study: Study = toml::from_str(text)
+            .map_err(|e| StudyError(format!("{source}: {}", mistakes::message(text, &e))))?;
         check_name(&study.name, source)?;
         study.replicates.sequential().map_err(|StudyError(why)| StudyError(format!("{source}: {why}")))?;
         study.meters.iter().try_for_each(|meters| meters.asked(source).map(drop))?;
@@ -242,6 +234,47 @@ pub fn parse_paths(paths: &Axis<String>) -> Result<Option<Vec<IoPath>>, StudyErr
         .map(Some)
 }
 
+/// Refuses a key of a study that is unknown or missing, with an example of what is needed.
+fn check_study_keys(table: &toml::Table, source: &str) -> Result<(), StudyError> {
+    let (study, workload) = (fields_of::<Study>(), fields_of::<WorkloadMatrix>());
+    if let Some(key) =
+        table.keys().find(|key| !study.contains(&key.as_str()) && workload.contains(&key.as_str()))
+    {
+        return error(format!(
+            "{source}: `{key}` is a key of a workload: write it below a line [[workload]]"
+        ));
+    }
+    check_keys(table, study, source, "")?;
+    for (key, example) in [("name", "name = \"my-study\""), ("paths", "paths = \"available\"")] {
+        if !table.contains_key(key) {
+            return error(format!(
+                "{source}: `{key}` is missing: write {example} above the first [[workload]]"
+            ));
+        }
+    }
+    let workloads = match table.get("workload") {
+        None => &[][..],
+        Some(toml::Value::Array(all)) if all.iter().all(toml::Value::is_table) => all,
+        Some(_) => return error(format!("{source}: `workload` is a list of tables: write [[workload]]")),
+    };
+    if workloads.is_empty() {
+        return error(format!(
+            "{source} has no workload: write the line [[workload]], and below it lines such as rw = \
+             \"randread\", iodepth = [1, 32] and runtime = \"5s\""
+        ));
+    }
+    for workload_table in workloads.iter().filter_map(toml::Value::as_table) {
+        let misplaced = |key: &&String| !workload.contains(&key.as_str()) && study.contains(&key.as_str());
+        if let Some(key) = workload_table.keys().find(misplaced) {
+            return error(format!(
+                "{source}: `{key}` is a key of the study: write it above the first [[workload]]"
+            ));
+        }
+        check_keys(workload_table, workload, source, " in [[workload]]")?;
+    }
+    Ok(())
+}
+
 /// Refuses a name that leads to another folder: the store gets the name of the study.
 fn check_name(name: &str, source: &str) -> Result<(), StudyError> {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ');
@@ -251,41 +284,6 @@ fn check_name(name: &str, source: &str) -> Result<(), StudyError> {
     error(format!(
         "{source}: name: `{name}` cannot name a store: write up to 100 letters, digits, `-`, `_` and `.`"
     ))
-}
-
-/// A TOML error in one line, with the number of its line.
-fn toml_message(text: &str, error: &toml::de::Error) -> String {
-    let message = error.message().replace('\n', ", ");
-    match error.span() {
-        Some(span) => {
-            let line = 1 + text.as_bytes()[..span.start.min(text.len())]
-                .iter()
-                .filter(|byte| **byte == b'\n')
-                .count();
-            // If the error is in one line, that line names the key.
-            match text.get(span).filter(|part| !part.is_empty() && !part.contains('\n')) {
-                Some(_) => {
-                    format!(
-                        "line {line}, `{}`: {message}",
-                        shown(text.lines().nth(line - 1).unwrap_or_default().trim())
-                    )
-                }
-                None => format!("line {line}: {message}"),
-            }
-        }
-        None => message,
-    }
-}
-
-/// A line of a study for a message, without what may be a secret in the wrong place.
-fn shown(line: &str) -> &str {
-    const SECRET: [&str; 5] = ["pass", "secret", "token", "community", "://"];
-    let lower = line.to_lowercase();
-    match line.split_once('=') {
-        _ if !SECRET.iter().any(|word| lower.contains(word)) => line,
-        Some((key, _)) if key.len() < 40 => key.trim(),
-        _ => "...",
-    }
 }
 
 #[cfg(test)]

@@ -79,6 +79,53 @@ fn bad_studies_are_refused_by_name() {
     }
 }
 
+/// The type that was expected was named in Rust's words, and no remedy.
+#[test]
+fn a_value_of_the_wrong_type_is_answered_with_the_right_one() {
+    for (line, remedy) in [
+        ("runtime = 1", "line 4, `runtime = 1`: a time is a text with a unit: write runtime = \"1s\""),
+        ("ramp_time = 0.5", "write ramp_time = \"500ms\""),
+        ("runtime = [\"1s\", \"2s\"]", "it takes one value, not a list: write runtime = \"1s\""),
+        ("ios = [5, 6]", "not a list: write ios = 5"),
+        ("bs = 4096", "a size is a text: write bs = \"4k\""),
+        ("bs = [\n4096,\n\"8k\"]", "line 4, `bs = [`: a size is a text: write bs = [\"4k\", \"8k\"]"),
+        ("iodepth = \"4\"", "it takes a whole number of 1 or more: write iodepth = 4"),
+        ("iodepth = [1, -1]", "write iodepth = [1, 1]"),
+        ("rwmixread = 300", "it takes a whole number from 0 to 100: write rwmixread = 100"),
+        ("cpus_allowed = [0, 1]", "a text with numbers and ranges: write cpus_allowed = \"0,1\""),
+        ("blocksize = \"4k\"", "unknown key `blocksize` in [[workload]]: did you mean `bs`?"),
+        ("replicates = 3", "`replicates` is a key of the study: write it above the first [[workload]]"),
+    ] {
+        let message = message(&format!("{}{line}\n", SMALL.replace("rw = \"randread\"\n", "")));
+        assert!(message.ends_with(remedy), "{message} (wanted {remedy})");
+    }
+    for (line, remedy) in [
+        ("idle = 3", "write idle = \"3s\""),
+        ("profile = \"no\"", "it takes true or false: write profile = false"),
+        ("seed = -1", "it takes a whole number of 0 or more: write seed = 0"),
+        ("generator = 1", "it takes a text: write generator = \"native\""),
+        ("settings = 3", "it is a table: write the line [settings], and below it a line such as scheduler"),
+        ("runtime = \"1s\"", "`runtime` is a key of a workload: write it below a line [[workload]]"),
+    ] {
+        let message = message(&format!("{line}\n{SMALL}"));
+        assert!(message.contains(remedy), "{message} (wanted {remedy})");
+    }
+}
+
+/// A missing key was named at best, without what to write.
+#[test]
+fn what_is_missing_is_shown_by_an_example() {
+    for (text, remedy) in [
+        ("", "`name` is missing: write name = \"my-study\" above the first [[workload]]"),
+        ("name = \"t\"", "`paths` is missing: write paths = \"available\""),
+        ("name = \"t\"\npaths = \"available\"", "has no workload: write the line [[workload]], and below it"),
+        ("name = \"t\"\npaths = \"available\"\nworkload = []", "has no workload: write the line"),
+    ] {
+        let message = message(text);
+        assert!(message.contains(remedy), "{message} (wanted {remedy})");
+    }
+}
+
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(

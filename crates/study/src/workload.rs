@@ -31,6 +31,17 @@ pub struct WorkloadMatrix {
 }
 
 impl WorkloadMatrix {
+    /// How many workloads the matrix has, counted without making them.
+    pub(crate) fn count(&self) -> u64 {
+        fn of<T: Clone>(axis: &Option<Axis<T>>) -> u64 {
+            axis.as_ref().map_or(1, Axis::count)
+        }
+        let batches = [of(&self.iodepth_batch_submit), of(&self.iodepth_batch_complete_min)];
+        let others = [of(&self.rw), of(&self.rwmixread), of(&self.bs), of(&self.iodepth), of(&self.numjobs)];
+        let spreads = of(&self.random_distribution);
+        batches.into_iter().chain(others).fold(spreads, u64::saturating_mul)
+    }
+
     /// Every workload of the matrix.
     ///
     /// # Errors

@@ -51,7 +51,11 @@ fn empty_matrices_are_refused() {
             ["`nomerges` has no value", "give it one"],
         ),
         ("paths =", "generator = []\npaths =", ["`generator` is an empty list", "native, fio or both"]),
-        ("[[workload]]\nios = 200\n", "workload = []\n", ["the study has no trial", "needs a [[workload]]"]),
+        (
+            "[[workload]]\nios = 200\n",
+            "workload = []\n",
+            ["t.toml has no workload", "write the line [[workload]]"],
+        ),
         ("[[workload]]\nios = 200\n", "", ["workload", "[[workload]]"]),
         ("paths =", "replicates = 0\npaths =", ["replicates", "0"]),
     ] {
@@ -78,7 +82,10 @@ fn wrong_values_are_refused() {
     }
     let parts = ["`nope.toml` cannot be read", "No such file", "name a study file"];
     refuses(&folder, "run nope.toml --target data", &parts);
-    refuses(&folder, "run . --target data", &["`.` cannot be read", "directory"]);
+    // It was read until memory was full.
+    let parts = ["`/dev/zero` cannot be read (it is a device or socket, not a file)", "name a study file"];
+    refuses(&folder, "run /dev/zero --target data", &parts);
+    refuses(&folder, "run . --target data", &["`.` cannot be read", "it is a folder"]);
 }
 
 #[test]

@@ -3,11 +3,13 @@
 use super::config::ModelTable;
 use iopj_core::TrialEnergy;
 use iopj_core::energy::{EnergyOutcome, Joules, Scope};
-use iopj_meter::OpenError;
 use iopj_meter::model::{Coefficients, Feature, Features, Observation, estimate};
+use iopj_meter::{OpenError, read_whole_text};
 use iopj_store::{Measurement, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
+/// The longest coefficient file, in bytes.
+const LONGEST: u64 = 1 << 20;
 /// Coverage factor of 95 % for infinite degrees of freedom.
 const NORMAL_FACTOR: f64 = 1.959_963_984_540_054;
 
@@ -27,7 +29,7 @@ impl ModelText {
     /// It cannot be read, or holds no coefficients.
     pub(crate) fn read(table: &ModelTable) -> Result<ModelText, OpenError> {
         let path = table.file.display();
-        let coefficients = std::fs::read_to_string(&table.file).map_err(|error| {
+        let coefficients = read_whole_text(&table.file, LONGEST).map_err(|error| {
             OpenError(format!("`{path}` cannot be read ({error}): make it by `iopj meter fit`"))
         })?;
         Coefficients::parse(&coefficients).map_err(|error| OpenError(format!("`{path}`: {error}")))?;
