@@ -3,6 +3,8 @@
 //! Only types: `iopj-probe` decides from the evidence. Conditions are shown beside the verdict and never
 //! change it.
 
+use crate::evidence::ThreadRole;
+use crate::power_change::PowerChange;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -12,12 +14,22 @@ pub struct Conditions {
     /// Everything that is known to have disturbed it.
     #[serde(default)]
     pub disturbances: Vec<Disturbance>,
+    /// The thread of a spinning path that waited longest for a core; absent on paths that do not spin, in
+    /// older stores, and where nothing counts that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spinner: Option<Spinner>,
 }
 
 impl Conditions {
     /// True if something disturbed the trial.
     pub fn are_disturbed(&self) -> bool {
         !self.disturbances.is_empty()
+    }
+
+    /// The thread that spins for I/O and lost its core, if one did. Such a trial keeps its verdict and its
+    /// rank, and is marked.
+    pub fn starved(&self) -> Option<&Spinner> {
+        self.spinner.as_ref().filter(|spinner| spinner.starved)
     }
 }
 
@@ -74,64 +86,45 @@ impl fmt::Display for Disturbance {
     }
 }
 
-/// A setting that changed during a trial.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PowerChange {
-    /// Which setting.
-    pub what: PowerSetting,
-    /// The drive, for settings of a drive.
+/// How much of a core a thread had that spins for I/O: io_uring's submission poller, or a job that polls.
+/// Such a thread needs a core of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spinner {
+    /// Its part in the I/O.
+    pub role: ThreadRole,
+    /// Share of the window that it ran.
+    pub ran: f64,
+    /// Share of the window that it was ready to run and waited for a core.
+    pub waited: f64,
+    /// Cores that the trial could use.
+    pub cores: u32,
+    /// Other threads of the trial that were busy on them.
+    pub busy_threads: u32,
+    /// How many cores other processes used, on average; absent where not all of them can be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device: Option<String>,
-    /// Before the trial.
-    pub before: String,
-    /// After it.
-    pub after: String,
+    pub others: Option<f64>,
+    /// True if it waited longer than is allowed: it lost its core.
+    pub starved: bool,
 }
 
-impl fmt::Display for PowerChange {
+impl fmt::Display for Spinner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = self.device.as_ref().map_or(String::new(), |device| format!(" of {device}"));
-        write!(f, "the {}{of} changed from {} to {}", self.what.as_str(), self.before, self.after)
-    }
-}
-
-/// The settings of a machine's power state, none of which may change during a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PowerSetting {
-    /// cpufreq's governors.
-    Governors,
-    /// The highest frequencies that are allowed, in kHz.
-    FrequencyLimits,
-    /// Hints of the processors' own governor.
-    EnergyPreferences,
-    /// Whether frequencies above the nominal one are allowed.
-    Turbo,
-    /// The idle states that are enabled.
-    IdleStates,
-    /// Simultaneous multithreading.
-    Smt,
-    /// The power policy of PCIe links.
-    AspmPolicy,
-    /// An NVMe drive's power state.
-    NvmePowerState,
-    /// Speed and width of a drive's link.
-    Link,
-}
-
-impl PowerSetting {
-    /// The setting in words.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PowerSetting::Governors => "frequency governor",
-            PowerSetting::FrequencyLimits => "frequency limit (kHz)",
-            PowerSetting::EnergyPreferences => "energy preference",
-            PowerSetting::Turbo => "turbo",
-            PowerSetting::IdleStates => "set of idle states",
-            PowerSetting::Smt => "multithreading",
-            PowerSetting::AspmPolicy => "ASPM policy",
-            PowerSetting::NvmePowerState => "NVMe power state",
-            PowerSetting::Link => "PCIe link",
+        let Spinner { cores, busy_threads, .. } = *self;
+        let who = if self.role == ThreadRole::Sqpoll { "submission poller" } else { "job" };
+        let (ran, waited) = (100.0 * self.ran, 100.0 * self.waited);
+        write!(f, "the {who} had {ran:.0} % of a core and waited for one {waited:.0} % of the time")?;
+        let threads = match busy_threads {
+            0 => None,
+            1 => Some("1 other busy thread".to_owned()),
+            _ => Some(format!("{busy_threads} other busy threads")),
+        };
+        let others = self.others.map(|used| format!("{used:.2}")).filter(|used| used != "0.00");
+        let others = others.map(|used| format!("other processes (they used {used})"));
+        let sharers: Vec<String> = threads.into_iter().chain(others).collect();
+        if sharers.is_empty() {
+            return Ok(());
         }
+        let what = if cores == 1 { "one core".to_owned() } else { format!("{cores} cores") };
+        write!(f, ": it shared {what} with {}", sharers.join(" and "))
     }
 }

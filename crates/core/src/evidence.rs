@@ -2,8 +2,8 @@
 //!
 //! Only types: `iopj-probe` collects evidence and judges it, `iopj-store` keeps it.
 
-use crate::conditions::PowerChange;
 use crate::path::{CompletionMode, Submission};
+use crate::power_change::PowerChange;
 use crate::uring::RingFlag;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -187,6 +187,10 @@ pub struct ThreadEvidence {
     pub voluntary_switches: u64,
     /// Context switches that the scheduler forced.
     pub involuntary_switches: u64,
+    /// Time in ns that it was ready to run and waited for a core; absent in older stores, and where the
+    /// kernel does not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_ns: Option<u64>,
     /// The processor that it ran on last, at the window's end; absent in older stores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_cpu: Option<u32>,

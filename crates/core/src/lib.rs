@@ -8,6 +8,7 @@ pub mod energy;
 pub mod evidence;
 pub mod generator;
 pub mod path;
+pub mod power_change;
 pub mod sequential;
 pub mod setting;
 pub mod steadystate;
@@ -15,7 +16,7 @@ pub mod units;
 pub mod uring;
 pub mod workload;
 
-pub use conditions::{Conditions, Disturbance, PowerChange, PowerSetting};
+pub use conditions::{Conditions, Disturbance, Spinner};
 pub use cost::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
 pub use energy::{AboveIdle, EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy};
 pub use evidence::{Evidence, Observed, Verdict, VerdictKind};
@@ -24,6 +25,7 @@ pub use path::{
     CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, SioCompletion, Sleep, Spin, Submission,
     UserCompletion,
 };
+pub use power_change::{PowerChange, PowerSetting};
 pub use sequential::Sequential;
 pub use setting::{Setting, SettingError};
 pub use steadystate::SteadyStateRule;

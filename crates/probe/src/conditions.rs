@@ -1,9 +1,10 @@
 //! Under which conditions a trial ran, by its evidence. Pure, and separate from the verdict: which path was
-//! taken does not matter here.
+//! taken does not matter here, only whether the one asked for spins.
 
-use crate::quantities::ratio;
-use iopj_core::evidence::{Evidence, OthersEvidence};
-use iopj_core::{Conditions, Disturbance};
+use crate::quantities::{POLL_SLEEPS, per_round, ratio, running_sqpolls};
+use iopj_core::evidence::{Evidence, OthersEvidence, ThreadEvidence, ThreadRole};
+use iopj_core::path::{CompletionMode, IoPath, Submission};
+use iopj_core::{Conditions, Disturbance, Spinner};
 
 /// Share of all cores' time that other processes or a hypervisor may take.
 pub const DISTURBED_SHARE: f64 = 0.02;
@@ -13,17 +14,73 @@ pub const DISTURBED_CORES: f64 = 0.5;
 pub const TICKS_SLACK_NS: u64 = 30_000_000;
 /// Standard deviations of a count of ticks that a share must exceed if it is known only by ticks.
 pub const TICKS_DEVIATIONS: f64 = 3.0;
+/// Share of the window that a thread which spins may wait for a core. On an idle machine it waits for 0.4 to
+/// 1.6 %.
+pub const STARVED_SHARE: f64 = 0.05;
+/// How long a thread that slept may wait for a core before it runs, each time: an idle core takes 0.4 to 11
+/// us.
+pub const WAKE_NS: u64 = 20_000;
+/// Share of the window from which on a thread was busy.
+pub const BUSY_SHARE: f64 = 0.05;
 
 /// Length of a tick of `/proc/stat`.
 const TICK_NS: f64 = 10_000_000.0;
 
-/// What disturbed the trial with this evidence.
-pub fn conditions(evidence: &Evidence) -> Conditions {
+/// What disturbed the trial of `path` with this evidence, and whether its spinning threads had their cores.
+pub fn conditions(path: &IoPath, evidence: &Evidence) -> Conditions {
     let throttled =
         evidence.throttles.filter(|times| *times > 0).map(|times| Disturbance::Throttled { times });
     let changed = evidence.power_changes.iter().cloned().map(Disturbance::Changed);
     let found = others(evidence).into_iter().chain(stolen(evidence)).chain(throttled);
-    Conditions { disturbances: found.chain(changed).collect() }
+    let spins = path.submission() == Submission::Sqpoll || path.completion() != CompletionMode::Interrupt;
+    let spinner = if spins { spinner(evidence) } else { None };
+    Conditions { disturbances: found.chain(changed).collect(), spinner }
+}
+
+/// The thread that waited longest for a core, of those that spin or work for one that does.
+fn spinner(evidence: &Evidence) -> Option<Spinner> {
+    let jobs = evidence.threads.iter().filter(|thread| thread.role == ThreadRole::Job);
+    let shares = running_sqpolls(evidence).chain(jobs).filter_map(|thread| shares(evidence, thread));
+    let longest = shares.max_by(|a, b| a.beyond.total_cmp(&b.beyond))?;
+    let busy = evidence.threads.iter().filter(|thread| {
+        let ran = thread.in_window(thread.cpu_ns, evidence.window_ns);
+        thread.tid != longest.thread.tid && ratio(ran, evidence.window_ns) >= BUSY_SHARE
+    });
+    Some(Spinner {
+        role: longest.thread.role,
+        ran: longest.ran,
+        waited: longest.waited,
+        cores: evidence.allowed_cpus.unwrap_or(evidence.cpu.cores),
+        busy_threads: u32::try_from(busy.count()).unwrap_or(u32::MAX),
+        others: evidence.others.as_ref().map(|others| ratio(others.processes_ns, others.over_ns)),
+        starved: longest.beyond > STARVED_SHARE,
+    })
+}
+
+/// Shares of the window that a thread ran and waited for a core.
+struct Shares<'a> {
+    thread: &'a ThreadEvidence,
+    ran: f64,
+    waited: f64,
+    /// That part of the wait which nothing but the lack of a core explains.
+    beyond: f64,
+}
+
+/// The shares of a thread, if they are known. A thread that never sleeps either runs or waits, so what it ran
+/// tells what it waited where the kernel does not count that.
+fn shares<'a>(evidence: &Evidence, thread: &'a ThreadEvidence) -> Option<Shares<'a>> {
+    let window_ns = evidence.window_ns;
+    let in_window = |count| thread.in_window(count, window_ns);
+    let (ran_ns, sleeps) = (in_window(thread.cpu_ns), in_window(thread.voluntary_switches));
+    let never_slept =
+        || per_round(evidence, sleeps.saturating_mul(evidence.numjobs.into()), evidence.ios()) < POLL_SLEEPS;
+    let (waited_ns, slack_ns) = match thread.waited_ns {
+        Some(waited_ns) => (in_window(waited_ns), sleeps.saturating_mul(WAKE_NS)),
+        None if never_slept() => (window_ns.saturating_sub(ran_ns), TICKS_SLACK_NS),
+        None => return None,
+    };
+    let beyond = ratio(waited_ns.saturating_sub(slack_ns), window_ns);
+    Some(Shares { thread, ran: ratio(ran_ns, window_ns), waited: ratio(waited_ns, window_ns), beyond })
 }
 
 fn others(evidence: &Evidence) -> Option<Disturbance> {

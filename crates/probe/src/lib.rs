@@ -42,7 +42,10 @@ pub use completion_by_interrupts::{
     ALL_SHARE, CONTROL_INTERRUPTS, INTERRUPT_SHARE, NO_INTERRUPT, STRAY_INTERRUPTS, STRAY_SHARE,
 };
 pub use completions::{CompletionCounters, CompletionsError, HeldCounters, Waiting};
-pub use conditions::{DISTURBED_CORES, DISTURBED_SHARE, TICKS_DEVIATIONS, TICKS_SLACK_NS, conditions};
+pub use conditions::{
+    BUSY_SHARE, DISTURBED_CORES, DISTURBED_SHARE, STARVED_SHARE, TICKS_DEVIATIONS, TICKS_SLACK_NS, WAKE_NS,
+    conditions,
+};
 pub use cpu::reap;
 pub use doubt::{FOREIGN_SHARE, SLACK_BYTES, SLACK_IOS};
 pub use error::{ProbeError, SymbolsError};

@@ -19,6 +19,8 @@ pub(crate) struct Thread {
     pub(crate) user_ns: u64,
     pub(crate) system_ns: u64,
     pub(crate) cpu_ns: u64,
+    /// Ready to run, but not running.
+    pub(crate) waited_ns: Option<u64>,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
     pub(crate) last_cpu: Option<u32>,
@@ -105,8 +107,9 @@ impl Thread {
         let user_ns = stat.field::<u64>(14)?.saturating_mul(tick_ns);
         let system_ns = stat.field::<u64>(15)?.saturating_mul(tick_ns);
         // Kernels without scheduler statistics have no such file, or zeroes in it.
-        let exact_ns =
-            schedstat.split_whitespace().next().and_then(|word| word.parse().ok()).filter(|ns| *ns > 0);
+        let mut exact = schedstat.split_whitespace().map(|word| word.parse::<u64>().ok());
+        let exact_ns = exact.next().flatten().filter(|ns| *ns > 0);
+        let waited_ns = exact_ns.and(exact.next().flatten());
         let cpu_ns = exact_ns.unwrap_or(user_ns.saturating_add(system_ns));
         let word = |key: &str| {
             status.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim()))
@@ -121,6 +124,7 @@ impl Thread {
             user_ns,
             system_ns,
             cpu_ns,
+            waited_ns,
             voluntary_switches,
             involuntary_switches,
             last_cpu: stat.field(39),
@@ -137,6 +141,7 @@ impl Thread {
             user_ns: self.user_ns.saturating_sub(before.user_ns),
             system_ns: self.system_ns.saturating_sub(before.system_ns),
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            waited_ns: self.waited_ns.map(|ns| ns.saturating_sub(before.waited_ns.unwrap_or(0))),
             voluntary_switches: self.voluntary_switches.saturating_sub(before.voluntary_switches),
             involuntary_switches: self.involuntary_switches.saturating_sub(before.involuntary_switches),
             ..self.clone()
@@ -157,6 +162,7 @@ impl Thread {
             name: self.name,
             role,
             cpu_ns: self.cpu_ns,
+            waited_ns: self.waited_ns,
             voluntary_switches: self.voluntary_switches,
             involuntary_switches: self.involuntary_switches,
             last_cpu: self.last_cpu,
@@ -183,6 +189,7 @@ mod tests {
             (thread.user_ns, thread.system_ns, thread.cpu_ns),
             (300_000_000, 120_000_000, 123_456_789)
         );
+        assert_eq!(thread.waited_ns, Some(5));
         // What an old or cut text leaves out is absent.
         assert_eq!((thread.last_cpu, thread.cpus_allowed), (None, None));
         let stat = format!("{} {}\n", STAT.trim_end(), "0 ".repeat(14) + "17 3 0 0");
@@ -199,7 +206,7 @@ mod tests {
     fn ticks_stand_in_where_there_is_no_schedstat() {
         for schedstat in ["", "0 0 0\n"] {
             let thread = Thread::parse(1, STAT, STATUS, schedstat, 10_000_000).unwrap();
-            assert_eq!(thread.cpu_ns, 420_000_000);
+            assert_eq!((thread.cpu_ns, thread.waited_ns), (420_000_000, None));
         }
         assert_eq!(Thread::parse(1, STAT, "Name:\ta\n", "", 1), None);
         assert_eq!(Thread::parse(1, "1 (a) S 1", STATUS, "", 1), None);

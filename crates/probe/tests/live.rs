@@ -105,8 +105,9 @@ fn a_stranger_that_is_busy_disturbs() {
         Disturbance::Others { cores, allowed } => cores > allowed,
         _ => false,
     };
+    let path = "posix-sio/syscall/interrupt".parse().unwrap();
     let mut windows = (0..100).map(|_| window_with_others(&probe, 500).unwrap());
-    let found = windows.any(|evidence| conditions(&evidence).disturbances.iter().any(is_theirs));
+    let found = windows.any(|evidence| conditions(&path, &evidence).disturbances.iter().any(is_theirs));
     assert!(found, "the stranger was not seen in 100 windows");
 }
 

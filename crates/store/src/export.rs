@@ -164,6 +164,7 @@ const COLUMNS: &[Column] = &[
     ("verdict", |t| figure(t, |m| m.verdict.kind.as_str())),
     ("verdict_reasons", |t| figure(t, |m| m.verdict.reasons.join("; "))),
     ("disturbances", |t| figure(t, |m| m.conditions.to_string())),
+    ("starved", |t| figure(t, |m| known(m.conditions.spinner.map(|spinner| spinner.starved)))),
     ("window_ns", |t| figure(t, |m| m.window_ns)),
     ("ios", |t| figure(t, |m| m.ios)),
     ("bytes", |t| figure(t, |m| m.bytes)),

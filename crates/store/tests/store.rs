@@ -353,6 +353,7 @@ fn csv_holds_what_was_asked_and_what_was_seen() {
         ("fio_usr_cpu", "1.5"),
         ("fio_ctx", "14"),
         ("observed_completion", "unclear: none"),
+        ("starved", ""),
         (
             "disturbances",
             "other processes used 0.50 processors; 0.04 are allowed; the frequency governor changed \

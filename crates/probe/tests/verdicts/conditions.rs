@@ -1,9 +1,9 @@
 //! Conditions: others' work disturbs a trial, its own does not.
 
-use super::{WINDOW_NS, assert_contains, interrupt, kind};
-use iopj_core::evidence::{CpuTimes, Evidence, OthersEvidence, ProcessEvidence, VerdictKind};
-use iopj_core::{PowerChange, PowerSetting};
-use iopj_probe::{TICKS_SLACK_NS, conditions};
+use super::{WINDOW_NS, assert_contains, hybrid, interrupt, kind, sqpoll, synchronous};
+use iopj_core::evidence::{CpuTimes, Evidence, OthersEvidence, ProcessEvidence, ThreadRole, VerdictKind};
+use iopj_core::{Conditions, PowerChange, PowerSetting};
+use iopj_probe::{STARVED_SHARE, TICKS_SLACK_NS};
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
@@ -12,6 +12,10 @@ const MS: u64 = 1_000_000;
 fn with_others(cores: u32, processes_ns: u64) -> Evidence {
     let others = Some(OthersEvidence { over_ns: WINDOW_NS, processes_ns, kernel_threads_ns: 0 });
     Evidence { others, cpu: CpuTimes { cores, ..CpuTimes::default() }, ..interrupt() }
+}
+
+fn conditions(evidence: &Evidence) -> Conditions {
+    iopj_probe::conditions(&"posix-sio/syscall/interrupt".parse().unwrap(), evidence)
 }
 
 fn is_disturbed(evidence: &Evidence) -> bool {
@@ -97,6 +101,59 @@ fn steal_throttling_and_changed_settings_disturb_and_are_named() {
         "processors were throttled for heat (2 more events); the frequency governor changed from \
          performance to powersave; the NVMe power state of nvme0n1 changed from 0 to 2"
     );
+}
+
+/// A submission poller and its job, which ran and waited for these shares of the window.
+fn on_shared_cores(poller: (f64, f64), job: (f64, f64)) -> Evidence {
+    let mut evidence = sqpoll(0);
+    evidence.cpu.cores = 2;
+    for (thread, (ran, waited)) in evidence.threads.iter_mut().zip([job, poller]) {
+        thread.tid = if thread.role == ThreadRole::Job { 1 } else { 2 };
+        let ns = |share: f64| (share * WINDOW_NS as f64) as u64;
+        (thread.cpu_ns, thread.waited_ns) = (ns(ran), Some(ns(waited)));
+    }
+    evidence
+}
+
+fn of_path(path: &str, evidence: &Evidence) -> Conditions {
+    iopj_probe::conditions(&path.parse().unwrap(), evidence)
+}
+
+#[test]
+fn a_poller_that_lost_its_core_is_starved_and_says_with_whom_it_shared() {
+    let path = "io_uring/sqpoll/poll";
+    let mut evidence = on_shared_cores((0.61, 0.38), (0.95, 0.03));
+    evidence.others = with_others(2, WINDOW_NS * 9 / 10).others;
+    let found = of_path(path, &evidence);
+    assert_eq!(
+        found.starved().unwrap().to_string(),
+        "the submission poller had 61 % of a core and waited for one 38 % of the time: it shared 2 cores with 1 \
+         other busy thread and other processes (they used 0.90)"
+    );
+    // The job counts as well, the verdict stays, and a path that does not spin has no such thread.
+    let job = of_path(path, &on_shared_cores((0.97, 0.03), (0.45, 0.55)));
+    assert_eq!(job.starved().map(|it| it.role), Some(ThreadRole::Job));
+    assert_eq!(kind(path, &evidence), kind(path, &on_shared_cores((0.61, 0.0), (0.95, 0.0))));
+    assert_eq!(of_path("libaio/syscall/interrupt", &evidence).spinner, None);
+    let quiet = of_path(path, &on_shared_cores((0.98, STARVED_SHARE), (0.95, 0.02)));
+    assert!(quiet.starved().is_none() && quiet.spinner.is_some());
+}
+
+#[test]
+fn a_wait_is_not_starvation_where_a_thread_slept_or_its_core_was_only_slow_to_wake() {
+    // 30,000 sleeps of 15 us each: a core that idles is slow to wake.
+    let path = "posix-sio/syscall/hybrid";
+    let mut evidence = hybrid();
+    evidence.threads[0].waited_ns = Some(450 * MS);
+    assert!(of_path(path, &evidence).starved().is_none());
+    evidence.threads[0].waited_ns = Some(750 * MS);
+    assert!(of_path(path, &evidence).starved().is_some());
+    // Without the kernel's count: a thread that never slept either ran or waited; of one that slept nothing
+    // is known.
+    evidence.threads[0].waited_ns = None;
+    assert_eq!(of_path(path, &evidence).spinner, None);
+    let polled = |busy| of_path("posix-sio/syscall/poll", &synchronous(0, busy, 40)).starved().is_some();
+    assert!(polled(0.9) && !polled(0.95));
 }
 
 proptest! {

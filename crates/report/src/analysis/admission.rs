@@ -1,7 +1,7 @@
 //! Which trials compete: the only place that decides which are ranked, compared and used for claims, and why
 //! the others are not.
 
-use iopj_core::{Disturbance, VerdictKind};
+use iopj_core::{Disturbance, Spinner, VerdictKind};
 use iopj_store::{Measurement, Outcome, StudyRecord, Trial};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::ops::AddAssign;
@@ -71,6 +71,12 @@ impl Admission {
         let of_time =
             |one: &Disturbance| matches!(one, Disturbance::Others { .. } | Disturbance::Stolen { .. });
         measurement.conditions.disturbances.iter().any(|one| !(self.emulated && of_time(one)))
+    }
+
+    /// The thread of a trial that spins for I/O and lost its core, if one did. Such a trial competes, and is
+    /// marked as starved.
+    pub fn starved(self, measurement: &Measurement) -> Option<&Spinner> {
+        measurement.conditions.starved().filter(|_| !self.emulated)
     }
 
     /// True if a trial that competes is not verified, or was disturbed.
@@ -193,6 +199,7 @@ impl Serialize for BarredCounts {
 mod tests {
     use super::*;
     use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of as measurement, workload};
+    use iopj_core::evidence::ThreadRole;
     use iopj_core::{PowerChange, PowerSetting, Rw};
 
     const LAX: Admission = Admission { with_unproven: true, emulated: false };
@@ -243,6 +250,27 @@ mod tests {
                     is running, or rank such trials, marked, with --with-unproven";
         assert_eq!(strict.why_none_competes(&all[..1]).as_deref(), Some(line));
         assert_eq!(lax.why_none_competes(&all[..1]), None);
+    }
+
+    #[test]
+    fn a_starved_trial_competes_and_says_so_except_under_emulation() {
+        let mut all = trials(2);
+        let spinner = Spinner {
+            role: ThreadRole::Sqpoll,
+            ran: 0.61,
+            waited: 0.38,
+            cores: 2,
+            busy_threads: 1,
+            others: None,
+            starved: true,
+        };
+        measurement(&mut all[0]).conditions.spinner = Some(spinner);
+        measurement(&mut all[1]).conditions.spinner = Some(Spinner { starved: false, ..spinner });
+        let starved = |admission: Admission| {
+            all.iter().map(|trial| admission.starved(admission.admit(trial).unwrap())).collect::<Vec<_>>()
+        };
+        assert_eq!(starved(Admission::default()), [Some(&spinner), None]);
+        assert_eq!(starved(Admission { emulated: true, ..Admission::default() }), [None, None]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::energy::{self, CellEnergy};
 use super::grouping::{grouped, unique};
 use super::metric::Metric;
 use super::stats;
-use iopj_core::{IoPath, VerdictKind, Workload};
+use iopj_core::{IoPath, Spinner, VerdictKind, Workload};
 use iopj_store::{EnergySource, Generator, Measurement, Outcome, StudyRecord, Trial, histogram};
 use std::collections::BTreeMap;
 
@@ -181,6 +181,11 @@ fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> CellRow {
     if let Some(one) = measured.iter().find(|measurement| measurement.conditions.are_disturbed()) {
         let disturbed = measured.iter().filter(|measurement| measurement.conditions.are_disturbed()).count();
         reasons.push(format!("disturbed ({disturbed} of {}): {}", measured.len(), one.conditions));
+    }
+    let starved: Vec<&Spinner> =
+        measured.iter().filter_map(|measurement| shown.admission.starved(measurement)).collect();
+    if let Some(one) = starved.first() {
+        reasons.push(format!("starved ({} of {}): {one}", starved.len(), measured.len()));
     }
     for trial in trials {
         if let Outcome::Failed(error) = &trial.outcome {

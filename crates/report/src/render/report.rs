@@ -138,6 +138,14 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admis
         let _ =
             writeln!(text, "conditions: {disturbed} of {} trials were disturbed ({ranked})", measured.len());
     }
+    let starved = measured.iter().filter(|measurement| admission.starved(measurement).is_some()).count();
+    if starved > 0 {
+        let _ = writeln!(
+            text,
+            "conditions: in {starved} of {} trials a spinning thread lost its core (starved; ranked, marked)",
+            measured.len()
+        );
+    }
     if tables.iter().flat_map(|table| &table.rows).any(|row| row.marked) {
         text += &wrap(LEGEND, WIDTH, "");
     }

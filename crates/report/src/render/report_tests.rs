@@ -6,7 +6,7 @@ use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of, wo
 use crate::analysis::compare::tests::study;
 use crate::analysis::cost::tests::{function, set_exact, user};
 use iopj_core::evidence::{ThreadEvidence, ThreadRole};
-use iopj_core::{CostSource, Rw};
+use iopj_core::{CostSource, Rw, Spinner};
 
 /// Three completion modes of io_uring, three replicates each: no count contains 31,415 IOPS or 27.18 us.
 fn trials() -> Vec<Trial> {
@@ -128,4 +128,26 @@ fn the_papers_tables_hold_loads_and_stores_and_no_time_of_an_emulated_store() {
         squeezed(&crate::render::paper_tables(&study("5.10"), &trials, None, Admission::default()))
             .contains("31,415")
     );
+}
+
+#[test]
+fn a_starved_trial_is_marked_and_says_why() {
+    let mut all = trials();
+    measurement_of(&mut all[0]).conditions.spinner = Some(Spinner {
+        role: ThreadRole::Sqpoll,
+        ran: 0.61,
+        waited: 0.38,
+        cores: 2,
+        busy_threads: 1,
+        others: None,
+        starved: true,
+    });
+    let text = squeezed(&report(&study("5.10"), &all, Admission::default()));
+    for part in [
+        "starved (1 of 3): the submission poller had 61 % of a core and waited for one 38 % of the time: it \
+         shared 2 cores with 1 other busy thread",
+        "conditions: in 1 of 9 trials a spinning thread lost its core (starved; ranked, marked)",
+    ] {
+        assert!(text.contains(part), "`{part}` is not in {text}");
+    }
 }

@@ -115,7 +115,7 @@ impl TrialRunner<'_> {
             system_calls_per_io: evidence.engine.as_ref().and_then(|engine| engine.system_calls).map(per_io),
             achieved_depth: window.latency_sum_ns as f64 / window.window_ns.max(1) as f64,
             preconditioning,
-            conditions: iopj_probe::conditions(&evidence),
+            conditions: iopj_probe::conditions(&cell.path, &evidence),
             evidence,
             observed,
             verdict,

@@ -261,29 +261,30 @@ fn orders(model: &Model<'_>) -> String {
     format!("<h3>Orders of paths, emulated</h3><p class=\"note\">{words}</p><ul class=\"plain\">{items}</ul>")
 }
 
-/// Why a trial is refuted, failed, unproven or disturbed, with that word.
-fn reason_for(word: &str, outcome: &Outcome) -> Option<String> {
+/// Why a trial is refuted, failed, unproven, disturbed or starved, with that word.
+fn reason_for(word: &str, admission: Admission, outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Failed(error) => (word == "failed").then(|| error.clone()),
         Outcome::Measured(one) if word == "disturbed" => {
             one.conditions.are_disturbed().then(|| one.conditions.to_string())
         }
+        Outcome::Measured(one) if word == "starved" => admission.starved(one).map(ToString::to_string),
         Outcome::Measured(one) => (word == one.verdict.kind.as_str()
             && one.verdict.kind != VerdictKind::Verified)
             .then(|| one.verdict.reasons.first().cloned().unwrap_or_default()),
     }
 }
 
-/// Paths with trials that are refuted, unproven, disturbed or failed, each with one reason.
+/// Paths with trials that are refuted, unproven, disturbed, starved or failed, each with one reason.
 fn doubtful(model: &Model<'_>) -> String {
     let mut items = String::new();
-    for word in ["refuted", "failed", "unproven", "disturbed"] {
+    for word in ["refuted", "failed", "unproven", "disturbed", "starved"] {
         for (index, series) in model.series.iter().enumerate() {
             let reasons: Vec<String> = model
                 .trials
                 .iter()
                 .filter(|trial| model.series_of(trial) == Some(index))
-                .filter_map(|trial| reason_for(word, &trial.outcome))
+                .filter_map(|trial| reason_for(word, model.admission, &trial.outcome))
                 .collect();
             let Some(reason) = reasons.first() else { continue };
             let more = if reasons.iter().any(|other| other != reason) { "first reason: " } else { "" };
