@@ -209,6 +209,51 @@ impl Workload {
         title
     }
 
+    /// Every key with its value, as in a study. The measured window is `runtime` or `ios`.
+    pub fn keys(&self) -> [(&'static str, String); 11] {
+        let cpus: Vec<String> = self.cpus_allowed.iter().map(u32::to_string).collect();
+        let window = match self.length {
+            Length::Runtime(time) => ("runtime", format_duration(time)),
+            Length::Ios(ios) => ("ios", ios.to_string()),
+        };
+        [
+            ("rw", self.rw.to_string()),
+            ("bs", format_bytes(self.bs.into())),
+            ("iodepth", self.iodepth.to_string()),
+            ("numjobs", self.numjobs.to_string()),
+            ("rwmixread", self.rwmixread.to_string()),
+            ("iodepth_batch_submit", self.iodepth_batch_submit.to_string()),
+            ("iodepth_batch_complete_min", self.iodepth_batch_complete_min.to_string()),
+            ("ramp_time", format_duration(self.ramp_time)),
+            window,
+            ("random_distribution", self.random_distribution.to_string()),
+            ("cpus_allowed", if cpus.is_empty() { "all".to_owned() } else { cpus.join(",") }),
+        ]
+    }
+
+    /// Gives a key its default, for workloads that are to be alike but for that key. False if there is no
+    /// such key.
+    pub fn clear(&mut self, key: &str) -> bool {
+        let plain = Workload::default();
+        match key {
+            "rw" => self.rw = plain.rw,
+            "bs" => self.bs = plain.bs,
+            "iodepth" => self.iodepth = plain.iodepth,
+            "numjobs" => self.numjobs = plain.numjobs,
+            "rwmixread" => self.rwmixread = plain.rwmixread,
+            "iodepth_batch_submit" => self.iodepth_batch_submit = plain.iodepth_batch_submit,
+            "iodepth_batch_complete_min" => {
+                self.iodepth_batch_complete_min = plain.iodepth_batch_complete_min
+            }
+            "ramp_time" => self.ramp_time = plain.ramp_time,
+            "runtime" | "ios" => self.length = plain.length,
+            "random_distribution" => self.random_distribution = plain.random_distribution,
+            "cpus_allowed" => self.cpus_allowed = plain.cpus_allowed,
+            _ => return false,
+        }
+        true
+    }
+
     /// The measured window as text: `3s` or `20000 I/Os per job`.
     pub fn length_text(&self) -> String {
         match self.length {
@@ -305,6 +350,28 @@ mod tests {
         assert_eq!(json["ramp_time_ns"], 5_000_000);
         assert_eq!(json["rw"], "randread");
         assert_eq!(serde_json::from_value::<Workload>(json).unwrap(), workload);
+    }
+
+    #[test]
+    fn every_key_is_listed_and_can_be_cleared() {
+        let mut workload = Workload {
+            rw: Rw::Randrw,
+            rwmixread: 70,
+            bs: 8192,
+            iodepth: 2,
+            iodepth_batch_submit: 2,
+            iodepth_batch_complete_min: 2,
+            numjobs: 2,
+            ramp_time: Duration::from_secs(2),
+            length: Length::Ios(7),
+            random_distribution: RandomDistribution::Zipf(1.1),
+            cpus_allowed: vec![0, 3],
+        };
+        let plain = Workload::default().keys();
+        assert!(workload.keys().iter().zip(&plain).all(|(one, plain)| one != plain));
+        assert_eq!(workload.keys()[10], ("cpus_allowed", "0,3".to_owned()));
+        assert!(workload.keys().into_iter().all(|(key, _)| workload.clear(key)));
+        assert_eq!((workload.keys(), workload.clear("speed")), (plain, false));
     }
 
     #[test]

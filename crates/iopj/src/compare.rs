@@ -3,25 +3,47 @@
 use crate::args::CompareArgs;
 use crate::output::{FAILURES, print, print_json};
 use anyhow::anyhow;
-use iopj_report::analysis::compare::{Comparison, compare as compare_trials, compare_within, regressions};
+use iopj_report::analysis::compare::{Comparison, Gate, compare as compare_trials, compare_within, gate};
+use iopj_report::render;
 use iopj_store::Store;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 
 pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     let comparison = comparison(args)?;
+    let nothing = comparison.nothing();
     // Before anything is printed, because it may be refused.
-    let worse = match args.fail_on_regression {
+    let gated = match args.fail_on_regression.filter(|_| nothing.is_none()) {
         Some(percent) => {
-            regressions(&comparison, percent).map_err(|why| anyhow!("--fail-on-regression: {why}"))?.len()
+            let gate = gate(&comparison, percent).map_err(|why| anyhow!("--fail-on-regression: {why}"))?;
+            Some((percent, gate))
         }
-        None => 0,
+        None => None,
     };
     if args.json {
-        print_json(&serde_json::to_value(&comparison)?)?;
+        let mut value = serde_json::to_value(&comparison)?;
+        value["gate"] = json!(gated.as_ref().map(|(percent, gate)| gate_json(gate, *percent)));
+        print_json(&value)?;
     } else {
-        print(&iopj_report::render::comparison(&comparison))?;
+        let gate = gated.as_ref().map(|(percent, gate)| render::gate(gate, *percent));
+        print(&(render::comparison(&comparison) + &gate.unwrap_or_default()))?;
     }
-    Ok(if worse > 0 { ExitCode::from(FAILURES) } else { ExitCode::SUCCESS })
+    if let Some(nothing) = nothing {
+        return Err(nothing.into());
+    }
+    let worse = gated.is_some_and(|(_, gate)| !gate.worse.is_empty());
+    Ok(if worse { ExitCode::from(FAILURES) } else { ExitCode::SUCCESS })
+}
+
+fn gate_json(gate: &Gate<'_>, percent: f64) -> Value {
+    json!({
+        "percent": percent,
+        "worse": gate.worse.len(),
+        "cells": gate.cells,
+        "not_compared": gate.not_compared,
+        "blind": gate.blind,
+        "least": gate.least,
+    })
 }
 
 /// The comparison of two stores, or of the two sides of `--by` in one.
@@ -31,9 +53,11 @@ fn comparison(args: &CompareArgs) -> anyhow::Result<Comparison> {
     let Some(after) = &args.after else {
         let by = args.by.as_deref().unwrap_or_default();
         let store = args.before.display();
-        let within = compare_within(&before.study()?, before.trials()?, by, admission);
+        let within = compare_within(&before.study()?, before.trials()?, by, &args.ignore, admission);
         return within.map_err(|why| anyhow!("{store}: {why}"));
     };
     let after = Store::open(after)?;
-    Ok(compare_trials((&before.study()?, &before.trials()?), (&after.study()?, &after.trials()?), admission))
+    let sides = [(before.study()?, before.trials()?), (after.study()?, after.trials()?)];
+    let [before, after] = sides.each_ref().map(|(study, trials)| (study, trials.as_slice()));
+    Ok(compare_trials(before, after, &args.ignore, admission)?)
 }

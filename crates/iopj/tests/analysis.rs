@@ -97,6 +97,35 @@ fn stores_are_compared() {
     }
 }
 
+/// The gate exited with 0 for stores that it could not compare.
+#[test]
+fn nothing_compared_is_no_success() {
+    let folder = &*folder();
+    let ramp = |trials: &mut [Trial]| {
+        trials.iter_mut().for_each(|trial| trial.workload.ramp_time = std::time::Duration::from_secs(5));
+    };
+    stored(&folder.join("a.iopj"), &[1, 4], |_| {});
+    stored(&folder.join("b.iopj"), &[1, 4], ramp);
+    for line in ["compare a.iopj b.iopj", "compare a.iopj b.iopj --fail-on-regression 5"] {
+        let (code, text, messages) = run(folder, line);
+        assert_eq!((code, messages.lines().count()), (2, 1), "{line}: {messages}");
+        says(&messages, &["4 cells differ only in ramp_time (0s before, 5s after)", "`--ignore ramp_time`"]);
+        says(&text, &["not compared, because of ramp_time (0s before, 5s after)"]);
+    }
+    let line = "compare a.iopj b.iopj --ignore ramp_time --fail-on-regression 5";
+    let (code, text, _) = run(folder, line);
+    assert_eq!(code, 0, "{text}");
+    says(
+        &text,
+        &["cells are matched without ramp_time", "gate of 5 %: nothing got worse; 4 cells compared, 0 not"],
+    );
+    let (_, json, _) = run(folder, &format!("{line} --json"));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["gate"]["cells"], &json["ignored"][0]), (&4.into(), &"ramp_time".into()));
+    let (code, out, messages) = run(folder, "compare a.iopj b.iopj --ignore ramp_time,speed");
+    assert!(code == 2 && out.is_empty() && messages.contains("no cell has a `speed`"), "{messages}");
+}
+
 #[test]
 fn sides_of_a_store_are_compared() {
     let folder = &*folder();

@@ -83,6 +83,9 @@ pub(crate) struct CompareArgs {
     /// numjobs or a setting; its values may be left out if it has exactly two
     #[arg(long, value_name = "KEY[=BEFORE,AFTER]")]
     pub(crate) by: Option<String>,
+    /// Match cells without these keys: those of a workload (ramp_time, cpus_allowed, …) or settings
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    pub(crate) ignore: Vec<String>,
     /// Exit with 1 if IOPS or mean latency is significantly worse by more than this percentage; for two
     /// emulated stores with exact costs, if instructions per I/O are
     #[arg(long, value_name = "PCT")]

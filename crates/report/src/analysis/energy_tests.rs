@@ -4,7 +4,7 @@
 use super::*;
 use crate::analysis::Admission;
 use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of as measurement, workload};
-use crate::analysis::compare::{compare, tests::study};
+use crate::analysis::compare::tests::{compare, study};
 use crate::analysis::winner::{Axis, WinnerQuestion, winner_maps};
 use crate::analysis::{WorkloadTable, workload_tables};
 use crate::render;

@@ -54,13 +54,7 @@ impl Axis {
 
     /// Makes workloads that differ along this axis alone equal.
     pub(crate) fn clear(self, workload: &mut Workload) {
-        let plain = Workload::default();
-        match self {
-            Axis::Rw => workload.rw = plain.rw,
-            Axis::Bs => workload.bs = plain.bs,
-            Axis::Iodepth => workload.iodepth = plain.iodepth,
-            Axis::Numjobs => workload.numjobs = plain.numjobs,
-        }
+        workload.clear(self.as_str());
     }
 }
 

@@ -4,7 +4,11 @@ use super::number::{or_dash, p_value, percent};
 use super::table::Table;
 use super::text::{WIDTH, escape, settings, wrap};
 use crate::analysis::admission::{LEGEND, MARK};
-use crate::analysis::compare::{Change, ChangeOutcome, ComparedCell, Comparison, SampleMean, Side, SplitBy};
+use crate::analysis::compare::{
+    Change, ChangeOutcome, ComparedCell, Comparison, Gate, NearCells, SampleMean, Side, SideDifference,
+    SplitBy,
+};
+use crate::analysis::grouping::{grouped, list};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::LEVEL;
 use crate::analysis::winner::Axis;
@@ -21,17 +25,44 @@ pub fn comparison(comparison: &Comparison) -> String {
     }
     text += &emulated(comparison);
     text += &differences(comparison);
-    if comparison.changes.is_empty() {
-        let sides = if by.is_some() { "sides" } else { "stores" };
-        text += &format!("\nthe {sides} have no cell in common: there is nothing to compare\n");
-    } else {
-        text.push('\n');
+    if !comparison.ignored.is_empty() {
+        text += &format!("cells are matched without {}\n", escape(&comparison.ignored.join(", ")));
+    }
+    text.push('\n');
+    if !comparison.changes.is_empty() {
         text += &changes(comparison);
         text.push('\n');
         text += &summary(comparison);
     }
-    text += &only("before", &comparison.only_before);
-    text += &only("after", &comparison.only_after);
+    text += &near(&comparison.near);
+    let is_near =
+        |cell: &&ComparedCell| comparison.near.iter().any(|one| [&one.before, &one.after].contains(cell));
+    text += &only("before", comparison.only_before.iter().filter(|cell| !is_near(cell)));
+    text += &only("after", comparison.only_after.iter().filter(|cell| !is_near(cell)));
+    text
+}
+
+/// What a gate with this limit in per cent found, and whether it could have found it.
+pub fn gate(gate: &Gate<'_>, percent: f64) -> String {
+    let Gate { worse, cells, not_compared, blind, .. } = gate;
+    let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let found = match worse.len() {
+        0 => "nothing got worse".to_owned(),
+        count => format!("{} got worse", of(count, "figure")),
+    };
+    let mut text =
+        format!("gate of {percent} %: {found}; {} compared, {not_compared} not\n", of(*cells, "cell"));
+    if *blind > 0 {
+        let least = match gate.least {
+            Some(least) => format!("one of {} would", seen(least)),
+            None => "none would".to_owned(),
+        };
+        let words = format!(
+            "the gate is blind in {blind} of these cells: a change of {percent} % would have been seen in \
+             fewer than four cases of five; {least}"
+        );
+        text += &wrap(&words, WIDTH, "");
+    }
     text
 }
 
@@ -96,7 +127,7 @@ fn changes(comparison: &Comparison) -> String {
         .right("after", |change| mean(change.metric, change.after))
         .right("change", |change| or_dash(change.ratio, change_percent))
         .right("95 % interval", |change| or_dash(change.interval, interval))
-        .right("could see", |change| or_dash(change.least, percent))
+        .right("could see", |change| or_dash(change.least, seen))
         .right("p", |change| or_dash(change.p_holm, probability))
         .left("result", |change| change.outcome.as_str().to_owned());
     let heading = match several {
@@ -136,6 +167,11 @@ fn change_percent(ratio: f64) -> String {
     let percent = 100.0 * (ratio - 1.0);
     // A change that rounds to zero has no sign.
     if percent.abs() < 0.05 { "0.0 %".to_owned() } else { format!("{percent:+.1} %") }
+}
+
+/// The least change that would have been seen.
+fn seen(least: f64) -> String {
+    if least > 10.0 { "> 1000 %".to_owned() } else { percent(least) }
 }
 
 fn probability(p: f64) -> String {
@@ -207,16 +243,31 @@ fn energy(comparison: &Comparison) -> String {
     wrap(&escape(&words), WIDTH, "")
 }
 
-fn only(side: &str, cells: &[ComparedCell]) -> String {
-    if cells.is_empty() {
-        return String::new();
-    }
-    let mut text = format!("only {side}, and so not compared:\n");
-    for cell in cells {
-        let line = format!("{}, {}, {}", name(cell), cell.workload.title(), cell.workload.length_text());
-        text += &format!("  {}\n", escape(&line));
+/// The cells that would be compared but for a few keys, under the keys in which they differ.
+fn near(pairs: &[NearCells]) -> String {
+    let mut text = String::new();
+    for (differences, alike) in grouped(pairs.iter().map(|near| (&near.differences, near))) {
+        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+        let one = |difference: &SideDifference| {
+            let SideDifference { name, before, after } = difference;
+            format!("{name} ({} before, {} after)", value(before), value(after))
+        };
+        let differences: Vec<String> = differences.iter().map(one).collect();
+        text += &wrap(&escape(&format!("not compared, because of {}:", list(&differences))), WIDTH, "");
+        for NearCells { before, .. } in alike {
+            text += &format!("  {}\n", escape(&format!("{}, {}", name(before), before.workload.title())));
+        }
     }
     text
+}
+
+fn only<'a>(side: &str, cells: impl Iterator<Item = &'a ComparedCell>) -> String {
+    let line = |cell: &ComparedCell| {
+        let (title, length) = (cell.workload.title(), cell.workload.length_text());
+        format!("  {}\n", escape(&format!("{}, {title}, {length}", name(cell))))
+    };
+    let lines: String = cells.map(line).collect();
+    if lines.is_empty() { lines } else { format!("only {side}, and so not compared:\n{lines}") }
 }
 
 #[cfg(test)]

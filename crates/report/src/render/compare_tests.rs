@@ -1,7 +1,6 @@
 use super::*;
 use crate::analysis::Admission;
-use crate::analysis::compare::compare;
-use crate::analysis::compare::tests::{LIBAIO, URING, study, trials};
+use crate::analysis::compare::tests::{LIBAIO, URING, compare, study, trials};
 
 #[test]
 fn the_text_says_what_differs_and_what_changed() {
@@ -27,14 +26,24 @@ fn the_text_says_what_differs_and_what_changed() {
 
 #[test]
 fn stores_without_a_common_cell_say_so() {
-    let text = comparison(&compare(
-        (&study("1"), &trials(LIBAIO, &[1, 2])),
-        (&study("1"), &trials(URING, &[1, 2])),
-        Admission::default(),
-    ));
-    assert!(text.contains("no cell in common") && text.contains("the stores record no difference"), "{text}");
+    let mut after = trials(URING, &[1, 2]);
+    after.iter_mut().for_each(|trial| trial.workload.iodepth = 4);
+    let before = trials(LIBAIO, &[1, 2]);
+    let text = comparison(&compare((&study("1"), &before), (&study("1"), &after), Admission::default()));
+    assert!(text.contains("the stores record no difference"), "{text}");
     assert!(text.contains("only before") && text.contains("only after"), "{text}");
     assert!(text.contains("libaio/syscall/interrupt, randread 4k iodepth 1 numjobs 1, 10s"), "{text}");
+}
+
+#[test]
+fn cells_that_are_nearly_in_common_stand_under_the_keys_that_differ() {
+    let before = [trials(LIBAIO, &[1, 2]), trials(URING, &[1, 2])].concat();
+    let mut after = before.clone();
+    after.iter_mut().for_each(|trial| trial.workload.ramp_time = std::time::Duration::from_secs(5));
+    let text = comparison(&compare((&study("1"), &before), (&study("1"), &after), Admission::default()));
+    let cells = "  libaio/syscall/interrupt, randread 4k iodepth 1 numjobs 1\n  io_uring";
+    let heading = "not compared, because of ramp_time (0s before, 5s after):\n";
+    assert!(text.contains(&format!("{heading}{cells}")) && !text.contains("only before"), "{text}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ mod winner;
 
 pub use answer::{bounds_words, open_words, signed_percent};
 pub use claims::claims;
-pub use compare::comparison;
+pub use compare::{comparison, gate};
 pub use explain::explanation;
 pub use export::{csv, latex};
 pub use paper_tables::paper_tables;

@@ -2,9 +2,15 @@
 //!
 //! Callers read the stores and show the result.
 
+mod cell;
+mod gate;
+mod near;
 mod sides;
 mod split;
 
+pub use cell::{ComparedCell, IgnoreError};
+pub use gate::{Gate, GateError, NothingCompared, gate};
+pub use near::NearCells;
 pub use sides::{Side, SideDifference};
 pub use split::{SplitBy, SplitError};
 
@@ -13,13 +19,13 @@ use crate::analysis::contrast::{Contrast, Sample, TestPlan, in_blocks, pairs};
 use crate::analysis::grouping::grouped;
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{LEVEL, Method, Ratio, holm_over_tested};
-use iopj_core::{CostSource, IoPath, Workload};
-use iopj_store::{EnergySource, Generator, Measurement, StudyRecord, Trial};
+use cell::{check_apart, check_known, ignored_differences};
+use iopj_store::{EnergySource, Measurement, StudyRecord, Trial};
+use near::near;
 use serde::{Serialize, Serializer};
 use sides::{differing_facts, differing_settings, side};
 use split::{SplitKey, SplitTrials, split};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 
 /// The metrics that are compared: of emulated stores those that are not times.
 pub const METRICS: [Metric; 5] =
@@ -59,24 +65,15 @@ pub struct Comparison {
     pub metrics: Vec<Metric>,
     /// Every metric of every cell that both have: decided changes first, then by size.
     pub changes: Vec<Change>,
+    /// Keys without which cells were matched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<String>,
     /// Cells that only the first has.
     pub only_before: Vec<ComparedCell>,
     /// Cells that only the second has.
     pub only_after: Vec<ComparedCell>,
-}
-
-/// What two trials must have in common to be replicates. For the key that distinguishes the sides of one
-/// store, it has the value before.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ComparedCell {
-    /// The path.
-    pub path: IoPath,
-    /// The workload.
-    pub workload: Workload,
-    /// Settings, without those in which the stores differ as wholes.
-    pub settings: BTreeMap<String, String>,
-    /// What issued the I/O.
-    pub generator: Generator,
+    /// Of these, pairs that are the same but for a few keys.
+    pub near: Vec<NearCells>,
 }
 
 /// One metric of one cell, before and after.
@@ -148,13 +145,14 @@ impl ChangeOutcome {
 
 /// Compares the trials of `after` with those of `before`. Trials that do not compete are counted and left
 /// out. A setting that has one value throughout each store, but not the same one, is a difference between the
-/// stores and does not separate cells.
+/// stores and does not separate cells; neither do the keys in `ignored`.
 pub fn compare(
     before: (&StudyRecord, &[Trial]),
     after: (&StudyRecord, &[Trial]),
+    ignored: &[String],
     admission: Admission,
-) -> Comparison {
-    compare_sides(before, after, (None, admission))
+) -> Result<Comparison, IgnoreError> {
+    compare_sides(before, after, (None, ignored, admission))
 }
 
 /// Compares trials of one store with others of the same store: those of one path, generator, `rw`, `bs`,
@@ -165,10 +163,12 @@ pub fn compare_within(
     study: &StudyRecord,
     trials: Vec<Trial>,
     by: &str,
+    ignored: &[String],
     admission: Admission,
 ) -> Result<Comparison, SplitError> {
     let SplitTrials { by, key, before, after } = split(trials, by)?;
-    let mut comparison = compare_sides((study, &before), (study, &after), (Some(&key), admission));
+    let how = (Some(&key), ignored, admission);
+    let mut comparison = compare_sides((study, &before), (study, &after), how)?;
     if !matches!(key, SplitKey::Setting(_)) {
         let (before, after) = (Some(by.before.clone()), Some(by.after.clone()));
         comparison.differences.insert(0, SideDifference { name: by.key.clone(), before, after });
@@ -180,17 +180,62 @@ pub fn compare_within(
 fn compare_sides(
     before: (&StudyRecord, &[Trial]),
     after: (&StudyRecord, &[Trial]),
-    (key, admission): (Option<&SplitKey>, Admission),
-) -> Comparison {
+    (key, ignored, admission): (Option<&SplitKey>, &[String], Admission),
+) -> Result<Comparison, IgnoreError> {
     let apart = differing_settings(before.1, after.1);
     let without: Vec<&str> = apart.iter().map(|difference| difference.name.as_str()).collect();
     let admissions = [before.0, after.0].map(|study| admission.of(study));
-    let (old, mut new) = (cells(before.1, &without, admissions[0]), cells(after.1, &without, admissions[1]));
-    let mut pairs = Vec::new();
-    let mut only_before = Vec::new();
+    let mut differences = differing_facts(before.0, after.0);
+    differences.extend(ignored_differences(ignored, [before.1, after.1]));
+    let (old, new) = (cells(before.1, &without, admissions[0]), cells(after.1, &without, admissions[1]));
+    check_known(ignored, old.iter().chain(&new).map(|(cell, _)| cell))?;
+    check_apart(ignored, "before", old.iter().map(|(cell, _)| cell))?;
+    check_apart(ignored, "after", new.iter().map(|(cell, _)| cell))?;
+    let (mut pairs, only_before, only_after) = matched(old, new, key, ignored);
+    let in_blocks = key.is_some() && in_blocks(before.0);
+    // Either store may have ended at any of its looks.
+    let looks =
+        if key.is_some() { before.0.looks() } else { before.0.looks().saturating_mul(after.0.looks()) };
+    let unpaired = if in_blocks { pairs.iter_mut().map(keep_shared_blocks).sum() } else { 0 };
+    differences.extend(apart);
+    let energy = EnergySource::measured(&[before.1, after.1]);
+    let (before, after) = (side(before, admissions[0]), side(after, admissions[1]));
+    let energy = energy.filter(|_| before.emulated.is_none() && after.emulated.is_none());
+    let metrics = metrics(&before, &after, energy.is_some());
+    let method = if in_blocks { Method::Paired } else { Method::Welch };
+    let changes = changes(&pairs, &metrics, (method, looks, energy.as_ref(), admissions));
+    Ok(Comparison {
+        before,
+        after,
+        by: None,
+        in_blocks,
+        looks,
+        unpaired,
+        differences,
+        energy,
+        metrics,
+        changes,
+        ignored: ignored.to_vec(),
+        near: near(&only_before, &only_after),
+        only_before,
+        only_after,
+    })
+}
+
+/// The cells that both sides have, with the trials of both, and those that one has.
+fn matched<'a>(
+    old: Vec<(ComparedCell, Vec<Replicate<'a>>)>,
+    mut new: Vec<(ComparedCell, Vec<Replicate<'a>>)>,
+    key: Option<&SplitKey>,
+    ignored: &[String],
+) -> (Vec<Pair<'a>>, Vec<ComparedCell>, Vec<ComparedCell>) {
+    let common = |cell: &ComparedCell| {
+        cell.without(key.into_iter().map(SplitKey::name).chain(ignored.iter().map(String::as_str)))
+    };
+    let (mut pairs, mut only_before) = (Vec::new(), Vec::new());
     for (cell, values) in old {
-        let common = cell.without(key);
-        match new.iter().position(|(other, _)| other.without(key) == common) {
+        let own = common(&cell);
+        match new.iter().position(|(other, _)| common(other) == own) {
             Some(index) => pairs.push((cell, values, new.swap_remove(index).1)),
             None => only_before.push(cell),
         }
@@ -201,34 +246,7 @@ fn compare_sides(
     };
     only_before.sort_by(order);
     only_after.sort_by(order);
-    let in_blocks = key.is_some() && in_blocks(before.0);
-    // Either store may have ended at any of its looks.
-    let looks =
-        if key.is_some() { before.0.looks() } else { before.0.looks().saturating_mul(after.0.looks()) };
-    let unpaired = if in_blocks { pairs.iter_mut().map(keep_shared_blocks).sum() } else { 0 };
-    let mut differences = differing_facts(before.0, after.0);
-    differences.extend(apart);
-    let energy = EnergySource::measured(&[before.1, after.1]);
-    let (before, after) = (side(before, admissions[0]), side(after, admissions[1]));
-    let energy = energy.filter(|_| before.emulated.is_none() && after.emulated.is_none());
-    let metrics = metrics(&before, &after, energy.is_some());
-    let method = if in_blocks { Method::Paired } else { Method::Welch };
-    let changes = changes(&pairs, &metrics, (method, looks, energy.as_ref(), admissions));
-    let by = None;
-    Comparison {
-        before,
-        after,
-        by,
-        in_blocks,
-        looks,
-        unpaired,
-        differences,
-        energy,
-        metrics,
-        changes,
-        only_before,
-        only_after,
-    }
+    (pairs, only_before, only_after)
 }
 
 /// Keeps the replicates that both sides of a pair have; returns the number of trials left out.
@@ -257,65 +275,6 @@ fn metrics(before: &Side, after: &Side, with_energy: bool) -> Vec<Metric> {
     metrics
 }
 
-/// Why a comparison cannot show a regression.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RegressionError {
-    /// No trial of a side competes.
-    #[error("study `{study}`: {why}")]
-    NoneCompetes {
-        /// The side's study.
-        study: String,
-        /// Why none competes.
-        why: String,
-    },
-    /// A store is emulated, but one of the two has no exact counts or is not emulated.
-    #[error(
-        "study `{study}` was emulated by {emulator}, where times mean nothing and only exact instructions \
-         per I/O show a regression: give two emulated stores whose trials all have exact costs, or leave the \
-         option out"
-    )]
-    NoExactCounts {
-        /// The emulated study.
-        study: String,
-        /// What emulated its processor.
-        emulator: String,
-    },
-}
-
-/// Changes for the worse that are beyond noise and by more than `percent` in the ratio of means: in IOPS or
-/// mean latency or, for two emulated stores with exact costs throughout, in instructions per I/O.
-pub fn regressions(comparison: &Comparison, percent: f64) -> Result<Vec<&Change>, RegressionError> {
-    let Comparison { before, after, .. } = comparison;
-    for side in [before, after] {
-        if let Some(why) = &side.nobody {
-            let (study, why) = (side.study.clone(), why.clone());
-            return Err(RegressionError::NoneCompetes { study, why });
-        }
-        let Some(emulator) = &side.emulated else { continue };
-        let exact =
-            [before, after].map(|side| side.emulated.is_some() && side.costs == Some(CostSource::Exact));
-        if exact != [true; 2] {
-            let (study, emulator) = (side.study.clone(), emulator.clone());
-            return Err(RegressionError::NoExactCounts { study, emulator });
-        }
-    }
-    let counts = before.emulated.is_some();
-    let beyond = |change: &&Change| match change.metric {
-        Metric::Iops => change.ratio.is_some_and(|ratio| 100.0 * (1.0 - ratio) > percent),
-        Metric::LatencyMean => change.ratio.is_none_or(|ratio| 100.0 * (ratio - 1.0) > percent),
-        Metric::Instructions(None) if counts => {
-            change.ratio.is_none_or(|ratio| 100.0 * (ratio - 1.0) > percent)
-        }
-        _ => false,
-    };
-    Ok(comparison
-        .changes
-        .iter()
-        .filter(|change| change.outcome == ChangeOutcome::Worse)
-        .filter(beyond)
-        .collect())
-}
-
 fn words<S: Serializer>(metrics: &[Metric], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(metrics.iter().map(|metric| metric.as_str()))
 }
@@ -334,10 +293,8 @@ fn cells<'a>(
     admission: Admission,
 ) -> Vec<(ComparedCell, Vec<Replicate<'a>>)> {
     let keyed = trials.iter().map(|trial| {
-        let mut settings = trial.settings.clone();
-        settings.retain(|name, _| !without.contains(&name.as_str()));
-        let (path, generator) = (trial.path, trial.generator);
-        let cell = ComparedCell { path, workload: trial.workload.clone(), settings, generator };
+        let mut cell = ComparedCell::of(trial);
+        cell.settings.retain(|name, _| !without.contains(&name.as_str()));
         (cell, admission.admit(trial).ok().map(|measurement| (trial.replicate, measurement)))
     });
     grouped(keyed).into_iter().map(|(cell, all)| (cell, all.into_iter().flatten().collect())).collect()
@@ -426,22 +383,6 @@ fn outcome(change: &Change, p_holm: f64) -> ChangeOutcome {
         false => ChangeOutcome::NoDifference,
         true if rose == change.metric.more_is_better() => ChangeOutcome::Better,
         true => ChangeOutcome::Worse,
-    }
-}
-
-impl ComparedCell {
-    /// The cell without what distinguishes the sides.
-    fn without(&self, key: Option<&SplitKey>) -> ComparedCell {
-        let mut cell = self.clone();
-        match key {
-            // One path, generator or value represents all.
-            Some(SplitKey::Path) => cell.path = IoPath::Libaio,
-            Some(SplitKey::Generator) => cell.generator = Generator::Native,
-            Some(SplitKey::Workload(axis)) => axis.clear(&mut cell.workload),
-            // Settings that distinguish the sides are not part of a cell.
-            Some(SplitKey::Setting(_)) | None => {}
-        }
-        cell
     }
 }
 

@@ -1,5 +1,6 @@
 //! The two sides of one store: its trials, split by the value of one key.
 
+use super::cell::IgnoreError;
 use crate::analysis::grouping::{grouped, list};
 use crate::analysis::winner::Axis;
 use iopj_store::Trial;
@@ -40,6 +41,8 @@ pub enum SplitError {
     OneValue { key: String, value: String, all: String },
     #[error("no trial has {key} `{value}`: name two values of {all}")]
     UnknownValue { key: String, value: String, all: String },
+    #[error(transparent)]
+    Ignore(#[from] IgnoreError),
 }
 
 /// Something that trials differ in.
@@ -131,7 +134,7 @@ impl SplitKey {
         keys
     }
 
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         match self {
             SplitKey::Path => "path",
             SplitKey::Generator => "generator",

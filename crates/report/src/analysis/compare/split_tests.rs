@@ -1,7 +1,7 @@
 use super::split;
 use crate::analysis::Admission;
-use crate::analysis::compare::tests::{LIBAIO, URING, sequential, study, trials};
-use crate::analysis::compare::{Change, ChangeOutcome, Comparison, compare_within, regressions};
+use crate::analysis::compare::tests::{LIBAIO, URING, regressions, sequential, study, trials};
+use crate::analysis::compare::{Change, ChangeOutcome, Comparison, compare_within};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{LEVEL, Method, t_test};
 use crate::render::comparison as text_of;
@@ -28,7 +28,7 @@ fn set(mut trials: Vec<Trial>, name: &str, value: &str) -> Vec<Trial> {
 }
 
 fn within(trials: &[Trial], by: &str) -> Comparison {
-    compare_within(&study("6.1"), trials.to_vec(), by, Admission::default()).unwrap()
+    compare_within(&study("6.1"), trials.to_vec(), by, &[], Admission::default()).unwrap()
 }
 
 fn of(comparison: &Comparison, metric: Metric) -> &Change {
@@ -73,7 +73,8 @@ fn a_setting_is_tested_within_blocks() {
     // Trials from fio's files were not run in blocks, so the drift hides the difference.
     let mut imported = study("6.1");
     imported.provenance.insert("imported_from".to_owned(), "fio.json".to_owned());
-    let comparison = compare_within(&imported, trials.concat(), "governor", Admission::default()).unwrap();
+    let comparison =
+        compare_within(&imported, trials.concat(), "governor", &[], Admission::default()).unwrap();
     assert!(!comparison.in_blocks && of(&comparison, Metric::Iops).p.unwrap() > 0.9);
     assert!(text_of(&comparison).contains("Welch's test"));
 }
@@ -202,13 +203,13 @@ fn equal_paths_of_a_sequential_store_differ_in_one_of_twenty_comparisons_at_most
     );
     let p = |study: &iopj_store::StudyRecord, [a, b]: &[Vec<u64>; 2]| {
         let both = [blocks(LIBAIO, a), blocks(URING, b)].concat();
-        of(&compare_within(study, both, "path", Admission::default()).unwrap(), Metric::Iops).p.unwrap()
+        of(&compare_within(study, both, "path", &[], Admission::default()).unwrap(), Metric::Iops).p.unwrap()
     };
     assert!(p(&study("6.1"), &stopped[0]) < LEVEL, "as one look has it");
     let found = stopped.iter().filter(|blocks| p(&sequential(), blocks) < LEVEL).count();
     assert!(found <= 5, "{found} of 100 studies");
     let both = [blocks(LIBAIO, &stopped[0][0]), blocks(URING, &stopped[0][1])].concat();
-    let comparison = compare_within(&sequential(), both, "path", Admission::default()).unwrap();
+    let comparison = compare_within(&sequential(), both, "path", &[], Admission::default()).unwrap();
     assert_eq!((comparison.looks, of(&comparison, Metric::Iops).outcome), (26, ChangeOutcome::NoDifference));
     let text = text_of(&comparison).replace('\n', " ");
     assert!(
