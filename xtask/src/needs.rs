@@ -37,6 +37,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("prometheus-node-exporter", "prometheus-node-exporter"),
     ("python3", "python3"),
     ("openssl", "openssl"),
+    ("lighttpd", "lighttpd"),
     // Not programs: pages are checked with each of these sets of fonts alone.
     ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),
     ("/usr/share/fonts/truetype/liberation/LiberationSans-Regular.ttf", "fonts-liberation"),

@@ -7,6 +7,7 @@ pub use config::{HttpConfig, HttpPreset, HttpValue};
 use crate::clock::{ReadTime, monotonic_raw_ns};
 use crate::config::{ValueKind, time_limit};
 use crate::decimal::{JOULES_PER_COUNT, count_of, step_of};
+use crate::digest::DigestUser;
 use crate::http_client::{Client, Trust, authorization};
 use crate::json::{JsonError, json_value, parse_json};
 use crate::meter::{Channel, Meter, MeterError, OpenError, Reading, Value};
@@ -30,10 +31,13 @@ pub fn open(config: &HttpConfig) -> Result<Box<dyn Meter>, OpenError> {
     let mut client = Client::new(&request.url, trust)?;
     let mut path = request.path.clone();
     if let Some(secret) = config.secret()? {
-        if request.password_in_query {
-            path.push_str(&query_of(config.user.as_deref(), &secret));
-        } else {
-            client.authorization = Some(authorization(config.user.as_deref(), &secret)?);
+        let user = config.user.as_deref();
+        match config.preset {
+            Some(HttpPreset::Tasmota) => path.push_str(&query_of(user, &secret)),
+            Some(HttpPreset::ShellyGen2) => {
+                client.digest = Some(DigestUser::new(user.unwrap_or("admin"), secret))
+            }
+            _ => client.authorization = Some(authorization(user, &secret)?),
         }
     }
     let address = client.address(&path);
@@ -176,7 +180,7 @@ struct HttpMeter {
 
 impl HttpMeter {
     /// When the request began, and the numbers in its answer.
-    fn fetch(&self) -> Result<(u64, Vec<Answer>), MeterError> {
+    fn fetch(&mut self) -> Result<(u64, Vec<Answer>), MeterError> {
         let begin_ns = monotonic_raw_ns();
         let answer = self.client.get(&self.path, Instant::now() + self.timeout);
         let text = answer.map_err(|error| error.at(&self.address))?;

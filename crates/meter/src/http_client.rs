@@ -1,6 +1,7 @@
 //! The HTTP and HTTPS client of meters: one server, a time limit for each request, a limit on the answer's
 //! length, no redirects.
 
+use crate::digest::{DigestChallenge, DigestUser, digest_challenge};
 use crate::meter::{MeterError, OpenError};
 use crate::secret::Secret;
 use crate::whole_file::read_whole;
@@ -9,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use ureq::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
-use ureq::http::{Response, Uri};
+use ureq::http::header::{AUTHORIZATION, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use ureq::http::{Response, StatusCode, Uri};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body, Error, RequestBuilder};
@@ -130,6 +131,8 @@ pub(crate) struct Client {
     root: String,
     /// The header with the credentials.
     pub(crate) authorization: Option<(HeaderName, HeaderValue)>,
+    /// The user whose credentials are sent as the server's challenge asks, and never otherwise.
+    pub(crate) digest: Option<DigestUser>,
 }
 
 impl Client {
@@ -149,6 +152,7 @@ impl Client {
             agent: Agent::new_with_config(config),
             root: format!("{scheme}://{authority}"),
             authorization: None,
+            digest: None,
         })
     }
 
@@ -157,14 +161,37 @@ impl Client {
         format!("{}{}", self.root, path.split(['?', '#']).next().unwrap_or_default())
     }
 
-    /// The text at `path`, by `deadline`.
-    pub(crate) fn get(&self, path: &str, deadline: Instant) -> Result<String, WebError> {
-        let request = self.authorized(self.agent.get(format!("{}{path}", self.root)));
-        let response = request.config().timeout_global(Some(left(deadline)?)).build().call()?;
+    /// The text at `path`, by `deadline`. A challenge to send a digest is answered once.
+    pub(crate) fn get(&mut self, path: &str, deadline: Instant) -> Result<String, WebError> {
+        let mut response = self.ask(path, deadline)?;
+        if self.digest.is_some() && response.status() == StatusCode::UNAUTHORIZED {
+            let challenge = challenge_of(&response)?;
+            // An answer that is read to its end leaves its connection to the next request.
+            let _ = response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_vec();
+            if let Some(user) = &mut self.digest {
+                user.take(challenge);
+            }
+            response = self.ask(path, deadline)?;
+            let is_denied = response.status() == StatusCode::UNAUTHORIZED;
+            if is_denied && challenge_of(&response).is_ok_and(|challenge| challenge.stale) {
+                return Err(WebError::Passing("lets no nonce last for one request: it is busy".into()));
+            }
+        }
         let bytes = accepted(response)?.body_mut().with_config().limit(LONGEST_ANSWER).read_to_vec()?;
         String::from_utf8(bytes).map_err(|_| {
             WebError::Lasting("answers with text that is not UTF-8: check that it is the meter's path".into())
         })
+    }
+
+    fn ask(&mut self, path: &str, deadline: Instant) -> Result<Response<Body>, WebError> {
+        let mut request = self.authorized(self.agent.get(format!("{}{path}", self.root)));
+        if let Some(user) = &mut self.digest
+            && let Some(text) = user.authorization(path).map_err(|OpenError(why)| WebError::Passing(why))?
+        {
+            let value = sensitive(&text).map_err(|OpenError(why)| WebError::Lasting(why))?;
+            request = request.header(AUTHORIZATION, value);
+        }
+        Ok(request.config().timeout_global(Some(left(deadline)?)).build().call()?)
     }
 
     /// Posts JSON without the credentials; the answer with its headers, if the server accepted it.
@@ -194,6 +221,13 @@ fn left(deadline: Instant) -> Result<Duration, WebError> {
 fn accepted(response: Response<Body>) -> Result<Response<Body>, WebError> {
     let status = response.status();
     if status.is_success() { Ok(response) } else { Err(WebError::Status(status.as_u16())) }
+}
+
+/// The challenge of a server that refused a request.
+fn challenge_of(response: &Response<Body>) -> Result<DigestChallenge, WebError> {
+    let headers = response.headers().get_all(WWW_AUTHENTICATE).iter();
+    digest_challenge(headers.filter_map(|header| std::str::from_utf8(header.as_bytes()).ok()))
+        .map_err(|error| WebError::Lasting(error.to_string()))
 }
 
 /// `user` and password in base64 (RFC 7617), or the secret alone as a bearer token (RFC 6750).

@@ -172,3 +172,78 @@ fn readings_keep_one_connection_until_the_server_closes_it() {
     // The first request was that of `open`.
     assert_eq!(watts, [0.0, 0.0, 1.0, 1.0, 1.0].map(Value::Watts));
 }
+
+/// A server that answers each request with the next of these, and keeps the credentials that it was sent.
+fn scripted(
+    answers: Vec<(&'static str, &'static str, &'static str)>,
+) -> (u16, std::thread::JoinHandle<Vec<String>>) {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serve = move || {
+        let mut answers = answers.into_iter().peekable();
+        let mut sent = Vec::new();
+        while answers.peek().is_some() {
+            let (stream, _) = listener.accept().unwrap();
+            let mut lines = BufReader::new(&stream).lines().map_while(Result::ok).peekable();
+            while answers.peek().is_some() && lines.peek().is_some() {
+                let request: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+                let is_authorization = |line: &&String| line.to_lowercase().starts_with("authorization");
+                sent.push(request.iter().find(is_authorization).cloned().unwrap_or_default());
+                let (status, header, body) = answers.next().unwrap();
+                let length = body.len();
+                let answer = format!("HTTP/1.1 {status}\r\n{header}Content-Length: {length}\r\n\r\n{body}");
+                (&stream).write_all(answer.as_bytes()).unwrap();
+            }
+        }
+        sent
+    };
+    (port, std::thread::spawn(serve))
+}
+
+#[test]
+fn a_nonce_that_is_stale_is_renewed_and_the_reading_is_not_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("password"), "open sesame").unwrap();
+    let challenge = |nonce: u32, stale: &str| {
+        let text = format!(
+            "WWW-Authenticate: Basic realm=\"x\"\r\nWWW-Authenticate: Digest qop=\"auth\", \
+             realm=\"shellyplus1-a\", nonce=\"{nonce}\", algorithm=SHA-256{stale}\r\n"
+        );
+        ("401 Unauthorized", &*text.leak(), "no")
+    };
+    let good = ("200 OK", "", r#"{"apower": 8.9, "aenergy": {"total": 1}}"#);
+    let answers = vec![
+        challenge(1, ""),
+        good,
+        good,
+        challenge(2, ", stale=true"),
+        good,
+        challenge(3, ", stale=true"),
+        challenge(4, ", stale=true"),
+        challenge(5, ""),
+        challenge(6, ""),
+        ("401 Unauthorized", "WWW-Authenticate: Digest realm=\"x\", nonce=\"y\"\r\n", ""),
+    ];
+    let (port, server) = scripted(answers);
+    let json = json!({"url": format!("http://127.0.0.1:{port}"), "preset": "shelly-gen2", "timeout_s": 60.0,
+        "password_file": folder.path().join("password")});
+    let mut meter = open(&config(json).unwrap()).unwrap();
+    let mut readings = Vec::new();
+    let mut read = || meter.read(&mut readings).map_err(|error| error.to_string());
+    assert_eq!((read(), read()), (Ok(()), Ok(())));
+    assert!(read().unwrap_err().contains("lets no nonce last"));
+    assert!(read().unwrap_err().contains("does not accept the credentials (401)"));
+    assert!(read().unwrap_err().contains("without SHA-256"));
+    assert_eq!(readings.len(), 3);
+    let sent = server.join().unwrap();
+    let used = |text: &String| {
+        let part =
+            |name: &str| Some(text.split_once(name)?.1.split(',').next()?.trim_matches('"').to_owned());
+        Some((part(" nonce=")?, part(" nc=")?))
+    };
+    let used: Vec<Option<(String, String)>> = sent.iter().map(used).collect();
+    let expect = |nonce: &str, count: u32| Some((nonce.to_owned(), format!("{count:08x}")));
+    assert_eq!(used[..5], [None, expect("1", 1), expect("1", 2), expect("1", 3), expect("2", 1)]);
+    assert!(sent.iter().all(|line| !line.contains("Basic") && !line.contains("sesame")), "{sent:?}");
+}

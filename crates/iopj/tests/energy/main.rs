@@ -38,6 +38,15 @@ fn study(port: u16, clock: &str) -> String {
     )
 }
 
+/// The quick study with the plug as a Shelly of the second generation.
+fn second_study(port: u16) -> String {
+    format!(
+        "settle_limit = \"2s\"\n{QUICK}\n[meters.plug]\nkind = \"http\"\ninterval = \"100ms\"\n\
+         bridge = \"2s\"\npreset = \"shelly-gen2\"\nurl = \"http://127.0.0.1:{port}\"\n\
+         password_file = \"password\"\ntimeout_s = 5.0\n"
+    )
+}
+
 fn prepare(folder: &Path, study: &str) {
     written(&folder.join("data"), 64 << 20);
     std::fs::write(folder.join("study.toml"), study).unwrap();
@@ -256,7 +265,7 @@ fn trials_while_a_meters_server_is_killed_are_incomplete_and_later_ones_are_not(
     let _alone = alone();
     let folder = folder();
     let (plug, port) = PlugProcess::start();
-    prepare(&folder, &study(port, "host"));
+    prepare(&folder, &second_study(port));
     // Half of the study remains when the server is back: attempts are at most 10 s apart.
     let line = format!("run study.toml {OPTIONS} --iodepth 1 --runtime 1s --replicates 11");
     let mut child = under_way(&folder, &line, 3);
@@ -317,11 +326,14 @@ fn a_meter_that_falls_silent_is_marked_and_the_study_goes_on() {
 fn a_wrong_password_is_refused_without_a_word_of_it() {
     let _alone = alone();
     let (folder, plug) = (folder(), Plug::start());
-    prepare(&folder, &study(plug.port, "host"));
-    std::fs::write(folder.join("password"), "tr0ub4dor\n").unwrap();
-    let messages = refusal(&folder, &format!("run study.toml {OPTIONS}"));
-    assert!(messages.contains("the meter `plug`: ") && !messages.contains("tr0ub4dor"), "{messages}");
-    assert!(!folder.join("e.iopj").exists());
+    for study in [study(plug.port, "host"), second_study(plug.port)] {
+        prepare(&folder, &study);
+        std::fs::write(folder.join("password"), "tr0ub4dor\n").unwrap();
+        let messages = refusal(&folder, &format!("run study.toml {OPTIONS}"));
+        assert!(messages.contains("the meter `plug`: ") && !messages.contains("tr0ub4dor"), "{messages}");
+        assert!(messages.contains("does not accept the credentials (401)"), "{messages}");
+        assert!(!folder.join("e.iopj").exists());
+    }
 }
 
 #[test]

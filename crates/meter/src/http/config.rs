@@ -31,7 +31,8 @@ pub struct HttpConfig {
     pub accuracy: Option<Accuracy>,
     /// How old a value may be when it is read, in s: 1 for plugs and 0 for others if absent.
     pub age_s: Option<f64>,
-    /// The user for basic authentication. A password without a user is a bearer token.
+    /// The user for basic authentication, or for what the preset's device asks for, where it is `admin` if
+    /// absent. Elsewhere a password without a user is a bearer token.
     pub user: Option<String>,
     /// File that holds the password.
     pub password_file: Option<PathBuf>,
@@ -84,7 +85,7 @@ pub enum HttpPreset {
     #[serde(rename = "shelly-gen1")]
     ShellyGen1,
     /// `/rpc/Switch.GetStatus?id=N`: `apower` in W, `aenergy.total` in Wh. Shelly API reference, Gen2+,
-    /// "Switch", status.
+    /// "Switch", status; with a password by digest authentication, "Authentication".
     #[serde(rename = "shelly-gen2")]
     ShellyGen2,
     /// `/cm?cmnd=Status%208`: `StatusSNS.ENERGY.Power` in W, `Total` in kWh. Tasmota documentation,
@@ -163,8 +164,6 @@ pub(crate) struct Request {
     pub(crate) path: String,
     pub(crate) values: Vec<HttpValue>,
     pub(crate) valid: Option<String>,
-    /// Whether the device wants the password in the query.
-    pub(crate) password_in_query: bool,
 }
 
 impl HttpConfig {
@@ -179,14 +178,8 @@ impl HttpConfig {
 
     pub(crate) fn secret(&self) -> Result<Option<Secret>, OpenError> {
         let secret = Secret::read(self.password_file.as_deref(), self.password_env.as_deref())?;
-        match (&secret, &self.user, self.preset) {
-            (Some(_), _, Some(HttpPreset::ShellyGen2)) => Err(OpenError(
-                "Shelly plugs of the second generation take digest authentication only, which is not \
-                 supported: switch their authentication off and give them a network of their own, or read \
-                 them through a Prometheus exporter"
-                    .to_owned(),
-            )),
-            (None, Some(user), _) => {
+        match (&secret, &self.user) {
+            (None, Some(user)) => {
                 Err(OpenError(format!("user `{user}` has no password: name password_file or password_env")))
             }
             _ => Ok(secret),
@@ -220,7 +213,7 @@ impl HttpConfig {
             Some(HttpPreset::ShellyGen1) => Some("/is_valid".to_owned()),
             _ => self.valid.clone(),
         };
-        Ok(Request { url, path, values, valid, password_in_query: self.preset == Some(HttpPreset::Tasmota) })
+        Ok(Request { url, path, values, valid })
     }
 
     fn check(&self, given: &str, values: &[HttpValue]) -> Result<(), OpenError> {

@@ -2,11 +2,12 @@
 
 use super::ber::Oid;
 use super::preset::SnmpPreset;
-use super::session::{Credentials, random};
+use super::session::Credentials;
 use super::usm::{Passwords, SnmpAuth};
 use super::v3::User;
 use crate::config::ValueKind;
 use crate::meter::{Accuracy, OpenError, Scope};
+use crate::random::random;
 use crate::secret::Secret;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

@@ -6,8 +6,8 @@ use super::message::{self, Pdu, Variable};
 use super::v3::{Reply, User};
 use crate::clock::monotonic_raw_ns;
 use crate::meter::OpenError;
+use crate::random::random;
 use crate::secret::Secret;
-use rustix::rand::{GetRandomFlags, getrandom};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -160,13 +160,4 @@ fn values(pdu: &Pdu, oids: &[Oid]) -> Result<Vec<Variable>, Failure> {
         ));
     }
     Ok(pdu.variables.iter().map(|(_, value)| *value).collect())
-}
-
-/// From the kernel's random numbers.
-pub(super) fn random() -> Result<u64, OpenError> {
-    let mut octets = [0; 8];
-    getrandom(&mut octets, GetRandomFlags::empty()).map_err(|error| {
-        OpenError(format!("SNMP needs random numbers, and the kernel gives none ({error})"))
-    })?;
-    Ok(u64::from_ne_bytes(octets))
 }

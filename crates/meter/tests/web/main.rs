@@ -7,7 +7,7 @@ use iopj_meter::http::{self, HttpConfig};
 use iopj_meter::redfish::{self, RedfishConfig};
 use iopj_meter::{ChannelKind, Meter, MeterError, OpenError, Reading, Scope, Value};
 use serde_json::json;
-use servers::{PASSWORD, Server, node_exporter};
+use servers::{Lighttpd, PASSWORD, Server, node_exporter};
 
 fn plug(server: &Server, json: serde_json::Value) -> HttpConfig {
     let mut all = json!({"url": server.url("/"), "timeout_s": 60.0});
@@ -109,10 +109,30 @@ fn credentials_are_taken_or_refused_and_never_shown() {
     let tasmota = json!({"preset": "tasmota", "user": "reader", "password_file": server.path("wrong")});
     let error = refused(http::open(&plug(&server, tasmota)));
     assert!(error.contains("/cm` does not accept"), "{error}");
-    let shelly = json!({"preset": "shelly-gen2", "user": "admin", "password_file": server.path("password")});
-    assert!(refused(http::open(&plug(&server, shelly))).contains("digest"));
+    let shelly = json!({"preset": "shelly-gen2", "outlet": 1, "password_file": server.path("password")});
+    // One that asks for nothing is told nothing.
+    assert!(http::open(&plug(&server, shelly)).is_ok());
+    assert!(server.log().contains(&"GET /rpc/Switch.GetStatus none".to_owned()));
     let arguments = std::fs::read("/proc/self/cmdline").unwrap();
     assert!(!String::from_utf8_lossy(&arguments).contains(PASSWORD));
+}
+
+#[test]
+fn a_real_server_takes_the_digest_of_a_plug_of_the_second_generation() {
+    let Some(server) = Lighttpd::start() else { return };
+    let open = |file: &str| {
+        let json = json!({
+            "url": format!("http://127.0.0.1:{}", server.port), "preset": "shelly-gen2",
+            "password_file": server.folder.path().join(file), "timeout_s": 60.0,
+        });
+        http::open(&serde_json::from_value(json).unwrap())
+    };
+    let mut meter = open("password").unwrap();
+    assert_eq!(values(&mut *meter), [(0, Value::Watts(7.5)), (1, Value::Count(9_000_000))]);
+    for _ in 0..20 {
+        assert_eq!(values(&mut *meter), [(0, Value::Watts(7.5))]);
+    }
+    assert!(refused(open("wrong")).contains("does not accept the credentials (401)"));
 }
 
 #[test]

@@ -1,17 +1,22 @@
 //! Real servers for the tests: started, killed, started again on the same port.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 pub(crate) const PASSWORD: &str = "open sesame";
 
 /// True if a program is there. In CI all of them must be.
 pub(crate) fn has(program: &str) -> bool {
+    has_version(program, "--version")
+}
+
+fn has_version(program: &str, option: &str) -> bool {
     let found =
-        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+        Command::new(program).arg(option).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     if !found {
         eprintln!("skipped: needs {program}");
         assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "needs {program}");
@@ -96,6 +101,56 @@ impl Server {
     /// The requests: method, path and kind of credentials, one per line.
     pub(crate) fn log(&self) -> Vec<String> {
         std::fs::read_to_string(self.path("log")).unwrap().lines().map(str::to_owned).collect()
+    }
+}
+
+/// lighttpd, which lets `admin` with the password read `rpc/Switch.GetStatus` after a SHA-256 digest.
+pub(crate) struct Lighttpd {
+    pub(crate) port: u16,
+    pub(crate) folder: TempDir,
+    _process: Process,
+}
+
+impl Lighttpd {
+    pub(crate) fn start() -> Option<Self> {
+        let program = "/usr/sbin/lighttpd";
+        has_version(program, "-v").then(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+            std::fs::create_dir_all(folder.path().join("www/rpc")).unwrap();
+            write("www/rpc/Switch.GetStatus", r#"{"id": 0, "apower": 7.5, "aenergy": {"total": 2.5}}"#);
+            write("users", &format!("admin:{PASSWORD}\n"));
+            write("password", &format!("{PASSWORD}\n"));
+            write("wrong", "wrong sesame\n");
+            // Another process may take the port meanwhile: then another one is tried.
+            let (process, port) =
+                (0..10).find_map(|_| Self::started(program, folder.path())).expect("it listens");
+            Self { port, folder, _process: process }
+        })
+    }
+
+    fn started(program: &str, folder: &Path) -> Option<(Process, u16)> {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let root = folder.display();
+        let text = format!(
+            "server.document-root = \"{root}/www\"\nserver.bind = \"127.0.0.1\"\nserver.port = {port}\n\
+             server.errorlog = \"{root}/log\"\nserver.modules = (\"mod_auth\", \"mod_authn_file\")\n\
+             auth.backend = \"plain\"\nauth.backend.plain.userfile = \"{root}/users\"\n\
+             auth.require = (\"\" => (\"method\" => \"digest\", \"algorithm\" => \"SHA-256\", \
+             \"realm\" => \"shellyplus1\", \"require\" => \"valid-user\"))\n"
+        );
+        std::fs::write(folder.join("conf"), text).unwrap();
+        let mut command = Command::new(program);
+        let mut process = Process(command.arg("-D").arg("-f").arg(folder.join("conf")).spawn().unwrap());
+        loop {
+            if process.0.try_wait().unwrap().is_some() {
+                return None;
+            }
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return Some((process, port));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
