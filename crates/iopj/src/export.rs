@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let store = Store::open(&args.store)?;
-    let trials = store.trials()?;
+    let trials = store.all_trials()?;
     if args.format.csv {
         let mut csv = Vec::new();
         format::csv(&store.study()?, &trials, &mut csv)?;

@@ -16,7 +16,7 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let (study, trials) = (store.study()?, store.trials()?);
     let admission = args.competing.admission().of(&study);
     if args.json {
-        print_json(&export::json(&study, &trials, &store.events()?, export::Detail::Figures))?;
+        print_json(&export::json(&study, &store.all_trials()?, &store.events()?, export::Detail::Figures))?;
     } else if args.latex {
         print(&render::latex(&workload_tables(&study, &trials, admission)))?;
     } else if args.csv {

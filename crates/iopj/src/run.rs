@@ -102,7 +102,7 @@ fn conclude(summary: &Summary, json: bool) -> anyhow::Result<ExitCode> {
     let store = Store::open(&summary.store)?;
     let (study, trials) = (store.study()?, store.trials()?);
     if json {
-        print_json(&export::json(&study, &trials, &store.events()?, export::Detail::Figures))?;
+        print_json(&export::json(&study, &store.all_trials()?, &store.events()?, export::Detail::Figures))?;
     } else {
         print(&iopj_report::render::report(&study, &trials, Admission::default().of(&study)))?;
         print(&format!("store: {}\n", summary.store.display()))?;

@@ -408,6 +408,7 @@ fn record(all: &[(&Path, FioRun)], trials: &[Trial]) -> StudyRecord {
         unavailable: Vec::new(),
         emulated: None,
         sequential: None,
+        repeats: Vec::new(),
     }
 }
 

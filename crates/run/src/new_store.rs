@@ -62,6 +62,7 @@ pub(crate) fn record(
         unavailable,
         emulated: machine::emulator().map(str::to_owned),
         sequential: study.replicates.sequential()?,
+        repeats: Vec::new(),
     })
 }
 

@@ -22,12 +22,6 @@ pub enum StoreError {
     /// The file was written by a newer iopj.
     #[error("`{path}` has schema {found}, this iopj knows schemas up to {known}: use a newer iopj")]
     Newer { path: PathBuf, found: i32, known: i32 },
-    /// The file was written by an older iopj, and only a run may change it.
-    #[error(
-        "`{path}` has schema {found}, this iopj reads {known}: upgrade it with `iopj run --resume {path}`, \
-         then try again"
-    )]
-    Older { path: PathBuf, found: i32, known: i32 },
     /// Another process runs a study into it.
     #[error("`{0}` is in use by a live run: wait for it, or end it")]
     Locked(PathBuf),

@@ -23,6 +23,8 @@ pub enum Detail {
 }
 
 /// The whole store: the study under `study`, what happened to it under `events`, every trial under `trials`.
+/// A trial with `in_force` false does not count: a repeat of its block replaces it (`replaced_by` is the
+/// repeat's replicate), or it is of a repeat that is not whole.
 /// A bin of a histogram is its upper end in ns and its count. If `study` says `emulated`, times are there but
 /// mean nothing.
 pub fn json(
@@ -38,11 +40,11 @@ pub fn json(
     json!({
         "study": study,
         "events": events,
-        "trials": trials.iter().map(|trial| trial_json(trial, detail)).collect::<Vec<_>>(),
+        "trials": trials.iter().map(|trial| trial_json(study, trial, detail)).collect::<Vec<_>>(),
     })
 }
 
-fn trial_json(trial: &Trial, detail: Detail) -> Value {
+fn trial_json(study: &StudyRecord, trial: &Trial, detail: Detail) -> Value {
     let mut object = Map::new();
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
     put("path", json!(trial.path));
@@ -53,6 +55,8 @@ fn trial_json(trial: &Trial, detail: Detail) -> Value {
     put("settings", json!(trial.settings));
     put("generator", json!(trial.generator));
     put("replicate", json!(trial.replicate));
+    put("in_force", json!(study.is_in_force(trial.replicate)));
+    put("replaced_by", json!(study.replaced_by(trial.replicate)));
     put("position", json!(trial.position));
     put("started_unix_ns", json!(trial.started_unix_ns));
     put("gap_ns", json!(trial.gap_ns));
@@ -373,14 +377,15 @@ fn scalar(value: &Value) -> String {
 
 /// One line per trial, after RFC 4180. Text that a spreadsheet would take for a formula is preceded by an
 /// apostrophe. `emulated` says what emulated the processor; times, and what is measured by them, are then
-/// empty. Energy is of one source for all trials: a meter, or a model if no meter took part, and then
-/// `energy_estimated` is true. `energy_incomplete` says why a trial has none.
+/// empty. `in_force` and `replaced_by` are as in [`json`]. Energy is of one source for all trials: a meter,
+/// or a model if no meter took part, and then `energy_estimated` is true. `energy_incomplete` says why a
+/// trial has none.
 ///
 /// # Errors
 /// The writer's error.
 pub fn csv(study: &StudyRecord, trials: &[Trial], out: &mut dyn Write) -> io::Result<()> {
     let line = |cells: Vec<String>| cells.join(",") + "\r\n";
-    let names = COLUMNS.iter().map(|(name, _)| *name).chain(["emulated"]);
+    let names = COLUMNS.iter().map(|(name, _)| *name).chain(["emulated", "in_force", "replaced_by"]);
     let names = names.chain(ENERGY.iter().map(|(name, _)| *name)).chain(ENERGY_SOURCE);
     out.write_all(line(names.map(str::to_owned).collect()).as_bytes())?;
     let emulated = csv_cell(study.emulated.as_deref().unwrap_or_default());
@@ -397,6 +402,10 @@ pub fn csv(study: &StudyRecord, trials: &[Trial], out: &mut dyn Write) -> io::Re
             .iter()
             .map(cell)
             .chain([emulated.clone()])
+            .chain([
+                study.is_in_force(trial.replicate).to_string(),
+                known(study.replaced_by(trial.replicate)),
+            ])
             .chain(energy.iter().map(|cell| csv_cell(cell)));
         out.write_all(line(cells.collect()).as_bytes())?;
     }

@@ -11,7 +11,9 @@ mod error;
 pub mod export;
 mod file;
 pub mod histogram;
+mod open;
 pub mod record;
+mod repeat;
 mod schema;
 mod store;
 
@@ -20,4 +22,5 @@ pub use error::StoreError;
 // Types of `iopj_core` that records contain.
 pub use iopj_core::{Generator, Sequential, Slice};
 pub use record::{Latency, Measurement, Outcome, StudyRecord, Trial, Unavailable};
+pub use repeat::Repeat;
 pub use store::Store;

@@ -1,5 +1,6 @@
 //! What a store holds: the study, its trials, and what each trial measured.
 
+use crate::repeat::{self, Repeat};
 use iopj_core::evidence::CpuTimes;
 use iopj_core::{
     Conditions, CostProfile, Evidence, Generator, IoPath, Observed, Sequential, Slice, TrialEnergy, Verdict,
@@ -39,6 +40,9 @@ pub struct StudyRecord {
     /// What decided how many blocks there are, if that was not fixed in advance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequential: Option<Sequential>,
+    /// The blocks that were measured again, or are to be. In a table of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repeats: Vec<Repeat>,
 }
 
 impl StudyRecord {
@@ -46,6 +50,24 @@ impl StudyRecord {
     /// every p-value by it. 1 if their number was fixed in advance.
     pub fn looks(&self) -> u32 {
         self.sequential.map_or(1, |sequential| sequential.looks())
+    }
+
+    /// True if the trials of this replicate count.
+    pub fn is_in_force(&self, replicate: u32) -> bool {
+        repeat::is_in_force(&self.repeats, replicate)
+    }
+
+    /// The replicate that replaces this one.
+    pub fn replaced_by(&self, replicate: u32) -> Option<u32> {
+        let repeat = self.repeats.iter().find(|repeat| repeat.replaces == replicate && repeat.is_whole());
+        repeat.map(|repeat| repeat.block)
+    }
+
+    /// Trials that others replace, and trials of repeats that are not whole: neither count.
+    pub fn out_of_force(&self) -> [u64; 2] {
+        let replaced = self.repeats.iter().filter(|repeat| repeat.is_whole()).map(|repeat| repeat.replaced);
+        let waiting = self.repeats.iter().filter(|repeat| !repeat.is_whole()).map(|repeat| repeat.done);
+        [replaced.sum(), waiting.sum()]
     }
 }
 

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 pub(crate) const APPLICATION_ID: i32 = 0x696f_706a;
 
 /// Each step brings a store from the schema of its index to the next.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "
     CREATE TABLE study (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -113,6 +113,13 @@ const MIGRATIONS: [&str; 2] = [
         PRIMARY KEY (trial, meter, scope)
     ) STRICT;
 ",
+    "
+    CREATE TABLE repeat (            -- a block that is measured again: a block is a replicate
+        block INTEGER PRIMARY KEY,   -- the replicate of the trials that repeat it
+        replaces INTEGER NOT NULL UNIQUE, -- the replicate that they replace once all of them are there
+        trials INTEGER NOT NULL      -- how many they are
+    ) STRICT;
+",
 ];
 
 /// The schema that this program writes.
@@ -120,11 +127,15 @@ pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
 
 /// Brings a store of schema `from` to [`VERSION`], in one transaction.
 pub(crate) fn migrate(connection: &mut Connection, from: i32) -> rusqlite::Result<()> {
+    migrate_to(connection, from, VERSION)
+}
+
+fn migrate_to(connection: &mut Connection, from: i32, to: i32) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
-    for step in MIGRATIONS.iter().skip(from.max(0) as usize) {
+    for step in &MIGRATIONS[from.max(0) as usize..to as usize] {
         transaction.execute_batch(step)?;
     }
-    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.pragma_update(None, "user_version", to)?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.commit()
 }

@@ -1,19 +1,15 @@
 //! One SQLite file per study: made, opened, locked for a run; one transaction per trial.
 
 use crate::error::StoreError;
+use crate::open::{check_header, connect, copy_forward, lock};
 use crate::record::{Measurement, Outcome, StudyRecord, Trial};
+use crate::repeat::{self, Repeat};
 use crate::{details, file, schema};
 use iopj_core::CostProfile;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
-use std::fs::{File, TryLockError};
-use std::io::{ErrorKind, Read};
-use std::os::unix::ffi::OsStrExt;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// How long SQLite waits for another connection's lock: longer than it takes to commit a trial or to read a
-/// long study.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An open store.
 #[derive(Debug)]
@@ -57,14 +53,15 @@ impl Store {
         Ok(named)
     }
 
-    /// Opens a store for reading, unchanged. A live run may be writing to it.
+    /// Opens a store for reading, unchanged. A live run may be writing to it. One of an older schema is read
+    /// from a copy in memory that is brought forward, as it is now: open it again to see later trials.
     ///
     /// # Errors
-    /// The file is missing, no store, or of another schema.
+    /// The file is missing, no store, or of a newer schema.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
-        let (store, found) = Store::open_any(path)?;
+        let (mut store, found) = Store::open_any(path)?;
         if found < schema::VERSION {
-            return Err(StoreError::Older { path: path.to_owned(), found, known: schema::VERSION });
+            store.connection = copy_forward(&store.connection, found).map_err(|error| store.sqlite(error))?;
         }
         Ok(store)
     }
@@ -132,7 +129,8 @@ impl Store {
             let reason = "it holds no study".to_owned();
             return Err(StoreError::NotAStore { path: self.path.clone(), reason });
         };
-        self.parse(&text, "study")
+        let record = self.parse(&text, "study")?;
+        Ok(StudyRecord { repeats: self.repeats()?, ..record })
     }
 
     /// Adds a trial with its histograms and series: one transaction, synced to the disk.
@@ -203,6 +201,19 @@ impl Store {
         self.execute(set, [planned as i64])
     }
 
+    /// Plans to measure these blocks of `trials` trials again, in one transaction. The first repeat of a
+    /// store gets the number `first`. A block that has a repeat gets no other.
+    ///
+    /// # Errors
+    /// SQLite's error; then none is planned.
+    pub fn plan_repeats(&mut self, blocks: &[u32], first: u32, trials: u64) -> Result<(), StoreError> {
+        self.transact(|transaction| repeat::plan(transaction, blocks, first, trials))
+    }
+
+    fn repeats(&self) -> Result<Vec<Repeat>, StoreError> {
+        repeat::all(&self.connection).map_err(|error| self.sqlite(error))
+    }
+
     /// Notes what happened to the study: a control run, a resumption, a setting changed or restored.
     ///
     /// # Errors
@@ -229,11 +240,23 @@ impl Store {
         self.all("SELECT position FROM trial", [], |row| details::count(row, 0))
     }
 
-    /// All trials in the order in which they ran.
+    /// The trials in force, in the order in which they ran: not those of a block that a whole repeat
+    /// replaces, nor those of a repeat that is not whole.
     ///
     /// # Errors
     /// A record cannot be read.
     pub fn trials(&self) -> Result<Vec<Trial>, StoreError> {
+        let repeats = self.repeats()?;
+        let in_force = |row: &TrialRow| repeat::is_in_force(&repeats, row.replicate);
+        self.rows()?.into_iter().filter(in_force).map(|row| self.trial(row)).collect()
+    }
+
+    /// All trials, also those that [`Store::trials`] leaves out, in the order in which they ran. The study's
+    /// record says which are in force ([`StudyRecord::is_in_force`]).
+    ///
+    /// # Errors
+    /// A record cannot be read.
+    pub fn all_trials(&self) -> Result<Vec<Trial>, StoreError> {
         self.rows()?.into_iter().map(|row| self.trial(row)).collect()
     }
 
@@ -379,68 +402,11 @@ fn json<T: serde::Serialize>(value: &T, path: &Path, what: &'static str) -> Resu
     serde_json::to_string(value).map_err(|error| StoreError::Record { path: path.to_owned(), what, error })
 }
 
-fn connect(path: &Path) -> Result<Connection, StoreError> {
-    // A reader of a store in WAL mode writes its shared index. If it may not, and no log shows a live or dead
-    // run, nothing changes the file, and SQLite can do without the index (sqlite.org/uri.html).
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    let opened = match file::may_write(path) || Path::new(&log).exists() {
-        true => Connection::open_with_flags(
-            path,
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        ),
-        false => Connection::open_with_flags(
-            immutable_uri(path),
-            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        ),
-    };
-    let connection = opened.map_err(|error| StoreError::of_sqlite(path, None, error))?;
-    connection
-        .busy_timeout(BUSY_TIMEOUT)
-        .map_err(|error| StoreError::of_sqlite(path, Some(&connection), error))?;
-    Ok(connection)
-}
-
-/// A name that SQLite reads as a URI, with everything but plain characters escaped.
-fn immutable_uri(path: &Path) -> String {
-    let byte = |byte: &u8| match byte {
-        b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(*byte).to_string(),
-        other => format!("%{other:02x}"),
-    };
-    format!("file:{}?immutable=1", path.as_os_str().as_bytes().iter().map(byte).collect::<String>())
-}
-
-fn check_header(path: &Path) -> Result<(), StoreError> {
-    const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-    let mut file = File::open(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => StoreError::Missing(path.to_owned()),
-        _ => StoreError::Io { path: path.to_owned(), error },
-    })?;
-    let mut header = [0u8; 16];
-    match file.read_exact(&mut header) {
-        Ok(()) if &header == MAGIC => Ok(()),
-        _ => {
-            let reason = "it is not an SQLite file".to_owned();
-            Err(StoreError::NotAStore { path: path.to_owned(), reason })
-        }
-    }
-}
-
-/// Locks a store for this process, without waiting. The lock goes with the descriptor, even if the process is
-/// killed.
-fn lock(path: &Path) -> Result<File, StoreError> {
-    let io = |error| StoreError::Io { path: path.to_owned(), error };
-    let file = File::open(path).map_err(io)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::Locked(path.to_owned())),
-        Err(TryLockError::Error(error)) => Err(io(error)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export;
+    use std::time::Duration;
 
     fn fresh() -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();
@@ -480,5 +446,46 @@ mod tests {
         let rows = reader.rows().unwrap();
         store.add(&Trial { replicate: 1, ..failed() }).unwrap();
         assert_eq!(rows.into_iter().map(|row| reader.trial(row).unwrap()).collect::<Vec<_>>(), [failed()]);
+    }
+
+    #[test]
+    fn a_block_is_in_force_until_its_repeat_is_whole() {
+        let (_folder, mut store) = fresh();
+        let other = "libaio/syscall/interrupt".parse().unwrap();
+        // A block has two trials.
+        let half = |replicate: u32| Trial { replicate, ..failed() };
+        let add = |store: &mut Store, block: u32| {
+            store.add(&half(block)).unwrap();
+            store.add(&Trial { path: other, ..half(block) }).unwrap();
+        };
+        let in_force =
+            |store: &Store| store.trials().unwrap().iter().map(|trial| trial.replicate).collect::<Vec<_>>();
+        add(&mut store, 0);
+        add(&mut store, 1);
+        // The repeats are blocks 5 and 6: one that is asked for twice is planned once.
+        store.plan_repeats(&[1], 5, 2).unwrap();
+        store.plan_repeats(&[0, 1], 5, 2).unwrap();
+        store.add(&half(5)).unwrap();
+        assert_eq!(in_force(&store), [0, 0, 1, 1], "half a repeat replaces nothing");
+        assert_eq!(store.study().unwrap().out_of_force(), [0, 1]);
+        store.add(&Trial { path: other, ..half(5) }).unwrap();
+        assert_eq!(in_force(&store), [0, 0, 5, 5]);
+        let study = store.study().unwrap();
+        let by = [study.replaced_by(1), study.replaced_by(0)];
+        assert_eq!((study.out_of_force(), by), ([2, 0], [Some(5), None]));
+        // A repeat is repeated like any other block.
+        store.plan_repeats(&[5], 5, 2).unwrap();
+        add(&mut store, 7);
+        assert_eq!(in_force(&store), [0, 0, 7, 7]);
+        let (study, trials) = (store.study().unwrap(), store.all_trials().unwrap());
+        assert_eq!((study.out_of_force(), trials.len()), ([4, 0], 8));
+        let value = export::json(&study, &trials, &[], export::Detail::Figures);
+        let mark = |at: usize| ["in_force", "replaced_by"].map(|key| value["trials"][at][key].clone());
+        let marks = serde_json::json!([mark(2), mark(4), mark(6)]);
+        assert_eq!(marks, serde_json::json!([[false, 5], [false, 7], [true, null]]));
+        let mut csv = Vec::new();
+        export::csv(&study, &trials[2..3], &mut csv).unwrap();
+        let csv = String::from_utf8(csv).unwrap();
+        assert!(csv.contains(",in_force,replaced_by,") && csv.contains(",false,5,"), "{csv}");
     }
 }

@@ -12,6 +12,7 @@ mod number;
 mod paper_tables;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod repeats;
 mod report;
 mod results;
 mod table;

@@ -2,6 +2,7 @@
 
 use super::emulated::{self, banner};
 use super::energy::{self, TableEnergy};
+use super::repeats;
 use super::results::{NUMBERS, row_name};
 use super::table::Table;
 use super::text::{WIDTH, escape, wrap};
@@ -35,6 +36,9 @@ pub fn report(study: &StudyRecord, trials: &[Trial], admission: Admission) -> St
         "target {}",
         [Some(escape(&study.target))].into_iter().chain(place).flatten().collect::<Vec<_>>().join(", ")
     );
+    for sentence in repeats::sentences(study) {
+        text += &wrap(&sentence, WIDTH, "");
+    }
     for warning in &study.warnings {
         let _ = writeln!(text, "warning: {}", escape(warning));
     }

@@ -16,6 +16,7 @@ use crate::analysis::winner::{
 use crate::analysis::without_unsteady::{MapWithoutUnsteady, maps_without_unsteady};
 use iopj_core::{IoPath, Workload, format_duration};
 use iopj_store::{Sequential, StudyRecord, Trial};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// The winner maps of a store, or a sentence that says what is missing.
@@ -54,7 +55,7 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &WinnerQuestion)
 
 /// The number of blocks, the reason for it, and the decisions that they were for.
 fn blocks_text(study: &StudyRecord, trials: &[Trial], Sequential { min, max, .. }: &Sequential) -> String {
-    let blocks = trials.iter().map(|trial| trial.replicate + 1).max().unwrap_or(0);
+    let blocks = trials.iter().map(|trial| trial.replicate).collect::<BTreeSet<_>>().len();
     let (_, says) = sequential::look(study, trials);
     format!(
         "Blocks were added while a decision by {} was open, {min} to {max}: after {blocks}, {says}. Each \

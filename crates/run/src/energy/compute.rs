@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// The store cannot be read or written.
 pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
     let cpu_model = store.study()?.provenance.remove("cpu_model").unwrap_or_default();
-    let trials = store.trials()?;
+    let trials = store.all_trials()?;
     let trials = measurements(&trials);
     let mut energies: BTreeMap<u64, Vec<TrialEnergy>> = BTreeMap::new();
     let mut notes = Vec::new();

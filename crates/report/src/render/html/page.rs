@@ -15,6 +15,7 @@ use crate::analysis::metric::Metric;
 use crate::render::claims::answer;
 use crate::render::emulated::{self, banner};
 use crate::render::number::{percent, thousands};
+use crate::render::repeats;
 use crate::render::report::by_reason;
 use crate::render::table::Table;
 use iopj_core::VerdictKind;
@@ -158,6 +159,9 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
              does them.</p>",
             plural(planned - model.trials.len(), "trial")
         );
+    }
+    for sentence in repeats::sentences(study) {
+        let _ = write!(html, "<p>{}.</p>", escape(&capital(&sentence)));
     }
     for warning in &study.warnings {
         let _ = write!(html, "<p class=\"warning\">Warning: {}</p>", escape(warning));

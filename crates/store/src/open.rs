@@ -1,0 +1,86 @@
+//! How a store's file is opened: its header, its lock, the connection to it, and an older one's copy in
+//! memory.
+
+use crate::error::StoreError;
+use crate::{file, schema};
+use rusqlite::backup::Backup;
+use rusqlite::{Connection, OpenFlags};
+use std::ffi::c_int;
+use std::fs::{File, TryLockError};
+use std::io::{ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long SQLite waits for another connection's lock: longer than it takes to commit a trial or to read a
+/// long study.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A copy in memory of the store at `file`, which has schema `from`, brought forward. The file stays as it
+/// is.
+pub(crate) fn copy_forward(file: &Connection, from: i32) -> rusqlite::Result<Connection> {
+    let mut copy = Connection::open_in_memory()?;
+    // All pages in one step, so the copy is of one moment.
+    Backup::new(file, &mut copy)?.run_to_completion(c_int::MAX, Duration::from_millis(10), None)?;
+    schema::migrate(&mut copy, from)?;
+    Ok(copy)
+}
+
+pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
+    // A reader of a store in WAL mode writes its shared index. If it may not, and no log shows a live or dead
+    // run, nothing changes the file, and SQLite can do without the index (sqlite.org/uri.html).
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let opened = match file::may_write(path) || Path::new(&log).exists() {
+        true => Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        ),
+        false => Connection::open_with_flags(
+            immutable_uri(path),
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        ),
+    };
+    let connection = opened.map_err(|error| StoreError::of_sqlite(path, None, error))?;
+    connection
+        .busy_timeout(BUSY_TIMEOUT)
+        .map_err(|error| StoreError::of_sqlite(path, Some(&connection), error))?;
+    Ok(connection)
+}
+
+/// A name that SQLite reads as a URI, with everything but plain characters escaped.
+fn immutable_uri(path: &Path) -> String {
+    let byte = |byte: &u8| match byte {
+        b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(*byte).to_string(),
+        other => format!("%{other:02x}"),
+    };
+    format!("file:{}?immutable=1", path.as_os_str().as_bytes().iter().map(byte).collect::<String>())
+}
+
+pub(crate) fn check_header(path: &Path) -> Result<(), StoreError> {
+    const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+    let mut file = File::open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => StoreError::Missing(path.to_owned()),
+        _ => StoreError::Io { path: path.to_owned(), error },
+    })?;
+    let mut header = [0u8; 16];
+    match file.read_exact(&mut header) {
+        Ok(()) if &header == MAGIC => Ok(()),
+        _ => {
+            let reason = "it is not an SQLite file".to_owned();
+            Err(StoreError::NotAStore { path: path.to_owned(), reason })
+        }
+    }
+}
+
+/// Locks a store for this process, without waiting. The lock goes with the descriptor, even if the process is
+/// killed.
+pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
+    let io = |error| StoreError::Io { path: path.to_owned(), error };
+    let file = File::open(path).map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked(path.to_owned())),
+        Err(TryLockError::Error(error)) => Err(io(error)),
+    }
+}

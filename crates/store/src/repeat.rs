@@ -1,0 +1,69 @@
+//! Blocks that are measured again: which they are, and which trials count meanwhile.
+//!
+//! A block is a replicate, which holds every cell once. Its repeat is a block with a number of its own. The
+//! old block is in force until the repeat is whole, and the repeat from then on: each trial is one
+//! transaction, so a kill leaves one or the other.
+
+use rusqlite::{Connection, params};
+use serde::{Deserialize, Serialize};
+
+/// A block that is measured again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repeat {
+    /// The replicate of the trials that repeat it.
+    pub block: u32,
+    /// The replicate that they replace once all of them are there.
+    pub replaces: u32,
+    /// How many they are.
+    pub trials: u64,
+    /// How many of them are there.
+    pub done: u64,
+    /// Trials of the block that they replace.
+    pub replaced: u64,
+}
+
+impl Repeat {
+    /// True if all its trials are there.
+    pub fn is_whole(&self) -> bool {
+        self.done >= self.trials
+    }
+}
+
+/// True if the trials of this replicate count.
+pub(crate) fn is_in_force(repeats: &[Repeat], replicate: u32) -> bool {
+    repeats.iter().all(|repeat| match repeat.is_whole() {
+        true => repeat.replaces != replicate,
+        false => repeat.block != replicate,
+    })
+}
+
+/// Plans to measure these blocks of `trials` trials again. The first repeat of a store gets the number
+/// `first`. A block that has a repeat gets no other.
+pub(crate) fn plan(connection: &Connection, blocks: &[u32], first: u32, trials: u64) -> rusqlite::Result<()> {
+    let mut insert = connection.prepare_cached(
+        "INSERT OR IGNORE INTO repeat SELECT max(?1, coalesce(max(block) + 1, 0)), ?2, ?3 FROM repeat",
+    )?;
+    for block in blocks {
+        insert.execute(params![first, block, trials as i64])?;
+    }
+    Ok(())
+}
+
+/// The blocks that are measured again, in the order in which that was planned.
+pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<Repeat>> {
+    let mut select = connection.prepare_cached(
+        "SELECT block, replaces, trials, (SELECT count(*) FROM trial WHERE replicate = block),
+         (SELECT count(*) FROM trial WHERE replicate = replaces) FROM repeat ORDER BY block",
+    )?;
+    let rows = select.query_map([], |row| {
+        let count = |column| row.get::<_, i64>(column).map(|count| count as u64);
+        Ok(Repeat {
+            block: row.get(0)?,
+            replaces: row.get(1)?,
+            trials: count(2)?,
+            done: count(3)?,
+            replaced: count(4)?,
+        })
+    })?;
+    rows.collect()
+}
