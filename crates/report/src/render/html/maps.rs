@@ -54,7 +54,7 @@ pub(super) fn section(model: &Model<'_>) -> Section {
         groups.extend(Group::new(heading, figures));
     }
     let mut words = format!(
-        "The best path in each cell, and how far the next one is. Dashed cells are open: {} at 5 %, after \
+        "The best path in each cell, how far the next one is, and the 95 % interval of that. Dashed cells are open: {} at 5 %, after \
          Holm over all cells, cannot tell the best from another path, or there is one replicate and no \
          test. A map of counts names the path with the lowest count, which need not be the fastest. {} out: \
          refuted, unproven, failed or incomplete.",
@@ -181,6 +181,7 @@ fn drawn(
             Decision::Alone => "alone".to_owned(),
             _ => margin(cell),
         },
+        interval: interval(cell),
         tie: matches!(decided, Decision::Tie | Decision::Undecided),
         differs: differs.is_some(),
         tip: tips.join("; "),
@@ -195,6 +196,22 @@ fn margin(cell: &MapCell) -> String {
         ratio if !ratio.is_finite() => format!("next {}", readable(next.summary.mean)),
         ratio if ratio >= 2.0 => format!("next {}\u{d7}", readable(ratio)),
         ratio => format!("next {:+.1} %", 100.0 * (ratio - 1.0)),
+    }
+}
+
+/// The 95 % interval of how far the next path is from the best, as [`margin`] shows the distance itself.
+fn interval(cell: &MapCell) -> String {
+    let Some(ratio) = cell.lead.as_ref().and_then(|lead| lead.ratio) else { return String::new() };
+    match [ratio.high, ratio.low].map(f64::recip) {
+        [low, high] if low <= 0.0 || !high.is_finite() => String::new(),
+        [low, high] if low >= 2.0 => format!("{} to {}\u{d7}", readable(low), readable(high)),
+        bounds => {
+            let [low, high] = bounds.map(|bound| {
+                let percent = 100.0 * (bound - 1.0);
+                format!("{percent:+.*}", usize::from(percent.abs() < 9.95))
+            });
+            format!("{low} to {high} %")
+        }
     }
 }
 
@@ -213,6 +230,16 @@ fn table<'a>(map: &WinnerMap, cells: &'a [BestOf<'a>], (x, y): (Axis, Axis)) -> 
         .left(x.as_str(), |((_, x), ..)| x.to_string())
         .left(y.as_str(), |((y, _), ..)| y.to_string())
         .left("best path", move |(_, cell, _)| path(cell, 0))
+        .left("decision", |(_, cell, _)| {
+            match cell.decision() {
+                Decision::Winner => "winner",
+                Decision::Tie => "tie",
+                Decision::Alone => "alone",
+                Decision::Undecided => "undecided",
+                Decision::Empty => "",
+            }
+            .to_owned()
+        })
         .left("mean", move |(_, cell, _)| mean(cell, 0))
         .left("next path", move |(_, cell, _)| path(cell, 1))
         .left("mean of next", move |(_, cell, _)| mean(cell, 1))
@@ -224,14 +251,4 @@ fn table<'a>(map: &WinnerMap, cells: &'a [BestOf<'a>], (x, y): (Axis, Axis)) -> 
             least.map_or(String::new(), |least| exact(100.0 * least))
         })
         .left("p", |(_, cell, _)| cell.p.map_or(String::new(), exact))
-        .left("decision", |(_, cell, _)| {
-            match cell.decision() {
-                Decision::Winner => "winner",
-                Decision::Tie => "tie",
-                Decision::Alone => "alone",
-                Decision::Undecided => "undecided",
-                Decision::Empty => "",
-            }
-            .to_owned()
-        })
 }

@@ -286,9 +286,14 @@ fn counts_have_winner_maps_where_the_store_has_them() {
     let figures = figures_of(&emulated(), &trials);
     let map = |id: &str| figures.iter().find(|figure| figure.id.starts_with(id)).map(|figure| &figure.rows);
     let row = |cells: [&str; 8], ratio: &str| {
-        let [first @ .., p, decision] = cells;
-        let effect = [ratio, ratio, ratio, "0"];
-        first.iter().chain(&effect).chain(&[p, decision]).map(|cell| (*cell).to_owned()).collect::<Vec<_>>()
+        let [x, y, best, rest @ .., p, decision] = cells;
+        let effect = [ratio, ratio, ratio, "0", p];
+        [x, y, best, decision]
+            .iter()
+            .chain(&rest)
+            .chain(&effect)
+            .map(|cell| (*cell).to_owned())
+            .collect::<Vec<_>>()
     };
     let won = |iodepth, [mean, next, ratio]: [&str; 3]| {
         row([iodepth, "1", PATHS[1], mean, PATHS[0], next, "0", "winner"], ratio)

@@ -276,6 +276,7 @@ impl Data {
                 at: (column, row),
                 series,
                 label: self.names[series].clone(),
+                interval: format!("{margin} to {margin}"),
                 margin,
                 tie: false,
                 differs: (column + row + (self.seed % 3) as usize).is_multiple_of(3),

@@ -12,6 +12,8 @@ pub(in super::super) struct DrawnCell {
     pub(in super::super) label: String,
     /// The lead over the next path, or a note that there is no next path.
     pub(in super::super) margin: String,
+    /// The 95 % interval of the lead; empty without one.
+    pub(in super::super) interval: String,
     /// The winner does not differ significantly from the next path.
     pub(in super::super) tie: bool,
     /// It differs without some of its trials, and gets a star.
@@ -34,8 +36,8 @@ pub(in super::super) struct DrawnMap {
 /// Least width of the rows' values: with it, four columns are as wide as a usual figure.
 const LEFT: f64 = 54.0;
 const TOP: f64 = 40.0;
-const CELL: (f64, f64) = (96.0, 57.0);
-/// Distance from a cell's corner to its texts, and down to the first of their three lines.
+const CELL: (f64, f64) = (96.0, 74.0);
+/// Distance from a cell's corner to its texts, and down to the first of their four lines.
 const TO_TEXT: f64 = 20.0;
 const TO_LINE: f64 = 15.0;
 /// Marks a cell that is decided differently without some of its trials, beside the last line of its texts.
@@ -89,9 +91,8 @@ fn winner(canvas: &mut Canvas, (x, y): (f64, f64), cell: &DrawnCell) {
     let room = CELL.0 - 2.0 - TO_TEXT - 2.0;
     let (first, second) = two_lines(&cell.label, room);
     // The table has the whole text.
-    for (line, (class, text)) in
-        [("winner", first), ("winner", second), ("margin", &cell.margin)].into_iter().enumerate()
-    {
+    let lines = [("winner", first), ("winner", second), ("margin", &cell.margin), ("margin", &cell.interval)];
+    for (line, (class, text)) in lines.into_iter().enumerate() {
         let place = (x + TO_TEXT, y + TO_LINE + LINE * line as f64);
         canvas.text_within(place, Anchor::Start, class, (text, room));
     }
