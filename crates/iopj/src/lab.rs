@@ -2,7 +2,6 @@
 
 use crate::args::{GuestArgs, LabCommand, LabRunArgs};
 use crate::output::{FAILURES, INTERRUPTED, USAGE, fail, print, print_json};
-use crate::run::study_text;
 use crate::signals;
 use anyhow::{Context, anyhow, bail};
 use iopj_core::{IoPath, parse_duration};
@@ -151,7 +150,8 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
              time"
         );
     }
-    let texts = args.studies.iter().map(|file| study_text(file)).collect::<anyhow::Result<Vec<_>>>()?;
+    let texts =
+        args.studies.iter().map(|file| crate::study::text(file)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut studies = Vec::new();
     for (file, text) in args.studies.iter().zip(&texts) {
         let name = file.display().to_string();

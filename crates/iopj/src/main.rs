@@ -16,6 +16,7 @@ mod report;
 mod restore;
 mod run;
 mod signals;
+mod study;
 mod winners;
 
 use args::{Cli, Command};

@@ -111,6 +111,16 @@ impl Study {
         Ok(study)
     }
 
+    /// Gives the study another name; `source` says in a message who asks for it.
+    ///
+    /// # Errors
+    /// A name that cannot name a store.
+    pub fn rename(&mut self, name: &str, source: &str) -> Result<(), StudyError> {
+        check_name(name, source)?;
+        name.clone_into(&mut self.name);
+        Ok(())
+    }
+
     /// The study as TOML.
     ///
     /// # Errors

@@ -12,21 +12,40 @@ pub(crate) struct RunArgs {
     /// File, block device or /dev/ngXnY; by default a file, made next to the store and removed afterwards
     #[arg(long)]
     pub(crate) target: Option<PathBuf>,
-    /// I/O paths, such as io_uring/syscall/interrupt, or `available`
+    /// Name of the study, and of its store
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// I/O paths, such as io_uring/syscall/interrupt, an interface, a pattern such as '*/poll', or
+    /// `available`
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) path: Vec<String>,
     /// read, write, randread, randwrite, rw, randrw
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) rw: Vec<String>,
+    /// Share of reads in rw and randrw, in per cent
+    #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    pub(crate) rwmixread: Vec<u8>,
     /// Sizes of one I/O
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) bs: Vec<String>,
     /// I/Os that each job keeps in flight
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) iodepth: Vec<u32>,
+    /// The most I/Os submitted at once
+    #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    pub(crate) iodepth_batch_submit: Vec<u32>,
+    /// The fewest I/Os that a job waits for at once
+    #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    pub(crate) iodepth_batch_complete_min: Vec<u32>,
     /// Threads that do I/O
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) numjobs: Vec<u32>,
+    /// How random offsets are spread: uniform, or zipf:THETA
+    #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    pub(crate) random_distribution: Vec<String>,
+    /// Processors that the jobs may use, such as 0-3,8
+    #[arg(long, value_name = "LIST", help_heading = "Matrix")]
+    pub(crate) cpus_allowed: Option<String>,
     /// Time to run before measuring
     #[arg(long, help_heading = "Matrix")]
     pub(crate) ramp_time: Option<String>,
@@ -42,6 +61,12 @@ pub(crate) struct RunArgs {
     /// What issues the I/O: native, fio, or native,fio
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) generator: Vec<String>,
+    /// Size of the file that is made if no target is named
+    #[arg(long, help_heading = "Matrix")]
+    pub(crate) size: Option<String>,
+    /// Seed of the order and of the offsets
+    #[arg(long, help_heading = "Matrix")]
+    pub(crate) seed: Option<u64>,
     /// Sample every core during each trial, and keep the cost by function
     #[arg(long)]
     pub(crate) profile: bool,
@@ -53,8 +78,9 @@ pub(crate) struct RunArgs {
         long,
         value_name = "STORE",
         conflicts_with_all = [
-            "study", "target", "path", "rw", "bs", "iodepth", "numjobs", "ramp_time",
-            "runtime", "ios", "replicates", "generator", "profile", "store",
+            "study", "target", "name", "path", "rw", "rwmixread", "bs", "iodepth", "iodepth_batch_submit",
+            "iodepth_batch_complete_min", "numjobs", "random_distribution", "cpus_allowed", "ramp_time",
+            "runtime", "ios", "replicates", "generator", "size", "seed", "profile", "store",
         ]
     )]
     pub(crate) resume: Option<PathBuf>,

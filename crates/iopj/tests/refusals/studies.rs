@@ -99,7 +99,6 @@ fn paths_that_nobody_has_are_refused() {
         ("libaio/syscall/poll", ["libaio has no completion `poll`", "interrupt"]),
         ("io_uring/doorbell/poll", ["io_uring has no submission `doorbell`", "syscall"]),
         ("io_uring/syscall/poll+fast", ["`io_uring/syscall/poll+fast` is not an I/O path", "+registered"]),
-        ("io_uring", ["`io_uring` is not an I/O path", "interface/submission/completion"]),
         // A path that exists, but not on a file.
         ("nvme-passthrough/syscall/interrupt", ["none of the study's paths works on data", "/dev/ngXnY"]),
     ] {
@@ -108,6 +107,11 @@ fn paths_that_nobody_has_are_refused() {
         let line = format!("run --target data {}", PLAIN.replace(from, path));
         refuses(&folder, &line, &parts);
     }
+    // Only `--path` takes a pattern.
+    let parts = ["`io_uring` is not an I/O path", "interface/submission/completion"];
+    refused_study(&folder, "posix-sio/syscall/interrupt", "io_uring", &parts);
+    let parts = ["`io_urin/*` names no I/O path", "near ones are io_uring/"];
+    refuses(&folder, "run --target data --path io_urin/*", &parts);
 }
 
 #[test]

@@ -1,0 +1,163 @@
+//! The study that `iopj run` is asked for: a file or the quick one, with the values that options override.
+
+use crate::args::RunArgs;
+use anyhow::anyhow;
+use iopj_core::IoPath;
+use iopj_meter::read_whole_text;
+use iopj_run::read_study;
+use iopj_study::{Axis, Replicates, Study, matching};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The longest study, in bytes.
+const LONGEST: u64 = 1 << 20;
+const QUICK: &str = include_str!("../../../studies/quick.toml");
+
+/// The study to run, and what the user should know of it.
+pub(crate) fn of(args: &RunArgs) -> anyhow::Result<(Study, Vec<String>)> {
+    let mut study = match &args.study {
+        Some(path) => read_study(&text(path)?, &path.display().to_string())?,
+        None => read_study(QUICK, "quick.toml")?,
+    };
+    let mut notes = Vec::new();
+    if !args.path.is_empty() {
+        study.workloads.iter_mut().for_each(|workload| workload.paths = None);
+        study.paths = paths(&args.path, args.taking.take_device.is_some(), &mut notes)?;
+    }
+    if let Some(name) = &args.name {
+        study.rename(name, "--name")?;
+    }
+    if let Some(generator) = axis(&args.generator) {
+        study.generator = generator;
+    }
+    if let Some(size) = &args.size {
+        study.size.clone_from(size);
+    }
+    study.seed = args.seed.or(study.seed);
+    study.profile |= args.profile;
+    study.replicates = args.replicates.map_or(study.replicates, Replicates::Blocks);
+    for workload in &mut study.workloads {
+        replace(&mut workload.rw, axis(&args.rw));
+        replace(&mut workload.rwmixread, axis(&args.rwmixread));
+        replace(&mut workload.bs, axis(&args.bs));
+        replace(&mut workload.iodepth, axis(&args.iodepth));
+        replace(&mut workload.iodepth_batch_submit, axis(&args.iodepth_batch_submit));
+        replace(&mut workload.iodepth_batch_complete_min, axis(&args.iodepth_batch_complete_min));
+        replace(&mut workload.numjobs, axis(&args.numjobs));
+        replace(&mut workload.random_distribution, axis(&args.random_distribution));
+        replace(&mut workload.cpus_allowed, args.cpus_allowed.clone());
+        replace(&mut workload.ramp_time, args.ramp_time.clone());
+        if args.runtime.is_some() || args.ios.is_some() {
+            (workload.runtime, workload.ios) = (args.runtime.clone(), args.ios);
+        }
+    }
+    Ok((study, notes))
+}
+
+/// The text of a study file.
+pub(crate) fn text(file: &Path) -> anyhow::Result<String> {
+    let unread = |error| anyhow!("`{}` cannot be read ({error}): name a study file", file.display());
+    read_whole_text(file, LONGEST).map_err(unread)
+}
+
+/// The paths of `--path`, and a note of what each pattern names. One that names more than kernel bypass
+/// leaves that out unless a drive may be taken for it.
+fn paths(patterns: &[String], may_bypass: bool, notes: &mut Vec<String>) -> anyhow::Result<Axis<String>> {
+    if patterns.iter().any(|pattern| pattern == "available") {
+        return Ok(Axis::Many(patterns.to_vec()));
+    }
+    let mut all: Vec<String> = Vec::new();
+    for pattern in patterns {
+        let mut found = matching(pattern)?;
+        if !may_bypass && !found.iter().all(IoPath::is_bypass) {
+            found.retain(|path| !path.is_bypass());
+        }
+        let found: Vec<String> = found.iter().map(IoPath::to_string).collect();
+        if found != [pattern.as_str()] {
+            notes.push(format!("--path {pattern}: {}", found.join(", ")));
+        }
+        all.extend(found);
+    }
+    let mut seen = BTreeSet::new();
+    all.retain(|path| seen.insert(path.clone()));
+    Ok(Axis::Many(all))
+}
+
+fn axis<T: Clone>(values: &[T]) -> Option<Axis<T>> {
+    (!values.is_empty()).then(|| Axis::Many(values.to_vec()))
+}
+
+fn replace<T>(place: &mut Option<T>, value: Option<T>) {
+    if value.is_some() {
+        *place = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    fn asked(line: &str) -> anyhow::Result<(Study, Vec<String>)> {
+        of(&Line::try_parse_from(line.split_whitespace())?.run)
+    }
+
+    #[test]
+    fn every_key_of_a_workload_is_an_option() {
+        let line = "run --name n --size 2g --seed 7 --rw randrw --rwmixread 70,90 --bs 8k --iodepth 4 \
+                    --iodepth-batch-submit 2 --iodepth-batch-complete-min 3 --numjobs 2 \
+                    --random-distribution zipf:1.2 --cpus-allowed 0,1 --ramp-time 1s --ios 9";
+        let (study, _) = asked(line).unwrap();
+        assert_eq!((study.name.as_str(), study.size.as_str(), study.seed), ("n", "2g", Some(7)));
+        let text = study.to_toml().unwrap();
+        let matrix = text.split("[[workload]]").nth(1).unwrap();
+        let keys = iopj_study::keys::fields_of::<iopj_study::WorkloadMatrix>();
+        let set: Vec<_> = keys.iter().filter(|key| !["paths", "runtime"].contains(key)).collect();
+        assert!(set.iter().all(|key| matrix.contains(&format!("{key} = "))), "{matrix}");
+        let workloads = study.workloads[0].workloads().unwrap();
+        assert_eq!(workloads.iter().map(|one| one.rwmixread).collect::<Vec<_>>(), [70, 90]);
+        assert_eq!((workloads[0].iodepth_batch_submit, &workloads[0].cpus_allowed[..]), (2, &[0, 1][..]));
+        assert!(asked("run --name ../n").unwrap_err().to_string().contains("--name: name: `../n` cannot"));
+    }
+
+    /// Nobody could name a group of paths.
+    #[test]
+    fn a_pattern_of_paths_is_named_in_one_line() {
+        let (study, notes) = asked("run --path libaio/syscall/interrupt,*/poll,io_uring").unwrap();
+        assert_eq!(
+            notes,
+            [
+                "--path */poll: posix-sio/syscall/poll, io_uring/syscall/poll, io_uring/sqpoll/poll, \
+                 nvme-passthrough/syscall/poll, nvme-passthrough/sqpoll/poll",
+                "--path io_uring: io_uring/syscall/interrupt, io_uring/syscall/poll, io_uring/syscall/hybrid, \
+                 io_uring/sqpoll/interrupt, io_uring/sqpoll/poll, io_uring/sqpoll/hybrid"
+            ]
+        );
+        let Axis::Many(paths) = study.paths else { panic!("one path") };
+        assert_eq!(paths.len(), 1 + 5 + 4);
+        let taken = asked("run --path */poll --take-device 0000:01:00.0").unwrap().1;
+        assert!(taken[0].ends_with(", nvme-user/doorbell/poll, spdk/doorbell/poll"), "{taken:?}");
+        assert_eq!(asked("run --path nvme-user").unwrap().1[0].matches("nvme-user/").count(), 3);
+    }
+
+    #[test]
+    fn a_resumed_run_takes_no_option_of_the_matrix() {
+        use clap::CommandFactory;
+        let command = Line::command();
+        let of_matrix = |arg: &&clap::Arg| arg.get_help_heading() == Some("Matrix");
+        let names: Vec<_> =
+            command.get_arguments().filter(of_matrix).filter_map(clap::Arg::get_long).collect();
+        assert!(names.len() > 15, "{names:?}");
+        for name in names {
+            let refused = Line::try_parse_from(["run", "--resume", "s", &format!("--{name}"), "1"]);
+            let kind = refused.map(drop).unwrap_err().kind();
+            assert_eq!(kind, clap::error::ErrorKind::ArgumentConflict, "{name}");
+        }
+    }
+}
