@@ -4,6 +4,7 @@
 //! clock; a [`Trace`] makes [`Energy`] of them. `docs/energy.md` describes the method and its sources.
 
 mod align;
+mod cadence;
 mod clock;
 mod coarse;
 mod command;
@@ -40,6 +41,7 @@ mod uncertainty;
 mod whole_file;
 
 pub use align::{AlignError, Alignment, Confidence, Search, align};
+pub use cadence::{Cadence, median_period_s};
 pub use clock::monotonic_raw_ns;
 pub use command::CommandMeter;
 pub use config::ValueKind;

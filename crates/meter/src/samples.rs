@@ -1,6 +1,8 @@
 //! A channel's values in order of time, and why a window of them may have no energy.
 
 use crate::meter::Value;
+use iopj_core::format_duration;
+use std::time::Duration;
 use thiserror::Error;
 
 /// Readings of a gauge that must lie within a window: fewer do not show their own noise.
@@ -31,10 +33,27 @@ pub enum Incomplete {
          out why it fell silent, or allow longer gaps"
     )]
     Gap { seconds: f64, limit_s: f64 },
+    /// The meter gave no value at all.
+    #[error("the meter gave no reading: `iopj meter test` shows what it answers")]
+    Silent,
     /// The window is too short for the meter.
     #[error(
-        "{found} readings of the meter lie in the measured window, {NEEDED} are needed: use a longer \
-         runtime or a faster meter"
+        "the measured window is too short for the meter, which gives a value every {} s, and {NEEDED} must \
+         lie in the window: use a `runtime` of at least {}, or a faster meter",
+        brief(*period_s), format_duration(*least)
+    )]
+    TooShort { period_s: f64, least: Duration },
+    /// The time between two values is longer than any gap that is bridged.
+    #[error(
+        "the meter gives a value only every {} s, and gaps of at most {} s are bridged, so no window has \
+         joules: set the meter's `interval` to the time between its values",
+        brief(*period_s), brief(*limit_s)
+    )]
+    TooRare { period_s: f64, limit_s: f64 },
+    /// Readings are missing in the window.
+    #[error(
+        "only {found} readings of the meter lie in the measured window, and {NEEDED} are needed, because it \
+         missed some: find out why, or use a longer runtime"
     )]
     TooFew { found: usize },
     /// A counter may have wrapped around once more than its values show.
@@ -76,4 +95,20 @@ pub(crate) fn in_order(samples: impl Iterator<Item = Sample>) -> Result<Vec<Samp
         }
     }
     Ok(ordered)
+}
+
+/// Seconds as a message shows them: two digits or more.
+fn brief(seconds: f64) -> String {
+    let decimals = if seconds >= 10.0 { 0.0 } else { 1.0 - seconds.max(1e-3).log10().floor() };
+    format!("{seconds:.*}", decimals.clamp(0.0, 4.0) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_shown_with_two_digits() {
+        assert_eq!([0.1, 1.0, 5.04, 60.2, 0.013].map(brief), ["0.10", "1.0", "5.0", "60", "0.013"]);
+    }
 }

@@ -2,6 +2,7 @@
 //! uncertainty.
 
 use crate::align::Alignment;
+use crate::cadence::{Cadence, median_period_s};
 use crate::curve::{Curve, Form, Position, Step, Weights};
 use crate::line::{Point, residual_dof, residual_square};
 use crate::meter::{Channel, ChannelKind, Reading, Value};
@@ -60,6 +61,8 @@ pub struct Trace<'a> {
     /// Host time of 0 s.
     origin_ns: i64,
     curve: Curve,
+    /// The median time between two values; absent with fewer than two.
+    period_s: Option<f64>,
 }
 
 impl<'a> Trace<'a> {
@@ -78,6 +81,7 @@ impl<'a> Trace<'a> {
     ) -> Result<Self, Incomplete> {
         let (origin_ns, mut samples) = samples(index, readings, clock)?;
         let seconds = |at_ns: i64| at_ns.saturating_sub(origin_ns) as f64 * 1e-9;
+        let period_s = median_period_s(samples.iter().map(|sample| sample.at_s));
         let changes: Vec<i64> = changes_ns.iter().map(|at_ns| *at_ns as i64).collect();
         if channel.kind == ChannelKind::Instant {
             // Samples that the clock cannot place before or after the change are left out.
@@ -88,7 +92,7 @@ impl<'a> Trace<'a> {
         }
         let mut curve = Curve::new(channel.kind, &samples);
         changes.into_iter().for_each(|at_ns| curve.change(seconds(at_ns)));
-        Ok(Self { channel, clock, origin_ns, curve })
+        Ok(Self { channel, clock, origin_ns, curve, period_s })
     }
 
     /// Joules over `window`: a counter's differences, instants by trapezoid, averages as steps. Partial
@@ -98,6 +102,30 @@ impl<'a> Trace<'a> {
     /// # Errors
     /// [`Incomplete`] says why the readings do not give the energy.
     pub fn energy(&self, window: Window, bridge_ns: u64) -> Result<Energy, Incomplete> {
+        self.covered(window, bridge_ns).map_err(|fault| self.reason(fault, window, bridge_ns))
+    }
+
+    /// Readings that are missing because the window is too short for the meter, or its values too rare, are
+    /// no gap.
+    fn reason(&self, fault: Incomplete, window: Window, bridge_ns: u64) -> Incomplete {
+        match (&fault, self.period_s) {
+            (Incomplete::LateStart | Incomplete::EarlyEnd, None) if self.curve.steps.is_empty() => {
+                Incomplete::Silent
+            }
+            (Incomplete::TooFew { .. } | Incomplete::Gap { .. }, Some(period_s)) => {
+                let age_s = match self.clock {
+                    Clock::Host { age_ns } => age_ns as f64 * 1e-9,
+                    Clock::Own(_) => 0.0,
+                };
+                let bridge_s = bridge_ns as f64 * 1e-9;
+                let cadence = Cadence { kind: self.channel.kind, period_s, age_s, bridge_s };
+                cadence.check(window.seconds()).err().unwrap_or(fault)
+            }
+            _ => fault,
+        }
+    }
+
+    fn covered(&self, window: Window, bridge_ns: u64) -> Result<Energy, Incomplete> {
         if window.end_ns <= window.begin_ns {
             return Err(Incomplete::Empty);
         }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::meter::{Accuracy, Distribution, Scope, Wrap};
 use proptest::prelude::*;
+use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 const BRIDGE_NS: u64 = 3 * SECOND;
@@ -153,18 +154,41 @@ fn windows_beyond_the_readings_are_refused() {
     let readings = seconds(|_| 40.0);
     assert_eq!(energy(&instant, &readings, 0.5, 10.0), Err(Incomplete::LateStart));
     assert_eq!(energy(&instant, &readings, 10.0, 20.5), Err(Incomplete::EarlyEnd));
-    assert_eq!(energy(&instant, &[], 0.5, 10.0), Err(Incomplete::LateStart));
+    assert_eq!(energy(&instant, &[], 0.5, 10.0), Err(Incomplete::Silent));
     assert_eq!(energy(&instant, &readings, 10.0, 10.0), Err(Incomplete::Empty));
-    assert_eq!(energy(&instant, &readings, 10.5, 13.5), Err(Incomplete::TooFew { found: 3 }));
-    assert_eq!(energy(&instant, &readings, 10.5, 10.75), Err(Incomplete::TooFew { found: 0 }));
+    let short = Incomplete::TooShort { period_s: 1.0, least: Duration::from_secs(5) };
+    assert_eq!(energy(&instant, &readings, 10.5, 13.5), Err(short.clone()));
+    assert_eq!(energy(&instant, &readings, 10.5, 10.75), Err(short));
+    let missed: Vec<Reading> =
+        readings.iter().filter(|one| (one.end_ns / SECOND).is_multiple_of(3)).copied().collect();
+    let missed = [&readings[..9], &missed[3..5], &readings[15..]].concat();
+    assert_eq!(energy(&instant, &missed, 10.5, 15.5), Err(Incomplete::TooFew { found: 2 }));
     // Not numbers, and not of this channel: no readings.
     let nan = seconds(|at| if at == 7.0 { f64::NAN } else { 40.0 });
     close(joules(&instant, &nan, 2.0, 18.0), 640.0);
     let other: Vec<Reading> = readings.iter().map(|reading| Reading { channel: 1, ..*reading }).collect();
-    assert_eq!(energy(&instant, &other, 2.0, 18.0), Err(Incomplete::LateStart));
+    assert_eq!(energy(&instant, &other, 2.0, 18.0), Err(Incomplete::Silent));
     let mut backwards = readings.clone();
     backwards.swap(3, 4);
     assert_eq!(energy(&instant, &backwards, 2.0, 18.0), Err(Incomplete::Disordered));
+}
+
+/// A meter of 5 s that the study reads every second: its rhythm was called a gap, and so was a pause in a
+/// window that was too short anyway.
+#[test]
+fn a_slow_meter_has_no_gap() {
+    let instant = channel(ChannelKind::Instant);
+    let rare: Vec<(f64, f64)> = (0..20).map(|at| (5.0 * f64::from(at), 40.0)).collect();
+    let too_rare = Err(Incomplete::TooRare { period_s: 5.0, limit_s: 3.0 });
+    assert_eq!(energy(&instant, &gauge(&rare), 20.0, 60.0), too_rare);
+    let paused: Vec<Reading> =
+        seconds(|_| 40.0).into_iter().filter(|one| !(8..12).contains(&(one.end_ns / SECOND))).collect();
+    let short = Incomplete::TooShort { period_s: 1.0, least: Duration::from_secs(5) };
+    assert_eq!(energy(&instant, &paused, 9.0, 10.0), Err(short.clone()));
+    let says = short.to_string();
+    let wants =
+        "every 1.0 s, and 4 must lie in the window: use a `runtime` of at least 5s, or a faster meter";
+    assert!(says.contains(wants), "{says}");
 }
 
 #[test]
@@ -304,7 +328,10 @@ proptest! {
                 "{} {truth}",
                 energy.joules
             ),
-            Err(fault) => prop_assert!(matches!(fault, Incomplete::TooFew { .. }), "{fault}"),
+            Err(fault) => prop_assert!(
+                matches!(fault, Incomplete::TooFew { .. } | Incomplete::TooShort { .. }),
+                "{fault}"
+            ),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Runs a study: each step takes what the one before it made, up to the first trial.
 
 use crate::blocks::{self, Decide};
-use crate::energy::{self, Metering};
+use crate::energy::{self, Metering, Meters};
 use crate::error::RunError;
 use crate::options::Options;
 use crate::pace;
@@ -49,6 +49,7 @@ pub fn run(
     study.file_size()?;
     let store_path = new_store::path(&study.name, options.store.as_deref())?;
     let spec = TargetSpec::new(&study, options, &store_path)?;
+    let meters = open_meters(&study, options, progress, stop)?;
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open(&host, progress, stop)?;
     let mut access = Access::new(&host, &locks, target, spec, tools.taking)?;
@@ -58,7 +59,7 @@ pub fn run(
     }
     let seed = study.seed.map_or_else(random_seed, Ok)?;
     study.seed = Some(seed);
-    let set_up = SetUp::new(&study, &tools, made, access, &locks, progress)?;
+    let set_up = SetUp::new(&study, &tools, meters, (made, access), &locks, progress)?;
     let SetUp { cells, access, made, metering, .. } = &set_up;
     let planned = (cells.len(), seed);
     let record = new_store::record(&study, planned, access, made.is_some(), metering.as_ref(), unavailable)?;
@@ -94,13 +95,26 @@ pub fn resume(
     }
     let tools = Tools::find(&study, options, progress)?;
     let spec = TargetSpec::of_record(&study, options, &record, store_path)?;
+    let meters = open_meters(&study, options, progress, stop)?;
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open(&host, progress, stop)?;
     continued::compare_machines(&record, &target, &mut store, progress)?;
     let access = Access::new(&host, &locks, target, spec, tools.taking)?;
-    let set_up = SetUp::new(&study, &tools, made, access, &locks, progress)?;
+    let set_up = SetUp::new(&study, &tools, meters, (made, access), &locks, progress)?;
     store.add_event(unix_ns(), "resumed", "")?;
     set_up.measure(store, (&host, record.seed), decide, progress, stop)
+}
+
+/// The meters of a study, open and read once, before a file is made, a drive locked or a setting changed.
+fn open_meters(
+    study: &Study,
+    options: &Options,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<Meters, RunError> {
+    let mut meters = Meters::open(study, options.allow_exec, progress, stop)?;
+    meters.check_windows(&plan::cells(study, &IoPath::all())?.0, progress)?;
+    Ok(meters)
 }
 
 /// What a run uses besides its engines, and what the user allows it.
@@ -108,7 +122,6 @@ struct Tools {
     fio: Option<Fio>,
     profiler: Option<Profiler>,
     taking: Option<Taking>,
-    allow_exec: bool,
 }
 
 impl Tools {
@@ -118,7 +131,7 @@ impl Tools {
         let profiler = Profiler::of(study, progress)?;
         let taking = Taking::of(options);
         taking.map_or(Ok(()), |taking| taking.check(study))?;
-        Ok(Tools { fio, profiler, taking, allow_exec: options.allow_exec })
+        Ok(Tools { fio, profiler, taking })
     }
 }
 
@@ -133,12 +146,12 @@ struct SetUp<'a> {
 }
 
 impl<'a> SetUp<'a> {
-    /// Checks that the cells of a study whose paths are settled work here, and starts its meters.
+    /// Checks that the cells of a study whose paths are settled work here.
     fn new(
         study: &'a Study,
         tools: &'a Tools,
-        made: Option<MadeFile>,
-        mut access: Access<'a>,
+        meters: Meters,
+        (made, mut access): (Option<MadeFile>, Access<'a>),
         locks: &DeviceLocks,
         progress: &mut dyn Progress,
     ) -> Result<SetUp<'a>, RunError> {
@@ -150,7 +163,7 @@ impl<'a> SetUp<'a> {
         }
         limits::check_cells(&cells, &mut access, tools.fio.as_ref())?;
         limits::check_settings(&cells, locks)?;
-        let metering = Metering::start(study, pace::span(&cells, study), tools.allow_exec, progress)?;
+        let metering = Metering::new(meters, study, pace::span(&cells, study), progress)?;
         Ok(SetUp { study, tools, metering, cells, access, made })
     }
 

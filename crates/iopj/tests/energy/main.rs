@@ -68,8 +68,9 @@ fn trials(folder: &Path) -> Vec<Trial> {
 }
 
 fn plug_outcome(trial: &Trial) -> &EnergyOutcome {
-    let [energy] = &trial.outcome.measurement().unwrap().energy[..] else { panic!("{trial:?}") };
-    assert_eq!((energy.meter.as_str(), energy.scope, energy.estimated), ("plug", Scope::System, false));
+    let energy = &trial.outcome.measurement().unwrap().energy;
+    let energy = energy.iter().find(|energy| energy.meter == "plug").unwrap();
+    assert_eq!((energy.scope, energy.estimated), (Scope::System, false));
     &energy.outcome
 }
 
@@ -334,6 +335,36 @@ fn a_wrong_password_is_refused_without_a_word_of_it() {
         assert!(messages.contains("does not accept the credentials (401)"), "{messages}");
         assert!(!folder.join("e.iopj").exists());
     }
+}
+
+/// The file was made, and the drive locked, before anybody saw that a meter could not be read.
+#[test]
+fn meters_that_cannot_be_read_are_refused_in_one_message_before_anything_is_made() {
+    let folder = folder();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let study = format!(
+        "{QUICK}\n[meters.ended]\nkind = \"command\"\nscope = \"system\"\n\
+         command = [\"sh\", \"-c\", \"exit 3\"]\n\
+         [meters.mute]\nkind = \"http\"\nurl = \"http://127.0.0.1:{port}/\"\ntimeout_s = 0.2\n\
+         values = [{{ pointer = \"/power\" }}]\n\
+         [meters.secret]\nkind = \"http\"\nurl = \"http://127.0.0.1:{port}/\"\nuser = \"me\"\n\
+         password_file = \"none\"\nvalues = [{{ pointer = \"/power\" }}]\n"
+    );
+    std::fs::write(folder.join("study.toml"), study).unwrap();
+    let messages = refusal(&folder, "run study.toml --store e.iopj --allow-exec");
+    says(
+        &messages,
+        &[
+            "the meter `ended`: `sh` ended with exit status: 3: run it by hand to see why",
+            "the meter `mute`: ",
+            "the meter `secret`: ",
+            "none",
+        ],
+    );
+    assert_eq!(messages.lines().filter(|line| line.contains("the meter")).count(), 1, "{messages}");
+    let left: Vec<_> = std::fs::read_dir(&*folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["study.toml"]);
 }
 
 #[test]

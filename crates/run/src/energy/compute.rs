@@ -1,8 +1,10 @@
 //! From a store's readings and marks to the joules of its trials.
 
 use super::align;
+use super::config::logs_of;
 use super::model;
 use super::record::MeterRecord;
+use super::thread::NO_MORE;
 use iopj_core::energy::{AboveIdle, EnergyOutcome, Joules, TrialEnergy};
 use iopj_meter::{
     Accuracy, AlignError, Clock, Distribution, Energy, IdlePower, IdleStretch, Incomplete, Reading, Trace,
@@ -11,6 +13,10 @@ use iopj_meter::{
 use iopj_store::energy::{Mark, MarkKind, MeterRow, RawValue, ReadingRow};
 use iopj_store::{Measurement, Store, StoreError, Trial};
 use std::collections::BTreeMap;
+
+/// Why there are no joules of a meter of kind `log` after the run.
+const NOT_ATTACHED: &str =
+    "the meter's log is not attached yet: read it out, and say `iopj meter attach STORE LOG`";
 
 /// Recomputes the energy of all trials from the readings and marks, and replaces what was there. Returns
 /// notes for the user: meters whose clock was not found.
@@ -24,6 +30,7 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
     let mut energies: BTreeMap<u64, Vec<TrialEnergy>> = BTreeMap::new();
     let mut notes = Vec::new();
     let meters = store.meters()?;
+    let ends = ends(store)?;
     for session in store.sessions()? {
         let marks = store.marks(session.id)?;
         let trials: Vec<(u64, &Measurement)> = loaded(&marks, &trials).collect();
@@ -33,16 +40,42 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
             let record = meter_record(store, row)?;
             let of_trials = match &record.model {
                 Some(text) => model::estimates(&row.name, text, &trials, &cpu_model),
-                None => OfMeter { row, record, readings: readings(store, row)? }
-                    .trials(&marks, &windows, &mut notes),
+                None => {
+                    let (readings, end) = (readings(store, row)?, ends.get(&row.name));
+                    OfMeter { row, record, readings, end }.trials(&marks, &windows, &mut notes)
+                }
             };
             for (position, energy) in of_trials {
                 energies.entry(position).or_default().push(energy);
             }
         }
     }
+    for (name, scope) in logs_of(store)? {
+        let reason = match meters.iter().any(|row| row.name == name) {
+            true => "the attached log has no value of this trial's time: attach one that has",
+            false => NOT_ATTACHED,
+        };
+        for position in trials.iter().filter(|(_, trial)| window(trial).is_some()).map(|(at, _)| *at) {
+            let of_trial = energies.entry(position).or_default();
+            if of_trial.iter().all(|energy| energy.meter != name) {
+                let outcome = EnergyOutcome::Incomplete(reason.to_owned());
+                let (meter, channels) = (name.clone(), Vec::new());
+                of_trial.push(TrialEnergy { meter, scope, channels, estimated: false, outcome });
+            }
+        }
+    }
     store.set_energy(&energies.into_iter().collect::<Vec<_>>())?;
     Ok(notes)
+}
+
+/// Why each meter that ended while the study ran did so, by its name.
+fn ends(store: &Store) -> Result<BTreeMap<String, String>, StoreError> {
+    let end = |(_, kind, text): (u64, String, String)| {
+        let (name, notice) = text.strip_prefix("the meter `")?.split_once("` ")?;
+        let why = notice.strip_prefix(NO_MORE).filter(|_| kind == "meter")?;
+        Some((name.to_owned(), why.to_owned()))
+    };
+    Ok(store.events()?.into_iter().filter_map(end).collect())
 }
 
 /// The trials that were measured, by their place in the study's order.
@@ -94,6 +127,8 @@ enum NoEnergy {
     Align(AlignError),
     #[error(transparent)]
     Incomplete(#[from] Incomplete),
+    #[error("the meter gave no more readings before the measured window ended: {0}")]
+    Ended(String),
     #[error("the meter has no channel")]
     NoChannel,
 }
@@ -103,6 +138,8 @@ struct OfMeter<'a> {
     row: &'a MeterRow,
     record: MeterRecord,
     readings: Vec<Reading>,
+    /// Why it ended while the study ran.
+    end: Option<&'a String>,
 }
 
 impl OfMeter<'_> {
@@ -129,7 +166,7 @@ impl OfMeter<'_> {
                 let outcome =
                     match scope_of.as_ref().map_err(Clone::clone).and_then(|scope| scope.energy(*window)) {
                         Ok(energy) => joules(&energy, *window, idle.as_ref()),
-                        Err(error) => EnergyOutcome::Incomplete(error.to_string()),
+                        Err(error) => EnergyOutcome::Incomplete(self.reason(error).to_string()),
                     };
                 let names = channels.iter().map(|index| self.record.channels[*index].name.clone());
                 let energy = TrialEnergy {
@@ -143,6 +180,16 @@ impl OfMeter<'_> {
             }
         }
         all
+    }
+
+    /// Readings that are missing because the meter has ended say so.
+    fn reason(&self, error: NoEnergy) -> NoEnergy {
+        match (&error, self.end) {
+            (NoEnergy::Incomplete(Incomplete::Silent | Incomplete::EarlyEnd), Some(end)) => {
+                NoEnergy::Ended(end.clone())
+            }
+            _ => error,
+        }
     }
 
     fn scope<'a>(

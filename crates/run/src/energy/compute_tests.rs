@@ -168,8 +168,11 @@ fn channels_of_a_scope_are_added_and_what_a_channel_contains_is_not() {
     add(&mut store, &record(ClockRecord::Host, channels), &readings);
     assert_eq!(recompute(&mut store).unwrap(), Vec::<String>::new());
     for energy in energies(&store) {
-        let of: Vec<(Scope, Vec<String>, f64)> =
-            energy.into_iter().map(|e| (e.scope, e.channels.clone(), e.joules().unwrap().joules)).collect();
+        let of: Vec<(Scope, Vec<String>, f64)> = energy
+            .into_iter()
+            .filter(|e| e.meter == "m")
+            .map(|e| (e.scope, e.channels.clone(), e.joules().unwrap().joules))
+            .collect();
         let scopes: Vec<Scope> = of.iter().map(|(scope, ..)| *scope).collect();
         assert_eq!(scopes, [Scope::Psys, Scope::Package, Scope::Core]);
         assert_eq!(of[1].1, ["package-0", "package-1"]);
@@ -220,6 +223,34 @@ fn a_trial_that_a_meter_missed_says_why() {
     assert!(of[0][0].joules().is_some());
     let EnergyOutcome::Incomplete(reason) = &of[1][0].outcome else { panic!("{of:?}") };
     assert!(reason.contains("end before the measured window does"), "{reason}");
+}
+
+/// A trial that a log was to cover said nothing of it, and one after a meter's end spoke of readings that
+/// end.
+#[test]
+fn a_log_that_is_not_attached_and_a_meter_that_ended_say_so() {
+    let (_folder, mut store) = store(false);
+    let mut readings = averages(0);
+    readings.retain(|reading| reading.end_ns < 1150 * SECOND);
+    add(&mut store, &record(ClockRecord::Host, vec![average()]), &readings);
+    let notice =
+        "the meter `m` gives no more readings: `sh` ended with exit status: 3: run it by hand to see why";
+    store.add_event(0, "meter", notice).unwrap();
+    recompute(&mut store).unwrap();
+    let reason = |energy: &TrialEnergy| match &energy.outcome {
+        EnergyOutcome::Incomplete(reason) => reason.clone(),
+        EnergyOutcome::Complete(_) => String::new(),
+    };
+    let of = energies(&store);
+    let meters: Vec<&str> = of[1].iter().map(|energy| energy.meter.as_str()).collect();
+    assert_eq!((meters, reason(&of[0][0])), (vec!["m", "wall"], String::new()));
+    assert_eq!(
+        reason(&of[1][0]),
+        "the meter gave no more readings before the measured window ended: `sh` ended with exit status: 3: \
+         run it by hand to see why"
+    );
+    assert_eq!(reason(&of[0][1]), NOT_ATTACHED);
+    assert_eq!(of[0][1].scope, Scope::System);
 }
 
 #[test]

@@ -3,8 +3,10 @@
 use super::kinds::{KINDS, OpenMeter, parsed};
 use iopj_core::energy::Scope;
 use iopj_meter::log::LogConfig;
+use iopj_meter::{Cadence, ChannelKind};
+use iopj_store::{Store, StoreError};
 use iopj_study::keys::{check_keys, fields_of};
-use iopj_study::{Meters, MetersAsked, StudyError, duration};
+use iopj_study::{Meters, MetersAsked, Study, StudyError, duration};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +37,14 @@ pub(crate) struct MeterSpec {
     pub(crate) age: Duration,
     /// Gaps up to this are bridged.
     pub(crate) bridge: Duration,
+}
+
+impl MeterSpec {
+    /// How often a channel of this kind gives a value: as the study says, or less often, as it was seen.
+    pub(crate) fn cadence(&self, kind: ChannelKind, seen_s: Option<f64>) -> Cadence {
+        let period_s = self.interval.as_secs_f64().max(seen_s.unwrap_or(0.0));
+        Cadence { kind, period_s, age_s: self.age.as_secs_f64(), bridge_s: self.bridge.as_secs_f64() }
+    }
 }
 
 /// Where a meter's figures come from.
@@ -95,6 +105,23 @@ pub(crate) fn programs(meters: Option<&Meters>) -> Result<Vec<String>, StudyErro
         MeterSource::Log(_) | MeterSource::Model(_) => None,
     };
     Ok(specs.iter().filter_map(|(_, source)| program(source)).collect())
+}
+
+/// The names and scopes of the meters whose logs a store's study attaches later. A store whose study cannot
+/// be read has none.
+///
+/// # Errors
+/// The store cannot be read.
+pub(super) fn logs_of(store: &Store) -> Result<Vec<(String, Scope)>, StoreError> {
+    let text = store.study()?.text;
+    let specs = Study::parse(&text, "the store's study")
+        .and_then(|study| meter_specs(study.meters.as_ref(), "the store's study"));
+    let Ok(MeterSpecs::Named(specs)) = specs else { return Ok(Vec::new()) };
+    let log = |(spec, source): (MeterSpec, MeterSource)| match source {
+        MeterSource::Log(config) => Some((spec.name, config.scope)),
+        _ => None,
+    };
+    Ok(specs.into_iter().filter_map(log).collect())
 }
 
 /// The spec of a kind that needs no table.

@@ -37,6 +37,7 @@ fn session(every: Duration) -> (tempfile::TempDir, Store, Metering) {
         pattern: Some(Pattern::played(0, &[1_000_000, 2_000_000], 3_000_000).unwrap()),
         session: Some(session),
         models: Vec::new(),
+        short_windows: None,
         rests: true,
         rested: Instant::now(),
         rest_took: Duration::ZERO,

@@ -10,6 +10,7 @@ mod compute;
 mod config;
 mod kinds;
 mod model;
+mod open;
 mod record;
 mod rest;
 mod settle;
@@ -20,21 +21,22 @@ pub use attach::{AttachError, attach, log_of};
 pub use compute::recompute;
 pub(crate) use config::{meter_specs, programs};
 pub use model::{FitError, fit};
+pub(crate) use open::Meters;
 pub(crate) use thread::own_threads;
 pub use trace::{ChannelPower, SessionPower, traces};
 
 use crate::error::RunError;
 use crate::progress::{Progress, unix_ns};
-use config::{ClockChoice, MeterSource, MeterSpec, MeterSpecs};
+use config::MeterSpec;
 use iopj_load::native;
-use iopj_meter::{Channel, OpenError, Pattern, Reading, Value, monotonic_raw_ns};
+use iopj_meter::{Channel, Pattern, Reading, Value, monotonic_raw_ns};
 use iopj_store::Store;
 use iopj_store::energy::{Mark, MarkKind, RawValue, ReadingRow};
 use iopj_study::{Study, StudyError};
 use model::ModelText;
+use open::ShortWindows;
 use record::MeterRecord;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use thread::RunningMeter;
@@ -65,6 +67,7 @@ pub(crate) struct Metering {
     pattern: Option<Pattern>,
     session: Option<i64>,
     models: Vec<(MeterSpec, ModelText)>,
+    short_windows: Option<ShortWindows>,
     /// Whether idle stretches are needed; an estimate needs none.
     rests: bool,
     rested: Instant,
@@ -114,41 +117,24 @@ fn idle(study: &Study, span: Duration, slowest: Duration) -> Result<rest::RestTi
 }
 
 impl Metering {
-    /// Opens a study's meters and begins to read them; `None` where there is none. `span` is the time of its
+    /// The metering of a run by its open meters; `None` where there is none. `span` is the time of its
     /// trials.
     ///
     /// # Errors
-    /// A meter that the study names cannot be opened.
-    pub(crate) fn start(
+    /// A time of the study cannot be read.
+    pub(crate) fn new(
+        meters: Meters,
         study: &Study,
         span: Duration,
-        allow_exec: bool,
         progress: &mut dyn Progress,
     ) -> Result<Option<Metering>, RunError> {
-        let (mut running, mut models) = (Vec::new(), Vec::new());
-        let mut pattern_for = None;
-        match config::meter_specs(study.meters.as_ref(), "the study")? {
-            MeterSpecs::None => {}
-            MeterSpecs::Local => running = local(allow_exec, progress)?,
-            MeterSpecs::Named(specs) => {
-                for (spec, source) in specs {
-                    if spec.clock == ClockChoice::Own {
-                        pattern_for = pattern_for.max(Some(spec.interval));
-                    }
-                    let name = spec.name.clone();
-                    let failed = |error: OpenError| RunError::Refused(format!("the meter `{name}`: {error}"));
-                    match source {
-                        MeterSource::Live(source) => {
-                            running.push(RunningMeter::start(spec, source, allow_exec).map_err(failed)?)
-                        }
-                        MeterSource::Log(_) => {}
-                        MeterSource::Model(table) => {
-                            models.push((spec, ModelText::read(&table).map_err(failed)?));
-                        }
-                    }
-                }
-            }
+        if meters.found_none {
+            progress.note(
+                "no meter was found, so there are no watts: `iopj meter list` says why, and how to get them",
+            );
         }
+        let pattern_for = meters.pattern_for();
+        let Meters { running, models, short_windows, .. } = meters;
         let rests = !running.is_empty() || pattern_for.is_some();
         if !rests && models.is_empty() {
             return Ok(None);
@@ -162,6 +148,7 @@ impl Metering {
             pattern: pattern_for.map(|interval| Pattern::design(interval.as_nanos() as u64)),
             session: None,
             models,
+            short_windows,
             rests,
             rested: Instant::now(),
             rest_took: Duration::ZERO,
@@ -202,7 +189,14 @@ impl Metering {
             context.store.add_meter(session, &spec.name, &text)?;
         }
         self.play(context)?;
-        self.rest(context)
+        self.rest(context)?;
+        // By now a meter has shown how often it gives a value.
+        if let Some(short) = &mut self.short_windows {
+            for (meter, _) in &self.running {
+                short.warn(&meter.spec.name, &meter.cadences(), context.progress);
+            }
+        }
+        Ok(())
     }
 
     /// Runs before a trial that takes at most `next`. Where a block or class begins, the machine rests if it
@@ -359,30 +353,6 @@ impl Metering {
         }
         Ok(())
     }
-}
-
-/// The meters of the machine itself, which need no word from the user; a note if there are none.
-fn local(allow_exec: bool, progress: &mut dyn Progress) -> Result<Vec<RunningMeter>, RunError> {
-    let mut running = Vec::new();
-    for found in iopj_meter::local_meters(Path::new("/")).iter().filter(|found| found.why_not.is_none()) {
-        let asked = match found.name.split_once(':') {
-            None if found.name == "rapl" => Some(config::plain("rapl", "rapl", &[])?),
-            Some(("hwmon", chip)) => Some(config::plain(&found.name, "hwmon", &[("chip", chip)])?),
-            // A drive is read only if the study names it: each reading costs it a command.
-            _ => None,
-        };
-        let Some((spec, MeterSource::Live(source))) = asked else { continue };
-        match RunningMeter::start(spec, source, allow_exec) {
-            Ok(meter) => running.push(meter),
-            Err(error) => progress.note(&format!("warning: the meter `{}` is left out: {error}", found.name)),
-        }
-    }
-    if running.is_empty() {
-        progress.note(
-            "no meter was found, so there are no watts: `iopj meter list` says why, and how to get them",
-        );
-    }
-    Ok(running)
 }
 
 /// A channel in a few words.

@@ -2,9 +2,10 @@
 
 use super::config::MeterSpec;
 use super::kinds::OpenMeter;
-use iopj_meter::{Channel, Meter, MeterError, OpenError, Reading};
+use iopj_meter::{Cadence, Channel, Meter, MeterError, OpenError, Reading, median_period_s};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,10 +19,26 @@ const OPENING: Duration = Duration::from_secs(30);
 const PATIENCE: u32 = 3;
 /// The longest time between two attempts.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
+/// A notice that a meter has ended begins with this.
+pub(super) const NO_MORE: &str = "gives no more readings: ";
 /// How long a reading may take before the user is told.
 const HANGS: Duration = Duration::from_secs(10);
 /// How long to wait for the end of a thread.
 const PARTING: Duration = Duration::from_secs(2);
+
+/// How often a thread that waits for a meter looks whether the user has ended the program.
+const LOOK: Duration = Duration::from_millis(50);
+/// The readings of each channel that show how often it gives a value.
+const FIRST: usize = 12;
+
+/// A meter that is being opened on a thread of its own.
+pub(crate) struct OpeningMeter {
+    spec: MeterSpec,
+    shared: Arc<Shared>,
+    thread: JoinHandle<()>,
+    opened: mpsc::Receiver<Result<Vec<Channel>, OpenError>>,
+    began: Instant,
+}
 
 /// A meter that runs.
 pub(crate) struct RunningMeter {
@@ -48,6 +65,11 @@ struct State {
     reading_since: Option<Instant>,
     stop: bool,
     has_ended: bool,
+    /// Failures in a row, and what the last one was.
+    failures: u32,
+    failure: Option<String>,
+    /// The first readings of each channel.
+    first: Vec<Reading>,
     /// CPU time of the thread so far.
     cpu: Duration,
     count: u64,
@@ -67,18 +89,18 @@ pub(crate) struct Cost {
     pub(crate) elapsed: Duration,
 }
 
-impl RunningMeter {
-    /// Opens a meter on a thread of its own and begins to read it.
+impl OpeningMeter {
+    /// Begins to open a meter, and then to read it.
     ///
     /// # Errors
-    /// Why it cannot be opened; the text names the thing, the cause and the remedy.
+    /// The thread cannot be started.
     pub(crate) fn start(
         spec: MeterSpec,
         source: Box<dyn OpenMeter>,
         allow_exec: bool,
-    ) -> Result<RunningMeter, OpenError> {
+    ) -> Result<OpeningMeter, OpenError> {
         let shared = Arc::new(Shared::default());
-        let (sender, receiver) = mpsc::channel();
+        let (sender, opened) = mpsc::channel();
         let (interval, theirs) = (spec.interval, Arc::clone(&shared));
         let body = move || {
             match source.open(allow_exec) {
@@ -96,17 +118,75 @@ impl RunningMeter {
         let thread = thread.map_err(|error| {
             OpenError(format!("a thread for it could not be started: {error}; end other programs"))
         })?;
-        let late =
-            |_| OpenError(format!("it did not open within {} s: see that it answers", OPENING.as_secs()));
-        let channels = receiver.recv_timeout(OPENING).map_err(late)??;
-        Ok(RunningMeter {
-            spec,
-            channels,
-            shared,
-            thread: Some(thread),
-            began: Instant::now(),
-            has_reported_hang: false,
-        })
+        Ok(OpeningMeter { spec, shared, thread, opened, began: Instant::now() })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// Waits until the meter is open.
+    ///
+    /// # Errors
+    /// Why it cannot be opened; the text names the thing, the cause and the remedy.
+    pub(crate) fn open(self, stop: &AtomicBool) -> Result<RunningMeter, OpenError> {
+        let OpeningMeter { spec, shared, thread, opened, began } = self;
+        let channels = loop {
+            match opened.recv_timeout(LOOK) {
+                Ok(channels) => break channels?,
+                Err(RecvTimeoutError::Timeout) if began.elapsed() < OPENING => {}
+                Err(_) => {
+                    let limit_s = OPENING.as_secs();
+                    return Err(OpenError(format!(
+                        "it did not open within {limit_s} s: see that it answers"
+                    )));
+                }
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(OpenError("the wait for it to open was interrupted".to_owned()));
+            }
+        };
+        Ok(RunningMeter { spec, channels, shared, thread: Some(thread), began, has_reported_hang: false })
+    }
+}
+
+impl RunningMeter {
+    /// Waits for the first reading.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn first_reading(&self, stop: &AtomicBool) -> Result<(), OpenError> {
+        let limit = OPENING.max(self.spec.interval * 2);
+        let mut state = self.shared.state();
+        while state.count == 0 {
+            let failed = |text: &str| Err(OpenError(text.to_owned()));
+            if state.has_ended || state.failures >= PATIENCE {
+                return failed(state.failure.as_deref().unwrap_or("it ended without a reading"));
+            }
+            if stop.load(Ordering::Relaxed) {
+                return failed("the wait for its first reading was interrupted");
+            }
+            if self.began.elapsed() > limit {
+                return failed(&format!(
+                    "it gave no reading within {} s: see that it answers",
+                    limit.as_secs()
+                ));
+            }
+            state = self.shared.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+
+    /// How often each channel gives a value: as its first readings show it, or as the study says if that is
+    /// longer or there are too few.
+    pub(crate) fn cadences(&self) -> Vec<Cadence> {
+        let first = self.shared.state().first.clone();
+        let cadence = |(index, channel): (usize, &Channel)| {
+            let of_channel = first.iter().filter(|reading| reading.channel == index);
+            let seen_s = median_period_s(of_channel.map(|reading| reading.end_ns as f64 * 1e-9));
+            self.spec.cadence(channel.kind, seen_s)
+        };
+        self.channels.iter().enumerate().map(cadence).collect()
     }
 
     /// The readings since the last call, and notices for the user.
@@ -161,8 +241,8 @@ impl Drop for RunningMeter {
 /// Reads until it is stopped, or the meter has ended.
 fn live(mut meter: Box<dyn Meter>, interval: Duration, shared: &Shared) {
     let mut due = Instant::now();
-    let mut failures = 0;
     let mut readings = Vec::new();
+    let most_first = FIRST * meter.channels().len();
     loop {
         shared.state().reading_since = Some(Instant::now());
         let result = catch_unwind(AssertUnwindSafe(|| meter.read(&mut readings)))
@@ -170,27 +250,32 @@ fn live(mut meter: Box<dyn Meter>, interval: Duration, shared: &Shared) {
         let mut state = shared.state();
         state.reading_since = None;
         state.count += u64::from(!readings.is_empty());
+        let left = most_first.saturating_sub(state.first.len());
+        state.first.extend(readings.iter().take(left));
         state.readings.append(&mut readings);
         state.cpu = thread_cpu();
         match result {
             Ok(()) => {
-                if failures >= PATIENCE {
+                if state.failures >= PATIENCE {
                     state.notices.push("gives readings again".to_owned());
                 }
-                failures = 0;
+                state.failures = 0;
             }
             Err(MeterError::Retry(text)) => {
-                failures += 1;
-                if failures == PATIENCE {
+                state.failures += 1;
+                if state.failures == PATIENCE {
                     state.notices.push(format!("gives no readings, and is tried again: {text}"));
                 }
+                state.failure = Some(text);
             }
             Err(end @ (MeterError::Fatal(_) | MeterError::Ended)) => {
-                state.notices.push(format!("gives no more readings: {end}"));
+                state.notices.push(format!("{NO_MORE}{end}"));
+                state.failure = Some(end.to_string());
                 return;
             }
         }
-        due = (due + back_off(interval, failures)).max(Instant::now());
+        shared.changed.notify_all();
+        due = (due + back_off(interval, state.failures)).max(Instant::now());
         while !state.stop && Instant::now() < due {
             let left = due.saturating_duration_since(Instant::now());
             state = shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;

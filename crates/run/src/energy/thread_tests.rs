@@ -53,7 +53,7 @@ fn start(script: &'static [&'static str]) -> Result<RunningMeter, OpenError> {
         age: Duration::ZERO,
         bridge: ms(30),
     };
-    RunningMeter::start(spec, Box::new(Script(script)), false)
+    OpeningMeter::start(spec, Box::new(Script(script)), false)?.open(&AtomicBool::new(false))
 }
 
 /// Readings and notices, taken until there is what is waited for, or for five minutes.
@@ -119,6 +119,24 @@ fn a_meter_that_hangs_holds_up_nobody() {
 #[test]
 fn a_meter_that_cannot_be_opened_says_why() {
     assert_eq!(start(&["refuse"]).err().unwrap().to_string(), "it is not there: plug it in");
+}
+
+/// A meter that opens but cannot be read was found out once the target was made, and only as a notice.
+#[test]
+fn a_meter_that_gives_no_first_reading_says_why() {
+    let first = |script| start(script).unwrap().first_reading(&AtomicBool::new(false));
+    assert_eq!(first(&[]), Ok(()));
+    assert_eq!(first(&["retry", "retry", "ok"]), Ok(()));
+    for (script, words) in [
+        (&["retry", "retry", "retry"][..], "busy"),
+        (&["fatal"], "gone"),
+        (&["end"], "the meter has ended"),
+        (&["panic"], "it ended by a panic: report it"),
+    ] {
+        assert_eq!(first(script).unwrap_err().to_string(), words);
+    }
+    let interrupted = start(&["hang"]).unwrap().first_reading(&AtomicBool::new(true));
+    assert!(interrupted.unwrap_err().to_string().contains("interrupted"));
 }
 
 #[test]

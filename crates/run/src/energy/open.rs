@@ -1,0 +1,222 @@
+//! A study's meters, open and read once before anything else of a run is made or changed, and what is said
+//! before the run of windows that are too short for them.
+
+use super::config::{self, ClockChoice, MeterSource, MeterSpec, MeterSpecs};
+use super::model::ModelText;
+use super::thread::{OpeningMeter, RunningMeter};
+use crate::error::RunError;
+use crate::progress::Progress;
+use iopj_core::{Length, format_duration};
+use iopj_meter::log::{LogConfig, LogKind};
+use iopj_meter::{Cadence, ChannelKind, Incomplete, OpenError};
+use iopj_study::plan::Cell;
+use iopj_study::{Study, StudyError};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The meters of a study, opened.
+pub(crate) struct Meters {
+    pub(super) running: Vec<RunningMeter>,
+    /// Logs that are to be attached later.
+    pub(super) logs: Vec<(MeterSpec, LogConfig)>,
+    pub(super) models: Vec<(MeterSpec, ModelText)>,
+    /// The study asks for the machine's own meters, and there is none.
+    pub(super) found_none: bool,
+    /// The meters that the study names are watched, the machine's own are not.
+    pub(super) short_windows: Option<ShortWindows>,
+}
+
+/// The windows of a study, and the meters for which some are known to be too short.
+#[derive(Debug, Default)]
+pub(crate) struct ShortWindows {
+    windows: BTreeSet<Duration>,
+    warned: BTreeSet<String>,
+}
+
+impl Meters {
+    /// Opens a study's meters, begins to read them, and waits for a reading of each.
+    ///
+    /// # Errors
+    /// Meters that the study names cannot be opened or read: all of them in one message.
+    pub(crate) fn open(
+        study: &Study,
+        allow_exec: bool,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<Meters, RunError> {
+        let (running, logs, models) = (Vec::new(), Vec::new(), Vec::new());
+        let mut meters = Meters { running, logs, models, found_none: false, short_windows: None };
+        let (mut opening, mut failed) = (Vec::new(), Vec::new());
+        let fault = |name: &str, error: &OpenError| format!("the meter `{name}`: {error}");
+        match config::meter_specs(study.meters.as_ref(), "the study")? {
+            MeterSpecs::None => {}
+            MeterSpecs::Local => {
+                meters.running = local(allow_exec, progress, stop)?;
+                meters.found_none = meters.running.is_empty();
+            }
+            MeterSpecs::Named(specs) => {
+                meters.short_windows = Some(ShortWindows::default());
+                for (spec, source) in specs {
+                    let name = spec.name.clone();
+                    match source {
+                        MeterSource::Live(source) => match OpeningMeter::start(spec, source, allow_exec) {
+                            Ok(meter) => opening.push(meter),
+                            Err(error) => failed.push(fault(&name, &error)),
+                        },
+                        MeterSource::Log(config) => meters.logs.push((spec, *config)),
+                        MeterSource::Model(table) => match ModelText::read(&table) {
+                            Ok(text) => meters.models.push((spec, text)),
+                            Err(error) => failed.push(fault(&name, &error)),
+                        },
+                    }
+                }
+            }
+        }
+        for meter in opening {
+            let name = meter.name().to_owned();
+            match read_once(meter, stop) {
+                Ok(meter) => meters.running.push(meter),
+                Err(error) => failed.push(fault(&name, &error)),
+            }
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(RunError::Interrupted);
+        }
+        if failed.is_empty() { Ok(meters) } else { RunError::refuse(failed.join("; ")) }
+    }
+
+    /// The interval of the slowest meter that has a clock of its own, by which the load pattern is designed.
+    pub(super) fn pattern_for(&self) -> Option<Duration> {
+        let specs =
+            self.running.iter().map(|meter| &meter.spec).chain(self.logs.iter().map(|(spec, _)| spec));
+        specs.filter(|spec| spec.clock == ClockChoice::Own).map(|spec| spec.interval).max()
+    }
+
+    /// Warns of each meter that the study names and for which windows of these cells are too short.
+    ///
+    /// # Errors
+    /// A meter that is read less often than gaps are bridged: no window has joules.
+    pub(crate) fn check_windows(
+        &mut self,
+        cells: &[Cell],
+        progress: &mut dyn Progress,
+    ) -> Result<(), RunError> {
+        let Some(short) = &mut self.short_windows else { return Ok(()) };
+        // A window that ends after a number of I/Os has no known length.
+        let window = |cell: &Cell| match cell.workload.length {
+            Length::Runtime(time) => Some(time),
+            Length::Ios(_) => None,
+        };
+        short.windows = cells.iter().filter_map(window).collect();
+        let live = self.running.iter().map(|meter| (&meter.spec, meter.cadences()));
+        let logs = self.logs.iter().map(|(spec, config)| (spec, vec![spec.cadence(values_of(config), None)]));
+        for (spec, cadences) in live.chain(logs) {
+            if spec.bridge < spec.interval {
+                return RunError::refuse(format!(
+                    "the meter `{}` is read every {}, and its `bridge` allows gaps of {} only, so no trial \
+                     would have joules: leave `bridge` out, or make it longer",
+                    spec.name,
+                    format_duration(spec.interval),
+                    format_duration(spec.bridge)
+                ));
+            }
+            short.warn(&spec.name, &cadences, progress);
+        }
+        Ok(())
+    }
+}
+
+impl ShortWindows {
+    /// Warns, once, if windows are too short for a meter whose channels give values so often.
+    pub(super) fn warn(&mut self, name: &str, cadences: &[Cadence], progress: &mut dyn Progress) {
+        if let Some(warning) = self.of(name, cadences)
+            && self.warned.insert(name.to_owned())
+        {
+            progress.note(&format!("warning: {warning}"));
+        }
+    }
+
+    fn of(&self, name: &str, cadences: &[Cadence]) -> Option<String> {
+        let slowest = cadences.iter().max_by(|a, b| a.period_s.total_cmp(&b.period_s))?;
+        let fault = |window: &Duration| Some((*window, slowest.check(window.as_secs_f64()).err()?));
+        let short: Vec<(Duration, Incomplete)> = self.windows.iter().filter_map(fault).collect();
+        let (_, why) = short.first()?;
+        let of = if short.len() == self.windows.len() {
+            "no trial".to_owned()
+        } else {
+            let times: Vec<String> = short.iter().map(|(time, _)| format_duration(*time)).collect();
+            format!("no trial with a `runtime` of {}", times.join(", "))
+        };
+        Some(format!("{of} will have joules of the meter `{name}`: {why}"))
+    }
+}
+
+/// What the values of a log mean, as far as its table says.
+fn values_of(config: &LogConfig) -> ChannelKind {
+    match config.kind {
+        Some(LogKind::Average) => {
+            ChannelKind::Average { window_ns: (config.window_s.unwrap_or(0.0) * 1e9) as u64 }
+        }
+        _ => ChannelKind::Instant,
+    }
+}
+
+fn read_once(meter: OpeningMeter, stop: &AtomicBool) -> Result<RunningMeter, OpenError> {
+    let meter = meter.open(stop)?;
+    meter.first_reading(stop)?;
+    Ok(meter)
+}
+
+/// The meters of the machine itself, which need no word from the user.
+fn local(
+    allow_exec: bool,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<Vec<RunningMeter>, StudyError> {
+    let mut running = Vec::new();
+    for found in iopj_meter::local_meters(Path::new("/")).iter().filter(|found| found.why_not.is_none()) {
+        let asked = match found.name.split_once(':') {
+            None if found.name == "rapl" => Some(config::plain("rapl", "rapl", &[])?),
+            Some(("hwmon", chip)) => Some(config::plain(&found.name, "hwmon", &[("chip", chip)])?),
+            // A drive is read only if the study names it: each reading costs it a command.
+            _ => None,
+        };
+        let Some((spec, MeterSource::Live(source))) = asked else { continue };
+        let opened = OpeningMeter::start(spec, source, allow_exec);
+        match opened.and_then(|meter| read_once(meter, stop)) {
+            Ok(meter) => running.push(meter),
+            Err(error) => progress.note(&format!("warning: the meter `{}` is left out: {error}", found.name)),
+        }
+    }
+    Ok(running)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Said;
+
+    #[test]
+    fn a_warning_names_the_windows_that_are_too_short_and_the_least_runtime() {
+        let second = Duration::from_secs(1);
+        let cadence = Cadence { kind: ChannelKind::Instant, period_s: 1.0, age_s: 0.0, bridge_s: 3.0 };
+        let says = |windows: &[Duration], period_s: f64| {
+            let windows = windows.iter().copied().collect();
+            let mut short = ShortWindows { windows, warned: BTreeSet::new() };
+            let mut said = Said::default();
+            (0..2).for_each(|_| short.warn("psu", &[Cadence { period_s, ..cadence }], &mut said));
+            said.0
+        };
+        let why = "the measured window is too short for the meter, which gives a value every 1.0 s, and 4 \
+                   must lie in the window: use a `runtime` of at least 5s, or a faster meter";
+        let all = format!("warning: no trial will have joules of the meter `psu`: {why}");
+        assert_eq!(says(&[second], 1.0), [all]);
+        let some = "warning: no trial with a `runtime` of 1s, 2s will have joules of the meter `psu`: ";
+        assert_eq!(says(&[second, 2 * second, 5 * second], 1.0), [some.to_owned() + why]);
+        assert!(says(&[5 * second], 1.0).is_empty() && says(&[], 1.0).is_empty());
+        let rare = says(&[60 * second], 5.0);
+        assert!(rare[0].contains("a value only every 5.0 s, and gaps of at most 3.0 s"), "{rare:?}");
+    }
+}
