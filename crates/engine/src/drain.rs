@@ -1,6 +1,7 @@
 //! How engines end: they wait a while for what is in flight, then leak what the kernel or a device still
 //! uses, because a leak is safe and a free is not.
 
+use crate::system::Owner;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
@@ -37,12 +38,18 @@ pub(crate) fn drain(mut step: impl FnMut(Duration) -> Drained) -> bool {
 /// every request that the kernel or a device holds.
 pub(crate) struct Leaky<T> {
     value: ManuallyDrop<T>,
+    owner: Owner,
     is_released: bool,
 }
 
 impl<T> Leaky<T> {
     pub(crate) fn new(value: T) -> Leaky<T> {
-        Leaky { value: ManuallyDrop::new(value), is_released: false }
+        Leaky { value: ManuallyDrop::new(value), owner: Owner::this_process(), is_released: false }
+    }
+
+    /// True in a forked child: the requests are the parent's, and `Drop` must not touch them.
+    pub(crate) fn is_parents(&self) -> bool {
+        !self.owner.is_this_process()
     }
 
     /// Only the owner uses the value now: dropping this drops it.

@@ -213,6 +213,9 @@ impl Engine for Libaio {
 
 impl Drop for Libaio {
     fn drop(&mut self) {
+        if self.held.is_parents() {
+            return;
+        }
         for block in self.queued.drain(..) {
             // SAFETY: the block is in `held.blocks`, and the kernel has not taken it.
             self.held.pool.finish(Slot(unsafe { (*block).aio_data } as u32));

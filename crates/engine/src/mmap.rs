@@ -1,6 +1,6 @@
 //! Memory mappings: made, reached at checked offsets, and unmapped when they are dropped.
 
-use crate::system::last_errno;
+use crate::system::{Owner, last_errno};
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 
@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 pub(crate) struct Mmap {
     base: NonNull<u8>,
     len: usize,
+    owner: Owner,
 }
 
 // SAFETY: a mapping has no thread, and this value only hands out addresses, whose users need `unsafe`.
@@ -39,9 +40,23 @@ impl Mmap {
         // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
         let address = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
         match NonNull::new(address.cast()) {
-            Some(base) if address != libc::MAP_FAILED => Ok(Mmap { base, len }),
+            Some(base) if address != libc::MAP_FAILED => Ok(Mmap { base, len, owner: Owner::this_process() }),
             _ => Err(last_errno()),
         }
+    }
+
+    /// Leaves the mapping out of forked children. Else a fork makes private memory copied on write, and what
+    /// this process writes to next is another page than the one that a device still uses.
+    ///
+    /// # Errors
+    /// The errno of madvise(2).
+    pub(crate) fn keep_from_children(&self) -> Result<(), i32> {
+        if cfg!(miri) {
+            return Ok(()); // Miri has neither madvise nor fork
+        }
+        // SAFETY: the range is this mapping, and the advice changes nothing in this process.
+        let result = unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTFORK) };
+        if result == 0 { Ok(()) } else { Err(last_errno()) }
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {
@@ -62,6 +77,9 @@ impl Mmap {
 
 impl Drop for Mmap {
     fn drop(&mut self) {
+        if !self.owner.is_this_process() {
+            return; // a child may have something else at this address
+        }
         // SAFETY: the mapping is ours, and the owner drops it only when nobody uses it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }

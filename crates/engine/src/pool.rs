@@ -64,8 +64,9 @@ pub enum PoolError {
 
 /// One aligned, anonymous mapping cut into slots of equal length.
 ///
-/// Several engines of one thread share a pool by `Rc`. The kernel gets raw pointers; while a slot
-/// is in flight no Rust reference to it exists, because [`Pool::borrow`] refuses it.
+/// Several engines of one thread share a pool by `Rc`. The kernel gets raw pointers; while a slot is in
+/// flight no Rust reference to it exists, because [`Pool::borrow`] refuses it. A forked child does not have
+/// the memory (`MADV_DONTFORK`), and what it drops leaves the parent's I/O alone.
 pub struct Pool {
     /// Dropped only when no slot is in flight: every engine has an `Rc` of the pool until it has drained, and
     /// leaks that `Rc` if it cannot.
@@ -119,8 +120,8 @@ impl Pool {
             .checked_mul(slots.max(1) as usize)
             .and_then(|bytes| bytes.checked_next_multiple_of(page))
             .ok_or(PoolError::NoMemory { bytes: usize::MAX, errno: 0 })?;
-        // A device without an IOMMU must find the same page after a fork: shared memory is not copied on
-        // write.
+        // The kernel neither moves nor copies shared huge pages: a device without an IOMMU finds the same
+        // page.
         let kind = if is_huge {
             libc::MAP_SHARED | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB
         } else {
@@ -130,6 +131,7 @@ impl Pool {
             true => PoolError::NoHugePages { pages: map_len / HUGE_PAGE },
             false => PoolError::NoMemory { bytes: map_len, errno },
         })?;
+        map.keep_from_children().map_err(|errno| PoolError::NoMemory { bytes: map_len, errno })?;
         let base = map.at(shift as usize, map_len - shift as usize);
         let states = (0..slots).map(|_| Cell::new(State::Free)).collect();
         Ok(Rc::new(Pool { map, base, stride, slot_len, is_huge, states }))
@@ -308,6 +310,47 @@ mod tests {
             }
             Err(error) => assert_eq!(error, PoolError::NoHugePages { pages: 1 }),
         }
+    }
+
+    /// Forks and gives what the child found.
+    #[cfg(not(miri))]
+    fn in_a_child(check: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child only calls `check` and ends without running anything else of this process.
+        match unsafe { libc::fork() } {
+            0 => {
+                let holds = check();
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(i32::from(!holds)) }
+            }
+            child => {
+                let mut status = 1;
+                // SAFETY: `status` lives through the call.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                status == 0
+            }
+        }
+    }
+
+    #[cfg(not(miri))]
+    #[test]
+    fn a_forked_child_neither_has_the_pool_nor_unmaps_what_it_has_in_its_place() {
+        let pool = Pool::new(2, 4096).unwrap();
+        pool.borrow(Slot(1)).unwrap().fill(7);
+        let iovec = pool.region();
+        let is_mapped = || {
+            let mut pages = [0u8; 2];
+            // SAFETY: mincore(2) reads no memory of the range; `pages` has a byte for each of its pages.
+            unsafe { libc::mincore(iovec.iov_base, iovec.iov_len, pages.as_mut_ptr()) == 0 }
+        };
+        let copy = Rc::clone(&pool);
+        assert!(in_a_child(move || {
+            let gone = !is_mapped();
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+            // SAFETY: a new mapping that replaces none.
+            let own = unsafe { libc::mmap(iovec.iov_base, iovec.iov_len, libc::PROT_READ, flags, -1, 0) };
+            drop((copy, pool));
+            gone && own == iovec.iov_base && is_mapped()
+        }));
     }
 
     #[test]

@@ -165,6 +165,9 @@ impl Engine for PosixAio {
 
 impl Drop for PosixAio {
     fn drop(&mut self) {
+        if self.held.is_parents() {
+            return;
+        }
         for (_, slot) in self.queued.drain(..) {
             self.held.pool.finish(slot);
         }

@@ -33,15 +33,19 @@ pub(crate) struct SubmissionRing {
     /// Our tail; `publish` copies it to the shared one.
     local_tail: u32,
     published: u32,
+    /// A submission poller takes entries at any time, and moves the head only after a batch: entries whose
+    /// completions were seen can still count as unconsumed.
+    has_poller: bool,
 }
 
 impl SubmissionRing {
     /// The next entry, zeroed, of `len` bytes (as the ring was set up); `advance` takes it. The queue must
     /// have room. It has, because the engine has no more requests in flight than the queue has entries, and
-    /// an entry that is not consumed is in flight.
+    /// an entry that the kernel has not read is in flight.
     #[inline]
     pub(crate) fn next(&mut self, len: usize) -> NonNull<u8> {
-        debug_assert!(self.unpublished() + self.unconsumed() <= self.mask, "the submission queue is full");
+        let unread = || if self.has_poller { 0 } else { self.unconsumed() };
+        debug_assert!(self.unpublished() + unread() <= self.mask, "the submission queue is full");
         debug_assert_eq!(len, self.stride);
         let index = (self.local_tail & self.mask) as usize;
         // SAFETY: `index` is at most `mask`, so the entry lies within the mapping; between head and
@@ -242,6 +246,7 @@ impl IoUring {
             mask: params.sq_entries - 1,
             local_tail: 0,
             published: 0,
+            has_poller: params.flags & sys::IORING_SETUP_SQPOLL != 0,
         };
         let cq = CompletionRing {
             head: at(cq_off.head).cast(),
@@ -359,6 +364,7 @@ mod tests {
                 mask: entries - 1,
                 local_tail: START,
                 published: START,
+                has_poller: false,
             };
             let cq = CompletionRing {
                 head: word(3),
@@ -427,6 +433,27 @@ mod tests {
             cq.take(u32::MAX, |user_data, _| seen.push(user_data));
             assert_eq!(seen, [first, first + 1, first + 2]);
         }
+    }
+
+    /// Linux stores the head after a batch (`io_submit_sqes`), and the completions of its entries may be
+    /// there before.
+    #[test]
+    fn a_poller_that_moves_the_head_late_is_not_a_full_queue() {
+        let mut memory = Simulated::new(4);
+        let (mut sq, mut cq) = memory.queues(4);
+        sq.has_poller = true;
+        (0..4).for_each(|number| push(&mut sq, number));
+        sq.publish();
+        let head = sq.published.wrapping_sub(sq.unconsumed());
+        assert_eq!(kernel(&sq, &cq), 4);
+        // SAFETY: the word is memory of `Simulated`.
+        unsafe { sq.head.as_ref() }.store(head, Ordering::Release);
+        assert_eq!(cq.take(u32::MAX, |_, _| {}), 4);
+        (4..8).for_each(|number| push(&mut sq, number));
+        assert_eq!((sq.unpublished(), sq.unconsumed()), (4, 4));
+        let mut back = Vec::new();
+        assert_eq!(sq.take_back_unpublished(|user_data| back.push(user_data)), 4);
+        assert_eq!(back, [4, 5, 6, 7]);
     }
 
     proptest! {

@@ -304,6 +304,9 @@ impl<F: EntryFormat> Engine for RingEngine<F> {
 
 impl<F> Drop for RingEngine<F> {
     fn drop(&mut self) {
+        if self.held.is_parents() {
+            return;
+        }
         // The kernel never gets what it does not have yet: a write that was only pushed does not happen. The
         // rest is cancelled (IORING_REGISTER_SYNC_CANCEL, since 6.0). Before that, and for requests that a
         // device holds, waiting is all that can be done.

@@ -5,6 +5,22 @@ use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
+/// The process that made a value. After a fork the child has a copy, whose kernel objects, mappings and
+/// requests are still the parent's: it must not end them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner(u32);
+
+impl Owner {
+    pub(crate) fn this_process() -> Owner {
+        Owner(std::process::id())
+    }
+
+    /// False in a forked child of the owner.
+    pub(crate) fn is_this_process(self) -> bool {
+        self.0 == std::process::id()
+    }
+}
+
 pub(crate) fn last_errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }

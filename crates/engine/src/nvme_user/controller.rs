@@ -405,6 +405,9 @@ impl Controller {
 
 impl Drop for Controller {
     fn drop(&mut self) {
+        if self.admin.is_parents() {
+            return;
+        }
         if self.end().is_none() {
             // It gives its buffer up before the memory goes; a reset would end its use too.
             features::take_host_memory(&mut self.admin(), self.limits.abort);

@@ -471,6 +471,9 @@ impl Engine for NvmeUser {
 
 impl Drop for NvmeUser {
     fn drop(&mut self) {
+        if self.held.is_parents() {
+            return;
+        }
         let Held { pair, pool, controller, .. } = &mut *self.held;
         let flights = &mut self.flights;
         let finish = |flights: &mut Flights, id: u16| {

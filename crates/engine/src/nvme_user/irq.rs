@@ -1,6 +1,7 @@
 //! Events: those that the device's vectors signal, and those by which the kernel asks for the device back.
 
 use crate::engine::EngineError;
+use crate::system::Owner;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -53,6 +54,7 @@ pub(super) struct Watch {
     asked: Arc<AtomicBool>,
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
+    owner: Owner,
 }
 
 impl Watch {
@@ -71,7 +73,7 @@ impl Watch {
         };
         let thread = std::thread::Builder::new().name("iopj-vfio".to_owned()).spawn(sleep);
         let thread = thread.map_err(|e| EngineError::failed("clone", e))?;
-        Ok(Watch { asked, stop, thread: Some(thread) })
+        Ok(Watch { asked, stop, thread: Some(thread), owner: Owner::this_process() })
     }
 
     /// Becomes true when one of the events is signalled.
@@ -82,6 +84,9 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        if !self.owner.is_this_process() {
+            return; // a forked child has no such thread, and the event is the parent's
+        }
         signal(&self.stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -7,6 +7,7 @@ use iopj_engine::sim::{Sim, SimOptions};
 use iopj_engine::{Completion, Engine, IoError, Op, Pool, Request, Slot};
 use std::collections::HashSet;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 use subjects::{Subject, subjects};
 
 const BLOCK: u32 = 4096;
@@ -152,6 +153,38 @@ fn a_dropped_engine_returns_what_was_in_flight(subject: &Subject) {
     assert_eq!(Rc::strong_count(&pool), 1, "no engine holds the pool any more");
 }
 
+fn a_forked_child_ends_none_of_its_parents_requests(subject: &Subject) {
+    let depth = subject.depth(DEPTH);
+    let pool = Pool::new(depth, BLOCK).unwrap();
+    let mut engine = subject.open(&pool, depth);
+    let requests: Vec<Request> =
+        (0..depth).map(|slot| read(slot, subject.offset(slot.into()), slot.into())).collect();
+    assert_eq!(engine.push(&requests).unwrap(), depth as usize);
+    engine.submit().unwrap();
+    // SAFETY: the child only drops what it has a copy of, and ends without running anything else.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let begun = Instant::now();
+        drop((engine, pool));
+        let at_once = begun.elapsed() < Duration::from_secs(1);
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!at_once)) }
+    }
+    let mut status = 1;
+    // SAFETY: `status` lives through the call.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child waited for its parent's requests");
+    let mut seen = 0;
+    while seen < depth as usize {
+        seen += wait(&mut *engine, 1).len();
+    }
+    assert_eq!(engine.in_flight(), 0);
+    if subject.path.is_some() {
+        let last = depth - 1;
+        assert_eq!(&pool.borrow(Slot(last)).unwrap()[..], subject.expected(last.into()));
+    }
+}
+
 fn a_forgotten_engine_keeps_its_pool(subject: &Subject) {
     let pool = Pool::new(1, BLOCK).unwrap();
     let mut engine = subject.open(&pool, 1);
@@ -252,7 +285,7 @@ fn facts_count_system_calls(subject: &Subject) {
 #[test]
 fn every_engine_conforms() {
     type Test = (&'static str, fn(&Subject));
-    let tests: [Test; 10] = [
+    let tests: [Test; 11] = [
         ("reads_the_bytes_of_its_offset", reads_the_bytes_of_its_offset),
         ("every_request_completes_once", every_request_completes_once),
         (
@@ -262,6 +295,10 @@ fn every_engine_conforms() {
         ("a_slot_in_flight_belongs_to_the_engine", a_slot_in_flight_belongs_to_the_engine),
         ("failed_and_short_requests_say_so", failed_and_short_requests_say_so),
         ("a_dropped_engine_returns_what_was_in_flight", a_dropped_engine_returns_what_was_in_flight),
+        (
+            "a_forked_child_ends_none_of_its_parents_requests",
+            a_forked_child_ends_none_of_its_parents_requests,
+        ),
         ("a_forgotten_engine_keeps_its_pool", a_forgotten_engine_keeps_its_pool),
         ("two_engines_share_one_pool", two_engines_share_one_pool),
         ("a_write_that_was_only_pushed_does_not_happen", a_write_that_was_only_pushed_does_not_happen),

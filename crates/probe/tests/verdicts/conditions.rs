@@ -125,10 +125,11 @@ fn a_poller_that_lost_its_core_is_starved_and_says_with_whom_it_shared() {
     let mut evidence = on_shared_cores((0.61, 0.38), (0.95, 0.03));
     evidence.others = with_others(2, WINDOW_NS * 9 / 10).others;
     let found = of_path(path, &evidence);
-    assert_eq!(
-        found.starved().unwrap().to_string(),
-        "the submission poller had 61 % of a core and waited for one 38 % of the time: it shared 2 cores with 1 \
-         other busy thread and other processes (they used 0.90)"
+    let text = found.starved().unwrap().to_string();
+    assert_contains(&text, "the submission poller had 61 % of a core and waited for one 38 % of the time: ");
+    assert_contains(
+        &text,
+        ": it shared 2 cores with 1 other busy thread and other processes (they used 0.90)",
     );
     // The job counts as well, the verdict stays, and a path that does not spin has no such thread.
     let job = of_path(path, &on_shared_cores((0.97, 0.03), (0.45, 0.55)));
