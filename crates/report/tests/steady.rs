@@ -50,7 +50,7 @@ fn no_rate_falls_by_125_percent() {
     assert_eq!(words(&falling), "its rate fell from 1634 to 366 IOPS over the window (p < 0.01)");
     // A line that ends below zero ends at no I/O (4664.29, -1850.96, p 0.0067).
     let stopping = [900, 400, 200, 100, 50, 20, 10, 5, 2, 1, 0, 0];
-    assert_eq!(words(&stopping), "its rate fell from 4664 to 0 IOPS over the window (p = 0.01)");
+    assert_eq!(words(&stopping), "its rate fell from 4664 to 0 IOPS over the window (p < 0.01)");
 }
 
 #[test]
@@ -125,9 +125,12 @@ fn a_ramp_that_did_not_settle_makes_its_trial_unsteady() {
     assert!(!is_unsteady(measurement(&mut trials[0])) && is_unsteady(measurement(&mut trials[1])));
     let [flag] = unsteady(&trials)[..] else { panic!() };
     assert_eq!((flag.trial, flag.reason), (1, Unsteady::Ramp(state)));
-    let words = "its rate still fell by 23 % of its mean in 1.0 s after a ramp of 10.0 s, the longest \
-                 allowed; the rule allows 10 %";
+    let words = "its rate still fell from 112 to 88 % of its mean in 1.0 s after a ramp of 10.0 s, the \
+                 longest allowed; the rule allows a change of 10 %";
     assert_eq!(flag.reason.to_string(), words);
+    // A line that falls by more than its mean ends at no I/O.
+    let steep = Unsteady::Ramp(SteadyState { change: Some(-2.5), ..state }).to_string();
+    assert!(steep.starts_with("its rate still fell from 225 to 0 % of its mean in 1.0 s"), "{steep}");
     let known = SteadyState { noise: Some(0.1), over_ns: Some(1_000_000_000), ..state };
     assert_eq!(Unsteady::Ramp(known).to_string(), words);
     let hidden = Unsteady::Ramp(SteadyState { noise: Some(0.2), over_ns: Some(8_000_000_000), ..state });

@@ -19,7 +19,10 @@ const MAX_NUMJOBS: u32 = 4096;
 
 /// Checks a study's numbers against their limits, before a target is opened or made.
 pub(crate) fn check_numbers(cells: &[Cell]) -> Result<(), RunError> {
-    for workload in cells.iter().map(|cell| &cell.workload) {
+    for Cell { workload, generator, .. } in cells {
+        if *generator == Generator::Native {
+            native::check_offsets(workload).or_else(|error| RunError::refuse(error.to_string()))?;
+        }
         if workload.iodepth > MAX_IODEPTH {
             return RunError::refuse(format!(
                 "iodepth {} is beyond the limit of {MAX_IODEPTH} (io_uring's own): lower it",

@@ -1,5 +1,6 @@
 //! Why a run of the native generator failed.
 
+use super::offsets::OffsetsError;
 use iopj_engine::{EngineError, IoError};
 use std::error::Error;
 use std::io;
@@ -14,6 +15,9 @@ pub enum NativeError {
     /// An engine did not open, or is finished.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The offsets cannot be drawn.
+    #[error(transparent)]
+    Offsets(#[from] OffsetsError),
     /// I/Os failed.
     #[error("{} of {issued} I/Os failed: {}", total(.errors), kinds(.errors))]
     Ios { issued: u64, errors: Vec<(IoError, u64)> },

@@ -1,6 +1,7 @@
 //! One job of the native generator: a closed loop on one engine, on one thread.
 
 use super::clock::Clock;
+use super::error::NativeError;
 use super::offsets::Offsets;
 use super::slices::Begin;
 use super::tally::{Tally, tag};
@@ -45,11 +46,12 @@ impl Progress {
 impl<'a> Job<'a> {
     /// Opens the engine and fills the buffers with bytes that do not compress. Allocates all that
     /// the job will need.
-    pub(crate) fn open(spec: &JobSpec<'a>, job: u32, progress: &'a Progress) -> Result<Job<'a>, EngineError> {
+    pub(crate) fn open(spec: &JobSpec<'a>, job: u32, progress: &'a Progress) -> Result<Job<'a>, NativeError> {
         let workload = spec.workload;
         let depth = workload.iodepth;
         let pool =
-            if spec.huge_pages { Pool::huge(depth, workload.bs)? } else { Pool::new(depth, workload.bs)? };
+            if spec.huge_pages { Pool::huge(depth, workload.bs) } else { Pool::new(depth, workload.bs) };
+        let pool = pool.map_err(EngineError::from)?;
         if workload.rw.writes() {
             fill(&pool, spec.seed ^ u64::from(job))?;
         }
@@ -61,8 +63,8 @@ impl<'a> Job<'a> {
         Ok(Job {
             engine,
             clock: Clock::new(),
-            offsets: Offsets::new(workload, spec.base, spec.len, job, spec.seed),
-            apart: Offsets::apart(workload, spec.base, spec.len, job, spec.seed),
+            offsets: Offsets::new(workload, spec.base, spec.len, job, spec.seed)?,
+            apart: Offsets::apart(workload, spec.base, spec.len, job, spec.seed)?,
             workload,
             free: (0..depth).map(Slot).collect(),
             free_count: depth as usize,

@@ -16,6 +16,7 @@ mod tally;
 
 pub use clock::{moment, monotonic_ns, name as clock_name};
 pub use error::NativeError;
+pub use offsets::{OffsetsError, check_offsets};
 pub use recorder::Recorder;
 
 use crate::pass::{self, PassLimit};
@@ -276,10 +277,13 @@ fn await_ramp(
 }
 
 /// Checks that `numjobs` engines can be open at once, and closes them.
-pub fn preflight(spec: &JobSpec<'_>) -> Result<(), EngineError> {
+///
+/// # Errors
+/// Why a job of them cannot be opened.
+pub fn preflight(spec: &JobSpec<'_>) -> Result<(), NativeError> {
     let progress = Progress::default();
     let open = |number| Job::open(spec, number, &progress);
-    let jobs: Result<Vec<_>, EngineError> = (0..spec.workload.numjobs).map(open).collect();
+    let jobs: Result<Vec<_>, NativeError> = (0..spec.workload.numjobs).map(open).collect();
     jobs.map(drop)?;
     await_pollers();
     Ok(())

@@ -6,6 +6,41 @@ use rand_distr::{Distribution, Zipf};
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
+/// Exponents this close to 1, but not 1, are refused: the formula divides by their difference, and what is
+/// left of its digits would draw other blocks than those asked for.
+const NEAR_ONE: f64 = 1e-9;
+
+/// Why the offsets of a workload cannot be drawn.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum OffsetsError {
+    /// No such distribution.
+    #[error("zipf:{0} does not exist: write a number above 0, such as zipf:1.2")]
+    Zipf(f64),
+    /// An exponent that cannot be computed with.
+    #[error("zipf:{0} is too close to 1 to be computed: write zipf:1, or a number further from it")]
+    NearOne(f64),
+}
+
+/// Checks that the offsets of a workload can be drawn, on any target that holds a block.
+///
+/// # Errors
+/// [`OffsetsError`].
+pub fn check_offsets(workload: &Workload) -> Result<(), OffsetsError> {
+    match workload.random_distribution {
+        RandomDistribution::Zipf(theta) if workload.rw.is_random() => zipf(1, theta).map(drop),
+        _ => Ok(()),
+    }
+}
+
+fn zipf(blocks: u64, theta: f64) -> Result<Zipf<f64>, OffsetsError> {
+    if theta != 1.0 && (theta - 1.0).abs() < NEAR_ONE {
+        return Err(OffsetsError::NearOne(theta));
+    }
+    let is_positive = theta.is_finite() && theta > 0.0;
+    let made = is_positive.then(|| Zipf::new(blocks as f64, theta).ok()).flatten();
+    made.ok_or(OffsetsError::Zipf(theta))
+}
+
 /// The blocks of a target that a job works on, in units of `bs`.
 enum Pattern {
     /// From `next` up to `end`, then from `start` again; reads and writes each have a position of their own,
@@ -37,16 +72,24 @@ impl Offsets {
     /// For job number `job` on `len` bytes at `base`. Sequential jobs have a region each, as fio's
     /// `offset_increment` gives them; random ones share the whole target. `len` holds at least one
     /// block for each job.
-    pub(crate) fn new(workload: &Workload, base: u64, len: u64, job: u32, seed: u64) -> Offsets {
+    ///
+    /// # Errors
+    /// [`OffsetsError`].
+    pub(crate) fn new(
+        workload: &Workload,
+        base: u64,
+        len: u64,
+        job: u32,
+        seed: u64,
+    ) -> Result<Offsets, OffsetsError> {
         let bs = u64::from(workload.bs);
         let blocks = len / bs;
         let pattern = if workload.rw.is_random() {
             match workload.random_distribution {
                 RandomDistribution::Uniform => Pattern::Uniform { blocks },
-                RandomDistribution::Zipf(theta) => match Zipf::new(blocks as f64, theta) {
-                    Ok(ranks) => Pattern::Zipf { blocks, step: coprime_step(blocks), ranks },
-                    Err(_) => Pattern::Uniform { blocks },
-                },
+                RandomDistribution::Zipf(theta) => {
+                    Pattern::Zipf { blocks, step: coprime_step(blocks), ranks: zipf(blocks, theta)? }
+                }
             }
         } else {
             let share = blocks / u64::from(workload.numjobs);
@@ -61,17 +104,26 @@ impl Offsets {
         // SplitMix64 is the cheapest that is good enough; hashed seeds keep the jobs' sequences apart.
         let mut seeds = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_add(u64::from(job)));
         let random = SplitMix64::seed_from_u64(seeds.next_u64());
-        Offsets { random, pattern, bs, base, mix }
+        Ok(Offsets { random, pattern, bs, base, mix })
     }
 
     /// A sequence of the same kind at other offsets: other random ones, or from the middle of a sequential
     /// job's region on.
-    pub(crate) fn apart(workload: &Workload, base: u64, len: u64, job: u32, seed: u64) -> Offsets {
-        let mut apart = Offsets::new(workload, base, len, job, !seed);
+    ///
+    /// # Errors
+    /// As [`Offsets::new`].
+    pub(crate) fn apart(
+        workload: &Workload,
+        base: u64,
+        len: u64,
+        job: u32,
+        seed: u64,
+    ) -> Result<Offsets, OffsetsError> {
+        let mut apart = Offsets::new(workload, base, len, job, !seed)?;
         if let Pattern::Sequential { start, end, next } = &mut apart.pattern {
             *next = [*start + (*end - *start) / 2; 2];
         }
-        apart
+        Ok(apart)
     }
 
     /// The next operation and its offset in bytes. Kept out of line: inlined, every field is loaded
@@ -141,7 +193,7 @@ mod tests {
                 workload.random_distribution = RandomDistribution::Zipf(1.2);
             }
             let (base, len) = (base << 20, blocks * 4096 + 100);
-            let mut offsets = Offsets::new(&workload, base, len, job % jobs, seed);
+            let mut offsets = Offsets::new(&workload, base, len, job % jobs, seed).unwrap();
             for _ in 0..200 {
                 let (_, offset) = offsets.next();
                 prop_assert!(offset >= base && offset + 4096 <= base + len && (offset - base) % 4096 == 0);
@@ -161,8 +213,8 @@ mod tests {
     fn sequential_jobs_share_the_target_without_overlap() {
         let mut workload = workload(Rw::Read);
         workload.numjobs = 2;
-        let mut first = Offsets::new(&workload, 0, 4 * 4096, 0, 1);
-        let mut second = Offsets::new(&workload, 0, 4 * 4096, 1, 1);
+        let mut first = Offsets::new(&workload, 0, 4 * 4096, 0, 1).unwrap();
+        let mut second = Offsets::new(&workload, 0, 4 * 4096, 1, 1).unwrap();
         let offsets: Vec<u64> =
             (0..3).map(|_| first.next().1).chain((0..3).map(|_| second.next().1)).collect();
         assert_eq!(offsets, [0, 4096, 0, 8192, 12288, 8192]);
@@ -172,20 +224,20 @@ mod tests {
     fn a_pass_draws_other_places() {
         let mut sequential = workload(Rw::Read);
         sequential.numjobs = 2;
-        let mut apart = Offsets::apart(&sequential, 0, 8 * 4096, 1, 1);
+        let mut apart = Offsets::apart(&sequential, 0, 8 * 4096, 1, 1).unwrap();
         let offsets: Vec<u64> = (0..4).map(|_| apart.next().1 / 4096).collect();
         assert_eq!(offsets, [6, 7, 4, 5], "from the middle of the second job's region");
         let random = workload(Rw::Randread);
         let list = |mut offsets: Offsets| (0..8).map(|_| offsets.next().1).collect::<Vec<_>>();
         assert_ne!(
-            list(Offsets::apart(&random, 0, 1 << 30, 0, 1)),
-            list(Offsets::new(&random, 0, 1 << 30, 0, 1))
+            list(Offsets::apart(&random, 0, 1 << 30, 0, 1).unwrap()),
+            list(Offsets::new(&random, 0, 1 << 30, 0, 1).unwrap())
         );
     }
 
     #[test]
     fn sequential_reads_and_writes_have_a_place_each() {
-        let mut offsets = Offsets::new(&workload(Rw::Rw), 0, 1 << 30, 0, 1);
+        let mut offsets = Offsets::new(&workload(Rw::Rw), 0, 1 << 30, 0, 1).unwrap();
         let mut next = [0; 2];
         for _ in 0..100 {
             let (op, offset) = offsets.next();
@@ -200,7 +252,7 @@ mod tests {
     fn uniform_covers_all_and_mixes_by_share() {
         let mut workload = workload(Rw::Randrw);
         workload.rwmixread = 70;
-        let mut offsets = Offsets::new(&workload, 0, 16 * 4096, 0, 5);
+        let mut offsets = Offsets::new(&workload, 0, 16 * 4096, 0, 5).unwrap();
         let mut hits = [0u32; 16];
         let mut reads = 0;
         for _ in 0..16_000 {
@@ -214,10 +266,32 @@ mod tests {
     }
 
     #[test]
+    fn a_zipf_that_cannot_be_made_is_refused_and_not_uniform() {
+        let refused = |theta: f64| {
+            let random_distribution = RandomDistribution::Zipf(theta);
+            let random = Workload { random_distribution, ..workload(Rw::Randread) };
+            let error = check_offsets(&random).unwrap_err();
+            assert!(Offsets::new(&random, 0, 4096, 0, 1).is_err());
+            // Sequential offsets do not use it.
+            assert_eq!(check_offsets(&Workload { random_distribution, ..workload(Rw::Read) }), Ok(()));
+            error.to_string()
+        };
+        let text = "zipf:-1 does not exist: write a number above 0, such as zipf:1.2";
+        assert_eq!(refused(-1.0), text);
+        refused(f64::NAN);
+        refused(f64::INFINITY);
+        let text = "zipf:1.0000000000000002 is too close to 1 to be computed: write zipf:1, or";
+        assert!(refused(1.0 + f64::EPSILON).starts_with(text));
+        for theta in [1e-6, 1.0, 1.000_001, 1e300] {
+            zipf(1 << 40, theta).unwrap();
+        }
+    }
+
+    #[test]
     fn zipf_prefers_few_blocks_and_seeds_differ() {
         let mut workload = workload(Rw::Randread);
         workload.random_distribution = RandomDistribution::Zipf(1.5);
-        let mut offsets = Offsets::new(&workload, 0, 1000 * 4096, 0, 5);
+        let mut offsets = Offsets::new(&workload, 0, 1000 * 4096, 0, 5).unwrap();
         let first = offsets.next().1;
         let hot = (0..10_000).filter(|_| offsets.next().1 == 0).count();
         // The first of 1,000 ranks at exponent 1.5 has a share of 1 / 2.5485.
@@ -225,7 +299,7 @@ mod tests {
         workload.random_distribution = RandomDistribution::Uniform;
         let list = |seed| {
             (0..8)
-                .scan(Offsets::new(&workload, 0, 1 << 30, 0, seed), |o, _| Some(o.next().1))
+                .scan(Offsets::new(&workload, 0, 1 << 30, 0, seed).unwrap(), |o, _| Some(o.next().1))
                 .collect::<Vec<_>>()
         };
         assert_eq!(list(1), list(1));

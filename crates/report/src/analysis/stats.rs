@@ -8,6 +8,27 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 /// Level of all tests and, as 1 - `LEVEL`, of all intervals.
 pub const LEVEL: f64 = 0.05;
 
+/// A p-value with this many decimals, or with as many as it takes to be on the same side of [`LEVEL`] as the
+/// value itself; `<0.001` for one that all these decimals would call 0.
+pub fn p_text(p: f64, decimals: usize) -> String {
+    let least = 10f64.powi(-(decimals as i32));
+    if p < least && p < LEVEL {
+        return format!("<{least:.decimals$}");
+    }
+    let is_sided = |text: &String| text.parse::<f64>().is_ok_and(|shown| (shown < LEVEL) == (p < LEVEL));
+    let mut texts = (decimals..=MOST_DECIMALS).map(|decimals| format!("{p:.decimals$}"));
+    texts.find(is_sided).unwrap_or_else(|| p.to_string())
+}
+
+/// Decimals that distinguish a value from [`LEVEL`] well enough to be read.
+const MOST_DECIMALS: usize = 9;
+
+/// The same as a statement: `p = 0.01`, `p < 0.01`.
+pub fn p_statement(p: f64) -> String {
+    let text = p_text(p, 2);
+    text.strip_prefix('<').map_or_else(|| format!("p = {text}"), |least| format!("p < {least}"))
+}
+
 /// The test that compares two samples. All are two-sided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {

@@ -22,6 +22,35 @@ const SLEEP: [&[f64]; 2] = [
     &[1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4],
 ];
 
+proptest! {
+    /// What is printed of a p-value never contradicts the decision, which is by the value itself.
+    #[test]
+    fn a_printed_p_value_is_on_its_own_side_of_the_level(
+        p in prop_oneof![0.0..=1.0f64, (-17.0..-1.0f64).prop_map(|size| LEVEL * (1.0 - 10f64.powf(size)))],
+        decimals in 2usize..5,
+    ) {
+        for text in [p_text(p, decimals), p_statement(p)] {
+            let digits: String = text.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
+            let shown: f64 = digits.parse().unwrap();
+            prop_assert_eq!(shown < LEVEL, p < LEVEL, "{} shown as {}", p, text);
+            prop_assert!(!text.contains('<') || p < shown);
+        }
+    }
+}
+
+#[test]
+fn no_p_value_of_a_decision_reads_0_05() {
+    assert_eq!(p_statement(0.0499), "p = 0.0499");
+    assert_eq!(p_statement(0.04997), "p = 0.04997");
+    assert_eq!((p_statement(0.0067), p_statement(0.031)), ("p < 0.01".into(), "p = 0.03".into()));
+    assert_eq!(
+        (p_text(0.0004, 3), p_text(0.0499, 3), p_text(0.04996, 3)),
+        ("<0.001".into(), "0.0499".into(), "0.04996".into())
+    );
+    // The level itself decides nothing, and may be printed.
+    assert_eq!((p_statement(0.0502), p_statement(LEVEL)), ("p = 0.05".into(), "p = 0.05".into()));
+}
+
 #[track_caller]
 fn close(got: f64, want: f64) {
     assert!((got - want).abs() <= 1e-9 * want.abs(), "{got:e} is not {want:e}");

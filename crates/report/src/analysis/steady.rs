@@ -5,7 +5,7 @@
 //! them.
 
 use super::grouping::{grouped, setup};
-use super::stats::{LEVEL, median, slope};
+use super::stats::{LEVEL, median, p_statement, slope};
 use iopj_core::VerdictKind;
 use iopj_core::evidence::SteadyState;
 use iopj_store::{Measurement, Slice, Trial};
@@ -61,7 +61,7 @@ impl fmt::Display for Unsteady {
             Unsteady::Ramp(state) => of_state(f, state),
             Unsteady::Trend { from, to, p } => {
                 let word = if to < from { "fell" } else { "rose" };
-                let p = if *p < 0.005 { "p < 0.01".to_owned() } else { format!("p = {p:.2}") };
+                let p = p_statement(*p);
                 write!(f, "its rate {word} from {from:.0} to {to:.0} IOPS over the window ({p})")
             }
             Unsteady::FarOff { iops, median, z } => write!(
@@ -94,11 +94,12 @@ fn of_state(f: &mut fmt::Formatter<'_>, state: &SteadyState) -> fmt::Result {
         ),
         _ => {
             let word = if change < 0.0 { "fell" } else { "rose" };
-            let change = percent(change.abs());
+            // The line's ends: by what it changes is no share of where it began.
+            let [from, to] = [-0.5, 0.5].map(|end| percent((1.0 + end * change).max(0.0)));
             write!(
                 f,
-                "its rate still {word} by {change:.0} % of its mean in {duration_s:.1} s {of}; the rule \
-                 allows {limit:.0} %"
+                "its rate still {word} from {from:.0} to {to:.0} % of its mean in {duration_s:.1} s {of}; \
+                 the rule allows a change of {limit:.0} %"
             )
         }
     }

@@ -1,14 +1,14 @@
 //! Claims as text: the answer to each, its parts with the figures that decide them, and what would decide the
 //! rest.
 
-use super::number::{exact, or_dash, p_value, percent, significant};
+use super::number::{exact, or_dash, percent, significant};
 use super::table::Table;
 use super::text::{WIDTH, escape, wrap};
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::claims::{Answer, Claim, ClaimFigure, Part, PartsDecided};
 use crate::analysis::grouping::unique;
 use crate::analysis::published::Paper;
-use crate::analysis::stats::Ratio;
+use crate::analysis::stats::{Ratio, p_text};
 
 /// The claims that the store says something about, under their papers, and one line that names the others.
 /// With `all` the others too are shown whole.
@@ -149,7 +149,7 @@ fn part_table(parts: &[&Part]) -> String {
         .left("measured", |part| against(&part.figures, measured))
         .left("ratio", |part| or_dash(part.effect.and_then(|one| one.ratio), ratio))
         .right("could see", |part| or_dash(part.effect.and_then(|one| one.least), percent))
-        .right("p", |part| or_dash(part.p, |p| p_value(p, 3)))
+        .right("p", |part| or_dash(part.p, |p| p_text(p, 3)))
         .left("published", |part| against(&part.figures, |one| or_dash(one.published, exact)))
         .text()
 }

@@ -1,6 +1,6 @@
 //! A comparison of two stores, or of two sides of one, as text: what differs between them, then every change.
 
-use super::number::{or_dash, p_value, percent};
+use super::number::{or_dash, percent};
 use super::table::Table;
 use super::text::{WIDTH, escape, settings, wrap};
 use crate::analysis::admission::{LEGEND, MARK};
@@ -10,7 +10,7 @@ use crate::analysis::compare::{
 };
 use crate::analysis::grouping::{grouped, list};
 use crate::analysis::metric::Metric;
-use crate::analysis::stats::LEVEL;
+use crate::analysis::stats::{LEVEL, p_text};
 use crate::analysis::winner::Axis;
 use iopj_store::Generator;
 use std::fmt::Write;
@@ -175,7 +175,7 @@ fn seen(least: f64) -> String {
 }
 
 fn probability(p: f64) -> String {
-    p_value(p, 4)
+    p_text(p, 4)
 }
 
 fn summary(comparison: &Comparison) -> String {

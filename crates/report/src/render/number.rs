@@ -73,12 +73,6 @@ pub(super) fn uncertainty(value: f64) -> String {
     }
 }
 
-/// A p-value with this many decimals.
-pub(super) fn p_value(p: f64, decimals: usize) -> String {
-    let least = 10f64.powi(-(decimals as i32));
-    if p < least { format!("<{least:.decimals$}") } else { format!("{p:.decimals$}") }
-}
-
 /// A share in per cent.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)

@@ -1,7 +1,7 @@
 //! Winner maps as text: a grid of letters, and which path each letter is.
 
 use super::energy::incomplete_text;
-use super::number::{or_dash, p_value, percent};
+use super::number::{or_dash, percent};
 use super::table::Table;
 use super::text::{WIDTH, escape, letter, wrap};
 use super::unsteady;
@@ -9,7 +9,7 @@ use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::contrast::Contrast;
 use crate::analysis::grouping::ascending;
 use crate::analysis::sequential;
-use crate::analysis::stats::Method;
+use crate::analysis::stats::{Method, p_text};
 use crate::analysis::winner::{
     Axis, AxisValue, Decision, LeftOut, MapCell, RankedPath, WinnerMap, WinnerQuestion, winner_maps,
 };
@@ -135,7 +135,7 @@ fn effects(map: &WinnerMap, paths: &[IoPath]) -> String {
         .right("95 % interval", |(.., lead)| {
             or_dash(lead.ratio.as_ref(), |one| format!("{:.3} to {:.3}", one.low, one.high))
         })
-        .right("p", |(_, _, p, _)| or_dash(*p, |p| p_value(p, 3)))
+        .right("p", |(_, _, p, _)| or_dash(*p, |p| p_text(p, 3)))
         .right("could see", |(.., lead)| or_dash(lead.least(), percent))
         .text()
 }

@@ -6,7 +6,9 @@ use super::metrics::ClaimMetric;
 use super::{Answer, ClaimFigure, Effect};
 use crate::analysis::contrast::{Sample, TestPlan};
 use crate::analysis::grouping::unique;
-use crate::analysis::stats::{LEVEL, Method, equivalent, over, ratio_of_means, summarize, t_test};
+use crate::analysis::stats::{
+    LEVEL, Method, equivalent, over, p_statement, ratio_of_means, summarize, t_test,
+};
 use iopj_core::IoPath;
 
 /// The claimed relation of a cell's figure to another.
@@ -184,7 +186,7 @@ pub(super) fn answer(relation: Relation, tested: Test) -> Answer {
                 Relation::Equal(_) => "neither within the tolerance nor outside it with certainty",
                 _ => "no significant difference",
             };
-            Answer::Undecided(format!("{what} (p = {p:.2} after Holm's correction)"))
+            Answer::Undecided(format!("{what} ({} after Holm's correction)", p_statement(p)))
         }
         None => Answer::Undecided("a test needs two replicates of each cell".to_owned()),
     }

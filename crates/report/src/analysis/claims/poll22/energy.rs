@@ -10,7 +10,7 @@ use crate::analysis::claims::question::Question;
 use crate::analysis::claims::{Answer, ClaimFigure, Part};
 use crate::analysis::exact::rank_test;
 use crate::analysis::metric;
-use crate::analysis::stats::{LEVEL, over};
+use crate::analysis::stats::{LEVEL, over, p_statement};
 use crate::analysis::winner::{self, Axis, Decision, rank};
 use iopj_core::{IoPath, Rw};
 
@@ -181,7 +181,7 @@ fn where_latency_is_low(tiles: &[MapTile], looks: u32) -> Part {
             poll.len(),
             interrupt.len()
         )),
-        Some(p) if p >= LEVEL => Answer::Undecided(format!("no significant difference (p = {p:.2})")),
+        Some(p) if p >= LEVEL => Answer::Undecided(format!("no significant difference ({})", p_statement(p))),
         Some(_) if lower => Answer::Holds,
         Some(_) => Answer::DoesNotHold,
     };
