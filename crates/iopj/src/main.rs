@@ -1,5 +1,6 @@
 //! The command line: parse, do, print.
 
+mod again;
 mod args;
 mod check;
 mod claims;

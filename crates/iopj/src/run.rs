@@ -1,5 +1,6 @@
 //! `iopj run`: a study, with the values that the command line overrides.
 
+use crate::again::{self, Chosen};
 use crate::args::RunArgs;
 use crate::output::{FAILURES, INTERRUPTED, print, print_json};
 use crate::progress::View;
@@ -14,6 +15,15 @@ use std::process::ExitCode;
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     descriptors::raise_limit();
+    let mut view = View::new();
+    let again = match &args.resume {
+        Some(store) if !args.again.is_empty() => {
+            let Chosen { blocks, says } = again::choose(store, &args.again)?;
+            view.note(&says);
+            blocks
+        }
+        _ => Vec::new(),
+    };
     let options = Options {
         target: args.target.clone(),
         destroy_data: args.destroy_data.clone(),
@@ -22,9 +32,9 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         take_device: args.taking.take_device,
         i_know_no_iommu: args.taking.i_know_no_iommu,
         store: args.store.clone(),
+        again,
     };
     let stop = signals::stop_flag();
-    let mut view = View::new();
     let result = match &args.resume {
         Some(store) => iopj_run::resume(store, &options, look, &mut view, stop),
         None => {

@@ -83,6 +83,8 @@ struct Study {
     finished: usize,
     /// Of all runs.
     pids: BTreeSet<u32>,
+    /// Further options of a run that continues the study.
+    more: &'static [&'static str],
 }
 
 impl Study {
@@ -90,7 +92,8 @@ impl Study {
         let folder = folder();
         fs::write(folder.join("study.toml"), text).unwrap();
         let target = target.map(Path::to_owned);
-        Study { folder, target, planned, trials: BTreeMap::new(), finished: 0, pids: BTreeSet::new() }
+        let (trials, pids) = (BTreeMap::new(), BTreeSet::new());
+        Study { folder, target, planned, trials, finished: 0, pids, more: &[] }
     }
 
     fn store(&self) -> PathBuf {
@@ -105,7 +108,7 @@ impl Study {
     fn start(&mut self) -> Run {
         let mut command = iopj(["run"]);
         if self.store().exists() {
-            command.arg("--resume").arg(self.store());
+            command.arg("--resume").arg(self.store()).args(self.more);
         } else {
             command.arg(self.folder.join("study.toml")).arg("--store").arg(self.store());
             command.args(self.target.iter().flat_map(|target| [OsStr::new("--target"), target.as_os_str()]));
@@ -392,4 +395,46 @@ fn a_kill_while_the_file_is_made_is_in_nobodys_way() {
         fs::remove_file(study.data()).unwrap();
         kill_and_go_on(study);
     }
+}
+
+/// The trials of a store: its replicate, whether it counts, was measured, and which replicate replaces it.
+fn standing(store: &Path) -> BTreeSet<String> {
+    let output = iopj(["report", "--json"]).arg(store).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let words = |trial: &Value| {
+        ["replicate", "in_force", "status", "replaced_by"].map(|key| trial[key].to_string()).join(" ")
+    };
+    report["trials"].as_array().unwrap().iter().map(words).collect()
+}
+
+#[test]
+fn a_kill_in_a_repeat_leaves_the_old_block_until_the_new_one_is_whole() {
+    let _alone = alone();
+    let two = r#"["posix-sio/syscall/interrupt", "io_uring/syscall/interrupt"]"#;
+    let text = FILE_STUDY.replace(r#""posix-sio/syscall/interrupt""#, two).replace("64m", "8m");
+    let mut study = Study::new(&text, 4, None);
+    study.start_and_wait();
+    // The first block holds a failed trial.
+    let fail = "UPDATE trial SET error = 'EIO', measurement = NULL WHERE position = 0";
+    rusqlite::Connection::open(study.store()).unwrap().execute_batch(fail).unwrap();
+    let in_force = ["0 true \"failed\" null", "0 true \"measured\" null", "1 true \"measured\" null"];
+    assert_eq!(standing(&study.store()), in_force.map(String::from).into());
+    study.more = &["--again", "failed"];
+    let moment = Moment { seen: Seen::LastTrial, delay: Duration::from_millis(50) };
+    assert!(study.start_and_kill(&moment), "the repeat's last trial takes longer");
+    let [failed, measured, other] = in_force;
+    let begun = [failed, measured, other, "2 false \"measured\" null"];
+    assert_eq!(standing(&study.store()), begun.map(String::from).into());
+    study.more = &[];
+    study.start_and_wait();
+    let replaced = ["0 false \"failed\" 2", "0 false \"measured\" 2", other, "2 true \"measured\" null"];
+    assert_eq!(standing(&study.store()), replaced.map(String::from).into());
+    let output = iopj(["report"]).arg(study.store()).output().unwrap();
+    let report = String::from_utf8(output.stdout).unwrap();
+    assert!(report.starts_with("study made: 4 of 4 trials\n"), "{report}");
+    assert!(
+        report.contains("\n2 trials were replaced by repeats of their blocks and do not count\n"),
+        "{report}"
+    );
+    assert!(!study.data().exists());
 }

@@ -1,7 +1,8 @@
-//! The blocks of a study: which of its trials are missing, and whether another block follows them.
+//! The blocks of a study: which of its trials are missing, which are measured again, and whether another
+//! block follows them.
 
 use crate::progress::{Progress, unix_ns};
-use iopj_store::{Sequential, Store, StoreError, StudyRecord, Trial};
+use iopj_store::{Repeat, Sequential, Store, StoreError, StudyRecord, Trial};
 use iopj_study::Study;
 use iopj_study::plan::{self, Cell, Planned, window};
 use std::collections::HashSet;
@@ -24,12 +25,14 @@ pub(crate) struct Blocks {
     order: Vec<Planned>,
     cells: u64,
     planned: u64,
+    repeats: Vec<Repeat>,
     sequential: Option<Sequential>,
     decide: Decide,
 }
 
 impl Blocks {
-    /// The plan of a study whose cells have these classes, up to the block that the store's record names.
+    /// The plan of a study whose cells have these classes, up to the block that the store's record names. The
+    /// blocks that repeat others follow the most that the study can have, in the same random order.
     pub(crate) fn of(
         study: &Study,
         classes: &[usize],
@@ -38,9 +41,11 @@ impl Blocks {
         store: &Store,
     ) -> Result<Blocks, StoreError> {
         let record = store.study()?;
-        let order = plan::order(classes, study.replicates.most(), seed);
-        let planned = record.planned_trials.min(order.len() as u64);
-        Ok(Blocks { order, cells: classes.len() as u64, planned, sequential: record.sequential, decide })
+        let (most, cells, repeats) = (study.replicates.most(), classes.len() as u64, record.repeats);
+        let last = repeats.iter().map(|repeat| repeat.block + 1).max();
+        let order = plan::order(classes, most.max(last.unwrap_or(0)), seed);
+        let planned = record.planned_trials.min(u64::from(most) * cells);
+        Ok(Blocks { order, cells, planned, repeats, sequential: record.sequential, decide })
     }
 
     /// Trials that are planned so far.
@@ -48,16 +53,21 @@ impl Blocks {
         self.planned
     }
 
-    /// The planned trials that the store lacks; if it lacks none, those of the next block.
+    /// The planned trials that the store lacks, those of repeats last; if it lacks none, those of the next
+    /// block. What a block lacks that is repeated is not measured.
     pub(crate) fn missing(
         &mut self,
         store: &mut Store,
         progress: &mut dyn Progress,
     ) -> Result<Vec<Planned>, StoreError> {
         let done: HashSet<u64> = store.positions()?.into_iter().collect();
-        let planned = &self.order[..self.planned as usize];
-        let missing: Vec<Planned> =
-            planned.iter().filter(|one| !done.contains(&one.position)).copied().collect();
+        let is_planned = |one: &&Planned| {
+            let is_repeat = self.repeats.iter().any(|repeat| repeat.block == one.replicate);
+            let is_repeated = self.repeats.iter().any(|repeat| repeat.replaces == one.replicate);
+            (one.position < self.planned || is_repeat) && !is_repeated
+        };
+        let missing = self.order.iter().filter(is_planned).filter(|one| !done.contains(&one.position));
+        let missing: Vec<Planned> = missing.copied().collect();
         if missing.is_empty() { self.more(store, progress) } else { Ok(missing) }
     }
 
@@ -85,6 +95,23 @@ impl Blocks {
         store.set_planned_trials(self.planned)?;
         Ok(self.order[from..self.planned as usize].to_vec())
     }
+}
+
+/// Plans to measure blocks again. Their old trials count until the new ones are all there.
+pub(crate) fn repeat(
+    store: &mut Store,
+    study: &Study,
+    cells: usize,
+    again: &[u32],
+) -> Result<(), StoreError> {
+    store.plan_repeats(again, study.replicates.most(), cells as u64)?;
+    for Repeat { block, replaces, .. } in store.study()?.repeats {
+        if again.contains(&replaces) {
+            let detail = format!("block {} is measured again, as block {}", replaces + 1, block + 1);
+            store.add_event(unix_ns(), "again", &detail)?;
+        }
+    }
+    Ok(())
 }
 
 /// How long a sequential study takes, by its windows alone; `None` if the number of blocks is fixed.
@@ -228,6 +255,55 @@ mod tests {
         assert_eq!((positions, said), (vec![5], vec!["block 3: open: 0".to_owned()]));
         // A run that died between two blocks judges again, and goes on.
         assert_eq!(run(&mut store, &study, always).0, [6, 7]);
+    }
+
+    /// The replicates of the trials in force.
+    fn in_force(store: &Store) -> Vec<u32> {
+        store.trials().unwrap().iter().map(|trial| trial.replicate).collect()
+    }
+
+    #[test]
+    fn a_block_is_measured_again_whole_and_in_a_new_order() {
+        let (folder, study) = (tempfile::tempdir().unwrap(), study("3"));
+        let mut store = store(&folder, &study);
+        run(&mut store, &study, always);
+        repeat(&mut store, &study, 2, &[0, 2]).unwrap();
+        let mut said = Said::default();
+        let missing = Blocks::of(&study, &[0; 2], 7, always, &store).unwrap().missing(&mut store, &mut said);
+        let missing = missing.unwrap();
+        assert_eq!(missing, plan::order(&[0; 2], 5, 7)[6..], "a continuation of the plan");
+        // Killed in the first block's repeat, then in the second's.
+        measure(&mut store, &study, &missing[..1]);
+        assert_eq!(in_force(&store), [0, 0, 1, 1, 2, 2]);
+        measure(&mut store, &study, &missing[1..3]);
+        assert_eq!(in_force(&store), [1, 1, 2, 2, 3, 3]);
+        assert_eq!(run(&mut store, &study, always).0, [9]);
+        assert_eq!(in_force(&store), [1, 1, 3, 3, 4, 4]);
+        let events: Vec<String> = store.events().unwrap().into_iter().map(|(_, _, detail)| detail).collect();
+        assert_eq!(
+            events,
+            ["block 1 is measured again, as block 4", "block 3 is measured again, as block 5"]
+        );
+        // Nothing is left to do, and a repeat can be repeated.
+        assert!(run(&mut store, &study, always).0.is_empty());
+        repeat(&mut store, &study, 2, &[3]).unwrap();
+        assert_eq!(run(&mut store, &study, always).0, [10, 11]);
+        assert_eq!(in_force(&store), [1, 1, 4, 4, 5, 5]);
+    }
+
+    #[test]
+    fn what_a_repeated_block_lacks_is_not_measured_and_blocks_are_still_added() {
+        let (folder, study) = (tempfile::tempdir().unwrap(), study(TABLE));
+        let mut store = store(&folder, &study);
+        let mut blocks = Blocks::of(&study, &[0; 2], 7, always, &store).unwrap();
+        let missing = blocks.missing(&mut store, &mut Said::default()).unwrap();
+        measure(&mut store, &study, &missing[..3]);
+        repeat(&mut store, &study, 2, &[1]).unwrap();
+        // Position 3 is left out; block 4, after the four that the study can have, is block 1's repeat.
+        let (positions, said) = run(&mut store, &study, until_three);
+        assert_eq!(positions, [8, 9, 4, 5]);
+        assert_eq!(said, ["block 2: open: 1", "block 3: open: 0"]);
+        assert_eq!(in_force(&store), [0, 0, 4, 4, 2, 2]);
     }
 
     #[test]

@@ -20,4 +20,6 @@ pub struct Options {
     pub i_know_no_iommu: bool,
     /// The store; without one the study's name in the current folder.
     pub store: Option<PathBuf>,
+    /// The replicates of a resumed run whose blocks are measured again.
+    pub again: Vec<u32>,
 }

@@ -74,7 +74,7 @@ pub fn run(
     set_up.measure(store, (&host, seed), decide, progress, stop)
 }
 
-/// Continues a run: only the trials that are missing.
+/// Continues a run: only the trials that are missing, and the blocks that are measured again.
 ///
 /// # Errors
 /// [`RunError`]; the finished trials stay.
@@ -102,6 +102,7 @@ pub fn resume(
     let access = Access::new(&host, &locks, target, spec, tools.taking)?;
     let set_up = SetUp::new(&study, &tools, meters, (made, access), &locks, progress)?;
     store.add_event(unix_ns(), "resumed", "")?;
+    blocks::repeat(&mut store, &study, set_up.cells.len(), &options.again)?;
     set_up.measure(store, (&host, record.seed), decide, progress, stop)
 }
 

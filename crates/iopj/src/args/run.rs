@@ -1,7 +1,7 @@
 //! The options of `iopj run`.
 
 use super::Taking;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// Options of the matrix override the study's; lists are separated by commas.
@@ -84,6 +84,10 @@ pub(crate) struct RunArgs {
         ]
     )]
     pub(crate) resume: Option<PathBuf>,
+    /// Measure again each block of that store that holds such a trial; the old trials stay, marked as
+    /// replaced
+    #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',', requires = "resume")]
+    pub(crate) again: Vec<Again>,
     /// Overwrite this whole device, which must be the target
     #[arg(long, value_name = "DEVICE")]
     pub(crate) destroy_data: Option<PathBuf>,
@@ -98,4 +102,19 @@ pub(crate) struct RunArgs {
     /// Print every trial as JSON instead of the tables
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A trial to measure again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Again {
+    /// Nothing shows which path it took
+    Unproven,
+    /// Its rate changed in its window or before it
+    Unsteady,
+    /// Something else used the machine
+    Disturbed,
+    /// It measured nothing
+    Failed,
+    /// It took another path
+    Refuted,
 }
