@@ -187,14 +187,51 @@ fn an_unproven_path_competes_where_it_is_let_in_and_is_marked() {
     assert!(with.contains("† unproven: nothing shows which path these trials took"), "{with}");
 }
 
-/// The cells of a line of CSV.
-fn cells(line: &str) -> Vec<String> {
-    let mut quoted = false;
-    let apart = |c: char| {
-        quoted ^= c == '"';
-        c == ',' && !quoted
+/// The rows of a CSV, after RFC 4180.
+fn rows(text: &str) -> Vec<Vec<String>> {
+    let (mut rows, mut row, mut cell, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
+    let mut characters = text.chars().peekable();
+    while let Some(one) = characters.next() {
+        match one {
+            '"' if quoted && characters.peek() == Some(&'"') => cell.push(characters.next().unwrap()),
+            '"' => quoted = !quoted,
+            ',' if !quoted => row.push(std::mem::take(&mut cell)),
+            '\r' if !quoted => {
+                assert_eq!(characters.next(), Some('\n'));
+                row.push(std::mem::take(&mut cell));
+                rows.push(std::mem::take(&mut row));
+            }
+            one => cell.push(one),
+        }
+    }
+    assert!(row.is_empty() && cell.is_empty() && !quoted, "the last line has no end: {text}");
+    rows
+}
+
+/// The workload was one cell with a sentence.
+#[test]
+fn csv_has_a_column_for_each_key_and_nothing_but_rows() {
+    let folder = &*folder();
+    let odd = |trials: &mut [Trial]| {
+        for trial in trials {
+            trial.workload.cpus_allowed = vec![0, 1];
+            trial.settings.insert("governor".into(), "a,\"b\"".into());
+        }
     };
-    line.split(apart).map(str::to_owned).collect()
+    stored(&folder.join("s.iopj"), &[1, 4], odd);
+    for line in ["report s.iopj --csv", "export s.iopj --csv"] {
+        let (code, csv, messages) = run(folder, line);
+        assert_eq!((code, messages.as_str()), (0, ""));
+        let rows = rows(&csv);
+        assert!(rows.len() > 4 && rows.iter().all(|row| row.len() == rows[0].len()), "{csv}");
+        let of = |name: &str| rows[1][rows[0].iter().position(|one| one == name).unwrap()].as_str();
+        assert_eq!(["rw", "bs", "iodepth", "runtime_s"].map(of), ["randread", "4096", "1", "1"]);
+        assert_eq!(
+            (of("cpus_allowed"), of("settings").contains("governor=a,\"b\"")),
+            ("0 1", true),
+            "{line}"
+        );
+    }
 }
 
 #[test]
@@ -230,8 +267,7 @@ fn an_emulated_store_tells_no_time() {
     let (_, claims, _) = run(folder, "claims e.iopj --all");
     assert!(claims.contains("missing: emulated: times mean nothing"), "{claims}");
     let (_, csv, _) = run(folder, "export --csv e.iopj");
-    let mut lines = csv.lines().map(cells);
-    let (names, cells) = (lines.next().unwrap(), lines.next().unwrap());
+    let [names, cells, ..] = &rows(&csv)[..] else { panic!("no trial: {csv}") };
     let of = |name: &str| cells[names.iter().position(|one| one == name).unwrap()].as_str();
     assert_eq!((of("iops"), of("latency_ns_mean"), of("ios"), of("emulated")), ("", "", "2000", "QEMU TCG"));
     let (_, json, _) = run(folder, "export --json e.iopj");

@@ -375,11 +375,10 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// One line per trial, after RFC 4180. Text that a spreadsheet would take for a formula is preceded by an
-/// apostrophe. `emulated` says what emulated the processor; times, and what is measured by them, are then
-/// empty. `in_force` and `replaced_by` are as in [`json`]. Energy is of one source for all trials: a meter,
-/// or a model if no meter took part, and then `energy_estimated` is true. `energy_incomplete` says why a
-/// trial has none.
+/// One line per trial. `emulated` says what emulated the processor; times, and what is measured by them, are
+/// then empty. `in_force` and `replaced_by` are as in [`json`]. Energy is of one source for all trials: a
+/// meter, or a model if no meter took part, and then `energy_estimated` is true. `energy_incomplete` says why
+/// a trial has none.
 ///
 /// # Errors
 /// The writer's error.
@@ -412,7 +411,9 @@ pub fn csv(study: &StudyRecord, trials: &[Trial], out: &mut dyn Write) -> io::Re
     Ok(())
 }
 
-fn csv_cell(text: &str) -> String {
+/// A cell after RFC 4180, quoted where it must be. Text that a spreadsheet would take for a formula is preceded
+/// by an apostrophe.
+pub fn csv_cell(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
     let text = if formula { format!("'{text}") } else { text.to_owned() };
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }

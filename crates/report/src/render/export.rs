@@ -1,8 +1,9 @@
 //! The tables of a report for other programs: LaTeX and CSV.
 
 use super::emulated::banner;
-use super::results::{CELL, NUMBERS, Number, SOURCES, Text, verdict};
+use super::results::{CELL, NUMBERS, Number, SOURCES, Text, WORKLOAD, verdict};
 use crate::analysis::WorkloadTable;
+use iopj_store::export::csv_cell;
 use std::fmt::Write;
 
 /// One `tabular` per workload, for the package booktabs: without times if they mean nothing, without costs
@@ -38,20 +39,19 @@ pub fn latex(tables: &[WorkloadTable]) -> String {
 /// counted. All rows have the energy of one meter and scope, with half of its 95 % intervals.
 pub fn csv(tables: &[WorkloadTable]) -> String {
     let texts = |texts: &[Text]| texts.iter().map(|one| one.name.to_owned()).collect();
+    let workload = WORKLOAD.iter().map(|(name, _)| (*name).to_owned()).collect();
     let numbers = NUMBERS.iter().filter_map(|one| one.name.map(str::to_owned)).collect();
-    let mut text = line([texts(&CELL), vec!["replicates".to_owned()], numbers, texts(&SOURCES)]);
+    let mut text = line([texts(&CELL), workload, vec!["replicates".to_owned()], numbers, texts(&SOURCES)]);
     for table in tables {
         for row in &table.rows {
-            let cell = |one: &Text| {
-                let text = (one.text)(table, row);
-                if one.is_quoted { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
-            };
-            let number = |one: &Number| (one.value)(row).map_or(String::new(), |value| value.to_string());
+            let cell = |one: &Text| csv_cell(&(one.text)(table, row));
+            let known = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
             let replicates = row.figures.as_ref().map_or(0, |figures| figures.replicates);
             text += &line([
                 CELL.iter().map(cell).collect(),
+                WORKLOAD.iter().map(|(_, value)| known(value(&table.workload))).collect(),
                 vec![replicates.to_string()],
-                NUMBERS.iter().filter(|one| one.name.is_some()).map(number).collect(),
+                NUMBERS.iter().filter(|one| one.name.is_some()).map(|one| known((one.value)(row))).collect(),
                 SOURCES.iter().map(cell).collect(),
             ]);
         }
@@ -59,7 +59,7 @@ pub fn csv(tables: &[WorkloadTable]) -> String {
     text
 }
 
-fn line(cells: [Vec<String>; 4]) -> String {
+fn line(cells: [Vec<String>; 5]) -> String {
     cells.concat().join(",") + "\r\n"
 }
 
@@ -125,7 +125,7 @@ mod tests {
             "costs",
             "emulated",
         ];
-        assert_eq!(counts.map(of), ["1", "5630.25", "", "exact", "\"QEMU TCG\""]);
+        assert_eq!(counts.map(of), ["1", "5630.25", "", "exact", "QEMU TCG"]);
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
         assert!(
             lines[1].starts_with(
-                "randread 4k iodepth 1 numjobs 1,io_uring/syscall/interrupt,native,\"\",verified,3,1000,"
+                "io_uring/syscall/interrupt,native,,verified,randread,uniform,,50,4096,1,1,1,1,0,10,,3,1000,"
             ),
             "{text}"
         );

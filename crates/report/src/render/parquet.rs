@@ -1,6 +1,6 @@
 //! The tables of a report as Parquet, for pandas, DuckDB and Spark: one row per cell, columns as in the CSV.
 
-use super::results::{CELL, NUMBERS, Number, SOURCES, Text};
+use super::results::{CELL, NUMBERS, Number, SOURCES, Text, WORKLOAD};
 use crate::analysis::{CellRow, WorkloadTable};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
@@ -19,9 +19,10 @@ use std::sync::Arc;
 pub fn parquet<W: Write + Send>(tables: &[WorkloadTable], out: W) -> Result<(), ParquetError> {
     let texts: Vec<&Text> = CELL.iter().chain(&SOURCES).collect();
     let numbers: Vec<(&str, &Number)> = NUMBERS.iter().filter_map(|one| Some((one.name?, one))).collect();
+    let names = WORKLOAD.iter().map(|(name, _)| *name).chain(numbers.iter().map(|(name, _)| *name));
     let mut schema = String::from("message report {\n");
     texts.iter().for_each(|one| schema += &format!("required binary {} (UTF8);\n", one.name));
-    numbers.iter().for_each(|(name, _)| schema += &format!("optional double {name};\n"));
+    names.for_each(|name| schema += &format!("optional double {name};\n"));
     schema.push('}');
     let schema = Arc::new(parse_message_type(&schema)?);
     let rows: Vec<(&WorkloadTable, &CellRow)> =
@@ -37,8 +38,14 @@ pub fn parquet<W: Write + Send>(tables: &[WorkloadTable], out: W) -> Result<(), 
                 column.typed::<ByteArrayType>().write_batch(&values, None, None)?;
             }
             _ => {
-                let (_, number) = numbers[index - texts.len()];
-                let figures: Vec<Option<f64>> = rows.iter().map(|(_, row)| (number.value)(row)).collect();
+                let value = |(table, row): &(&WorkloadTable, &CellRow)| {
+                    let place = index - texts.len();
+                    match WORKLOAD.get(place) {
+                        Some((_, value)) => value(&table.workload),
+                        None => (numbers[place - WORKLOAD.len()].1.value)(row),
+                    }
+                };
+                let figures: Vec<Option<f64>> = rows.iter().map(value).collect();
                 let present: Vec<i16> = figures.iter().map(|figure| i16::from(figure.is_some())).collect();
                 let values: Vec<f64> = figures.into_iter().flatten().collect();
                 column.typed::<DoubleType>().write_batch(&values, Some(&present), None)?;
@@ -77,6 +84,6 @@ mod tests {
             "{}",
             rows[0]
         );
-        assert!(rows[1].contains("iops_spread: null"), "{}", rows[1]);
+        assert!(rows[0].contains("bs: 4096.0") && rows[1].contains("iops_spread: null"), "{}", rows[1]);
     }
 }

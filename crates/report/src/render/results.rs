@@ -5,6 +5,7 @@ use super::number::{decimal, four_digits, percent, thousands, uncertainty};
 use super::text::settings;
 use crate::analysis::energy::{CellEnergy, Uncertain};
 use crate::analysis::{CellMeans, CellRow, Times, WorkloadTable};
+use iopj_core::{Length, Workload};
 use iopj_store::Generator;
 
 /// The kind of a column, which decides which tables show it.
@@ -234,35 +235,49 @@ impl Number {
 /// A column of text in CSV and Parquet.
 pub(super) struct Text {
     pub(super) name: &'static str,
-    /// True if CSV puts it in quotation marks.
-    pub(super) is_quoted: bool,
     pub(super) text: fn(&WorkloadTable, &CellRow) -> String,
 }
 
 const fn text(name: &'static str, text: fn(&WorkloadTable, &CellRow) -> String) -> Text {
-    Text { name, is_quoted: false, text }
-}
-
-const fn quoted(name: &'static str, text: fn(&WorkloadTable, &CellRow) -> String) -> Text {
-    Text { name, is_quoted: true, text }
+    Text { name, text }
 }
 
 /// The columns before the numbers: what the row is about.
-pub(super) const CELL: [Text; 5] = [
-    text("workload", |table, _| table.workload.title()),
+pub(super) const CELL: [Text; 7] = [
     text("path", |_, row| row.path.to_string()),
     text("generator", |_, row| row.generator.as_str().to_owned()),
-    quoted("settings", |_, row| settings(&row.settings).trim_start().to_owned()),
+    text("settings", |_, row| settings(&row.settings).trim_start().to_owned()),
     text("verdict", |_, row| verdict(row).to_owned()),
+    text("rw", |table, _| table.workload.rw.to_string()),
+    text("random_distribution", |table, _| table.workload.random_distribution.to_string()),
+    text("cpus_allowed", |table, _| {
+        table.workload.cpus_allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+    }),
+];
+
+/// A number of the workload, by its name in CSV and Parquet.
+type WorkloadNumber = (&'static str, fn(&Workload) -> Option<f64>);
+
+/// The numbers of the workload, named as in a store's own CSV.
+pub(super) const WORKLOAD: [WorkloadNumber; 9] = [
+    ("rwmixread", |one| Some(one.rwmixread.into())),
+    ("bs", |one| Some(one.bs.into())),
+    ("iodepth", |one| Some(one.iodepth.into())),
+    ("iodepth_batch_submit", |one| Some(one.iodepth_batch_submit.into())),
+    ("iodepth_batch_complete_min", |one| Some(one.iodepth_batch_complete_min.into())),
+    ("numjobs", |one| Some(one.numjobs.into())),
+    ("ramp_time_s", |one| Some(one.ramp_time.as_secs_f64())),
+    ("runtime_s", |one| if let Length::Runtime(time) = one.length { Some(time.as_secs_f64()) } else { None }),
+    ("ios_per_job", |one| if let Length::Ios(ios) = one.length { Some(ios as f64) } else { None }),
 ];
 
 /// The columns after the numbers: their sources. Empty without costs, emulator or energy.
 pub(super) const SOURCES: [Text; 5] = [
     text("costs", |_, row| costs(row).to_owned()),
-    quoted("emulated", |table, _| table.emulated.clone().unwrap_or_default()),
-    quoted("energy_scope", |_, row| energy(row).map_or(String::new(), |one| one.source.scope.to_string())),
-    quoted("energy_meter", |_, row| energy(row).map_or(String::new(), |one| one.source.meter.clone())),
-    quoted("energy_estimated", |_, row| {
+    text("emulated", |table, _| table.emulated.clone().unwrap_or_default()),
+    text("energy_scope", |_, row| energy(row).map_or(String::new(), |one| one.source.scope.to_string())),
+    text("energy_meter", |_, row| energy(row).map_or(String::new(), |one| one.source.meter.clone())),
+    text("energy_estimated", |_, row| {
         energy(row).map_or(String::new(), |one| one.source.estimated.to_string())
     }),
 ];
