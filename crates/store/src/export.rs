@@ -411,8 +411,8 @@ pub fn csv(study: &StudyRecord, trials: &[Trial], out: &mut dyn Write) -> io::Re
     Ok(())
 }
 
-/// A cell after RFC 4180, quoted where it must be. Text that a spreadsheet would take for a formula is preceded
-/// by an apostrophe.
+/// A cell after RFC 4180, quoted where it must be. Text that a spreadsheet would take for a formula is
+/// preceded by an apostrophe.
 pub fn csv_cell(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
     let text = if formula { format!("'{text}") } else { text.to_owned() };

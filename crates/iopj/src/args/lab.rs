@@ -1,5 +1,6 @@
 //! The subcommands of `iopj lab`.
 
+use super::examples;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use iopj_lab::session::Device;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
     /// List the kernels on offer, or fetch some
+    #[command(after_help = examples::LAB_KERNELS)]
     Kernels {
         /// Series or releases to fetch, such as 5.10
         series: Vec<String>,
@@ -16,10 +18,13 @@ pub(crate) enum LabCommand {
         json: bool,
     },
     /// Boot a kernel, run studies on an emulated drive, and copy their stores out
+    #[command(after_help = examples::LAB_RUN)]
     Run(LabRunArgs),
     /// Boot a kernel with an emulated drive and open a shell
+    #[command(after_help = examples::LAB_SHELL)]
     Shell(GuestArgs),
     /// Stop and remove what dead runs left behind
+    #[command(after_help = examples::LAB_CLEAN)]
     Clean {
         /// Remove the fetched kernels too
         #[arg(long)]

@@ -1,17 +1,20 @@
 //! The subcommands of `iopj meter`.
 
+use super::examples;
 use clap::Subcommand;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MeterCommand {
     /// List the meters of this machine and what they measure; for the others, why they are missing
+    #[command(after_help = examples::METER_LIST)]
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Attach a meter's log, read out after the run, to a store
+    #[command(after_help = examples::METER_ATTACH)]
     Attach {
         /// Store written by `iopj run`
         store: PathBuf,
@@ -26,6 +29,7 @@ pub(crate) enum MeterCommand {
         trust_clock: bool,
     },
     /// Fit a model of this machine's power to a store whose trials have a real meter
+    #[command(after_help = examples::METER_FIT)]
     Fit {
         /// Store written by `iopj run`
         store: PathBuf,

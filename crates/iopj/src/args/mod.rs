@@ -1,5 +1,7 @@
 //! The commands; their options are in a file for each group of commands.
 
+mod examples;
+mod hints;
 mod lab;
 mod meter;
 mod results;
@@ -10,7 +12,7 @@ pub(crate) use meter::MeterCommand;
 pub(crate) use results::{ClaimsArgs, CompareArgs, ExplainArgs, ReportArgs, WinnersArgs};
 pub(crate) use run::{Again, RunArgs};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use iopj_engine::PciAddress;
 use iopj_report::analysis::Admission;
@@ -20,9 +22,7 @@ use std::path::PathBuf;
 /// Measure what one I/O costs on every path that Linux offers, and prove which path was taken.
 #[derive(Debug, Parser)]
 #[command(name = "iopj", version, max_term_width = 100)]
-#[command(
-    after_help = "Exit codes: 0 success; 1 the study found failures; 2 usage or set-up; 130 interrupted."
-)]
+#[command(after_help = examples::IOPJ)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -31,20 +31,28 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show which I/O paths work on a target; for the others, why not and what to do
+    #[command(after_help = examples::CHECK)]
     Check(CheckArgs),
     /// Run a study, or a matrix given by options, and write the results to a store
+    #[command(after_help = examples::RUN)]
     Run(Box<RunArgs>),
     /// Show the results of a store
+    #[command(after_help = examples::REPORT)]
     Report(ReportArgs),
     /// Write a store as JSON or CSV
+    #[command(after_help = examples::EXPORT)]
     Export(ExportArgs),
     /// Show which path wins for each workload, or that it is a tie
+    #[command(after_help = examples::WINNERS)]
     Winners(WinnersArgs),
     /// Decide the papers' findings from a store's trials
+    #[command(after_help = examples::CLAIMS)]
     Claims(ClaimsArgs),
     /// Show what got better or worse, beyond noise, from one store or one setting to another
+    #[command(after_help = examples::COMPARE)]
     Compare(CompareArgs),
     /// Show where the cost of an I/O arises, path by path
+    #[command(after_help = examples::EXPLAIN)]
     Explain(ExplainArgs),
     /// Import results of other programs
     Import(ImportArgs),
@@ -55,13 +63,21 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Meter(MeterCommand),
     /// Restore the settings that a dead run left changed
+    #[command(after_help = examples::RESTORE)]
     Restore(RestoreArgs),
     /// Write the manual pages into a folder
-    #[command(hide = true)]
-    Man { folder: PathBuf },
-    /// Print a shell's completions
-    #[command(hide = true)]
-    Completions { shell: Shell },
+    #[command(after_help = examples::MAN)]
+    Man {
+        /// Folder, which is made if it is not there
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+    /// Print a shell's completions, which know the values of options
+    #[command(after_help = examples::COMPLETIONS)]
+    Completions {
+        /// Shell
+        shell: Shell,
+    },
 }
 
 /// The drive that kernel-bypass paths use.
@@ -110,6 +126,7 @@ pub(crate) struct ImportArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImportFormat {
     /// fio's JSON (`--output-format=json` or `json+`)
+    #[command(after_help = examples::IMPORT)]
     Fio {
         /// Files written by fio
         #[arg(required = true)]

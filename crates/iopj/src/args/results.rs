@@ -1,7 +1,7 @@
 //! The options of the commands that read a store: report, winners, claims, compare and explain.
 
-use super::Competing;
-use clap::Args;
+use super::{Competing, hints};
+use clap::{Args, ValueHint};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "FILE", group = "form")]
     pub(crate) html: Option<PathBuf>,
     /// Write every figure into this folder as SVG, light and dark, and as PDF
-    #[arg(long, value_name = "DIR", group = "form")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, group = "form")]
     pub(crate) figures: Option<PathBuf>,
     /// Print the papers' tables, filled in from this store
     #[arg(long, group = "form")]
@@ -39,15 +39,16 @@ pub(crate) struct WinnersArgs {
     /// Store written by `iopj run`
     pub(crate) store: PathBuf,
     /// What to compare: iops, latency_mean, latency_p99, cpu_percent, context_switches_per_io,
-    /// instructions_per_io, …; for an emulated store, only counts
-    #[arg(long, default_value = "iops")]
+    /// instructions_per_io, ...; for an emulated store, only counts
+    #[arg(long, default_value = "iops", value_parser = hints::METRICS, hide_possible_values = true)]
     pub(crate) metric: String,
     /// The two axes of the map: rw, bs, iodepth, numjobs
     #[arg(long, value_name = "X,Y", value_delimiter = ',', default_value = "iodepth,numjobs")]
+    #[arg(value_parser = hints::AXES, hide_possible_values = true)]
     pub(crate) axes: Vec<String>,
     /// Statistical test: blocks (within replicates; the default except for imports) or welch, both
     /// Holm-corrected over all cells; or student (the papers' rule: the two best paths, uncorrected)
-    #[arg(long)]
+    #[arg(long, value_parser = hints::TESTS, hide_possible_values = true)]
     pub(crate) test: Option<String>,
     #[command(flatten)]
     pub(crate) competing: Competing,
@@ -83,8 +84,9 @@ pub(crate) struct CompareArgs {
     /// numjobs or a setting; its values may be left out if it has exactly two
     #[arg(long, value_name = "KEY[=BEFORE,AFTER]")]
     pub(crate) by: Option<String>,
-    /// Match cells without these keys: those of a workload (ramp_time, cpus_allowed, …) or settings
+    /// Match cells without these keys: those of a workload (ramp_time, cpus_allowed, ...) or settings
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    #[arg(value_parser = hints::KEYS, hide_possible_values = true)]
     pub(crate) ignore: Vec<String>,
     /// Exit with 1 if IOPS or mean latency is significantly worse by more than this percentage; for two
     /// emulated stores with exact costs, if instructions per I/O are
@@ -102,7 +104,7 @@ pub(crate) struct ExplainArgs {
     /// Store whose trials have costs, written by `iopj lab run --exact` or `iopj run --profile`
     pub(crate) store: PathBuf,
     /// I/O paths to show; the others are compared with the first; by default all that have costs
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = hints::PATHS, hide_possible_values = true)]
     pub(crate) path: Vec<String>,
     /// Functions to show per table
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]

@@ -1,6 +1,6 @@
 //! The options of `iopj run`.
 
-use super::Taking;
+use super::{Taking, hints};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -18,9 +18,11 @@ pub(crate) struct RunArgs {
     /// I/O paths, such as io_uring/syscall/interrupt, an interface, a pattern such as '*/poll', or
     /// `available`
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    #[arg(value_parser = hints::RUN_PATHS, hide_possible_values = true)]
     pub(crate) path: Vec<String>,
     /// read, write, randread, randwrite, rw, randrw
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    #[arg(value_parser = hints::RW, hide_possible_values = true)]
     pub(crate) rw: Vec<String>,
     /// Share of reads in rw and randrw, in per cent
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
@@ -60,6 +62,7 @@ pub(crate) struct RunArgs {
     pub(crate) replicates: Option<u32>,
     /// What issues the I/O: native, fio, or native,fio
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    #[arg(value_parser = hints::GENERATORS, hide_possible_values = true)]
     pub(crate) generator: Vec<String>,
     /// Size of the file that is made if no target is named
     #[arg(long, help_heading = "Matrix")]

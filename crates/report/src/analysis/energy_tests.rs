@@ -254,7 +254,7 @@ fn exports_hold_the_means_and_their_intervals() {
     );
     assert_eq!(
         (of(with.1, "watts"), of(with.1, "energy_meter"), of(with.1, "energy_incomplete")),
-        ("", "\"\"", "")
+        ("", "", "")
     );
     let latex = render::latex(&tables);
     assert!(

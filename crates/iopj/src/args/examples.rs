@@ -1,0 +1,142 @@
+//! Examples of each command, at the end of its help and in its manual page: a command, then what it does.
+
+/// What the exit codes mean, and how to begin.
+pub(super) const IOPJ: &str = "\
+Exit codes: 0 success; 1 the study found failures; 2 usage or set-up; 130 interrupted.
+
+Examples:
+  iopj check
+      Which paths work in this folder, and what the others need
+  iopj run --target /dev/nvme0n1 --path available --store drive.iopj
+      Measure every path that works on a drive; it is only read
+  iopj report drive.iopj --html drive.html
+      The results as one page";
+
+pub(super) const CHECK: &str = "\
+Examples:
+  iopj check /dev/nvme0n1
+      Which paths work on this drive, and what the others need
+  iopj check --json | jq '.paths[] | select(.available) | .path'
+      The paths that work, for a script";
+
+pub(super) const RUN: &str = "\
+Examples:
+  iopj run
+      The quick study, on a file that is made here and removed
+  iopj run --path libaio/syscall/interrupt,io_uring/sqpoll/poll --iodepth 1,32
+      Two paths at two depths
+  iopj run study.toml --target /dev/nvme0n1 --store drive.iopj
+      A study file on a drive
+  iopj run --resume drive.iopj
+      The trials that an interrupted run left out";
+
+pub(super) const REPORT: &str = "\
+Examples:
+  iopj report drive.iopj
+      The results as tables
+  iopj report drive.iopj --html drive.html
+      All of it, with figures, as one page
+  iopj report drive.iopj --csv > drive.csv
+      One row for each path and workload";
+
+pub(super) const EXPORT: &str = "\
+Examples:
+  iopj export drive.iopj --csv > trials.csv
+      One row for each trial
+  iopj export drive.iopj --json | jq '.trials[].evidence'
+      What was seen while each trial ran";
+
+pub(super) const WINNERS: &str = "\
+Examples:
+  iopj winners drive.iopj
+      The path with the most IOPS at each depth and number of jobs
+  iopj winners drive.iopj --metric latency_p99 --axes iodepth,bs
+      The path with the lowest tail at each depth and size
+  iopj winners drive.iopj --metric ios_per_joule
+      The path that does the most I/Os per joule";
+
+pub(super) const CLAIMS: &str = "\
+Examples:
+  iopj claims drive.iopj
+      Which findings of the papers hold on this drive";
+
+pub(super) const COMPARE: &str = "\
+Examples:
+  iopj compare before.iopj after.iopj
+      What changed from one kernel, drive or version to another
+  iopj compare drive.iopj --by io_poll_delay=-1,0
+      What a setting changes, within one store
+  iopj compare before.iopj after.iopj --fail-on-regression 5
+      A gate: exit code 1 if anything got worse by more than 5 %
+  iopj compare before.iopj after.iopj --ignore ramp_time
+      Match cells whose ramp_time differs";
+
+pub(super) const EXPLAIN: &str = "\
+Examples:
+  iopj explain drive.iopj
+      The kernel functions in which each path spends its instructions
+  iopj explain drive.iopj --path posix-sio/syscall/interrupt,posix-sio/syscall/poll
+      What polling saves, and what it costs";
+
+pub(super) const IMPORT: &str = "\
+Examples:
+  iopj import fio result.json --store fio.iopj
+      Results of fio as a store, to be shown by iopj report";
+
+pub(super) const RESTORE: &str = "\
+Examples:
+  iopj restore
+      Put back what a run that was killed left changed";
+
+pub(super) const LAB_KERNELS: &str = "\
+Examples:
+  iopj lab kernels
+      The kernels on offer
+  iopj lab kernels 5.10 6.1
+      Fetch two of them";
+
+pub(super) const LAB_RUN: &str = "\
+Examples:
+  iopj lab run study.toml --kernel 6.1
+      Run a study in a guest with an emulated drive
+  iopj lab run study.toml --kernel 6.1 --exact
+      Count every instruction, for iopj explain";
+
+pub(super) const LAB_SHELL: &str = "\
+Examples:
+  iopj lab shell --kernel 5.10
+      A shell in a guest with an emulated drive";
+
+pub(super) const LAB_CLEAN: &str = "\
+Examples:
+  iopj lab clean
+      Stop and remove what dead guests left behind";
+
+pub(super) const METER_LIST: &str = "\
+Examples:
+  iopj meter list
+      The meters of this machine, and why others are missing";
+
+pub(super) const METER_ATTACH: &str = "\
+Examples:
+  iopj meter attach drive.iopj logger.csv
+      Give the trials of a store the joules of a logger";
+
+pub(super) const METER_FIT: &str = "\
+Examples:
+  iopj meter fit drive.iopj -o model.toml
+      A model of power, for machines like this one without a meter";
+
+pub(super) const MAN: &str = "\
+Examples:
+  iopj man ~/.local/share/man/man1
+      Install the manual pages; then: man iopj-run";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  iopj completions bash > ~/.local/share/bash-completion/completions/iopj
+      Install the completions for bash
+  iopj completions zsh > ~/.zfunc/_iopj
+      For zsh, with ~/.zfunc in fpath
+  iopj completions fish > ~/.config/fish/completions/iopj.fish
+      For fish";
