@@ -3,10 +3,12 @@
 use crate::args::WinnersArgs;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
+use iopj_report::analysis::answer::More;
 use iopj_report::analysis::contrast::in_blocks;
+use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::stats::Method;
 use iopj_report::analysis::winner::{
-    Axis, AxisValue, Decision, MapCell, WinnerMap, WinnerQuestion, winner_maps,
+    Axis, AxisValue, MapCell, WinnerMap, WinnerQuestion, default_metric, winner_maps,
 };
 use iopj_report::analysis::without_unsteady::{
     CellDecision, MapWithoutUnsteady, Redecided, maps_without_unsteady,
@@ -24,9 +26,10 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
         return Err(anyhow!("--axes takes two names, such as iodepth,numjobs"));
     };
     let axis = |name: &String| name.parse::<Axis>().map_err(|error| anyhow!("--axes: {error}"));
-    let metric = args.metric.parse().map_err(|error| anyhow!("--metric: {error}"))?;
-    let question =
-        WinnerQuestion::new(metric, axis(x)?, axis(y)?).map_err(|error| anyhow!("--axes: {error}"))?;
+    let named = args.metric.as_deref().map(str::parse::<Metric>).transpose();
+    let named = named.map_err(|error| anyhow!("--metric: {error}"))?;
+    let question = WinnerQuestion::new(named.unwrap_or(Metric::Iops), axis(x)?, axis(y)?)
+        .map_err(|error| anyhow!("--axes: {error}"))?;
     let test = args.test.as_deref().map(|name| {
         TESTS
             .iter()
@@ -43,8 +46,9 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     let mut question = question.of(&study);
     question.method = test.unwrap_or(question.method);
     question.admission = args.competing.admission().of(&study);
-    question.admits(&study).map_err(|why| anyhow!("{}: {why}", args.store.display()))?;
     let trials = store.trials()?;
+    question.metric = named.unwrap_or_else(|| default_metric(&study, &trials, question.admission));
+    question.admits(&study).map_err(|why| anyhow!("{}: {why}", args.store.display()))?;
     if args.json {
         let maps = winner_maps(&trials, &question);
         let apart = maps_without_unsteady(&study, &trials, &question, &maps);
@@ -52,13 +56,19 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
             maps.iter().zip(&apart).map(|(map, apart)| map_json(map, apart.as_ref())).collect();
         print_json(&json!({ "maps": maps, "nobody": question.admission.why_none_competes(&trials) }))?;
     } else {
+        if let (Some(emulator), None) = (&study.emulated, named) {
+            print(&format!(
+                "times mean nothing under {emulator}, so this compares {}; --metric names another count\n\n",
+                question.metric
+            ))?;
+        }
         print(&iopj_report::render::winners(&study, &trials, &question))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn map_json(map: &WinnerMap, apart: Option<&MapWithoutUnsteady>) -> Value {
-    let WinnerQuestion { metric, x, y, method, looks, .. } = map.question;
+    let WinnerQuestion { metric, x, y, method, looks, tolerance, .. } = map.question;
     let mut workload = json!(map.workload);
     // Its values on the two axes mean nothing.
     if let Some(fields) = workload.as_object_mut() {
@@ -78,6 +88,7 @@ fn map_json(map: &WinnerMap, apart: Option<&MapWithoutUnsteady>) -> Value {
         "y": y.as_str(),
         "test": TESTS.iter().find(|(_, test)| *test == method).map(|(name, _)| name),
         "looks": looks,
+        "tolerance": tolerance,
         "workload": workload,
         "settings": map.settings,
         "generator": map.generator.as_str(),
@@ -91,9 +102,8 @@ fn map_json(map: &WinnerMap, apart: Option<&MapWithoutUnsteady>) -> Value {
 fn without_unsteady_json(map: &WinnerMap, apart: &MapWithoutUnsteady) -> Value {
     let WinnerQuestion { x, y, .. } = map.question;
     let decided = |(decision, paths): &CellDecision| {
-        let mut paths: Vec<String> = paths.iter().map(|path| path.to_string()).collect();
-        let tied = if *decision == Decision::Tie { std::mem::take(&mut paths) } else { Vec::new() };
-        json!({ "decision": decision_word(*decision), "path": paths.first(), "tied": tied })
+        let paths: Vec<String> = paths.iter().map(|path| path.to_string()).collect();
+        json!({ "decision": decision.as_str(), "paths": paths })
     };
     let cell = |cell: &Redecided| {
         let mut of = json!({ "with": decided(&cell.with), "without": decided(&cell.without) });
@@ -101,16 +111,6 @@ fn without_unsteady_json(map: &WinnerMap, apart: &MapWithoutUnsteady) -> Value {
         of
     };
     json!({ "trials": apart.trials, "redecided": apart.cells.iter().map(cell).collect::<Vec<Value>>() })
-}
-
-fn decision_word(decision: Decision) -> &'static str {
-    match decision {
-        Decision::Winner => "winner",
-        Decision::Tie => "tie",
-        Decision::Alone => "alone",
-        Decision::Undecided => "undecided",
-        Decision::Empty => "empty",
-    }
 }
 
 /// A value on an axis: bytes and counts are numbers.
@@ -129,14 +129,22 @@ fn cell_json(cell: &MapCell) -> Value {
             "mean": place.summary.mean,
             "interval": place.summary.interval,
             "p": place.p,
+            "ratio": place.contrast.and_then(|contrast| contrast.ratio),
             "marked": place.marked,
         })
     });
     json!({
-        "decision": decision_word(cell.decision()),
+        "decision": cell.decision().as_str(),
+        "paths": cell.best().iter().map(|place| place.path.to_string()).collect::<Vec<String>>(),
         "p": cell.p,
-        "ratio": cell.lead.and_then(|lead| lead.ratio),
-        "least": cell.lead.and_then(|lead| lead.least()),
+        "p_equal": cell.equal,
+        "ratio": cell.lead().and_then(|lead| lead.ratio),
+        "least": cell.lead().and_then(|lead| lead.least()),
+        "open": cell.open().map(|(place, open)| json!({
+            "path": place.path.to_string(),
+            "difference": open.difference,
+            "more_replicates": if let More::Replicates(count) = open.more { Some(count) } else { None },
+        })),
         "ranking": ranking.collect::<Vec<Value>>(),
         "left_out": cell.left_out,
     })
@@ -146,7 +154,7 @@ fn cell_json(cell: &MapCell) -> Value {
 mod tests {
     use super::*;
     use iopj_report::analysis::stats::summarize;
-    use iopj_report::analysis::winner::RankedPath;
+    use iopj_report::analysis::winner::{Decision, RankedPath};
 
     #[test]
     fn a_cell_says_what_it_decides_and_from_which_figures() {
@@ -154,13 +162,14 @@ mod tests {
             path: path.parse().unwrap(),
             summary: summarize(values).unwrap(),
             p,
+            contrast: None,
             marked: false,
         };
         let first = place("libaio/syscall/interrupt", &[10.0, 12.0], None);
         let second = place("posix-sio/syscall/poll", &[8.0], Some(0.01));
         let cell = MapCell { ranking: vec![first, second], p: Some(0.01), ..MapCell::default() };
         let json = cell_json(&cell);
-        assert_eq!((&json["decision"], &json["p"]), (&json!("winner"), &json!(0.01)));
+        assert_eq!((&json["decision"], &json["p"]), (&json!("wins"), &json!(0.01)));
         assert_eq!(json["ranking"][0]["path"], json!("libaio/syscall/interrupt"));
         assert_eq!(
             (&json["ranking"][0]["mean"], &json["ranking"][0]["replicates"]),
@@ -188,15 +197,14 @@ mod tests {
         let at = (AxisValue::Bs(4096), AxisValue::Count(8));
         let [libaio, poll] =
             ["libaio/syscall/interrupt", "posix-sio/syscall/poll"].map(|path| path.parse().unwrap());
-        let (with, without) = ((Decision::Winner, vec![libaio]), (Decision::Tie, vec![libaio, poll]));
+        let (with, without) = ((Decision::Wins, vec![libaio]), (Decision::Equal, vec![libaio, poll]));
         let cell = Redecided { at, with, without };
         let json = map_json(&map, Some(&MapWithoutUnsteady { trials: 3, cells: vec![cell] }));
         let expected = json!({ "trials": 3, "redecided": [{
             "bs": 4096, "iodepth": 8,
-            "with": { "decision": "winner", "path": "libaio/syscall/interrupt", "tied": [] },
+            "with": { "decision": "wins", "paths": ["libaio/syscall/interrupt"] },
             "without": {
-                "decision": "tie", "path": null,
-                "tied": ["libaio/syscall/interrupt", "posix-sio/syscall/poll"],
+                "decision": "equal", "paths": ["libaio/syscall/interrupt", "posix-sio/syscall/poll"],
             },
         }] });
         assert_eq!(json["without_unsteady"], expected);

@@ -4,8 +4,9 @@
 mod simulated;
 
 use iopj_core::IoPath;
-use iopj_report::analysis::sequential::{DecisionState, decision_states};
+use iopj_report::analysis::sequential::decisions;
 use iopj_report::analysis::stats::LEVEL;
+use iopj_report::analysis::winner::Decision;
 use iopj_store::Sequential;
 use rand_distr::{Distribution, LogNormal, Normal, StudentT};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -47,7 +48,7 @@ struct Kind<'a> {
 }
 
 /// The state of a workload's decision, and its leaders.
-type State = (DecisionState, Vec<IoPath>);
+type State = (Decision, Vec<IoPath>);
 
 /// The outcomes of many studies.
 #[derive(Debug, Default)]
@@ -88,12 +89,11 @@ fn study(kind: &Kind<'_>, rng: &mut Xoshiro256PlusPlus, tally: &mut Tally) {
         if block < SEQUENTIAL.min {
             continue;
         }
-        let states = decision_states(&samples, &SEQUENTIAL);
-        let is_false = |(state, leaders): &State| {
-            *state == DecisionState::Winner && !(is_sole && mean(&leaders[0]) == best)
-        };
+        let states = decisions(&samples, &SEQUENTIAL);
+        let is_false =
+            |(state, leaders): &State| *state == Decision::Wins && !(is_sole && mean(&leaders[0]) == best);
         erred |= states.iter().any(is_false);
-        if block < SEQUENTIAL.max && states.iter().any(|(state, _)| *state == DecisionState::Open) {
+        if block < SEQUENTIAL.max && states.iter().any(|(state, _)| *state == Decision::Undecided) {
             continue;
         }
         let is_far =
@@ -101,9 +101,9 @@ fn study(kind: &Kind<'_>, rng: &mut Xoshiro256PlusPlus, tally: &mut Tally) {
         let count = |what: &dyn Fn(&State) -> bool| states.iter().filter(|one| what(one)).count();
         tally.studies += 1;
         tally.false_winner += usize::from(erred);
-        tally.winners += count(&|one| one.0 == DecisionState::Winner && !is_false(one));
-        tally.equivalent += count(&|one| one.0 == DecisionState::Equivalent);
-        tally.falsely_equivalent += count(&|one| one.0 == DecisionState::Equivalent && is_far(&one.1));
+        tally.winners += count(&|one| one.0 == Decision::Wins && !is_false(one));
+        tally.equivalent += count(&|one| one.0 == Decision::Equal);
+        tally.falsely_equivalent += count(&|one| one.0 == Decision::Equal && is_far(&one.1));
         tally.blocks.push(f64::from(block));
         tally.workloads += kind.workloads;
         return;

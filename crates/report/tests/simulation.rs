@@ -75,7 +75,7 @@ fn false_winners(paths: usize, replicates: u32, method: Method) -> f64 {
     let means: Vec<(IoPath, f64)> =
         simulated::paths().into_iter().take(paths).map(|path| (path, 100_000.0)).collect();
     let question = question(method);
-    let won = |_: &usize| draw(&mut rng, &means, replicates, &question).decision() == Decision::Winner;
+    let won = |_: &usize| draw(&mut rng, &means, replicates, &question).decision() == Decision::Wins;
     rate((0..DRAWS).filter(won).count())
 }
 
@@ -111,7 +111,7 @@ fn two_equal_paths_above_others_are_the_worst_case() {
         .map(|(i, path)| (path, if i < 2 { 100_000.0 } else { 80_000.0 }))
         .collect();
     let question = question(Method::Student);
-    let won = |_: &usize| draw(&mut rng, &means, 3, &question).decision() == Decision::Winner;
+    let won = |_: &usize| draw(&mut rng, &means, 3, &question).decision() == Decision::Wins;
     let rate = rate((0..DRAWS).filter(won).count());
     assert!((rate - LEVEL).abs() <= error(LEVEL, DRAWS), "{rate}");
 }
@@ -155,7 +155,7 @@ fn false_maps(
         if method != Method::Student {
             correct(cells.iter_mut());
         }
-        cells.iter().any(|cell| cell.decision() == Decision::Winner)
+        cells.iter().any(|cell| cell.decision() == Decision::Wins)
     };
     (0..draws).filter(won).count() as f64 / draws as f64
 }
@@ -215,7 +215,7 @@ fn the_power_to_see_two_per_cent_is_stated() {
             let question = question(method);
             let seen = |_: &usize| {
                 let cell = draw(&mut rng, &means, replicates, &question);
-                cell.decision() == Decision::Winner && cell.ranking[0].path == means[1].0
+                cell.decision() == Decision::Wins && cell.ranking[0].path == means[1].0
             };
             rate((0..DRAWS).filter(seen).count())
         });

@@ -214,11 +214,11 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
     let [cell] = &apart.cells[..] else { panic!("{apart:?}") };
     assert_eq!((apart.trials, cell.at.1.to_string()), (5, "1".to_owned()));
     let [with, without] = [faster, PATH].map(|path| vec![path.parse().unwrap()]);
-    assert_eq!((&cell.with, &cell.without), (&(Decision::Winner, with), &(Decision::Alone, without)));
+    assert_eq!((&cell.with, &cell.without), (&(Decision::Wins, with), &(Decision::Alone, without)));
     let words = one_line(&winners(&study, &trials, &question));
     let table = format!(
         "without the 5 trials whose rate changed, 1 of 2 cells is decided differently bs iodepth with \
-         without 4k 1 {faster} {PATH} alone"
+         without 4k 1 {faster} wins {PATH} alone"
     );
     assert!(words.contains(&table), "{words}");
     let words =
@@ -280,7 +280,7 @@ fn the_maps_of_the_page_mark_what_is_decided_differently() {
     let map = figure(&html, latency);
     let words =
         "<p class=note>Without the 5 trials whose rate changed, 1 of 2 cells is decided differently:</p>";
-    let item = format!("<li>iodepth 1, numjobs 1: {FASTER} with them, {PATH} alone without</li>");
+    let item = format!("<li>iodepth 1, numjobs 1: {FASTER} wins with them, {PATH} alone without</li>");
     assert!(map.contains(&format!("{words}<ul class=\"plain note\">{item}</ul><details>")), "{map}");
     // The first cell has the star, and its tooltip says what changes without them; the figure explains the
     // star.
@@ -291,10 +291,10 @@ fn the_maps_of_the_page_mark_what_is_decided_differently() {
     assert!(!second.contains("; without") && !second.contains(star), "{second}");
     let legend = ">* decided differently without the 5 trials whose rate changed</text>";
     assert!(map.contains(legend), "{map}");
-    // The same cell of another metric was a tie.
+    // By another metric the paths of the same cell were equal.
     let map = figure(&html, switches);
     let item =
-        format!("<li>iodepth 1, numjobs 1: a tie: {PATH}, {FASTER} with them, {PATH} alone without</li>");
+        format!("<li>iodepth 1, numjobs 1: equal: {PATH}, {FASTER} with them, {PATH} alone without</li>");
     assert!(map.contains(&item) && map.contains(legend), "{map}");
     // A figure in a file of its own explains it too.
     let files = html::figures(&study, &trials, &[], Admission::default()).svg();
@@ -304,7 +304,9 @@ fn the_maps_of_the_page_mark_what_is_decided_differently() {
     let mut one_left = trials.clone();
     measurement(&mut one_left[1]).evidence.steadystate = None;
     let html = page(&one_left);
-    let item = format!("<li>iodepth 1, numjobs 1: {FASTER} with them, undecided: {FASTER} without</li>");
+    let item = format!(
+        "<li>iodepth 1, numjobs 1: {FASTER} wins with them, undecided: {PATH}, {FASTER} without</li>"
+    );
     assert!(figure(&html, latency).contains(&item), "{}", figure(&html, latency));
     let emulated = iopj_store::StudyRecord { emulated: Some("TCG".to_owned()), ..study.clone() };
     let html = html::page(&emulated, &trials, &[], Admission::default());
@@ -386,13 +388,13 @@ fn a_first_path_is_another_only_where_tests_tell_it_so() {
     let words = |trials: &[Trial]| one_line(&report(&study, trials, Admission::default()));
     let sentence = format!("{other} has the least mean latency without them, {PATH} with them");
     assert!(words(&trials).contains(&sentence), "{}", words(&trials));
-    // One of the two that remain is as fast: a tie without them.
+    // One of the two that remain is as fast: not decided without them.
     measurement(&mut trials[7]).latency.mean = 660_000.0;
     assert!(!words(&trials).contains("has the least mean latency"), "{}", words(&trials));
 }
 
 #[test]
-fn a_tie_that_loses_a_path_is_decided_differently() {
+fn an_equality_that_loses_a_path_is_decided_differently() {
     let paths = [PATH, "io_uring/syscall/poll", "libaio/syscall/interrupt"];
     let mut trials = Vec::new();
     for (at, path) in paths.into_iter().enumerate() {
@@ -408,8 +410,8 @@ fn a_tie_that_loses_a_path_is_decided_differently() {
     let [cell] = &apart.cells[..] else { panic!("{apart:?}") };
     assert_eq!(
         [&cell.with, &cell.without].map(|(decision, paths)| (*decision, paths.len())),
-        [(Decision::Tie, 3), (Decision::Tie, 2)]
+        [(Decision::Equal, 3), (Decision::Equal, 2)]
     );
     let words = one_line(&winners(&study, &trials, &question));
-    assert!(words.contains("1 of 1 cells is decided differently") && words.contains("a tie: "), "{words}");
+    assert!(words.contains("1 of 1 cells is decided differently") && words.contains("equal: "), "{words}");
 }

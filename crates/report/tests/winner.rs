@@ -1,14 +1,14 @@
-//! Winner maps of synthetic stores with known winners and ties.
+//! Winner maps of synthetic stores with known winners and equal paths.
 
 mod trials;
 
-use iopj_core::{IoPath, VerdictKind, Workload};
+use iopj_core::{CostKind, CostProfile, CostSource, IoPath, VerdictKind, Workload};
 use iopj_report::analysis::Admission;
 use iopj_report::analysis::admission::Barred;
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::stats::Method;
 use iopj_report::analysis::winner::{
-    Axis, AxisValue, Decision, MapCell, WinnerMap, WinnerQuestion, winner_maps,
+    Axis, AxisValue, Decision, MapCell, WinnerMap, WinnerQuestion, default_metric, winner_maps,
 };
 use iopj_report::render::winners;
 use iopj_store::{Generator, Outcome, StudyRecord, Trial};
@@ -18,7 +18,7 @@ const PATHS: [&str; 3] = ["posix-sio/syscall/interrupt", "io_uring/syscall/poll"
 const BLOCKS: [u32; 4] = [4096, 16384, 65536, 131072];
 const DEPTHS: [u32; 5] = [1, 4, 16, 32, 128];
 
-/// The winner of each cell by index in `PATHS`, or none for a tie; rows are sizes, columns depths.
+/// The winner of each cell by index in `PATHS`, or none if all are equal; rows are sizes, columns depths.
 const TRUTH: [[Option<usize>; 5]; 4] = [
     [Some(0), Some(1), Some(1), Some(2), Some(2)],
     [Some(0), Some(0), None, Some(1), Some(2)],
@@ -94,12 +94,12 @@ fn a_known_store_is_right_in_every_cell() {
 
 fn check(cell: &MapCell, winner: Option<usize>, metric: Metric) {
     let Some(winner) = winner else {
-        assert_eq!((cell.decision(), cell.tied().len()), (Decision::Tie, 3), "{cell:?}");
+        assert_eq!((cell.decision(), cell.best().len()), (Decision::Equal, 3), "{cell:?}");
         return;
     };
-    assert_eq!((cell.decision(), cell.ranking[0].path), (Decision::Winner, path(winner)), "{cell:?}");
-    assert!(cell.tied().is_empty());
-    let effect = cell.lead.unwrap();
+    assert_eq!((cell.decision(), cell.ranking[0].path), (Decision::Wins, path(winner)), "{cell:?}");
+    assert_eq!(cell.best().len(), 1);
+    let effect = cell.lead().unwrap();
     let ratio = effect.ratio.unwrap();
     assert!(
         ratio.low < ratio.ratio && ratio.ratio < ratio.high && effect.least().unwrap() < 0.1,
@@ -156,18 +156,21 @@ fn blocks_see_what_a_common_drift_hides() {
     for method in [Method::Student, Method::Welch] {
         assert_eq!(
             only_cell(&trials, &WinnerQuestion { method, ..question(Metric::Iops) }).decision(),
-            Decision::Tie
+            Decision::Undecided
         );
     }
     let paired = question(Metric::Iops);
     let cell = only_cell(&trials, &paired);
-    assert_eq!((cell.decision(), cell.ranking[0].path), (Decision::Winner, path(1)));
+    assert_eq!((cell.decision(), cell.ranking[0].path), (Decision::Wins, path(1)));
     // Block 3 lacks one of the two, so its other trial has no partner. The mean now favours path 0, but the
     // shared blocks do not.
     let mut lame = trials.clone();
     lame.remove(7);
     let cell = only_cell(&lame, &paired);
-    assert_eq!((cell.decision(), cell.ranking[0].path, cell.left_out.unpaired), (Decision::Tie, path(0), 1));
+    assert_eq!(
+        (cell.decision(), cell.ranking[0].path, cell.left_out.unpaired),
+        (Decision::Equal, path(0), 1)
+    );
     // Two blocks that share nothing: no test.
     let strangers: Vec<Trial> = [&trials[0], &trials[5]].into_iter().cloned().collect();
     let cell = only_cell(&strangers, &paired);
@@ -176,7 +179,7 @@ fn blocks_see_what_a_common_drift_hides() {
 
 #[test]
 fn holm_takes_back_what_chance_could_have_done() {
-    // One p near 0.03 among ten cells of clear ties.
+    // One p near 0.03 among ten cells of equal paths.
     let mut trials = Vec::new();
     for iodepth in 1..=10 {
         let rates =
@@ -190,7 +193,7 @@ fn holm_takes_back_what_chance_could_have_done() {
     }
     let winners = |method| {
         let map = only_map(&trials, &WinnerQuestion { method, ..question(Metric::Iops) });
-        map.cells.values().filter(|cell| cell.decision() == Decision::Winner).count()
+        map.cells.values().filter(|cell| cell.decision() == Decision::Wins).count()
     };
     assert_eq!((winners(Method::Student), winners(Method::Welch)), (1, 0));
 }
@@ -204,15 +207,15 @@ fn a_winner_differs_from_every_other_path_and_not_only_from_the_next() {
         (2, &[1500, 300, 1500, 400]),
     ]);
     let cell = only_cell(&trials, &question(Metric::Iops));
-    assert_eq!((cell.decision(), cell.ranking[0].path), (Decision::Tie, path(0)));
-    assert_eq!(cell.tied().iter().map(|place| place.path).collect::<Vec<_>>(), [path(0), path(2)]);
+    assert_eq!((cell.decision(), cell.ranking[0].path), (Decision::Undecided, path(0)));
+    assert_eq!(cell.best().iter().map(|place| place.path).collect::<Vec<_>>(), [path(0), path(2)]);
     let papers = WinnerQuestion { method: Method::Student, ..question(Metric::Iops) };
-    assert_eq!(only_cell(&trials, &papers).decision(), Decision::Winner);
+    assert_eq!(only_cell(&trials, &papers).decision(), Decision::Wins);
 }
 
 #[test]
 fn cells_of_all_maps_are_one_family() {
-    // Alone, the cell has a winner; with a second map's eleven ties it has none.
+    // Alone, the cell has a winner; with a second map's eleven open cells it has none.
     let pair = |numjobs: u32, iodepth: u32, rates: [[u64; 4]; 2]| {
         let workload = Workload { numjobs, iodepth, ..Workload::default() };
         let of = |(place, rates): (usize, [u64; 4])| {
@@ -224,12 +227,12 @@ fn cells_of_all_maps_are_one_family() {
     let won = [[1000, 1010, 1020, 1030], [1020, 1033, 1049, 1042]];
     let first = pair(1, 1, won);
     let along = question(Metric::Iops);
-    assert_eq!(only_cell(&first, &along).decision(), Decision::Winner);
-    let ties =
+    assert_eq!(only_cell(&first, &along).decision(), Decision::Wins);
+    let open =
         (2..=12).flat_map(|iodepth| pair(2, iodepth, [[1000, 1010, 1020, 1030], [1010, 1000, 1030, 1020]]));
-    let all: Vec<Trial> = first.into_iter().chain(ties).collect();
+    let all: Vec<Trial> = first.into_iter().chain(open).collect();
     let maps = winner_maps(&all, &along);
-    assert_eq!((maps.len(), maps[0].cells.values().next().unwrap().decision()), (2, Decision::Tie));
+    assert_eq!((maps.len(), maps[0].cells.values().next().unwrap().decision()), (2, Decision::Equal));
 }
 
 #[test]
@@ -244,7 +247,7 @@ fn unproven_trials_stay_out_or_are_marked() {
     let cell = only_cell(&trials, &let_in);
     assert_eq!(
         (cell.decision(), cell.ranking[0].path, cell.ranking[0].marked),
-        (Decision::Winner, path(1), true)
+        (Decision::Wins, path(1), true)
     );
     assert!(!cell.ranking[1].marked);
     let text = winners(&study(6), &trials, &let_in);
@@ -309,7 +312,7 @@ fn one_axis_cannot_be_both() {
 }
 
 #[test]
-fn the_grid_names_winners_ties_and_paths() {
+fn the_grid_names_winners_and_equal_paths() {
     let text = winners(&study(300), &known_store(), &question(Metric::Iops));
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
@@ -325,16 +328,38 @@ fn the_grid_names_winners_ties_and_paths() {
     assert_eq!(cells(lines[5])[3], "A +10.0 %");
     assert_eq!(cells(lines[5])[1], "C = B = A");
     assert_eq!(lines[6..9], PATHS.iter().zip('A'..).map(|(p, c)| format!("  {c} {p}")).collect::<Vec<_>>());
-    assert_eq!(
-        cells(lines[9]),
-        ["bs", "iodepth", "best over next", "ratio", "95 % interval", "p", "could see"]
-    );
-    assert_eq!(cells(lines[10])[..4], ["4k", "1", "A / C", "1.100"]);
+    assert_eq!(cells(lines[9]), ["bs", "iodepth", "decision", "next", "lead", "95 % interval", "p"]);
+    assert_eq!(cells(lines[10])[..6], ["4k", "1", "A wins", "C", "+10.0 %", "+8.3 % to +11.7 %"]);
+    assert_eq!(cells(lines[25])[..6], ["128k", "1", "equal: C = B = A", "B", "+0.0 %", "-1.1 % to +1.1 %"]);
+    assert!(!text.contains("undecided"), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        words
-            .contains("p > 0.05 by the t-test within blocks of the best against each other path, after Holm")
+        words.contains(
+            "`wins`: differs from every other path (p < 0.05 by the t-test within blocks, after Holm over \
+             all cells); its lead is over the next. `=`: equal, each path that does not differ so from the \
+             best is within 5 % of it (p < 0.05 by two one-sided tests of the same kind)."
+        ),
+        "{words}"
     );
+}
+
+#[test]
+fn an_undecided_cell_says_how_far_its_paths_may_differ_and_what_would_decide() {
+    let trials = cell_of(&[(0, &[1_090, 970, 1_060, 1_000, 1_042]), (1, &[976, 1_036, 952, 1_018, 1_018])]);
+    let iops = question(Metric::Iops);
+    let (study, words) = (study(10), |text: String| text.split_whitespace().collect::<Vec<_>>().join(" "));
+    let text = words(winners(&study, &trials, &iops));
+    assert!(text.contains("A ? B"), "{text}");
+    let known = "bs 4k, iodepth 1, undecided: A ? B; the difference lies between -6 % and +14 %; about 44 \
+                 more replicates would decide";
+    assert!(text.contains(known), "{text}");
+    // Of more than two, the pair that would take the most.
+    let three = [trials.clone(), cell_of(&[(2, &[1_300, 300, 1_500, 400, 1_500])])].concat();
+    let text = words(winners(&study, &three, &iops));
+    assert!(text.contains("undecided: A ? B ? C; A over"), "{text}");
+    // A wider tolerance makes them equal.
+    let wide = WinnerQuestion { tolerance: 0.5, ..iops };
+    assert!(words(winners(&study, &trials, &wide)).contains("equal: A = B"));
 }
 
 #[test]
@@ -356,6 +381,15 @@ fn an_emulated_store_is_asked_for_counts_alone() {
         let time = time || metric.is_energy();
         assert_eq!(question(metric).admits(&emulated).is_err(), time, "{metric}");
     }
+    assert_eq!(default_metric(&study(14), &[], Admission::default()), Metric::Iops);
+    let mut trials = cell_of(&[(0, &[100, 101]), (1, &[300, 301])]);
+    let metric = |trials: &[Trial]| default_metric(&emulated, trials, Admission::default());
+    assert_eq!(metric(&trials), Metric::ContextSwitchesPerIo);
+    for one in trials.iter_mut().map(measurement) {
+        one.evidence.reads = 1;
+        one.costs = Some(CostProfile::new(CostSource::Exact, vec![CostKind::Instructions], Vec::new()));
+    }
+    assert_eq!(metric(&trials), Metric::Instructions(None));
     let error = question(Metric::LatencyMean).admits(&emulated).unwrap_err().to_string();
     assert!(
         error.starts_with("`latency_mean` is measured by a clock, and under QEMU TCG times mean nothing"),

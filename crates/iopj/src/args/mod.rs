@@ -42,7 +42,7 @@ pub(crate) enum Command {
     /// Write a store as JSON or CSV
     #[command(after_help = examples::EXPORT)]
     Export(ExportArgs),
-    /// Show which path wins for each workload, or that it is a tie
+    /// Show which path wins for each workload, which are equal, and what is undecided
     #[command(after_help = examples::WINNERS)]
     Winners(WinnersArgs),
     /// Decide the papers' findings from a store's trials

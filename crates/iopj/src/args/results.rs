@@ -39,9 +39,10 @@ pub(crate) struct WinnersArgs {
     /// Store written by `iopj run`
     pub(crate) store: PathBuf,
     /// What to compare: iops, latency_mean, latency_p99, cpu_percent, context_switches_per_io,
-    /// instructions_per_io, ...; for an emulated store, only counts
-    #[arg(long, default_value = "iops", value_parser = hints::METRICS, hide_possible_values = true)]
-    pub(crate) metric: String,
+    /// instructions_per_io, ...; for an emulated store, only counts [default: iops; for an emulated store, a
+    /// count that all its trials have]
+    #[arg(long, value_parser = hints::METRICS, hide_possible_values = true)]
+    pub(crate) metric: Option<String>,
     /// The two axes of the map: rw, bs, iodepth, numjobs
     #[arg(long, value_name = "X,Y", value_delimiter = ',', default_value = "iodepth,numjobs")]
     #[arg(value_parser = hints::AXES, hide_possible_values = true)]

@@ -30,9 +30,9 @@ impl Answer {
     /// The answer of a comparison, absent without a test, by its p-values after all corrections: of the two
     /// being the same, and of their not being equivalent.
     pub fn of(contrast: Option<&Contrast>, p: Option<f64>, equal: Option<f64>) -> Answer {
-        if p.is_some_and(|p| p <= LEVEL) {
+        if p.is_some_and(|p| p < LEVEL) {
             Answer::Differs
-        } else if equal.is_some_and(|p| p <= LEVEL) {
+        } else if equal.is_some_and(|p| p < LEVEL) {
             Answer::Equal
         } else {
             Answer::Undecided(Open::of(contrast))
@@ -113,8 +113,9 @@ mod tests {
             for metric in [Metric::Iops, Metric::LatencyP99] {
                 for method in [Method::Paired, Method::Welch, Method::Student] {
                     let plan = TestPlan::of(metric, method, 1);
+                    let logs = plan.logs;
                     let of = |spread| {
-                        answer(&plan, &about(mean, &a, spread, plan.logs), &about(100.0, &b, spread, plan.logs))
+                        answer(&plan, &about(mean, &a, spread, logs), &about(100.0, &b, spread, logs))
                     };
                     if matches!(of(1.0), Answer::Undecided(_)) {
                         prop_assert!(of(spread) != Answer::Equal, "{metric} {method:?}");

@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod answer;
+pub mod axis;
 pub mod claims;
 pub mod compare;
 pub mod contrast;

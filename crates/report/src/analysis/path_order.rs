@@ -31,7 +31,7 @@ pub enum OrderStep {
     /// Significantly more.
     More,
     /// Not significantly different.
-    Tie,
+    Undecided,
     /// No test: one of the two has a single replicate.
     Untested,
 }
@@ -59,7 +59,7 @@ fn order(values: &[(&Trial, f64)], metric: Metric) -> Option<PathOrder> {
     let step = |p: Option<f64>| match p {
         None => OrderStep::Untested,
         Some(p) if p < LEVEL => OrderStep::More,
-        Some(_) => OrderStep::Tie,
+        Some(_) => OrderStep::Undecided,
     };
     let steps: Vec<OrderStep> = holm_over_tested(&tests).into_iter().map(step).collect();
     let mut paths: Vec<IoPath> = ranked.into_iter().map(|(path, _)| path).collect();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_ordered_and_what_does_not_is_a_tie() {
+    fn what_differs_is_ordered_and_what_does_not_is_undecided() {
         let spread = [-0.01, 0.0, 0.01];
         let order = only(&trials([10.0, 20.0, 30.0], &spread), Metric::LatencyMean);
         assert_eq!(
@@ -120,7 +120,7 @@ mod tests {
             (path(2), &[(OrderStep::More, path(1)), (OrderStep::More, path(0))][..])
         );
         let order = only(&trials([10.0, 20.05, 20.0], &spread), Metric::LatencyMean);
-        assert_eq!(order.rest, [(OrderStep::More, path(2)), (OrderStep::Tie, path(1))]);
+        assert_eq!(order.rest, [(OrderStep::More, path(2)), (OrderStep::Undecided, path(1))]);
         // Whichever mean is less, paths that do not differ are in one order.
         assert_eq!(only(&trials([10.0, 20.0, 20.05], &spread), Metric::LatencyMean), order);
     }
@@ -134,7 +134,7 @@ mod tests {
         let order = only(&three, Metric::LatencyMean);
         assert_eq!(
             (order.first, &order.rest[..]),
-            (path(2), &[(OrderStep::Tie, path(0)), (OrderStep::Tie, path(1))][..])
+            (path(2), &[(OrderStep::Undecided, path(0)), (OrderStep::Undecided, path(1))][..])
         );
         let single = trials([10.0, 20.0, 30.0], &[0.0]);
         assert_eq!(only(&single, Metric::LatencyMean).rest[0], (OrderStep::Untested, path(0)));

@@ -22,35 +22,35 @@ fn workload(means: &[f64], noise: f64) -> BTreeMap<IoPath, Sample> {
     means.iter().enumerate().map(|(place, mean)| (path(place), sample(place, *mean))).collect()
 }
 
-fn state(samples: BTreeMap<IoPath, Sample>) -> (DecisionState, Vec<IoPath>) {
-    decision_states(&[samples], &SEQUENTIAL).remove(0)
+fn state(samples: BTreeMap<IoPath, Sample>) -> (Decision, Vec<IoPath>) {
+    decisions(&[samples], &SEQUENTIAL).remove(0)
 }
 
 #[test]
 fn a_path_that_is_ahead_of_every_other_wins() {
-    assert_eq!(state(workload(&[100.0, 110.0, 105.0], 1.0)), (DecisionState::Winner, vec![path(1)]));
-    assert_eq!(state(workload(&[100.0, 110.0, 105.0], 30.0)).0, DecisionState::Open);
+    assert_eq!(state(workload(&[100.0, 110.0, 105.0], 1.0)), (Decision::Wins, vec![path(1)]));
+    assert_eq!(state(workload(&[100.0, 110.0, 105.0], 30.0)).0, Decision::Undecided);
 }
 
 #[test]
-fn paths_within_the_share_are_equivalent() {
+fn paths_within_the_share_are_equal() {
     let leaders = vec![path(1), path(0)];
     // The third is worse and need not be equivalent.
-    assert_eq!(state(workload(&[100.0, 100.1, 90.0], 0.3)), (DecisionState::Equivalent, leaders));
+    assert_eq!(state(workload(&[100.0, 100.1, 90.0], 0.3)), (Decision::Equal, leaders));
     // Neither significantly different nor within 2 %.
-    assert_eq!(state(workload(&[100.0, 102.0, 90.0], 5.0)).0, DecisionState::Open);
+    assert_eq!(state(workload(&[100.0, 102.0, 90.0], 5.0)).0, Decision::Undecided);
     // The third is within the noise of the best, and not equivalent to it.
     let mut samples = workload(&[100.0, 100.1], 0.1);
     samples.extend(workload(&[0.0, 0.0, 99.0], 4.0).split_off(&path(2)));
-    assert_eq!(state(samples), (DecisionState::Open, vec![path(1), path(0), path(2)]));
+    assert_eq!(state(samples), (Decision::Undecided, vec![path(1), path(0), path(2)]));
 }
 
 #[test]
 fn a_workload_without_two_paths_or_two_blocks_is_not_decided() {
-    assert_eq!(state(BTreeMap::new()), (DecisionState::Nothing, Vec::new()));
-    assert_eq!(state(workload(&[100.0], 1.0)), (DecisionState::Nothing, vec![path(0)]));
+    assert_eq!(state(BTreeMap::new()), (Decision::Empty, Vec::new()));
+    assert_eq!(state(workload(&[100.0], 1.0)), (Decision::Alone, vec![path(0)]));
     let single = |place, value| (path(place), vec![(0, value)]);
-    assert_eq!(state(BTreeMap::from([single(0, 100.0), single(1, 200.0)])).0, DecisionState::Open);
+    assert_eq!(state(BTreeMap::from([single(0, 100.0), single(1, 200.0)])).0, Decision::Undecided);
 }
 
 #[test]
@@ -58,11 +58,11 @@ fn the_level_is_shared_between_looks_and_workloads() {
     let samples = workload(&[100.0, 101.3], 1.0);
     let with = |max, others: usize| {
         let all = [vec![samples.clone()], vec![workload(&[100.0, 100.0], 9.0); others]].concat();
-        decision_states(&all, &Sequential { max, until: 1e-9, ..SEQUENTIAL }).remove(0).0
+        decisions(&all, &Sequential { max, until: 1e-9, ..SEQUENTIAL }).remove(0).0
     };
     // One look at one workload: p = 0.0482. With two looks, or two workloads, that is too high.
     assert_eq!(
         [with(4, 0), with(5, 0), with(4, 1)],
-        [DecisionState::Winner, DecisionState::Open, DecisionState::Open]
+        [Decision::Wins, Decision::Undecided, Decision::Undecided]
     );
 }

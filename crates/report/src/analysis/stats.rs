@@ -213,7 +213,7 @@ pub fn over(looks: u32, p: f64) -> f64 {
 /// Two one-sided tests: whether a mean lies between two bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Within {
-    /// The greater of the two p-values; the mean is shown to lie between the bounds if this is at most
+    /// The greater of the two p-values; the mean is shown to lie between the bounds if this is below
     /// [`LEVEL`].
     pub p: f64,
     /// How far inside the lower and the upper bound it lies, each in standard errors.

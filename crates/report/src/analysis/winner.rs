@@ -1,103 +1,22 @@
-//! Winner maps: for a metric and two axes of the workload, the best path of each cell with its lead over the
-//! next, or a tie.
+//! Winner maps: for a metric and two axes of the workload, the path that wins in each cell, the paths that
+//! are equal, or those among which it is undecided.
 //!
 //! `admission` says which trials compete; the others are counted. `render` makes text of the maps.
 
 use super::admission::{Admission, BarredCounts};
-use super::contrast::{Contrast, Sample, TestPlan, in_blocks};
+use super::answer::Open;
+pub use super::axis::{Axis, AxisValue, UnknownAxis};
+use super::contrast::{Contrast, Sample, TOLERANCE, TestPlan, in_blocks, tolerance_of};
 use super::metric::Metric;
-use super::stats::{LEVEL, Method, Summary, holm, summarize};
-use iopj_core::{IoPath, Rw, Workload, format_bytes};
-use iopj_store::{EnergySource, Generator, StudyRecord, Trial};
+use super::stats::{LEVEL, Method, Summary, holm_over_tested, summarize};
+use iopj_core::{IoPath, Workload};
+use iopj_store::{EnergySource, Generator, Measurement, StudyRecord, Trial};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::ops::AddAssign;
-use std::str::FromStr;
-
-/// A dimension of the workload that a map runs along.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Axis {
-    /// Direction and order.
-    Rw,
-    /// Size of one I/O.
-    Bs,
-    /// I/Os in flight of each job.
-    Iodepth,
-    /// Jobs.
-    Numjobs,
-}
-
-impl Axis {
-    /// All of them.
-    pub const ALL: [Axis; 4] = [Axis::Rw, Axis::Bs, Axis::Iodepth, Axis::Numjobs];
-
-    /// The axis's word, fio's.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Axis::Rw => "rw",
-            Axis::Bs => "bs",
-            Axis::Iodepth => "iodepth",
-            Axis::Numjobs => "numjobs",
-        }
-    }
-
-    /// The workload's value on the axis.
-    pub fn value(self, workload: &Workload) -> AxisValue {
-        match self {
-            Axis::Rw => AxisValue::Rw(workload.rw),
-            Axis::Bs => AxisValue::Bs(workload.bs),
-            Axis::Iodepth => AxisValue::Count(workload.iodepth),
-            Axis::Numjobs => AxisValue::Count(workload.numjobs),
-        }
-    }
-
-    /// Makes workloads that differ along this axis alone equal.
-    pub(crate) fn clear(self, workload: &mut Workload) {
-        workload.clear(self.as_str());
-    }
-}
-
-/// A word that names no axis.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not an axis of a winner map: use one of {all}",
-    all = Axis::ALL.map(Axis::as_str).join(", ")
-)]
-pub struct UnknownAxis(pub String);
-
-impl FromStr for Axis {
-    type Err = UnknownAxis;
-
-    fn from_str(text: &str) -> Result<Axis, UnknownAxis> {
-        let named = Axis::ALL.into_iter().find(|axis| axis.as_str() == text);
-        named.ok_or_else(|| UnknownAxis(text.to_owned()))
-    }
-}
-
-/// A value on an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AxisValue {
-    /// Direction and order.
-    Rw(Rw),
-    /// Bytes.
-    Bs(u32),
-    /// I/Os in flight, or jobs.
-    Count(u32),
-}
-
-impl fmt::Display for AxisValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AxisValue::Rw(rw) => write!(f, "{rw}"),
-            AxisValue::Bs(bytes) => f.write_str(&format_bytes(u64::from(*bytes))),
-            AxisValue::Count(count) => write!(f, "{count}"),
-        }
-    }
-}
 
 /// What a map answers, and by which rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WinnerQuestion {
     /// The metric in which the best path is best.
     pub metric: Metric,
@@ -114,6 +33,8 @@ pub struct WinnerQuestion {
     /// The number of looks at which the trials might have been found sufficient: every p-value is multiplied
     /// by it.
     pub looks: u32,
+    /// The share of another path's mean within which the best one is equal to it.
+    pub tolerance: f64,
 }
 
 /// Why a winner map cannot answer a question.
@@ -142,14 +63,15 @@ impl WinnerQuestion {
         if x == y {
             return Err(WinnerQuestionError::SameAxes(x));
         }
-        Ok(WinnerQuestion { metric, x, y, method: Method::Paired, admission: Admission::default(), looks: 1 })
+        let (method, admission) = (Method::Paired, Admission::default());
+        Ok(WinnerQuestion { metric, x, y, method, admission, looks: 1, tolerance: TOLERANCE })
     }
 
     /// The same question by the default rule for the trials of a study: Welch's test if they were not run in
-    /// blocks, and for all looks that decided how many trials there are.
+    /// blocks, for all looks that decided how many trials there are, and with the study's tolerance.
     pub fn of(self, study: &StudyRecord) -> WinnerQuestion {
         let method = if in_blocks(study) { Method::Paired } else { Method::Welch };
-        WinnerQuestion { method, looks: study.looks(), ..self }
+        WinnerQuestion { method, looks: study.looks(), tolerance: tolerance_of(study), ..self }
     }
 
     /// The papers' rule.
@@ -165,6 +87,20 @@ impl WinnerQuestion {
             None => Ok(()),
         }
     }
+}
+
+/// What is compared where no metric is named: I/Os per second or, under emulation, a count that all competing
+/// trials have, instructions first.
+pub fn default_metric(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Metric {
+    if study.emulated.is_none() {
+        return Metric::Iops;
+    }
+    let competing: Vec<&Measurement> =
+        trials.iter().filter_map(|trial| admission.admit(trial).ok()).collect();
+    let all_have = |metric: &Metric| competing.iter().all(|one| metric.value(one, None).is_some());
+    let counts = Metric::ALL.into_iter().filter(|metric| !metric.is_time());
+    let first = Metric::Instructions(None);
+    std::iter::once(first).chain(counts).find(all_have).unwrap_or(first)
 }
 
 /// Cells by their values down and across.
@@ -196,8 +132,9 @@ pub struct MapCell {
     /// The p-value of the first compared with the path that is least distinct from it, corrected; by the
     /// papers' rule compared with the second, not corrected. Absent without a test.
     pub p: Option<f64>,
-    /// The first of the ranking over the second; absent without a test.
-    pub lead: Option<Contrast>,
+    /// The p-value of the first not being equivalent to a path that does not differ significantly from it:
+    /// the greatest, corrected like `p`. 1 if there is no such path, absent without a test.
+    pub equal: Option<f64>,
     /// Trials that were left out.
     pub left_out: LeftOut,
 }
@@ -212,6 +149,8 @@ pub struct RankedPath {
     /// The p-value of the difference from the first of the ranking, corrected like the cell's; absent for the
     /// first itself and without a test.
     pub p: Option<f64>,
+    /// The first of the ranking over this one; absent for the first itself and without a test.
+    pub contrast: Option<Contrast>,
     /// True if an unproven trial of it competes.
     pub marked: bool,
 }
@@ -219,17 +158,29 @@ pub struct RankedPath {
 /// What a cell decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The first of the ranking is best.
-    Winner,
-    /// The first does not differ significantly from another: p > [`LEVEL`].
-    Tie,
+    /// The first of the ranking differs significantly from every other path.
+    Wins,
+    /// Not that, but the first is equivalent to each path that does not differ significantly from it.
+    Equal,
+    /// Neither, or there is no test.
+    Undecided,
     /// Only one path was measured.
     Alone,
-    /// One of the two best has a single replicate (or, by blocks, they share fewer than two): no test
-    /// decides.
-    Undecided,
     /// Nothing was measured.
     Empty,
+}
+
+impl Decision {
+    /// The decision's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Decision::Wins => "wins",
+            Decision::Equal => "equal",
+            Decision::Undecided => "undecided",
+            Decision::Alone => "alone",
+            Decision::Empty => "empty",
+        }
+    }
 }
 
 /// How far the best path is from the next.
@@ -247,10 +198,30 @@ impl MapCell {
         match (self.ranking.len(), self.p) {
             (0, _) => Decision::Empty,
             (1, _) => Decision::Alone,
-            (_, None) => Decision::Undecided,
-            (_, Some(p)) if p > LEVEL => Decision::Tie,
-            _ => Decision::Winner,
+            (_, Some(p)) if p < LEVEL => Decision::Wins,
+            _ if self.equal.is_some_and(|p| p < LEVEL) => Decision::Equal,
+            _ => Decision::Undecided,
         }
+    }
+
+    /// The first of the ranking over the second; absent without a test.
+    pub fn lead(&self) -> Option<&Contrast> {
+        self.ranking.get(1)?.contrast.as_ref()
+    }
+
+    /// The best path and, unless it wins, those that do not differ significantly from it or cannot be tested.
+    pub fn best(&self) -> Vec<&RankedPath> {
+        let is_decided = self.decision() == Decision::Wins;
+        let others = self.ranking.iter().skip(1).filter(|place| !is_decided && !place.differs());
+        self.ranking.iter().take(1).chain(others).collect()
+    }
+
+    /// In an undecided cell, the path whose difference from the first would take the most to decide, and what
+    /// is known about it.
+    pub fn open(&self) -> Option<(&RankedPath, Open)> {
+        let places = self.best().into_iter().skip(1).rev();
+        let open = places.map(|place| (place, Open::of(place.contrast.as_ref())));
+        open.max_by_key(|(_, open)| open.more).filter(|_| self.decision() == Decision::Undecided)
     }
 
     /// How far the best path is from the next; absent if there are not two.
@@ -261,15 +232,6 @@ impl MapCell {
         Some(Distance { absolute, relative })
     }
 
-    /// The paths of a tie: the best, and those that do not differ significantly from it. Empty without a tie.
-    pub fn tied(&self) -> Vec<&RankedPath> {
-        if self.decision() != Decision::Tie {
-            return Vec::new();
-        }
-        let rest = self.ranking[1..].iter().filter(|place| place.p.is_some_and(|p| p > LEVEL));
-        self.ranking.iter().take(1).chain(rest).collect()
-    }
-
     /// Corrects the cell's p-value, and those of its paths in proportion.
     fn correct(&mut self, corrected: f64) {
         let factor = self.p.filter(|p| *p > 0.0).map_or(1.0, |p| corrected / p);
@@ -277,6 +239,21 @@ impl MapCell {
         for place in &mut self.ranking {
             place.p = place.p.map(|p| (p * factor).min(1.0));
         }
+    }
+
+    /// The p-value of `equal` before correction, by the paths that do not differ significantly.
+    fn equality(&self) -> Option<f64> {
+        let others = self.ranking.get(1..).filter(|others| !others.is_empty())?.iter();
+        let alike = others.filter(|place| !place.differs());
+        let equal: Option<Vec<f64>> = alike.map(|place| place.contrast?.equal).collect();
+        equal.map(|equal| equal.into_iter().reduce(f64::max).unwrap_or(1.0))
+    }
+}
+
+impl RankedPath {
+    /// True if it differs significantly from the first.
+    pub fn differs(&self) -> bool {
+        self.p.is_some_and(|p| p < LEVEL)
     }
 }
 
@@ -402,17 +379,25 @@ fn finish(mut map: WinnerMap, gathered: ByPlace<Gathered>, family: usize) -> Win
     map
 }
 
-/// Holm's correction over the cells of a family that were tested.
+/// Holm's correction over the cells of a family that were tested: of the differences, then of the equality of
+/// what does not differ, as a family of its own.
 pub fn correct<'c>(cells: impl Iterator<Item = &'c mut MapCell>) {
-    let tested: Vec<&mut MapCell> = cells.filter(|cell| cell.p.is_some()).collect();
-    let p: Vec<f64> = tested.iter().filter_map(|cell| cell.p).collect();
-    tested.into_iter().zip(holm(&p)).for_each(|(cell, corrected)| cell.correct(corrected));
+    let mut cells: Vec<&mut MapCell> = cells.collect();
+    let p: Vec<Option<f64>> = cells.iter().map(|cell| cell.p).collect();
+    for (cell, corrected) in cells.iter_mut().zip(holm_over_tested(&p)) {
+        corrected.into_iter().for_each(|corrected| cell.correct(corrected));
+    }
+    let equal: Vec<Option<f64>> = cells.iter().map(|cell| cell.equality()).collect();
+    for (cell, corrected) in cells.iter_mut().zip(holm_over_tested(&equal)) {
+        cell.equal = corrected;
+    }
 }
 
 /// The cell of these samples, one of a family of this many, by the question's metric and test, not corrected.
 /// A sample that is empty or has a value that is not finite is skipped.
 pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &WinnerQuestion, family: usize) -> MapCell {
-    let plan = TestPlan { looks: question.looks, ..TestPlan::of(question.metric, question.method, family) };
+    let WinnerQuestion { metric, method, looks, tolerance, .. } = *question;
+    let plan = TestPlan { looks, tolerance, ..TestPlan::of(metric, method, family) };
     let mut ranked: Vec<(IoPath, Sample, Summary, f64)> = samples
         .into_iter()
         .filter_map(|(path, sample)| {
@@ -425,17 +410,17 @@ pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &WinnerQuestion, family
         .collect();
     ranked.sort_by(|(.., a), (.., b)| {
         let ascending = a.total_cmp(b);
-        if question.metric.more_is_better() { ascending.reverse() } else { ascending }
+        if metric.more_is_better() { ascending.reverse() } else { ascending }
     });
-    let p_of = |(_, other, ..): &(IoPath, Sample, Summary, f64)| {
-        let (p, sign) = plan.test(&ranked[0].1, other)?;
+    let contrasts: Vec<Option<Contrast>> =
+        ranked.iter().skip(1).map(|(_, other, ..)| plan.contrast(&ranked[0].1, other)).collect();
+    let p_of = |Contrast { p, sign, .. }: &Contrast| {
         // The shared blocks may rank the two in the opposite order from all replicates. That is no evidence
         // for the best.
-        let favours_best = (sign > 0.0) == question.metric.more_is_better();
-        Some(if question.method != Method::Paired || favours_best { p } else { 1.0 })
+        let favours_best = (*sign > 0.0) == metric.more_is_better();
+        if method != Method::Paired || favours_best { *p } else { 1.0 }
     };
-    let p: Vec<Option<f64>> = ranked.iter().skip(1).map(p_of).collect();
-    let lead = ranked.get(1).and_then(|(_, next, ..)| plan.contrast(&ranked[0].1, next));
+    let p: Vec<Option<f64>> = contrasts.iter().map(|one| one.as_ref().map(p_of)).collect();
     // The path whose p-value is the cell's: one that cannot be tested prevents a winner as well.
     let rival = if question.is_plain() {
         0
@@ -444,14 +429,18 @@ pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &WinnerQuestion, family
     };
     let mut left_out = LeftOut::default();
     if let (Some((_, best, ..)), Some((_, other, ..)), Method::Paired) =
-        (ranked.first(), ranked.get(rival + 1), question.method)
+        (ranked.first(), ranked.get(rival + 1), method)
     {
         left_out.unpaired = best.len() + other.len() - 2 * super::contrast::pairs(best, other).len();
     }
     let cell_p = p.get(rival).copied().flatten();
-    let p = std::iter::once(None).chain(p);
-    let place = |((path, _, summary, _), p)| RankedPath { path, summary, p, marked: false };
-    MapCell { ranking: ranked.into_iter().zip(p).map(place).collect(), p: cell_p, lead, left_out }
+    let tested = std::iter::once((None, None)).chain(p.into_iter().zip(contrasts));
+    let place =
+        |((path, _, summary, _), (p, contrast))| RankedPath { path, summary, p, contrast, marked: false };
+    let ranking = ranked.into_iter().zip(tested).map(place).collect();
+    let mut cell = MapCell { ranking, p: cell_p, equal: None, left_out };
+    cell.equal = cell.equality();
+    cell
 }
 
 /// A missing p-value sorts after every p-value.

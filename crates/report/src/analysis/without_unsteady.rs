@@ -56,7 +56,7 @@ pub struct MapWithoutUnsteady {
     pub cells: Vec<Redecided>,
 }
 
-/// What a cell decides: the first path, or all that are tied.
+/// What a cell decides: the path that wins, or all that are equal or undecided.
 pub type CellDecision = (Decision, Vec<IoPath>);
 
 /// A cell whose decision changes.
@@ -153,7 +153,7 @@ fn firsts<'t>(
     };
     let p: Vec<Option<f64>> = tables.iter().map(p_of).collect();
     let first = |(table, p): (&'t WorkloadTable, Option<f64>)| {
-        table.rows.first().filter(|_| p.is_some_and(|p| p <= LEVEL))
+        table.rows.first().filter(|_| p.is_some_and(|p| p < LEVEL))
     };
     tables.iter().zip(holm_over_tested(&p)).map(first).collect()
 }
@@ -194,12 +194,10 @@ pub fn maps_without_unsteady(
 }
 
 fn decided(cell: &MapCell) -> CellDecision {
-    let decision = cell.decision();
-    let first = cell.ranking.first().filter(|_| decision != Decision::Tie).map(|place| place.path);
-    // The first path of a tie is first by chance.
-    let mut paths: Vec<IoPath> = cell.tied().into_iter().map(|place| place.path).chain(first).collect();
+    // The first of several is first by chance.
+    let mut paths: Vec<IoPath> = cell.best().into_iter().map(|place| place.path).collect();
     paths.sort_unstable();
-    (decision, paths)
+    (cell.decision(), paths)
 }
 
 fn times(row: &CellRow) -> Option<&Times> {

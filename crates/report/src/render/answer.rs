@@ -8,6 +8,10 @@ pub fn open_words(open: &Open) -> String {
         return "no test: it takes at least 2 replicates of each".to_owned();
     };
     match open.difference {
+        Some(bounds) if bounds.0 > 0.0 || bounds.1 < 0.0 => format!(
+            "the difference lies between {}, which is not enough after the correction for all tests; {more}",
+            bounds_words(bounds)
+        ),
         Some(bounds) => format!("the difference lies between {}; {more}", bounds_words(bounds)),
         None => format!("the interval of the difference has no bounds; {more}"),
     }
@@ -23,18 +27,26 @@ fn more_words(more: More) -> Option<String> {
     }
 }
 
-/// `-18 % and +52 %`.
+/// `-18 % and +52 %`, or `-1.8 % and +5.2 %` if both are below ten.
 pub fn bounds_words((low, high): (f64, f64)) -> String {
-    format!("{} and {}", signed_percent(low), signed_percent(high))
+    let digits = digits(low).min(digits(high));
+    format!("{} and {}", signed(low, digits), signed(high, digits))
 }
 
 /// A share as `+1.3 %` or, from 10 % on, `+52 %`.
 pub fn signed_percent(share: f64) -> String {
+    signed(share, digits(share))
+}
+
+fn digits(share: f64) -> usize {
+    usize::from(share.abs() < 0.0995)
+}
+
+fn signed(share: f64, digits: usize) -> String {
     let percent = 100.0 * share;
-    let digits = usize::from(percent.abs() < 9.95);
     // No sign on a zero.
     match format!("{percent:+.digits$}").as_str() {
-        "+0.0" | "-0.0" => "0 %".to_owned(),
+        "+0.0" | "-0.0" | "+0" | "-0" => "0 %".to_owned(),
         text => format!("{text} %"),
     }
 }
@@ -52,8 +64,15 @@ mod tests {
         );
         assert_eq!(
             words(Some((-0.0004, 0.013)), More::Many),
-            "the difference lies between 0 % and +1.3 %; it would take more than 100 more replicates to decide"
+            "the difference lies between 0 % and +1.3 %; it would take more than 100 more replicates to \
+             decide"
         );
+        assert_eq!(
+            words(Some((0.01, 0.0921)), More::Replicates(3)),
+            "the difference lies between +1.0 % and +9.2 %, which is not enough after the correction for all \
+             tests; about 3 more replicates would decide"
+        );
+        assert_eq!(bounds_words((-0.063, 0.136)), "-6 % and +14 %");
         assert_eq!(
             words(None, More::Replicates(1)),
             "the interval of the difference has no bounds; about 1 more replicate would decide"

@@ -17,9 +17,9 @@ pub(super) fn banner(emulator: &str) -> String {
 
 /// What an order by a time is worth under emulation.
 pub(super) const CAVEAT: &str = "An order by time is that of this emulation: `<` is significant by Welch's \
-                                 test at 5 %, after Holm over the line; `=` is a tie; `?` is not tested for \
-                                 lack of a second replicate. A poller that wants a processor of its own may \
-                                 rank elsewhere on a real machine.";
+                                 test at 5 %, after Holm over the line; `~` is undecided; `?` is not tested \
+                                 for lack of a second replicate. A poller that wants a processor of its own \
+                                 may rank elsewhere on a real machine.";
 
 /// The orders of a workload's paths, one line per metric, without times.
 pub(super) fn lines(trials: &[Trial], workload: &Workload, admission: Admission) -> Vec<String> {
@@ -39,7 +39,7 @@ fn line(ordering: &PathOrder, several: bool) -> String {
     for (step, path) in &ordering.rest {
         let sign = match step {
             OrderStep::More => "<",
-            OrderStep::Tie => "=",
+            OrderStep::Undecided => "~",
             OrderStep::Untested => "?",
         };
         text += &format!(" {sign} {path}");

@@ -114,8 +114,8 @@ pub(super) fn without_words(apart: &MapWithoutUnsteady) -> String {
 pub(super) fn decision((decision, paths): &CellDecision) -> String {
     let path = paths.iter().map(|path| path.to_string()).collect::<Vec<String>>().join(", ");
     match decision {
-        Decision::Winner => path,
-        Decision::Tie => format!("a tie: {path}"),
+        Decision::Wins => format!("{path} wins"),
+        Decision::Equal => format!("equal: {path}"),
         Decision::Alone => format!("{path} alone"),
         Decision::Undecided => format!("undecided: {path}"),
         Decision::Empty => "none".to_owned(),

@@ -1,15 +1,15 @@
 //! Winner maps as text: a grid of letters, and which path each letter is.
 
+use super::answer::open_words;
 use super::energy::incomplete_text;
-use super::number::{or_dash, percent};
+use super::number::or_dash;
 use super::table::Table;
 use super::text::{WIDTH, escape, letter, wrap};
 use super::unsteady;
 use crate::analysis::admission::{LEGEND, MARK};
-use crate::analysis::contrast::Contrast;
 use crate::analysis::grouping::ascending;
 use crate::analysis::sequential;
-use crate::analysis::stats::{Method, p_text};
+use crate::analysis::stats::{LEVEL, Method, p_text};
 use crate::analysis::winner::{
     Axis, AxisValue, Decision, LeftOut, MapCell, RankedPath, WinnerMap, WinnerQuestion, winner_maps,
 };
@@ -90,58 +90,106 @@ fn map_text(map: &WinnerMap) -> String {
         let mark = if map.cells.values().any(marked) { MARK } else { "" };
         let _ = writeln!(text, "  {} {path}{mark}", letter(place));
     }
-    text += &effects(map, paths);
+    text += &decided(map, paths);
+    text += &undecided(map, paths);
     text += &wrap(&rule(map), WIDTH, "  ");
     text + &left_out(map.left_out())
 }
 
-/// A cell: the winner and its lead over the next path, the paths of a tie, or why there is neither.
+/// A path's letter on its map.
+fn name(place: &RankedPath, paths: &[IoPath]) -> String {
+    letter(paths.iter().position(|other| *other == place.path).unwrap_or_default())
+}
+
+/// A cell: the winner and its lead over the next path, the paths that are equal (`=`) or undecided (`?`), or
+/// why there is neither.
 fn cell_text(cell: &MapCell, paths: &[IoPath]) -> String {
-    let name = |path: &IoPath| letter(paths.iter().position(|other| other == path).unwrap_or_default());
-    let best = cell.ranking.first().map(|place| name(&place.path)).unwrap_or_default();
-    match (cell.decision(), cell.distance()) {
-        (Decision::Winner, Some(distance)) => match distance.relative {
-            Some(relative) => format!("{best} {:+.1} %", relative * 100.0),
-            None => format!("{best} {:+}", distance.absolute),
-        },
-        (Decision::Tie, _) => {
-            cell.tied().iter().map(|place| name(&place.path)).collect::<Vec<_>>().join(" = ")
-        }
-        (Decision::Alone, _) => format!("{best} alone"),
-        (Decision::Undecided, _) => format!("{best}?"),
-        _ => "none".into(),
+    let joined = |sign: &str| {
+        cell.best().into_iter().map(|place| name(place, paths)).collect::<Vec<String>>().join(sign)
+    };
+    match cell.decision() {
+        Decision::Wins => format!("{} {}", joined(""), lead(cell)),
+        Decision::Equal => joined(" = "),
+        Decision::Undecided => joined(" ? "),
+        Decision::Alone => format!("{} alone", joined("")),
+        Decision::Empty => "none".to_owned(),
     }
 }
 
-/// How far the best path of each cell is from the next, how certain that is, and the least difference that
-/// could have been seen.
-fn effects(map: &WinnerMap, paths: &[IoPath]) -> String {
+/// The best path's lead over the next: in per cent of the next, or in the metric's unit if that is zero.
+fn lead(cell: &MapCell) -> String {
+    let ratio = cell.lead().and_then(|lead| lead.ratio).map(|ratio| ratio.ratio - 1.0);
+    let distance = cell.distance();
+    match ratio.or_else(|| distance?.relative) {
+        Some(share) => format!("{:+.1} %", 100.0 * share),
+        None => or_dash(distance, |distance| format!("{:+}", distance.absolute)),
+    }
+}
+
+/// The interval of each lead in the cells that are decided, and how certain the decision is.
+fn decided(map: &WinnerMap, paths: &[IoPath]) -> String {
     let WinnerQuestion { x, y, .. } = map.question;
-    let name =
-        |place: &RankedPath| letter(paths.iter().position(|path| *path == place.path).unwrap_or_default());
-    let lead = |(at, cell): (&'_ (AxisValue, AxisValue), &'_ MapCell)| match &cell.ranking[..] {
-        [best, next, ..] => Some((*at, format!("{} / {}", name(best), name(next)), cell.p, cell.lead?)),
-        _ => None,
-    };
-    let rows: Vec<Effect> = map.cells.iter().filter_map(lead).collect();
+    let is_decided =
+        |cell: &(&Place, &MapCell)| matches!(cell.1.decision(), Decision::Wins | Decision::Equal);
+    let rows: Vec<(&Place, &MapCell)> = map.cells.iter().filter(is_decided).collect();
     if rows.is_empty() {
         return String::new();
     }
+    let decision = |(_, cell): &(&Place, &MapCell)| match cell.decision() {
+        Decision::Wins => format!("{} wins", name(&cell.ranking[0], paths)),
+        _ => format!("equal: {}", cell_text(cell, paths)),
+    };
+    let interval = |(_, cell): &(&Place, &MapCell)| {
+        let ratio = cell.lead().and_then(|lead| lead.ratio);
+        let bound = |bound: f64| format!("{:+.1} %", 100.0 * (bound - 1.0));
+        or_dash(ratio, |ratio| format!("{} to {}", bound(ratio.low), bound(ratio.high)))
+    };
     Table::of(&rows)
-        .right(y.as_str(), |((y, _), ..)| y.to_string())
-        .right(x.as_str(), |((_, x), ..)| x.to_string())
-        .right("best over next", |(_, over, ..)| over.clone())
-        .right("ratio", |(.., lead)| or_dash(lead.ratio.as_ref(), |one| format!("{:.3}", one.ratio)))
-        .right("95 % interval", |(.., lead)| {
-            or_dash(lead.ratio.as_ref(), |one| format!("{:.3} to {:.3}", one.low, one.high))
+        .right(y.as_str(), |((y, _), _)| y.to_string())
+        .right(x.as_str(), |((_, x), _)| x.to_string())
+        .left("decision", decision)
+        .left("next", |(_, cell)| name(&cell.ranking[1], paths))
+        .right("lead", |(_, cell)| lead(cell))
+        .right("95 % interval", interval)
+        .right("p", |(_, cell)| {
+            let p = if cell.decision() == Decision::Wins { cell.p } else { cell.equal };
+            or_dash(p, |p| p_text(p, 3))
         })
-        .right("p", |(_, _, p, _)| or_dash(*p, |p| p_text(p, 3)))
-        .right("could see", |(.., lead)| or_dash(lead.least(), percent))
         .text()
 }
 
-/// A cell's values on the axes, its two best paths, their p-value and their ratio.
-type Effect = ((AxisValue, AxisValue), String, Option<f64>, Contrast);
+/// A cell's values down and across.
+type Place = (AxisValue, AxisValue);
+
+/// What is known of each cell that is undecided, and what would decide it.
+fn undecided(map: &WinnerMap, paths: &[IoPath]) -> String {
+    let WinnerQuestion { x, y, .. } = map.question;
+    let mut untested = 0;
+    let mut text = String::new();
+    for ((down, across), cell) in &map.cells {
+        let Some((place, open)) = cell.open() else { continue };
+        if cell.p.is_none() {
+            untested += 1;
+            continue;
+        }
+        let pair = match cell.best().len() {
+            2 => String::new(),
+            _ => format!("{} over {}: ", name(&cell.ranking[0], paths), name(place, paths)),
+        };
+        let at = format!("{} {down}, {} {across}", y.as_str(), x.as_str());
+        let line = format!("{at}, undecided: {}; {pair}{}", cell_text(cell, paths), open_words(&open));
+        text += &wrap(&line, WIDTH, "  ");
+    }
+    if untested > 0 {
+        let needs = match map.question.method {
+            Method::Paired => "every path needs two replicates in blocks that the best one shares",
+            _ => "every path needs two replicates",
+        };
+        let cells = if untested == 1 { "1 cell".to_owned() } else { format!("{untested} cells") };
+        text += &wrap(&format!("undecided without a test in {cells}: {needs}"), WIDTH, "  ");
+    }
+    text
+}
 
 /// What does not vary over the map.
 fn fixed(map: &WinnerMap) -> String {
@@ -166,37 +214,32 @@ fn fixed(map: &WinnerMap) -> String {
 
 /// How the cells were decided, and how to read the decisions that occur.
 fn rule(map: &WinnerMap) -> String {
-    let logs = if map.question.metric.is_percentile() { " of logarithms" } else { "" };
-    let test = match map.question.method {
-        Method::Student => {
-            format!("Student's t-test{logs} of the two best, not corrected (the papers' rule)")
-        }
-        Method::Welch => {
-            format!("Welch's t-test{logs} of the best against each other path, after Holm over all cells")
-        }
+    let WinnerQuestion { metric, method, tolerance, .. } = map.question;
+    let logs = if metric.is_percentile() { " of logarithms" } else { "" };
+    let (from, test) = match method {
+        Method::Student => ("the next", format!("Student's t-test{logs}, not corrected (the papers' rule)")),
+        Method::Welch => ("every other path", format!("Welch's t-test{logs}, after Holm over all cells")),
         Method::Paired => {
-            format!(
-                "the t-test{logs} within blocks of the best against each other path, after Holm over all \
-                 cells"
-            )
+            ("every other path", format!("the t-test{logs} within blocks, after Holm over all cells"))
         }
     };
     let has = |decision| map.cells.values().any(|cell| cell.decision() == decision);
-    let mut text = format!(
-        "A winner is shown with its distance to the next best path; `=` is a tie: p > 0.05 by {test}. `could \
-         see` is the least difference that would have been seen four times out of five."
+    let (wins, equal, undecided) = (has(Decision::Wins), has(Decision::Equal), has(Decision::Undecided));
+    let differs = format!("differs from {from} (p < {LEVEL} by {test})");
+    let near = format!(
+        "each path that does not differ so from the best is within {} % of it (p < {LEVEL} by two one-sided \
+         tests of the same kind)",
+        sequential::percent(tolerance)
     );
-    if has(Decision::Undecided) {
-        text += " `?` is the best mean without a test: every path needs two replicates in blocks that the \
-                 best one shares.";
-    }
-    if has(Decision::Alone) {
-        text += " `alone` is the only path measured.";
-    }
-    if has(Decision::Empty) {
-        text += " `none`: no trial counts.";
-    }
-    text
+    let parts = [
+        (wins || equal || undecided, format!("`wins`: {differs}; its lead is over the next.")),
+        (equal || undecided, format!("`=`: equal, {near}.")),
+        (undecided, "`?`: undecided, neither is shown.".to_owned()),
+        (has(Decision::Alone), "`alone` is the only path measured.".to_owned()),
+        (has(Decision::Empty), "`none`: no trial counts.".to_owned()),
+    ];
+    let parts = parts.into_iter().filter(|(occurs, _)| *occurs).map(|(_, words)| words);
+    parts.collect::<Vec<String>>().join(" ")
 }
 
 fn left_out(left_out: LeftOut) -> String {

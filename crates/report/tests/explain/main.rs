@@ -280,8 +280,8 @@ fn the_cheapest_ring_is_named_with_its_ties() {
     }
     let text = explanation(&explained(&trials, &[]));
     let deep = "fewest kernel instructions per I/O at depth 32: io_uring/sqpoll/poll (C), 1,540\n";
-    let shallow = "fewest kernel instructions per I/O at depth 1: io_uring/syscall/interrupt (A), 1,540; a \
-                   tie with B: no difference";
+    let shallow = "fewest kernel instructions per I/O at depth 1: io_uring/syscall/interrupt (A), 1,540; \
+                   undecided against B: no difference";
     assert!(text.contains(deep) && text.contains(shallow), "{text}");
 }
 

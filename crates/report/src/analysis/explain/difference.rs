@@ -123,7 +123,7 @@ pub struct CheapestRing {
     pub per_io: f64,
     /// Columns that do not differ from it beyond noise, by Welch's test after Holm's correction over the
     /// other columns.
-    pub ties: Vec<usize>,
+    pub undecided: Vec<usize>,
     /// Columns that cannot be tested: one of the two has one replicate.
     pub untested: Vec<usize>,
 }
@@ -145,5 +145,11 @@ pub(super) fn fewest(group: &WorkloadTrials<'_>, measure: Measure) -> Option<Che
     let those = |outcome: Option<bool>| {
         others.iter().zip(&tested).filter(|(_, tested)| **tested == outcome).map(|(at, _)| *at).collect()
     };
-    Some(CheapestRing { measure, best, per_io: mean(best), ties: those(Some(false)), untested: those(None) })
+    Some(CheapestRing {
+        measure,
+        best,
+        per_io: mean(best),
+        undecided: those(Some(false)),
+        untested: those(None),
+    })
 }

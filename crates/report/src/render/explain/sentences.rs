@@ -90,8 +90,8 @@ pub(super) fn fewest(block: &WorkloadCosts) -> String {
         column(fewest.best),
         number(fewest.per_io)
     );
-    if !fewest.ties.is_empty() {
-        words += &format!("; a tie with {}: no difference beyond noise", letters(&fewest.ties));
+    if !fewest.undecided.is_empty() {
+        words += &format!("; undecided against {}: no difference beyond noise", letters(&fewest.undecided));
     }
     if !fewest.untested.is_empty() {
         words += &format!("; not tested against {}: one replicate shows no noise", letters(&fewest.untested));

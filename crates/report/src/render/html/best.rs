@@ -65,7 +65,7 @@ fn best(model: &Model<'_>, map: &WinnerMap, cell: &MapCell, workload: usize) -> 
     };
     let own = series(first.path)?;
     let data = model.cells_of(workload).find(|cell| cell.series == own)?;
-    let is_not_tied = |place: &RankedPath| place.p.is_none_or(|p| p <= LEVEL);
+    let is_not_tied = |place: &RankedPath| place.p.is_none_or(|p| p < LEVEL);
     let worst = cell.ranking[1..]
         .iter()
         .rev()
@@ -81,8 +81,14 @@ fn best(model: &Model<'_>, map: &WinnerMap, cell: &MapCell, workload: usize) -> 
         series: own,
         value: first.summary.mean * shown(metric).1,
         iops: model.summary(data, Metric::Iops)?.mean,
-        ties: cell.tied().iter().skip(1).map(|place| label(place.path)).collect(),
-        tested: cell.decision() != Decision::Undecided,
+        ties: cell
+            .best()
+            .iter()
+            .filter(|_| cell.p.is_some())
+            .skip(1)
+            .map(|place| label(place.path))
+            .collect(),
+        tested: cell.p.is_some() || cell.decision() == Decision::Alone,
         saves: worst.and_then(|one| Some((series(one.path)?, saved(one.summary.mean)))),
         verified: data.verified > 0,
     })

@@ -177,12 +177,13 @@ fn drawn(
         series: *series,
         label: model.series[*series].label.clone(),
         margin: match decided {
-            Decision::Tie => "tie".to_owned(),
+            Decision::Equal => "equal".to_owned(),
+            Decision::Undecided => "undecided".to_owned(),
             Decision::Alone => "alone".to_owned(),
             _ => margin(cell),
         },
         interval: interval(cell),
-        tie: matches!(decided, Decision::Tie | Decision::Undecided),
+        tie: matches!(decided, Decision::Equal | Decision::Undecided),
         differs: differs.is_some(),
         tip: tips.join("; "),
     }
@@ -201,7 +202,7 @@ fn margin(cell: &MapCell) -> String {
 
 /// The 95 % interval of how far the next path is from the best, as [`margin`] shows the distance itself.
 fn interval(cell: &MapCell) -> String {
-    let Some(ratio) = cell.lead.as_ref().and_then(|lead| lead.ratio) else { return String::new() };
+    let Some(ratio) = cell.lead().and_then(|lead| lead.ratio) else { return String::new() };
     match [ratio.high, ratio.low].map(f64::recip) {
         [low, high] if low <= 0.0 || !high.is_finite() => String::new(),
         [low, high] if low >= 2.0 => format!("{} to {}\u{d7}", readable(low), readable(high)),
@@ -224,7 +225,7 @@ fn table<'a>(map: &WinnerMap, cells: &'a [BestOf<'a>], (x, y): (Axis, Axis)) -> 
         cell.ranking.get(at).map_or(String::new(), |ranked| exact(ranked.summary.mean * factor))
     };
     let of_ratio = |cell: &MapCell, of: fn(&Ratio) -> f64| {
-        cell.lead.as_ref().and_then(|lead| lead.ratio.as_ref()).map_or(String::new(), |one| exact(of(one)))
+        cell.lead().and_then(|lead| lead.ratio.as_ref()).map_or(String::new(), |one| exact(of(one)))
     };
     Table::of(cells)
         .left(x.as_str(), |((_, x), ..)| x.to_string())
@@ -232,11 +233,8 @@ fn table<'a>(map: &WinnerMap, cells: &'a [BestOf<'a>], (x, y): (Axis, Axis)) -> 
         .left("best path", move |(_, cell, _)| path(cell, 0))
         .left("decision", |(_, cell, _)| {
             match cell.decision() {
-                Decision::Winner => "winner",
-                Decision::Tie => "tie",
-                Decision::Alone => "alone",
-                Decision::Undecided => "undecided",
                 Decision::Empty => "",
+                decision => decision.as_str(),
             }
             .to_owned()
         })
@@ -247,7 +245,7 @@ fn table<'a>(map: &WinnerMap, cells: &'a [BestOf<'a>], (x, y): (Axis, Axis)) -> 
         .left("95 % from", move |(_, cell, _)| of_ratio(cell, |one| one.low))
         .left("95 % to", move |(_, cell, _)| of_ratio(cell, |one| one.high))
         .left("could see, %", |(_, cell, _)| {
-            let least = cell.lead.as_ref().and_then(Contrast::least);
+            let least = cell.lead().and_then(Contrast::least);
             least.map_or(String::new(), |least| exact(100.0 * least))
         })
         .left("p", |(_, cell, _)| cell.p.map_or(String::new(), exact))

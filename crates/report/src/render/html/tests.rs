@@ -296,7 +296,7 @@ fn counts_have_winner_maps_where_the_store_has_them() {
             .collect::<Vec<_>>()
     };
     let won = |iodepth, [mean, next, ratio]: [&str; 3]| {
-        row([iodepth, "1", PATHS[1], mean, PATHS[0], next, "0", "winner"], ratio)
+        row([iodepth, "1", PATHS[1], mean, PATHS[0], next, "0", "wins"], ratio)
     };
     assert_eq!(
         map("fewest-context-switches").unwrap(),
@@ -309,7 +309,7 @@ fn counts_have_winner_maps_where_the_store_has_them() {
     // Measured at one depth only; interrupts at none.
     assert_eq!(
         map("fewest-system-calls").unwrap(),
-        &[row(["1", "1", PATHS[0], "1", PATHS[1], "2", "0", "winner"], "0.5")]
+        &[row(["1", "1", PATHS[0], "1", PATHS[1], "2", "0", "wins"], "0.5")]
     );
     assert!(map("fewest-interrupts").is_none() && map("least-mean-latency").is_none());
     let page = page(&emulated(), &trials, &[], Admission::default());

@@ -118,13 +118,14 @@ fn ranked(cells: &[ClaimCell<'_>; 3], family: usize) -> winner::MapCell {
         method: plan.method,
         admission: Default::default(),
         looks: plan.looks,
+        tolerance: plan.tolerance,
     };
     rank(cells.iter().map(|cell| (cell.path, cell.sample(BYTES_PER_JOULE))).collect(), &question, family)
 }
 
 fn tile(cells: &[ClaimCell<'_>; 3], ranked: &winner::MapCell) -> Option<MapTile> {
     Some(MapTile {
-        winner: (ranked.decision() == Decision::Winner).then(|| ranked.ranking[0].path),
+        winner: (ranked.decision() == Decision::Wins).then(|| ranked.ranking[0].path),
         latency_us: cells.iter().find(|cell| cell.path == INTERRUPT)?.mean(MEAN_LATENCY)?,
     })
 }
@@ -154,7 +155,7 @@ fn seldom(tiles: &[MapTile]) -> Part {
     let decided = tiles.iter().filter(|tile| tile.winner.is_some()).count();
     let won = tiles.iter().filter(|tile| tile.winner == Some(HYBRID)).count();
     let answer = match (decided, won as f64 <= NEARLY_NONE * decided as f64) {
-        (0, _) => Answer::Undecided(format!("all {} cells of the map are ties", tiles.len())),
+        (0, _) => Answer::Undecided(format!("no path wins any of the {} cells of the map", tiles.len())),
         (_, true) => Answer::Holds,
         (_, false) => Answer::DoesNotHold,
     };
