@@ -87,7 +87,8 @@ impl Settings<'_> {
         &self.changes
     }
 
-    /// What a drive that was taken lost and did not get back, under its driver or under ours; one line each.
+    /// What a drive that was taken lost and did not get back, under its driver or under ours, and what
+    /// [`Settings::restore`] left as it is because its drive is gone or another one; one line each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -102,16 +103,17 @@ impl Settings<'_> {
     }
 
     /// Puts back all that was changed, newest first, and removes the journal. Files that already have their
-    /// old value are not written; files that are gone (a drive unplugged) took the setting with them. A drive
-    /// that was taken goes back to its driver: drop its controller first.
+    /// old value are not written; files that are gone (a drive unplugged) took the setting with them, which
+    /// is a warning. A drive that was taken goes back to its driver: drop its controller first.
     ///
     /// # Errors
     /// [`SettingsError::NotRestored`] with every file that could not be put back: the rest is back, the
     /// journal is kept, and the call may be repeated.
     pub fn restore(&mut self) -> Result<Vec<Restored>, SettingsError> {
         let disks: Vec<String> = self.devices.iter().chain(self.taken.disks()).cloned().collect();
-        let Outcome { restored, failed, lost, .. } = put_back(self.host, &self.undo, &disks);
+        let Outcome { restored, notes, failed, lost } = put_back(self.host, &self.undo, &disks);
         self.warn(lost);
+        self.warn(notes);
         if !failed.is_empty() {
             return Err(SettingsError::NotRestored(failed));
         }

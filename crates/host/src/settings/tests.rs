@@ -281,6 +281,19 @@ fn a_lock_names_the_process_that_holds_it() {
     assert_eq!(mode & 0o777, 0o700);
 }
 
+/// The run's notes about what it left as it is were dropped.
+#[test]
+fn a_drive_that_went_away_is_a_warning() {
+    let fixture = Fixture::new();
+    fixture.with_settings(&["sda"], |settings| {
+        set(settings, "nomerges", "2").unwrap();
+        fs::remove_dir_all(fixture.path("sys/block/sda")).unwrap();
+        assert_eq!(settings.restore().unwrap(), []);
+        assert_eq!(settings.warnings(), ["`sda` is gone, and its settings with it"]);
+    });
+    assert_eq!(fixture.journals(), [""; 0]);
+}
+
 #[test]
 fn only_whole_devices_are_locked() {
     let host = Fixture::new();
