@@ -27,6 +27,17 @@ pub enum RunError {
     /// A setting, a lock, or a drive that is taken.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// Another run has the drive.
+    #[error("{0}: wait for its end with --wait, or stop it")]
+    InUse(String),
+    /// Another run had it for as long as this one waited.
+    #[error("{who} after a wait of {limit}: wait longer, such as with --wait=1h, or stop it")]
+    StillInUse {
+        /// Who has which drive.
+        who: String,
+        /// The longest wait.
+        limit: String,
+    },
     /// A counter of the operating system.
     #[error(transparent)]
     Probe(#[from] ProbeError),

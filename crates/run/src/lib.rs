@@ -9,6 +9,7 @@ mod error;
 pub mod import;
 mod latencies;
 mod limits;
+mod locks;
 mod new_store;
 mod options;
 mod pace;

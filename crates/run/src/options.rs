@@ -2,6 +2,7 @@
 
 use iopj_engine::PciAddress;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The options of a run that are not part of the study.
 #[derive(Clone, Debug, Default)]
@@ -22,4 +23,6 @@ pub struct Options {
     pub store: Option<PathBuf>,
     /// The replicates of a resumed run whose blocks are measured again.
     pub again: Vec<u32>,
+    /// How long to wait for another run on the same drive; without it, that run is an error.
+    pub wait: Option<Duration>,
 }

@@ -10,9 +10,9 @@ use crate::progress::{Progress, unix_ns};
 use crate::target::{Access, MadeFile, OpenTarget, Taking, TargetSpec};
 use crate::trial::TrialRunner;
 use crate::trials::{Summary, Trials};
-use crate::{continued, limits, new_store, paths, programs};
+use crate::{continued, limits, locks, new_store, paths, programs};
 use iopj_core::IoPath;
-use iopj_host::settings::{DeviceLocks, Host, SettingsError};
+use iopj_host::settings::{DeviceLocks, Host};
 use iopj_load::fio::Fio;
 use iopj_store::Store;
 use iopj_study::plan::{self, Cell};
@@ -43,15 +43,21 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<Summary, RunError> {
     let host = Host::new();
-    put_back_left_behind(&host, progress)?;
+    locks::put_back_left_behind(&host, progress)?;
     let tools = Tools::find(&study, options, progress)?;
     limits::check_numbers(&plan::cells(&study, &IoPath::all())?.0)?;
     study.file_size()?;
-    let store_path = new_store::path(&study.name, options.store.as_deref())?;
-    let spec = TargetSpec::new(&study, options, &store_path)?;
+    let mut store_path = new_store::path(&study.name, options.store.as_deref())?;
+    let mut spec = TargetSpec::new(&study, options, &store_path)?;
+    let waited = spec.wait(&host, options.wait, progress, stop)?;
+    if waited.is_some() {
+        // The run that it waited for may have begun after this one, and have taken the name.
+        store_path = new_store::path(&study.name, options.store.as_deref())?;
+        spec = TargetSpec::new(&study, options, &store_path)?;
+    }
     let meters = open_meters(&study, options, progress, stop)?;
     // A made file goes before its locks: what is bound last is dropped first.
-    let OpenTarget { spec, target, locks, made } = spec.open(&host, progress, stop)?;
+    let OpenTarget { spec, target, locks, made } = spec.open((&host, waited), progress, stop)?;
     let mut access = Access::new(&host, &locks, target, spec, tools.taking)?;
     let unavailable = paths::settle(&mut study, &mut access, tools.fio.as_ref(), stop)?;
     if !unavailable.is_empty() {
@@ -87,7 +93,7 @@ pub fn resume(
 ) -> Result<Summary, RunError> {
     let host = Host::new();
     let mut store = Store::open_for_run(store_path)?;
-    put_back_left_behind(&host, progress)?;
+    locks::put_back_left_behind(&host, progress)?;
     let record = store.study()?;
     let study = read_study(&record.text, &store_path.display().to_string())?;
     if study.precondition {
@@ -95,9 +101,10 @@ pub fn resume(
     }
     let tools = Tools::find(&study, options, progress)?;
     let spec = TargetSpec::of_record(&study, options, &record, store_path)?;
+    let waited = spec.wait(&host, options.wait, progress, stop)?;
     let meters = open_meters(&study, options, progress, stop)?;
     // A made file goes before its locks: what is bound last is dropped first.
-    let OpenTarget { spec, target, locks, made } = spec.open(&host, progress, stop)?;
+    let OpenTarget { spec, target, locks, made } = spec.open((&host, waited), progress, stop)?;
     continued::compare_machines(&record, &target, &mut store, progress)?;
     let access = Access::new(&host, &locks, target, spec, tools.taking)?;
     let set_up = SetUp::new(&study, &tools, meters, (made, access), &locks, progress)?;
@@ -183,40 +190,6 @@ impl<'a> SetUp<'a> {
         let runner = TrialRunner::new(host, fio, profiler, study, seed, stop)?;
         Trials { runner, study, cells, store, made, access, metering, decide }.run(progress)
     }
-}
-
-/// Puts back the settings that dead runs left changed. Without root that is not possible, and nothing is
-/// changed.
-fn put_back_left_behind(host: &Host, progress: &mut dyn Progress) -> Result<(), RunError> {
-    let report = match host.restore_left_behind() {
-        Err(SettingsError::NeedsRoot(_)) => {
-            progress.note(
-                "note: only root can see whether a dead run left settings changed; `iopj restore` as root \
-                 puts them back",
-            );
-            return Ok(());
-        }
-        report => report?,
-    };
-    for change in &report.restored {
-        progress.note(&format!(
-            "put back after a run that had died: {}: {} -> {}",
-            change.file.display(),
-            change.from,
-            change.to
-        ));
-    }
-    for note in &report.notes {
-        progress.note(note);
-    }
-    for failed in &report.failed {
-        progress.note(&format!(
-            "warning: {} could not be put back: {}",
-            failed.file.display(),
-            failed.reason
-        ));
-    }
-    Ok(())
 }
 
 /// A seed of 63 bits, which TOML can hold.

@@ -19,7 +19,7 @@ pub enum SettingsError {
     #[error("there is no `{device}` below {folder}: name a whole block device, as `lsblk -d` lists it")]
     NoDevice { device: String, folder: PathBuf },
     /// Another live run holds what this one wants to change or measure.
-    #[error("`{device}` is in use by {}: wait for its end, or stop it", holder(*pid))]
+    #[error("{}: wait for its end, or stop it", in_use(device, *pid))]
     Locked {
         /// The device, `host:cpu` for the settings of all CPUs, or `pci:ADDRESS` for a drive's binding.
         device: String,
@@ -92,11 +92,12 @@ impl SettingsError {
     }
 }
 
-fn holder(pid: Option<u32>) -> String {
-    pid.map_or_else(
-        || "another run of iopj".to_owned(),
-        |pid| format!("the run of iopj with process id {pid}"),
-    )
+/// Who uses a device.
+pub fn in_use(device: &str, pid: Option<u32>) -> String {
+    match pid {
+        Some(pid) => format!("`{device}` is in use by the run of iopj with process id {pid}"),
+        None => format!("`{device}` is in use by another run of iopj"),
+    }
 }
 
 fn list(failed: &[NotRestored]) -> String {

@@ -6,9 +6,11 @@ use super::error::SettingsError;
 use super::files::{self, Locked};
 use super::host::Host;
 use crate::sysfs;
+use rustix::fs::{major, minor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The lock for what all CPUs share; the colon keeps it apart from every device's name.
@@ -75,7 +77,7 @@ impl Host {
         let devices: BTreeSet<&String> = devices.iter().collect();
         let mut locks = DeviceLocks::take(&self.run, &devices)?;
         for device in devices {
-            locks.claims.extend(claim(&folder, device)?);
+            locks.claims.extend(claim(self, device)?);
         }
         Ok(locks)
     }
@@ -83,13 +85,30 @@ impl Host {
 
 /// Takes a lock that runs of every user can see, as only root may make lock files: flock(2) on the device's
 /// statistics in sysfs, which everybody may open.
-pub(super) fn claim(folder: &Path, device: &str) -> Result<Option<Locked>, SettingsError> {
-    let path = folder.join(device).join("stat");
+pub(super) fn claim(host: &Host, device: &str) -> Result<Option<Locked>, SettingsError> {
+    let path = host.sys.join("block").join(device).join("stat");
     let Ok(file) = File::open(&path) else { return Ok(None) };
+    let metadata = file.metadata().map_err(SettingsError::io("look at", &path))?;
     match Locked::take(file).map_err(SettingsError::io("lock", &path))? {
         Some(locked) => Ok(Some(locked)),
-        None => Err(SettingsError::Locked { device: device.to_owned(), pid: None }),
+        None => {
+            let (dev, inode) = (metadata.dev(), metadata.ino());
+            let place = format!("{:02x}:{:02x}:{inode}", major(dev), minor(dev));
+            let pid = sysfs::read(&host.proc.join("locks")).ok().and_then(|list| holder(&list, &place));
+            Err(SettingsError::Locked { device: device.to_owned(), pid })
+        }
     }
+}
+
+/// The process that holds a flock on the file at `place` (`MAJOR:MINOR:INODE`) by the kernel's list of locks
+/// (proc(5), `/proc/locks`).
+fn holder(list: &str, place: &str) -> Option<u32> {
+    // `3: FLOCK  ADVISORY  WRITE 4711 00:16:10344 0 EOF`; a waiting one has `->` after its number.
+    let fields = |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        [_, "FLOCK", _, _, pid, at, ..] if at == place => pid.parse().ok().filter(|pid| *pid > 0),
+        _ => None,
+    };
+    list.lines().find_map(fields)
 }
 
 /// Takes the lock `name` and writes this process's id into it. The file stays when the lock is freed: to
@@ -106,4 +125,19 @@ pub(super) fn take(folder: &Path, name: &str) -> Result<Locked, SettingsError> {
         .and_then(|()| writeln!(file, "{}", std::process::id()))
         .map_err(SettingsError::io("write to", &path))?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_list_names_who_holds_a_lock() {
+        let list = "1: POSIX  ADVISORY  WRITE 11 00:16:10344 0 EOF\n2: FLOCK  ADVISORY  WRITE 4711 \
+                    00:16:10344 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 12 00:16:10344 0 EOF\n3: FLOCK  \
+                    ADVISORY  READ 0 fe:00:77 0 EOF\n";
+        let of = |place: &str| holder(list, place);
+        // A process of another namespace has no number here.
+        assert_eq!([of("00:16:10344"), of("00:16:1034"), of("fe:00:77")], [Some(4711), None, None]);
+    }
 }

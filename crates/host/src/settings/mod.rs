@@ -22,7 +22,7 @@ mod taken;
 mod taking;
 
 pub use change::Settings;
-pub use error::{NotRestored, SettingsError};
+pub use error::{NotRestored, SettingsError, in_use};
 pub use host::Host;
 pub use journal::Change;
 pub use lock::DeviceLocks;

@@ -134,7 +134,7 @@ impl Settings<'_> {
             .map(|error| error.to_string())
             .collect();
         for disk in gone.iter().filter(|disk| self.devices.contains(disk)) {
-            self.taken.claims.extend(lock::claim(&sys.join("block"), disk)?);
+            self.taken.claims.extend(lock::claim(self.host, disk)?);
         }
         self.taken.drives.remove(position);
         self.warn(lost);

@@ -2,7 +2,9 @@
 
 use super::{Taking, hints};
 use clap::{Args, ValueEnum};
+use iopj_core::parse_duration;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Options of the matrix override the study's; lists are separated by commas.
 #[derive(Debug, Default, Args)]
@@ -91,6 +93,12 @@ pub(crate) struct RunArgs {
     /// replaced
     #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',', requires = "resume")]
     pub(crate) again: Vec<Again>,
+    /// Wait this long, by default 10m, for another run on the same drive to end
+    #[arg(
+        long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10m",
+        value_parser = parse_duration
+    )]
+    pub(crate) wait: Option<Duration>,
     /// Overwrite this whole device, which must be the target
     #[arg(long, value_name = "DEVICE")]
     pub(crate) destroy_data: Option<PathBuf>,

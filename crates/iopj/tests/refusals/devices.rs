@@ -1,8 +1,10 @@
-//! Requests to write devices: mounted ones by any name, another one than was named, and a wrong block size.
+//! Devices that a run may not have: mounted ones by any name, another one than was named, one in use, and a
+//! wrong block size.
 
 use crate::common::{
-    LoopDevice, Undo, alone, folder, have_loop, have_mounts, iopj, mounted, refusal, tool, written,
+    LoopDevice, Undo, alone, folder, have_loop, have_mounts, iopj, mounted, refusal, says, tool, written,
 };
+use crate::live::Live;
 use crate::{PLAIN, refused, refuses, succeeds};
 use iopj_store::Store;
 use std::fs::{self, File};
@@ -156,4 +158,41 @@ fn device_without_capacity_is_refused() {
 fn image_cut(image: &Path, device: &LoopDevice) {
     File::options().write(true).open(image).unwrap().set_len(0).unwrap();
     tool(&format!("losetup -c {}", device.node()));
+}
+
+#[test]
+fn a_drive_in_use_is_refused_or_waited_for() {
+    let Some(folder) = have_loop().then(folder) else { return };
+    let _alone = alone();
+    let image = folder.join("image");
+    written(&image, 4 << 20);
+    let device = LoopDevice::new(&image, "");
+    let held = File::open(format!("/sys/block/{}/stat", device.name())).unwrap();
+    held.lock().unwrap();
+    let who =
+        format!("`{}` is in use by the run of iopj with process id {}", device.name(), std::process::id());
+    let run =
+        |more: &str| iopj(&folder, &format!("run --target {} {PLAIN} --store x.iopj {more}", device.node()));
+    let ends_with = |more: &str, words: &[&str]| {
+        let output = run(more).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        says(&String::from_utf8(output.stderr).unwrap(), words);
+    };
+    ends_with("", &[&format!("iopj: {who}: wait for its end with --wait, or stop it\n")]);
+    let wait = format!("{who}: waiting for its end, at most 300ms\n");
+    ends_with("--wait=300ms", &[&wait, &format!("iopj: {who} after a wait of 300ms: wait longer")]);
+    let begun = || {
+        let mut live = Live::start(run("--wait"));
+        live.until(&format!("{who}: waiting for its end, at most 10m"));
+        live
+    };
+    let live = begun();
+    live.interrupt();
+    assert_eq!(live.end().0, Some(130));
+    assert!(!folder.join("x.iopj").exists());
+    let live = begun();
+    drop(held);
+    let (code, words) = live.end();
+    assert_eq!(code, Some(0), "{words}");
+    assert!(folder.join("x.iopj").exists());
 }

@@ -7,6 +7,7 @@ pub(crate) use access::{Access, Extent};
 pub(crate) use bypass::Taking;
 
 use crate::error::{RunError, TrialError};
+use crate::locks;
 use crate::options::Options;
 use crate::progress::Progress;
 use iopj_engine::Target;
@@ -16,6 +17,7 @@ use iopj_store::StudyRecord;
 use iopj_study::Study;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A file that this run has made; removed when it is dropped, unless it is kept.
 #[derive(Debug)]
@@ -118,25 +120,43 @@ impl TargetSpec {
         self.writes.is_some()
     }
 
-    /// Opens the target, makes it if need be, and locks its drives: before the file is written, which would
-    /// disturb another run on the same drive.
+    /// Locks the target's drives once they are free, if the run may wait for that: before anything is opened
+    /// for long or made.
+    pub(crate) fn wait(
+        &self,
+        host: &Host,
+        limit: Option<Duration>,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<Option<DeviceLocks>, RunError> {
+        let Some(limit) = limit else { return Ok(None) };
+        let devices = match self.made_bytes {
+            None => Target::open(&self.path)?.devices().to_vec(),
+            Some(_) => devices_below(folder_of(&self.path)),
+        };
+        locks::wait_for(host, &devices, limit, progress, stop).map(Some)
+    }
+
+    /// Opens the target, makes it if need be, and locks its drives unless they are locked: before the file is
+    /// written, which would disturb another run on the same drive.
     pub(crate) fn open(
         mut self,
-        host: &Host,
+        (host, locks): (&Host, Option<DeviceLocks>),
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<OpenTarget, RunError> {
         // A file that was made is removed, if the target does not open, before its locks go.
         let (locks, made) = match self.made_bytes {
-            None => (None, None),
+            None => (locks, None),
             Some(size) => {
-                let locks = host.lock(&devices_below(folder_of(&self.path)))?;
+                let lock = || locks::take(host, &devices_below(folder_of(&self.path)));
+                let locks = locks.map_or_else(lock, Ok)?;
                 let made = self.find_or_make(size, progress, stop)?;
                 (Some(locks), Some(made))
             }
         };
         let target = self.open_again()?;
-        let locks = locks.map_or_else(|| host.lock(target.devices()), Ok)?;
+        let locks = locks.map_or_else(|| locks::take(host, target.devices()), Ok)?;
         self.path = target.path().to_owned();
         Ok(OpenTarget { spec: self, target, made, locks })
     }
