@@ -11,6 +11,7 @@ mod import;
 mod lab;
 mod meta;
 mod meter;
+mod meter_test;
 mod output;
 mod progress;
 mod report;

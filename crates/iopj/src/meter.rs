@@ -1,6 +1,7 @@
 //! `iopj meter`: this machine's meters, logs read out after a run, power models.
 
 use crate::args::MeterCommand;
+use crate::meter_test;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
 use iopj_meter::log::read;
@@ -23,6 +24,9 @@ pub(crate) fn meter(command: &MeterCommand) -> anyhow::Result<ExitCode> {
         MeterCommand::List { json } => list(*json),
         MeterCommand::Attach { store, log, time_zone, trust_clock } => {
             attach(store, log, time_zone.as_deref(), *trust_clock)
+        }
+        MeterCommand::Test { study, allow_exec, json } => {
+            meter_test::test(study.as_deref(), *allow_exec, *json)
         }
         MeterCommand::Fit { store, output } => fit(store, output),
     }

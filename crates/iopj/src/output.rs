@@ -26,6 +26,11 @@ pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
     print(&format!("{value:#}\n"))
 }
 
+/// Prints a line for the user beside the results.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", escape(text));
+}
+
 /// Prints an error in one line. What it quotes from foreign files is escaped for the terminal.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     let _ = writeln!(io::stderr(), "iopj: {}", escape(&message(error)));

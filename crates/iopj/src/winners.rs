@@ -5,6 +5,7 @@ use crate::output::{print, print_json};
 use anyhow::anyhow;
 use iopj_report::analysis::answer::More;
 use iopj_report::analysis::contrast::in_blocks;
+use iopj_report::analysis::energy::lacks;
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::stats::Method;
 use iopj_report::analysis::winner::{
@@ -13,7 +14,7 @@ use iopj_report::analysis::winner::{
 use iopj_report::analysis::without_unsteady::{
     CellDecision, MapWithoutUnsteady, Redecided, maps_without_unsteady,
 };
-use iopj_store::Store;
+use iopj_store::{Store, Trial};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -54,7 +55,10 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
         let apart = maps_without_unsteady(&study, &trials, &question, &maps);
         let maps: Vec<Value> =
             maps.iter().zip(&apart).map(|(map, apart)| map_json(map, apart.as_ref())).collect();
-        print_json(&json!({ "maps": maps, "nobody": question.admission.why_none_competes(&trials) }))?;
+        let nobody = question.admission.why_none_competes(&trials);
+        print_json(
+            &json!({ "maps": maps, "nobody": nobody, "energy_lacks": energy_lacks(&trials, question.metric) }),
+        )?;
     } else {
         if let (Some(emulator), None) = (&study.emulated, named) {
             print(&format!(
@@ -65,6 +69,12 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
         print(&iopj_report::render::winners(&study, &trials, &question))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the meters have no joules of, and why; empty for metrics that need none.
+fn energy_lacks(trials: &[Trial], metric: Metric) -> Vec<String> {
+    let lacks = if metric.is_energy() { lacks(trials) } else { Vec::new() };
+    lacks.iter().map(ToString::to_string).collect()
 }
 
 fn map_json(map: &WinnerMap, apart: Option<&MapWithoutUnsteady>) -> Value {

@@ -112,7 +112,8 @@ impl<'a> Trace<'a> {
             (Incomplete::LateStart | Incomplete::EarlyEnd, None) if self.curve.steps.is_empty() => {
                 Incomplete::Silent
             }
-            (Incomplete::TooFew { .. } | Incomplete::Gap { .. }, Some(period_s)) => {
+            (Incomplete::Wraps { .. } | Incomplete::WentBack | Incomplete::Empty, _) | (_, None) => fault,
+            (_, Some(period_s)) => {
                 let age_s = match self.clock {
                     Clock::Host { age_ns } => age_ns as f64 * 1e-9,
                     Clock::Own(_) => 0.0,
@@ -121,7 +122,6 @@ impl<'a> Trace<'a> {
                 let cadence = Cadence { kind: self.channel.kind, period_s, age_s, bridge_s };
                 cadence.check(window.seconds()).err().unwrap_or(fault)
             }
-            _ => fault,
         }
     }
 

@@ -6,6 +6,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// Why there are no joules of a trial that a meter of the store took no part in.
+pub const TOOK_NO_PART: &str = "the meter took no part";
+
 /// A meter and one of its scopes. Joules of two sources are never compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct EnergySource {
@@ -41,6 +44,17 @@ impl EnergySource {
         choose(sets, true)
     }
 
+    /// The source of the energy shown for a store: a meter that has joules, or a model that has, or else a
+    /// meter that took part and has none.
+    pub fn shown(trials: &[Trial]) -> Option<EnergySource> {
+        let taking_part = || {
+            let (_, covers) = covers(trials, false);
+            let (scope, meter) = *covers.keys().next()?;
+            Some(EnergySource { scope, meter: meter.to_owned(), estimated: false })
+        };
+        EnergySource::measured(&[trials]).or_else(|| EnergySource::estimated(&[trials])).or_else(taking_part)
+    }
+
     /// What this source has of a trial; `None` if it took no part.
     pub fn of<'m>(&self, measurement: &'m Measurement) -> Option<&'m TrialEnergy> {
         measurement
@@ -57,7 +71,7 @@ impl EnergySource {
     /// Why there are no joules of a trial; `None` if there are.
     pub fn lack<'m>(&self, measurement: &'m Measurement) -> Option<&'m str> {
         match self.of(measurement).map(|energy| &energy.outcome) {
-            None => Some("the meter took no part"),
+            None => Some(TOOK_NO_PART),
             Some(EnergyOutcome::Incomplete(why)) => Some(why),
             Some(EnergyOutcome::Complete(_)) => None,
         }

@@ -377,8 +377,8 @@ fn scalar(value: &Value) -> String {
 
 /// One line per trial. `emulated` says what emulated the processor; times, and what is measured by them, are
 /// then empty. `in_force` and `replaced_by` are as in [`json`]. Energy is of one source for all trials: a
-/// meter, or a model if no meter took part, and then `energy_estimated` is true. `energy_incomplete` says why
-/// a trial has none.
+/// meter, or a model if no meter has joules, and then `energy_estimated` is true. `energy_incomplete` says
+/// why a trial has none.
 ///
 /// # Errors
 /// The writer's error.
@@ -388,9 +388,8 @@ pub fn csv(study: &StudyRecord, trials: &[Trial], out: &mut dyn Write) -> io::Re
     let names = names.chain(ENERGY.iter().map(|(name, _)| *name)).chain(ENERGY_SOURCE);
     out.write_all(line(names.map(str::to_owned).collect()).as_bytes())?;
     let emulated = csv_cell(study.emulated.as_deref().unwrap_or_default());
-    let source = || EnergySource::measured(&[trials]).or_else(|| EnergySource::estimated(&[trials]));
     // Energy is power over a time.
-    let source = source().filter(|_| study.emulated.is_none());
+    let source = EnergySource::shown(trials).filter(|_| study.emulated.is_none());
     for trial in trials {
         let cell = |(name, cell): &Column| match study.emulated.is_some() && is_time(name) {
             true => String::new(),

@@ -17,7 +17,7 @@ mod repeat;
 mod schema;
 mod store;
 
-pub use energy_source::EnergySource;
+pub use energy_source::{EnergySource, TOOK_NO_PART};
 pub use error::StoreError;
 // Types of `iopj_core` that records contain.
 pub use iopj_core::{Generator, Sequential, Slice};

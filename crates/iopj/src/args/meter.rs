@@ -13,6 +13,17 @@ pub(crate) enum MeterCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Read each meter of a study five times: values, age, interval, noise, and the least runtime
+    Test {
+        /// Study file; without one, the meters of this machine
+        study: Option<PathBuf>,
+        /// Let the study run the programs that it names
+        #[arg(long)]
+        allow_exec: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Attach a meter's log, read out after the run, to a store
     #[command(after_help = examples::METER_ATTACH)]
     Attach {

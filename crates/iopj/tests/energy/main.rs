@@ -337,6 +337,65 @@ fn a_wrong_password_is_refused_without_a_word_of_it() {
     }
 }
 
+#[test]
+fn meter_test_shows_five_readings_of_each_meter_and_fails_with_one_that_cannot_be_read() {
+    let (folder, plug) = (folder(), Plug::start());
+    prepare(&folder, &(study(plug.port, "own") + LOG));
+    let (code, text, messages) = common::run(&folder, "meter test study.toml");
+    assert_eq!(code, 0, "{messages}");
+    says(&messages, &["reading each meter 5 times: about 1 s"]);
+    says(
+        &text,
+        &[
+            "plug: http, read every 100ms\n  system power, average, W: ",
+            "W (standard deviation); age -",
+            "accuracy \u{b1}0.5 %",
+            "wall: log: its log is attached after the run: `iopj meter attach STORE LOG`\n",
+        ],
+    );
+    let (_, json, _) = common::run(&folder, "meter test study.toml --json");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let power = &json[0]["channels"][0];
+    assert_eq!((power["readings"].as_array().unwrap().len(), &power["unit"]), (5, &"W".into()));
+    // Its clock is 83 s ahead, and goes too fast since the machine started.
+    assert!((-500.0..-82.0).contains(&power["readings"][0]["age_s"].as_f64().unwrap()), "{power}");
+    assert_eq!(power["least_runtime_s"].as_f64(), Some(0.6), "{power}");
+    std::fs::write(folder.join("password"), "tr0ub4dor\n").unwrap();
+    let (code, text, _) = common::run(&folder, "meter test study.toml");
+    assert!(code == 1 && text.contains("cannot be read: ") && !text.contains("tr0ub4dor"), "{code} {text}");
+}
+
+/// Nothing was said on the terminal, the page denied the meter, and JSON spoke of a gap.
+#[test]
+fn a_window_that_is_too_short_for_its_meter_is_warned_of_and_says_so_after_the_run() {
+    let _alone = alone();
+    let folder = folder().with_data(4 << 20);
+    let study = "name = \"short\"\npaths = \"posix-sio/syscall/interrupt\"\nreplicates = 1\n\
+                 settle_limit = \"10ms\"\nidle = \"100ms\"\n[[workload]]\nruntime = \"1s\"\n\
+                 [meters.psu]\nkind = \"command\"\nscope = \"system\"\n\
+                 command = [\"sh\", \"-c\", \"while echo 40; do sleep 1; done\"]\n";
+    std::fs::write(folder.join("study.toml"), study).unwrap();
+    let line = "run study.toml --target data --store e.iopj --allow-exec";
+    let (run, messages) = output(&mut iopj(&folder, line));
+    succeeded(&run);
+    let why = "the measured window is too short for the meter, which gives a value every 1.0 s, and 4 must \
+               lie in the window: use a `runtime` of at least 5s, or a faster meter";
+    let warning = format!("warning: no trial will have joules of the meter `psu`: {why}\n");
+    assert_eq!(messages.matches(&warning).count(), 1, "{messages}");
+    let trials = trials(&folder);
+    let energy = &trials[0].outcome.measurement().unwrap().energy[0];
+    let EnergyOutcome::Incomplete(reason) = &energy.outcome else { panic!("it has joules") };
+    assert_eq!(reason, why);
+    let lack = format!("no joules by psu of 1 of 1 trials: {why}");
+    let squeezed =
+        |text: Vec<u8>| String::from_utf8(text).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(squeezed(run.stdout).contains(&lack));
+    for line in ["winners e.iopj --metric ios_per_joule", "claims e.iopj", "claims e.iopj --json"] {
+        let text = squeezed(iopj(&folder, line).output().unwrap().stdout);
+        assert!(text.contains(&lack), "{line}: {text}");
+    }
+}
+
 /// The file was made, and the drive locked, before anybody saw that a meter could not be read.
 #[test]
 fn meters_that_cannot_be_read_are_refused_in_one_message_before_anything_is_made() {

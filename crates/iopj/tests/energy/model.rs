@@ -172,7 +172,7 @@ fn a_fitted_model_gives_estimates_that_say_so_and_rank_nothing() {
     );
     let winners = printed(folder, "winners e.iopj --metric watts");
     assert!(winners.contains("no competing trial measured energy"), "{winners}");
-    let compared = printed(folder, "compare e.iopj e.iopj");
+    let compared = printed(folder, "compare e.iopj e.iopj --with-unproven");
     assert!(compared.contains("energy (W, IO/J, B/J): not measured"), "{compared}");
     let messages = refusal(folder, "meter fit e.iopj -o again.toml");
     assert!(messages.contains("has no trial with joules of a real meter"), "{messages}");

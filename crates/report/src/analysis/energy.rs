@@ -5,11 +5,14 @@
 //! spread of the replicates contains, limits how well two paths on one meter can be distinguished. The common
 //! part, chiefly the meter's gain, is the same in all replicates and only matters for the figure itself.
 
+use super::grouping::{grouped, unique};
 use super::metric::Metric;
 use super::stats::{LEVEL, summarize, upper_quantile};
-use iopj_core::{Joules, VerdictKind};
-use iopj_store::{EnergySource, Measurement, Trial};
+use iopj_core::{EnergyOutcome, Joules, VerdictKind};
+use iopj_store::{EnergySource, Measurement, TOOK_NO_PART, Trial};
 use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fmt;
 
 /// The two-sided 95 % quantile of the normal distribution.
 const NORMAL: f64 = 1.959_963_984_540_054;
@@ -23,6 +26,8 @@ pub struct CellEnergy {
     pub replicates: usize,
     /// Replicates without joules.
     pub incomplete: usize,
+    /// Why these have none, each reason once.
+    pub lacks: Vec<String>,
     /// Mean energy over the window in J; like the others absent if no replicate has any.
     pub joules: Option<Uncertain>,
     /// Mean power in W.
@@ -52,6 +57,7 @@ impl CellEnergy {
                 source: source.clone(),
                 replicates: with.len(),
                 incomplete: measured.len() - with.len(),
+                lacks: unique(measured.iter().filter_map(|one| source.lack(one)).map(str::to_owned)),
                 joules: uncertain(&with, source, Metric::Joules),
                 watts: uncertain(&with, source, Metric::Watts),
                 ios_per_joule: uncertain(&with, source, Metric::IosPerJoule),
@@ -114,28 +120,56 @@ fn combine((standard, dof, random): (f64, Option<f64>, f64), common: f64) -> f64
     (factor * both).max(random)
 }
 
-/// A trial that the source did not cover.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct UncoveredTrial<'a> {
-    /// The trial.
-    pub trial: &'a Trial,
-    /// Why it has no joules.
+/// The trials that a meter has no joules of for one reason.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnergyLack<'a> {
+    /// The meter.
+    pub meter: &'a str,
+    /// Why.
     pub reason: &'a str,
+    /// The trials, in their order.
+    pub trials: Vec<&'a Trial>,
+    /// The number of all trials that count.
+    pub of: usize,
 }
 
-/// The trials that the source did not cover, in their order, without refuted and failed ones.
-pub fn uncovered<'a>(trials: &'a [Trial], source: &EnergySource) -> Vec<UncoveredTrial<'a>> {
-    let lack = |trial: &'a Trial| {
-        let measurement =
-            trial.outcome.measurement().filter(|one| one.verdict.kind != VerdictKind::Refuted)?;
-        Some(UncoveredTrial { trial, reason: source.lack(measurement)? })
-    };
-    trials.iter().filter_map(lack).collect()
+/// `no joules by plug of 2 of 6 trials: the meter took no part`.
+impl fmt::Display for EnergyLack<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { meter, reason, trials, of } = self;
+        write!(f, "no joules by {meter} of {} of {of} trials: {reason}", trials.len())
+    }
 }
 
-/// The source of the energy shown for a store: a meter, or a model if no meter took part.
-pub fn shown(trials: &[Trial]) -> Option<EnergySource> {
-    EnergySource::measured(&[trials]).or_else(|| EnergySource::estimated(&[trials]))
+/// What each meter of a store has no joules of, and why; refuted and failed trials do not count.
+pub fn lacks(trials: &[Trial]) -> Vec<EnergyLack<'_>> {
+    let counting: Vec<(&Trial, &Measurement)> = trials
+        .iter()
+        .filter_map(|trial| Some((trial, trial.outcome.measurement()?)))
+        .filter(|(_, one)| one.verdict.kind != VerdictKind::Refuted)
+        .collect();
+    let meters: BTreeSet<&str> =
+        counting.iter().flat_map(|(_, one)| &one.energy).map(|energy| energy.meter.as_str()).collect();
+    let mut all = Vec::new();
+    for meter in meters {
+        let lacking = counting.iter().filter_map(|(trial, one)| Some((lack(one, meter)?, *trial)));
+        for (reason, trials) in grouped(lacking) {
+            all.push(EnergyLack { meter, reason, trials, of: counting.len() });
+        }
+    }
+    all
+}
+
+/// Why a meter has no joules of a trial in one of its scopes.
+fn lack<'a>(measurement: &'a Measurement, meter: &str) -> Option<&'a str> {
+    let mut of_meter = measurement.energy.iter().filter(|energy| energy.meter == meter).peekable();
+    if of_meter.peek().is_none() {
+        return Some(TOOK_NO_PART);
+    }
+    of_meter.find_map(|energy| match &energy.outcome {
+        EnergyOutcome::Incomplete(why) => Some(why.as_str()),
+        EnergyOutcome::Complete(_) => None,
+    })
 }
 
 #[cfg(test)]

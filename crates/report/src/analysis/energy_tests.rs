@@ -4,6 +4,7 @@
 use super::*;
 use crate::analysis::Admission;
 use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of as measurement, workload};
+use crate::analysis::claims::{ClaimContext, decide};
 use crate::analysis::compare::tests::{compare, study};
 use crate::analysis::winner::{Axis, WinnerQuestion, winner_maps};
 use crate::analysis::{WorkloadTable, workload_tables};
@@ -180,14 +181,9 @@ fn incomplete_trials_are_counted_and_named_and_leave_the_scope_as_it_is() {
     }
     let text = squeezed(&render::report(&study("6.1"), &trials, Admission::default()));
     assert!(text.contains("energy: system by plug") && !text.contains("rapl"), "{text}");
-    assert!(
-        text.contains(
-            "energy incomplete, left out of everything said about energy: 1 posix-sio/syscall/poll, randread \
-             4k"
-        ),
-        "{text}"
-    );
-    assert!(text.contains("replicate 2: no reading for 7 s\\u{1b}"), "{text}");
+    let says = "energy incomplete: no joules by plug of 1 of 6 trials: no reading for 7 s\\u{1b} \
+                posix-sio/syscall/poll, randread 4k iodepth 1 numjobs 1, replicate 3";
+    assert!(text.contains(says), "{text}");
     let question = WinnerQuestion::new(Metric::IosPerJoule, Axis::Iodepth, Axis::Numjobs).unwrap();
     let map = winner_maps(&trials, &question).remove(0);
     let cell = map.cells.values().next().unwrap();
@@ -200,6 +196,42 @@ fn incomplete_trials_are_counted_and_named_and_leave_the_scope_as_it_is() {
             && text.contains("no reading for 7 s"),
         "{text}"
     );
+}
+
+/// The page said that no meter took part, above a figure of its readings; the terminal and the tables said
+/// nothing.
+#[test]
+fn a_meter_that_has_joules_of_no_trial_says_why_everywhere() {
+    let mut trials = replicates(SIO, [100.0; 3]);
+    for trial in &mut trials {
+        measurement(trial).energy.clear();
+        let short = "the measured window is too short".to_owned();
+        give_outcome(trial, "plug", Scope::System, EnergyOutcome::Incomplete(short));
+    }
+    let says = "no joules by plug of 3 of 3 trials: the measured window is too short";
+    let study = study("6.1");
+    let text = squeezed(&render::report(&study, &trials, Admission::default()));
+    assert!(text.ends_with(&format!("energy incomplete: {says}")) && !text.contains("IO/J"), "{text}");
+    let question = WinnerQuestion::new(Metric::IosPerJoule, Axis::Iodepth, Axis::Numjobs).unwrap();
+    let text = squeezed(&render::winners(&study, &trials, &question));
+    assert!(text.contains(says) && !text.contains("no competing trial measured energy"), "{text}");
+    let claims = decide(&trials, &ClaimContext::of(&study, &trials, Admission::default()));
+    let text = squeezed(&render::claims(&claims, false));
+    assert_eq!(text.matches(&format!("energy: {says}")).count(), 1, "{text}");
+    let page = render::html::page(&study, &trials, &[], Admission::default());
+    assert!(page.contains(&format!("<li>{says}.</li>")) && !page.contains("no meter took part"), "{page}");
+    let csv = render::csv(&workload_tables(&study, &trials, Admission::default()));
+    let row = csv.lines().nth(1).unwrap();
+    assert!(row.ends_with(",plug,false,the measured window is too short"), "{csv}");
+    let mut csv = Vec::new();
+    iopj_store::export::csv(&study, &trials, &mut csv).unwrap();
+    let csv = String::from_utf8(csv).unwrap();
+    assert!(
+        csv.lines().nth(1).unwrap().ends_with(",system,plug,false,the measured window is too short"),
+        "{csv}"
+    );
+    let latex = render::latex(&workload_tables(&study, &trials, Admission::default()));
+    assert!(!latex.contains("IO/J") && !latex.contains("% energy"), "{latex}");
 }
 
 #[test]
@@ -217,7 +249,7 @@ fn estimates_are_shown_as_such_and_rank_nothing() {
     let latex = render::latex(&workload_tables(&study("6.1"), &trials, Admission::default()));
     assert!(latex.contains("est. 50.00") && latex.contains("% energy: system by model, est."), "{latex}");
     let csv = render::csv(&workload_tables(&study("6.1"), &trials, Admission::default()));
-    assert!(csv.lines().nth(1).unwrap().ends_with(",system,model,true"), "{csv}");
+    assert!(csv.lines().nth(1).unwrap().ends_with(",system,model,true,"), "{csv}");
     let question = WinnerQuestion::new(Metric::Watts, Axis::Iodepth, Axis::Numjobs).unwrap();
     let text = render::winners(&study("6.1"), &trials, &question);
     assert!(text.contains("no competing trial measured energy"), "{text}");
@@ -316,6 +348,5 @@ fn refuted_trials_neither_choose_the_source_nor_count_as_incomplete() {
         measurement(trial).energy.clear();
     }
     judge(&mut trials[3..], VerdictKind::Refuted);
-    let source = shown(&trials).unwrap();
-    assert_eq!((source.clone(), uncovered(&trials, &source).len()), (plug(), 0));
+    assert_eq!((EnergySource::shown(&trials).unwrap(), lacks(&trials)), (plug(), Vec::new()));
 }

@@ -2,7 +2,7 @@
 
 use super::admission::Admission;
 use super::cost::Costs;
-use super::energy::{self, CellEnergy};
+use super::energy::CellEnergy;
 use super::grouping::{grouped, unique};
 use super::metric::Metric;
 use super::stats;
@@ -54,10 +54,11 @@ pub struct CellRow {
 }
 
 impl WorkloadTable {
-    /// The meter and scope of its energy, one for all tables of a store; absent without any, and under
+    /// The meter and scope of its joules, one for all tables of a store; absent without any, and under
     /// emulation.
     pub fn energy(&self) -> Option<&EnergySource> {
-        self.rows.iter().find_map(|row| Some(&row.figures.as_ref()?.energy.as_ref()?.source))
+        let energies = self.rows.iter().filter_map(|row| row.figures.as_ref()?.energy.as_ref());
+        energies.filter(|energy| energy.replicates > 0).map(|energy| &energy.source).next()
     }
 }
 
@@ -119,7 +120,7 @@ pub fn workload_tables(study: &StudyRecord, trials: &[Trial], admission: Admissi
     let mut workloads = grouped(trials.iter().map(|trial| (&trial.workload, trial)));
     // Random reads before the rest, small and shallow first.
     workloads.sort_by_key(|(w, _)| (w.rw, w.bs, w.numjobs, w.iodepth));
-    let energy = energy::shown(trials).filter(|_| study.emulated.is_none());
+    let energy = EnergySource::shown(trials).filter(|_| study.emulated.is_none());
     let emulated = study.emulated.as_ref();
     let shown = Shown { timed: emulated.is_none(), energy: energy.as_ref(), admission };
     let table = |(workload, trials): (&Workload, Vec<&Trial>)| WorkloadTable {

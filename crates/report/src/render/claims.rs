@@ -26,6 +26,9 @@ pub fn claims(claims: &[Claim], all: bool) -> String {
         text += &one(claim);
     }
     text += &folded(&silent);
+    for lack in unique(claims.iter().flat_map(|claim| &claim.energy_lacks)) {
+        text += &wrap(&format!("energy: {}", escape(lack)), WIDTH, "");
+    }
     if shown.is_empty() {
         return text;
     }

@@ -1,9 +1,9 @@
 //! Energy as text: its part in the heading of a table, and the trials that a meter did not cover.
 
 use super::results::has_combined;
-use super::text::wrap;
+use super::text::{escape, wrap};
 use crate::analysis::WorkloadTable;
-use crate::analysis::energy::uncovered;
+use crate::analysis::energy::lacks;
 use iopj_store::{EnergySource, Trial};
 
 /// The energy of a table.
@@ -43,24 +43,22 @@ impl<'a> TableEnergy<'a> {
     }
 }
 
-/// The trials without energy, with their reason: this many by name, and the number of further ones. Empty if
-/// there are none.
-pub(super) fn incomplete_text(trials: &[Trial], source: &EnergySource, width: usize) -> String {
+/// The trials without joules by meter and reason: this many by name where they are not all. Empty if there
+/// are none.
+pub(super) fn lacks_text(trials: &[Trial], width: usize) -> String {
     const MOST: usize = 8;
-    let lacking = uncovered(trials, source);
-    if lacking.is_empty() {
-        return String::new();
-    }
-    let mut text =
-        format!("energy incomplete, left out of everything said about energy: {}\n", lacking.len());
-    for one in lacking.iter().take(MOST) {
-        let (trial, reason) = (one.trial, super::text::escape(one.reason));
-        let line =
-            format!("{}, {}, replicate {}: {reason}", trial.path, trial.workload.title(), trial.replicate);
-        text += &wrap(&line, width, "  ");
-    }
-    if lacking.len() > MOST {
-        text += &format!("  and {} more\n", lacking.len() - MOST);
+    let mut text = String::new();
+    for lack in lacks(trials) {
+        text += &wrap(&format!("energy incomplete: {}", escape(&lack.to_string())), width, "");
+        if lack.trials.len() == lack.of {
+            continue;
+        }
+        for Trial { path, workload, replicate, .. } in lack.trials.iter().take(MOST) {
+            text += &wrap(&format!("{path}, {}, replicate {}", workload.title(), replicate + 1), width, "  ");
+        }
+        if lack.trials.len() > MOST {
+            text += &format!("  and {} more\n", lack.trials.len() - MOST);
+        }
     }
     text
 }

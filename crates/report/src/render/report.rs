@@ -154,7 +154,9 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admis
         text += &wrap(LEGEND, WIDTH, "");
     }
     text.extend(admission.why_none_competes(trials).map(|why| wrap(&escape(&why), WIDTH, "")));
-    text.extend(energy.iter().map(|energy| energy::incomplete_text(trials, energy.source, WIDTH)));
+    if study.emulated.is_none() {
+        text += &energy::lacks_text(trials, WIDTH);
+    }
     text += &remarks(study, trials, admission);
     if !study.unavailable.is_empty() {
         text += "not available here:\n";

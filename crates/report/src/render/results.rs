@@ -271,8 +271,9 @@ pub(super) const WORKLOAD: [WorkloadNumber; 9] = [
     ("ios_per_job", |one| if let Length::Ios(ios) = one.length { Some(ios as f64) } else { None }),
 ];
 
-/// The columns after the numbers: their sources. Empty without costs, emulator or energy.
-pub(super) const SOURCES: [Text; 5] = [
+/// The columns after the numbers: their sources, and why energy is missing. Empty without costs, emulator or
+/// energy.
+pub(super) const SOURCES: [Text; 6] = [
     text("costs", |_, row| costs(row).to_owned()),
     text("emulated", |table, _| table.emulated.clone().unwrap_or_default()),
     text("energy_scope", |_, row| energy(row).map_or(String::new(), |one| one.source.scope.to_string())),
@@ -280,6 +281,7 @@ pub(super) const SOURCES: [Text; 5] = [
     text("energy_estimated", |_, row| {
         energy(row).map_or(String::new(), |one| one.source.estimated.to_string())
     }),
+    text("energy_lacks", |_, row| energy(row).map_or(String::new(), |one| one.lacks.join("; "))),
 ];
 
 /// The verdict that all trials share, or `mixed`.

@@ -1,7 +1,7 @@
 //! Winner maps as text: a grid of letters, and which path each letter is.
 
 use super::answer::open_words;
-use super::energy::incomplete_text;
+use super::energy::lacks_text;
 use super::number::or_dash;
 use super::table::Table;
 use super::text::{WIDTH, escape, letter, wrap};
@@ -37,11 +37,8 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &WinnerQuestion)
         text += &wrap(LEGEND, WIDTH, "");
     }
     text.extend(question.admission.why_none_competes(trials).map(|why| wrap(&escape(&why), WIDTH, "")));
-    let source = maps.iter().find_map(|map| map.source.as_ref());
-    text.extend(source.map(|source| incomplete_text(trials, source, WIDTH)));
-    if question.metric.is_energy() && source.is_none() {
-        text += "no competing trial measured energy: name a meter under [meters] in the study (`iopj meter \
-                 list` shows those of this machine); a model's estimates rank nothing\n";
+    if question.metric.is_energy() {
+        text += &energy_text(trials, maps.iter().any(|map| map.source.is_some()));
     }
     if let Some(sequential) = &study.sequential {
         text += &wrap(&blocks_text(study, trials, sequential), WIDTH, "");
@@ -51,6 +48,17 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &WinnerQuestion)
         let _ = writeln!(text, "\n{absent} of {} planned trials are not in the store", study.planned_trials);
     }
     text
+}
+
+/// Which trials lack joules, or that no meter took part.
+fn energy_text(trials: &[Trial], is_measured: bool) -> String {
+    let lacks = lacks_text(trials, WIDTH);
+    if is_measured || !lacks.is_empty() {
+        return lacks;
+    }
+    "no competing trial measured energy: name a meter under [meters] in the study (`iopj meter list` shows \
+     those of this machine); a model's estimates rank nothing\n"
+        .to_owned()
 }
 
 /// The number of blocks, the reason for it, and the decisions that they were for.

@@ -6,6 +6,7 @@
 
 mod align;
 mod attach;
+mod check;
 mod compute;
 mod config;
 mod kinds;
@@ -18,6 +19,7 @@ mod thread;
 mod trace;
 
 pub use attach::{AttachError, attach, log_of};
+pub use check::{ChannelCheck, MeterCheck, ReadingCheck, check};
 pub use compute::recompute;
 pub(crate) use config::{meter_specs, programs};
 pub use model::{FitError, fit};

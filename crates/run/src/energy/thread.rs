@@ -210,6 +210,11 @@ impl RunningMeter {
         (state.readings.clone(), !state.has_ended)
     }
 
+    /// What the last failed reading said.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.shared.state().failure.clone()
+    }
+
     /// Ends the thread; one that hangs is left behind. Readings stay to be taken.
     pub(crate) fn stop(&mut self) -> Cost {
         let deadline = Instant::now() + PARTING;

@@ -29,6 +29,7 @@ mod tests_question;
 
 use super::admission::{Admission, BarredCounts};
 use super::contrast::{Contrast, TOLERANCE, TestPlan, in_blocks};
+use super::energy::lacks;
 use super::grouping::unique;
 use super::published::{Paper, PrintedFigure};
 use super::stats::{Method, Ratio, summarize};
@@ -66,6 +67,9 @@ pub struct Claim {
     /// measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy: Option<EnergySource>,
+    /// For a claim about energy without any: what the meters have no joules of, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub energy_lacks: Vec<String>,
     /// True if the energy is of less than the whole machine: the parts are a proxy that decides nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub proxy: bool,
@@ -280,6 +284,8 @@ impl ClaimContext {
 /// the others are counted.
 pub fn decide(trials: &[Trial], machine: &ClaimContext) -> Vec<Claim> {
     let source = EnergySource::measured(&[trials]).filter(|_| !machine.emulated);
+    let lacks = if machine.emulated { Vec::new() } else { lacks(trials) };
+    let lacks: Vec<String> = lacks.iter().map(ToString::to_string).collect();
     let data = TrialSet::of(trials, *machine, source.as_ref());
     let papers = [
         (Paper::Poll22, poll22::DEFINITIONS),
@@ -288,7 +294,8 @@ pub fn decide(trials: &[Trial], machine: &ClaimContext) -> Vec<Claim> {
     ];
     let decided = |(paper, definitions): (Paper, &'static [Definition])| {
         let all = definitions.iter();
-        all.map(|one| decide_one(paper, one, &data, (machine, source.as_ref()))).collect::<Vec<Claim>>()
+        all.map(|one| decide_one(paper, one, &data, (machine, source.as_ref(), &lacks)))
+            .collect::<Vec<Claim>>()
     };
     papers.into_iter().flat_map(decided).collect()
 }
@@ -297,10 +304,11 @@ fn decide_one(
     paper: Paper,
     definition: &'static Definition,
     data: &[TrialSet<'_>],
-    (machine, source): (&ClaimContext, Option<&EnergySource>),
+    (machine, source, lacks): (&ClaimContext, Option<&EnergySource>, &[String]),
 ) -> Claim {
     let Definition { id, text, needs, note, run_with_meter, missing, published, .. } = *definition;
     let energy = source.filter(|_| run_with_meter.is_some()).cloned();
+    let has_none = energy.is_none() && run_with_meter.is_some();
     let is_compared = missing.is_empty() && (energy.is_some() || run_with_meter.is_none());
     let mut claim = Claim {
         id,
@@ -314,6 +322,7 @@ fn decide_one(
         marked: false,
         proxy: energy.as_ref().is_some_and(|source| source.scope != Scope::System),
         energy,
+        energy_lacks: if has_none { lacks.to_vec() } else { Vec::new() },
         looks: machine.looks.max(1),
         note: note.filter(|_| is_compared),
         run: (!missing.is_empty()).then(|| (definition.run)(machine.cores)),

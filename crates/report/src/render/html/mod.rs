@@ -7,6 +7,7 @@
 mod best;
 mod by_path;
 mod cost_bars;
+mod energy;
 mod figure;
 mod helvetica;
 mod maps;

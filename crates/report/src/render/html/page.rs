@@ -1,6 +1,7 @@
 //! The page around the figures: title, summary in words, tables, provenance, and what is missing.
 
 use super::best::{Best, Bests, bests, lead};
+use super::energy;
 use super::figure::{Figure, Group, Note, Section};
 use super::model::{Model, shown};
 use super::svg::swatch;
@@ -9,8 +10,6 @@ use super::unsteady;
 use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, light_style};
 use crate::analysis::Admission;
 use crate::analysis::claims::{Answer, Claim, ClaimContext, decide};
-use crate::analysis::energy::uncovered;
-use crate::analysis::grouping::grouped;
 use crate::analysis::metric::Metric;
 use crate::render::claims::answer;
 use crate::render::emulated::{self, banner};
@@ -167,7 +166,7 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
         let _ = write!(html, "<p class=\"warning\">Warning: {}</p>", escape(warning));
     }
     html.extend(bests.iter().map(|bests| best_table(model, bests)));
-    html += &energy_incomplete(model);
+    html += &energy::incomplete(model);
     html += &orders(model);
     html += &doubtful(model);
     html += &unsteady::listed(model);
@@ -221,30 +220,6 @@ fn remarks(best: &Best) -> String {
         remarks.push("unproven".to_owned());
     }
     remarks.join("; ")
-}
-
-/// Trials that the meter did not cover: each reason once, with the number of its trials.
-fn energy_incomplete(model: &Model<'_>) -> String {
-    let Some(source) = &model.source else { return String::new() };
-    let uncovered = uncovered(model.trials, source);
-    let reasons = grouped(uncovered.iter().map(|one| (one.reason, one.trial)));
-    if reasons.is_empty() {
-        return String::new();
-    }
-    let item = |(reason, trials): &(&str, Vec<&Trial>)| {
-        let Trial { path, workload, replicate, .. } = trials[0];
-        let more = if trials.len() > 1 { " and others" } else { "" };
-        format!(
-            "<li><b>{}</b>: {}. <span class=\"note\">{}{more}</span></li>",
-            plural(trials.len(), "trial"),
-            escape(reason),
-            escape(&format!("{path}, {}, replicate {}", workload.title(), replicate + 1))
-        )
-    };
-    format!(
-        "<h3>Energy incomplete</h3><ul class=\"plain\">{}</ul>",
-        reasons.iter().map(item).collect::<String>()
-    )
 }
 
 /// The orders of an emulated store's paths, by times that are not shown.
@@ -431,16 +406,7 @@ fn missing(model: &Model<'_>, sections: &[Section]) -> String {
              profile.</li>"
         }
     };
-    let energy = match (&model.source, sections.iter().any(|section| section.id == "power")) {
-        (None, _) => {
-            "<li><b>Energy</b> (W, IO/J, B/J) and power over time: no meter took part in this study, so \
-             nothing is said about energy here.</li>"
-        }
-        (Some(_), false) => {
-            "<li><b>Power over time</b>: this store holds no readings of a meter whose time is known.</li>"
-        }
-        (Some(_), true) => "",
-    };
+    let energy = energy::missing(model, sections.iter().any(|section| section.id == "power"));
     let interrupts = match is_without(model, Metric::InterruptsPerIo) {
         true => {
             "<li><b>Interrupts</b> per I/O: this store holds no interrupts that could be told apart from \
