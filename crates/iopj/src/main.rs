@@ -5,6 +5,7 @@ mod args;
 mod check;
 mod claims;
 mod compare;
+mod dry_run;
 mod explain;
 mod export;
 mod import;

@@ -2,6 +2,7 @@
 
 use crate::again::{self, Chosen};
 use crate::args::RunArgs;
+use crate::dry_run;
 use crate::output::{FAILURES, INTERRUPTED, print, print_json};
 use crate::progress::View;
 use crate::signals;
@@ -41,6 +42,10 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         None => {
             let (study, notes) = study::of(args)?;
             notes.iter().for_each(|note| view.note(note));
+            if args.dry_run {
+                let plan = iopj_run::dry_run(study, &options, &mut view, stop)?;
+                return dry_run::show(&plan, args.json);
+            }
             iopj_run::run(study, &options, look, &mut view, stop)
         }
     };

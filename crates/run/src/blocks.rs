@@ -114,15 +114,14 @@ pub(crate) fn repeat(
     Ok(())
 }
 
-/// How long a sequential study takes, by its windows alone; `None` if the number of blocks is fixed.
-pub(crate) fn estimate(study: &Study, cells: &[Cell]) -> Option<String> {
+/// How long a sequential study takes with the fewest and with the most blocks; `None` if their number is
+/// fixed. A time is not known if a number of I/Os ends a window.
+pub(crate) fn estimate(study: &Study, cells: &[Cell], times: [Duration; 2]) -> Option<String> {
     let (min, max) = (study.replicates.fewest(), study.replicates.most());
     study.replicates.sequential().ok().flatten()?;
-    let block: Option<Duration> = cells.iter().map(|cell| window(&cell.workload)).sum();
-    let time = block.map_or(String::new(), |block| {
-        let [least, most] = [min, max].map(|blocks| clock(block * blocks));
-        format!(", {least} to {most} by their windows")
-    });
+    let is_known = cells.iter().all(|cell| window(&cell.workload).is_some());
+    let [least, most] = times.map(clock);
+    let time = if is_known { format!(", about {least} to {most}") } else { String::new() };
     let trials = cells.len();
     Some(format!(
         "replicates: {min} to {max} blocks of {trials} trials{time}; the last is the one after which no \
@@ -310,14 +309,14 @@ mod tests {
     fn the_time_is_given_for_the_fewest_and_the_most_blocks() {
         let words = |replicates: &str| {
             let study = study(replicates);
-            estimate(&study, &cells(&study, &[]).unwrap().0)
+            let cells = cells(&study, &[]).unwrap().0;
+            let times = crate::RunTime::of_study(&study, &cells, None).unwrap();
+            estimate(&study, &cells, times.map(|time| time.all()))
         };
         assert_eq!(words("3"), None);
         let estimate = words(TABLE).unwrap();
         assert!(
-            estimate.starts_with(
-                "replicates: 2 to 4 blocks of 2 trials, 2 min 00 s to 4 min 00 s by their windows"
-            ),
+            estimate.starts_with("replicates: 2 to 4 blocks of 2 trials, about 2 min 01 s to 4 min 02 s;"),
             "{estimate}"
         );
     }

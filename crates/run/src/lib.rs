@@ -3,6 +3,7 @@
 pub mod blocks;
 mod continued;
 mod control;
+mod dry_run;
 pub mod energy;
 mod engines;
 mod error;
@@ -23,8 +24,10 @@ mod target;
 mod trial;
 mod trials;
 
+pub use dry_run::{PlannedBytes, RunPlan, dry_run};
 pub use error::{RunError, TrialError};
 pub use options::Options;
+pub use pace::RunTime;
 pub use progress::Progress;
 pub use runner::{read_study, resume, run};
 pub use trials::Summary;

@@ -7,7 +7,6 @@ use iopj_core::{Generator, IoPath, Setting, format_bytes};
 use iopj_engine::target::TargetKind;
 use iopj_engine::{MAX_IODEPTH, Target};
 use iopj_host::machine;
-use iopj_host::settings::DeviceLocks;
 use iopj_load::fio::Fio;
 use iopj_load::native::{self, JobSpec};
 use iopj_study::plan::Cell;
@@ -85,11 +84,15 @@ pub(crate) fn check_cells(
         if !opened.insert((cell.path, workload.bs, workload.iodepth, workload.numjobs)) {
             continue;
         }
+        if cell.path.is_bypass() && access.is_planned() {
+            continue;
+        }
         access.reach(cell.path)?;
         let target = access.target()?;
         check_transfer(cell, target)?;
         let open = open_engine(cell, target);
-        let spec = JobSpec::on(workload, target, 0, &open);
+        let len = access.extent().len;
+        let spec = JobSpec { len, ..JobSpec::on(workload, target, 0, &open) };
         native::preflight(&spec).map_err(|error| {
             let jobs =
                 if workload.numjobs > 1 { format!(" in {} jobs", workload.numjobs) } else { String::new() };
@@ -164,9 +167,9 @@ fn check_fit(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError> 
 }
 
 /// Refuses settings that this run may not change.
-pub(crate) fn check_settings(cells: &[Cell], locks: &DeviceLocks) -> Result<(), RunError> {
+pub(crate) fn check_settings(cells: &[Cell], may_change: bool) -> Result<(), RunError> {
     match cells.iter().find_map(|cell| cell.settings.keys().next()) {
-        Some(setting) if !locks.is_effective() => Err(RunError::Refused(format!(
+        Some(setting) if !may_change => Err(RunError::Refused(format!(
             "the study changes `{setting}`, which only root may: run as root, or leave [settings] out"
         ))),
         _ => Ok(()),

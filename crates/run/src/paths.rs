@@ -133,6 +133,10 @@ fn availabilities(
         }
         let state = match path {
             IoPath::Spdk if can_bypass => spdk(fio),
+            // It is tried once the drive is taken.
+            IoPath::NvmeUser(_) if can_bypass && access.is_planned() => {
+                Availability::Available { notes: Vec::new() }
+            }
             IoPath::NvmeUser(_) if can_bypass => by_our_driver(access, path).unwrap_or_else(|error| {
                 Availability::Unavailable { reason: error.to_string(), remedy: String::new() }
             }),

@@ -10,6 +10,9 @@
 use iopj_core::{IoPath, Length, Ring, Rw, Workload, format_bytes};
 use iopj_engine::Target;
 use iopj_load::native::{self, JobSpec, NativeError};
+use iopj_study::Study;
+use iopj_study::plan::{Cell, Planned};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -71,9 +74,24 @@ impl fmt::Display for Class {
     }
 }
 
-/// How much the preconditioning of a study writes, for the user to read before the first write. `classes` are
-/// those of the trials in their order, `len` the bytes of the target.
-pub(crate) fn announcement(classes: &[Class], blocks: usize, len: u64) -> String {
+/// The class of each cell; the same for all where nothing is preconditioned.
+pub(crate) fn classes(study: &Study, cells: &[Cell]) -> Vec<usize> {
+    let class = |cell: &Cell| if study.precondition { Class::of(&cell.workload) as usize } else { 0 };
+    cells.iter().map(class).collect()
+}
+
+/// How much the preconditioning of a study writes for these trials; `None` if it does none. `len` is the
+/// bytes of the target.
+pub(crate) fn announcement(study: &Study, cells: &[Cell], trials: &[Planned], len: u64) -> Option<String> {
+    if !study.precondition || trials.is_empty() {
+        return None;
+    }
+    let classes: Vec<Class> = trials.iter().map(|planned| Class::of(&cells[planned.cell].workload)).collect();
+    let blocks: BTreeSet<u32> = trials.iter().map(|planned| planned.replicate).collect();
+    Some(words(&classes, blocks.len(), len))
+}
+
+fn words(classes: &[Class], blocks: usize, len: u64) -> String {
     let mut state = None;
     let fills = classes.iter().filter(|class| {
         let from = state.replace(**class);
@@ -279,13 +297,13 @@ mod tests {
     fn what_a_study_writes_is_announced() {
         let (reads, random) = (Class::Reads, Class::RandomWritesTo16k);
         let one = "preconditioning: 1 fill of the target in 1 block, 64g each, 64g in all";
-        assert_eq!(announcement(&[reads; 3], 1, 32 << 30), one);
+        assert_eq!(words(&[reads; 3], 1, 32 << 30), one);
         // A class whose state is there needs nothing, and random writes begin on any full target.
         let classes =
             [random, random, reads, reads, Class::RandomWritesTo128k, random, Class::SequentialWrites];
         let more = "preconditioning: 3 fills of the target in 3 blocks, 745g each, 2235g in all, plus \
                     rounds of random writes";
-        assert_eq!(announcement(&classes, 3, 400_088_457_216), more);
+        assert_eq!(words(&classes, 3, 400_088_457_216), more);
     }
 
     /// Reads took the target as they found it: with unwritten blocks, or as earlier writes left it.

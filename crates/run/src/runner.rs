@@ -4,7 +4,7 @@ use crate::blocks::{self, Decide};
 use crate::energy::{self, Metering, Meters};
 use crate::error::RunError;
 use crate::options::Options;
-use crate::pace;
+use crate::pace::{self, RunTime};
 use crate::profile::Profiler;
 use crate::progress::{Progress, unix_ns};
 use crate::target::{Access, MadeFile, OpenTarget, Taking, TargetSpec};
@@ -12,12 +12,12 @@ use crate::trial::TrialRunner;
 use crate::trials::{Summary, Trials};
 use crate::{continued, limits, locks, new_store, paths, programs};
 use iopj_core::IoPath;
-use iopj_host::settings::{DeviceLocks, Host};
+use iopj_host::settings::Host;
 use iopj_load::fio::Fio;
 use iopj_store::Store;
 use iopj_study::plan::{self, Cell};
 use iopj_study::{Study, StudyError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 /// Reads a study file's text as [`Study::parse`] does, and checks what its meters' tables say. No meter is
@@ -30,6 +30,9 @@ pub fn read_study(text: &str, source: &str) -> Result<Study, StudyError> {
     energy::meter_specs(study.meters.as_ref(), source)?;
     Ok(study)
 }
+
+/// Why combinations are left out of a study.
+pub(crate) const LEFT_OUT: &str = "posix-sio is synchronous and has no iodepth above 1";
 
 /// Runs a study from its beginning. `decide` looks at its trials where their number is decided while it runs.
 ///
@@ -45,15 +48,11 @@ pub fn run(
     let host = Host::new();
     locks::put_back_left_behind(&host, progress)?;
     let tools = Tools::find(&study, options, progress)?;
-    limits::check_numbers(&plan::cells(&study, &IoPath::all())?.0)?;
-    study.file_size()?;
-    let mut store_path = new_store::path(&study.name, options.store.as_deref())?;
-    let mut spec = TargetSpec::new(&study, options, &store_path)?;
+    let (mut store_path, mut spec) = place(&study, options)?;
     let waited = spec.wait(&host, options.wait, progress, stop)?;
     if waited.is_some() {
         // The run that it waited for may have begun after this one, and have taken the name.
-        store_path = new_store::path(&study.name, options.store.as_deref())?;
-        spec = TargetSpec::new(&study, options, &store_path)?;
+        (store_path, spec) = place(&study, options)?;
     }
     let meters = open_meters(&study, options, progress, stop)?;
     // A made file goes before its locks: what is bound last is dropped first.
@@ -65,11 +64,12 @@ pub fn run(
     }
     let seed = study.seed.map_or_else(random_seed, Ok)?;
     study.seed = Some(seed);
-    let set_up = SetUp::new(&study, &tools, meters, (made, access), &locks, progress)?;
+    let set_up = SetUp::new(&study, &tools, meters, (made, access), locks.is_effective(), progress)?;
     let SetUp { cells, access, made, metering, .. } = &set_up;
     let planned = (cells.len(), seed);
     let record = new_store::record(&study, planned, access, made.is_some(), metering.as_ref(), unavailable)?;
-    if let Some(estimate) = blocks::estimate(&study, cells) {
+    let times = RunTime::of_study(&study, cells, metering.as_ref().map(Metering::schedule))?;
+    if let Some(estimate) = blocks::estimate(&study, cells, times.map(|time| time.all())) {
         progress.note(&estimate);
     }
     for warning in &record.warnings {
@@ -107,14 +107,23 @@ pub fn resume(
     let OpenTarget { spec, target, locks, made } = spec.open((&host, waited), progress, stop)?;
     continued::compare_machines(&record, &target, &mut store, progress)?;
     let access = Access::new(&host, &locks, target, spec, tools.taking)?;
-    let set_up = SetUp::new(&study, &tools, meters, (made, access), &locks, progress)?;
+    let set_up = SetUp::new(&study, &tools, meters, (made, access), locks.is_effective(), progress)?;
     store.add_event(unix_ns(), "resumed", "")?;
     blocks::repeat(&mut store, &study, set_up.cells.len(), &options.again)?;
     set_up.measure(store, (&host, record.seed), decide, progress, stop)
 }
 
+/// The store of a new run and its target, once the study's numbers are known to be within their limits.
+pub(crate) fn place(study: &Study, options: &Options) -> Result<(PathBuf, TargetSpec), RunError> {
+    limits::check_numbers(&plan::cells(study, &IoPath::all())?.0)?;
+    study.file_size()?;
+    let store_path = new_store::path(&study.name, options.store.as_deref())?;
+    let spec = TargetSpec::new(study, options, &store_path)?;
+    Ok((store_path, spec))
+}
+
 /// The meters of a study, open and read once, before a file is made, a drive locked or a setting changed.
-fn open_meters(
+pub(crate) fn open_meters(
     study: &Study,
     options: &Options,
     progress: &mut dyn Progress,
@@ -126,15 +135,19 @@ fn open_meters(
 }
 
 /// What a run uses besides its engines, and what the user allows it.
-struct Tools {
-    fio: Option<Fio>,
+pub(crate) struct Tools {
+    pub(crate) fio: Option<Fio>,
     profiler: Option<Profiler>,
-    taking: Option<Taking>,
+    pub(crate) taking: Option<Taking>,
 }
 
 impl Tools {
     /// Finds what the study needs, and refuses a drive to take that it has no use for.
-    fn find(study: &Study, options: &Options, progress: &mut dyn Progress) -> Result<Tools, RunError> {
+    pub(crate) fn find(
+        study: &Study,
+        options: &Options,
+        progress: &mut dyn Progress,
+    ) -> Result<Tools, RunError> {
         let fio = programs::find_fio(study, options.allow_exec)?;
         let profiler = Profiler::of(study, progress)?;
         let taking = Taking::of(options);
@@ -144,35 +157,32 @@ impl Tools {
 }
 
 /// A run that lacks only its store. Dropped in this order: the made file goes after what has it open.
-struct SetUp<'a> {
+pub(crate) struct SetUp<'a> {
     study: &'a Study,
     tools: &'a Tools,
-    metering: Option<Metering>,
-    cells: Vec<Cell>,
-    access: Access<'a>,
+    pub(crate) metering: Option<Metering>,
+    pub(crate) cells: Vec<Cell>,
+    /// Combinations that are no cells, because a synchronous path has no depth.
+    pub(crate) left_out: usize,
+    pub(crate) access: Access<'a>,
     made: Option<MadeFile>,
 }
 
 impl<'a> SetUp<'a> {
     /// Checks that the cells of a study whose paths are settled work here.
-    fn new(
+    pub(crate) fn new(
         study: &'a Study,
         tools: &'a Tools,
         meters: Meters,
         (made, mut access): (Option<MadeFile>, Access<'a>),
-        locks: &DeviceLocks,
+        may_change: bool,
         progress: &mut dyn Progress,
     ) -> Result<SetUp<'a>, RunError> {
         let (cells, left_out) = plan::cells(study, &[])?;
-        if left_out > 0 {
-            progress.note(&format!(
-                "{left_out} combinations left out: posix-sio is synchronous and has no iodepth above 1"
-            ));
-        }
         limits::check_cells(&cells, &mut access, tools.fio.as_ref())?;
-        limits::check_settings(&cells, locks)?;
+        limits::check_settings(&cells, may_change)?;
         let metering = Metering::new(meters, study, pace::span(&cells, study), progress)?;
-        Ok(SetUp { study, tools, metering, cells, access, made })
+        Ok(SetUp { study, tools, metering, cells, left_out, access, made })
     }
 
     /// Measures the trials that the store lacks.
@@ -185,7 +195,10 @@ impl<'a> SetUp<'a> {
         stop: &AtomicBool,
     ) -> Result<Summary, RunError> {
         // What is bound last is dropped first.
-        let SetUp { study, tools, made, access, cells, metering } = self;
+        let SetUp { study, tools, made, access, cells, metering, left_out } = self;
+        if left_out > 0 {
+            progress.note(&format!("{left_out} combinations left out: {LEFT_OUT}"));
+        }
         let (fio, profiler) = (tools.fio.as_ref(), tools.profiler.as_ref());
         let runner = TrialRunner::new(host, fio, profiler, study, seed, stop)?;
         Trials { runner, study, cells, store, made, access, metering, decide }.run(progress)

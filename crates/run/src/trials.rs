@@ -2,7 +2,7 @@
 
 use crate::blocks::{Blocks, Decide};
 use crate::control;
-use crate::energy::{GroupPosition, Metering, RunContext};
+use crate::energy::{GroupPosition, Metering, RunContext, positions};
 use crate::error::{RunError, TrialError};
 use crate::pace::Pace;
 use crate::precondition::{self, Class, Preconditioning};
@@ -16,10 +16,9 @@ use iopj_host::settings::{Settings, SettingsError};
 use iopj_store::{Outcome, Store, StoreError, Trial};
 use iopj_study::Study;
 use iopj_study::plan::{Cell, Planned};
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,10 +51,14 @@ impl Trials<'_> {
         if let Some(made) = &mut self.made {
             made.keep = true; // for --resume, until the study is complete
         }
-        let classes = self.classes();
+        let classes = precondition::classes(self.study, &self.cells);
         let mut blocks = Blocks::of(self.study, &classes, self.runner.seed, self.decide, &self.store)?;
         let missing = blocks.missing(&mut self.store, progress)?;
-        self.announce_preconditioning(&missing, progress);
+        // Before the first write.
+        let len = self.access.extent().len;
+        if let Some(text) = precondition::announcement(self.study, &self.cells, &missing, len) {
+            progress.note(&text);
+        }
         let result = self.measure(missing, &classes, &mut blocks, progress);
         let restored = self.access.leave();
         for warning in self.access.settings.warnings() {
@@ -93,20 +96,18 @@ impl Trials<'_> {
             return Ok(Summary { interrupted: true, ..summary });
         }
         let mut metering = self.begin_metering(&missing, progress)?;
-        let (mut pace, mut last_ns, mut number) = (Pace::new(), None, 0);
+        let mut places = positions(&missing, classes);
+        let (mut pace, mut last_ns, mut number) = (Pace::new(&self.runner.steadystate), None, 0);
         while let Some(&planned) = missing.get(number).filter(|_| !stop.load(Ordering::Relaxed)) {
-            if !self.precondition((&mut preconditioning, &mut pace), planned, progress)? {
+            if !self.precondition(&mut preconditioning, planned, progress)? {
                 break;
             }
             if let Some(metering) = &mut metering {
-                let next = pace.next((planned.cell, &self.cells[planned.cell]), &self.runner.steadystate);
-                metering.before_trial(
-                    group_position(&missing, classes, number),
-                    next,
-                    &mut self.context(progress),
-                )?;
+                let next = pace.next((planned.cell, &self.cells[planned.cell]));
+                metering.before_trial(places[number], next, &mut self.context(progress))?;
             }
-            let (left, of) = (pace.left(&self.cells, &missing[number..], number), blocks.planned());
+            let left = self.left(&pace, metering.as_ref(), (&missing[number..], &places[number..]));
+            let of = blocks.planned();
             progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
             let found = preconditioning.found(Class::of(&self.cells[planned.cell].workload));
             let began = Instant::now();
@@ -115,7 +116,7 @@ impl Trials<'_> {
                 break; // the trial at hand was cut short
             }
             if trial.outcome.measurement().is_some() {
-                pace.keep(planned.cell, began.elapsed());
+                pace.keep((planned.cell, &self.cells[planned.cell]), began.elapsed());
             }
             if let Some(metering) = &mut metering {
                 metering.keep(trial.position, load_ns, &mut self.context(progress))?;
@@ -127,6 +128,7 @@ impl Trials<'_> {
             number += 1;
             if number == missing.len() {
                 missing.extend(blocks.more(&mut self.store, progress)?);
+                places = positions(&missing, classes);
                 summary.missing = (missing.len() - number) as u64;
             }
         }
@@ -141,6 +143,21 @@ impl Trials<'_> {
     fn summary(&self, missing: usize) -> Summary {
         let store = self.store.path().to_owned();
         Summary { store, failed: 0, missing: missing as u64, interrupted: false }
+    }
+
+    /// The time until the run ends: of the trials that are left, and of rests and patterns around them.
+    fn left(
+        &self,
+        pace: &Pace,
+        metering: Option<&Metering>,
+        (left, places): (&[Planned], &[GroupPosition]),
+    ) -> Option<Duration> {
+        let times = pace.left(&self.cells, left)?;
+        // What is due before the first of them has been done.
+        let all = places.iter().copied().zip(times.iter().copied()).skip(1);
+        let first = times.first().copied().unwrap_or_default();
+        let aside = metering.map_or(Duration::ZERO, |metering| metering.left(first, all));
+        Some(times.iter().sum::<Duration>() + aside)
     }
 
     fn context<'c>(&'c mut self, progress: &'c mut dyn Progress) -> RunContext<'c> {
@@ -254,29 +271,11 @@ impl Trials<'_> {
         }
     }
 
-    /// The class of each cell for preconditioning; the same for all where there is none.
-    fn classes(&self) -> Vec<usize> {
-        let class =
-            |cell: &Cell| if self.study.precondition { Class::of(&cell.workload) as usize } else { 0 };
-        self.cells.iter().map(class).collect()
-    }
-
-    /// Tells the user before the first write how much preconditioning writes.
-    fn announce_preconditioning(&self, missing: &[Planned], progress: &mut dyn Progress) {
-        if !self.study.precondition || missing.is_empty() {
-            return;
-        }
-        let classes: Vec<Class> =
-            missing.iter().map(|planned| Class::of(&self.cells[planned.cell].workload)).collect();
-        let blocks: BTreeSet<u32> = missing.iter().map(|planned| planned.replicate).collect();
-        progress.note(&precondition::announcement(&classes, blocks.len(), self.access.extent().len));
-    }
-
     /// Brings the target to the state of a trial's class, if it is in another; false if it was stopped. The
     /// smallest writes of a class are the hardest on a drive, so they bring it to its steady state.
     fn precondition(
         &mut self,
-        (done, pace): (&mut Preconditioning, &mut Pace),
+        done: &mut Preconditioning,
         planned: Planned,
         progress: &mut dyn Progress,
     ) -> Result<bool, RunError> {
@@ -288,10 +287,8 @@ impl Trials<'_> {
             progress
                 .note(&format!("preconditioning for {class}: writing the target until it is in their state"));
             let target = self.access.reach_kernel()?;
-            let (stop, began) = (self.runner.stop, Instant::now());
-            let brought = done.bring(target, (class, smallest), stop, &mut || progress.tick());
-            pace.leave_out(began.elapsed());
-            match brought {
+            let stop = self.runner.stop;
+            match done.bring(target, (class, smallest), stop, &mut || progress.tick()) {
                 Ok(words) => self.store.add_event(unix_ns(), "preconditioned", words)?,
                 Err(_) if stop.load(Ordering::Relaxed) => return Ok(false),
                 Err(error) => return Err(RunError::Refused(format!("preconditioning failed: {error}"))),
@@ -301,42 +298,26 @@ impl Trials<'_> {
     }
 }
 
-/// The position of a trial in the order. An idle stretch is due when the middle block begins, so a study of
-/// two blocks or more has three.
-fn group_position(missing: &[Planned], classes: &[usize], number: usize) -> GroupPosition {
-    let changes = |number: usize, of: &dyn Fn(&Planned) -> usize| {
-        number > 0 && of(&missing[number]) != of(&missing[number - 1])
-    };
-    let begins = |number: usize| changes(number, &|planned| planned.replicate as usize);
-    if begins(number) {
-        let blocks = (0..missing.len()).filter(|at| begins(*at)).count();
-        let before = (0..number).filter(|at| begins(*at)).count();
-        return GroupPosition::First { is_due: before == blocks / 2 };
-    }
-    // Before the first trial, and before the first one of each class, the target may have been written for
-    // hours.
-    if number == 0 || changes(number, &|planned| classes[planned.cell]) {
-        return GroupPosition::First { is_due: false };
-    }
-    GroupPosition::Within
-}
-
-/// Makes the settings of a cell, and the poll delay that its path needs. A device that is taken has no queue
-/// in the kernel, so it has no settings of one.
-fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), SettingsError> {
+/// The settings of a cell, and the poll delay that its path needs. A device that is taken has no queue in the
+/// kernel, so it has no settings of one.
+pub(crate) fn needed_settings(settings: &Settings<'_>, cell: &Cell) -> Vec<(Setting, String)> {
     let has_place = |setting: &Setting| !(cell.path.is_bypass() && setting.is_of_queue());
-    for (setting, value) in cell.settings.iter().filter(|(setting, _)| has_place(setting)) {
-        settings.set(*setting, value)?;
-    }
+    let own = cell.settings.iter().filter(|(setting, _)| has_place(setting));
+    let mut needed: Vec<(Setting, String)> = own.map(|(setting, value)| (*setting, value.clone())).collect();
     let of_study = cell.settings.contains_key(&Setting::IoPollDelay);
-    let Some(delay) = cell.path.io_poll_delay().filter(|_| !of_study) else { return Ok(()) };
+    let Some(delay) = cell.path.io_poll_delay().filter(|_| !of_study) else { return needed };
     let delay = delay.to_string();
     match settings.current(Setting::IoPollDelay) {
-        Ok(now) if now.iter().all(|(_, value)| *value == delay) => Ok(()),
+        Ok(now) if now.iter().all(|(_, value)| *value == delay) => {}
         // A device without the attribute polls all the time, and only hybrid polling needs more.
-        Err(_) if cell.path.completion() == CompletionMode::Poll || cell.path.ring().is_some() => Ok(()),
-        _ => settings.set(Setting::IoPollDelay, &delay),
+        Err(_) if cell.path.completion() == CompletionMode::Poll || cell.path.ring().is_some() => {}
+        _ => needed.push((Setting::IoPollDelay, delay)),
     }
+    needed
+}
+
+fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), SettingsError> {
+    needed_settings(settings, cell).iter().try_for_each(|(setting, value)| settings.set(*setting, value))
 }
 
 /// The control run on a target. Where the kernel does not count its reads, the drive does.
@@ -348,28 +329,4 @@ fn control_run(access: &Access<'_>, stop: &AtomicBool) -> Result<ControlRun, Tri
         _ => control.device_reads,
     };
     Ok(ControlRun { device_reads, ..control })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_trial_begins_a_block_a_class_or_nothing() {
-        let planned = |(number, (cell, replicate)): (usize, (usize, u32))| Planned {
-            cell,
-            replicate,
-            position: number as u64,
-        };
-        let missing: Vec<Planned> =
-            [(0, 0), (1, 0), (2, 0), (2, 1), (0, 1), (1, 1)].into_iter().enumerate().map(planned).collect();
-        let places = |classes: &[usize]| -> Vec<GroupPosition> {
-            (0..6).map(|at| group_position(&missing, classes, at)).collect()
-        };
-        let [first, due] = [false, true].map(|is_due| GroupPosition::First { is_due });
-        let within = GroupPosition::Within;
-        assert_eq!(places(&[0, 0, 0]), [first, within, within, due, within, within]);
-        // The target is written before the first one of each class.
-        assert_eq!(places(&[0, 0, 4]), [first, within, first, due, first, within]);
-    }
 }

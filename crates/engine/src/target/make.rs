@@ -4,7 +4,7 @@
 use super::error::{TargetError, TargetFault};
 use super::header::{FileId, HEADER_LEN, Header};
 use super::sys::{self, AlignedBuffer};
-use super::{file_logical_block, refuse_page_cache};
+use super::{Target, file_logical_block, refuse_page_cache};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::fs::{self, File, OpenOptions};
@@ -54,6 +54,19 @@ pub fn make_file_as(
     File::open(folder(path)).and_then(|folder| folder.sync_all()).map_err(sync_error)?;
     created.named = false;
     Ok(())
+}
+
+/// A target that stands in for the file of `data_len` bytes that [`make_file`] would make at `path`: shorter
+/// and without a name, so it is gone with the target.
+///
+/// # Errors
+/// As for [`make_file`].
+pub fn make_stand_in(path: &Path, data_len: u64) -> Result<Target, TargetError> {
+    let id = FileId::random().map_err(TargetError::system(path, "drawing random bytes"))?;
+    let created = Unfinished::create(path)?;
+    let file = open_direct(path, &created.file, data_len)?;
+    fill(path, &file, id, data_len.min(CHUNK), &mut |_| true)?;
+    Target::of_file(path, &created.file, None)
 }
 
 /// A file without a name, which vanishes however the process ends; where the file system cannot do that

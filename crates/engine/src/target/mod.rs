@@ -25,7 +25,7 @@ mod tests;
 
 pub use error::{DataFault, DiskUse, PassthroughFault, TakeRefusal, TargetError, TargetFault};
 pub use header::{FileId, HEADER_LEN, ParseFileIdError};
-pub use make::{make_file, make_file_as};
+pub use make::{make_file, make_file_as, make_stand_in};
 pub use namespace::NvmeNamespace;
 pub use sys::{nvme_feature, set_nvme_feature};
 pub use taking::{TakeClaims, TakePlan, claim_for_taking, plan_taking, visible_namespace};

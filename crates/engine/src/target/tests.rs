@@ -248,6 +248,18 @@ fn tmpfs_is_refused_to_read_and_to_make() {
 }
 
 #[test]
+fn what_stands_in_for_a_file_has_no_name() {
+    let (folder, path) = data();
+    let target = make_stand_in(&path, 1 << 30).unwrap();
+    assert_eq!((target.data_len(), target.path(), target.kind()), (1 << 20, &*path, TargetKind::File));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_says(
+        &make_stand_in(&path, 1 << 60).unwrap_err().to_string(),
+        &["its file system has", "make room"],
+    );
+}
+
+#[test]
 fn file_that_cannot_be_made_leaves_nothing() {
     let (folder, path) = data();
     let make = |path: &Path, len, go_on| make_file(path, len, &mut |_| go_on).unwrap_err().to_string();

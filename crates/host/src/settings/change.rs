@@ -57,6 +57,27 @@ impl Settings<'_> {
     /// [`SettingsError::Refused`] by the kernel, [`SettingsError::DidNotTake`], or a failed file operation.
     /// What was changed before the error stays changed until [`Settings::restore`].
     pub fn set(&mut self, setting: Setting, value: &str) -> Result<(), SettingsError> {
+        for (attribute, now, wanted) in self.due(setting, value)? {
+            self.change(&attribute, now, &wanted)?;
+        }
+        Ok(())
+    }
+
+    /// What [`Settings::set`] would change now. Nothing is changed, and no lock is needed.
+    ///
+    /// # Errors
+    /// [`SettingsError::Bad`], [`SettingsError::NotHere`], or a failed read.
+    pub fn foresee(&self, setting: Setting, value: &str) -> Result<Vec<Change>, SettingsError> {
+        let change = |(attribute, old, new): (Attribute, String, String)| Change {
+            file: attribute.to_string(),
+            old,
+            new,
+        };
+        Ok(self.due(setting, value)?.into_iter().map(change).collect())
+    }
+
+    /// The files that do not have the value yet, each with its value and the one that it gets.
+    fn due(&self, setting: Setting, value: &str) -> Result<Vec<(Attribute, String, String)>, SettingsError> {
         setting.check(value)?;
         let current = self.values(setting)?;
         if let Some((_, reading)) =
@@ -64,13 +85,11 @@ impl Settings<'_> {
         {
             return Err(SettingsError::NotHere { setting, reason: format!("SMT reads `{reading}`") });
         }
-        for (attribute, now) in current {
+        let due = current.into_iter().map(|(attribute, now)| {
             let wanted = self.wanted(&attribute, &now, value);
-            if wanted != now {
-                self.change(&attribute, now, &wanted)?;
-            }
-        }
-        Ok(())
+            (attribute, now, wanted)
+        });
+        Ok(due.filter(|(_, now, wanted)| now != wanted).collect())
     }
 
     /// Each file of `setting` with its value.

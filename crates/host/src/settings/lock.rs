@@ -27,6 +27,11 @@ pub struct DeviceLocks {
 }
 
 impl DeviceLocks {
+    /// No lock at all, for a run that is only planned: it may change nothing.
+    pub fn none() -> DeviceLocks {
+        DeviceLocks { held: BTreeMap::new(), claims: Vec::new(), effective: false }
+    }
+
     /// False if the process may not make the lock files: then nothing can be changed.
     pub fn is_effective(&self) -> bool {
         self.effective
@@ -45,7 +50,7 @@ impl DeviceLocks {
                     io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
                 ) =>
             {
-                return Ok(DeviceLocks { held: BTreeMap::new(), claims: Vec::new(), effective: false });
+                return Ok(DeviceLocks::none());
             }
             made => made?,
         }

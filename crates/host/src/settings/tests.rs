@@ -303,6 +303,19 @@ fn only_whole_devices_are_locked() {
 }
 
 #[test]
+fn what_would_be_changed_is_foreseen_without_a_lock() {
+    let (fixture, locks) = (Fixture::new(), DeviceLocks::none());
+    let host = fixture.host();
+    let settings = host.settings(&names(&["sda"]), &locks);
+    let foreseen = settings.foresee(Setting::Scheduler, "none").unwrap();
+    let (file, old, new) = ("block/sda/queue/scheduler", "mq-deadline", "none");
+    assert_eq!(foreseen, [Change { file: file.into(), old: old.into(), new: new.into() }]);
+    assert_eq!(settings.foresee(Setting::Scheduler, "mq-deadline").unwrap(), []);
+    drop(settings);
+    assert_eq!((fixture.sda("scheduler"), fixture.journals()), ("mq-deadline".into(), Vec::new()));
+}
+
+#[test]
 fn without_locks_nothing_is_changed() {
     let fixture = Fixture::new();
     let host = fixture.host();

@@ -72,6 +72,9 @@ pub(crate) struct RunArgs {
     /// Seed of the order and of the offsets
     #[arg(long, help_heading = "Matrix")]
     pub(crate) seed: Option<u64>,
+    /// Show what the run would do, and do nothing: trials, time, bytes, changes, paths that are left out
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Sample every core during each trial, and keep the cost by function
     #[arg(long)]
     pub(crate) profile: bool,
@@ -85,7 +88,8 @@ pub(crate) struct RunArgs {
         conflicts_with_all = [
             "study", "target", "name", "path", "rw", "rwmixread", "bs", "iodepth", "iodepth_batch_submit",
             "iodepth_batch_complete_min", "numjobs", "random_distribution", "cpus_allowed", "ramp_time",
-            "runtime", "ios", "replicates", "generator", "size", "seed", "profile", "store",
+            "runtime", "ios", "replicates", "generator", "size", "seed", "dry_run", "profile",
+            "store",
         ]
     )]
     pub(crate) resume: Option<PathBuf>,
@@ -110,7 +114,7 @@ pub(crate) struct RunArgs {
     /// Let the study run the programs that it names
     #[arg(long)]
     pub(crate) allow_exec: bool,
-    /// Print every trial as JSON instead of the tables
+    /// Print every trial, or the plan of --dry-run, as JSON instead of tables
     #[arg(long)]
     pub(crate) json: bool,
 }

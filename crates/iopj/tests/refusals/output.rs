@@ -2,7 +2,7 @@
 //! terminal.
 
 use crate::common::{alone, folder, iopj, refusal, says};
-use crate::{PLAIN, succeeds};
+use crate::{PLAIN, listing, refuses, succeeds};
 use serde_json::Value;
 use std::fs;
 
@@ -42,6 +42,42 @@ fn results_are_read_by_other_programs() {
             .iter()
             .all(|key| heading.contains(key))
     );
+}
+
+/// Nobody could see before a run what it would do.
+#[test]
+fn a_dry_run_changes_nothing_and_says_what_the_run_does() {
+    let _alone = alone();
+    let here = &*folder();
+    let study = "name = \"d\"\npaths = \"available\"\nsize = \"8m\"\nreplicates = 1\nmeters = false\n\
+                 [[workload]]\niodepth = [1, 4]\nios = 300\n";
+    fs::write(here.join("d.toml"), study).unwrap();
+    let before = listing(here);
+    let (text, _) = succeeds(&mut iopj(here, "run d.toml --dry-run"));
+    let (plan, _) = succeeds(&mut iopj(here, "run d.toml --dry-run --json"));
+    assert_eq!(listing(here), before);
+    let plan: Value = serde_json::from_str(&plan).unwrap();
+    says(
+        &text,
+        &["d.iopj-data, a file of 8m that is made and then removed", "changes   none", "paths left out:"],
+    );
+    assert_eq!((&plan["store"], &plan["bytes"]["made"]), (&Value::from("d.iopj"), &Value::from(8 << 20)));
+    let (run, _) = succeeds(&mut iopj(here, "run d.toml --json"));
+    let run: Value = serde_json::from_str(&run).unwrap();
+    let trials = run["trials"].as_array().unwrap();
+    let cells = plan["cells"].as_array().unwrap();
+    assert_eq!(plan["trials"]["least"], trials.len());
+    assert_eq!(cells.len(), trials.len());
+    for trial in trials {
+        let is_planned =
+            |cell: &Value| ["path", "workload", "generator"].iter().all(|key| cell[*key] == trial[*key]);
+        assert!(cells.iter().any(is_planned), "{trial}");
+    }
+    let bytes = trials.len() as u64 * 300 * 4096;
+    assert_eq!((&plan["bytes"]["read"], &plan["bytes"]["written"]), (&Value::from(bytes), &Value::from(0)));
+    assert_eq!(plan["unavailable"], run["study"]["unavailable"]);
+    // What would refuse the run refuses its plan.
+    refuses(here, "run d.toml --dry-run --iodepth 40000", &["iodepth 40000 is beyond the limit"]);
 }
 
 #[test]

@@ -31,18 +31,20 @@ fn session(every: Duration) -> (tempfile::TempDir, Store, Metering) {
     let ms = Duration::from_millis;
     let metering = Metering {
         running: Vec::new(),
-        // Long enough that no block is time for a rest of its own.
-        idle: rest::RestTimes { settle: ms(0), settle_limit: ms(0), look_every: ms(1), length: ms(20) },
-        every,
-        pattern: Some(Pattern::played(0, &[1_000_000, 2_000_000], 3_000_000).unwrap()),
+        schedule: Schedule {
+            // Long enough that no block is time for a rest of its own.
+            idle: rest::RestTimes { settle: ms(0), settle_limit: ms(0), look_every: ms(1), length: ms(20) },
+            every,
+            pattern: Some(Pattern::played(0, &[1_000_000, 2_000_000], 3_000_000).unwrap()),
+            rests: true,
+            sees: ms(10_700),
+        },
         session: Some(session),
         models: Vec::new(),
         short_windows: None,
-        rests: true,
         rested: Instant::now(),
         rest_took: Duration::ZERO,
         played: Instant::now(),
-        sees: ms(10_700),
         has_warned: false,
     };
     (folder, store, metering)
@@ -122,7 +124,7 @@ fn power_that_was_not_flat_is_warned_of_once_and_what_cannot_be_seen_is_no_warni
         (11, "warning: power was not flat after 11s"),
     ] {
         let (_folder, mut store, mut metering) = session(EVERY);
-        metering.idle.settle_limit = Duration::from_secs(limit_s);
+        metering.schedule.idle.settle_limit = Duration::from_secs(limit_s);
         let (mut said, stop) = (Said::default(), AtomicBool::new(false));
         for _ in 0..2 {
             metering

@@ -14,6 +14,7 @@ mod model;
 mod open;
 mod record;
 mod rest;
+mod schedule;
 mod settle;
 mod thread;
 mod trace;
@@ -24,6 +25,7 @@ pub use compute::recompute;
 pub(crate) use config::{meter_specs, programs};
 pub use model::{FitError, fit};
 pub(crate) use open::Meters;
+pub(crate) use schedule::{GroupPosition, Schedule, positions};
 pub(crate) use thread::own_threads;
 pub use trace::{ChannelPower, SessionPower, traces};
 
@@ -38,6 +40,7 @@ use iopj_study::{Study, StudyError};
 use model::ModelText;
 use open::ShortWindows;
 use record::MeterRecord;
+use schedule::Past;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -57,41 +60,20 @@ const LONGEST_TO_SETTLE: Duration = Duration::from_secs(10 * 60);
 const TRIALS_TO_SETTLE: u32 = 6;
 /// Within a block too, idle stretches and load patterns are no farther apart.
 const EVERY: Duration = Duration::from_secs(30 * 60);
-/// Between two idle stretches the trials get at least this many times the time that the last one took.
-const TRIALS_TO_IDLE: u32 = 4;
 
 /// The meters of a run.
 pub(crate) struct Metering {
     running: Vec<(RunningMeter, Option<i64>)>,
-    idle: rest::RestTimes,
-    every: Duration,
-    /// The load pattern to play, where a meter has a clock of its own or a log is to be attached.
-    pattern: Option<Pattern>,
+    schedule: Schedule,
     session: Option<i64>,
     models: Vec<(MeterSpec, ModelText)>,
     short_windows: Option<ShortWindows>,
-    /// Whether idle stretches are needed; an estimate needs none.
-    rests: bool,
     rested: Instant,
     /// What the last rest took, with the wait for power to be flat.
     rest_took: Duration,
     played: Instant,
-    /// What it takes to see whether power is flat.
-    sees: Duration,
     /// The user knows that the machine had not settled, or that nobody could see it.
     has_warned: bool,
-}
-
-/// Where in the order of trials one is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum GroupPosition {
-    /// It is the first of a block or of a class of workloads.
-    First {
-        /// An idle stretch is wanted here in any case.
-        is_due: bool,
-    },
-    /// It follows another one of its block and class.
-    Within,
 }
 
 /// What the metering uses of the run: its store, the user's view, and what may end it.
@@ -143,19 +125,22 @@ impl Metering {
         }
         let slowest =
             running.iter().map(|meter| meter.spec.interval).chain(pattern_for).max().unwrap_or_default();
-        Ok(Some(Metering {
-            running: running.into_iter().map(|meter| (meter, None)).collect(),
+        let schedule = Schedule {
             idle: idle(study, span, slowest)?,
             every: EVERY,
             pattern: pattern_for.map(|interval| Pattern::design(interval.as_nanos() as u64)),
+            rests,
+            sees: if running.is_empty() { Duration::ZERO } else { settle::sees(slowest) },
+        };
+        Ok(Some(Metering {
+            running: running.into_iter().map(|meter| (meter, None)).collect(),
+            schedule,
             session: None,
             models,
             short_windows,
-            rests,
             rested: Instant::now(),
             rest_took: Duration::ZERO,
             played: Instant::now(),
-            sees: settle::sees(slowest),
             has_warned: false,
         }))
     }
@@ -201,27 +186,46 @@ impl Metering {
         Ok(())
     }
 
-    /// Runs before a trial that takes at most `next`. Where a block or class begins, the machine rests if it
-    /// is time for that or if `is_due`. Anywhere, it rests and plays the load pattern if the last ones would
-    /// be too long ago when the trial ends.
+    /// The meters' names.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let running = self.running.iter().map(|(meter, _)| meter.spec.name.clone());
+        running.chain(self.models.iter().map(|(spec, _)| spec.name.clone())).collect()
+    }
+
+    /// When it rests and plays its load pattern.
+    pub(crate) fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn past(&self) -> Past {
+        Past { rested: self.rested.elapsed(), rest_took: self.rest_took, played: self.played.elapsed() }
+    }
+
+    /// What rests and patterns take until the run ends: after a trial that takes `first`, before these, each
+    /// with the time that it takes, and after the last.
+    pub(crate) fn left(
+        &self,
+        first: Duration,
+        trials: impl Iterator<Item = (GroupPosition, Duration)>,
+    ) -> Duration {
+        let past = self.past();
+        let past = Past { rested: past.rested + first, played: past.played + first, ..past };
+        let aside = self.schedule.left(trials, past);
+        aside.idle + aside.patterns
+    }
+
+    /// Rests and plays the load pattern before a trial that takes at most `next`, as far as they are due.
     pub(crate) fn before_trial(
         &mut self,
         position: GroupPosition,
         next: Duration,
         context: &mut RunContext<'_>,
     ) -> Result<(), RunError> {
-        let late = |since: Instant| since.elapsed() + next > self.every;
-        let late_to_play = late(self.played);
-        let is_time = self.rested.elapsed() >= self.idle.length.max(self.rest_took) * TRIALS_TO_IDLE;
-        let late_to_rest = late(self.rested);
-        if late_to_play {
+        let due = self.schedule.due(position, next, self.past());
+        if due.play {
             self.play(context)?;
         }
-        let begins = match position {
-            GroupPosition::Within => false,
-            GroupPosition::First { is_due } => is_due || is_time,
-        };
-        if begins || late_to_rest { self.rest(context) } else { Ok(()) }
+        if due.rest { self.rest(context) } else { Ok(()) }
     }
 
     /// Keeps what was read during a trial, and when the trial loaded the machine.
@@ -264,7 +268,7 @@ impl Metering {
     }
 
     fn rest(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
-        if !self.rests {
+        if !self.schedule.rests {
             return Ok(());
         }
         // What was read since is looked at too.
@@ -278,8 +282,9 @@ impl Metering {
         };
         let progress = &mut *context.progress;
         if !meters.is_empty() {
-            let [limit, length] = [self.idle.settle_limit, self.idle.length].map(iopj_core::format_duration);
-            let until = if self.idle.settle_limit < self.sees {
+            let [limit, length] =
+                [self.schedule.idle.settle_limit, self.schedule.idle.length].map(iopj_core::format_duration);
+            let until = if self.schedule.idle.settle_limit < self.schedule.sees {
                 format!("for {limit}")
             } else {
                 format!("until its power is flat, {limit} at most")
@@ -287,7 +292,7 @@ impl Metering {
             progress.note(&format!("leaving the machine idle {until}, and {length} more"));
         }
         let came = Instant::now();
-        let passed = self.idle.pass(&mut has_settled, context.stop, &mut || progress.tick());
+        let passed = self.schedule.idle.pass(&mut has_settled, context.stop, &mut || progress.tick());
         (self.rested, self.rest_took) = (Instant::now(), came.elapsed());
         if let Some((times_ns, settled)) = passed {
             if !settled {
@@ -301,15 +306,15 @@ impl Metering {
     /// Notes that an idle stretch began before power was flat, or before anybody could see whether it was.
     /// The user is told once.
     fn tell_unsettled(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
-        let limit = iopj_core::format_duration(self.idle.settle_limit);
-        let is_known = self.idle.settle_limit >= self.sees;
+        let limit = iopj_core::format_duration(self.schedule.idle.settle_limit);
+        let is_known = self.schedule.idle.settle_limit >= self.schedule.sees;
         let text = if is_known {
             format!(
                 "power was not flat after {limit}, so idle power is uncertain: see what else runs, or give \
                  it longer by `settle_limit`"
             )
         } else {
-            let seconds = self.sees.as_secs_f64();
+            let seconds = self.schedule.sees.as_secs_f64();
             format!(
                 "it is not known whether power was flat after {limit}, because that takes {seconds:.1} s to \
                  see: give it longer by `settle_limit`"
@@ -323,7 +328,7 @@ impl Metering {
     }
 
     fn play(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
-        let Some(pattern) = &self.pattern else { return Ok(()) };
+        let Some(pattern) = &self.schedule.pattern else { return Ok(()) };
         let seconds = (pattern.end_ns() - pattern.begin_ns()) / 1_000_000_000;
         let progress = &mut *context.progress;
         progress.note(&format!("playing the load pattern by which a meter's clock is found: {seconds} s"));

@@ -41,6 +41,8 @@ pub(crate) struct Access<'a> {
     facts: BTreeMap<String, String>,
     /// The kernel does not count what the target's path passes through.
     asks_drive: bool,
+    /// It serves a plan alone: no drive is taken.
+    is_planned: bool,
 }
 
 /// The target as one side reaches it.
@@ -108,7 +110,18 @@ impl<'a> Access<'a> {
             twins: Vec::new(),
             facts: BTreeMap::new(),
             asks_drive: false,
+            is_planned: false,
         })
+    }
+
+    /// For a plan: no drive is taken, and what stands in for a file counts as long as that file.
+    pub(crate) fn planned(self, len: Option<u64>) -> Access<'a> {
+        let extent = Extent { len: len.unwrap_or(self.extent.len), ..self.extent };
+        Access { is_planned: true, extent, ..self }
+    }
+
+    pub(crate) fn is_planned(&self) -> bool {
+        self.is_planned
     }
 
     /// The target's name.

@@ -11,7 +11,7 @@ use crate::locks;
 use crate::options::Options;
 use crate::progress::Progress;
 use iopj_engine::Target;
-use iopj_engine::target::{FileId, TargetKind, WritePermission, make_file, make_file_as};
+use iopj_engine::target::{FileId, TargetKind, WritePermission, make_file, make_file_as, make_stand_in};
 use iopj_host::settings::{DeviceLocks, Host};
 use iopj_store::StudyRecord;
 use iopj_study::Study;
@@ -116,6 +116,11 @@ impl TargetSpec {
         &self.path
     }
 
+    /// The device that the run may overwrite.
+    pub(crate) fn overwritten(&self) -> Option<&Path> {
+        self.destroy_data.as_deref()
+    }
+
     pub(crate) fn is_written(&self) -> bool {
         self.writes.is_some()
     }
@@ -170,11 +175,7 @@ impl TargetSpec {
                 Target::open_for_writing(&self.path, permission)?
             }
             (None, Some(why)) => {
-                let target = Target::open(&self.path)?;
-                let (Some(id), TargetKind::File) = (self.id.or(target.file_id().copied()), target.kind())
-                else {
-                    return Err(self.not_ours(why, target.kind()));
-                };
+                let id = self.own_id(&Target::open(&self.path)?, why)?;
                 Target::open_for_writing(&self.path, WritePermission::OwnFile { id: &id })?
             }
         };
@@ -184,6 +185,33 @@ impl TargetSpec {
             }
             _ => Ok(target),
         }
+    }
+
+    /// The id of the file that iopj made and may write.
+    fn own_id(&self, target: &Target, why: &'static str) -> Result<FileId, TrialError> {
+        match (self.id.or(target.file_id().copied()), target.kind()) {
+            (Some(id), TargetKind::File) => Ok(id),
+            (_, kind) => Err(self.not_ours(why, kind)),
+        }
+    }
+
+    /// The target as a plan needs it, opened for reading, and the bytes of the file that a run would make.
+    /// What stands in for that file has no name and is gone with it.
+    pub(crate) fn look(mut self) -> Result<(TargetSpec, Target, Option<u64>), RunError> {
+        if let Some(size) = self.made_bytes {
+            if let Some(mut found) = self.find(size)? {
+                found.keep = true;
+                let target = Target::open(&self.path)?;
+                return Ok((self, target, None));
+            }
+            let target = make_stand_in(&self.path, size)?;
+            return Ok((self, target, Some(size)));
+        }
+        let target = Target::open(&self.path)?;
+        if let (None, Some(why)) = (&self.destroy_data, self.writes) {
+            self.own_id(&target, why)?;
+        }
+        Ok((self, target, None))
     }
 
     fn not_ours(&self, why: &'static str, kind: TargetKind) -> TrialError {
@@ -198,22 +226,17 @@ impl TargetSpec {
         TrialError::NotOurs { why, path: self.path.clone(), remedy }
     }
 
-    /// The file of an earlier run of the study, or a new one.
-    fn find_or_make(
-        &mut self,
-        size: u64,
-        progress: &mut dyn Progress,
-        stop: &AtomicBool,
-    ) -> Result<MadeFile, RunError> {
+    /// The file of an earlier run of the study, if there is one.
+    fn find(&mut self, size: u64) -> Result<Option<MadeFile>, RunError> {
         if self.id.is_some() && self.path.exists() {
-            return Ok(MadeFile { path: self.path.clone(), keep: true });
+            return Ok(Some(MadeFile { path: self.path.clone(), keep: true }));
         }
         // A whole one that is in no store: its run died before it made the store.
         if let (None, Ok(left)) = (self.id, Target::open(&self.path))
             && let (Some(id), true) = (left.file_id(), left.data_len() == size)
         {
             self.id = Some(*id);
-            return Ok(MadeFile { path: self.path.clone(), keep: false });
+            return Ok(Some(MadeFile { path: self.path.clone(), keep: false }));
         }
         if self.id.is_none() && self.path.symlink_metadata().is_ok() {
             return RunError::refuse(format!(
@@ -221,6 +244,19 @@ impl TargetSpec {
                  store by --store",
                 self.path.display()
             ));
+        }
+        Ok(None)
+    }
+
+    /// The file of an earlier run of the study, or a new one.
+    fn find_or_make(
+        &mut self,
+        size: u64,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<MadeFile, RunError> {
+        if let Some(found) = self.find(size)? {
+            return Ok(found);
         }
         let path = &self.path;
         let mut report = |done: u64| {
