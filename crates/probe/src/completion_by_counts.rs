@@ -2,12 +2,13 @@
 //! own counts must agree with the pass, because anything may have changed between the two.
 
 use crate::completion_by_interrupts::{
-    ALL_SHARE, STRAY_INTERRUPTS, can_be_all, interrupts_otherwise, is_none, unclear,
+    ALL_SHARE, NEVER_REACHED, STRAY_INTERRUPTS, can_be_all, interrupts_otherwise, is_none, unclear,
 };
 use crate::quantities::{
     Direction, HYBRID_SLEEPS, Pollers, Sleeps, completions_text, foreign_at_most, in_flight,
     in_flight_per_vector, interrupts, per_round, ratio, text,
 };
+use crate::remedy::Remedy;
 use iopj_core::evidence::{Completions, Evidence, Finding};
 use iopj_core::path::CompletionMode;
 
@@ -71,11 +72,10 @@ fn several_kinds(counts: &Completions, is_small: impl Fn(u64) -> bool) -> Findin
         return Finding::Mixed(completed);
     }
     if !is_small(counts.other) {
-        return unclear(format!(
-            "{completed}: some by threads that neither wait for the trial's I/Os nor work for the kernel"
-        ));
+        let why = "some by threads that neither wait for the trial's I/Os nor work for the kernel";
+        return unclear(format!("{completed}: {why}"), Remedy::QuietDisk);
     }
-    unclear(format!("{completed}: some can be those of others' I/O on the same disk"))
+    unclear(format!("{completed}: some can be those of others' I/O on the same disk"), Remedy::QuietDisk)
 }
 
 /// Completed by interrupt, if the window interrupted about as often; if its interrupts cannot be told apart,
@@ -96,13 +96,11 @@ fn interrupted(evidence: &Evidence, counts: &Completions) -> Finding<CompletionM
     );
     let exceeds = |[least, _]: [f64; 2], [_, most]: [f64; 2]| least > AGREEMENT * most;
     if exceeds(window, pass) || exceeds(pass, window) {
-        return unclear(format!("{figures}: something changed between them"));
+        return unclear(format!("{figures}: something changed between them"), Remedy::Repeat);
     }
     if window[0] < FEW_SLEEPS || pass[1] < FEW_SLEEPS {
-        return unclear(format!(
-            "{figures}: too few to show that the window went as the pass, and the interrupts cannot be \
-             compared"
-        ));
+        let why = "too few to show that the window went as the pass, and the interrupts cannot be compared";
+        return unclear(format!("{figures}: {why}"), Remedy::OwnVectors);
     }
     Finding::Seen(CompletionMode::Interrupt)
 }
@@ -129,15 +127,14 @@ fn interrupted_alike(
     let is_alone = in_flight(evidence) == 1;
     let are_all = !is_alone || all > ALL_SHARE * all_in_pass.min(1.0);
     if AGREEMENT * own_per_io < own_in_pass_per_io || !are_all {
-        return unclear(format!("{figures}: something changed between them"));
+        return unclear(format!("{figures}: something changed between them"), Remedy::Repeat);
     }
     // If the pass itself had fewer (a handler also takes what completes meanwhile), its own share is
     // required.
     if !is_alone && !can_be_all(evidence, [window, own], [all_in_pass, own_in_pass_per_io]) {
         let at_once = in_flight_per_vector(evidence);
-        return unclear(format!(
-            "{figures}: at up to {at_once} I/Os in flight on a vector too few for all I/Os"
-        ));
+        let why = format!("{figures}: at up to {at_once} I/Os in flight on a vector too few for all I/Os");
+        return unclear(why, Remedy::ShallowQueue);
     }
     Finding::Seen(CompletionMode::Interrupt)
 }
@@ -145,28 +142,31 @@ fn interrupted_alike(
 /// Completed by the waiting threads: polled all the time, or after a sleep.
 fn polled(evidence: &Evidence, counts: &Completions) -> Finding<CompletionMode> {
     if Direction::both(evidence).iter().any(Direction::is_missing) {
-        return unclear("I/Os that never reached the disk say nothing about its completions");
+        return unclear(NEVER_REACHED, Remedy::WholeTarget);
     }
-    if let Err(reason) = interrupts_otherwise(evidence.control) {
-        return unclear(format!("the threads that wait completed the I/Os before the window, but {reason}"));
+    if let Err((reason, remedy)) = interrupts_otherwise(evidence) {
+        let why = format!("the threads that wait completed the I/Os before the window, but {reason}");
+        return unclear(why, remedy);
     }
     if let Ok(interrupts) = interrupts(evidence)
         && !is_none(evidence, interrupts)
     {
-        return unclear(format!(
+        let why = format!(
             "no interrupt completed I/Os before the window, but in it there were {} per I/O: something \
              changed, or others' I/O interrupted",
             text(ratio(interrupts, evidence.ios()))
-        ));
+        );
+        return unclear(why, Remedy::QuietDisk);
     }
     let timers = per_round(evidence, counts.timers, counts.ios);
     let rounds = counts.ios / u64::from(evidence.iodepth.max(1));
     if timers >= POLL_TIMERS && rounds < TIMER_ROUNDS {
-        return unclear(format!(
+        let why = format!(
             "{} timers in a pass of {rounds} rounds before the window: telling poll from hybrid takes \
              {TIMER_ROUNDS} rounds, and the disk was too slow for that",
             counts.timers
-        ));
+        );
+        return unclear(why, Remedy::FasterDisk);
     }
     let beyond = counts.timers.saturating_sub(stray_timers(evidence, counts));
     let beyond = per_round(evidence, beyond, counts.ios);
@@ -175,13 +175,14 @@ fn polled(evidence: &Evidence, counts: &Completions) -> Finding<CompletionMode> 
     }
     if timers >= POLL_TIMERS {
         let timers = text(timers);
-        return unclear(format!(
+        let why = format!(
             "{timers} timers per round before the window are too many for poll and too few for hybrid"
-        ));
+        );
+        return unclear(why, Remedy::Repeat);
     }
     match Pollers::of(evidence).polled(evidence) {
         Ok(()) => Finding::Seen(CompletionMode::Poll),
-        Err(reason) => unclear(reason),
+        Err((reason, remedy)) => unclear(reason, remedy),
     }
 }
 
@@ -199,11 +200,12 @@ fn slept(evidence: &Evidence, counts: &Completions, timers: f64) -> Finding<Comp
     if sleeps >= HYBRID_SLEEPS && HYBRID_AGREEMENT * sleeps >= pass {
         return Finding::Seen(CompletionMode::Hybrid);
     }
-    unclear(format!(
+    let why = format!(
         "the window had {} sleeps per round where the pass before it had {} and set {} timers: something \
          changed between them",
         text(sleeps),
         text(per_round(evidence, counts.sleeps, counts.ios)),
         text(timers)
-    ))
+    );
+    unclear(why, Remedy::Repeat)
 }

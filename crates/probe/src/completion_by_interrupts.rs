@@ -5,8 +5,10 @@ use crate::quantities::{
     Direction, HYBRID_SLEEPS, Pollers, foreign_at_most, in_flight, in_flight_per_vector, interrupts,
     is_taken, per_round, ratio, text,
 };
+use crate::remedy::Remedy;
 use iopj_core::evidence::{ControlRun, Evidence, Finding};
 use iopj_core::path::CompletionMode;
+use std::fmt::Display;
 
 /// Interrupts that can have completed at most this share of the I/Os count as none. One interrupt can
 /// complete everything in flight, so n of them can complete n times `iodepth` times `numjobs` I/Os.
@@ -25,27 +27,36 @@ pub const ALL_SHARE: f64 = 0.95;
 /// Interrupts per read of the control run from which on the device is known to interrupt.
 pub const CONTROL_INTERRUPTS: f64 = 0.5;
 
-pub(crate) fn unclear<T>(reason: impl Into<String>) -> Finding<T> {
-    Finding::Unclear(reason.into())
+pub(crate) const NEVER_REACHED: &str = "I/Os that never reached the disk say nothing about its completions";
+
+/// Nothing is seen, for this reason, and what to do about that.
+pub(crate) fn unclear<T>(reason: impl Display, remedy: Remedy) -> Finding<T> {
+    Finding::Unclear(remedy.after(reason))
+}
+
+/// What to do where interrupts do not tell: count the completions if that was refused, else this.
+pub(crate) fn unless_counted(evidence: &Evidence, remedy: Remedy) -> Remedy {
+    match &evidence.completions {
+        Some(Finding::Unclear(_)) => Remedy::CountCompletions,
+        _ => remedy,
+    }
 }
 
 /// How completions were found, by the interrupts in the window.
 pub(crate) fn by_interrupts(evidence: &Evidence) -> Finding<CompletionMode> {
     let interrupts = match interrupts(evidence) {
         Ok(interrupts) => interrupts,
-        Err(name) => return unclear(without_own_interrupts(evidence, name)),
+        Err(name) => return without_own_interrupts(evidence, name),
     };
     if !is_none(evidence, interrupts) {
         return enough(evidence, interrupts);
     }
     if Direction::both(evidence).iter().any(Direction::is_missing) {
-        return unclear("I/Os that never reached the disk say nothing about its completions");
+        return unclear(NEVER_REACHED, Remedy::WholeTarget);
     }
-    if let Err(reason) = interrupts_otherwise(evidence.control) {
-        return unclear(format!(
-            "{} interrupts per I/O, but {reason}",
-            text(ratio(interrupts, evidence.ios()))
-        ));
+    if let Err((reason, remedy)) = interrupts_otherwise(evidence) {
+        let per_io = text(ratio(interrupts, evidence.ios()));
+        return unclear(format!("{per_io} interrupts per I/O, but {reason}"), remedy);
     }
     by_sleeps(evidence)
 }
@@ -66,15 +77,16 @@ fn enough(evidence: &Evidence, interrupts: u64) -> Finding<CompletionMode> {
     }
     let per_io = text(ratio(interrupts, evidence.ios()));
     if is_none(evidence, own) {
-        return unclear(format!(
-            "all of the {per_io} interrupts per I/O can be those of foreign I/O on the same disk"
-        ));
+        let why =
+            format!("all of the {per_io} interrupts per I/O can be those of foreign I/O on the same disk");
+        return unclear(why, Remedy::QuietDisk);
     }
-    unclear(format!(
+    let why = format!(
         "{per_io} interrupts per I/O, {} without those of foreign I/O, at up to {at_once} I/Os in flight on \
          a vector are too many for none and too few for all I/Os",
         text(ratio(own, evidence.ios())),
-    ))
+    );
+    unclear(why, unless_counted(evidence, Remedy::ShallowQueue))
 }
 
 /// True if this many interrupts can have completed all I/Os, each of them all that is in flight on a vector,
@@ -97,41 +109,52 @@ fn by_sleeps(evidence: &Evidence) -> Finding<CompletionMode> {
     if sleeps >= HYBRID_SLEEPS && pollers.count > 0 {
         return match is_taken(evidence) {
             true => Finding::Seen(CompletionMode::Hybrid),
-            false => unclear(format!(
-                "no interrupt, and {} sleeps per round: whether these were sleeps before each poll shows \
-                 only where completions are counted",
-                text(sleeps)
-            )),
+            false => unclear(
+                format!(
+                    "no interrupt, and {} sleeps per round: whether these were sleeps before each poll shows \
+                     only where completions are counted",
+                    text(sleeps)
+                ),
+                Remedy::CountCompletions,
+            ),
         };
     }
-    pollers.polled(evidence).map_or_else(unclear, |()| Finding::Seen(CompletionMode::Poll))
+    let polled = pollers.polled(evidence);
+    polled.map_or_else(|(why, remedy)| unclear(why, remedy), |()| Finding::Seen(CompletionMode::Poll))
 }
 
 /// Whether the control run showed that the device interrupts if nobody polls.
-pub(crate) fn interrupts_otherwise(control: Option<ControlRun>) -> Result<(), &'static str> {
-    match control {
-        None => Err("no control run shows that the device interrupts otherwise"),
+pub(crate) fn interrupts_otherwise(evidence: &Evidence) -> Result<(), (&'static str, Remedy)> {
+    match evidence.control {
+        None => Err(("no control run shows that the device interrupts otherwise", Remedy::ControlRun)),
         Some(ControlRun { completions: Some(counts), .. }) if counts.total() > 0 => {
             let enough = ratio(counts.by_interrupt(), counts.total()) >= CONTROL_INTERRUPTS;
-            enough.then_some(()).ok_or("no interrupt completed the control run's reads either")
+            let why = "no interrupt completed the control run's reads either";
+            enough.then_some(()).ok_or((why, Remedy::InterruptingDisk))
         }
-        Some(ControlRun { device_reads: 0, .. }) => Err("the control run's reads never reached the device"),
-        Some(ControlRun { interrupts: None, .. }) => {
-            Err("the control run could not tell the device's interrupts from those of others")
+        Some(ControlRun { device_reads: 0, .. }) => {
+            Err(("the control run's reads never reached the device", Remedy::WholeTarget))
         }
+        Some(ControlRun { interrupts: None, .. }) => Err((
+            "the control run could not tell the device's interrupts from those of others",
+            unless_counted(evidence, Remedy::OwnVectors),
+        )),
         Some(ControlRun { interrupts: Some(interrupts), device_reads, .. }) => {
             let enough = ratio(interrupts, device_reads) >= CONTROL_INTERRUPTS;
-            enough.then_some(()).ok_or("the device did not interrupt in the control run either")
+            let why = "the device did not interrupt in the control run either";
+            enough.then_some(()).ok_or((why, Remedy::InterruptingDisk))
         }
     }
 }
 
-fn without_own_interrupts(evidence: &Evidence, name: &str) -> String {
+fn without_own_interrupts<T>(evidence: &Evidence, name: &str) -> Finding<T> {
     let shares = evidence.devices.iter().any(|device| device.name == name && !device.vectors.is_empty());
-    let why = if shares {
-        "other disks on the same controller did I/O meanwhile, or a vector or core came or went"
+    let (why, remedy) = if shares {
+        let why = "other disks on the same controller did I/O meanwhile, or a vector or core came or went";
+        (why, Remedy::QuietController)
     } else {
-        "it has no interrupt vector of its own"
+        ("it has no interrupt vector of its own", unless_counted(evidence, Remedy::OwnVectors))
     };
-    format!("the interrupts of {name} cannot be told from those of other devices: {why}")
+    let what = format!("the interrupts of {name} cannot be told from those of other devices: {why}");
+    unclear(what, remedy)
 }

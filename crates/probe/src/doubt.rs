@@ -1,6 +1,7 @@
 //! Reasons to doubt that the disks did the trial's I/O, all of it and nothing else.
 
 use crate::quantities::{Direction, counts_itself, has_sqpolls, sqpolls};
+use crate::remedy::Remedy;
 use iopj_core::evidence::{DeviceEvidence, Evidence};
 
 /// Share of the issued I/Os or bytes that the disks may have done in excess.
@@ -14,26 +15,25 @@ pub const SLACK_BYTES: u64 = 1 << 20;
 /// The first reason to doubt, if there is one.
 pub(crate) fn doubt(evidence: &Evidence) -> Option<String> {
     if evidence.devices.is_empty() {
-        return Some("no disk under the target is known, so nothing shows that the I/O reached one".into());
+        let why = "no disk under the target is known, so nothing shows that the I/O reached one";
+        return Some(Remedy::KnownDisk.after(why));
     }
     if evidence.ios() == 0 {
-        return Some("no I/O was issued in the window".into());
+        return Some(Remedy::MeasureLonger.after("no I/O was issued in the window"));
     }
     if let Some(disk) = uncounted(evidence) {
-        return Some(format!("{disk} does not count its I/Os: set its `queue/iostats` to 1"));
+        return Some(Remedy::CountIos.after(format_args!("{disk} does not count its I/Os")));
     }
     other_poller(evidence).or_else(|| {
         let directions = Direction::both(evidence);
         if evidence.devices.iter().all(counts_itself) {
-            let late = directions
-                .iter()
-                .any(Direction::is_missing)
-                .then_some("it keeps its log late, or I/Os failed");
-            let what = late.map(str::to_owned).or_else(|| too_many(evidence, &directions))?;
-            return Some(format!("{}: {what}", counted(evidence, &directions)));
+            let late = ("it keeps its log late, or I/Os failed".to_owned(), Remedy::CountPassthrough);
+            let late = directions.iter().any(Direction::is_missing).then_some(late);
+            let (what, remedy) = late.or_else(|| too_many(evidence, &directions))?;
+            return Some(remedy.after(format_args!("{}: {what}", counted(evidence, &directions))));
         }
-        let what = too_few(&directions).or_else(|| too_many(evidence, &directions))?;
-        Some(format!("{}: {what}", done(evidence, &directions)))
+        let (what, remedy) = too_few(&directions).or_else(|| too_many(evidence, &directions))?;
+        Some(remedy.after(format_args!("{}: {what}", done(evidence, &directions))))
     })
 }
 
@@ -51,9 +51,8 @@ fn other_poller(evidence: &Evidence) -> Option<String> {
     let own = if has_sqpolls(engine) { evidence.numjobs as usize } else { 0 };
     let found = sqpolls(evidence).count();
     (found > own).then(|| {
-        format!(
-            "a submission poller of another ring ran meanwhile: {found} were there where the trial has {own}"
-        )
+        let figures = format!("{found} were there where the trial has {own}");
+        Remedy::OneRing.after(format_args!("a submission poller of another ring ran meanwhile: {figures}"))
     })
 }
 
@@ -77,25 +76,27 @@ fn counted(evidence: &Evidence, [reads, writes]: &[Direction; 2]) -> String {
     format!("the drive's SMART log counts {done} reads and writes where {issued} were issued")
 }
 
-fn too_few(directions: &[Direction; 2]) -> Option<String> {
+fn too_few(directions: &[Direction; 2]) -> Option<(String, Remedy)> {
     if directions.iter().any(Direction::is_missing) {
-        return Some("a cache or a hole answered, I/Os failed, or they were passed through uncounted".into());
+        let why = "a cache or a hole answered, I/Os failed, or they were passed through uncounted";
+        return Some((why.to_owned(), Remedy::WholeTarget));
     }
     let merged = directions.iter().find(|direction| direction.is_short())?;
-    Some(format!("I/Os were merged ({} merges)", merged.merges))
+    Some((format!("I/Os were merged ({} merges)", merged.merges), Remedy::FewerMerges))
 }
 
-fn too_many(evidence: &Evidence, directions: &[Direction; 2]) -> Option<String> {
+fn too_many(evidence: &Evidence, directions: &[Direction; 2]) -> Option<(String, Remedy)> {
+    let foreign = || ("others used the disk meanwhile".to_owned(), Remedy::QuietDisk);
     let sum = |excess: fn(&Direction) -> u64| directions.iter().map(excess).fold(0, u64::saturating_add);
     let is_beyond =
         |excess: u64, issued: u64, slack: u64| excess as f64 > FOREIGN_SHARE * issued as f64 + slack as f64;
     if is_beyond(sum(Direction::excess_bytes), evidence.bytes(), SLACK_BYTES) {
-        return Some("others used the disk meanwhile".into());
+        return Some(foreign());
     }
     let excess = sum(|direction| direction.ios.saturating_sub(direction.issued));
     if !is_beyond(excess, evidence.ios(), SLACK_IOS) {
         return None;
     }
     let is_split = sum(Direction::excess_sectors) < excess;
-    Some(if is_split { "I/Os were split" } else { "others used the disk meanwhile" }.into())
+    Some(if is_split { ("I/Os were split".to_owned(), Remedy::SmallerBlocks) } else { foreign() })
 }

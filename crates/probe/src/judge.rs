@@ -2,6 +2,7 @@
 
 use crate::observe::observe;
 use crate::quantities::summary;
+use crate::remedy::Remedy;
 use iopj_core::evidence::{Evidence, Finding, Observed, Verdict, VerdictKind};
 use iopj_core::path::{IoPath, Submission};
 use std::fmt::Display;
@@ -32,8 +33,8 @@ pub fn judge(path: &IoPath, observed: &Observed, evidence: &Evidence) -> Verdict
     match submission {
         Comparison::AsAsked(what) => seen.push(format!("submission by {what} was seen")),
         Comparison::Other(reason) => against.push(reason),
-        Comparison::Open(reason) if is_word_taken => {
-            seen.push(format!("submission by {}: {reason}", Submission::Syscall))
+        Comparison::Open(_) if is_word_taken => {
+            seen.push(format!("submission by {} is the generator's own word", Submission::Syscall))
         }
         Comparison::Open(reason) => open.push(reason),
     }
@@ -80,7 +81,8 @@ fn other_delay(path: &IoPath, evidence: &Evidence) -> Option<String> {
     let wanted = path.io_poll_delay()?.to_string();
     evidence.devices.iter().find_map(|disk| {
         let found = disk.settings.get("io_poll_delay").filter(|found| **found != wanted)?;
-        Some(format!("`queue/io_poll_delay` of {} was {found} where {path} needs {wanted}", disk.name))
+        let why = format!("`queue/io_poll_delay` of {} was {found} where {path} needs {wanted}", disk.name);
+        Some(Remedy::PollDelay.after(why))
     })
 }
 

@@ -23,6 +23,7 @@ mod observe;
 mod others;
 mod perf;
 mod quantities;
+mod remedy;
 mod root;
 pub mod sampling;
 mod snapshot;
@@ -56,6 +57,7 @@ pub use perf::EventsError;
 pub use quantities::{
     HYBRID_SLEEPS, MAIN_SLEEPS_PER_S, MISSING_SHARE, POLL_BUSY, POLL_SLEEPS, START_SLEEPS, summary,
 };
+pub use remedy::Remedy;
 pub use snapshot::{Edge, Probe, Snapshot, Who};
 pub use submission::{KERNEL_SHARE, KNOWN_SHARE, SQPOLL_WAKEUPS, START_KERNEL_NS};
 pub use symbols::{Symbol, Symbols};

@@ -8,6 +8,7 @@ use crate::completion_by_counts::by_counts;
 use crate::completion_by_interrupts::{by_interrupts, unclear};
 use crate::doubt::{doubt, uncounted};
 use crate::quantities::completions_text;
+use crate::remedy::Remedy;
 use crate::submission::submission;
 use iopj_core::evidence::{Evidence, Finding, Observed};
 use iopj_core::path::CompletionMode;
@@ -20,22 +21,20 @@ pub fn observe(evidence: &Evidence) -> Observed {
 
 fn completion(evidence: &Evidence) -> Finding<CompletionMode> {
     if evidence.ios() == 0 || evidence.devices.is_empty() {
-        return unclear("no I/O on a known disk, so nothing shows how completions were found");
+        let remedy = if evidence.ios() == 0 { Remedy::MeasureLonger } else { Remedy::KnownDisk };
+        return unclear("no I/O on a known disk, so nothing shows how completions were found", remedy);
     }
     if let Some(disk) = uncounted(evidence) {
-        return unclear(format!(
-            "the interrupts cannot be compared with the I/Os: `queue/iostats` of {disk} is 0, set it to 1"
-        ));
+        let why = format!("the interrupts cannot be compared with the I/Os: `queue/iostats` of {disk} is 0");
+        return unclear(why, Remedy::CountIos);
     }
     if let Some(Finding::Seen(counts)) = &evidence.completions {
         if let Some(finding) = by_counts(evidence, counts) {
             return finding;
         }
         if counts.total() > 0 {
-            return unclear(format!(
-                "{}: a cache, a hole or merges kept the others from the disk",
-                completions_text(counts)
-            ));
+            let why = "a cache, a hole or merges kept the others from the disk";
+            return unclear(format!("{}: {why}", completions_text(counts)), Remedy::WholeTarget);
         }
     }
     by_interrupts(evidence)

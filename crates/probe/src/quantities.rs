@@ -1,6 +1,7 @@
 //! Quantities that follow from evidence, most of them per I/O, and their text. `completion_by_counts`,
 //! `completion_by_interrupts`, `submission` and `doubt` decide what they show.
 
+use crate::remedy::Remedy;
 use iopj_core::evidence::{
     Completions, DeviceEvidence, EngineEvidence, Evidence, Finding, ProcessEvidence, ThreadEvidence,
     ThreadRole,
@@ -213,36 +214,41 @@ impl Pollers {
     }
 
     /// Whether they were awake all the time, as far as the cores allow: no sleep, and on a CPU.
-    pub(crate) fn polled(&self, evidence: &Evidence) -> Result<(), String> {
+    pub(crate) fn polled(&self, evidence: &Evidence) -> Result<(), (String, Remedy)> {
         if self.count == 0 {
-            return Err("no interrupt, but no thread is known to have looked for completions".to_owned());
+            let why = "no interrupt, but no thread is known to have looked for completions";
+            return Err((why.to_owned(), Remedy::NativeGenerator));
         }
         if running_sqpolls(evidence).count() > evidence.numjobs as usize {
-            return Err("no interrupt, but more submission pollers ran than the trial has".to_owned());
+            let why = "no interrupt, but more submission pollers ran than the trial has";
+            return Err((why.to_owned(), Remedy::OneRing));
         }
         let [least, most] =
             [self.sleeps.least, self.sleeps.most].map(|it| per_round(evidence, it, evidence.ios()));
         if least >= POLL_SLEEPS {
             let least = text(least);
-            return Err(format!("no interrupt, but {least} sleeps per round are too many for poll"));
+            let why = format!("no interrupt, but {least} sleeps per round are too many for poll");
+            return Err((why, Remedy::Repeat));
         }
         if most >= HYBRID_SLEEPS {
-            return Err(format!(
+            let why = format!(
                 "no interrupt, and {} sleeps per round that may be those of the generator's start or before \
-                 each poll: measure longer",
+                 each poll",
                 text(most)
-            ));
+            );
+            return Err((why, Remedy::MeasureLonger));
         }
         let (busy, allowed) = (self.busy(evidence.window_ns), self.allowed(evidence));
         if busy >= POLL_BUSY * allowed {
             return Ok(());
         }
-        Err(format!(
+        let why = format!(
             "no interrupt and no sleep, but a poller had a CPU for only {:.0} % of the window where the \
-             cores allow {:.0} %: keep other work off the pollers' cores",
+             cores allow {:.0} %",
             100.0 * busy,
             100.0 * allowed
-        ))
+        );
+        Err((why, Remedy::OwnCores))
     }
 }
 

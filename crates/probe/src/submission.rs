@@ -4,6 +4,7 @@
 use crate::completion_by_interrupts::{ALL_SHARE, unclear};
 use crate::doubt::SLACK_BYTES;
 use crate::quantities::{Pollers, has_sqpolls, is_taken, ratio, running_sqpolls, sqpolls, text};
+use crate::remedy::Remedy;
 use iopj_core::evidence::{Evidence, Finding, RingEvidence, ThreadRole};
 use iopj_core::path::{CompletionMode, Submission};
 
@@ -27,25 +28,36 @@ pub(crate) fn submission(evidence: &Evidence, completion: &Finding<CompletionMod
     let Some(engine) = &evidence.engine else {
         return match &evidence.rings {
             Some(rings) => by_rings(evidence, rings, *completion == Finding::Seen(CompletionMode::Hybrid)),
-            None => unclear("how I/Os were submitted is the generator's own word: it ran as another process"),
+            None => unclear(
+                "how I/Os were submitted is the generator's own word: it ran as another process",
+                Remedy::NativeGenerator,
+            ),
         };
     };
     if evidence.ios() == 0 {
-        return unclear("no I/O was submitted");
+        return unclear("no I/O was submitted", Remedy::MeasureLonger);
     }
     let has_run = running_sqpolls(evidence).next().is_some();
     match (has_sqpolls(engine), engine.submit_calls) {
-        (true, 0) if !has_run => unclear("the ring has a submission poller, but none was seen to run"),
-        (true, 0) if ratio(engine.wakeups, evidence.ios()) > SQPOLL_WAKEUPS => unclear(format!(
-            "the submission poller had to be woken {} times per I/O: it was asleep when I/Os came, and did \
-             not poll for them",
-            text(ratio(engine.wakeups, evidence.ios()))
-        )),
-        (true, 0) => Finding::Seen(Submission::Sqpoll),
-        (true, calls) => {
-            unclear(format!("the ring has a submission poller, yet {calls} system calls submitted I/O"))
+        (true, 0) if !has_run => {
+            unclear("the ring has a submission poller, but none was seen to run", Remedy::MeasureLonger)
         }
-        (false, 0) => unclear("neither a submitting system call nor a submission poller was seen"),
+        (true, 0) if ratio(engine.wakeups, evidence.ios()) > SQPOLL_WAKEUPS => unclear(
+            format!(
+                "the submission poller had to be woken {} times per I/O: it was asleep when I/Os came, and \
+                 did not poll for them",
+                text(ratio(engine.wakeups, evidence.ios()))
+            ),
+            Remedy::BusyPoller,
+        ),
+        (true, 0) => Finding::Seen(Submission::Sqpoll),
+        (true, calls) => unclear(
+            format!("the ring has a submission poller, yet {calls} system calls submitted I/O"),
+            Remedy::Report,
+        ),
+        (false, 0) => {
+            unclear("neither a submitting system call nor a submission poller was seen", Remedy::Report)
+        }
         (false, _) => Finding::Seen(Submission::Syscall),
     }
 }
@@ -54,23 +66,20 @@ pub(crate) fn submission(evidence: &Evidence, completion: &Finding<CompletionMod
 /// before they looked for completions.
 fn by_rings(evidence: &Evidence, rings: &[RingEvidence], slept: bool) -> Finding<Submission> {
     if evidence.ios() == 0 {
-        return unclear("no I/O was submitted");
+        return unclear("no I/O was submitted", Remedy::MeasureLonger);
     }
     // A ring that is locked whenever it is read does not name its poller, which still runs.
     let named = rings.iter().filter(|ring| ring.poller.is_some()).count();
     let polled = named.max(sqpolls(evidence).count().min(rings.len()));
     let too_few = |share: f64, who: &str| {
-        unclear(format!(
-            "{who} are known to have submitted only {:.0} % of the I/Os: measure longer",
-            100.0 * share
-        ))
+        let why = format!("{who} are known to have submitted only {:.0} % of the I/Os", 100.0 * share);
+        unclear(why, Remedy::MeasureLonger)
     };
     let by_threads = [ThreadRole::Job, ThreadRole::AioHelper];
     if polled == 0 {
         if sqpolls(evidence).next().is_some() {
-            return unclear(
-                "a submission poller ran in the generator's process, but none of its rings was seen",
-            );
+            let why = "a submission poller ran in the generator's process, but none of its rings was seen";
+            return unclear(why, Remedy::MeasureLonger);
         }
         // Without a submission poller the rest had no other way either.
         let share = Known::entries(evidence, rings).share.max(Known::bytes(evidence, &by_threads).share);
@@ -82,24 +91,27 @@ fn by_rings(evidence: &Evidence, rings: &[RingEvidence], slept: bool) -> Finding
     }
     if polled < rings.len() {
         let others = rings.len() - polled;
-        return unclear(format!("{polled} of the rings have a submission poller, and {others} have none"));
+        let why = format!("{polled} of the rings have a submission poller, and {others} have none");
+        return unclear(why, Remedy::MeasureLonger);
     }
     if running_sqpolls(evidence).next().is_none() {
-        return unclear("the rings have submission pollers, but none was seen to run");
+        return unclear("the rings have submission pollers, but none was seen to run", Remedy::MeasureLonger);
     }
     let sleeps = ratio(Pollers::of(evidence).sleeps.least, evidence.ios());
     if sleeps > SQPOLL_WAKEUPS && !slept {
-        return unclear(format!(
+        let why = format!(
             "the submission pollers slept {} times per I/O: they did not poll for I/Os",
             text(sleeps)
-        ));
+        );
+        return unclear(why, Remedy::BusyPoller);
     }
     let beside = handed_over(evidence, &by_threads).saturating_sub(SLACK_BYTES);
     if ratio(beside, evidence.bytes()) > 1.0 - ALL_SHARE {
         let share = 100.0 * ratio(beside, evidence.bytes());
-        return unclear(format!(
+        let why = format!(
             "{share:.0} % of the bytes were handed over by system calls, beside the submission pollers"
-        ));
+        );
+        return unclear(why, Remedy::NativeGenerator);
     }
     let known = [Known::entries(evidence, rings), Known::bytes(evidence, &[ThreadRole::Sqpoll])];
     if known.iter().any(Known::is_all) {
@@ -163,31 +175,30 @@ fn handed_over(evidence: &Evidence, roles: &[ThreadRole]) -> u64 {
 /// thread that polled all the time asked the kernel for nothing.
 fn by_doorbell(evidence: &Evidence, polled: bool) -> Finding<Submission> {
     if evidence.ios() == 0 {
-        return unclear("no I/O was submitted");
+        return unclear("no I/O was submitted", Remedy::MeasureLonger);
     }
     let engine = evidence.engine.as_ref();
     if let Some(calls) = engine.map(|engine| engine.submit_calls).filter(|calls| *calls > 0) {
-        return unclear(format!(
-            "the device was taken from the kernel, yet {calls} system calls submitted I/O"
-        ));
+        let why = format!("the device was taken from the kernel, yet {calls} system calls submitted I/O");
+        return unclear(why, Remedy::Report);
     }
     if !polled {
         return Finding::Seen(Submission::Doorbell);
     }
     if let Some(calls) = engine.and_then(|engine| engine.system_calls).filter(|calls| *calls > 0) {
-        return unclear(format!(
-            "{calls} system calls were made in the window, where polling the device needs none"
-        ));
+        let why =
+            format!("{calls} system calls were made in the window, where polling the device needs none");
+        return unclear(why, Remedy::Report);
     }
     let (user, kernel) = (evidence.process.user_ns, evidence.process.system_ns);
     let is_of_window = engine.is_some() || evidence.rings.is_some();
     let kernel = if is_of_window { kernel } else { kernel.saturating_sub(START_KERNEL_NS) };
     let share = ratio(kernel, user.saturating_add(kernel));
     if share > KERNEL_SHARE {
-        return unclear(format!(
-            "{:.0} % of the CPU time was the kernel's, which polling the device does not need",
-            100.0 * share
-        ));
+        let share = 100.0 * share;
+        let why =
+            format!("{share:.0} % of the CPU time was the kernel's, which polling the device does not need");
+        return unclear(why, Remedy::OwnCores);
     }
     Finding::Seen(Submission::Doorbell)
 }

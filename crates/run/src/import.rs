@@ -17,6 +17,7 @@ use iopj_core::{Evidence, IoPath, Observed, Verdict, VerdictKind, Workload};
 use iopj_load::fio::runs::{FioJobResult, FioRun, runs};
 use iopj_load::fio::{self, FioError, FioOutput, OLDEST, parse_version};
 use iopj_meter::read_whole;
+use iopj_probe::Remedy;
 use iopj_store::{Generator, Measurement, Store, StoreError, StudyRecord, Trial};
 use options::SkipReason;
 use std::collections::{BTreeMap, BTreeSet};
@@ -359,7 +360,7 @@ fn verdict(job: &FioJobResult, path: &IoPath, workload: &Workload, kernel: Optio
 }
 
 fn reasons(job: &FioJobResult, path: &IoPath) -> Vec<String> {
-    let mut reasons = vec!["imported: no evidence".to_owned()];
+    let mut reasons = vec![Remedy::Measure.after("imported: no evidence")];
     if options::may_hide_flags(path, &job.options) {
         reasons.push(
             "fio's JSON leaves out flags without a value, so a bare `hipri` or `fixedbufs` would not be seen"

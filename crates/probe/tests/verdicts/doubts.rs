@@ -143,7 +143,7 @@ fn large_foreign_writes_are_known_by_their_bytes() {
 fn a_disk_that_does_not_count_says_how_to_make_it() {
     let mut evidence = interrupt();
     evidence.devices[0].settings.insert("iostats".into(), "0".into());
-    assert_unproven("posix-sio/syscall/poll", &evidence, "set its `queue/iostats` to 1");
+    assert_unproven("posix-sio/syscall/poll", &evidence, "write 1 to the disk's `queue/iostats`");
     evidence.devices[0].settings.insert("iostats".into(), "1".into());
     assert_eq!(kind("posix-sio/syscall/poll", &evidence), VerdictKind::Refuted);
 }

@@ -123,11 +123,14 @@ fn kind(path: &str, evidence: &Evidence) -> VerdictKind {
     assess(&path.parse().unwrap(), evidence).1.kind
 }
 
-/// All reasons of an unproven verdict.
+/// All reasons of an unproven verdict, each of which names a remedy; the figures come last.
 #[track_caller]
 fn unproven(path: &str, evidence: &Evidence) -> String {
     let (_, verdict) = assess(&path.parse().unwrap(), evidence);
     assert_eq!(verdict.kind, VerdictKind::Unproven, "{path}: {:?}", verdict.reasons);
+    let (_, reasons) = verdict.reasons.split_last().unwrap();
+    let lacking = reasons.iter().find(|reason| !reason.contains(" (remedy: "));
+    assert!(lacking.is_none() && !reasons.is_empty(), "no remedy: {lacking:?}");
     verdict.reasons.join("; ")
 }
 
