@@ -310,7 +310,7 @@ impl CpuTimes {
 }
 
 /// CPU time of everything but the trial, from `/proc/PID/stat` of all processes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OthersEvidence {
     /// Time between the two readings, which enclose the window.
     pub over_ns: u64,
@@ -319,6 +319,19 @@ pub struct OthersEvidence {
     pub processes_ns: u64,
     /// CPU time of the kernel's own threads: workers, soft interrupts. It is unknown whom they worked for.
     pub kernel_threads_ns: u64,
+    /// The processes that used most of it, by their names, with those of the same name together; absent in
+    /// older stores.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub busiest: Vec<BusyProcess>,
+}
+
+/// A process that used the processors meanwhile.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BusyProcess {
+    /// Its name as the kernel gives it (`comm`).
+    pub name: String,
+    /// Its CPU time, without that of its children.
+    pub cpu_ns: u64,
 }
 
 /// A short run before the study, with completion by interrupt: it shows whether the device interrupts at all.

@@ -2,7 +2,8 @@
 
 use crate::root::{Root, text};
 use crate::threads::{ProcStat, numbers};
-use iopj_core::evidence::OthersEvidence;
+use iopj_core::evidence::{BusyProcess, OthersEvidence};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -15,20 +16,30 @@ const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 /// How often the processes are read until none came or went meanwhile.
 const ATTEMPTS: usize = 4;
 
+/// How many of the busiest processes are named.
+const NAMED: usize = 3;
+/// Share of a core below which a process is not named.
+const NAMED_SHARE: f64 = 0.01;
+
 /// The sums at one moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Others {
     at: Instant,
     processes_ticks: u64,
     kernel_threads_ticks: u64,
+    /// Name and own ticks of each process.
+    own: BTreeMap<i32, (String, u64)>,
 }
 
 /// CPU time of one process since it started, with the children that it waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Process {
+    name: String,
     parent: i32,
     is_kernel: bool,
     ticks: u64,
+    /// Without its children.
+    own_ticks: u64,
 }
 
 impl Others {
@@ -47,25 +58,50 @@ impl Others {
         let is_whole = |(pids, _): &(Vec<i32>, _)| numbers(&all).eq(pids.iter().copied());
         let whole = (1..ATTEMPTS).map(|_| list()).find(is_whole);
         let (_, processes): (_, BTreeMap<i32, Process>) = whole.unwrap_or_else(list);
-        let sum = |is_kernel: bool| {
-            let counted = processes
-                .iter()
-                .filter(|(pid, process)| process.is_kernel == is_kernel && !descends(&processes, **pid, own));
-            counted.map(|(_, process)| process.ticks).fold(0, u64::saturating_add)
+        let at = Instant::now();
+        let (kernel, processes): (Vec<_>, Vec<_>) = processes
+            .iter()
+            .filter(|(pid, _)| !descends(&processes, **pid, own))
+            .partition(|(_, process)| process.is_kernel);
+        let sum = |all: &[(&i32, &Process)]| {
+            all.iter().map(|(_, process)| process.ticks).fold(0, u64::saturating_add)
         };
-        Some(Others { at: Instant::now(), processes_ticks: sum(false), kernel_threads_ticks: sum(true) })
+        let named = |(pid, process): &(&i32, &Process)| (**pid, (process.name.clone(), process.own_ticks));
+        Some(Others {
+            at,
+            processes_ticks: sum(&processes),
+            kernel_threads_ticks: sum(&kernel),
+            own: processes.iter().map(named).collect(),
+        })
     }
 
     /// Their time from this moment to `later`. `None` if the sum fell: then a process ended for which nobody
     /// waits, and its time is lost.
     pub(crate) fn until(&self, later: &Others, tick_ns: u64) -> Option<OthersEvidence> {
         let ns = |before: u64, after: u64| Some(after.checked_sub(before)?.saturating_mul(tick_ns));
+        let over = later.at.saturating_duration_since(self.at).as_nanos();
+        let over_ns = u64::try_from(over).unwrap_or(u64::MAX);
         Some(OthersEvidence {
-            over_ns: u64::try_from(later.at.saturating_duration_since(self.at).as_nanos())
-                .unwrap_or(u64::MAX),
+            over_ns,
             processes_ns: ns(self.processes_ticks, later.processes_ticks)?,
             kernel_threads_ns: ns(self.kernel_threads_ticks, later.kernel_threads_ticks)?,
+            busiest: self.busiest(later, tick_ns, over_ns),
         })
+    }
+
+    /// The busiest processes up to `later`, of those that still ran then.
+    fn busiest(&self, later: &Others, tick_ns: u64, over_ns: u64) -> Vec<BusyProcess> {
+        let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
+        for (pid, (name, ticks)) in &later.own {
+            let before = self.own.get(pid).filter(|(known, _)| known == name).map_or(0, |(_, ticks)| *ticks);
+            let cpu_ns = by_name.entry(name).or_default();
+            *cpu_ns = cpu_ns.saturating_add(ticks.saturating_sub(before).saturating_mul(tick_ns));
+        }
+        let is_busy = |(_, cpu_ns): &(&str, u64)| *cpu_ns as f64 > NAMED_SHARE * over_ns as f64;
+        let mut busy: Vec<(&str, u64)> = by_name.into_iter().filter(is_busy).collect();
+        busy.sort_by_key(|(_, cpu_ns)| Reverse(*cpu_ns));
+        let named = |(name, cpu_ns): (&str, u64)| BusyProcess { name: name.to_owned(), cpu_ns };
+        busy.into_iter().take(NAMED).map(named).collect()
     }
 }
 
@@ -90,8 +126,11 @@ fn parse(stat: &str) -> Option<Process> {
     let stat = ProcStat::parse(stat)?;
     let is_kernel = stat.field::<u64>(9)? & PF_KTHREAD != 0;
     let times = (14..=17).map(|number| stat.field(number)).collect::<Option<Vec<i64>>>()?;
-    let ticks = times.into_iter().map(|ticks| u64::try_from(ticks).unwrap_or(0)).fold(0, u64::saturating_add);
-    Some(Process { parent: stat.field(4)?, is_kernel, ticks })
+    let sum = |times: &[i64]| {
+        times.iter().map(|ticks| u64::try_from(*ticks).unwrap_or(0)).fold(0, u64::saturating_add)
+    };
+    let (ticks, own_ticks) = (sum(&times), sum(&times[..2]));
+    Some(Process { name: stat.name().to_owned(), parent: stat.field(4)?, is_kernel, ticks, own_ticks })
 }
 
 #[cfg(test)]
@@ -165,8 +204,33 @@ mod tests {
     }
 
     #[test]
+    fn the_busiest_are_named_and_equal_names_are_together() {
+        let own = |all: &[(i32, &str, u64)]| Others {
+            at: Instant::now(),
+            processes_ticks: 0,
+            kernel_threads_ticks: 0,
+            own: all.iter().map(|(pid, name, ticks)| (*pid, ((*name).to_owned(), *ticks))).collect(),
+        };
+        let before = own(&[(1, "init", 50), (2, "rustc", 10), (3, "mysqld", 0), (5, "old", 90)]);
+        // 3 was used again by another program, and 5 has ended.
+        let after = own(&[
+            (1, "init", 50),
+            (2, "rustc", 40),
+            (3, "fio", 8),
+            (4, "rustc", 20),
+            (6, "b", 5),
+            (7, "a", 6),
+        ]);
+        let busiest = before.busiest(&after, 10, 1_000);
+        let named: Vec<_> = busiest.iter().map(|one| (one.name.as_str(), one.cpu_ns)).collect();
+        assert_eq!(named, [("rustc", 500), ("fio", 80), ("a", 60)]);
+        assert_eq!(before.busiest(&after, 10, 60_000).len(), 0, "nobody had a hundredth of a core");
+    }
+
+    #[test]
     fn a_circle_of_parents_ends() {
-        let process = |parent| Process { parent, is_kernel: false, ticks: 0 };
+        let process =
+            |parent| Process { name: String::new(), parent, is_kernel: false, ticks: 0, own_ticks: 0 };
         let circle = BTreeMap::from([(3, process(4)), (4, process(3))]);
         assert!(!descends(&circle, 3, 50) && descends(&circle, 3, 4));
     }

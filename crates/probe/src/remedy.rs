@@ -63,12 +63,12 @@ impl Remedy {
             }
             Remedy::CountIos => "write 1 to the disk's `queue/iostats`",
             Remedy::CountPassthrough => {
-                "measure longer, because a drive updates its log late; or use Linux 6.12 or newer, which counts \
-                 passthrough itself"
+                "measure longer, because a drive updates its log late; or use Linux 6.12 or newer, which \
+                 counts passthrough itself"
             }
             Remedy::WholeTarget => {
-                "write the whole target first, because a hole has no blocks on the disk; passthrough is counted \
-                 by Linux 6.12 or newer, or as root by the drive's log"
+                "write the whole target first, because a hole has no blocks on the disk; passthrough is \
+                 counted by Linux 6.12 or newer, or as root by the drive's log"
             }
             Remedy::FewerMerges => "a larger `size`, or the setting `nomerges = 2`",
             Remedy::SmallerBlocks => {
@@ -76,15 +76,15 @@ impl Remedy {
             }
             Remedy::QuietDisk => "stop what else uses the disk, or take a disk that nothing else uses",
             Remedy::QuietController => {
-                "keep the controller's other disks idle, or run as root, so completions are counted one by one"
+                "keep the controller's other disks idle, or run as root, so each completion is counted"
             }
             Remedy::Repeat => "repeat the trial on a machine that does nothing else, with a longer `runtime`",
             Remedy::OneRing => {
-                "repeat the trial; if this comes again, stop the other program that uses io_uring with SQPOLL"
+                "repeat the trial; if this comes again, stop the program that uses io_uring with SQPOLL"
             }
             Remedy::OwnCores => "keep other work off the cores that the pollers run on, or use fewer jobs",
             Remedy::BusyPoller => {
-                "keep more I/Os in flight, or give the poller a core of its own: it falls asleep when none come"
+                "keep more I/Os in flight, or give the poller its own core: it falls asleep when none come"
             }
             Remedy::PollDelay => "run as root: iopj then sets `io_poll_delay` for the trial",
             Remedy::CountCompletions => {

@@ -267,7 +267,11 @@ impl Snapshot {
             devices: devices.chain(taken).collect(),
             threads: here.chain(ended).collect(),
             process: self.process_until(later),
-            others: self.others.zip(later.others).and_then(|(first, last)| first.until(&last, self.tick_ns)),
+            others: self
+                .others
+                .as_ref()
+                .zip(later.others.as_ref())
+                .and_then(|(first, last)| first.until(last, self.tick_ns)),
             cpu,
             c_states,
             irq_time_sampled: irq_time_sampled(),

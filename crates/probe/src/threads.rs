@@ -81,6 +81,10 @@ impl<'a> ProcStat<'a> {
         Some(ProcStat { name: head.split_once('(')?.1, fields: fields.split_whitespace().collect() })
     }
 
+    pub(crate) fn name(&self) -> &'a str {
+        self.name
+    }
+
     /// A field by its number in the manual, from 3, the state after the name.
     pub(crate) fn field<T: FromStr>(&self, number: usize) -> Option<T> {
         self.fields.get(number - 3)?.parse().ok()

@@ -10,7 +10,7 @@ const MS: u64 = 1_000_000;
 
 /// A window of two seconds on this many cores, in which others had this much CPU time.
 fn with_others(cores: u32, processes_ns: u64) -> Evidence {
-    let others = Some(OthersEvidence { over_ns: WINDOW_NS, processes_ns, kernel_threads_ns: 0 });
+    let others = Some(OthersEvidence { over_ns: WINDOW_NS, processes_ns, ..OthersEvidence::default() });
     Evidence { others, cpu: CpuTimes { cores, ..CpuTimes::default() }, ..interrupt() }
 }
 

@@ -68,9 +68,14 @@ impl Admission {
 
     /// True if something disturbed a trial's measurement.
     pub fn is_disturbed(self, measurement: &Measurement) -> bool {
+        self.disturbances(measurement).next().is_some()
+    }
+
+    /// What disturbed it.
+    pub fn disturbances(self, measurement: &Measurement) -> impl Iterator<Item = &Disturbance> {
         let of_time =
             |one: &Disturbance| matches!(one, Disturbance::Others { .. } | Disturbance::Stolen { .. });
-        measurement.conditions.disturbances.iter().any(|one| !(self.emulated && of_time(one)))
+        measurement.conditions.disturbances.iter().filter(move |one| !(self.emulated && of_time(one)))
     }
 
     /// The thread of a trial that spins for I/O and lost its core, if one did. Such a trial competes, and is

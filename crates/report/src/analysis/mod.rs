@@ -15,6 +15,7 @@ pub(crate) mod grouping;
 pub mod least;
 pub mod loads_stores;
 pub mod metric;
+pub mod noise;
 pub mod paper_layouts;
 pub mod path_order;
 pub mod power;

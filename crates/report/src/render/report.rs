@@ -11,6 +11,7 @@ use crate::analysis::Admission;
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::cost::{Costs, any_sampled};
 use crate::analysis::grouping::grouped;
+use crate::analysis::noise::Noise;
 use crate::analysis::{CellRow, WorkloadTable, workload_tables};
 use iopj_core::VerdictKind;
 use iopj_store::{Generator, Measurement, StudyRecord, Trial, Unavailable};
@@ -136,20 +137,8 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admis
         if admission.with_unproven { "refuted ones" } else { "both" },
         trials.len() - measured.len()
     );
-    let disturbed = measured.iter().filter(|measurement| admission.is_disturbed(measurement)).count();
-    if disturbed > 0 {
-        let ranked = if admission.with_unproven { "ranked with a mark" } else { "left out of the ranking" };
-        let _ =
-            writeln!(text, "conditions: {disturbed} of {} trials were disturbed ({ranked})", measured.len());
-    }
-    let starved = measured.iter().filter(|measurement| admission.starved(measurement).is_some()).count();
-    if starved > 0 {
-        let _ = writeln!(
-            text,
-            "conditions: in {starved} of {} trials a spinning thread lost its core (starved; ranked, marked)",
-            measured.len()
-        );
-    }
+    let noise = Noise::of(trials, admission).map(|noise| format!("conditions: {noise}"));
+    text.extend(noise.map(|noise| wrap(&escape(&noise), WIDTH, "")));
     if tables.iter().flat_map(|table| &table.rows).any(|row| row.marked) {
         text += &wrap(LEGEND, WIDTH, "");
     }

@@ -11,6 +11,7 @@ use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, light_style};
 use crate::analysis::Admission;
 use crate::analysis::claims::{Answer, Claim, ClaimContext, decide};
 use crate::analysis::metric::Metric;
+use crate::analysis::noise::Noise;
 use crate::render::claims::answer;
 use crate::render::emulated::{self, banner};
 use crate::render::number::{percent, thousands};
@@ -169,6 +170,9 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
     html += &energy::incomplete(model);
     html += &orders(model);
     html += &doubtful(model);
+    if let Some(noise) = Noise::of(model.trials, model.admission) {
+        let _ = write!(html, "<p class=\"note\">{}.</p>", escape(&capital(&noise.to_string())));
+    }
     html += &unsteady::listed(model);
     html += &unsteady::without(study, model.trials, model.admission);
     html += &key(model);
