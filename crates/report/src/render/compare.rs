@@ -4,6 +4,7 @@ use super::number::{or_dash, percent};
 use super::table::Table;
 use super::text::{WIDTH, escape, settings, wrap};
 use crate::analysis::admission::{LEGEND, MARK};
+use crate::analysis::answer::MOST_MORE;
 use crate::analysis::compare::{
     Change, ChangeOutcome, ComparedCell, Comparison, Gate, NearCells, SampleMean, Side, SideDifference,
     SplitBy,
@@ -31,6 +32,7 @@ pub fn comparison(comparison: &Comparison) -> String {
     text.push('\n');
     if !comparison.changes.is_empty() {
         text += &changes(comparison);
+        text += &not_measured(comparison);
         text.push('\n');
         text += &summary(comparison);
     }
@@ -115,10 +117,12 @@ fn changes(comparison: &Comparison) -> String {
     let path_heading = if is_by(&["path", "generator"]) { "path before" } else { "path" };
     let workload_heading = if is_by(&Axis::ALL.map(Axis::as_str)) { "workload before" } else { "workload" };
     let mean = |metric, mean: Option<SampleMean>| or_dash(mean, |mean| value(metric, mean.mean));
-    let mut table = Table::of(&comparison.changes)
+    let measured: Vec<&Change> =
+        comparison.changes.iter().filter(|change| change.outcome != ChangeOutcome::NotMeasured).collect();
+    let mut table = Table::of(&measured)
         .left(path_heading, |change| name(&change.cell) + if change.marked { MARK } else { "" });
     if several {
-        table = table.left(workload_heading, workload);
+        table = table.left(workload_heading, |change| workload(change));
     }
     let interval = |(low, high)| format!("{} to {}", change_percent(low), change_percent(high));
     let table = table
@@ -129,13 +133,43 @@ fn changes(comparison: &Comparison) -> String {
         .right("95 % interval", |change| or_dash(change.interval, interval))
         .right("could see", |change| or_dash(change.least, seen))
         .right("p", |change| or_dash(change.p_holm, probability))
-        .left("result", |change| change.outcome.as_str().to_owned());
+        .left("result", |change| result(change));
     let heading = match several {
         true => String::new(),
         false if workload_heading == "workload" => workload(&comparison.changes[0]) + "\n",
         false => format!("{workload_heading}: {}\n", workload(&comparison.changes[0])),
     };
     heading + &table.text()
+}
+
+/// The outcome, and what would decide it.
+fn result(change: &Change) -> String {
+    let word = change.outcome.as_str();
+    match (change.outcome, change.more) {
+        (ChangeOutcome::Undecided, Some(more)) => format!("{word}: about {more} more replicates"),
+        (ChangeOutcome::Undecided, None) if change.p.is_some() => {
+            format!("{word}: more than {MOST_MORE} more replicates")
+        }
+        (ChangeOutcome::Undecided, None) => format!("{word}: one replicate"),
+        _ => word.to_owned(),
+    }
+}
+
+/// The cells in common that have nothing to compare.
+fn not_measured(comparison: &Comparison) -> String {
+    let lacking = |change: &&Change| change.outcome == ChangeOutcome::NotMeasured;
+    let mut text = String::new();
+    for (cell, metrics) in
+        grouped(comparison.changes.iter().filter(lacking).map(|change| (&change.cell, change.metric)))
+    {
+        let what = if metrics.len() == comparison.metrics.len() {
+            "no trial competes on both sides".to_owned()
+        } else {
+            list(&metrics.iter().map(|metric| metric.title().to_owned()).collect::<Vec<_>>())
+        };
+        text += &format!("  {}\n", escape(&format!("{}, {}: {what}", name(cell), cell.workload.title())));
+    }
+    if text.is_empty() { text } else { format!("not measured on both sides, and so not compared:\n{text}") }
 }
 
 fn name(cell: &ComparedCell) -> String {
@@ -185,13 +219,14 @@ fn summary(comparison: &Comparison) -> String {
     // Writing into a string cannot fail.
     let _ = writeln!(
         text,
-        "{} cells, {} metrics each: {} worse, {} better, {} without a difference beyond noise, {} undecided",
+        "{} cells, {} metrics each: {} worse, {} better, {} equal, {} undecided, {} not measured",
         comparison.changes.len() / comparison.metrics.len(),
         comparison.metrics.len(),
         count(ChangeOutcome::Worse),
         count(ChangeOutcome::Better),
-        count(ChangeOutcome::NoDifference),
-        count(ChangeOutcome::OneReplicate) + count(ChangeOutcome::NotMeasured),
+        count(ChangeOutcome::Equal),
+        count(ChangeOutcome::Undecided),
+        count(ChangeOutcome::NotMeasured),
     );
     let test =
         if comparison.in_blocks { "the t-test of the differences within blocks" } else { "Welch's test" };
@@ -201,9 +236,11 @@ fn summary(comparison: &Comparison) -> String {
     };
     let words = format!(
         "change is the mean after over the mean before, its interval after Fieller; of percentiles both are \
-         of logarithms; p is of {test}{looks}, corrected after Holm over the {tests} tests of this table, \
-         and a difference is beyond noise if p < {LEVEL}; could see is the least change that would have \
-         been seen four times out of five"
+         of logarithms; p is of {test}{looks}, corrected after Holm over the {tests} tests of this table; \
+         worse and better are p of {LEVEL} or less; equal is no such difference, and equivalent within {} % by \
+         two one-sided tests with the same corrections; undecided is neither, and more replicates of both would \
+         decide; could see is the least change that would have been seen four times out of five",
+        100.0 * comparison.tolerance
     );
     text += &wrap(&words, WIDTH, "");
     if comparison.changes.iter().any(|change| change.marked) {
@@ -215,7 +252,7 @@ fn summary(comparison: &Comparison) -> String {
             comparison.unpaired
         );
     }
-    if count(ChangeOutcome::OneReplicate) > 0 {
+    if comparison.changes.iter().any(|one| one.outcome == ChangeOutcome::Undecided && one.p.is_none()) {
         let what = if comparison.by.is_some() { "the study" } else { "both studies" };
         text +=
             &format!("one replicate shows no noise: run {what} with `--replicates 5` or more to decide\n");

@@ -14,7 +14,7 @@ fn the_text_says_what_differs_and_what_changed() {
         "-20.0 %",
         "worse",
         "undecided: one replicate",
-        "2 cells, 5 metrics each: 3 worse, 0 better, 2 without a difference beyond noise, 5 undecided",
+        "2 cells, 5 metrics each: 3 worse, 0 better, 2 equal, 5 undecided, 0 not measured",
         "energy (W, IO/J, B/J): not measured",
     ] {
         let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

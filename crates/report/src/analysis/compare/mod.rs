@@ -15,10 +15,11 @@ pub use sides::{Side, SideDifference};
 pub use split::{SplitBy, SplitError};
 
 use crate::analysis::admission::Admission;
-use crate::analysis::contrast::{Contrast, Sample, TestPlan, in_blocks, pairs};
+use crate::analysis::answer::{Answer, More};
+use crate::analysis::contrast::{Contrast, Sample, TestPlan, in_blocks, pairs, tolerance_of};
 use crate::analysis::grouping::grouped;
 use crate::analysis::metric::Metric;
-use crate::analysis::stats::{LEVEL, Method, Ratio, holm_over_tested};
+use crate::analysis::stats::{Method, Ratio, holm_over_tested};
 use cell::{check_apart, check_known, ignored_differences};
 use iopj_store::{EnergySource, Measurement, StudyRecord, Trial};
 use near::near;
@@ -53,6 +54,9 @@ pub struct Comparison {
     /// The number of looks that decided how many replicates there are; for two stores, of pairs of their
     /// looks: each p-value is multiplied by it.
     pub looks: u32,
+    /// The share of the mean before within which two means are equal: the studies' own `until` or else 0.05,
+    /// the smaller one.
+    pub tolerance: f64,
     /// Trials whose block lacks the other side's; they are left out of a comparison in blocks.
     pub unpaired: usize,
     /// The differences between the sides as wholes.
@@ -63,7 +67,7 @@ pub struct Comparison {
     /// What is compared.
     #[serde(serialize_with = "words")]
     pub metrics: Vec<Metric>,
-    /// Every metric of every cell that both have: decided changes first, then by size.
+    /// Every metric of every cell that both have: decided changes first, then equal means, then by size.
     pub changes: Vec<Change>,
     /// Keys without which cells were matched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -95,12 +99,18 @@ pub struct Change {
     /// The least change, as a share, that would have been seen four times out of five; absent if the p-value
     /// is.
     pub least: Option<f64>,
+    /// About how many more replicates of both would decide what is undecided; absent if nothing is, if they
+    /// are too many to say, or without a test.
+    pub more: Option<u32>,
     /// True if an unproven trial is among them.
     pub marked: bool,
     /// Two-sided p-value of the test, Welch's or within blocks, for all looks; absent for one replicate.
     pub p: Option<f64>,
     /// The same after Holm's correction over all tests of the comparison.
     pub p_holm: Option<f64>,
+    /// p-value of the two being equal within the tolerance, for all looks and after Holm's correction over
+    /// all such tests of the comparison.
+    pub equal: Option<f64>,
     /// The conclusion.
     pub outcome: ChangeOutcome,
 }
@@ -122,10 +132,10 @@ pub enum ChangeOutcome {
     Worse,
     /// Better beyond noise.
     Better,
-    /// No difference beyond noise: there may be none, or too few replicates to see it.
-    NoDifference,
-    /// One replicate on either side: no noise to compare the change with.
-    OneReplicate,
+    /// Neither, and equivalent within the tolerance.
+    Equal,
+    /// None of these: there are too few replicates, or one.
+    Undecided,
     /// The trials of one side lack the metric, or were all refuted or failed.
     NotMeasured,
 }
@@ -136,9 +146,9 @@ impl ChangeOutcome {
         match self {
             ChangeOutcome::Worse => "worse",
             ChangeOutcome::Better => "better",
-            ChangeOutcome::NoDifference => "no difference beyond noise",
-            ChangeOutcome::OneReplicate => "undecided: one replicate",
-            ChangeOutcome::NotMeasured => "undecided: not measured on both sides",
+            ChangeOutcome::Equal => "equal",
+            ChangeOutcome::Undecided => "undecided",
+            ChangeOutcome::NotMeasured => "not measured",
         }
     }
 }
@@ -196,6 +206,7 @@ fn compare_sides(
     // Either store may have ended at any of its looks.
     let looks =
         if key.is_some() { before.0.looks() } else { before.0.looks().saturating_mul(after.0.looks()) };
+    let tolerance = tolerance_of(before.0).min(tolerance_of(after.0));
     let unpaired = if in_blocks { pairs.iter_mut().map(keep_shared_blocks).sum() } else { 0 };
     differences.extend(apart);
     let energy = EnergySource::measured(&[before.1, after.1]);
@@ -203,13 +214,14 @@ fn compare_sides(
     let energy = energy.filter(|_| before.emulated.is_none() && after.emulated.is_none());
     let metrics = metrics(&before, &after, energy.is_some());
     let method = if in_blocks { Method::Paired } else { Method::Welch };
-    let changes = changes(&pairs, &metrics, (method, looks, energy.as_ref(), admissions));
+    let changes = changes(&pairs, &metrics, (method, looks, tolerance, energy.as_ref(), admissions));
     Ok(Comparison {
         before,
         after,
         by: None,
         in_blocks,
         looks,
+        tolerance,
         unpaired,
         differences,
         energy,
@@ -302,23 +314,26 @@ fn cells<'a>(
 
 type Pair<'a> = (ComparedCell, Vec<Replicate<'a>>, Vec<Replicate<'a>>);
 
-/// The test and its looks, the source of energy, and which trials compete on either side.
-type How<'a> = (Method, u32, Option<&'a EnergySource>, [Admission; 2]);
+/// The test, its looks and its tolerance, the source of energy, and which trials compete on either side.
+type How<'a> = (Method, u32, f64, Option<&'a EnergySource>, [Admission; 2]);
 
 fn changes(
     pairs: &[Pair<'_>],
     metrics: &[Metric],
-    (method, looks, source, admissions): How<'_>,
+    (method, looks, tolerance, source, admissions): How<'_>,
 ) -> Vec<Change> {
     let family = pairs.len() * metrics.len();
-    let plan = |metric: &Metric| TestPlan { looks, ..TestPlan::of(*metric, method, family) };
+    let plan = |metric: &Metric| TestPlan { looks, tolerance, ..TestPlan::of(*metric, method, family) };
     let change = |pair, metric: &Metric| change(pair, *metric, (plan(metric), source, admissions));
-    let mut changes: Vec<Change> =
-        pairs.iter().flat_map(|pair| metrics.iter().map(move |metric| change(pair, metric))).collect();
-    let p: Vec<Option<f64>> = changes.iter().map(|change| change.p).collect();
-    for (change, p_holm) in changes.iter_mut().zip(holm_over_tested(&p)) {
-        change.p_holm = p_holm;
-        change.outcome = p_holm.map_or(change.outcome, |p| outcome(change, p));
+    let (mut changes, contrasts): (Vec<Change>, Vec<Option<Contrast>>) =
+        pairs.iter().flat_map(|pair| metrics.iter().map(move |metric| change(pair, metric))).unzip();
+    let holm = |p: fn(&Contrast) -> Option<f64>| {
+        holm_over_tested(&contrasts.iter().map(|contrast| p(contrast.as_ref()?)).collect::<Vec<_>>())
+    };
+    let (differ, equal) = (holm(|contrast| Some(contrast.p)), holm(|contrast| contrast.equal));
+    for (((change, contrast), p), equal) in changes.iter_mut().zip(&contrasts).zip(differ).zip(equal) {
+        (change.p_holm, change.equal) = (p, equal);
+        change.decide(Answer::of(contrast.as_ref(), p, equal));
     }
     changes.sort_by(|a, b| {
         a.rank().cmp(&b.rank()).then_with(|| b.size().total_cmp(&a.size())).then_with(|| order(a, b))
@@ -330,11 +345,12 @@ fn order(a: &Change, b: &Change) -> Ordering {
     a.cell.path.cmp(&b.cell.path).then_with(|| a.metric.cmp(&b.metric))
 }
 
+/// The change without a conclusion, and the test.
 fn change(
     (cell, before, after): &Pair<'_>,
     metric: Metric,
     (plan, source, admissions): (TestPlan, Option<&EnergySource>, [Admission; 2]),
-) -> Change {
+) -> (Change, Option<Contrast>) {
     let sample = |trials: &[Replicate<'_>]| -> Sample {
         trials.iter().filter_map(|(block, trial)| Some((*block, metric.value(trial, source)?))).collect()
     };
@@ -352,7 +368,7 @@ fn change(
     let (before_mean, after_mean) = (mean(&old), mean(&new));
     let plain = before_mean.zip(after_mean).map(|(before, after)| after.mean / before.mean);
     let ratio = contrast.and_then(|contrast| contrast.ratio);
-    Change {
+    let change = Change {
         cell: cell.clone(),
         metric,
         before: before_mean,
@@ -360,39 +376,43 @@ fn change(
         ratio: ratio.map(|ratio| ratio.ratio).or(plain).filter(|ratio| ratio.is_finite()),
         interval: ratio.map(|Ratio { low, high, .. }| (low, high)),
         least: contrast.and_then(|contrast: Contrast| contrast.least()),
+        more: None,
         marked: [before, after]
             .into_iter()
             .zip(admissions)
             .any(|(all, one)| all.iter().any(|(_, m)| one.is_marked(m))),
         p: contrast.map(|contrast| contrast.p),
         p_holm: None,
-        outcome: if before_mean.is_none() || after_mean.is_none() {
-            ChangeOutcome::NotMeasured
-        } else {
-            ChangeOutcome::OneReplicate
-        },
-    }
-}
-
-fn outcome(change: &Change, p_holm: f64) -> ChangeOutcome {
-    let (Some(before), Some(after)) = (change.before, change.after) else {
-        return ChangeOutcome::NotMeasured;
+        equal: None,
+        outcome: ChangeOutcome::NotMeasured,
     };
-    let rose = change.ratio.map_or(after.mean > before.mean, |ratio| ratio > 1.0);
-    match p_holm < LEVEL {
-        false => ChangeOutcome::NoDifference,
-        true if rose == change.metric.more_is_better() => ChangeOutcome::Better,
-        true => ChangeOutcome::Worse,
-    }
+    (change, contrast)
 }
 
 impl Change {
-    /// Decided changes first, then no difference, then undecided.
+    fn decide(&mut self, answer: Answer) {
+        let (Some(before), Some(after)) = (self.before, self.after) else { return };
+        let rose = self.ratio.map_or(after.mean > before.mean, |ratio| ratio > 1.0);
+        self.outcome = match answer {
+            Answer::Differs if rose == self.metric.more_is_better() => ChangeOutcome::Better,
+            Answer::Differs => ChangeOutcome::Worse,
+            Answer::Equal => ChangeOutcome::Equal,
+            Answer::Undecided(open) => {
+                if let More::Replicates(more) = open.more {
+                    self.more = Some(more);
+                }
+                ChangeOutcome::Undecided
+            }
+        };
+    }
+
+    /// Decided changes first, then equal means, then what is undecided.
     fn rank(&self) -> u8 {
         match self.outcome {
             ChangeOutcome::Worse | ChangeOutcome::Better => 0,
-            ChangeOutcome::NoDifference => 1,
-            ChangeOutcome::OneReplicate | ChangeOutcome::NotMeasured => 2,
+            ChangeOutcome::Equal => 1,
+            ChangeOutcome::Undecided => 2,
+            ChangeOutcome::NotMeasured => 3,
         }
     }
 
