@@ -56,9 +56,8 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
         let maps: Vec<Value> =
             maps.iter().zip(&apart).map(|(map, apart)| map_json(map, apart.as_ref())).collect();
         let nobody = question.admission.why_none_competes(&trials);
-        print_json(
-            &json!({ "maps": maps, "nobody": nobody, "energy_lacks": energy_lacks(&trials, question.metric) }),
-        )?;
+        let lacks = energy_lacks(&trials, question.metric);
+        print_json(&json!({ "maps": maps, "nobody": nobody, "energy_lacks": lacks }))?;
     } else {
         if let (Some(emulator), None) = (&study.emulated, named) {
             print(&format!(
@@ -164,7 +163,7 @@ fn cell_json(cell: &MapCell) -> Value {
 mod tests {
     use super::*;
     use iopj_report::analysis::stats::summarize;
-    use iopj_report::analysis::winner::{Decision, RankedPath};
+    use iopj_report::analysis::winner::{Decision, RankedPath, rank};
 
     #[test]
     fn a_cell_says_what_it_decides_and_from_which_figures() {
@@ -192,6 +191,25 @@ mod tests {
         assert_eq!(cell_json(&MapCell::default())["decision"], json!("empty"));
         assert_eq!(axis_value(AxisValue::Bs(4096)), json!(4096), "bytes are a number");
     }
+
+    #[test]
+    fn an_undecided_cell_says_which_paths_how_far_and_how_many_replicates() {
+        let question = WinnerQuestion::new(Metric::Iops, Axis::Iodepth, Axis::Bs).unwrap();
+        let [a, b] = ["libaio/syscall/interrupt", "posix-sio/syscall/poll"];
+        let sample = |values: [f64; 5]| (0..).zip(values).collect::<Vec<(u32, f64)>>();
+        let samples = [(a, [109.0, 97.0, 106.0, 100.0, 104.2]), (b, [97.6, 103.6, 95.2, 101.8, 101.8])];
+        let samples = samples.map(|(path, values)| (path.parse().unwrap(), sample(values)));
+        let json = cell_json(&rank(samples.into(), &question, 1));
+        assert_eq!((&json["decision"], &json["paths"]), (&json!("undecided"), &json!([a, b])));
+        assert_eq!((&json["open"]["path"], &json["open"]["more_replicates"]), (&json!(b), &json!(44)));
+        let low = json["open"]["difference"][0].as_f64().unwrap();
+        assert!((low + 0.06259).abs() < 1e-5 && json["p_equal"].as_f64() > Some(0.05), "{json}");
+        let single = [(a, 1.0), (b, 2.0)].map(|(path, value)| (path.parse().unwrap(), vec![(0, value)]));
+        let json = cell_json(&rank(single.into(), &question, 1));
+        let open = json!({ "path": a, "difference": null, "more_replicates": null });
+        assert_eq!((&json["open"], &json["p"]), (&open, &Value::Null));
+    }
+
     #[test]
     fn cells_that_are_decided_differently_without_unsteady_trials_are_listed() {
         let question = WinnerQuestion::new("iops".parse().unwrap(), Axis::Iodepth, Axis::Bs).unwrap();

@@ -275,7 +275,12 @@ fn little_data_is_said_so() {
     let iops = question(Metric::Iops);
     let single = cell_of(&[(0, &[100]), (1, &[300])]);
     assert_eq!(only_cell(&single, &iops).decision(), Decision::Undecided);
-    assert!(winners(&study(2), &single, &iops).contains("every path needs two replicates in blocks"));
+    let text = winners(&study(2), &single, &iops);
+    assert!(text.contains("B ? A"), "{text}");
+    assert!(
+        text.ends_with("in 1 cell: every path needs two replicates in blocks that the best one shares\n"),
+        "{text}"
+    );
     let alone = cell_of(&[(0, &[100, 101])]);
     assert_eq!(only_cell(&alone, &iops).decision(), Decision::Alone);
     assert!(winners(&study(2), &alone, &iops).contains("A alone"));

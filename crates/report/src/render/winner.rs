@@ -100,7 +100,10 @@ fn map_text(map: &WinnerMap) -> String {
     }
     text += &decided(map, paths);
     text += &undecided(map, paths);
-    text += &wrap(&rule(map), WIDTH, "  ");
+    let rule = rule(map);
+    if !rule.is_empty() {
+        text += &wrap(&rule, WIDTH, "  ");
+    }
     text + &left_out(map.left_out())
 }
 
@@ -232,7 +235,9 @@ fn rule(map: &WinnerMap) -> String {
         }
     };
     let has = |decision| map.cells.values().any(|cell| cell.decision() == decision);
-    let (wins, equal, undecided) = (has(Decision::Wins), has(Decision::Equal), has(Decision::Undecided));
+    let is_tested = |cell: &&MapCell| cell.p.is_some();
+    let tested: Vec<Decision> = map.cells.values().filter(is_tested).map(MapCell::decision).collect();
+    let undecided = tested.contains(&Decision::Undecided);
     let differs = format!("differs from {from} (p < {LEVEL} by {test})");
     let near = format!(
         "each path that does not differ so from the best is within {} % of it (p < {LEVEL} by two one-sided \
@@ -240,8 +245,8 @@ fn rule(map: &WinnerMap) -> String {
         sequential::percent(tolerance)
     );
     let parts = [
-        (wins || equal || undecided, format!("`wins`: {differs}; its lead is over the next.")),
-        (equal || undecided, format!("`=`: equal, {near}.")),
+        (!tested.is_empty(), format!("`wins`: {differs}; its lead is over the next.")),
+        (tested.contains(&Decision::Equal) || undecided, format!("`=`: equal, {near}.")),
         (undecided, "`?`: undecided, neither is shown.".to_owned()),
         (has(Decision::Alone), "`alone` is the only path measured.".to_owned()),
         (has(Decision::Empty), "`none`: no trial counts.".to_owned()),
