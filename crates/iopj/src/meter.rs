@@ -1,13 +1,13 @@
 //! `iopj meter`: this machine's meters, logs read out after a run, power models.
 
-use crate::args::MeterCommand;
+use crate::args::{AttachArgs, MeterCommand};
 use crate::meter_test;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
 use iopj_meter::log::read;
 use iopj_meter::{Channel, ChannelKind, LocalMeter, accuracy_text, read_whole};
 use iopj_report::render::escape;
-use iopj_run::energy;
+use iopj_run::energy::{self, LogClock};
 use iopj_store::{Store, Trial};
 use std::fmt::Write;
 use std::path::Path;
@@ -15,16 +15,13 @@ use std::process::ExitCode;
 
 /// The longest log, in bytes: a reading every second for a month.
 const LONGEST_LOG: u64 = 256 << 20;
-/// Meters that any machine can have in addition.
-const OTHERS: &str = "A plug, a PDU, a BMC, an instrument or a logger can measure the whole machine: add a \
-                      [meters.NAME] table for it to the study (docs/energy.md).\n";
+/// Stands above the kinds that a study must configure.
+const OTHERS: &str = "With a [meters.NAME] table in the study (docs/meters.md has one for each device):\n";
 
 pub(crate) fn meter(command: &MeterCommand) -> anyhow::Result<ExitCode> {
     match command {
         MeterCommand::List { json } => list(*json),
-        MeterCommand::Attach { store, log, time_zone, trust_clock } => {
-            attach(store, log, time_zone.as_deref(), *trust_clock)
-        }
+        MeterCommand::Attach(args) => attach(args),
         MeterCommand::Test { study, allow_exec, json } => {
             meter_test::test(study.as_deref(), *allow_exec, *json)
         }
@@ -32,18 +29,15 @@ pub(crate) fn meter(command: &MeterCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn attach(store: &Path, log: &Path, time_zone: Option<&str>, trust_clock: bool) -> anyhow::Result<ExitCode> {
-    let mut store = Store::open_for_run(store)?;
-    let (name, mut config) = energy::log_of(&store)?;
-    if let Some(zone) = time_zone {
-        config.time_zone = Some(zone.to_owned());
-    }
+fn attach(args: &AttachArgs) -> anyhow::Result<ExitCode> {
+    let log = &args.log;
+    let mut store = Store::open_for_run(&args.store)?;
+    let (name, config) = energy::log_of(&store, args.keys.said())?;
     let bytes = read_whole(log, LONGEST_LOG)
         .map_err(|error| anyhow!("`{}` cannot be read ({error}): name a log", log.display()))?;
     let read = read(&bytes, &config).map_err(|error| anyhow!("`{}`: {error}", log.display()))?;
-    let mut notes = read.notes.clone();
-    notes.extend(energy::attach(&mut store, &name, &read, trust_clock)?);
-    for note in notes {
+    let clock = if args.trust_clock { LogClock::Trusted } else { LogClock::Within(args.clock_within) };
+    for note in energy::attach(&mut store, &name, &read, clock)? {
         print(&format!("note: {}\n", escape(&note)))?;
     }
     let with_joules = |trial: &&Trial| {
@@ -72,7 +66,9 @@ fn fit(store: &Path, output: &Path) -> anyhow::Result<ExitCode> {
 }
 
 fn list(json: bool) -> anyhow::Result<ExitCode> {
-    let found = iopj_meter::local_meters(Path::new("/"));
+    let root = Path::new("/");
+    let mut found = iopj_meter::local_meters(root);
+    found.extend(iopj_meter::configured_meters(root, &std::env::var_os("PATH").unwrap_or_default()));
     if json {
         print_json(&serde_json::to_value(&found)?)?;
     } else {
@@ -81,11 +77,13 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The meters that are here, then those that are not and why.
+/// The meters that are here, then those that are not and why, then those that a study must configure.
 fn listing(found: &[LocalMeter]) -> String {
     let mut text = String::new();
+    let (local, configured): (Vec<&LocalMeter>, Vec<&LocalMeter>) =
+        found.iter().partition(|found| found.needs.is_none());
     let (here, absent): (Vec<&LocalMeter>, Vec<&LocalMeter>) =
-        found.iter().partition(|found| found.why_not.is_none());
+        local.into_iter().partition(|found| found.why_not.is_none());
     // Writing to a string cannot fail.
     for meter in here {
         let _ = writeln!(text, "{}", escape(&meter.name));
@@ -100,7 +98,15 @@ fn listing(found: &[LocalMeter]) -> String {
         let why = meter.why_not.as_deref().unwrap_or_default();
         let _ = writeln!(text, "{}: none: {}", escape(&meter.name), escape(why));
     }
-    text + OTHERS
+    text.push_str(OTHERS);
+    for meter in configured {
+        let needs = meter.needs.as_deref().unwrap_or_default();
+        let _ = writeln!(text, "  {}: needs {needs}", meter.name);
+        for note in &meter.notes {
+            let _ = writeln!(text, "    seen here: {}", escape(note));
+        }
+    }
+    text
 }
 
 fn describe(channel: &Channel) -> String {
@@ -136,19 +142,28 @@ mod tests {
             name: "rapl".into(),
             channels: vec![],
             why_not: Some("no \u{1b}".into()),
+            needs: None,
             notes: vec![],
+        };
+        let configured = LocalMeter {
+            name: "ipmi".into(),
+            needs: Some("a BMC".into()),
+            notes: vec!["no /dev/ipmi0".to_owned()],
+            ..absent.clone()
         };
         let here = LocalMeter {
             name: "hwmon:x".into(),
             channels: vec![channel],
             why_not: None,
+            needs: None,
             notes: vec!["look".to_owned()],
         };
-        let text = listing(&[absent, here]);
+        let text = listing(&[absent, configured, here]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "hwmon:x");
         let core = "  core core: average of 0.5 s, resolution 0.5 W, accuracy not stated, within package-0";
         assert_eq!(lines[1..3], [core, "  note: look"]);
         assert!(lines[3].starts_with("rapl: none: no ") && !text.contains('\u{1b}'), "{text}");
+        assert_eq!(lines[4..], [OTHERS.trim_end(), "  ipmi: needs a BMC", "    seen here: no /dev/ipmi0"]);
     }
 }

@@ -45,6 +45,8 @@ pub struct Alignment {
     /// Standard uncertainty of the power's lag, in s; the same for every pattern.
     lag_standard_s: f64,
     confidence: Option<Confidence>,
+    /// Number of patterns that were found.
+    patterns: usize,
 }
 
 /// How surely a pattern was found.
@@ -66,7 +68,7 @@ pub enum AlignError {
     /// The log does not hold the time of the patterns.
     #[error(
         "the meter's log does not cover the load pattern at any offset within {range_s:.0} s: give the \
-         whole log, or its time zone"
+         whole log, its --time-zone, or by --clock-within how far its clock may be wrong"
     )]
     NotCovered { range_s: f64 },
     /// The log's interval is too long for the pattern.
@@ -78,14 +80,15 @@ pub enum AlignError {
     /// The log does not contain the pattern.
     #[error(
         "the load pattern is not in the meter's log: its correlation is {correlation:.2}, and \
-         {LEAST_CORRELATION} is needed; check that the log is from this study and this machine, search \
-         farther, or trust its clock with --trust-clock"
+         {LEAST_CORRELATION} is needed; check that the log is from this study and this machine, say by \
+         --clock-within how far its clock may be wrong, or trust the clock with --trust-clock"
     )]
     NotFound { correlation: f64 },
     /// The log contains the pattern several times.
     #[error(
         "the load pattern fits the meter's log at two offsets, with correlations of {correlation:.2} and \
-         {elsewhere:.2}: cut the log to this study, or search less far"
+         {elsewhere:.2}: give the whole log of this study, say by --clock-within that its clock is less \
+         wrong, or trust the clock with --trust-clock"
     )]
     Ambiguous { correlation: f64, elsewhere: f64 },
     /// The log's times go back.
@@ -94,10 +97,11 @@ pub enum AlignError {
 }
 
 /// Finds the patterns that a study played, in order of time, in a channel's log. Two or more patterns also
-/// give the drift; with one it is unknown within [`Search::max_drift`].
+/// give the drift; with one it is unknown within [`Search::max_drift`]. A log that lacks some of them is
+/// aligned by the others, if they cannot be mistaken for one another.
 ///
 /// # Errors
-/// [`AlignError`] if the log lacks a pattern, or contains it twice.
+/// [`AlignError`] if the log lacks all patterns, or if they fit it in two ways.
 pub fn align(
     channel: &Channel,
     index: usize,
@@ -115,12 +119,43 @@ pub fn align(
         return Err(AlignError::TooSlow { interval_s, pattern_s: shortest_s });
     }
     let coarse = Coarse { steps: &steps, interval_s, range_s };
+    let found = match find(&coarse, &shapes, search.max_drift) {
+        Err(error @ (AlignError::NotCovered { .. } | AlignError::NotFound { .. })) => {
+            find_some(&coarse, &shapes, search.max_drift).unwrap_or(Err(error))
+        }
+        all => all,
+    }?;
+    let lag_s = search.lag_ns as f64 * 1e-9;
+    let points = found.points.iter().map(|point| Point { y: point.y - 0.5 * lag_s, ..*point });
+    let points: Vec<Point> = points.collect();
+    let line = Line::fit(&points, search.max_drift / 3f64.sqrt()).ok_or(AlignError::NothingPlayed)?;
+    let lag_standard_s = lag_s / 12f64.sqrt();
+    Ok(Alignment {
+        expected_offset_ns: search.expected_offset_ns,
+        origin_ns,
+        line,
+        lag_standard_s,
+        confidence: Some(found.confidence),
+        patterns: points.len(),
+    })
+}
+
+/// Patterns that were found in a log.
+struct Found {
+    /// The offset of each.
+    points: Vec<Point>,
+    confidence: Confidence,
+}
+
+/// Finds all of these patterns.
+fn find(coarse: &Coarse<'_>, shapes: &[Shape], max_drift: f64) -> Result<Found, AlignError> {
+    let range_s = coarse.range_s;
     let CoarseMatch { offsets_s, correlation, elsewhere } =
-        coarse.search(&shapes, search.max_drift).ok_or(AlignError::NotCovered { range_s })?;
+        coarse.search(shapes, max_drift).ok_or(AlignError::NotCovered { range_s })?;
     let fits = shapes
         .iter()
         .zip(offsets_s)
-        .map(|(shape, offset_s)| Fine::new(&steps, shape, interval_s, offset_s).offset());
+        .map(|(shape, offset_s)| Fine::new(coarse.steps, shape, coarse.interval_s, offset_s).offset());
     let fits: Vec<OffsetFit> = fits.collect();
     let best = fits.iter().map(|fit| fit.correlation).fold(1.0, f64::min);
     if best < LEAST_CORRELATION {
@@ -129,18 +164,28 @@ pub fn align(
     if correlation - elsewhere < LEAST_LEAD {
         return Err(AlignError::Ambiguous { correlation, elsewhere });
     }
-    let lag_s = search.lag_ns as f64 * 1e-9;
-    let points = fits.iter().map(|fit| Point { y: fit.point.y - 0.5 * lag_s, ..fit.point });
-    let points: Vec<Point> = points.collect();
-    let line = Line::fit(&points, search.max_drift / 3f64.sqrt()).ok_or(AlignError::NothingPlayed)?;
-    let confidence = Some(Confidence { correlation: best, elsewhere });
-    let lag_standard_s = lag_s / 12f64.sqrt();
-    Ok(Alignment {
-        expected_offset_ns: search.expected_offset_ns,
-        origin_ns,
-        line,
-        lag_standard_s,
-        confidence,
+    let points = fits.iter().map(|fit| fit.point).collect();
+    Ok(Found { points, confidence: Confidence { correlation: best, elsewhere } })
+}
+
+/// Finds the most patterns in a row that the log holds; `None` if it holds none. All patterns look alike: if
+/// others can be found as well, within the search, they are ambiguous.
+fn find_some(coarse: &Coarse<'_>, shapes: &[Shape], max_drift: f64) -> Option<Result<Found, AlignError>> {
+    (1..shapes.len()).rev().find_map(|count| {
+        let mut best: Option<Found> = None;
+        for some in shapes.windows(count) {
+            match (find(coarse, some, max_drift), &best) {
+                (Ok(found), None) => best = Some(found),
+                (Ok(found), Some(best)) => {
+                    let [one, other] = [best, &found].map(|found| found.confidence.correlation);
+                    let (correlation, elsewhere) = (one.max(other), one.min(other));
+                    return Some(Err(AlignError::Ambiguous { correlation, elsewhere }));
+                }
+                (Err(error @ AlignError::Ambiguous { .. }), _) => return Some(Err(error)),
+                (Err(_), _) => {}
+            }
+        }
+        best.map(Ok)
     })
 }
 
@@ -151,7 +196,14 @@ impl Alignment {
         let standard_s = standard_ns.abs() * 1e-9;
         let origin_ns = i64::try_from(host_ns).unwrap_or(i64::MAX);
         let line = Line::level(Point { x: 0.0, y: 0.0, standard: standard_s }, max_drift / 3f64.sqrt());
-        Self { expected_offset_ns: offset_ns, origin_ns, line, lag_standard_s: 0.0, confidence: None }
+        Self {
+            expected_offset_ns: offset_ns,
+            origin_ns,
+            line,
+            lag_standard_s: 0.0,
+            confidence: None,
+            patterns: 0,
+        }
     }
 
     /// The host time at a time of the meter.
@@ -186,6 +238,11 @@ impl Alignment {
     /// How surely the pattern was found; `None` for a trusted clock.
     pub fn confidence(&self) -> Option<Confidence> {
         self.confidence
+    }
+
+    /// Number of load patterns that it rests on; 0 for a trusted clock.
+    pub fn patterns(&self) -> usize {
+        self.patterns
     }
 
     fn seconds(&self, host_ns: i64) -> f64 {

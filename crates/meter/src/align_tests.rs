@@ -130,3 +130,28 @@ fn a_trusted_clock_is_as_sure_as_it_is_said_to_be() {
     assert!((trusted.uncertainty_ns(1_000 * SECOND as i64) - 2e8).abs() < 1.0);
     assert_eq!(trusted.confidence(), None);
 }
+
+/// Both patterns used to be needed.
+#[test]
+fn a_log_of_one_pattern_of_two_is_aligned_by_it_and_its_drift_is_not_known() {
+    let patterns = [played(BEGIN_S), played(BEGIN_S + 1_000)];
+    let whole = log(averages().kind, &patterns, 2_200, 12.5);
+    let of = |log: &[Reading], range_s: u64| {
+        align(&averages(), 0, log, &patterns, &Search { range_ns: range_s * SECOND, ..SEARCH })
+    };
+    let both = of(&whole, 60).unwrap();
+    assert_eq!(both.patterns(), 2);
+    for (part, middle_s) in [(&whole[..500], 1_030), (&whole[500..], 2_030)] {
+        let one = of(part, 60).unwrap();
+        let at = |seconds: i64| seconds * SECOND as i64;
+        assert_eq!((one.patterns(), one.drift()), (1, 0.0));
+        assert!((one.offset_ns(at(middle_s)) - at(25) / 2).abs() < 1_000_000);
+        // ±100 ppm over the way to the other pattern.
+        let [near, far] = [0, 1_000].map(|away| one.uncertainty_ns(at(middle_s + away)) * 1e-9);
+        assert!(near < 0.01 && (far - 0.1 / 3f64.sqrt()).abs() < 1e-3, "{near} {far}");
+        assert!(both.uncertainty_ns(at(middle_s + 1_000)) * 1e-9 < far);
+        // A clock that may be wrong by the time between the patterns does not tell which one it is.
+        assert!(matches!(of(part, 1_100), Err(AlignError::Ambiguous { .. })));
+    }
+    assert!(matches!(of(&whole[180..900], 60), Err(AlignError::NotCovered { .. })));
+}

@@ -121,10 +121,14 @@ fn value(channel: &Channel, file: &Path) -> io::Result<Value> {
 
 /// Why a machine has no such sensor.
 pub(crate) fn absent(root: &Path) -> String {
+    let class = root.join("sys/class/hwmon");
+    let name = |entry: &String| text(&class.join(entry).join("name")).ok();
+    let chips: Vec<String> = names(&class).iter().filter_map(name).collect();
+    let seen = if chips.is_empty() { String::new() } else { format!(" (it has {})", chips.join(", ")) };
     format!(
-        "`{}` has no chip with a power or an energy sensor: load the driver of the machine's meter \
+        "`{}` has no chip with a power or an energy sensor{seen}: load the driver of the machine's meter \
          (`modprobe acpi_power_meter`, a BMC's, an INA sensor's), or use another meter",
-        root.join("sys/class/hwmon").display()
+        class.display()
     )
 }
 

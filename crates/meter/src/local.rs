@@ -17,17 +17,20 @@ pub struct LocalMeter {
     pub channels: Vec<Channel>,
     /// Why there is no channel: the cause and the remedy.
     pub why_not: Option<String>,
-    /// What to know about a meter that works: powercap and perf could not be compared.
+    /// What a study must say to have it; absent if it needs only its name.
+    pub needs: Option<String>,
+    /// What to know about it, such as what of it is seen here, or that powercap and perf could not be
+    /// compared.
     pub notes: Vec<String>,
 }
 
 impl LocalMeter {
     fn meter(name: String, meter: &dyn Meter) -> Self {
-        Self { name, channels: meter.channels().to_vec(), why_not: None, notes: Vec::new() }
+        Self { name, channels: meter.channels().to_vec(), why_not: None, needs: None, notes: Vec::new() }
     }
 
     fn absent(name: String, why: String) -> Self {
-        Self { name, channels: Vec::new(), why_not: Some(why), notes: Vec::new() }
+        Self { name, channels: Vec::new(), why_not: Some(why), needs: None, notes: Vec::new() }
     }
 
     /// The scopes of its channels, the widest first.

@@ -70,7 +70,7 @@ fn columns_are_found_by_their_titles() {
     refused_at(text, &LogConfig { watts: None, ..config() }, None, "either");
     refused_at(text, &LogConfig { time: None, ..config() }, None, "time");
     refused_at(&text.replace("Volt", "Timestamp"), &config(), Some(2), "two columns");
-    refused_at(text, &config(), Some(3), "time_zone");
+    refused_at(text, &config(), Some(3), "--time-zone");
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn times_in_many_forms() {
         1_795_194_000_123_456_790
     );
     assert_eq!(ns(&log(&["0", "0.5", "1.0"]), TimeFormat::ElapsedS), [0, 500_000_000, 1_000_000_000]);
-    refused_at(&log(&["0", "x"]), &with(TimeFormat::ElapsedS), Some(3), "time_format");
-    refused_at(&log(&["0", "99999999999999999999"]), &with(TimeFormat::UnixS), Some(3), "time_format");
+    refused_at(&log(&["0", "x"]), &with(TimeFormat::ElapsedS), Some(3), "--time-format");
+    refused_at(&log(&["0", "99999999999999999999"]), &with(TimeFormat::UnixS), Some(3), "--time-format");
     refused_at(&log(&["1", "0"]), &with(TimeFormat::UnixS), Some(3), "before");
     let split = "Day,Timestamp,Power (W)\n20/11/2026,17:00:00,1.5\n20/11/2026,17:00:01,1.5\n";
     let config = LogConfig { date: Some("Day".into()), ..zone("UTC") };
@@ -174,13 +174,16 @@ fn the_begin_of_summer_time_is_no_gap() {
 
 #[test]
 fn open_forms_are_asked_for() {
-    refused_at(&log(&["03/04/2026 10:00:00", "03/04/2026 10:00:01"]), &zone("UTC"), Some(2), "date_order");
+    refused_at(&log(&["03/04/2026 10:00:00", "03/04/2026 10:00:01"]), &zone("UTC"), Some(2), "--date-order");
     let given = LogConfig { date_order: Some(DateOrder::Dmy), ..zone("UTC") };
     // date -u -d '2026-04-03 10:00:00' +%s
     assert_eq!(
         seconds(&log(&["03/04/2026 10:00:00", "03/04/2026 10:00:01"]), &given).unwrap()[0],
         1_775_210_400
     );
+    // 11/11/2026 is the same day in both orders.
+    let same = log(&["11/11/2026 10:00:00", "11/11/2026 10:00:01"]);
+    assert_eq!(seconds(&same, &zone("UTC")).unwrap()[0], 1_794_391_200);
     let text = "Timestamp;Power (W)\n0;1,234\n1;1,235\n";
     let elapsed = LogConfig { time_format: TimeFormat::ElapsedS, ..config() };
     refused_at(text, &elapsed, Some(2), "decimal");
@@ -190,7 +193,7 @@ fn open_forms_are_asked_for() {
     refused_at(unquoted, &elapsed, Some(2), "separator");
     refused_at("Timestamp,Power (W)\n0,1.5\n1,n/a\n", &elapsed, Some(3), "n/a");
     refused_at("Timestamp,Power (W)\n0,1.5\n", &elapsed, None, "fewer than two");
-    refused_at(&log(&["0", "1"]), &LogConfig { window_s: Some(-1.0), ..elapsed }, None, "window_s");
+    refused_at(&log(&["0", "1"]), &LogConfig { window_s: Some(-1.0), ..elapsed }, None, "--window-s");
 }
 
 #[test]

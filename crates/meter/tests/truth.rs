@@ -133,6 +133,23 @@ fn the_drift_of_hours_is_found() {
     }
 }
 
+/// Half of the log holds one of the two patterns; the intervals must be as good as with both.
+#[test]
+fn a_log_of_one_pattern_is_aligned_as_well_as_its_uncertainty_says() {
+    let deviations = in_cases(400, |case| {
+        let plan = Plan { plays: true, averages: case % 2 == 0, wait_s: 1_000.0 };
+        let mut study = Study::new(&mut Draw::new(20_000 + case), plan);
+        let half = study.log.len() / 2;
+        study.log = if case % 4 < 2 { study.log[..half].to_vec() } else { study.log.split_off(half) };
+        let alignment = aligned(&study);
+        assert_eq!((alignment.patterns(), alignment.drift()), (1, 0.0));
+        let standard_s = alignment.uncertainty_ns(study.trial.middle_ns() as i64) * 1e-9;
+        (offset_error_s(&study, &alignment) / standard_s).abs()
+    });
+    let within = deviations.iter().filter(|deviation| **deviation < 1.96).count();
+    assert!(within >= 380 && deviations.iter().all(|deviation| *deviation < 4.0), "{within} of 400");
+}
+
 #[test]
 fn logs_of_other_loads_are_refused() {
     let refused = in_cases(200, |case| {

@@ -1,8 +1,11 @@
 //! The subcommands of `iopj meter`.
 
 use super::examples;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use iopj_core::parse_duration;
+use serde_json::{Map, Value};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MeterCommand {
@@ -26,19 +29,7 @@ pub(crate) enum MeterCommand {
     },
     /// Attach a meter's log, read out after the run, to a store
     #[command(after_help = examples::METER_ATTACH)]
-    Attach {
-        /// Store written by `iopj run`
-        store: PathBuf,
-        /// The log, in the format of the study's [meters.NAME] table of kind `log`; without one, a HOBOware
-        /// export
-        log: PathBuf,
-        /// The logger's time zone, such as UTC, +01:00 or CET-1CEST,M3.5.0,M10.5.0/3
-        #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
-        time_zone: Option<String>,
-        /// Trust the logger's clock, to a second, instead of looking for the load pattern
-        #[arg(long)]
-        trust_clock: bool,
-    },
+    Attach(Box<AttachArgs>),
     /// Fit a model of this machine's power to a store whose trials have a real meter
     #[command(after_help = examples::METER_FIT)]
     Fit {
@@ -48,4 +39,133 @@ pub(crate) enum MeterCommand {
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    /// Store written by `iopj run`
+    pub(crate) store: PathBuf,
+    /// The log, in the format of the study's [meters.NAME] table of kind `log`; without one, a HOBOware
+    /// export
+    pub(crate) log: PathBuf,
+    /// Trust the logger's clock, to a second, instead of looking for the load pattern
+    #[arg(long)]
+    pub(crate) trust_clock: bool,
+    /// How far the logger's clock may be wrong (default: 10m)
+    #[arg(long, value_name = "TIME", conflicts_with = "trust_clock", value_parser = parse_duration)]
+    pub(crate) clock_within: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) keys: LogKeys,
+}
+
+/// The keys of a log's table as options.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "In place of the study's keys")]
+pub(crate) struct LogKeys {
+    /// Who wrote the log
+    #[arg(long, value_name = "FORMAT", value_parser = ["hobo", "csv"])]
+    format: Option<String>,
+    /// Title of the column with the time
+    #[arg(long, value_name = "TITLE")]
+    time: Option<String>,
+    /// Title of the column with the date, if it has its own
+    #[arg(long, value_name = "TITLE")]
+    date: Option<String>,
+    /// How the time is written
+    #[arg(long, value_name = "FORM",
+          value_parser = ["date_time", "unix_s", "unix_ms", "unix_ns", "elapsed_s"])]
+    time_format: Option<String>,
+    /// Order of day, month and year
+    #[arg(long, value_name = "ORDER", value_parser = ["mdy", "dmy", "ymd"])]
+    date_order: Option<String>,
+    /// The logger's time zone, such as UTC, +01:00 or CET-1CEST,M3.5.0,M10.5.0/3
+    #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
+    time_zone: Option<String>,
+    /// Title of the column with the power
+    #[arg(long, value_name = "TITLE", conflicts_with = "energy")]
+    watts: Option<String>,
+    /// Title of the column with the energy since the log began
+    #[arg(long, value_name = "TITLE")]
+    energy: Option<String>,
+    /// Unit of that column
+    #[arg(long, value_name = "UNIT", value_parser = ["mW", "W", "kW", "J", "mWh", "Wh", "kWh"])]
+    unit: Option<String>,
+    /// Which mark is decimal
+    #[arg(long, value_name = "MARK", value_parser = ["point", "comma", "space"])]
+    decimal: Option<String>,
+    /// What a value in watts means
+    #[arg(long, value_name = "KIND", value_parser = ["average", "instant"])]
+    values: Option<String>,
+    /// Length of an average's window in s, if it is not the logging interval
+    #[arg(long, value_name = "SECONDS")]
+    window_s: Option<f64>,
+    /// What the meter measures
+    #[arg(long, value_name = "SCOPE",
+          value_parser = ["system", "psys", "package", "core", "uncore", "dram", "device"])]
+    scope: Option<String>,
+    /// The logger, whose data sheet gives the accuracy
+    #[arg(long, value_name = "DEVICE", value_parser = ["ux120-018"])]
+    device: Option<String>,
+}
+
+impl LogKeys {
+    /// The keys that were given, with their values.
+    pub(crate) fn said(&self) -> Map<String, Value> {
+        let texts = [
+            ("format", &self.format),
+            ("time", &self.time),
+            ("date", &self.date),
+            ("time_format", &self.time_format),
+            ("date_order", &self.date_order),
+            ("time_zone", &self.time_zone),
+            ("watts", &self.watts),
+            ("energy", &self.energy),
+            ("unit", &self.unit),
+            ("decimal", &self.decimal),
+            ("values", &self.values),
+            ("scope", &self.scope),
+            ("device", &self.device),
+        ];
+        let texts = texts.into_iter().filter_map(|(key, text)| Some((key, Value::from(text.as_deref()?))));
+        let window = self.window_s.map(|seconds| ("window_s", Value::from(seconds)));
+        texts.chain(window).map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser};
+    use iopj_meter::log::LogConfig;
+
+    #[derive(Parser)]
+    struct Keys {
+        #[command(flatten)]
+        keys: LogKeys,
+    }
+
+    /// A value that an option takes is one that a log's table takes.
+    #[test]
+    fn every_value_of_a_logs_options_is_one_of_its_keys() {
+        let command = Keys::command();
+        let mut count = 0;
+        for option in command.get_arguments().filter(|option| option.get_long() != Some("help")) {
+            let name = option.get_long().unwrap();
+            let known: Vec<String> =
+                option.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
+            let free = if name == "window-s" { "0.5" } else { "UTC" };
+            for value in if known.is_empty() { vec![free.to_owned()] } else { known } {
+                let keys = Keys::parse_from(["iopj", &format!("--{name}"), &value]).keys;
+                let mut said = keys.said();
+                assert_eq!(said.len(), 1, "--{name} {value}");
+                if let Some(values) = said.remove("values") {
+                    said.insert("kind".to_owned(), values);
+                }
+                said.entry("format").or_insert("csv".into());
+                assert!(serde_json::from_value::<LogConfig>(said.into()).is_ok(), "--{name} {value}");
+                count += 1;
+            }
+        }
+        assert_eq!(count, 39);
+    }
 }

@@ -8,7 +8,7 @@ mod results;
 mod run;
 
 pub(crate) use lab::{GuestArgs, LabCommand, LabRunArgs};
-pub(crate) use meter::MeterCommand;
+pub(crate) use meter::{AttachArgs, MeterCommand};
 pub(crate) use results::{ClaimsArgs, CompareArgs, ExplainArgs, ReportArgs, WinnersArgs};
 pub(crate) use run::{Again, RunArgs};
 

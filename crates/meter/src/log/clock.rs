@@ -9,6 +9,9 @@ use crate::decimal::nanoseconds;
 
 const SECOND_NS: i64 = 1_000_000_000;
 const HOUR_S: i64 = 3_600;
+/// A log's local time is at most this far from its study's: a zone is up to 14 h from UTC, and a clock wrong.
+/// Two orders of a date are weeks apart.
+const NEAR_S: i64 = 24 * HOUR_S;
 
 /// A row's time before the clock's zone is known: seconds on the logger's clock, and the ns in them.
 struct Local {
@@ -18,7 +21,7 @@ struct Local {
     east_s: Option<i64>,
 }
 
-/// Times of all rows in ns, in their order.
+/// Times of all rows in ns, in their order. Adds to the `notes` for the user.
 ///
 /// # Errors
 /// The first line whose time is not a time, is ambiguous, is in an hour that its zone leaves out, or is not
@@ -28,9 +31,10 @@ pub(super) fn times_ns(
     config: &LogConfig,
     zone: Option<&TimeZone>,
     decimal: Decimal,
+    notes: &mut Vec<String>,
 ) -> Result<Vec<i64>, LogError> {
     let times = match config.time_format {
-        TimeFormat::DateTime => from_dates(rows, config.date_order, zone, config.format == LogFormat::Csv)?,
+        TimeFormat::DateTime => from_dates(rows, config, zone, notes)?,
         TimeFormat::UnixS | TimeFormat::ElapsedS => from_numbers(rows, SECOND_NS, decimal)?,
         TimeFormat::UnixMs => from_numbers(rows, 1_000_000, decimal)?,
         TimeFormat::UnixNs => from_numbers(rows, 1, decimal)?,
@@ -45,7 +49,7 @@ pub(super) fn times_ns(
                 format!(
                     "its time `{}` is {how} `{}` of line {}: the clock was set, lines were moved, seconds \
                      or the half of the day are missing, or summer time ended; export the log again, or give \
-                     the zone's rule as `time_zone`",
+                     the zone's rule as --time-zone",
                     next.time, row.time, row.line
                 ),
             ));
@@ -61,7 +65,7 @@ fn from_numbers(rows: &[Row<'_>], unit_ns: i64, decimal: Decimal) -> Result<Vec<
         nanoseconds(&row.time, mark, unit_ns).ok_or_else(|| {
             LogError::at(
                 row.line,
-                format!("`{}` is not a number of this `time_format`: correct one of them", row.time),
+                format!("`{}` is not a number of this --time-format: correct one of them", row.time),
             )
         })
     };
@@ -70,18 +74,18 @@ fn from_numbers(rows: &[Row<'_>], unit_ns: i64, decimal: Decimal) -> Result<Vec<
 
 fn from_dates(
     rows: &[Row<'_>],
-    order: Option<DateOrder>,
+    config: &LogConfig,
     zone: Option<&TimeZone>,
-    is_local: bool,
+    notes: &mut Vec<String>,
 ) -> Result<Vec<i64>, LogError> {
     let stamp = |row: &Row<'_>| {
         Stamp::parse(&row.time)
             .map_err(|why| LogError::at(row.line, format!("`{}` is not a date and time: {why}", row.time)))
     };
     let stamps: Vec<Stamp> = rows.iter().map(stamp).collect::<Result<_, _>>()?;
-    let order = match order {
+    let order = match config.date_order {
         Some(order) => order,
-        None => decide_order(rows, &stamps)?,
+        None => decide_order(rows, &stamps, config.study_s, notes)?,
     };
     let mut locals = Vec::with_capacity(rows.len());
     for (row, stamp) in rows.iter().zip(&stamps) {
@@ -89,25 +93,30 @@ fn from_dates(
             LogError::at(
                 row.line,
                 format!(
-                    "`{}` is not a date in the order {order}: correct the line or `date_order`",
+                    "`{}` is not a date in the order {order}: correct the line or --date-order",
                     row.time
                 ),
             )
         })?;
         locals.push(Local { line: row.line, second, nanoseconds: stamp.nanoseconds, east_s: stamp.east_s });
     }
-    let seconds = seconds(&locals, zone, is_local)?;
+    let seconds = seconds(&locals, zone, config.format == LogFormat::Csv)?;
     Ok(seconds.iter().zip(&locals).map(|(second, local)| second * SECOND_NS + local.nanoseconds).collect())
 }
 
-/// The one order in which all dates exist.
-fn decide_order(rows: &[Row<'_>], stamps: &[Stamp]) -> Result<DateOrder, LogError> {
+/// The one order in which all dates exist. Of several, the one in which the log holds the time of its study.
+fn decide_order(
+    rows: &[Row<'_>],
+    stamps: &[Stamp],
+    study_s: Option<[i64; 2]>,
+    notes: &mut Vec<String>,
+) -> Result<DateOrder, LogError> {
     let mut left = DateOrder::ALL.to_vec();
     for (row, stamp) in rows.iter().zip(stamps) {
         let before = left.clone();
         left.retain(|order| stamp.fits(*order));
         if left.is_empty() {
-            let known = before.iter().map(DateOrder::to_string).collect::<Vec<_>>().join(" or ");
+            let known = listed(&before, " or ");
             return Err(LogError::at(
                 row.line,
                 format!(
@@ -118,19 +127,49 @@ fn decide_order(rows: &[Row<'_>], stamps: &[Stamp]) -> Result<DateOrder, LogErro
             ));
         }
     }
-    match (left.as_slice(), rows.first()) {
-        ([order], _) => Ok(*order),
-        (_, Some(row)) => Err(LogError::at(
+    // In the order of 11/11/2026 there is no question.
+    left.dedup_by(|one, other| stamps.iter().all(|stamp| stamp.local_s(*one) == stamp.local_s(*other)));
+    let Some(row) = rows.first() else { return Ok(DateOrder::Ymd) };
+    if let [order] = left[..] {
+        return Ok(order);
+    }
+    let holds = |order: &DateOrder, [begin_s, end_s]: [i64; 2]| {
+        let near = begin_s.saturating_sub(NEAR_S)..=end_s.saturating_add(NEAR_S);
+        stamps.iter().any(|stamp| stamp.local_s(*order).is_some_and(|second| near.contains(&second)))
+    };
+    let of_study: Vec<DateOrder> = match study_s {
+        Some(study_s) => left.iter().copied().filter(|order| holds(order, study_s)).collect(),
+        None => left.clone(),
+    };
+    match of_study[..] {
+        [order] => {
+            notes.push(format!(
+                "the dates are read in the order {order}, the only one in which the log holds the time of \
+                 its study"
+            ));
+            Ok(order)
+        }
+        [] => Err(LogError::at(
             row.line,
             format!(
-                "the order of the date in `{}` is ambiguous, and no line decides it: say `date_order = \
-                 \"{}\"`",
+                "the date in `{}` is not that of the study in any order, {}: give the log of that day",
                 row.time,
-                left.iter().map(DateOrder::to_string).collect::<Vec<_>>().join("\"` or `\"")
+                listed(&left, " or ")
             ),
         )),
-        (_, None) => Ok(DateOrder::Ymd),
+        _ => Err(LogError::at(
+            row.line,
+            format!(
+                "the order of the date in `{}` is ambiguous, and no line decides it: say --date-order {}",
+                row.time,
+                listed(&of_study, " or --date-order ")
+            ),
+        )),
     }
+}
+
+fn listed(orders: &[DateOrder], between: &str) -> String {
+    orders.iter().map(DateOrder::to_string).collect::<Vec<_>>().join(between)
 }
 
 /// Seconds since 1970 UTC.
@@ -143,7 +182,7 @@ fn seconds(locals: &[Local], zone: Option<&TimeZone>, is_local: bool) -> Result<
             (None, None) => {
                 return Err(LogError::at(
                     local.line,
-                    "the log does not name the time zone of its clock: give it as `time_zone`, such as \
+                    "the log does not name the time zone of its clock: give it as --time-zone, such as \
                      \"UTC\", \"+01:00\", or the rule that `tail -n 1 /usr/share/zoneinfo/Europe/Berlin` \
                      prints",
                 ));
@@ -153,7 +192,7 @@ fn seconds(locals: &[Local], zone: Option<&TimeZone>, is_local: bool) -> Result<
             return Err(LogError::at(
                 local.line,
                 "its time is in the hour that the clock leaves out when summer time begins: the logger's \
-                 clock does not follow this zone; give its offset from UTC as `time_zone`",
+                 clock does not follow this zone; give its offset from UTC as --time-zone",
             ));
         }
         choices.push(instants);
@@ -187,7 +226,7 @@ fn refuse_a_lost_hour(locals: &[Local], interval_s: i64) -> Result<(), LogError>
         Some(pair) => Err(LogError::at(
             pair[1].line,
             "the clock leaves out one full hour, as it does when summer time begins: give the zone's rule \
-             as `time_zone`, such as \"CET-1CEST,M3.5.0,M10.5.0/3\", or cut the log here if the hour is \
+             as --time-zone, such as \"CET-1CEST,M3.5.0,M10.5.0/3\", or cut the log here if the hour is \
              missing",
         )),
         None => Ok(()),

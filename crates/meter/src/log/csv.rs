@@ -10,13 +10,13 @@ pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
     let (lines, cut) = lines(text);
     let time = config.time.as_deref().ok_or_else(|| {
         LogError::whole(
-            "the columns of a CSV log must be named: give the titles of two, `time` and `watts` or `energy`",
+            "the columns of a CSV log must be named: give the titles of two, --time and --watts or --energy",
         )
     })?;
     let table =
         Table::find(&lines, |titles| titles.iter().any(|title| title == time.trim())).ok_or_else(|| {
             LogError::whole(format!(
-                "no line has a column `{time}`: name the title of the log's time as `time`"
+                "no line has a column `{time}`: name the title of the log's time by --time"
             ))
         })?;
     let (title, unit, kind) = quantity(config)?;
@@ -46,13 +46,13 @@ fn quantity(config: &LogConfig) -> Result<(&str, Unit, LogKind), LogError> {
             let unit = config.unit.or_else(|| Unit::in_title(title)).unwrap_or(Unit::Watt);
             if !unit.is_power() {
                 return Err(LogError::whole(format!(
-                    "`{title}` is not a power: name it as `energy`, or correct `unit`"
+                    "`{title}` is not a power: name it by --energy, or correct --unit"
                 )));
             }
             let kind = config.kind.ok_or_else(|| {
                 LogError::whole(
-                    "the meaning of the log's values is unknown: say `kind = \"average\"` or `kind = \
-                     \"instant\"`, as the meter's manual does",
+                    "the meaning of the log's values is unknown: say --values average or --values \
+                     instant, as the meter's manual does",
                 )
             })?;
             Ok((title, unit, kind))
@@ -60,14 +60,11 @@ fn quantity(config: &LogConfig) -> Result<(&str, Unit, LogKind), LogError> {
         (None, Some(title)) => {
             let unit = config.unit.or_else(|| Unit::in_title(title)).filter(|unit| !unit.is_power());
             let unit = unit.ok_or_else(|| {
-                LogError::whole(format!(
-                    "the unit of `{title}` is unknown: say `unit = \"Wh\"`, `\"kWh\"`, `\"mWh\"` or \
-                     `\"J\"`"
-                ))
+                LogError::whole(format!("the unit of `{title}` is unknown: say --unit Wh, kWh, mWh or J"))
             })?;
             Ok((title, unit, LogKind::Instant))
         }
-        _ => Err(LogError::whole("one column of a log is read: name either `watts` or `energy`")),
+        _ => Err(LogError::whole("one column of a log is read: name either --watts or --energy")),
     }
 }
 

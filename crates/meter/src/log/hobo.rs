@@ -32,14 +32,14 @@ impl Logger {
 pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
     if config.time_format != TimeFormat::DateTime {
         return Err(LogError::whole(
-            "HOBOware exports date and time: leave `time_format` out, or say `format = \"csv\"`",
+            "HOBOware exports date and time: leave --time-format out, or say --format csv",
         ));
     }
     let (lines, cut) = lines(text);
     let table = Table::find(&lines, |titles| time_columns(titles).is_some()).ok_or_else(|| {
         LogError::whole(
             "no line has HOBOware's column `Date Time`, or `Date` and `Time`: export the log as text, or \
-             name its columns with `format = \"csv\"`",
+             name its columns with --format csv",
         )
     })?;
     let (date, time) =
@@ -54,8 +54,8 @@ pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
         config.device.or_else(|| details.iter().any(|line| is_ux120018(line)).then_some(Logger::Ux120018));
     if device.is_none() && config.accuracy.is_none() {
         notes.push(
-            "the export does not name the logger, so its accuracy is unknown: say `device = \"ux120-018\"`, \
-             or give the `accuracy` in the data sheet"
+            "the export does not name the logger, so its accuracy is unknown: say --device \
+             ux120-018, or give the data sheet's `accuracy` in the study"
                 .to_owned(),
         );
     }
@@ -134,7 +134,7 @@ impl Series {
             (Some(title), None) => Some((title, true)),
             (None, Some(title)) => Some((title, false)),
             (Some(_), Some(_)) => {
-                return Err(LogError::whole("one column of a log is read: name either `watts` or `energy`"));
+                return Err(LogError::whole("one column of a log is read: name either --watts or --energy"));
             }
         };
         let mut chosen: Vec<Self> = match named {
@@ -157,14 +157,14 @@ impl Series {
             (None, _) => Err(LogError::at(
                 table.header,
                 format!(
-                    "no series is a power in W or kW: name one as `watts`, or a running energy as \
-                     `energy`; there are `{}`",
+                    "no series is a power in W or kW: name one by --watts, or a running energy by \
+                     --energy; there are `{}`",
                     titles()
                 ),
             )),
             (Some(_), false) => Err(LogError::at(
                 table.header,
-                format!("several series are powers: name one as `watts`; there are `{}`", titles()),
+                format!("several series are powers: name one by --watts; there are `{}`", titles()),
             )),
         }
     }
@@ -223,7 +223,7 @@ fn zone(
             return Err(LogError::at(
                 row.line,
                 "the export does not name the time zone of its clock: give the offset that HOBOware shows as \
-                 `time_zone`, such as \"-05:00\", or export with commas in headings",
+                 --time-zone, such as \"-05:00\", or export with commas in headings",
             ));
         }
         return Ok(configured);
@@ -234,7 +234,7 @@ fn zone(
     if configured.is_some_and(|configured| configured != written) {
         return Err(LogError::at(
             table.header,
-            format!("the export's times are in {text}: leave `time_zone` out"),
+            format!("the export's times are in {text}: leave --time-zone out"),
         ));
     }
     Ok(Some(written))

@@ -57,6 +57,9 @@ pub struct LogConfig {
     pub device: Option<Logger>,
     /// What the maker or a calibration declares, instead of the known data sheet.
     pub accuracy: Option<Accuracy>,
+    /// When the log's study began and ended, in s since 1970: it decides between orders of the date.
+    #[serde(skip)]
+    pub study_s: Option<[i64; 2]>,
 }
 
 /// Who wrote a log.

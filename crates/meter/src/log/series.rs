@@ -40,7 +40,7 @@ impl RawLog<'_> {
             Some(decimal) => decimal,
             None => self.marks.decide(self.separator, || self.is_plug && self.is_too_much_for_a_plug())?,
         };
-        let times = clock::times_ns(&self.rows, config, self.zone.as_ref(), decimal)?;
+        let times = clock::times_ns(&self.rows, config, self.zone.as_ref(), decimal, &mut self.notes)?;
         let mut steps: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
         steps.sort_unstable();
         let interval_ns = steps[steps.len() / 2];
@@ -107,7 +107,10 @@ impl RawLog<'_> {
             parse(&row.value, decimal).filter(|number| number.value.abs() < EXACT_BELOW).ok_or_else(|| {
                 LogError::at(
                     row.line,
-                    format!("`{}` is not a number: correct the line, or name the log's `decimal`", row.value),
+                    format!(
+                        "`{}` is not a number: correct the line, or say which mark is decimal by --decimal",
+                        row.value
+                    ),
                 )
             })
         };
@@ -119,7 +122,7 @@ impl RawLog<'_> {
             Some(window_s) if window_s > 0.0 && window_s < 1e9 => (window_s * 1e9).round() as u64,
             Some(_) => {
                 return Err(LogError::whole(
-                    "`window_s` is not a length of time: give the window of an average in s",
+                    "--window-s is not a length of time: give the window of an average in s",
                 ));
             }
             None => u64::try_from(interval_ns).unwrap_or(0),

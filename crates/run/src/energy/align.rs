@@ -4,7 +4,8 @@ use super::record::{ClockRecord, MeterRecord};
 use iopj_meter::{AlignError, Alignment, Pattern, Reading, Search, align};
 use iopj_store::energy::{Mark, MarkKind};
 
-/// The greatest rate at which a clock can part from the host's: quartz is ten times better.
+/// The greatest rate at which a clock can part from the host's. Quartz is ten times better: Onset states a
+/// minute a month (23 ppm) for its logger, makers of watch crystals ±20 ppm.
 const MAX_DRIFT: f64 = 2e-4;
 /// Power follows the pattern's edges this much later at the most.
 const LAG_NS: u64 = 20_000_000;
@@ -41,8 +42,7 @@ pub(crate) fn find(
         ClockRecord::Within { offset_ns, range_ns } => (offset_ns, range_ns),
         ClockRecord::Host | ClockRecord::Own => (offset(readings), LIVE_RANGE_NS + 5 * record.interval_ns),
     };
-    let played: Vec<Pattern> =
-        marks.iter().filter(|mark| mark.kind == MarkKind::Pattern).filter_map(pattern).collect();
+    let played = played(marks);
     let search = Search { expected_offset_ns, range_ns, max_drift: MAX_DRIFT, lag_ns: LAG_NS };
     // Several channels share the meter's clock, and the first that shows the pattern gives it.
     let mut error = AlignError::NothingPlayed;
@@ -53,6 +53,30 @@ pub(crate) fn find(
         }
     }
     Err(error)
+}
+
+fn played(marks: &[Mark]) -> Vec<Pattern> {
+    marks.iter().filter(|mark| mark.kind == MarkKind::Pattern).filter_map(pattern).collect()
+}
+
+/// What a user should know of a clock that was found by fewer patterns than were played.
+pub(super) fn doubt(alignment: &Alignment, marks: &[Mark]) -> Option<String> {
+    let (found, played) = (alignment.patterns(), played(marks).len());
+    if found == 0 || found == played {
+        return None;
+    }
+    let ends_ns = marks.iter().filter(|mark| mark.kind == MarkKind::Load).flat_map(|mark| &mark.times_ns);
+    let worst_ns = ends_ns.map(|end_ns| alignment.uncertainty_ns(*end_ns as i64)).fold(0.0, f64::max);
+    let rate = if found == 1 {
+        format!("; how fast its clock runs is not known, and {:.0} ppm are allowed for", MAX_DRIFT * 1e6)
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "its readings hold {found} of the {played} load patterns, by which its clock is found{rate}; in the \
+         trials the clock is uncertain by up to {:.3} s (one standard deviation)",
+        worst_ns * 1e-9
+    ))
 }
 
 fn pattern(mark: &Mark) -> Option<Pattern> {

@@ -5,14 +5,17 @@ use super::compute::recompute;
 use super::config::{self, LOG, MeterSource, MeterSpecs};
 use super::record::{ClockRecord, MeterRecord};
 use super::row;
+use crate::progress::unix_ns;
 use iopj_meter::log::{Log, LogConfig, LogFormat};
 use iopj_meter::{AlignError, Reading};
 use iopj_store::energy::{Mark, Session};
 use iopj_store::{Store, StoreError};
 use iopj_study::{Study, StudyError};
+use serde_json::{Map, Value};
+use std::time::Duration;
 
-/// How far a log's clock may be wrong.
-const RANGE_NS: u64 = 600_000_000_000;
+/// How far a log's clock may be wrong, if nobody says.
+const RANGE: Duration = Duration::from_secs(600);
 /// Standard uncertainty of a clock that is trusted.
 const TRUSTED_NS: f64 = 1e9;
 /// An earlier time is no time of day but counts from a start of its own: ten years since 1970.
@@ -47,20 +50,43 @@ pub enum AttachError {
 }
 
 /// How to read the log of a study, and the meter's name, as the study says: by default a HOBOware export
-/// called `log`.
+/// called `log`. The keys in `said` replace those of the study's table.
 ///
 /// # Errors
-/// The store's study cannot be read.
-pub fn log_of(store: &Store) -> Result<(String, LogConfig), AttachError> {
+/// The store's study cannot be read, or a value in `said` is wrong.
+pub fn log_of(store: &Store, said: Map<String, Value>) -> Result<(String, LogConfig), AttachError> {
     let study = Study::parse(&store.study()?.text, "the store's study")?;
-    if let MeterSpecs::Named(specs) = config::meter_specs(study.meters.as_ref(), "the store's study")? {
-        for (spec, source) in specs {
-            if let MeterSource::Log(config) = source {
-                return Ok((spec.name, *config));
-            }
-        }
+    let specs = match config::meter_specs(study.meters.as_ref(), "the store's study")? {
+        MeterSpecs::Named(specs) => specs,
+        MeterSpecs::None | MeterSpecs::Local => Vec::new(),
+    };
+    let logs = specs.into_iter().find_map(|(spec, source)| match source {
+        MeterSource::Log(config) => Some((spec.name, *config)),
+        _ => None,
+    });
+    let (name, config) = logs.unwrap_or_else(|| (LOG.to_owned(), LogConfig::new(LogFormat::Hobo)));
+    Ok((name, LogConfig { study_s: times(store)?, ..config::with(&config, said)? }))
+}
+
+/// When the study ran, in s since 1970.
+fn times(store: &Store) -> Result<Option<[i64; 2]>, StoreError> {
+    let mut all: Option<[i64; 2]> = None;
+    for session in store.sessions()? {
+        let Some(span) = span(&store.marks(session.id)?) else { continue };
+        let unix_s = |raw_ns: u64| session.unix_minus_raw_ns.saturating_add_unsigned(raw_ns) / 1_000_000_000;
+        let [begin_s, end_s] = span.map(unix_s);
+        all = Some(all.map_or([begin_s, end_s], |[first, last]| [first.min(begin_s), last.max(end_s)]));
     }
-    Ok((LOG.to_owned(), LogConfig::new(LogFormat::Hobo)))
+    Ok(all)
+}
+
+/// What is believed of a log's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogClock {
+    /// It is right.
+    Trusted,
+    /// It is wrong by up to this, ten minutes if nobody says; the load pattern tells it.
+    Within(Option<Duration>),
 }
 
 /// Adds a log to the store under a meter's name, in place of an earlier one, and recomputes the energy of all
@@ -68,18 +94,13 @@ pub fn log_of(store: &Store) -> Result<(String, LogConfig), AttachError> {
 ///
 /// # Errors
 /// [`AttachError`]; then the store is as before.
-pub fn attach(
-    store: &mut Store,
-    name: &str,
-    log: &Log,
-    trust_clock: bool,
-) -> Result<Vec<String>, AttachError> {
+pub fn attach(store: &mut Store, name: &str, log: &Log, clock: LogClock) -> Result<Vec<String>, AttachError> {
     let mut attached = Vec::new();
     let mut of_other_time = None;
     for session in store.sessions()? {
         let marks = store.marks(session.id)?;
         let Some([begin_ns, end_ns]) = span(&marks) else { continue };
-        let record = record(log, of_session(&session, log, trust_clock, begin_ns)?);
+        let record = record(log, of_session(&session, log, clock, [begin_ns, end_ns])?);
         let readings = within(log, &record, [begin_ns, end_ns]);
         if readings.is_empty() {
             of_other_time = Some(AttachError::OtherTime);
@@ -96,7 +117,10 @@ pub fn attach(
         let meter = store.add_meter(session, name, &text)?;
         store.add_readings(meter, &readings.iter().filter_map(row).collect::<Vec<_>>())?;
     }
-    Ok(recompute(store)?)
+    let notes: Vec<String> = log.notes.iter().cloned().chain(recompute(store)?).collect();
+    let text = [&[format!("a log was attached as the meter `{name}`")], &notes[..]].concat().join("; ");
+    store.add_event(unix_ns(), "meter", &text)?;
+    Ok(notes)
 }
 
 /// Begin and end of all that a session marked.
@@ -109,26 +133,28 @@ fn span(marks: &[Mark]) -> Option<[u64; 2]> {
 fn of_session(
     session: &Session,
     log: &Log,
-    trust_clock: bool,
-    begin_ns: u64,
+    clock: LogClock,
+    [begin_ns, end_ns]: [u64; 2],
 ) -> Result<ClockRecord, AttachError> {
     let times = || log.readings.iter().filter_map(|reading| reading.own_ns);
     let (Some(first_ns), Some(last_ns)) = (times().min(), times().max()) else {
         return Err(AttachError::OtherTime);
     };
     let has_own_start = last_ns < OWN_START_NS;
-    match (trust_clock, has_own_start) {
-        (true, true) => Err(AttachError::OwnStart),
-        (true, false) => {
+    match (clock, has_own_start) {
+        (LogClock::Trusted, true) => Err(AttachError::OwnStart),
+        (LogClock::Trusted, false) => {
             Ok(ClockRecord::Trusted { offset_ns: session.unix_minus_raw_ns, standard_ns: TRUSTED_NS })
         }
-        (false, false) => {
-            Ok(ClockRecord::Within { offset_ns: session.unix_minus_raw_ns, range_ns: RANGE_NS })
+        (LogClock::Within(range), false) => {
+            let range_ns = range.unwrap_or(RANGE).as_nanos() as u64;
+            Ok(ClockRecord::Within { offset_ns: session.unix_minus_raw_ns, range_ns })
         }
-        // It began at some time before the study: the first pattern lies anywhere in it.
-        (false, true) => {
-            let half_ns = (last_ns - first_ns) / 2;
-            let offset_ns = first_ns.saturating_add(half_ns).saturating_sub_unsigned(begin_ns);
+        // The first pattern lies anywhere in it, or before it if only a later one is in it.
+        (LogClock::Within(_), true) => {
+            let earliest_ns = first_ns.saturating_sub_unsigned(end_ns - begin_ns);
+            let half_ns = (last_ns - earliest_ns) / 2;
+            let offset_ns = earliest_ns.saturating_add(half_ns).saturating_sub_unsigned(begin_ns);
             Ok(ClockRecord::Within { offset_ns, range_ns: half_ns.unsigned_abs() })
         }
     }
@@ -159,7 +185,7 @@ fn interval(readings: &[Reading]) -> u64 {
 fn within(log: &Log, record: &MeterRecord, [begin_ns, end_ns]: [u64; 2]) -> Vec<Reading> {
     let (offset_ns, range_ns) = match record.clock {
         ClockRecord::Within { offset_ns, range_ns } => (offset_ns, range_ns),
-        ClockRecord::Trusted { offset_ns, .. } => (offset_ns, RANGE_NS),
+        ClockRecord::Trusted { offset_ns, .. } => (offset_ns, RANGE.as_nanos() as u64),
         ClockRecord::Host | ClockRecord::Own => (0, u64::MAX),
     };
     let from_ns = offset_ns.saturating_add_unsigned(begin_ns).saturating_sub_unsigned(range_ns);

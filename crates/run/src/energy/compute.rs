@@ -151,8 +151,15 @@ impl OfMeter<'_> {
         notes: &mut Vec<String>,
     ) -> Vec<(u64, TrialEnergy)> {
         let alignment = align::of_record(&self.record, &self.readings, marks);
-        if let Err(error) = &alignment {
-            notes.push(format!("the meter `{}`: {error}", self.row.name));
+        let name = &self.row.name;
+        match &alignment {
+            Ok(Some(alignment)) => {
+                notes.extend(
+                    align::doubt(alignment, marks).map(|doubt| format!("the meter `{name}`: {doubt}")),
+                );
+            }
+            Ok(None) => {}
+            Err(error) => notes.push(format!("the meter `{name}`: {error}")),
         }
         let clock = match &alignment {
             Ok(alignment) => Ok(self.record.clock(alignment.as_ref())),

@@ -1,4 +1,4 @@
-use super::super::attach::{AttachError, attach, log_of};
+use super::super::attach::{AttachError, LogClock, attach, log_of};
 use super::super::model::ModelText;
 use super::super::record::ClockRecord;
 use super::super::trace::{ChannelPower, traces};
@@ -6,7 +6,7 @@ use super::*;
 use iopj_core::Scope;
 use iopj_core::{Evidence, PowerReading, Workload};
 use iopj_meter::Channel;
-use iopj_meter::log::Log;
+use iopj_meter::log::{Log, LogFormat, LogKind};
 use iopj_meter::{ChannelKind, Pattern, Wrap};
 use iopj_store::{StudyRecord, histogram};
 
@@ -319,6 +319,9 @@ fn power_by_a_meters_own_clock_is_put_on_the_hosts() {
     }
 }
 
+/// A clock that nobody trusts.
+const FOUND: LogClock = LogClock::Within(None);
+
 fn log(readings: Vec<Reading>) -> Log {
     Log { channel: average(), readings, notes: Vec::new() }
 }
@@ -326,17 +329,55 @@ fn log(readings: Vec<Reading>) -> Log {
 #[test]
 fn a_log_is_attached_by_its_pattern_whatever_its_clock_says() {
     let (_folder, mut store) = store(true);
-    assert_eq!(log_of(&store).unwrap().0, "wall");
+    assert_eq!(log_of(&store, Default::default()).unwrap().0, "wall");
     // Two minutes wrong, and a logger that counts from its own begin.
     for offset_ns in [OFFSET_NS - 120_000_000_000, 5_000_000_000 - BEGIN_NS as i64] {
         assert_eq!(
-            attach(&mut store, "wall", &log(averages(offset_ns)), false).unwrap(),
+            attach(&mut store, "wall", &log(averages(offset_ns)), FOUND).unwrap(),
             Vec::<String>::new()
         );
         let of = energies(&store);
         assert_eq!((of[0].len(), of[0][0].meter.as_str()), (1, "wall"));
         assert!(of.iter().all(|energy| (energy[0].joules().unwrap().joules - 1500.0).abs() < 3.0), "{of:?}");
     }
+}
+
+#[test]
+fn a_log_of_one_pattern_is_attached_and_says_that_its_drift_is_not_known() {
+    let (_folder, mut store) = store(true);
+    // It ends before the second pattern, or begins after the first.
+    for range_s in [0..1200, 1069..2000] {
+        let mut readings = averages(OFFSET_NS + 20_000_000_000);
+        readings.retain(|reading| range_s.contains(&(reading.end_ns / SECOND)));
+        let refused = attach(&mut store, "wall", &log(readings.clone()), FOUND).unwrap_err();
+        assert!(refused.to_string().contains("--clock-within"), "{refused}");
+        let minute = LogClock::Within(Some(std::time::Duration::from_secs(60)));
+        let notes = attach(&mut store, "wall", &log(readings), minute).unwrap();
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        for part in ["the meter `wall`: its readings hold 1 of the 2 load patterns", "200 ppm", "up to 0.0"] {
+            assert!(notes[0].contains(part), "{notes:?}");
+        }
+        for energy in energies(&store) {
+            assert!((energy[0].joules().unwrap().joules - 1500.0).abs() < 5.0, "{energy:?}");
+        }
+    }
+}
+
+#[test]
+fn a_key_that_is_said_replaces_the_studys() {
+    let (_folder, store) = store(true);
+    let said = r#"{"format": "csv", "date_order": "dmy", "values": "average", "watts": "W"}"#;
+    let (_, config) = log_of(&store, serde_json::from_str(said).unwrap()).unwrap();
+    assert_eq!(
+        (config.format, config.kind, config.watts.as_deref()),
+        (LogFormat::Csv, Some(LogKind::Average), Some("W"))
+    );
+    let unix_s = |seconds: u64| OFFSET_NS / SECOND as i64 + seconds as i64;
+    let [begin_s, end_s] = config.study_s.unwrap();
+    assert!(begin_s == unix_s(PATTERNS_S[0]) && (unix_s(1264)..=unix_s(1265)).contains(&end_s), "{config:?}");
+    let energy =
+        super::super::config::with(&config, serde_json::from_str(r#"{"energy": "Wh"}"#).unwrap()).unwrap();
+    assert_eq!((energy.watts, energy.energy.as_deref()), (None, Some("Wh")));
 }
 
 #[test]
@@ -347,18 +388,21 @@ fn a_log_without_the_pattern_is_refused_unless_its_clock_is_trusted() {
         Reading { value, ..reading }
     });
     let flat = log(flat.collect());
-    let refused = attach(&mut store, "wall", &flat, false).unwrap_err();
+    let refused = attach(&mut store, "wall", &flat, FOUND).unwrap_err();
     assert!(
         matches!(&refused, AttachError::Align(error) if error.to_string().contains("--trust-clock")),
         "{refused}"
     );
     assert!(store.meters().unwrap().is_empty());
-    attach(&mut store, "wall", &flat, true).unwrap();
+    attach(&mut store, "wall", &flat, LogClock::Trusted).unwrap();
     assert!(energies(&store).iter().all(|energy| energy[0].joules().is_some()));
     let other_day = averages(OFFSET_NS + 86_400_000_000_000);
-    assert!(matches!(attach(&mut store, "wall", &log(other_day), false), Err(AttachError::OtherTime)));
+    assert!(matches!(attach(&mut store, "wall", &log(other_day), FOUND), Err(AttachError::OtherTime)));
     let elapsed = averages(-(BEGIN_NS as i64));
-    assert!(matches!(attach(&mut store, "wall", &log(elapsed), true), Err(AttachError::OwnStart)));
+    assert!(matches!(
+        attach(&mut store, "wall", &log(elapsed), LogClock::Trusted),
+        Err(AttachError::OwnStart)
+    ));
 }
 
 #[test]

@@ -8,8 +8,12 @@ use iopj_store::{Store, StoreError};
 use iopj_study::keys::{check_keys, fields_of};
 use iopj_study::{Meters, MetersAsked, Study, StudyError, duration};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Keys of a log's table and their values.
+pub(crate) type JsonMap = Map<String, Value>;
 
 /// A meter that is read out afterwards, and attached by `iopj meter attach`.
 pub(crate) const LOG: &str = "log";
@@ -203,6 +207,23 @@ fn read_source(word: &str, mut own: toml::Table) -> Result<MeterSource, StudyErr
             None => Err(StudyError(format!("there is no kind of meter `{word}`"))),
         },
     }
+}
+
+/// A log's configuration with other values for these keys of its table. Power and energy replace each other.
+///
+/// # Errors
+/// A value that the key cannot have.
+pub(crate) fn with(config: &LogConfig, said: JsonMap) -> Result<LogConfig, StudyError> {
+    let wrong = |error: serde_json::Error| StudyError(error.to_string());
+    let mut table: JsonMap = serde_json::to_value(config).and_then(serde_json::from_value).map_err(wrong)?;
+    for (one, other) in [("watts", "energy"), ("energy", "watts")] {
+        if said.contains_key(one) {
+            table.remove(other);
+        }
+    }
+    let own = |key: String| if key == VALUES { "kind".to_owned() } else { key };
+    table.extend(said.into_iter().map(|(key, value)| (own(key), value)));
+    serde_json::from_value(table.into()).map_err(wrong)
 }
 
 #[cfg(test)]

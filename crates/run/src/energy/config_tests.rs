@@ -26,6 +26,20 @@ fn meters_are_the_machines_own_none_or_named() {
     assert_eq!(named("[meters.a]\nkind = \"rapl\"\n[meters.b]\nkind = \"hwmon\"\nchip = \"x\"").len(), 2);
 }
 
+/// `iopj meter list` shows each kind once: what is here, why not, or what to configure.
+#[test]
+fn every_kind_is_listed() {
+    let root = std::path::Path::new("/");
+    let mut listed = iopj_meter::local_meters(root);
+    listed.extend(iopj_meter::configured_meters(root, Default::default()));
+    let mut kinds: Vec<&str> = listed.iter().filter_map(|meter| meter.name.split(':').next()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let mut all: Vec<&str> = KINDS.iter().map(|kind| kind.name).chain([LOG, MODEL]).collect();
+    all.sort_unstable();
+    assert_eq!((kinds.len(), kinds), (10, all));
+}
+
 #[test]
 fn a_table_has_defaults_and_survives_the_store() {
     let text = "idle = \"20s\"\n[meters.plug]\nkind = \"http\"\nurl = \"http://plug\"\ninterval = \

@@ -19,7 +19,7 @@ mod settle;
 mod thread;
 mod trace;
 
-pub use attach::{AttachError, attach, log_of};
+pub use attach::{AttachError, LogClock, attach, log_of};
 pub use check::{ChannelCheck, MeterCheck, ReadingCheck, check};
 pub use compute::recompute;
 pub(crate) use config::{meter_specs, programs};
