@@ -172,6 +172,29 @@ fn the_begin_of_summer_time_is_no_gap() {
     assert_eq!(seconds(&gap, &zone("+01:00")).unwrap().len(), 4);
 }
 
+/// It was asked for after the run, by a key that no option had.
+#[test]
+fn the_studys_time_decides_an_open_order_of_the_date() {
+    let text = log(&["10/11/12 10:00:00", "10/11/12 10:00:01"]);
+    // date -u -d '2012-10-11 10:00:00' +%s, 2012-11-10, 2010-11-12
+    let days =
+        [(DateOrder::Mdy, 1_349_949_600), (DateOrder::Dmy, 1_352_541_600), (DateOrder::Ymd, 1_289_556_000)];
+    let around = |study_s| LogConfig { study_s: Some(study_s), ..zone("UTC") };
+    // A study of one hour, in another zone.
+    for (order, day_s) in days {
+        let read = read(text.as_bytes(), &around([day_s + 46_800, day_s + 50_400])).unwrap();
+        assert_eq!(read.readings[0].own_ns, Some(day_s * 1_000_000_000));
+        assert!(read.notes[0].contains(&format!("in the order {order}, the only one")), "{:?}", read.notes);
+    }
+    // A study of a month fits two of them, one of another year none.
+    let month = around([1_349_949_600, 1_352_541_600]);
+    refused_at(&text, &month, Some(2), "say --date-order mdy or --date-order dmy");
+    refused_at(&text, &around([1_400_000_000, 1_400_003_600]), Some(2), "give the log of that day");
+    // What is said is taken.
+    let said = LogConfig { date_order: Some(DateOrder::Ymd), ..month };
+    assert_eq!(seconds(&text, &said).unwrap()[0], 1_289_556_000);
+}
+
 #[test]
 fn open_forms_are_asked_for() {
     refused_at(&log(&["03/04/2026 10:00:00", "03/04/2026 10:00:01"]), &zone("UTC"), Some(2), "--date-order");

@@ -382,19 +382,6 @@ fn an_open_order_of_the_date_is_asked_for() {
     assert_eq!(with(DateOrder::Mdy), 1_349_978_398);
     assert_eq!(with(DateOrder::Dmy), 1_352_570_398);
     assert_eq!(with(DateOrder::Ymd), 1_289_584_798);
-    // The study's time decides, a zone and an hour's study off.
-    for order in [DateOrder::Mdy, DateOrder::Dmy, DateOrder::Ymd] {
-        let begin_s = with(order) + 13 * 3_600;
-        let of_study = LogConfig { study_s: Some([begin_s, begin_s + 3_600]), ..config() };
-        let log = read(text.as_bytes(), &of_study).unwrap();
-        assert_eq!(log.readings[0].own_ns.unwrap() / 1_000_000_000, with(order));
-        assert!(log.notes[0].contains(&format!("in the order {order}, the only one")), "{:?}", log.notes);
-    }
-    // A study of a month fits two of them, one of another year none.
-    let around = |study_s| refused(&text, &LogConfig { study_s: Some(study_s), ..config() }).text;
-    let month = around([1_349_978_398, 1_352_570_398]);
-    assert!(month.contains("say --date-order mdy or --date-order dmy"), "{month}");
-    assert!(around([1_400_000_000, 1_400_003_600]).contains("give the log of that day"));
     // One day above 12 decides.
     let mut lines: Vec<String> = text.lines().map(String::from).collect();
     let last = lines.len() - 1;

@@ -166,6 +166,6 @@ mod tests {
                 count += 1;
             }
         }
-        assert_eq!(count, 39);
+        assert_eq!(count, 36);
     }
 }

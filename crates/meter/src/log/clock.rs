@@ -111,24 +111,7 @@ fn decide_order(
     study_s: Option<[i64; 2]>,
     notes: &mut Vec<String>,
 ) -> Result<DateOrder, LogError> {
-    let mut left = DateOrder::ALL.to_vec();
-    for (row, stamp) in rows.iter().zip(stamps) {
-        let before = left.clone();
-        left.retain(|order| stamp.fits(*order));
-        if left.is_empty() {
-            let known = listed(&before, " or ");
-            return Err(LogError::at(
-                row.line,
-                format!(
-                    "the date `{}` does not exist in the order of the lines before, {known}: correct the \
-                     line",
-                    row.time
-                ),
-            ));
-        }
-    }
-    // In the order of 11/11/2026 there is no question.
-    left.dedup_by(|one, other| stamps.iter().all(|stamp| stamp.local_s(*one) == stamp.local_s(*other)));
+    let left = orders(rows, stamps)?;
     let Some(row) = rows.first() else { return Ok(DateOrder::Ymd) };
     if let [order] = left[..] {
         return Ok(order);
@@ -166,6 +149,29 @@ fn decide_order(
             ),
         )),
     }
+}
+
+/// The orders in which all dates exist; of those that mean the same days, one.
+fn orders(rows: &[Row<'_>], stamps: &[Stamp]) -> Result<Vec<DateOrder>, LogError> {
+    let mut left = DateOrder::ALL.to_vec();
+    for (row, stamp) in rows.iter().zip(stamps) {
+        let before = left.clone();
+        left.retain(|order| stamp.fits(*order));
+        if left.is_empty() {
+            let known = listed(&before, " or ");
+            return Err(LogError::at(
+                row.line,
+                format!(
+                    "the date `{}` does not exist in the order of the lines before, {known}: correct the \
+                     line",
+                    row.time
+                ),
+            ));
+        }
+    }
+    // In the order of 11/11/2026 there is no question.
+    left.dedup_by(|one, other| stamps.iter().all(|stamp| stamp.local_s(*one) == stamp.local_s(*other)));
+    Ok(left)
 }
 
 fn listed(orders: &[DateOrder], between: &str) -> String {

@@ -97,3 +97,43 @@ fn every_kind_names_its_keys() {
         assert!((kind.keys)().iter().all(|key| !COMMON.contains(key)), "{kind:?}");
     }
 }
+
+/// Devices that docs/meters.md has a block for.
+const DEVICES: [&str; 11] = [
+    "Shelly, first generation",
+    "Shelly, second generation and later",
+    "Tasmota",
+    "APC PDU",
+    "Raritan PDU",
+    "iDRAC",
+    "iLO",
+    "OpenBMC",
+    "ipmitool",
+    "INA",
+    "HOBO",
+];
+
+/// The blocks of TOML in a page.
+fn blocks(page: &str) -> impl Iterator<Item = &str> {
+    page.split("```toml\n").skip(1).filter_map(|rest| rest.split_once("```")).map(|(block, _)| block)
+}
+
+#[test]
+fn every_block_of_the_pages_is_a_meter() {
+    let pages =
+        [include_str!("../../../../docs/meters.md"), include_str!("../../../../docs/studies.md")].concat();
+    let tables: Vec<&str> = blocks(&pages).filter(|block| block.contains("[meters.")).collect();
+    assert!(tables.len() > DEVICES.len(), "{tables:?}");
+    for table in tables {
+        assert!(!named(table).is_empty(), "{table}");
+    }
+    for device in DEVICES {
+        let (_, part) = pages.split_once(&format!("\n### {device}\n")).expect(device);
+        let part = part.split("\n##").next().unwrap();
+        let [block] = blocks(part).collect::<Vec<_>>()[..] else { panic!("{device}: not one block") };
+        assert_eq!(named(block).len(), 1, "{device}");
+        for word in ["**Replace**", "**Check:**", "**Measures**"] {
+            assert!(part.contains(word), "{device}: no {word}");
+        }
+    }
+}
