@@ -6,7 +6,7 @@ use iopj_core::VerdictKind;
 use iopj_report::analysis::Admission;
 use iopj_report::analysis::steady::is_unsteady;
 use iopj_store::{Outcome, Store, StoreError, StudyRecord, Trial};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The replicates to measure again, and what to tell the user about them.
@@ -44,13 +44,38 @@ fn of_trials(study: &StudyRecord, trials: &[Trial], kinds: &[Again]) -> Chosen {
     let count = trials.iter().filter(|trial| blocks.contains(&trial.replicate)).count();
     let says = match blocks.len() {
         0 => {
-            let words: Vec<String> = kinds.into_iter().map(word).collect();
+            let words: Vec<String> = kinds.iter().copied().map(word).collect();
             format!("no trial is {}: no block is measured again", words.join(" or "))
         }
         1 => format!("measuring 1 block ({count} trials) again: it holds {}", found.join(", ")),
         many => format!("measuring {many} blocks ({count} trials) again: they hold {}", found.join(", ")),
     };
+    let says = says + &lasting(admission, &trials, &kinds);
     Chosen { blocks: blocks.into_iter().collect(), says }
+}
+
+/// How many cells have one of these verdicts in every replicate, in words.
+fn lasting(admission: Admission, trials: &[&Trial], kinds: &[Again]) -> String {
+    let verdicts: Vec<Again> =
+        kinds.iter().copied().filter(|kind| matches!(kind, Again::Unproven | Again::Refuted)).collect();
+    let mut cells: BTreeMap<String, Vec<bool>> = BTreeMap::new();
+    for trial in trials {
+        let Trial { path, workload, settings, generator, .. } = trial;
+        let cell = format!("{path} {workload:?} {settings:?} {generator:?}");
+        let is_so = verdicts.iter().any(|kind| is_of_kind(admission, trial, *kind));
+        cells.entry(cell).or_default().push(is_so);
+    }
+    let count = cells.values().filter(|cell| cell.len() > 1 && cell.iter().all(|is_so| *is_so)).count();
+    if count == 0 {
+        return String::new();
+    }
+    let words: Vec<String> = verdicts.into_iter().map(word).collect();
+    let (are, of) = (if count == 1 { "is" } else { "are" }, cells.len());
+    format!(
+        "; {count} of {of} cells {are} {} in every replicate: the report names the reason, which a repeat \
+         may not change",
+        words.join(" or ")
+    )
 }
 
 fn word(kind: Again) -> String {
@@ -122,6 +147,15 @@ mod tests {
         assert_eq!(one.says, "measuring 1 block (2 trials) again: it holds 1 failed");
         let none = of_trials(&study, &trials[..1], &[Again::Refuted, Again::Unproven]);
         assert_eq!(none.says, "no trial is unproven or refuted: no block is measured again");
+        let mut stuck =
+            [trial(0, judged(VerdictKind::Unproven)), trial(1, judged(VerdictKind::Unproven))].to_vec();
+        let other = "io_uring/syscall/interrupt".parse().unwrap();
+        stuck.push(Trial { path: other, ..trial(0, |_| {}) });
+        assert_eq!(
+            of_trials(&study, &stuck, &[Again::Unproven]).says,
+            "measuring 2 blocks (3 trials) again: they hold 2 unproven; 1 of 2 cells is unproven in every \
+             replicate: the report names the reason, which a repeat may not change"
+        );
         // A repeat that has begun is not begun again.
         let begun = Repeat { block: 4, replaces: 0, trials: 2, done: 1, replaced: 2 };
         let study = StudyRecord { repeats: vec![begun], ..study };
