@@ -14,7 +14,7 @@ fn found(files: &[(&str, &str)]) -> Vec<String> {
     cycles(&Tree::read(&folder.path().join("lib.rs")).unwrap(), folder.path())
 }
 
-/// What is found in a crate of `a.rs`, which defines `A`, and `b.rs`, which defines `B`.
+/// What is found in a crate of two files, `a`, which defines `A`, and `b`, which defines `B`.
 fn pair(a: &str, b: &str) -> Vec<String> {
     let (a, b) = (format!("pub struct A;\n{a}"), format!("pub struct B;\npub fn go() {{}}\n{b}"));
     found(&[
