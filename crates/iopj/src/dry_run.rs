@@ -146,7 +146,10 @@ fn as_json(plan: &RunPlan) -> Value {
             "all": time.all().as_secs_f64(),
         })
     };
-    let taken = |TakePlan { address, driver, namespaces, .. }: &TakePlan| json!({ "address": address.to_string(), "driver": driver, "namespaces": namespaces });
+    let taken = |TakePlan { address, driver, namespaces, .. }: &TakePlan| {
+        let address = address.to_string();
+        json!({ "address": address, "driver": driver, "namespaces": namespaces })
+    };
     let change = |Change { file, old, new }: &Change| json!({ "file": file, "old": old, "new": new });
     let ([least, most], bytes) = (trials(plan), &plan.bytes);
     json!({

@@ -1,4 +1,5 @@
-//! Progress on standard error: a bar with the time left on a terminal, plain lines otherwise.
+//! Progress on standard error: on a terminal a bar with path, depth, rate and the time left, plain lines
+//! otherwise.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iopj_core::format_bytes;
@@ -11,12 +12,72 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// What the bar takes of a line, with its brackets and a space.
+const BAR: usize = 9;
+
+/// A trial in words.
+#[derive(Default)]
+struct TrialLine {
+    /// As a plain line says it.
+    whole: String,
+    /// Its number among all.
+    number: String,
+    /// What is never cut: its path and its depth.
+    path: String,
+    /// The rest of its workload.
+    rest: String,
+}
+
+impl TrialLine {
+    fn of(number: u64, of: u64, cell: &Cell) -> TrialLine {
+        let (title, depth) = (cell.workload.title(), format!(" iodepth {}", cell.workload.iodepth));
+        TrialLine {
+            whole: format!("{number}/{of} {} {title}", cell.path),
+            number: format!("{number}/{of} "),
+            path: format!("{}{depth}", cell.path),
+            rest: format!(" {}", title.replacen(&depth, "", 1)),
+        }
+    }
+
+    /// As much as fits: path and depth, then the time left, the last rate, the number, the rest.
+    fn fitting(&self, columns: usize, iops: Option<f64>, left: Option<Duration>) -> String {
+        let left = left.map_or(String::new(), |left| format!(", {} left", clock(left)));
+        let rate = iops.map_or(String::new(), |iops| format!(", {}", rate(iops)));
+        let mut room = columns.saturating_sub(self.path.chars().count());
+        let mut fits = |part: &str| {
+            let length = part.chars().count();
+            let shown = length <= room;
+            room -= if shown { length } else { 0 };
+            if shown { part.to_owned() } else { String::new() }
+        };
+        let (left, rate) = (fits(&left), fits(&rate));
+        let (number, rest) = (fits(&self.number), fits(&self.rest));
+        format!("{number}{}{rest}{rate}{left}", self.path)
+    }
+}
+
+/// I/Os per second in three digits or so.
+fn rate(iops: f64) -> String {
+    match iops {
+        1e6.. => format!("{:.2}M IOPS", iops / 1e6),
+        1e4.. => format!("{:.0}k IOPS", iops / 1e3),
+        _ => format!("{iops:.0} IOPS"),
+    }
+}
+
+/// The columns of the terminal.
+fn columns() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| size.ws_col.max(20).into())
+}
+
 /// The user's view of a run.
 pub(crate) struct View {
     /// On a terminal only.
     bar: Option<ProgressBar>,
     left: Option<(Duration, Instant)>,
-    line: String,
+    trial: TrialLine,
+    /// The rate of the last trial that was measured.
+    iops: Option<f64>,
     file_begun: bool,
 }
 
@@ -25,12 +86,12 @@ impl View {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             // The template is constant; if it were wrong, the default one would do.
-            if let Ok(style) = ProgressStyle::with_template("[{bar:24}] {wide_msg}") {
+            if let Ok(style) = ProgressStyle::with_template("[{bar:6}] {wide_msg}") {
                 bar.set_style(style.progress_chars("=> "));
             }
             bar
         });
-        View { bar, left: None, line: String::new(), file_begun: false }
+        View { bar, left: None, trial: TrialLine::default(), iops: None, file_begun: false }
     }
 
     fn say(&self, text: &str) {
@@ -50,8 +111,7 @@ impl View {
     fn show(&self) {
         let Some(bar) = &self.bar else { return };
         let left = self.left.map(|(left, at)| left.saturating_sub(at.elapsed()));
-        let left = left.map_or(String::new(), |left| format!("about {} left, ", clock(left)));
-        bar.set_message(format!("{left}{}", self.line));
+        bar.set_message(self.trial.fitting(columns().saturating_sub(BAR), self.iops, left));
     }
 }
 
@@ -81,7 +141,7 @@ impl Progress for View {
     }
 
     fn trial(&mut self, number: u64, of: u64, cell: &Cell, left: Option<Duration>) {
-        self.line = format!("{number}/{of} {} {}", cell.path, cell.workload.title());
+        self.trial = TrialLine::of(number, of, cell);
         self.left = left.map(|left| (left, Instant::now()));
         match &self.bar {
             Some(bar) => {
@@ -91,18 +151,61 @@ impl Progress for View {
             }
             None => {
                 let left = left.map_or(String::new(), |left| format!(" (about {} left)", clock(left)));
-                self.say(&format!("{}{left}", self.line));
+                self.say(&format!("{}{left}", self.trial.whole));
             }
         }
     }
 
     fn ended(&mut self, outcome: &Outcome) {
-        if let Outcome::Failed(error) = outcome {
-            self.say(&format!("failed: {}: {error}", self.line));
+        match outcome {
+            Outcome::Failed(error) => self.say(&format!("failed: {}: {error}", self.trial.whole)),
+            Outcome::Measured(measurement) => self.iops = Some(measurement.iops()),
         }
     }
 
     fn tick(&mut self) {
         self.show();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iopj_core::{Generator, Workload};
+
+    fn line(path: &str, iodepth: u32) -> TrialLine {
+        let workload = Workload { iodepth, ..Workload::default() };
+        let (path, settings) = (path.parse().unwrap(), Default::default());
+        TrialLine::of(7, 120, &Cell { path, workload, settings, generator: Generator::Native })
+    }
+
+    /// The path began after the time that was left, and its depth was cut off.
+    #[test]
+    fn path_and_depth_are_kept_at_80_columns() {
+        let (rate, left) = (Some(312_345.6), Some(Duration::from_secs(80)));
+        let plain = line("io_uring/syscall/interrupt", 32);
+        assert_eq!(
+            plain.fitting(80 - BAR, rate, left),
+            "7/120 io_uring/syscall/interrupt iodepth 32, 312k IOPS, 1 min 20 s left"
+        );
+        assert_eq!(
+            plain.fitting(150, rate, left),
+            "7/120 io_uring/syscall/interrupt iodepth 32 randread 4k numjobs 1, 312k IOPS, 1 min 20 s left"
+        );
+        assert_eq!(
+            plain.fitting(150, None, None),
+            "7/120 io_uring/syscall/interrupt iodepth 32 randread 4k numjobs 1"
+        );
+        let longest = line("nvme-passthrough/sqpoll/interrupt+registered+kernel-wait", 32_768);
+        assert_eq!(
+            longest.fitting(80 - BAR, rate, left),
+            "nvme-passthrough/sqpoll/interrupt+registered+kernel-wait iodepth 32768"
+        );
+        assert!(longest.path.len() <= 80 - BAR);
+    }
+
+    #[test]
+    fn rates_are_short() {
+        assert_eq!([999.6, 12_345.0, 1_234_567.0].map(rate), ["1000 IOPS", "12k IOPS", "1.23M IOPS"]);
     }
 }

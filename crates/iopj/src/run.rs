@@ -43,8 +43,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
             let (study, notes) = study::of(args)?;
             notes.iter().for_each(|note| view.note(note));
             if args.dry_run {
-                let plan = iopj_run::dry_run(study, &options, &mut view, stop)?;
-                return dry_run::show(&plan, args.json);
+                let plan = iopj_run::dry_run(study, &options, &mut view, stop);
+                return plan.map_or_else(refused, |plan| dry_run::show(&plan, args.json));
             }
             iopj_run::run(study, &options, look, &mut view, stop)
         }
@@ -52,12 +52,17 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     view.finish();
     match result {
         Ok(summary) => conclude(&summary, args.json),
-        Err(RunError::Interrupted) => {
-            crate::output::fail(&RunError::Interrupted.into());
-            Ok(ExitCode::from(INTERRUPTED))
-        }
-        Err(error) => Err(error.into()),
+        Err(error) => refused(error),
     }
+}
+
+/// How a run ends that did not begin.
+fn refused(error: RunError) -> anyhow::Result<ExitCode> {
+    if matches!(error, RunError::Interrupted) {
+        crate::output::fail(&error.into());
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Err(error.into())
 }
 
 /// The decisions of a study that adds blocks until they are made.

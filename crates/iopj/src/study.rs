@@ -136,7 +136,8 @@ mod tests {
                 "--path */poll: posix-sio/syscall/poll, io_uring/syscall/poll, io_uring/sqpoll/poll, \
                  nvme-passthrough/syscall/poll, nvme-passthrough/sqpoll/poll",
                 "--path io_uring: io_uring/syscall/interrupt, io_uring/syscall/poll, \
-                 io_uring/syscall/hybrid, io_uring/sqpoll/interrupt, io_uring/sqpoll/poll, io_uring/sqpoll/hybrid"
+                 io_uring/syscall/hybrid, io_uring/sqpoll/interrupt, io_uring/sqpoll/poll, \
+                 io_uring/sqpoll/hybrid"
             ]
         );
         let Axis::Many(paths) = study.paths else { panic!("one path") };
