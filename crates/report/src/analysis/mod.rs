@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod answer;
 pub mod axis;
+pub mod choice;
 pub mod claims;
 pub mod compare;
 pub mod contrast;

@@ -1,6 +1,7 @@
 //! Results as text and for other programs: aligned tables, the report of a store, winner maps, claims.
 
 mod answer;
+mod choice;
 mod claims;
 mod compare;
 mod emulated;

@@ -1,5 +1,6 @@
 //! The report of a store as text: a table for each workload, and what to know about it.
 
+use super::choice;
 use super::emulated::{self, banner};
 use super::energy::{self, TableEnergy};
 use super::repeats;
@@ -37,6 +38,7 @@ pub fn report(study: &StudyRecord, trials: &[Trial], admission: Admission) -> St
         "target {}",
         [Some(escape(&study.target))].into_iter().chain(place).flatten().collect::<Vec<_>>().join(", ")
     );
+    text += &format!("\n{}", choice::text(&choice::decided(study, trials, admission)));
     for sentence in repeats::sentences(study) {
         text += &wrap(&sentence, WIDTH, "");
     }
@@ -142,7 +144,6 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admis
     if tables.iter().flat_map(|table| &table.rows).any(|row| row.marked) {
         text += &wrap(LEGEND, WIDTH, "");
     }
-    text.extend(admission.why_none_competes(trials).map(|why| wrap(&escape(&why), WIDTH, "")));
     if study.emulated.is_none() {
         text += &energy::lacks_text(trials, WIDTH);
     }

@@ -1,5 +1,7 @@
 //! Running text for terminals: broken into lines, made harmless, and names that occur in several reports.
 
+use iopj_core::IoPath;
+
 /// Characters in a line of running text.
 pub(super) const WIDTH: usize = 120;
 
@@ -36,9 +38,35 @@ pub(super) fn settings<'a>(settings: impl IntoIterator<Item = (&'a String, &'a S
     settings.into_iter().map(|(name, value)| format!(" {name}={value}")).collect()
 }
 
+/// The short name of a path: its interface, and how it differs from one system call per submission and
+/// interrupts.
+pub(super) fn short_name(path: &IoPath) -> String {
+    let text = path.to_string();
+    let (stem, variants) = text.split_once('+').unwrap_or((&text, ""));
+    let (interface, rest) = stem.split_once('/').unwrap_or((stem, ""));
+    let usual = ["syscall", "doorbell", "interrupt"];
+    let words: Vec<&str> = rest.split('/').filter(|word| !word.is_empty() && !usual.contains(word)).collect();
+    let words = if words.is_empty() { String::new() } else { format!(" {}", words.join("/")) };
+    let variants = if variants.is_empty() { String::new() } else { format!("+{variants}") };
+    format!("{interface}{words}{variants}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_names_keep_what_is_unusual() {
+        for (path, name) in [
+            ("libaio/syscall/interrupt", "libaio"),
+            ("io_uring/syscall/poll+registered", "io_uring poll+registered"),
+            ("io_uring/sqpoll/interrupt", "io_uring sqpoll"),
+            ("io_uring/sqpoll/poll", "io_uring sqpoll/poll"),
+            ("posix-sio/syscall/hybrid:4us", "posix-sio hybrid:4us"),
+        ] {
+            assert_eq!(short_name(&path.parse().unwrap()), name);
+        }
+    }
 
     #[test]
     fn long_texts_are_broken_at_spaces() {

@@ -54,10 +54,10 @@ pub(super) fn section(model: &Model<'_>) -> Section {
         groups.extend(Group::new(heading, figures));
     }
     let mut words = format!(
-        "The best path in each cell, how far the next one is, and the 95 % interval of that. Dashed cells are open: {} at 5 %, after \
-         Holm over all cells, cannot tell the best from another path, or there is one replicate and no \
-         test. A map of counts names the path with the lowest count, which need not be the fastest. {} out: \
-         refuted, unproven, failed or incomplete.",
+        "The best path in each cell, how far the next one is, and the 95 % interval of that. In dashed cells \
+         no path wins by {} at 5 %, after Holm over all cells: the best are equal, or it is undecided. A \
+         map of counts names the path with the lowest count, which need not be the fastest. {} out: refuted, \
+         unproven, failed or incomplete.",
         test_words(model),
         if left_out == 1 { "1 trial is left".to_owned() } else { format!("{left_out} trials are left") }
     );
@@ -200,9 +200,11 @@ fn margin(cell: &MapCell) -> String {
     }
 }
 
-/// The 95 % interval of how far the next path is from the best, as [`margin`] shows the distance itself.
+/// The 95 % interval of how far the next path is from the best, as [`margin`] shows the distance itself; in
+/// an undecided cell of how far the path is that would take the most to decide.
 fn interval(cell: &MapCell) -> String {
-    let Some(ratio) = cell.lead().and_then(|lead| lead.ratio) else { return String::new() };
+    let hardest = cell.open().and_then(|(place, _)| place.contrast.as_ref());
+    let Some(ratio) = hardest.or(cell.lead()).and_then(|lead| lead.ratio) else { return String::new() };
     match [ratio.high, ratio.low].map(f64::recip) {
         [low, high] if low <= 0.0 || !high.is_finite() => String::new(),
         [low, high] if low >= 2.0 => format!("{} to {}\u{d7}", readable(low), readable(high)),

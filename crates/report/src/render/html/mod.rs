@@ -4,7 +4,6 @@
 //! `text` escapes every text that comes from a study, a target or a machine. `analysis` makes the decisions
 //! and statistics.
 
-mod best;
 mod by_path;
 mod cost_bars;
 mod energy;

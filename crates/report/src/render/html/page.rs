@@ -1,20 +1,21 @@
 //! The page around the figures: title, summary in words, tables, provenance, and what is missing.
 
-use super::best::{Best, Bests, bests, lead};
 use super::energy;
 use super::figure::{Figure, Group, Note, Section};
-use super::model::{Model, shown};
+use super::model::Model;
 use super::svg::swatch;
-use super::text::{capital, escape, plural, readable};
+use super::text::{capital, escape, plural};
 use super::unsteady;
 use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, light_style};
 use crate::analysis::Admission;
+use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::claims::{Answer, Claim, ClaimContext, decide};
 use crate::analysis::metric::Metric;
 use crate::analysis::noise::Noise;
+use crate::render::choice::{Advice, Decided, decided};
 use crate::render::claims::answer;
 use crate::render::emulated::{self, banner};
-use crate::render::number::{percent, thousands};
+use crate::render::number::thousands;
 use crate::render::repeats;
 use crate::render::report::by_reason;
 use crate::render::table::Table;
@@ -28,16 +29,11 @@ const OPEN_GROUPS: usize = 4;
 /// The list of a note with more items is folded.
 const OPEN_ITEMS: usize = 8;
 
-/// A table with more rows scrolls in a frame of its own.
-const TALL_ROWS: usize = 24;
+/// If there are more answers than this, they are not in large type.
+const LARGE_ANSWERS: usize = 4;
 
 pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sections: &[Section]) -> String {
     let mut html = head(study);
-    let mut all_bests = Vec::new();
-    if model.emulated.is_none() {
-        all_bests.push(bests(model, Metric::LatencyMean));
-        all_bests.extend(model.source.as_ref().map(|_| bests(model, Metric::IosPerJoule)));
-    }
     html += "<body><a class=\"skip\" href=\"#main\">Skip to the results</a>";
     html += &title_block(study, model);
     if let Some(emulator) = model.emulated {
@@ -46,7 +42,7 @@ pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sec
     let missing = missing(model, sections);
     html += &contents(sections, study, !missing.is_empty());
     html += "<main id=\"main\">";
-    html += &summary(study, model, &all_bests);
+    html += &summary(study, model);
     for section in sections {
         html += &section_text(section);
     }
@@ -117,7 +113,7 @@ fn plain(what: &str, count: usize) -> String {
 }
 
 fn contents(sections: &[Section], study: &StudyRecord, with_missing: bool) -> String {
-    let mut links = vec![("summary", "Summary")];
+    let mut links = vec![("summary", "Decision")];
     links.extend(sections.iter().map(|section| (section.id, section.heading)));
     links.push(("claims", "Claims"));
     links.extend(with_missing.then_some(("missing", "Not measured")));
@@ -130,27 +126,9 @@ fn contents(sections: &[Section], study: &StudyRecord, with_missing: bool) -> St
     format!("<nav aria-label=\"Contents\"><ul>{items}</ul></nav>")
 }
 
-fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
-    let mut html = String::from("<section id=\"summary\"><h2>Summary</h2>");
-    if model.trials.is_empty() {
-        html += "<p class=\"lead\">This store holds no trial: nothing can be shown. Do the trials with \
-                 <code>iopj run --resume STORE</code>.</p>";
-    } else if !model.trials.iter().any(|trial| model.admission.admit(trial).is_ok()) {
-        let unranked = model
-            .trials
-            .iter()
-            .any(|trial| Admission { with_unproven: true, ..model.admission }.admit(trial).is_ok());
-        let why = model.admission.why_none_competes(model.trials).filter(|_| unranked).map_or_else(
-            || {
-                "No trial is valid: all of them were refuted, failed or incomplete, so no path can be \
-                 ranked."
-                    .to_owned()
-            },
-            |why| format!("{}.", capital(&why)),
-        );
-        let _ = write!(html, "<p class=\"lead\">{} The reasons are given below.</p>", escape(&why));
-    }
-    html.extend(bests.iter().map(|bests| lead(model, bests)));
+fn summary(study: &StudyRecord, model: &Model<'_>) -> String {
+    let mut html = String::from("<section id=\"summary\"><h2>Decision</h2>");
+    html += &decision(&decided(study, model.trials, model.admission));
     let planned = study.planned_trials as usize;
     if !model.trials.is_empty() && model.trials.len() < planned {
         let _ = write!(
@@ -166,7 +144,6 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
     for warning in &study.warnings {
         let _ = write!(html, "<p class=\"warning\">Warning: {}</p>", escape(warning));
     }
-    html.extend(bests.iter().map(|bests| best_table(model, bests)));
     html += &energy::incomplete(model);
     html += &orders(model);
     html += &doubtful(model);
@@ -179,51 +156,28 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
     html + "</section>"
 }
 
-fn best_table(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> String {
-    if bests.is_empty() {
-        return String::new();
+/// The sentences that the report on a terminal begins with.
+fn decision(Decided { groups, notes }: &Decided) -> String {
+    let class = if groups.len() <= LARGE_ANSWERS { " class=\"lead\"" } else { "" };
+    let group = |Advice { workloads, sentences }: &Advice| {
+        let (first, rest) = sentences.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
+        let rest =
+            if rest.is_empty() { String::new() } else { format!("<p>{}</p>", sentence(&rest.join(" "))) };
+        format!("<h3>{}</h3><p{class}>{}</p>{rest}", escape(workloads), sentence(first))
+    };
+    let groups: String = groups.iter().map(group).collect();
+    let marked =
+        if groups.contains(MARK) { format!("<p class=\"note\">{LEGEND}</p>") } else { String::new() };
+    let groups = groups + &marked;
+    match notes.iter().map(|note| format!("<li>{}</li>", sentence(note))).collect::<String>() {
+        notes if notes.is_empty() => groups,
+        notes => format!("{groups}<ul class=\"plain\">{notes}</ul>"),
     }
-    let (title, words) = match metric {
-        Metric::IosPerJoule => (
-            "Best path of each workload by energy",
-            "By I/Os per joule over replicates. \u{201c}Saves\u{201d} is the share of the energy per I/O \
-             that it saves compared with the verified path of fewest I/Os per joule that differs \
-             significantly.",
-        ),
-        _ => (
-            "Best path of each workload",
-            "By mean latency over replicates. \u{201c}Saves\u{201d} is the share of the mean latency that it \
-             saves compared with the slowest verified path that differs significantly.",
-        ),
-    };
-    let against = |best: &Best| match best.saves {
-        Some((worst, _)) => model.series[worst].label.clone(),
-        None if best.ties.is_empty() => "no other verified path".to_owned(),
-        None => "none differs".to_owned(),
-    };
-    let table = Table::of(bests)
-        .name("workload", |best| escape(&best.workload))
-        .name("best path", |best| format!("{}{}", swatch(best.series), escape(&best.path)))
-        .right(escape(&shown(*metric).0), |best| readable(best.value))
-        .right("IOPS", |best| readable(best.iops))
-        .right("saves", |best| best.saves.map_or(String::new(), |(_, share)| percent(share)))
-        .name("compared with", |best| escape(&against(best)))
-        .left("remarks", |best| escape(&remarks(best)));
-    let is_tall = bests.len() <= TALL_ROWS;
-    format!("<h3>{title}</h3><p class=\"note\">{words}</p>{}", table.html(title, is_tall))
 }
 
-fn remarks(best: &Best) -> String {
-    let mut remarks: Vec<String> = Vec::new();
-    if !best.ties.is_empty() {
-        remarks.push(format!("tie with {}", best.ties.join(", ")));
-    } else if !best.tested {
-        remarks.push("one replicate: no test".to_owned());
-    }
-    if !best.verified {
-        remarks.push("unproven".to_owned());
-    }
-    remarks.join("; ")
+/// A sentence whose percentages are not broken across lines.
+fn sentence(text: &str) -> String {
+    escape(text).replace(" %", "\u{a0}%")
 }
 
 /// The orders of an emulated store's paths, by times that are not shown.
