@@ -28,7 +28,7 @@ pub(crate) fn wait_for(
     stop: &AtomicBool,
 ) -> Result<DeviceLocks, RunError> {
     let began = Instant::now();
-    let mut is_said = false;
+    let (mut is_said, mut told) = (false, RestoreReport::default());
     loop {
         let who = match take(host, devices) {
             Err(RunError::InUse(who)) => who,
@@ -47,7 +47,14 @@ pub(crate) fn wait_for(
         // Without root it has been said already that nothing can be put back.
         match host.restore_left_behind() {
             Err(SettingsError::NeedsRoot(_)) => {}
-            report => tell(&report?, progress),
+            // What cannot be put back is said once, however long the wait.
+            report => {
+                let report = report?;
+                if report != told {
+                    tell(&report, progress);
+                    told = report;
+                }
+            }
         }
     }
 }
