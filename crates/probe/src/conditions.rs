@@ -80,7 +80,9 @@ fn shares<'a>(evidence: &Evidence, thread: &'a ThreadEvidence) -> Option<Shares<
         None => return None,
     };
     let beyond = ratio(waited_ns.saturating_sub(slack_ns), window_ns);
-    Some(Shares { thread, ran: ratio(ran_ns, window_ns), waited: ratio(waited_ns, window_ns), beyond })
+    // The counts are read a moment before and after the window, so both may be a little too large.
+    let ran = ratio(ran_ns, window_ns).min(1.0);
+    Some(Shares { thread, ran, waited: ratio(waited_ns, window_ns).min(1.0 - ran), beyond })
 }
 
 fn others(evidence: &Evidence) -> Option<Disturbance> {
