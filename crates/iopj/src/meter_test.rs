@@ -5,7 +5,7 @@ use crate::signals;
 use crate::study;
 use iopj_core::format_duration;
 use iopj_report::render::{escape, wrap};
-use iopj_run::energy::{ChannelCheck, MeterCheck, check};
+use iopj_run::energy::{ChannelCheck, MeterCheck, READINGS, check};
 use iopj_run::read_study;
 use std::path::Path;
 use std::process::ExitCode;
@@ -55,6 +55,7 @@ fn channel(channel: &ChannelCheck) -> String {
     facts.extend(channel.seen_interval_s.map(|seconds| format!("a value every {}", time(seconds))));
     facts.extend(channel.noise_w.map(|watts| format!("noise {} W (standard deviation)", significant(watts))));
     facts.extend(age(channel));
+    facts.extend((readings.len() < READINGS).then(|| format!("{} readings only", readings.len())));
     facts.push(match *resolution {
         0.0 => "resolution not stated".to_owned(),
         step => format!("resolution {step} {unit}"),
@@ -72,6 +73,9 @@ fn channel(channel: &ChannelCheck) -> String {
 fn age(channel: &ChannelCheck) -> Option<String> {
     let ages = || channel.readings.iter().map(|one| one.age_s);
     let (least, most) = (ages().reduce(f64::min)?, ages().reduce(f64::max)?);
+    if most == 0.0 {
+        return Some("age not known: it gives no time of its own".to_owned());
+    }
     let range = match (time(least), time(most)) {
         (least, most) if least == most => least,
         (least, most) => format!("{least} to {most}"),
@@ -135,8 +139,9 @@ mod tests {
         assert_eq!(
             shown,
             "psu\\u{1b}: http, read every 1s system power, instant, W: 40 41.25 a value every 1.003 s; noise \
-             0.884 W (standard deviation); age 2 ms to 3.4 ms by the time that a reading takes; resolution 0.1 \
-             W; accuracy not stated; joules need a `runtime` of 5s or more cannot be read: it ended"
+             0.884 W (standard deviation); age 2 ms to 3.4 ms by the time that a reading takes; 2 readings \
+             only; resolution 0.1 W; accuracy not stated; joules need a `runtime` of 5s or more cannot be \
+             read: it ended"
         );
         let log = MeterCheck { channels: vec![], note: Some("later".into()), error: None, ..meter };
         assert_eq!(text(&log), "psu\\u{1b}: http: later\n");

@@ -46,7 +46,7 @@ pub enum Incomplete {
     /// The time between two values is longer than any gap that is bridged.
     #[error(
         "the meter gives a value only every {} s, and gaps of at most {} s are bridged, so no window has \
-         joules: set the meter's `interval` to the time between its values",
+         joules: leave `bridge` out, and set the meter's `interval` to the time between its values",
         brief(*period_s), brief(*limit_s)
     )]
     TooRare { period_s: f64, limit_s: f64 },

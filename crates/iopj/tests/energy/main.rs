@@ -380,13 +380,13 @@ fn a_window_that_is_too_short_for_its_meter_is_warned_of_and_says_so_after_the_r
     succeeded(&run);
     let why = "the measured window is too short for the meter, which gives a value every 1.0 s, and 4 must \
                lie in the window: use a `runtime` of at least 5s, or a faster meter";
-    let warning = format!("warning: no trial will have joules of the meter `psu`: {why}\n");
+    let warning = format!("warning: no trial will have joules from the meter `psu`: {why}\n");
     assert_eq!(messages.matches(&warning).count(), 1, "{messages}");
     let trials = trials(&folder);
     let energy = &trials[0].outcome.measurement().unwrap().energy[0];
     let EnergyOutcome::Incomplete(reason) = &energy.outcome else { panic!("it has joules") };
     assert_eq!(reason, why);
-    let lack = format!("no joules by psu of 1 of 1 trials: {why}");
+    let lack = format!("no joules from psu in 1 of 1 trials: {why}");
     let squeezed =
         |text: Vec<u8>| String::from_utf8(text).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(squeezed(run.stdout).contains(&lack));

@@ -133,11 +133,11 @@ pub struct EnergyLack<'a> {
     pub of: usize,
 }
 
-/// `no joules by plug of 2 of 6 trials: the meter took no part`.
+/// `no joules from plug in 2 of 6 trials: the meter took no part`.
 impl fmt::Display for EnergyLack<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { meter, reason, trials, of } = self;
-        write!(f, "no joules by {meter} of {} of {of} trials: {reason}", trials.len())
+        write!(f, "no joules from {meter} in {} of {of} trials: {reason}", trials.len())
     }
 }
 

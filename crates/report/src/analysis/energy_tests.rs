@@ -181,7 +181,7 @@ fn incomplete_trials_are_counted_and_named_and_leave_the_scope_as_it_is() {
     }
     let text = squeezed(&render::report(&study("6.1"), &trials, Admission::default()));
     assert!(text.contains("energy: system by plug") && !text.contains("rapl"), "{text}");
-    let says = "energy incomplete: no joules by plug of 1 of 6 trials: no reading for 7 s\\u{1b} \
+    let says = "energy incomplete: no joules from plug in 1 of 6 trials: no reading for 7 s\\u{1b} \
                 posix-sio/syscall/poll, randread 4k iodepth 1 numjobs 1, replicate 3";
     assert!(text.contains(says), "{text}");
     let question = WinnerQuestion::new(Metric::IosPerJoule, Axis::Iodepth, Axis::Numjobs).unwrap();
@@ -208,7 +208,7 @@ fn a_meter_that_has_joules_of_no_trial_says_why_everywhere() {
         let short = "the measured window is too short".to_owned();
         give_outcome(trial, "plug", Scope::System, EnergyOutcome::Incomplete(short));
     }
-    let says = "no joules by plug of 3 of 3 trials: the measured window is too short";
+    let says = "no joules from plug in 3 of 3 trials: the measured window is too short";
     let study = study("6.1");
     let text = squeezed(&render::report(&study, &trials, Admission::default()));
     assert!(text.ends_with(&format!("energy incomplete: {says}")) && !text.contains("IO/J"), "{text}");

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Readings of each channel.
-const READINGS: usize = 5;
+pub const READINGS: usize = 5;
 /// The longest wait for them once a meter is open.
 const LONGEST: Duration = Duration::from_secs(60);
 /// How often the wait looks at the meter.
@@ -238,7 +238,8 @@ mod tests {
 
     #[test]
     fn a_channel_shows_age_interval_noise_and_the_least_runtime() {
-        let text = "name = \"t\"\npaths = \"available\"\n[meters.m]\nkind = \"rapl\"\ninterval = \"1s\"\n[[workload]]\n";
+        let text = "name = \"t\"\npaths = \"available\"\n[[workload]]\n[meters.m]\nkind = \"rapl\"\n\
+                    interval = \"1s\"\n";
         let study = Study::parse(text, "t").unwrap();
         let MeterSpecs::Named(mut specs) = config::meter_specs(study.meters.as_ref(), "t").unwrap() else {
             panic!()

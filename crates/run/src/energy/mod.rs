@@ -20,7 +20,7 @@ mod thread;
 mod trace;
 
 pub use attach::{AttachError, LogClock, attach, log_of};
-pub use check::{ChannelCheck, MeterCheck, ReadingCheck, check};
+pub use check::{ChannelCheck, MeterCheck, READINGS, ReadingCheck, check};
 pub use compute::recompute;
 pub(crate) use config::{meter_specs, programs};
 pub use model::{FitError, fit};

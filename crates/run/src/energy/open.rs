@@ -95,15 +95,8 @@ impl Meters {
     }
 
     /// Warns of each meter that the study names and for which windows of these cells are too short.
-    ///
-    /// # Errors
-    /// A meter that is read less often than gaps are bridged: no window has joules.
-    pub(crate) fn check_windows(
-        &mut self,
-        cells: &[Cell],
-        progress: &mut dyn Progress,
-    ) -> Result<(), RunError> {
-        let Some(short) = &mut self.short_windows else { return Ok(()) };
+    pub(crate) fn check_windows(&mut self, cells: &[Cell], progress: &mut dyn Progress) {
+        let Some(short) = &mut self.short_windows else { return };
         // A window that ends after a number of I/Os has no known length.
         let window = |cell: &Cell| match cell.workload.length {
             Length::Runtime(time) => Some(time),
@@ -113,18 +106,8 @@ impl Meters {
         let live = self.running.iter().map(|meter| (&meter.spec, meter.cadences()));
         let logs = self.logs.iter().map(|(spec, config)| (spec, vec![spec.cadence(values_of(config), None)]));
         for (spec, cadences) in live.chain(logs) {
-            if spec.bridge < spec.interval {
-                return RunError::refuse(format!(
-                    "the meter `{}` is read every {}, and its `bridge` allows gaps of {} only, so no trial \
-                     would have joules: leave `bridge` out, or make it longer",
-                    spec.name,
-                    format_duration(spec.interval),
-                    format_duration(spec.bridge)
-                ));
-            }
             short.warn(&spec.name, &cadences, progress);
         }
-        Ok(())
     }
 }
 
@@ -149,7 +132,7 @@ impl ShortWindows {
             let times: Vec<String> = short.iter().map(|(time, _)| format_duration(*time)).collect();
             format!("no trial with a `runtime` of {}", times.join(", "))
         };
-        Some(format!("{of} will have joules of the meter `{name}`: {why}"))
+        Some(format!("{of} will have joules from the meter `{name}`: {why}"))
     }
 }
 
@@ -211,9 +194,9 @@ mod tests {
         };
         let why = "the measured window is too short for the meter, which gives a value every 1.0 s, and 4 \
                    must lie in the window: use a `runtime` of at least 5s, or a faster meter";
-        let all = format!("warning: no trial will have joules of the meter `psu`: {why}");
+        let all = format!("warning: no trial will have joules from the meter `psu`: {why}");
         assert_eq!(says(&[second], 1.0), [all]);
-        let some = "warning: no trial with a `runtime` of 1s, 2s will have joules of the meter `psu`: ";
+        let some = "warning: no trial with a `runtime` of 1s, 2s will have joules from the meter `psu`: ";
         assert_eq!(says(&[second, 2 * second, 5 * second], 1.0), [some.to_owned() + why]);
         assert!(says(&[5 * second], 1.0).is_empty() && says(&[], 1.0).is_empty());
         let rare = says(&[60 * second], 5.0);
