@@ -6,12 +6,13 @@ use iopj_core::{CostKind, CostProfile, CostSource, IoPath, VerdictKind, Workload
 use iopj_report::analysis::Admission;
 use iopj_report::analysis::admission::Barred;
 use iopj_report::analysis::metric::Metric;
-use iopj_report::analysis::stats::Method;
+use iopj_report::analysis::stats::{LEVEL, Method};
 use iopj_report::analysis::winner::{
-    Axis, AxisValue, Decision, MapCell, WinnerMap, WinnerQuestion, default_metric, winner_maps,
+    Axis, AxisValue, Decision, MapCell, WinnerMap, WinnerQuestion, default_metric, rank, winner_maps,
 };
 use iopj_report::render::winners;
 use iopj_store::{Generator, Outcome, StudyRecord, Trial};
+use proptest::prelude::*;
 use trials::{measurement, study, trial};
 
 const PATHS: [&str; 3] = ["posix-sio/syscall/interrupt", "io_uring/syscall/poll", "io_uring/sqpoll/poll"];
@@ -403,4 +404,34 @@ fn an_emulated_store_is_asked_for_counts_alone() {
     assert!(
         error.contains("context_switches_per_io, interrupts_per_io") && error.contains("instructions_per_io")
     );
+}
+
+proptest! {
+    #[test]
+    fn one_word_excludes_the_others_and_more_spread_makes_nothing_equal(
+        noise in proptest::array::uniform3(proptest::array::uniform5(-3.0..3.0)),
+        means in proptest::array::uniform3(97.0..103.0),
+        spread in 1.0..10.0,
+    ) {
+        let cell = |spread: f64| {
+            let sample = |(place, (own, mean)): (usize, (&[f64; 5], f64))| {
+                let middle = own.iter().sum::<f64>() / 5.0;
+                let values = own.iter().map(|one| mean + spread * (one - middle) / 3.0);
+                (path(place), (0..).zip(values).collect())
+            };
+            rank(noise.iter().zip(means).enumerate().map(sample).collect(), &question(Metric::Iops), 1)
+        };
+        let narrow = cell(1.0);
+        let alike: Vec<_> = narrow.ranking[1..].iter().filter(|place| !place.differs()).collect();
+        let is_near = alike.iter().all(|place| place.contrast.unwrap().equal.unwrap() < LEVEL);
+        match narrow.decision() {
+            Decision::Wins => prop_assert!(alike.is_empty() && narrow.best().len() == 1),
+            Decision::Equal => prop_assert!(!alike.is_empty() && is_near && narrow.open().is_none()),
+            Decision::Undecided => {
+                prop_assert!(!alike.is_empty() && !is_near && narrow.open().is_some());
+                prop_assert_ne!(cell(spread).decision(), Decision::Equal);
+            }
+            other => prop_assert!(false, "{:?}", other),
+        }
+    }
 }

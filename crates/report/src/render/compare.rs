@@ -237,7 +237,7 @@ fn summary(comparison: &Comparison) -> String {
     let words = format!(
         "change is the mean after over the mean before, its interval after Fieller; of percentiles both are \
          of logarithms; p is of {test}{looks}, corrected after Holm over the {tests} tests of this table; \
-         worse and better are p of {LEVEL} or less; equal is no such difference, and equivalent within {} % by \
+         worse and better are p below {LEVEL}; equal is no such difference, and equivalent within {} % by \
          two one-sided tests with the same corrections; undecided is neither, and more replicates of both would \
          decide; could see is the least change that would have been seen four times out of five",
         100.0 * comparison.tolerance
