@@ -1,13 +1,17 @@
 //! `iopj import`: results of other programs as a store.
 
 use crate::args::{ImportArgs, ImportFormat};
-use crate::output::print;
+use crate::output::{print, print_json};
 use iopj_run::import;
 use std::process::ExitCode;
 
 pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
-    let ImportFormat::Fio { files, store, kernel } = &args.format;
+    let ImportFormat::Fio { files, store, kernel, json } = &args.format;
     let imported = import::fio(files, store, *kernel)?;
+    if *json {
+        print_json(&serde_json::to_value(&imported)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     print(&format!("{imported}\nstore: {}\n", store.display()))?;
     Ok(ExitCode::SUCCESS)
 }

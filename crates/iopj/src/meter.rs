@@ -9,6 +9,7 @@ use iopj_meter::{Channel, ChannelKind, LocalMeter, accuracy_text, read_whole};
 use iopj_report::render::escape;
 use iopj_run::energy::{self, LogClock};
 use iopj_store::{Store, Trial};
+use serde_json::json;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,7 +26,7 @@ pub(crate) fn meter(command: &MeterCommand) -> anyhow::Result<ExitCode> {
         MeterCommand::Test { study, allow_exec, json } => {
             meter_test::test(study.as_deref(), *allow_exec, *json)
         }
-        MeterCommand::Fit { store, output } => fit(store, output),
+        MeterCommand::Fit { store, output, json } => fit(store, output, *json),
     }
 }
 
@@ -37,24 +38,34 @@ fn attach(args: &AttachArgs) -> anyhow::Result<ExitCode> {
         .map_err(|error| anyhow!("`{}` cannot be read ({error}): name a log", log.display()))?;
     let read = read(&bytes, &config).map_err(|error| anyhow!("`{}`: {error}", log.display()))?;
     let clock = if args.trust_clock { LogClock::Trusted } else { LogClock::Within(args.clock_within) };
-    for note in energy::attach(&mut store, &name, &read, clock)? {
-        print(&format!("note: {}\n", escape(&note)))?;
-    }
+    let notes = energy::attach(&mut store, &name, &read, clock)?;
     let with_joules = |trial: &&Trial| {
         let energy = trial.outcome.measurement().map_or(&[][..], |measurement| &measurement.energy);
         energy.iter().any(|energy| energy.meter == name && energy.joules().is_some())
     };
     let trials = store.trials()?;
     let count = trials.iter().filter(with_joules).count();
+    if args.json {
+        let trials = trials.len();
+        print_json(&json!({ "meter": name, "trials": trials, "with_joules": count, "notes": notes }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for note in notes {
+        print(&format!("note: {}\n", escape(&note)))?;
+    }
     print(&format!("{count} of {} trials now have joules from the meter `{name}`\n", trials.len()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn fit(store: &Path, output: &Path) -> anyhow::Result<ExitCode> {
+fn fit(store: &Path, output: &Path, json: bool) -> anyhow::Result<ExitCode> {
     let (text, scope, left_out) = energy::fit(&Store::open(store)?)?;
     std::fs::write(output, text).map_err(|error| {
         anyhow!("`{}` cannot be written ({error}): name another file with -o", output.display())
     })?;
+    if json {
+        print_json(&json!({ "file": output, "scope": scope.to_string(), "left_out": left_out }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if !left_out.is_empty() {
         print(&format!("left out, because they hardly vary on their own: {}\n", left_out.join(", ")))?;
     }

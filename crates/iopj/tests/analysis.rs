@@ -354,3 +354,76 @@ fn wrong_questions_are_refused() {
         assert!(messages.contains(part) && messages.lines().count() == 1, "{line}: {messages}");
     }
 }
+
+/// The example of each command on the page.
+fn examples() -> Vec<(String, Value)> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let example = |section: &str| {
+        let (command, rest) = section.split_once("`\n").unwrap();
+        let json = rest.split_once("```json\n").unwrap().1.split_once("```").unwrap().0;
+        (command.to_owned(), serde_json::from_str(json).unwrap_or_else(|error| panic!("{command}: {error}")))
+    };
+    page.split("\n## `").skip(1).map(example).collect()
+}
+
+/// Keys that are there only if there is something to say.
+const SOMETIMES: [&str; 5] = ["by", "energy", "ignored", "nobody", "costs"];
+
+/// Where a printed value has other keys than its example, of which `{}`, `[]` and null are free.
+fn unlike(example: &Value, printed: &Value, at: &str) -> Vec<String> {
+    match (example, printed) {
+        (Value::Object(known), Value::Object(keys)) if !known.is_empty() => {
+            let sometimes = |key: &&String| SOMETIMES.contains(&key.as_str());
+            let missing = known.keys().filter(|key| !keys.contains_key(*key) && !sometimes(key));
+            let more = keys.keys().filter(|key| !known.contains_key(*key) && !sometimes(key));
+            let names = missing.map(|key| format!("{at}.{key} is not printed"));
+            let names = names.chain(more.map(|key| format!("{at}.{key} is not on the page")));
+            let below = known.iter().filter_map(|(key, one)| Some((key, one, keys.get(key)?)));
+            let below = below.flat_map(|(key, one, printed)| unlike(one, printed, &format!("{at}.{key}")));
+            names.chain(below).collect()
+        }
+        (Value::Array(entries), Value::Array(printed)) if !entries.is_empty() => {
+            let nearest = |one: &Value| {
+                let of = entries.iter().map(|entry| unlike(entry, one, &format!("{at}[]")));
+                of.min_by_key(Vec::len).unwrap()
+            };
+            printed.iter().flat_map(nearest).collect()
+        }
+        (Value::Null, _) | (_, Value::Null) => Vec::new(),
+        (Value::Object(_) | Value::Array(_), _) if example.is_object() == printed.is_object() => Vec::new(),
+        (example, printed) if example.is_object() || printed.is_object() => {
+            vec![format!("{at} is no such value")]
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn the_page_on_json_has_the_keys_that_are_printed() {
+    let folder = &*folder();
+    stored(&folder.join("a.iopj"), &[1, 4], |_| {});
+    stored(&folder.join("b.iopj"), &[1, 4], |trials| {
+        trials.iter_mut().for_each(|trial| trial.workload.cpus_allowed = vec![0]);
+    });
+    let fio = seeds().join("plus.json");
+    let import = format!("import fio {} --store i.iopj --json", fio.display());
+    for (command, arguments) in [
+        ("check", "check --json"),
+        ("run --dry-run", "run --dry-run --json --size 1m --path posix-sio/syscall/interrupt"),
+        ("report", "report a.iopj --json"),
+        ("winners", "winners a.iopj --json"),
+        ("claims", "claims a.iopj --json"),
+        ("compare", "compare a.iopj b.iopj --ignore cpus_allowed --fail-on-regression 5 --json"),
+        ("import fio", import.as_str()),
+        ("meter list", "meter list --json"),
+    ] {
+        let (code, printed, messages) = run(folder, arguments);
+        assert_eq!(code, 0, "{command}: {messages}");
+        let title = format!("iopj {command} --json");
+        let all = examples();
+        let (_, example) = all.iter().find(|(name, _)| *name == title).expect(command);
+        let unlike = unlike(example, &serde_json::from_str(&printed).unwrap(), command);
+        assert!(unlike.is_empty(), "docs/json.md: {unlike:#?}");
+    }
+}

@@ -16,7 +16,7 @@ pub(super) const CHECK: &str = "\
 Examples:
   iopj check /dev/nvme0n1
       Which paths work on this drive, and what the others need
-  iopj check --json | jq '.paths[] | select(.available) | .path'
+  iopj check --json | jq '.paths[] | select(.state == \"available\").path'
       The paths that work, for a script";
 
 pub(super) const RUN: &str = "\
@@ -116,6 +116,11 @@ pub(super) const METER_LIST: &str = "\
 Examples:
   iopj meter list
       The meters of this machine, and why others are missing";
+
+pub(super) const METER_TEST: &str = "\
+Examples:
+  iopj meter test study.toml
+      Five readings of each meter of a study, before it is run";
 
 pub(super) const METER_ATTACH: &str = "\
 Examples:

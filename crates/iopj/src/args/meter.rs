@@ -17,6 +17,7 @@ pub(crate) enum MeterCommand {
         json: bool,
     },
     /// Read each meter of a study five times: values, age, interval, noise, and the least runtime
+    #[command(after_help = examples::METER_TEST)]
     Test {
         /// Study file; without one, the meters of this machine
         study: Option<PathBuf>,
@@ -38,6 +39,9 @@ pub(crate) enum MeterCommand {
         /// File for the coefficients
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -54,6 +58,9 @@ pub(crate) struct AttachArgs {
     /// How far the logger's clock may be wrong (default: 10m)
     #[arg(long, value_name = "TIME", conflicts_with = "trust_clock", value_parser = parse_duration)]
     pub(crate) clock_within: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) keys: LogKeys,
 }

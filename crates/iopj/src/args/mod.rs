@@ -138,6 +138,9 @@ pub(crate) enum ImportFormat {
         /// polling job that slept is refuted
         #[arg(long, value_name = "RELEASE")]
         kernel: Option<KernelVersion>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 

@@ -33,8 +33,10 @@ pub fn comparison(comparison: &Comparison) -> String {
     if !comparison.changes.is_empty() {
         text += &changes(comparison);
         text += &not_measured(comparison);
-        text.push('\n');
-        text += &summary(comparison);
+        if comparison.nothing().is_none() {
+            text.push('\n');
+            text += &summary(comparison);
+        }
     }
     text += &near(&comparison.near);
     let is_near =
@@ -139,7 +141,7 @@ fn changes(comparison: &Comparison) -> String {
         false if workload_heading == "workload" => workload(&comparison.changes[0]) + "\n",
         false => format!("{workload_heading}: {}\n", workload(&comparison.changes[0])),
     };
-    heading + &table.text()
+    if measured.is_empty() { String::new() } else { heading + &table.text() }
 }
 
 /// The outcome, and what would decide it.
@@ -238,8 +240,8 @@ fn summary(comparison: &Comparison) -> String {
         "change is the mean after over the mean before, its interval after Fieller; of percentiles both are \
          of logarithms; p is of {test}{looks}, corrected after Holm over the {tests} tests of this table; \
          worse and better are p below {LEVEL}; equal is no such difference, and equivalent within {} % by \
-         two one-sided tests with the same corrections; undecided is neither, and more replicates of both would \
-         decide; could see is the least change that would have been seen four times out of five",
+         two one-sided tests with the same corrections; undecided is neither, and more replicates of both \
+         would decide; could see is the least change that would have been seen four times out of five",
         100.0 * comparison.tolerance
     );
     text += &wrap(&words, WIDTH, "");

@@ -101,6 +101,7 @@ pub struct Change {
     pub least: Option<f64>,
     /// About how many more replicates of both would decide what is undecided; absent if nothing is, if they
     /// are too many to say, or without a test.
+    #[serde(rename = "more_replicates")]
     pub more: Option<u32>,
     /// True if an unproven trial is among them.
     pub marked: bool,

@@ -292,7 +292,7 @@ fn numbers_are_finite(value: &serde_json::Value) -> bool {
         "p",
         "p_holm",
         "equal",
-        "more",
+        "more_replicates",
         "before",
         "after",
         "runtime_ns",
