@@ -376,7 +376,7 @@ fn scalar(value: &Value) -> String {
 }
 
 /// One line per trial. `emulated` says what emulated the processor; times, and what is measured by them, are
-/// then empty. `in_force` and `replaced_by` are as in [`json`]. Energy is of one source for all trials: a
+/// then empty. `in_force` and `replaced_by` are as in [`json()`]. Energy is of one source for all trials: a
 /// meter, or a model if no meter has joules, and then `energy_estimated` is true. `energy_incomplete` says
 /// why a trial has none.
 ///
