@@ -8,7 +8,7 @@ use crate::pace::RunTime;
 use crate::paths;
 use crate::precondition;
 use crate::progress::Progress;
-use crate::runner::{LEFT_OUT, SetUp, Tools, open_meters, place};
+use crate::runner::{LEFT_OUT, SetUp, Tools, all_cells, open_meters, place};
 use crate::target::Access;
 use crate::trials::needed_settings;
 use iopj_core::{Length, Workload};
@@ -81,8 +81,10 @@ pub fn dry_run(
 ) -> Result<RunPlan, RunError> {
     let (host, locks) = (Host::new(), DeviceLocks::none());
     let tools = Tools::find(&study, options, progress)?;
+    let all = all_cells(&study)?;
     let (store, spec) = place(&study, options)?;
-    let meters = open_meters(&study, options, progress, stop)?;
+    let meters = open_meters((&study, &all), options, progress, stop)?;
+    drop(all);
     let (spec, target, made) = spec.look()?;
     let (path, overwritten) = (spec.path().to_owned(), spec.overwritten().map(ToOwned::to_owned));
     let mut access = Access::new(&host, &locks, target, spec, tools.taking)?.planned(made);

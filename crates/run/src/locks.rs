@@ -9,90 +9,176 @@ use std::time::{Duration, Instant};
 
 /// How often a drive is asked for while a run waits.
 const INTERVAL: Duration = Duration::from_millis(200);
+/// How often while the run that it waits for has taken the drive from its driver.
+const INTERVAL_TAKEN: Duration = Duration::from_secs(1);
 
-/// Takes the locks of these drives, without waiting.
-pub(crate) fn take(host: &Host, devices: &[String]) -> Result<DeviceLocks, RunError> {
-    host.lock(devices).map_err(|error| match error {
-        SettingsError::Locked { device, pid } => RunError::InUse(in_use(&device, pid)),
-        other => other.into(),
-    })
+/// Takes a run's drives.
+pub(crate) struct Locker<'a> {
+    host: &'a Host,
+    /// What was said about settings that cannot be put back: each is said once.
+    told: Vec<String>,
 }
 
-/// Takes the locks of these drives once the runs that hold them have ended, at the latest after `limit`. What
-/// a run that died meanwhile left changed is put back.
-pub(crate) fn wait_for(
-    host: &Host,
-    devices: &[String],
-    limit: Duration,
-    progress: &mut dyn Progress,
-    stop: &AtomicBool,
-) -> Result<DeviceLocks, RunError> {
-    let began = Instant::now();
-    let (mut is_said, mut told) = (false, RestoreReport::default());
-    loop {
-        let who = match take(host, devices) {
-            Err(RunError::InUse(who)) => who,
-            taken => return taken,
-        };
-        if began.elapsed() >= limit {
-            return Err(RunError::StillInUse { who, limit: format_duration(limit) });
+impl<'a> Locker<'a> {
+    pub(crate) fn new(host: &'a Host) -> Locker<'a> {
+        Locker { host, told: Vec::new() }
+    }
+
+    /// Puts back the settings that dead runs left changed. Without root that is not possible, and nothing is
+    /// changed.
+    pub(crate) fn put_back_left_behind(&mut self, progress: &mut dyn Progress) -> Result<(), RunError> {
+        match self.host.restore_left_behind() {
+            Err(SettingsError::NeedsRoot(_)) => {
+                let text = "note: only root can see whether a dead run left settings changed; `iopj \
+                            restore` as root puts them back";
+                self.tell_once(text.to_owned(), progress);
+            }
+            report => self.tell(&report?, progress),
         }
-        if !std::mem::replace(&mut is_said, true) {
-            progress.note(&format!("{who}: waiting for its end, at most {}", format_duration(limit)));
-        }
-        std::thread::sleep(INTERVAL);
-        if stop.load(Ordering::Relaxed) {
-            return Err(RunError::Interrupted);
-        }
-        // Without root it has been said already that nothing can be put back.
-        match host.restore_left_behind() {
-            Err(SettingsError::NeedsRoot(_)) => {}
-            // What cannot be put back is said once, however long the wait.
-            report => {
-                let report = report?;
-                if report != told {
-                    tell(&report, progress);
-                    told = report;
+        Ok(())
+    }
+
+    /// Takes the locks of these drives, without waiting. What a run that died meanwhile left changed is put
+    /// back first.
+    pub(crate) fn take(
+        &mut self,
+        devices: &[String],
+        progress: &mut dyn Progress,
+    ) -> Result<DeviceLocks, RunError> {
+        self.put_back_left_behind(progress)?;
+        self.host.lock(devices).map_err(|error| match error {
+            SettingsError::Locked { device, pid } => RunError::InUse(in_use(&device, pid)),
+            other => other.into(),
+        })
+    }
+
+    /// Takes the locks of these drives once the runs that hold them have ended, at the latest after `limit`.
+    pub(crate) fn wait_for(
+        &mut self,
+        devices: &[String],
+        limit: Duration,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<DeviceLocks, RunError> {
+        let began = Instant::now();
+        let mut waits_for: Option<String> = None;
+        loop {
+            let (who, interval) = match (self.take(devices, progress), &waits_for) {
+                (Err(RunError::InUse(who)), _) => (who, INTERVAL),
+                // The run that it waits for has taken the drive from its driver, so it has no block device.
+                (Err(RunError::Settings(SettingsError::NoDevice { .. })), Some(who)) => {
+                    (who.clone(), INTERVAL_TAKEN)
                 }
+                (taken, _) => return taken,
+            };
+            let Some(left) = limit.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) else {
+                return Err(RunError::StillInUse { who, limit: format_duration(limit) });
+            };
+            if waits_for.is_none() {
+                progress.note(&format!("{who}: waiting for its end, at most {}", format_duration(limit)));
+            }
+            waits_for = Some(who);
+            std::thread::sleep(interval.min(left));
+            if stop.load(Ordering::Relaxed) {
+                return Err(RunError::Interrupted);
             }
         }
     }
-}
 
-/// Puts back the settings that dead runs left changed. Without root that is not possible, and nothing is
-/// changed.
-pub(crate) fn put_back_left_behind(host: &Host, progress: &mut dyn Progress) -> Result<(), RunError> {
-    let report = match host.restore_left_behind() {
-        Err(SettingsError::NeedsRoot(_)) => {
-            progress.note(
-                "note: only root can see whether a dead run left settings changed; `iopj restore` as root \
-                 puts them back",
-            );
-            return Ok(());
+    fn tell(&mut self, report: &RestoreReport, progress: &mut dyn Progress) {
+        for change in &report.restored {
+            progress.note(&format!(
+                "put back after a run that had died: {}: {} -> {}",
+                change.file.display(),
+                change.from,
+                change.to
+            ));
         }
-        report => report?,
-    };
-    tell(&report, progress);
-    Ok(())
+        for note in &report.notes {
+            self.tell_once(note.clone(), progress);
+        }
+        for failed in &report.failed {
+            let (file, reason) = (failed.file.display(), &failed.reason);
+            self.tell_once(format!("warning: {file} could not be put back: {reason}"), progress);
+        }
+    }
+
+    fn tell_once(&mut self, text: String, progress: &mut dyn Progress) {
+        if !self.told.contains(&text) {
+            progress.note(&text);
+            self.told.push(text);
+        }
+    }
 }
 
-fn tell(report: &RestoreReport, progress: &mut dyn Progress) {
-    for change in &report.restored {
-        progress.note(&format!(
-            "put back after a run that had died: {}: {} -> {}",
-            change.file.display(),
-            change.from,
-            change.to
-        ));
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Said;
+    use std::path::Path;
+
+    /// A host with the drive `sda`, on which nobody is root.
+    fn host(root: &Path) -> Host {
+        std::fs::create_dir_all(root.join("sys/block/sda")).unwrap();
+        std::fs::write(root.join("sys/block/sda/stat"), "0").unwrap();
+        std::fs::create_dir_all(root.join("proc/sys/kernel/random")).unwrap();
+        std::fs::write(root.join("proc/sys/kernel/random/boot_id"), "boot").unwrap();
+        Host::with_root(root)
     }
-    for note in &report.notes {
-        progress.note(note);
+
+    /// A run was killed after the first look for dead runs, and its settings were measured.
+    #[test]
+    fn what_a_run_that_died_meanwhile_left_is_put_back_before_its_drive_is_taken() {
+        let root = tempfile::tempdir().unwrap();
+        let (host, mut said, at) = (host(root.path()), Said::default(), |path: &str| root.path().join(path));
+        let mut locker = Locker::new(&host);
+        locker.put_back_left_behind(&mut said).unwrap();
+        drop(host.lock(&[]).unwrap());
+        std::fs::create_dir_all(at("sys/block/sda/queue")).unwrap();
+        std::fs::write(at("sys/block/sda/queue/nomerges"), "2").unwrap();
+        let journal = "{\"iopj_journal\":1,\"boot_id\":\"boot\",\"pid\":77,\"begun_ns\":1,\"devices\":\
+                       [{\"name\":\"sda\",\"serial\":null}]}\n\
+                       {\"file\":\"block/sda/queue/nomerges\",\"old\":\"0\",\"new\":\"2\"}\n";
+        let path = at("run/iopj/journal-77-1.jsonl");
+        std::fs::write(&path, journal).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        // A program that another test starts may hold a copy of a lock for a moment.
+        let (limit, stop) = (Duration::from_secs(60), AtomicBool::new(false));
+        let taken = locker.wait_for(&["sda".to_owned()], limit, &mut said, &stop).unwrap();
+        assert!(taken.is_effective());
+        assert_eq!(std::fs::read_to_string(at("sys/block/sda/queue/nomerges")).unwrap(), "0", "{:?}", said.0);
+        assert_eq!(
+            said.0.iter().filter(|text| text.ends_with("nomerges: 2 -> 0")).count(),
+            1,
+            "{:?}",
+            said.0
+        );
     }
-    for failed in &report.failed {
-        progress.note(&format!(
-            "warning: {} could not be put back: {}",
-            failed.file.display(),
-            failed.reason
-        ));
+
+    /// The wait ended with "there is no sda below /sys/block".
+    #[test]
+    fn a_run_that_is_waited_for_may_take_its_drive_from_the_driver() {
+        let root = tempfile::tempdir().unwrap();
+        let (host, devices, stop) = (host(root.path()), ["sda".to_owned()], AtomicBool::new(false));
+        let drive = root.path().join("sys/block/sda");
+        let other = host.lock(&devices).unwrap();
+        let (began, mut said) = (Instant::now(), Said::default());
+        let taken = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(300));
+                std::fs::rename(&drive, drive.with_file_name("taken")).unwrap();
+                std::thread::sleep(Duration::from_millis(500));
+                std::fs::rename(drive.with_file_name("taken"), &drive).unwrap();
+                drop(other);
+            });
+            Locker::new(&host).wait_for(&devices, Duration::from_secs(60), &mut said, &stop)
+        });
+        assert!(taken.unwrap().is_effective());
+        assert!(began.elapsed() >= Duration::from_millis(800));
+        assert_eq!(said.0.len(), 1, "{:?}", said.0);
+        // Nobody was waited for: the name is wrong.
+        let devices = ["sdb".to_owned()];
+        let missing = Locker::new(&host).wait_for(&devices, Duration::from_secs(60), &mut said, &stop);
+        assert!(matches!(missing, Err(RunError::Settings(SettingsError::NoDevice { .. }))), "{missing:?}");
     }
 }

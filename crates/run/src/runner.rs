@@ -3,6 +3,7 @@
 use crate::blocks::{self, Decide};
 use crate::energy::{self, Metering, Meters};
 use crate::error::RunError;
+use crate::locks::Locker;
 use crate::options::Options;
 use crate::pace::{self, RunTime};
 use crate::profile::Profiler;
@@ -10,7 +11,7 @@ use crate::progress::{Progress, unix_ns};
 use crate::target::{Access, MadeFile, OpenTarget, Taking, TargetSpec};
 use crate::trial::TrialRunner;
 use crate::trials::{Summary, Trials};
-use crate::{continued, limits, locks, new_store, paths, programs};
+use crate::{continued, limits, new_store, paths, programs};
 use iopj_core::IoPath;
 use iopj_host::settings::Host;
 use iopj_load::fio::Fio;
@@ -46,17 +47,20 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<Summary, RunError> {
     let host = Host::new();
-    locks::put_back_left_behind(&host, progress)?;
+    let mut locker = Locker::new(&host);
+    locker.put_back_left_behind(progress)?;
     let tools = Tools::find(&study, options, progress)?;
+    let all = all_cells(&study)?;
     let (mut store_path, mut spec) = place(&study, options)?;
-    let waited = spec.wait(&host, options.wait, progress, stop)?;
+    let waited = spec.wait(&mut locker, options.wait, progress, stop)?;
     if waited.is_some() {
         // The run that it waited for may have begun after this one, and have taken the name.
         (store_path, spec) = place(&study, options)?;
     }
-    let meters = open_meters(&study, options, progress, stop)?;
+    let meters = open_meters((&study, &all), options, progress, stop)?;
+    drop(all);
     // A made file goes before its locks: what is bound last is dropped first.
-    let OpenTarget { spec, target, locks, made } = spec.open((&host, waited), progress, stop)?;
+    let OpenTarget { spec, target, locks, made } = spec.open((&mut locker, waited), progress, stop)?;
     let mut access = Access::new(&host, &locks, target, spec, tools.taking)?;
     let unavailable = paths::settle(&mut study, &mut access, tools.fio.as_ref(), stop)?;
     if !unavailable.is_empty() {
@@ -93,7 +97,8 @@ pub fn resume(
 ) -> Result<Summary, RunError> {
     let host = Host::new();
     let mut store = Store::open_for_run(store_path)?;
-    locks::put_back_left_behind(&host, progress)?;
+    let mut locker = Locker::new(&host);
+    locker.put_back_left_behind(progress)?;
     let record = store.study()?;
     let study = read_study(&record.text, &store_path.display().to_string())?;
     if study.precondition {
@@ -101,10 +106,10 @@ pub fn resume(
     }
     let tools = Tools::find(&study, options, progress)?;
     let spec = TargetSpec::of_record(&study, options, &record, store_path)?;
-    let waited = spec.wait(&host, options.wait, progress, stop)?;
-    let meters = open_meters(&study, options, progress, stop)?;
+    let waited = spec.wait(&mut locker, options.wait, progress, stop)?;
+    let meters = open_meters((&study, &all_cells(&study)?), options, progress, stop)?;
     // A made file goes before its locks: what is bound last is dropped first.
-    let OpenTarget { spec, target, locks, made } = spec.open((&host, waited), progress, stop)?;
+    let OpenTarget { spec, target, locks, made } = spec.open((&mut locker, waited), progress, stop)?;
     continued::compare_machines(&record, &target, &mut store, progress)?;
     let access = Access::new(&host, &locks, target, spec, tools.taking)?;
     let set_up = SetUp::new(&study, &tools, meters, (made, access), locks.is_effective(), progress)?;
@@ -113,9 +118,15 @@ pub fn resume(
     set_up.measure(store, (&host, record.seed), decide, progress, stop)
 }
 
-/// The store of a new run and its target, once the study's numbers are known to be within their limits.
+/// The cells of a study of which every path works. Their numbers are within their limits.
+pub(crate) fn all_cells(study: &Study) -> Result<Vec<Cell>, RunError> {
+    let (cells, _) = plan::cells(study, &IoPath::all())?;
+    limits::check_numbers(&cells)?;
+    Ok(cells)
+}
+
+/// The store of a new run and its target.
 pub(crate) fn place(study: &Study, options: &Options) -> Result<(PathBuf, TargetSpec), RunError> {
-    limits::check_numbers(&plan::cells(study, &IoPath::all())?.0)?;
     study.file_size()?;
     let store_path = new_store::path(&study.name, options.store.as_deref())?;
     let spec = TargetSpec::new(study, options, &store_path)?;
@@ -124,13 +135,13 @@ pub(crate) fn place(study: &Study, options: &Options) -> Result<(PathBuf, Target
 
 /// The meters of a study, open and read once, before a file is made, a drive locked or a setting changed.
 pub(crate) fn open_meters(
-    study: &Study,
+    (study, cells): (&Study, &[Cell]),
     options: &Options,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Meters, RunError> {
     let mut meters = Meters::open(study, options.allow_exec, progress, stop)?;
-    meters.check_windows(&plan::cells(study, &IoPath::all())?.0, progress);
+    meters.check_windows(cells, progress);
     Ok(meters)
 }
 

@@ -63,10 +63,52 @@ pub fn make_file_as(
 /// As for [`make_file`].
 pub fn make_stand_in(path: &Path, data_len: u64) -> Result<Target, TargetError> {
     let id = FileId::random().map_err(TargetError::system(path, "drawing random bytes"))?;
-    let created = Unfinished::create(path)?;
-    let file = open_direct(path, &created.file, data_len)?;
+    let created = match create_unnamed(path)? {
+        Some(file) => file,
+        None => create_and_unlink(path)?,
+    };
+    let file = open_direct(path, &created, data_len)?;
     fill(path, &file, id, data_len.min(CHUNK), &mut |_| true)?;
-    Target::of_file(path, &created.file, None)
+    Target::of_file(path, &created, None)
+}
+
+/// A new file without a name in the folder of `path`, where nothing is yet; `None` if the file system makes
+/// none.
+fn create_unnamed(path: &Path) -> Result<Option<File>, TargetError> {
+    if path.symlink_metadata().is_ok() {
+        return Err(TargetFault::Exists.of(path));
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
+    match options.open(folder(path)) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {
+            Ok(None)
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(TargetFault::NotFound.of(&folder(path))),
+        Err(e) => Err(TargetError::opening(path, "created", false, e)),
+    }
+}
+
+/// A new file at `path`.
+fn create_named(path: &Path) -> Result<File, TargetError> {
+    let mut options = OpenOptions::new();
+    // Not with O_DIRECT: a file system without it would make the file and then refuse to open it.
+    options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    options.open(path).map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => TargetFault::Exists.of(path),
+        io::ErrorKind::NotFound => TargetFault::NotFound.of(&folder(path)),
+        _ => TargetError::opening(path, "created", false, e),
+    })
+}
+
+/// A new file in the folder of `path`. It had a name for a moment, and never this one, which a run gives to
+/// its own file and refuses if it is there.
+fn create_and_unlink(path: &Path) -> Result<File, TargetError> {
+    let name = folder(path).join(format!(".iopj-plan-{}", std::process::id()));
+    let file = create_named(&name)?;
+    fs::remove_file(&name).map_err(TargetError::system(&name, "removing it"))?;
+    Ok(file)
 }
 
 /// A file without a name, which vanishes however the process ends; where the file system cannot do that
@@ -79,28 +121,10 @@ struct Unfinished<'a> {
 
 impl<'a> Unfinished<'a> {
     fn create(path: &'a Path) -> Result<Unfinished<'a>, TargetError> {
-        if path.symlink_metadata().is_ok() {
-            return Err(TargetFault::Exists.of(path));
-        }
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
-        match options.open(folder(path)) {
-            Ok(file) => return Ok(Unfinished { path, file, named: false }),
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(TargetFault::NotFound.of(&folder(path)));
-            }
-            Err(e) => return Err(TargetError::opening(path, "created", false, e)),
-        }
-        let mut options = OpenOptions::new();
-        // Not with O_DIRECT: a file system without it would make the file and then refuse to open it.
-        options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        match options.open(path) {
-            Ok(file) => Ok(Unfinished { path, file, named: true }),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(TargetFault::Exists.of(path)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(TargetFault::NotFound.of(&folder(path))),
-            Err(e) => Err(TargetError::opening(path, "created", false, e)),
-        }
+        Ok(match create_unnamed(path)? {
+            Some(file) => Unfinished { path, file, named: false },
+            None => Unfinished { path, file: create_named(path)?, named: true },
+        })
     }
 
     fn name(&mut self) -> Result<(), TargetError> {
@@ -183,4 +207,27 @@ fn fill(
     bytes[..Header::ENCODED_LEN].copy_from_slice(&Header { id, data_len }.encode());
     file.write_all_at(bytes, 0).map_err(write_error)?;
     file.sync_all().map_err(write_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    /// It had the name of the run's own file until it was filled.
+    #[test]
+    fn a_stand_in_never_has_the_name_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.iopj-data");
+        let name = folder.path().join(format!(".iopj-plan-{}", std::process::id()));
+        let file = create_and_unlink(&path).unwrap();
+        assert_eq!((file.metadata().unwrap().nlink(), fs::read_dir(folder.path()).unwrap().count()), (0, 0));
+        // What it is made under is its own name: one that is taken is in the way, the file's is not.
+        fs::write(&path, "kept").unwrap();
+        assert!(create_and_unlink(&path).is_ok());
+        fs::write(&name, "").unwrap();
+        let message = create_and_unlink(&path).unwrap_err().to_string();
+        assert!(message.contains(".iopj-plan-") && message.contains("already exists"), "{message}");
+        assert_eq!(fs::read(&path).unwrap(), b"kept");
+    }
 }

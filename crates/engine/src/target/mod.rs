@@ -158,11 +158,7 @@ impl Target {
                 Target::of_file(path, &node, Some(id))
             }
             WritePermission::DestroyData { device, i_know } => {
-                let node = open_node(path, true)?;
-                let kind = classify(path, &node)?;
-                let system = safety::SystemState::read()
-                    .map_err(TargetError::system(path, "reading mounts and swaps"))?;
-                let claims = safety::claim(path, &node, &kind, device, i_know, &system)?;
+                let (node, kind, claims) = safety::find_and_claim(path, device, i_know)?;
                 let generic = if let Node::Generic(block) = kind { Some(block) } else { None };
                 Target::of_device(path, &node, generic, Some(claims))
             }

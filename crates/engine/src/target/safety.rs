@@ -5,7 +5,7 @@ use super::error::{DiskUse, TargetError, TargetFault};
 use super::header::{FileId, Header};
 use super::mounts::{self, Mount};
 use super::topology::{self, Member, Sysfs};
-use super::{Node, signature, sys};
+use super::{Node, Target, classify, open_node, signature, sys};
 use crate::system::attribute;
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -73,6 +73,30 @@ pub(super) fn require_own_header(
         Some(_) => return Ok(()),
     };
     Err(TargetFault::NotOurs(reason).of(path))
+}
+
+impl Target {
+    /// Checks whether [`Target::open_for_writing`] would get this device, to destroy its data. Its claims are
+    /// given back at once, and nothing is opened for writing.
+    ///
+    /// # Errors
+    /// As for [`Target::open_for_writing`].
+    pub fn check_destroy(path: &Path, device: &Path, i_know: bool) -> Result<(), TargetError> {
+        find_and_claim(path, device, i_know).map(drop)
+    }
+}
+
+/// What a path names, and the claims on its devices.
+pub(super) fn find_and_claim(
+    path: &Path,
+    device: &Path,
+    i_know: bool,
+) -> Result<(File, Node, Vec<File>), TargetError> {
+    let node = open_node(path, true)?;
+    let kind = classify(path, &node)?;
+    let system = SystemState::read().map_err(TargetError::system(path, "reading mounts and swaps"))?;
+    let claims = claim(path, &node, &kind, device, i_know, &system)?;
+    Ok((node, kind, claims))
 }
 
 /// Claims the whole device that `node` is, or whose namespace it shows, and every block device that shows the

@@ -109,6 +109,9 @@ impl Settings<'_> {
         if !missing.is_empty() {
             return Err(not_back(missing_disks(self.host, &missing)));
         }
+        // At once: a run that waits for the drive without root sees no other lock.
+        let own = gone.iter().filter(|disk| self.devices.contains(disk));
+        let claims: Result<Vec<_>, _> = own.map(|disk| lock::claim(self.host, disk)).collect();
         let is_other = |disk: &&String| {
             PciAddress::of_device(&sys.join("block").join(disk)).is_some_and(|found| found != address)
         };
@@ -133,9 +136,7 @@ impl Settings<'_> {
             .filter(|error| error.kind() != ErrorKind::NotFound)
             .map(|error| error.to_string())
             .collect();
-        for disk in gone.iter().filter(|disk| self.devices.contains(disk)) {
-            self.taken.claims.extend(lock::claim(self.host, disk)?);
-        }
+        self.taken.claims.extend(claims?.into_iter().flatten());
         self.taken.drives.remove(position);
         self.warn(lost);
         Ok(())

@@ -50,6 +50,66 @@ fn session(every: Duration) -> (tempfile::TempDir, Store, Metering) {
     (folder, store, metering)
 }
 
+/// A meter of 10 ms that always says 10 W.
+struct Ten([Channel; 1]);
+
+impl iopj_meter::Meter for Ten {
+    fn channels(&self) -> &[Channel] {
+        &self.0
+    }
+
+    fn read(&mut self, out: &mut Vec<Reading>) -> Result<(), iopj_meter::MeterError> {
+        let (now_ns, value) = (monotonic_raw_ns(), Value::Watts(10.0));
+        out.push(Reading { channel: 0, value, begin_ns: now_ns, end_ns: now_ns, wall_ns: 0, own_ns: None });
+        Ok(())
+    }
+}
+
+struct OpenTen;
+
+impl kinds::OpenMeter for OpenTen {
+    fn open(&self, _: bool) -> Result<Box<dyn iopj_meter::Meter>, iopj_meter::OpenError> {
+        let (name, scope, kind) =
+            ("p".to_owned(), iopj_meter::Scope::System, iopj_meter::ChannelKind::Instant);
+        let channel = Channel { name, scope, kind, resolution: 0.0, accuracy: None, parent: None };
+        Ok(Box::new(Ten([channel])))
+    }
+}
+
+/// The session held what meters had read while the file was made.
+#[test]
+fn what_was_read_before_a_session_is_not_in_it() {
+    let (_folder, mut store, mut metering) = session(EVERY);
+    let ms = Duration::from_millis;
+    let (age, bridge) = (Duration::ZERO, ms(30));
+    let spec = MeterSpec {
+        name: "t".to_owned(),
+        kind: "test",
+        interval: ms(10),
+        clock: config::ClockChoice::Host,
+        age,
+        bridge,
+    };
+    let stop = AtomicBool::new(false);
+    let meter = thread::OpeningMeter::start(spec, Box::new(OpenTen), false).unwrap().open(&stop).unwrap();
+    while meter.look().0.len() < 5 {
+        std::thread::sleep(ms(5));
+    }
+    metering.running.push((meter, None));
+    let began_ns = monotonic_raw_ns();
+    let mut said = Said::default();
+    let context = &mut RunContext { store: &mut store, progress: &mut said, stop: &stop };
+    metering.begin(context).unwrap();
+    while metering.running[0].0.look().0.is_empty() {
+        std::thread::sleep(ms(5));
+    }
+    metering.drain(context).unwrap();
+    let readings = store.readings(metering.running[0].1.unwrap()).unwrap();
+    // One that was under way when the session began may be among them.
+    let early = readings.iter().filter(|reading| reading.end_ns < began_ns).count();
+    assert!(!readings.is_empty() && early <= 1, "{early} of {}", readings.len());
+}
+
 const FIRST: GroupPosition = GroupPosition::First { is_due: false };
 
 #[test]

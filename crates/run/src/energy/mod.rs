@@ -161,6 +161,8 @@ impl Metering {
 
     /// Begins a session: its meters in the store, the load pattern, the first idle stretch.
     pub(crate) fn begin(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
+        // What was read while the file was made goes into no session.
+        self.drain(context)?;
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let unix_minus_raw_ns = unix_ns() as i64 - monotonic_raw_ns() as i64;
         let session = context.store.add_session(boot.trim(), unix_minus_raw_ns)?;
@@ -344,7 +346,7 @@ impl Metering {
         Ok(context.store.add_mark(session, &mark)?)
     }
 
-    /// Moves what the threads have read into the store, and their notices to the user.
+    /// Moves what the threads have read into the store if a session has begun, and their notices to the user.
     fn drain(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
         for (meter, id) in &mut self.running {
             let (readings, notices) = meter.take();

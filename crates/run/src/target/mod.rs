@@ -7,12 +7,12 @@ pub(crate) use access::{Access, Extent};
 pub(crate) use bypass::Taking;
 
 use crate::error::{RunError, TrialError};
-use crate::locks;
+use crate::locks::Locker;
 use crate::options::Options;
 use crate::progress::Progress;
 use iopj_engine::Target;
 use iopj_engine::target::{FileId, TargetKind, WritePermission, make_file, make_file_as, make_stand_in};
-use iopj_host::settings::{DeviceLocks, Host};
+use iopj_host::settings::DeviceLocks;
 use iopj_store::StudyRecord;
 use iopj_study::Study;
 use std::path::{Path, PathBuf};
@@ -129,7 +129,7 @@ impl TargetSpec {
     /// for long or made.
     pub(crate) fn wait(
         &self,
-        host: &Host,
+        locker: &mut Locker<'_>,
         limit: Option<Duration>,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
@@ -139,14 +139,14 @@ impl TargetSpec {
             None => Target::open(&self.path)?.devices().to_vec(),
             Some(_) => devices_below(folder_of(&self.path)),
         };
-        locks::wait_for(host, &devices, limit, progress, stop).map(Some)
+        locker.wait_for(&devices, limit, progress, stop).map(Some)
     }
 
     /// Opens the target, makes it if need be, and locks its drives unless they are locked: before the file is
     /// written, which would disturb another run on the same drive.
     pub(crate) fn open(
         mut self,
-        (host, locks): (&Host, Option<DeviceLocks>),
+        (locker, locks): (&mut Locker<'_>, Option<DeviceLocks>),
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<OpenTarget, RunError> {
@@ -154,14 +154,19 @@ impl TargetSpec {
         let (locks, made) = match self.made_bytes {
             None => (locks, None),
             Some(size) => {
-                let lock = || locks::take(host, &devices_below(folder_of(&self.path)));
-                let locks = locks.map_or_else(lock, Ok)?;
+                let locks = match locks {
+                    Some(locks) => locks,
+                    None => locker.take(&devices_below(folder_of(&self.path)), progress)?,
+                };
                 let made = self.find_or_make(size, progress, stop)?;
                 (Some(locks), Some(made))
             }
         };
         let target = self.open_again()?;
-        let locks = locks.map_or_else(|| locks::take(host, target.devices()), Ok)?;
+        let locks = match locks {
+            Some(locks) => locks,
+            None => locker.take(target.devices(), progress)?,
+        };
         self.path = target.path().to_owned();
         Ok(OpenTarget { spec: self, target, made, locks })
     }
@@ -208,8 +213,10 @@ impl TargetSpec {
             return Ok((self, target, Some(size)));
         }
         let target = Target::open(&self.path)?;
-        if let (None, Some(why)) = (&self.destroy_data, self.writes) {
-            self.own_id(&target, why)?;
+        match (&self.destroy_data, self.writes) {
+            (Some(device), Some(_)) => Target::check_destroy(&self.path, device, self.i_know)?,
+            (None, Some(why)) => drop(self.own_id(&target, why)?),
+            (_, None) => {}
         }
         Ok((self, target, None))
     }
@@ -306,4 +313,25 @@ pub(crate) fn devices_below(path: &Path) -> Vec<String> {
     };
     let device = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
     iopj_engine::target::leaf_devices(Path::new("/sys"), device).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The plan of a run that may destroy data looked at nothing that forbids it.
+    #[test]
+    fn a_plan_checks_what_a_run_would_overwrite() {
+        let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
+        let path = folder.path().join("data");
+        make_file(&path, 4096, &mut |_| true).unwrap();
+        let spec = || TargetSpec {
+            writes: Some("the study writes"),
+            destroy_data: Some(path.clone()),
+            ..TargetSpec::for_reading(&path)
+        };
+        let run = spec().open_again().unwrap_err().to_string();
+        let plan = spec().look().err().map(|error| error.to_string());
+        assert_eq!(plan, Some(run));
+    }
 }

@@ -71,6 +71,7 @@ fn destroy_refusal(path: &Path) -> String {
     let sober = destroy(path, false).unwrap_err().to_string();
     // --i-know overrides a signature, but nothing else that forbids a write.
     assert_eq!(destroy(path, true).unwrap_err().to_string(), sober);
+    assert_eq!(Target::check_destroy(path, path, true).unwrap_err().to_string(), sober);
     sober
 }
 
@@ -115,6 +116,7 @@ fn root_disk_is_never_opened_for_writing() {
 fn free_device_is_written_and_claimed_while_open() {
     let Some((_alone, _folder, image)) = image() else { return };
     let device = Loop::new(&image, &[]);
+    Target::check_destroy(&device.path, &device.path, false).unwrap();
     let target = destroy(&device.path, false).unwrap();
     assert_eq!((target.data_len(), target.logical_block(), target.is_writable()), (16 << 20, 512, true));
     assert_eq!(target.devices(), [device.path.file_name().unwrap().to_string_lossy()]);
