@@ -46,7 +46,8 @@ fn shown(line: &str) -> &str {
 /// What a key takes.
 #[derive(Clone, Copy)]
 enum Takes {
-    Time,
+    /// The least number of seconds.
+    Time(i64),
     Size,
     /// A whole number from 1, or from 0, up to the second one.
     Whole(u64, u64),
@@ -69,7 +70,7 @@ impl Takes {
             "size" => (Takes::Size, false),
             "precondition" | "profile" => (Takes::Switch, false),
             "steadystate" => (Takes::Text("iops_slope:2%"), false),
-            "steadystate_duration" | "steadystate_limit" | "idle" | "settle_limit" => (Takes::Time, false),
+            "steadystate_duration" | "steadystate_limit" | "idle" | "settle_limit" => (Takes::Time(1), false),
             "settings" => (Takes::Table("scheduler = \"none\""), false),
             "fio" => (Takes::Table("program = \"/usr/bin/fio\""), false),
             "rw" => (Takes::Text("randread"), true),
@@ -80,7 +81,8 @@ impl Takes {
             }
             "random_distribution" => (Takes::Text("zipf:1.2"), true),
             "cpus_allowed" => (Takes::Processors, false),
-            "ramp_time" | "runtime" => (Takes::Time, false),
+            "ramp_time" => (Takes::Time(0), false),
+            "runtime" => (Takes::Time(1), false),
             "ios" => (Takes::Whole(1, i64::MAX as u64), false),
             _ => return None,
         })
@@ -88,7 +90,7 @@ impl Takes {
 
     fn words(self) -> String {
         match self {
-            Takes::Time => "a time is a text with a unit".to_owned(),
+            Takes::Time(_) => "a time is a text with a unit".to_owned(),
             Takes::Size => "a size is a text".to_owned(),
             Takes::Whole(least, most) if most <= 100 => {
                 format!("it takes a whole number from {least} to {most}")
@@ -105,12 +107,15 @@ impl Takes {
     fn meant(self, value: &Value) -> String {
         let quoted = |text: String| Value::String(text).to_string();
         match (self, value) {
-            (Takes::Time, Value::Integer(seconds @ 1..)) => quoted(format!("{seconds}s")),
-            (Takes::Time, Value::Float(seconds)) if (0.001..1e6).contains(seconds) => {
+            (Takes::Time(least), Value::Integer(seconds)) if *seconds >= least => {
+                quoted(format!("{seconds}s"))
+            }
+            (Takes::Time(0), Value::Float(0.0)) => quoted("0s".to_owned()),
+            (Takes::Time(_), Value::Float(seconds)) if (0.001..1e6).contains(seconds) => {
                 quoted(format!("{:.0}ms", seconds * 1e3))
             }
-            (Takes::Time, Value::String(text)) => quoted(text.clone()),
-            (Takes::Time, _) => quoted("10s".to_owned()),
+            (Takes::Time(_), Value::String(text)) => quoted(text.clone()),
+            (Takes::Time(_), _) => quoted("10s".to_owned()),
             (Takes::Size, Value::Integer(bytes @ 1..)) => quoted(format_bytes(*bytes as u64)),
             (Takes::Size, Value::String(text)) => quoted(text.clone()),
             (Takes::Size, _) => quoted("4k".to_owned()),

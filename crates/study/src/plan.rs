@@ -56,7 +56,6 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
         return Err(StudyError("replicates: 0 is too few: the least is 1".to_owned()));
     }
     refuse_too_many(study, available.len() as u64)?;
-    let mut seen: HashSet<Cell> = HashSet::new();
     let mut cells: Vec<Cell> = Vec::new();
     let (mut left_out, mut example) = (0, None);
     let settings = study.settings_matrix()?;
@@ -78,15 +77,15 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
                         settings: settings.clone(),
                         generator,
                     };
-                    for cell in generators_of(path, &generators).map(cell) {
-                        if seen.insert(cell.clone()) {
-                            cells.push(cell);
-                        }
-                    }
+                    cells.extend(generators_of(path, &generators).map(cell));
                 }
             }
         }
     }
+    let mut seen: HashSet<&Cell> = HashSet::with_capacity(cells.len());
+    let first: Vec<bool> = cells.iter().map(|cell| seen.insert(cell)).collect();
+    let mut first = first.into_iter();
+    cells.retain(|_| first.next().unwrap_or(true));
     let trials = cells.len() as u64 * u64::from(blocks);
     if trials > MAX_TRIALS {
         let cells = cells.len();

@@ -84,6 +84,9 @@ fn bad_studies_are_refused_by_name() {
 fn a_value_of_the_wrong_type_is_answered_with_the_right_one() {
     for (line, remedy) in [
         ("runtime = 1", "line 4, `runtime = 1`: a time is a text with a unit: write runtime = \"1s\""),
+        ("ramp_time = 0", "write ramp_time = \"0s\""),
+        ("ramp_time = 0.0", "write ramp_time = \"0s\""),
+        ("runtime = 0", "write runtime = \"10s\""),
         ("ramp_time = 0.5", "write ramp_time = \"500ms\""),
         ("runtime = [\"1s\", \"2s\"]", "it takes one value, not a list: write runtime = \"1s\""),
         ("ios = [5, 6]", "not a list: write ios = 5"),
