@@ -5,7 +5,7 @@ use crate::output::{print, print_json};
 use anyhow::anyhow;
 use iopj_report::analysis::answer::More;
 use iopj_report::analysis::contrast::in_blocks;
-use iopj_report::analysis::energy::lacks;
+use iopj_report::analysis::energy::lacks_of;
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::stats::Method;
 use iopj_report::analysis::winner::{
@@ -14,7 +14,7 @@ use iopj_report::analysis::winner::{
 use iopj_report::analysis::without_unsteady::{
     CellDecision, MapWithoutUnsteady, Redecided, maps_without_unsteady,
 };
-use iopj_store::{Store, Trial};
+use iopj_store::{EnergySource, Store, Trial};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -53,10 +53,11 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         let maps = winner_maps(&trials, &question);
         let apart = maps_without_unsteady(&study, &trials, &question, &maps);
+        let source = maps.first().and_then(|map| map.source.as_ref());
+        let lacks = energy_lacks(&trials, question.metric, source);
         let maps: Vec<Value> =
             maps.iter().zip(&apart).map(|(map, apart)| map_json(map, apart.as_ref())).collect();
         let nobody = question.admission.why_none_competes(&trials);
-        let lacks = energy_lacks(&trials, question.metric);
         print_json(&json!({ "maps": maps, "nobody": nobody, "energy_lacks": lacks }))?;
     } else {
         if let (Some(emulator), None) = (&study.emulated, named) {
@@ -70,9 +71,9 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the meters have no joules of, and why; empty for metrics that need none.
-fn energy_lacks(trials: &[Trial], metric: Metric) -> Vec<String> {
-    let lacks = if metric.is_energy() { lacks(trials) } else { Vec::new() };
+/// What the meter of the maps, or else any, has no joules of, and why; empty for metrics that need none.
+fn energy_lacks(trials: &[Trial], metric: Metric, source: Option<&EnergySource>) -> Vec<String> {
+    let lacks = if metric.is_energy() { lacks_of(trials, source) } else { Vec::new() };
     lacks.iter().map(ToString::to_string).collect()
 }
 

@@ -8,7 +8,8 @@ use iopj_report::analysis::admission::Barred;
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::stats::{LEVEL, Method};
 use iopj_report::analysis::winner::{
-    Axis, AxisValue, Decision, MapCell, WinnerMap, WinnerQuestion, default_metric, rank, winner_maps,
+    Axis, AxisValue, Decision, MapCell, RankedPath, WinnerMap, WinnerQuestion, default_metric, rank,
+    winner_maps,
 };
 use iopj_report::render::winners;
 use iopj_store::{Generator, Outcome, StudyRecord, Trial};
@@ -404,6 +405,28 @@ fn an_emulated_store_is_asked_for_counts_alone() {
     assert!(
         error.contains("context_switches_per_io, interrupts_per_io") && error.contains("instructions_per_io")
     );
+}
+
+#[test]
+fn where_nobody_wins_a_path_is_worse_only_after_correction_for_all_pairs() {
+    // Of the second and the third p is about 0.02 before any correction.
+    let rates: [(usize, &[u64]); 3] = [
+        (0, &[1002, 998, 1001, 999, 1000]),
+        (1, &[1001, 999, 1003, 997, 999]),
+        (2, &[997, 996, 998, 999, 996]),
+    ];
+    let trials = cell_of(&rates);
+    let cell = only_cell(&trials, &question(Metric::Iops));
+    let (p, raw) = (cell.ranking[2].p.unwrap(), cell.ranking[2].contrast.unwrap().p);
+    assert!(cell.decision() != Decision::Wins && (0.017..0.05).contains(&raw), "{raw} {cell:?}");
+    assert!((p - 3.0 * raw).abs() < 1e-12 && !cell.ranking[2].differs(), "{p} {raw}");
+    let papers = WinnerQuestion { method: Method::Student, ..question(Metric::Iops) };
+    let place = &only_cell(&trials, &papers).ranking[2];
+    assert_eq!(place.p, Some(place.contrast.unwrap().p), "the papers' rule corrects nothing");
+    // Where one wins, all others differ from it by the cell's own correction.
+    let won = only_cell(&cell_of(&[(0, &[2000, 2001, 1999]), rates[1], rates[2]]), &question(Metric::Iops));
+    let uncorrected = |place: &RankedPath| place.p == place.contrast.map(|contrast| contrast.p);
+    assert!(won.decision() == Decision::Wins && won.ranking[1..].iter().all(uncorrected), "{won:?}");
 }
 
 proptest! {

@@ -78,6 +78,12 @@ impl Admission {
         measurement.conditions.disturbances.iter().filter(move |one| !(self.emulated && of_time(one)))
     }
 
+    /// The same in one line; absent if nothing did.
+    pub fn disturbed(self, measurement: &Measurement) -> Option<String> {
+        let all: Vec<String> = self.disturbances(measurement).map(ToString::to_string).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
     /// The thread of a trial that spins for I/O and lost its core, if one did. Such a trial competes, and is
     /// marked as starved.
     pub fn starved(self, measurement: &Measurement) -> Option<&Spinner> {
@@ -123,7 +129,7 @@ impl Admission {
                 "nothing is ranked: every verified trial was disturbed. {disturbed} of {} trials were \
                  disturbed: {}; stop what else is running, or rank such trials, marked, with --with-unproven",
                 trials.len(),
-                one.conditions
+                self.disturbed(one).unwrap_or_default()
             ));
         }
         let Some(reason) = most_frequent(&reasons) else {
@@ -255,6 +261,24 @@ mod tests {
                     is running, or rank such trials, marked, with --with-unproven";
         assert_eq!(strict.why_none_competes(&all[..1]).as_deref(), Some(line));
         assert_eq!(lax.why_none_competes(&all[..1]), None);
+    }
+
+    #[test]
+    fn under_emulation_other_processes_are_not_named_as_a_disturbance() {
+        let others = Disturbance::Others { cores: 0.9, allowed: 0.05 };
+        let throttled = Disturbance::Throttled { times: 2 };
+        let mut trial = trials(1).remove(0);
+        let emulated = Admission { emulated: true, ..Admission::default() };
+        let mut said = |all: &[&Disturbance]| {
+            let one = measurement(&mut trial);
+            one.conditions.disturbances = all.iter().map(|one| (*one).clone()).collect();
+            [Admission::default(), emulated].map(|admission| admission.disturbed(one))
+        };
+        assert_eq!(said(&[&others]), [Some(others.to_string()), None]);
+        assert_eq!(
+            said(&[&others, &throttled]),
+            [Some(format!("{others}; {throttled}")), Some(throttled.to_string())]
+        );
     }
 
     #[test]

@@ -93,6 +93,17 @@ mod tests {
         assert_eq!(single, Answer::Undecided(Open { difference: None, more: More::Untested }));
     }
 
+    #[test]
+    fn a_difference_of_what_is_never_negative_is_not_below_minus_100_per_cent() {
+        let [a, b] = [[10.0, 300.0, 20.0], [400.0, 380.0, 390.0]].map(|values| sample(0.0, &values));
+        let low = |metric| {
+            let contrast = TestPlan::of(metric, Method::Paired, 1).contrast(&a, &b);
+            Open::of(contrast.as_ref()).difference.unwrap().0
+        };
+        assert_eq!(low(Metric::Iops), -1.0);
+        assert!(low(Metric::WattsAboveIdle) < -1.0);
+    }
+
     proptest! {
         #[test]
         fn more_spread_never_makes_equal_what_was_undecided(

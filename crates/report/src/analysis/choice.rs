@@ -226,8 +226,9 @@ fn starved(own: &[Competing<'_>], admission: Admission) -> Vec<(IoPath, Spinner)
 /// The paths that do not compete under some workload.
 fn out(groups: &[(TrialSetup, Vec<&Trial>)], admission: Admission) -> Vec<Out> {
     let by_path = grouped(groups.iter().flat_map(|(_, trials)| barred(trials, admission)));
-    let alike =
-        by_path.into_iter().map(|((path, why), trials)| ((why, reason(trials[0], why), trials.len()), path));
+    let alike = by_path
+        .into_iter()
+        .map(|((path, why), trials)| ((why, reason(trials[0], why, admission), trials.len()), path));
     let mut out: Vec<Out> = grouped(alike)
         .into_iter()
         .map(|((why, reason, setups), paths)| Out { paths, why, reason, setups })
@@ -247,13 +248,13 @@ fn barred<'t>(trials: &[&'t Trial], admission: Admission) -> Vec<((IoPath, Barre
 }
 
 /// Why a trial does not compete, in words.
-fn reason(trial: &Trial, why: Barred) -> String {
+fn reason(trial: &Trial, why: Barred, admission: Admission) -> String {
     match &trial.outcome {
         Outcome::Failed(error) => error.clone(),
         Outcome::Measured(_) if why == Barred::Incomplete => {
             "no I/O moved all its bytes, or more than 0.1 % were short".to_owned()
         }
-        Outcome::Measured(one) if why == Barred::Disturbed => one.conditions.to_string(),
+        Outcome::Measured(one) if why == Barred::Disturbed => admission.disturbed(one).unwrap_or_default(),
         Outcome::Measured(one) => one.verdict.reasons.first().cloned().unwrap_or_default(),
     }
 }

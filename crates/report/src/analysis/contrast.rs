@@ -40,6 +40,8 @@ pub struct TestPlan {
     pub looks: u32,
     /// The share of the second within which the two are equal.
     pub tolerance: f64,
+    /// True if values may be negative; if not, neither is a ratio.
+    pub signed: bool,
 }
 
 /// The result of a comparison.
@@ -94,7 +96,8 @@ impl Contrast {
 impl TestPlan {
     /// The plan for a metric.
     pub fn of(metric: Metric, method: Method, family: usize) -> TestPlan {
-        TestPlan { method, logs: metric.is_percentile(), family, looks: 1, tolerance: TOLERANCE }
+        let (logs, signed) = (metric.is_percentile(), metric.may_be_negative());
+        TestPlan { method, logs, family, looks: 1, tolerance: TOLERANCE, signed }
     }
 
     /// The test of `a` against `b` alone: its p-value for all looks, and whether the first is more (1), less
@@ -176,7 +179,10 @@ impl TestPlan {
     }
 
     fn ratio(&self, a: &[f64], b: &[f64]) -> Option<Ratio> {
-        if self.method == Method::Paired { ratio_of_paired_means(a, b) } else { ratio_of_means(a, b) }
+        let ratio =
+            if self.method == Method::Paired { ratio_of_paired_means(a, b) } else { ratio_of_means(a, b) };
+        let least = if self.signed { f64::NEG_INFINITY } else { 0.0 };
+        ratio.map(|ratio| Ratio { low: ratio.low.max(least), ..ratio })
     }
 }
 
@@ -305,6 +311,16 @@ mod tests {
             let plan = TestPlan::of(Metric::Iops, Method::Paired, family);
             let contrast = plan.contrast(&of(mean, by, noise[0]), &of(100.0, by, noise[1])).unwrap();
             assert_eq!(contrast.more(), expected, "{mean} {by} {family}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_of_what_is_never_negative_is_not_below_zero() {
+        let (a, b) = (sample(&[10.0, 300.0, 20.0]), sample(&[400.0, 380.0, 390.0]));
+        for method in [Method::Paired, Method::Welch] {
+            let low = |metric| TestPlan::of(metric, method, 1).contrast(&a, &b).unwrap().ratio.unwrap().low;
+            assert_eq!(low(Metric::Iops), 0.0, "{method:?}");
+            assert!(low(Metric::WattsAboveIdle) < 0.0, "{method:?}");
         }
     }
 

@@ -5,13 +5,13 @@
 //! spread of the replicates contains, limits how well two paths on one meter can be distinguished. The common
 //! part, chiefly the meter's gain, is the same in all replicates and only matters for the figure itself.
 
-use super::grouping::{grouped, unique};
+use super::grouping::{grouped, list, unique};
 use super::metric::Metric;
 use super::stats::{LEVEL, summarize, upper_quantile};
-use iopj_core::{EnergyOutcome, Joules, VerdictKind};
+use iopj_core::{EnergyOutcome, Joules, Scope, VerdictKind};
 use iopj_store::{EnergySource, Measurement, TOOK_NO_PART, Trial};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The two-sided 95 % quantile of the normal distribution.
@@ -125,6 +125,8 @@ fn combine((standard, dof, random): (f64, Option<f64>, f64), common: f64) -> f64
 pub struct EnergyLack<'a> {
     /// The meter.
     pub meter: &'a str,
+    /// The scopes without joules; empty if these are all scopes of the meter.
+    pub scopes: Vec<Scope>,
     /// Why.
     pub reason: &'a str,
     /// The trials, in their order.
@@ -133,11 +135,14 @@ pub struct EnergyLack<'a> {
     pub of: usize,
 }
 
-/// `no joules from plug in 2 of 6 trials: the meter took no part`.
+/// `no joules from plug in 2 of 6 trials: the meter took no part`; where a meter has others too, `no joules
+/// for dram from rapl`.
 impl fmt::Display for EnergyLack<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { meter, reason, trials, of } = self;
-        write!(f, "no joules from {meter} in {} of {of} trials: {reason}", trials.len())
+        let Self { meter, scopes, reason, trials, of } = self;
+        let names = list(&scopes.iter().map(Scope::to_string).collect::<Vec<_>>());
+        let scopes = if names.is_empty() { names } else { format!(" for {names}") };
+        write!(f, "no joules{scopes} from {meter} in {} of {of} trials: {reason}", trials.len())
     }
 }
 
@@ -148,28 +153,43 @@ pub fn lacks(trials: &[Trial]) -> Vec<EnergyLack<'_>> {
         .filter_map(|trial| Some((trial, trial.outcome.measurement()?)))
         .filter(|(_, one)| one.verdict.kind != VerdictKind::Refuted)
         .collect();
-    let meters: BTreeSet<&str> =
-        counting.iter().flat_map(|(_, one)| &one.energy).map(|energy| energy.meter.as_str()).collect();
+    let mut meters: BTreeMap<&str, BTreeSet<Scope>> = BTreeMap::new();
+    for energy in counting.iter().flat_map(|(_, one)| &one.energy) {
+        meters.entry(&energy.meter).or_default().insert(energy.scope);
+    }
     let mut all = Vec::new();
-    for meter in meters {
-        let lacking = counting.iter().filter_map(|(trial, one)| Some((lack(one, meter)?, *trial)));
-        for (reason, trials) in grouped(lacking) {
-            all.push(EnergyLack { meter, reason, trials, of: counting.len() });
+    for (meter, scopes) in meters {
+        // Scopes that lack the same trials for the same reason are one statement.
+        let of_scope = |scope: &Scope| {
+            let lacking = counting.iter().enumerate();
+            let lacking = lacking.filter_map(|(at, (_, one))| Some((lack(one, meter, *scope)?, at)));
+            grouped(lacking).into_iter().map(|lack| (lack, *scope)).collect::<Vec<_>>()
+        };
+        for ((reason, places), own) in grouped(scopes.iter().flat_map(of_scope)) {
+            let trials = places.into_iter().map(|at| counting[at].0).collect();
+            let own = if own.len() == scopes.len() { Vec::new() } else { own };
+            all.push(EnergyLack { meter, scopes: own, reason, trials, of: counting.len() });
         }
     }
     all
 }
 
-/// Why a meter has no joules of a trial in one of its scopes.
-fn lack<'a>(measurement: &'a Measurement, meter: &str) -> Option<&'a str> {
-    let mut of_meter = measurement.energy.iter().filter(|energy| energy.meter == meter).peekable();
-    if of_meter.peek().is_none() {
-        return Some(TOOK_NO_PART);
+/// The same of the source by which a statement is made; without one, of all meters.
+pub fn lacks_of<'a>(trials: &'a [Trial], source: Option<&EnergySource>) -> Vec<EnergyLack<'a>> {
+    let is_own = |lack: &EnergyLack<'_>, source: &EnergySource| {
+        lack.meter == source.meter && (lack.scopes.is_empty() || lack.scopes.contains(&source.scope))
+    };
+    lacks(trials).into_iter().filter(|lack| source.is_none_or(|source| is_own(lack, source))).collect()
+}
+
+/// Why a meter has no joules of a trial in a scope.
+fn lack<'a>(measurement: &'a Measurement, meter: &str, scope: Scope) -> Option<&'a str> {
+    let mut energy = measurement.energy.iter();
+    match energy.find(|one| one.meter == meter && one.scope == scope).map(|one| &one.outcome) {
+        None => Some(TOOK_NO_PART),
+        Some(EnergyOutcome::Incomplete(why)) => Some(why),
+        Some(EnergyOutcome::Complete(_)) => None,
     }
-    of_meter.find_map(|energy| match &energy.outcome {
-        EnergyOutcome::Incomplete(why) => Some(why.as_str()),
-        EnergyOutcome::Complete(_) => None,
-    })
 }
 
 #[cfg(test)]

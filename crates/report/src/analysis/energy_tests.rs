@@ -9,7 +9,7 @@ use crate::analysis::compare::tests::{compare, study};
 use crate::analysis::winner::{Axis, WinnerQuestion, winner_maps};
 use crate::analysis::{WorkloadTable, workload_tables};
 use crate::render;
-use iopj_core::{AboveIdle, EnergyOutcome, Rw, Scope, TrialEnergy};
+use iopj_core::{AboveIdle, EnergyOutcome, Rw, TrialEnergy};
 use iopj_store::StudyRecord;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -349,4 +349,30 @@ fn refuted_trials_neither_choose_the_source_nor_count_as_incomplete() {
     }
     judge(&mut trials[3..], VerdictKind::Refuted);
     assert_eq!((EnergySource::shown(&trials).unwrap(), lacks(&trials)), (plug(), Vec::new()));
+}
+
+#[test]
+fn a_scope_without_joules_is_named_where_its_meter_has_others() {
+    let mut trials = replicates(SIO, [100.0; 3]);
+    let why = EnergyOutcome::Incomplete("no reading".to_owned());
+    for trial in &mut trials {
+        give(trial, "rapl", Scope::Package, 50.0);
+        give_outcome(trial, "rapl", Scope::Dram, why.clone());
+    }
+    let said = |trials: &[Trial]| lacks(trials).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(said(&trials), ["no joules for dram from rapl in 3 of 3 trials: no reading"]);
+    // Winners by the package, or by the plug, lack nothing.
+    let rapl = |scope| EnergySource { scope, meter: "rapl".to_owned(), estimated: false };
+    assert_eq!(lacks_of(&trials, Some(&plug())), []);
+    assert_eq!(lacks_of(&trials, Some(&rapl(Scope::Package))), []);
+    assert_eq!(lacks_of(&trials, Some(&rapl(Scope::Dram))).len(), 1);
+    let question = WinnerQuestion::new(Metric::IosPerJoule, Axis::Iodepth, Axis::Numjobs).unwrap();
+    assert!(!render::winners(&study("6.1"), &trials, &question).contains("energy incomplete"));
+    // All scopes for one reason are the meter.
+    measurement(&mut trials[1]).energy.retain(|energy| energy.meter == "plug");
+    let reasons = [
+        "no joules from rapl in 1 of 3 trials: the meter took no part",
+        "no joules for dram from rapl in 2 of 3 trials: no reading",
+    ];
+    assert_eq!(said(&trials), reasons);
 }

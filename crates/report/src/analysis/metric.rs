@@ -190,6 +190,11 @@ impl Metric {
         )
     }
 
+    /// True if a value may be below zero: energy above idle.
+    pub fn may_be_negative(self) -> bool {
+        matches!(self, Metric::WattsAboveIdle | Metric::IosPerJouleAboveIdle)
+    }
+
     /// The value of a trial; `None` if it was not measured or is undefined (I/Os per CPU time without CPU
     /// time). Energy is that of `source`; without one there is none.
     pub fn value(self, measurement: &Measurement, source: Option<&EnergySource>) -> Option<f64> {

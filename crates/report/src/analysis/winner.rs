@@ -146,8 +146,9 @@ pub struct RankedPath {
     pub path: IoPath,
     /// Its replicates in numbers.
     pub summary: Summary,
-    /// The p-value of the difference from the first of the ranking, corrected like the cell's; absent for the
-    /// first itself and without a test.
+    /// The p-value of the difference from the first of the ranking, corrected: like the cell's if the first
+    /// wins, else by the number of pairs of paths in all cells. Absent for the first itself and without a
+    /// test.
     pub p: Option<f64>,
     /// The first of the ranking over this one; absent for the first itself and without a test.
     pub contrast: Option<Contrast>,
@@ -232,13 +233,30 @@ impl MapCell {
         Some(Distance { absolute, relative })
     }
 
-    /// Corrects the cell's p-value, and those of its paths in proportion.
-    fn correct(&mut self, corrected: f64) {
-        let factor = self.p.filter(|p| *p > 0.0).map_or(1.0, |p| corrected / p);
-        self.p = Some(corrected);
+    /// Corrects the cell's p-value to this, and those of its paths: if the first wins, in proportion; else by
+    /// the number of pairs of paths of the family, because which path is the first is chosen from the data.
+    fn correct(&mut self, corrected: Option<f64>, pairs: f64) {
+        let factor = match (self.p, corrected) {
+            (Some(p), Some(corrected)) if corrected < LEVEL => {
+                if p > 0.0 {
+                    corrected / p
+                } else {
+                    1.0
+                }
+            }
+            _ => pairs,
+        };
+        self.p = corrected;
         for place in &mut self.ranking {
             place.p = place.p.map(|p| (p * factor).min(1.0));
         }
+    }
+
+    /// The pairs of paths that might have been the first and another one; 0 without a test.
+    fn pairs(&self) -> usize {
+        let paths = self.ranking.len();
+        let is_tested = self.ranking.iter().any(|place| place.p.is_some());
+        if is_tested { paths * (paths - 1) / 2 } else { 0 }
     }
 
     /// The p-value of `equal` before correction, by the paths that do not differ significantly.
@@ -380,12 +398,14 @@ fn finish(mut map: WinnerMap, gathered: ByPlace<Gathered>, family: usize) -> Win
 }
 
 /// Holm's correction over the cells of a family that were tested: of the differences, then of the equality of
-/// what does not differ, as a family of its own.
+/// what does not differ, as a family of its own. Where no path wins, what is called worse than the best is
+/// corrected by the number of pairs of paths in all these cells (Bonferroni).
 pub fn correct<'c>(cells: impl Iterator<Item = &'c mut MapCell>) {
     let mut cells: Vec<&mut MapCell> = cells.collect();
     let p: Vec<Option<f64>> = cells.iter().map(|cell| cell.p).collect();
+    let pairs = cells.iter().map(|cell| cell.pairs()).sum::<usize>() as f64;
     for (cell, corrected) in cells.iter_mut().zip(holm_over_tested(&p)) {
-        corrected.into_iter().for_each(|corrected| cell.correct(corrected));
+        cell.correct(corrected, pairs);
     }
     let equal: Vec<Option<f64>> = cells.iter().map(|cell| cell.equality()).collect();
     for (cell, corrected) in cells.iter_mut().zip(holm_over_tested(&equal)) {

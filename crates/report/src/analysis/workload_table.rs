@@ -179,9 +179,9 @@ fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> CellRow {
             reasons.push(format!("{}: {}", kind.as_str(), one.verdict.reasons.join("; ")));
         }
     }
-    if let Some(one) = measured.iter().find(|measurement| measurement.conditions.are_disturbed()) {
-        let disturbed = measured.iter().filter(|measurement| measurement.conditions.are_disturbed()).count();
-        reasons.push(format!("disturbed ({disturbed} of {}): {}", measured.len(), one.conditions));
+    let disturbed: Vec<String> = measured.iter().filter_map(|one| shown.admission.disturbed(one)).collect();
+    if let Some(one) = disturbed.first() {
+        reasons.push(format!("disturbed ({} of {}): {one}", disturbed.len(), measured.len()));
     }
     let starved: Vec<&Spinner> =
         measured.iter().filter_map(|measurement| shown.admission.starved(measurement)).collect();

@@ -148,6 +148,7 @@ fn changes(comparison: &Comparison) -> String {
 fn result(change: &Change) -> String {
     let word = change.outcome.as_str();
     match (change.outcome, change.more) {
+        (ChangeOutcome::Undecided, Some(1)) => format!("{word}: about 1 more replicate"),
         (ChangeOutcome::Undecided, Some(more)) => format!("{word}: about {more} more replicates"),
         (ChangeOutcome::Undecided, None) if change.p.is_some() => {
             format!("{word}: more than {MOST_MORE} more replicates")

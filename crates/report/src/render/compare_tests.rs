@@ -25,6 +25,20 @@ fn the_text_says_what_differs_and_what_changed() {
 }
 
 #[test]
+fn one_more_replicate_is_singular() {
+    let before = trials(LIBAIO, &[1000, 1030, 970]);
+    let mut compared = compare((&study("1"), &before), (&study("1"), &before), Admission::default());
+    let change = &mut compared.changes[0];
+    change.outcome = ChangeOutcome::Undecided;
+    let mut words = |more| {
+        change.more = Some(more);
+        result(change)
+    };
+    assert_eq!(words(1), "undecided: about 1 more replicate");
+    assert_eq!(words(2), "undecided: about 2 more replicates");
+}
+
+#[test]
 fn stores_without_a_common_cell_say_so() {
     let mut after = trials(URING, &[1, 2]);
     after.iter_mut().for_each(|trial| trial.workload.iodepth = 4);

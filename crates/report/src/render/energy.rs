@@ -3,7 +3,7 @@
 use super::results::has_combined;
 use super::text::{escape, wrap};
 use crate::analysis::WorkloadTable;
-use crate::analysis::energy::lacks;
+use crate::analysis::energy::lacks_of;
 use iopj_store::{EnergySource, Trial};
 
 /// The energy of a table.
@@ -43,12 +43,12 @@ impl<'a> TableEnergy<'a> {
     }
 }
 
-/// The trials without joules by meter and reason: this many by name where they are not all. Empty if there
-/// are none.
-pub(super) fn lacks_text(trials: &[Trial], width: usize) -> String {
+/// The trials without joules of the source, or of any meter, by reason: this many by name where they are not
+/// all. Empty if there are none.
+pub(super) fn lacks_text(trials: &[Trial], source: Option<&EnergySource>, width: usize) -> String {
     const MOST: usize = 8;
     let mut text = String::new();
-    for lack in lacks(trials) {
+    for lack in lacks_of(trials, source) {
         text += &wrap(&format!("energy incomplete: {}", escape(&lack.to_string())), width, "");
         if lack.trials.len() == lack.of {
             continue;

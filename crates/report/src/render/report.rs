@@ -145,7 +145,7 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admis
         text += &wrap(LEGEND, WIDTH, "");
     }
     if study.emulated.is_none() {
-        text += &energy::lacks_text(trials, WIDTH);
+        text += &energy::lacks_text(trials, None, WIDTH);
     }
     text += &remarks(study, trials, admission);
     if !study.unavailable.is_empty() {

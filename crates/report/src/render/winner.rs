@@ -15,7 +15,7 @@ use crate::analysis::winner::{
 };
 use crate::analysis::without_unsteady::{MapWithoutUnsteady, maps_without_unsteady};
 use iopj_core::{IoPath, Workload, format_duration};
-use iopj_store::{Sequential, StudyRecord, Trial};
+use iopj_store::{EnergySource, Sequential, StudyRecord, Trial};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -38,7 +38,7 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &WinnerQuestion)
     }
     text.extend(question.admission.why_none_competes(trials).map(|why| wrap(&escape(&why), WIDTH, "")));
     if question.metric.is_energy() {
-        text += &energy_text(trials, maps.iter().any(|map| map.source.is_some()));
+        text += &energy_text(trials, maps.first().and_then(|map| map.source.as_ref()));
     }
     if let Some(sequential) = &study.sequential {
         text += &wrap(&blocks_text(study, trials, sequential), WIDTH, "");
@@ -51,9 +51,9 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &WinnerQuestion)
 }
 
 /// Which trials lack joules, or that no meter took part.
-fn energy_text(trials: &[Trial], is_measured: bool) -> String {
-    let lacks = lacks_text(trials, WIDTH);
-    if is_measured || !lacks.is_empty() {
+fn energy_text(trials: &[Trial], source: Option<&EnergySource>) -> String {
+    let lacks = lacks_text(trials, source, WIDTH);
+    if source.is_some() || !lacks.is_empty() {
         return lacks;
     }
     "no competing trial measured energy: name a meter under [meters] in the study (`iopj meter list` shows \

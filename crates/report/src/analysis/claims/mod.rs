@@ -276,7 +276,8 @@ impl ClaimContext {
     /// How figures, or their logarithms, are compared in a family of this many comparisons.
     fn plan(&self, logs: bool, family: usize) -> TestPlan {
         let method = if self.in_blocks { Method::Paired } else { Method::Welch };
-        TestPlan { method, logs, family, looks: self.looks.max(1), tolerance: TOLERANCE }
+        // A slowdown may be negative.
+        TestPlan { method, logs, family, looks: self.looks.max(1), tolerance: TOLERANCE, signed: true }
     }
 }
 

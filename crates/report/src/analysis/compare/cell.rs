@@ -77,16 +77,17 @@ pub(super) fn differing_keys(before: &ComparedCell, after: &ComparedCell) -> Vec
     unique(old.iter().chain(&new).map(|(name, _)| name)).into_iter().filter_map(difference).collect()
 }
 
-/// Checks that every key exists.
+/// Checks that every key exists: in a cell, or among the settings in which the stores differ as wholes.
 pub(super) fn check_known<'a>(
     ignored: &[String],
+    apart: &[&str],
     cells: impl IntoIterator<Item = &'a ComparedCell>,
 ) -> Result<(), IgnoreError> {
     if ignored.is_empty() {
         return Ok(());
     }
-    let known: BTreeSet<String> =
-        cells.into_iter().flat_map(ComparedCell::keys).map(|(name, _)| name).collect();
+    let of_cells = cells.into_iter().flat_map(ComparedCell::keys).map(|(name, _)| name);
+    let known: BTreeSet<String> = of_cells.chain(apart.iter().map(|name| (*name).to_owned())).collect();
     match ignored.iter().find(|key| !known.contains(*key)) {
         // Without trials nothing is known.
         Some(key) if !known.is_empty() => {

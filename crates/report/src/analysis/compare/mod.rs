@@ -199,7 +199,7 @@ fn compare_sides(
     let mut differences = differing_facts(before.0, after.0);
     differences.extend(ignored_differences(ignored, [before.1, after.1]));
     let (old, new) = (cells(before.1, &without, admissions[0]), cells(after.1, &without, admissions[1]));
-    check_known(ignored, old.iter().chain(&new).map(|(cell, _)| cell))?;
+    check_known(ignored, &without, old.iter().chain(&new).map(|(cell, _)| cell))?;
     check_apart(ignored, "before", old.iter().map(|(cell, _)| cell))?;
     check_apart(ignored, "after", new.iter().map(|(cell, _)| cell))?;
     let (mut pairs, only_before, only_after) = matched(old, new, key, ignored);
@@ -209,7 +209,7 @@ fn compare_sides(
         if key.is_some() { before.0.looks() } else { before.0.looks().saturating_mul(after.0.looks()) };
     let tolerance = tolerance_of(before.0).min(tolerance_of(after.0));
     let unpaired = if in_blocks { pairs.iter_mut().map(keep_shared_blocks).sum() } else { 0 };
-    differences.extend(apart);
+    differences.extend(apart.into_iter().filter(|one| !ignored.contains(&one.name)));
     let energy = EnergySource::measured(&[before.1, after.1]);
     let (before, after) = (side(before, admissions[0]), side(after, admissions[1]));
     let energy = energy.filter(|_| before.emulated.is_none() && after.emulated.is_none());

@@ -273,6 +273,14 @@ fn settings_that_distinguish_the_stores_are_listed_and_do_not_separate_cells() {
     assert_eq!(comparison.changes.len(), METRICS.len());
     assert_eq!(comparison.changes[0].cell.settings, BTreeMap::from([("nomerges".into(), "0".into())]));
     assert_eq!((comparison.only_before.len(), comparison.only_after.len()), (1, 1));
+    // To ignore one of them changes nothing, and it is listed once.
+    let studies = (study("6.1"), study("6.1"));
+    let ignored = ["governor".to_owned()];
+    let sides = ((&studies.0, &before[..]), (&studies.1, &after[..]));
+    let same = super::compare(sides.0, sides.1, &ignored, Admission::default()).unwrap();
+    assert_eq!(same.differences, comparison.differences[2..]);
+    let unknown = super::compare(sides.0, sides.1, &["govenor".to_owned()], Admission::default());
+    assert!(unknown.unwrap_err().to_string().contains("name one of bs, cpus_allowed, generator, governor,"));
 }
 
 #[test]

@@ -206,7 +206,8 @@ fn interval(cell: &MapCell) -> String {
     let hardest = cell.open().and_then(|(place, _)| place.contrast.as_ref());
     let Some(ratio) = hardest.or(cell.lead()).and_then(|lead| lead.ratio) else { return String::new() };
     match [ratio.high, ratio.low].map(f64::recip) {
-        [low, high] if low <= 0.0 || !high.is_finite() => String::new(),
+        // A bound of the ratio of zero or less is no bound of how far the next path is.
+        [low, high] if low <= 0.0 || high <= 0.0 || !high.is_finite() => String::new(),
         [low, high] if low >= 2.0 => format!("{} to {}\u{d7}", readable(low), readable(high)),
         bounds => {
             let [low, high] = bounds.map(|bound| {
@@ -251,4 +252,27 @@ fn table<'a>(map: &WinnerMap, cells: &'a [BestOf<'a>], (x, y): (Axis, Axis)) -> 
             least.map_or(String::new(), |least| exact(100.0 * least))
         })
         .left("p", |(_, cell, _)| cell.p.map_or(String::new(), exact))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::winner::rank;
+
+    #[test]
+    fn an_interval_with_a_bound_of_zero_or_less_is_not_shown() {
+        let (best, next) = ("libaio/syscall/interrupt", "io_uring/syscall/interrupt");
+        let shown = |metric, best_values: [f64; 3], next_values: [f64; 3]| {
+            let question = WinnerQuestion::new(metric, Axis::Bs, Axis::Iodepth).unwrap();
+            let sample = |values: [f64; 3]| (0..).zip(values).collect();
+            let samples = [(best, best_values), (next, next_values)];
+            let samples = samples.map(|(path, values)| (path.parse().unwrap(), sample(values)));
+            interval(&rank(samples.into(), &question, 1))
+        };
+        let wild = [10.0, 300.0, 20.0];
+        // The bounds of the ratio are -0.19 and 1.0, or 0 and 1.0.
+        assert_eq!(shown(Metric::WattsAboveIdle, wild, [400.0, 380.0, 390.0]), "");
+        assert_eq!(shown(Metric::LatencyMean, wild, [400.0, 380.0, 390.0]), "");
+        assert_eq!(shown(Metric::LatencyMean, [100.0, 101.0, 99.0], [110.0, 111.5, 109.0]), "+9.6 to +11 %");
+    }
 }

@@ -202,9 +202,7 @@ fn orders(model: &Model<'_>) -> String {
 fn reason_for(word: &str, admission: Admission, outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Failed(error) => (word == "failed").then(|| error.clone()),
-        Outcome::Measured(one) if word == "disturbed" => {
-            one.conditions.are_disturbed().then(|| one.conditions.to_string())
-        }
+        Outcome::Measured(one) if word == "disturbed" => admission.disturbed(one),
         Outcome::Measured(one) if word == "starved" => admission.starved(one).map(ToString::to_string),
         Outcome::Measured(one) => (word == one.verdict.kind.as_str()
             && one.verdict.kind != VerdictKind::Verified)
