@@ -3,9 +3,8 @@
 
 use crate::error::StoreError;
 use crate::{file, schema};
-use rusqlite::backup::Backup;
-use rusqlite::{Connection, OpenFlags};
-use std::ffi::c_int;
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, OpenFlags, ffi};
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -20,8 +19,12 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// is.
 pub(crate) fn copy_forward(file: &Connection, from: i32) -> rusqlite::Result<Connection> {
     let mut copy = Connection::open_in_memory()?;
-    // All pages in one step, so the copy is of one moment.
-    Backup::new(file, &mut copy)?.run_to_completion(c_int::MAX, Duration::from_millis(10), None)?;
+    // All pages in one step, so the copy is of one moment. It waits for another connection's lock as every
+    // reader does.
+    let done = Backup::new(file, &mut copy)?.step(-1)?;
+    if done != StepResult::Done {
+        return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None));
+    }
     schema::migrate(&mut copy, from)?;
     Ok(copy)
 }
@@ -82,5 +85,22 @@ pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked(path.to_owned())),
         Err(TryLockError::Error(error)) => Err(io(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The copy was tried for ever.
+    #[test]
+    fn a_copy_of_a_store_that_another_program_has_locked_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.iopj");
+        let (locked, reader) = (Connection::open(&path).unwrap(), Connection::open(&path).unwrap());
+        reader.busy_timeout(Duration::ZERO).unwrap();
+        locked.execute_batch("CREATE TABLE t (a); BEGIN EXCLUSIVE").unwrap();
+        let error = StoreError::of_sqlite(&path, None, copy_forward(&reader, 2).unwrap_err());
+        assert!(matches!(error, StoreError::Busy(_)), "{error}");
     }
 }
