@@ -157,7 +157,7 @@ mod tests {
              replicate: the report names the reason, which a repeat may not change"
         );
         // A repeat that has begun is not begun again.
-        let begun = Repeat { block: 4, replaces: 0, trials: 2, done: 1, replaced: 2 };
+        let begun = Repeat { block: 4, replaces: 0, trials: 2, done: 1, replaced: 2, batch: 0 };
         let study = StudyRecord { repeats: vec![begun], ..study };
         assert_eq!(chosen(&study, &[Again::Unproven, Again::Failed]), [3]);
     }

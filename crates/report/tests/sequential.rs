@@ -89,7 +89,7 @@ fn study(kind: &Kind<'_>, rng: &mut Xoshiro256PlusPlus, tally: &mut Tally) {
         if block < SEQUENTIAL.min {
             continue;
         }
-        let states = decisions(&samples, &SEQUENTIAL);
+        let states = decisions(&samples, SEQUENTIAL.looks(), SEQUENTIAL.until);
         let is_false =
             |(state, leaders): &State| *state == Decision::Wins && !(is_sole && mean(&leaders[0]) == best);
         erred |= states.iter().any(is_false);

@@ -290,6 +290,27 @@ mod tests {
         assert_eq!(in_force(&store), [1, 1, 4, 4, 5, 5]);
     }
 
+    /// A study that adds blocks looks once more after each repeat, and p-values did not count that.
+    #[test]
+    fn blocks_that_are_measured_again_at_once_are_one_look() {
+        for (replicates, looks) in [(TABLE, [3, 3, 4, 5]), ("3", [1, 1, 1, 1])] {
+            let (folder, study) = (tempfile::tempdir().unwrap(), study(replicates));
+            let mut store = store(&folder, &study);
+            run(&mut store, &study, until_three);
+            let looks_of = |store: &Store| store.study().unwrap().looks();
+            let mut found = vec![looks_of(&store)];
+            repeat(&mut store, &study, 2, &[0, 1]).unwrap();
+            // Not yet: the old blocks count.
+            found.push(looks_of(&store));
+            run(&mut store, &study, until_three);
+            found.push(looks_of(&store));
+            repeat(&mut store, &study, 2, &[2]).unwrap();
+            run(&mut store, &study, until_three);
+            found.push(looks_of(&store));
+            assert_eq!(found, looks, "{replicates}");
+        }
+    }
+
     #[test]
     fn what_a_repeated_block_lacks_is_not_measured_and_blocks_are_still_added() {
         let (folder, study) = (tempfile::tempdir().unwrap(), study(TABLE));

@@ -46,10 +46,11 @@ pub struct StudyRecord {
 }
 
 impl StudyRecord {
-    /// How often the trials may have been looked at to decide whether there are enough of them: multiply
-    /// every p-value by it. 1 if their number was fixed in advance.
+    /// How often the trials may have been looked at to decide whether there are enough of them, also after
+    /// blocks were measured again: multiply every p-value by it. 1 if their number was fixed in advance.
     pub fn looks(&self) -> u32 {
-        self.sequential.map_or(1, |sequential| sequential.looks())
+        let with_repeats = |looks: u32| looks.saturating_add(repeat::batches(&self.repeats));
+        self.sequential.map_or(1, |sequential| with_repeats(sequential.looks()))
     }
 
     /// True if the trials of this replicate count.

@@ -6,6 +6,7 @@
 
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// A block that is measured again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +21,8 @@ pub struct Repeat {
     pub done: u64,
     /// Trials of the block that they replace.
     pub replaced: u64,
+    /// The repeats that were planned at once with this one, counted from 0.
+    pub batch: u32,
 }
 
 impl Repeat {
@@ -37,14 +40,23 @@ pub(crate) fn is_in_force(repeats: &[Repeat], replicate: u32) -> bool {
     })
 }
 
+/// How often blocks were measured again: those that were planned at once count once, as soon as one of them
+/// counts.
+pub(crate) fn batches(repeats: &[Repeat]) -> u32 {
+    let whole = repeats.iter().filter(|repeat| repeat.is_whole());
+    whole.map(|repeat| repeat.batch).collect::<BTreeSet<_>>().len() as u32
+}
+
 /// Plans to measure these blocks of `trials` trials again. The first repeat of a store gets the number
 /// `first`. A block that has a repeat gets no other.
 pub(crate) fn plan(connection: &Connection, blocks: &[u32], first: u32, trials: u64) -> rusqlite::Result<()> {
+    let batch: u32 =
+        connection.query_row("SELECT coalesce(max(batch) + 1, 0) FROM repeat", [], |row| row.get(0))?;
     let mut insert = connection.prepare_cached(
-        "INSERT OR IGNORE INTO repeat SELECT max(?1, coalesce(max(block) + 1, 0)), ?2, ?3 FROM repeat",
+        "INSERT OR IGNORE INTO repeat SELECT max(?1, coalesce(max(block) + 1, 0)), ?2, ?3, ?4 FROM repeat",
     )?;
     for block in blocks {
-        insert.execute(params![first, block, trials as i64])?;
+        insert.execute(params![first, block, trials as i64, batch])?;
     }
     Ok(())
 }
@@ -53,7 +65,7 @@ pub(crate) fn plan(connection: &Connection, blocks: &[u32], first: u32, trials: 
 pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<Repeat>> {
     let mut select = connection.prepare_cached(
         "SELECT block, replaces, trials, (SELECT count(*) FROM trial WHERE replicate = block),
-         (SELECT count(*) FROM trial WHERE replicate = replaces) FROM repeat ORDER BY block",
+         (SELECT count(*) FROM trial WHERE replicate = replaces), batch FROM repeat ORDER BY block",
     )?;
     let rows = select.query_map([], |row| {
         let count = |column| row.get::<_, i64>(column).map(|count| count as u64);
@@ -63,6 +75,7 @@ pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<Repeat>> {
             trials: count(2)?,
             done: count(3)?,
             replaced: count(4)?,
+            batch: row.get(5)?,
         })
     })?;
     rows.collect()

@@ -117,7 +117,8 @@ const MIGRATIONS: [&str; 3] = [
     CREATE TABLE repeat (            -- a block that is measured again: a block is a replicate
         block INTEGER PRIMARY KEY,   -- the replicate of the trials that repeat it
         replaces INTEGER NOT NULL UNIQUE, -- the replicate that they replace once all of them are there
-        trials INTEGER NOT NULL      -- how many they are
+        trials INTEGER NOT NULL,     -- how many they are
+        batch INTEGER NOT NULL       -- which were planned at once, from 0
     ) STRICT;
 ",
 ];

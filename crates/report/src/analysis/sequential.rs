@@ -33,17 +33,18 @@ fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) -> Vec
     };
     let groups = grouped(trials.iter().map(|trial| (setup(trial), trial)));
     let samples: Vec<_> = groups.into_iter().map(samples_of).collect();
-    decisions(&samples, sequential).into_iter().map(|(decision, _)| decision).collect()
+    decisions(&samples, study.looks(), sequential.until).into_iter().map(|(decision, _)| decision).collect()
 }
 
-/// Each workload's decision, and the best path with those that do not differ significantly from it.
+/// Each workload's decision at one of so many looks, and the best path with those that do not differ
+/// significantly from it.
 pub fn decisions(
     samples: &[BTreeMap<IoPath, Sample>],
-    sequential: &Sequential,
+    looks: u32,
+    tolerance: f64,
 ) -> Vec<(Decision, Vec<IoPath>)> {
     // Any two axes will do: cells are ranked one by one.
     let (x, y) = (Axis::Bs, Axis::Iodepth);
-    let (looks, tolerance) = (sequential.looks(), sequential.until);
     let (method, admission) = (Method::Paired, Admission::default());
     let question = WinnerQuestion { metric: METRIC, x, y, method, admission, looks, tolerance };
     let family = samples.iter().filter(|samples| samples.len() > 1).count();

@@ -23,7 +23,7 @@ fn workload(means: &[f64], noise: f64) -> BTreeMap<IoPath, Sample> {
 }
 
 fn state(samples: BTreeMap<IoPath, Sample>) -> (Decision, Vec<IoPath>) {
-    decisions(&[samples], &SEQUENTIAL).remove(0)
+    decisions(&[samples], SEQUENTIAL.looks(), SEQUENTIAL.until).remove(0)
 }
 
 #[test]
@@ -58,11 +58,30 @@ fn the_level_is_shared_between_looks_and_workloads() {
     let samples = workload(&[100.0, 101.3], 1.0);
     let with = |max, others: usize| {
         let all = [vec![samples.clone()], vec![workload(&[100.0, 100.0], 9.0); others]].concat();
-        decisions(&all, &Sequential { max, until: 1e-9, ..SEQUENTIAL }).remove(0).0
+        decisions(&all, Sequential { max, ..SEQUENTIAL }.looks(), 1e-9).remove(0).0
     };
     // One look at one workload: p = 0.0482. With two looks, or two workloads, that is too high.
     assert_eq!(
         [with(4, 0), with(5, 0), with(4, 1)],
         [Decision::Wins, Decision::Undecided, Decision::Undecided]
     );
+}
+
+/// The look after a repeat was made at the level of those before it.
+#[test]
+fn a_repeat_of_blocks_is_a_look_too() {
+    let trials: Vec<Trial> = workload(&[100.0, 101.3], 1.0)
+        .into_iter()
+        .flat_map(|(path, sample)| sample.into_iter().map(move |one| (path, one)))
+        .map(|(path, (replicate, value))| {
+            let iops = (value * 1000.0).round() as u64;
+            Trial { replicate, ..crate::analysis::compare::tests::trial(&path.to_string(), iops) }
+        })
+        .collect();
+    let sequential = Some(Sequential { min: 6, max: 6, until: 1e-9 });
+    let once = StudyRecord { sequential, ..StudyRecord::default() };
+    let repeat = iopj_store::Repeat { block: 6, replaces: 9, trials: 2, done: 2, replaced: 2, batch: 0 };
+    let twice = StudyRecord { repeats: vec![repeat], ..once.clone() };
+    // p = 0.0482 at one look.
+    assert_eq!([look(&once, &trials).0, look(&twice, &trials).0], [0, 1]);
 }

@@ -31,7 +31,7 @@ mod tests {
     #[test]
     fn replaced_and_waiting_trials_are_counted() {
         assert!(sentences(&StudyRecord::default()).is_empty());
-        let whole = Repeat { block: 5, replaces: 1, trials: 3, done: 3, replaced: 3 };
+        let whole = Repeat { block: 5, replaces: 1, trials: 3, done: 3, replaced: 3, batch: 0 };
         let begun = Repeat { block: 6, replaces: 4, done: 1, ..whole };
         let study = StudyRecord { repeats: vec![whole, begun], ..StudyRecord::default() };
         assert_eq!(
