@@ -1,6 +1,6 @@
 //! `iopj meter test`: some readings of each meter of a study, with their age and noise.
 
-use crate::output::{FAILURES, note, print, print_json};
+use crate::output::{FAILURES, INTERRUPTED, fail, note, print, print_json};
 use crate::signals;
 use crate::study;
 use iopj_core::format_duration;
@@ -9,6 +9,7 @@ use iopj_run::energy::{ChannelCheck, MeterCheck, READINGS, check};
 use iopj_run::read_study;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const WIDTH: usize = 110;
@@ -16,7 +17,8 @@ const WIDTH: usize = 110;
 pub(crate) fn test(study: Option<&Path>, allow_exec: bool, json: bool) -> anyhow::Result<ExitCode> {
     let read = |path: &Path| anyhow::Ok(read_study(&study::text(path)?, &path.display().to_string())?);
     let study = study.map(read).transpose()?;
-    let meters = check(study.as_ref(), allow_exec, signals::stop_flag(), &mut note)?;
+    let stop = signals::stop_flag();
+    let meters = check(study.as_ref(), allow_exec, stop, &mut note)?;
     if json {
         print_json(&serde_json::to_value(&meters)?)?;
     } else if meters.is_empty() {
@@ -25,6 +27,10 @@ pub(crate) fn test(study: Option<&Path>, allow_exec: bool, json: bool) -> anyhow
         )?;
     } else {
         print(&meters.iter().map(text).collect::<String>())?;
+    }
+    if stop.load(Ordering::Relaxed) {
+        fail(&anyhow::anyhow!("interrupted before each meter was read {READINGS} times"));
+        return Ok(ExitCode::from(INTERRUPTED));
     }
     let failed = meters.iter().any(|meter| meter.error.is_some());
     Ok(if failed { ExitCode::from(FAILURES) } else { ExitCode::SUCCESS })

@@ -35,9 +35,7 @@ impl Cadence {
             // Values whose age hides on which side of an edge they are do not count.
             ChannelKind::Instant => (period_s, needed * period_s + 4.0 * age_s / 12f64.sqrt()),
             ChannelKind::Average { window_ns } => {
-                let window_s = window_ns as f64 * 1e-9;
-                // Of windows that overlap by more than half, some are left out.
-                let step_s = period_s * (0.5 * window_s / period_s).ceil().max(1.0);
+                let (window_s, step_s) = (window_ns as f64 * 1e-9, self.step_s());
                 ((step_s - window_s).max(0.0), needed * step_s + window_s.min(step_s))
             }
         };
@@ -45,6 +43,32 @@ impl Cadence {
             return Err(Incomplete::TooRare { period_s, limit_s: bridge_s });
         }
         Ok(least_s)
+    }
+
+    /// A window that is shorter than this has no joules wherever it begins; up to the shortest that always
+    /// has, some have.
+    ///
+    /// # Errors
+    /// As for [`Cadence::least_window_s`].
+    pub fn hopeless_below_s(&self) -> Result<f64, Incomplete> {
+        let least_s = self.least_window_s()?;
+        Ok(match self.kind {
+            ChannelKind::Counter { .. } => least_s,
+            // Half a period is left for values that come unevenly.
+            ChannelKind::Instant => (NEEDED as f64 - 1.5) * self.period_s,
+            // Two parts, at the window's edges, can count beside two whole ones.
+            ChannelKind::Average { .. } => least_s - 3.0 * self.step_s(),
+        })
+    }
+
+    /// Time from one value that counts to the next: of averages that overlap by more than half, some are left
+    /// out.
+    fn step_s(&self) -> f64 {
+        let windows = match self.kind {
+            ChannelKind::Average { window_ns } => 0.5e-9 * window_ns as f64 / self.period_s,
+            ChannelKind::Counter { .. } | ChannelKind::Instant => 1.0,
+        };
+        self.period_s * windows.ceil().max(1.0)
     }
 
     /// The least `runtime` to recommend: the shortest window and some slack, rounded up.
@@ -124,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_window_has_joules_wherever_it_begins_and_one_of_two_values_less_never() {
+    fn the_least_window_has_joules_wherever_it_begins_and_one_that_is_hopeless_never() {
         let count = ChannelKind::Counter { joules_per_count: 1.0, wrap: None };
         let aged = Cadence { age_s: 0.5, ..cadence(ChannelKind::Instant, 1.0) };
         for cadence in [
@@ -134,6 +158,7 @@ mod tests {
             cadence(average(1.0), 1.0),
             cadence(average(0.13), 0.1),
             cadence(average(2.0), 1.0),
+            cadence(average(3.0), 1.0),
             cadence(average(0.2), 1.0),
             cadence(count, 1.0),
         ] {
@@ -143,10 +168,24 @@ mod tests {
                 let all = outcomes(cadence, longer_s, has_changes);
                 assert!(all.iter().all(|has| *has), "{cadence:?} {has_changes} {all:?}");
                 if least_s > 0.0 {
-                    let short = outcomes(cadence, least_s - 3.0 * cadence.period_s, has_changes);
+                    let short_s = cadence.hopeless_below_s().unwrap() - 1e-6;
+                    let short = outcomes(cadence, short_s, has_changes);
                     assert!(!short.contains(&true), "{cadence:?} {has_changes} {short:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_window_that_is_not_hopeless_can_have_joules() {
+        for (cadence, hopeless_s) in [
+            (cadence(ChannelKind::Instant, 1.0), 2.5),
+            (cadence(average(1.0), 1.0), 2.0),
+            (cadence(average(3.0), 1.0), 4.0),
+        ] {
+            assert_eq!(cadence.hopeless_below_s(), Ok(hopeless_s));
+            let above = outcomes(cadence, hopeless_s + 0.7 * cadence.step_s(), true);
+            assert!(above.contains(&true) && above.contains(&false), "{cadence:?} {above:?}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a study's meters answer now: some readings of each, for `iopj meter test`.
 
 use super::config::{self, MeterSource, MeterSpec, MeterSpecs};
+use super::record::counted;
 use super::thread::{OpeningMeter, RunningMeter};
 use iopj_meter::{Channel, ChannelKind, Clock, Incomplete, Reading, accuracy_text, median_period_s, powers};
 use iopj_study::{Study, StudyError};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Readings of each channel.
 pub const READINGS: usize = 5;
-/// The longest wait for them once a meter is open.
+/// The longest wait for them, of all meters together.
 const LONGEST: Duration = Duration::from_secs(60);
 /// How often the wait looks at the meter.
 const LOOK: Duration = Duration::from_millis(20);
@@ -54,7 +55,8 @@ pub struct ChannelCheck {
     pub seen_interval_s: Option<f64>,
     /// The standard deviation of power; absent with fewer than two powers.
     pub noise_w: Option<f64>,
-    /// The least `runtime` of a trial with joules; absent if no trial has any.
+    /// The least `runtime` of a trial with joules; absent if no trial has any, or if another channel gives
+    /// them.
     pub least_runtime_s: Option<f64>,
     /// Why no trial has joules.
     pub no_joules: Option<String>,
@@ -91,10 +93,12 @@ pub fn check(
     let begun: Vec<Begun> =
         specs.into_iter().map(|(spec, source)| Begun::new(spec, source, allow_exec)).collect();
     if let Some(slowest) = begun.iter().filter(|one| one.opening.is_some()).map(|one| one.interval).max() {
-        let seconds = (slowest * READINGS as u32).min(LONGEST).as_secs_f64().ceil();
-        waits(&format!("reading each meter {READINGS} times: about {seconds} s"));
+        let (about, most) =
+            ((slowest * READINGS as u32).min(LONGEST).as_secs_f64().ceil(), LONGEST.as_secs());
+        waits(&format!("reading each meter {READINGS} times: about {about} s, at most {most} s"));
     }
-    Ok(begun.into_iter().map(|one| one.end(stop)).collect())
+    let deadline = Instant::now() + LONGEST;
+    Ok(begun.into_iter().map(|one| one.end(deadline, stop)).collect())
 }
 
 /// The meters of this machine, drives included.
@@ -143,25 +147,26 @@ impl Begun {
         Begun { check, interval, opening }
     }
 
-    fn end(self, stop: &AtomicBool) -> MeterCheck {
+    fn end(self, deadline: Instant, stop: &AtomicBool) -> MeterCheck {
         let mut check = self.check;
         let Some(opening) = self.opening else { return check };
         let opened = opening.open(stop).and_then(|meter| meter.first_reading(stop).map(|()| meter));
         match opened {
-            Ok(meter) => (check.channels, check.error) = read(&meter, stop),
+            Ok(meter) => (check.channels, check.error) = read(&meter, deadline, stop),
             Err(error) => check.error = Some(error.to_string()),
         }
         check
     }
 }
 
-/// Waits for the readings of a meter; why there are fewer, if it ended.
-fn read(meter: &RunningMeter, stop: &AtomicBool) -> (Vec<ChannelCheck>, Option<String>) {
-    let deadline = Instant::now() + LONGEST;
+/// Waits for the readings of a meter's channels that give joules; why there are fewer, if it ended. Of
+/// another channel there may be fewer: a counter that stands still gives none.
+fn read(meter: &RunningMeter, deadline: Instant, stop: &AtomicBool) -> (Vec<ChannelCheck>, Option<String>) {
+    let counted = counted(&meter.channels);
     let count = |readings: &[Reading], channel| readings.iter().filter(|one| one.channel == channel).count();
     let (readings, goes_on) = loop {
         let (readings, goes_on) = meter.look();
-        let is_enough = (0..meter.channels.len()).all(|channel| count(&readings, channel) >= READINGS);
+        let is_enough = counted.iter().all(|channel| count(&readings, *channel) >= READINGS);
         if is_enough || !goes_on || stop.load(Ordering::Relaxed) || Instant::now() > deadline {
             break (readings, goes_on || is_enough);
         }
@@ -171,19 +176,25 @@ fn read(meter: &RunningMeter, stop: &AtomicBool) -> (Vec<ChannelCheck>, Option<S
     let of = |(index, channel): (usize, &Channel)| {
         let own: Vec<Reading> =
             readings.iter().filter(|one| one.channel == index).take(READINGS).copied().collect();
-        of_channel(&meter.spec, channel, index, &own)
+        of_channel(&meter.spec, channel, index, counted.contains(&index), &own)
     };
     (meter.channels.iter().enumerate().map(of).collect(), error)
 }
 
-fn of_channel(spec: &MeterSpec, channel: &Channel, index: usize, readings: &[Reading]) -> ChannelCheck {
+fn of_channel(
+    spec: &MeterSpec,
+    channel: &Channel,
+    index: usize,
+    is_counted: bool,
+    readings: &[Reading],
+) -> ChannelCheck {
     let (kind, unit) = match channel.kind {
         ChannelKind::Counter { .. } => ("counter", "J"),
         ChannelKind::Instant => ("instant", "W"),
         ChannelKind::Average { .. } => ("average", "W"),
     };
     let seen_s = median_period_s(readings.iter().map(|one| one.end_ns as f64 * 1e-9));
-    let least = spec.cadence(channel.kind, seen_s).least_runtime();
+    let least = is_counted.then(|| spec.cadence(channel.kind, seen_s).least_runtime()).transpose();
     let watts = powers(channel, index, readings, Clock::Host { age_ns: 0 }).unwrap_or_default();
     let watts: Vec<f64> = watts.into_iter().map(|(_, watts)| watts).collect();
     ChannelCheck {
@@ -196,7 +207,7 @@ fn of_channel(spec: &MeterSpec, channel: &Channel, index: usize, readings: &[Rea
         readings: readings.iter().map(|one| of_reading(channel.kind, &readings[0], one)).collect(),
         seen_interval_s: seen_s,
         noise_w: deviation(&watts),
-        least_runtime_s: least.as_ref().ok().map(Duration::as_secs_f64),
+        least_runtime_s: least.as_ref().ok().copied().flatten().map(|least| least.as_secs_f64()),
         no_joules: least.err().as_ref().map(Incomplete::to_string),
     }
 }
@@ -249,16 +260,33 @@ mod tests {
         let own = |at_s: f64| Some(1_700_000_000_000_000_000 + (at_s * 1e9) as i64 - 250_000_000);
         let values = [(1.0, 40.0), (2.0, 42.0), (3.0, 41.0)];
         let readings = values.map(|(at_s, watts)| reading(at_s, Value::Watts(watts), own(at_s)));
-        let check = of_channel(&spec, &channel, 0, &readings);
+        let check = of_channel(&spec, &channel, 0, true, &readings);
         assert_eq!((check.unit, check.seen_interval_s, check.noise_w), ("W", Some(1.0), Some(1.0)));
         assert_eq!((check.least_runtime_s, check.no_joules), (Some(5.0), None));
+        let other = of_channel(&spec, &channel, 0, false, &readings);
+        assert_eq!((other.least_runtime_s, other.no_joules), (None, None));
         assert!(check.readings.iter().all(|one| one.by_own_time && (one.age_s - 0.25).abs() < 1e-6));
         let kind = ChannelKind::Counter { joules_per_count: 0.001, wrap: None };
         let counts = [(1.0, 5_000), (2.0, 45_000), (3.0, 85_000)];
         let readings = counts.map(|(at_s, count)| reading(at_s, Value::Count(count), None));
-        let check = of_channel(&spec, &Channel::new("energy", Scope::System, kind), 0, &readings);
+        let check = of_channel(&spec, &Channel::new("energy", Scope::System, kind), 0, true, &readings);
         assert_eq!(check.readings.iter().map(|one| one.value).collect::<Vec<_>>(), [0.0, 40.0, 80.0]);
         assert!((check.readings[0].age_s - 0.002).abs() < 1e-9 && !check.readings[0].by_own_time);
         assert!(check.noise_w.unwrap() < 1e-6);
+    }
+
+    /// It waited for the counter, and said that no trial has joules from it.
+    #[test]
+    fn a_counter_that_stands_still_beside_the_power_is_not_waited_for() {
+        let began = Instant::now();
+        let meter = super::super::thread::tests::start(&[]).unwrap();
+        let (channels, error) = read(&meter, began + LONGEST, &AtomicBool::new(false));
+        assert!(began.elapsed() < LONGEST / 2 && error.is_none());
+        assert_eq!(channels.iter().map(|one| one.readings.len()).collect::<Vec<_>>(), [READINGS, 0]);
+        assert!(channels[0].least_runtime_s.is_some());
+        assert_eq!((channels[1].least_runtime_s, &channels[1].no_joules), (None, &None));
+        // What is past is not waited for either.
+        let late = super::super::thread::tests::start(&["hang"]).unwrap();
+        assert_eq!(read(&late, Instant::now(), &AtomicBool::new(false)).0[0].readings, []);
     }
 }

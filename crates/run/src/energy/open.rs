@@ -104,7 +104,8 @@ impl Meters {
         };
         short.windows = cells.iter().filter_map(window).collect();
         let live = self.running.iter().map(|meter| (&meter.spec, meter.cadences()));
-        let logs = self.logs.iter().map(|(spec, config)| (spec, vec![spec.cadence(values_of(config), None)]));
+        let cadence = |spec: &MeterSpec, config| spec.cadence(values_of(config, spec.interval), None);
+        let logs = self.logs.iter().map(|(spec, config)| (spec, vec![cadence(spec, config)]));
         for (spec, cadences) in live.chain(logs) {
             short.warn(&spec.name, &cadences, progress);
         }
@@ -122,25 +123,33 @@ impl ShortWindows {
     }
 
     fn of(&self, name: &str, cadences: &[Cadence]) -> Option<String> {
-        let slowest = cadences.iter().max_by(|a, b| a.period_s.total_cmp(&b.period_s))?;
+        let least_s = |cadence: &Cadence| cadence.least_window_s().unwrap_or(f64::INFINITY);
+        let slowest = cadences.iter().max_by(|a, b| least_s(a).total_cmp(&least_s(b)))?;
         let fault = |window: &Duration| Some((*window, slowest.check(window.as_secs_f64()).err()?));
         let short: Vec<(Duration, Incomplete)> = self.windows.iter().filter_map(fault).collect();
         let (_, why) = short.first()?;
         let of = if short.len() == self.windows.len() {
-            "no trial".to_owned()
+            String::new()
         } else {
             let times: Vec<String> = short.iter().map(|(time, _)| format_duration(*time)).collect();
-            format!("no trial with a `runtime` of {}", times.join(", "))
+            format!(" with a `runtime` of {}", times.join(", "))
         };
-        Some(format!("{of} will have joules from the meter `{name}`: {why}"))
+        let hopeless_s = slowest.hopeless_below_s().unwrap_or(f64::INFINITY);
+        Some(if short.iter().all(|(window, _)| window.as_secs_f64() < hopeless_s) {
+            format!("no trial{of} will have joules from the meter `{name}`: {why}")
+        } else {
+            format!("some trials{of} may have no joules from the meter `{name}`: {why}")
+        })
     }
 }
 
-/// What the values of a log mean, as far as its table says.
-fn values_of(config: &LogConfig) -> ChannelKind {
+/// What the values of a log mean, as far as its table says. An average without a window is over the logging
+/// interval.
+fn values_of(config: &LogConfig, interval: Duration) -> ChannelKind {
     match config.kind {
         Some(LogKind::Average) => {
-            ChannelKind::Average { window_ns: (config.window_s.unwrap_or(0.0) * 1e9) as u64 }
+            let window_s = config.window_s.unwrap_or(interval.as_secs_f64());
+            ChannelKind::Average { window_ns: (window_s * 1e9) as u64 }
         }
         _ => ChannelKind::Instant,
     }
@@ -199,7 +208,38 @@ mod tests {
         let some = "warning: no trial with a `runtime` of 1s, 2s will have joules from the meter `psu`: ";
         assert_eq!(says(&[second, 2 * second, 5 * second], 1.0), [some.to_owned() + why]);
         assert!(says(&[5 * second], 1.0).is_empty() && says(&[], 1.0).is_empty());
+        // A window in which four values lie only if it begins at the right moment.
+        let maybe = "warning: some trials may have no joules from the meter `psu`: ".to_owned() + why;
+        assert_eq!(says(&[second * 7 / 2], 1.0), [maybe]);
+        let maybe = "warning: some trials with a `runtime` of 2s, 3s may have no joules from the meter `psu`";
+        assert!(says(&[2 * second, 3 * second, 9 * second], 1.0)[0].starts_with(maybe));
         let rare = says(&[60 * second], 5.0);
         assert!(rare[0].contains("a value only every 5.0 s, and gaps of at most 3.0 s"), "{rare:?}");
+    }
+
+    /// The last of the channels with the longest period was looked at: with the counter of a plug, which
+    /// gives no joules, nothing was said.
+    #[test]
+    fn of_several_channels_the_one_that_needs_the_longest_window_is_warned_of() {
+        let count = ChannelKind::Counter { joules_per_count: 60.0, wrap: None };
+        let cadence = |kind, period_s| Cadence { kind, period_s, age_s: 0.0, bridge_s: 3.0 };
+        let short = ShortWindows { windows: [Duration::from_secs(1)].into(), ..ShortWindows::default() };
+        let (power, energy) = (cadence(ChannelKind::Instant, 1.0), cadence(count, 1.0));
+        assert_eq!(short.of("plug", &[power, energy]), short.of("plug", &[power]));
+        let rare = cadence(ChannelKind::Instant, 4.0);
+        assert!(short.of("plug", &[rare, power]).unwrap().contains("a value only every 4.0 s"));
+        assert_eq!(short.of("plug", &[energy]), None);
+    }
+
+    /// It was checked with a window of 0.
+    #[test]
+    fn an_average_of_a_log_without_a_window_is_over_its_interval() {
+        let mut config = LogConfig::new(iopj_meter::log::LogFormat::Csv);
+        let second = Duration::from_secs(1);
+        assert_eq!(values_of(&config, second), ChannelKind::Instant);
+        config.kind = Some(LogKind::Average);
+        assert_eq!(values_of(&config, second), ChannelKind::Average { window_ns: 1_000_000_000 });
+        config.window_s = Some(0.5);
+        assert_eq!(values_of(&config, second), ChannelKind::Average { window_ns: 500_000_000 });
     }
 }

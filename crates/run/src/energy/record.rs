@@ -55,33 +55,34 @@ impl MeterRecord {
         alignment.map_or(Clock::Host { age_ns: self.age_ns }, Clock::Own)
     }
 
-    /// The scopes of the meter, each with the channels that make it up: none that another one of the same
-    /// scope contains.
+    /// The scopes of the meter, each with the channels that make it up.
     pub(super) fn scopes(&self) -> BTreeMap<Scope, Vec<usize>> {
         let mut scopes: BTreeMap<Scope, Vec<usize>> = BTreeMap::new();
-        for (index, channel) in
-            self.channels.iter().enumerate().filter(|(_, channel)| !self.is_contained(channel))
-        {
-            scopes.entry(channel.scope).or_default().push(index);
+        for index in counted(&self.channels) {
+            scopes.entry(self.channels[index].scope).or_default().push(index);
         }
         scopes
     }
+}
 
-    fn is_contained(&self, channel: &Channel) -> bool {
-        let mut above = channel.parent.as_ref();
-        // No chain is longer than there are channels, even if a meter makes a ring of them.
-        for _ in 0..self.channels.len() {
-            let Some(parent) = above.and_then(|name| self.channels.iter().find(|other| other.name == *name))
-            else {
-                return false;
-            };
-            if parent.scope == channel.scope {
-                return true;
-            }
-            above = parent.parent.as_ref();
+/// The channels that give joules: those that no other channel of the same scope contains.
+pub(super) fn counted(channels: &[Channel]) -> Vec<usize> {
+    (0..channels.len()).filter(|index| !is_contained(channels, &channels[*index])).collect()
+}
+
+fn is_contained(channels: &[Channel], channel: &Channel) -> bool {
+    let mut above = channel.parent.as_ref();
+    // No chain is longer than there are channels, even if a meter makes a ring of them.
+    for _ in 0..channels.len() {
+        let Some(parent) = above.and_then(|name| channels.iter().find(|other| other.name == *name)) else {
+            return false;
+        };
+        if parent.scope == channel.scope {
+            return true;
         }
-        false
+        above = parent.parent.as_ref();
     }
+    false
 }
 
 /// The clock of a record.

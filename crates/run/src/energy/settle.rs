@@ -1,5 +1,6 @@
 //! When a machine that was left alone has settled: its power is flat by its meters.
 
+use super::record::counted;
 use iopj_load::steadystate::line;
 use iopj_meter::{Channel, Clock, Reading, powers};
 use std::time::Duration;
@@ -32,12 +33,12 @@ pub(super) fn sees(interval: Duration) -> Duration {
     stretch(interval) + interval * 2 + stretch(interval) / LOOKS
 }
 
-/// True if the power of each channel is flat: the whole interval of its slope lies within the rule. Noise
-/// alone is not flat.
+/// True if the power of each channel that gives joules is flat: the whole interval of its slope lies within
+/// the rule. Noise alone is not flat.
 pub(super) fn is_flat(channels: &[Channel], readings: &[Reading], stretch: Duration) -> bool {
     let clock = Clock::Host { age_ns: 0 };
-    channels.iter().enumerate().all(|(index, channel)| {
-        powers(channel, index, readings, clock).is_ok_and(|powers| has_settled(&powers, stretch))
+    counted(channels).into_iter().all(|index| {
+        powers(&channels[index], index, readings, clock).is_ok_and(|powers| has_settled(&powers, stretch))
     })
 }
 
@@ -174,5 +175,17 @@ mod tests {
         assert_eq!(sees(Duration::from_secs(1)), Duration::from_millis(12_500));
         // Of a counter the power of the last ten seconds begins one reading earlier.
         assert!(!is_flat(&channels, &readings(|_| 100)[..22], STRETCH));
+    }
+
+    /// A plug gives its counter's value only when it has moved, and its power was never called flat.
+    #[test]
+    fn a_counter_that_stands_still_beside_the_power_is_not_waited_for() {
+        let counter = ChannelKind::Counter { joules_per_count: 60.0, wrap: None };
+        let power = channel(ChannelKind::Instant);
+        let energy = Channel { name: "energy".into(), parent: Some("c".into()), ..channel(counter) };
+        let readings: Vec<Reading> = (0..12).map(|at| reading(0, at, Value::Watts(7.0))).collect();
+        assert!(is_flat(&[power.clone(), energy.clone()], &readings, STRETCH));
+        let apart = Channel { scope: Scope::Device, ..energy };
+        assert!(!is_flat(&[power, apart], &readings, STRETCH));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::config::MeterSpec;
 use super::kinds::OpenMeter;
+use super::record::counted;
 use iopj_meter::{Cadence, Channel, Meter, MeterError, OpenError, Reading, median_period_s};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -177,16 +178,16 @@ impl RunningMeter {
         Ok(())
     }
 
-    /// How often each channel gives a value: as its first readings show it, or as the study says if that is
-    /// longer or there are too few.
+    /// How often each channel that gives joules has a value: as its first readings show it, or as the study
+    /// says if that is longer or there are too few.
     pub(crate) fn cadences(&self) -> Vec<Cadence> {
         let first = self.shared.state().first.clone();
-        let cadence = |(index, channel): (usize, &Channel)| {
+        let cadence = |index: usize| {
             let of_channel = first.iter().filter(|reading| reading.channel == index);
             let seen_s = median_period_s(of_channel.map(|reading| reading.end_ns as f64 * 1e-9));
-            self.spec.cadence(channel.kind, seen_s)
+            self.spec.cadence(self.channels[index].kind, seen_s)
         };
-        self.channels.iter().enumerate().map(cadence).collect()
+        counted(&self.channels).into_iter().map(cadence).collect()
     }
 
     /// The readings since the last call, and notices for the user.
@@ -316,4 +317,4 @@ pub(crate) fn own_threads() -> Vec<i32> {
 
 #[cfg(test)]
 #[path = "thread_tests.rs"]
-mod tests;
+pub(super) mod tests;

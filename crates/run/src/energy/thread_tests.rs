@@ -3,7 +3,7 @@ use super::*;
 use iopj_meter::{ChannelKind, Scope, Value, monotonic_raw_ns};
 
 /// A meter that follows a script, one word per reading: `ok`, `retry`, `hang`, `panic`, `fatal`, `end`;
-/// then `ok` for good.
+/// then `ok` for good. It has a counter too, as plugs do, which stands still and gives no value.
 struct Scripted(std::slice::Iter<'static, &'static str>, Vec<Channel>);
 
 impl Meter for Scripted {
@@ -36,14 +36,15 @@ impl OpenMeter for Script {
         if self.0 == ["refuse"] {
             return Err(OpenError("it is not there: plug it in".to_owned()));
         }
-        let (name, kind) = ("power".to_owned(), ChannelKind::Instant);
-        let channel =
-            Channel { name, scope: Scope::System, kind, resolution: 0.0, accuracy: None, parent: None };
-        Ok(Box::new(Scripted(self.0.iter(), vec![channel])))
+        let power = Channel::new("power", Scope::System, ChannelKind::Instant);
+        let count = ChannelKind::Counter { joules_per_count: 60.0, wrap: None };
+        let energy = Channel::new("energy", Scope::System, count);
+        let energy = Channel { parent: Some("power".to_owned()), ..energy };
+        Ok(Box::new(Scripted(self.0.iter(), vec![power, energy])))
     }
 }
 
-fn start(script: &'static [&'static str]) -> Result<RunningMeter, OpenError> {
+pub(in super::super) fn start(script: &'static [&'static str]) -> Result<RunningMeter, OpenError> {
     let ms = Duration::from_millis;
     let spec = MeterSpec {
         name: "test".to_owned(),
@@ -80,6 +81,15 @@ fn a_meter_is_read_on_a_thread_that_the_probe_leaves_out() {
     assert!(own_threads().len() >= 2);
     let cost = running.stop();
     assert!(cost.readings >= 5 && cost.cpu > Duration::ZERO && cost.cpu < cost.elapsed, "{cost:?}");
+}
+
+/// The counter of a plug hid its power: the cadence of the last of several channels was taken.
+#[test]
+fn only_the_channels_that_give_joules_have_a_cadence() {
+    let mut running = start(&[]).unwrap();
+    until(&mut running, |count, _| count >= 3);
+    let kinds: Vec<ChannelKind> = running.cadences().iter().map(|cadence| cadence.kind).collect();
+    assert_eq!(kinds, [ChannelKind::Instant]);
 }
 
 #[test]
