@@ -9,6 +9,7 @@ use crate::meter::{Channel, Reading};
 use crate::pattern::{Pattern, Shape};
 use crate::samples::{Incomplete, Sample, in_order};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use thiserror::Error;
 
 /// Below this correlation a pattern is not found: noise then has more than half of the load's variance.
@@ -18,6 +19,9 @@ const LEAST_LEAD: f64 = 0.1;
 
 /// The least number of the log's values in a pattern: a few values correlate with anything.
 const LEAST_VALUES: f64 = 40.0;
+
+/// Searches for runs of patterns, for each pattern of the study.
+const MOST_SEARCHES: usize = 8;
 
 /// Where to look for the pattern.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -169,24 +173,68 @@ fn find(coarse: &Coarse<'_>, shapes: &[Shape], max_drift: f64) -> Result<Found, 
 }
 
 /// Finds the most patterns in a row that the log holds; `None` if it holds none. All patterns look alike: if
-/// others can be found as well, within the search, they are ambiguous.
+/// others can be found as well, within the search, at another offset, they are ambiguous.
 fn find_some(coarse: &Coarse<'_>, shapes: &[Shape], max_drift: f64) -> Option<Result<Found, AlignError>> {
-    (1..shapes.len()).rev().find_map(|count| {
-        let mut best: Option<Found> = None;
-        for some in shapes.windows(count) {
-            match (find(coarse, some, max_drift), &best) {
-                (Ok(found), None) => best = Some(found),
-                (Ok(found), Some(best)) => {
-                    let [one, other] = [best, &found].map(|found| found.confidence.correlation);
-                    let (correlation, elsewhere) = (one.max(other), one.min(other));
-                    return Some(Err(AlignError::Ambiguous { correlation, elsewhere }));
-                }
-                (Err(error @ AlignError::Ambiguous { .. }), _) => return Some(Err(error)),
-                (Err(_), _) => {}
-            }
+    let is_held = |one: &[Shape]| {
+        let found = find(coarse, one, max_drift);
+        !matches!(found, Err(AlignError::NotCovered { .. } | AlignError::NotFound { .. }))
+    };
+    let held: Vec<bool> = shapes.windows(1).map(is_held).collect();
+    let (mut best, mut longest): (Option<Found>, usize) = (None, 1);
+    for run in runs(&held) {
+        if run.len() < longest {
+            break;
         }
-        best.map(Ok)
-    })
+        longest = if best.is_some() { longest } else { run.len() };
+        match (find(coarse, &shapes[run], max_drift), best.take()) {
+            (Ok(found), None) => best = Some(found),
+            (Ok(found), Some(before)) => match before.with(found, max_drift, coarse.interval_s) {
+                Ok(both) => best = Some(both),
+                Err(error) => return Some(Err(error)),
+            },
+            (Err(error @ AlignError::Ambiguous { .. }), _) => return Some(Err(error)),
+            (Err(_), before) => best = before,
+        }
+    }
+    best.map(Ok)
+}
+
+/// The runs of patterns to look for, the longest first: of patterns that the log holds, each on its own. All
+/// but single ones are limited: of 48 patterns that do not fit together there are a thousand.
+fn runs(held: &[bool]) -> Vec<Range<usize>> {
+    let mut left = MOST_SEARCHES * held.len();
+    let all = (1..held.len()).rev().flat_map(|count| (0..=held.len() - count).map(move |at| at..at + count));
+    let is_tried = |run: &Range<usize>| {
+        let fits = run.len() == 1 || run.len() <= left;
+        let is_tried = fits && held[run.clone()].iter().all(|is_held| *is_held);
+        left -= if is_tried && run.len() > 1 { run.len() } else { 0 };
+        is_tried
+    };
+    all.filter(is_tried).collect()
+}
+
+impl Found {
+    /// These patterns and others, if one clock can show them all.
+    ///
+    /// # Errors
+    /// [`AlignError::Ambiguous`] if their offsets differ by more than a drift and the log's interval.
+    fn with(mut self, other: Found, max_drift: f64, interval_s: f64) -> Result<Found, AlignError> {
+        let [one, two] = [&self, &other].map(|found| found.confidence);
+        let agrees =
+            |a: &Point, b: &Point| (a.y - b.y).abs() <= max_drift.abs() * (a.x - b.x).abs() + interval_s;
+        if !self.points.iter().all(|point| other.points.iter().all(|another| agrees(point, another))) {
+            let (correlation, elsewhere) =
+                (one.correlation.max(two.correlation), one.correlation.min(two.correlation));
+            return Err(AlignError::Ambiguous { correlation, elsewhere });
+        }
+        let more =
+            other.points.into_iter().filter(|point| self.points.iter().all(|known| known.x != point.x));
+        let more: Vec<Point> = more.collect();
+        self.points.extend(more);
+        let (correlation, elsewhere) =
+            (one.correlation.min(two.correlation), one.elsewhere.max(two.elsewhere));
+        Ok(Found { confidence: Confidence { correlation, elsewhere }, ..self })
+    }
 }
 
 impl Alignment {

@@ -155,3 +155,32 @@ fn a_log_of_one_pattern_of_two_is_aligned_by_it_and_its_drift_is_not_known() {
     }
     assert!(matches!(of(&whole[180..900], 60), Err(AlignError::NotCovered { .. })));
 }
+
+/// The patterns on both sides of one that is missing were ambiguous, though they tell the same clock.
+#[test]
+fn patterns_about_one_that_is_missing_are_found_together() {
+    let patterns = [BEGIN_S, BEGIN_S + 200, BEGIN_S + 400].map(played);
+    let mut log = log(averages().kind, &patterns, 1_600, 12.5);
+    log.drain(310..370);
+    let found = align(&averages(), 0, &log, &patterns, &SEARCH).unwrap();
+    assert_eq!(found.patterns(), 2);
+    assert!((found.offset_ns(0) - 12_500_000_000).abs() < 2_000_000 && found.drift().abs() < 1e-5);
+    // A clock that was set between them tells two times.
+    for reading in &mut log[350..] {
+        reading.own_ns = reading.own_ns.map(|own_ns| own_ns + 30 * SECOND as i64);
+    }
+    let set = align(&averages(), 0, &log, &patterns, &SEARCH);
+    assert!(matches!(set, Err(AlignError::Ambiguous { .. })), "{set:?}");
+}
+
+/// A failure took a search of every run of patterns: of 48 there are 1175, with 18424 patterns.
+#[test]
+fn only_runs_of_patterns_that_are_there_are_looked_for_and_not_too_many() {
+    let mut held = [true, true, false, true];
+    assert_eq!(runs(&held), [0..2, 0..1, 1..2, 3..4]);
+    held[1] = false;
+    assert_eq!(runs(&held), [0..1, 3..4]);
+    let all = runs(&[true; 48]);
+    assert!(all.iter().map(Range::len).sum::<usize>() <= 9 * 48 && all.ends_with(&[46..47, 47..48]));
+    assert_eq!(runs(&[true]), []);
+}

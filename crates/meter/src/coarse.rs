@@ -33,28 +33,23 @@ impl Coarse<'_> {
     /// The offset at which the least correlated pattern correlates best. `None` if the log covers the
     /// patterns at no offset.
     pub(crate) fn search(&self, shapes: &[Shape], max_drift: f64) -> Option<CoarseMatch> {
-        let step_s = COARSE * self.interval_s;
-        let reach = (self.range_s / step_s).ceil() as i64;
-        // The offset of a later pattern may differ by the drift until then.
-        let slack = |shape: &Shape| {
-            let apart_s = shape.begin_s - shapes[0].begin_s;
-            if apart_s > 0.0 { (max_drift.abs() * apart_s / step_s).ceil() as i64 } else { 0 }
-        };
+        let step_s = self.step_s();
+        let (low, high) = self.positions(shapes, max_drift)?.into_inner();
         let tables: Vec<Scores> = shapes
             .iter()
             .map(|shape| {
-                let slack = slack(shape);
+                let slack = self.slack(&shapes[0], shape, max_drift);
                 let table = self.table(shape);
                 let score = |at: i64| self.correlation(shape, &table, at as f64 * step_s);
                 Scores {
                     slack,
-                    first: -reach - slack,
-                    values: (-reach - slack..=reach + slack).map(score).collect(),
+                    first: low - slack,
+                    values: (low - slack..=high + slack).map(score).collect(),
                 }
             })
             .collect();
         let joint = |at: i64| tables.iter().map(|scores| scores.near(at).1).fold(f64::INFINITY, f64::min);
-        let joints: Vec<(i64, f64)> = (-reach..=reach).map(|at| (at, joint(at))).collect();
+        let joints: Vec<(i64, f64)> = (low..=high).map(|at| (at, joint(at))).collect();
         let best = |allowed: &dyn Fn(i64) -> bool| {
             let scored = joints.iter().filter(|(at, score)| score.is_finite() && allowed(*at));
             scored.max_by(|one, other| one.1.total_cmp(&other.1)).copied()
@@ -64,6 +59,30 @@ impl Coarse<'_> {
         let elsewhere = best(&|at| (at - position).abs() > apart).map_or(0.0, |(_, score)| score);
         let offsets_s = tables.iter().map(|scores| scores.near(position).0 as f64 * step_s).collect();
         Some(CoarseMatch { offsets_s, correlation, elsewhere })
+    }
+
+    fn step_s(&self) -> f64 {
+        COARSE * self.interval_s
+    }
+
+    /// By how many steps the offset of a later pattern may differ, for the drift until then.
+    fn slack(&self, first: &Shape, shape: &Shape, max_drift: f64) -> i64 {
+        let apart_s = shape.begin_s - first.begin_s;
+        if apart_s > 0.0 { (max_drift.abs() * apart_s / self.step_s()).ceil() as i64 } else { 0 }
+    }
+
+    /// The grid's positions within the range at which the log has samples in every pattern. The range alone
+    /// has no bound: a clock may be wrong by decades.
+    fn positions(&self, shapes: &[Shape], max_drift: f64) -> Option<RangeInclusive<i64>> {
+        let (first_s, last_s) = (self.steps.first()?.middle_s(), self.steps.last()?.middle_s());
+        let reach = (self.range_s / self.step_s()).ceil() as i64;
+        let (mut low, mut high) = (-reach, reach);
+        for shape in shapes {
+            let slack = self.slack(&shapes[0], shape, max_drift);
+            low = low.max(((first_s - shape.end_s) / self.step_s()).floor() as i64 - slack);
+            high = high.min(((last_s - shape.begin_s) / self.step_s()).ceil() as i64 + slack);
+        }
+        (low <= high).then_some(low..=high)
     }
 
     /// The pattern averaged over an interval about each instant, from its start.
@@ -122,4 +141,31 @@ pub(crate) fn between(steps: &[Step], from_s: f64, to_s: f64) -> &[Step] {
     let from = steps.partition_point(|step| step.middle_s() < from_s);
     let to = steps.partition_point(|step| step.middle_s() <= to_s);
     &steps[from.min(to)..to]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::curve::Curve;
+    use crate::meter::{ChannelKind, Value};
+    use crate::pattern::Pattern;
+    use crate::samples::Sample;
+
+    /// A clock that may be wrong by 230000 h took 26 GB.
+    #[test]
+    fn only_offsets_at_which_the_log_has_samples_are_looked_at() {
+        let sample = |at: i32| Sample { at_s: f64::from(at), jitter_s: 0.0, value: Value::Watts(1.0) };
+        let samples: Vec<Sample> = (100..=200).map(sample).collect();
+        let curve = Curve::new(ChannelKind::Instant, &samples);
+        let shape = Pattern::played(0, &[1_000_000_000, 2_000_000_000], 60_250_000_000).unwrap().shape(0);
+        let coarse = |range_s: f64| Coarse { steps: &curve.steps, interval_s: 1.0, range_s };
+        let of = |range_s: f64, shapes: &[Shape]| coarse(range_s).positions(shapes, 0.0);
+        let one = [shape.clone()];
+        assert_eq!(of(230_000.0 * 3600.0, &one), Some(79..=400));
+        assert_eq!(of(50.0, &one), Some(79..=100));
+        assert_eq!(of(39.0, &one), None);
+        let later = Pattern::played(90_000_000_000, &[91_000_000_000, 92_000_000_000], 150_000_000_000);
+        assert_eq!(of(1e9, &[shape.clone(), later.unwrap().shape(0)]), Some(79..=220));
+        assert_eq!(Coarse { steps: &[], interval_s: 1.0, range_s: 1e9 }.positions(&one, 0.0), None);
+    }
 }

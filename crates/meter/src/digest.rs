@@ -180,6 +180,15 @@ impl DigestUser {
         (self.challenge, self.count) = (Some(challenge), 0);
     }
 
+    /// Why a header cannot carry what was to be sent.
+    pub(crate) fn unsent(&self) -> &'static str {
+        if self.name.chars().all(|letter| matches!(letter, ' '..='~')) {
+            "names a realm that an HTTP header cannot carry back: give the device a name of ASCII letters"
+        } else {
+            "cannot be sent `user`, which an HTTP header cannot carry: take a name of ASCII letters"
+        }
+    }
+
     /// The `Authorization` header of a GET of this path and query; `None` before the first challenge.
     pub(crate) fn authorization(&mut self, uri: &str) -> Result<Option<String>, OpenError> {
         let Some(challenge) = &self.challenge else { return Ok(None) };
@@ -290,6 +299,15 @@ mod tests {
         assert_ne!(cnonce(&one), cnonce(&two));
         user.take(digest_challenge([RFC_7616]).unwrap());
         assert!(user.authorization("/").unwrap().unwrap().contains("nc=00000001"));
+    }
+
+    /// "The token" was blamed.
+    #[test]
+    fn a_user_and_a_realm_that_no_header_carries_are_told_apart() {
+        let unsent = |name| DigestUser::new(name, Secret::new("sesame").unwrap()).unsent();
+        assert!(unsent("J\u{fc}rgen").starts_with("cannot be sent `user`"));
+        assert!(unsent("a\u{7f}").starts_with("cannot be sent `user`"));
+        assert!(unsent("admin").starts_with("names a realm"));
     }
 
     proptest! {

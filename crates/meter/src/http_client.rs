@@ -188,7 +188,7 @@ impl Client {
         if let Some(user) = &mut self.digest
             && let Some(text) = user.authorization(path).map_err(|OpenError(why)| WebError::Passing(why))?
         {
-            let value = sensitive(&text).map_err(|OpenError(why)| WebError::Lasting(why))?;
+            let value = sensitive(&text).map_err(|_| WebError::Lasting(user.unsent().to_owned()))?;
             request = request.header(AUTHORIZATION, value);
         }
         Ok(request.config().timeout_global(Some(left(deadline)?)).build().call()?)

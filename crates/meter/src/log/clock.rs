@@ -135,7 +135,8 @@ fn decide_order(
         [] => Err(LogError::at(
             row.line,
             format!(
-                "the date in `{}` is not that of the study in any order, {}: give the log of that day",
+                "the date in `{}` is not that of the study in any order, {}: give the log of that day, or \
+                 say --date-order and --clock-within if the logger's clock is wrong",
                 row.time,
                 listed(&left, " or ")
             ),

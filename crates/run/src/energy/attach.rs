@@ -47,6 +47,12 @@ pub enum AttachError {
         "the log counts time from its own start, so its clock cannot be trusted: leave --trust-clock out"
     )]
     OwnStart,
+    /// Nor can it be wrong.
+    #[error(
+        "the log counts time from its own start, so there is no clock that could be wrong: leave \
+         --clock-within out"
+    )]
+    OwnStartWithin,
 }
 
 /// How to read the log of a study, and the meter's name, as the study says: by default a HOBOware export
@@ -150,8 +156,9 @@ fn of_session(
             let range_ns = range.unwrap_or(RANGE).as_nanos() as u64;
             Ok(ClockRecord::Within { offset_ns: session.unix_minus_raw_ns, range_ns })
         }
+        (LogClock::Within(Some(_)), true) => Err(AttachError::OwnStartWithin),
         // The first pattern lies anywhere in it, or before it if only a later one is in it.
-        (LogClock::Within(_), true) => {
+        (LogClock::Within(None), true) => {
             let earliest_ns = first_ns.saturating_sub_unsigned(end_ns - begin_ns);
             let half_ns = (last_ns - earliest_ns) / 2;
             let offset_ns = earliest_ns.saturating_add(half_ns).saturating_sub_unsigned(begin_ns);

@@ -41,7 +41,7 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
             let of_trials = match &record.model {
                 Some(text) => model::estimates(&row.name, text, &trials, &cpu_model),
                 None => {
-                    let (readings, end) = (readings(store, row)?, ends.get(&row.name));
+                    let (readings, end) = (readings(store, row)?, ends.get(&row.id));
                     OfMeter { row, record, readings, end }.trials(&marks, &windows, &mut notes)
                 }
             };
@@ -68,14 +68,32 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
     Ok(notes)
 }
 
-/// Why each meter that ended while the study ran did so, by its name.
-fn ends(store: &Store) -> Result<BTreeMap<String, String>, StoreError> {
-    let end = |(_, kind, text): (u64, String, String)| {
+/// Why meters ended while a session ran, by their number in the store: the meter of that name that had begun
+/// last by then.
+fn ends(store: &Store) -> Result<BTreeMap<i64, String>, StoreError> {
+    let end = |(unix_ns, kind, text): (u64, String, String)| {
         let (name, notice) = text.strip_prefix("the meter `")?.split_once("` ")?;
         let why = notice.strip_prefix(NO_MORE).filter(|_| kind == "meter")?;
-        Some((name.to_owned(), why.to_owned()))
+        Some((unix_ns, name.to_owned(), why.to_owned()))
     };
-    Ok(store.events()?.into_iter().filter_map(end).collect())
+    let ended: Vec<(u64, String, String)> = store.events()?.into_iter().filter_map(end).collect();
+    let (sessions, meters) = (store.sessions()?, store.meters()?);
+    let mut begins: Vec<(u64, &MeterRow)> = Vec::new();
+    for row in meters.iter().filter(|row| ended.iter().any(|(_, name, _)| *name == row.name)) {
+        let session = sessions.iter().find(|session| session.id == row.session);
+        if let (Some(session), Some(first)) = (session, store.readings(row.id)?.first()) {
+            let unix_ns = session.unix_minus_raw_ns.saturating_add_unsigned(first.begin_ns);
+            begins.push((u64::try_from(unix_ns).unwrap_or(0), row));
+        }
+    }
+    let mut ends = BTreeMap::new();
+    for (end_ns, name, why) in ended {
+        let began = |(begin_ns, row): &&(u64, &MeterRow)| row.name == name && *begin_ns <= end_ns;
+        if let Some((_, row)) = begins.iter().rfind(began) {
+            ends.entry(row.id).or_insert(why);
+        }
+    }
+    Ok(ends)
 }
 
 /// The trials that were measured, by their place in the study's order.

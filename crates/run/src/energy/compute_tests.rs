@@ -23,6 +23,11 @@ fn ns(seconds: [u64; 2]) -> [u64; 2] {
     seconds.map(|at| at * SECOND)
 }
 
+/// Wall time at a second of the raw clock.
+fn unix_ns(second: u64) -> u64 {
+    OFFSET_NS as u64 + second * SECOND
+}
+
 fn trial(position: u64, window_raw_ns: [u64; 2]) -> Trial {
     let evidence = Evidence { window_ns: window_raw_ns[1] - window_raw_ns[0], ..Evidence::default() };
     let path = "io_uring/syscall/interrupt".parse().unwrap();
@@ -235,7 +240,16 @@ fn a_log_that_is_not_attached_and_a_meter_that_ended_say_so() {
     add(&mut store, &record(ClockRecord::Host, vec![average()]), &readings);
     let notice =
         "the meter `m` gives no more readings: `sh` ended with exit status: 3: run it by hand to see why";
-    store.add_event(0, "meter", notice).unwrap();
+    store.add_event(unix_ns(1151), "meter", notice).unwrap();
+    // The meter of a later session, which ended at once for a reason of its own.
+    let other = store.add_session("other", OFFSET_NS).unwrap();
+    let text = serde_json::to_string(&record(ClockRecord::Host, vec![average()])).unwrap();
+    let meter = store.add_meter(other, "m", &text).unwrap();
+    let later = Reading { begin_ns: 2000 * SECOND, end_ns: 2000 * SECOND, ..readings[0] };
+    store.add_readings(meter, &[super::super::row(&later).unwrap()]).unwrap();
+    store.add_event(unix_ns(2001), "meter", "the meter `m` gives no more readings: unplugged").unwrap();
+    let ends = ends(&store).unwrap();
+    assert_eq!((ends.len(), ends[&meter].as_str()), (2, "unplugged"));
     recompute(&mut store).unwrap();
     let reason = |energy: &TrialEnergy| match &energy.outcome {
         EnergyOutcome::Incomplete(reason) => reason.clone(),
@@ -403,6 +417,9 @@ fn a_log_without_the_pattern_is_refused_unless_its_clock_is_trusted() {
         attach(&mut store, "wall", &log(elapsed), LogClock::Trusted),
         Err(AttachError::OwnStart)
     ));
+    let within = LogClock::Within(Some(std::time::Duration::from_secs(60)));
+    let refused = attach(&mut store, "wall", &log(averages(-(BEGIN_NS as i64))), within);
+    assert!(matches!(refused, Err(AttachError::OwnStartWithin)));
 }
 
 #[test]
