@@ -48,8 +48,9 @@ impl SubmissionRing {
         debug_assert!(self.unpublished() + unread() <= self.mask, "the submission queue is full");
         debug_assert_eq!(len, self.stride);
         let index = (self.local_tail & self.mask) as usize;
-        // SAFETY: `index` is at most `mask`, so the entry lies within the mapping; between head and
-        // tail only the kernel reads, and this entry is outside of that.
+        // SAFETY: `index` is at most `mask`, so the entry lies within the mapping. The kernel has read what
+        // was in it: it lies behind the head, or, with a poller that moves the head late, the completion of
+        // what was in it was seen. Until `publish` the kernel does not look at it again.
         unsafe {
             let entry = self.entries.add(index * len);
             entry.write_bytes(0, len);

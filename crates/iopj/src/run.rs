@@ -44,6 +44,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
             notes.iter().for_each(|note| view.note(note));
             if args.dry_run {
                 let plan = iopj_run::dry_run(study, &options, &mut view, stop);
+                view.finish();
                 return plan.map_or_else(refused, |plan| dry_run::show(&plan, args.json));
             }
             iopj_run::run(study, &options, look, &mut view, stop)

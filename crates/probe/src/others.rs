@@ -27,8 +27,8 @@ pub(crate) struct Others {
     at: Instant,
     processes_ticks: u64,
     kernel_threads_ticks: u64,
-    /// Name and own ticks of each process.
-    own: BTreeMap<i32, (String, u64)>,
+    /// Name and own ticks of each process, by its number and when it was started.
+    own: BTreeMap<(i32, u64), (String, u64)>,
 }
 
 /// CPU time of one process since it started, with the children that it waited for.
@@ -36,6 +36,8 @@ pub(crate) struct Others {
 struct Process {
     name: String,
     parent: i32,
+    /// When it was started: a number is used again.
+    started: u64,
     is_kernel: bool,
     ticks: u64,
     /// Without its children.
@@ -66,7 +68,9 @@ impl Others {
         let sum = |all: &[(&i32, &Process)]| {
             all.iter().map(|(_, process)| process.ticks).fold(0, u64::saturating_add)
         };
-        let named = |(pid, process): &(&i32, &Process)| (**pid, (process.name.clone(), process.own_ticks));
+        let named = |(pid, process): &(&i32, &Process)| {
+            ((**pid, process.started), (process.name.clone(), process.own_ticks))
+        };
         Some(Others {
             at,
             processes_ticks: sum(&processes),
@@ -92,8 +96,10 @@ impl Others {
     /// The busiest processes up to `later`, of those that still ran then.
     fn busiest(&self, later: &Others, tick_ns: u64, over_ns: u64) -> Vec<BusyProcess> {
         let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
-        for (pid, (name, ticks)) in &later.own {
-            let before = self.own.get(pid).filter(|(known, _)| known == name).map_or(0, |(_, ticks)| *ticks);
+        for (process, (name, ticks)) in &later.own {
+            // What a process did under another name is not this program's.
+            let known = self.own.get(process).filter(|(known, _)| known == name);
+            let before = known.map_or(0, |(_, ticks)| *ticks);
             let cpu_ns = by_name.entry(name).or_default();
             *cpu_ns = cpu_ns.saturating_add(ticks.saturating_sub(before).saturating_mul(tick_ns));
         }
@@ -122,7 +128,7 @@ fn descends(processes: &BTreeMap<i32, Process>, process: i32, ancestor: i32) -> 
 }
 
 fn parse(stat: &str) -> Option<Process> {
-    // The parent is field 4, the flags are 9, utime, stime, cutime and cstime 14 to 17.
+    // The parent is field 4, the flags are 9, utime, stime, cutime and cstime 14 to 17, the start is 22.
     let stat = ProcStat::parse(stat)?;
     let is_kernel = stat.field::<u64>(9)? & PF_KTHREAD != 0;
     let times = (14..=17).map(|number| stat.field(number)).collect::<Option<Vec<i64>>>()?;
@@ -130,7 +136,8 @@ fn parse(stat: &str) -> Option<Process> {
         times.iter().map(|ticks| u64::try_from(*ticks).unwrap_or(0)).fold(0, u64::saturating_add)
     };
     let (ticks, own_ticks) = (sum(&times), sum(&times[..2]));
-    Some(Process { name: stat.name().to_owned(), parent: stat.field(4)?, is_kernel, ticks, own_ticks })
+    let (name, parent, started) = (stat.name().to_owned(), stat.field(4)?, stat.field(22)?);
+    Some(Process { name, parent, started, is_kernel, ticks, own_ticks })
 }
 
 #[cfg(test)]
@@ -205,21 +212,24 @@ mod tests {
 
     #[test]
     fn the_busiest_are_named_and_equal_names_are_together() {
-        let own = |all: &[(i32, &str, u64)]| Others {
+        let own = |all: &[(i32, u64, &str, u64)]| Others {
             at: Instant::now(),
             processes_ticks: 0,
             kernel_threads_ticks: 0,
-            own: all.iter().map(|(pid, name, ticks)| (*pid, ((*name).to_owned(), *ticks))).collect(),
+            own: all
+                .iter()
+                .map(|(pid, started, name, ticks)| ((*pid, *started), ((*name).to_owned(), *ticks)))
+                .collect(),
         };
-        let before = own(&[(1, "init", 50), (2, "rustc", 10), (3, "mysqld", 0), (5, "old", 90)]);
-        // 3 was used again by another program, and 5 has ended.
+        let before = own(&[(1, 0, "init", 50), (2, 1, "rustc", 10), (3, 1, "sh", 0), (4, 1, "rustc", 90)]);
+        // 3 is another program now; 4 ended, and another process of its name has its number.
         let after = own(&[
-            (1, "init", 50),
-            (2, "rustc", 40),
-            (3, "fio", 8),
-            (4, "rustc", 20),
-            (6, "b", 5),
-            (7, "a", 6),
+            (1, 0, "init", 50),
+            (2, 1, "rustc", 40),
+            (3, 1, "fio", 8),
+            (4, 9, "rustc", 20),
+            (6, 9, "b", 5),
+            (7, 9, "a", 6),
         ]);
         let busiest = before.busiest(&after, 10, 1_000);
         let named: Vec<_> = busiest.iter().map(|one| (one.name.as_str(), one.cpu_ns)).collect();
@@ -229,8 +239,14 @@ mod tests {
 
     #[test]
     fn a_circle_of_parents_ends() {
-        let process =
-            |parent| Process { name: String::new(), parent, is_kernel: false, ticks: 0, own_ticks: 0 };
+        let process = |parent| Process {
+            name: String::new(),
+            parent,
+            started: 0,
+            is_kernel: false,
+            ticks: 0,
+            own_ticks: 0,
+        };
         let circle = BTreeMap::from([(3, process(4)), (4, process(3))]);
         assert!(!descends(&circle, 3, 50) && descends(&circle, 3, 4));
     }

@@ -88,7 +88,8 @@ impl Remedy {
             }
             Remedy::PollDelay => "run as root: iopj then sets `io_poll_delay` for the trial",
             Remedy::CountCompletions => {
-                "run as root, or with CAP_PERFMON and CAP_SYS_ADMIN, so completions are counted one by one"
+                "let completions be counted one by one: run as root, or with CAP_PERFMON and CAP_SYS_ADMIN; \
+                 if you do, the figures of the trial say why they were not"
             }
             Remedy::OwnVectors => {
                 "take a disk with interrupt vectors of its own, such as NVMe, or use the lab: zram has none"
