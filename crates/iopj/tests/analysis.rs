@@ -406,6 +406,10 @@ fn the_page_on_json_has_the_keys_that_are_printed() {
     stored(&folder.join("b.iopj"), &[1, 4], |trials| {
         trials.iter_mut().for_each(|trial| trial.workload.cpus_allowed = vec![0]);
     });
+    let meter = "name = \"m\"\npaths = \"available\"\n[[workload]]\n[meters.m]\nkind = \"command\"\n\
+                 scope = \"system\"\ninterval = \"100ms\"\n\
+                 command = [\"sh\", \"-c\", \"while echo 40; do sleep 0.1; done\"]\n";
+    std::fs::write(folder.join("m.toml"), meter).unwrap();
     let fio = seeds().join("plus.json");
     let import = format!("import fio {} --store i.iopj --json", fio.display());
     for (command, arguments) in [
@@ -417,6 +421,7 @@ fn the_page_on_json_has_the_keys_that_are_printed() {
         ("compare", "compare a.iopj b.iopj --ignore cpus_allowed --fail-on-regression 5 --json"),
         ("import fio", import.as_str()),
         ("meter list", "meter list --json"),
+        ("meter test", "meter test m.toml --allow-exec --json"),
     ] {
         let (code, printed, messages) = run(folder, arguments);
         assert_eq!(code, 0, "{command}: {messages}");

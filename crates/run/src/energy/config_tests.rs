@@ -99,9 +99,10 @@ fn every_kind_names_its_keys() {
 }
 
 /// Devices that docs/meters.md has a block for.
-const DEVICES: [&str; 11] = [
+const DEVICES: [&str; 12] = [
     "Shelly, first generation",
     "Shelly, second generation and later",
+    "Shelly PM and EM",
     "Tasmota",
     "APC PDU",
     "Raritan PDU",
