@@ -74,6 +74,7 @@ fn cells(plan: &RunPlan) -> String {
 fn trials_text(plan: &RunPlan) -> String {
     let ([least, most], [fewest, greatest]) = (trials(plan), plan.replicates);
     match least == most {
+        true if fewest == 1 => format!("{least}: one for every cell"),
         true => format!("{least}: {fewest} replicates of every cell"),
         false => format!("{least} to {most}: {fewest} to {greatest} replicates, until decisions are made"),
     }

@@ -2,7 +2,7 @@
 
 use crate::args::RunArgs;
 use anyhow::anyhow;
-use iopj_core::IoPath;
+use iopj_core::{IoPath, parse_duration};
 use iopj_meter::read_whole_text;
 use iopj_run::read_study;
 use iopj_study::{Axis, Replicates, Study, matching};
@@ -56,7 +56,11 @@ pub(crate) fn of(args: &RunArgs) -> anyhow::Result<(Study, Vec<String>)> {
 
 /// The text of a study file.
 pub(crate) fn text(file: &Path) -> anyhow::Result<String> {
-    let unread = |error| anyhow!("`{}` cannot be read ({error}): name a study file", file.display());
+    let unread = |error| {
+        let name = file.display().to_string();
+        let time = parse_duration(&name).map_or(String::new(), |_| format!(", or write --wait={name}"));
+        anyhow!("`{name}` cannot be read ({error}): name a study file{time}")
+    };
     read_whole_text(file, LONGEST).map_err(unread)
 }
 

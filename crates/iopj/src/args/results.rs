@@ -4,6 +4,13 @@ use super::{Competing, hints};
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
 
+/// A percentage as people write it: `5`, `2.5`, `5%`.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim_end().parse::<f64>().ok();
+    let valid = number.filter(|percent| percent.is_finite() && *percent >= 0.0);
+    valid.ok_or_else(|| "write a percentage that is not negative, such as 5".to_owned())
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// Store written by `iopj run`
@@ -90,8 +97,8 @@ pub(crate) struct CompareArgs {
     #[arg(value_parser = hints::KEYS, hide_possible_values = true)]
     pub(crate) ignore: Vec<String>,
     /// Exit with 1 if IOPS or mean latency is significantly worse by more than this percentage; for two
-    /// emulated stores with exact costs, if instructions per I/O are
-    #[arg(long, value_name = "PCT")]
+    /// emulated stores with exact costs, if instructions per I/O are; with 2 if nothing could be compared
+    #[arg(long, value_name = "PCT", value_parser = percent)]
     pub(crate) fail_on_regression: Option<f64>,
     #[command(flatten)]
     pub(crate) competing: Competing,
@@ -113,4 +120,21 @@ pub(crate) struct ExplainArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A gate of NaN per cent passed whatever got worse.
+    #[test]
+    fn a_gate_that_could_never_fail_is_refused() {
+        for text in ["nan", "inf", "-inf", "-1", "", "%", "abc"] {
+            assert!(percent(text).is_err(), "{text}");
+        }
+        assert_eq!(
+            ["5", "2.5", "5%", "5 %", "0"].map(|text| percent(text).ok()),
+            [Some(5.0), Some(2.5), Some(5.0), Some(5.0), Some(0.0)]
+        );
+    }
 }

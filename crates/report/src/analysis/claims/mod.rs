@@ -159,7 +159,7 @@ impl Claim {
 }
 
 /// How many parts of a claim are decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PartsDecided {
     /// Those that the data decide.
     pub decided: usize,
