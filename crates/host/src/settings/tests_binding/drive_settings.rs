@@ -2,6 +2,7 @@
 //! run's death: `a_killed_run_...`.
 
 use super::*;
+use crate::nvme_features::FeatureAccess;
 use crate::settings::drive_setting::{DriveSetting, Feature};
 use iopj_engine::nvme_user::PriorState;
 
@@ -192,6 +193,28 @@ fn another_drive_in_the_slot_keeps_its_own_features() {
         );
         assert_eq!(machine.fixture.journals(), [""; 0]);
     }
+}
+
+/// A run that waited without root could claim the drive while its settings were still put back.
+#[test]
+fn a_drive_that_came_back_is_claimed_before_anything_is_put_back() {
+    let machine = Machine::with_features();
+    let set = |controller: &Path, feature, value| {
+        let stat = fs::File::open(controller.join("../../sys/block/nvme0n1/stat"))?;
+        match stat.try_lock() {
+            Ok(()) => Err(std::io::Error::other("anybody can claim it")),
+            Err(_) => (host_at(Path::new("/")).features.set)(controller, feature, value),
+        }
+    };
+    let host = machine.fixture.host();
+    let host = Host { features: FeatureAccess { set, ..host.features }, ..host };
+    let devices = ["nvme0n1".to_owned()];
+    let locks = host.lock(&devices).unwrap();
+    let mut settings = host.settings(&devices, &locks);
+    settings.take(&plan(Some("nvme"))).unwrap();
+    settings.give_back(address()).unwrap();
+    assert_eq!(settings.warnings(), [""; 0]);
+    assert_eq!(machine.kept()[..2], ["65", "0"]);
 }
 
 /// Not a test of its own: the run that `a_dead_runs_features_are_no_other_drives` kills.
