@@ -61,7 +61,11 @@ fn channel(channel: &ChannelCheck) -> String {
     facts.extend(channel.seen_interval_s.map(|seconds| format!("a value every {}", time(seconds))));
     facts.extend(channel.noise_w.map(|watts| format!("noise {} W (standard deviation)", significant(watts))));
     facts.extend(age(channel));
-    facts.extend((readings.len() < READINGS).then(|| format!("{} readings only", readings.len())));
+    facts.extend(match readings.len() {
+        READINGS.. => None,
+        1 => Some("1 reading only".to_owned()),
+        fewer => Some(format!("{fewer} readings only")),
+    });
     facts.push(match *resolution {
         0.0 => "resolution not stated".to_owned(),
         step => format!("resolution {step} {unit}"),
