@@ -121,9 +121,9 @@ mod tests {
         ChannelKind::Average { window_ns: (window_s * 1e9) as u64 }
     }
 
-    /// Whether windows of this length have joules, at many phases of the meter; load is known to change at
-    /// both edges, or at none.
-    fn outcomes(cadence: Cadence, window_s: f64, has_changes: bool) -> Vec<bool> {
+    /// Whether windows of this length have joules, at many phases of the meter; load is known to change this
+    /// long before the window and at its end, or never.
+    fn outcomes(cadence: Cadence, window_s: f64, change_s: Option<f64>) -> Vec<bool> {
         let channel = Channel::new("test", Scope::System, cadence.kind);
         let ns = |seconds: f64| (seconds * 1e9).round() as u64;
         let reading = |number: u32| {
@@ -138,9 +138,9 @@ mod tests {
         let has_joules = |phase: u32| {
             let begin_s = 50.0 * cadence.period_s + (f64::from(phase) + 0.5) / 40.0 * cadence.period_s;
             let window = Window { begin_ns: ns(begin_s), end_ns: ns(begin_s + window_s) };
-            let changes = [window.begin_ns, window.end_ns];
+            let changes = change_s.map(|before_s| [ns(begin_s - before_s), window.end_ns]);
             let clock = Clock::Host { age_ns: ns(cadence.age_s) };
-            let changes = if has_changes { &changes[..] } else { &[] };
+            let changes = changes.as_ref().map_or(&[][..], |changes| changes);
             let trace = Trace::new(&channel, 0, &readings, clock, changes).unwrap();
             trace.energy(window, ns(cadence.bridge_s)).is_ok()
         };
@@ -150,11 +150,13 @@ mod tests {
     #[test]
     fn the_least_window_has_joules_wherever_it_begins_and_one_that_is_hopeless_never() {
         let count = ChannelKind::Counter { joules_per_count: 1.0, wrap: None };
-        let aged = Cadence { age_s: 0.5, ..cadence(ChannelKind::Instant, 1.0) };
+        let aged = |age_s: f64| Cadence { age_s, ..cadence(ChannelKind::Instant, 1.0) };
         for cadence in [
             cadence(ChannelKind::Instant, 1.0),
             cadence(ChannelKind::Instant, 0.1),
-            aged,
+            aged(0.5),
+            // As Redfish: far older than the bridge is long.
+            aged(10.0),
             cadence(average(1.0), 1.0),
             cadence(average(0.13), 0.1),
             cadence(average(2.0), 1.0),
@@ -162,15 +164,15 @@ mod tests {
             cadence(average(0.2), 1.0),
             cadence(count, 1.0),
         ] {
-            for has_changes in [false, true] {
+            for change_s in [None, Some(0.0), Some(0.36 * cadence.period_s)] {
                 let least_s = cadence.least_window_s().unwrap();
                 let longer_s = least_s.max(0.01 * cadence.period_s) + 1e-6;
-                let all = outcomes(cadence, longer_s, has_changes);
-                assert!(all.iter().all(|has| *has), "{cadence:?} {has_changes} {all:?}");
+                let all = outcomes(cadence, longer_s, change_s);
+                assert!(all.iter().all(|has| *has), "{cadence:?} {change_s:?} {all:?}");
                 if least_s > 0.0 {
                     let short_s = cadence.hopeless_below_s().unwrap() - 1e-6;
-                    let short = outcomes(cadence, short_s, has_changes);
-                    assert!(!short.contains(&true), "{cadence:?} {has_changes} {short:?}");
+                    let short = outcomes(cadence, short_s, change_s);
+                    assert!(!short.contains(&true), "{cadence:?} {change_s:?} {short:?}");
                 }
             }
         }
@@ -184,7 +186,7 @@ mod tests {
             (cadence(average(3.0), 1.0), 4.0),
         ] {
             assert_eq!(cadence.hopeless_below_s(), Ok(hopeless_s));
-            let above = outcomes(cadence, hopeless_s + 0.7 * cadence.step_s(), true);
+            let above = outcomes(cadence, hopeless_s + 0.7 * cadence.step_s(), Some(0.0));
             assert!(above.contains(&true) && above.contains(&false), "{cadence:?} {above:?}");
         }
     }
@@ -204,7 +206,7 @@ mod tests {
         for kind in [ChannelKind::Instant, ChannelKind::Counter { joules_per_count: 1.0, wrap: None }] {
             let rare = Cadence { bridge_s: 0.3, ..cadence(kind, 1.0) };
             assert_eq!(rare.least_window_s(), Err(Incomplete::TooRare { period_s: 1.0, limit_s: 0.3 }));
-            assert!(!outcomes(rare, 20.3, false).contains(&true));
+            assert!(!outcomes(rare, 20.3, None).contains(&true));
         }
         // Averages leave no gap between them.
         assert!(Cadence { bridge_s: 0.3, ..cadence(average(1.0), 1.0) }.least_window_s().is_ok());

@@ -17,7 +17,9 @@ pub(crate) struct Step {
     pub(crate) watts: f64,
     /// Standard uncertainty of its time from the jitter of sampling.
     pub(crate) jitter_s: f64,
-    /// Length of the gap into which the step was extended, up to a change of load.
+    /// The part that the reading itself shows: an extension up to a change of load is not in it.
+    pub(crate) read: [f64; 2],
+    /// Longest time without readings in the gap into which the step was extended, up to a change of load.
     held_s: f64,
     /// Whether load changed at its start: power does not continue from the step before.
     pub(crate) is_after_change: bool,
@@ -25,15 +27,16 @@ pub(crate) struct Step {
 
 impl Step {
     fn new(begin_s: f64, end_s: f64, watts: f64, jitter_s: f64) -> Self {
-        Self { begin_s, end_s, watts, jitter_s, held_s: 0.0, is_after_change: false }
+        Self { begin_s, end_s, watts, jitter_s, read: [begin_s, end_s], held_s: 0.0, is_after_change: false }
     }
 
     pub(crate) fn seconds(&self) -> f64 {
         self.end_s - self.begin_s
     }
 
+    /// The middle of the part that the reading shows.
     pub(crate) fn middle_s(&self) -> f64 {
-        f64::midpoint(self.begin_s, self.end_s)
+        f64::midpoint(self.read[0], self.read[1])
     }
 }
 
@@ -55,6 +58,8 @@ pub(crate) struct Curve {
     pub(crate) form: Form,
     /// Stretches of unknown energy.
     faults: Vec<(Range<f64>, Incomplete)>,
+    /// Times of readings that are no step, because the clock cannot tell on which side of a change they are.
+    unplaced: Vec<f64>,
 }
 
 /// The energy of a window as a weighted sum: `weights[i]` seconds of the power of step `first + i`.
@@ -87,7 +92,8 @@ impl Curve {
     }
 
     fn counted(samples: &[Sample], joules_per_count: f64, wrap: Option<Wrap>) -> Self {
-        let mut curve = Self { steps: Vec::new(), form: Form::Counted, faults: Vec::new() };
+        let mut curve =
+            Self { steps: Vec::new(), form: Form::Counted, faults: Vec::new(), unplaced: Vec::new() };
         let counts = samples.iter().filter_map(|sample| match sample.value {
             Value::Count(count) => Some((sample, count)),
             Value::Watts(_) => None,
@@ -119,7 +125,20 @@ impl Curve {
                 steps.push(Step::new(begin_s.max(taken_s), end_s, watts, sample.jitter_s));
             }
         }
-        Self { steps, form, faults: Vec::new() }
+        Self { steps, form, faults: Vec::new(), unplaced: Vec::new() }
+    }
+
+    /// With the times, in order, of readings that are known but are no step: where they are is no gap.
+    pub(crate) fn with_unplaced(self, unplaced: Vec<f64>) -> Self {
+        Self { unplaced, ..self }
+    }
+
+    /// The longest time without readings.
+    fn silence(&self, gap: Range<f64>) -> f64 {
+        let within = self.unplaced.iter().copied().filter(|at_s| gap.contains(at_s));
+        let (longest_s, last_s) = within
+            .fold((0.0, gap.start), |(longest_s, last_s), at_s| (f64::max(longest_s, at_s - last_s), at_s));
+        longest_s.max(gap.end - last_s)
     }
 
     /// Lets power jump at an instant at which load is known to change. In a gap, both neighbours are extended
@@ -131,15 +150,19 @@ impl Curve {
         let Some(next) = self.steps.get(index + 1).copied() else { return };
         let here = self.steps[index];
         if at_s >= here.end_s {
-            let held_s = next.begin_s - here.end_s;
+            let held_s = self.silence(here.end_s..next.begin_s);
             self.steps[index] = Step { end_s: at_s, held_s: held_s.max(here.held_s), ..here };
             self.steps[index + 1] = Step { begin_s: at_s, held_s, is_after_change: true, ..next };
         } else if let Some(before) = index.checked_sub(1).map(|before| self.steps[before]) {
             let fraction = (at_s - here.begin_s) / here.seconds();
             let drop = before.watts - next.watts;
-            self.steps[index] = Step { end_s: at_s, watts: here.watts + (1.0 - fraction) * drop, ..here };
-            let rest =
-                Step { begin_s: at_s, watts: here.watts - fraction * drop, is_after_change: true, ..here };
+            let [from_s, to_s] = here.read;
+            let until = [from_s, if from_s < at_s { to_s.min(at_s) } else { to_s }];
+            let since = [if to_s > at_s { from_s.max(at_s) } else { from_s }, to_s];
+            let watts = here.watts + (1.0 - fraction) * drop;
+            self.steps[index] = Step { end_s: at_s, watts, read: until, ..here };
+            let watts = here.watts - fraction * drop;
+            let rest = Step { begin_s: at_s, watts, read: since, is_after_change: true, ..here };
             self.steps.insert(index + 1, rest);
         }
     }

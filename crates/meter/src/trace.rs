@@ -83,14 +83,29 @@ impl<'a> Trace<'a> {
         let seconds = |at_ns: i64| at_ns.saturating_sub(origin_ns) as f64 * 1e-9;
         let period_s = median_period_s(samples.iter().map(|sample| sample.at_s));
         let changes: Vec<i64> = changes_ns.iter().map(|at_ns| *at_ns as i64).collect();
+        let mut unplaced = Vec::new();
         if channel.kind == ChannelKind::Instant {
-            // Samples that the clock cannot place before or after the change are left out.
+            // Samples that the clock cannot place before or after the change are left out: they are no steps,
+            // but no gap either.
             let unsure = changes.iter().map(|at_ns| (seconds(*at_ns), 2.0 * clock.standard_s(*at_ns)));
             let unsure: Vec<(f64, f64)> = unsure.collect();
-            samples
-                .retain(|sample| unsure.iter().all(|(at_s, near_s)| (sample.at_s - at_s).abs() >= *near_s));
+            let is_placed =
+                |sample: &Sample| unsure.iter().all(|(at_s, near_s)| (sample.at_s - at_s).abs() >= *near_s);
+            // The first before all changes, and the last after them, remain: else nothing would show that
+            // readings reach beyond them, and what power is there.
+            let first = samples.first().map(|first| first.at_s);
+            let first = first.filter(|first_s| unsure.iter().all(|(at_s, _)| first_s < at_s));
+            let last = samples.last().map(|last| last.at_s);
+            let last = last.filter(|last_s| unsure.iter().all(|(at_s, _)| last_s > at_s));
+            samples.retain(|sample| {
+                let is_kept = is_placed(sample) || [first, last].contains(&Some(sample.at_s));
+                if !is_kept {
+                    unplaced.push(sample.at_s);
+                }
+                is_kept
+            });
         }
-        let mut curve = Curve::new(channel.kind, &samples);
+        let mut curve = Curve::new(channel.kind, &samples).with_unplaced(unplaced);
         changes.into_iter().for_each(|at_ns| curve.change(seconds(at_ns)));
         Ok(Self { channel, clock, origin_ns, curve, period_s })
     }
@@ -114,10 +129,8 @@ impl<'a> Trace<'a> {
             }
             (Incomplete::Wraps { .. } | Incomplete::WentBack | Incomplete::Empty, _) | (_, None) => fault,
             (_, Some(period_s)) => {
-                let age_s = match self.clock {
-                    Clock::Host { age_ns } => age_ns as f64 * 1e-9,
-                    Clock::Own(_) => 0.0,
-                };
+                // A clock of this uncertainty hides as much about an edge as values of this age.
+                let age_s = self.clock.standard_s(window.middle_ns() as i64) * 12f64.sqrt();
                 let bridge_s = bridge_ns as f64 * 1e-9;
                 let cadence = Cadence { kind: self.channel.kind, period_s, age_s, bridge_s };
                 cadence.check(window.seconds()).err().unwrap_or(fault)
@@ -318,10 +331,10 @@ impl Edge {
     }
 }
 
-/// The steps that are wholly within a window.
+/// The steps whose readings are wholly within a window, however far a change has extended them.
 fn inside(steps: &[Step], begin_s: f64, end_s: f64) -> &[Step] {
-    let from = steps.partition_point(|step| step.begin_s < begin_s);
-    let to = steps.partition_point(|step| step.end_s <= end_s);
+    let from = steps.partition_point(|step| step.read[0] < begin_s);
+    let to = steps.partition_point(|step| step.read[1] <= end_s);
     &steps[from.min(to)..to]
 }
 

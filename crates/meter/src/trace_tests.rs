@@ -175,6 +175,56 @@ fn windows_beyond_the_readings_are_refused() {
 
 /// A meter of 5 s that the study reads every second: its rhythm was called a gap, and so was a pause in a
 /// window that was too short anyway.
+/// Readings every second of a meter whose values are 10 s old at the most; load is on from 30 to 60 s.
+fn aged() -> Vec<Reading> {
+    let watts = |at: u32| {
+        let load = if (30..60).contains(&at) { 20.0 } else { 0.0 };
+        40.0 + load + [0.0, 0.3, -0.2][at as usize % 3]
+    };
+    (0..120).map(|at| reading(f64::from(at) + 5.0, Value::Watts(watts(at)))).collect()
+}
+
+#[test]
+fn readings_that_the_clock_cannot_place_about_an_edge_are_no_gap_and_add_their_uncertainty() {
+    let channel = channel(ChannelKind::Instant);
+    let clock = Clock::Host { age_ns: 10 * SECOND };
+    let load = window(30.0, 60.0);
+    let energy = |readings: &[Reading], window| {
+        let trace = Trace::new(&channel, 0, readings, clock, &[load.begin_ns, load.end_ns]).unwrap();
+        trace.energy(window, BRIDGE_NS)
+    };
+    let whole = energy(&aged(), load).unwrap();
+    assert!((whole.joules - 1800.0).abs() < 5.0, "{}", whole.joules);
+    // The readings from 36 to 54 s count; the first and the last of them for 6 s more.
+    let placed = energy(&aged(), window(36.0, 54.0)).unwrap();
+    let noise = |energy: &Energy| component(energy, UncertaintySource::Noise);
+    close(noise(&whole) / noise(&placed), f64::sqrt((2.0 * 6.5 * 6.5 + 17.0) / 17.5));
+    assert!(component(&whole, UncertaintySource::Clock) > 19.0 * 10.0 / 12f64.sqrt());
+    // The same if the readings begin and end close to the edges.
+    let few: Vec<Reading> = aged().into_iter().skip(28).take(35).collect();
+    close(energy(&few, load).unwrap().joules, whole.joules);
+    assert!(component(&energy(&few, load).unwrap(), UncertaintySource::Clock) > 19.0 * 10.0 / 12f64.sqrt());
+    let late: Vec<Reading> = aged().into_iter().skip(31).collect();
+    assert_eq!(energy(&late, load), Err(Incomplete::LateStart));
+    // Time without readings is a gap there too, of its own length.
+    let silent: Vec<Reading> =
+        aged().into_iter().filter(|one| !(36.5..40.5).contains(&(one.begin_ns as f64 * 1e-9))).collect();
+    let Err(Incomplete::Gap { seconds, limit_s: 3.0 }) = energy(&silent, load) else { panic!() };
+    close(seconds, 5.0);
+}
+
+#[test]
+fn a_reading_in_the_window_counts_though_load_began_before_the_window() {
+    let readings = gauge(&[(0.0, 40.0), (3.1, 41.0), (6.2, 40.0), (9.3, 41.0), (12.4, 40.0), (15.5, 41.0)]);
+    let channel = channel(ChannelKind::Instant);
+    let measured = window(3.0, 12.5);
+    let changes = [2_640_000_000, measured.end_ns];
+    let trace = Trace::new(&channel, 0, &readings, HOST, &changes).unwrap();
+    let energy = trace.energy(measured, 10 * SECOND).unwrap();
+    assert!((energy.joules - 9.5 * 40.5).abs() < 3.0, "{}", energy.joules);
+    assert!(component(&energy, UncertaintySource::Noise) > 0.0);
+}
+
 #[test]
 fn a_slow_meter_has_no_gap() {
     let instant = channel(ChannelKind::Instant);
