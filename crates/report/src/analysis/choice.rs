@@ -9,6 +9,7 @@ use super::grouping::{TrialSetup, grouped};
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, mean};
 use super::winner::{Axis, AxisValue, Decision, MapCell, RankedPath, WinnerMap, WinnerQuestion, winner_maps};
+use super::without_unsteady::{CellDecision, MapWithoutUnsteady, maps_without_unsteady};
 use iopj_core::{IoPath, Spinner, Workload};
 use iopj_store::{EnergySource, Measurement, Outcome, StudyRecord, Trial};
 
@@ -24,6 +25,8 @@ pub struct Choices {
     pub out: Vec<Out>,
     /// Workloads, with settings and generator, that have trials.
     pub setups: usize,
+    /// Of these, how many have a path that competes and lacks the metric: under emulation, instructions.
+    pub uncounted: usize,
 }
 
 /// What to choose under one workload.
@@ -55,6 +58,8 @@ pub struct Standing {
     pub tolerance: f64,
     /// The ranking, and what it decides.
     pub cell: MapCell,
+    /// What it decides without the unsteady trials, if that is something else.
+    pub without_unsteady: Option<CellDecision>,
 }
 
 /// Paths that do not compete, for one reason.
@@ -146,7 +151,12 @@ pub fn choices(study: &StudyRecord, trials: &[Trial], admission: Admission) -> C
         let Workload { rw, bs, numjobs, iodepth, .. } = one.setup.workload;
         (rw, bs, numjobs, iodepth)
     });
-    Choices { all, out: out(&groups, admission), setups: groups.len() }
+    let is_uncounted = |(setup, trials): &&(TrialSetup, Vec<&Trial>)| {
+        let competes = trials.iter().any(|trial| admission.admit(trial).is_ok());
+        competes && !all.iter().any(|choice| choice.setup == *setup)
+    };
+    let uncounted = groups.iter().filter(is_uncounted).count();
+    Choices { all, out: out(&groups, admission), setups: groups.len(), uncounted }
 }
 
 /// A trial that competes: its path, its replicate, and what it measured.
@@ -162,17 +172,21 @@ fn standings(
     let Ok(question) = WinnerQuestion::new(metric, Axis::Iodepth, Axis::Numjobs) else { return Vec::new() };
     let question = WinnerQuestion { admission, ..question.of(study) };
     let tolerance = question.tolerance;
-    let of = |map: WinnerMap| {
+    let of = |(map, apart): (WinnerMap, Option<MapWithoutUnsteady>)| {
         let WinnerMap { workload, settings, generator, source, cells, .. } = map;
-        let standing = move |((y, x), cell): ((AxisValue, AxisValue), MapCell)| {
-            let (AxisValue::Count(numjobs), AxisValue::Count(iodepth)) = (y, x) else { return None };
+        let standing = move |(at, cell): ((AxisValue, AxisValue), MapCell)| {
+            let (AxisValue::Count(numjobs), AxisValue::Count(iodepth)) = at else { return None };
             let workload = Workload { iodepth, numjobs, ..workload.clone() };
             let setup = TrialSetup { workload, settings: settings.clone(), generator };
-            Some((setup, Standing { metric, source: source.clone(), tolerance, cell }))
+            let mut redecided = apart.iter().flat_map(|apart| &apart.cells);
+            let without_unsteady = redecided.find(|one| one.at == at).map(|one| one.without.clone());
+            Some((setup, Standing { metric, source: source.clone(), tolerance, cell, without_unsteady }))
         };
         cells.into_iter().filter(|(_, cell)| !cell.ranking.is_empty()).filter_map(standing)
     };
-    winner_maps(trials, &question).into_iter().flat_map(of).collect()
+    let maps = winner_maps(trials, &question);
+    let apart = maps_without_unsteady(study, trials, &question, &maps);
+    maps.into_iter().zip(apart).flat_map(of).collect()
 }
 
 /// True if another metric's answer is worth a sentence: energy wherever several paths have it, tail latency
@@ -209,9 +223,11 @@ fn cpu(study: &StudyRecord, first: &Standing, own: &[Competing<'_>]) -> Option<[
     paths.sort_by(|(.., a), (.., b)| a.total_cmp(b));
     let [(least, few, least_cpu), .., (most, many, most_cpu)] = &paths[..] else { return None };
     let method = if in_blocks(study) { Method::Paired } else { Method::Welch };
-    let plan = TestPlan::of(metric, method, paths.len() - 1);
-    let p = plan.contrast(many, few)?.p * (paths.len() - 1) as f64;
-    (*most_cpu >= MUCH_CPU * least_cpu && p <= LEVEL).then_some([(*least, *least_cpu), (*most, *most_cpu)])
+    // The data choose which two of the paths these are.
+    let pairs = paths.len() * (paths.len() - 1) / 2;
+    let plan = TestPlan { looks: study.looks(), ..TestPlan::of(metric, method, pairs) };
+    let p = plan.contrast(many, few)?.p * pairs as f64;
+    (*most_cpu >= MUCH_CPU * least_cpu && p < LEVEL).then_some([(*least, *least_cpu), (*most, *most_cpu)])
 }
 
 /// The paths with a trial whose spinning thread lost its core, each with the one that waited longest.

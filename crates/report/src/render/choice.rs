@@ -2,16 +2,18 @@
 
 use super::answer::open_words;
 use super::number::{decimal, thousands, without_zeros};
-use super::text::{WIDTH, escape, settings, short_name, wrap};
+use super::text::{WIDTH, escape, short_name, wrap};
+use super::titles::Titles;
 use crate::analysis::Admission;
 use crate::analysis::admission::{Barred, MARK};
-use crate::analysis::answer::More;
+use crate::analysis::answer::{More, Open};
 use crate::analysis::choice::{Choice, Choices, Lead, Out, Standing, choices};
-use crate::analysis::grouping::{TrialSetup, ascending, grouped, list, unique};
+use crate::analysis::grouping::{ascending, grouped, list};
 use crate::analysis::metric::Metric;
-use crate::analysis::winner::{Axis, AxisValue, Decision, RankedPath};
+use crate::analysis::winner::{Decision, RankedPath};
+use crate::analysis::without_unsteady::CellDecision;
 use iopj_core::{IoPath, Spinner};
-use iopj_store::{Generator, StudyRecord, Trial};
+use iopj_store::{StudyRecord, Trial};
 
 /// A path that does this much less than the best one, or takes this much more, is one to avoid.
 const AVOID: f64 = 0.2;
@@ -49,9 +51,15 @@ pub(super) fn decided(study: &StudyRecord, trials: &[Trial], admission: Admissio
         return Decided { groups: Vec::new(), notes: vec![why_none(study, trials, admission.of(study))] };
     }
     let mut notes: Vec<String> = Vec::new();
-    if found.all.len() < found.setups {
-        let none = found.setups - found.all.len();
-        notes.push(format!("No path competes in {none} of {} workloads.", found.setups));
+    let (none, all) = (found.setups - found.all.len() - found.uncounted, found.setups);
+    if none > 0 {
+        notes.push(format!("No path competes in {none} of {all} workloads."));
+    }
+    if found.uncounted > 0 {
+        let uncounted = found.uncounted;
+        notes.push(format!(
+            "No instructions were counted in {uncounted} of {all} workloads, so no path is chosen there."
+        ));
     }
     notes.extend(starved(&found));
     notes.extend(found.out.iter().map(|out| out_of_it(out, found.setups)));
@@ -95,25 +103,28 @@ fn why_none(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Stri
 }
 
 /// What makes the answers of two workloads the same: by each metric, what is decided, and between which
-/// paths.
+/// paths, and the same without the unsteady trials if that is something else.
 type Shape = Vec<(Metric, Decision, Vec<IoPath>)>;
 
 fn shape(choice: &Choice) -> Shape {
     let of = |standing: &Standing| {
-        (standing.metric, standing.decision(), ascending(standing.cell.best().iter().map(|place| place.path)))
+        let paths = ascending(standing.cell.best().iter().map(|place| place.path));
+        let without = standing.without_unsteady.clone();
+        let without = without.map(|(decision, paths)| (standing.metric, decision, paths));
+        std::iter::once((standing.metric, standing.decision(), paths)).chain(without)
     };
-    std::iter::once(&choice.first).chain(&choice.others).map(of).collect()
+    std::iter::once(&choice.first).chain(&choice.others).flat_map(of).collect()
 }
 
 /// The answer to workloads that have the same.
 fn sentences(alike: &[&Choice], labels: &Labels) -> Vec<String> {
     let mut sentences = vec![lead(&alike.iter().map(|one| &one.first).collect::<Vec<_>>(), alike, labels)];
+    sentences.extend(cpu(alike, labels));
     sentences.extend(behind(alike, labels));
     for at in 0..alike[0].others.len() {
         let others: Vec<&Standing> = alike.iter().map(|one| &one.others[at]).collect();
         sentences.push(lead(&others, alike, labels));
     }
-    sentences.extend(cpu(alike, labels));
     sentences
 }
 
@@ -188,7 +199,22 @@ fn lead(standings: &[&Standing], alike: &[&Choice], labels: &Labels) -> String {
             format!("only {best} competes{}", value.map_or(String::new(), |value| format!(": {value}")))
         }
     };
-    capital(&format!("{}{said}{}.", words.by, winner_elsewhere(standings, alike, labels)))
+    let elsewhere = winner_elsewhere(standings, alike, labels);
+    let without = first.without_unsteady.as_ref().map_or(String::new(), |one| without_unsteady(one, labels));
+    capital(&format!("{}{said}{elsewhere}{without}.", words.by))
+}
+
+/// What is decided without the trials whose rate changed, where that is something else.
+fn without_unsteady((decision, paths): &CellDecision, labels: &Labels) -> String {
+    let names = list(&paths.iter().map(|path| labels.short(*path)).collect::<Vec<_>>());
+    let said = match decision {
+        Decision::Wins => format!("{names} wins"),
+        Decision::Equal => format!("nothing separates {names}"),
+        Decision::Undecided => format!("undecided between {names}"),
+        Decision::Alone => format!("only {names} competes"),
+        Decision::Empty => "no path competes".to_owned(),
+    };
+    format!(" (without its unsteady trials: {said})")
 }
 
 /// The best path's value; with I/Os per second also their mean latency, which is the same answer.
@@ -218,22 +244,80 @@ fn of_several(standings: &[&Standing], words: &Words) -> String {
     }
 }
 
-/// What is known where nothing is decided: of the pair that would take the most to decide.
+/// Two paths that nothing separates: the best of a workload and another one.
+struct Pair<'a> {
+    standing: &'a Standing,
+    choice: &'a Choice,
+    best: &'a RankedPath,
+    other: &'a RankedPath,
+    open: Open,
+}
+
+impl<'a> Pair<'a> {
+    /// All of them that are undecided under a workload.
+    fn all_of(standing: &'a Standing, choice: &'a Choice) -> impl Iterator<Item = Pair<'a>> {
+        let places = standing.cell.best();
+        let best = places[0];
+        let pair = move |other: &'a RankedPath| Pair {
+            standing,
+            choice,
+            best,
+            other,
+            open: Open::of(other.contrast.as_ref()),
+        };
+        // Of equally hard ones the first counts, and `max_by_key` takes the last.
+        places.into_iter().skip(1).rev().map(pair)
+    }
+
+    /// The one of the two that was starved.
+    fn starved(&self) -> Option<&RankedPath> {
+        let is_starved =
+            |place: &&RankedPath| self.choice.starved.iter().any(|(path, _)| *path == place.path);
+        [self.other, self.best].into_iter().find(is_starved)
+    }
+
+    /// What would decide.
+    fn words(&self, labels: &Labels) -> String {
+        let name = |place: &RankedPath| labels.short(place.path);
+        if let Some(starved) = self.starved() {
+            let name = name(starved);
+            return format!(
+                "{name} was starved, so it takes a core of its own to decide, not more replicates"
+            );
+        }
+        let (few, many) =
+            if self.best.summary.n < 2 { (self.best, self.other) } else { (self.other, self.best) };
+        if self.open.more == More::Untested && (few.summary.n < 2 || self.standing.cell.left_out.unpaired > 0)
+        {
+            return format!(
+                "{} shares fewer than two counting replicates with {}; the report says why its trials do not \
+                 count",
+                name(few),
+                name(many)
+            );
+        }
+        open_words(&self.open)
+    }
+}
+
+/// What is known where nothing is decided: of the pair that would take the most to decide. More replicates
+/// help no path that was starved, so pairs without one come first.
 fn open(standings: &[&Standing], alike: &[&Choice], labels: &Labels) -> String {
-    let open = |(standing, choice): (&&Standing, &&Choice)| {
-        let (place, open) = standing.cell.open()?;
-        Some((standing.cell.ranking[0].path, place.path, open, choice.setup.workload.title()))
-    };
-    let hardest = standings.iter().zip(alike).filter_map(open).max_by_key(|(.., open, _)| open.more);
-    let Some((best, other, open, title)) = hardest else { return String::new() };
-    if open.more == More::Untested {
+    let all: Vec<Pair<'_>> =
+        standings.iter().zip(alike).flat_map(|(standing, choice)| Pair::all_of(standing, choice)).collect();
+    let rank = |pair: &&Pair<'_>| (pair.starved().is_none(), pair.open.more);
+    let Some(pair) = all.iter().max_by_key(rank) else { return String::new() };
+    if all.iter().all(|pair| [pair.best, pair.other].iter().all(|place| place.summary.n < 2)) {
         return ": no test decides between single replicates; --replicates 5 or --until 5% would".to_owned();
     }
-    let at = if standings.len() > 1 { format!(" under {title}") } else { String::new() };
-    if standings[0].cell.best().len() > 2 || standings.len() > 1 {
-        return format!(". {} over {}{at}: {}", labels.short(best), labels.short(other), open_words(&open));
+    let words = pair.words(labels);
+    if all.len() == 1 {
+        return format!(": {words}");
     }
-    format!(": {}", open_words(&open))
+    let title = pair.choice.setup.workload.title();
+    let at = if standings.len() > 1 { format!(" under {title}") } else { String::new() };
+    let [best, other] = [pair.best, pair.other].map(|place| labels.short(place.path));
+    format!(". {best} over {other}{at}: {words}")
 }
 
 /// Where another metric answers differently: how much worse the first answer's winner is by it.
@@ -261,25 +345,30 @@ fn winner_elsewhere(standings: &[&Standing], alike: &[&Choice], labels: &Labels)
     }
 }
 
-/// The paths that differ significantly from the best under all of these workloads: the ones to avoid, and the
-/// ones that are a little worse. Starved ones are no answer, and a winner's next is already named.
+/// The paths that differ significantly from the best under each of these workloads in which they compete: the
+/// ones to avoid, and the ones that are a little worse. Starved ones are no answer, and a winner's next is
+/// already named.
 fn behind(alike: &[&Choice], labels: &Labels) -> Vec<String> {
-    let skipped =
-        |choice: &Choice| usize::from(choice.first.decision() == Decision::Wins && alike.len() == 1) + 1;
-    let shares = |choice: &&Choice| -> Vec<(IoPath, f64)> {
-        let places = choice.first.cell.ranking.iter().skip(skipped(choice));
+    let is_next_named = alike.len() == 1 && alike[0].first.decision() == Decision::Wins;
+    let shares = |choice: &&Choice| -> Vec<(IoPath, Option<f64>)> {
         let is_starved = |path| choice.starved.iter().any(|(starved, _)| *starved == path);
-        let worse = places.filter(|place| place.differs() && !is_starved(place.path));
-        worse.map(|place| (place.path, choice.first.behind(place))).collect()
+        let places = choice.first.cell.ranking.iter().skip(if is_next_named { 2 } else { 0 });
+        places
+            .filter(|place| !is_starved(place.path))
+            .map(|place| (place.path, place.differs().then(|| choice.first.behind(place))))
+            .collect()
     };
-    let of_all =
-        grouped(alike.iter().flat_map(shares)).into_iter().filter(|(_, shares)| shares.len() == alike.len());
+    let competing = grouped(alike.iter().flat_map(shares)).into_iter();
+    let of_all = competing
+        .filter_map(|(path, shares)| Some((path, shares.into_iter().collect::<Option<Vec<f64>>>()?)));
     let (avoid, close): (Vec<_>, Vec<_>) =
         of_all.partition(|(_, shares)| shares.iter().all(|share| *share >= AVOID));
     let Words { worse, noun, .. } = words(&alike[0].first);
     let part = |at: usize, (path, shares): &(IoPath, Vec<f64>), form: fn(&str, &str) -> String| {
         let noun = if at == 0 { noun } else { "" };
-        form(&labels.short(*path), &format!("{} {worse}{noun}", range(shares).unwrap_or_default()))
+        let in_some = in_some(shares.len(), alike.len());
+        let worse = format!("{} {worse}{noun}{in_some}", range(shares).unwrap_or_default());
+        form(&labels.short(*path), &worse)
     };
     let all = |of: &[(IoPath, Vec<f64>)], form: fn(&str, &str) -> String| {
         let parts: Vec<String> = of.iter().enumerate().map(|(at, one)| part(at, one, form)).collect();
@@ -367,70 +456,6 @@ impl Labels {
 
     fn short(&self, path: IoPath) -> String {
         short_name(&path) + if self.marked.contains(&path) { MARK } else { "" }
-    }
-}
-
-/// Workloads as they are named: with what varies between them.
-struct Titles {
-    setups: Vec<TrialSetup>,
-    all: usize,
-}
-
-impl Titles {
-    fn of(found: &Choices) -> Titles {
-        Titles { setups: found.all.iter().map(|one| one.setup.clone()).collect(), all: found.setups }
-    }
-
-    /// The workloads of a group. Those that are all combinations of some values are named once, with these.
-    fn of_group(&self, alike: &[&Choice]) -> String {
-        let setups: Vec<&TrialSetup> = alike.iter().map(|one| &one.setup).collect();
-        let values = |axis: &Axis| ascending(setups.iter().map(|setup| axis.value(&setup.workload)));
-        let varying: Vec<(Axis, Vec<AxisValue>)> = Axis::ALL
-            .iter()
-            .map(|axis| (*axis, values(axis)))
-            .filter(|(_, values)| values.len() > 1)
-            .collect();
-        let cleared = |setup: &TrialSetup| {
-            let mut setup = setup.clone();
-            varying.iter().for_each(|(axis, _)| axis.clear(&mut setup.workload));
-            setup
-        };
-        let are_all = setups.len() == varying.iter().map(|(_, values)| values.len()).product::<usize>();
-        if !are_all || setups.iter().any(|setup| cleared(setup) != cleared(setups[0])) {
-            return match setups.len() {
-                all if all == self.all => format!("Each of {all} workloads"),
-                _ => setups.iter().map(|setup| self.title(setup)).collect::<Vec<_>>().join("; "),
-            };
-        }
-        let with_values = |title: String, (axis, values): &(Axis, Vec<AxisValue>)| {
-            let named = |value: &str| match axis {
-                Axis::Iodepth | Axis::Numjobs => format!("{} {value}", axis.as_str()),
-                Axis::Rw | Axis::Bs => value.to_owned(),
-            };
-            let own = axis.value(&setups[0].workload).to_string();
-            let all: Vec<String> = values.iter().map(AxisValue::to_string).collect();
-            title.replacen(&named(&own), &named(&list(&all)), 1)
-        };
-        varying.iter().fold(self.title(setups[0]), with_values)
-    }
-
-    fn title(&self, setup: &TrialSetup) -> String {
-        let TrialSetup { workload, settings: own, generator } = setup;
-        let differs = |of: fn(&TrialSetup) -> String| unique(self.setups.iter().map(of)).len() > 1;
-        let mut title = workload.title();
-        if differs(|one| one.workload.length_text()) {
-            title += &format!(", {}", workload.length_text());
-        }
-        if differs(|one| format!("{:?}", one.workload.cpus_allowed)) {
-            title += &format!(", cpus_allowed {:?}", workload.cpus_allowed);
-        }
-        if *generator == Generator::Fio || differs(|one| one.generator.as_str().to_owned()) {
-            title += &format!(" ({})", generator.as_str());
-        }
-        let varies = |(name, value): &(&String, &String)| {
-            self.setups.iter().any(|other| other.settings.get(*name) != Some(*value))
-        };
-        title + &settings(own.iter().filter(varies))
     }
 }
 

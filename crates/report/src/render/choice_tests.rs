@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of, workload};
-use crate::analysis::compare::tests::study;
+use crate::analysis::compare::tests::{sequential, study};
 use crate::analysis::cost::tests::{set_exact, user};
 use crate::analysis::energy::tests::give;
 use crate::render::{html, report};
-use iopj_core::evidence::ThreadRole;
+use iopj_core::evidence::{SteadyState, ThreadRole};
 use iopj_core::{Rw, Scope, VerdictKind, Workload};
 use iopj_store::Outcome;
 
@@ -72,8 +72,8 @@ fn equal_paths_are_not_ranked_and_what_they_cost_is_said() {
         of.for_each(|trial| measurement_of(trial).cpu_percent = cpu + 0.1 * f64::from(trial.replicate));
     }
     let answer = "Nothing separates libaio and io_uring: equal within 5 % at 100,100 IOPS at 79.9 us on \
-                  average. Avoid posix-aio (50 % fewer IOPS). Of these libaio takes the least CPU, 46 % of a \
-                  core; io_uring takes 92 %.";
+                  average. Of these libaio takes the least CPU, 46 % of a core; io_uring takes 92 %. Avoid \
+                  posix-aio (50 % fewer IOPS).";
     assert_eq!(lines(&trials), [format!("{AT_8}{answer}")]);
 }
 
@@ -93,19 +93,111 @@ fn what_is_undecided_says_between_which_bounds_and_what_would_decide() {
 }
 
 #[test]
+fn a_path_with_one_valid_replicate_is_named_where_others_have_five() {
+    let mut trials = path(LIBAIO, 104_000.0, 0, 1.0);
+    let mut aio = path(AIO, 100_000.0, 1, 1.0);
+    judge(&mut aio[1..], VerdictKind::Refuted);
+    trials.extend(aio);
+    let answer = "Undecided between libaio and posix-aio: posix-aio shares fewer than two counting \
+                  replicates with libaio; the report says why its trials do not count.";
+    assert_eq!(lines(&trials), [format!("{AT_8}{answer}")]);
+}
+
+/// Starves one trial of a path.
+fn starve(trials: &mut [Trial]) {
+    let role = ThreadRole::Sqpoll;
+    let spinner =
+        Spinner { role, ran: 0.49, waited: 0.5, cores: 1, busy_threads: 1, others: None, starved: true };
+    measurement_of(&mut trials[3]).conditions.spinner = Some(spinner);
+}
+
+#[test]
+fn what_would_decide_is_of_paths_that_were_not_starved() {
+    let mut trials = path(LIBAIO, 104_000.0, 0, 90.0);
+    let mut sqpoll = path(SQPOLL, 103_000.0, 2, 90.0);
+    starve(&mut sqpoll);
+    trials.extend(sqpoll);
+    let answer = "Undecided between libaio and io_uring sqpoll: io_uring sqpoll was starved, so it takes a \
+                  core of its own to decide, not more replicates.";
+    assert_eq!(lines(&trials)[0], format!("{AT_8}{answer}"));
+    trials.extend(path(URING, 100_000.0, 1, 90.0));
+    let all = lines(&trials);
+    let start =
+        "Undecided between libaio, io_uring sqpoll and io_uring. libaio over io_uring: the difference";
+    assert!(all[0].starts_with(&format!("{AT_8}{start}")), "{all:?}");
+}
+
+#[test]
+fn a_path_to_avoid_is_named_though_it_does_not_compete_everywhere() {
+    let mut trials = Vec::new();
+    for iodepth in [1, 8, 32] {
+        let workload = Workload { iodepth, ..workload(Rw::Randread, 1) };
+        trials.extend(at(LIBAIO, &workload, 112_000.0, 0, 1.0));
+        trials.extend(at(URING, &workload, 100_000.0, 1, 1.0));
+        let mut aio = at(AIO, &workload, 56_000.0, 2, 1.0);
+        if iodepth == 1 {
+            judge(&mut aio, VerdictKind::Refuted);
+        }
+        trials.extend(aio);
+    }
+    let all = lines(&trials);
+    assert!(all[0].ends_with(" Avoid posix-aio (50 % fewer IOPS in 2 of 3 workloads)."), "{all:?}");
+}
+
+#[test]
+fn the_least_and_the_most_cpu_are_corrected_for_all_pairs() {
+    let mut trials = path(LIBAIO, 100_100.0, 0, 10.0);
+    trials.extend(path(URING, 100_000.0, 1, 10.0));
+    trials.extend(path(AIO, 100_050.0, 2, 10.0));
+    // The differences of libaio and io_uring have t = 3.75 by these, so p is 0.02.
+    let cpu = [9.8, 24.9, 40.0, 55.1, 70.2];
+    for trial in &mut trials {
+        let more = match trial.path.to_string().as_str() {
+            LIBAIO => 0.0,
+            URING => cpu[trial.replicate as usize],
+            _ => 20.0,
+        };
+        measurement_of(trial).cpu_percent = 40.0 + more;
+    }
+    let says = |trials: &[Trial]| lines(trials).concat().contains("takes the least CPU");
+    assert!(!says(&trials), "three pairs");
+    trials.retain(|trial| trial.path.to_string() != AIO);
+    assert!(says(&trials), "one pair");
+    let looked = StudyRecord { sequential: sequential().sequential, ..study("6.1") };
+    assert!(!said(&looked, &trials).concat().contains("takes the least CPU"), "26 looks");
+}
+
+#[test]
+fn workloads_that_differ_only_in_ramp_time_have_two_titles() {
+    let mut trials = Vec::new();
+    for (seconds, libaio) in [(0, 112_000.0), (5, 80_000.0)] {
+        let ramp_time = std::time::Duration::from_secs(seconds);
+        let workload = Workload { iodepth: 8, ramp_time, ..workload(Rw::Randread, 1) };
+        trials.extend(at(LIBAIO, &workload, libaio, 0, 1.0));
+        trials.extend(at(URING, &workload, 100_000.0, 1, 1.0));
+    }
+    let all = lines(&trials);
+    assert!(all[0].starts_with("randread 4k iodepth 8 numjobs 1, ramp_time 0s: libaio wins"), "{all:?}");
+    assert!(all[1].starts_with("randread 4k iodepth 8 numjobs 1, ramp_time 5s: io_uring wins"), "{all:?}");
+}
+
+#[test]
+fn a_winner_that_is_none_without_unsteady_trials_is_said_to_be() {
+    let mut trials = path(LIBAIO, 112_000.0, 0, 1.0);
+    trials.extend(path(URING, 100_000.0, 1, 1.0));
+    for trial in trials.iter_mut().filter(|trial| trial.path.to_string() == LIBAIO && trial.replicate > 0) {
+        measurement_of(trial).evidence.steadystate = Some(SteadyState::default());
+    }
+    let all = lines(&trials);
+    let end = " (without its unsteady trials: undecided between libaio and io_uring).";
+    assert!(all[0].starts_with(&format!("{AT_8}libaio wins:")) && all[0].ends_with(end), "{all:?}");
+}
+
+#[test]
 fn a_starved_path_is_not_one_to_avoid() {
     let mut trials = path(LIBAIO, 100_000.0, 0, 1.0);
     let mut starved = path(SQPOLL, 38_000.0, 1, 1.0);
-    let spinner = Spinner {
-        role: ThreadRole::Sqpoll,
-        ran: 0.49,
-        waited: 0.5,
-        cores: 1,
-        busy_threads: 1,
-        others: None,
-        starved: true,
-    };
-    measurement_of(&mut starved[3]).conditions.spinner = Some(spinner);
+    starve(&mut starved);
     trials.extend(path(URING, 90_000.0, 2, 1.0));
     trials.extend(starved);
     let note = "io_uring/sqpoll/interrupt was starved (62 % fewer IOPS): the submission poller had 49 % of a \
@@ -206,6 +298,11 @@ fn an_emulated_store_is_answered_by_instructions_and_never_by_a_time() {
         let count = count + u64::from(trial.replicate);
         set_exact(measurement_of(trial), 100, vec![user([count, 1, 1])]);
     }
+    // Where none were counted, paths compete all the same.
+    let uncounted = Workload { iodepth: 32, ..workload(Rw::Randread, 1) };
+    let both = [trials.clone(), at(LIBAIO, &uncounted, 100_000.0, 0, 1.0)].concat();
+    let note = "No instructions were counted in 1 of 2 workloads, so no path is chosen there.";
+    assert_eq!(said(&emulated, &both)[1..], [note]);
     let all = said(&emulated, &trials).concat();
     let answer = "By instructions io_uring wins: 4,000 instructions per I/O, 20 % fewer than libaio (between \
                   20.0 % and 20.0 %).";

@@ -18,6 +18,7 @@ mod report;
 mod results;
 mod table;
 mod text;
+mod titles;
 mod unsteady;
 mod winner;
 
