@@ -4,12 +4,14 @@ use crate::args::{AttachArgs, MeterCommand};
 use crate::meter_test;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
+use iopj_core::energy::EnergyOutcome;
 use iopj_meter::log::read;
 use iopj_meter::{Channel, ChannelKind, LocalMeter, accuracy_text, read_whole};
 use iopj_report::render::escape;
 use iopj_run::energy::{self, LogClock};
 use iopj_store::{Store, Trial};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -39,22 +41,41 @@ fn attach(args: &AttachArgs) -> anyhow::Result<ExitCode> {
     let read = read(&bytes, &config).map_err(|error| anyhow!("`{}`: {error}", log.display()))?;
     let clock = if args.trust_clock { LogClock::Trusted } else { LogClock::Within(args.clock_within) };
     let notes = energy::attach(&mut store, &name, &read, clock)?;
-    let with_joules = |trial: &&Trial| {
-        let energy = trial.outcome.measurement().map_or(&[][..], |measurement| &measurement.energy);
-        energy.iter().any(|energy| energy.meter == name && energy.joules().is_some())
-    };
     let trials = store.trials()?;
-    let count = trials.iter().filter(with_joules).count();
+    let (count, without) = outcomes(trials.iter(), &name);
+    let trials = trials.len();
+    let notes: Vec<String> = notes.into_iter().chain(without).collect();
     if args.json {
-        let trials = trials.len();
         print_json(&json!({ "meter": name, "trials": trials, "with_joules": count, "notes": notes }))?;
-        return Ok(ExitCode::SUCCESS);
+    } else {
+        for note in notes {
+            print(&format!("note: {}\n", escape(&note)))?;
+        }
+        print(&format!("{count} of {trials} trials now have joules from the meter `{name}`\n"))?;
     }
-    for note in notes {
-        print(&format!("note: {}\n", escape(&note)))?;
+    Ok(if count > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How many trials have joules of a meter, and why the others have none.
+fn outcomes<'a>(trials: impl Iterator<Item = &'a Trial>, meter: &str) -> (usize, Vec<String>) {
+    let (mut count, mut without) = (0, BTreeMap::<&str, usize>::new());
+    for trial in trials {
+        let energy = trial.outcome.measurement().map_or(&[][..], |measurement| &measurement.energy);
+        let of_meter = energy.iter().filter(|energy| energy.meter == meter);
+        let (complete, incomplete): (Vec<_>, Vec<_>) = of_meter.partition(|energy| energy.joules().is_some());
+        if !complete.is_empty() {
+            count += 1;
+        } else if let Some(EnergyOutcome::Incomplete(reason)) =
+            incomplete.first().map(|energy| &energy.outcome)
+        {
+            *without.entry(reason).or_default() += 1;
+        }
     }
-    print(&format!("{count} of {} trials now have joules from the meter `{name}`\n", trials.len()))?;
-    Ok(ExitCode::SUCCESS)
+    let text = |(reason, count): (&str, usize)| {
+        let [noun, verb] = if count == 1 { ["trial", "has"] } else { ["trials", "have"] };
+        format!("{count} {noun} {verb} no joules: {reason}")
+    };
+    (count, without.into_iter().map(text).collect())
 }
 
 fn fit(store: &Path, output: &Path, json: bool) -> anyhow::Result<ExitCode> {
@@ -137,7 +158,26 @@ fn describe(channel: &Channel) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iopj_core::Workload;
+    use iopj_core::energy::TrialEnergy;
     use iopj_meter::Scope;
+    use iopj_store::Measurement;
+
+    #[test]
+    fn trials_without_joules_of_an_attached_log_say_why() {
+        let trial = |meter: &str, reason: &str| {
+            let outcome = EnergyOutcome::Incomplete(reason.to_owned());
+            let (meter, channels) = (meter.to_owned(), Vec::new());
+            let energy =
+                vec![TrialEnergy { meter, scope: Scope::System, channels, estimated: false, outcome }];
+            let path = "io_uring/syscall/interrupt".parse().unwrap();
+            Trial::new(path, Workload::default(), Measurement { energy, ..Measurement::default() }.into())
+        };
+        let trials =
+            [trial("logger", "late"), trial("logger", "gap"), trial("logger", "late"), trial("plug", "x")];
+        let why = ["1 trial has no joules: gap".to_owned(), "2 trials have no joules: late".to_owned()];
+        assert_eq!(outcomes(trials.iter(), "logger"), (0, why.to_vec()));
+    }
 
     #[test]
     fn what_is_here_stands_first_and_what_is_not_says_why() {

@@ -96,10 +96,15 @@ fn refusal(status: u16, address: &str) -> MeterError {
 
 impl From<Error> for WebError {
     fn from(error: Error) -> Self {
+        // webpki refuses an authority's certificate as a server's, whatever is in the ca_file.
         let untrusted = |cause: String| {
-            WebError::Lasting(format!(
-                "cannot be trusted ({cause}): give its ca_file, or set insecure = true"
-            ))
+            WebError::Lasting(if cause.contains("CaUsedAsEndEntity") {
+                "cannot be trusted, because its certificate is that of an authority (CA:TRUE), and no ca_file \
+                 helps: set insecure = true, or give the server a certificate that is no authority's"
+                    .into()
+            } else {
+                format!("cannot be trusted ({cause}): give its ca_file, or set insecure = true")
+            })
         };
         match error {
             Error::Timeout(_) => {
@@ -299,6 +304,18 @@ mod tests {
         assert_eq!(value, "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
         assert_eq!(format!("{value:?}"), "Sensitive");
         assert_eq!(authorization(None, &secret).unwrap().1, "Bearer open sesame");
+    }
+
+    #[test]
+    fn a_server_with_an_authoritys_certificate_is_not_told_to_give_a_ca_file() {
+        let text = |cause: &str| {
+            let error = std::io::Error::new(ErrorKind::InvalidData, cause.to_owned());
+            WebError::from(Error::Io(error)).at("https://bmc").to_string()
+        };
+        let own = text("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))");
+        assert!(own.contains("no ca_file helps: set insecure = true") && !own.contains("give its"), "{own}");
+        let unknown = text("invalid peer certificate: UnknownIssuer");
+        assert!(unknown.contains("give its ca_file, or set insecure = true"), "{unknown}");
     }
 
     #[test]

@@ -100,6 +100,9 @@ fn open_through(program: OsString, config: &IpmiConfig) -> Result<Ipmi, OpenErro
              machine's own BMC",
         );
     }
+    if let Some((name, port)) = config.host.as_deref().and_then(host_and_port) {
+        return refused(&format!("`host` holds a port: write `host = \"{name}\"` and `port = {port}`"));
+    }
     if !is_time_limit_ms(config.timeout_ms) {
         return refused("`timeout_ms` must be from 1 to 600000");
     }
@@ -219,9 +222,16 @@ fn arguments(config: &IpmiConfig) -> Vec<String> {
     arguments
 }
 
+/// Name and port of a host that holds both; an IPv6 address has more colons.
+fn host_and_port(host: &str) -> Option<(&str, u16)> {
+    let (name, port) = host.split_once(':')?;
+    Some((name, port.parse().ok()?)).filter(|(name, _)| !name.is_empty())
+}
+
 /// The command to show to the user.
 fn shown(config: &IpmiConfig) -> String {
-    format!("ipmitool {}", arguments(config).join(" ")).escape_debug().to_string()
+    let password = if config.host.is_some() { "IPMI_PASSWORD=... " } else { "" };
+    format!("{password}ipmitool {}", arguments(config).join(" ")).escape_debug().to_string()
 }
 
 fn bmc(config: &IpmiConfig) -> String {

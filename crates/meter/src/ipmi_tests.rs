@@ -242,6 +242,10 @@ fn failures_say_what_to_do() {
         let text = fake.refusal(&remote(&fake.path("password")));
         assert!(text.contains(part), "{text}");
     }
+    let ported = IpmiConfig { host: Some("127.0.0.1:18623".into()), ..remote(&fake.path("password")) };
+    let text = fake.refusal(&ported);
+    assert!(text.contains("write `host = \"127.0.0.1\"` and `port = 18623`"), "{text}");
+    assert_eq!((host_and_port("::1"), host_and_port("bmc.lab")), (None, None));
     let absent = open_through("/no/such/ipmitool".into(), &local()).unwrap_err().to_string();
     assert!(absent.contains("install the package ipmitool"), "{absent}");
     let nonsense = Fake::printing("hello").refusal(&local());

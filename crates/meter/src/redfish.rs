@@ -220,26 +220,33 @@ struct Chassis {
 fn find(service: &mut Service, wanted: Option<&str>, root: &Json) -> Result<Chassis, OpenError> {
     let all = link(root, "/Chassis").unwrap_or_else(|| format!("{SERVICE_ROOT}Chassis"));
     let all = service.document(&all)?;
-    let (mut ids, mut found) = (Vec::new(), Vec::new());
+    let (mut others, mut found) = (Vec::new(), Vec::new());
     for path in members(&all).into_iter().take(MOST_CHASSIS) {
         let document = service.document(&path)?;
         let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         let id = document.get("Id").and_then(Json::as_str).unwrap_or(last).to_owned();
-        ids.push(id.clone());
         if wanted.is_none_or(|wanted| wanted == id) {
             let documents = power_documents(service, &document)?;
             found.extend((!documents.is_empty()).then_some(Chassis { id, documents }));
+        } else {
+            others.push((id, document));
         }
     }
     let address = service.client.address("");
     match (found.len(), wanted) {
         (1, _) => Ok(found.remove(0)),
-        (0, Some(wanted)) => Err(OpenError(format!(
-            "`{address}` has no chassis `{wanted}` that reports its power: it has {}",
-            ids.join(", ")
-        ))),
-        (0, None) => {
-            Err(OpenError(format!("`{address}` has no chassis that reports its power: use another meter")))
+        (0, wanted) => {
+            // One that cannot be read is not worth naming.
+            others.retain(|(_, chassis)| power_documents(service, chassis).is_ok_and(|all| !all.is_empty()));
+            let ids: Vec<&str> = others.iter().map(|(id, _)| id.as_str()).collect();
+            Err(OpenError(match wanted {
+                Some(wanted) if !ids.is_empty() => format!(
+                    "`{address}` has no chassis `{wanted}` that reports its power: name one of these as \
+                     `chassis`: {}",
+                    ids.join(", ")
+                ),
+                _ => format!("`{address}` has no chassis that reports its power: use another meter"),
+            }))
         }
         _ => Err(OpenError(format!(
             "several chassis of `{address}` report their power: name one as chassis: {}",

@@ -254,8 +254,10 @@ fn the_chassis_and_the_user_must_be_clear() {
     let Some(server) = Server::start_tls() else { return };
     let error = refused(redfish::open(&bmc(&server, json!({"chassis": null}))));
     assert!(error.contains("several chassis") && error.contains("1, Old"), "{error}");
-    for (chassis, word) in [("Fan", "it has 1, Old, Fan"), ("2", "it has 1, Old, Fan")] {
-        assert!(refused(redfish::open(&bmc(&server, json!({"chassis": chassis})))).contains(word));
+    // A fan tray without a power reading is not offered.
+    for chassis in ["Fan", "2"] {
+        let error = refused(redfish::open(&bmc(&server, json!({"chassis": chassis}))));
+        assert!(error.ends_with("name one of these as `chassis`: 1, Old"), "{error}");
     }
     let wrong = json!({"password_file": server.path("wrong")});
     assert!(refused(redfish::open(&bmc(&server, wrong.clone()))).contains("Sessions` does not accept"));

@@ -62,21 +62,49 @@ fn played(marks: &[Mark]) -> Vec<Pattern> {
 /// What a user should know of a clock that was found by fewer patterns than were played.
 pub(super) fn doubt(alignment: &Alignment, marks: &[Mark]) -> Option<String> {
     let (found, played) = (alignment.patterns(), played(marks).len());
-    if found == 0 || found == played {
-        return None;
+    (found != 0 && found != played).then(|| by_patterns(alignment, marks))
+}
+
+/// How a log's clock was found, how wrong it is, and how sure that is. `unix_minus_raw_ns` gives the host's
+/// wall time; absent if the log's clock shows no time of day.
+pub(super) fn statement(alignment: &Alignment, marks: &[Mark], unix_minus_raw_ns: Option<i64>) -> String {
+    if alignment.patterns() == 0 {
+        return format!("its clock is trusted, not checked{}", uncertain(alignment, marks));
     }
-    let ends_ns = marks.iter().filter(|mark| mark.kind == MarkKind::Load).flat_map(|mark| &mark.times_ns);
-    let worst_ns = ends_ns.map(|end_ns| alignment.uncertainty_ns(*end_ns as i64)).fold(0.0, f64::max);
+    let begin_ns = marks.iter().flat_map(|mark| &mark.times_ns).min().copied().unwrap_or_default();
+    let offset_s = |unix_minus_raw_ns: i64| {
+        alignment.offset_ns(begin_ns as i64).saturating_sub(unix_minus_raw_ns) as f64 * 1e-9
+    };
+    let offset = unix_minus_raw_ns.map(offset_s).map_or(String::new(), |offset_s| {
+        let side = if offset_s < 0.0 { "behind" } else { "ahead of" };
+        format!(
+            "; its clock is {:.3} s {side} the machine's, and its times are corrected by that",
+            offset_s.abs()
+        )
+    });
+    format!("{}{offset}", by_patterns(alignment, marks))
+}
+
+fn by_patterns(alignment: &Alignment, marks: &[Mark]) -> String {
+    let (found, played) = (alignment.patterns(), played(marks).len());
     let rate = if found == 1 {
         format!("; how fast its clock runs is not known, and {:.0} ppm are allowed for", MAX_DRIFT * 1e6)
     } else {
         String::new()
     };
-    Some(format!(
-        "its readings hold {found} of the {played} load patterns, by which its clock is found{rate}; in the \
-         trials the clock is uncertain by up to {:.3} s (one standard deviation)",
+    format!(
+        "its readings hold {found} of the {played} load patterns, by which its clock is found{rate}{}",
+        uncertain(alignment, marks)
+    )
+}
+
+fn uncertain(alignment: &Alignment, marks: &[Mark]) -> String {
+    let ends_ns = marks.iter().filter(|mark| mark.kind == MarkKind::Load).flat_map(|mark| &mark.times_ns);
+    let worst_ns = ends_ns.map(|end_ns| alignment.uncertainty_ns(*end_ns as i64)).fold(0.0, f64::max);
+    format!(
+        "; in the trials the clock is uncertain by up to {:.3} s (one standard deviation)",
         worst_ns * 1e-9
-    ))
+    )
 }
 
 fn pattern(mark: &Mark) -> Option<Pattern> {

@@ -59,8 +59,10 @@ pub enum AttachError {
 /// called `log`. The keys in `said` replace those of the study's table.
 ///
 /// # Errors
-/// The store's study cannot be read, or a value in `said` is wrong.
+/// The store has no marks, its study cannot be read, or a value in `said` is wrong.
 pub fn log_of(store: &Store, said: Map<String, Value>) -> Result<(String, LogConfig), AttachError> {
+    // First: no log and no key helps a store without marks.
+    let study_s = times(store)?.ok_or_else(|| AttachError::NoMarks(store.path().to_owned()))?;
     let study = Study::parse(&store.study()?.text, "the store's study")?;
     let specs = match config::meter_specs(study.meters.as_ref(), "the store's study")? {
         MeterSpecs::Named(specs) => specs,
@@ -71,7 +73,7 @@ pub fn log_of(store: &Store, said: Map<String, Value>) -> Result<(String, LogCon
         _ => None,
     });
     let (name, config) = logs.unwrap_or_else(|| (LOG.to_owned(), LogConfig::new(LogFormat::Hobo)));
-    Ok((name, LogConfig { study_s: times(store)?, ..config::with(&config, said)? }))
+    Ok((name, LogConfig { study_s: Some(study_s), ..config::with(&config, said)? }))
 }
 
 /// When the study ran, in s since 1970.
@@ -96,12 +98,12 @@ pub enum LogClock {
 }
 
 /// Adds a log to the store under a meter's name, in place of an earlier one, and recomputes the energy of all
-/// trials. Returns notes for the user.
+/// trials. Returns notes for the user: of each session how the log's clock was found and how sure it is.
 ///
 /// # Errors
 /// [`AttachError`]; then the store is as before.
 pub fn attach(store: &mut Store, name: &str, log: &Log, clock: LogClock) -> Result<Vec<String>, AttachError> {
-    let mut attached = Vec::new();
+    let (mut attached, mut clocks) = (Vec::new(), Vec::new());
     let mut of_other_time = None;
     for session in store.sessions()? {
         let marks = store.marks(session.id)?;
@@ -112,7 +114,10 @@ pub fn attach(store: &mut Store, name: &str, log: &Log, clock: LogClock) -> Resu
             of_other_time = Some(AttachError::OtherTime);
             continue;
         }
-        align::find(&record, &readings, &marks)?;
+        let alignment = align::find(&record, &readings, &marks)?;
+        let wall = (!has_own_start(log)).then_some(session.unix_minus_raw_ns);
+        let doubt = align::doubt(&alignment, &marks);
+        clocks.push((doubt, align::statement(&alignment, &marks, wall)));
         attached.push((session.id, record, readings));
     }
     if attached.is_empty() {
@@ -123,7 +128,12 @@ pub fn attach(store: &mut Store, name: &str, log: &Log, clock: LogClock) -> Resu
         let meter = store.add_meter(session, name, &text)?;
         store.add_readings(meter, &readings.iter().filter_map(row).collect::<Vec<_>>())?;
     }
-    let notes: Vec<String> = log.notes.iter().cloned().chain(recompute(store)?).collect();
+    let of_meter = |text: &str| format!("the meter `{name}`: {text}");
+    let mut notes = log.notes.clone();
+    notes.extend(clocks.iter().map(|(_, statement)| of_meter(statement)));
+    // The statement says it already.
+    let said: Vec<String> = clocks.iter().filter_map(|(doubt, _)| Some(of_meter(doubt.as_ref()?))).collect();
+    notes.extend(recompute(store)?.into_iter().filter(|note| !said.contains(note)));
     let text = [&[format!("a log was attached as the meter `{name}`")], &notes[..]].concat().join("; ");
     store.add_event(unix_ns(), "meter", &text)?;
     Ok(notes)
@@ -146,8 +156,7 @@ fn of_session(
     let (Some(first_ns), Some(last_ns)) = (times().min(), times().max()) else {
         return Err(AttachError::OtherTime);
     };
-    let has_own_start = last_ns < OWN_START_NS;
-    match (clock, has_own_start) {
+    match (clock, has_own_start(log)) {
         (LogClock::Trusted, true) => Err(AttachError::OwnStart),
         (LogClock::Trusted, false) => {
             Ok(ClockRecord::Trusted { offset_ns: session.unix_minus_raw_ns, standard_ns: TRUSTED_NS })
@@ -165,6 +174,15 @@ fn of_session(
             Ok(ClockRecord::Within { offset_ns, range_ns: half_ns.unsigned_abs() })
         }
     }
+}
+
+/// Whether its clock shows no time of day.
+fn has_own_start(log: &Log) -> bool {
+    log.readings
+        .iter()
+        .filter_map(|reading| reading.own_ns)
+        .max()
+        .is_some_and(|last_ns| last_ns < OWN_START_NS)
 }
 
 fn record(log: &Log, clock: ClockRecord) -> MeterRecord {

@@ -345,15 +345,33 @@ fn a_log_is_attached_by_its_pattern_whatever_its_clock_says() {
     let (_folder, mut store) = store(true);
     assert_eq!(log_of(&store, Default::default()).unwrap().0, "wall");
     // Two minutes wrong, and a logger that counts from its own begin.
-    for offset_ns in [OFFSET_NS - 120_000_000_000, 5_000_000_000 - BEGIN_NS as i64] {
-        assert_eq!(
-            attach(&mut store, "wall", &log(averages(offset_ns)), FOUND).unwrap(),
-            Vec::<String>::new()
-        );
+    let wrong = "its clock is 119.9";
+    for (offset_ns, offset) in
+        [(OFFSET_NS - 120_000_000_000, Some(wrong)), (5_000_000_000 - BEGIN_NS as i64, None)]
+    {
+        let notes = attach(&mut store, "wall", &log(averages(offset_ns)), FOUND).unwrap();
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        for part in ["the meter `wall`: its readings hold 2 of the 2 load patterns", "uncertain by up to 0.0"]
+        {
+            assert!(notes[0].contains(part), "{notes:?}");
+        }
+        assert_eq!(notes[0].contains("s behind the machine's"), offset.is_some(), "{notes:?}");
+        assert!(offset.is_none_or(|offset| notes[0].contains(offset)), "{notes:?}");
+        assert!(store.events().unwrap().last().unwrap().2.contains(&notes[0]));
         let of = energies(&store);
         assert_eq!((of[0].len(), of[0][0].meter.as_str()), (1, "wall"));
         assert!(of.iter().all(|energy| (energy[0].joules().unwrap().joules - 1500.0).abs() < 3.0), "{of:?}");
     }
+}
+
+#[test]
+fn a_store_without_marks_is_refused_before_a_log_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "name = \"t\"\npaths = \"available\"\n[[workload]]\nios = 1\n".to_owned();
+    let record = StudyRecord { text, ..StudyRecord::default() };
+    let store = Store::create(&folder.path().join("t.iopj"), &record).unwrap();
+    let wrong_key = serde_json::from_str(r#"{"format": "none"}"#).unwrap();
+    assert!(matches!(log_of(&store, wrong_key), Err(AttachError::NoMarks(_))));
 }
 
 #[test]
