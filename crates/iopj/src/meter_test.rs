@@ -61,6 +61,10 @@ fn channel(channel: &ChannelCheck) -> String {
     facts.extend(channel.seen_interval_s.map(|seconds| format!("a value every {}", time(seconds))));
     facts.extend(channel.noise_w.map(|watts| format!("noise {} W (standard deviation)", significant(watts))));
     facts.extend(age(channel));
+    facts
+        .extend((channel.assumed_age_s > 0.0).then(|| {
+            format!("a value may be {} old when it is read (`age_s`)", time(channel.assumed_age_s))
+        }));
     facts.extend(match readings.len() {
         READINGS.. => None,
         1 => Some("1 reading only".to_owned()),
@@ -132,6 +136,7 @@ mod tests {
             resolution: 0.1,
             accuracy: "not stated".into(),
             readings: vec![reading(40.0, 0.002), reading(41.25, 0.0034)],
+            assumed_age_s: 10.0,
             seen_interval_s: Some(1.003),
             noise_w: Some(0.884),
             least_runtime_s: Some(5.0),
@@ -149,8 +154,9 @@ mod tests {
         assert_eq!(
             shown,
             "psu\\u{1b}: http, read every 1s system power, instant, W: 40 41.25 a value every 1.003 s; noise \
-             0.884 W (standard deviation); age 2 ms to 3.4 ms by the time that a reading takes; 2 readings \
-             only; resolution 0.1 W; accuracy not stated; joules need a `runtime` of 5s or more cannot be \
+             0.884 W (standard deviation); age 2 ms to 3.4 ms by the time that a reading takes; a value \
+             may be 10 s old when it is read (`age_s`); 2 readings only; \
+             resolution 0.1 W; accuracy not stated; joules need a `runtime` of 5s or more cannot be \
              read: it ended"
         );
         let log = MeterCheck { channels: vec![], note: Some("later".into()), error: None, ..meter };

@@ -99,8 +99,8 @@ impl From<Error> for WebError {
         // webpki refuses an authority's certificate as a server's, whatever is in the ca_file.
         let untrusted = |cause: String| {
             WebError::Lasting(if cause.contains("CaUsedAsEndEntity") {
-                "cannot be trusted, because its certificate is that of an authority (CA:TRUE), and no ca_file \
-                 helps: set insecure = true, or give the server a certificate that is no authority's"
+                "cannot be trusted, because its certificate is that of an authority (CA:TRUE), and no \
+                 ca_file helps: set insecure = true, or give the server a certificate that is no authority's"
                     .into()
             } else {
                 format!("cannot be trusted ({cause}): give its ca_file, or set insecure = true")

@@ -51,6 +51,8 @@ pub struct ChannelCheck {
     pub accuracy: String,
     /// The readings.
     pub readings: Vec<ReadingCheck>,
+    /// How old a value may be by the time that it is read, as the study says or as its kind assumes.
+    pub assumed_age_s: f64,
     /// The median time between two readings; absent with fewer than two.
     pub seen_interval_s: Option<f64>,
     /// The standard deviation of power; absent with fewer than two powers.
@@ -205,6 +207,7 @@ fn of_channel(
         resolution: channel.resolution,
         accuracy: accuracy_text(channel.accuracy),
         readings: readings.iter().map(|one| of_reading(channel.kind, &readings[0], one)).collect(),
+        assumed_age_s: spec.age.as_secs_f64(),
         seen_interval_s: seen_s,
         noise_w: deviation(&watts),
         least_runtime_s: least.as_ref().ok().copied().flatten().map(|least| least.as_secs_f64()),
@@ -255,14 +258,14 @@ mod tests {
         let MeterSpecs::Named(mut specs) = config::meter_specs(study.meters.as_ref(), "t").unwrap() else {
             panic!()
         };
-        let spec = specs.remove(0).0;
+        let spec = MeterSpec { age: Duration::from_secs(10), ..specs.remove(0).0 };
         let channel = Channel::new("power", Scope::System, ChannelKind::Instant);
         let own = |at_s: f64| Some(1_700_000_000_000_000_000 + (at_s * 1e9) as i64 - 250_000_000);
         let values = [(1.0, 40.0), (2.0, 42.0), (3.0, 41.0)];
         let readings = values.map(|(at_s, watts)| reading(at_s, Value::Watts(watts), own(at_s)));
         let check = of_channel(&spec, &channel, 0, true, &readings);
         assert_eq!((check.unit, check.seen_interval_s, check.noise_w), ("W", Some(1.0), Some(1.0)));
-        assert_eq!((check.least_runtime_s, check.no_joules), (Some(5.0), None));
+        assert_eq!((check.assumed_age_s, check.least_runtime_s, check.no_joules), (10.0, Some(17.0), None));
         let other = of_channel(&spec, &channel, 0, false, &readings);
         assert_eq!((other.least_runtime_s, other.no_joules), (None, None));
         assert!(check.readings.iter().all(|one| one.by_own_time && (one.age_s - 0.25).abs() < 1e-6));
