@@ -428,6 +428,11 @@ fn a_log_without_the_pattern_is_refused_unless_its_clock_is_trusted() {
     assert!(store.meters().unwrap().is_empty());
     attach(&mut store, "wall", &flat, LogClock::Trusted).unwrap();
     assert!(energies(&store).iter().all(|energy| energy[0].joules().is_some()));
+    // Instants too, of which a clock that is trusted to a second hides four about each edge.
+    let instants = Log { channel: Channel { kind: ChannelKind::Instant, ..average() }, ..flat };
+    let notes = attach(&mut store, "wall", &instants, LogClock::Trusted).unwrap();
+    assert!(notes[0].contains("its clock is trusted, not checked; in the trials"), "{notes:?}");
+    assert!(energies(&store).iter().all(|energy| energy[0].joules().is_some()));
     let other_day = averages(OFFSET_NS + 86_400_000_000_000);
     assert!(matches!(attach(&mut store, "wall", &log(other_day), FOUND), Err(AttachError::OtherTime)));
     let elapsed = averages(-(BEGIN_NS as i64));
