@@ -45,10 +45,10 @@ fn of_trials(study: &StudyRecord, trials: &[Trial], kinds: &[Again]) -> Chosen {
     let says = match blocks.len() {
         0 => {
             let words: Vec<String> = kinds.iter().copied().map(word).collect();
-            format!("no trial is {}: no block is measured again", words.join(" or "))
+            format!("no trial is {}, so no block is measured again", words.join(" or "))
         }
-        1 => format!("measuring 1 block ({count} trials) again: it holds {}", found.join(", ")),
-        many => format!("measuring {many} blocks ({count} trials) again: they hold {}", found.join(", ")),
+        1 => format!("measuring 1 block ({count} trials: {}) again", found.join(", ")),
+        many => format!("measuring {many} blocks ({count} trials: {}) again", found.join(", ")),
     };
     let says = says + &lasting(admission, &trials, &kinds);
     Chosen { blocks: blocks.into_iter().collect(), says }
@@ -72,8 +72,8 @@ fn lasting(admission: Admission, trials: &[&Trial], kinds: &[Again]) -> String {
     let words: Vec<String> = verdicts.into_iter().map(word).collect();
     let (are, of) = (if count == 1 { "is" } else { "are" }, cells.len());
     format!(
-        "; {count} of {of} cells {are} {} in every replicate: the report names the reason, which a repeat \
-         may not change",
+        "; {count} of {of} cells {are} {} in every replicate, so a repeat may not help: the report names the \
+         reason",
         words.join(" or ")
     )
 }
@@ -142,19 +142,19 @@ mod tests {
         );
         let two = of_trials(&study, &trials, &[Again::Unsteady, Again::Unproven]);
         assert_eq!(two.blocks, [0, 1]);
-        assert_eq!(two.says, "measuring 2 blocks (4 trials) again: they hold 1 unproven, 1 unsteady");
+        assert_eq!(two.says, "measuring 2 blocks (4 trials: 1 unproven, 1 unsteady) again");
         let one = of_trials(&study, &trials, &[Again::Failed]);
-        assert_eq!(one.says, "measuring 1 block (2 trials) again: it holds 1 failed");
+        assert_eq!(one.says, "measuring 1 block (2 trials: 1 failed) again");
         let none = of_trials(&study, &trials[..1], &[Again::Refuted, Again::Unproven]);
-        assert_eq!(none.says, "no trial is unproven or refuted: no block is measured again");
+        assert_eq!(none.says, "no trial is unproven or refuted, so no block is measured again");
         let mut stuck =
             [trial(0, judged(VerdictKind::Unproven)), trial(1, judged(VerdictKind::Unproven))].to_vec();
         let other = "io_uring/syscall/interrupt".parse().unwrap();
         stuck.push(Trial { path: other, ..trial(0, |_| {}) });
         assert_eq!(
             of_trials(&study, &stuck, &[Again::Unproven]).says,
-            "measuring 2 blocks (3 trials) again: they hold 2 unproven; 1 of 2 cells is unproven in every \
-             replicate: the report names the reason, which a repeat may not change"
+            "measuring 2 blocks (3 trials: 2 unproven) again; 1 of 2 cells is unproven in every replicate, \
+             so a repeat may not help: the report names the reason"
         );
         // A repeat that has begun is not begun again.
         let begun = Repeat { block: 4, replaces: 0, trials: 2, done: 1, replaced: 2, batch: 0 };

@@ -104,10 +104,12 @@ fn bytes(bytes: &PlannedBytes) -> Vec<String> {
         [("read", bytes.read, bytes.unknown[0]), ("written", bytes.written, bytes.unknown[1])]
     {
         if known > 0 {
-            lines.push(format!("{} {verb} by trials of a number of I/Os", format_bytes(known)));
+            lines.push(format!("{} {verb} by trials that end after a number of I/Os", format_bytes(known)));
         }
         if unknown > 0 {
-            lines.push(format!("{verb} by {unknown} trials: as much as the drive does in their time"));
+            lines.push(format!(
+                "{verb} by {unknown} trials that end after a time: as much as the drive can do"
+            ));
         }
     }
     lines.extend(bytes.preconditioning.clone());
@@ -120,7 +122,10 @@ fn changes(plan: &RunPlan) -> Vec<String> {
     lines.extend(plan.unchangeable.iter().map(|why| format!("a setting cannot be changed: {why}")));
     lines.extend(plan.taken.as_ref().map(|TakePlan { address, driver, .. }| {
         let driver = driver.as_deref().unwrap_or("no driver");
-        format!("{address} is taken from {driver} and given back; its paths are tried only then")
+        format!(
+            "{address} is taken from {driver} and given back; paths of kernel bypass are tried only after it \
+             is taken"
+        )
     }));
     if lines.is_empty() {
         lines.push("none".to_owned());

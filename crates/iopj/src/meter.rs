@@ -19,7 +19,8 @@ use std::process::ExitCode;
 /// The longest log, in bytes: a reading every second for a month.
 const LONGEST_LOG: u64 = 256 << 20;
 /// Stands above the kinds that a study must configure.
-const OTHERS: &str = "With a [meters.NAME] table in the study (docs/meters.md has one for each device):\n";
+const OTHERS: &str = "Meters that need a [meters.NAME] table in the study (docs/meters.md has one for each \
+                      device):\n";
 
 pub(crate) fn meter(command: &MeterCommand) -> anyhow::Result<ExitCode> {
     match command {

@@ -23,7 +23,8 @@ pub(crate) fn test(study: Option<&Path>, allow_exec: bool, json: bool) -> anyhow
         print_json(&serde_json::to_value(&meters)?)?;
     } else if meters.is_empty() {
         print(
-            "there is no meter to read: `iopj meter list` says which this machine has, and why not others\n",
+            "no meter was found: `iopj meter list` shows the meters of this machine, and why others are \
+             missing\n",
         )?;
     } else {
         print(&meters.iter().map(text).collect::<String>())?;
@@ -67,8 +68,8 @@ fn channel(channel: &ChannelCheck) -> String {
         }));
     facts.extend(match readings.len() {
         READINGS.. => None,
-        1 => Some("1 reading only".to_owned()),
-        fewer => Some(format!("{fewer} readings only")),
+        1 => Some("only 1 reading".to_owned()),
+        fewer => Some(format!("only {fewer} readings")),
     });
     facts.push(match *resolution {
         0.0 => "resolution not stated".to_owned(),
@@ -88,14 +89,14 @@ fn age(channel: &ChannelCheck) -> Option<String> {
     let ages = || channel.readings.iter().map(|one| one.age_s);
     let (least, most) = (ages().reduce(f64::min)?, ages().reduce(f64::max)?);
     if most == 0.0 {
-        return Some("age not known: it gives no time of its own".to_owned());
+        return Some("age not known: the meter gives no time stamp".to_owned());
     }
     let range = match (time(least), time(most)) {
         (least, most) if least == most => least,
         (least, most) => format!("{least} to {most}"),
     };
     let by = match channel.readings.iter().any(|one| one.by_own_time) {
-        true => "by the meter's own time, with what its clock is wrong by",
+        true => "by the meter's time stamps, including the error of its clock",
         false => "by the time that a reading takes",
     };
     Some(format!("age {range} {by}"))
@@ -155,9 +156,8 @@ mod tests {
             shown,
             "psu\\u{1b}: http, read every 1s system power, instant, W: 40 41.25 a value every 1.003 s; noise \
              0.884 W (standard deviation); age 2 ms to 3.4 ms by the time that a reading takes; a value \
-             may be 10 s old when it is read (`age_s`); 2 readings only; \
-             resolution 0.1 W; accuracy not stated; joules need a `runtime` of 5s or more cannot be \
-             read: it ended"
+             may be 10 s old when it is read (`age_s`); only 2 readings; resolution 0.1 W; accuracy not \
+             stated; joules need a `runtime` of 5s or more cannot be read: it ended"
         );
         let log = MeterCheck { channels: vec![], note: Some("later".into()), error: None, ..meter };
         assert_eq!(text(&log), "psu\\u{1b}: http: later\n");

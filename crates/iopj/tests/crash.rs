@@ -433,7 +433,10 @@ fn a_kill_in_a_repeat_leaves_the_old_block_until_the_new_one_is_whole() {
     let report = String::from_utf8(output.stdout).unwrap();
     assert!(report.starts_with("study made: 4 of 4 trials\n"), "{report}");
     assert!(
-        report.contains("\n2 trials were replaced by repeats of their blocks and do not count\n"),
+        report.contains(
+            "\n2 trials were replaced when blocks were measured again; the results leave replaced trials \
+             out\n"
+        ),
         "{report}"
     );
     assert!(!study.data().exists());

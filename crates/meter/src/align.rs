@@ -71,8 +71,8 @@ pub enum AlignError {
     NothingPlayed,
     /// The log does not hold the time of the patterns.
     #[error(
-        "the meter's log does not cover the load pattern at any offset within {range_s:.0} s: give the \
-         whole log, its --time-zone, or by --clock-within how far its clock may be wrong"
+        "the meter's log does not cover the load pattern at any offset within {range_s:.0} s: give the whole \
+         log or its --time-zone, or allow for a larger clock error with --clock-within"
     )]
     NotCovered { range_s: f64 },
     /// The log's interval is too long for the pattern.
@@ -84,15 +84,15 @@ pub enum AlignError {
     /// The log does not contain the pattern.
     #[error(
         "the load pattern is not in the meter's log: its correlation is {correlation:.2}, and \
-         {LEAST_CORRELATION} is needed; check that the log is from this study and this machine, say by \
-         --clock-within how far its clock may be wrong, or trust the clock with --trust-clock"
+         {LEAST_CORRELATION} is needed; check that the log is from this study and this machine, set the \
+         largest error of its clock with --clock-within, or trust the clock with --trust-clock"
     )]
     NotFound { correlation: f64 },
     /// The log contains the pattern several times.
     #[error(
         "the load pattern fits the meter's log at two offsets, with correlations of {correlation:.2} and \
-         {elsewhere:.2}: give the whole log of this study, say by --clock-within that its clock is less \
-         wrong, or trust the clock with --trust-clock"
+         {elsewhere:.2}: give the whole log of this study, set a smaller clock error with --clock-within, or \
+         trust the clock with --trust-clock"
     )]
     Ambiguous { correlation: f64, elsewhere: f64 },
     /// The log's times go back.

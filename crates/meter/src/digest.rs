@@ -22,12 +22,12 @@ pub struct DigestChallenge {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum DigestError {
     /// The headers hold none that is well-formed.
-    #[error("asks for credentials in another way than digest authentication: check its address and preset")]
+    #[error("asks for credentials in a way other than digest authentication: check its address and preset")]
     None,
     /// All of them are of another algorithm, or want the body to be hashed too.
     #[error(
-        "asks for digest authentication without SHA-256 and `qop=auth`, which alone are known: renew its \
-         firmware, or read it through an exporter"
+        "asks for digest authentication without SHA-256 and `qop=auth`, the only form that iopj supports: \
+         update its firmware, or read it through an exporter"
     )]
     Unknown,
 }

@@ -179,7 +179,9 @@ impl Client {
             response = self.ask(path, deadline)?;
             let is_denied = response.status() == StatusCode::UNAUTHORIZED;
             if is_denied && challenge_of(&response).is_ok_and(|challenge| challenge.stale) {
-                return Err(WebError::Passing("lets no nonce last for one request: it is busy".into()));
+                return Err(WebError::Passing(
+                    "rejects the nonce that it has just sent: it may be busy with other clients".into(),
+                ));
             }
         }
         let bytes = accepted(response)?.body_mut().with_config().limit(LONGEST_ANSWER).read_to_vec()?;

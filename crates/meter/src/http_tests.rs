@@ -232,7 +232,7 @@ fn a_nonce_that_is_stale_is_renewed_and_the_reading_is_not_lost() {
     let mut readings = Vec::new();
     let mut read = || meter.read(&mut readings).map_err(|error| error.to_string());
     assert_eq!((read(), read()), (Ok(()), Ok(())));
-    assert!(read().unwrap_err().contains("lets no nonce last"));
+    assert!(read().unwrap_err().contains("rejects the nonce"));
     assert!(read().unwrap_err().contains("does not accept the credentials (401)"));
     assert!(read().unwrap_err().contains("without SHA-256"));
     assert_eq!(readings.len(), 3);

@@ -38,8 +38,8 @@ pub enum Incomplete {
     Silent,
     /// The window is too short for the meter.
     #[error(
-        "the measured window is too short for the meter, which gives a value every {} s, and {NEEDED} must \
-         lie in the window: use a `runtime` of at least {}, or a faster meter",
+        "the measured window is too short for the meter, which gives a value every {} s; the window must \
+         hold {NEEDED} values: use a `runtime` of at least {}, or a faster meter",
         brief(*period_s), format_duration(*least)
     )]
     TooShort { period_s: f64, least: Duration },
@@ -52,8 +52,8 @@ pub enum Incomplete {
     TooRare { period_s: f64, limit_s: f64 },
     /// Readings are missing in the window.
     #[error(
-        "only {found} readings of the meter lie in the measured window, and {NEEDED} are needed, because it \
-         missed some: find out why, or use a longer runtime"
+        "only {found} readings of the meter lie in the measured window, because it missed some, and {NEEDED} \
+         are needed: find out why, or use a longer runtime"
     )]
     TooFew { found: usize },
     /// A counter may have wrapped around once more than its values show.

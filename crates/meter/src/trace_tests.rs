@@ -237,7 +237,7 @@ fn a_slow_meter_has_no_gap() {
     assert_eq!(energy(&instant, &paused, 9.0, 10.0), Err(short.clone()));
     let says = short.to_string();
     let wants =
-        "every 1.0 s, and 4 must lie in the window: use a `runtime` of at least 5s, or a faster meter";
+        "every 1.0 s; the window must hold 4 values: use a `runtime` of at least 5s, or a faster meter";
     assert!(says.contains(wants), "{says}");
 }
 

@@ -188,7 +188,7 @@ fn the_studys_time_decides_an_open_order_of_the_date() {
     }
     // A study of a month fits two of them, one of another year none.
     let month = around([1_349_949_600, 1_352_541_600]);
-    refused_at(&text, &month, Some(2), "say --date-order mdy or --date-order dmy");
+    refused_at(&text, &month, Some(2), "use --date-order mdy or --date-order dmy");
     refused_at(
         &text,
         &around([1_400_000_000, 1_400_003_600]),

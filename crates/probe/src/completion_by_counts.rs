@@ -75,7 +75,7 @@ fn several_kinds(counts: &Completions, is_small: impl Fn(u64) -> bool) -> Findin
         let why = "some by threads that neither wait for the trial's I/Os nor work for the kernel";
         return unclear(format!("{completed}: {why}"), Remedy::QuietDisk);
     }
-    unclear(format!("{completed}: some can be those of others' I/O on the same disk"), Remedy::QuietDisk)
+    unclear(format!("{completed}: some may come from other I/O on the same disk"), Remedy::QuietDisk)
 }
 
 /// Completed by interrupt, if the window interrupted about as often; if its interrupts cannot be told apart,
@@ -99,7 +99,8 @@ fn interrupted(evidence: &Evidence, counts: &Completions) -> Finding<CompletionM
         return unclear(format!("{figures}: something changed between them"), Remedy::Repeat);
     }
     if window[0] < FEW_SLEEPS || pass[1] < FEW_SLEEPS {
-        let why = "too few to show that the window went as the pass, and the interrupts cannot be compared";
+        let why = "too few to show that the window behaved like the pass, and the interrupts cannot be \
+                   compared";
         return unclear(format!("{figures}: {why}"), Remedy::OwnVectors);
     }
     Finding::Seen(CompletionMode::Interrupt)

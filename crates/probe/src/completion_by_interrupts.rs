@@ -77,8 +77,7 @@ fn enough(evidence: &Evidence, interrupts: u64) -> Finding<CompletionMode> {
     }
     let per_io = text(ratio(interrupts, evidence.ios()));
     if is_none(evidence, own) {
-        let why =
-            format!("all of the {per_io} interrupts per I/O can be those of foreign I/O on the same disk");
+        let why = format!("all of the {per_io} interrupts per I/O may come from other I/O on the same disk");
         return unclear(why, Remedy::QuietDisk);
     }
     let why = format!(
@@ -111,8 +110,8 @@ fn by_sleeps(evidence: &Evidence) -> Finding<CompletionMode> {
             true => Finding::Seen(CompletionMode::Hybrid),
             false => unclear(
                 format!(
-                    "no interrupt, and {} sleeps per round: whether these were sleeps before each poll shows \
-                     only where completions are counted",
+                    "no interrupt, and {} sleeps per round: only a count of completions shows whether these \
+                     were sleeps before each poll",
                     text(sleeps)
                 ),
                 Remedy::CountCompletions,

@@ -34,7 +34,7 @@ pub fn judge(path: &IoPath, observed: &Observed, evidence: &Evidence) -> Verdict
         Comparison::AsAsked(what) => seen.push(format!("submission by {what} was seen")),
         Comparison::Other(reason) => against.push(reason),
         Comparison::Open(_) if is_word_taken => {
-            seen.push(format!("submission by {} is the generator's own word", Submission::Syscall))
+            seen.push(format!("submission by {} is reported only by the generator", Submission::Syscall))
         }
         Comparison::Open(reason) => open.push(reason),
     }

@@ -29,7 +29,7 @@ pub(crate) fn submission(evidence: &Evidence, completion: &Finding<CompletionMod
         return match &evidence.rings {
             Some(rings) => by_rings(evidence, rings, *completion == Finding::Seen(CompletionMode::Hybrid)),
             None => unclear(
-                "how I/Os were submitted is the generator's own word: it ran as another process",
+                "how I/Os were submitted is reported only by the generator: it ran as another process",
                 Remedy::NativeGenerator,
             ),
         };

@@ -343,8 +343,8 @@ fn the_grid_names_winners_and_equal_paths() {
     assert!(
         words.contains(
             "`wins`: differs from every other path (p < 0.05 by the t-test within blocks, after Holm over \
-             all cells); its lead is over the next. `=`: equal, each path that does not differ so from the \
-             best is within 5 % of it (p < 0.05 by two one-sided tests of the same kind)."
+             all cells); its lead is over the next path. `=`: equal, each path that does not differ in this \
+             way from the best is within 5 % of it (p < 0.05 by two one-sided tests of the same kind)."
         ),
         "{words}"
     );

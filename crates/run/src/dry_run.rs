@@ -68,8 +68,8 @@ pub struct PlannedBytes {
     pub preconditioning: Option<String>,
 }
 
-/// What [`crate::run`] would do with a study. The meters are read once. A file that would be made is stood in
-/// for by one without a name.
+/// What [`crate::run`] would do with a study. The meters are read once. A file without a name takes the place
+/// of one that would be made.
 ///
 /// # Errors
 /// Whatever would refuse the run before its first trial, as far as it shows without a change.

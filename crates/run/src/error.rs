@@ -28,10 +28,10 @@ pub enum RunError {
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// Another run has the drive.
-    #[error("{0}: wait for its end with --wait, or stop it")]
+    #[error("{0}: use --wait to wait until it ends, or stop it")]
     InUse(String),
     /// Another run had it for as long as this one waited.
-    #[error("{who} after a wait of {limit}: wait longer, such as with --wait=1h, or stop it")]
+    #[error("{who} after a wait of {limit}: wait longer, for example with --wait=1h, or stop it")]
     StillInUse {
         /// Who has which drive.
         who: String,

@@ -75,7 +75,7 @@ impl<'a> Locker<'a> {
                 return Err(RunError::StillInUse { who, limit: format_duration(limit) });
             };
             if waits_for.is_none() {
-                progress.note(&format!("{who}: waiting for its end, at most {}", format_duration(limit)));
+                progress.note(&format!("{who}: waiting until it ends, at most {}", format_duration(limit)));
             }
             waits_for = Some(who);
             std::thread::sleep(interval.min(left));

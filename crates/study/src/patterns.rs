@@ -49,7 +49,7 @@ fn no_match(pattern: &str, all: &[String]) -> StudyError {
     near.sort_by_key(|name| strsim::damerau_levenshtein(name, pattern));
     near.truncate(3);
     StudyError(format!(
-        "`{pattern}` names no I/O path: near ones are {}; `iopj check` lists all",
+        "`{pattern}` matches no I/O path: similar ones are {}; `iopj check` lists all",
         near.join(", ")
     ))
 }
@@ -102,12 +102,12 @@ mod tests {
     fn a_pattern_without_a_match_is_answered_with_near_ones() {
         let message = |pattern: &str| matching(pattern).unwrap_err().to_string();
         assert!(
-            message("io_urin").starts_with("`io_urin` names no I/O path: near ones are io_uring, "),
+            message("io_urin").starts_with("`io_urin` matches no I/O path: similar ones are io_uring, "),
             "{}",
             message("io_urin")
         );
         assert!(message("io_urin/*/poll").contains("io_uring/syscall/poll"), "{}", message("io_urin/*/poll"));
         assert!(message("libaio/syscall/poll").contains("no completion `poll`"));
-        assert!(message("").contains("names no I/O path"));
+        assert!(message("").contains("matches no I/O path"));
     }
 }

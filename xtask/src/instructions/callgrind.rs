@@ -105,11 +105,11 @@ mod tests {
     #[test]
     fn another_run_on_the_disk_is_waited_for() {
         assert!(is_held(
-            "failed (exit status: 2): iopj: `vda` is in use by another run of iopj: wait for its end, or \
+            "failed (exit status: 2): iopj: `vda` is in use by another run of iopj: wait until it ends, or \
              stop it"
         ));
         assert!(is_held(
-            "iopj: `vda` is in use by the run of iopj with process id 7: wait for its end, or stop it"
+            "iopj: `vda` is in use by the run of iopj with process id 7: wait until it ends, or stop it"
         ));
         assert!(!is_held("iopj: `/dev/vda` is mounted"));
     }

@@ -19,7 +19,7 @@ pub enum SettingsError {
     #[error("there is no `{device}` below {folder}: name a whole block device, as `lsblk -d` lists it")]
     NoDevice { device: String, folder: PathBuf },
     /// Another live run holds what this one wants to change or measure.
-    #[error("{}: wait for its end, or stop it", in_use(device, *pid))]
+    #[error("{}: wait until it ends, or stop it", in_use(device, *pid))]
     Locked {
         /// The device, `host:cpu` for the settings of all CPUs, or `pci:ADDRESS` for a drive's binding.
         device: String,

@@ -8,7 +8,7 @@ Examples:
   iopj check
       Which paths work in this folder, and what the others need
   iopj run --target /dev/nvme0n1 --path available --store drive.iopj
-      Measure every path that works on a drive; it is only read
+      Measure every path that works on a drive; the drive is only read
   iopj report drive.iopj --html drive.html
       The results as one page";
 
@@ -28,14 +28,14 @@ Examples:
   iopj run study.toml --target /dev/nvme0n1 --store drive.iopj
       A study file on a drive
   iopj run --resume drive.iopj
-      The trials that an interrupted run left out";
+      Run the trials that an interrupted run did not reach";
 
 pub(super) const REPORT: &str = "\
 Examples:
   iopj report drive.iopj
       The results as tables
   iopj report drive.iopj --html drive.html
-      All of it, with figures, as one page
+      The whole report with figures, as one page
   iopj report drive.iopj --csv > drive.csv
       One row for each path and workload";
 
@@ -51,7 +51,7 @@ Examples:
   iopj winners drive.iopj
       The path with the most IOPS at each depth and number of jobs
   iopj winners drive.iopj --metric latency_p99 --axes iodepth,bs
-      The path with the lowest tail at each depth and size
+      The path with the lowest p99 latency at each depth and block size
   iopj winners drive.iopj --metric ios_per_joule
       The path that does the most I/Os per joule";
 
@@ -81,12 +81,12 @@ Examples:
 pub(super) const IMPORT: &str = "\
 Examples:
   iopj import fio result.json --store fio.iopj
-      Results of fio as a store, to be shown by iopj report";
+      Make a store from fio's results, for iopj report";
 
 pub(super) const RESTORE: &str = "\
 Examples:
   iopj restore
-      Put back what a run that was killed left changed";
+      Restore the settings that a killed run left changed";
 
 pub(super) const LAB_KERNELS: &str = "\
 Examples:
@@ -120,17 +120,17 @@ Examples:
 pub(super) const METER_TEST: &str = "\
 Examples:
   iopj meter test study.toml
-      Five readings of each meter of a study, before it is run";
+      Read each meter of a study five times before the run";
 
 pub(super) const METER_ATTACH: &str = "\
 Examples:
   iopj meter attach drive.iopj logger.csv
-      Give the trials of a store the joules of a logger";
+      Add a logger's joules to the trials of a store";
 
 pub(super) const METER_FIT: &str = "\
 Examples:
   iopj meter fit drive.iopj -o model.toml
-      A model of power, for machines like this one without a meter";
+      A power model, for machines like this one that have no meter";
 
 pub(super) const MAN: &str = "\
 Examples:

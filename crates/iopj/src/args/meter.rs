@@ -16,7 +16,7 @@ pub(crate) enum MeterCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Read each meter of a study five times: values, age, interval, noise, and the least runtime
+    /// Read each meter of a study five times: values, age, interval, noise, and the shortest usable runtime
     #[command(after_help = examples::METER_TEST)]
     Test {
         /// Study file; without one, the meters of this machine
@@ -52,10 +52,10 @@ pub(crate) struct AttachArgs {
     /// The log, in the format of the study's [meters.NAME] table of kind `log`; without one, a HOBOware
     /// export
     pub(crate) log: PathBuf,
-    /// Trust the logger's clock, to a second, instead of looking for the load pattern
+    /// Trust the logger's clock to within a second instead of looking for the load pattern
     #[arg(long)]
     pub(crate) trust_clock: bool,
-    /// How far the logger's clock may be wrong (default: 10m)
+    /// Largest error to allow for in the logger's clock (default: 10m)
     #[arg(long, value_name = "TIME", conflicts_with = "trust_clock", value_parser = parse_duration)]
     pub(crate) clock_within: Option<Duration>,
     /// Print JSON
@@ -67,18 +67,18 @@ pub(crate) struct AttachArgs {
 
 /// The keys of a log's table as options.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "In place of the study's keys")]
+#[command(next_help_heading = "Override the study's keys")]
 pub(crate) struct LogKeys {
-    /// Who wrote the log
+    /// Format of the log
     #[arg(long, value_name = "FORMAT", value_parser = ["hobo", "csv"])]
     format: Option<String>,
     /// Title of the column with the time
     #[arg(long, value_name = "TITLE")]
     time: Option<String>,
-    /// Title of the column with the date, if it has its own
+    /// Title of the column with the date, if the date is in a column of its own
     #[arg(long, value_name = "TITLE")]
     date: Option<String>,
-    /// How the time is written
+    /// Format of the time
     #[arg(long, value_name = "FORM",
           value_parser = ["date_time", "unix_s", "unix_ms", "unix_ns", "elapsed_s"])]
     time_format: Option<String>,
@@ -97,20 +97,20 @@ pub(crate) struct LogKeys {
     /// Unit of that column
     #[arg(long, value_name = "UNIT", value_parser = ["mW", "W", "kW", "J", "mWh", "Wh", "kWh"])]
     unit: Option<String>,
-    /// Which mark is decimal
+    /// Decimal mark
     #[arg(long, value_name = "MARK", value_parser = ["point", "comma", "space"])]
     decimal: Option<String>,
-    /// What a value in watts means
+    /// Whether a value in watts is an average or an instant
     #[arg(long, value_name = "KIND", value_parser = ["average", "instant"])]
     values: Option<String>,
-    /// Length of an average's window in s, if it is not the logging interval
+    /// Averaging window in s, if it differs from the logging interval
     #[arg(long, value_name = "SECONDS")]
     window_s: Option<f64>,
     /// What the meter measures
     #[arg(long, value_name = "SCOPE",
           value_parser = ["system", "psys", "package", "core", "uncore", "dram", "device"])]
     scope: Option<String>,
-    /// The logger, whose data sheet gives the accuracy
+    /// Model of the logger; its data sheet gives the accuracy
     #[arg(long, value_name = "DEVICE", value_parser = ["ux120-018"])]
     device: Option<String>,
 }

@@ -45,7 +45,7 @@ pub(crate) enum Command {
     /// Show which path wins for each workload, which are equal, and what is undecided
     #[command(after_help = examples::WINNERS)]
     Winners(WinnersArgs),
-    /// Decide the papers' findings from a store's trials
+    /// Test the papers' findings against a store's trials
     #[command(after_help = examples::CLAIMS)]
     Claims(ClaimsArgs),
     /// Show what got better or worse, beyond noise, from one store or one setting to another
@@ -68,11 +68,11 @@ pub(crate) enum Command {
     /// Write the manual pages into a folder
     #[command(after_help = examples::MAN)]
     Man {
-        /// Folder, which is made if it is not there
+        /// Folder; it is created if it does not exist
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         folder: PathBuf,
     },
-    /// Print a shell's completions, which know the values of options
+    /// Print completions for a shell, including the values of options
     #[command(after_help = examples::COMPLETIONS)]
     Completions {
         /// Shell

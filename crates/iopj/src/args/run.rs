@@ -35,10 +35,10 @@ pub(crate) struct RunArgs {
     /// I/Os that each job keeps in flight
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) iodepth: Vec<u32>,
-    /// The most I/Os submitted at once
+    /// Largest number of I/Os submitted at once
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) iodepth_batch_submit: Vec<u32>,
-    /// The fewest I/Os that a job waits for at once
+    /// Smallest number of completions that a job waits for at once
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) iodepth_batch_complete_min: Vec<u32>,
     /// Threads that do I/O
@@ -59,26 +59,26 @@ pub(crate) struct RunArgs {
     /// I/Os per job to measure, instead of a time
     #[arg(long, help_heading = "Matrix")]
     pub(crate) ios: Option<u64>,
-    /// How often each cell is measured
+    /// Number of times that each cell is measured
     #[arg(long, help_heading = "Matrix")]
     pub(crate) replicates: Option<u32>,
     /// What issues the I/O: native, fio, or native,fio
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     #[arg(value_parser = hints::GENERATORS, hide_possible_values = true)]
     pub(crate) generator: Vec<String>,
-    /// Size of the file that is made if no target is named
+    /// Size of the file that is made if there is no --target
     #[arg(long, help_heading = "Matrix")]
     pub(crate) size: Option<String>,
-    /// Seed of the order and of the offsets
+    /// Seed for the order of the trials and for random offsets
     #[arg(long, help_heading = "Matrix")]
     pub(crate) seed: Option<u64>,
-    /// Show what the run would do, and do nothing: trials, time, bytes, changes, paths that are left out
+    /// Show what the run would do, without doing it: trials, time, bytes, changes, paths left out
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Sample every core during each trial, and keep the cost by function
+    /// Sample every core during each trial, and record the cost of each function
     #[arg(long)]
     pub(crate) profile: bool,
-    /// Store to write; by default the study's name in the current folder
+    /// Store to write; by default a file named after the study, in the current folder
     #[arg(long)]
     pub(crate) store: Option<PathBuf>,
     /// Run the trials that this store still lacks
@@ -93,11 +93,11 @@ pub(crate) struct RunArgs {
         ]
     )]
     pub(crate) resume: Option<PathBuf>,
-    /// Measure again each block of that store that holds such a trial; the old trials stay, marked as
-    /// replaced
+    /// With --resume: measure again each block that has a trial of this kind; the old trials stay in the
+    /// store, marked as replaced
     #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',', requires = "resume")]
     pub(crate) again: Vec<Again>,
-    /// Wait this long, by default 10m, for another run on the same drive to end
+    /// Wait for another run on the same drive to end, at most this long (10m if no time is given)
     #[arg(
         long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10m",
         value_parser = parse_duration
@@ -122,14 +122,14 @@ pub(crate) struct RunArgs {
 /// A trial to measure again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Again {
-    /// Nothing shows which path it took
+    /// No evidence shows which path the trial took
     Unproven,
-    /// Its rate changed in its window or before it
+    /// The rate changed during the window, or was still changing when the ramp ended
     Unsteady,
-    /// Something else used the machine
+    /// Something else disturbed the trial
     Disturbed,
-    /// It measured nothing
+    /// The trial measured nothing
     Failed,
-    /// It took another path
+    /// The trial took another path
     Refuted,
 }

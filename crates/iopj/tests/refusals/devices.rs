@@ -178,12 +178,12 @@ fn a_drive_in_use_is_refused_or_waited_for() {
         assert_eq!(output.status.code(), Some(2));
         says(&String::from_utf8(output.stderr).unwrap(), words);
     };
-    ends_with("", &[&format!("iopj: {who}: wait for its end with --wait, or stop it\n")]);
-    let wait = format!("{who}: waiting for its end, at most 300ms\n");
+    ends_with("", &[&format!("iopj: {who}: use --wait to wait until it ends, or stop it\n")]);
+    let wait = format!("{who}: waiting until it ends, at most 300ms\n");
     ends_with("--wait=300ms", &[&wait, &format!("iopj: {who} after a wait of 300ms: wait longer")]);
     let begun = || {
         let mut live = Live::start(run("--wait"));
-        live.until(&format!("{who}: waiting for its end, at most 10m"));
+        live.until(&format!("{who}: waiting until it ends, at most 10m"));
         live
     };
     let live = begun();

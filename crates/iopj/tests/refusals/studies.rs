@@ -110,7 +110,7 @@ fn paths_that_nobody_has_are_refused() {
     // Only `--path` takes a pattern.
     let parts = ["`io_uring` is not an I/O path", "interface/submission/completion"];
     refused_study(&folder, "posix-sio/syscall/interrupt", "io_uring", &parts);
-    let parts = ["`io_urin/*` names no I/O path", "near ones are io_uring/"];
+    let parts = ["`io_urin/*` matches no I/O path", "similar ones are io_uring/"];
     refuses(&folder, "run --target data --path io_urin/*", &parts);
 }
 

@@ -144,7 +144,7 @@ fn decide_order(
         _ => Err(LogError::at(
             row.line,
             format!(
-                "the order of the date in `{}` is ambiguous, and no line decides it: say --date-order {}",
+                "the order of the date in `{}` is ambiguous, and no line decides it: use --date-order {}",
                 row.time,
                 listed(&of_study, " or --date-order ")
             ),

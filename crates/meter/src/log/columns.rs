@@ -176,7 +176,7 @@ impl Marks {
             _ => Err(LogError::at(
                 line,
                 "three digits after a mark can be a fraction or thousands, and the log does not show which: \
-                 say --decimal point, comma or space",
+                 use --decimal point, comma or space",
             )),
         }
     }

@@ -16,7 +16,7 @@ pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
     let table =
         Table::find(&lines, |titles| titles.iter().any(|title| title == time.trim())).ok_or_else(|| {
             LogError::whole(format!(
-                "no line has a column `{time}`: name the title of the log's time by --time"
+                "no line has a column `{time}`: give the title of the time column with --time"
             ))
         })?;
     let (title, unit, kind) = quantity(config)?;
@@ -46,13 +46,13 @@ fn quantity(config: &LogConfig) -> Result<(&str, Unit, LogKind), LogError> {
             let unit = config.unit.or_else(|| Unit::in_title(title)).unwrap_or(Unit::Watt);
             if !unit.is_power() {
                 return Err(LogError::whole(format!(
-                    "`{title}` is not a power: name it by --energy, or correct --unit"
+                    "`{title}` is not a power: name it with --energy, or correct --unit"
                 )));
             }
             let kind = config.kind.ok_or_else(|| {
                 LogError::whole(
-                    "the meaning of the log's values is unknown: say --values average or --values \
-                     instant, as the meter's manual does",
+                    "the meaning of the log's values is unknown: use --values average or --values instant, \
+                     as the meter's manual says",
                 )
             })?;
             Ok((title, unit, kind))
@@ -60,11 +60,11 @@ fn quantity(config: &LogConfig) -> Result<(&str, Unit, LogKind), LogError> {
         (None, Some(title)) => {
             let unit = config.unit.or_else(|| Unit::in_title(title)).filter(|unit| !unit.is_power());
             let unit = unit.ok_or_else(|| {
-                LogError::whole(format!("the unit of `{title}` is unknown: say --unit Wh, kWh, mWh or J"))
+                LogError::whole(format!("the unit of `{title}` is unknown: use --unit Wh, kWh, mWh or J"))
             })?;
             Ok((title, unit, LogKind::Instant))
         }
-        _ => Err(LogError::whole("one column of a log is read: name either --watts or --energy")),
+        _ => Err(LogError::whole("only one column of a log is read: give either --watts or --energy")),
     }
 }
 

@@ -32,7 +32,7 @@ impl Logger {
 pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
     if config.time_format != TimeFormat::DateTime {
         return Err(LogError::whole(
-            "HOBOware exports date and time: leave --time-format out, or say --format csv",
+            "HOBOware exports date and time: leave --time-format out, or use --format csv",
         ));
     }
     let (lines, cut) = lines(text);
@@ -54,8 +54,8 @@ pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
         config.device.or_else(|| details.iter().any(|line| is_ux120018(line)).then_some(Logger::Ux120018));
     if device.is_none() && config.accuracy.is_none() {
         notes.push(
-            "the export does not name the logger, so its accuracy is unknown: say --device \
-             ux120-018, or give the data sheet's `accuracy` in the study"
+            "the export does not name the logger, so its accuracy is unknown: use --device ux120-018, or \
+             give the data sheet's `accuracy` in the study"
                 .to_owned(),
         );
     }
@@ -134,7 +134,9 @@ impl Series {
             (Some(title), None) => Some((title, true)),
             (None, Some(title)) => Some((title, false)),
             (Some(_), Some(_)) => {
-                return Err(LogError::whole("one column of a log is read: name either --watts or --energy"));
+                return Err(LogError::whole(
+                    "only one column of a log is read: give either --watts or --energy",
+                ));
             }
         };
         let mut chosen: Vec<Self> = match named {
@@ -157,14 +159,14 @@ impl Series {
             (None, _) => Err(LogError::at(
                 table.header,
                 format!(
-                    "no series is a power in W or kW: name one by --watts, or a running energy by \
+                    "no series is a power in W or kW: name one with --watts, or a running energy with \
                      --energy; there are `{}`",
                     titles()
                 ),
             )),
             (Some(_), false) => Err(LogError::at(
                 table.header,
-                format!("several series are powers: name one by --watts; there are `{}`", titles()),
+                format!("several series are powers: name one with --watts; there are `{}`", titles()),
             )),
         }
     }

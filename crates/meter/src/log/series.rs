@@ -108,7 +108,7 @@ impl RawLog<'_> {
                 LogError::at(
                     row.line,
                     format!(
-                        "`{}` is not a number: correct the line, or say which mark is decimal by --decimal",
+                        "`{}` is not a number: correct the line, or give the decimal mark with --decimal",
                         row.value
                     ),
                 )

@@ -68,15 +68,15 @@ fn a_small_share_of_another_kind_is_none() {
     assert!(matches!(observe(&with(PASS / 100 + 1)).completion, Finding::Mixed(_)));
     // One I/O in a hundred exceeds the share, and yet shows nothing.
     let few = Completions { ios: 50, hard_interrupt: 1, waiting: 49, ..PASSED };
-    assert_unproven("io_uring/syscall/poll", &counted(poll(), few), "others' I/O on the same disk");
+    assert_unproven("io_uring/syscall/poll", &counted(poll(), few), "may come from other I/O");
 }
 
 #[test]
 fn what_others_may_have_done_in_the_pass_is_held_against_nobody() {
     let foreign = Completions { hard_interrupt: 300, waiting: PASS, ..PASSED };
     let evidence = counted(poll(), foreign);
-    assert_unproven("posix-sio/syscall/poll", &evidence, "others' I/O on the same disk");
-    assert_unproven("posix-sio/syscall/interrupt", &evidence, "others' I/O on the same disk");
+    assert_unproven("posix-sio/syscall/poll", &evidence, "may come from other I/O");
+    assert_unproven("posix-sio/syscall/interrupt", &evidence, "may come from other I/O");
     // Others did as many again, each with its interrupt: the trial's own are as many as in the window.
     let beside = Completions { hard_interrupt: 9 * PASS, interrupts: Some(9 * PASS), ..HARD };
     assert_eq!(kind("posix-sio/syscall/interrupt", &counted(interrupt(), beside)), VerdictKind::Verified);
@@ -147,7 +147,7 @@ fn devices_without_vectors_are_proven_by_the_counts() {
         assert_unproven(
             "libaio/syscall/interrupt",
             &evidence,
-            "too few to show that the window went as the pass",
+            "too few to show that the window behaved like the pass",
         );
     }
     assert_eq!(kind("libaio/syscall/interrupt", &spinning(PASS / 10, IOS / 10)), VerdictKind::Verified);
@@ -317,7 +317,7 @@ fn a_sleep_whatever_for_is_not_hybrid() {
             assert_unproven(
                 &format!("posix-sio/syscall/{asked}"),
                 &evidence,
-                "shows only where completions are counted",
+                "only a count of completions shows whether",
             );
         }
     }

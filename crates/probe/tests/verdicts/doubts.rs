@@ -61,7 +61,7 @@ fn interrupts_of_foreign_io_do_not_refute_a_poll() {
     let mut evidence = poll();
     evidence.devices = vec![disk("nvme0n1", IOS + 5_000, Some(5_000))];
     let reason = unproven("posix-sio/syscall/poll", &evidence);
-    assert_contains(&reason, "all of the 0.0500 interrupts per I/O can be those of foreign I/O");
+    assert_contains(&reason, "all of the 0.0500 interrupts per I/O may come from other I/O");
     assert_contains(&reason, "others used the disk");
     evidence.devices = vec![disk("nvme0n1", IOS + 5_000, Some(IOS))];
     assert_eq!(kind("posix-sio/syscall/poll", &evidence), VerdictKind::Refuted);
@@ -127,7 +127,7 @@ fn foreign_flushes_and_discards_do_not_refute_a_poll() {
     assert_eq!(kind("posix-sio/syscall/poll", &evidence), VerdictKind::Refuted);
     for (flushes, discards) in [(IOS, 0), (0, IOS), (IOS / 2, IOS / 2)] {
         (evidence.devices[0].flushes, evidence.devices[0].discards) = (flushes, discards);
-        assert_unproven("posix-sio/syscall/poll", &evidence, "can be those of foreign I/O");
+        assert_unproven("posix-sio/syscall/poll", &evidence, "may come from other I/O");
     }
 }
 

@@ -246,11 +246,11 @@ fn thresholds_divide_where_they_say() {
 fn fio_is_judged_by_the_totals_of_its_process() {
     let (_, verdict) = assess(&"posix-sio/syscall/interrupt".parse().unwrap(), &of_fio(interrupt()));
     assert_eq!(verdict.kind, VerdictKind::Verified);
-    assert_contains(&verdict.reasons.join("; "), "submission by syscall is the generator's own word");
+    assert_contains(&verdict.reasons.join("; "), "submission by syscall is reported only by the generator");
     assert_eq!(kind("posix-sio/syscall/poll", &of_fio(interrupt())), VerdictKind::Refuted);
     assert_eq!(kind("posix-sio/syscall/poll", &of_fio(poll())), VerdictKind::Verified);
     assert_eq!(kind("posix-sio/syscall/hybrid", &of_fio(hybrid())), VerdictKind::Verified);
-    assert_unproven("io_uring/sqpoll/interrupt", &of_fio(interrupt()), "generator's own word");
+    assert_unproven("io_uring/sqpoll/interrupt", &of_fio(interrupt()), "is reported only by the generator");
 }
 
 #[test]

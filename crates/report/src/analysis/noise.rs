@@ -139,7 +139,10 @@ impl fmt::Display for Noise {
         match self.starved {
             0 => Ok(()),
             starved => {
-                write!(f, "; in {starved} of {trials} a spinning thread lost its core (starved; ranked)")
+                write!(
+                    f,
+                    "; in {starved} of {trials} trials a spinning thread lost its core (starved; ranked)"
+                )
             }
         }
     }

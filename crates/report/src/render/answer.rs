@@ -5,15 +5,16 @@ use crate::analysis::answer::{MOST_MORE, More, Open};
 /// What is known where nothing is decided.
 pub fn open_words(open: &Open) -> String {
     let Some(more) = more_words(open.more) else {
-        return "no test: it takes at least 2 replicates of each".to_owned();
+        return "no test: each path needs at least 2 replicates".to_owned();
     };
     match open.difference {
         Some(bounds) if bounds.0 > 0.0 || bounds.1 < 0.0 => format!(
-            "the difference lies between {}, which is not enough after the correction for all tests; {more}",
+            "the difference lies between {}, which is not significant after the correction for all tests; \
+             {more}",
             bounds_words(bounds)
         ),
         Some(bounds) => format!("the difference lies between {}; {more}", bounds_words(bounds)),
-        None => format!("the interval of the difference has no bounds; {more}"),
+        None => format!("the difference has no finite interval; {more}"),
     }
 }
 
@@ -69,14 +70,14 @@ mod tests {
         );
         assert_eq!(
             words(Some((0.01, 0.0921)), More::Replicates(3)),
-            "the difference lies between +1.0 % and +9.2 %, which is not enough after the correction for all \
-             tests; about 3 more replicates would decide"
+            "the difference lies between +1.0 % and +9.2 %, which is not significant after the correction \
+             for all tests; about 3 more replicates would decide"
         );
         assert_eq!(bounds_words((-0.063, 0.136)), "-6 % and +14 %");
         assert_eq!(
             words(None, More::Replicates(1)),
-            "the interval of the difference has no bounds; about 1 more replicate would decide"
+            "the difference has no finite interval; about 1 more replicate would decide"
         );
-        assert_eq!(words(None, More::Untested), "no test: it takes at least 2 replicates of each");
+        assert_eq!(words(None, More::Untested), "no test: each path needs at least 2 replicates");
     }
 }

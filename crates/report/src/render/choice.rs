@@ -85,7 +85,7 @@ pub(super) fn text(decided: &Decided) -> String {
 /// Why there is no answer.
 fn why_none(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     if trials.is_empty() {
-        return "This store holds no trial: iopj run --resume STORE does them.".to_owned();
+        return "This store holds no trials: iopj run --resume STORE runs them.".to_owned();
     }
     if trials.iter().any(|trial| admission.admit(trial).is_ok()) {
         let emulator = study.emulated.as_deref().unwrap_or("an emulator");
@@ -308,7 +308,7 @@ fn open(standings: &[&Standing], alike: &[&Choice], labels: &Labels) -> String {
     let rank = |pair: &&Pair<'_>| (pair.starved().is_none(), pair.open.more);
     let Some(pair) = all.iter().max_by_key(rank) else { return String::new() };
     if all.iter().all(|pair| [pair.best, pair.other].iter().all(|place| place.summary.n < 2)) {
-        return ": no test decides between single replicates; --replicates 5 or --until 5% would".to_owned();
+        return ": single replicates cannot be tested; run with --replicates 5 or more".to_owned();
     }
     let words = pair.words(labels);
     if all.len() == 1 {
@@ -388,7 +388,7 @@ fn cpu(alike: &[&Choice], labels: &Labels) -> Option<String> {
     let (least_cpu, most_cpu) = (range(0)?, range(1)?);
     same.then(|| {
         format!(
-            "Of these {} takes the least CPU, {least_cpu} of a core; {} takes {most_cpu}.",
+            "Of these, {} takes the least CPU, {least_cpu} of a core; {} takes {most_cpu}.",
             labels.short(least),
             labels.short(most)
         )

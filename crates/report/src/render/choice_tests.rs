@@ -72,7 +72,7 @@ fn equal_paths_are_not_ranked_and_what_they_cost_is_said() {
         of.for_each(|trial| measurement_of(trial).cpu_percent = cpu + 0.1 * f64::from(trial.replicate));
     }
     let answer = "Nothing separates libaio and io_uring: equal within 5 % at 100,100 IOPS at 79.9 us on \
-                  average. Of these libaio takes the least CPU, 46 % of a core; io_uring takes 92 %. Avoid \
+                  average. Of these, libaio takes the least CPU, 46 % of a core; io_uring takes 92 %. Avoid \
                   posix-aio (50 % fewer IOPS).";
     assert_eq!(lines(&trials), [format!("{AT_8}{answer}")]);
 }
@@ -87,8 +87,8 @@ fn what_is_undecided_says_between_which_bounds_and_what_would_decide() {
     assert!(all[0].ends_with(" more replicates would decide."), "{all:?}");
     // One replicate each.
     let single: Vec<Trial> = trials.into_iter().filter(|trial| trial.replicate == 0).collect();
-    let answer = "Undecided between libaio and io_uring: no test decides between single replicates; \
-                  --replicates 5 or --until 5% would.";
+    let answer = "Undecided between libaio and io_uring: single replicates cannot be tested; run with \
+                  --replicates 5 or more.";
     assert_eq!(lines(&single), [format!("{AT_8}{answer}")]);
 }
 
@@ -240,7 +240,7 @@ fn paths_that_do_not_compete_are_named_with_the_reason() {
     none.iter_mut().for_each(|trial| trial.outcome = Outcome::Failed("EIO".to_owned()));
     let why = "No trial is valid: all of them were refuted, failed or incomplete, so no path is chosen.";
     assert_eq!(lines(&none), [why]);
-    assert_eq!(lines(&[]), ["This store holds no trial: iopj run --resume STORE does them."]);
+    assert_eq!(lines(&[]), ["This store holds no trials: iopj run --resume STORE runs them."]);
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub fn comparison(comparison: &Comparison) -> String {
     text += &emulated(comparison);
     text += &differences(comparison);
     if !comparison.ignored.is_empty() {
-        text += &format!("cells are matched without {}\n", escape(&comparison.ignored.join(", ")));
+        text += &format!("keys ignored when cells are matched: {}\n", escape(&comparison.ignored.join(", ")));
     }
     text.push('\n');
     if !comparison.changes.is_empty() {
@@ -58,12 +58,12 @@ pub fn gate(gate: &Gate<'_>, percent: f64) -> String {
         format!("gate of {percent} %: {found}; {} compared, {not_compared} not\n", of(*cells, "cell"));
     if *blind > 0 {
         let least = match gate.least {
-            Some(least) => format!("one of {} would", seen(least)),
-            None => "none would".to_owned(),
+            Some(least) => format!("a change of {} would be seen in all of them", seen(least)),
+            None => "in at least one of them no change would be seen".to_owned(),
         };
         let words = format!(
-            "the gate is blind in {blind} of these cells: a change of {percent} % would have been seen in \
-             fewer than four cases of five; {least}"
+            "the gate is blind in {blind} of these cells: a change of {percent} % would have been seen less \
+             than four times out of five; {least}"
         );
         text += &wrap(&words, WIDTH, "");
     }
@@ -240,9 +240,9 @@ fn summary(comparison: &Comparison) -> String {
     let words = format!(
         "change is the mean after over the mean before, its interval after Fieller; of percentiles both are \
          of logarithms; p is of {test}{looks}, corrected after Holm over the {tests} tests of this table; \
-         worse and better are p below {LEVEL}; equal is no such difference, and equivalent within {} % by \
-         two one-sided tests with the same corrections; undecided is neither, and more replicates of both \
-         would decide; could see is the least change that would have been seen four times out of five",
+         worse and better: p is below {LEVEL}; equal: no such difference, and the two are equivalent within \
+         {} % by two one-sided tests with the same corrections; undecided: neither, and more replicates of \
+         both would decide; could see: the smallest change that would have been seen four times out of five",
         100.0 * comparison.tolerance
     );
     text += &wrap(&words, WIDTH, "");

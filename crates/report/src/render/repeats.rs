@@ -9,13 +9,15 @@ pub(in crate::render) fn sentences(study: &StudyRecord) -> Vec<String> {
     let mut sentences = Vec::new();
     if replaced > 0 {
         let were = if replaced == 1 { "was" } else { "were" };
-        sentences
-            .push(format!("{} {were} replaced by repeats of their blocks and do not count", count(replaced)));
+        sentences.push(format!(
+            "{} {were} replaced when blocks were measured again; the results leave replaced trials out",
+            count(replaced)
+        ));
     }
     if let Some(repeat) = study.repeats.iter().find(|repeat| !repeat.is_whole()) {
         sentences.push(format!(
-            "the repeat of block {} is not complete, so its old trials still count and {} of the repeat do \
-             not: `iopj run --resume STORE` completes it",
+            "the repeat of block {} is not complete, so the block's old trials still count ({} of the repeat \
+             so far): `iopj run --resume STORE` completes it",
             repeat.replaces + 1,
             count(waiting)
         ));
@@ -37,9 +39,10 @@ mod tests {
         assert_eq!(
             sentences(&study),
             [
-                "3 trials were replaced by repeats of their blocks and do not count",
-                "the repeat of block 5 is not complete, so its old trials still count and 1 trial of the \
-                 repeat do not: `iopj run --resume STORE` completes it"
+                "3 trials were replaced when blocks were measured again; the results leave replaced trials \
+                 out",
+                "the repeat of block 5 is not complete, so the block's old trials still count (1 trial of \
+                 the repeat so far): `iopj run --resume STORE` completes it"
             ]
         );
     }

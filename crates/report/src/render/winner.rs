@@ -197,7 +197,7 @@ fn undecided(map: &WinnerMap, paths: &[IoPath]) -> String {
             _ => "every path needs two replicates",
         };
         let cells = if untested == 1 { "1 cell".to_owned() } else { format!("{untested} cells") };
-        text += &wrap(&format!("undecided without a test in {cells}: {needs}"), WIDTH, "  ");
+        text += &wrap(&format!("no test in {cells}, so undecided: {needs}"), WIDTH, "  ");
     }
     text
 }
@@ -240,16 +240,16 @@ fn rule(map: &WinnerMap) -> String {
     let undecided = tested.contains(&Decision::Undecided);
     let differs = format!("differs from {from} (p < {LEVEL} by {test})");
     let near = format!(
-        "each path that does not differ so from the best is within {} % of it (p < {LEVEL} by two one-sided \
-         tests of the same kind)",
+        "each path that does not differ in this way from the best is within {} % of it (p < {LEVEL} by two \
+         one-sided tests of the same kind)",
         sequential::percent(tolerance)
     );
     let parts = [
-        (!tested.is_empty(), format!("`wins`: {differs}; its lead is over the next.")),
+        (!tested.is_empty(), format!("`wins`: {differs}; its lead is over the next path.")),
         (tested.contains(&Decision::Equal) || undecided, format!("`=`: equal, {near}.")),
-        (undecided, "`?`: undecided, neither is shown.".to_owned()),
-        (has(Decision::Alone), "`alone` is the only path measured.".to_owned()),
-        (has(Decision::Empty), "`none`: no trial counts.".to_owned()),
+        (undecided, "`?`: undecided, neither could be shown.".to_owned()),
+        (has(Decision::Alone), "`alone`: only one path competes.".to_owned()),
+        (has(Decision::Empty), "`none`: no trial competes.".to_owned()),
     ];
     let parts = parts.into_iter().filter(|(occurs, _)| *occurs).map(|(_, words)| words);
     parts.collect::<Vec<String>>().join(" ")

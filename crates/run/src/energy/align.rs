@@ -88,12 +88,12 @@ pub(super) fn statement(alignment: &Alignment, marks: &[Mark], unix_minus_raw_ns
 fn by_patterns(alignment: &Alignment, marks: &[Mark]) -> String {
     let (found, played) = (alignment.patterns(), played(marks).len());
     let rate = if found == 1 {
-        format!("; how fast its clock runs is not known, and {:.0} ppm are allowed for", MAX_DRIFT * 1e6)
+        format!("; the drift of its clock is unknown, and up to {:.0} ppm are allowed for", MAX_DRIFT * 1e6)
     } else {
         String::new()
     };
     format!(
-        "its readings hold {found} of the {played} load patterns, by which its clock is found{rate}{}",
+        "its readings hold {found} of the {played} load patterns that align its clock{rate}{}",
         uncertain(alignment, marks)
     )
 }

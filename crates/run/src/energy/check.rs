@@ -75,8 +75,8 @@ pub struct ReadingCheck {
     pub by_own_time: bool,
 }
 
-/// Reads the meters that a study names, or those of this machine, some times each, all at once. `waits` is
-/// told what it waits for.
+/// Reads the meters that a study names, or those of this machine, some times each, all at once. `waits` gets
+/// a line that says what the check waits for.
 ///
 /// # Errors
 /// A table of the study cannot be read. A meter that cannot be read says so in its own record.

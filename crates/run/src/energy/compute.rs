@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// Why there are no joules of a meter of kind `log` after the run.
 const NOT_ATTACHED: &str =
-    "the meter's log is not attached yet: read it out, and say `iopj meter attach STORE LOG`";
+    "the meter's log is not attached yet: read it out, then run `iopj meter attach STORE LOG`";
 
 /// Recomputes the energy of all trials from the readings and marks, and replaces what was there. Returns
 /// notes for the user: meters whose clock was not found.
@@ -52,7 +52,7 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
     }
     for (name, scope) in logs_of(store)? {
         let reason = match meters.iter().any(|row| row.name == name) {
-            true => "the attached log has no value of this trial's time: attach one that has",
+            true => "the attached log has no value in this trial's window: attach a log that covers it",
             false => NOT_ATTACHED,
         };
         for position in trials.iter().filter(|(_, trial)| window(trial).is_some()).map(|(at, _)| *at) {

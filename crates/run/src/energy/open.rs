@@ -201,8 +201,8 @@ mod tests {
             (0..2).for_each(|_| short.warn("psu", &[Cadence { period_s, ..cadence }], &mut said));
             said.0
         };
-        let why = "the measured window is too short for the meter, which gives a value every 1.0 s, and 4 \
-                   must lie in the window: use a `runtime` of at least 5s, or a faster meter";
+        let why = "the measured window is too short for the meter, which gives a value every 1.0 s; the \
+                   window must hold 4 values: use a `runtime` of at least 5s, or a faster meter";
         let all = format!("warning: no trial will have joules from the meter `psu`: {why}");
         assert_eq!(says(&[second], 1.0), [all]);
         let some = "warning: no trial with a `runtime` of 1s, 2s will have joules from the meter `psu`: ";

@@ -139,7 +139,7 @@ impl OpeningMeter {
                 Err(_) => {
                     let limit_s = OPENING.as_secs();
                     return Err(OpenError(format!(
-                        "it did not open within {limit_s} s: see that it answers"
+                        "it did not open within {limit_s} s: check that it answers"
                     )));
                 }
             }
@@ -169,7 +169,7 @@ impl RunningMeter {
             }
             if self.began.elapsed() > limit {
                 return failed(&format!(
-                    "it gave no reading within {} s: see that it answers",
+                    "it gave no reading within {} s: check that it answers",
                     limit.as_secs()
                 ));
             }

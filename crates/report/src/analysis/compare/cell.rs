@@ -29,7 +29,7 @@ pub enum IgnoreError {
     UnknownKey { key: String, all: String },
     #[error(
         "--ignore: {count} cells {side} differ only in {keys}, such as {first} and {second}: without {keys} \
-         they would be one cell, so leave that out"
+         they would be one cell, so do not ignore {keys}"
     )]
     Merged { side: &'static str, count: usize, keys: String, first: String, second: String },
 }

@@ -58,8 +58,8 @@ pub enum GateError {
     },
     /// No cell has two replicates on both sides.
     #[error(
-        "no regression can be told from noise: none of the {cells} cells in common has two replicates or \
-         more on both sides; run both studies with `--replicates 5` or more"
+        "no regression can be distinguished from noise: none of the {cells} cells in common has two \
+         replicates or more on both sides; run both studies with `--replicates 5` or more"
     )]
     NoTest {
         /// Cells in common.
@@ -104,7 +104,7 @@ impl Comparison {
     /// What would give the sides cells in common.
     fn remedy(&self) -> String {
         let Some(nearest) = self.near.first() else {
-            return "No cell of one is near a cell of the other: run the same study for both".to_owned();
+            return "No cell of one resembles a cell of the other: run the same study for both".to_owned();
         };
         let keys = nearest.keys();
         let alike: Vec<&NearCells> = self.near.iter().filter(|near| near.keys() == keys).collect();
@@ -122,7 +122,7 @@ impl Comparison {
         let values = if keys.len() == 1 { "the same value" } else { "the same values" };
         let ignore = if self.can_ignore(&keys) {
             let them = if keys.len() == 1 { "it" } else { "them" };
-            format!(", or match cells without {them} by `--ignore {}`", keys.join(","))
+            format!(", or ignore {them} with `--ignore {}`", keys.join(","))
         } else {
             String::new()
         };

@@ -31,8 +31,8 @@ fn a_gate_without_a_cell_in_common_names_the_keys_that_differ() {
     assert_eq!(
         why,
         "nothing was compared: the stores have no cell in common. 2 cells differ only in ramp_time (2s \
-         before, 5s after) and cpus_allowed (all before, 0,1 after): run both with the same values, or match \
-         cells without them by `--ignore ramp_time,cpus_allowed`"
+         before, 5s after) and cpus_allowed (all before, 0,1 after): run both with the same values, or \
+         ignore them with `--ignore ramp_time,cpus_allowed`"
     );
     let comparison = compared(&before, &after, &["ramp_time", "cpus_allowed"]).unwrap();
     assert_eq!(gate(&comparison, 5.0).unwrap().worse.len(), 4, "IOPS and latency of two paths");
@@ -51,8 +51,8 @@ fn keys_are_refused_that_no_cell_has_or_that_tell_cells_apart() {
     assert!(why.starts_with("--ignore speed: no cell has a `speed`: name one of bs, cpus_allowed,"), "{why}");
     assert_eq!(
         compared(&before, &after, &["iodepth"]).unwrap_err(),
-        "--ignore: 2 cells before differ only in iodepth, such as iodepth 1 and iodepth 4: without \
-         iodepth they would be one cell, so leave that out"
+        "--ignore: 2 cells before differ only in iodepth, such as iodepth 1 and iodepth 4: without iodepth \
+         they would be one cell, so do not ignore iodepth"
     );
     let why = gate(&compared(&before, &after, &[]).unwrap(), 5.0).unwrap_err().to_string();
     assert!(why.ends_with("iodepth (such as 1 before, 2 after): run both with the same value"), "{why}");

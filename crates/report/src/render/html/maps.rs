@@ -54,10 +54,10 @@ pub(super) fn section(model: &Model<'_>) -> Section {
         groups.extend(Group::new(heading, figures));
     }
     let mut words = format!(
-        "The best path in each cell, how far the next one is, and the 95 % interval of that. In dashed cells \
-         no path wins by {} at 5 %, after Holm over all cells: the best are equal, or it is undecided. A \
-         map of counts names the path with the lowest count, which need not be the fastest. {} out: refuted, \
-         unproven, failed or incomplete.",
+        "The best path in each cell, its lead over the next path, and the 95 % interval of the lead. In \
+         dashed cells no path wins by {} at 5 %, after Holm over all cells: the best are equal, or \
+         undecided. A map of counts names the path with the lowest count, which need not be the fastest. {} \
+         out: refuted, unproven, failed or incomplete.",
         test_words(model),
         if left_out == 1 { "1 trial is left".to_owned() } else { format!("{left_out} trials are left") }
     );

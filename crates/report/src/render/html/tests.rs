@@ -86,7 +86,8 @@ fn one_replicate_has_no_winner_and_no_error_bars() {
     let page =
         page(&study("s"), &trials(&PATHS, &workloads(&[1], &[1], &[4096]), 1), &[], Admission::default());
     assert!(page.contains(
-        "Undecided between io_uring sqpoll/poll, io_uring, libaio and posix-sio: no test decides between"
+        "Undecided between io_uring sqpoll/poll, io_uring, libaio and posix-sio: single replicates cannot be \
+         tested"
     ));
     assert!(page.contains("One replicate per cell: there are no error bars"));
     assert!(!page.contains("class=\"whisker\"") && !page.contains("class=\"error\""));
