@@ -96,7 +96,6 @@ fn a_store_is_drawn_as_it_was_measured() {
             Value::Null,
             "it was measured on a real machine"
         );
-        reader::scrolls(&mut browser, &page, "#summary .scroll");
         reader::scrolls(&mut browser, &page, "#time .plot");
     }
 }
