@@ -40,8 +40,9 @@ pub struct Choice {
     pub latency_ns: Option<f64>,
     /// Other answers: by tail latency if it is another one, and by energy if that was measured.
     pub others: Vec<Standing>,
-    /// Of the paths that `first` does not separate: the one that takes the least CPU and the one that takes
-    /// the most, if it takes much more; in per cent of one core.
+    /// Of the paths that `first` does not separate, or of the winner and the next one: the one that takes the
+    /// least CPU and the one that takes the most, if it takes much more; in per cent of one core. A winner
+    /// that takes less is not named.
     pub cpu: Option<[(IoPath, f64); 2]>,
     /// Paths that compete and spin, and lost their core, each with the worst of its trials.
     pub starved: Vec<(IoPath, Spinner)>,
@@ -219,7 +220,12 @@ fn cpu(study: &StudyRecord, first: &Standing, own: &[Competing<'_>]) -> Option<[
         let values: Vec<f64> = sample.iter().map(|(_, value)| *value).collect();
         (!values.is_empty()).then(|| (path, sample, mean(&values)))
     };
-    let mut paths: Vec<_> = first.cell.best().iter().filter_map(|place| sample(place.path)).collect();
+    let winner = first.winner();
+    let compared = match winner {
+        Some(_) => first.cell.ranking.iter().take(2).collect(),
+        None => first.cell.best(),
+    };
+    let mut paths: Vec<_> = compared.iter().filter_map(|place| sample(place.path)).collect();
     paths.sort_by(|(.., a), (.., b)| a.total_cmp(b));
     let [(least, few, least_cpu), .., (most, many, most_cpu)] = &paths[..] else { return None };
     let method = if in_blocks(study) { Method::Paired } else { Method::Welch };
@@ -227,7 +233,8 @@ fn cpu(study: &StudyRecord, first: &Standing, own: &[Competing<'_>]) -> Option<[
     let pairs = paths.len() * (paths.len() - 1) / 2;
     let plan = TestPlan { looks: study.looks(), ..TestPlan::of(metric, method, pairs) };
     let p = plan.contrast(many, few)?.p * pairs as f64;
-    (*most_cpu >= MUCH_CPU * least_cpu && p < LEVEL).then_some([(*least, *least_cpu), (*most, *most_cpu)])
+    let is_much = *most_cpu >= MUCH_CPU * least_cpu && p < LEVEL && winner.is_none_or(|path| path == *most);
+    is_much.then_some([(*least, *least_cpu), (*most, *most_cpu)])
 }
 
 /// The paths with a trial whose spinning thread lost its core, each with the one that waited longest.

@@ -386,12 +386,10 @@ fn cpu(alike: &[&Choice], labels: &Labels) -> Option<String> {
     let same = pairs.iter().all(|[few, many]| (few.0, many.0) == (least, most));
     let range = |at: usize| range(&pairs.iter().map(|pair| pair[at].1 / 100.0).collect::<Vec<_>>());
     let (least_cpu, most_cpu) = (range(0)?, range(1)?);
-    same.then(|| {
-        format!(
-            "Of these, {} takes the least CPU, {least_cpu} of a core; {} takes {most_cpu}.",
-            labels.short(least),
-            labels.short(most)
-        )
+    let [few, many] = [least, most].map(|path| labels.short(path));
+    same.then(|| match alike[0].first.decision() {
+        Decision::Wins => format!("It takes {most_cpu} of a core; {few} takes {least_cpu}."),
+        _ => format!("Of these, {few} takes the least CPU, {least_cpu} of a core; {many} takes {most_cpu}."),
     })
 }
 

@@ -62,6 +62,24 @@ fn a_winner_is_named_with_its_lead_and_what_to_avoid() {
     assert_eq!(lines(&trials), [format!("{AT_8}{answer}")]);
 }
 
+/// A polling thread won, and nothing said that it takes ten times the CPU.
+#[test]
+fn a_winner_says_what_cpu_it_takes_if_that_is_much_more_than_the_next() {
+    let mut trials = path(SQPOLL, 112_000.0, 0, 1.0);
+    trials.extend(path(LIBAIO, 100_000.0, 1, 1.0));
+    let with = |trials: &mut [Trial], name: &str, cpu: f64| {
+        let of = trials.iter_mut().filter(|trial| trial.path.to_string() == name);
+        of.for_each(|trial| measurement_of(trial).cpu_percent = cpu + 0.1 * f64::from(trial.replicate));
+    };
+    with(&mut trials, SQPOLL, 195.0);
+    with(&mut trials, LIBAIO, 20.0);
+    let lead = "io_uring sqpoll wins: 112,000 IOPS at 71.4 us on average, 12 % more than libaio (between \
+                11.8 % and 12.2 %).";
+    assert_eq!(lines(&trials), [format!("{AT_8}{lead} It takes 195 % of a core; libaio takes 20 %.")]);
+    with(&mut trials, SQPOLL, 10.0);
+    assert_eq!(lines(&trials), [format!("{AT_8}{lead}")], "less is no price");
+}
+
 #[test]
 fn equal_paths_are_not_ranked_and_what_they_cost_is_said() {
     let mut trials = path(LIBAIO, 100_100.0, 0, 10.0);
