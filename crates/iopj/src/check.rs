@@ -11,7 +11,7 @@ use iopj_engine::Target;
 use iopj_engine::check::{Availability, check as check_path};
 use iopj_engine::target::{TakePlan, make_file, plan_taking};
 use iopj_load::fio::Fio;
-use iopj_report::render::{Table, escape, unavailable, wrap};
+use iopj_report::render::{Table, WIDTH, escape, unavailable, wrap};
 use iopj_run::Options;
 use iopj_run::paths::check_paths;
 use iopj_store::Unavailable;
@@ -184,7 +184,8 @@ fn as_text(target: &Target, paths: &[(IoPath, Availability)]) -> String {
     for (path, state) in paths {
         match state {
             Availability::Available { notes } => {
-                notes_text.extend(notes.iter().map(|note| format!("  {path}\n{}", wrap(note, 120, "    "))));
+                notes_text
+                    .extend(notes.iter().map(|note| format!("  {path}\n{}", wrap(note, WIDTH, "    "))));
             }
             Availability::Unavailable { reason, remedy } => {
                 missing.push(Unavailable { path: *path, reason: reason.clone(), remedy: remedy.clone() });

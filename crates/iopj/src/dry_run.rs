@@ -4,7 +4,7 @@ use crate::output::{print, print_json};
 use iopj_core::format_bytes;
 use iopj_engine::target::TakePlan;
 use iopj_host::settings::Change;
-use iopj_report::render::{escape, unavailable, wrap};
+use iopj_report::render::{WIDTH, escape, unavailable, wrap};
 use iopj_run::blocks::clock;
 use iopj_run::{PlannedBytes, RunPlan, RunTime};
 use iopj_study::plan::Cell;
@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-/// The width of the text, and where what follows a name begins.
-const WIDTH: usize = 110;
+/// Where what follows a name begins.
 const INDENT: &str = "          ";
 
 pub(crate) fn show(plan: &RunPlan, is_json: bool) -> anyhow::Result<ExitCode> {

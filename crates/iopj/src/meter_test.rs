@@ -4,15 +4,13 @@ use crate::output::{FAILURES, INTERRUPTED, fail, note, print, print_json};
 use crate::signals;
 use crate::study;
 use iopj_core::format_duration;
-use iopj_report::render::{escape, wrap};
+use iopj_report::render::{WIDTH, escape, wrap};
 use iopj_run::energy::{ChannelCheck, MeterCheck, READINGS, check};
 use iopj_run::read_study;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-const WIDTH: usize = 110;
 
 pub(crate) fn test(study: Option<&Path>, allow_exec: bool, json: bool) -> anyhow::Result<ExitCode> {
     let read = |path: &Path| anyhow::Ok(read_study(&study::text(path)?, &path.display().to_string())?);

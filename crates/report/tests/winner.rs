@@ -280,7 +280,9 @@ fn little_data_is_said_so() {
     let text = winners(&study(2), &single, &iops);
     assert!(text.contains("B ? A"), "{text}");
     assert!(
-        text.ends_with("in 1 cell, so undecided: every path needs two replicates in blocks that the best one shares\n"),
+        text.ends_with(
+            "in 1 cell, so undecided: every path needs two replicates in blocks that the best one shares\n"
+        ),
         "{text}"
     );
     let alone = cell_of(&[(0, &[100, 101])]);

@@ -133,16 +133,14 @@ impl fmt::Display for Noise {
                 let by: Vec<String> =
                     self.by.iter().map(|(what, count)| format!("{count} by {what}")).collect();
                 let ranked = if self.ranked { "ranked with a mark" } else { "left out of the ranking" };
-                write!(f, "{disturbed} of {trials} trials were disturbed ({}; {ranked})", by.join(", "))?;
+                let were = if disturbed == 1 { "was" } else { "were" };
+                write!(f, "{disturbed} of {trials} trials {were} disturbed ({}; {ranked})", by.join(", "))?;
             }
         }
         match self.starved {
             0 => Ok(()),
             starved => {
-                write!(
-                    f,
-                    "; in {starved} of {trials} trials a spinning thread lost its core (starved; ranked)"
-                )
+                write!(f, "; in {starved} of {trials} trials a spinning thread lost its core (starved)")
             }
         }
     }
@@ -178,13 +176,13 @@ mod tests {
             vec![Disturbance::Others { cores: 0.9, allowed: 0.05 }, Disturbance::Throttled { times: 3 }];
         let text = line(&all, strict).unwrap();
         let disturbed =
-            "; 1 of 2 trials were disturbed (1 by heat, 1 by other processes; left out of the ranking)";
+            "; 1 of 2 trials was disturbed (1 by heat, 1 by other processes; left out of the ranking)";
         assert!(text.ends_with(disturbed), "{text}");
         let lax = Admission { with_unproven: true, ..strict };
         assert!(line(&all, lax).unwrap().ends_with("; ranked with a mark)"));
         // Under emulation only what is not time counts; and what nobody could see is not said.
         let emulated = line(&all, Admission { emulated: true, ..strict }).unwrap();
-        assert_eq!(emulated, "1 of 2 trials were disturbed (1 by heat; left out of the ranking)");
+        assert_eq!(emulated, "1 of 2 trials was disturbed (1 by heat; left out of the ranking)");
         measurement_of(&mut all[0]).evidence.others = None;
         assert_eq!(line(&all[..1], strict).as_deref(), Some("no trial was disturbed"));
         assert_eq!(line(&[], strict), None);

@@ -32,5 +32,5 @@ pub use paper_tables::paper_tables;
 pub use parquet::parquet;
 pub use report::{report, unavailable};
 pub use table::Table;
-pub use text::{escape, wrap};
+pub use text::{WIDTH, escape, wrap};
 pub use winner::winners;

@@ -146,7 +146,7 @@ fn a_starved_trial_is_marked_and_says_why() {
     for part in [
         "starved (1 of 3): the submission poller had 61 % of a core and waited for one 38 % of the time: it \
          shared 2 cores with 1 other busy thread",
-        "no trial was disturbed; in 1 of 9 trials a spinning thread lost its core (starved; ranked)",
+        "no trial was disturbed; in 1 of 9 trials a spinning thread lost its core (starved)",
     ] {
         assert!(text.contains(part), "`{part}` is not in {text}");
     }

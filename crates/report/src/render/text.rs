@@ -3,7 +3,7 @@
 use iopj_core::IoPath;
 
 /// Characters in a line of running text.
-pub(super) const WIDTH: usize = 120;
+pub const WIDTH: usize = 120;
 
 /// Lines of at most `width` characters, broken at spaces and each preceded by `indent`.
 pub fn wrap(text: &str, width: usize, indent: &str) -> String {
