@@ -142,14 +142,15 @@ impl Guest<'_> {
         let (file, store) = (study_file(number), store_file(number));
         // An earlier run may have been killed: without its driver a drive has no node.
         let restore = if number > 1 { "iopj restore >/dev/null 2>&1\n" } else { "" };
+        // A node is there before it can be opened.
         format!(
-            "{restore}tries=600\nuntil [ -e {node} ]; do\n\ttries=$((tries - 1))\n\t[ $tries -gt 0 ] || {{ \
-             echo 'lab: the drive {node} did not appear'; exit 97; }}\n\tsleep 0.1\ndone\ndrive=$(readlink \
-             -f /sys/class/nvme/nvme0/device)\nrm -f status\n{{\n\tiopj run /{file} --target \
-             {node}{destroy}{take}{exec} --store {store} 2>&1 >/dev/null\n\techo $? >status\n}} | \
-             {relay}\n[ ! -e {store} ] || cp {store}* /out/ || {{\n\techo 'lab: the guest has no memory \
-             left for the store of `{name}`'\n\trm -f {store}* /out/{store}*\n\texit 99\n}}\nrm -f \
-             {store}*\nstatus=$(cat status)\nexit ${{status:-94}}\n",
+            "{restore}tries=600\nuntil {{ true <{node}; }} 2>/dev/null; do\n\ttries=$((tries - 1))\n\t[ \
+             $tries -gt 0 ] || {{ echo 'lab: the drive {node} did not appear'; exit 97; }}\n\tsleep \
+             0.1\ndone\ndrive=$(readlink -f /sys/class/nvme/nvme0/device)\nrm -f status\n{{\n\tiopj run \
+             /{file} --target {node}{destroy}{take}{exec} --store {store} 2>&1 >/dev/null\n\techo $? \
+             >status\n}} | {relay}\n[ ! -e {store} ] || cp {store}* /out/ || {{\n\techo 'lab: the guest has \
+             no memory left for the store of `{name}`'\n\trm -f {store}* /out/{store}*\n\texit \
+             99\n}}\nrm -f {store}*\nstatus=$(cat status)\nexit ${{status:-94}}\n",
             name = study.name
         )
     }

@@ -1,9 +1,12 @@
 //! Why a machine does not start or a guest does not end well, each reason with its remedy.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
+
+use rustix::process::Signal;
 
 use super::spec::QEMU;
 use crate::image::ImageError;
@@ -26,6 +29,14 @@ pub enum VmError {
         lines = shown(console)
     )]
     Refused { kernel: PathBuf, status: ExitStatus, messages: String, console: Vec<String> },
+    /// A signal ended QEMU: a fault of its own, or somebody's.
+    #[error(
+        "QEMU died ({status}{said}): {remedy}{lines}",
+        said = if messages.is_empty() { String::new() } else { format!("; {messages}") },
+        remedy = after_death(*status),
+        lines = shown(console)
+    )]
+    Died { status: ExitStatus, messages: String, console: Vec<String> },
     /// The guest did not end in time.
     #[error(
         "the guest did not end within {} s: look at its last lines, or allow it more time{}",
@@ -74,6 +85,16 @@ impl VmError {
     pub(super) fn at(path: &Path) -> impl Fn(io::Error) -> VmError {
         let path = path.to_path_buf();
         move |source| VmError::File { path: path.clone(), source }
+    }
+}
+
+/// What to do once a signal has ended QEMU.
+fn after_death(status: ExitStatus) -> &'static str {
+    match status.signal() {
+        Some(signal) if signal == Signal::KILL.as_raw() => {
+            "if nobody killed it, this machine ran out of memory (see `dmesg`): free some, and try again"
+        }
+        _ => "try again, or use a newer QEMU",
     }
 }
 

@@ -107,6 +107,7 @@ fn try_boot(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
             format!("a guest under KVM does not boot within {} s", LIMIT.as_secs())
         }
         Err(VmError::Refused { messages, .. }) => format!("QEMU gives up under KVM: {messages}"),
+        Err(VmError::Died { status, .. }) => format!("QEMU dies under KVM ({status})"),
         Err(VmError::Panic { panic, .. }) => format!("the kernel gives up under KVM: {panic}"),
         Err(error) => return Err(error),
     }))

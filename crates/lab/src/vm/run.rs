@@ -1,6 +1,7 @@
 //! One guest from start to end: its console, its time limit, its output.
 
 use std::io::stdin;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,7 +108,7 @@ pub(super) fn boot(
         return Err(VmError::Guest { cause: cause.clone(), console: console.last_lines() });
     }
     if !status.success() {
-        return Err(refused(spec, status, qemu.messages(), console.last_lines()));
+        return Err(ended_badly(spec, status, qemu.messages(), console.last_lines()));
     }
     Ok(())
 }
@@ -129,7 +130,7 @@ pub fn interact(spec: &MachineSpec, folder: &RunFolder, stop: &AtomicBool) -> Re
         }
         std::thread::sleep(TICK);
     };
-    if status.success() { Ok(()) } else { Err(refused(spec, status, "see above".to_owned(), Vec::new())) }
+    if status.success() { Ok(()) } else { Err(ended_badly(spec, status, "see above".to_owned(), Vec::new())) }
 }
 
 /// An oops at a breakpoint is QEMU's fault, under its translator only.
@@ -140,7 +141,11 @@ fn panicked(spec: &MachineSpec, panic: &str, console: &Console<'_>) -> VmError {
     }
 }
 
-fn refused(spec: &MachineSpec, status: ExitStatus, messages: String, console: Vec<String>) -> VmError {
+/// Why QEMU itself did not end well: it refuses a machine by an exit code, and dies of a signal.
+fn ended_badly(spec: &MachineSpec, status: ExitStatus, messages: String, console: Vec<String>) -> VmError {
+    if status.signal().is_some() {
+        return VmError::Died { status, messages, console };
+    }
     VmError::Refused { kernel: spec.kernel.clone(), status, messages, console }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use iopj_lab::vm::{RunFolder, VmError, run};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bench::{Bench, guest, kernel, machine_pid, null, nvme};
 
@@ -111,6 +112,31 @@ fn an_image_that_is_no_kernel_is_refused() {
     assert!(error.starts_with("QEMU could not run kernel `/bin/sh` (exit status: 1): "), "{error}");
     assert!(error.ends_with("; fix what it names, or give another kernel image"), "{error}");
     bench.assert_gone();
+}
+
+#[test]
+fn a_qemu_that_dies_of_a_signal_is_not_blamed_on_the_kernel() {
+    let Some(bench) = Bench::old("echo now; sleep 1000", nvme(null())) else { return };
+    for (signal, start, remedy) in [
+        (Signal::SEGV, "QEMU died (signal: 11 (SIGSEGV)", "): try again, or use a newer QEMU\n"),
+        (
+            Signal::KILL,
+            "QEMU died (signal: 9 (SIGKILL)",
+            "): if nobody killed it, this machine ran out of memory",
+        ),
+    ] {
+        let folder = bench.folder.path().to_path_buf();
+        let error = bench.run_and(|_| {
+            let pid = machine_pid(&folder).unwrap();
+            kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+        });
+        let error = error.unwrap_err();
+        assert!(matches!(error, VmError::Died { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with(start) && text.contains(remedy), "{text}");
+        assert!(text.ends_with("the guest's last lines:\n  now"), "{text}");
+        bench.assert_gone();
+    }
 }
 
 const OWNER: &str = "IOPJ_TEST_OWNER";
