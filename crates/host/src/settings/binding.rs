@@ -7,8 +7,9 @@ use super::allowed::{NotAllowed, is_driver_name};
 use super::host::Host;
 use crate::sysfs::{self, names_in};
 use iopj_engine::PciAddress;
+use rustix::io::Errno;
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -210,14 +211,25 @@ impl Binding {
 
 /// Waits until these block devices are there; returns the ones that did not come in time.
 pub(super) fn wait_for_disks<'a>(host: &Host, names: &'a [String]) -> Vec<&'a str> {
-    wait_until(host.disks_limit, || absent(&host.sys, names).is_empty());
-    absent(&host.sys, names)
+    wait_until(host.disks_limit, || absent(host, names).is_empty());
+    absent(host, names)
 }
 
 /// The block devices among these that are not there.
-pub(super) fn absent<'a>(sys: &Path, names: &'a [String]) -> Vec<&'a str> {
-    let is_absent = |name: &&str| !sys.join("block").join(name).exists();
-    names.iter().map(String::as_str).filter(is_absent).collect()
+pub(super) fn absent<'a>(host: &Host, names: &'a [String]) -> Vec<&'a str> {
+    names.iter().map(String::as_str).filter(|name| !is_there(host, name)).collect()
+}
+
+/// True if a block device can be used. Its folder in sysfs and its node come first, then its queue's files,
+/// then the link `bdi`, and only then can it be opened (`device_add_disk` in block/genhd.c, Linux 6.1 to
+/// 6.18).
+fn is_there(host: &Host, name: &str) -> bool {
+    match File::open(host.dev.join(name)).map_err(|error| Errno::from_io_error(&error)) {
+        Ok(_) => true,
+        Err(Some(Errno::NXIO | Errno::NODEV)) => false,
+        // A container may have no node of it, and a user may not be allowed to open it.
+        Err(_) => host.sys.join("block").join(name).join("bdi").exists(),
+    }
 }
 
 /// That block devices did not come back, and why that matters.

@@ -111,7 +111,7 @@ fn put_back_driver(
     disks: &[String],
     notes: &mut Vec<String>,
 ) -> io::Result<Option<String>> {
-    let gone: Vec<String> = binding::absent(&host.sys, disks).into_iter().map(str::to_owned).collect();
+    let gone: Vec<String> = binding::absent(host, disks).into_iter().map(str::to_owned).collect();
     match binding.give_back(host, old)? {
         GivenBack::Already => {
             // The run may have died while its drive was coming back.

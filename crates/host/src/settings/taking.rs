@@ -95,7 +95,7 @@ impl Settings<'_> {
         let not_back = |reason: String| SettingsError::NotGivenBack { address, reason };
         let sys = &self.host.sys;
         let TakenDrive { binding, from, disks, queue, settings, .. } = &self.taken.drives[position];
-        let gone: Vec<String> = binding::absent(sys, disks).into_iter().map(str::to_owned).collect();
+        let gone: Vec<String> = binding::absent(self.host, disks).into_iter().map(str::to_owned).collect();
         match binding.give_back(self.host, from).map_err(|error| not_back(error.to_string()))? {
             GivenBack::Already => {}
             GivenBack::From(now) => {

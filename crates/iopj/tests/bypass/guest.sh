@@ -8,10 +8,19 @@ address() {
 	basename "$(readlink -f "$folder/device")"
 }
 
+# usable: how many drives the kernel's driver has that can be opened. Their nodes come earlier.
+usable() {
+	count=0
+	for drive in /dev/nvme*n1; do
+		{ true <"$drive"; } 2>/dev/null && count=$((count + 1))
+	done
+	echo $count
+}
+
 # drives N: waits until the kernel's driver has so many drives.
 drives() {
 	tries=600
-	until [ "$(ls -d /dev/nvme*n1 2>/dev/null | wc -l)" -eq "$1" ]; do
+	until [ "$(usable)" -eq "$1" ]; do
 		tries=$((tries - 1))
 		[ $tries -gt 0 ] || { echo "the drives did not appear"; exit 97; }
 		sleep 0.1

@@ -76,7 +76,7 @@ impl Drive {
         Path::new("/sys/bus/pci/devices").join(self.address.to_string())
     }
 
-    /// The block device of its namespace, once it is there.
+    /// The block device of its namespace, once it can be opened: its node comes earlier.
     fn node(&self) -> PathBuf {
         let names = |folder: &Path| -> Vec<PathBuf> {
             fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
@@ -86,7 +86,7 @@ impl Drive {
                 for entry in names(&controller) {
                     let name = entry.file_name().unwrap().to_str().unwrap().to_owned();
                     let node = Path::new("/dev").join(&name);
-                    if name.starts_with("nvme") && name.ends_with("n1") && node.exists() {
+                    if name.starts_with("nvme") && name.ends_with("n1") && File::open(&node).is_ok() {
                         return node;
                     }
                 }
