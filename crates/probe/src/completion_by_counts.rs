@@ -134,7 +134,10 @@ fn interrupted_alike(
     // required.
     if !is_alone && !can_be_all(evidence, [window, own], [all_in_pass, own_in_pass_per_io]) {
         let at_once = in_flight_per_vector(evidence);
-        let why = format!("{figures}: at up to {at_once} I/Os in flight on a vector too few for all I/Os");
+        let why = format!(
+            "{figures}: with up to {at_once} I/Os in flight on a vector, fewer than if all had completed by \
+             interrupt"
+        );
         return unclear(why, Remedy::ShallowQueue);
     }
     Finding::Seen(CompletionMode::Interrupt)

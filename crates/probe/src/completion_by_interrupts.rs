@@ -81,8 +81,8 @@ fn enough(evidence: &Evidence, interrupts: u64) -> Finding<CompletionMode> {
         return unclear(why, Remedy::QuietDisk);
     }
     let why = format!(
-        "{per_io} interrupts per I/O, {} without those of foreign I/O, at up to {at_once} I/Os in flight on \
-         a vector are too many for none and too few for all I/Os",
+        "{per_io} interrupts per I/O, {} without those of foreign I/O: with up to {at_once} I/Os in flight \
+         on a vector, more than if none had completed by interrupt and fewer than if all had",
         text(ratio(own, evidence.ios())),
     );
     unclear(why, unless_counted(evidence, Remedy::ShallowQueue))

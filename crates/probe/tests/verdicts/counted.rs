@@ -221,7 +221,7 @@ fn a_window_of_which_a_part_interrupted_is_no_longer_the_pass() {
     assert_unproven(
         "libaio/syscall/interrupt",
         &window(8, PASS / 8, IOS / 10),
-        "at up to 8 I/Os in flight on a vector too few for all I/Os",
+        "with up to 8 I/Os in flight on a vector, fewer than if all had completed by interrupt",
     );
     // A handler that also takes what completes meanwhile completes more than were in flight, in the window as
     // in the pass.
@@ -333,10 +333,10 @@ fn one_vector_completes_no_more_than_it_serves() {
     assert_unproven(
         "io_uring/syscall/interrupt",
         &evidence,
-        "at up to 2048 I/Os in flight on a vector are too many for none and too few for all",
+        "with up to 2048 I/Os in flight on a vector, more than if none had completed by interrupt and fewer",
     );
     evidence.devices[0].settings.insert("nr_requests".into(), "1023".into());
-    assert_unproven("io_uring/syscall/interrupt", &evidence, "at up to 1023 I/Os in flight");
+    assert_unproven("io_uring/syscall/interrupt", &evidence, "with up to 1023 I/Os in flight");
     evidence.devices[0].interrupts = Some(IOS / 2 / 1023 + 1);
     assert_eq!(seen(&evidence), Some(CompletionMode::Interrupt));
     // Two cores reach two vectors.

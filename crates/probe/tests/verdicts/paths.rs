@@ -56,7 +56,7 @@ fn one_interrupt_can_complete_all_that_is_in_flight() {
             assert_unproven(
                 &format!("io_uring/syscall/{asked}"),
                 &evidence,
-                "0.0026 interrupts per I/O, 0.0026 without those of foreign I/O, at up to 128",
+                "0.0026 interrupts per I/O, 0.0026 without those of foreign I/O: with up to 128",
             );
         }
         evidence.devices[0].interrupts = Some(IOS / 128 / 100);

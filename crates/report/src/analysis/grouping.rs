@@ -25,7 +25,7 @@ impl TrialSetup {
 }
 
 /// The same by reference.
-pub(super) fn setup(trial: &Trial) -> (&Workload, &BTreeMap<String, String>, Generator) {
+pub(crate) fn setup(trial: &Trial) -> (&Workload, &BTreeMap<String, String>, Generator) {
     (&trial.workload, &trial.settings, trial.generator)
 }
 

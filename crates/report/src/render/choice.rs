@@ -290,8 +290,7 @@ impl<'a> Pair<'a> {
         if self.open.more == More::Untested && (few.summary.n < 2 || self.standing.cell.left_out.unpaired > 0)
         {
             return format!(
-                "{} shares fewer than two counting replicates with {}; the report says why its trials do not \
-                 count",
+                "there are fewer than two replicates in which {} and {} both count, too few for a test",
                 name(few),
                 name(many)
             );

@@ -2,7 +2,7 @@
 
 use super::number::{or_dash, percent};
 use super::table::Table;
-use super::text::{WIDTH, escape, settings, wrap};
+use super::text::{WIDTH, escape, path_name, wrap};
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::answer::MOST_MORE;
 use crate::analysis::compare::{
@@ -13,7 +13,6 @@ use crate::analysis::grouping::{grouped, list};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{LEVEL, p_text};
 use crate::analysis::winner::Axis;
-use iopj_store::Generator;
 use std::fmt::Write;
 
 /// The whole comparison.
@@ -50,12 +49,12 @@ pub fn comparison(comparison: &Comparison) -> String {
 pub fn gate(gate: &Gate<'_>, percent: f64) -> String {
     let Gate { worse, cells, not_compared, blind, .. } = gate;
     let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let found = match worse.len() {
-        0 => "nothing got worse".to_owned(),
-        count => format!("{} got worse", of(count, "figure")),
+    let found = match gate.worst() {
+        None => "nothing got worse".to_owned(),
+        Some(one) => format!("{} got worse{}", of(worse.len(), "figure"), worst(one, worse.len())),
     };
-    let mut text =
-        format!("gate of {percent} %: {found}; {} compared, {not_compared} not\n", of(*cells, "cell"));
+    let words = format!("gate of {percent} %: {found}; {} compared, {not_compared} not", of(*cells, "cell"));
+    let mut text = wrap(&escape(&words), WIDTH, "");
     if *blind > 0 {
         let least = match gate.least {
             Some(least) => format!("a change of {} would be seen in all of them", seen(least)),
@@ -68,6 +67,14 @@ pub fn gate(gate: &Gate<'_>, percent: f64) -> String {
         text += &wrap(&words, WIDTH, "");
     }
     text
+}
+
+/// Which figure of these many changed most, and by how much.
+fn worst(change: &Change, of: usize) -> String {
+    let (metric, cell) = (change.metric.title(), &change.cell);
+    let most = if of > 1 { "most of all " } else { "" };
+    let by = or_dash(change.ratio, change_percent);
+    format!(" ({most}{metric} of {}, {}: {by})", name(cell), cell.workload.title())
 }
 
 /// The line of a side: its value of what distinguishes the sides of one store, its study and its trials.
@@ -176,8 +183,7 @@ fn not_measured(comparison: &Comparison) -> String {
 }
 
 fn name(cell: &ComparedCell) -> String {
-    let by = if cell.generator == Generator::Fio { " (fio)" } else { "" };
-    format!("{}{by}{}", cell.path, settings(&cell.settings))
+    path_name(cell.path, cell.generator, &cell.settings)
 }
 
 fn title(metric: Metric) -> String {

@@ -1,6 +1,8 @@
 //! Running text for terminals: broken into lines, made harmless, and names that occur in several reports.
 
 use iopj_core::IoPath;
+use iopj_store::Generator;
+use std::collections::BTreeMap;
 
 /// Characters in a line of running text.
 pub const WIDTH: usize = 120;
@@ -36,6 +38,12 @@ pub(super) fn letter(at: usize) -> String {
 /// Settings as they follow a path's name: each ` name=value`.
 pub(super) fn settings<'a>(settings: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
     settings.into_iter().map(|(name, value)| format!(" {name}={value}")).collect()
+}
+
+/// A path with its settings, and its generator if that is fio.
+pub(super) fn path_name(path: IoPath, generator: Generator, own: &BTreeMap<String, String>) -> String {
+    let by = if generator == Generator::Fio { " (fio)" } else { "" };
+    format!("{path}{by}{}", settings(own))
 }
 
 /// The short name of a path: its interface, and how it differs from one system call per submission and

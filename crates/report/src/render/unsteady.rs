@@ -1,72 +1,90 @@
 //! Trials that were not steady, each with its reason, and the figures and winners without them.
 
 use super::number::thousands;
-use super::results::row_name;
 use super::table::Table;
-use super::text::{WIDTH, wrap};
+use super::text::{WIDTH, escape, path_name, wrap};
 use crate::analysis::Admission;
+use crate::analysis::grouping::{grouped, setup, unique};
 use crate::analysis::steady::{Flag, unsteady};
 use crate::analysis::winner::{Decision, WinnerMap, WinnerQuestion};
 use crate::analysis::without_unsteady::{
     CellDecision, MapWithoutUnsteady, OtherFirst, UnsteadyCell, tables_without_unsteady,
 };
 use crate::analysis::workload_table::{CellRow, Times};
-use iopj_store::{Generator, StudyRecord, Trial};
+use iopj_store::{StudyRecord, Trial};
 
-/// At most this many trials are listed.
+/// At most this many cells are listed.
 const MOST: usize = 8;
 
-/// What to know about steadiness; empty if all trials were steady.
+/// What to know about steadiness; empty if all trials that compete were steady. A cell is one entry: each of
+/// its trials with the reason, then its figures with them and without.
 pub(super) fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
-    let flags = unsteady(trials);
-    let line = |flag: &Flag| {
+    let mut flags = unsteady(trials);
+    flags.retain(|flag| admission.admit(&trials[flag.trial]).is_ok());
+    if flags.is_empty() {
+        return String::new();
+    }
+    let apart = tables_without_unsteady(study, trials, admission);
+    let by_cell = grouped(flags.iter().map(|flag| {
         let trial = &trials[flag.trial];
-        let by = if trial.generator == Generator::Fio { " (fio)" } else { "" };
-        let (path, title) = (trial.path, trial.workload.title());
-        let what = format!("{path}{by}, {title}, replicate {}: {}", trial.replicate + 1, flag.reason);
-        wrap(&what, WIDTH, "  ")
+        ((trial.path, setup(trial)), flag)
+    }));
+    let count = match unique(flags.iter().map(|flag| flag.trial)).len() {
+        1 => "1 trial that competes was".to_owned(),
+        count => format!("{count} trials that compete were"),
     };
-    let mut text = String::new();
-    if !flags.is_empty() {
-        text += &format!("not steady, to be read with care (docs/statistics.md): {}\n", flags.len());
-        text.extend(flags.iter().take(MOST).map(line));
+    let mut text = format!("{count} not steady (docs/statistics.md):\n");
+    for (_, flags) in by_cell.iter().take(MOST) {
+        let trial = &trials[flags[0].trial];
+        let of_cell = |cell: &&UnsteadyCell| is_of(cell, trial);
+        let figures = apart.iter().flat_map(|apart| &apart.cells).find(of_cell);
+        text += &wrap(&escape(&entry(trials, flags, figures)), WIDTH, "  ");
     }
-    if flags.len() > MOST {
-        text += &format!("  and {} more\n", flags.len() - MOST);
+    match by_cell.len().saturating_sub(MOST) {
+        0 => {}
+        1 => text += "  and those of 1 more cell\n",
+        more => text += &format!("  and those of {more} more cells\n"),
     }
-    text + &with_and_without(study, trials, admission)
-}
-
-/// The figures of each cell that has unsteady trials, with and without them, and the workloads where another
-/// path comes first.
-fn with_and_without(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
-    let Some(apart) = tables_without_unsteady(study, trials, admission) else { return String::new() };
-    let mut text = "without the trials whose rate changed:\n".to_owned();
-    text.extend(apart.cells.iter().map(|cell| wrap(&line(cell), WIDTH, "  ")));
-    text.extend(apart.firsts.iter().map(|first| wrap(&first_words(first), WIDTH, "  ")));
+    let firsts = apart.iter().flat_map(|apart| &apart.firsts);
+    text.extend(firsts.map(|first| wrap(&first_words(first), WIDTH, "  ")));
     text
 }
 
-fn line(cell: &UnsteadyCell) -> String {
-    let of = format!(
-        "{}, {}: {} of {} trials",
-        plain_name(&cell.row),
-        cell.workload.title(),
-        cell.unsteady,
-        cell.competing
-    );
+/// The unsteady trials of a cell.
+fn entry(trials: &[Trial], flags: &[&Flag], figures: Option<&UnsteadyCell>) -> String {
+    let first = &trials[flags[0].trial];
+    let name = path_name(first.path, first.generator, &first.settings);
+    let reason = |flag: &&Flag| format!("replicate {}: {}", trials[flag.trial].replicate + 1, flag.reason);
+    let reasons: Vec<String> = flags.iter().map(reason).collect();
+    let figures = figures.map_or(String::new(), |cell| format!("; {}", with_and_without(cell)));
+    format!("{name}, {}, {}{figures}", first.workload.title(), reasons.join("; "))
+}
+
+/// True if a trial is of this cell.
+fn is_of(cell: &UnsteadyCell, trial: &Trial) -> bool {
+    let CellRow { path, settings, generator, .. } = &cell.row;
+    (*path, (&cell.workload, settings, *generator)) == (trial.path, setup(trial))
+}
+
+/// The figures of a cell with those of its trials whose rate changed, and without.
+fn with_and_without(cell: &UnsteadyCell) -> String {
+    let of = cell.competing;
+    let (which, them) = match cell.unsteady {
+        1 => (format!("the trial (of {of}) whose rate changed"), "it"),
+        count => (format!("the {count} trials (of {of}) whose rate changed"), "them"),
+    };
     let figures = |times: &Times| format!("{} IOPS, {:.2} us", thousands(times.iops), times.mean_ns / 1e3);
     match (cell.with(), &cell.without) {
         (Some(with), Some(without)) => {
-            format!("{of}; {} with them, {} without", figures(with), figures(without))
+            format!("{} without {which}, {} with {them}", figures(without), figures(with))
         }
-        _ => format!("{of}; nothing is left without them"),
+        _ => format!("nothing is left without {which}"),
     }
 }
 
 /// A row's path with the settings, and the generator if that is fio.
 pub(super) fn plain_name(row: &CellRow) -> String {
-    row_name(row, false)
+    path_name(row.path, row.generator, &row.settings)
 }
 
 /// Which path is the first, with the unsteady trials and without.

@@ -84,6 +84,14 @@ pub struct Gate<'a> {
     pub least: Option<f64>,
 }
 
+impl Gate<'_> {
+    /// The one that changed by the greatest factor; one without a ratio rose from nothing.
+    pub fn worst(&self) -> Option<&Change> {
+        let factor = |change: &Change| change.ratio.map_or(f64::INFINITY, |ratio| ratio.ln().abs());
+        self.worse.iter().copied().max_by(|a, b| factor(a).total_cmp(&factor(b)))
+    }
+}
+
 impl Comparison {
     /// Why nothing was compared; `None` if some metric of some cell was.
     pub fn nothing(&self) -> Option<NothingCompared> {

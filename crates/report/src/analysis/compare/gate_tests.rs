@@ -73,3 +73,19 @@ fn a_gate_says_what_it_did_not_compare_and_what_it_could_not_see() {
     assert!(found.least.unwrap() > 1.0, "{text}");
     assert_eq!(gate(&comparison, 1000.0).unwrap().blind, 0);
 }
+
+#[test]
+fn a_gate_names_what_got_worse_most() {
+    let before = [trials(LIBAIO, &[1000, 1001, 999]), trials(URING, &[1000, 1001, 999])].concat();
+    let after = [trials(LIBAIO, &[900, 901, 899]), trials(URING, &[500, 501, 499])].concat();
+    let comparison = compared(&before, &after, &[]).unwrap();
+    let text = |percent: f64| crate::render::gate(&gate(&comparison, percent).unwrap(), percent);
+    let all = text(5.0).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        all,
+        "gate of 5 %: 4 figures got worse (most of all mean latency of io_uring/syscall/interrupt, randread \
+         4k iodepth 1 numjobs 1: +100.0 %); 2 cells compared, 0 not"
+    );
+    // By 80 % only one figure: latency that doubled, not IOPS that halved.
+    assert!(text(80.0).contains("1 figure got worse (mean latency of io_uring"), "{}", text(80.0));
+}
