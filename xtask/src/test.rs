@@ -1,15 +1,15 @@
 //! `cargo xtask test`: installs what the tests need, then runs every test, the ring and the NVMe driver under
-//! Miri, and the instruction counts.
+//! Miri beside them, and the instruction counts.
 
 use crate::options::Options;
 use crate::results::Results;
 use crate::workspace::Workspace;
 use crate::{instructions, needs, shell};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::Command;
-use std::thread::available_parallelism;
+use std::thread::{ScopedJoinHandle, available_parallelism};
 use std::time::Instant;
 
 /// The features are those of clippy and the documentation, so nothing is built twice.
@@ -23,16 +23,17 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
     let start = Instant::now();
     shell::timed("what the tests need", needs::ensure)?;
-    // Everything is built once, so the program that the tests run fetches the kernels.
-    let mut build = workspace.cargo(&format!("{TESTS} --no-run"));
-    shell::step("build of the tests", &mut build)?;
-    let mut failed: Vec<String> = Vec::new();
-    failed.extend(kernels(workspace).err().map(|error| format!("{error:#}")));
-    let results = shell::timed("tests", || tests(workspace))?;
+    let mut failed = prepare(workspace)?;
+    let (results, proven) = std::thread::scope(|scope| {
+        // It needs one processor and no quiet machine; at the lowest priority it takes none from the tests.
+        let proof = scope.spawn(|| miri(workspace));
+        (shell::timed("tests", || tests(workspace)), joined(proof))
+    });
+    let results = results?;
+    failed.extend(reason(proven));
     failed.extend(results.failed());
-    failed.extend(miri(workspace).err().map(|error| format!("{error:#}")));
     if needs::is_here("valgrind") {
-        failed.extend(instructions::check(workspace).err().map(|error| format!("{error:#}")));
+        failed.extend(reason(instructions::check(workspace)));
     } else {
         println!("skipped: the instruction counts need valgrind");
     }
@@ -51,6 +52,32 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     }
     println!("all tests passed, {} of them skipped, in {minutes:.1} minutes", results.skipped().len());
     Ok(())
+}
+
+/// Builds everything once, and fetches the kernels by the program that the tests run. The release build goes
+/// on beside that: its last step uses one processor. Returns what failed, but nothing follows a build of the
+/// tests that fails.
+fn prepare(workspace: &Workspace) -> Result<Vec<String>> {
+    std::thread::scope(|scope| {
+        let counted = scope.spawn(|| builds_to_count(workspace));
+        shell::step("build of the tests", &mut workspace.cargo(&format!("{TESTS} --no-run")))?;
+        let fetched = kernels(workspace);
+        Ok([fetched, joined(counted)].into_iter().filter_map(reason).collect())
+    })
+}
+
+/// What a thread of this task returned.
+fn joined(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
+    thread.join().unwrap_or_else(|_| Err(anyhow!("a thread of this task panicked")))
+}
+
+fn reason(result: Result<()>) -> Option<String> {
+    result.err().map(|error| format!("{error:#}"))
+}
+
+/// The builds whose instructions are counted, if they can be.
+fn builds_to_count(workspace: &Workspace) -> Result<()> {
+    if needs::is_here("valgrind") { instructions::build(workspace) } else { Ok(()) }
 }
 
 /// Fetches the kernels that the lab's tests boot; only CI requires them.
@@ -129,9 +156,10 @@ fn miri(workspace: &Workspace) -> Result<()> {
         }
         Ok(()) => {}
     }
-    let words = "+nightly miri test --package iopj-engine --lib -- ring:: nvme_user:: --skip io_uring::";
+    let words = "-n 19 cargo +nightly miri test --package iopj-engine --lib -- ring:: nvme_user:: \
+                 --skip io_uring::";
     // proptest looks for a file of earlier failures, which Miri's isolation forbids.
-    let mut command = workspace.cargo(words);
+    let mut command = workspace.program("nice", words);
     command
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")
         .env("CARGO_TARGET_DIR", workspace.target.join("miri"));

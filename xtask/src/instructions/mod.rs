@@ -66,6 +66,12 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     Ok(())
 }
 
+/// Builds what the default cases run.
+pub(crate) fn build(workspace: &Workspace) -> Result<()> {
+    workspace.release_binary()?;
+    workspace.engine_bench().map(|_| ())
+}
+
 /// The default cases compared with their limits.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let check = Options::new(std::iter::once("--check".to_owned()));
