@@ -2,8 +2,9 @@
 
 use crate::shell;
 use crate::workspace::Workspace;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 use thiserror::Error;
@@ -85,6 +86,10 @@ pub(crate) fn ensure_here(programs: &[(&'static str, &'static str)]) -> Result<(
 /// # Errors
 /// rustup's own.
 pub(crate) fn toolchain(workspace: &Workspace, name: &str, program: &str, components: &[&str]) -> Result<()> {
+    // Lint may go on beside the tests, and rustup does not keep two installations apart.
+    let path = workspace.target.join("rustup.lock");
+    let lock = File::create(&path).with_context(|| path.display().to_string())?;
+    lock.lock().with_context(|| path.display().to_string())?;
     if shell::succeeds(&mut workspace.cargo(&format!("+{name} {program} --version"))) {
         return Ok(());
     }

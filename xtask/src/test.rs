@@ -1,15 +1,16 @@
-//! `cargo xtask test`: installs what the tests need, then runs every test, the ring and the NVMe driver under
-//! Miri beside them, and the instruction counts.
+//! `cargo xtask test`: installs what the tests need, then runs every test, beside them the ring and the NVMe
+//! driver under Miri, and the instruction counts.
 
 use crate::options::Options;
 use crate::results::Results;
 use crate::workspace::Workspace;
 use crate::{instructions, needs, shell};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, bail};
+use rustix::process::setpriority_process;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::Command;
-use std::thread::{ScopedJoinHandle, available_parallelism};
+use std::thread::available_parallelism;
 use std::time::Instant;
 
 /// The features are those of clippy and the documentation, so nothing is built twice.
@@ -23,24 +24,35 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
     let start = Instant::now();
     shell::timed("what the tests need", needs::ensure)?;
-    let mut failed = prepare(workspace)?;
-    let (results, proven) = std::thread::scope(|scope| {
-        // It needs one processor and no quiet machine; at the lowest priority it takes none from the tests.
-        let proof = scope.spawn(|| miri(workspace));
-        (shell::timed("tests", || tests(workspace)), joined(proof))
+    let counts = needs::is_here("valgrind");
+    // Everything is built once, so the program that the tests run fetches the kernels.
+    shell::step("build of the tests", &mut workspace.cargo(&format!("{TESTS} --no-run")))?;
+    let mut failed: Vec<String> = kernels(workspace).err().map(reason).into_iter().collect();
+    let (results, failed_beside) = std::thread::scope(|scope| {
+        let others = scope.spawn(|| beside(workspace, counts));
+        let results = shell::timed("tests", || tests(workspace));
+        (results, others.join().unwrap_or_else(|_| vec!["what goes on beside the tests panicked".to_owned()]))
     });
-    let results = results?;
-    failed.extend(reason(proven));
-    failed.extend(results.failed());
-    if needs::is_here("valgrind") {
-        failed.extend(reason(instructions::check(workspace)));
+    failed.extend(failed_beside);
+    let (skipped, times) = match results {
+        Ok(results) => {
+            failed.extend(results.failed());
+            (results.skipped().to_vec(), results.times())
+        }
+        Err(error) => {
+            failed.push(reason(error));
+            (Vec::new(), Vec::new())
+        }
+    };
+    if counts {
+        failed.extend(instructions::check_iopj(workspace).err().map(reason));
     } else {
         println!("skipped: the instruction counts need valgrind");
     }
-    for line in results.times() {
+    for line in times {
         println!("{line}");
     }
-    for test in results.skipped() {
+    for test in &skipped {
         println!("skipped: {test}");
     }
     for one in &failed {
@@ -50,34 +62,26 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     if !failed.is_empty() {
         bail!("{} of the tests failed, in {minutes:.1} minutes: the list is above", failed.len());
     }
-    println!("all tests passed, {} of them skipped, in {minutes:.1} minutes", results.skipped().len());
+    println!("all tests passed, {} of them skipped, in {minutes:.1} minutes", skipped.len());
     Ok(())
 }
 
-/// Builds everything once, and fetches the kernels by the program that the tests run. The release build goes
-/// on beside that: its last step uses one processor. Returns what failed, but nothing follows a build of the
-/// tests that fails.
-fn prepare(workspace: &Workspace) -> Result<Vec<String>> {
-    std::thread::scope(|scope| {
-        let counted = scope.spawn(|| builds_to_count(workspace));
-        shell::step("build of the tests", &mut workspace.cargo(&format!("{TESTS} --no-run")))?;
-        let fetched = kernels(workspace);
-        Ok([fetched, joined(counted)].into_iter().filter_map(reason).collect())
-    })
+/// What needs no quiet machine and no disk: Miri, the release build, and the counts of the engine's
+/// instructions. The lab's guests leave one of two processors idle, and at the lowest priority this takes
+/// little of the other. Returns what failed.
+fn beside(workspace: &Workspace, counts: bool) -> Vec<String> {
+    // On Linux only of this thread, and of the programs that it starts (man 2 setpriority, "BUGS").
+    let lowest = setpriority_process(None, 19).context("the priority of what goes on beside the tests");
+    let mut results = vec![lowest, miri(workspace)];
+    if counts {
+        results.push(workspace.release_binary().map(|_| ()));
+        results.push(instructions::check_engine(workspace));
+    }
+    results.into_iter().filter_map(Result::err).map(reason).collect()
 }
 
-/// What a thread of this task returned.
-fn joined(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
-    thread.join().unwrap_or_else(|_| Err(anyhow!("a thread of this task panicked")))
-}
-
-fn reason(result: Result<()>) -> Option<String> {
-    result.err().map(|error| format!("{error:#}"))
-}
-
-/// The builds whose instructions are counted, if they can be.
-fn builds_to_count(workspace: &Workspace) -> Result<()> {
-    if needs::is_here("valgrind") { instructions::build(workspace) } else { Ok(()) }
+fn reason(error: Error) -> String {
+    format!("{error:#}")
 }
 
 /// Fetches the kernels that the lab's tests boot; only CI requires them.
@@ -156,10 +160,9 @@ fn miri(workspace: &Workspace) -> Result<()> {
         }
         Ok(()) => {}
     }
-    let words = "-n 19 cargo +nightly miri test --package iopj-engine --lib -- ring:: nvme_user:: \
-                 --skip io_uring::";
+    let words = "+nightly miri test --package iopj-engine --lib -- ring:: nvme_user:: --skip io_uring::";
     // proptest looks for a file of earlier failures, which Miri's isolation forbids.
-    let mut command = workspace.program("nice", words);
+    let mut command = workspace.cargo(words);
     command
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")
         .env("CARGO_TARGET_DIR", workspace.target.join("miri"));
