@@ -86,9 +86,10 @@ pub(crate) fn ensure_here(programs: &[(&'static str, &'static str)]) -> Result<(
 /// # Errors
 /// rustup's own.
 pub(crate) fn toolchain(workspace: &Workspace, name: &str, program: &str, components: &[&str]) -> Result<()> {
-    // Lint may go on beside the tests, and rustup does not keep two installations apart.
-    let path = workspace.target.join("rustup.lock");
-    let lock = File::create(&path).with_context(|| path.display().to_string())?;
+    // Lint may go on beside the tests, and rustup does not keep two installations apart. The file only has to
+    // be the same one for both.
+    let path = workspace.root.join("Cargo.lock");
+    let lock = File::open(&path).with_context(|| path.display().to_string())?;
     lock.lock().with_context(|| path.display().to_string())?;
     if shell::succeeds(&mut workspace.cargo(&format!("+{name} {program} --version"))) {
         return Ok(());

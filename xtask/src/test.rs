@@ -33,26 +33,18 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
         let results = shell::timed("tests", || tests(workspace));
         (results, others.join().unwrap_or_else(|_| vec!["what goes on beside the tests panicked".to_owned()]))
     });
+    let results = results?;
     failed.extend(failed_beside);
-    let (skipped, times) = match results {
-        Ok(results) => {
-            failed.extend(results.failed());
-            (results.skipped().to_vec(), results.times())
-        }
-        Err(error) => {
-            failed.push(reason(error));
-            (Vec::new(), Vec::new())
-        }
-    };
+    failed.extend(results.failed());
     if counts {
         failed.extend(instructions::check_iopj(workspace).err().map(reason));
     } else {
         println!("skipped: the instruction counts need valgrind");
     }
-    for line in times {
+    for line in results.times() {
         println!("{line}");
     }
-    for test in &skipped {
+    for test in results.skipped() {
         println!("skipped: {test}");
     }
     for one in &failed {
@@ -62,13 +54,13 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     if !failed.is_empty() {
         bail!("{} of the tests failed, in {minutes:.1} minutes: the list is above", failed.len());
     }
-    println!("all tests passed, {} of them skipped, in {minutes:.1} minutes", skipped.len());
+    println!("all tests passed, {} of them skipped, in {minutes:.1} minutes", results.skipped().len());
     Ok(())
 }
 
 /// What needs no quiet machine and no disk: Miri, the release build, and the counts of the engine's
-/// instructions. The lab's guests leave one of two processors idle, and at the lowest priority this takes
-/// little of the other. Returns what failed.
+/// instructions. The lab's guests use little more than one of two processors, and at the lowest priority this
+/// takes little of theirs. Returns what failed.
 fn beside(workspace: &Workspace, counts: bool) -> Vec<String> {
     // On Linux only of this thread, and of the programs that it starts (man 2 setpriority, "BUGS").
     let lowest = setpriority_process(None, 19).context("the priority of what goes on beside the tests");

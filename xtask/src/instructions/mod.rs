@@ -55,34 +55,30 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
         let cases = [Case::new("psync", 1), Case::new("io_uring", 32)];
         return measure(workspace, &Program::Fio, &cases).map(|_| ());
     }
-    if check && paths.is_empty() {
-        let (iopj, engine) = (check_iopj(workspace), check_engine(workspace));
-        return iopj.and(engine);
-    }
-    let cases = if paths.is_empty() { default_cases() } else { parse_cases(&paths)? };
-    let mut over = measure(workspace, &Program::Iopj(workspace.release_binary()?), &cases)?;
-    if paths.is_empty() {
-        over.extend(measure(workspace, &Program::Engine(workspace.engine_bench()?), &engine_cases())?);
-    }
+    let over = if paths.is_empty() {
+        [count_iopj(workspace, &default_cases())?, count_engine(workspace)?].concat()
+    } else {
+        count_iopj(workspace, &parse_cases(&paths)?)?
+    };
     if check { within_limits(&over) } else { Ok(()) }
 }
 
-/// The cases of iopj that have a limit. They need a disk on which nobody else measures.
+/// The default cases of iopj compared with their limits. They need a disk on which nobody else measures.
 pub(crate) fn check_iopj(workspace: &Workspace) -> Result<()> {
-    shell::timed("instructions per I/O of iopj", || {
-        let program = Program::Iopj(workspace.release_binary()?);
-        let mut cases = default_cases();
-        cases.retain(|case| limit(&program, case).is_some());
-        within_limits(&measure(workspace, &program, &cases)?)
-    })
+    shell::timed("instructions per I/O of iopj", || within_limits(&count_iopj(workspace, &default_cases())?))
 }
 
-/// The cases of the engine `nvme-user`, which needs no disk.
+/// The cases of the engine `nvme-user` compared with their limits. They need no disk.
 pub(crate) fn check_engine(workspace: &Workspace) -> Result<()> {
-    shell::timed("instructions per I/O of the engine nvme-user", || {
-        let program = Program::Engine(workspace.engine_bench()?);
-        within_limits(&measure(workspace, &program, &engine_cases())?)
-    })
+    shell::timed("instructions per I/O of the engine nvme-user", || within_limits(&count_engine(workspace)?))
+}
+
+fn count_iopj(workspace: &Workspace, cases: &[Case]) -> Result<Vec<String>> {
+    measure(workspace, &Program::Iopj(workspace.release_binary()?), cases)
+}
+
+fn count_engine(workspace: &Workspace) -> Result<Vec<String>> {
+    measure(workspace, &Program::Engine(workspace.engine_bench()?), &engine_cases())
 }
 
 fn within_limits(over: &[String]) -> Result<()> {
