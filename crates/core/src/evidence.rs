@@ -2,6 +2,7 @@
 //!
 //! Only types: `iopj-probe` collects evidence and judges it, `iopj-store` keeps it.
 
+use crate::fabric::FabricEvidence;
 use crate::path::{CompletionMode, Submission};
 use crate::power_change::PowerChange;
 use crate::uring::RingFlag;
@@ -74,6 +75,9 @@ pub struct Evidence {
     /// all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_cpus: Option<u32>,
+    /// The transport, the target host and the wire, in a study over fabrics; boxed, as few trials have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<Box<FabricEvidence>>,
 }
 
 /// How a ramp ended by the rule that the study declares.

@@ -6,6 +6,7 @@ pub mod conditions;
 pub mod cost;
 pub mod energy;
 pub mod evidence;
+pub mod fabric;
 pub mod generator;
 pub mod path;
 pub mod power_change;
@@ -20,6 +21,7 @@ pub use conditions::{Conditions, Disturbance, Spinner};
 pub use cost::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
 pub use energy::{AboveIdle, EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy};
 pub use evidence::{Evidence, Observed, Verdict, VerdictKind};
+pub use fabric::{FabricEvidence, Transport};
 pub use generator::{Generator, Slice};
 pub use path::{
     CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, SioCompletion, Sleep, Spin, Submission,
