@@ -2,7 +2,8 @@
 
 use super::allowed::{self, Location, is_plain_value};
 use super::attribute::Attribute;
-use super::error::SettingsError;
+use super::error::{NotRestored, SettingsError};
+use super::fabric::FabricItem;
 use super::files::{self, Locked};
 use super::host::Host;
 use super::item::Item;
@@ -143,6 +144,21 @@ impl Settings<'_> {
         self.cpu_lock = None;
         self.taken = TakenDrives::default();
         Ok(restored)
+    }
+
+    /// Removes the entries of NVMe over fabrics that are chosen, newest first; a failure does not stop the
+    /// others. They stay in the journal, which is put back as a whole.
+    pub(super) fn remove_items(&mut self, chosen: impl Fn(&FabricItem) -> bool) -> Result<(), SettingsError> {
+        let mut failed = Vec::new();
+        for (item, _) in self.undo.newest_first() {
+            if let Item::Fabric(entry) = item
+                && chosen(entry)
+                && let Err(error) = entry.remove(self.host)
+            {
+                failed.push(NotRestored { file: item.file(&self.host.sys), reason: error.to_string() });
+            }
+        }
+        if failed.is_empty() { Ok(()) } else { Err(SettingsError::NotRestored(failed)) }
     }
 
     fn values(&self, setting: Setting) -> Result<Vec<(Attribute, String)>, SettingsError> {

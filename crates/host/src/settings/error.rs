@@ -64,6 +64,20 @@ pub enum SettingsError {
         /// The cause and the remedy.
         reason: String,
     },
+    /// The kernel's NVMe target does not export a drive.
+    #[error("the drive cannot be exported: {reason}")]
+    NotExported {
+        /// The cause and the remedy.
+        reason: String,
+    },
+    /// The kernel's NVMe host does not connect.
+    #[error("cannot connect to {place}: {reason}")]
+    NotConnected {
+        /// The address, the port and the transport.
+        place: String,
+        /// The cause and the remedy.
+        reason: String,
+    },
     /// A file operation failed.
     #[error("cannot {action} {file}: {source}")]
     Io { action: &'static str, file: PathBuf, source: io::Error },

@@ -1,11 +1,13 @@
 //! What one line of the journal is about: a file of a setting, the driver of a PCI device, what a drive loses
-//! by a change of its driver, or which drive that is. Nothing else is ever written.
+//! by a change of its driver, which drive that is, or an entry of NVMe over fabrics. Nothing else is ever
+//! written.
 
 use super::allowed::{NotAllowed, is_driver_name, is_plain_value, is_serial};
 use super::attribute::Attribute;
 use super::binding::Binding;
 use super::controller::Serial;
 use super::drive_setting::DriveSetting;
+use super::fabric::{ABSENT, FabricItem};
 use super::lock::CPU_LOCK;
 use iopj_engine::PciAddress;
 use std::fmt;
@@ -20,6 +22,7 @@ pub(super) enum Item {
     Driver(Binding),
     DriveSetting(DriveSetting),
     Serial(Serial),
+    Fabric(FabricItem),
 }
 
 impl Item {
@@ -27,7 +30,7 @@ impl Item {
     pub(super) fn device(&self) -> Option<&str> {
         match self {
             Item::Attribute(attribute) => attribute.device(),
-            Item::Driver(_) | Item::Serial(_) => None,
+            Item::Driver(_) | Item::Serial(_) | Item::Fabric(_) => None,
             Item::DriveSetting(setting) => setting.device(),
         }
     }
@@ -49,10 +52,12 @@ impl Item {
             Item::Driver(binding) => binding.lock_name(),
             Item::DriveSetting(setting) => setting.lock_name(),
             Item::Serial(serial) => Binding(serial.0).lock_name(),
+            Item::Fabric(item) => item.lock_name(),
         }
     }
 
-    /// Its path in sysfs; a controller's feature has no file there.
+    /// Its path in sysfs; a controller's feature and an entry of NVMe over
+    /// fabrics have no file there.
     pub(super) fn file(&self, sys: &Path) -> PathBuf {
         sys.join(self.to_string())
     }
@@ -64,6 +69,7 @@ impl Item {
             Item::Driver(_) => is_driver_name(old),
             Item::DriveSetting(setting) => setting.accepts(old),
             Item::Serial(_) => is_serial(old),
+            Item::Fabric(_) => old == ABSENT,
         }
     }
 }
@@ -75,6 +81,7 @@ impl fmt::Display for Item {
             Item::Driver(binding) => binding.fmt(f),
             Item::DriveSetting(setting) => setting.fmt(f),
             Item::Serial(serial) => serial.fmt(f),
+            Item::Fabric(item) => item.fmt(f),
         }
     }
 }
@@ -86,6 +93,7 @@ impl FromStr for Item {
         let attribute = text.parse().map(Item::Attribute);
         let driver = attribute.or_else(|_: NotAllowed| text.parse().map(Item::Driver));
         let setting = driver.or_else(|_: NotAllowed| text.parse().map(Item::DriveSetting));
-        setting.or_else(|_: NotAllowed| text.parse().map(Item::Serial))
+        let serial = setting.or_else(|_: NotAllowed| text.parse().map(Item::Serial));
+        serial.or_else(|_: NotAllowed| text.parse().map(Item::Fabric))
     }
 }

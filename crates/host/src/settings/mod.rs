@@ -12,6 +12,7 @@ mod change;
 mod controller;
 mod drive_setting;
 mod error;
+mod fabric;
 mod files;
 mod host;
 mod item;
@@ -23,6 +24,7 @@ mod taking;
 
 pub use change::Settings;
 pub use error::{NotRestored, SettingsError, in_use};
+pub use fabric::{Connect, Connected, Export, Exported, NQN_OF_UUID, Uuid, is_nqn};
 pub use host::Host;
 pub use journal::Change;
 pub use lock::DeviceLocks;

@@ -83,6 +83,7 @@ pub(super) fn put_back(host: &Host, undo: &Undo, disks: &[String]) -> Outcome {
             Item::Driver(binding) => put_back_driver(host, *binding, old, disks, &mut outcome.notes),
             Item::DriveSetting(setting) => setting.put_back(host, old),
             Item::Serial(_) => Ok(None),
+            Item::Fabric(item) => item.remove(host),
         };
         match from {
             Ok(None) => {}

@@ -33,6 +33,7 @@ proptest! {
             Item::Serial(serial) => {
                 prop_assert_eq!(text, format!("bus/pci/devices/{}/nvme/serial", serial.0));
             }
+            Item::Fabric(_) => prop_assert!(text.starts_with("nvm")),
         }
     }
 }

@@ -1,0 +1,290 @@
+//! A connection to a remote namespace, by `/dev/nvme-fabrics` (drivers/nvme/host/fabrics.c): no other program
+//! is needed.
+
+use super::{FabricItem, Uuid};
+use crate::settings::change::Settings;
+use crate::settings::error::SettingsError;
+use crate::settings::host::Host;
+use crate::sysfs;
+use iopj_core::Transport;
+use iopj_engine::target::visible_namespace;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a namespace may take to appear, and a controller to go.
+const LIMIT: Duration = Duration::from_secs(20);
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Where to connect, as whom, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connect {
+    /// `loop`, `tcp` or `rdma`.
+    pub transport: Transport,
+    /// The target's address; unused by `loop`.
+    pub address: Option<IpAddr>,
+    /// The port that the target listens on; unused by `loop`.
+    pub port: u16,
+    /// The subsystem's qualified name.
+    pub nqn: String,
+    /// The qualified name by which the target knows this host.
+    pub host_nqn: String,
+    /// The host's id.
+    pub host_id: Uuid,
+    /// The secret of DH-HMAC-CHAP. It is in no output and in no journal.
+    pub secret: Option<String>,
+    /// Further options of the kernel, such as `nr_io_queues`, with their numbers.
+    pub options: BTreeMap<String, u64>,
+}
+
+/// A connection with its namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connected {
+    /// The controller, such as `nvme1`.
+    pub controller: String,
+    /// The namespace's block device, such as `/dev/nvme1n1`.
+    pub device: PathBuf,
+}
+
+impl Host {
+    /// The options that this kernel's host takes at a connection; none before Linux 5.17, which does not say,
+    /// or without the module.
+    pub fn connect_options(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.dev.join("nvme-fabrics")).unwrap_or_default();
+        let name = |option: &str| option.trim().split('=').next().unwrap_or_default().to_owned();
+        text.split(',').map(name).filter(|name| !name.is_empty()).collect()
+    }
+
+    /// The controllers of a subsystem that this host has, by the host's id: their names.
+    fn controllers(&self, host_id: Option<&Uuid>, nqn: &str) -> Vec<String> {
+        let class = self.sys.join("class/nvme");
+        let is = |name: &String, file: &str, wanted: &str| {
+            sysfs::read(&class.join(name).join(file)).is_ok_and(|text| text == wanted)
+        };
+        let of_host = |name: &String| host_id.is_none_or(|host_id| is(name, "hostid", &host_id.to_string()));
+        let mut found: Vec<String> =
+            sysfs::names_in(&class).filter(|name| is(name, "subsysnqn", nqn) && of_host(name)).collect();
+        found.sort();
+        found
+    }
+}
+
+impl Settings<'_> {
+    /// Connects to a subsystem and waits for its first namespace. The connection is journalled before it is
+    /// made.
+    ///
+    /// # Errors
+    /// [`SettingsError::NotConnected`] with the cause and the remedy; then nothing is connected.
+    /// [`SettingsError::NeedsRoot`].
+    pub fn connect(&mut self, connect: &Connect) -> Result<Connected, SettingsError> {
+        if !self.locks.is_effective() {
+            return Err(SettingsError::NeedsRoot("connecting to a drive over fabrics".to_owned()));
+        }
+        let there = self.host.controllers(None, &connect.nqn);
+        if !there.is_empty() {
+            return Err(not_connected(
+                connect,
+                format!(
+                    "this host is connected to it already, by {}: disconnect it (`nvme disconnect -n {}`), or \
+                     name another subsystem",
+                    there.join(", "),
+                    connect.nqn
+                ),
+            ));
+        }
+        self.journal_item(FabricItem::Controllers(connect.host_id.clone(), connect.nqn.clone()))?;
+        let found = self.host.open_connection(connect).and_then(|controller| {
+            let device =
+                self.host.wait_for_namespace(&controller).map_err(|reason| not_connected(connect, reason))?;
+            Ok(Connected { controller, device })
+        });
+        if found.is_err() {
+            // What cannot be removed stays in the journal.
+            let _ = self.disconnect(connect);
+        }
+        found
+    }
+
+    /// Ends a connection.
+    ///
+    /// # Errors
+    /// [`SettingsError::NotRestored`]: the controller does not go; the journal is kept.
+    pub fn disconnect(&mut self, connect: &Connect) -> Result<(), SettingsError> {
+        self.remove_items(|item| {
+            matches!(item, FabricItem::Controllers(id, nqn) if (id, nqn) == (&connect.host_id, &connect.nqn))
+        })
+    }
+}
+
+impl Host {
+    /// Asks the kernel for a connection: the controller's name.
+    fn open_connection(&self, connect: &Connect) -> Result<String, SettingsError> {
+        let node = self.dev.join("nvme-fabrics");
+        let mut file = OpenOptions::new().read(true).write(true).open(&node).map_err(|error| {
+            not_connected(
+                connect,
+                format!(
+                    "{} cannot be opened ({error}): `modprobe nvme-{}`, which comes with the kernel",
+                    node.display(),
+                    connect.transport
+                ),
+            )
+        })?;
+        file.write_all(line(connect).as_bytes())
+            .map_err(|error| not_connected(connect, refusal(connect, &error)))?;
+        let mut text = [0; 128];
+        let read = file.read(&mut text).unwrap_or(0);
+        let text = String::from_utf8_lossy(&text[..read]).into_owned();
+        let instance =
+            text.split(',').find_map(|part| part.trim().strip_prefix("instance=")?.parse::<u32>().ok());
+        instance.map(|instance| format!("nvme{instance}")).ok_or_else(|| {
+            not_connected(
+                connect,
+                format!("the kernel answers `{}`, without an instance", text.escape_default()),
+            )
+        })
+    }
+
+    /// The block device of a controller's first namespace, once its node is there.
+    fn wait_for_namespace(&self, controller: &str) -> Result<PathBuf, String> {
+        let folder = self.sys.join("class/nvme").join(controller);
+        let until = Instant::now() + LIMIT;
+        loop {
+            let mut names: Vec<String> =
+                sysfs::names_in(&folder).filter_map(|name| visible_namespace(&name)).collect();
+            names.sort();
+            let node = names.first().map(|name| self.dev.join(name));
+            if let Some(node) = node.filter(|node| node.exists()) {
+                return Ok(node);
+            }
+            if Instant::now() > until {
+                let state = sysfs::read(&folder.join("state")).unwrap_or_else(|_| "gone".to_owned());
+                return Err(format!(
+                    "no namespace appeared within {} s (the controller is {state}): check that the subsystem has \
+                     one, and look at `dmesg`",
+                    LIMIT.as_secs()
+                ));
+            }
+            thread::sleep(INTERVAL);
+        }
+    }
+}
+
+/// The line that the kernel takes.
+fn line(connect: &Connect) -> String {
+    let Connect { transport, address, port, nqn, host_nqn, host_id, secret, options } = connect;
+    let mut line = format!("transport={transport},nqn={nqn},hostnqn={host_nqn},hostid={host_id}");
+    if let (true, Some(address)) = (transport.is_remote(), address) {
+        line += &format!(",traddr={address},trsvcid={port}");
+    }
+    if let Some(secret) = secret {
+        line += &format!(",dhchap_secret={secret}");
+    }
+    for (name, value) in options {
+        line += &format!(",{name}={value}");
+    }
+    line
+}
+
+/// Why the kernel refuses, and what to do.
+fn refusal(connect: &Connect, error: &io::Error) -> String {
+    let transport = connect.transport;
+    let advice = match Errno::from_io_error(error) {
+        Some(Errno::CONNREFUSED) => "nothing listens there: check the address and the port".to_owned(),
+        Some(Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::TIMEDOUT) => {
+            "the address cannot be reached from this host: check it with `ping`, and the firewalls".to_owned()
+        }
+        Some(Errno::INVAL) => format!(
+            "the kernel does not know `{transport}` or one of the options: `modprobe nvme-{transport}`, and look at \
+             `dmesg`"
+        ),
+        Some(Errno::ACCESS | Errno::PERM | Errno::KEYREJECTED) => {
+            "the target does not accept this host or its secret".to_owned()
+        }
+        Some(Errno::ALREADY) => "this host is connected to it already".to_owned(),
+        _ => "look at `dmesg`".to_owned(),
+    };
+    // Any other error is one of NVMe: the status of the command Connect.
+    format!("the kernel refuses ({error}): {advice}")
+}
+
+fn not_connected(connect: &Connect, reason: String) -> SettingsError {
+    let place = match connect.address {
+        Some(address) if connect.transport.is_remote() => {
+            format!("{address} port {} by {}", connect.port, connect.transport)
+        }
+        _ => connect.transport.to_string(),
+    };
+    SettingsError::NotConnected { place, reason }
+}
+
+/// Deletes the controllers that a host's id has for a subsystem, and waits until they are gone.
+pub(super) fn remove(host: &Host, host_id: &Uuid, nqn: &str) -> io::Result<bool> {
+    let found = host.controllers(Some(host_id), nqn);
+    let until = Instant::now() + LIMIT;
+    for controller in &found {
+        let file = host.sys.join("class/nvme").join(controller).join("delete_controller");
+        match sysfs::write(&file, "1") {
+            Err(error) if file.exists() => return Err(error),
+            _ => {}
+        }
+    }
+    while !host.controllers(Some(host_id), nqn).is_empty() {
+        if Instant::now() > until {
+            return Err(io::Error::other(
+                "the kernel keeps the controller: something has its namespace open",
+            ));
+        }
+        thread::sleep(INTERVAL);
+    }
+    Ok(!found.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connect() -> Connect {
+        let id: Uuid = "11111111-2222-4333-8444-555555555555".parse().unwrap();
+        Connect {
+            transport: Transport::Tcp,
+            address: Some("10.1.0.1".parse().unwrap()),
+            port: 4420,
+            nqn: "nqn.2016-06.io.spdk:cnode1".to_owned(),
+            host_nqn: id.nqn(),
+            host_id: id,
+            secret: None,
+            options: BTreeMap::from([("nr_io_queues".to_owned(), 2), ("nr_poll_queues".to_owned(), 1)]),
+        }
+    }
+
+    #[test]
+    fn the_kernel_gets_one_line() {
+        let id = "11111111-2222-4333-8444-555555555555";
+        assert_eq!(
+            line(&connect()),
+            format!(
+                "transport=tcp,nqn=nqn.2016-06.io.spdk:cnode1,hostnqn=nqn.2014-08.org.nvmexpress:uuid:{id},hostid={id},\
+                 traddr=10.1.0.1,trsvcid=4420,nr_io_queues=2,nr_poll_queues=1"
+            )
+        );
+        let local = Connect { transport: Transport::Loop, options: BTreeMap::new(), ..connect() };
+        assert!(!line(&local).contains("traddr"));
+    }
+
+    /// A host without the module had no message of its own.
+    #[test]
+    fn a_missing_module_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let host = Host::with_root(root.path());
+        let error = host.open_connection(&connect()).unwrap_err().to_string();
+        assert!(error.starts_with("cannot connect to 10.1.0.1 port 4420 by tcp: "), "{error}");
+        assert!(error.contains("`modprobe nvme-tcp`"), "{error}");
+        assert!(host.connect_options().is_empty());
+    }
+}
