@@ -1,0 +1,200 @@
+//! The agent's side of a connection: it answers questions one after the other, and ends, with everything put
+//! back, when the host does.
+
+use crate::frame::{BEAT, Hello, SILENCE, ToAgent, ToHost, line_of, read_line};
+use iopj_host::settings::Uuid;
+use serde_json::Value;
+use std::io::{BufReader, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a question may take to end once its host is gone. Then the process ends; the guardian does the
+/// rest.
+const LAST_CALL: Duration = Duration::from_secs(20);
+/// How often the host's silence is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Answers the questions of one session. Dropped, it puts back what it changed.
+pub trait Handler {
+    /// Answers a question. `stop` becomes true when nobody waits for the answer any more; `note` sends a line
+    /// to the user.
+    ///
+    /// # Errors
+    /// Why there is no answer: one message with the thing, the cause and the remedy.
+    fn answer(&mut self, ask: Value, stop: &AtomicBool, note: &dyn Fn(&str)) -> Result<Value, String>;
+}
+
+/// How an agent's service ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// The stream ended.
+    Ended,
+    /// The host was silent for too long.
+    Silence,
+}
+
+/// What the reading thread passes on.
+enum Event {
+    Hello(Uuid, u32),
+    Ask(Uuid, u64, Value),
+    End,
+}
+
+/// What the threads of an agent share.
+struct Shared {
+    output: Mutex<Box<dyn Write + Send>>,
+    /// When the host was last heard.
+    heard: Mutex<Instant>,
+    /// Nobody waits for the answer at hand.
+    stop: AtomicBool,
+    /// The session, once there is one.
+    session: Mutex<Option<Uuid>>,
+    ended: AtomicBool,
+}
+
+impl Shared {
+    fn send(&self, frame: &ToHost) {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = line_of(frame).and_then(|line| output.write_all(&line).and_then(|()| output.flush()));
+        if sent.is_err() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn session(&self) -> Option<Uuid> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn silence(&self) -> Duration {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+}
+
+/// Serves a host until its stream ends or falls silent. `open` makes the handler of a session; a `hello` of
+/// another session drops the one before. Lines that are none of ours are passed over: a stream may hold what
+/// a dead host wrote.
+pub fn serve(
+    input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
+    hello: &Hello,
+    open: &mut dyn FnMut() -> Box<dyn Handler>,
+) -> Served {
+    let shared = Arc::new(Shared {
+        output: Mutex::new(Box::new(output)),
+        heard: Mutex::new(Instant::now()),
+        stop: AtomicBool::new(false),
+        session: Mutex::new(None),
+        ended: AtomicBool::new(false),
+    });
+    let (events, received) = channel();
+    let reader = Arc::clone(&shared);
+    thread::spawn(move || read(input, &reader, &events));
+    let beater = Arc::clone(&shared);
+    thread::spawn(move || beat(&beater));
+    let served = answer_all(&shared, &received, hello, open);
+    shared.ended.store(true, Ordering::Relaxed);
+    served
+}
+
+fn answer_all(
+    shared: &Shared,
+    received: &Receiver<Event>,
+    hello: &Hello,
+    open: &mut dyn FnMut() -> Box<dyn Handler>,
+) -> Served {
+    let mut handler: Option<Box<dyn Handler>> = None;
+    loop {
+        match received.recv_timeout(LOOK) {
+            Ok(Event::Hello(session, version)) => {
+                drop(handler.take());
+                shared.stop.store(false, Ordering::Relaxed);
+                // Another version is told which one this is, and asks nothing.
+                handler = (version == hello.version).then(&mut *open);
+                shared.send(&ToHost::Hello { session, hello: hello.clone() });
+            }
+            Ok(Event::Ask(session, id, ask)) => {
+                let (Some(handler), true) = (&mut handler, shared.session() == Some(session.clone())) else {
+                    continue;
+                };
+                let note = |text: &str| {
+                    shared.send(&ToHost::Note { session: session.clone(), text: text.to_owned() })
+                };
+                let answer = handler.answer(ask, &shared.stop, &note);
+                shared.send(&ToHost::Answer { session: session.clone(), id, answer });
+            }
+            Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return Served::Ended,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if handler.is_some() && shared.silence() > SILENCE {
+            return Served::Silence;
+        }
+    }
+}
+
+/// Reads what the host sends until the stream ends.
+fn read(input: impl Read, shared: &Shared, events: &Sender<Event>) {
+    let mut input = BufReader::new(input);
+    while let Ok(Some(line)) = read_line(&mut input) {
+        let Ok(frame) = serde_json::from_str::<ToAgent>(&line) else { continue };
+        let event = match frame {
+            ToAgent::Hello { session, version } => {
+                shared.session.lock().unwrap_or_else(PoisonError::into_inner).replace(session.clone());
+                // What the session before still asks is not waited for.
+                shared.stop.store(true, Ordering::Relaxed);
+                Some(Event::Hello(session, version))
+            }
+            frame if shared.session() != Some(session_of(&frame)) => continue,
+            ToAgent::Beat { .. } => None,
+            ToAgent::Ask { session, id, ask } => Some(Event::Ask(session, id, ask)),
+        };
+        *shared.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        if event.is_some_and(|event| events.send(event).is_err()) {
+            return;
+        }
+    }
+    shared.stop.store(true, Ordering::Relaxed);
+    let _ = events.send(Event::End);
+    last_call(shared);
+}
+
+fn session_of(frame: &ToAgent) -> Uuid {
+    match frame {
+        ToAgent::Hello { session, .. } | ToAgent::Beat { session } | ToAgent::Ask { session, .. } => {
+            session.clone()
+        }
+    }
+}
+
+/// Lets the host hear this agent, and looks after the host's silence while a question is being answered.
+fn beat(shared: &Shared) {
+    let mut last = Instant::now();
+    while !shared.ended.load(Ordering::Relaxed) {
+        thread::sleep(LOOK);
+        let Some(session) = shared.session() else { continue };
+        if shared.silence() > SILENCE {
+            shared.stop.store(true, Ordering::Relaxed);
+            return last_call(shared);
+        }
+        if last.elapsed() >= BEAT {
+            last = Instant::now();
+            shared.send(&ToHost::Beat { session });
+        }
+    }
+}
+
+/// Ends the process if it does not end by itself: what it changed is in its journal, and the guardian puts
+/// it back.
+fn last_call(shared: &Shared) {
+    let until = Instant::now() + LAST_CALL;
+    while Instant::now() < until {
+        if shared.ended.load(Ordering::Relaxed) {
+            return;
+        }
+        thread::sleep(LOOK);
+    }
+    // SAFETY: `_exit` runs no handler and no destructor, and takes any status.
+    unsafe { libc::_exit(3) };
+}

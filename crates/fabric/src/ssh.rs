@@ -1,0 +1,344 @@
+//! Starting an agent: over the user's own ssh, or at the other end of a stream that is there already.
+//!
+//! ssh runs in batch mode, so it never waits for a password, and with the user's own configuration: the checks
+//! of host keys are the user's. One control connection carries every command of a study.
+
+use crate::client::Client;
+use crate::error::FabricError;
+use crate::push;
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long ssh may take to get there.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long an agent may take to put everything back once its input has ended.
+const LAST: Duration = Duration::from_secs(30);
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Where an agent runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// A host as ssh takes it: a name of the user's configuration, or `user@host`.
+    Ssh(String),
+    /// The other end of a stream, such as a serial port: a device or a socket's file by its full path.
+    Stream(PathBuf),
+}
+
+impl FromStr for Destination {
+    type Err = FabricError;
+
+    fn from_str(text: &str) -> Result<Destination, FabricError> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@[]%".contains(c);
+        match text {
+            _ if text.starts_with('/') => Ok(Destination::Stream(text.into())),
+            // A leading hyphen would make it an option of ssh.
+            _ if !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain) => {
+                Ok(Destination::Ssh(text.to_owned()))
+            }
+            _ => Err(FabricError::Destination(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Destination::Ssh(host) => f.write_str(host),
+            Destination::Stream(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// How an agent is started.
+#[derive(Clone, Debug)]
+pub struct Start<'a> {
+    /// Where.
+    pub destination: &'a Destination,
+    /// The command that is iopj there, such as `iopj` or `sudo -n iopj`.
+    pub command: &'a str,
+    /// Copy this host's iopj there first, and use that one.
+    pub push: bool,
+    /// The version of this iopj.
+    pub version: &'static str,
+}
+
+impl Start<'_> {
+    /// Starts an agent and begins a session with it.
+    ///
+    /// # Errors
+    /// [`FabricError`]: ssh does not get there, or no agent of this version answers.
+    pub fn agent(&self, stop: &AtomicBool) -> Result<Client, FabricError> {
+        let host = self.destination.to_string();
+        match self.destination {
+            Destination::Stream(path) => {
+                let open = || OpenOptions::new().read(true).write(true).open(path);
+                let file = open().map_err(FabricError::io(format!("open {}", path.display())))?;
+                let output = file.try_clone().map_err(FabricError::io(format!("open {}", path.display())))?;
+                Client::begin(&host, (file, output), None, self.version, stop)
+            }
+            Destination::Ssh(destination) => {
+                let control = Control::open(destination, stop)?;
+                let command = match self.push {
+                    true => push::push(&control, self.command)?,
+                    false => self.command.to_owned(),
+                };
+                let mut link = Link::start(control, &format!("{command} agent"))?;
+                let streams = link.streams()?;
+                Client::begin(&host, streams, Some(link), self.version, stop)
+            }
+        }
+    }
+}
+
+/// A control connection of ssh: a master that the other commands of a study share.
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) host: String,
+    folder: PathBuf,
+    master: Child,
+    said: Said,
+}
+
+impl Control {
+    /// Connects.
+    fn open(host: &str, stop: &AtomicBool) -> Result<Control, FabricError> {
+        let folder =
+            private_folder().map_err(FabricError::io("make a folder for ssh's control connection"))?;
+        let mut command = ssh(&folder, host);
+        // Dies with this process, whatever kills it: nothing stays connected.
+        end_with_parent(&mut command);
+        command.args(["-M", "-N", "-o", "ControlPersist=no"]).arg(host);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut master = command.spawn().map_err(|error| {
+            let _ = fs::remove_dir(&folder);
+            let reason = format!("ssh does not start ({error}): install the package openssh-client");
+            FabricError::Ssh { host: host.to_owned(), reason }
+        })?;
+        let said = Said::of(master.stderr.take());
+        let mut control = Control { host: host.to_owned(), folder, master, said };
+        let began = Instant::now();
+        while !control.socket().exists() {
+            let exited = control.master.try_wait().map_err(FabricError::io("wait for ssh"))?;
+            if exited.is_some() || began.elapsed() > LIMIT || stop.load(Ordering::Relaxed) {
+                let reason = refusal(exited, &control.said.last(), "");
+                return Err(FabricError::Ssh { host: host.to_owned(), reason });
+            }
+            thread::sleep(INTERVAL);
+        }
+        Ok(control)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("s")
+    }
+
+    /// Runs a command there with this input: its output.
+    pub(crate) fn run(&self, command: &str, input: Stdio) -> Result<String, FabricError> {
+        let mut ssh = ssh(&self.folder, &self.host);
+        ssh.arg(&self.host).arg(command).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = ssh.output().map_err(FabricError::io("run ssh"))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if output.status.success() {
+            return Ok(text(&output.stdout));
+        }
+        let said = text(&output.stderr);
+        let last = said.lines().last().unwrap_or_default();
+        let reason = format!("`{command}` failed there ({}): {last}", output.status);
+        Err(FabricError::Ssh { host: self.host.clone(), reason })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = self.master.kill();
+        let _ = self.master.wait();
+        let _ = fs::remove_file(self.socket());
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// The process that carries an agent's streams.
+#[derive(Debug)]
+pub(crate) struct Link {
+    child: Child,
+    said: Said,
+    command: String,
+    /// Ends after the child.
+    _control: Control,
+}
+
+impl Link {
+    fn start(control: Control, command: &str) -> Result<Link, FabricError> {
+        let mut ssh = ssh(&control.folder, &control.host);
+        end_with_parent(&mut ssh);
+        ssh.arg("-T").arg(&control.host).arg(command);
+        ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = ssh.spawn().map_err(FabricError::io("run ssh"))?;
+        let said = Said::of(child.stderr.take());
+        Ok(Link { child, said, command: command.to_owned(), _control: control })
+    }
+
+    fn streams(&mut self) -> Result<(impl Read + Send + use<>, impl io::Write + Send + use<>), FabricError> {
+        let missing = || FabricError::io("run ssh")(io::ErrorKind::BrokenPipe.into());
+        Ok((self.child.stdout.take().ok_or_else(missing)?, self.child.stdin.take().ok_or_else(missing)?))
+    }
+
+    /// Why the process ended, if it did: what ssh or the far side said last.
+    pub(crate) fn failure(&mut self) -> Option<String> {
+        let until = Instant::now() + Duration::from_secs(2);
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(refusal(Some(status), &self.said.last(), &self.command)),
+                Ok(None) if Instant::now() < until => thread::sleep(INTERVAL),
+                _ => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The agent's input has ended: it puts everything back, and then ends, and ssh with it.
+        let until = Instant::now() + LAST;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+            thread::sleep(INTERVAL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The last lines of a program's standard error.
+#[derive(Clone, Debug, Default)]
+struct Said(Arc<Mutex<Vec<String>>>);
+
+impl Said {
+    fn of(stream: Option<impl Read + Send + 'static>) -> Said {
+        /// Lines that are kept.
+        const LINES: usize = 20;
+        let said = Said::default();
+        let kept = said.clone();
+        if let Some(stream) = stream {
+            thread::spawn(move || {
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    let mut lines = kept.0.lock().unwrap_or_else(PoisonError::into_inner);
+                    if !line.trim().is_empty() {
+                        lines.push(line.trim().to_owned());
+                    }
+                    let surplus = lines.len().saturating_sub(LINES);
+                    lines.drain(..surplus);
+                }
+            });
+        }
+        said
+    }
+
+    /// The last line, once the program has had a moment to say it.
+    fn last(&self) -> String {
+        thread::sleep(Duration::from_millis(50));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).last().cloned().unwrap_or_default()
+    }
+}
+
+/// Why ssh ended, and what to do. `command` is what it was to run there, if it got so far.
+fn refusal(status: Option<ExitStatus>, said: &str, command: &str) -> String {
+    let said_so = if said.is_empty() { String::new() } else { format!(" (`{said}`)") };
+    let Some(status) = status else {
+        return format!("ssh did not get there within {} s{said_so}", LIMIT.as_secs());
+    };
+    let has = |text: &str| said.contains(text);
+    match status.code() {
+        _ if has("Permission denied") => format!(
+            "ssh may not log in{said_so}: iopj never asks for a password, so set up a key (`ssh-copy-id`) or an agent \
+             that holds it"
+        ),
+        _ if has("Host key verification failed") => format!(
+            "ssh does not know the host's key, or it changed{said_so}: connect once by hand (`ssh HOST`) and check \
+             it"
+        ),
+        _ if has("Could not resolve") => format!("ssh finds no such host{said_so}: check its name"),
+        _ if has("refused") || has("timed out") || has("No route") => {
+            format!("ssh does not get there{said_so}: check that the host is up and runs an ssh server")
+        }
+        Some(127) => format!(
+            "there is no `{}`{said_so}: install iopj there, or let --push copy this one",
+            command.trim_end_matches(" agent")
+        ),
+        Some(126) => format!("`{command}` cannot be run there{said_so}: is it built for that processor?"),
+        _ => format!("ssh ended ({status}){said_so}"),
+    }
+}
+
+/// ssh without questions, by a control connection in `folder`.
+fn ssh(folder: &Path, _host: &str) -> Command {
+    let mut command = Command::new("ssh");
+    command.arg("-S").arg(folder.join("s"));
+    for option in ["BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=3", "ServerAliveCountMax=3"] {
+        command.args(["-o", option]);
+    }
+    command
+}
+
+/// Lets a command die with the thread that starts it.
+fn end_with_parent(command: &mut Command) {
+    // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+            Ok(())
+        });
+    }
+}
+
+/// A new folder that only this user may look into, with a short path: a socket's name has at most 107 bytes.
+fn private_folder() -> io::Result<PathBuf> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let folder = Path::new("/tmp").join(format!("iopj-{name}"));
+    DirBuilder::new().mode(0o700).create(&folder)?;
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn a_destination_is_never_an_option() {
+        for good in ["storage1", "root@storage1", "10.1.0.1", "root@[fe80::1%eth0]"] {
+            assert_eq!(good.parse::<Destination>().unwrap(), Destination::Ssh(good.to_owned()));
+        }
+        assert_eq!(
+            "/dev/vport0p1".parse::<Destination>().unwrap(),
+            Destination::Stream("/dev/vport0p1".into())
+        );
+        for bad in ["", "-oProxyCommand=x", "a b", "a;b", "$(x)"] {
+            assert!(bad.parse::<Destination>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn each_refusal_of_ssh_has_its_remedy() {
+        let of = |code: i32, said: &str| refusal(Some(ExitStatus::from_raw(code << 8)), said, "iopj agent");
+        assert!(of(255, "root@h: Permission denied (publickey,password).").contains("`ssh-copy-id`"));
+        assert!(of(255, "Host key verification failed.").contains("connect once by hand"));
+        assert!(
+            of(255, "ssh: Could not resolve hostname x: Name or service not known").contains("no such host")
+        );
+        assert!(of(127, "bash: line 1: iopj: command not found").contains("there is no `iopj`"));
+        assert!(of(126, "cannot execute binary file: Exec format error").contains("that processor"));
+        assert_eq!(of(1, ""), "ssh ended (exit status: 1)");
+    }
+}
