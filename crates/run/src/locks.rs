@@ -4,6 +4,7 @@ use crate::error::RunError;
 use crate::progress::Progress;
 use iopj_core::format_duration;
 use iopj_host::settings::{DeviceLocks, Host, RestoreReport, SettingsError, in_use};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -44,7 +45,7 @@ impl<'a> Locker<'a> {
         &mut self,
         devices: &[String],
         progress: &mut dyn Progress,
-    ) -> Result<DeviceLocks, RunError> {
+    ) -> Result<Arc<DeviceLocks>, RunError> {
         self.put_back_left_behind(progress)?;
         self.host.lock(devices).map_err(|error| match error {
             SettingsError::Locked { device, pid } => RunError::InUse(in_use(&device, pid)),
@@ -59,7 +60,7 @@ impl<'a> Locker<'a> {
         limit: Duration,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
-    ) -> Result<DeviceLocks, RunError> {
+    ) -> Result<Arc<DeviceLocks>, RunError> {
         let began = Instant::now();
         let mut waits_for: Option<String> = None;
         loop {

@@ -16,12 +16,13 @@ use iopj_core::Setting;
 use rustix::io::Errno;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The journalled changes of one run. Dropped, it puts everything back as far as it can.
 #[derive(Debug)]
 pub struct Settings<'a> {
     pub(super) host: &'a Host,
-    pub(super) locks: &'a DeviceLocks,
+    pub(super) locks: Arc<DeviceLocks>,
     pub(super) devices: Vec<String>,
     cpu_lock: Option<Locked>,
     pub(super) taken: TakenDrives,
@@ -33,10 +34,10 @@ pub struct Settings<'a> {
 
 impl Host {
     /// The settings that one run changes, on these devices; nothing is written before the first change.
-    pub fn settings<'a>(&'a self, devices: &[String], locks: &'a DeviceLocks) -> Settings<'a> {
+    pub fn settings(&self, devices: &[String], locks: &Arc<DeviceLocks>) -> Settings<'_> {
         Settings {
             host: self,
-            locks,
+            locks: Arc::clone(locks),
             devices: devices.to_vec(),
             cpu_lock: None,
             taken: TakenDrives::default(),

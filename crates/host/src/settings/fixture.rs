@@ -1,6 +1,6 @@
 //! A small host in a temporary folder, for tests.
 
-use super::{DeviceLocks, Host, Settings, SettingsError};
+use super::{Host, Settings, SettingsError};
 use crate::nvme_features::FeatureAccess;
 use std::fs;
 use std::io;
@@ -105,7 +105,7 @@ impl Fixture {
     pub(crate) fn with_settings<T>(&self, devices: &[&str], work: impl FnOnce(&mut Settings<'_>) -> T) -> T {
         let host = self.host();
         let devices = names(devices);
-        let locks: DeviceLocks = host.lock(&devices).unwrap();
+        let locks = host.lock(&devices).unwrap();
         work(&mut host.settings(&devices, &locks))
     }
 }

@@ -12,6 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The lock for what all CPUs share; the colon keeps it apart from every device's name.
 pub(super) const CPU_LOCK: &str = "host:cpu";
@@ -28,7 +29,11 @@ pub struct DeviceLocks {
 
 impl DeviceLocks {
     /// No lock at all, for a run that is only planned: it may change nothing.
-    pub fn none() -> DeviceLocks {
+    pub fn none() -> Arc<DeviceLocks> {
+        Arc::new(DeviceLocks::ineffective())
+    }
+
+    fn ineffective() -> DeviceLocks {
         DeviceLocks { held: BTreeMap::new(), claims: Vec::new(), effective: false }
     }
 
@@ -50,7 +55,7 @@ impl DeviceLocks {
                     io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
                 ) =>
             {
-                return Ok(DeviceLocks::none());
+                return Ok(DeviceLocks::ineffective());
             }
             made => made?,
         }
@@ -72,7 +77,7 @@ impl Host {
     /// # Errors
     /// [`SettingsError::NoDevice`], [`SettingsError::Locked`] with the process that holds it,
     /// [`SettingsError::UnsafeFolder`], or a failed file operation.
-    pub fn lock(&self, devices: &[String]) -> Result<DeviceLocks, SettingsError> {
+    pub fn lock(&self, devices: &[String]) -> Result<Arc<DeviceLocks>, SettingsError> {
         let folder = self.sys.join("block");
         for device in devices {
             if !is_device_name(device) || !folder.join(device).is_dir() {
@@ -84,7 +89,7 @@ impl Host {
         for device in devices {
             locks.claims.extend(claim(self, device)?);
         }
-        Ok(locks)
+        Ok(Arc::new(locks))
     }
 }
 

@@ -17,6 +17,7 @@ use iopj_probe::{Probe, ProbeError};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often, and how far apart, a block device that has come back is tried: the scan for partitions holds it
@@ -93,7 +94,7 @@ impl<'a> Access<'a> {
     /// Over a target that is open through the kernel.
     pub(crate) fn new(
         host: &'a Host,
-        locks: &'a DeviceLocks,
+        locks: &Arc<DeviceLocks>,
         target: Target,
         spec: TargetSpec,
         taking: Option<Taking>,

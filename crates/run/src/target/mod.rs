@@ -16,6 +16,7 @@ use iopj_host::settings::DeviceLocks;
 use iopj_store::StudyRecord;
 use iopj_study::Study;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -57,7 +58,7 @@ pub(crate) struct OpenTarget {
     pub(crate) spec: TargetSpec,
     pub(crate) target: Target,
     pub(crate) made: Option<MadeFile>,
-    pub(crate) locks: DeviceLocks,
+    pub(crate) locks: Arc<DeviceLocks>,
 }
 
 impl TargetSpec {
@@ -133,7 +134,7 @@ impl TargetSpec {
         limit: Option<Duration>,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
-    ) -> Result<Option<DeviceLocks>, RunError> {
+    ) -> Result<Option<Arc<DeviceLocks>>, RunError> {
         let Some(limit) = limit else { return Ok(None) };
         let devices = match self.made_bytes {
             None => Target::open(&self.path)?.devices().to_vec(),
@@ -146,7 +147,7 @@ impl TargetSpec {
     /// written, which would disturb another run on the same drive.
     pub(crate) fn open(
         mut self,
-        (locker, locks): (&mut Locker<'_>, Option<DeviceLocks>),
+        (locker, locks): (&mut Locker<'_>, Option<Arc<DeviceLocks>>),
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<OpenTarget, RunError> {
