@@ -27,7 +27,7 @@ pub use error::{DataFault, DiskUse, PassthroughFault, TakeRefusal, TargetError, 
 pub use header::{FileId, HEADER_LEN, ParseFileIdError};
 pub use make::{make_file, make_file_as, make_stand_in};
 pub use namespace::NvmeNamespace;
-pub use sys::{nvme_feature, set_nvme_feature};
+pub use sys::{nvme_feature, nvme_namespace_feature, set_nvme_feature, set_nvme_namespace_feature};
 pub use taking::{TakeClaims, TakePlan, claim_for_taking, plan_taking, visible_namespace};
 pub use topology::leaf_devices;
 

@@ -183,8 +183,16 @@ pub(super) fn nvme_smart_log(device: &impl AsFd) -> io::Result<Box<PageData>> {
 /// # Errors
 /// The user is not root; `device` is not a controller, or does not have the feature.
 pub fn nvme_feature(device: &impl AsFd, feature: u8) -> io::Result<u32> {
+    nvme_namespace_feature(device, 0, feature)
+}
+
+/// As [`nvme_feature`], of one of its namespaces.
+///
+/// # Errors
+/// As for [`nvme_feature`].
+pub fn nvme_namespace_feature(device: &impl AsFd, nsid: u32, feature: u8) -> io::Result<u32> {
     let cdw10_to_15 = [feature.into(), 0, 0, 0, 0, 0];
-    let command = NvmeAdminCommand { opcode: 0x0A, cdw10_to_15, ..NvmeAdminCommand::default() };
+    let command = NvmeAdminCommand { opcode: 0x0A, nsid, cdw10_to_15, ..NvmeAdminCommand::default() };
     nvme_admin(device, FEATURE_LEN, command).map(|(value, _)| value)
 }
 
@@ -197,9 +205,17 @@ const FEATURE_LEN: u32 = size_of::<PageData>() as u32;
 /// # Errors
 /// As for [`nvme_feature`], or the feature does not take the value.
 pub fn set_nvme_feature(device: &impl AsFd, feature: u8, value: u32) -> io::Result<()> {
+    set_nvme_namespace_feature(device, 0, feature, value)
+}
+
+/// As [`set_nvme_feature`], of one of its namespaces.
+///
+/// # Errors
+/// As for [`set_nvme_feature`].
+pub fn set_nvme_namespace_feature(device: &impl AsFd, nsid: u32, feature: u8, value: u32) -> io::Result<()> {
     let cdw10_to_15 = [feature.into(), value, 0, 0, 0, 0];
-    nvme_admin(device, 0, NvmeAdminCommand { opcode: 0x09, cdw10_to_15, ..NvmeAdminCommand::default() })
-        .map(drop)
+    let command = NvmeAdminCommand { opcode: 0x09, nsid, cdw10_to_15, ..NvmeAdminCommand::default() };
+    nvme_admin(device, 0, command).map(drop)
 }
 
 /// Sends a command to the controller by `NVME_IOCTL_ADMIN_CMD`. Returns dword 0 of its completion, and the

@@ -78,6 +78,16 @@ pub enum SettingsError {
         /// The cause and the remedy.
         reason: String,
     },
+    /// A namespace over fabrics that could be written.
+    #[error(
+        "{device} cannot be protected against writes ({reason}), so nothing is read from it: use a target whose \
+         kernel has Namespace Write Protection (Linux 5.0), or name the drive by --destroy-data"
+    )]
+    NotProtected {
+        device: PathBuf,
+        /// The cause.
+        reason: String,
+    },
     /// A file operation failed.
     #[error("cannot {action} {file}: {source}")]
     Io { action: &'static str, file: PathBuf, source: io::Error },

@@ -7,10 +7,10 @@ use crate::settings::error::SettingsError;
 use crate::settings::host::Host;
 use crate::sysfs;
 use iopj_core::Transport;
-use iopj_engine::target::visible_namespace;
+use iopj_engine::target::{nvme_namespace_feature, set_nvme_namespace_feature, visible_namespace};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -20,6 +20,12 @@ use std::time::{Duration, Instant};
 /// How long a namespace may take to appear, and a controller to go.
 const LIMIT: Duration = Duration::from_secs(20);
 const INTERVAL: Duration = Duration::from_millis(20);
+/// The namespace that iopj exports.
+const NSID: u32 = 1;
+/// Namespace Write Protection Config (84h), and its state Write Protect (NVM Express Base Specification 2.0,
+/// 5.27.1.33; drivers/nvme/target/admin-cmd.c).
+const WRITE_PROTECTION: u8 = 0x84;
+const PROTECTED: u32 = 1;
 
 /// Where to connect, as whom, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +128,26 @@ impl Settings<'_> {
 }
 
 impl Host {
+    /// Protects a namespace against writes, for as long as it is exported, and reads that back: the kernel's
+    /// target exports nothing read-only by itself.
+    ///
+    /// # Errors
+    /// [`SettingsError::NotProtected`]: the target refuses, or still lets writes through.
+    pub fn write_protect(&self, connected: &Connected) -> Result<(), SettingsError> {
+        let not_protected =
+            |reason: String| SettingsError::NotProtected { device: connected.device.clone(), reason };
+        let controller = File::open(self.dev.join(&connected.controller));
+        let state = controller.and_then(|controller| {
+            set_nvme_namespace_feature(&controller, NSID, WRITE_PROTECTION, PROTECTED)?;
+            nvme_namespace_feature(&controller, NSID, WRITE_PROTECTION)
+        });
+        match state {
+            Ok(PROTECTED) => Ok(()),
+            Ok(state) => Err(not_protected(format!("it reads state {state} after {PROTECTED} was set"))),
+            Err(error) => Err(not_protected(error.to_string())),
+        }
+    }
+
     /// Asks the kernel for a connection: the controller's name.
     fn open_connection(&self, connect: &Connect) -> Result<String, SettingsError> {
         let node = self.dev.join("nvme-fabrics");
