@@ -2,12 +2,14 @@
 
 mod axis;
 mod error;
+mod fabric;
 pub mod keys;
 mod meters;
 mod mistakes;
 mod patterns;
 pub mod plan;
 mod replicates;
+mod settings;
 mod steadystate;
 mod study;
 mod time;
@@ -15,6 +17,7 @@ mod workload;
 
 pub use axis::Axis;
 pub use error::StudyError;
+pub use fabric::{Fabric, FabricCell};
 pub use meters::{Meters, MetersAsked};
 pub use patterns::matching;
 pub use replicates::Replicates;

@@ -2,17 +2,19 @@
 
 use crate::axis::Axis;
 use crate::error::StudyError;
+use crate::fabric::{Fabric, FabricCell};
 use crate::study::{Study, parse_paths};
 use crate::workload::WorkloadMatrix;
 use iopj_core::workload::Length;
 use iopj_core::{Generator, IoPath, Setting, Workload};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 /// A path and a workload under settings, done by a generator; measured once in each replicate.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cell {
     /// The I/O path.
     pub path: IoPath,
@@ -22,12 +24,15 @@ pub struct Cell {
     pub settings: BTreeMap<Setting, String>,
     /// What issues the I/O.
     pub generator: Generator,
+    /// How the drive is reached, in a study over fabrics.
+    pub fabric: Option<FabricCell>,
 }
 
 impl Cell {
     /// The settings by name.
     pub fn settings_by_name(&self) -> BTreeMap<String, String> {
-        self.settings.iter().map(|(setting, value)| (setting.to_string(), value.clone())).collect()
+        let own = self.settings.iter().map(|(setting, value)| (setting.to_string(), value.clone()));
+        own.chain(self.fabric.iter().flat_map(FabricCell::settings_by_name)).collect()
     }
 }
 
@@ -60,6 +65,7 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
     let (mut left_out, mut example) = (0, None);
     let settings = study.settings_matrix()?;
     let generators = study.generators()?;
+    let fabrics = fabrics(study)?;
     for matrix in &study.workloads {
         let paths =
             parse_paths(matrix.paths.as_ref().unwrap_or(&study.paths))?.unwrap_or_else(|| available.to_vec());
@@ -76,8 +82,10 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
                         workload: workload.clone(),
                         settings: settings.clone(),
                         generator,
+                        fabric: None,
                     };
-                    cells.extend(generators_of(path, &generators).map(cell));
+                    let by = generators_of(path, &generators).map(cell);
+                    cells.extend(by.flat_map(|cell| over(cell, &fabrics)));
                 }
             }
         }
@@ -105,10 +113,24 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
     }
 }
 
+/// The ways over which the drive of a study is reached: one without fabrics if it has none.
+fn fabrics(study: &Study) -> Result<Vec<Option<FabricCell>>, StudyError> {
+    match &study.fabric {
+        None => Ok(vec![None]),
+        Some(fabric) => Ok(fabric.cells()?.into_iter().map(Some).collect()),
+    }
+}
+
+/// A cell, over each way.
+fn over(cell: Cell, fabrics: &[Option<FabricCell>]) -> Vec<Cell> {
+    fabrics.iter().map(|fabric| Cell { fabric: fabric.clone(), ..cell.clone() }).collect()
+}
+
 /// Counts the combinations of a study before any is made, and refuses those of a study that is too large.
 fn refuse_too_many(study: &Study, available: u64) -> Result<(), StudyError> {
     let settings = study.settings.values().map(Axis::count).fold(1, u64::saturating_mul);
-    let others = settings.saturating_mul(study.generator.count());
+    let fabrics = study.fabric.as_ref().map_or(1, Fabric::count);
+    let others = settings.saturating_mul(study.generator.count()).saturating_mul(fabrics);
     let of_matrix = |matrix: &WorkloadMatrix| {
         let paths = matrix.paths.as_ref().unwrap_or(&study.paths);
         let paths = if paths.values() == ["available"] { available } else { paths.count() };

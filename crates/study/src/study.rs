@@ -3,12 +3,14 @@
 //! The schema is in `docs/studies.md`. Values may be single or lists; a list is an axis of the matrix. An
 //! unknown key is refused with the nearest known one.
 
-use crate::axis::{Axis, product};
+use crate::axis::Axis;
 use crate::error::{StudyError, error};
+use crate::fabric::Fabric;
 use crate::keys::{check_keys, fields_of};
 use crate::meters::Meters;
 use crate::mistakes;
 use crate::replicates::{Replicates, Until};
+use crate::settings;
 use crate::steadystate::SteadyStateKeys;
 use crate::time::duration;
 use crate::workload::WorkloadMatrix;
@@ -61,6 +63,8 @@ pub struct Study {
     pub settle_limit: Option<String>,
     /// How fio is run.
     pub fio: Option<FioOptions>,
+    /// The target host, if the drive is reached over fabrics.
+    pub fabric: Option<Fabric>,
     /// Workloads; each table is a matrix of its own.
     #[serde(rename = "workload")]
     pub workloads: Vec<WorkloadMatrix>,
@@ -97,6 +101,9 @@ impl Study {
         if let Some(toml::Value::Table(fio)) = table.get("fio") {
             check_keys(fio, fields_of::<FioOptions>(), source, " in [fio]")?;
         }
+        if let Some(toml::Value::Table(fabric)) = table.get("fabric") {
+            Fabric::check_table(fabric, source)?;
+        }
         if let Some(toml::Value::Table(blocks)) = table.get("replicates") {
             check_keys(blocks, fields_of::<Until>(), source, " in replicates")?;
         }
@@ -105,6 +112,8 @@ impl Study {
         check_name(&study.name, source)?;
         study.replicates.sequential().map_err(|StudyError(why)| StudyError(format!("{source}: {why}")))?;
         study.meters.iter().try_for_each(|meters| meters.asked(source).map(drop))?;
+        let fabric = study.fabric.as_ref().map_or(Ok(()), Fabric::check);
+        fabric.map_err(|StudyError(why)| StudyError(format!("{source}: {why}")))?;
         study.idle()?;
         study.settle_limit()?;
         study.steadystate()?;
@@ -134,32 +143,7 @@ impl Study {
     /// # Errors
     /// An unknown setting, a value that it cannot have, an empty list.
     pub fn settings_matrix(&self) -> Result<Vec<BTreeMap<Setting, String>>, StudyError> {
-        let mut combinations = vec![BTreeMap::new()];
-        for (name, axis) in &self.settings {
-            let setting: Setting = name.parse().map_err(|e| StudyError(format!("{e}")))?;
-            let mut values = Vec::new();
-            for value in axis.values() {
-                let text = match value {
-                    toml::Value::String(text) => text,
-                    toml::Value::Integer(number) => number.to_string(),
-                    toml::Value::Boolean(on) => if on { "1" } else { "0" }.to_owned(),
-                    other => {
-                        return error(format!(
-                            "the setting `{name}` cannot be {other}: write a text or a whole number"
-                        ));
-                    }
-                };
-                setting.check(&text).map_err(|e| StudyError(e.to_string()))?;
-                values.push(text);
-            }
-            if values.is_empty() {
-                return error(format!("the setting `{name}` has no value: give it one, or leave it out"));
-            }
-            combinations = product(&combinations, &values, |combination, value| {
-                combination.insert(setting, value.clone());
-            });
-        }
-        Ok(combinations)
+        settings::matrix(&self.settings)
     }
 
     /// The generators.

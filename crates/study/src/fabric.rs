@@ -1,0 +1,277 @@
+//! `[fabric]` of a study: the target host, how its drive is reached, and the settings of either host.
+
+use crate::axis::{Axis, product};
+use crate::error::{StudyError, error};
+use crate::keys::{check_keys, fields_of};
+use crate::settings;
+use iopj_core::{Setting, Transport};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// The port of NVMe over TCP and of NVMe over RDMA, as the Internet's registry of ports has it.
+const PORT: u16 = 4420;
+
+/// `[fabric]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Fabric {
+    /// The target host as ssh takes it, or a stream by its full path.
+    pub target_host: String,
+    /// The drive on the target host; absent if `nqn` names a target that exists.
+    pub device: Option<PathBuf>,
+    /// The target's address; not needed without a wire.
+    pub address: Option<String>,
+    #[serde(default = "port")]
+    pub port: u16,
+    /// `local`, `loop`, `tcp`, `rdma`.
+    pub transport: Axis<String>,
+    /// The subsystem of a target that exists. It is connected to, and never changed.
+    pub nqn: Option<String>,
+    /// The name by which such a target knows this host.
+    pub host_nqn: Option<String>,
+    /// The command that is iopj on the target host; needs `--allow-exec`.
+    pub agent: Option<String>,
+    pub nr_io_queues: Option<Axis<u32>>,
+    pub nr_poll_queues: Option<Axis<u32>>,
+    pub nr_write_queues: Option<Axis<u32>>,
+    pub queue_size: Option<Axis<u32>>,
+    pub tos: Option<Axis<u32>>,
+    pub keep_alive_tmo: Option<Axis<u32>>,
+    pub ctrl_loss_tmo: Option<Axis<u32>>,
+    /// Settings of this host.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub host: BTreeMap<String, Axis<toml::Value>>,
+    /// Settings of the target host.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub target: BTreeMap<String, Axis<toml::Value>>,
+}
+
+fn port() -> u16 {
+    PORT
+}
+
+/// How one cell reaches the drive.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FabricCell {
+    /// The transport.
+    pub transport: Transport,
+    /// Options of the connection that are set, by the kernel's names.
+    pub connection: BTreeMap<String, u64>,
+    /// Settings of this host.
+    pub host: BTreeMap<Setting, String>,
+    /// Settings of the target host.
+    pub target: BTreeMap<Setting, String>,
+}
+
+impl FabricCell {
+    /// Its settings by the names under which a store keeps them: `transport`, `nr_poll_queues`,
+    /// `host.governor`, `target.cpus_online`.
+    pub fn settings_by_name(&self) -> BTreeMap<String, String> {
+        let mut all = BTreeMap::from([("transport".to_owned(), self.transport.to_string())]);
+        all.extend(self.connection.iter().map(|(name, value)| (name.clone(), value.to_string())));
+        for (side, settings) in [("host", &self.host), ("target", &self.target)] {
+            all.extend(settings.iter().map(|(setting, value)| (format!("{side}.{setting}"), value.clone())));
+        }
+        all
+    }
+
+    /// The cell without what does not matter where there is no connection, or no wire.
+    fn reduced(mut self) -> FabricCell {
+        if self.transport == Transport::Local {
+            self.connection.clear();
+        }
+        if !self.transport.is_remote() {
+            self.host.clear();
+        }
+        self
+    }
+}
+
+impl Fabric {
+    /// Checks the table's keys; `source` names the study in messages.
+    ///
+    /// # Errors
+    /// An unknown key, with the nearest known one.
+    pub(crate) fn check_table(table: &toml::Table, source: &str) -> Result<(), StudyError> {
+        check_keys(table, fields_of::<Fabric>(), source, " in [fabric]")
+    }
+
+    /// Checks what its values say together.
+    ///
+    /// # Errors
+    /// A value that cannot be, or two that do not fit.
+    pub(crate) fn check(&self) -> Result<(), StudyError> {
+        let cells = self.cells()?;
+        let is_remote = cells.iter().any(|cell| cell.transport.is_remote());
+        if is_remote && self.address()?.is_none() {
+            return error(
+                "[fabric] names no address: write address = \"10.1.0.1\", the target host's own on the network \
+                 between the two",
+            );
+        }
+        match (&self.device, &self.nqn) {
+            (None, None) => error(
+                "[fabric] names no drive: write device = \"/dev/nvme0n1\", the drive on the target host, or \
+                 nqn = \"nqn.…\" for a target that exists",
+            ),
+            (Some(device), _) if !device.is_absolute() => error(format!(
+                "[fabric] device: `{}` is not a full path: write it as /dev/nvme0n1",
+                device.display()
+            )),
+            (None, Some(_)) if cells.iter().any(|cell| !cell.transport.is_remote()) => error(
+                "[fabric] has transport `local` or `loop`, but no `device`: name the drive on the target host, or \
+                 leave these out",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// The target's address.
+    ///
+    /// # Errors
+    /// It is not an address.
+    pub fn address(&self) -> Result<Option<IpAddr>, StudyError> {
+        let parse = |text: &String| {
+            text.parse().map_err(|_| {
+                StudyError(format!("[fabric] address: `{text}` is not an IP address: write it as 10.1.0.1"))
+            })
+        };
+        self.address.as_ref().map(parse).transpose()
+    }
+
+    /// How many ways there are, counted without making them.
+    pub(crate) fn count(&self) -> u64 {
+        let settings = self.host.values().chain(self.target.values()).map(Axis::count);
+        let options = self.options().into_iter().filter_map(|(_, axis)| axis.as_ref()).map(Axis::count);
+        settings.chain(options).fold(self.transport.count(), u64::saturating_mul)
+    }
+
+    /// The options of a connection that may be set: the kernel's names (drivers/nvme/host/fabrics.c).
+    fn options(&self) -> [(&'static str, &Option<Axis<u32>>); 7] {
+        [
+            ("nr_io_queues", &self.nr_io_queues),
+            ("nr_poll_queues", &self.nr_poll_queues),
+            ("nr_write_queues", &self.nr_write_queues),
+            ("queue_size", &self.queue_size),
+            ("tos", &self.tos),
+            ("keep_alive_tmo", &self.keep_alive_tmo),
+            ("ctrl_loss_tmo", &self.ctrl_loss_tmo),
+        ]
+    }
+
+    /// Every way to reach the drive, each once.
+    ///
+    /// # Errors
+    /// An unknown transport or setting, a value that it cannot have, an empty list.
+    pub fn cells(&self) -> Result<Vec<FabricCell>, StudyError> {
+        let parse = |text: String| text.parse::<Transport>().map_err(|error| StudyError(error.to_string()));
+        let transports = self.transport.values().into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        if transports.is_empty() {
+            return error("[fabric] transport is an empty list: name local, loop, tcp or rdma");
+        }
+        let mut all =
+            product(&[FabricCell::default()], &transports, |cell, transport| cell.transport = *transport);
+        for (name, axis) in self.options() {
+            let Some(axis) = axis else { continue };
+            let values = axis.values();
+            if values.is_empty() {
+                return error(format!("[fabric] {name} is an empty list: give it a value, or leave it out"));
+            }
+            all = product(&all, &values, |cell, value| {
+                cell.connection.insert(name.to_owned(), u64::from(*value));
+            });
+        }
+        all = product(&all, &settings::matrix(&self.host)?, |cell, host| cell.host.clone_from(host));
+        all = product(&all, &settings::matrix(&self.target)?, |cell, target| cell.target.clone_from(target));
+        let mut each: Vec<FabricCell> = Vec::new();
+        for cell in all.into_iter().map(FabricCell::reduced) {
+            if !each.contains(&cell) {
+                each.push(cell);
+            }
+        }
+        Ok(each)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Study;
+    use crate::plan;
+    use iopj_core::IoPath;
+
+    fn study(fabric: &str) -> Result<Study, String> {
+        let text = format!(
+            "name = \"t\"\npaths = \"io_uring/syscall/interrupt\"\n[fabric]\n{fabric}\n[[workload]]\nios = 1"
+        );
+        Study::parse(&text, "t").map_err(|error| error.to_string())
+    }
+
+    const HOST: &str = "target_host = \"storage1\"\ndevice = \"/dev/nvme0n1\"\n";
+
+    fn names(study: &Study) -> Vec<String> {
+        let path: IoPath = "io_uring/syscall/interrupt".parse().unwrap();
+        let (cells, _) = plan::cells(study, &[path]).unwrap();
+        let text = |cell: &plan::Cell| {
+            cell.settings_by_name()
+                .into_iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect::<Vec<_>>()
+        };
+        cells.iter().map(|cell| text(cell).join(" ")).collect()
+    }
+
+    #[test]
+    fn transports_and_settings_of_both_hosts_are_axes() {
+        let study = study(&format!(
+            "{HOST}address = \"10.1.0.1\"\ntransport = [\"local\", \"tcp\"]\nnr_poll_queues = [0, 1]\n\
+             host.governor = \"performance\"\ntarget.governor = [\"performance\", \"schedutil\"]"
+        ))
+        .unwrap();
+        let far = |polls, governor| {
+            format!(
+                "host.governor=performance nr_poll_queues={polls} target.governor={governor} transport=tcp"
+            )
+        };
+        assert_eq!(
+            names(&study),
+            [
+                "target.governor=performance transport=local".to_owned(),
+                "target.governor=schedutil transport=local".to_owned(),
+                far(0, "performance"),
+                far(0, "schedutil"),
+                far(1, "performance"),
+                far(1, "schedutil"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_study_keeps_its_fabric_when_it_is_written() {
+        let read = study(&format!("{HOST}transport = \"loop\"\ntarget.boost = 0")).unwrap();
+        assert_eq!(Study::parse(&read.to_toml().unwrap(), "t").unwrap(), read);
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        for (fabric, expected) in [
+            (format!("{HOST}transport = \"tcp\""), "names no address"),
+            (format!("{HOST}transport = \"fc\""), "there is no transport `fc`"),
+            (format!("{HOST}transport = []"), "name local, loop, tcp or rdma"),
+            (format!("{HOST}transport = \"tcp\"\naddress = \"storage1\""), "is not an IP address"),
+            (format!("{HOST}transport = \"loop\"\nadress = \"10.1.0.1\""), "did you mean `address`?"),
+            (format!("{HOST}transport = \"loop\"\ntarget.governer = \"x\""), "did you mean `governor`?"),
+            (
+                "target_host = \"s\"\ndevice = \"nvme0n1\"\ntransport = \"loop\"".to_owned(),
+                "is not a full path",
+            ),
+            ("target_host = \"s\"\ntransport = \"loop\"".to_owned(), "names no drive"),
+            ("device = \"/dev/nvme0n1\"\ntransport = \"loop\"".to_owned(), "target_host"),
+        ] {
+            let error = study(&fabric).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
