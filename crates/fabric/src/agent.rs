@@ -76,11 +76,11 @@ impl Shared {
 /// Serves a host until its stream ends or falls silent. `open` makes the handler of a session; a `hello` of
 /// another session drops the one before. Lines that are none of ours are passed over: a stream may hold what
 /// a dead host wrote.
-pub fn serve(
+pub fn serve<'h>(
     input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
     hello: &Hello,
-    open: &mut dyn FnMut() -> Box<dyn Handler>,
+    open: &mut dyn FnMut() -> Box<dyn Handler + 'h>,
 ) -> Served {
     let shared = Arc::new(Shared {
         output: Mutex::new(Box::new(output)),
@@ -99,13 +99,13 @@ pub fn serve(
     served
 }
 
-fn answer_all(
+fn answer_all<'h>(
     shared: &Shared,
     received: &Receiver<Event>,
     hello: &Hello,
-    open: &mut dyn FnMut() -> Box<dyn Handler>,
+    open: &mut dyn FnMut() -> Box<dyn Handler + 'h>,
 ) -> Served {
-    let mut handler: Option<Box<dyn Handler>> = None;
+    let mut handler: Option<Box<dyn Handler + 'h>> = None;
     loop {
         match received.recv_timeout(LOOK) {
             Ok(Event::Hello(session, version)) => {

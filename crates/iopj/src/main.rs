@@ -1,6 +1,7 @@
 //! The command line: parse, do, print.
 
 mod again;
+mod agent;
 mod args;
 mod check;
 mod claims;
@@ -40,6 +41,8 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab::lab(&command),
         Command::Meter(command) => meter::meter(&command),
         Command::Restore(args) => restore::restore(&args),
+        Command::Agent => agent::agent(),
+        Command::Guard { guarded } => agent::guard(guarded),
         Command::Man { folder } => meta::man(&folder),
         Command::Completions { shell } => meta::completions(shell),
     };

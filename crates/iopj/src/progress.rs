@@ -176,7 +176,7 @@ mod tests {
     fn line(path: &str, iodepth: u32) -> TrialLine {
         let workload = Workload { iodepth, ..Workload::default() };
         let (path, settings) = (path.parse().unwrap(), Default::default());
-        TrialLine::of(7, 120, &Cell { path, workload, settings, generator: Generator::Native })
+        TrialLine::of(7, 120, &Cell { path, workload, settings, generator: Generator::Native, fabric: None })
     }
 
     /// The path began after the time that was left, and its depth was cut off.

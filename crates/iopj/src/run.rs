@@ -34,6 +34,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         i_know_no_iommu: args.taking.i_know_no_iommu,
         store: args.store.clone(),
         again,
+        push: args.push,
         wait: args.wait,
     };
     let stop = signals::stop_flag();

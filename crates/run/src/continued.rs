@@ -2,19 +2,18 @@
 
 use crate::error::RunError;
 use crate::progress::{Progress, unix_ns};
-use iopj_engine::Target;
-use iopj_host::machine;
 use iopj_store::{Store, StudyRecord, Trial};
+use std::collections::BTreeMap;
 
 /// Refuses another drive, and notes another kernel.
 pub(crate) fn compare_machines(
     record: &StudyRecord,
-    target: &Target,
+    facts: &BTreeMap<String, String>,
     store: &mut Store,
     progress: &mut dyn Progress,
 ) -> Result<(), RunError> {
-    for (name, now) in machine::provenance(target) {
-        let Some(before) = record.provenance.get(&name).filter(|before| **before != now) else { continue };
+    for (name, now) in facts {
+        let Some(before) = record.provenance.get(name).filter(|before| *before != now) else { continue };
         if name == "target_bytes" || name.ends_with(".serial") || name.ends_with(".model") {
             return Err(RunError::Refused(format!(
                 "{name} was {before} when the store's trials were measured, and is {now} now: continue on \

@@ -82,7 +82,12 @@ pub fn dry_run(
     let (host, locks) = (Host::new(), DeviceLocks::none());
     let tools = Tools::find(&study, options, progress)?;
     let all = all_cells(&study)?;
-    let (store, spec) = place(&study, options)?;
+    if study.fabric.is_some() {
+        return RunError::refuse(
+            "--dry-run looks at a drive of this host, and the study's [fabric] names one of another: leave it out",
+        );
+    }
+    let (store, spec) = place(&study, options, None)?;
     let meters = open_meters((&study, &all), options, progress, stop)?;
     drop(all);
     let (spec, target, made) = spec.look()?;

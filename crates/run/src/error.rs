@@ -3,6 +3,7 @@
 use iopj_core::IoPath;
 use iopj_engine::EngineError;
 use iopj_engine::target::{FileId, TargetError};
+use iopj_fabric::FabricError;
 use iopj_host::settings::SettingsError;
 use iopj_load::fio::FioError;
 use iopj_load::native::NativeError;
@@ -47,6 +48,9 @@ pub enum RunError {
     /// A step that every trial takes too.
     #[error(transparent)]
     Trial(#[from] TrialError),
+    /// The target host.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -84,6 +88,9 @@ pub enum TrialError {
     /// fio.
     #[error(transparent)]
     Fio(#[from] FioError),
+    /// The target host.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
     /// The jobs of the native generator, or a snapshot around them.
     #[error(transparent)]
     Jobs(#[from] NativeError),

@@ -7,6 +7,7 @@ mod dry_run;
 pub mod energy;
 mod engines;
 mod error;
+mod fabric;
 pub mod import;
 mod latencies;
 mod limits;
@@ -26,6 +27,7 @@ mod trials;
 
 pub use dry_run::{PlannedBytes, RunPlan, dry_run};
 pub use error::{RunError, TrialError};
+pub use fabric::serve_agent;
 pub use options::Options;
 pub use pace::RunTime;
 pub use progress::Progress;

@@ -2,6 +2,7 @@
 
 use crate::energy::Metering;
 use crate::error::RunError;
+use crate::fabric::FabricSide;
 use crate::progress::Progress;
 use crate::target::{Access, devices_below, folder_of};
 use iopj_engine::Target;
@@ -49,18 +50,20 @@ pub(crate) fn record(
 ) -> Result<StudyRecord, RunError> {
     let target = access.target()?;
     let path = target.path();
+    let here = || std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
+    let side = access.side();
     Ok(StudyRecord {
         name: study.name.clone(),
         text: study.to_toml()?,
         seed,
         planned_trials: cells as u64 * u64::from(study.replicates.fewest()),
-        target: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string(),
+        target: side.map_or_else(here, FabricSide::name),
         file_id: target.file_id().map(FileId::to_string),
         provenance: provenance(access, target, metering),
-        warnings: warnings(study, target),
+        warnings: side.map_or_else(|| warnings(study, target), FabricSide::warnings),
         made_target,
         unavailable,
-        emulated: machine::emulator().map(str::to_owned),
+        emulated: machine::emulator().map(str::to_owned).or_else(|| side.and_then(FabricSide::emulated)),
         sequential: study.replicates.sequential()?,
         repeats: Vec::new(),
     })
@@ -75,11 +78,22 @@ fn warnings(study: &Study, target: &Target) -> Vec<String> {
 
 /// What the figures of a study rest on: the machine, the drive, how it is reached, and the meters.
 fn provenance(access: &Access<'_>, target: &Target, metering: Option<&Metering>) -> BTreeMap<String, String> {
-    let mut provenance = machine::provenance(target);
+    let mut provenance = provenance_of(target, access.side());
     provenance.insert("generator_clock".to_owned(), native::clock_name().to_owned());
     provenance.extend(access.provenance().clone());
     provenance.extend(metering.map(Metering::provenance).unwrap_or_default());
     provenance
+}
+
+/// Facts about this machine and its drive. Over fabrics the drive's facts are its own host's: the namespace
+/// here has a name and a serial that differ from connection to connection.
+pub(crate) fn provenance_of(target: &Target, side: Option<&FabricSide<'_>>) -> BTreeMap<String, String> {
+    let mut facts = machine::provenance(target);
+    if let Some(side) = side {
+        facts.retain(|name, _| !name.contains('.') && name != "devices");
+        facts.extend(side.provenance());
+    }
+    facts
 }
 
 /// Warns of a store on the drive under test.

@@ -23,6 +23,8 @@ pub struct Options {
     pub store: Option<PathBuf>,
     /// The replicates of a resumed run whose blocks are measured again.
     pub again: Vec<u32>,
+    /// Copy this iopj to the target host, and let that copy be the agent.
+    pub push: bool,
     /// How long to wait for another run on the same drive; without it, that run is an error.
     pub wait: Option<Duration>,
 }

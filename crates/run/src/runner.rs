@@ -3,7 +3,9 @@
 use crate::blocks::{self, Decide};
 use crate::energy::{self, Metering, Meters};
 use crate::error::RunError;
+use crate::fabric::FabricSide;
 use crate::locks::Locker;
+use crate::new_store::provenance_of;
 use crate::options::Options;
 use crate::pace::{self, RunTime};
 use crate::profile::Profiler;
@@ -51,17 +53,18 @@ pub fn run(
     locker.put_back_left_behind(progress)?;
     let tools = Tools::find(&study, options, progress)?;
     let all = all_cells(&study)?;
-    let (mut store_path, mut spec) = place(&study, options)?;
+    let mut side = FabricSide::start(&study, options, &host, stop)?;
+    let (mut store_path, mut spec) = place(&study, options, first_connection(&study, &mut side, progress)?)?;
     let waited = spec.wait(&mut locker, options.wait, progress, stop)?;
     if waited.is_some() {
         // The run that it waited for may have begun after this one, and have taken the name.
-        (store_path, spec) = place(&study, options)?;
+        (store_path, spec) = place(&study, options, Some(spec.path().to_owned()).filter(|_| side.is_some()))?;
     }
     let meters = open_meters((&study, &all), options, progress, stop)?;
     drop(all);
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open((&mut locker, waited), progress, stop)?;
-    let mut access = Access::new(&host, &locks, target, spec, tools.taking)?;
+    let mut access = Access::new(&host, &locks, target, spec, tools.taking)?.with_fabric(side);
     let unavailable = paths::settle(&mut study, &mut access, tools.fio.as_ref(), stop)?;
     if !unavailable.is_empty() {
         progress.unavailable(&unavailable);
@@ -105,13 +108,18 @@ pub fn resume(
         continued::check_reads(&store.trials()?)?;
     }
     let tools = Tools::find(&study, options, progress)?;
-    let spec = TargetSpec::of_record(&study, options, &record, store_path)?;
+    let mut side = FabricSide::start(&study, options, &host, stop)?;
+    let spec = match first_connection(&study, &mut side, progress)? {
+        Some(device) => TargetSpec::over_fabrics(&study, options, &device)?,
+        None => TargetSpec::of_record(&study, options, &record, store_path)?,
+    };
     let waited = spec.wait(&mut locker, options.wait, progress, stop)?;
     let meters = open_meters((&study, &all_cells(&study)?), options, progress, stop)?;
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open((&mut locker, waited), progress, stop)?;
-    continued::compare_machines(&record, &target, &mut store, progress)?;
-    let access = Access::new(&host, &locks, target, spec, tools.taking)?;
+    let facts = provenance_of(&target, side.as_ref());
+    continued::compare_machines(&record, &facts, &mut store, progress)?;
+    let access = Access::new(&host, &locks, target, spec, tools.taking)?.with_fabric(side);
     let set_up = SetUp::new(&study, &tools, meters, (made, access), locks.is_effective(), progress)?;
     store.add_event(unix_ns(), "resumed", "")?;
     blocks::repeat(&mut store, &study, set_up.cells.len(), &options.again)?;
@@ -126,11 +134,43 @@ pub(crate) fn all_cells(study: &Study) -> Result<Vec<Cell>, RunError> {
 }
 
 /// The store of a new run and its target.
-pub(crate) fn place(study: &Study, options: &Options) -> Result<(PathBuf, TargetSpec), RunError> {
+pub(crate) fn place(
+    study: &Study,
+    options: &Options,
+    connected: Option<PathBuf>,
+) -> Result<(PathBuf, TargetSpec), RunError> {
     study.file_size()?;
     let store_path = new_store::path(&study.name, options.store.as_deref())?;
-    let spec = TargetSpec::new(study, options, &store_path)?;
+    let spec = match connected {
+        Some(device) => TargetSpec::over_fabrics(study, options, &device)?,
+        None => TargetSpec::new(study, options, &store_path)?,
+    };
     Ok((store_path, spec))
+}
+
+/// The drive of a study over fabrics, connected by the first of its transports that works.
+fn first_connection(
+    study: &Study,
+    side: &mut Option<FabricSide<'_>>,
+    progress: &mut dyn Progress,
+) -> Result<Option<PathBuf>, RunError> {
+    let (Some(fabric), Some(side)) = (&study.fabric, side) else { return Ok(None) };
+    let (mut last, mut tried) = (None, Vec::new());
+    for cell in fabric.cells()?.into_iter().filter(|cell| cell.transport.is_remote()) {
+        if tried.contains(&cell.transport) {
+            continue;
+        }
+        tried.push(cell.transport);
+        match side.connect(&cell) {
+            Ok(device) => return Ok(Some(device)),
+            Err(error) => {
+                progress.note(&format!("warning: {}: {error}", cell.transport));
+                last = Some(error);
+            }
+        }
+    }
+    Err(last
+        .map_or_else(|| RunError::Refused("[fabric] has no transport over a wire".to_owned()), Into::into))
 }
 
 /// The meters of a study, open and read once, before a file is made, a drive locked or a setting changed.

@@ -4,6 +4,7 @@ use crate::blocks::{Blocks, Decide};
 use crate::control;
 use crate::energy::{GroupPosition, Metering, RunContext, positions};
 use crate::error::{RunError, TrialError};
+use crate::fabric::Measure;
 use crate::pace::Pace;
 use crate::precondition::{self, Class, Preconditioning};
 use crate::progress::{Progress, unix_ns};
@@ -164,9 +165,9 @@ impl Trials<'_> {
         RunContext { store: &mut self.store, progress, stop: self.runner.stop }
     }
 
-    /// Keeps the changes of settings, from the one numbered `before` on, as events.
-    fn note_changes(&mut self, before: usize) -> Result<(), RunError> {
-        for change in &self.access.settings.changes()[before..] {
+    /// Keeps the new changes of settings as events.
+    fn note_changes(&mut self) -> Result<(), RunError> {
+        for change in self.access.new_changes() {
             let detail = format!("{}: {} -> {}", change.file, change.old, change.new);
             self.store.add_event(unix_ns(), "set", &detail)?;
         }
@@ -216,23 +217,17 @@ impl Trials<'_> {
         last_ns: &mut Option<u64>,
         progress: &mut dyn Progress,
     ) -> Result<(Trial, Vec<u64>, Option<String>), RunError> {
-        let changes_before = self.access.settings.changes().len();
-        let cell = &self.cells[planned.cell];
         let started_unix_ns = unix_ns();
-        let setting_up = Instant::now();
-        let set =
-            self.access.reach(cell.path).and_then(|()| Ok(make_settings(&mut self.access.settings, cell)?));
-        let settings_ns = setting_up.elapsed().as_nanos() as u64;
-        let runner = &self.runner;
-        let measured = set.and_then(|()| {
-            runner.measure(&self.access, cell, planned, control, preconditioning, &mut || progress.tick())
-        });
+        let (measured, settings_ns) = self.measured(planned, control, preconditioning, progress);
+        let cell = &self.cells[planned.cell];
         let (outcome, gap_ns, load_ns, unprofiled) = match measured {
-            Ok(Measured { measurement, first_ns, last_ns: end, load_raw_ns, unprofiled }) => {
+            Ok(Measured { measurement, clock_ns, load_raw_ns, unprofiled }) => {
                 let plain_ns = cell.workload.ramp_time.as_nanos() as u64;
                 let ramp_ns = measurement.evidence.steadystate.map_or(plain_ns, |state| state.ramp_ns);
-                let gap_ns = last_ns.map(|last| first_ns.saturating_sub(last + ramp_ns + settings_ns));
-                *last_ns = Some(end);
+                let before = last_ns.zip(clock_ns);
+                let gap_ns =
+                    before.map(|(last, [first, _])| first.saturating_sub(last + ramp_ns + settings_ns));
+                *last_ns = clock_ns.map(|[_, last]| last);
                 (Outcome::Measured(Box::new(measurement)), gap_ns, load_raw_ns, unprofiled)
             }
             Err(error) => {
@@ -251,8 +246,42 @@ impl Trials<'_> {
             gap_ns,
             outcome,
         };
-        self.note_changes(changes_before)?;
+        self.note_changes()?;
+        self.access.disconnect()?;
         Ok((trial, load_ns, unprofiled))
+    }
+
+    /// Measures one trial, here or on the target host, and the time that setting it up took.
+    fn measured(
+        &mut self,
+        planned: Planned,
+        control: Option<ControlRun>,
+        preconditioning: Option<String>,
+        progress: &mut dyn Progress,
+    ) -> (Result<Measured, TrialError>, u64) {
+        let (cell, runner, began) = (&self.cells[planned.cell], &self.runner, Instant::now());
+        let far = cell.fabric.as_ref().filter(|fabric| !fabric.transport.is_remote());
+        if let (Some(_), Some(side)) = (far, self.access.side_mut()) {
+            let Planned { position, replicate, .. } = planned;
+            let (cell, seed) = (cell.clone(), runner.seed);
+            let measure = Measure { cell, seed, position, replicate, steadystate: runner.steadystate };
+            return (side.measure_there(measure), 0);
+        }
+        let access = &mut self.access;
+        let connected = cell.fabric.as_ref().map_or(Ok(()), |fabric| access.connect(fabric));
+        // Over fabrics each connection has its own interrupts.
+        let control = match (&connected, &cell.fabric) {
+            (Ok(()), Some(_)) => control_run(access, runner.stop).ok(),
+            _ => control,
+        };
+        let set = connected
+            .and_then(|()| access.reach(cell.path))
+            .and_then(|()| Ok(make_settings(&mut access.settings, cell)?));
+        let settings_ns = began.elapsed().as_nanos() as u64;
+        let measured = set.and_then(|()| {
+            runner.measure(access, cell, planned, control, preconditioning, &mut || progress.tick())
+        });
+        (measured, settings_ns)
     }
 
     fn control(&mut self, progress: &mut dyn Progress) -> Result<Option<ControlRun>, RunError> {
@@ -316,12 +345,12 @@ pub(crate) fn needed_settings(settings: &Settings<'_>, cell: &Cell) -> Vec<(Sett
     needed
 }
 
-fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), SettingsError> {
+pub(crate) fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), SettingsError> {
     needed_settings(settings, cell).iter().try_for_each(|(setting, value)| settings.set(*setting, value))
 }
 
 /// The control run on a target. Where the kernel does not count its reads, the drive does.
-fn control_run(access: &Access<'_>, stop: &AtomicBool) -> Result<ControlRun, TrialError> {
+pub(crate) fn control_run(access: &Access<'_>, stop: &AtomicBool) -> Result<ControlRun, TrialError> {
     let first = access.counted()?;
     let control = control::run(access.target()?, access.probe()?, stop)?;
     let device_reads = match (first, access.counted()?) {

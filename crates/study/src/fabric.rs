@@ -18,8 +18,8 @@ const PORT: u16 = 4420;
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
 pub struct Fabric {
-    /// The target host as ssh takes it, or a stream by its full path.
-    pub target_host: String,
+    /// The target host as ssh takes it, or a stream by its full path; absent if no agent may run there.
+    pub target_host: Option<String>,
     /// The drive on the target host; absent if `nqn` names a target that exists.
     pub device: Option<PathBuf>,
     /// The target's address; not needed without a wire.
@@ -116,6 +116,9 @@ impl Fabric {
             (None, None) => error(
                 "[fabric] names no drive: write device = \"/dev/nvme0n1\", the drive on the target host, or \
                  nqn = \"nqn.…\" for a target that exists",
+            ),
+            (Some(_), _) if self.target_host.is_none() => error(
+                "[fabric] names a drive, but no target_host: write target_host = \"storage1\", as ssh takes it",
             ),
             (Some(device), _) if !device.is_absolute() => error(format!(
                 "[fabric] device: `{}` is not a full path: write it as /dev/nvme0n1",

@@ -2,6 +2,7 @@
 
 use crate::error::{StudyError, error};
 use iopj_core::SteadyStateRule;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The share of the mean rate by which the line may rise or fall, unless the study says otherwise (SNIA's
@@ -13,7 +14,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: u32 = 10;
 
 /// What a study says about steady states, from which each workload's ramp gets its [`SteadyStateRule`].
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SteadyStateKeys {
     is_off: bool,
     /// Of the mean rate, per second.

@@ -65,6 +65,17 @@ pub(crate) enum Command {
     /// Restore the settings that a dead run left changed
     #[command(after_help = examples::RESTORE)]
     Restore(RestoreArgs),
+    /// Serve another host's run over standard input and output, on the host that has the drive
+    ///
+    /// `iopj run` starts it over ssh when a study has [fabric]. It listens on no port, and puts everything
+    /// back when the run ends.
+    Agent,
+    /// Put back what a process leaves changed, once it has ended
+    #[command(hide = true)]
+    Guard {
+        /// Process id
+        guarded: u32,
+    },
     /// Write the manual pages into a folder
     #[command(after_help = examples::MAN)]
     Man {

@@ -111,6 +111,9 @@ pub(crate) struct RunArgs {
     pub(crate) i_know: bool,
     #[command(flatten)]
     pub(crate) taking: Taking,
+    /// Copy this iopj to the target host of a study over fabrics, and run that copy there
+    #[arg(long)]
+    pub(crate) push: bool,
     /// Let the study run the programs that it names
     #[arg(long)]
     pub(crate) allow_exec: bool,

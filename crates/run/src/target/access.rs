@@ -7,13 +7,15 @@
 use super::TargetSpec;
 use super::bypass::{BypassDrive, Taking};
 use crate::error::TrialError;
-use iopj_core::{IoPath, Setting};
+use crate::fabric::FabricSide;
+use iopj_core::{FabricEvidence, IoPath, Setting, Transport};
 use iopj_engine::nvme_user::{Controller, IoCounts, PriorState};
 use iopj_engine::target::{TakeClaims, TargetKind, claim_for_taking};
 use iopj_engine::{Isolation, PciAddress, Target};
 use iopj_host::drive_facts;
-use iopj_host::settings::{DeviceLocks, Host, Restored, Settings, SettingsError};
+use iopj_host::settings::{Change, DeviceLocks, Host, Restored, Settings, SettingsError};
 use iopj_probe::{Probe, ProbeError};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
@@ -30,8 +32,8 @@ pub(crate) struct Access<'a> {
     /// Comes before `settings`, so it is dropped before these put a device back.
     reached: Option<Reached>,
     pub(crate) settings: Settings<'a>,
-    spec: TargetSpec,
-    extent: Extent,
+    pub(super) spec: TargetSpec,
+    pub(super) extent: Extent,
     /// The drive behind it, if it may be taken.
     drive: Option<BypassDrive>,
     /// What keeps the device out of foreign memory, while it is taken.
@@ -44,6 +46,20 @@ pub(crate) struct Access<'a> {
     asks_drive: bool,
     /// It serves a plan alone: no drive is taken.
     is_planned: bool,
+    /// Changes of settings that have been handed out.
+    pub(super) noted: usize,
+    /// What both hosts saw over the last window.
+    pub(super) seen: RefCell<Option<FabricEvidence>>,
+    /// The other host, in a study over fabrics. Dropped last: the connection goes after what is open on it.
+    pub(super) over: Option<Over<'a>>,
+}
+
+/// A study over fabrics, by its two hosts.
+pub(super) enum Over<'a> {
+    /// This host, which does the I/O.
+    Host(Box<FabricSide<'a>>),
+    /// The target host, which does the I/O itself; with its context switches when the window began.
+    Target(Transport, Cell<u64>),
 }
 
 /// The target as one side reaches it.
@@ -112,6 +128,9 @@ impl<'a> Access<'a> {
             facts: BTreeMap::new(),
             asks_drive: false,
             is_planned: false,
+            noted: 0,
+            seen: RefCell::new(None),
+            over: None,
         })
     }
 
@@ -128,6 +147,14 @@ impl<'a> Access<'a> {
     /// The target's name.
     pub(crate) fn path(&self) -> &Path {
         self.spec.path()
+    }
+
+    /// The changes of the drive's settings since they were last handed out.
+    pub(crate) fn new_changes(&mut self) -> Vec<Change> {
+        let all = self.settings.changes();
+        let new = all[self.noted..].to_vec();
+        self.noted = all.len();
+        new
     }
 
     /// What may be touched: the same from either side.
@@ -218,7 +245,7 @@ impl<'a> Access<'a> {
             IoPath::Spdk => Side::Left,
             _ => return self.reach_kernel().map(drop),
         };
-        if self.side() == Some(side) {
+        if self.on_side() == Some(side) {
             return Ok(());
         }
         let drive = self.drive.clone().ok_or(TrialError::NotAllowed(path))?;
@@ -236,7 +263,7 @@ impl<'a> Access<'a> {
     /// # Errors
     /// As for [`Access::reach`].
     pub(crate) fn reach_kernel(&mut self) -> Result<&Target, TrialError> {
-        if self.side() != Some(Side::Kernel) {
+        if self.on_side() != Some(Side::Kernel) {
             self.let_go();
             self.reached = Some(self.through_the_kernel()?);
         }
@@ -264,13 +291,18 @@ impl<'a> Access<'a> {
         self.let_go();
         let given_back = self.drive.as_ref().map_or(Ok(()), |drive| self.settings.give_back(drive.address));
         self.twins.clear();
-        let restored = self.settings.restore();
-        given_back.and(restored)
+        let mut restored = given_back.and(self.settings.restore());
+        if let Some(Over::Host(side)) = &mut self.over {
+            let left = side.leave();
+            self.settings.warn(side.losses().to_vec());
+            restored = restored.and_then(|before| Ok([before, left?].concat()));
+        }
+        restored
     }
 
     /// Closes what is open. What was written past the kernel is flushed before the drive changes sides; if
     /// that fails, the trial has failed already.
-    fn let_go(&mut self) {
+    pub(super) fn let_go(&mut self) {
         if let (Some(Reached::User { target, .. }), Some(drive), true) =
             (&self.reached, &self.drive, self.spec.is_written())
             && let Some(controller) = target.controller()
@@ -280,7 +312,12 @@ impl<'a> Access<'a> {
         self.reached = None;
     }
 
-    fn side(&self) -> Option<Side> {
+    /// Keeps a target that is open through the kernel.
+    pub(super) fn hold(&mut self, target: Target, probe: Probe) {
+        self.reached = Some(Reached::Kernel { target, probe });
+    }
+
+    fn on_side(&self) -> Option<Side> {
         self.reached.as_ref().map(|reached| match reached {
             Reached::Kernel { .. } => Side::Kernel,
             Reached::User { .. } => Side::User,
@@ -352,7 +389,7 @@ impl<'a> Access<'a> {
         Ok(Reached::Kernel { target, probe })
     }
 
-    fn open_again(&self) -> Result<Target, TrialError> {
+    pub(super) fn open_again(&self) -> Result<Target, TrialError> {
         let mut tries = 0;
         loop {
             match self.spec.open_again() {

@@ -2,11 +2,13 @@
 
 pub(crate) mod access;
 mod bypass;
+mod over;
 
 pub(crate) use access::{Access, Extent};
 pub(crate) use bypass::Taking;
 
 use crate::error::{RunError, TrialError};
+use crate::fabric::OpenDrive;
 use crate::locks::Locker;
 use crate::options::Options;
 use crate::progress::Progress;
@@ -36,7 +38,7 @@ impl Drop for MadeFile {
 }
 
 /// Which target a run has, and what may be done to it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct TargetSpec {
     path: PathBuf,
     /// The size of the file that iopj makes there; `None` for a target that the user named.
@@ -85,6 +87,40 @@ impl TargetSpec {
     /// A target that is only read.
     pub(crate) fn for_reading(path: &Path) -> TargetSpec {
         TargetSpec { path: path.to_owned(), is_option: true, ..TargetSpec::default() }
+    }
+
+    /// The drive of the target host, as the host asks for it.
+    pub(crate) fn on_target_host(open: &OpenDrive) -> TargetSpec {
+        TargetSpec {
+            path: open.device.clone(),
+            writes: open.writes.then_some(STUDY_WRITES),
+            destroy_data: open.writes.then(|| open.device.clone()),
+            i_know: open.i_know,
+            is_option: true,
+            ..TargetSpec::default()
+        }
+    }
+
+    /// The namespace over fabrics that a study's drive is seen as. What is written to it has been named on
+    /// the target host.
+    pub(crate) fn over_fabrics(
+        study: &Study,
+        options: &Options,
+        device: &Path,
+    ) -> Result<TargetSpec, RunError> {
+        let spec = TargetSpec {
+            writes: writes(study)?,
+            i_know: options.i_know,
+            is_option: true,
+            ..TargetSpec::default()
+        };
+        Ok(spec.at(device))
+    }
+
+    /// The same target under another name.
+    pub(crate) fn at(&self, device: &Path) -> TargetSpec {
+        let destroy_data = self.writes.map(|_| device.to_owned());
+        TargetSpec { path: device.to_owned(), destroy_data, ..self.clone() }
     }
 
     fn of(
@@ -284,11 +320,14 @@ impl TargetSpec {
     }
 }
 
+/// Why a study writes: a workload of it does.
+const STUDY_WRITES: &str = "the study writes";
+
 /// Why the study writes its target, where it does.
-fn writes(study: &Study) -> Result<Option<&'static str>, RunError> {
+pub(crate) fn writes(study: &Study) -> Result<Option<&'static str>, RunError> {
     for matrix in &study.workloads {
         if matrix.workloads()?.iter().any(|workload| workload.rw.writes()) {
-            return Ok(Some("the study writes"));
+            return Ok(Some(STUDY_WRITES));
         }
     }
     Ok(study.precondition.then_some("the study has `precondition = true`, which writes the whole target"))

@@ -38,8 +38,8 @@ pub(crate) struct TrialRunner<'a> {
 /// A measurement and the clock at its window's ends (`CLOCK_MONOTONIC`, ns).
 pub(crate) struct Measured {
     pub(crate) measurement: Measurement,
-    pub(crate) first_ns: u64,
-    pub(crate) last_ns: u64,
+    /// `None` where another host measured, by another clock.
+    pub(crate) clock_ns: Option<[u64; 2]>,
     /// When the trial's load went on and off, its ramp included: `CLOCK_MONOTONIC_RAW`.
     pub(crate) load_raw_ns: Vec<u64>,
     /// Why there is no profile, if one was asked for.
@@ -59,10 +59,21 @@ impl<'a> TrialRunner<'a> {
         seed: u64,
         stop: &'a AtomicBool,
     ) -> Result<TrialRunner<'a>, StudyError> {
-        let declared = study.steadystate()?;
+        Ok(TrialRunner { fio, profiler, ..TrialRunner::native(host, seed, study.steadystate()?, stop) })
+    }
+}
+
+impl<'a> TrialRunner<'a> {
+    /// For trials by our own jobs alone, by a rule for the ramp's end.
+    pub(crate) fn native(
+        host: &'a Host,
+        seed: u64,
+        declared: SteadyStateKeys,
+        stop: &'a AtomicBool,
+    ) -> TrialRunner<'a> {
         // Under emulation a rate means nothing.
         let steadystate = machine::emulator().map_or(declared, |_| SteadyStateKeys::off());
-        Ok(TrialRunner { host, fio, profiler, seed, steadystate, stop, can_count: OnceCell::new() })
+        TrialRunner { host, fio: None, profiler: None, seed, steadystate, stop, can_count: OnceCell::new() }
     }
 }
 
@@ -85,6 +96,7 @@ impl TrialRunner<'_> {
         marker::announce(planned.position as u32);
         let seed = trial_seed(self.seed, planned);
         let (mut window, mut evidence) = self.generate(access, cell, seed, tick)?;
+        evidence.fabric = access.fabric_evidence().map(Box::new);
         let (costs, unprofiled) = self.profile(window.unsampled.take());
         let after = PowerState::read(self.host, devices);
         evidence.control = control;
@@ -126,7 +138,7 @@ impl TrialRunner<'_> {
             energy: Vec::new(),
         };
         let Window { first_ns, last_ns, load_raw_ns, .. } = window;
-        Ok(Measured { measurement, first_ns, last_ns, load_raw_ns, unprofiled })
+        Ok(Measured { measurement, clock_ns: Some([first_ns, last_ns]), load_raw_ns, unprofiled })
     }
 
     /// Lets the generator do the I/O of a trial.

@@ -66,6 +66,11 @@ impl Host {
         text.split(',').map(name).filter(|name| !name.is_empty()).collect()
     }
 
+    /// The transport that the kernel names for a controller; `None` for another one, such as PCIe's.
+    pub fn transport(&self, controller: &str) -> Option<Transport> {
+        sysfs::read(&self.sys.join("class/nvme").join(controller).join("transport")).ok()?.parse().ok()
+    }
+
     /// The controllers of a subsystem that this host has, by the host's id: their names.
     fn controllers(&self, host_id: Option<&Uuid>, nqn: &str) -> Vec<String> {
         let class = self.sys.join("class/nvme");

@@ -1,0 +1,89 @@
+//! What a run asks the agent on the target host, and what it gets.
+
+use iopj_core::Setting;
+use iopj_host::settings::Export;
+use iopj_store::Measurement;
+use iopj_study::SteadyStateKeys;
+use iopj_study::plan::Cell;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A question.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ask {
+    /// The time now: `CLOCK_MONOTONIC_RAW` in ns.
+    Clock,
+    /// Open and lock the drive: [`Opened`].
+    Open(OpenDrive),
+    /// Change a setting; nothing is answered.
+    Set {
+        /// The setting.
+        setting: Setting,
+        /// Its value.
+        value: String,
+    },
+    /// Export the drive: [`iopj_host::settings::Exported`].
+    Export(Export),
+    /// Take the export away; nothing is answered.
+    Unexport(Export),
+    /// The window begins; nothing is answered.
+    Begin,
+    /// The window has ended: [`iopj_core::fabric::TargetHostEvidence`] without the clock.
+    End,
+    /// Measure a trial there: [`Done`].
+    Measure(Box<Measure>),
+    /// Put everything back: what was put back, one line each.
+    PutBack,
+}
+
+/// The drive on the target host, and what may be done to it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct OpenDrive {
+    /// Its full path.
+    pub(crate) device: PathBuf,
+    /// The study writes, and names the drive for it.
+    pub(crate) writes: bool,
+    /// Overwrite it even if it carries a known signature.
+    pub(crate) i_know: bool,
+}
+
+/// A drive that is open and locked.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Opened {
+    /// Facts about the machine and the drive.
+    pub(crate) provenance: BTreeMap<String, String>,
+    /// What to know about the drive.
+    pub(crate) warnings: Vec<String>,
+    /// The kernel's target can authenticate hosts.
+    pub(crate) authenticates: bool,
+    /// Bytes that may be touched.
+    pub(crate) bytes: u64,
+}
+
+/// A trial for the target host's own iopj.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Measure {
+    /// The cell.
+    pub(crate) cell: Cell,
+    /// The seed of the study.
+    pub(crate) seed: u64,
+    /// Its place in the study's order.
+    pub(crate) position: u64,
+    /// Its replicate.
+    pub(crate) replicate: u32,
+    /// The study's rule for the end of a ramp.
+    pub(crate) steadystate: SteadyStateKeys,
+}
+
+/// A trial that the target host's own iopj measured.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Done {
+    /// What was measured, without histograms.
+    pub(crate) measurement: Measurement,
+    /// The histograms of all I/Os, of reads and of writes, in HdrHistogram's V2 encoding.
+    pub(crate) histograms: [Vec<u8>; 3],
+    /// When the load went on and off, on the target host's `CLOCK_MONOTONIC_RAW`.
+    pub(crate) load_raw_ns: Vec<u64>,
+}

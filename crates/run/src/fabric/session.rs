@@ -1,0 +1,288 @@
+//! The agent's side of a run: the target host's drive, its settings and exports, its counts, and the trials
+//! that its own iopj measures.
+
+use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
+use crate::error::{RunError, TrialError};
+use crate::target::{Access, TargetSpec};
+use crate::trial::{Measured, TrialRunner};
+use crate::trials::{control_run, make_settings};
+use iopj_core::Transport;
+use iopj_core::fabric::TargetHostEvidence;
+use iopj_engine::Target;
+use iopj_fabric::{Handler, Hello, Served, frame, serve};
+use iopj_host::machine;
+use iopj_host::settings::{Connect, DeviceLocks, Export, Host, Settings, Uuid};
+use iopj_meter::monotonic_raw_ns;
+use iopj_probe::{Edge, Probe, Snapshot, Who};
+use iopj_store::Measurement;
+use iopj_study::plan::Planned;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Serves a host over a stream until it ends or falls silent; everything is put back by then.
+///
+/// # Errors
+/// What dead runs left behind on this host cannot be put back.
+pub fn serve_agent(
+    input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
+) -> Result<Served, RunError> {
+    let host = Host::new();
+    let hello = Hello {
+        version: frame::VERSION,
+        iopj: env!("CARGO_PKG_VERSION").to_owned(),
+        architecture: std::env::consts::ARCH.to_owned(),
+        host: read("/proc/sys/kernel/hostname"),
+        kernel: read("/proc/sys/kernel/osrelease"),
+        root: rustix::process::geteuid().is_root(),
+        emulated: machine::emulator().map(str::to_owned),
+    };
+    if hello.root {
+        host.restore_left_behind()?;
+    }
+    Ok(serve(input, output, &hello, &mut || Box::new(Session::new(&host))))
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(file).unwrap_or_default().trim().to_owned()
+}
+
+/// One session with a host. Dropped, it puts back what it changed.
+struct Session<'h> {
+    host: &'h Host,
+    drive: Option<Drive<'h>>,
+    /// The first reading of a window.
+    window: Option<Edges>,
+}
+
+/// The drive that a session has.
+struct Drive<'h> {
+    /// Before `target` and `locks`: what it changed is put back while they are held.
+    settings: Settings<'h>,
+    /// What keeps others from writing; closed while this host's own iopj measures.
+    target: Option<Target>,
+    spec: TargetSpec,
+    locks: Arc<DeviceLocks>,
+    probe: Probe,
+}
+
+/// All counts at one edge of a window.
+struct Edges {
+    at_ns: u64,
+    snapshot: Snapshot,
+    context_switches: u64,
+}
+
+impl Handler for Session<'_> {
+    fn answer(&mut self, ask: Value, stop: &AtomicBool, _note: &dyn Fn(&str)) -> Result<Value, String> {
+        let ask: Ask =
+            serde_json::from_value(ask).map_err(|error| format!("a question of another iopj: {error}"))?;
+        self.of(ask, stop).map_err(|error| error.to_string())
+    }
+}
+
+impl<'h> Session<'h> {
+    fn new(host: &'h Host) -> Session<'h> {
+        Session { host, drive: None, window: None }
+    }
+
+    fn of(&mut self, ask: Ask, stop: &AtomicBool) -> Result<Value, RunError> {
+        match ask {
+            Ask::Clock => value(&monotonic_raw_ns()),
+            Ask::Open(open) => value(&self.open(&open)?),
+            Ask::Set { setting, value } => {
+                self.drive()?.settings.set(setting, &value)?;
+                Ok(Value::Null)
+            }
+            Ask::Export(export) => value(&self.drive()?.settings.export(&export)?),
+            Ask::Unexport(export) => {
+                self.drive()?.settings.unexport(&export)?;
+                Ok(Value::Null)
+            }
+            Ask::Begin => {
+                self.window = Some(self.edge(Edge::Begin)?);
+                Ok(Value::Null)
+            }
+            Ask::End => value(&self.end()?),
+            Ask::Measure(measure) => value(&self.measure(&measure, stop)?),
+            Ask::PutBack => {
+                let restored = self.drive()?.settings.restore()?;
+                let line = |change: &iopj_host::settings::Restored| {
+                    format!("{}: {} -> {}", change.file.display(), change.from, change.to)
+                };
+                value(&restored.iter().map(line).collect::<Vec<_>>())
+            }
+        }
+    }
+
+    fn drive(&mut self) -> Result<&mut Drive<'h>, RunError> {
+        self.drive.as_mut().ok_or_else(|| RunError::Refused("no drive is open there".to_owned()))
+    }
+
+    fn open(&mut self, open: &OpenDrive) -> Result<Opened, RunError> {
+        let spec = TargetSpec::on_target_host(open);
+        let target = spec.open_again()?;
+        let locks = self.host.lock(target.devices())?;
+        let settings = self.host.settings(target.devices(), &locks);
+        let probe = Probe::new(target.devices())?;
+        let opened = Opened {
+            provenance: machine::provenance(&target),
+            warnings: target.warnings().to_vec(),
+            authenticates: self.host.target_authenticates(),
+            bytes: target.data_len(),
+        };
+        self.drive = Some(Drive { settings, target: Some(target), spec, locks, probe });
+        Ok(opened)
+    }
+
+    fn edge(&mut self, edge: Edge) -> Result<Edges, RunError> {
+        let snapshot = self.drive()?.probe.snapshot(Who::Child, edge)?;
+        Ok(Edges { at_ns: monotonic_raw_ns(), snapshot, context_switches: context_switches() })
+    }
+
+    /// The counts from the window's beginning to now.
+    fn end(&mut self) -> Result<TargetHostEvidence, RunError> {
+        let Some(first) = self.window.take() else {
+            return Err(RunError::Refused("no window has begun there".to_owned()));
+        };
+        let last = self.edge(Edge::End)?;
+        let evidence = first.snapshot.until(&last.snapshot);
+        Ok(TargetHostEvidence {
+            window_ns: last.at_ns - first.at_ns,
+            cpu: evidence.cpu,
+            context_switches: last.context_switches.saturating_sub(first.context_switches),
+            devices: evidence.devices,
+            ..TargetHostEvidence::default()
+        })
+    }
+
+    /// Measures a trial on the drive's own host.
+    fn measure(&mut self, measure: &Measure, stop: &AtomicBool) -> Result<Done, RunError> {
+        let host = self.host;
+        let drive = self.drive()?;
+        let transport = measure.cell.fabric.as_ref().map_or(Transport::Local, |fabric| fabric.transport);
+        if transport == Transport::Local {
+            drive.target = None;
+            let done = measure_on(host, &drive.locks, drive.spec.clone(), measure, stop);
+            drive.target = Some(drive.spec.open_again()?);
+            return done;
+        }
+        let looped = Looped::over(drive, measure)?;
+        let device = drive.settings.connect(&looped.connect)?;
+        let measured = (|| {
+            if !drive.spec.is_written() {
+                host.write_protect(&device)?;
+            }
+            let spec = drive.spec.at(&device.device);
+            let target = spec.open_again()?;
+            let locks = host.lock(target.devices())?;
+            drop(target);
+            measure_on(host, &locks, spec, measure, stop)
+        })();
+        let disconnected = drive.settings.disconnect(&looped.connect);
+        let unexported = drive.settings.unexport(&looped.export);
+        let done = measured?;
+        disconnected?;
+        unexported?;
+        Ok(done)
+    }
+}
+
+/// An export to this very host, and the connection to it.
+struct Looped {
+    export: Export,
+    connect: Connect,
+}
+
+impl Looped {
+    /// Exports a drive by `loop`.
+    fn over(drive: &mut Drive<'_>, measure: &Measure) -> Result<Looped, RunError> {
+        let id = || Uuid::random().map_err(|error| RunError::Refused(format!("no random id ({error})")));
+        let (subsystem, host_id) = (id()?, id()?);
+        let export = Export {
+            subsystem: subsystem.clone(),
+            host: host_id.clone(),
+            device: drive.spec.path().to_owned(),
+            transport: Transport::Loop,
+            address: None,
+            port: 0,
+            secret: None,
+        };
+        let options =
+            measure.cell.fabric.as_ref().map(|fabric| fabric.connection.clone()).unwrap_or_default();
+        let connect = Connect {
+            transport: Transport::Loop,
+            address: None,
+            port: 0,
+            nqn: subsystem.nqn(),
+            host_nqn: host_id.nqn(),
+            host_id,
+            secret: None,
+            options,
+        };
+        drive.settings.export(&export)?;
+        Ok(Looped { export, connect })
+    }
+}
+
+/// Measures a trial on a drive of this host.
+fn measure_on(
+    host: &Host,
+    locks: &Arc<DeviceLocks>,
+    spec: TargetSpec,
+    measure: &Measure,
+    stop: &AtomicBool,
+) -> Result<Done, RunError> {
+    let Measure { cell, seed, position, replicate, steadystate } = measure;
+    let target = spec.open_again()?;
+    let mut access = Access::new(host, locks, target, spec, None)?;
+    access.begin()?;
+    let control = control_run(&access, stop).ok();
+    let transport = cell.fabric.as_ref().map_or(Transport::Local, |fabric| fabric.transport);
+    access.watch_here(transport);
+    let measured = access.reach(cell.path).and_then(|()| {
+        make_settings(&mut access.settings, cell)?;
+        let planned = Planned { cell: 0, replicate: *replicate, position: *position };
+        let runner = TrialRunner::native(host, *seed, *steadystate, stop);
+        runner.measure(&access, cell, planned, control, None, &mut || {})
+    });
+    let left = access.leave();
+    let Measured { mut measurement, load_raw_ns, .. } = measured?;
+    left?;
+    let histograms = take_histograms(&mut measurement);
+    Ok(Done { measurement, histograms, load_raw_ns })
+}
+
+/// The histograms of a measurement, which JSON leaves out.
+fn take_histograms(measurement: &mut Measurement) -> [Vec<u8>; 3] {
+    let of = |latency: Option<&mut iopj_store::Latency>| {
+        latency.map(|latency| std::mem::take(&mut latency.histogram)).unwrap_or_default()
+    };
+    [
+        of(Some(&mut measurement.latency)),
+        of(measurement.read_latency.as_mut()),
+        of(measurement.write_latency.as_mut()),
+    ]
+}
+
+/// Context switches of all cores since the machine started (proc(5), `ctxt` in `/proc/stat`).
+pub(crate) fn context_switches() -> u64 {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let count = text.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok());
+    count.unwrap_or_default()
+}
+
+fn value(answer: &impl Serialize) -> Result<Value, RunError> {
+    serde_json::to_value(answer)
+        .map_err(|error| TrialError::Changed(format!("an answer has no form ({error})")).into())
+}
+
+/// Facts of a machine with a prefix before each name.
+pub(super) fn prefixed(prefix: &str, facts: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    facts.into_iter().map(|(name, value)| (format!("{prefix}.{name}"), value)).collect()
+}

@@ -1,0 +1,117 @@
+//! A target that is reached over fabrics: connecting and disconnecting between trials, and what both hosts see
+//! over a window.
+
+use super::access::{Access, Extent, Over};
+use crate::error::TrialError;
+use crate::fabric::{FabricSide, context_switches};
+use iopj_core::{FabricEvidence, Transport};
+use iopj_probe::Probe;
+use iopj_study::FabricCell;
+use std::cell::Cell;
+
+impl<'a> Access<'a> {
+    /// The target is reached over fabrics.
+    pub(crate) fn with_fabric(mut self, side: Option<FabricSide<'a>>) -> Access<'a> {
+        self.over = side.map(|side| Over::Host(Box::new(side)));
+        self
+    }
+
+    /// This host is the target host of a study, and does the I/O itself.
+    pub(crate) fn watch_here(&mut self, transport: Transport) {
+        self.over = Some(Over::Target(transport, Cell::new(0)));
+    }
+
+    /// The other host, in a study over fabrics.
+    pub(crate) fn side(&self) -> Option<&FabricSide<'a>> {
+        match &self.over {
+            Some(Over::Host(side)) => Some(side),
+            _ => None,
+        }
+    }
+
+    /// The other host, in a study over fabrics, to be asked for a trial.
+    pub(crate) fn side_mut(&mut self) -> Option<&mut FabricSide<'a>> {
+        match &mut self.over {
+            Some(Over::Host(side)) => Some(side),
+            _ => None,
+        }
+    }
+
+    /// Connects to the drive as a cell wants it, in a study over fabrics, and opens what appears.
+    ///
+    /// # Errors
+    /// Either host refuses, or the drive is not the same any more.
+    pub(crate) fn connect(&mut self, cell: &FabricCell) -> Result<(), TrialError> {
+        self.disconnect()?;
+        let Some(Over::Host(side)) = &mut self.over else { return Ok(()) };
+        let device = side.connect(cell)?;
+        let host = side.host();
+        self.spec = self.spec.at(&device);
+        let target = self.open_again()?;
+        if Extent::of(&target) != self.extent {
+            return Err(TrialError::Changed(format!(
+                "{} came back over {} with another size, so it is not the same drive any more: start a new run",
+                target.path().display(),
+                cell.transport
+            )));
+        }
+        let locks = host.lock(target.devices())?;
+        let probe = Probe::new(target.devices())?;
+        (self.settings, self.noted) = (host.settings(target.devices(), &locks), 0);
+        self.hold(target, probe);
+        Ok(())
+    }
+
+    /// Closes the drive and ends the connection to it, in a study over fabrics.
+    ///
+    /// # Errors
+    /// A setting of the drive cannot be put back, or the connection does not go.
+    pub(crate) fn disconnect(&mut self) -> Result<(), TrialError> {
+        if self.side().is_none() {
+            return Ok(());
+        }
+        self.let_go();
+        let restored = self.settings.restore();
+        self.noted = self.settings.changes().len();
+        self.side_mut().map_or(Ok(()), FabricSide::disconnect)?;
+        Ok(restored.map(drop)?)
+    }
+
+    /// A window is about to begin: the other host counts from now on.
+    ///
+    /// # Errors
+    /// The other host is gone.
+    pub(crate) fn begin_window(&self) -> Result<(), TrialError> {
+        match &self.over {
+            Some(Over::Host(side)) => side.begin_window(),
+            Some(Over::Target(_, before)) => {
+                before.set(context_switches());
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A window has ended.
+    ///
+    /// # Errors
+    /// The other host is gone.
+    pub(crate) fn end_window(&self) -> Result<(), TrialError> {
+        let seen = match &self.over {
+            Some(Over::Host(side)) => side.end_window()?,
+            Some(Over::Target(transport, before)) => Some(FabricEvidence {
+                transport: *transport,
+                context_switches: context_switches().saturating_sub(before.get()),
+                ..FabricEvidence::default()
+            }),
+            None => None,
+        };
+        self.seen.replace(seen);
+        Ok(())
+    }
+
+    /// What both hosts saw over the last window.
+    pub(crate) fn fabric_evidence(&self) -> Option<FabricEvidence> {
+        self.seen.take()
+    }
+}
