@@ -40,6 +40,7 @@ pub enum Served {
 enum Event {
     Hello(Uuid, u32),
     Ask(Uuid, u64, Value),
+    Bye,
     End,
 }
 
@@ -125,6 +126,7 @@ fn answer_all<'h>(
                 let answer = handler.answer(ask, &shared.stop, &note);
                 shared.send(&ToHost::Answer { session: session.clone(), id, answer });
             }
+            Ok(Event::Bye) => drop(handler.take()),
             Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return Served::Ended,
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -148,6 +150,11 @@ fn read(input: impl Read, shared: &Shared, events: &Sender<Event>) {
             }
             frame if shared.session() != Some(session_of(&frame)) => continue,
             ToAgent::Beat { .. } => None,
+            ToAgent::Bye { .. } => {
+                shared.session.lock().unwrap_or_else(PoisonError::into_inner).take();
+                shared.stop.store(true, Ordering::Relaxed);
+                Some(Event::Bye)
+            }
             ToAgent::Ask { session, id, ask } => Some(Event::Ask(session, id, ask)),
         };
         *shared.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
@@ -162,9 +169,10 @@ fn read(input: impl Read, shared: &Shared, events: &Sender<Event>) {
 
 fn session_of(frame: &ToAgent) -> Uuid {
     match frame {
-        ToAgent::Hello { session, .. } | ToAgent::Beat { session } | ToAgent::Ask { session, .. } => {
-            session.clone()
-        }
+        ToAgent::Hello { session, .. }
+        | ToAgent::Beat { session }
+        | ToAgent::Bye { session }
+        | ToAgent::Ask { session, .. } => session.clone(),
     }
 }
 

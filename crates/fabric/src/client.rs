@@ -145,6 +145,8 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
+        // On a line that stays open nothing else ends the session at once.
+        let _ = self.shared.send(&ToAgent::Bye { session: self.session.clone() });
         // The agent sees the end of its input, puts everything back, and ends; then the link ends.
         self.shared.close();
         drop(self.link.take());

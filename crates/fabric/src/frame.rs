@@ -35,6 +35,11 @@ pub enum ToAgent {
         /// The session.
         session: Uuid,
     },
+    /// The session ends: everything is put back at once.
+    Bye {
+        /// The session.
+        session: Uuid,
+    },
     /// A question.
     Ask {
         /// The session.

@@ -8,7 +8,9 @@ use iopj_core::{IoPath, parse_duration};
 use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
 use iopj_lab::kernels::{self, Kernel};
-use iopj_lab::session::{self, Device, Guest, GuestStudy, StudyDone};
+use iopj_lab::session::{
+    self, AGENT_STREAM, Device, Guest, GuestStudy, Pair, StudyDone, TARGET_ADDRESS, TARGET_DEVICE,
+};
 use iopj_lab::{LabError, vm};
 use iopj_probe::HeldCounters;
 use iopj_report::analysis::Admission;
@@ -150,8 +152,7 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
              time"
         );
     }
-    let texts =
-        args.studies.iter().map(|file| crate::study::text(file)).collect::<anyhow::Result<Vec<_>>>()?;
+    let texts = args.studies.iter().map(|file| text(file, args.pair)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut studies = Vec::new();
     for (file, text) in args.studies.iter().zip(&texts) {
         let name = file.display().to_string();
@@ -166,7 +167,15 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     let mut guest = guest(&args.guest, &kernel);
     (guest.exact, guest.vmlinux, guest.time_limit) = (args.exact, args.vmlinux.as_deref(), time_limit);
     note(&format!("booting {}", kernel.release));
-    let done = match guest.run(&cache, &studies, signals::stop_flag(), &mut note) {
+    let ended = match &studies[..] {
+        [study] if args.pair => {
+            let pair = Pair { host: guest.clone(), target: guest, nic: args.nic };
+            pair.run(&cache, study, signals::stop_flag(), &mut note)
+        }
+        _ if args.pair => bail!("--pair runs one study at a time: run each by itself"),
+        studies => guest.run(&cache, studies, signals::stop_flag(), &mut note),
+    };
+    let done = match ended {
         Err(LabError::Vm(vm::VmError::Stopped)) => {
             fail(&anyhow!("interrupted; the guest is gone and left nothing behind"));
             return Ok(ExitCode::from(INTERRUPTED));
@@ -188,6 +197,24 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
         first = first.or((code != 0).then_some(code));
     }
     Ok(first.map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// The text of a study's file. Of one over fabrics, the target host is the other guest.
+fn text(file: &Path, pair: bool) -> anyhow::Result<String> {
+    let text = crate::study::text(file)?;
+    let mut study = read_study(&text, &file.display().to_string())?;
+    match (&mut study.fabric, pair) {
+        (None, false) => Ok(text),
+        (Some(fabric), true) => {
+            fabric.target_host = Some(AGENT_STREAM.to_owned());
+            fabric.device = Some(TARGET_DEVICE.into());
+            fabric.address = Some(TARGET_ADDRESS.to_owned());
+            (fabric.nqn, fabric.host_nqn, fabric.agent) = (None, None, None);
+            Ok(study.to_toml()?)
+        }
+        (None, true) => bail!("{} has no [fabric]: leave --pair out", file.display()),
+        (Some(_), false) => bail!("{} has [fabric], which takes two guests: add --pair", file.display()),
+    }
 }
 
 /// Prints a study's results and returns its exit code.

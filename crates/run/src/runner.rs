@@ -71,7 +71,10 @@ pub fn run(
     }
     let seed = study.seed.map_or_else(random_seed, Ok)?;
     study.seed = Some(seed);
-    let set_up = SetUp::new(&study, &tools, meters, (made, access), locks.is_effective(), progress)?;
+    let may_change = locks.is_effective();
+    // Over fabrics the drive has another name at each connection, and so another lock.
+    let _locks = study.fabric.is_none().then_some(locks);
+    let set_up = SetUp::new(&study, &tools, meters, (made, access), may_change, progress)?;
     let SetUp { cells, access, made, metering, .. } = &set_up;
     let planned = (cells.len(), seed);
     let record = new_store::record(&study, planned, access, made.is_some(), metering.as_ref(), unavailable)?;
@@ -120,7 +123,9 @@ pub fn resume(
     let facts = provenance_of(&target, side.as_ref());
     continued::compare_machines(&record, &facts, &mut store, progress)?;
     let access = Access::new(&host, &locks, target, spec, tools.taking)?.with_fabric(side);
-    let set_up = SetUp::new(&study, &tools, meters, (made, access), locks.is_effective(), progress)?;
+    let may_change = locks.is_effective();
+    let _locks = study.fabric.is_none().then_some(locks);
+    let set_up = SetUp::new(&study, &tools, meters, (made, access), may_change, progress)?;
     store.add_event(unix_ns(), "resumed", "")?;
     blocks::repeat(&mut store, &study, set_up.cells.len(), &options.again)?;
     set_up.measure(store, (&host, record.seed), decide, progress, stop)

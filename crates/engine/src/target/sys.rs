@@ -183,17 +183,20 @@ pub(super) fn nvme_smart_log(device: &impl AsFd) -> io::Result<Box<PageData>> {
 /// # Errors
 /// The user is not root; `device` is not a controller, or does not have the feature.
 pub fn nvme_feature(device: &impl AsFd, feature: u8) -> io::Result<u32> {
-    nvme_namespace_feature(device, 0, feature)
+    let cdw10_to_15 = [feature.into(), 0, 0, 0, 0, 0];
+    let command = NvmeAdminCommand { opcode: 0x0A, cdw10_to_15, ..NvmeAdminCommand::default() };
+    nvme_admin(device, FEATURE_LEN, command).map(|(value, _)| value)
 }
 
-/// As [`nvme_feature`], of one of its namespaces.
+/// As [`nvme_feature`], of a feature without data of one of its namespaces. The kernel's own target refuses a
+/// command that brings memory for none (drivers/nvme/target/core.c, `nvmet_check_transfer_len`).
 ///
 /// # Errors
 /// As for [`nvme_feature`].
 pub fn nvme_namespace_feature(device: &impl AsFd, nsid: u32, feature: u8) -> io::Result<u32> {
     let cdw10_to_15 = [feature.into(), 0, 0, 0, 0, 0];
     let command = NvmeAdminCommand { opcode: 0x0A, nsid, cdw10_to_15, ..NvmeAdminCommand::default() };
-    nvme_admin(device, FEATURE_LEN, command).map(|(value, _)| value)
+    nvme_admin(device, 0, command).map(|(value, _)| value)
 }
 
 /// Some features have data besides dword 0 (0Ch: a table of 256 bytes). Without memory for it a drive would

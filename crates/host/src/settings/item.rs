@@ -56,10 +56,12 @@ impl Item {
         }
     }
 
-    /// Its path in sysfs; a controller's feature and an entry of NVMe over
-    /// fabrics have no file there.
+    /// Its path in sysfs; a controller's feature has no file there.
     pub(super) fn file(&self, sys: &Path) -> PathBuf {
-        sys.join(self.to_string())
+        match self {
+            Item::Fabric(item) => item.place(sys),
+            item => sys.join(item.to_string()),
+        }
     }
 
     /// True for an old value that can be put back.

@@ -4,6 +4,7 @@ use super::examples;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use iopj_lab::session::Device;
+use iopj_lab::vm::Nic;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
@@ -44,6 +45,13 @@ fn device() -> impl TypedValueParser<Value = Device> {
     })
 }
 
+/// The network cards of guests by name.
+fn nic() -> impl TypedValueParser<Value = Nic> {
+    let named = Nic::ALL.map(|nic| PossibleValue::new(nic.as_str()));
+    PossibleValuesParser::new(named)
+        .try_map(|name| Nic::ALL.into_iter().find(|nic| nic.as_str() == name).ok_or("no such card"))
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct GuestArgs {
     /// Series (5.10), release (5.10.0-46-amd64), `host`, or an image together with --modules
@@ -67,6 +75,12 @@ pub(crate) struct LabRunArgs {
     pub(crate) studies: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) guest: GuestArgs,
+    /// Run a study over fabrics in two guests on one wire: the host, and the target host with the drive
+    #[arg(long, conflicts_with = "exact")]
+    pub(crate) pair: bool,
+    /// Network card of both guests
+    #[arg(long, value_parser = nic(), default_value = "virtio", requires = "pair")]
+    pub(crate) nic: Nic,
     /// Count every instruction, load and store, for `iopj explain`; one study only
     #[arg(long)]
     pub(crate) exact: bool,

@@ -139,6 +139,7 @@ impl Bench {
             drives: self.drives.clone(),
             kernel_arguments: vec!["tsc=reliable".to_owned()],
             iommu: self.iommu,
+            wire: None,
             time_limit: Duration::from_secs(900),
         }
     }

@@ -48,6 +48,7 @@ impl Guest<'_> {
             drives: self.device.drive(self.vcpus, self.fault_kind()).into_iter().collect(),
             kernel_arguments,
             iommu: bypass,
+            wire: None,
             time_limit: self.time_limit,
         })
     }

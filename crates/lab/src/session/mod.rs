@@ -3,6 +3,7 @@
 mod device;
 mod fault;
 mod guest;
+mod pair;
 
 use crate::cache::Cache;
 use crate::error::LabError;
@@ -21,6 +22,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub use device::Device;
 pub use fault::{Fault, FaultKind};
 pub use guest::HOLD_COUNTERS;
+pub use pair::{AGENT_STREAM, Pair, TARGET_ADDRESS, TARGET_DEVICE};
 
 /// The description of a guest.
 #[derive(Clone, Debug)]

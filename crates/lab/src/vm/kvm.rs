@@ -87,6 +87,7 @@ fn try_boot(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
     let initramfs = folder.path().join("initramfs");
     image::build_bare(&format!("#!/bin/sh\necho {SIGN}\npoweroff -f\n"), &initramfs)?;
     let spec = MachineSpec {
+        wire: None,
         kernel: kernel.to_path_buf(),
         initramfs,
         accelerator: Accelerator::Kvm,

@@ -11,6 +11,7 @@ mod qmp;
 mod run;
 mod run_folder;
 mod spec;
+mod wire;
 
 pub use drive::{Backend, Drive, Nvme, SERIAL};
 pub use error::VmError;
@@ -20,6 +21,7 @@ pub use qmp::Qmp;
 pub use run::{Ended, interact, run};
 pub use run_folder::{Cleaned, RunFolder, clean};
 pub use spec::{Accelerator, MachineSpec, Plugin, QEMU};
+pub use wire::{AGENT_PORT, Nic, Wire};
 
 /// The programs that a machine needs and this host lacks, each with its Debian package.
 pub fn missing_tools() -> Vec<(&'static str, &'static str)> {

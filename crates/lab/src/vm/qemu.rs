@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
 use super::spec::{ConsoleEnd, MachineSpec, QEMU};
+use super::wire::own_network;
 use super::{RunFolder, VmError};
 use crate::host_tools::find;
 
@@ -46,13 +47,17 @@ impl Qemu {
             ConsoleEnd::Terminal => {}
         }
         let parent: Pid = getpid();
-        // SAFETY: the closure makes two system calls and allocates nothing, as a child of a process with
+        let has_wire = spec.wire.is_some();
+        // SAFETY: the closure makes a few system calls and allocates nothing, as a child of a process with
         // threads must.
         unsafe {
             command.pre_exec(move || {
                 set_parent_process_death_signal(Some(Signal::KILL))?;
                 // The parent may have died before the signal was asked for.
-                if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
+                if getppid() != Some(parent) {
+                    return Err(Errno::SRCH.into());
+                }
+                if has_wire { own_network() } else { Ok(()) }
             });
         }
         let child = command.spawn().map_err(VmError::Start)?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::arguments::{Arguments, escaped};
 use super::drive::Drive;
+use super::wire::Wire;
 use crate::image::init::OUT_PORT;
 
 /// The program.
@@ -35,6 +36,8 @@ pub struct MachineSpec {
     pub kernel_arguments: Vec<String>,
     /// Give the guest an IOMMU (VFIO needs one).
     pub iommu: bool,
+    /// Its end of a wire to another machine.
+    pub wire: Option<Wire>,
     /// The machine is ended after this time.
     pub time_limit: Duration,
 }
@@ -98,6 +101,9 @@ impl MachineSpec {
         line.extend(["-qmp", &format!("unix:{QMP_SOCKET},server=on,wait=off")]);
         line.extend(["-chardev", &format!("file,id=out,path={OUT_FILE}"), "-device", "virtio-serial-pci"]);
         line.extend(["-device", &format!("virtserialport,chardev=out,name={OUT_PORT}")]);
+        if let Some(wire) = &self.wire {
+            wire.arguments(&mut line);
+        }
         for (number, drive) in self.drives.iter().enumerate() {
             drive.arguments(number, self.drives.get(number + 1), &mut line);
         }
@@ -174,6 +180,7 @@ mod tests {
             drives,
             kernel_arguments: vec!["nvme.poll_queues=2".into()],
             iommu: false,
+            wire: None,
             time_limit: Duration::from_secs(60),
         }
     }

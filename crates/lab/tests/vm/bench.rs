@@ -123,6 +123,7 @@ impl Bench {
             drives: vec![nvme(null())],
             kernel_arguments: Vec::new(),
             iommu: false,
+            wire: None,
             time_limit: Duration::from_secs(600),
         };
         Bench { folder, machine, out, _cache: cache, _turn: turn }

@@ -5,6 +5,7 @@ use super::access::{Access, Extent, Over};
 use crate::error::TrialError;
 use crate::fabric::{FabricSide, context_switches};
 use iopj_core::{FabricEvidence, Transport};
+use iopj_host::settings::DeviceLocks;
 use iopj_probe::Probe;
 use iopj_study::FabricCell;
 use std::cell::Cell;
@@ -72,7 +73,11 @@ impl<'a> Access<'a> {
         }
         self.let_go();
         let restored = self.settings.restore();
-        self.noted = self.settings.changes().len();
+        // The next connection may have the name of this one: its lock is let go.
+        let host = self.side().map(FabricSide::host);
+        if let (Ok(_), Some(host)) = (&restored, host) {
+            (self.settings, self.noted) = (host.settings(&[], &DeviceLocks::none()), 0);
+        }
         self.side_mut().map_or(Ok(()), FabricSide::disconnect)?;
         Ok(restored.map(drop)?)
     }

@@ -49,10 +49,15 @@ pub struct Exported {
     pub authenticates: bool,
 }
 
+/// The target's folder in configfs.
+pub(super) fn nvmet(sys: &Path) -> PathBuf {
+    sys.join("kernel/config/nvmet")
+}
+
 impl Host {
     /// The target's folder in configfs.
     pub(in crate::settings) fn nvmet(&self) -> PathBuf {
-        self.sys.join("kernel/config/nvmet")
+        nvmet(&self.sys)
     }
 
     /// Whether this kernel's target can authenticate hosts (Linux 6.0, CONFIG_NVME_TARGET_AUTH). Only a host
@@ -78,8 +83,9 @@ impl Settings<'_> {
         if !nvmet.join("subsystems").is_dir() {
             return Err(not_exported(no_target(self.host)));
         }
-        let subsystem = self.make_subsystem(&nvmet, export)?;
+        // Removed newest first: a host that a subsystem still names cannot go.
         let host = self.make_host(&nvmet, export)?;
+        let subsystem = self.make_subsystem(&nvmet, export)?;
         let allowed = subsystem.join("allowed_hosts").join(export.host.nqn());
         symlink(&host, &allowed).map_err(|error| failed("allow the host at", &allowed, &error))?;
         let number = self.make_port(&nvmet, export)?;

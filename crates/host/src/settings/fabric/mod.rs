@@ -13,6 +13,7 @@ use super::allowed::NotAllowed;
 use super::host::Host;
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// An entry that did not exist before the run: the old value of each of them.
@@ -40,6 +41,17 @@ impl FabricItem {
                 format!("nvmet:{id}")
             }
             FabricItem::Controllers(host, _) => format!("nvme-fabrics:{host}"),
+        }
+    }
+
+    /// Where it is, for messages.
+    pub(super) fn place(&self, sys: &Path) -> PathBuf {
+        let nvmet = export::nvmet(sys);
+        match self {
+            FabricItem::Subsystem(id) => nvmet.join("subsystems").join(id.nqn()),
+            FabricItem::Host(id) => nvmet.join("hosts").join(id.nqn()),
+            FabricItem::Port(number, _) => nvmet.join("ports").join(number.to_string()),
+            FabricItem::Controllers(_, nqn) => sys.join("class/nvme-fabrics/ctl").join(nqn),
         }
     }
 
