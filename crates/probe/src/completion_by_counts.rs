@@ -191,14 +191,14 @@ fn polled(evidence: &Evidence, counts: &Completions) -> Finding<CompletionMode> 
 }
 
 /// The most timers of the pass that are not sleeps before I/Os.
-fn stray_timers(evidence: &Evidence, counts: &Completions) -> u64 {
+pub(crate) fn stray_timers(evidence: &Evidence, counts: &Completions) -> u64 {
     let processors = u64::from(evidence.numjobs.max(1)).min(evidence.cpu.cores.max(1).into());
     (STRAY_TIMERS * processors as f64 * counts.pass_ns as f64 / 1e9).ceil() as u64
 }
 
 /// Slept before they polled, if they did in the window too. A short timer may expire before its thread
 /// sleeps: sleeps are compared with those of the pass, which are no more than its timers.
-fn slept(evidence: &Evidence, counts: &Completions, timers: f64) -> Finding<CompletionMode> {
+pub(crate) fn slept(evidence: &Evidence, counts: &Completions, timers: f64) -> Finding<CompletionMode> {
     let sleeps = per_round(evidence, Pollers::of(evidence).sleeps.least, evidence.ios());
     let pass = timers.min(per_round(evidence, counts.sleeps, counts.ios));
     if sleeps >= HYBRID_SLEEPS && HYBRID_AGREEMENT * sleeps >= pass {

@@ -32,9 +32,27 @@ pub(crate) fn doubt(evidence: &Evidence) -> Option<String> {
             let (what, remedy) = late.or_else(|| too_many(evidence, &directions))?;
             return Some(remedy.after(format_args!("{}: {what}", counted(evidence, &directions))));
         }
-        let (what, remedy) = too_few(&directions).or_else(|| too_many(evidence, &directions))?;
-        Some(remedy.after(format_args!("{}: {what}", done(evidence, &directions))))
+        match too_few(&directions).or_else(|| too_many(evidence, &directions)) {
+            Some((what, remedy)) => {
+                Some(remedy.after(format_args!("{}: {what}", done(evidence, &directions))))
+            }
+            None => on_target_host(evidence),
+        }
     })
+}
+
+/// A reason to doubt that the target host's drive did the I/O that this host issued.
+fn on_target_host(evidence: &Evidence) -> Option<String> {
+    let target = evidence.fabric.as_ref()?.target.as_ref().filter(|target| !target.devices.is_empty())?;
+    let far = Evidence { devices: target.devices.clone(), fabric: None, ..evidence.clone() };
+    let directions = Direction::both(&far);
+    let cached =
+        ("a cache there answered, or the drive is not the one that is exported", Remedy::UncachedTarget);
+    let (what, remedy) = match directions.iter().any(Direction::is_missing) {
+        true => (cached.0.to_owned(), cached.1),
+        false => too_many(&far, &directions)?,
+    };
+    Some(remedy.after(format_args!("on the target host {}: {what}", done(&far, &directions))))
 }
 
 /// A disk whose I/Os nobody counts.

@@ -21,6 +21,7 @@ mod kernel;
 pub mod marker;
 mod observe;
 mod others;
+mod over_tcp;
 mod perf;
 mod quantities;
 mod remedy;
@@ -53,6 +54,7 @@ pub use error::{ProbeError, SymbolsError};
 pub use judge::{assess, judge};
 pub use kernel::irq_time_sampled;
 pub use observe::observe;
+pub use over_tcp::TCP_POLLED_SHARE;
 pub use perf::EventsError;
 pub use quantities::{
     HYBRID_SLEEPS, MAIN_SLEEPS_PER_S, MISSING_SHARE, POLL_BUSY, POLL_SLEEPS, START_SLEEPS, summary,
@@ -64,4 +66,4 @@ pub use symbols::{Symbol, Symbols};
 
 /// Version of the rules by which evidence is collected, observed and judged; it changes with every
 /// predicate or threshold, so stored evidence shows by which rules it was judged.
-pub const RULES: u32 = 7;
+pub const RULES: u32 = 8;

@@ -7,6 +7,7 @@
 use crate::completion_by_counts::by_counts;
 use crate::completion_by_interrupts::{by_interrupts, unclear};
 use crate::doubt::{doubt, uncounted};
+use crate::over_tcp::polled_over_tcp;
 use crate::quantities::completions_text;
 use crate::remedy::Remedy;
 use crate::submission::submission;
@@ -29,7 +30,8 @@ fn completion(evidence: &Evidence) -> Finding<CompletionMode> {
         return unclear(why, Remedy::CountIos);
     }
     if let Some(Finding::Seen(counts)) = &evidence.completions {
-        if let Some(finding) = by_counts(evidence, counts) {
+        let found = polled_over_tcp(evidence, counts).or_else(|| by_counts(evidence, counts));
+        if let Some(finding) = found {
             return finding;
         }
         if counts.total() > 0 {

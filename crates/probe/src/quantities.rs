@@ -238,6 +238,11 @@ impl Pollers {
             );
             return Err((why, Remedy::MeasureLonger));
         }
+        self.on_cpu(evidence)
+    }
+
+    /// Whether they had as much of the processors as the cores allow.
+    pub(crate) fn on_cpu(&self, evidence: &Evidence) -> Result<(), (String, Remedy)> {
         let (busy, allowed) = (self.busy(evidence.window_ns), self.allowed(evidence));
         if busy >= POLL_BUSY * allowed {
             return Ok(());

@@ -15,6 +15,8 @@ pub enum Remedy {
     CountPassthrough,
     /// The target has holes, or a cache answered.
     WholeTarget,
+    /// A cache of the target host answered.
+    UncachedTarget,
     /// The kernel merged I/Os.
     FewerMerges,
     /// The kernel split I/Os.
@@ -70,6 +72,7 @@ impl Remedy {
                 "write the whole target first, because a hole has no blocks on the disk; passthrough is \
                  counted by Linux 6.12 or newer, or as root by the drive's log"
             }
+            Remedy::UncachedTarget => "export the drive itself, with no cache above it",
             Remedy::FewerMerges => "a larger `size`, or the setting `nomerges = 2`",
             Remedy::SmallerBlocks => {
                 "a smaller `bs`: a request holds at most the disk's `queue/max_sectors_kb`"

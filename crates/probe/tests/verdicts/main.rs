@@ -4,6 +4,7 @@ mod bypass;
 mod conditions;
 mod counted;
 mod doubts;
+mod fabric;
 mod paths;
 mod seeded;
 mod watched;
