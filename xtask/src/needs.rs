@@ -39,6 +39,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("python3", "python3"),
     ("openssl", "openssl"),
     ("lighttpd", "lighttpd"),
+    ("ssh", "openssh-client"),
+    ("/usr/sbin/sshd", "openssh-server"),
     // Not programs: pages are checked with each of these sets of fonts alone.
     ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),
     ("/usr/share/fonts/truetype/liberation/LiberationSans-Regular.ttf", "fonts-liberation"),

@@ -98,6 +98,9 @@ pub struct Hello {
     pub host: String,
     /// The kernel's release.
     pub kernel: String,
+    /// Its process there.
+    #[serde(default)]
+    pub pid: u32,
     /// It runs as root.
     pub root: bool,
     /// What emulates the processor, if something does.

@@ -68,6 +68,8 @@ pub struct Start<'a> {
     pub command: &'a str,
     /// Copy this host's iopj there first, and use that one.
     pub push: bool,
+    /// The program that is ssh here.
+    pub ssh: &'a str,
     /// The version of this iopj.
     pub version: &'static str,
 }
@@ -87,7 +89,7 @@ impl Start<'_> {
                 Client::begin(&host, (file, output), None, self.version, stop)
             }
             Destination::Ssh(destination) => {
-                let control = Control::open(destination, stop)?;
+                let control = Control::open(self.ssh, destination, stop)?;
                 let command = match self.push {
                     true => push::push(&control, self.command)?,
                     false => self.command.to_owned(),
@@ -104,6 +106,7 @@ impl Start<'_> {
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) host: String,
+    program: String,
     folder: PathBuf,
     master: Child,
     said: Said,
@@ -111,10 +114,10 @@ pub(crate) struct Control {
 
 impl Control {
     /// Connects.
-    fn open(host: &str, stop: &AtomicBool) -> Result<Control, FabricError> {
+    fn open(program: &str, host: &str, stop: &AtomicBool) -> Result<Control, FabricError> {
         let folder =
             private_folder().map_err(FabricError::io("make a folder for ssh's control connection"))?;
-        let mut command = ssh(&folder, host);
+        let mut command = ssh(program, &folder);
         // Dies with this process, whatever kills it: nothing stays connected.
         end_with_parent(&mut command);
         command.args(["-M", "-N", "-o", "ControlPersist=no"]).arg(host);
@@ -125,7 +128,8 @@ impl Control {
             FabricError::Ssh { host: host.to_owned(), reason }
         })?;
         let said = Said::of(master.stderr.take());
-        let mut control = Control { host: host.to_owned(), folder, master, said };
+        let mut control =
+            Control { host: host.to_owned(), program: program.to_owned(), folder, master, said };
         let began = Instant::now();
         while !control.socket().exists() {
             let exited = control.master.try_wait().map_err(FabricError::io("wait for ssh"))?;
@@ -144,7 +148,7 @@ impl Control {
 
     /// Runs a command there with this input: its output.
     pub(crate) fn run(&self, command: &str, input: Stdio) -> Result<String, FabricError> {
-        let mut ssh = ssh(&self.folder, &self.host);
+        let mut ssh = ssh(&self.program, &self.folder);
         ssh.arg(&self.host).arg(command).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = ssh.output().map_err(FabricError::io("run ssh"))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
@@ -179,7 +183,7 @@ pub(crate) struct Link {
 
 impl Link {
     fn start(control: Control, command: &str) -> Result<Link, FabricError> {
-        let mut ssh = ssh(&control.folder, &control.host);
+        let mut ssh = ssh(&control.program, &control.folder);
         end_with_parent(&mut ssh);
         ssh.arg("-T").arg(&control.host).arg(command);
         ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -193,11 +197,12 @@ impl Link {
         Ok((self.child.stdout.take().ok_or_else(missing)?, self.child.stdin.take().ok_or_else(missing)?))
     }
 
-    /// Why the process ended, if it did: what ssh or the far side said last.
+    /// Why the process failed, if it did: what ssh or the far side said last.
     pub(crate) fn failure(&mut self) -> Option<String> {
         let until = Instant::now() + Duration::from_secs(2);
         loop {
             match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return None,
                 Ok(Some(status)) => return Some(refusal(Some(status), &self.said.last(), &self.command)),
                 Ok(None) if Instant::now() < until => thread::sleep(INTERVAL),
                 _ => return None,
@@ -280,8 +285,8 @@ fn refusal(status: Option<ExitStatus>, said: &str, command: &str) -> String {
 }
 
 /// ssh without questions, by a control connection in `folder`.
-fn ssh(folder: &Path, _host: &str) -> Command {
-    let mut command = Command::new("ssh");
+fn ssh(program: &str, folder: &Path) -> Command {
+    let mut command = Command::new(program);
     command.arg("-S").arg(folder.join("s"));
     for option in ["BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=3", "ServerAliveCountMax=3"] {
         command.args(["-o", option]);

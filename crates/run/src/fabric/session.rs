@@ -39,6 +39,7 @@ pub fn serve_agent(
         architecture: std::env::consts::ARCH.to_owned(),
         host: read("/proc/sys/kernel/hostname"),
         kernel: read("/proc/sys/kernel/osrelease"),
+        pid: std::process::id(),
         root: rustix::process::geteuid().is_root(),
         emulated: machine::emulator().map(str::to_owned),
     };

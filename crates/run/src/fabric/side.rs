@@ -363,8 +363,13 @@ impl Clock {
 fn agent(name: &str, keys: &Fabric, options: &Options, stop: &AtomicBool) -> Result<Client, RunError> {
     let destination: Destination = name.parse()?;
     let command = keys.agent.as_deref().unwrap_or("iopj");
-    let start =
-        Start { destination: &destination, command, push: options.push, version: env!("CARGO_PKG_VERSION") };
+    let start = Start {
+        destination: &destination,
+        command,
+        push: options.push,
+        ssh: "ssh",
+        version: env!("CARGO_PKG_VERSION"),
+    };
     Ok(start.agent(stop)?)
 }
 

@@ -1,0 +1,139 @@
+//! What a run over fabrics says when it cannot begin: one message with host, thing, cause and remedy, exit
+//! code 2, no store, and nothing left on either side.
+
+use crate::common::{have_loop, output, written};
+use crate::server::{Server, have_sshd};
+use std::path::Path;
+
+/// A study on a drive of the target host; this machine has no NVMe target.
+fn study(folder: &Path, device: &str, more: &str) {
+    let text = format!(
+        "name = \"far\"\npaths = \"io_uring/syscall/interrupt\"\n[fabric]\ntarget_host = \"target\"\ndevice = \
+         \"{device}\"\naddress = \"127.0.0.1\"\ntransport = \"tcp\"\nagent = \"{}\"\n{more}\n[[workload]]\nios = 10\n",
+        env!("CARGO_BIN_EXE_iopj")
+    );
+    std::fs::write(folder.join("far.toml"), text).unwrap();
+}
+
+/// Demands that a run is refused with all of these words, and leaves no store.
+#[track_caller]
+fn refused(server: &Server, line: &str, words: &[&str]) -> String {
+    let (output, message) = output(&mut server.iopj(line));
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    for word in words {
+        assert!(message.contains(word), "`{word}` is not in: {message}");
+    }
+    assert!(!server.folder.join("far.iopj").exists());
+    let left: Vec<String> = std::fs::read_dir("/tmp")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| {
+            let socket = Path::new("/tmp").join(name).join("s");
+            name.starts_with("iopj-") && name.len() == 21 && socket.exists()
+        })
+        .collect();
+    assert_eq!(left, Vec::<String>::new());
+    message
+}
+
+const RUN: &str = "run far.toml --allow-exec";
+
+#[test]
+fn a_host_that_ssh_does_not_reach_is_named_with_the_remedy() {
+    if !have_sshd() {
+        return;
+    }
+    let _alone = crate::common::alone();
+    let server = Server::start();
+    study(&server.folder, "/dev/sda", "");
+    let good = std::fs::read_to_string(server.folder.join("ssh_config")).unwrap();
+    let with = |from: &str, to: &str| server.configure(|_| good.replace(from, to));
+    with(&format!("Port {}", server.port), "Port 1");
+    refused(&server, RUN, &["target: ssh does not get there", "Connection refused", "runs an ssh server"]);
+    let user = server.folder.join("user").display().to_string();
+    with(&user, &server.folder.join("stranger").display().to_string());
+    refused(&server, RUN, &["target: ssh may not log in", "never asks for a password", "ssh-copy-id"]);
+    with("known_hosts", "no_known_hosts");
+    refused(&server, RUN, &["target: ssh does not know the host's key", "connect once by hand"]);
+    server.configure(|_| good.clone());
+    study(&server.folder, "/dev/sda", "");
+    let text = std::fs::read_to_string(server.folder.join("far.toml")).unwrap();
+    for (agent, words) in [
+        ("/no/such/iopj", "there is no `/no/such/iopj`"),
+        (
+            "echo This account is closed; :",
+            "no agent of iopj answered; its last line was `This account is closed`",
+        ),
+    ] {
+        let changed = text.replace(env!("CARGO_BIN_EXE_iopj"), agent);
+        std::fs::write(server.folder.join("far.toml"), changed).unwrap();
+        refused(&server, RUN, &[words]);
+    }
+}
+
+#[test]
+fn a_drive_that_the_target_host_does_not_have_or_export_is_named() {
+    if !have_sshd() || !have_loop() {
+        return;
+    }
+    let _alone = crate::common::alone();
+    let server = Server::start();
+    study(&server.folder, "/dev/no-such-drive", "");
+    refused(&server, RUN, &["target: ", "/dev/no-such-drive"]);
+    written(&server.folder.join("image"), 1 << 20);
+    let device = crate::common::LoopDevice::new(&server.folder.join("image"), "--direct-io=on");
+    study(&server.folder, device.node(), "target.nomerges = 2");
+    refused(&server, RUN, &["target: the drive cannot be exported", "`modprobe nvmet`"]);
+    let nomerges = format!("/sys/block/{}/queue/nomerges", device.name());
+    assert_eq!(std::fs::read_to_string(nomerges).unwrap().trim(), "0");
+}
+
+#[test]
+fn options_that_do_not_fit_are_refused_before_anything_is_asked() {
+    if !have_sshd() {
+        return;
+    }
+    let server = Server::start();
+    study(&server.folder, "/dev/sda", "");
+    refused(&server, "run far.toml", &["names the command of the agent", "--allow-exec"]);
+    refused(&server, &format!("{RUN} --target /dev/sda"), &["leave --target out"]);
+    refused(&server, &format!("{RUN} --rw randwrite"), &["allow it by --destroy-data target:/dev/sda"]);
+    refused(
+        &server,
+        &format!("{RUN} --rw randwrite --destroy-data /dev/sda"),
+        &["allow it by --destroy-data target:/dev/sda"],
+    );
+    study(&server.folder, "/dev/sda", "");
+    let text = std::fs::read_to_string(server.folder.join("far.toml")).unwrap();
+    let option = text.replace("\"target\"", "\"-oProxyCommand=x\"");
+    std::fs::write(server.folder.join("far.toml"), option).unwrap();
+    refused(&server, RUN, &["`-oProxyCommand=x` is not a host"]);
+    let looped = text.replace("\"tcp\"", "\"loop\"");
+    std::fs::write(server.folder.join("far.toml"), looped).unwrap();
+    refused(&server, RUN, &["no transport over a wire"]);
+}
+
+/// The copy is checked by its hash, and used.
+#[test]
+fn iopj_copies_itself_there_if_it_is_asked_to() {
+    if !have_sshd() {
+        return;
+    }
+    let _alone = crate::common::alone();
+    let server = Server::start();
+    study(&server.folder, "/dev/no-such-drive", "");
+    let text = std::fs::read_to_string(server.folder.join("far.toml")).unwrap();
+    let plain: String =
+        text.lines().filter(|line| !line.starts_with("agent")).map(|line| format!("{line}\n")).collect();
+    std::fs::write(server.folder.join("far.toml"), plain).unwrap();
+    refused(&server, "run far.toml", &["there is no `iopj`", "let --push copy this one"]);
+    refused(&server, "run far.toml --push", &["/dev/no-such-drive"]);
+    let folder = server.folder.join("home/.cache/iopj");
+    let entry = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let copied = std::fs::metadata(entry.join("iopj")).unwrap();
+    assert_eq!(copied.len(), std::fs::metadata(env!("CARGO_BIN_EXE_iopj")).unwrap().len());
+    let modified = copied.modified().unwrap();
+    // It is there: nothing is copied again.
+    refused(&server, "run far.toml --push", &["/dev/no-such-drive"]);
+    assert_eq!(std::fs::metadata(entry.join("iopj")).unwrap().modified().unwrap(), modified);
+}
