@@ -169,7 +169,7 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     note(&format!("booting {}", kernel.release));
     let ended = match &studies[..] {
         [study] if args.pair => {
-            let pair = Pair { host: guest.clone(), target: guest, nic: args.nic };
+            let pair = Pair { host: guest.clone(), target: guest, nic: args.nic, scripts: None };
             pair.run(&cache, study, signals::stop_flag(), &mut note)
         }
         _ if args.pair => bail!("--pair runs one study at a time: run each by itself"),

@@ -10,6 +10,7 @@ mod every_path;
 mod failures;
 mod faults;
 mod page;
+mod pair;
 #[path = "../../../report/tests/browser/reader.rs"]
 mod reader;
 #[path = "../page/records.rs"]

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::cache::Cache;
 use crate::error::LabError;
-use crate::image::{self, GuestFile, GuestSpec, ModuleWish, Program};
+use crate::image::{self, GuestFile, GuestSpec, ModuleWish};
 use crate::vm::{self, AGENT_PORT, Accelerator, MachineSpec, Nic, RunFolder, VmError, Wire};
 use std::fs;
 use std::path::Path;
@@ -35,6 +35,8 @@ pub struct Pair<'a> {
     pub target: Guest<'a>,
     /// The card of each.
     pub nic: Nic,
+    /// What the host and the target do once their network is up, instead of a study and its agent; for tests.
+    pub scripts: Option<[String; 2]>,
 }
 
 impl Pair<'_> {
@@ -121,13 +123,10 @@ impl Pair<'_> {
         let machine = MachineSpec { wire: Some(wire), drives, ..plain };
         let file = GuestFile { path: study_file(1), content: study.text.as_bytes().to_vec(), mode: 0o644 };
         let root = GuestSpec {
-            programs: match side {
-                Side::Host => study.programs.clone(),
-                Side::Target => vec![Program::running("iopj")],
-            },
+            programs: study.programs.clone(),
             modules: self.modules(guest, side)?,
             files: if side == Side::Host { vec![file] } else { Vec::new() },
-            script: script(side, study, &machine.accelerator),
+            script: self.script(side, study, &machine.accelerator),
         };
         image::build(&root, &guest.kernel.modules, &guest.kernel.release, &machine.initramfs)?;
         Ok(machine)
@@ -206,32 +205,43 @@ fn network(address: &str) -> String {
     )
 }
 
-/// The script of a side.
-fn script(side: Side, study: &GuestStudy<'_>, accelerator: &Accelerator) -> String {
-    let held = match accelerator {
-        Accelerator::Tcg { .. } => HOLD_COUNTERS,
-        Accelerator::Kvm => "",
-    };
-    match side {
-        Side::Target => format!(
-            "{held}{}tries=600\nuntil {{ true <{TARGET_DEVICE}; }} 2>/dev/null; do\n\ttries=$((tries - 1))\n\t[ $tries \
-             -gt 0 ] || {{ echo 'lab: the drive {TARGET_DEVICE} did not appear'; exit 97; }}\n\tsleep \
-             0.1\ndone\nwhile :; do\n\tiopj agent <>{AGENT_STREAM} >&0\n\techo \"agent ended with status \
-             $?\"\n\tsleep 0.2\ndone\n",
-            network(TARGET_ADDRESS)
-        ),
-        Side::Host => {
-            let destroy = match study.writes {
-                true => format!(" --destroy-data {AGENT_STREAM}:{TARGET_DEVICE}"),
-                false => String::new(),
-            };
-            let (file, store) = (study_file(1), store_file(1));
-            format!(
-                "{held}{}cd /tmp\niopj run /{file}{destroy} --store {store} 2>&1 >/dev/null\necho $? \
-                 >/out/{}\n[ ! -e {store} ] || cp {store}* /out/ || exit 99\n",
-                network(HOST_ADDRESS),
-                status_file(1)
-            )
-        }
+/// What the target does: it serves one run after the other.
+const SERVE: &str = "while :; do\n\tiopj agent <>/dev/iopj.agent >&0\n\techo \"agent ended with status \
+                     $?\"\n\tsleep 0.2\ndone\n";
+
+impl Pair<'_> {
+    /// The script of a side.
+    fn script(&self, side: Side, study: &GuestStudy<'_>, accelerator: &Accelerator) -> String {
+        let held = match accelerator {
+            Accelerator::Tcg { .. } => HOLD_COUNTERS,
+            Accelerator::Kvm => "",
+        };
+        let own = self.scripts.as_ref().map(|scripts| scripts[side as usize].as_str());
+        let (address, before, work) = match side {
+            Side::Host => (HOST_ADDRESS, String::new(), own.map_or_else(|| run_of(study), str::to_owned)),
+            Side::Target => (TARGET_ADDRESS, wait_for_drive(), own.unwrap_or(SERVE).to_owned()),
+        };
+        format!("{held}{}{before}cd /tmp\n{work}", network(address))
     }
+}
+
+/// The run of the study.
+fn run_of(study: &GuestStudy<'_>) -> String {
+    let destroy =
+        if study.writes { format!(" --destroy-data {AGENT_STREAM}:{TARGET_DEVICE}") } else { String::new() };
+    let (file, store) = (study_file(1), store_file(1));
+    // Into a pipe it prints its progress in lines.
+    format!(
+        "{{ iopj run /{file}{destroy} --store {store} 2>&1 >/dev/null; echo $? >/out/{}; }} | cat\n[ ! -e {store} ] || \
+         cp {store}* /out/ || exit 99\n",
+        status_file(1)
+    )
+}
+
+/// Waits until the drive can be opened.
+fn wait_for_drive() -> String {
+    format!(
+        "tries=600\nuntil {{ true <{TARGET_DEVICE}; }} 2>/dev/null; do\n\ttries=$((tries - 1))\n\t[ $tries -gt 0 ] || \
+         {{ echo 'lab: the drive {TARGET_DEVICE} did not appear'; exit 97; }}\n\tsleep 0.1\ndone\n"
+    )
 }
