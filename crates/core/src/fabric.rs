@@ -1,7 +1,7 @@
 //! What a trial over fabrics shows beside the evidence of the host: the transport, the target host, and the
 //! network interfaces on both sides.
 
-use crate::evidence::{CpuTimes, DeviceEvidence};
+use crate::counts::{CpuTimes, DeviceEvidence};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;

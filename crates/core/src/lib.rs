@@ -4,6 +4,7 @@
 
 pub mod conditions;
 pub mod cost;
+mod counts;
 pub mod energy;
 pub mod evidence;
 pub mod fabric;

@@ -98,8 +98,8 @@ impl Client {
         &self.host
     }
 
-    /// Asks, and waits for the answer however long it takes, while the agent lets itself be heard. `note` gets
-    /// the lines that it sends meanwhile.
+    /// Asks, and waits for the answer however long it takes, while the agent lets itself be heard. `note`
+    /// gets the lines that it sends meanwhile.
     ///
     /// # Errors
     /// [`FabricError::Refused`] with the agent's own message, or [`FabricError::Lost`].

@@ -19,8 +19,8 @@ pub enum FabricError {
     NoAgent { host: String, reason: String },
     /// The two sides speak different versions.
     #[error(
-        "{host} runs iopj {theirs} (protocol {version}), and this is iopj {ours} (protocol {VERSION}): use the \
-         same on both; --push copies this one there"
+        "{host} runs iopj {theirs} (protocol {version}), and this is iopj {ours} (protocol {VERSION}): use \
+         the same on both; --push copies this one there"
     )]
     Version { host: String, theirs: String, version: u32, ours: &'static str },
     /// The agent is gone.

@@ -1,8 +1,8 @@
 //! The guardian: a process that waits for the end of another one, however it ends, and then puts back what
 //! that one had changed.
 //!
-//! It holds the reading end of a pipe whose writing end only the guarded process has. It is in a session of its
-//! own, so a signal for the guarded process or its terminal does not reach it.
+//! It holds the reading end of a pipe whose writing end only the guarded process has. It is in a session of
+//! its own, so a signal for the guarded process or its terminal does not reach it.
 
 use iopj_host::settings::Host;
 use std::fs;

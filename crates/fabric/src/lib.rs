@@ -2,8 +2,8 @@
 //! puts a host's settings back after any death.
 //!
 //! The agent speaks [`frame`]s over its standard input and output, or over any other stream of bytes. Nothing
-//! listens on any port. What is asked and answered is left to the caller: [`Client::ask`] sends any value, and
-//! a [`Handler`] answers it.
+//! listens on any port. What is asked and answered is left to the caller: [`Client::ask`] sends any value,
+//! and a [`Handler`] answers it.
 
 mod agent;
 mod client;
@@ -12,12 +12,13 @@ pub mod frame;
 pub mod guardian;
 mod push;
 mod ssh;
+mod start;
 
 pub use agent::{Handler, Served, serve};
 pub use client::Client;
 pub use error::FabricError;
 pub use frame::Hello;
-pub use ssh::{Destination, Start};
+pub use start::{Destination, Start};
 
 #[cfg(test)]
 mod tests;

@@ -1,19 +1,15 @@
-//! Starting an agent: over the user's own ssh, or at the other end of a stream that is there already.
+//! The user's own ssh: a control connection, commands over it, and why it ends.
 //!
-//! ssh runs in batch mode, so it never waits for a password, and with the user's own configuration: the checks
-//! of host keys are the user's. One control connection carries every command of a study.
+//! ssh runs in batch mode, so it never waits for a password, and with the user's own configuration: the
+//! checks of host keys are the user's. One control connection carries every command of a study.
 
-use crate::client::Client;
 use crate::error::FabricError;
-use crate::push;
-use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -24,83 +20,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How long an agent may take to put everything back once its input has ended.
 const LAST: Duration = Duration::from_secs(30);
 const INTERVAL: Duration = Duration::from_millis(20);
-
-/// Where an agent runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// A host as ssh takes it: a name of the user's configuration, or `user@host`.
-    Ssh(String),
-    /// The other end of a stream, such as a serial port: a device or a socket's file by its full path.
-    Stream(PathBuf),
-}
-
-impl FromStr for Destination {
-    type Err = FabricError;
-
-    fn from_str(text: &str) -> Result<Destination, FabricError> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@[]%".contains(c);
-        match text {
-            _ if text.starts_with('/') => Ok(Destination::Stream(text.into())),
-            // A leading hyphen would make it an option of ssh.
-            _ if !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain) => {
-                Ok(Destination::Ssh(text.to_owned()))
-            }
-            _ => Err(FabricError::Destination(text.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for Destination {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Destination::Ssh(host) => f.write_str(host),
-            Destination::Stream(path) => path.display().fmt(f),
-        }
-    }
-}
-
-/// How an agent is started.
-#[derive(Clone, Debug)]
-pub struct Start<'a> {
-    /// Where.
-    pub destination: &'a Destination,
-    /// The command that is iopj there, such as `iopj` or `sudo -n iopj`.
-    pub command: &'a str,
-    /// Copy this host's iopj there first, and use that one.
-    pub push: bool,
-    /// The program that is ssh here.
-    pub ssh: &'a str,
-    /// The version of this iopj.
-    pub version: &'static str,
-}
-
-impl Start<'_> {
-    /// Starts an agent and begins a session with it.
-    ///
-    /// # Errors
-    /// [`FabricError`]: ssh does not get there, or no agent of this version answers.
-    pub fn agent(&self, stop: &AtomicBool) -> Result<Client, FabricError> {
-        let host = self.destination.to_string();
-        match self.destination {
-            Destination::Stream(path) => {
-                let open = || OpenOptions::new().read(true).write(true).open(path);
-                let file = open().map_err(FabricError::io(format!("open {}", path.display())))?;
-                let output = file.try_clone().map_err(FabricError::io(format!("open {}", path.display())))?;
-                Client::begin(&host, (file, output), None, self.version, stop)
-            }
-            Destination::Ssh(destination) => {
-                let control = Control::open(self.ssh, destination, stop)?;
-                let command = match self.push {
-                    true => push::push(&control, self.command)?,
-                    false => self.command.to_owned(),
-                };
-                let mut link = Link::start(control, &format!("{command} agent"))?;
-                let streams = link.streams()?;
-                Client::begin(&host, streams, Some(link), self.version, stop)
-            }
-        }
-    }
-}
 
 /// A control connection of ssh: a master that the other commands of a study share.
 #[derive(Debug)]
@@ -114,7 +33,7 @@ pub(crate) struct Control {
 
 impl Control {
     /// Connects.
-    fn open(program: &str, host: &str, stop: &AtomicBool) -> Result<Control, FabricError> {
+    pub(crate) fn open(program: &str, host: &str, stop: &AtomicBool) -> Result<Control, FabricError> {
         let folder =
             private_folder().map_err(FabricError::io("make a folder for ssh's control connection"))?;
         let mut command = ssh(program, &folder);
@@ -182,7 +101,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    fn start(control: Control, command: &str) -> Result<Link, FabricError> {
+    pub(crate) fn start(control: Control, command: &str) -> Result<Link, FabricError> {
         let mut ssh = ssh(&control.program, &control.folder);
         end_with_parent(&mut ssh);
         ssh.arg("-T").arg(&control.host).arg(command);
@@ -192,7 +111,9 @@ impl Link {
         Ok(Link { child, said, command: command.to_owned(), _control: control })
     }
 
-    fn streams(&mut self) -> Result<(impl Read + Send + use<>, impl io::Write + Send + use<>), FabricError> {
+    pub(crate) fn streams(
+        &mut self,
+    ) -> Result<(impl Read + Send + use<>, impl io::Write + Send + use<>), FabricError> {
         let missing = || FabricError::io("run ssh")(io::ErrorKind::BrokenPipe.into());
         Ok((self.child.stdout.take().ok_or_else(missing)?, self.child.stdin.take().ok_or_else(missing)?))
     }
@@ -264,12 +185,12 @@ fn refusal(status: Option<ExitStatus>, said: &str, command: &str) -> String {
     let has = |text: &str| said.contains(text);
     match status.code() {
         _ if has("Permission denied") => format!(
-            "ssh may not log in{said_so}: iopj never asks for a password, so set up a key (`ssh-copy-id`) or an agent \
-             that holds it"
+            "ssh may not log in{said_so}: iopj never asks for a password, so set up a key (`ssh-copy-id`) \
+             or an agent that holds it"
         ),
         _ if has("Host key verification failed") => format!(
-            "ssh does not know the host's key, or it changed{said_so}: connect once by hand (`ssh HOST`) and check \
-             it"
+            "ssh does not know the host's key, or it changed{said_so}: connect once by hand (`ssh HOST`) \
+             and check it"
         ),
         _ if has("Could not resolve") => format!("ssh finds no such host{said_so}: check its name"),
         _ if has("refused") || has("timed out") || has("No route") => {
@@ -319,20 +240,6 @@ fn private_folder() -> io::Result<PathBuf> {
 mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt;
-
-    #[test]
-    fn a_destination_is_never_an_option() {
-        for good in ["storage1", "root@storage1", "10.1.0.1", "root@[fe80::1%eth0]"] {
-            assert_eq!(good.parse::<Destination>().unwrap(), Destination::Ssh(good.to_owned()));
-        }
-        assert_eq!(
-            "/dev/vport0p1".parse::<Destination>().unwrap(),
-            Destination::Stream("/dev/vport0p1".into())
-        );
-        for bad in ["", "-oProxyCommand=x", "a b", "a;b", "$(x)"] {
-            assert!(bad.parse::<Destination>().is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn each_refusal_of_ssh_has_its_remedy() {

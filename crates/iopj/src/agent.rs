@@ -9,8 +9,8 @@ use std::process::ExitCode;
 pub(crate) fn agent() -> anyhow::Result<ExitCode> {
     if io::stdin().is_terminal() {
         anyhow::bail!(
-            "the agent speaks to another iopj, not to a terminal: `iopj run` starts it over ssh for a study with \
-             [fabric]"
+            "the agent speaks to another iopj, not to a terminal: `iopj run` starts it over ssh for a study \
+             with [fabric]"
         );
     }
     // What it leaves changed if it is killed, the guardian puts back.

@@ -1,7 +1,7 @@
 //! How completions were found over NVMe/TCP. What arrives while nobody polls is completed by a worker of the
 //! kernel, on a polled queue too (drivers/nvme/host/tcp.c: `nvme_tcp_data_ready` queues the worker unless the
-//! queue is being polled at that moment). So a polled trial has both kinds, and an interrupt-driven one has the
-//! worker alone.
+//! queue is being polled at that moment). So a polled trial has both kinds, and an interrupt-driven one has
+//! the worker alone.
 
 use crate::completion_by_counts::{
     HYBRID_TIMERS, MIXED_SHARE, POLL_TIMERS, TIMER_ROUNDS, slept, stray_timers,
@@ -27,8 +27,8 @@ pub(crate) fn polled_over_tcp(evidence: &Evidence, counts: &Completions) -> Opti
     (is_tcp && polled && others as f64 <= MIXED_SHARE * total).then(|| polled_by(evidence, counts))
 }
 
-/// Polled all the time, or after a sleep. Threads that poll also sleep for the socket's lock, which the worker
-/// holds, so sleeps do not tell the two apart, but timers do.
+/// Polled all the time, or after a sleep. Threads that poll also sleep for the socket's lock, which the
+/// worker holds, so sleeps do not tell the two apart, but timers do.
 fn polled_by(evidence: &Evidence, counts: &Completions) -> Finding<CompletionMode> {
     if Direction::both(evidence).iter().any(Direction::is_missing) {
         return unclear(NEVER_REACHED, Remedy::WholeTarget);

@@ -84,7 +84,8 @@ pub fn dry_run(
     let all = all_cells(&study)?;
     if study.fabric.is_some() {
         return RunError::refuse(
-            "--dry-run looks at a drive of this host, and the study's [fabric] names one of another: leave it out",
+            "--dry-run looks at a drive of this host, and the study's [fabric] names one of another: leave \
+             it out",
         );
     }
     let (store, spec) = place(&study, options, None)?;

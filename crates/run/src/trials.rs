@@ -4,7 +4,7 @@ use crate::blocks::{Blocks, Decide};
 use crate::control;
 use crate::energy::{GroupPosition, Metering, RunContext, positions};
 use crate::error::{RunError, TrialError};
-use crate::fabric::Measure;
+use crate::fabric::{Far, Measure};
 use crate::pace::Pace;
 use crate::precondition::{self, Class, Preconditioning};
 use crate::progress::{Progress, unix_ns};
@@ -265,7 +265,13 @@ impl Trials<'_> {
             let Planned { position, replicate, .. } = planned;
             let (cell, seed) = (cell.clone(), runner.seed);
             let measure = Measure { cell, seed, position, replicate, steadystate: runner.steadystate };
-            return (side.measure_there(measure), 0);
+            let here = |Far { measurement, load_raw_ns }| Measured {
+                measurement,
+                clock_ns: None,
+                load_raw_ns,
+                unprofiled: None,
+            };
+            return (side.measure_there(measure).map(here), 0);
         }
         let access = &mut self.access;
         let connected = cell.fabric.as_ref().map_or(Ok(()), |fabric| access.connect(fabric));

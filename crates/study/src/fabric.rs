@@ -108,8 +108,8 @@ impl Fabric {
         let is_remote = cells.iter().any(|cell| cell.transport.is_remote());
         if is_remote && self.address()?.is_none() {
             return error(
-                "[fabric] names no address: write address = \"10.1.0.1\", the target host's own on the network \
-                 between the two",
+                "[fabric] names no address: write address = \"10.1.0.1\", the target host's own on the \
+                 network between the two",
             );
         }
         match (&self.device, &self.nqn) {
@@ -118,15 +118,16 @@ impl Fabric {
                  nqn = \"nqn.…\" for a target that exists",
             ),
             (Some(_), _) if self.target_host.is_none() => error(
-                "[fabric] names a drive, but no target_host: write target_host = \"storage1\", as ssh takes it",
+                "[fabric] names a drive, but no target_host: write target_host = \"storage1\", as ssh takes \
+                 it",
             ),
             (Some(device), _) if !device.is_absolute() => error(format!(
                 "[fabric] device: `{}` is not a full path: write it as /dev/nvme0n1",
                 device.display()
             )),
             (None, Some(_)) if cells.iter().any(|cell| !cell.transport.is_remote()) => error(
-                "[fabric] has transport `local` or `loop`, but no `device`: name the drive on the target host, or \
-                 leave these out",
+                "[fabric] has transport `local` or `loop`, but no `device`: name the drive on the target \
+                 host, or leave these out",
             ),
             _ => Ok(()),
         }
@@ -229,8 +230,8 @@ mod tests {
     #[test]
     fn transports_and_settings_of_both_hosts_are_axes() {
         let study = study(&format!(
-            "{HOST}address = \"10.1.0.1\"\ntransport = [\"local\", \"tcp\"]\nnr_poll_queues = [0, 1]\n\
-             host.governor = \"performance\"\ntarget.governor = [\"performance\", \"schedutil\"]"
+            "{HOST}address = \"10.1.0.1\"\ntransport = [\"local\", \"tcp\"]\nnr_poll_queues = [0, \
+             1]\nhost.governor = \"performance\"\ntarget.governor = [\"performance\", \"schedutil\"]"
         ))
         .unwrap();
         let far = |polls, governor| {

@@ -80,8 +80,8 @@ pub enum SettingsError {
     },
     /// A namespace over fabrics that could be written.
     #[error(
-        "{device} cannot be protected against writes ({reason}), so nothing is read from it: use a target whose \
-         kernel has Namespace Write Protection (Linux 5.0), or name the drive by --destroy-data"
+        "{device} cannot be protected against writes ({reason}), so nothing is read from it: use a target \
+         whose kernel has Namespace Write Protection (Linux 5.0), or name the drive by --destroy-data"
     )]
     NotProtected {
         device: PathBuf,

@@ -1,5 +1,5 @@
-//! A drive of another host, in two guests: what both see, that nothing can be written, and that nothing is left
-//! when either side is killed.
+//! A drive of another host, in two guests: what both see, that nothing can be written, and that nothing is
+//! left when either side is killed.
 
 use crate::common::{folder, kernel};
 use crate::{have_lab, lab, lab_run, trials};
@@ -95,21 +95,23 @@ fn scripts(host: String, target: String) -> Vec<String> {
 }
 
 /// A study that takes a while.
-const STUDY: &str = "name = \"s\"\npaths = \"io_uring/syscall/interrupt\"\nreplicates = 100\n[fabric]\ntarget_host = \
-                     \"/dev/iopj.agent\"\ndevice = \"/dev/nvme0n1\"\naddress = \"10.1.0.1\"\ntransport = [\"tcp\", \
-                     \"local\", \"loop\"]\n[[workload]]\nios = 300\niodepth = 4\n";
+const STUDY: &str = "name = \"s\"\npaths = \"io_uring/syscall/interrupt\"\nreplicates = \
+                     100\n[fabric]\ntarget_host = \"/dev/iopj.agent\"\ndevice = \"/dev/nvme0n1\"\naddress = \
+                     \"10.1.0.1\"\ntransport = [\"tcp\", \"local\", \"loop\"]\n[[workload]]\nios = \
+                     300\niodepth = 4\n";
 
 /// Serves one run after the other.
 const SERVE: &str = "while :; do\n\tiopj agent <>/dev/iopj.agent >&0\n\tsleep 0.1\ndone";
 
 /// What is left on a side: controllers over fabrics, exports, journals.
 const LEFT: &str = "left() {\n\techo $(cat /sys/class/nvme/*/transport 2>/dev/null | grep -v pcie) $(ls \
-                    /sys/kernel/config/nvmet/subsystems /sys/kernel/config/nvmet/hosts /sys/kernel/config/nvmet/ports \
-                    2>/dev/null | grep -v :$) $(ls /run/iopj 2>/dev/null | grep journal)\n}\n";
+                    /sys/kernel/config/nvmet/subsystems /sys/kernel/config/nvmet/hosts \
+                    /sys/kernel/config/nvmet/ports 2>/dev/null | grep -v :$) $(ls /run/iopj 2>/dev/null | \
+                    grep journal)\n}\n";
 
 /// Waits until nothing is left, and says so.
-const NOTHING: &str = "tries=900\nwhile [ -n \"$(left)\" ] && [ $tries -gt 0 ]; do\n\ttries=$((tries - 1))\n\tsleep \
-                       0.1\ndone\necho \"left: [$(left)]\"\n";
+const NOTHING: &str = "tries=900\nwhile [ -n \"$(left)\" ] && [ $tries -gt 0 ]; do\n\ttries=$((tries - \
+                       1))\n\tsleep 0.1\ndone\necho \"left: [$(left)]\"\n";
 
 #[test]
 fn a_namespace_that_is_only_read_refuses_writes() {
@@ -119,34 +121,36 @@ fn a_namespace_that_is_only_read_refuses_writes() {
     let _alone = crate::common::alone();
     let host = format!(
         "{LEFT}iopj run /lab/study-1.toml >/dev/null 2>&1 &\nrun=$!\nuntil [ \"$(cat /sys/block/nvme0n1/ro \
-         2>/dev/null)\" = 1 ]; do sleep 0.02; done\ndd if=/dev/zero of=/dev/nvme0n1 bs=4096 count=1 2>&1 | head \
-         -1\nkill $run\nwait $run\n{NOTHING}"
+         2>/dev/null)\" = 1 ]; do sleep 0.02; done\ndd if=/dev/zero of=/dev/nvme0n1 bs=4096 count=1 2>&1 | \
+         head -1\nkill $run\nwait $run\n{NOTHING}"
     );
     let lines = scripts(host, SERVE.to_owned());
     assert!(lines.iter().any(|line| line.contains("dd: ") && line.contains("not permitted")), "{lines:#?}");
     assert!(lines.iter().any(|line| line == "left: []"), "{lines:#?}");
 }
 
-/// Kills the run and the agent in turn, each so many times, at moments of a seeded generator; then demands that
-/// nothing is left on either side.
+/// Kills the run and the agent in turn, each so many times, at moments of a seeded generator; then demands
+/// that nothing is left on either side.
 fn killed(times: u32) {
     if !have_lab(&[KERNEL]) {
         return;
     }
     let _alone = crate::common::alone();
     // A moment after each other, in tenths of a second.
-    let random = "seed=13\nmoment() {\n\tseed=$(((seed * 1103515245 + 12345) % 2147483648))\n\tsleep $((seed / 65536 % \
-                  4)).$((seed / 4096 % 10))\n}\n";
+    let random = "seed=13\nmoment() {\n\tseed=$(((seed * 1103515245 + 12345) % 2147483648))\n\tsleep \
+                  $((seed / 65536 % 4)).$((seed / 4096 % 10))\n}\n";
     let host = format!(
         "{LEFT}{random}number=0\nwhile [ $number -lt {times} ]; do\n\tnumber=$((number + 1))\n\tiopj run \
-         /lab/study-1.toml --store /tmp/$number.iopj >/dev/null 2>&1 &\n\trun=$!\n\tmoment\n\tsleep 1\n\t[ -z \
-         \"$(left)\" ] || busy=$((busy + 1))\n\tkill -9 $run\n\twait $run 2>/dev/null\n\trm -f /tmp/*.iopj*\ndone\necho \
-         \"killed $number while ${{busy:-0}} had something to leave\"\n{NOTHING}sleep 30\n"
+         /lab/study-1.toml --store /tmp/$number.iopj >/dev/null 2>&1 &\n\trun=$!\n\tmoment\n\tsleep 1\n\t[ \
+         -z \"$(left)\" ] || busy=$((busy + 1))\n\tkill -9 $run\n\twait $run 2>/dev/null\n\trm -f \
+         /tmp/*.iopj*\ndone\necho \"killed $number while ${{busy:-0}} had something to \
+         leave\"\n{NOTHING}sleep 30\n"
     );
     let target = format!(
-        "{LEFT}{random}({SERVE}) &\n(while :; do\n\tmoment\n\tpid=$(pidof iopj | tr ' ' '\\n' | while read -r pid; do grep \
-         -q agent /proc/$pid/cmdline && echo $pid; done)\n\t[ -z \"$pid\" ] || kill -9 $pid\n\tsleep 1\ndone) &\nkiller=$!\n\
-         sleep 10\nwhile :; do\n\tsleep 1\n\techo \"there: [$(left)]\"\ndone\n"
+        "{LEFT}{random}({SERVE}) &\n(while :; do\n\tmoment\n\tpid=$(pidof iopj | tr ' ' '\\n' | while read \
+         -r pid; do grep -q agent /proc/$pid/cmdline && echo $pid; done)\n\t[ -z \"$pid\" ] || kill -9 \
+         $pid\n\tsleep 1\ndone) &\nkiller=$!\nsleep 10\nwhile :; do\n\tsleep 1\n\techo \"there: \
+         [$(left)]\"\ndone\n"
     );
     let lines = scripts(host, target);
     let killed =

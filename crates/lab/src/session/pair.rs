@@ -35,7 +35,8 @@ pub struct Pair<'a> {
     pub target: Guest<'a>,
     /// The card of each.
     pub nic: Nic,
-    /// What the host and the target do once their network is up, instead of a study and its agent; for tests.
+    /// What the host and the target do once their network is up, instead of a study and its agent; for
+    /// tests.
     pub scripts: Option<[String; 2]>,
 }
 
@@ -197,11 +198,12 @@ impl Watched<'_> {
 /// Brings up the card, and names the serial line's end.
 fn network(address: &str) -> String {
     format!(
-        "nic=\nfor folder in /sys/class/net/*; do\n\t[ ! -e \"$folder/device\" ] || nic=${{folder##*/}}\ndone\n[ -n \
-         \"$nic\" ] || {{ echo 'lab: the guest has no network card'; exit 90; }}\nifconfig \"$nic\" {address} \
-         netmask 255.255.255.0 up || exit 90\nfor folder in /sys/class/virtio-ports/*; do\n\t[ \"$(cat \
-         \"$folder/name\" 2>/dev/null)\" = {AGENT_PORT} ] && ln -s /dev/${{folder##*/}} {AGENT_STREAM}\ndone\n[ -c \
-         {AGENT_STREAM} ] || {{ echo 'lab: the guest has no port {AGENT_PORT}'; exit 90; }}\n"
+        "nic=\nfor folder in /sys/class/net/*; do\n\t[ ! -e \"$folder/device\" ] || \
+         nic=${{folder##*/}}\ndone\n[ -n \"$nic\" ] || {{ echo 'lab: the guest has no network card'; exit \
+         90; }}\nifconfig \"$nic\" {address} netmask 255.255.255.0 up || exit 90\nfor folder in \
+         /sys/class/virtio-ports/*; do\n\t[ \"$(cat \"$folder/name\" 2>/dev/null)\" = {AGENT_PORT} ] && ln \
+         -s /dev/${{folder##*/}} {AGENT_STREAM}\ndone\n[ -c {AGENT_STREAM} ] || {{ echo 'lab: the guest has \
+         no port {AGENT_PORT}'; exit 90; }}\n"
     )
 }
 
@@ -232,8 +234,8 @@ fn run_of(study: &GuestStudy<'_>) -> String {
     let (file, store) = (study_file(1), store_file(1));
     // Into a pipe it prints its progress in lines.
     format!(
-        "{{ iopj run /{file}{destroy} --store {store} 2>&1 >/dev/null; echo $? >/out/{}; }} | cat\n[ ! -e {store} ] || \
-         cp {store}* /out/ || exit 99\n",
+        "{{ iopj run /{file}{destroy} --store {store} 2>&1 >/dev/null; echo $? >/out/{}; }} | cat\n[ ! -e \
+         {store} ] || cp {store}* /out/ || exit 99\n",
         status_file(1)
     )
 }
@@ -241,7 +243,8 @@ fn run_of(study: &GuestStudy<'_>) -> String {
 /// Waits until the drive can be opened.
 fn wait_for_drive() -> String {
     format!(
-        "tries=600\nuntil {{ true <{TARGET_DEVICE}; }} 2>/dev/null; do\n\ttries=$((tries - 1))\n\t[ $tries -gt 0 ] || \
-         {{ echo 'lab: the drive {TARGET_DEVICE} did not appear'; exit 97; }}\n\tsleep 0.1\ndone\n"
+        "tries=600\nuntil {{ true <{TARGET_DEVICE}; }} 2>/dev/null; do\n\ttries=$((tries - 1))\n\t[ $tries \
+         -gt 0 ] || {{ echo 'lab: the drive {TARGET_DEVICE} did not appear'; exit 97; }}\n\tsleep \
+         0.1\ndone\n"
     )
 }

@@ -1,8 +1,8 @@
 //! What joins two machines: a network without anything else on it, and a serial line for the agent.
 //!
 //! Datagrams between two unix sockets carry the frames (qemu(1), `-netdev dgram`). A receiver's socket takes
-//! ten of them at first, and what does not fit is lost, so each machine has a network namespace of its own, in
-//! which that number is raised; nothing of this host changes.
+//! ten of them at first, and what does not fit is lost, so each machine has a network namespace of its own,
+//! in which that number is raised; nothing of this host changes.
 
 use super::arguments::Arguments;
 use std::io;
@@ -84,8 +84,8 @@ impl Wire {
     }
 }
 
-/// Gives the calling process a network of its own whose sockets take more datagrams. Only for a child that has
-/// not yet become its program: it allocates nothing.
+/// Gives the calling process a network of its own whose sockets take more datagrams. Only for a child that
+/// has not yet become its program: it allocates nothing.
 ///
 /// # Errors
 /// The kernel refuses; without root it needs user namespaces.

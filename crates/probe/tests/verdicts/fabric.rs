@@ -28,8 +28,8 @@ fn with_worker(worker: u64, timers: u64) -> Completions {
     Completions { worker, waiting: PASS - worker, timers, sleeps: timers, ..PASSED }
 }
 
-/// Over TCP a worker completes what arrives while nobody polls: 3 in 10 I/Os of a polled trial at depth 32 were
-/// refuted as `mixed`.
+/// Over TCP a worker completes what arrives while nobody polls: 3 in 10 I/Os of a polled trial at depth 32
+/// were refuted as `mixed`.
 #[test]
 fn over_tcp_a_polled_trial_has_a_workers_share() {
     for (asked, evidence, counts) in [

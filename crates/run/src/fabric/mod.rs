@@ -1,12 +1,13 @@
 //! A run over fabrics: the agent's questions and answers, its side on the target host, and this side.
 
 mod ask;
+mod counts;
 mod secret;
 mod session;
 mod side;
 
 pub(crate) use ask::Measure;
 pub(crate) use ask::OpenDrive;
-pub(crate) use session::context_switches;
+pub(crate) use counts::context_switches;
 pub use session::serve_agent;
-pub(crate) use side::FabricSide;
+pub(crate) use side::{FabricSide, Far};

@@ -2,6 +2,7 @@
 //! that its own iopj measures.
 
 use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
+use super::counts::context_switches;
 use crate::error::{RunError, TrialError};
 use crate::target::{Access, TargetSpec};
 use crate::trial::{Measured, TrialRunner};
@@ -18,7 +19,6 @@ use iopj_store::Measurement;
 use iopj_study::plan::Planned;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -271,19 +271,7 @@ fn take_histograms(measurement: &mut Measurement) -> [Vec<u8>; 3] {
     ]
 }
 
-/// Context switches of all cores since the machine started (proc(5), `ctxt` in `/proc/stat`).
-pub(crate) fn context_switches() -> u64 {
-    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let count = text.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok());
-    count.unwrap_or_default()
-}
-
 fn value(answer: &impl Serialize) -> Result<Value, RunError> {
     serde_json::to_value(answer)
         .map_err(|error| TrialError::Changed(format!("an answer has no form ({error})")).into())
-}
-
-/// Facts of a machine with a prefix before each name.
-pub(super) fn prefixed(prefix: &str, facts: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    facts.into_iter().map(|(name, value)| (format!("{prefix}.{name}"), value)).collect()
 }

@@ -2,12 +2,11 @@
 //! see over a window.
 
 use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
+use super::counts::{context_switches, prefixed};
 use super::secret;
-use super::session::{context_switches, prefixed};
 use crate::error::{RunError, TrialError};
 use crate::options::Options;
 use crate::target::writes;
-use crate::trial::Measured;
 use iopj_core::fabric::TargetHostEvidence;
 use iopj_core::{FabricEvidence, Transport};
 use iopj_fabric::guardian::Guardian;
@@ -16,6 +15,7 @@ use iopj_host::settings::{
     Connect, Connected, Export, Exported, Host, Restored, Settings, SettingsError, Uuid,
 };
 use iopj_meter::monotonic_raw_ns;
+use iopj_store::Measurement;
 use iopj_study::{Fabric, FabricCell, Study};
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
@@ -58,6 +58,13 @@ pub(crate) struct FabricSide<'a> {
     /// Context switches of this host when the window began.
     window: Cell<Option<u64>>,
     _guardian: Option<Guardian>,
+}
+
+/// A trial that the target host measured, with its times by this host's clock.
+pub(crate) struct Far {
+    pub(crate) measurement: Measurement,
+    /// When the load went on and off there: `CLOCK_MONOTONIC_RAW`.
+    pub(crate) load_raw_ns: Vec<u64>,
 }
 
 /// The names of one study: new for each.
@@ -125,8 +132,8 @@ impl<'a> FabricSide<'a> {
         self.client.as_ref().map(|client| client.borrow_mut().ask(ask, &mut |_| {})).transpose()
     }
 
-    /// Reaches the drive as a cell wants it: the settings of both hosts, the export, the connection. Returns its
-    /// block device here.
+    /// Reaches the drive as a cell wants it: the settings of both hosts, the export, the connection. Returns
+    /// its block device here.
     ///
     /// # Errors
     /// What the kernel of either side refuses; nothing is connected then.
@@ -223,7 +230,7 @@ impl<'a> FabricSide<'a> {
     ///
     /// # Errors
     /// The trial failed there, or the agent is gone.
-    pub(crate) fn measure_there(&mut self, measure: Measure) -> Result<Measured, TrialError> {
+    pub(crate) fn measure_there(&mut self, measure: Measure) -> Result<Far, TrialError> {
         self.disconnect()?;
         // By `loop` the drive is exported anew; another export of it would be other work for its host.
         self.unexport()?;
@@ -246,7 +253,7 @@ impl<'a> FabricSide<'a> {
         let here = |ns: u64| ns.saturating_add_signed(-self.clock.offset_ns);
         measurement.window_raw_ns = measurement.window_raw_ns.map(|window| window.map(here));
         let load_raw_ns = load_raw_ns.into_iter().map(here).collect();
-        Ok(Measured { measurement, clock_ns: None, load_raw_ns, unprofiled: None })
+        Ok(Far { measurement, load_raw_ns })
     }
 
     /// How the other clock lies to this one, from several exchanges.
@@ -378,7 +385,8 @@ fn check_options(study: &Study, keys: &Fabric, options: &Options, writes: bool) 
     let name = target_name(keys);
     if options.target.is_some() {
         return RunError::refuse(
-            "--target names a drive of this host, and the study's [fabric] one of another: leave --target out",
+            "--target names a drive of this host, and the study's [fabric] one of another: leave --target \
+             out",
         );
     }
     if options.take_device.is_some() {
@@ -388,7 +396,8 @@ fn check_options(study: &Study, keys: &Fabric, options: &Options, writes: bool) 
     }
     if study.precondition {
         return RunError::refuse(
-            "precondition = true does not work over fabrics: precondition the drive by iopj on its own host first",
+            "precondition = true does not work over fabrics: precondition the drive by iopj on its own host \
+             first",
         );
     }
     if !keys.cells()?.iter().any(|cell| cell.transport.is_remote()) {

@@ -1,5 +1,5 @@
-//! A target that is reached over fabrics: connecting and disconnecting between trials, and what both hosts see
-//! over a window.
+//! A target that is reached over fabrics: connecting and disconnecting between trials, and what both hosts
+//! see over a window.
 
 use super::access::{Access, Extent, Over};
 use crate::error::TrialError;
@@ -51,7 +51,8 @@ impl<'a> Access<'a> {
         let target = self.open_again()?;
         if Extent::of(&target) != self.extent {
             return Err(TrialError::Changed(format!(
-                "{} came back over {} with another size, so it is not the same drive any more: start a new run",
+                "{} came back over {} with another size, so it is not the same drive any more: start a new \
+                 run",
                 target.path().display(),
                 cell.transport
             )));
@@ -82,26 +83,25 @@ impl<'a> Access<'a> {
         Ok(restored.map(drop)?)
     }
 
-    /// A window is about to begin: the other host counts from now on.
+    /// A window is about to begin: the other host counts from now on. Returns what the drive has counted.
     ///
     /// # Errors
-    /// The other host is gone.
-    pub(crate) fn begin_window(&self) -> Result<(), TrialError> {
+    /// The other host is gone, or the drive does not answer.
+    pub(crate) fn begin_window(&self) -> Result<Option<[u64; 2]>, TrialError> {
+        let counted = self.counted()?;
         match &self.over {
-            Some(Over::Host(side)) => side.begin_window(),
-            Some(Over::Target(_, before)) => {
-                before.set(context_switches());
-                Ok(())
-            }
-            None => Ok(()),
+            Some(Over::Host(side)) => side.begin_window()?,
+            Some(Over::Target(_, before)) => before.set(context_switches()),
+            None => {}
         }
+        Ok(counted)
     }
 
-    /// A window has ended.
+    /// A window has ended. Returns what the drive has counted.
     ///
     /// # Errors
-    /// The other host is gone.
-    pub(crate) fn end_window(&self) -> Result<(), TrialError> {
+    /// As for [`Access::begin_window`].
+    pub(crate) fn end_window(&self) -> Result<Option<[u64; 2]>, TrialError> {
         let seen = match &self.over {
             Some(Over::Host(side)) => side.end_window()?,
             Some(Over::Target(transport, before)) => Some(FabricEvidence {
@@ -112,7 +112,7 @@ impl<'a> Access<'a> {
             None => None,
         };
         self.seen.replace(seen);
-        Ok(())
+        self.counted()
     }
 
     /// What both hosts saw over the last window.

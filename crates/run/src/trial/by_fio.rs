@@ -71,9 +71,9 @@ impl TrialRunner<'_> {
         let completions = trial.completions(probe, &mut load_raw_ns, tick);
         // A pass that failed has no end.
         load_raw_ns.truncate(load_raw_ns.len() / 2 * 2);
-        let counted = access.counted()?;
+        let counted = access.begin_window()?;
         let (mut window, mut evidence) = trial.measured(probe, tick)?;
-        add_counted(&mut evidence, counted, access.counted()?);
+        add_counted(&mut evidence, counted, access.end_window()?);
         (evidence.completions, evidence.steadystate) = (completions, steadystate);
         window.load_raw_ns.splice(..0, load_raw_ns);
         Ok((window, evidence))

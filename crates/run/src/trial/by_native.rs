@@ -77,15 +77,13 @@ impl TrialRunner<'_> {
                 Moment::Window => {
                     *passed = pass.take().map(|(pass, began_raw_ns): (Pass, u64)| (pass.end(), began_raw_ns));
                     // The drive is asked for its counts outside of the window.
-                    let counted = access.counted()?;
-                    access.begin_window()?;
+                    let counted = access.begin_window()?;
                     snapshots.push((snapshot(Edge::Begin)?, counted));
                     self.begin_samples()?;
                 }
                 Moment::End => {
                     self.end_samples()?;
-                    snapshots.push((snapshot(Edge::End)?, access.counted()?));
-                    access.end_window()?;
+                    snapshots.push((snapshot(Edge::End)?, access.end_window()?));
                 }
             }
             Ok(())

@@ -101,8 +101,8 @@ impl Settings<'_> {
             return Err(not_connected(
                 connect,
                 format!(
-                    "this host is connected to it already, by {}: disconnect it (`nvme disconnect -n {}`), or \
-                     name another subsystem",
+                    "this host is connected to it already, by {}: disconnect it (`nvme disconnect -n {}`), \
+                     or name another subsystem",
                     there.join(", "),
                     connect.nqn
                 ),
@@ -196,8 +196,8 @@ impl Host {
             if Instant::now() > until {
                 let state = sysfs::read(&folder.join("state")).unwrap_or_else(|_| "gone".to_owned());
                 return Err(format!(
-                    "no namespace appeared within {} s (the controller is {state}): check that the subsystem has \
-                     one, and look at `dmesg`",
+                    "no namespace appeared within {} s (the controller is {state}): check that the \
+                     subsystem has one, and look at `dmesg`",
                     LIMIT.as_secs()
                 ));
             }
@@ -231,8 +231,8 @@ fn refusal(connect: &Connect, error: &io::Error) -> String {
             "the address cannot be reached from this host: check it with `ping`, and the firewalls".to_owned()
         }
         Some(Errno::INVAL) => format!(
-            "the kernel does not know `{transport}` or one of the options: `modprobe nvme-{transport}`, and look at \
-             `dmesg`"
+            "the kernel does not know `{transport}` or one of the options: `modprobe nvme-{transport}`, and \
+             look at `dmesg`"
         ),
         Some(Errno::ACCESS | Errno::PERM | Errno::KEYREJECTED) => {
             "the target does not accept this host or its secret".to_owned()
@@ -300,8 +300,8 @@ mod tests {
         assert_eq!(
             line(&connect()),
             format!(
-                "transport=tcp,nqn=nqn.2016-06.io.spdk:cnode1,hostnqn=nqn.2014-08.org.nvmexpress:uuid:{id},hostid={id},\
-                 traddr=10.1.0.1,trsvcid=4420,nr_io_queues=2,nr_poll_queues=1"
+                "transport=tcp,nqn=nqn.2016-06.io.spdk:cnode1,hostnqn=nqn.2014-08.org.nvmexpress:uuid:{id},\
+                 hostid={id},traddr=10.1.0.1,trsvcid=4420,nr_io_queues=2,nr_poll_queues=1"
             )
         );
         let local = Connect { transport: Transport::Loop, options: BTreeMap::new(), ..connect() };
