@@ -4,7 +4,7 @@ use crate::args::{GuestArgs, LabCommand, LabRunArgs};
 use crate::output::{FAILURES, INTERRUPTED, USAGE, fail, print, print_json};
 use crate::signals;
 use anyhow::{Context, anyhow, bail};
-use iopj_core::{IoPath, parse_duration};
+use iopj_core::{IoPath, Transport, parse_duration};
 use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
 use iopj_lab::kernels::{self, Kernel};
@@ -17,7 +17,7 @@ use iopj_report::analysis::Admission;
 use iopj_report::render::{Table, escape};
 use iopj_run::{programs, read_study};
 use iopj_store::{Generator, Store};
-use iopj_study::{Study, parse_paths};
+use iopj_study::{Fabric, Study, parse_paths};
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -280,6 +280,11 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
         }
         programs.extend(Program::called(&named).context("the study names a program")?);
     }
+    let cells = study.fabric.as_ref().map_or(Ok(Vec::new()), Fabric::cells)?;
+    let rdma = cells.iter().any(|cell| cell.transport == Transport::Rdma);
+    if rdma {
+        programs.push(Program::named("rdma").context("RDMA in the guests needs the package iproute2")?);
+    }
     let spdk = paths.contains(&IoPath::Spdk);
     let name = study.name.clone();
     let store = args.store.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.iopj")));
@@ -293,6 +298,7 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
         bypass,
         spdk,
         writes,
+        rdma,
     })
 }
 

@@ -1,5 +1,5 @@
-//! Which interrupts are a disk's own: from its place in `/sys/devices` and the names in
-//! `/proc/interrupts`. Counting them is left to `interrupts`.
+//! Which interrupts are a disk's, or a network interface's, own: from its place in `/sys/devices` and the
+//! names in `/proc/interrupts`. Counting them is left to `interrupts`.
 //!
 //! Sources: Documentation/ABI/testing/sysfs-bus-pci (`msi_irqs`, `irq`); the names that
 //! drivers/nvme/host/pci.c, drivers/block/virtio_blk.c, drivers/virtio/virtio_pci_common.c and
@@ -90,7 +90,7 @@ fn carries_io(action: &str) -> bool {
     let (device, queue) = action.split_once('-').unwrap_or((action, ""));
     if is_numbered(device, "virtio") && !queue.is_empty() {
         // `virtqueues` is the one vector for all queues where the device has too few.
-        return queue.starts_with("req") || queue == "virtqueues";
+        return !["config", "control", "event"].contains(&queue);
     }
     let is_admin = action.strip_suffix("q0").is_some_and(|controller| is_numbered(controller, "nvme"));
     !is_admin && !action.ends_with("-config")
@@ -108,6 +108,8 @@ mod tests {
             "virtio1-req.0",
             "virtio3-request",
             "virtio0-virtqueues",
+            "virtio2-input.0",
+            "virtio2-output.1",
             "virtio0",
             "ahci0",
         ] {

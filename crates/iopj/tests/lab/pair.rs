@@ -46,6 +46,13 @@ fn both_hosts_are_watched_and_every_io_reaches_the_drive() {
         assert_eq!((far.len(), far[0].name.as_str()), (1, "nvme0n1"));
         assert_eq!([far[0].reads, far[0].read_sectors], [here.reads, here.read_sectors]);
         assert_eq!(far[0].writes, 0);
+        // The bytes crossed the wire, with the interrupts of both cards counted.
+        let ([near], [far]) = (&fabric.nics[..], &target.nics[..]) else { panic!("{fabric:?}") };
+        for (bytes, nic) in [(near.rx_bytes, near), (far.tx_bytes, far)] {
+            assert!((500 * 4096..600 * 4096).contains(&bytes), "{nic:?}");
+            assert_eq!(nic.driver.as_deref(), Some("virtio_net"));
+            assert!(nic.interrupts().is_some_and(|interrupts| interrupts > 0), "{nic:?}");
+        }
         assert!(target.window_ns >= measured.window_ns && target.cpu.total_ns() > 0);
     }
     let over_tcp = |depth: u32| {

@@ -67,6 +67,8 @@ pub struct GuestStudy<'a> {
     pub spdk: bool,
     /// It writes to the drive.
     pub writes: bool,
+    /// It reaches the drive of another guest by RDMA, which both emulate on their network cards.
+    pub rdma: bool,
 }
 
 /// The results of the studies in a guest.

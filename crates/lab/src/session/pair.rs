@@ -125,7 +125,7 @@ impl Pair<'_> {
         let file = GuestFile { path: study_file(1), content: study.text.as_bytes().to_vec(), mode: 0o644 };
         let root = GuestSpec {
             programs: study.programs.clone(),
-            modules: self.modules(guest, side)?,
+            modules: self.modules(guest.vcpus, side, study.rdma),
             files: if side == Side::Host { vec![file] } else { Vec::new() },
             script: self.script(side, study, &machine.accelerator),
         };
@@ -133,18 +133,19 @@ impl Pair<'_> {
         Ok(machine)
     }
 
-    /// The modules of a side, those of RDMA only where its kernel has them all.
-    fn modules(&self, guest: &Guest<'_>, side: Side) -> Result<Vec<ModuleWish>, LabError> {
+    /// The modules of a side.
+    fn modules(&self, vcpus: u32, side: Side, rdma: bool) -> Vec<ModuleWish> {
         let mut wishes = match side {
-            Side::Host => ["nvme-tcp"].map(ModuleWish::plain).to_vec(),
-            Side::Target => {
-                let mut wishes = Device::Nvme.modules(guest.vcpus, None);
-                wishes.extend(["configfs", "nvmet", "nvmet-tcp", "nvme-loop"].map(ModuleWish::plain));
-                wishes
-            }
+            Side::Host => Vec::new(),
+            Side::Target => Device::Nvme.modules(vcpus, None),
         };
-        wishes.push(ModuleWish::plain(self.nic.module()));
-        Ok(wishes)
+        let (own, by_rdma) = match side {
+            Side::Host => (&["nvme-tcp"][..], "nvme-rdma"),
+            Side::Target => (&["configfs", "nvmet", "nvmet-tcp", "nvme-loop"][..], "nvmet-rdma"),
+        };
+        let names = own.iter().copied().chain([self.nic.module()]);
+        wishes.extend(names.chain(["rdma_rxe", by_rdma].into_iter().filter(|_| rdma)).map(ModuleWish::plain));
+        wishes
     }
 }
 
@@ -196,11 +197,12 @@ impl Watched<'_> {
 }
 
 /// Brings up the card, and names the serial line's end.
-fn network(address: &str) -> String {
+fn network(address: &str, rdma: bool) -> String {
+    let emulated = if rdma { "rdma link add rxe0 type rxe netdev \"$nic\" || exit 90\n" } else { "" };
     format!(
         "nic=\nfor folder in /sys/class/net/*; do\n\t[ ! -e \"$folder/device\" ] || \
          nic=${{folder##*/}}\ndone\n[ -n \"$nic\" ] || {{ echo 'lab: the guest has no network card'; exit \
-         90; }}\nifconfig \"$nic\" {address} netmask 255.255.255.0 up || exit 90\nfor folder in \
+         90; }}\nifconfig \"$nic\" {address} netmask 255.255.255.0 up || exit 90\n{emulated}for folder in \
          /sys/class/virtio-ports/*; do\n\t[ \"$(cat \"$folder/name\" 2>/dev/null)\" = {AGENT_PORT} ] && ln \
          -s /dev/${{folder##*/}} {AGENT_STREAM}\ndone\n[ -c {AGENT_STREAM} ] || {{ echo 'lab: the guest has \
          no port {AGENT_PORT}'; exit 90; }}\n"
@@ -223,7 +225,7 @@ impl Pair<'_> {
             Side::Host => (HOST_ADDRESS, String::new(), own.map_or_else(|| run_of(study), str::to_owned)),
             Side::Target => (TARGET_ADDRESS, wait_for_drive(), own.unwrap_or(SERVE).to_owned()),
         };
-        format!("{held}{}{before}cd /tmp\n{work}", network(address))
+        format!("{held}{}{before}cd /tmp\n{work}", network(address, study.rdma))
     }
 }
 

@@ -7,6 +7,7 @@ use iopj_study::SteadyStateKeys;
 use iopj_study::plan::Cell;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// A question.
@@ -47,6 +48,9 @@ pub(crate) struct OpenDrive {
     pub(crate) writes: bool,
     /// Overwrite it even if it carries a known signature.
     pub(crate) i_know: bool,
+    /// This host's address on the network between the two, if it is known.
+    #[serde(default)]
+    pub(crate) towards: Option<IpAddr>,
 }
 
 /// A drive that is open and locked.

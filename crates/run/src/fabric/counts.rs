@@ -1,5 +1,7 @@
 //! What either host counts and tells of itself.
 
+use iopj_core::fabric::NicEvidence;
+use iopj_probe::{NicSample, Nics};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -13,4 +15,14 @@ pub(crate) fn context_switches() -> u64 {
 /// Facts of a machine with a prefix before each name.
 pub(super) fn prefixed(prefix: &str, facts: BTreeMap<String, String>) -> BTreeMap<String, String> {
     facts.into_iter().map(|(name, value)| (format!("{prefix}.{name}"), value)).collect()
+}
+
+/// What the interfaces counted between two samples.
+pub(super) fn between(
+    nics: Option<&Nics>,
+    first: Option<NicSample>,
+    last: Option<NicSample>,
+) -> Vec<NicEvidence> {
+    let samples = nics.zip(first.zip(last));
+    samples.map(|(nics, (first, last))| nics.between(&first, &last)).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 //! that its own iopj measures.
 
 use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
-use super::counts::context_switches;
+use super::counts::{between, context_switches};
 use crate::error::{RunError, TrialError};
 use crate::target::{Access, TargetSpec};
 use crate::trial::{Measured, TrialRunner};
@@ -14,7 +14,7 @@ use iopj_fabric::{Handler, Hello, Served, frame, serve};
 use iopj_host::machine;
 use iopj_host::settings::{Connect, DeviceLocks, Export, Host, Settings, Uuid};
 use iopj_meter::monotonic_raw_ns;
-use iopj_probe::{Edge, Probe, Snapshot, Who};
+use iopj_probe::{Edge, NicSample, Nics, Probe, Snapshot, Who};
 use iopj_store::Measurement;
 use iopj_study::plan::Planned;
 use serde::Serialize;
@@ -70,12 +70,14 @@ struct Drive<'h> {
     spec: TargetSpec,
     locks: Arc<DeviceLocks>,
     probe: Probe,
+    nics: Option<Nics>,
 }
 
 /// All counts at one edge of a window.
 struct Edges {
     at_ns: u64,
     snapshot: Snapshot,
+    nics: Option<NicSample>,
     context_switches: u64,
 }
 
@@ -137,13 +139,16 @@ impl<'h> Session<'h> {
             authenticates: self.host.target_authenticates(),
             bytes: target.data_len(),
         };
-        self.drive = Some(Drive { settings, target: Some(target), spec, locks, probe });
+        let nics = open.towards.map(Nics::towards).transpose()?;
+        self.drive = Some(Drive { settings, target: Some(target), spec, locks, probe, nics });
         Ok(opened)
     }
 
     fn edge(&mut self, edge: Edge) -> Result<Edges, RunError> {
-        let snapshot = self.drive()?.probe.snapshot(Who::Child, edge)?;
-        Ok(Edges { at_ns: monotonic_raw_ns(), snapshot, context_switches: context_switches() })
+        let drive = self.drive()?;
+        let nics = drive.nics.as_ref().map(Nics::sample).transpose()?;
+        let snapshot = drive.probe.snapshot(Who::Child, edge)?;
+        Ok(Edges { at_ns: monotonic_raw_ns(), snapshot, nics, context_switches: context_switches() })
     }
 
     /// The counts from the window's beginning to now.
@@ -158,6 +163,7 @@ impl<'h> Session<'h> {
             cpu: evidence.cpu,
             context_switches: last.context_switches.saturating_sub(first.context_switches),
             devices: evidence.devices,
+            nics: between(self.drive()?.nics.as_ref(), first.nics, last.nics),
             ..TargetHostEvidence::default()
         })
     }

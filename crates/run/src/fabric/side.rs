@@ -2,7 +2,7 @@
 //! see over a window.
 
 use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
-use super::counts::{context_switches, prefixed};
+use super::counts::{between, context_switches, prefixed};
 use super::secret;
 use crate::error::{RunError, TrialError};
 use crate::options::Options;
@@ -15,11 +15,13 @@ use iopj_host::settings::{
     Connect, Connected, Export, Exported, Host, Restored, Settings, SettingsError, Uuid,
 };
 use iopj_meter::monotonic_raw_ns;
+use iopj_probe::{NicSample, Nics};
 use iopj_store::Measurement;
 use iopj_study::{Fabric, FabricCell, Study};
 use serde::de::DeserializeOwned;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -55,8 +57,10 @@ pub(crate) struct FabricSide<'a> {
     exported: Option<Export>,
     connected: Option<(Connect, Connected)>,
     clock: Clock,
-    /// Context switches of this host when the window began.
-    window: Cell<Option<u64>>,
+    /// The interfaces that lead to the target.
+    nics: Option<Nics>,
+    /// Counts of this host when the window began.
+    window: RefCell<Option<Began>>,
     _guardian: Option<Guardian>,
 }
 
@@ -65,6 +69,12 @@ pub(crate) struct Far {
     pub(crate) measurement: Measurement,
     /// When the load went on and off there: `CLOCK_MONOTONIC_RAW`.
     pub(crate) load_raw_ns: Vec<u64>,
+}
+
+/// Counts at the beginning of a window.
+struct Began {
+    context_switches: u64,
+    nics: Option<NicSample>,
 }
 
 /// The names of one study: new for each.
@@ -117,11 +127,15 @@ impl<'a> FabricSide<'a> {
             exported: None,
             connected: None,
             clock: Clock::default(),
-            window: Cell::new(None),
+            nics: None,
+            window: RefCell::new(None),
             _guardian: Some(guardian),
         };
+        let address = side.keys.address()?;
+        side.nics = address.map(Nics::towards).transpose()?;
         if let Some(device) = side.keys.device.clone() {
-            let open = OpenDrive { device, writes, i_know: options.i_know };
+            let towards = address.and_then(own_address);
+            let open = OpenDrive { device, writes, i_know: options.i_know, towards };
             side.opened = side.ask(&Ask::Open(open))?;
         }
         Ok(Some(side))
@@ -276,7 +290,8 @@ impl<'a> FabricSide<'a> {
     /// The agent is gone, or cannot read its counters.
     pub(crate) fn begin_window(&self) -> Result<(), TrialError> {
         self.ask::<()>(&Ask::Begin)?;
-        self.window.set(Some(context_switches()));
+        let nics = self.nics.as_ref().map(Nics::sample).transpose()?;
+        self.window.replace(Some(Began { context_switches: context_switches(), nics }));
         Ok(())
     }
 
@@ -285,8 +300,10 @@ impl<'a> FabricSide<'a> {
     /// # Errors
     /// As for [`FabricSide::begin_window`].
     pub(crate) fn end_window(&self) -> Result<Option<FabricEvidence>, TrialError> {
-        let Some(before) = self.window.take() else { return Ok(None) };
-        let context_switches = context_switches().saturating_sub(before);
+        let Some(began) = self.window.take() else { return Ok(None) };
+        let context_switches = context_switches().saturating_sub(began.context_switches);
+        let last = self.nics.as_ref().map(Nics::sample).transpose()?;
+        let nics = between(self.nics.as_ref(), began.nics, last);
         let target = self.ask::<TargetHostEvidence>(&Ask::End)?;
         let Clock { offset_ns, uncertainty_ns } = self.clock;
         let target = target.map(|target| TargetHostEvidence {
@@ -302,7 +319,7 @@ impl<'a> FabricSide<'a> {
             }
             None => (Transport::Local, BTreeMap::new()),
         };
-        Ok(Some(FabricEvidence { transport, connection, context_switches, nics: Vec::new(), target }))
+        Ok(Some(FabricEvidence { transport, connection, context_switches, nics, target }))
     }
 
     /// Facts about the target host and its drive, for the store.
@@ -365,6 +382,16 @@ impl Clock {
         let offset_ns = i64::try_from(i128::from(there) - i128::from(here)).unwrap_or_default();
         Clock { offset_ns, uncertainty_ns: half }
     }
+}
+
+/// This host's own address on the way to another. Nothing is sent.
+fn own_address(address: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    // A datagram socket only chooses its route here.
+    socket.connect((address, 9)).ok()?;
+    socket.local_addr().ok().map(|own| own.ip())
 }
 
 fn agent(name: &str, keys: &Fabric, options: &Options, stop: &AtomicBool) -> Result<Client, RunError> {
