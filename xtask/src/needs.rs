@@ -40,6 +40,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("openssl", "openssl"),
     ("lighttpd", "lighttpd"),
     ("ssh", "openssh-client"),
+    ("rdma", "iproute2"),
     ("/usr/sbin/sshd", "openssh-server"),
     // Not programs: pages are checked with each of these sets of fonts alone.
     ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),

@@ -1,7 +1,7 @@
 //! Counters of the network interfaces between two hosts, and which interfaces these are.
 //!
-//! Sources: Documentation/ABI/testing/sysfs-class-net-statistics; the tables of routes in `/proc/net/route` and
-//! `/proc/net/ipv6_route` (net/ipv4/fib_trie.c, net/ipv6/route.c).
+//! Sources: Documentation/ABI/testing/sysfs-class-net-statistics; the tables of routes in `/proc/net/route`
+//! and `/proc/net/ipv6_route` (net/ipv4/fib_trie.c, net/ipv6/route.c).
 
 use crate::error::ProbeError;
 use crate::interrupts::{InterruptCounts, InterruptTable};
@@ -45,8 +45,8 @@ pub struct NicSample {
 }
 
 impl Nics {
-    /// The interface by which packets to `address` leave, or the physical ones below it (of a bond, a bridge or
-    /// a VLAN); none if no route leads there.
+    /// The interface by which packets to `address` leave, or the physical ones below it (of a bond, a bridge
+    /// or a VLAN); none if no route leads there.
     ///
     /// # Errors
     /// [`ProbeError::Read`] where `/proc/interrupts` cannot be read.
@@ -160,8 +160,8 @@ fn physical(class: &Path, name: &str, found: &mut Vec<String>) {
     lower.iter().for_each(|name| physical(class, name, found));
 }
 
-/// The interface of the longest matching route in `/proc/net/route`: addresses as the processor keeps them, in
-/// hexadecimal.
+/// The interface of the longest matching route in `/proc/net/route`: addresses as the processor keeps them,
+/// in hexadecimal.
 fn route4(table: &str, address: Ipv4Addr) -> Option<String> {
     let routes = table.lines().skip(1).filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -193,12 +193,13 @@ mod tests {
     use super::*;
 
     /// As x86 prints it: 10.1.0.0/24 on eth1, and the default by eth0.
-    const ROUTES: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
-                          eth0\t00000000\t0100A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n\
-                          eth1\t0000010A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
+    const ROUTES: &str = "Iface\tDestination\tGateway \
+                          \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\neth0\t00000000\t0100A8C0\\
+                          t0003\t0\t0\t0\t00000000\t0\t0\t0\neth1\t0000010A\t00000000\t0001\t0\t0\t0\\
+                          t00FFFFFF\t0\t0\t0\n";
     const ROUTES6: &str = "fd000000000000000000000000000000 40 00000000000000000000000000000000 00 \
-                           00000000000000000000000000000000 00000100 00000001 00000000 00000001     eth1\n\
-                           00000000000000000000000000000000 00 fe800000000000000000000000000001 00 \
+                           00000000000000000000000000000000 00000100 00000001 00000000 00000001     \
+                           eth1\n00000000000000000000000000000000 00 fe800000000000000000000000000001 00 \
                            00000000000000000000000000000000 00000400 00000001 00000000 00000003     eth0\n";
 
     #[cfg(target_endian = "little")]
@@ -262,7 +263,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_table_is_read_without_panic(table in "(?s).{0,300}", lines in "([0-9a-fA-F \\t]{0,200}\n){0,4}") {
+        fn any_table_is_read_without_panic(
+            table in "(?s).{0,300}", lines in "([0-9a-fA-F \\t]{0,200}\n){0,4}",
+        ) {
             for table in [&table, &lines] {
                 route4(table, Ipv4Addr::LOCALHOST);
                 route6(table, Ipv6Addr::LOCALHOST);
