@@ -77,8 +77,8 @@ fn counts(trial: &Trial) -> Completions {
     *counts
 }
 
-/// Demands that no thread that waits completed an I/O, and that nothing else was seen. A busy machine may leave
-/// a trial unproven.
+/// Demands that no thread that waits completed an I/O, and that nothing else was seen. A busy machine may
+/// leave a trial unproven.
 #[track_caller]
 fn by_interrupt(trial: &Trial) {
     let verdict = &trial.outcome.measurement().unwrap().verdict;
