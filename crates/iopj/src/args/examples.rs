@@ -88,6 +88,11 @@ Examples:
   iopj restore
       Restore the settings that a killed run left changed";
 
+pub(super) const AGENT: &str = "\
+Examples:
+  iopj agent >/dev/ttyS1 </dev/ttyS1
+      Serve a run at the other end of a serial line; over ssh, `iopj run` starts the agent itself";
+
 pub(super) const LAB_KERNELS: &str = "\
 Examples:
   iopj lab kernels

@@ -69,6 +69,7 @@ pub(crate) enum Command {
     ///
     /// `iopj run` starts it over ssh when a study has [fabric]. It listens on no port, and puts everything
     /// back when the run ends.
+    #[command(after_help = examples::AGENT)]
     Agent,
     /// Put back what a process leaves changed, once it has ended
     #[command(hide = true)]
