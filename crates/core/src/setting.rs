@@ -77,6 +77,35 @@ settings! {
         CstateMax = "cstate_max",
         /// `smt/control`: `on` or `off`.
         Smt = "smt",
+        /// `cpuN/online`: this many cores are online; those with the highest numbers go.
+        CpusOnline = "cpus_online",
+        /// `net/core/busy_poll`: the time in us for which poll(2) polls a network card.
+        BusyPoll = "busy_poll",
+        /// `net/core/busy_read`: the time in us for which a read polls a network card.
+        BusyRead = "busy_read",
+        /// `nvmet_tcp/parameters/idle_poll_period_usecs`: the time in us for which the target of NVMe over
+        /// TCP polls its sockets after the last request (Linux 5.13 and newer).
+        NvmetIdlePollUsecs = "nvmet_idle_poll_usecs",
+        /// Queues of the network card, each for both directions (`ethtool -L combined`).
+        NicQueues = "nic_queues",
+        /// `mtu` of the network card in bytes.
+        Mtu = "mtu",
+        /// 1 lets the driver choose `rx_usecs` by the load (`ethtool -C adaptive-rx`).
+        AdaptiveRx = "adaptive_rx",
+        /// 1 lets the driver choose `tx_usecs` by the load (`ethtool -C adaptive-tx`).
+        AdaptiveTx = "adaptive_tx",
+        /// The time in us for which the card holds an interrupt back after a packet came (`ethtool -C`).
+        RxUsecs = "rx_usecs",
+        /// The packets after which the card interrupts at once (`ethtool -C rx-frames`).
+        RxFrames = "rx_frames",
+        /// As `rx_usecs`, for packets that were sent.
+        TxUsecs = "tx_usecs",
+        /// As `rx_frames`, for packets that were sent.
+        TxFrames = "tx_frames",
+        /// `napi_defer_hard_irqs` of the network card: empty polls before its interrupt is on again.
+        NapiDeferHardIrqs = "napi_defer_hard_irqs",
+        /// `gro_flush_timeout` of the network card in ns: the time between polls without interrupt.
+        GroFlushTimeout = "gro_flush_timeout",
     }
 }
 
@@ -107,7 +136,36 @@ impl Setting {
     /// Whether it belongs to a block device's queue.
     pub fn is_of_queue(self) -> bool {
         use Setting::*;
-        !matches!(self, Governor | EnergyPerformancePreference | Boost | NoTurbo | CstateMax | Smt)
+        !matches!(
+            self,
+            Governor
+                | EnergyPerformancePreference
+                | Boost
+                | NoTurbo
+                | CstateMax
+                | Smt
+                | CpusOnline
+                | BusyPoll
+                | BusyRead
+                | NvmetIdlePollUsecs
+        ) && !self.is_of_nic()
+    }
+
+    /// Whether it belongs to a network card.
+    pub fn is_of_nic(self) -> bool {
+        matches!(
+            self,
+            Setting::NicQueues
+                | Setting::Mtu
+                | Setting::AdaptiveRx
+                | Setting::AdaptiveTx
+                | Setting::RxUsecs
+                | Setting::RxFrames
+                | Setting::TxUsecs
+                | Setting::TxFrames
+                | Setting::NapiDeferHardIrqs
+                | Setting::GroFlushTimeout
+        )
     }
 
     /// Checks that `value` has the form that this setting takes. Only a change shows whether a host takes it.
@@ -142,6 +200,17 @@ impl Setting {
             }
             Setting::CstateMax => "the index of the deepest idle state that stays in use",
             Setting::Smt => "on or off",
+            Setting::CpusOnline | Setting::NicQueues => "a number of 1 or more",
+            Setting::Mtu => "a number of bytes of 68 or more",
+            Setting::AdaptiveRx | Setting::AdaptiveTx => "0 or 1",
+            Setting::RxFrames | Setting::TxFrames => "a number of packets",
+            Setting::NapiDeferHardIrqs => "a number of polls",
+            Setting::GroFlushTimeout => "a number of nanoseconds",
+            Setting::BusyPoll
+            | Setting::BusyRead
+            | Setting::NvmetIdlePollUsecs
+            | Setting::RxUsecs
+            | Setting::TxUsecs => "a number of microseconds",
         }
     }
 
@@ -168,6 +237,18 @@ impl Setting {
             Setting::Scheduler | Setting::Governor => is_word("-_"),
             Setting::EnergyPerformancePreference => is_word("_") || within(0, 255),
             Setting::Smt => matches!(value, "on" | "off"),
+            Setting::CpusOnline | Setting::NicQueues => within(1, i32::MAX),
+            Setting::Mtu => within(68, i32::MAX),
+            Setting::AdaptiveRx | Setting::AdaptiveTx => within(0, 1),
+            Setting::BusyPoll
+            | Setting::BusyRead
+            | Setting::NvmetIdlePollUsecs
+            | Setting::RxUsecs
+            | Setting::RxFrames
+            | Setting::TxUsecs
+            | Setting::TxFrames
+            | Setting::NapiDeferHardIrqs
+            | Setting::GroFlushTimeout => within(0, i32::MAX),
         }
     }
 }

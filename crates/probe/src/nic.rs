@@ -75,6 +75,11 @@ impl Nics {
         Ok(Nics { root, nics })
     }
 
+    /// Their names.
+    pub fn names(&self) -> Vec<String> {
+        self.nics.iter().map(|nic| nic.name.clone()).collect()
+    }
+
     /// Reads all counters.
     ///
     /// # Errors

@@ -85,6 +85,7 @@ impl FabricCell {
         }
         if !self.transport.is_remote() {
             self.host.clear();
+            self.target.retain(|setting, _| !setting.is_of_nic());
         }
         self
     }
@@ -250,6 +251,26 @@ mod tests {
                 far(1, "schedutil"),
             ]
         );
+    }
+
+    #[test]
+    fn settings_of_a_card_are_of_a_host_and_matter_only_over_a_wire() {
+        let fabric = format!(
+            "{HOST}address = \"10.1.0.1\"\ntransport = [\"local\", \"tcp\"]\ntarget.cpus_online = 1\n\
+             target.rx_usecs = [0, 50]\nhost.adaptive_rx = false"
+        );
+        let one = "target.cpus_online=1";
+        assert_eq!(
+            names(&study(&fabric).unwrap()),
+            [
+                format!("{one} transport=local"),
+                format!("host.adaptive_rx=0 {one} target.rx_usecs=0 transport=tcp"),
+                format!("host.adaptive_rx=0 {one} target.rx_usecs=50 transport=tcp"),
+            ]
+        );
+        let local = "name = \"t\"\npaths = \"available\"\nsettings.rx_usecs = 3\n[[workload]]\nios = 1";
+        let error = Study::parse(local, "t").unwrap().settings_matrix().unwrap_err().to_string();
+        assert!(error.contains("as host.rx_usecs or target.rx_usecs"), "{error}");
     }
 
     #[test]

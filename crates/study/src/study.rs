@@ -143,6 +143,13 @@ impl Study {
     /// # Errors
     /// An unknown setting, a value that it cannot have, an empty list.
     pub fn settings_matrix(&self) -> Result<Vec<BTreeMap<Setting, String>>, StudyError> {
+        let of_nic = |name: &&String| name.parse().is_ok_and(Setting::is_of_nic);
+        if let Some(name) = self.settings.keys().find(of_nic) {
+            return error(format!(
+                "`{name}` is a setting of the network card that leads to another host: write it in \
+                 [fabric], as host.{name} or target.{name}"
+            ));
+        }
         settings::matrix(&self.settings)
     }
 

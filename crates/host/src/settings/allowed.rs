@@ -18,6 +18,14 @@ pub(super) enum Location {
     IdleState,
     /// Below `devices/system/cpu`, once.
     Cpu,
+    /// In the folder of each core that can go offline.
+    Core,
+    /// Below `net/core` of the kernel's own settings, once.
+    NetCore,
+    /// Parameters of the module nvmet_tcp, once.
+    NvmetTcp,
+    /// In the folder of each network card, or known to its driver alone.
+    Nic,
 }
 
 pub(super) fn location(setting: Setting) -> Location {
@@ -25,6 +33,10 @@ pub(super) fn location(setting: Setting) -> Location {
         Setting::Governor | Setting::EnergyPerformancePreference => Location::Policy,
         Setting::Boost | Setting::NoTurbo | Setting::Smt => Location::Cpu,
         Setting::CstateMax => Location::IdleState,
+        Setting::CpusOnline => Location::Core,
+        Setting::BusyPoll | Setting::BusyRead => Location::NetCore,
+        Setting::NvmetIdlePollUsecs => Location::NvmetTcp,
+        _ if setting.is_of_nic() => Location::Nic,
         _ => Location::Queue,
     }
 }
@@ -37,9 +49,34 @@ pub(super) fn file_name(setting: Setting) -> &'static str {
         Setting::NoTurbo => "intel_pstate/no_turbo",
         Setting::Smt => "smt/control",
         Setting::CstateMax => "disable",
+        Setting::CpusOnline => "online",
+        Setting::NvmetIdlePollUsecs => "idle_poll_period_usecs",
         _ => setting.name(),
     }
 }
+
+/// True for what a network card's driver is asked for by ioctl: there is no file of it.
+pub(super) fn is_by_ioctl(setting: Setting) -> bool {
+    let has_file = matches!(setting, Setting::Mtu | Setting::NapiDeferHardIrqs | Setting::GroFlushTimeout);
+    setting.is_of_nic() && !has_file
+}
+
+/// True for a name that the kernel can give a network interface (`dev_valid_name`, net/core/dev.c).
+pub(super) fn is_interface_name(text: &str) -> bool {
+    (1..16).contains(&text.len())
+        && !matches!(text, "." | "..")
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte))
+}
+
+/// What a driver may reset when it makes its queues anew.
+const OF_QUEUES: &[Setting] = &[
+    Setting::AdaptiveRx,
+    Setting::AdaptiveTx,
+    Setting::RxUsecs,
+    Setting::RxFrames,
+    Setting::TxUsecs,
+    Setting::TxFrames,
+];
 
 /// Settings that the kernel resets when this one changes, and that are put back after it. A change of the
 /// scheduler resets the queue's depth and may switch writeback throttling (blk-mq-sched.c); under the
@@ -48,6 +85,9 @@ pub(super) fn reset_by(setting: Setting) -> &'static [Setting] {
     match setting {
         Setting::Scheduler => &[Setting::NrRequests, Setting::WbtLatUsec],
         Setting::Governor => &[Setting::EnergyPerformancePreference],
+        Setting::NicQueues => OF_QUEUES,
+        Setting::AdaptiveRx => &[Setting::RxUsecs, Setting::RxFrames],
+        Setting::AdaptiveTx => &[Setting::TxUsecs, Setting::TxFrames],
         _ => &[],
     }
 }

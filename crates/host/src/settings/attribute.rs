@@ -1,6 +1,8 @@
 //! One sysfs file of a setting: its one text form, reading and writing it.
 
-use super::allowed::{self, Location, NotAllowed, is_device_name};
+use super::allowed::{self, Location, NotAllowed, is_device_name, is_interface_name};
+use super::ethtool;
+use super::lock::CPU_LOCK;
 use crate::sysfs::{self, chosen, number, numbered};
 use iopj_core::Setting;
 use std::fmt;
@@ -27,13 +29,28 @@ pub(super) enum Owner {
     IdleState { cpu: u32, state: u32 },
     /// All CPUs.
     Cpu,
+    /// A core that can go offline.
+    Core(u32),
+    /// The kernel's network.
+    NetCore,
+    /// The target of NVMe over TCP.
+    NvmetTcp,
+    /// A network card.
+    Nic(String),
 }
 
 const CPU: &str = "devices/system/cpu";
+const NET_CORE: &str = "proc/sys/net/core";
+const NVMET_TCP: &str = "module/nvmet_tcp/parameters";
+const NET: &str = "class/net";
 
 impl Attribute {
     /// The files of `setting` on this host, in ascending order.
-    pub(super) fn of(setting: Setting, sys: &Path, devices: &[String]) -> io::Result<Vec<Attribute>> {
+    pub(super) fn of(
+        setting: Setting,
+        sys: &Path,
+        (devices, nics): (&[String], &[String]),
+    ) -> io::Result<Vec<Attribute>> {
         let owners = match allowed::location(setting) {
             Location::Queue => devices.iter().cloned().map(Owner::Device).collect(),
             Location::Policy => {
@@ -41,6 +58,10 @@ impl Attribute {
             }
             Location::IdleState => idle_states(sys)?,
             Location::Cpu => vec![Owner::Cpu],
+            Location::Core => cores(sys)?,
+            Location::NetCore => vec![Owner::NetCore],
+            Location::NvmetTcp => vec![Owner::NvmetTcp],
+            Location::Nic => nics.iter().cloned().map(Owner::Nic).collect(),
         };
         Ok(owners.into_iter().map(|owner| Attribute { setting, owner }).collect())
     }
@@ -49,6 +70,31 @@ impl Attribute {
     pub(super) fn device(&self) -> Option<&str> {
         match &self.owner {
             Owner::Device(device) => Some(device),
+            _ => None,
+        }
+    }
+
+    /// The network card that it belongs to.
+    pub(super) fn nic(&self) -> Option<&str> {
+        match &self.owner {
+            Owner::Nic(nic) => Some(nic),
+            _ => None,
+        }
+    }
+
+    /// The lock under which it is changed.
+    pub(super) fn lock_name(&self) -> String {
+        match &self.owner {
+            Owner::Device(device) => device.clone(),
+            Owner::Nic(nic) => format!("net:{nic}"),
+            _ => CPU_LOCK.to_owned(),
+        }
+    }
+
+    /// The number of the core that the file takes offline.
+    pub(super) fn core(&self) -> Option<u32> {
+        match self.owner {
+            Owner::Core(core) => Some(core),
             _ => None,
         }
     }
@@ -70,17 +116,33 @@ impl Attribute {
 
     /// The file below `sys`.
     pub(super) fn file(&self, sys: &Path) -> PathBuf {
-        sys.join(self.to_string())
+        match self.owner {
+            // Beside sysfs.
+            Owner::NetCore => sys.with_file_name(self.to_string()),
+            _ => sys.join(self.to_string()),
+        }
     }
 
     /// The current value; of a list of choices, the one in brackets.
     pub(super) fn read(&self, sys: &Path) -> io::Result<String> {
-        sysfs::read(&self.file(sys)).map(|text| chosen(&text).to_owned())
+        match &self.owner {
+            Owner::Nic(nic) if allowed::is_by_ioctl(self.setting) => ethtool::read(nic, self.setting),
+            _ => sysfs::read(&self.file(sys)).map(|text| chosen(&text).to_owned()),
+        }
     }
 
     pub(super) fn write(&self, sys: &Path, value: &str) -> io::Result<()> {
-        sysfs::write(&self.file(sys), value)
+        match &self.owner {
+            Owner::Nic(nic) if allowed::is_by_ioctl(self.setting) => ethtool::write(nic, self.setting, value),
+            _ => sysfs::write(&self.file(sys), value),
+        }
     }
+}
+
+/// The cores that can go offline: on most machines all but the first.
+fn cores(sys: &Path) -> io::Result<Vec<Owner>> {
+    let all = numbered(&sys.join(CPU), "cpu")?.into_iter();
+    Ok(all.filter(|(_, folder)| folder.join("online").exists()).map(|(core, _)| Owner::Core(core)).collect())
 }
 
 fn idle_states(sys: &Path) -> io::Result<Vec<Owner>> {
@@ -100,6 +162,10 @@ impl fmt::Display for Attribute {
             Owner::Policy(policy) => write!(f, "{CPU}/cpufreq/policy{policy}/{file}"),
             Owner::IdleState { cpu, state } => write!(f, "{CPU}/cpu{cpu}/cpuidle/state{state}/{file}"),
             Owner::Cpu => write!(f, "{CPU}/{file}"),
+            Owner::Core(core) => write!(f, "{CPU}/cpu{core}/{file}"),
+            Owner::NetCore => write!(f, "{NET_CORE}/{file}"),
+            Owner::NvmetTcp => write!(f, "{NVMET_TCP}/{file}"),
+            Owner::Nic(nic) => write!(f, "{NET}/{nic}/{file}"),
         }
     }
 }
@@ -118,6 +184,14 @@ impl FromStr for Attribute {
             ["devices", "system", "cpu", cpu, "cpuidle", state, file] => {
                 let (cpu, state) = number(cpu, "cpu").zip(number(state, "state")).ok_or(NotAllowed)?;
                 (Location::IdleState, Owner::IdleState { cpu, state }, file)
+            }
+            ["devices", "system", "cpu", core, file @ "online"] => {
+                (Location::Core, Owner::Core(number(core, "cpu").ok_or(NotAllowed)?), file)
+            }
+            ["proc", "sys", "net", "core", file] => (Location::NetCore, Owner::NetCore, file),
+            ["module", "nvmet_tcp", "parameters", file] => (Location::NvmetTcp, Owner::NvmetTcp, file),
+            ["class", "net", nic, file] if is_interface_name(nic) => {
+                (Location::Nic, Owner::Nic(nic.to_owned()), file)
             }
             ["devices", "system", "cpu", _, _] => (Location::Cpu, Owner::Cpu, &text[CPU.len() + 1..]),
             _ => return Err(NotAllowed),

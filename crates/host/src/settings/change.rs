@@ -1,6 +1,6 @@
 //! The changes of one run: journalled, made, read back, and put back at its end.
 
-use super::allowed::{self, Location, is_plain_value};
+use super::allowed::{self, Location, is_interface_name, is_plain_value};
 use super::attribute::Attribute;
 use super::error::{NotRestored, SettingsError};
 use super::fabric::FabricItem;
@@ -14,6 +14,7 @@ use super::taken::TakenDrives;
 use crate::sysfs;
 use iopj_core::Setting;
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +25,9 @@ pub struct Settings<'a> {
     pub(super) host: &'a Host,
     pub(super) locks: Arc<DeviceLocks>,
     pub(super) devices: Vec<String>,
+    nics: Vec<String>,
     cpu_lock: Option<Locked>,
+    nic_locks: BTreeMap<String, Locked>,
     pub(super) taken: TakenDrives,
     journal: Option<Journal>,
     pub(super) undo: Undo,
@@ -39,7 +42,9 @@ impl Host {
             host: self,
             locks: Arc::clone(locks),
             devices: devices.to_vec(),
+            nics: Vec::new(),
             cpu_lock: None,
+            nic_locks: BTreeMap::new(),
             taken: TakenDrives::default(),
             journal: None,
             undo: Undo::default(),
@@ -50,6 +55,11 @@ impl Host {
 }
 
 impl Settings<'_> {
+    /// The network cards whose settings may be changed. Names that no interface can have are left out.
+    pub fn may_change_nics(&mut self, nics: &[String]) {
+        self.nics = nics.iter().filter(|nic| is_interface_name(nic)).cloned().collect();
+    }
+
     /// Gives `setting` the value `value` in each of its files: journalled and synced, written, read back. A
     /// file that already has the value is neither journalled nor written.
     ///
@@ -86,6 +96,10 @@ impl Settings<'_> {
             current.iter().find(|(_, now)| setting == Setting::Smt && !is_switchable(now))
         {
             return Err(SettingsError::NotHere { setting, reason: format!("SMT reads `{reading}`") });
+        }
+        let cores = self.cores().len();
+        if setting == Setting::CpusOnline && value.parse().is_ok_and(|wanted: usize| wanted > cores) {
+            return Err(SettingsError::NotHere { setting, reason: format!("this host has {cores} cores") });
         }
         let due = current.into_iter().map(|(attribute, now)| {
             let wanted = self.wanted(&attribute, &now, value);
@@ -143,6 +157,7 @@ impl Settings<'_> {
             journal.remove()?;
         }
         self.cpu_lock = None;
+        self.nic_locks.clear();
         self.taken = TakenDrives::default();
         Ok(restored)
     }
@@ -165,8 +180,8 @@ impl Settings<'_> {
     fn values(&self, setting: Setting) -> Result<Vec<(Attribute, String)>, SettingsError> {
         let sys = &self.host.sys;
         let not_here = |reason| SettingsError::NotHere { setting, reason };
-        let attributes =
-            Attribute::of(setting, sys, &self.devices).map_err(SettingsError::io("list", sys))?;
+        let attributes = Attribute::of(setting, sys, (&self.devices, &self.nics))
+            .map_err(SettingsError::io("list", sys))?;
         if attributes.is_empty() {
             return Err(not_here(nothing_to_change(allowed::location(setting)).to_owned()));
         }
@@ -175,6 +190,9 @@ impl Settings<'_> {
             let file = attribute.file(sys);
             let now = attribute.read(sys).map_err(|source| match (source.kind(), source.raw_os_error()) {
                 (ErrorKind::NotFound, _) => not_here(missing(&attribute, sys)),
+                (_, Some(error)) if error == Errno::OPNOTSUPP.raw_os_error() => {
+                    not_here(format!("the driver of {} does not have it", attribute.nic().unwrap_or("it")))
+                }
                 (_, Some(error)) if error == Errno::INVAL.raw_os_error() => {
                     not_here(format!("{} has no value", file.display()))
                 }
@@ -190,12 +208,28 @@ impl Settings<'_> {
 
     /// The value that this one file gets when its setting gets `value`.
     fn wanted(&self, attribute: &Attribute, now: &str, value: &str) -> String {
+        if let Some(core) = attribute.core() {
+            // `value` was validated as a number, of cores from the lowest on.
+            let stays = value.parse().is_ok_and(|online: u32| self.rank(core) < online);
+            return if stays { "1" } else { "0" }.to_owned();
+        }
         match attribute.idle_state() {
             // `value` was validated as a number; a state that it leaves in use is as it was before the run.
             Some(state) if value.parse().is_ok_and(|deepest: u32| state > deepest) => "1".to_owned(),
             Some(_) => self.undo.old(&Item::Attribute(attribute.clone())).unwrap_or(now).to_owned(),
             None => value.to_owned(),
         }
+    }
+
+    /// How many present cores have a lower number.
+    fn rank(&self, core: u32) -> u32 {
+        self.cores().iter().filter(|other| **other < core).count() as u32
+    }
+
+    /// The cores that are present, online or not.
+    fn cores(&self) -> Vec<u32> {
+        let all = sysfs::numbered(&self.host.sys.join("devices/system/cpu"), "cpu").unwrap_or_default();
+        all.into_keys().collect()
     }
 
     fn change(&mut self, attribute: &Attribute, old: String, wanted: &str) -> Result<(), SettingsError> {
@@ -230,7 +264,13 @@ impl Settings<'_> {
         }
         match attribute.device() {
             Some(device) if !self.locks.holds(device) => Err(SettingsError::NotLocked(device.to_owned())),
-            None if self.cpu_lock.is_none() => {
+            None if attribute.nic().is_some_and(|nic| !self.nic_locks.contains_key(nic)) => {
+                let name = attribute.lock_name();
+                let lock = lock::take(&self.host.run, &name)?;
+                self.nic_locks.insert(attribute.nic().unwrap_or_default().to_owned(), lock);
+                Ok(())
+            }
+            None if attribute.nic().is_none() && self.cpu_lock.is_none() => {
                 self.cpu_lock = Some(lock::take(&self.host.run, CPU_LOCK)?);
                 Ok(())
             }
@@ -276,6 +316,9 @@ fn nothing_to_change(location: Location) -> &'static str {
         }
         Location::IdleState => "the CPUs show no idle states",
         Location::Cpu => "the CPUs do not have it",
+        Location::Core => "no core can go offline here",
+        Location::NetCore | Location::NvmetTcp => "the kernel does not have it",
+        Location::Nic => "no network card leads to the other host",
     }
 }
 

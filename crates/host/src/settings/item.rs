@@ -8,7 +8,6 @@ use super::binding::Binding;
 use super::controller::Serial;
 use super::drive_setting::DriveSetting;
 use super::fabric::{ABSENT, FabricItem};
-use super::lock::CPU_LOCK;
 use iopj_engine::PciAddress;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -48,7 +47,7 @@ impl Item {
     /// The lock under which it is changed.
     pub(super) fn lock_name(&self) -> String {
         match self {
-            Item::Attribute(attribute) => attribute.device().unwrap_or(CPU_LOCK).to_owned(),
+            Item::Attribute(attribute) => attribute.lock_name(),
             Item::Driver(binding) => binding.lock_name(),
             Item::DriveSetting(setting) => setting.lock_name(),
             Item::Serial(serial) => Binding(serial.0).lock_name(),

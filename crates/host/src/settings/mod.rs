@@ -12,6 +12,7 @@ mod change;
 mod controller;
 mod drive_setting;
 mod error;
+mod ethtool;
 mod fabric;
 mod files;
 mod host;
@@ -36,5 +37,7 @@ pub(crate) mod fixture;
 mod tests;
 #[cfg(test)]
 mod tests_binding;
+#[cfg(test)]
+mod tests_network;
 #[cfg(test)]
 mod tests_restore;

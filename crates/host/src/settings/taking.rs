@@ -168,8 +168,8 @@ impl Settings<'_> {
     /// The values of the queue files of these devices, in the order to set them.
     fn queue_values(&self, own: &[String]) -> Vec<(Attribute, String)> {
         let settings = Setting::all().into_iter().filter(|setting| setting.is_of_queue());
-        let attributes =
-            settings.flat_map(|setting| Attribute::of(setting, &self.host.sys, own).unwrap_or_default());
+        let attributes = settings
+            .flat_map(|setting| Attribute::of(setting, &self.host.sys, (own, &[])).unwrap_or_default());
         let values = attributes.filter_map(|attribute| {
             let value = attribute.read(&self.host.sys).ok().filter(|value| is_plain_value(value))?;
             Some((attribute, value))

@@ -86,6 +86,11 @@ fn the_allow_list_is_exact() {
         "devices/system/cpu/intel_pstate/no_turbo",
         "devices/system/cpu/cpu3/cpuidle/state2/disable",
         "devices/system/cpu/smt/control",
+        "devices/system/cpu/cpu7/online",
+        "proc/sys/net/core/busy_poll",
+        "module/nvmet_tcp/parameters/idle_poll_period_usecs",
+        "class/net/enp1s0f0.100/mtu",
+        "class/net/eth0/rx_usecs",
     ] {
         assert_eq!(text.parse::<Attribute>().unwrap().to_string(), text);
     }
@@ -104,7 +109,14 @@ fn the_allow_list_is_exact() {
         "devices/system/cpu/cpufreq/policy01/scaling_governor",
         "devices/system/cpu/cpufreq/policy+1/scaling_governor",
         "devices/system/cpu/cpufreq/policy0/scaling_setspeed",
-        "devices/system/cpu/cpu1/online",
+        "devices/system/cpu/cpu01/online",
+        "devices/system/cpu/cpufreq/online",
+        "proc/sys/net/core/bpf_jit_enable",
+        "proc/sys/kernel/core_pattern",
+        "class/net/../mtu",
+        "class/net/a-name-that-is-too-long/mtu",
+        "class/net/eth0/ifalias",
+        "module/nvmet_tcp/parameters/so_priority",
         "devices/system/cpu/cpu0/cpuidle/state0/name",
         "devices/system/cpu/smt/active",
         "kernel/uevent_helper",

@@ -19,8 +19,13 @@ const KERNEL: &str = "6.18";
 #[test]
 fn both_hosts_are_watched_and_every_io_reaches_the_drive() {
     let Some((_alone, folder)) = lab(&[KERNEL]) else { return };
-    let change =
-        [("replicates = 3", "replicates = 1"), ("[1, 4, 16, 32]", "[1, 32]"), ("ios = 1000", "ios = 500")];
+    let change = [
+        ("replicates = 3", "replicates = 1"),
+        ("[1, 4, 16, 32]", "[1, 32]"),
+        ("ios = 1000", "ios = 500"),
+        // The paper's target of one core.
+        ("transport = [", "target.cpus_online = 1\ntransport = ["),
+    ];
     let output = lab_run(&folder, "fabric-lab", &change, &format!("--pair --kernel {KERNEL}"));
     let trials = trials(&folder, "fabric-lab", &output);
     assert_eq!(trials.len(), 9);
@@ -50,6 +55,7 @@ fn both_hosts_are_watched_and_every_io_reaches_the_drive() {
             assert_eq!(nic.driver.as_deref(), Some("virtio_net"));
             assert!(nic.interrupts().is_some_and(|interrupts| interrupts > 0), "{nic:?}");
         }
+        assert_eq!(target.cpu.cores, 1);
         assert!(target.window_ns >= measured.window_ns && target.cpu.total_ns() > 0);
     }
     let over_tcp = |depth: u32| {

@@ -131,7 +131,9 @@ impl<'h> Session<'h> {
         let spec = TargetSpec::on_target_host(open);
         let target = spec.open_again()?;
         let locks = self.host.lock(target.devices())?;
-        let settings = self.host.settings(target.devices(), &locks);
+        let mut settings = self.host.settings(target.devices(), &locks);
+        let nics = open.towards.map(Nics::towards).transpose()?;
+        settings.may_change_nics(&nics.as_ref().map(Nics::names).unwrap_or_default());
         let probe = Probe::new(target.devices())?;
         let opened = Opened {
             provenance: machine::provenance(&target),
@@ -139,7 +141,6 @@ impl<'h> Session<'h> {
             authenticates: self.host.target_authenticates(),
             bytes: target.data_len(),
         };
-        let nics = open.towards.map(Nics::towards).transpose()?;
         self.drive = Some(Drive { settings, target: Some(target), spec, locks, probe, nics });
         Ok(opened)
     }

@@ -133,6 +133,7 @@ impl<'a> FabricSide<'a> {
         };
         let address = side.keys.address()?;
         side.nics = address.map(Nics::towards).transpose()?;
+        side.settings.may_change_nics(&side.nics.as_ref().map(Nics::names).unwrap_or_default());
         if let Some(device) = side.keys.device.clone() {
             let towards = address.and_then(own_address);
             let open = OpenDrive { device, writes, i_know: options.i_know, towards };
