@@ -198,14 +198,17 @@ mod tests {
     use super::*;
 
     /// As x86 prints it: 10.1.0.0/24 on eth1, and the default by eth0.
-    const ROUTES: &str = "Iface\tDestination\tGateway \
-                          \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\neth0\t00000000\t0100A8C0\\
-                          t0003\t0\t0\t0\t00000000\t0\t0\t0\neth1\t0000010A\t00000000\t0001\t0\t0\t0\\
-                          t00FFFFFF\t0\t0\t0\n";
-    const ROUTES6: &str = "fd000000000000000000000000000000 40 00000000000000000000000000000000 00 \
-                           00000000000000000000000000000000 00000100 00000001 00000000 00000001     \
-                           eth1\n00000000000000000000000000000000 00 fe800000000000000000000000000001 00 \
-                           00000000000000000000000000000000 00000400 00000001 00000000 00000003     eth0\n";
+    const ROUTES: &str = concat!(
+        "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n",
+        "eth0\t00000000\t0100A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n",
+        "eth1\t0000010A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n",
+    );
+    const ROUTES6: &str = concat!(
+        "fd000000000000000000000000000000 40 00000000000000000000000000000000 00 ",
+        "00000000000000000000000000000000 00000100 00000001 00000000 00000001     eth1\n",
+        "00000000000000000000000000000000 00 fe800000000000000000000000000001 00 ",
+        "00000000000000000000000000000000 00000400 00000001 00000000 00000003     eth0\n",
+    );
 
     #[cfg(target_endian = "little")]
     #[test]
