@@ -67,8 +67,8 @@ pub(crate) enum Command {
     Restore(RestoreArgs),
     /// Serve another host's run over standard input and output, on the host that has the drive
     ///
-    /// `iopj run` starts it over ssh when a study names a target host. It listens on no port, and puts everything
-    /// back when the run ends.
+    /// `iopj run` starts it over ssh when a study names a target host. It listens on no port, and puts
+    /// everything back when the run ends.
     #[command(after_help = examples::AGENT)]
     Agent,
     /// Put back what a process leaves changed, once it has ended
