@@ -62,6 +62,57 @@ impl FromStr for Transport {
     }
 }
 
+/// One of the two hosts of a study over fabrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HostSide {
+    /// The one that does the I/O.
+    #[default]
+    Host,
+    /// The one that has the drive.
+    Target,
+}
+
+impl HostSide {
+    /// Both, the host first.
+    pub const ALL: [HostSide; 2] = [HostSide::Host, HostSide::Target];
+
+    /// The side's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HostSide::Host => "host",
+            HostSide::Target => "target",
+        }
+    }
+}
+
+/// The name of every meter of the target host begins with this; the study's own name for it follows.
+pub const TARGET_METERS: &str = "target.";
+/// The name under which a trial keeps the joules of both hosts together.
+pub const BOTH_HOSTS: &str = "host+target";
+
+/// The network between the two hosts by itself, measured before a block of trials.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NetworkBaseline {
+    /// The replicate of the block.
+    pub block: u32,
+    /// What carried it: `tcp` or `rdma`.
+    pub transport: Transport,
+    /// The program that measured, with its version: `iopj 0.1.0`, `iperf 3.12`, `perftest 23.04`.
+    pub tool: String,
+    /// The host that served, to which the bytes went.
+    pub server: HostSide,
+    /// Bits per second of a stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bits_per_s: Option<f64>,
+    /// Half of a round trip of a small message in ns, the median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ns: Option<f64>,
+    /// Why something is missing, with the remedy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
 /// What is seen over a window besides the evidence of the host that does the I/O.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FabricEvidence {

@@ -2,6 +2,7 @@
 
 use crate::record::Measurement;
 use iopj_core::Slice;
+use iopj_core::fabric::{HostSide, NetworkBaseline};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space, TrialEnergy};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -23,12 +24,22 @@ pub(crate) fn add(connection: &Connection, trial: i64, measurement: &Measurement
         slice.execute(params![trial, *end_ns as i64, *ios as i64])?;
     }
     add_energy(connection, trial, &measurement.energy)?;
-    measurement.costs.as_ref().map_or(Ok(()), |profile| add_costs(connection, trial, profile))
+    for (side, costs) in [(HostSide::Host, &measurement.costs), (HostSide::Target, &measurement.target_costs)]
+    {
+        costs.as_ref().map_or(Ok(()), |profile| add_costs(connection, trial, side, profile))?;
+    }
+    Ok(())
 }
 
 /// The measurement without what [`add`] keeps.
 pub(crate) fn without(measurement: &Measurement) -> Measurement {
-    Measurement { series: Vec::new(), costs: None, energy: Vec::new(), ..measurement.clone() }
+    Measurement {
+        series: Vec::new(),
+        costs: None,
+        target_costs: None,
+        energy: Vec::new(),
+        ..measurement.clone()
+    }
 }
 
 /// Reads all details of a trial into its measurement.
@@ -54,7 +65,8 @@ pub(crate) fn read(
         connection.prepare_cached("SELECT end_ns, ios FROM slice WHERE trial = ?1 ORDER BY end_ns")?;
     let rows = slices.query_map([trial], |row| Ok(Slice { end_ns: count(row, 0)?, ios: count(row, 1)? }))?;
     measurement.series = rows.collect::<rusqlite::Result<_>>()?;
-    measurement.costs = read_costs(connection, trial)?;
+    measurement.costs = read_costs(connection, trial, HostSide::Host)?;
+    measurement.target_costs = read_costs(connection, trial, HostSide::Target)?;
     let mut energy =
         connection.prepare_cached("SELECT record FROM energy WHERE trial = ?1 ORDER BY rowid")?;
     let rows = energy.query_map([trial], |row| from_json(row, 0))?;
@@ -90,13 +102,19 @@ pub(crate) fn add_energy(
 }
 
 /// Adds the cost profile of a trial: one row for how it was counted, and one per function.
-pub(crate) fn add_costs(connection: &Connection, trial: i64, profile: &CostProfile) -> rusqlite::Result<()> {
+pub(crate) fn add_costs(
+    connection: &Connection,
+    trial: i64,
+    side: HostSide,
+    profile: &CostProfile,
+) -> rusqlite::Result<()> {
+    let of = prefix(side);
     connection.execute(
-        "INSERT INTO profile VALUES (?1, ?2, ?3)",
+        &format!("INSERT INTO {of}profile VALUES (?1, ?2, ?3)"),
         params![trial, to_json(&profile.source)?, to_json(&profile.kinds)?],
     )?;
-    let mut insert =
-        connection.prepare_cached("INSERT INTO cost VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
+    let insert = format!("INSERT INTO {of}cost VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)");
+    let mut insert = connection.prepare_cached(&insert)?;
     for FunctionCost { space, function, module, directory, cost } in &profile.functions {
         insert.execute(params![
             trial,
@@ -114,15 +132,25 @@ pub(crate) fn add_costs(connection: &Connection, trial: i64, profile: &CostProfi
     Ok(())
 }
 
-fn read_costs(connection: &Connection, trial: i64) -> rusqlite::Result<Option<CostProfile>> {
-    let mut head = connection.prepare_cached("SELECT source, kinds FROM profile WHERE trial = ?1")?;
+/// The tables of a host's profiles begin with this.
+fn prefix(side: HostSide) -> &'static str {
+    match side {
+        HostSide::Host => "",
+        HostSide::Target => "target_",
+    }
+}
+
+fn read_costs(connection: &Connection, trial: i64, side: HostSide) -> rusqlite::Result<Option<CostProfile>> {
+    let of = prefix(side);
+    let head = format!("SELECT source, kinds FROM {of}profile WHERE trial = ?1");
+    let mut head = connection.prepare_cached(&head)?;
     let head = head.query_row([trial], |row| Ok((from_json(row, 0)?, from_json(row, 1)?))).optional()?;
     let Some((source, kinds)) = head else { return Ok(None) };
     let (source, kinds): (CostSource, Vec<CostKind>) = (source, kinds);
-    let mut rows = connection.prepare_cached(
-        "SELECT kernel, function, module, directory, calls, instructions, loads, stores, cpu_ns FROM cost \
-         WHERE trial = ?1",
-    )?;
+    let mut rows = connection.prepare_cached(&format!(
+        "SELECT kernel, function, module, directory, calls, instructions, loads, stores, cpu_ns FROM {of}cost \
+         WHERE trial = ?1"
+    ))?;
     let functions = rows.query_map([trial], |row| {
         Ok(FunctionCost {
             space: if row.get(0)? { Space::Kernel } else { Space::User },
@@ -140,6 +168,18 @@ fn read_costs(connection: &Connection, trial: i64) -> rusqlite::Result<Option<Co
     })?;
     let functions = functions.collect::<rusqlite::Result<_>>()?;
     Ok(Some(CostProfile::new(source, kinds, functions)))
+}
+
+/// Adds one baseline of the network between the two hosts.
+pub(crate) fn add_network(connection: &Connection, baseline: &NetworkBaseline) -> rusqlite::Result<()> {
+    let insert = "INSERT INTO network VALUES (?1, ?2)";
+    connection.execute(insert, params![baseline.block, to_json(baseline)?]).map(drop)
+}
+
+/// All baselines of the network, in their order.
+pub(crate) fn networks(connection: &Connection) -> rusqlite::Result<Vec<NetworkBaseline>> {
+    let mut rows = connection.prepare("SELECT record FROM network ORDER BY rowid")?;
+    rows.query_map([], |row| from_json(row, 0))?.collect()
 }
 
 /// SQLite's integers are signed: a count is kept by its bits.

@@ -107,6 +107,7 @@ fn put_measurement(object: &mut Map<String, Value>, measurement: &Measurement, d
     if detail == Detail::Full {
         put("series", json!(measurement.series));
         put("costs", json!(measurement.costs));
+        put("target_costs", json!(measurement.target_costs));
     }
 }
 

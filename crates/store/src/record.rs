@@ -211,6 +211,9 @@ pub struct Measurement {
     /// Instructions, loads and stores by function, if they were counted or sampled.
     #[serde(default)]
     pub costs: Option<CostProfile>,
+    /// The same of the target host over its own window, less what it executes when it rests.
+    #[serde(default)]
+    pub target_costs: Option<CostProfile>,
     /// Start and end of the window, `CLOCK_MONOTONIC_RAW` in ns, for meters that are read out afterwards.
     #[serde(default)]
     pub window_raw_ns: Option<[u64; 2]>,

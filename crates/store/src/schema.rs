@@ -6,7 +6,7 @@ use rusqlite::Connection;
 pub(crate) const APPLICATION_ID: i32 = 0x696f_706a;
 
 /// Each step brings a store from the schema of its index to the next.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     "
     CREATE TABLE study (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -119,6 +119,30 @@ const MIGRATIONS: [&str; 3] = [
         replaces INTEGER NOT NULL UNIQUE, -- the replicate that they replace once all of them are there
         trials INTEGER NOT NULL,     -- how many they are
         batch INTEGER NOT NULL       -- which were planned at once, from 0
+    ) STRICT;
+",
+    "
+    CREATE TABLE target_profile (    -- of the target host, as `profile` is of the host
+        trial INTEGER PRIMARY KEY REFERENCES trial (id),
+        source TEXT NOT NULL,
+        kinds TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE target_cost (
+        trial INTEGER NOT NULL REFERENCES target_profile (trial),
+        kernel INTEGER NOT NULL,
+        function TEXT NOT NULL,
+        module TEXT,
+        directory TEXT,
+        calls INTEGER NOT NULL,
+        instructions INTEGER NOT NULL,
+        loads INTEGER NOT NULL,
+        stores INTEGER NOT NULL,
+        cpu_ns INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX target_cost_trial ON target_cost (trial);
+    CREATE TABLE network (           -- the network between two hosts by itself
+        block INTEGER NOT NULL,      -- the replicate that it was measured before
+        record TEXT NOT NULL         -- JSON
     ) STRICT;
 ",
 ];

@@ -6,6 +6,7 @@ use crate::record::{Measurement, Outcome, StudyRecord, Trial};
 use crate::repeat::{self, Repeat};
 use crate::{details, file, schema};
 use iopj_core::CostProfile;
+use iopj_core::fabric::{HostSide, NetworkBaseline};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -179,17 +180,38 @@ impl Store {
         })
     }
 
-    /// Adds what the trial at a position in the study's order cost, counted from outside while it ran. The
-    /// trial has no profile yet. Returns false, and changes nothing, if no measured trial is at that
-    /// position.
+    /// Adds what the trial at a position in the study's order cost one of the hosts, counted from outside
+    /// while it ran. The trial has no profile of that host yet. Returns false, and changes nothing, if no
+    /// measured trial is at that position.
     ///
     /// # Errors
     /// [`StoreError::Full`], or SQLite's error; then nothing of the profile is there.
-    pub fn add_costs(&mut self, position: u64, profile: &CostProfile) -> Result<bool, StoreError> {
+    pub fn add_costs(
+        &mut self,
+        position: u64,
+        side: HostSide,
+        profile: &CostProfile,
+    ) -> Result<bool, StoreError> {
         self.transact(|transaction| match details::measured_at(transaction, position)? {
-            Some(trial) => details::add_costs(transaction, trial, profile).map(|()| true),
+            Some(trial) => details::add_costs(transaction, trial, side, profile).map(|()| true),
             None => Ok(false),
         })
+    }
+
+    /// Adds what the network between the two hosts did by itself before a block.
+    ///
+    /// # Errors
+    /// SQLite's error.
+    pub fn add_network(&mut self, baseline: &NetworkBaseline) -> Result<(), StoreError> {
+        self.transact(|transaction| details::add_network(transaction, baseline))
+    }
+
+    /// What the network between the two hosts did by itself, in the order in which it was measured.
+    ///
+    /// # Errors
+    /// SQLite's error.
+    pub fn networks(&self) -> Result<Vec<NetworkBaseline>, StoreError> {
+        details::networks(&self.connection).map_err(|error| self.sqlite(error))
     }
 
     /// Sets how many trials the plan holds now.

@@ -1,6 +1,7 @@
 //! A store keeps trials whole, in order and once, and says clearly what it refuses.
 
 use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
+use iopj_core::fabric::{HostSide, NetworkBaseline};
 use iopj_core::workload::{Length, RandomDistribution};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
 use iopj_core::{Disturbance, Observed, PowerChange, PowerSetting, RingFlag, Verdict, VerdictKind, Workload};
@@ -121,17 +122,29 @@ fn costs_are_read_back_whether_they_came_with_the_trial_or_after() {
     store.add(&trial(0, measured_with(|m| m.costs = Some(profile.clone())))).unwrap();
     store.add(&trial(1, measured())).unwrap();
     store.add(&trial(2, Outcome::Failed("it broke".into()))).unwrap();
-    assert!(store.add_costs(1, &profile).unwrap());
-    assert!(!store.add_costs(2, &profile).unwrap(), "a failed trial has no costs");
-    assert!(!store.add_costs(9, &profile).unwrap());
-    assert!(store.add_costs(1, &profile).is_err(), "once a trial");
-    let costs: Vec<_> = store
-        .trials()
-        .unwrap()
-        .into_iter()
-        .map(|t| t.outcome.measurement().map(|m| m.costs.clone()))
-        .collect();
-    assert_eq!(costs, [Some(Some(profile.clone())), Some(Some(profile)), None]);
+    assert!(store.add_costs(1, HostSide::Host, &profile).unwrap());
+    assert!(!store.add_costs(2, HostSide::Host, &profile).unwrap(), "a failed trial has no costs");
+    assert!(!store.add_costs(9, HostSide::Host, &profile).unwrap());
+    assert!(store.add_costs(1, HostSide::Host, &profile).is_err(), "once a trial");
+    let far = self::profile(vec![function("nvmet_execute_io", 3)]);
+    assert!(store.add_costs(0, HostSide::Target, &far).unwrap());
+    let trials = store.trials().unwrap();
+    let measured: Vec<_> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
+    let costs = |of: fn(&Measurement) -> &Option<CostProfile>| {
+        measured.iter().map(|measurement| of(measurement).clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(costs(|m| &m.costs), [Some(profile.clone()), Some(profile)]);
+    assert_eq!(costs(|m| &m.target_costs), [Some(far), None], "the target host's are its own");
+}
+
+#[test]
+fn the_network_by_itself_is_read_back_in_its_order() {
+    let (_folder, path) = fresh();
+    let mut store = Store::create(&path, &study()).unwrap();
+    let baseline = |block, bits_per_s| NetworkBaseline { block, bits_per_s, ..NetworkBaseline::default() };
+    let all = [baseline(1, Some(45.42e9)), baseline(0, None)];
+    all.iter().for_each(|one| store.add_network(one).unwrap());
+    assert_eq!(store.networks().unwrap(), all);
 }
 
 #[test]
@@ -184,10 +197,11 @@ fn what_is_no_store_is_refused_by_name() {
 }
 
 /// The tables that each schema added to the one before it.
-const ADDED: [&[&str]; 3] = [
+const ADDED: [&[&str]; 4] = [
     &["event", "histogram", "slice", "study", "trial"],
     &["cost", "energy", "mark", "meter", "profile", "reading", "session"],
     &["repeat"],
+    &["network", "target_cost", "target_profile"],
 ];
 
 /// A store of a former schema: today's tables except those that later ones added.
@@ -225,7 +239,7 @@ fn a_store_of_a_former_schema_is_read_unchanged_and_a_run_brings_it_forward() {
         let mut store = Store::open_for_run(&path).unwrap();
         assert_eq!(store.trials().unwrap(), trials, "nothing of the trials is lost");
         // The new schema has room for what the older one lacked.
-        assert!(store.add_costs(0, &profile(vec![function("nvme_irq", 5)])).unwrap());
+        assert!(store.add_costs(0, HostSide::Host, &profile(vec![function("nvme_irq", 5)])).unwrap());
         store.plan_repeats(&[0], 2, 1).unwrap();
         drop(store);
         let file = rusqlite::Connection::open(&path).unwrap();

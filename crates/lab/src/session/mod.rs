@@ -11,6 +11,7 @@ use crate::image::{self, GuestSpec, Program};
 use crate::kernels::Kernel;
 use crate::profile::{self, DebugInfo, Profiler};
 use crate::vm::{self, Accelerator, MachineSpec, RunFolder, VmError};
+use iopj_core::fabric::HostSide;
 use iopj_probe::Symbols;
 use iopj_store::Store;
 use serde_json::json;
@@ -247,7 +248,7 @@ impl Guest<'_> {
         for (position, profile) in
             profile::profiles(&profiler.windows()?, &symbols, &directory, debug.as_ref())
         {
-            counted += usize::from(store.add_costs(u64::from(position), &profile)?);
+            counted += usize::from(store.add_costs(u64::from(position), HostSide::Host, &profile)?);
         }
         Ok(counted)
     }
