@@ -6,25 +6,52 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What emulates this machine's processor, by the hypervisor's CPUID leaf: QEMU's translator, under which
-/// times mean nothing, signs with `TCG` (`target/i386/cpu.c`). A hypervisor that runs the machine's own
-/// instructions is not an emulator.
+/// QEMU's translator.
+const TCG: &str = "QEMU TCG";
+
+/// What emulates this machine's processor: QEMU's translator, under which times mean nothing. A hypervisor that
+/// runs the machine's own instructions is not an emulator.
+///
+/// On x86 the hypervisor's CPUID leaf is signed with `TCG` (QEMU's `target/i386/cpu.c`).
+#[cfg(target_arch = "x86_64")]
 pub fn emulator() -> Option<&'static str> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::__cpuid;
-        const HYPERVISOR: u32 = 1 << 31;
-        // SAFETY: every x86-64 processor has the instruction, and it only reads.
-        #[allow(unused_unsafe, reason = "later toolchains than the minimum call it safe")]
-        let leaf = |number| unsafe { __cpuid(number) };
-        let signature = || {
-            let leaf = leaf(0x4000_0000);
-            [leaf.ebx, leaf.ecx, leaf.edx].map(u32::to_le_bytes).concat()
-        };
-        (leaf(1).ecx & HYPERVISOR != 0 && signature() == b"TCGTCGTCGTCG").then_some("QEMU TCG")
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    None
+    use std::arch::x86_64::__cpuid;
+    const HYPERVISOR: u32 = 1 << 31;
+    // SAFETY: every x86-64 processor has the instruction, and it only reads.
+    #[allow(unused_unsafe, reason = "later toolchains than the minimum call it safe")]
+    let leaf = |number| unsafe { __cpuid(number) };
+    let signature = || {
+        let leaf = leaf(0x4000_0000);
+        [leaf.ebx, leaf.ecx, leaf.edx].map(u32::to_le_bytes).concat()
+    };
+    (leaf(1).ecx & HYPERVISOR != 0 && signature() == b"TCGTCGTCGTCG").then_some(TCG)
+}
+
+/// What emulates this machine's processor: QEMU's translator, under which times mean nothing. A hypervisor that
+/// runs the machine's own instructions is not an emulator.
+///
+/// An Arm processor has no such signature. Its own name, the main identification register, is one that no maker
+/// has where QEMU emulates the model `max` (`target/arm/tcg/cpu64.c`). Other models have the name of a real
+/// processor; there the machine is QEMU's, and its clock ticks at the rate of QEMU's translator before 9.0
+/// (`target/arm/cpu.h`, `NANOSECONDS_PER_TICK`).
+#[cfg(target_arch = "aarch64")]
+pub fn emulator() -> Option<&'static str> {
+    let cpu = read("/proc/cpuinfo").unwrap_or_default();
+    let machine = fs::read("/proc/device-tree/compatible").unwrap_or_default();
+    let ticks_per_s: u64;
+    // SAFETY: reads a register that Linux lets every program read (arch/arm64/kernel/cpufeature.c).
+    unsafe { std::arch::asm!("mrs {}, cntfrq_el0", out(reg) ticks_per_s, options(nomem, nostack)) };
+    is_translated(&cpu, &machine, ticks_per_s).then_some(TCG)
+}
+
+/// Whether an Arm processor of this `/proc/cpuinfo`, of the machine of this device tree, with a clock of this
+/// rate is QEMU's translator.
+#[cfg(any(target_arch = "aarch64", test))]
+fn is_translated(cpu: &str, machine: &[u8], ticks_per_s: u64) -> bool {
+    let of_max = field(cpu, "CPU implementer").as_deref() == Some("0x00")
+        && field(cpu, "CPU part").as_deref() == Some("0x051");
+    let of_qemu = machine.split(|byte| *byte == 0).any(|name| name == b"linux,dummy-virt");
+    of_max || (of_qemu && ticks_per_s == 62_500_000)
 }
 
 /// Facts about this machine and the target's drives. What the machine does not say is absent.
@@ -42,7 +69,7 @@ pub fn provenance(target: &Target) -> BTreeMap<String, String> {
     put("clocksource", read("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
     put("cpus_online", read("/sys/devices/system/cpu/online"));
     let cpu = read("/proc/cpuinfo").unwrap_or_default();
-    put("cpu_model", field(&cpu, "model name"));
+    put("cpu_model", field(&cpu, "model name").or_else(|| arm_model(&cpu)));
     let virtual_machine =
         field(&cpu, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
     put("virtual_machine", virtual_machine.then(|| "yes".to_owned()));
@@ -82,7 +109,35 @@ fn read(path: &str) -> Option<String> {
 }
 
 /// The value of the first line `name : value`.
+/// An Arm processor's maker and part by their numbers, for `/proc/cpuinfo` names neither.
+fn arm_model(cpu: &str) -> Option<String> {
+    let of = |name| field(cpu, name);
+    Some(format!("implementer {}, part {}", of("CPU implementer")?, of("CPU part")?))
+}
+
 fn field(text: &str, name: &str) -> Option<String> {
     let line = text.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
     Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpu(implementer: &str, part: &str) -> String {
+        format!("processor\t: 0\nCPU implementer\t: {implementer}\nCPU variant\t: 0x0\nCPU part\t: {part}\n")
+    }
+
+    /// Its times were shown as results.
+    #[test]
+    fn an_arm_guest_of_qemu_s_translator_is_emulated() {
+        let (max, a72) = (cpu("0x00", "0x051"), cpu("0x41", "0xd08"));
+        let of_qemu = b"linux,dummy-virt\0";
+        assert!(is_translated(&max, b"", 1_000_000_000));
+        assert!(is_translated(&a72, of_qemu, 62_500_000));
+        assert!(!is_translated(&a72, of_qemu, 25_000_000), "a guest of KVM has its host's clock");
+        assert!(!is_translated(&a72, b"brcm,bcm2711\0", 62_500_000));
+        assert_eq!(arm_model(&a72).as_deref(), Some("implementer 0x41, part 0xd08"));
+        assert_eq!(arm_model("model name : x"), None);
+    }
 }

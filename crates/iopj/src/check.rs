@@ -10,6 +10,7 @@ use iopj_core::path::{CompletionMode, Submission};
 use iopj_engine::Target;
 use iopj_engine::check::{Availability, check as check_path};
 use iopj_engine::target::{TakePlan, make_file, plan_taking};
+use iopj_lab::Arch;
 use iopj_load::fio::Fio;
 use iopj_report::render::{Table, WIDTH, escape, unavailable, wrap};
 use iopj_run::Options;
@@ -164,7 +165,7 @@ fn as_json(target: &Target, paths: &[(IoPath, Availability)]) -> Value {
         "logical_block": target.logical_block(),
         "warnings": target.warnings(),
         "paths": paths.iter().map(path_json).collect::<Vec<_>>(),
-        "lab": {"missing_packages": lab::missing_packages()},
+        "lab": {"missing_packages": lab::missing_packages(Arch::HOST)},
         "design_space": DESIGNS.iter().map(design_json).collect::<Vec<_>>(),
     })
 }
@@ -210,7 +211,7 @@ fn as_text(target: &Target, paths: &[(IoPath, Availability)]) -> String {
 
 /// Says whether the lab can run here.
 fn lab_line() -> String {
-    match &lab::missing_packages()[..] {
+    match &lab::missing_packages(Arch::HOST)[..] {
         [] => "\nlab: here (`iopj lab run`: other kernels, emulated NVMe with poll queues, exact costs)\n"
             .to_owned(),
         packages => format!("\nlab: not here; install the packages {}\n", packages.join(", ")),

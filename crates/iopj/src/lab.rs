@@ -11,7 +11,7 @@ use iopj_lab::kernels::{self, Kernel};
 use iopj_lab::session::{
     self, AGENT_STREAM, Device, Guest, GuestStudy, Pair, StudyDone, TARGET_ADDRESS, TARGET_DEVICE,
 };
-use iopj_lab::{LabError, vm};
+use iopj_lab::{Arch, LabError, add_soft_roce, vm};
 use iopj_probe::HeldCounters;
 use iopj_report::analysis::Admission;
 use iopj_report::render::{Table, escape};
@@ -29,11 +29,12 @@ const SHELL_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) fn lab(command: &LabCommand) -> anyhow::Result<ExitCode> {
     match command {
-        LabCommand::Kernels { series, json } => kernels(series, *json),
+        LabCommand::Kernels { series, arch, json } => kernels(series, *arch, *json),
         LabCommand::Run(args) => run(args),
         LabCommand::Shell(args) => shell(args),
         LabCommand::Clean { kernels } => clean(*kernels),
         LabCommand::HoldCounters => hold_counters(),
+        LabCommand::SoftRoce { card } => soft_roce(card),
     }
 }
 
@@ -50,10 +51,15 @@ fn hold_counters() -> anyhow::Result<ExitCode> {
     }
 }
 
-fn kernels(wanted: &[String], json: bool) -> anyhow::Result<ExitCode> {
+fn soft_roce(card: &str) -> anyhow::Result<ExitCode> {
+    add_soft_roce(card).with_context(|| format!("RDMA cannot be emulated on {card}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn kernels(wanted: &[String], arch: Arch, json: bool) -> anyhow::Result<ExitCode> {
     let cache = Cache::open()?;
     let fetched: Result<Vec<Kernel>, _> =
-        wanted.iter().map(|one| kernels::fetch(&cache, one, &mut note)).collect();
+        wanted.iter().map(|one| kernels::fetch(&cache, arch, one, &mut note)).collect();
     let fetched = fetched?;
     if !wanted.is_empty() {
         if json {
@@ -70,7 +76,7 @@ fn kernels(wanted: &[String], json: bool) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let offers = kernels::list(&cache, &mut note)?;
+    let offers = kernels::list(&cache, arch, &mut note)?;
     if json {
         let one = |offer: &kernels::Offer| {
             json!({
@@ -93,30 +99,42 @@ fn kernels(wanted: &[String], json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// The kernel that the options name: a series, a release or files.
-fn kernel(args: &GuestArgs, cache: &Cache) -> anyhow::Result<Kernel> {
+fn kernel(args: &GuestArgs, arch: Arch, cache: &Cache) -> anyhow::Result<Kernel> {
     match &args.modules {
-        Some(modules) => Ok(kernels::from_files(cache, Path::new(&args.kernel), modules)?),
+        Some(modules) => {
+            let kernel = kernels::from_files(cache, Path::new(&args.kernel), modules)?;
+            if kernel.arch != arch {
+                bail!(
+                    "`{}` is a kernel for {}, and the guest's processor is {arch}: name one for it, or let \
+                     iopj fetch one by --kernel SERIES",
+                    args.kernel,
+                    kernel.arch
+                );
+            }
+            Ok(kernel)
+        }
         None if args.kernel.contains('/') => {
             bail!(
                 "`{}` is a kernel's image, which needs its modules: name their folder with --modules",
                 args.kernel
             )
         }
-        None => Ok(kernels::fetch(cache, &args.kernel, &mut note)?),
+        None => Ok(kernels::fetch(cache, arch, &args.kernel, &mut note)?),
     }
 }
 
 /// The packages that the lab needs and this machine lacks.
-pub(crate) fn missing_packages() -> Vec<&'static str> {
-    let mut packages: Vec<&str> = iopj_lab::missing_tools().into_iter().map(|(_, package)| package).collect();
+pub(crate) fn missing_packages(arch: Arch) -> Vec<&'static str> {
+    let missing = iopj_lab::missing_tools(arch).into_iter();
+    let mut packages: Vec<&str> = missing.map(|(_, package)| package).collect();
     packages.sort_unstable();
     packages.dedup();
     packages
 }
 
 /// Names everything that is missing at once.
-fn need_tools() -> anyhow::Result<()> {
-    let packages = missing_packages();
+fn need_tools(arch: Arch) -> anyhow::Result<()> {
+    let packages = missing_packages(arch);
     if packages.is_empty() {
         return Ok(());
     }
@@ -136,11 +154,11 @@ fn guest<'a>(args: &GuestArgs, kernel: &'a Kernel) -> Guest<'a> {
 }
 
 fn shell(args: &GuestArgs) -> anyhow::Result<ExitCode> {
-    need_tools()?;
+    need_tools(args.arch)?;
     let cache = Cache::open()?;
-    let kernel = kernel(args, &cache)?;
-    let mut programs = vec![Program::running("iopj")];
-    programs.extend(Program::named("fio").ok());
+    let kernel = kernel(args, args.arch, &cache)?;
+    let mut programs = vec![Program::iopj(kernel.arch)?];
+    programs.extend(Program::named("fio").ok().filter(|_| kernel.arch == Arch::HOST));
     guest(args, &kernel).shell(&cache, programs, signals::stop_flag())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -161,15 +179,27 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     }
     let time_limit = parse_duration(&args.time_limit).map_err(|error| anyhow!("--time-limit: {error}"))?;
     session::check(&studies, args.exact)?;
-    need_tools()?;
+    let target_arch = args.target_arch.unwrap_or(args.guest.arch);
+    need_tools(args.guest.arch)?;
+    need_tools(target_arch)?;
     let cache = Cache::open()?;
-    let kernel = kernel(&args.guest, &cache)?;
+    let kernel = self::kernel(&args.guest, args.guest.arch, &cache)?;
+    let target_kernel = match target_arch == kernel.arch {
+        true => kernel.clone(),
+        false => self::kernel(&args.guest, target_arch, &cache)?,
+    };
     let mut guest = guest(&args.guest, &kernel);
     (guest.exact, guest.vmlinux, guest.time_limit) = (args.exact, args.vmlinux.as_deref(), time_limit);
     note(&format!("booting {}", kernel.release));
     let ended = match &studies[..] {
         [study] if args.pair => {
-            let pair = Pair { host: guest.clone(), target: guest, nic: args.nic, scripts: None };
+            let target = Guest {
+                kernel: &target_kernel,
+                vcpus: args.target_vcpus.unwrap_or(guest.vcpus),
+                ..guest.clone()
+            };
+            let target_programs = vec![Program::iopj(target_arch)?];
+            let pair = Pair { host: guest, target, target_programs, nic: args.nic, scripts: None };
             pair.run(&cache, study, signals::stop_flag(), &mut note)
         }
         _ if args.pair => bail!("--pair runs one study at a time: run each by itself"),
@@ -265,7 +295,7 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
     for workload in &study.workloads {
         writes |= workload.workloads()?.iter().any(|workload| workload.rw.writes());
     }
-    let mut programs = vec![Program::running("iopj")];
+    let mut programs = vec![Program::iopj(args.guest.arch)?];
     if study.generators()?.contains(&Generator::Fio) {
         let own = study.fio.as_ref().is_some_and(|fio| fio.program.is_some());
         programs.extend(if own {
@@ -282,9 +312,6 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
     }
     let cells = study.fabric.as_ref().map_or(Ok(Vec::new()), Fabric::cells)?;
     let rdma = cells.iter().any(|cell| cell.transport == Transport::Rdma);
-    if rdma {
-        programs.push(Program::named("rdma").context("RDMA in the guests needs the package iproute2")?);
-    }
     let spdk = paths.contains(&IoPath::Spdk);
     let name = study.name.clone();
     let store = args.store.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.iopj")));

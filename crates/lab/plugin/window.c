@@ -18,11 +18,12 @@
  * - Every vCPU is a thread with counters of its own: no increment is lost.
  * - Counting is by instruction, not by block: a block that a fault or a device access cuts short counts as far as it
  *   came. An instruction that faults counts when it begins, and again when it is repeated.
- * - Loads and stores count when they have happened, except where versions and modes of QEMU differ in what they tell:
- *   a repeated string instruction counts its iterations, found from its accesses; a locked instruction counts one load
+ * - Loads and stores count when they have happened, except where versions and modes of QEMU differ in what they tell.
+ *   On x86 a repeated string instruction counts its iterations, found from its accesses; a locked instruction counts one load
  *   and one store; calls, jumps and returns count what the processor's manual says. QEMU 7.2 goes on to charge a
  *   block's last instruction with accesses that come later, such as an interrupt's own, until another instruction
- *   that may access memory by a helper: hence `current`, and hence those fixed counts.
+ *   that may access memory by a helper: hence `current`, and hence those fixed counts. On Arm an atomic instruction
+ *   counts one load and one store, and an exclusive store one store, whether it succeeds or not.
  * - Counters only grow; a window is the difference to what was written before. Another vCPU that is between its look
  *   at `open_jobs` and its increment when the window closes brings that one instruction into the next window.
  *
@@ -97,6 +98,7 @@ static const struct { unsigned char loads, stores, an_iteration; } accesses[KIND
 };
 enum { NO_ROOM = KINDS, FIRST_ADDRESS };
 
+static bool is_arm;
 static const char *folder;
 static int interface_version;
 static int vcpus;
@@ -230,16 +232,38 @@ static void mark(unsigned vcpu, void *code)
     pthread_mutex_unlock(&window_lock);
 }
 
+/* An instruction of Arm, which has four bytes; 0, which is undefined, for anything else. */
+static uint32_t arm_word(const unsigned char *bytes, size_t size)
+{
+    return size == 4 ? bytes[0] | bytes[1] << 8 | bytes[2] << 16 | (uint32_t)bytes[3] << 24 : 0;
+}
+
 /* The code of a mark, or -1. */
 static int mark_code(const unsigned char *bytes, size_t size)
 {
     static const unsigned char prefix[4] = { 0x0f, 0x1f, 0x84, 0x00 }, suffix[3] = { 'O', 'P', 'J' };
+    if (is_arm) {
+        uint32_t word = arm_word(bytes, size);
+        return (word & 0xff9fffff) == 0xd289ea1f ? (int)(word >> 21 & 3) : -1;
+    }
     bool is_mark = size == 8 && !memcmp(bytes, prefix, 4) && !memcmp(bytes + 5, suffix, 3) && bytes[4] <= END;
     return is_mark ? bytes[4] : -1;
 }
 
+/* Encodings: Arm's manual, C4.1, loads and stores. */
+static enum kind arm_kind_of(uint32_t word)
+{
+    if ((word & 0x3f200c00) == 0x38200000) /* LDADD and the like, SWP; LDAPR, which is among them, only loads */
+        return (word & 0x3ffffc00) == 0x38bfc000 ? COUNTED : LOAD_STORE;
+    if ((word & 0x3fa07c00) == 0x08a07c00 || (word & 0xbfa07c00) == 0x08207c00) /* CAS, CASP */
+        return LOAD_STORE;
+    if ((word & 0x3fc00000) == 0x08000000) /* STXR, STLXR */
+        return STORE;
+    return COUNTED;
+}
+
 /* Opcodes and prefixes: Intel's manual, volume 2. */
-static enum kind kind_of(const unsigned char *bytes, size_t size)
+static enum kind x86_kind_of(const unsigned char *bytes, size_t size)
 {
     bool repeated = false, locked = false;
     size_t at = 0;
@@ -312,7 +336,7 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
             qemu_plugin_register_vcpu_insn_exec_cb(insn, mark, CB_NO_REGS, (void *)(uintptr_t)code);
             continue;
         }
-        enum kind kind = kind_of(bytes, size);
+        enum kind kind = is_arm ? arm_kind_of(arm_word(bytes, size)) : x86_kind_of(bytes, size);
         void *index = (void *)(uintptr_t)index_of(qemu_plugin_insn_vaddr(insn), kind);
         qemu_plugin_register_vcpu_insn_exec_cb(insn, count_execution, CB_NO_REGS, index);
         if (kind == COUNTED || accesses[kind].an_iteration)
@@ -325,8 +349,9 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
     for (int i = 0; i < argc; i++)
         if (!strncmp(argv[i], "out=", 4))
             folder = strdup(argv[i] + 4);
-    if (!folder || !info->system_emulation || strcmp(info->target_name, "x86_64")) {
-        fprintf(stderr, "iopj: the profiler needs out=FOLDER and a whole x86_64 machine\n");
+    is_arm = !strcmp(info->target_name, "aarch64");
+    if (!folder || !info->system_emulation || (!is_arm && strcmp(info->target_name, "x86_64"))) {
+        fprintf(stderr, "iopj: the profiler needs out=FOLDER and a whole x86_64 or aarch64 machine\n");
         return -1;
     }
     interface_version = info->version.cur;

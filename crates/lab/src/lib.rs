@@ -4,6 +4,7 @@
 //! [`kernels`] fetches kernels, [`image`] makes the guest's root, [`vm`] runs QEMU, [`profile`] counts, and
 //! [`session`] puts them together: a study in, a store out.
 
+mod arch;
 pub mod cache;
 mod elf;
 mod error;
@@ -12,13 +13,17 @@ pub mod image;
 pub mod kernels;
 pub mod profile;
 pub mod session;
+mod soft_roce;
 pub mod vm;
 
+pub use arch::{Arch, UnknownArch};
 pub use error::LabError;
+pub use soft_roce::add_soft_roce;
 
-/// The programs that the lab needs and this host lacks, each with its Debian package.
-pub fn missing_tools() -> Vec<(&'static str, &'static str)> {
-    let mut missing = vm::missing_tools();
+/// The programs that the lab needs for guests with this processor and this host lacks, each with its Debian
+/// package.
+pub fn missing_tools(arch: Arch) -> Vec<(&'static str, &'static str)> {
+    let mut missing = vm::missing_tools(arch);
     missing.extend(kernels::missing_tools());
     missing
 }

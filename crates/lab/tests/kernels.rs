@@ -1,6 +1,7 @@
 //! A kernel is fetched for real: from the host's mirrors, by its series, into a folder of its own or the
 //! user's cache.
 
+use iopj_lab::Arch;
 use iopj_lab::cache::Cache;
 use iopj_lab::kernels::{Kernel, KernelError, fetch, from_files, list, missing_tools};
 use std::fs;
@@ -29,7 +30,7 @@ fn beginning(kernel: &Kernel) -> [u8; 4] {
 fn kernel_5_10_is_fetched_ready_to_boot() {
     let Some(cache) = cache() else { return };
     assert_eq!(missing_tools(), []);
-    let kernel = fetch(&cache, "5.10", &mut |line| eprintln!("{line}")).unwrap();
+    let kernel = fetch(&cache, Arch::HOST, "5.10", &mut |line| eprintln!("{line}")).unwrap();
     assert!(
         kernel.release.starts_with("5.10.0-") && kernel.release.ends_with("-amd64"),
         "{}",
@@ -48,14 +49,14 @@ fn kernel_5_10_is_fetched_ready_to_boot() {
     assert!(config.contains("CONFIG_BLK_DEV_NVME=m"));
 
     let mut notes = 0;
-    let again = fetch(&cache, &kernel.release, &mut |_| notes += 1).unwrap();
+    let again = fetch(&cache, Arch::HOST, &kernel.release, &mut |_| notes += 1).unwrap();
     assert_eq!((&again, notes), (&kernel, 0), "a cached kernel needs neither network nor a word");
 }
 
 #[test]
 fn the_fetched_kernel_refuses_modules_of_another() {
     let Some(cache) = cache() else { return };
-    let kernel = fetch(&cache, "5.10", &mut |_| {}).unwrap();
+    let kernel = fetch(&cache, Arch::HOST, "5.10", &mut |_| {}).unwrap();
     let temporary = tempfile::tempdir().unwrap();
     let own = Cache::at(&temporary.path().join("cache")).unwrap();
     let folder = temporary.path().join("modules/kernel");
@@ -74,9 +75,9 @@ fn the_fetched_kernel_refuses_modules_of_another() {
 #[test]
 fn what_is_not_offered_is_refused_with_what_is() {
     let Some(cache) = cache() else { return };
-    let offers = list(&cache, &mut |line| eprintln!("{line}")).unwrap();
+    let offers = list(&cache, Arch::HOST, &mut |line| eprintln!("{line}")).unwrap();
     assert!(offers.iter().any(|offer| offer.series == "5.10" && offer.cached));
-    let refused = fetch(&cache, "2.6", &mut |line| eprintln!("{line}")).unwrap_err();
+    let refused = fetch(&cache, Arch::HOST, "2.6", &mut |line| eprintln!("{line}")).unwrap_err();
     match refused {
         KernelError::NotOffered { wanted, offered, .. } => {
             assert_eq!(wanted, "2.6");

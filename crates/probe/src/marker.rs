@@ -1,12 +1,15 @@
-//! Marks that a running program leaves for an observer of its instructions: no-ops with an eight-byte
-//! encoding that no compiler emits.
+//! Marks that a running program leaves for an observer of its instructions: no-ops that no compiler emits.
 //!
-//! The instruction is `nop dword ptr [rax + rax + D]` (Intel's manual, volume 2, NOP, 0F 1F /0) with the
-//! displacement's upper bytes `O`, `P`, `J` and the code in its lowest. It does nothing and touches no
-//! memory, so it costs nothing if nobody watches. Only x86-64 has marks.
+//! On x86-64 the instruction is `nop dword ptr [rax + rax + D]` (Intel's manual, volume 2, NOP, 0F 1F /0) with
+//! the displacement's upper bytes `O`, `P`, `J` and the code in its lowest. On 64-bit Arm it is
+//! `movz xzr, #0x4f50, lsl #(16 * code)` (Arm's manual, C6.2, MOVZ), which moves to the register that takes
+//! nothing. Neither does anything or touches memory, so they cost nothing if nobody watches.
 //!
-//! Codes: 0 and 1 are bits of a trial's position, 2 and 3 a job's beginning and end. `plugin/window.c` of the
-//! lab reads them.
+//! Codes: 0 and 1 are bits of a position, 2 and 3 a job's beginning and end. `plugin/window.c` of the lab reads
+//! them.
+
+/// The bit of a position that stands for the target host at rest before that trial.
+pub const AT_REST: u32 = 1 << 31;
 
 macro_rules! mark {
     ($code:literal) => {
@@ -15,6 +18,14 @@ macro_rules! mark {
         unsafe {
             core::arch::asm!(
                 concat!(".byte 0x0f, 0x1f, 0x84, 0x00, ", $code, ", 0x4f, 0x50, 0x4a"),
+                options(nomem, nostack, preserves_flags)
+            );
+        }
+        // SAFETY: a no-op, for its result goes nowhere.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            core::arch::asm!(
+                concat!(".inst 0xd289ea1f + ", $code, " * 0x200000"),
                 options(nomem, nostack, preserves_flags)
             );
         }

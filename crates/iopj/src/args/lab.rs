@@ -3,6 +3,7 @@
 use super::examples;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use iopj_lab::Arch;
 use iopj_lab::session::Device;
 use iopj_lab::vm::Nic;
 use std::path::PathBuf;
@@ -14,6 +15,9 @@ pub(crate) enum LabCommand {
     Kernels {
         /// Series or releases to fetch, such as 5.10
         series: Vec<String>,
+        /// Processor that they are for
+        #[arg(long, value_parser = arch(), default_value = Arch::HOST.as_str())]
+        arch: Arch,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -35,6 +39,12 @@ pub(crate) enum LabCommand {
     /// run it
     #[command(hide = true)]
     HoldCounters,
+    /// Emulate RDMA on a network card; guests run it
+    #[command(hide = true)]
+    SoftRoce {
+        /// The card's kernel name
+        card: String,
+    },
 }
 
 /// The drives of guests by name.
@@ -43,6 +53,11 @@ fn device() -> impl TypedValueParser<Value = Device> {
     PossibleValuesParser::new(named).try_map(|name| {
         Device::ALL.into_iter().find(|device| device.as_str() == name).ok_or("no such device")
     })
+}
+
+/// The processors of guests by name.
+fn arch() -> impl TypedValueParser<Value = Arch> {
+    PossibleValuesParser::new(Arch::ALL.map(Arch::as_str)).try_map(|name| name.parse::<Arch>())
 }
 
 /// The network cards of guests by name.
@@ -63,6 +78,9 @@ pub(crate) struct GuestArgs {
     /// Drive
     #[arg(long, value_parser = device(), default_value = "nvme")]
     pub(crate) device: Device,
+    /// Processor of the guest; another than this machine's is emulated, and needs an iopj for it
+    #[arg(long, value_parser = arch(), default_value = Arch::HOST.as_str())]
+    pub(crate) arch: Arch,
     /// Virtual processors
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub(crate) vcpus: u32,
@@ -76,8 +94,14 @@ pub(crate) struct LabRunArgs {
     #[command(flatten)]
     pub(crate) guest: GuestArgs,
     /// Run a study over fabrics in two guests on one wire: the host, and the target host with the drive
-    #[arg(long, conflicts_with = "exact")]
+    #[arg(long)]
     pub(crate) pair: bool,
+    /// Processor of the target host; by default that of the host
+    #[arg(long, value_parser = arch(), requires = "pair")]
+    pub(crate) target_arch: Option<Arch>,
+    /// Virtual processors of the target host; by default as many as the host has
+    #[arg(long, value_name = "N", requires = "pair", value_parser = clap::value_parser!(u32).range(1..=8))]
+    pub(crate) target_vcpus: Option<u32>,
     /// Network card of both guests
     #[arg(long, value_parser = nic(), default_value = "virtio", requires = "pair")]
     pub(crate) nic: Nic,

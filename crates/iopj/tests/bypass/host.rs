@@ -1,6 +1,7 @@
 //! The host's side: a guest with drives that can be taken, faults of the drives, and the guest's results.
 
 use crate::common::{Alone, TestFolder, alone, folder, have, kernel};
+use iopj_lab::Arch;
 use iopj_lab::cache::Cache;
 use iopj_lab::image::{self, GuestSpec, ModuleWish, Program};
 use iopj_lab::kernels::{self, Kernel};
@@ -57,7 +58,7 @@ impl Bench {
     /// A guest with the newest kernel of this series; `None`, with the reason on stderr, if there can be no
     /// guest.
     pub(crate) fn new(series: &str) -> Option<Bench> {
-        let missing = iopj_lab::missing_tools();
+        let missing = iopj_lab::missing_tools(Arch::HOST);
         if !have(missing.is_empty(), &format!("{missing:?}")) {
             return None;
         }
@@ -102,6 +103,7 @@ impl Bench {
             modules: modules.into_iter().map(ModuleWish::plain).collect(),
             files: Vec::new(),
             script: format!("{}{HOLD_COUNTERS}{script}", include_str!("guest.sh")),
+            ..GuestSpec::default()
         };
         image::build(&guest, &self.kernel.modules, &self.kernel.release, &machine.initramfs).unwrap();
         let out = self.folder.join("out");
@@ -131,6 +133,7 @@ impl Bench {
 
     fn machine(&self, run: &RunFolder) -> MachineSpec {
         MachineSpec {
+            arch: Arch::HOST,
             kernel: self.kernel.image.clone(),
             initramfs: run.path().join("initramfs"),
             accelerator: Accelerator::Tcg { icount: false, plugin: None },

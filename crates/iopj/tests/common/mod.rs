@@ -2,6 +2,7 @@
 //! mounts, and a lock for work that a machine can do only once at a time.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+use iopj_lab::Arch;
 use iopj_lab::cache::Cache;
 use iopj_lab::kernels::{self, Kernel};
 use std::fs::File;
@@ -165,7 +166,10 @@ pub(crate) fn have_mounts() -> bool {
 /// The kernel of this series for a guest. If there is none, returns `None` and says on stderr why, and the
 /// remedy.
 pub(crate) fn kernel(series: &str) -> Option<Kernel> {
-    match Cache::open().map_err(Into::into).and_then(|cache| kernels::fetch(&cache, series, &mut |_| {})) {
+    match Cache::open()
+        .map_err(Into::into)
+        .and_then(|cache| kernels::fetch(&cache, Arch::HOST, series, &mut |_| {}))
+    {
         Ok(kernel) => Some(kernel),
         Err(error) => {
             have(false, &format!("kernel {series}: {error}"));

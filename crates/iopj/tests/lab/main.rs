@@ -19,6 +19,7 @@ mod refusals;
 
 use common::{Alone, TestFolder, alone, folder, have, kernel};
 use iopj_core::{CostSource, FunctionCost, IoPath, Space, Verdict, VerdictKind};
+use iopj_lab::Arch;
 use iopj_lab::cache::Cache;
 use iopj_lab::kernels;
 use iopj_store::{Generator, Measurement, Store, Trial};
@@ -28,7 +29,7 @@ use std::process::{Command, Output};
 
 /// Programs and the kernels of these series are there, or this is CI and the test fails.
 fn have_lab(series: &[&str]) -> bool {
-    let missing = iopj_lab::missing_tools();
+    let missing = iopj_lab::missing_tools(Arch::HOST);
     have(missing.is_empty(), &format!("{missing:?}")) && series.iter().all(|series| kernel(series).is_some())
 }
 
@@ -329,7 +330,7 @@ fn new_series() -> Option<String> {
     };
     let offers = Cache::open()
         .map_err(Into::into)
-        .and_then(|cache| kernels::list(&cache, &mut |_| {}))
+        .and_then(|cache| kernels::list(&cache, Arch::HOST, &mut |_| {}))
         .unwrap_or_default();
     let new = offers.into_iter().map(|offer| offer.series).find(|series| numbers(series) >= Some((7, 2)));
     if !have(new.is_some(), "a kernel from 7.2 on") {

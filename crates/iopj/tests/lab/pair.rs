@@ -131,12 +131,14 @@ fn scripts(host: String, target: String) -> Vec<String> {
         fault: None,
     };
     let scripts = Some([host, target]);
-    let pair = Pair { host: guest.clone(), target: guest, nic: Nic::Virtio, scripts };
+    let programs = vec![Program { name: "iopj".to_owned(), host: env!("CARGO_BIN_EXE_iopj").into() }];
+    let target_programs = programs.clone();
+    let pair = Pair { host: guest.clone(), target: guest, target_programs, nic: Nic::Virtio, scripts };
     let study = GuestStudy {
         name: "scripts".to_owned(),
         store: folder.join("scripts.iopj"),
         text: STUDY,
-        programs: vec![Program { name: "iopj".to_owned(), host: env!("CARGO_BIN_EXE_iopj").into() }],
+        programs,
         ..GuestStudy::default()
     };
     let mut lines = Vec::new();

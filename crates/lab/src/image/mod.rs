@@ -12,6 +12,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::arch::Arch;
 use crate::host_tools::find;
 use cpio::Archive;
 pub use modules::{ModuleWish, built_in_options, has_module};
@@ -20,6 +21,10 @@ pub use program::Program;
 /// What a guest contains and does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GuestSpec {
+    /// The guest's processor.
+    pub arch: Arch,
+    /// A busybox for it; this host's own if it has the same.
+    pub busybox: Option<PathBuf>,
     /// Programs of the host, found in the guest as `/bin/NAME`.
     pub programs: Vec<Program>,
     /// Kernel modules that are loaded before the script runs, in this order, each after what it needs.
@@ -73,8 +78,23 @@ pub enum ImageError {
     )]
     DynamicBusybox(PathBuf),
     /// A file that should be a program.
-    #[error("`{0}` is not an x86-64 ELF program: name one that is")]
+    #[error("`{0}` is not a 64-bit ELF program: name one that is")]
     NotElf(PathBuf),
+    /// A program for another processor than the guest's.
+    #[error("`{path}` is not a program for {arch}, which the guest has: name one that is")]
+    OtherProcessor { path: PathBuf, arch: Arch },
+    /// A dynamic program whose loader does not run here.
+    #[error(
+        "`{path}` needs shared libraries for {arch}, which cannot be found on this host: link it statically, \
+         as `cargo xtask cross` links iopj"
+    )]
+    Dynamic { path: PathBuf, arch: Arch },
+    /// There is no iopj for the guest's processor.
+    #[error(
+        "a guest with the processor {arch} needs an iopj for it at `{path}`: build it by `cargo xtask cross`, \
+         or put the one of a release for {arch} there"
+    )]
+    NoIopj { arch: Arch, path: PathBuf },
     /// The loader cannot find a program's libraries.
     #[error("`{program}` cannot be given to the guest: {cause}; install what it needs")]
     Libraries { program: PathBuf, cause: String },
@@ -98,9 +118,9 @@ pub enum ImageError {
 /// # Errors
 /// [`ImageError`]: what is missing on the host or in the kernel, and how to get it.
 pub fn build(spec: &GuestSpec, kernel_modules: &Path, release: &str, out: &Path) -> Result<(), ImageError> {
-    let mut archive = base()?;
+    let mut archive = base(spec.busybox.as_deref())?;
     archive.folder(init::OUT_FOLDER);
-    let library_folders = add_programs(&mut archive, &spec.programs)?;
+    let library_folders = add_programs(&mut archive, spec)?;
     // The port for the guest's output needs both, whatever the caller wants.
     let mut wishes = spec.modules.clone();
     wishes.extend(["virtio_pci", "virtio_console"].map(ModuleWish::plain));
@@ -118,7 +138,7 @@ pub fn build(spec: &GuestSpec, kernel_modules: &Path, release: &str, out: &Path)
 
 /// Writes an initramfs of busybox alone whose first process is this script.
 pub(crate) fn build_bare(script: &str, out: &Path) -> Result<(), ImageError> {
-    let mut archive = base()?;
+    let mut archive = base(None)?;
     archive.bytes("init", script.as_bytes().to_vec(), 0o755);
     write(&archive, out)
 }
@@ -130,16 +150,18 @@ fn write(archive: &Archive, out: &Path) -> Result<(), ImageError> {
     writer.flush().map_err(at_out)
 }
 
-/// Busybox, the names of its applets, and the folders that the init script mounts on.
-fn base() -> Result<Archive, ImageError> {
-    let busybox = find("busybox").ok_or(ImageError::NoBusybox)?;
-    if program::interpreter(&busybox)?.is_some() {
-        return Err(ImageError::DynamicBusybox(busybox));
+/// Busybox, the names of its applets, and the folders that the init script mounts on. This host's busybox says
+/// which applets there are, for it may be unable to run the guest's.
+fn base(of_guest: Option<&Path>) -> Result<Archive, ImageError> {
+    let own = find("busybox").ok_or(ImageError::NoBusybox)?;
+    let busybox = of_guest.unwrap_or(&own);
+    if program::interpreter(busybox)?.is_some() {
+        return Err(ImageError::DynamicBusybox(busybox.to_owned()));
     }
-    let applets = Command::new(&busybox)
+    let applets = Command::new(&own)
         .arg("--list")
         .output()
-        .map_err(|source| ImageError::File { path: busybox.clone(), source })?;
+        .map_err(|source| ImageError::File { path: own.clone(), source })?;
     let mut archive = Archive::default();
     for folder in ["dev", "proc", "sys", "tmp", "run", "root", "etc", "sbin", "mnt"] {
         archive.folder(folder);
@@ -149,7 +171,7 @@ fn base() -> Result<Archive, ImageError> {
     for applet in String::from_utf8_lossy(&applets.stdout).split_ascii_whitespace() {
         archive.link(&format!("bin/{applet}"), "busybox");
     }
-    archive.host_file("bin/busybox", &busybox, 0o755);
+    archive.host_file("bin/busybox", busybox, 0o755);
     Ok(archive)
 }
 
@@ -165,11 +187,11 @@ fn place(name: &str) -> String {
 }
 
 /// Adds programs and their libraries; returns the libraries' folders.
-fn add_programs(archive: &mut Archive, programs: &[Program]) -> Result<Vec<String>, ImageError> {
+fn add_programs(archive: &mut Archive, spec: &GuestSpec) -> Result<Vec<String>, ImageError> {
     let mut folders = BTreeSet::new();
-    for program in programs {
+    for program in &spec.programs {
         archive.host_file(&place(&program.name), &program.host, 0o755);
-        for library in program.libraries()? {
+        for library in program.libraries(spec.arch)? {
             archive.host_file(&library.to_string_lossy(), &library, 0o755);
             folders.extend(library.parent().map(|folder| folder.to_string_lossy().into_owned()));
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::ImageError;
+use crate::arch::Arch;
 use crate::elf::{self, ProgramHeader, number};
 use crate::host_tools::find;
 
@@ -25,6 +26,22 @@ impl Program {
     pub fn running(name: &str) -> Program {
         // By number: the loader, asked about /proc/self/exe, would look at itself.
         Program { name: name.to_owned(), host: PathBuf::from(format!("/proc/{}/exe", std::process::id())) }
+    }
+
+    /// The iopj for a processor: the program that runs now, or `iopj-ARCHITECTURE` beside it.
+    ///
+    /// # Errors
+    /// [`ImageError::NoIopj`] if there is none.
+    pub fn iopj(arch: Arch) -> Result<Program, ImageError> {
+        if arch == Arch::HOST {
+            return Ok(Program::running("iopj"));
+        }
+        let own = std::env::current_exe().unwrap_or_default();
+        let host = own.with_file_name(format!("iopj-{arch}"));
+        if host.is_file() {
+            return Ok(Program { name: "iopj".to_owned(), host });
+        }
+        Err(ImageError::NoIopj { arch, path: host })
     }
 
     /// The program of this name in the folders of `$PATH`.
@@ -60,15 +77,21 @@ impl Program {
         Ok(programs)
     }
 
-    /// The loader and the shared libraries, as absolute paths of the host; empty for a static program.
+    /// The loader and the shared libraries, as absolute paths of the host; empty for a static program, which
+    /// one for another processor than this host's must be.
     ///
     /// The loader is run with `--list` (ld.so(8)), which glibc's and musl's loaders both know and which does
     /// not start the program.
-    pub(super) fn libraries(&self) -> Result<Vec<PathBuf>, ImageError> {
+    pub(super) fn libraries(&self, arch: Arch) -> Result<Vec<PathBuf>, ImageError> {
         if script_line(&self.host)?.is_some() {
             return Ok(Vec::new());
         }
+        let path = || self.host.clone();
+        if Elf::open(&self.host)?.is_some_and(|elf| elf.machine() != Some(arch.elf_machine())) {
+            return Err(ImageError::OtherProcessor { path: path(), arch });
+        }
         let loader = match interpreter(&self.host)? {
+            Some(_) if arch != Arch::HOST => return Err(ImageError::Dynamic { path: path(), arch }),
             // A plugin names no loader: the program that loads it has this machine's.
             None if is_shared_object(&self.host)? => interpreter(Path::new("/proc/self/exe"))?,
             named => named,
@@ -125,7 +148,7 @@ fn is_shared_object(path: &Path) -> Result<bool, ImageError> {
     Ok(!starts && elf.program_headers.iter().any(|header| header.kind == elf::DYNAMIC))
 }
 
-/// What is read of an x86-64 ELF file.
+/// What is read of an ELF file.
 struct Elf {
     file: File,
     header: Vec<u8>,
@@ -133,6 +156,11 @@ struct Elf {
 }
 
 impl Elf {
+    /// The processor that it is for, by its number.
+    fn machine(&self) -> Option<u64> {
+        number::<2>(&self.header, 0x12)
+    }
+
     /// Opens a file; `None` if it is no 64-bit little-endian ELF file.
     fn open(path: &Path) -> Result<Option<Elf>, ImageError> {
         let file_error = |source| ImageError::File { path: path.to_path_buf(), source };
@@ -170,7 +198,7 @@ fn listed(text: &str) -> Result<Vec<PathBuf>, String> {
     Ok(libraries)
 }
 
-/// The program interpreter that an x86-64 ELF file names (PT_INTERP); `None` for a static program.
+/// The program interpreter that a 64-bit ELF file names (PT_INTERP); `None` for a static program.
 pub(super) fn interpreter(path: &Path) -> Result<Option<PathBuf>, ImageError> {
     let not_elf = || ImageError::NotElf(path.to_path_buf());
     let file_error = |source| ImageError::File { path: path.to_path_buf(), source };
@@ -192,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_loader_lists_what_this_program_needs() {
-        let libraries = Program::running("iopj").libraries().unwrap();
+        let libraries = Program::running("iopj").libraries(Arch::HOST).unwrap();
         let loader = interpreter(Path::new("/proc/self/exe")).unwrap().unwrap();
         assert!(libraries.contains(&loader), "{libraries:?}");
         assert!(libraries.iter().any(|library| library.ends_with("libc.so.6")), "{libraries:?}");
@@ -202,7 +230,7 @@ mod tests {
     #[test]
     fn a_plugin_brings_its_libraries_and_a_script_its_interpreter() {
         // Any library that this program has is a shared object like a plugin.
-        let libc = Program::running("iopj").libraries().unwrap();
+        let libc = Program::running("iopj").libraries(Arch::HOST).unwrap();
         let libc = libc.iter().find(|library| library.ends_with("libc.so.6")).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("meter");
@@ -213,19 +241,37 @@ mod tests {
         };
         let own = script.to_str().unwrap().to_owned();
         assert_eq!(names("#!/bin/sh -e"), std::slice::from_ref(&own));
-        assert_eq!(called(&script).unwrap()[0].libraries().unwrap(), Vec::<PathBuf>::new());
+        assert_eq!(called(&script).unwrap()[0].libraries(Arch::HOST).unwrap(), Vec::<PathBuf>::new());
         assert_eq!(names("#! /bin/cat"), [own.clone(), "/bin/cat".to_owned()]);
         assert_eq!(names("#!/usr/bin/env -S A=1 cat"), [own, "/usr/bin/env".to_owned(), "cat".to_owned()]);
-        assert!(called(libc).unwrap()[0].libraries().is_ok());
+        assert!(called(libc).unwrap()[0].libraries(Arch::HOST).is_ok());
         let message = Program::called("build/spdk_nvme").unwrap_err().to_string();
         assert!(message.contains("`build/spdk_nvme`") && message.contains("whole path"), "{message}");
         assert!(Program::called("no-such-program-here").is_err());
     }
 
     #[test]
+    fn a_program_for_another_processor_must_be_linked_statically() {
+        let other = Arch::ALL.into_iter().find(|arch| *arch != Arch::HOST).unwrap();
+        let own = Program::running("iopj");
+        let message = own.libraries(other).unwrap_err().to_string();
+        assert!(message.contains(&format!("is not a program for {other}")), "{message}");
+        let folder = tempfile::tempdir().unwrap();
+        let mut bytes = std::fs::read("/proc/self/exe").unwrap();
+        bytes[0x12] = other.elf_machine() as u8;
+        let host = folder.path().join("iopj");
+        std::fs::write(&host, bytes).unwrap();
+        let foreign = Program { name: "iopj".to_owned(), host };
+        let message = foreign.libraries(other).unwrap_err().to_string();
+        assert!(message.contains("link it statically"), "{message}");
+        let message = Program::iopj(other).unwrap_err().to_string();
+        assert!(message.contains(&format!("/iopj-{other}`: build it by")), "{message}");
+    }
+
+    #[test]
     fn what_is_not_elf_is_refused() {
         let error = interpreter(Path::new("/proc/self/stat")).unwrap_err().to_string();
-        assert_eq!(error, "`/proc/self/stat` is not an x86-64 ELF program: name one that is");
+        assert_eq!(error, "`/proc/self/stat` is not a 64-bit ELF program: name one that is");
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! touched. apt checks every signature and hash.
 
 use super::KernelError;
-use super::catalogue::{self, Candidate, Package};
+use super::catalogue::{self, Candidate};
 use super::error::Asked;
 use super::sources::Mirror;
 use super::tools;
+use crate::arch::Arch;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -20,7 +21,6 @@ const SETTINGS: &str = "\
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
-APT::Architecture \"amd64\";
 APT::Get::AllowUnauthenticated \"false\";
 Acquire::AllowInsecureRepositories \"false\";
 Acquire::AllowDowngradeToInsecureRepositories \"false\";
@@ -42,18 +42,18 @@ pub(super) struct Apt {
 }
 
 impl Apt {
-    /// Makes the folder ready to read the suites on these mirrors.
-    pub(super) fn open(folder: &Path, suites: &[(String, &Mirror)]) -> Result<Apt, KernelError> {
+    /// Makes the folder ready to read the suites on these mirrors, of packages for this processor.
+    pub(super) fn open(folder: &Path, arch: Arch, suites: &[(String, &Mirror)]) -> Result<Apt, KernelError> {
         for part in ["lists/partial", "cache/archives/partial", "sources.list.d", "preferences.d"] {
             make_folder(&folder.join(part))?;
         }
-        let sources: String = suites.iter().map(|(suite, mirror)| stanza(suite, mirror)).collect();
+        let sources: String = suites.iter().map(|(suite, mirror)| stanza(suite, arch, mirror)).collect();
         let suites = suites.iter().map(|(suite, mirror)| (suite.clone(), mirror.uris.join(" "))).collect();
         let apt = Apt { folder: folder.to_owned(), suites };
         if apt.write("sources.list.d/kernels.sources", &sources)? {
             crate::cache::remove(&apt.stamp())?;
         }
-        apt.write("apt.conf", SETTINGS)?;
+        apt.write("apt.conf", &format!("{SETTINGS}APT::Architecture \"{}\";\n", arch.of_packages()))?;
         // No package counts as installed.
         apt.write("status", "")?;
         Ok(apt)
@@ -126,13 +126,12 @@ impl Apt {
         Ok((candidates, self.suites.iter().map(asked).collect()))
     }
 
-    /// Downloads packages into a folder; returns apt's complaint if it could not.
+    /// Downloads packages, each as apt names it, into a folder; returns apt's complaint if it could not.
     #[must_use = "a failed download is the complaint"]
-    pub(super) fn download(&self, packages: &[Package], into: &Path) -> Result<Option<String>, KernelError> {
+    pub(super) fn download(&self, packages: &[String], into: &Path) -> Result<Option<String>, KernelError> {
         let mut command = self.command();
-        command.args(["-q", "download"]).current_dir(into);
-        command.args(packages.iter().map(|package| format!("{}={}", package.name, package.version)));
-        let output = tools::output("apt-get", "the kernel's packages", &mut command)?;
+        command.args(["-q", "download"]).args(packages).current_dir(into);
+        let output = tools::output("apt-get", &packages.join(", "), &mut command)?;
         let failed = !output.status.success();
         Ok(failed.then(|| complaint(&output).unwrap_or_else(|| output.status.to_string())))
     }
@@ -162,11 +161,12 @@ impl Apt {
 
 /// One suite on its mirror. An old suite's Release file expires when the distribution no longer renews it,
 /// but stays signed: its signature is checked, its date is not.
-fn stanza(suite: &str, mirror: &Mirror) -> String {
+fn stanza(suite: &str, arch: Arch, mirror: &Mirror) -> String {
     format!(
-        "Types: deb\nURIs: {}\nSuites: {suite}\nComponents: main\nArchitectures: amd64\nTargets: \
+        "Types: deb\nURIs: {}\nSuites: {suite}\nComponents: main\nArchitectures: {}\nTargets: \
          Packages\nPDiffs: no\nCheck-Valid-Until: no\nSigned-By: {}\n\n",
         mirror.uris.join(" "),
+        arch.of_packages(),
         mirror.signed_by
     )
 }
@@ -273,7 +273,9 @@ mod tests {
             main: mirror("http://main.example/debian"),
             security: vec![mirror("http://security.example"), mirror("http://main.example/debian-security")],
         };
-        let open = |mirrors: &Mirrors| Apt::open(temporary.path(), &catalogue::suites(mirrors)).unwrap();
+        let open = |mirrors: &Mirrors| {
+            Apt::open(temporary.path(), Arch::X86_64, &catalogue::suites(mirrors)).unwrap()
+        };
         let apt = open(&mirrors);
         let releases = ["bullseye", "bookworm", "trixie"];
         let wanted: Vec<_> = ["security", "updates", "backports"]

@@ -74,8 +74,8 @@ pub(super) fn releases(mirrors: &Mirrors) -> &'static [(&'static str, &'static s
 }
 
 /// The series of a kernel release: `5.10` of `5.10.0-46-amd64`; `None` if it is not the release of an
-/// ordinary kernel for PCs (Debian's `amd64`, Ubuntu's `generic`; not `cloud`, not `rt`, not a package that
-/// only points to others).
+/// ordinary kernel (Debian's `amd64` and `arm64`, Ubuntu's `generic`; not `cloud`, not `rt`, not a package
+/// that only points to others).
 pub(super) fn series(release: &str) -> Option<&str> {
     let fit = |c: char| c.is_ascii_alphanumeric() || ".+~_-".contains(c);
     let (numbers, flavour) = release.rsplit_once('-')?;
@@ -85,7 +85,7 @@ pub(super) fn series(release: &str) -> Option<&str> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let starts_with_digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     (release.chars().all(fit)
-        && matches!(flavour, "amd64" | "generic")
+        && matches!(flavour, "amd64" | "arm64" | "generic")
         && is_number(version)
         && is_number(patch_level)
         && starts_with_digit(sublevel)
@@ -326,6 +326,8 @@ mod tests {
             ("5.10.0-46-amd64", Some("5.10")),
             ("6.18.15+deb13-amd64", Some("6.18")),
             ("6.8.0-31-generic", Some("6.8")),
+            ("6.18.15+deb13-arm64", Some("6.18")),
+            ("6.18.15+deb13-arm64-16k", None),
             ("6.1-amd64", None),
             ("5.10.0-46-cloud-amd64", None),
             ("5.10.0-46-rt-amd64", None),

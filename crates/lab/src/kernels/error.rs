@@ -1,5 +1,6 @@
 //! Why there is no kernel to boot, each reason with its remedy.
 
+use crate::arch::Arch;
 use crate::cache::CacheError;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -51,6 +52,12 @@ pub enum KernelError {
         /// Its own first error line.
         complaint: String,
     },
+    /// A guest of another processor than this host's lacks a busybox.
+    #[error(
+        "a guest with the processor {arch} needs a busybox for it, which apt cannot fetch: `{complaint}`; \
+         check the network and the mirror"
+    )]
+    NoBusybox { arch: Arch, complaint: String },
     /// A package lacks what a kernel's package should hold.
     #[error("the package of {release} holds no {missing}: choose another release with `iopj lab kernels`")]
     BadPackage { release: String, missing: &'static str },
@@ -59,8 +66,8 @@ pub enum KernelError {
     BadModule { path: PathBuf, reason: String },
     /// The image is not a kernel that a guest can boot.
     #[error(
-        "`{path}` is not an x86-64 kernel: {reason}; name a bzImage (/boot/vmlinuz-…) or an uncompressed \
-         vmlinux"
+        "`{path}` is not a kernel for a guest: {reason}; name a bzImage (/boot/vmlinuz-…), an uncompressed \
+         vmlinux, or an Arm `Image`"
     )]
     NotAKernel { path: PathBuf, reason: ImageFault },
     /// The folder holds no modules.
@@ -97,8 +104,8 @@ pub enum ImageFault {
     /// The file cannot be read.
     #[error(transparent)]
     File(#[from] io::Error),
-    /// Neither a bzImage nor an ELF file.
-    #[error("it has neither the boot protocol's header nor that of an ELF file")]
+    /// Neither a bzImage nor an ELF file nor an image for Arm.
+    #[error("it has neither the boot protocol's header nor that of an ELF file or of an Arm image")]
     NoHeader,
     /// A bzImage that does not say which kernel it is.
     #[error("its boot header has no version")]
@@ -109,8 +116,8 @@ pub enum ImageFault {
     /// An ELF file that is no program.
     #[error("it is an ELF file without anything to load")]
     NothingToLoad,
-    /// An ELF file that is no kernel.
-    #[error("it is an ELF file without the words `Linux version`")]
+    /// An ELF file or an image for Arm that is no kernel.
+    #[error("it is without the words `Linux version`")]
     NoRelease,
     /// A kernel where QEMU finds no entry.
     #[error("it is a vmlinux without a PVH entry (CONFIG_PVH), name its bzImage")]

@@ -4,6 +4,8 @@
 //! installed and nothing of the host's apt is touched.
 
 mod apt;
+mod arm_image;
+mod busybox;
 mod catalogue;
 mod error;
 mod modules;
@@ -14,10 +16,12 @@ mod unpack;
 mod version;
 mod vmlinux;
 
+pub use busybox::busybox;
 pub use catalogue::Offer;
 pub use error::{Asked, ImageFault, KernelError};
 pub use tools::missing_tools;
 
+use crate::arch::Arch;
 use crate::cache::Cache;
 use apt::Apt;
 use catalogue::{Candidate, all_series, pick, series};
@@ -30,7 +34,10 @@ use std::path::{Path, PathBuf};
 pub struct Kernel {
     /// As `uname -r` says in the guest: `5.10.0-46-amd64`.
     pub release: String,
-    /// An uncompressed vmlinux ELF file with a PVH entry if there is one, else a bzImage.
+    /// The processor that it is for.
+    pub arch: Arch,
+    /// An uncompressed vmlinux ELF file with a PVH entry if there is one, else a bzImage; for Arm the plain
+    /// image.
     pub image: PathBuf,
     /// The folder with `modules.dep` and `kernel/…/*.ko`, all uncompressed; depmod(8) has run.
     pub modules: PathBuf,
@@ -38,18 +45,18 @@ pub struct Kernel {
     pub config: Option<PathBuf>,
 }
 
-/// The kernels that can be fetched, the newest of each series, and all that are cached; oldest first. `note`
-/// gets progress messages. Without the network the cached ones are returned, if there are any, and `note`
-/// gets the reason.
+/// The kernels for a processor that can be fetched, the newest of each series, and all that are cached; oldest
+/// first. `note` gets progress messages. Without the network the cached ones are returned, if there are any,
+/// and `note` gets the reason.
 ///
 /// # Errors
 /// [`KernelError::MissingTools`], [`KernelError::NoSource`], [`KernelError::Unreachable`],
 /// [`KernelError::Cache`].
-pub fn list(cache: &Cache, note: &mut dyn FnMut(&str)) -> Result<Vec<Offer>, KernelError> {
-    let cached = cached_releases(cache);
+pub fn list(cache: &Cache, arch: Arch, note: &mut dyn FnMut(&str)) -> Result<Vec<Offer>, KernelError> {
+    let cached = cached_releases(cache, arch);
     let known = tools::require(&["apt-get"]).and_then(|()| {
         let _lock = cache.lock(note)?;
-        PackageLists::open(cache, None, false, note)
+        PackageLists::open(cache, arch, None, false, note)
     });
     match known {
         Ok(lists) => Ok(catalogue::offers(&lists.candidates, &cached)),
@@ -61,31 +68,36 @@ pub fn list(cache: &Cache, note: &mut dyn FnMut(&str)) -> Result<Vec<Offer>, Ker
     }
 }
 
-/// A kernel by its series (`5.10`: the newest cached one, else the newest offered), by its whole release, or
+/// A kernel for a processor by its series (`5.10`: the newest cached one, else the newest offered), by its whole release, or
 /// the running host's own (`host`). One that is not cached is fetched; `note` gets progress messages.
 ///
 /// # Errors
 /// [`KernelError::NotOffered`] with what is offered; [`KernelError::Unreachable`], [`KernelError::Cache`],
 /// [`KernelError::MissingTools`], [`KernelError::NoSource`] and those of programs; for `host` those of
 /// [`from_files`] and [`KernelError::NoHostKernel`].
-pub fn fetch(cache: &Cache, wanted: &str, note: &mut dyn FnMut(&str)) -> Result<Kernel, KernelError> {
-    if wanted == "host" {
+pub fn fetch(
+    cache: &Cache,
+    arch: Arch,
+    wanted: &str,
+    note: &mut dyn FnMut(&str),
+) -> Result<Kernel, KernelError> {
+    if wanted == "host" && arch == Arch::HOST {
         return own::host(cache, note);
     }
-    if let Some(kernel) = cached(cache, wanted) {
+    if let Some(kernel) = cached(cache, arch, wanted) {
         return Ok(kernel);
     }
     tools::require(&["apt-get", "dpkg-deb", "depmod"])?;
     let _lock = cache.lock(note)?;
     // Another process may have fetched it while this one waited.
-    if let Some(kernel) = cached(cache, wanted) {
+    if let Some(kernel) = cached(cache, arch, wanted) {
         return Ok(kernel);
     }
-    let lists = PackageLists::open(cache, Some(wanted), false, note)?;
+    let lists = PackageLists::open(cache, arch, Some(wanted), false, note)?;
     match lists.fetch(cache, wanted, note) {
         // A package in yesterday's list may have been replaced by a newer one.
         Err(KernelError::Unreachable { .. }) if !lists.is_fresh => {
-            PackageLists::open(cache, Some(wanted), true, note)?.fetch(cache, wanted, note)
+            PackageLists::open(cache, arch, Some(wanted), true, note)?.fetch(cache, wanted, note)
         }
         done => done,
     }
@@ -103,8 +115,8 @@ pub fn from_files(cache: &Cache, image: &Path, modules: &Path) -> Result<Kernel,
 }
 
 /// The private apts and what their lists offer.
-#[derive(Default)]
 struct PackageLists {
+    arch: Arch,
     /// That of the short lists, then one per release whose series they lacked.
     apts: Vec<Apt>,
     candidates: Vec<Candidate>,
@@ -122,15 +134,19 @@ impl PackageLists {
     /// Reads the lists: all if `anew`, else those that are old or lack what is wanted. The cache is locked.
     fn open(
         cache: &Cache,
+        arch: Arch,
         wanted: Option<&str>,
         anew: bool,
         note: &mut dyn FnMut(&str),
     ) -> Result<PackageLists, KernelError> {
         let mirrors = sources::mirrors(Path::new("/etc"))?;
-        let folder = cache.folder().join("apt");
-        let cached = cached_releases(cache);
-        let mut lists = PackageLists { is_fresh: true, cached, ..PackageLists::default() };
-        lists.add(Apt::open(&folder, &catalogue::suites(&mirrors))?, wanted, anew, note)?;
+        let apt = cache.folder().join("apt");
+        let folder = if arch == Arch::X86_64 { apt } else { apt.join(arch.as_str()) };
+        let cached = cached_releases(cache, arch);
+        let (apts, candidates, asked) = (Vec::new(), Vec::new(), Vec::new());
+        let mut lists =
+            PackageLists { arch, apts, candidates, asked, is_fresh: true, complaint: None, cached };
+        lists.add(Apt::open(&folder, arch, &catalogue::suites(&mirrors))?, wanted, anew, note)?;
         lists.add_releases(&folder, &mirrors, wanted, anew, note)?;
         if lists.candidates.is_empty() && (wanted.is_none() || lists.complaint.is_some()) {
             let complaint = lists.complaint.take().unwrap_or_else(|| "the lists hold no kernels".to_owned());
@@ -157,7 +173,7 @@ impl PackageLists {
             let is_wanted = wanted.is_none_or(|wanted| series(wanted).unwrap_or(wanted) == *own);
             if is_wanted && pick(&self.candidates, wanted.unwrap_or(own)).is_none() {
                 let suites = [((*release).to_owned(), &mirrors.main)];
-                self.add(Apt::open(&folder.join(release), &suites)?, wanted, anew, note)?;
+                self.add(Apt::open(&folder.join(release), self.arch, &suites)?, wanted, anew, note)?;
             }
         }
         Ok(())
@@ -208,14 +224,15 @@ impl PackageLists {
         let release = &candidate.release;
         // Packages unpack to at most seven times their size (5.10: 6.5, 6.18: 5), beside an image of 64 MB.
         cache.need_room(&format!("kernel {release}"), 8 * candidate.download_bytes() + 100_000_000)?;
-        let place = unpack::make_whole(cache, release, |partial| {
+        let place = unpack::make_whole(&unpack::folder(cache, self.arch), release, |partial| {
             let packages = partial.join("packages");
             fs::create_dir(&packages).map_err(KernelError::io("make", &packages))?;
             for package in &candidate.packages {
                 let megabytes = package.download_bytes as f64 / 1e6;
                 note(&format!("fetching {} ({megabytes:.0} MB) from {}", package.name, candidate.suite));
             }
-            if let Some(complaint) = apt.download(&candidate.packages, &packages)? {
+            let named = candidate.packages.iter().map(|one| format!("{}={}", one.name, one.version));
+            if let Some(complaint) = apt.download(&named.collect::<Vec<_>>(), &packages)? {
                 return Err(self.unreachable(&format!("kernel {release}"), complaint));
             }
             note(&format!("unpacking {release}"));
@@ -227,15 +244,15 @@ impl PackageLists {
 }
 
 /// The newest cached kernel that is the release or of the series `wanted`.
-fn cached(cache: &Cache, wanted: &str) -> Option<Kernel> {
-    let releases = cached_releases(cache);
+fn cached(cache: &Cache, arch: Arch, wanted: &str) -> Option<Kernel> {
+    let releases = cached_releases(cache, arch);
     let release = releases.iter().rfind(|release| *release == wanted || series(release) == Some(wanted))?;
-    unpack::kernel_in(&unpack::folder(cache).join(release), release)
+    unpack::kernel_in(&unpack::folder(cache, arch).join(release), release)
 }
 
 /// The releases of the whole kernels in the cache, oldest first.
-fn cached_releases(cache: &Cache) -> Vec<String> {
-    let folder = unpack::folder(cache);
+fn cached_releases(cache: &Cache, arch: Arch) -> Vec<String> {
+    let folder = unpack::folder(cache, arch);
     let mut releases: Vec<_> = fs::read_dir(&folder)
         .into_iter()
         .flatten()

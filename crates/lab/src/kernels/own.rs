@@ -66,7 +66,8 @@ pub(super) fn from_files(
     }
     let key = key(&[&[image.to_owned()], &files[..]].concat())?;
     let name = format!("own-{release}");
-    let place = unpack::folder(cache).join(&name);
+    let kernels = unpack::folder(cache, read.kind.arch());
+    let place = kernels.join(&name);
     let made = || {
         let same = fs::read_to_string(place.join(KEY)).is_ok_and(|old| old == key);
         same.then(|| unpack::kernel_in(&place, &release)).flatten()
@@ -79,7 +80,7 @@ pub(super) fn from_files(
     cache
         .need_room(&format!("a copy of kernel {release}"), image_bytes + modules::unpacked_bytes(&source)?)?;
     note(&format!("copying kernel {release} and its modules"));
-    unpack::make_whole(cache, &name, |partial| {
+    unpack::make_whole(&kernels, &name, |partial| {
         let target = unpack::modules_folder(partial, &release);
         fs::create_dir_all(&target).map_err(KernelError::io("make", &target))?;
         modules::copy_all(&source, &target)?;

@@ -1,43 +1,51 @@
 //! A folder with a kernel ready to boot: completed under another name, then renamed.
 //!
-//! `kernels/RELEASE/` holds `vmlinux` (or `bzImage`), `config` if the packages have one, and
-//! `lib/modules/RELEASE/`. The user's own kernels are in `kernels/own-RELEASE/`.
+//! `kernels/RELEASE/` holds `vmlinux` (or `bzImage`, or Arm's `Image`), `config` if the packages have one, and
+//! `lib/modules/RELEASE/`. The user's own kernels are in `kernels/own-RELEASE/`; what is for Arm is in
+//! `kernels/aarch64/`.
 
-use super::{Kernel, KernelError, modules, tools, vmlinux};
+use super::vmlinux::{self, Kind};
+use super::{Kernel, KernelError, modules, tools};
+use crate::arch::Arch;
 use crate::cache::{Cache, remove};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const PARTIAL: &str = ".partial-";
 
-/// The folder of all cached kernels.
-pub(super) fn folder(cache: &Cache) -> PathBuf {
-    cache.folder().join("kernels")
+/// The folder of all cached kernels for a processor.
+pub(super) fn folder(cache: &Cache, arch: Arch) -> PathBuf {
+    let kernels = cache.folder().join("kernels");
+    match arch {
+        Arch::X86_64 => kernels,
+        other => kernels.join(other.as_str()),
+    }
 }
 
 /// The kernel that was made in `place`, if it is whole.
 pub(super) fn kernel_in(place: &Path, release: &str) -> Option<Kernel> {
-    let image = ["vmlinux", "bzImage"].map(|name| place.join(name)).into_iter().find(|image| image.is_file());
+    let found = Kind::ALL.into_iter().find(|kind| place.join(kind.file()).is_file());
     let modules = modules_folder(place, release);
     let config = Some(place.join("config")).filter(|config| config.is_file());
     modules.join("modules.dep").is_file().then_some(())?;
-    Some(Kernel { release: release.to_owned(), image: image?, modules, config })
+    let kind = found?;
+    let (release, image) = (release.to_owned(), place.join(kind.file()));
+    Some(Kernel { release, arch: kind.arch(), image, modules, config })
 }
 
 pub(super) fn modules_folder(place: &Path, release: &str) -> PathBuf {
     place.join("lib/modules").join(release)
 }
 
-/// Makes `kernels/name` with `make` in an empty folder beside it, under the cache's lock. What an earlier
-/// process left unfinished is removed first.
+/// Makes `name` in the folder `kernels` with `make` in an empty folder beside it, under the cache's lock. What
+/// an earlier process left unfinished is removed first.
 pub(super) fn make_whole(
-    cache: &Cache,
+    kernels: &Path,
     name: &str,
     make: impl FnOnce(&Path) -> Result<(), KernelError>,
 ) -> Result<PathBuf, KernelError> {
-    let kernels = folder(cache);
-    fs::create_dir_all(&kernels).map_err(KernelError::io("make", &kernels))?;
-    for entry in fs::read_dir(&kernels).map_err(KernelError::io("list", &kernels))?.flatten() {
+    fs::create_dir_all(kernels).map_err(KernelError::io("make", kernels))?;
+    for entry in fs::read_dir(kernels).map_err(KernelError::io("list", kernels))?.flatten() {
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(PARTIAL)) {
             remove(&entry.path())?;
         }
@@ -54,14 +62,20 @@ pub(super) fn make_whole(
     Ok(whole)
 }
 
-/// Turns the packages in `place/packages` into the kernel in `place`; nothing is installed.
-pub(super) fn from_packages(place: &Path, release: &str) -> Result<(), KernelError> {
-    let (packages, tree) = (place.join("packages"), place.join("tree"));
-    for entry in fs::read_dir(&packages).map_err(KernelError::io("list", &packages))?.flatten() {
+/// Unpacks the packages in a folder into one tree beside it, whose folder is returned; the packages go.
+pub(super) fn unpack_packages(packages: &Path) -> Result<PathBuf, KernelError> {
+    let tree = packages.with_file_name("tree");
+    for entry in fs::read_dir(packages).map_err(KernelError::io("list", packages))?.flatten() {
         let package = entry.file_name().to_string_lossy().into_owned();
         tools::run("dpkg-deb", &package, tools::command("dpkg-deb").arg("-x").arg(entry.path()).arg(&tree))?;
     }
-    remove(&packages)?;
+    remove(packages)?;
+    Ok(tree)
+}
+
+/// Turns the packages in `place/packages` into the kernel in `place`; nothing is installed.
+pub(super) fn from_packages(place: &Path, release: &str) -> Result<(), KernelError> {
+    let tree = unpack_packages(&place.join("packages"))?;
     let bad = |missing| KernelError::BadPackage { release: release.to_owned(), missing };
     let first = |candidates: &[PathBuf]| candidates.iter().find(|path| path.exists()).cloned();
     let beside = ["usr/lib/modules", "lib/modules"].map(|folder| tree.join(folder).join(release));
@@ -85,11 +99,8 @@ pub(super) fn from_packages(place: &Path, release: &str) -> Result<(), KernelErr
 pub(super) fn place_image(place: &Path, path: &Path) -> Result<(), KernelError> {
     let image =
         vmlinux::read(path).map_err(|reason| KernelError::NotAKernel { path: path.to_owned(), reason })?;
-    let (name, bytes) = match (image.kind, vmlinux::unpack(&image.bytes)) {
-        (vmlinux::Kind::BzImage, Some(elf)) => ("vmlinux", elf),
-        (vmlinux::Kind::BzImage, None) => ("bzImage", image.bytes),
-        (vmlinux::Kind::Vmlinux, _) => ("vmlinux", image.bytes),
-    };
-    let target = place.join(name);
+    let elf = (image.kind == Kind::BzImage).then(|| vmlinux::unpack(&image.bytes)).flatten();
+    let (kind, bytes) = elf.map_or((image.kind, image.bytes), |elf| (Kind::Vmlinux, elf));
+    let target = place.join(kind.file());
     fs::write(&target, bytes).map_err(KernelError::io("write", &target))
 }

@@ -1,7 +1,9 @@
-//! Kernel images for x86: the boot protocol's header, its compressed payload, and what an ELF image says
-//! about itself (Documentation/arch/x86/boot.rst, elf(5)).
+//! Kernel images: for x86 the boot protocol's header, its compressed payload, and what an ELF image says
+//! about itself (Documentation/arch/x86/boot.rst, elf(5)); those for Arm are next door.
 
+use super::arm_image;
 use super::error::ImageFault;
+use crate::arch::Arch;
 use crate::elf::{self, LOAD, MAGIC, NOTE, ProgramHeader, number, release_after};
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,26 +11,50 @@ use std::path::Path;
 
 /// More than any kernel's payload unpacks to: a broken one must not fill the memory.
 const LARGEST_BYTES: u64 = 1 << 30;
-const EM_X86_64: u64 = 62;
 /// The note with the guest's PVH entry: name and type (include/xen/interface/elfnote.h).
 const PVH_NOTE: (&[u8], u64) = (b"Xen\0", 18);
 
 /// A kernel image as it was read.
 pub(super) struct Image {
-    /// The file; of an ELF image only what is loaded, without its debug information.
+    /// The file; of an ELF image only what is loaded, without its debug information; of an image for Arm its
+    /// plain form.
     pub bytes: Vec<u8>,
     /// As `uname -r` says in a guest that boots it.
     pub release: String,
     pub kind: Kind,
 }
 
-/// The two forms that a guest can boot.
+/// The forms that a guest can boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The boot protocol's form, with a compressed payload.
     BzImage,
     /// An uncompressed ELF file with a PVH entry.
     Vmlinux,
+    /// The plain image for 64-bit Arm.
+    ArmImage,
+}
+
+impl Kind {
+    /// Every form.
+    pub(super) const ALL: [Kind; 3] = [Kind::Vmlinux, Kind::BzImage, Kind::ArmImage];
+
+    /// The image's file in a kernel's folder.
+    pub(super) fn file(self) -> &'static str {
+        match self {
+            Kind::BzImage => "bzImage",
+            Kind::Vmlinux => "vmlinux",
+            Kind::ArmImage => "Image",
+        }
+    }
+
+    /// The processor that it is for.
+    pub(super) fn arch(self) -> Arch {
+        match self {
+            Kind::BzImage | Kind::Vmlinux => Arch::X86_64,
+            Kind::ArmImage => Arch::Aarch64,
+        }
+    }
 }
 
 /// Reads an image and identifies it; the error is the reason why no guest could boot it.
@@ -39,6 +65,10 @@ pub(super) fn read(path: &Path) -> Result<Image, ImageFault> {
     let loaded_end = if bytes.starts_with(MAGIC) { loaded_end(&bytes)? } else { LARGEST_BYTES };
     let rest = loaded_end.min(LARGEST_BYTES).saturating_sub(bytes.len() as u64);
     file.take(rest).read_to_end(&mut bytes)?;
+    if let Some(plain) = arm_image::plain(&bytes) {
+        let release = release_after(&plain, b"Linux version ").ok_or(ImageFault::NoRelease)?;
+        return Ok(Image { bytes: plain.into_owned(), release, kind: Kind::ArmImage });
+    }
     let (kind, release) = identify(&bytes)?;
     if kind == Kind::Vmlinux {
         // The section table was not read: the header must not point to it.
@@ -131,7 +161,9 @@ fn program_headers(elf: &[u8]) -> impl Iterator<Item = ProgramHeader> {
 
 /// Where the loaded part of an ELF file ends.
 fn loaded_end(beginning: &[u8]) -> Result<u64, ImageFault> {
-    if number::<1>(beginning, 4) != Some(2) || number::<2>(beginning, 0x12) != Some(EM_X86_64) {
+    if number::<1>(beginning, 4) != Some(2)
+        || number::<2>(beginning, 0x12) != Some(Arch::X86_64.elf_machine())
+    {
         return Err(ImageFault::OtherProcessor);
     }
     program_headers(beginning)

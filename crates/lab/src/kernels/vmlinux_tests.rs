@@ -9,7 +9,7 @@ use std::io::Write;
 pub(in super::super) fn vmlinux(release: &str) -> Vec<u8> {
     let note = [&[4, 0, 0, 0, 4, 0, 0, 0, 18, 0, 0, 0][..], b"Xen\0", &[0, 0, 0, 1]].concat();
     elf(
-        EM_X86_64 as u8,
+        Arch::X86_64.elf_machine() as u8,
         &note,
         &format!("Linux version %s (x)\0Linux version {release} (builder@host) #1 SMP\0"),
     )

@@ -2,9 +2,11 @@
 
 use super::fault::relay;
 use super::{Device, FaultKind, Guest, GuestStudy, status_file, store_file, study_file};
+use crate::arch::Arch;
 use crate::cache::Cache;
 use crate::error::LabError;
 use crate::image::{GuestFile, GuestSpec, ImageError, ModuleWish, Program, built_in_options, has_module};
+use crate::kernels;
 use crate::profile::Profiler;
 use crate::vm::{self, Accelerator, Kvm, MachineSpec, RunFolder};
 
@@ -33,13 +35,16 @@ impl Guest<'_> {
         let bypass = studies.iter().any(|study| study.bypass);
         let spdk = studies.iter().any(|study| study.spdk);
         let accelerator = match profiler {
-            None if vm::kvm(cache.folder(), &self.kernel.image)? == Kvm::Works => Accelerator::Kvm,
+            None if self.kernel.arch == Arch::HOST
+                && vm::kvm(cache.folder(), &self.kernel.image)? == Kvm::Works =>
+            {
+                Accelerator::Kvm
+            }
             _ => Accelerator::Tcg { icount: self.repeats(), plugin: profiler.map(Profiler::plugin) },
         };
-        // A clock read is an instruction, as on most machines, and no access to an emulated timer.
-        let mut kernel_arguments = vec!["tsc=reliable".to_owned()];
-        kernel_arguments.extend(built_in_options(&self.kernel.modules, &self.modules(bypass)?)?);
+        let kernel_arguments = built_in_options(&self.kernel.modules, &self.modules(bypass)?)?;
         Ok(MachineSpec {
+            arch: self.kernel.arch,
             kernel: self.kernel.image.clone(),
             initramfs: folder.path().join("initramfs"),
             accelerator,
@@ -53,9 +58,17 @@ impl Guest<'_> {
         })
     }
 
+    /// The root of a guest with this processor, empty.
+    pub(super) fn root(&self, cache: &Cache) -> Result<GuestSpec, LabError> {
+        let arch = self.kernel.arch;
+        let busybox = (arch != Arch::HOST).then(|| kernels::busybox(cache, arch, &mut |_| {})).transpose()?;
+        Ok(GuestSpec { arch, busybox, ..GuestSpec::default() })
+    }
+
     /// The guest's root: what the studies need, each thing once.
     pub(super) fn guest(
         &self,
+        cache: &Cache,
         studies: &[GuestStudy<'_>],
         accelerator: &Accelerator,
     ) -> Result<GuestSpec, LabError> {
@@ -74,6 +87,7 @@ impl Guest<'_> {
             modules: self.modules(studies.iter().any(|study| study.bypass))?,
             files: (1..).zip(studies).map(file).collect(),
             script: self.script(studies, accelerator),
+            ..self.root(cache)?
         })
     }
 
@@ -167,6 +181,7 @@ mod tests {
     fn counters_are_held_only_where_neither_times_nor_instructions_are_measured() {
         let kernel = Kernel {
             release: "6.18".to_owned(),
+            arch: Arch::X86_64,
             image: "vmlinuz".into(),
             modules: "modules".into(),
             config: None,

@@ -188,7 +188,7 @@ impl Guest<'_> {
         let folder = RunFolder::create(cache.folder())?;
         let profiler = self.exact.then(|| Profiler::install(folder.path())).transpose()?;
         let machine = self.machine(cache, &folder, profiler.as_ref(), studies)?;
-        let guest = self.guest(studies, &machine.accelerator)?;
+        let guest = self.guest(cache, studies, &machine.accelerator)?;
         image::build(&guest, &self.kernel.modules, &self.kernel.release, &machine.initramfs)?;
         let out = folder.path().join("out");
         fs::create_dir(&out).map_err(LabError::at(&out))?;
@@ -225,7 +225,8 @@ impl Guest<'_> {
         let mut store = Store::open_for_run(made)?;
         let detail = json!({
             "kernel": self.kernel.release,
-            "qemu": vm::qemu_version()?,
+            "architecture": self.kernel.arch.as_str(),
+            "qemu": vm::qemu_version(self.kernel.arch)?,
             "accelerator": match &machine.accelerator {
                 Accelerator::Kvm => "kvm",
                 Accelerator::Tcg { icount: false, .. } => "tcg",
@@ -262,7 +263,7 @@ impl Guest<'_> {
         let machine = self.machine(cache, &folder, None, &[])?;
         let script = format!("cd /root; echo 'iopj is on the path; leave with `exit`'; {}", image::SHELL);
         let modules = self.modules(false)?;
-        let guest = GuestSpec { programs, modules, files: Vec::new(), script };
+        let guest = GuestSpec { programs, modules, script, ..self.root(cache)? };
         image::build(&guest, &self.kernel.modules, &self.kernel.release, &machine.initramfs)?;
         Ok(vm::interact(&machine, &folder, stop)?)
     }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::cache::Cache;
 use crate::error::LabError;
-use crate::image::{self, GuestFile, GuestSpec, ModuleWish};
+use crate::image::{self, GuestFile, GuestSpec, ModuleWish, Program};
 use crate::vm::{self, AGENT_PORT, Accelerator, MachineSpec, Nic, RunFolder, VmError, Wire};
 use std::fs;
 use std::path::Path;
@@ -35,6 +35,8 @@ pub struct Pair<'a> {
     pub target: Guest<'a>,
     /// The card of each.
     pub nic: Nic,
+    /// The target host's programs: an iopj for its processor.
+    pub target_programs: Vec<Program>,
     /// What the host and the target do once their network is up, instead of a study and its agent; for
     /// tests.
     pub scripts: Option<[String; 2]>,
@@ -124,10 +126,14 @@ impl Pair<'_> {
         let machine = MachineSpec { wire: Some(wire), drives, ..plain };
         let file = GuestFile { path: study_file(1), content: study.text.as_bytes().to_vec(), mode: 0o644 };
         let root = GuestSpec {
-            programs: study.programs.clone(),
+            programs: match side {
+                Side::Host => study.programs.clone(),
+                Side::Target => self.target_programs.clone(),
+            },
             modules: self.modules(guest.vcpus, side, study.rdma),
             files: if side == Side::Host { vec![file] } else { Vec::new() },
             script: self.script(side, study, &machine.accelerator),
+            ..guest.root(cache)?
         };
         image::build(&root, &guest.kernel.modules, &guest.kernel.release, &machine.initramfs)?;
         Ok(machine)
@@ -198,7 +204,7 @@ impl Watched<'_> {
 
 /// Brings up the card, and names the serial line's end.
 fn network(address: &str, rdma: bool) -> String {
-    let emulated = if rdma { "rdma link add rxe0 type rxe netdev \"$nic\" || exit 90\n" } else { "" };
+    let emulated = if rdma { "iopj lab soft-roce \"$nic\" || exit 90\n" } else { "" };
     format!(
         "nic=\nfor folder in /sys/class/net/*; do\n\t[ ! -e \"$folder/device\" ] || \
          nic=${{folder##*/}}\ndone\n[ -n \"$nic\" ] || {{ echo 'lab: the guest has no network card'; exit \

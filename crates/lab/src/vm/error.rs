@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::spec::QEMU;
 use crate::image::ImageError;
 
 /// Why a machine does not start or a guest does not end well.
@@ -16,10 +15,10 @@ use crate::image::ImageError;
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum VmError {
     /// There is no QEMU.
-    #[error("`{QEMU}` is not installed: install the package qemu-system-x86")]
-    NoQemu,
+    #[error("`{name}` is not installed: install the package {package}")]
+    NoQemu { name: &'static str, package: &'static str },
     /// QEMU cannot be started or watched.
-    #[error("`{QEMU}` cannot be run: {0}; reinstall the package qemu-system-x86")]
+    #[error("QEMU cannot be run: {0}; install it again")]
     Start(#[source] io::Error),
     /// QEMU ended by itself, not because of the guest.
     #[error(

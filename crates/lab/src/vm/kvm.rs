@@ -13,6 +13,7 @@ use super::qemu::qemu_version;
 use super::run::boot;
 use super::spec::{Accelerator, MachineSpec};
 use super::{RunFolder, VmError};
+use crate::arch::Arch;
 use crate::image;
 
 const LIMIT: Duration = Duration::from_secs(15);
@@ -45,7 +46,7 @@ struct Found {
 pub fn kvm(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
     let kept = cache.join("kvm.json");
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(VmError::at(&kept))?;
-    let qemu = qemu_version()?;
+    let qemu = qemu_version(Arch::HOST)?;
     let found: Option<Found> = fs::read(&kept).ok().and_then(|text| serde_json::from_slice(&text).ok());
     if let Some(found) = found.filter(|found| found.boot_id == boot_id && found.qemu == qemu) {
         return Ok(found.answer);
@@ -88,6 +89,7 @@ fn try_boot(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
     image::build_bare(&format!("#!/bin/sh\necho {SIGN}\npoweroff -f\n"), &initramfs)?;
     let spec = MachineSpec {
         wire: None,
+        arch: Arch::HOST,
         kernel: kernel.to_path_buf(),
         initramfs,
         accelerator: Accelerator::Kvm,

@@ -20,10 +20,12 @@ pub use qemu::qemu_version;
 pub use qmp::Qmp;
 pub use run::{Ended, interact, run};
 pub use run_folder::{Cleaned, RunFolder, clean};
-pub use spec::{Accelerator, MachineSpec, Plugin, QEMU};
+pub use spec::{Accelerator, MachineSpec, Plugin};
+
+use crate::arch::Arch;
 pub use wire::{AGENT_PORT, Nic, Wire};
 
-/// The programs that a machine needs and this host lacks, each with its Debian package.
-pub fn missing_tools() -> Vec<(&'static str, &'static str)> {
-    crate::host_tools::missing(&[(QEMU, "qemu-system-x86"), ("busybox", "busybox-static")])
+/// The programs that a machine with this processor needs and this host lacks, each with its Debian package.
+pub fn missing_tools(arch: Arch) -> Vec<(&'static str, &'static str)> {
+    crate::host_tools::missing(&[arch.qemu(), ("busybox", "busybox-static")])
 }

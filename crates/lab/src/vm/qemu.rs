@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
-use super::spec::{ConsoleEnd, MachineSpec, QEMU};
+use super::spec::{ConsoleEnd, MachineSpec};
 use super::wire::own_network;
 use super::{RunFolder, VmError};
+use crate::arch::Arch;
 use crate::host_tools::find;
 
 /// Where QEMU's own messages go, in the run folder.
@@ -23,6 +24,8 @@ const MESSAGES: &str = "messages";
 /// A running QEMU. Dropped, it is killed and reaped.
 pub(super) struct Qemu {
     child: Child,
+    /// The program's name, with which its messages begin.
+    name: &'static str,
     messages: std::path::PathBuf,
 }
 
@@ -34,7 +37,7 @@ impl Qemu {
         console: ConsoleEnd,
         folder: &RunFolder,
     ) -> Result<Qemu, VmError> {
-        let program = find(QEMU).ok_or(VmError::NoQemu)?;
+        let program = program(spec.arch)?;
         let messages = folder.path().join(MESSAGES);
         let mut command = Command::new(program);
         command.args(spec.arguments(console)).current_dir(folder.path());
@@ -61,7 +64,7 @@ impl Qemu {
             });
         }
         let child = command.spawn().map_err(VmError::Start)?;
-        let qemu = Qemu { child, messages };
+        let qemu = Qemu { child, name: spec.arch.qemu().0, messages };
         folder.note_machine(qemu.child.id())?;
         Ok(qemu)
     }
@@ -89,7 +92,7 @@ impl Qemu {
         let text = std::fs::read_to_string(&self.messages).unwrap_or_default();
         let lines: Vec<&str> = text
             .lines()
-            .map(|line| line.strip_prefix(QEMU).map_or(line, |rest| rest.trim_start_matches([':', ' '])))
+            .map(|line| line.strip_prefix(self.name).map_or(line, |rest| rest.trim_start_matches([':', ' '])))
             .collect();
         lines.join("; ")
     }
@@ -112,12 +115,16 @@ fn readable(descriptor: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
     }
 }
 
-/// The first line of QEMU's `--version`.
+fn program(arch: Arch) -> Result<PathBuf, VmError> {
+    let (name, package) = arch.qemu();
+    find(name).ok_or(VmError::NoQemu { name, package })
+}
+
+/// The first line of `--version` of the QEMU for this processor.
 ///
 /// # Errors
 /// [`VmError::NoQemu`], [`VmError::Start`].
-pub fn qemu_version() -> Result<String, VmError> {
-    let program = find(QEMU).ok_or(VmError::NoQemu)?;
-    let output = Command::new(Path::new(&program)).arg("--version").output().map_err(VmError::Start)?;
+pub fn qemu_version(arch: Arch) -> Result<String, VmError> {
+    let output = Command::new(program(arch)?).arg("--version").output().map_err(VmError::Start)?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
 }

@@ -7,10 +7,8 @@ use std::time::Duration;
 use super::arguments::{Arguments, escaped};
 use super::drive::Drive;
 use super::wire::Wire;
+use crate::arch::Arch;
 use crate::image::init::OUT_PORT;
-
-/// The program.
-pub const QEMU: &str = "qemu-system-x86_64";
 
 /// The machine's socket for [`super::Qmp`], in its run folder.
 pub(super) const QMP_SOCKET: &str = "qmp.sock";
@@ -20,7 +18,9 @@ pub(super) const OUT_FILE: &str = "out.tar";
 /// A virtual machine.
 #[derive(Debug, Clone)]
 pub struct MachineSpec {
-    /// The kernel: an uncompressed ELF image that starts by PVH, or a bzImage.
+    /// The processor.
+    pub arch: Arch,
+    /// The kernel: an uncompressed ELF image that starts by PVH, or a bzImage; for Arm a plain image.
     pub kernel: PathBuf,
     /// The initramfs.
     pub initramfs: PathBuf,
@@ -111,8 +111,14 @@ impl MachineSpec {
     }
 
     fn processor(&self, line: &mut Arguments) {
-        let irqchip = if self.iommu { ",kernel-irqchip=split" } else { "" };
-        line.extend(["-machine", &format!("q35{irqchip}")]);
+        let machine = match (self.arch, self.iommu) {
+            (Arch::X86_64, false) => "q35",
+            (Arch::X86_64, true) => "q35,kernel-irqchip=split",
+            // Its interrupt controller takes messages (MSI), which NVMe's queues need.
+            (Arch::Aarch64, false) => "virt,gic-version=3",
+            (Arch::Aarch64, true) => "virt,gic-version=3,iommu=smmuv3",
+        };
+        line.extend(["-machine", machine]);
         match &self.accelerator {
             Accelerator::Kvm => {
                 line.extend(["-accel", "kvm", "-cpu", "host"]);
@@ -122,7 +128,12 @@ impl MachineSpec {
                 // map. QEMU before 8.1 may then crash if another processor reaches a device meanwhile: 7.2
                 // did so within 80 s in 4 stress tests of 4, and not in 3 minutes on one thread.
                 let thread = if *icount || self.iommu { "single" } else { "multi" };
-                line.extend(["-accel", &format!("tcg,thread={thread},tb-size=512"), "-cpu", "max"]);
+                // Arm's pointer authentication by its own algorithm is most of what a guest would do.
+                let processor = match self.arch {
+                    Arch::X86_64 => "max",
+                    Arch::Aarch64 => "max,pauth-impdef=on",
+                };
+                line.extend(["-accel", &format!("tcg,thread={thread},tb-size=512"), "-cpu", processor]);
                 if *icount {
                     line.extend(["-icount", "shift=0,sleep=off"]);
                 }
@@ -131,7 +142,7 @@ impl MachineSpec {
                 }
             }
         }
-        if self.iommu {
+        if self.iommu && self.arch == Arch::X86_64 {
             line.extend(["-device", "intel-iommu,intremap=on"]);
         }
     }
@@ -139,13 +150,23 @@ impl MachineSpec {
     fn kernel_command_line(&self) -> String {
         // A console for init; a panic or an oops ends the machine; addresses are those of the symbol table;
         // features that would add instructions outside the I/O path are off.
-        let mut words =
-            vec!["console=ttyS0 panic=-1 oops=panic quiet nokaslr mitigations=off random.trust_cpu=1"];
-        if self.iommu {
-            words.push("intel_iommu=on");
+        let mut words = format!(
+            "console={} panic=-1 oops=panic quiet nokaslr mitigations=off random.trust_cpu=1",
+            self.arch.console()
+        );
+        match self.arch {
+            // A clock read is an instruction, as on most machines, and no access to an emulated timer.
+            Arch::X86_64 => words += " tsc=reliable",
+            Arch::Aarch64 => {}
         }
-        words.extend(self.kernel_arguments.iter().map(String::as_str));
-        words.join(" ")
+        if self.iommu && self.arch == Arch::X86_64 {
+            words += " intel_iommu=on";
+        }
+        for argument in &self.kernel_arguments {
+            words += " ";
+            words += argument;
+        }
+        words
     }
 }
 
@@ -172,6 +193,7 @@ mod tests {
 
     fn machine(accelerator: Accelerator, drives: Vec<Drive>) -> MachineSpec {
         MachineSpec {
+            arch: Arch::X86_64,
             kernel: "/k/vmlinux".into(),
             initramfs: "/k/initramfs".into(),
             accelerator,

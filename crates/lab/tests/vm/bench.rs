@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use iopj_lab::Arch;
 use iopj_lab::image::{GuestSpec, ModuleWish, build};
 use iopj_lab::vm::{
     Accelerator, Backend, Drive, Ended, MachineSpec, Nvme, Qmp, RunFolder, VmError, missing_tools, run,
@@ -51,7 +52,7 @@ pub(crate) fn new_series() -> String {
 pub(crate) fn kernel(series: &str) -> Option<Kernel> {
     let release = releases().into_iter().filter(|name| name.starts_with(&format!("{series}."))).max();
     match release {
-        Some(release) if missing_tools().is_empty() => {
+        Some(release) if missing_tools(Arch::HOST).is_empty() => {
             let folder = kernels().join(&release);
             let modules = folder.join("lib/modules").join(&release);
             Some(Kernel { image: folder.join("vmlinux"), modules, release })
@@ -115,6 +116,7 @@ impl Bench {
         let initramfs = folder.path().join("initramfs");
         build(guest, &kernel.modules, &kernel.release, &initramfs).unwrap();
         let machine = MachineSpec {
+            arch: Arch::HOST,
             kernel: kernel.image.clone(),
             initramfs,
             accelerator: Accelerator::Tcg { icount: false, plugin: None },
