@@ -123,6 +123,9 @@ pub struct FabricEvidence {
     pub connection: BTreeMap<String, String>,
     /// Context switches of all cores of the host.
     pub context_switches: u64,
+    /// How long the host was counted at rest before the window, in ns, where instructions are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest_ns: Option<u64>,
     /// The host's network interfaces that lead to the target host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nics: Vec<NicEvidence>,
@@ -140,6 +143,9 @@ pub struct TargetHostEvidence {
     pub clock_offset_ns: i64,
     /// How far that may be wrong, in ns: half of the quickest exchange.
     pub clock_uncertainty_ns: u64,
+    /// How long it was counted at rest before the window, in ns, where instructions are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest_ns: Option<u64>,
     /// CPU time of all its cores by kind.
     pub cpu: CpuTimes,
     /// Context switches of all its cores.

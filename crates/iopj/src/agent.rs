@@ -5,8 +5,9 @@ use iopj_fabric::guardian::{Guardian, guard as wait_and_restore};
 use iopj_host::settings::Host;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
+use std::time::Duration;
 
-pub(crate) fn agent() -> anyhow::Result<ExitCode> {
+pub(crate) fn agent(rest_ms: Option<u64>) -> anyhow::Result<ExitCode> {
     if io::stdin().is_terminal() {
         anyhow::bail!(
             "the agent speaks to another iopj, not to a terminal: `iopj run` starts it over ssh for a study \
@@ -15,7 +16,7 @@ pub(crate) fn agent() -> anyhow::Result<ExitCode> {
     }
     // What it leaves changed if it is killed, the guardian puts back.
     let _guardian = Guardian::start()?;
-    iopj_run::serve_agent(io::stdin(), io::stdout())?;
+    iopj_run::serve_agent(io::stdin(), io::stdout(), rest_ms.map(Duration::from_millis))?;
     Ok(ExitCode::SUCCESS)
 }
 

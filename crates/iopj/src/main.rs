@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab::lab(&command),
         Command::Meter(command) => meter::meter(&command),
         Command::Restore(args) => restore::restore(&args),
-        Command::Agent => agent::agent(),
+        Command::Agent { rest_ms } => agent::agent(rest_ms),
         Command::Guard { guarded } => agent::guard(guarded),
         Command::Man { folder } => meta::man(&folder),
         Command::Completions { shell } => meta::completions(shell),

@@ -70,7 +70,11 @@ pub(crate) enum Command {
     /// `iopj run` starts it over ssh when a study names a target host. It listens on no port, and puts
     /// everything back when the run ends.
     #[command(after_help = examples::AGENT)]
-    Agent,
+    Agent {
+        /// Rest so long before each window, marked for who counts this machine's instructions; the lab gives it
+        #[arg(long, hide = true, value_name = "MS")]
+        rest_ms: Option<u64>,
+    },
     /// Put back what a process leaves changed, once it has ended
     #[command(hide = true)]
     Guard {

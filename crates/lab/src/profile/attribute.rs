@@ -53,6 +53,27 @@ pub fn profiles(
     places.into_iter().map(|(place, functions)| (place, profile(functions))).collect()
 }
 
+/// A profile without `share` of another, which was counted while the machine rested: no count falls below zero.
+pub fn without(whole: &CostProfile, rest: &CostProfile, share: f64) -> CostProfile {
+    let identity =
+        |function: &FunctionCost| (function.space, function.function.clone(), function.module.clone());
+    let at_rest: HashMap<_, Cost> = rest.functions.iter().map(|one| (identity(one), one.cost)).collect();
+    let less = |count: u64, rest: u64| count.saturating_sub((rest as f64 * share).round() as u64);
+    let functions = whole.functions.iter().map(|function| {
+        let rest = at_rest.get(&identity(function)).copied().unwrap_or_default();
+        let cost = function.cost;
+        let cost = Cost {
+            calls: less(cost.calls, rest.calls),
+            instructions: less(cost.instructions, rest.instructions),
+            loads: less(cost.loads, rest.loads),
+            stores: less(cost.stores, rest.stores),
+            cpu_ns: cost.cpu_ns,
+        };
+        FunctionCost { cost, ..function.clone() }
+    });
+    CostProfile::new(whole.source.clone(), whole.kinds.clone(), functions.collect())
+}
+
 /// What identifies an entry: in the kernel or not, function, module.
 type Key<'a> = (bool, &'a str, Option<&'a str>);
 
@@ -181,5 +202,28 @@ ffffffffc0000100 t nvme_poll\t[other]
         assert_eq!([kernel.calls, kernel.instructions, kernel.loads, kernel.stores], [11, 17, 1, 1]);
         assert_eq!(profiles[&1].total(Space::User).instructions, 8);
         assert_eq!(profiles[&2].total(Space::Kernel).instructions, 8);
+    }
+
+    #[test]
+    fn what_a_machine_executes_at_rest_is_taken_off() {
+        let profile = |functions: &[(&str, u64)]| {
+            let cost = |instructions| Cost { instructions, loads: instructions / 2, ..Cost::default() };
+            let function = |&(name, instructions): &(&str, u64)| FunctionCost {
+                space: Space::Kernel,
+                function: name.to_owned(),
+                module: None,
+                directory: None,
+                cost: cost(instructions),
+            };
+            let functions = functions.iter().map(function).collect();
+            CostProfile::new(CostSource::Exact, KINDS.to_vec(), functions)
+        };
+        let (whole, rest) = (
+            profile(&[("nvmet_req_complete", 500), ("tick_sched_handle", 100), ("cpuidle_enter", 40)]),
+            profile(&[("tick_sched_handle", 40), ("cpuidle_enter", 30), ("update_wall_time", 8)]),
+        );
+        // The window was twice as long as the rest.
+        let expected = profile(&[("nvmet_req_complete", 500), ("tick_sched_handle", 20)]);
+        assert_eq!(without(&whole, &rest, 2.0), expected);
     }
 }

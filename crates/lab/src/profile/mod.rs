@@ -12,7 +12,7 @@ mod error;
 mod profiler;
 mod window;
 
-pub use attribute::profiles;
+pub use attribute::{profiles, without};
 pub use debug_info::DebugInfo;
 pub use error::ProfileError;
 pub use profiler::Profiler;

@@ -11,10 +11,12 @@ use crate::image::{self, GuestSpec, Program};
 use crate::kernels::Kernel;
 use crate::profile::{self, DebugInfo, Profiler};
 use crate::vm::{self, Accelerator, MachineSpec, RunFolder, VmError};
+use iopj_core::CostProfile;
 use iopj_core::fabric::HostSide;
 use iopj_probe::Symbols;
 use iopj_store::Store;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -223,6 +225,17 @@ impl Guest<'_> {
         profiler: Option<&Profiler>,
     ) -> Result<usize, LabError> {
         let mut store = Store::open_for_run(made)?;
+        self.describe(&mut store, "lab", machine)?;
+        let Some(profiler) = profiler else { return Ok(0) };
+        let mut counted = 0;
+        for (position, profile) in self.profiles(profiler, out)? {
+            counted += usize::from(store.add_costs(u64::from(position), HostSide::Host, &profile)?);
+        }
+        Ok(counted)
+    }
+
+    /// Adds the machine to the store, as an event of this kind.
+    fn describe(&self, store: &mut Store, kind: &str, machine: &MachineSpec) -> Result<(), LabError> {
         let detail = json!({
             "kernel": self.kernel.release,
             "architecture": self.kernel.arch.as_str(),
@@ -237,21 +250,18 @@ impl Guest<'_> {
             "exact": self.exact,
         });
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        store.add_event(now.as_nanos() as u64, "lab", &detail.to_string())?;
-        let Some(profiler) = profiler else { return Ok(0) };
+        Ok(store.add_event(now.as_nanos() as u64, kind, &detail.to_string())?)
+    }
+
+    /// What the plugin counted in a guest that left its symbols in `out`, by the positions that were announced.
+    fn profiles(&self, profiler: &Profiler, out: &Path) -> Result<BTreeMap<u32, CostProfile>, LabError> {
         let text = fs::read_to_string(out.join("kallsyms")).map_err(LabError::at(&out.join("kallsyms")))?;
         let symbols = Symbols::parse(&text).map_err(profile::ProfileError::from)?;
         let debug = self.vmlinux.map(|vmlinux| DebugInfo::open(vmlinux, &symbols)).transpose()?;
         let directory = |function: &str, module: Option<&str>| {
             iopj_probe::sources::directory(&self.kernel.release, function, module).map(str::to_owned)
         };
-        let mut counted = 0;
-        for (position, profile) in
-            profile::profiles(&profiler.windows()?, &symbols, &directory, debug.as_ref())
-        {
-            counted += usize::from(store.add_costs(u64::from(position), HostSide::Host, &profile)?);
-        }
-        Ok(counted)
+        Ok(profile::profiles(&profiler.windows()?, &symbols, &directory, debug.as_ref()))
     }
 
     /// Boots the guest with its console on the user's terminal, `iopj` on the path.

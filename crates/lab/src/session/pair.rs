@@ -7,10 +7,17 @@ use super::{
 };
 use crate::cache::Cache;
 use crate::error::LabError;
+use crate::image::init::{OUT_FOLDER, OUT_PORT};
 use crate::image::{self, GuestFile, GuestSpec, ModuleWish, Program};
+use crate::profile::{self, Profiler};
 use crate::vm::{self, AGENT_PORT, Accelerator, MachineSpec, Nic, RunFolder, VmError, Wire};
+use iopj_core::CostProfile;
+use iopj_core::fabric::HostSide;
+use iopj_probe::marker::AT_REST;
+use iopj_store::{Store, Trial};
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -23,6 +30,8 @@ const HOST_ADDRESS: &str = "10.1.0.2";
 pub const AGENT_STREAM: &str = "/dev/iopj.agent";
 /// The drive of the target guest.
 pub const TARGET_DEVICE: &str = "/dev/nvme0n1";
+/// How long both hosts are counted at rest before each window.
+const REST_MS: u64 = 1000;
 /// How often the end of the other machine is looked for.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -54,10 +63,13 @@ impl Pair<'_> {
         stop: &AtomicBool,
         line: &mut dyn FnMut(&str),
     ) -> Result<GuestDone, LabError> {
-        check(std::slice::from_ref(study), false)?;
+        check(std::slice::from_ref(study), self.host.exact)?;
         let folders = [RunFolder::create(cache.folder())?, RunFolder::create(cache.folder())?];
-        let host = self.prepare(&self.host, cache, &folders, Side::Host, study)?;
-        let target = self.prepare(&self.target, cache, &folders, Side::Target, study)?;
+        let counting =
+            |folder: &RunFolder| self.host.exact.then(|| Profiler::install(folder.path())).transpose();
+        let profilers = [counting(&folders[0])?, counting(&folders[1])?];
+        let host = self.prepare((&self.host, &profilers[0]), cache, &folders, Side::Host, study)?;
+        let target = self.prepare((&self.target, &profilers[1]), cache, &folders, Side::Target, study)?;
         let outs = folders.each_ref().map(|folder| folder.path().join("out"));
         for out in &outs {
             fs::create_dir(out).map_err(LabError::at(out))?;
@@ -91,16 +103,43 @@ impl Pair<'_> {
         if !made.exists() {
             return Err(LabError::NoStore { study: study.name.clone(), status });
         }
-        self.host.complete(&made, &outs[0], &host, None)?;
+        let counted = self.complete(&made, [&host, &target], &folders[1], &outs, &profilers)?;
         publish(&made, &study.store)?;
-        let done = StudyDone { status, counted: 0 };
+        let done = StudyDone { status, counted };
         Ok(GuestDone { studies: vec![Ok(done)], boot: ended.boot, total: ended.total })
+    }
+
+    /// Adds to the store what only this host knows: both machines, and what their plugins counted, less what
+    /// they execute at rest. A trial that the target host measured by itself has the target's counts.
+    fn complete(
+        &self,
+        made: &Path,
+        machines: [&MachineSpec; 2],
+        target_folder: &RunFolder,
+        outs: &[PathBuf; 2],
+        profilers: &[Option<Profiler>; 2],
+    ) -> Result<usize, LabError> {
+        let mut store = Store::open_for_run(made)?;
+        for (guest, kind, machine) in [(&self.host, "lab", 0), (&self.target, "lab-target", 1)]
+            .map(|(guest, kind, index)| (guest, kind, machines[index]))
+        {
+            guest.describe(&mut store, kind, machine)?;
+        }
+        let [Some(host), Some(target)] = profilers else { return Ok(0) };
+        let archive = target_folder.path().join(vm::OUT_FILE);
+        vm::unpack(&archive, &outs[1]).map_err(LabError::at(&archive))?;
+        let (host, target) = (self.host.profiles(host, &outs[0])?, self.target.profiles(target, &outs[1])?);
+        let mut counted = 0;
+        for (position, side, profile) in both_sides(&store.trials()?, &host, &target) {
+            counted += usize::from(store.add_costs(position, side, &profile)? && side == HostSide::Host);
+        }
+        Ok(counted)
     }
 
     /// A guest's machine with its end of the wire, and its root.
     fn prepare(
         &self,
-        guest: &Guest<'_>,
+        (guest, profiler): (&Guest<'_>, &Option<Profiler>),
         cache: &Cache,
         folders: &[RunFolder; 2],
         side: Side,
@@ -120,7 +159,11 @@ impl Pair<'_> {
             serial: place("agent"),
             listens: side == Side::Host,
         };
-        let plain = guest.machine(cache, folder, None, &[])?;
+        let mut plain = guest.machine(cache, folder, profiler.as_ref(), &[])?;
+        if guest.exact {
+            // At rest there are as many ticks as at work, so they can be taken off.
+            plain.kernel_arguments.push("nohz=off".to_owned());
+        }
         // The host has no drive of its own.
         let drives = if side == Side::Host { Vec::new() } else { plain.drives };
         let machine = MachineSpec { wire: Some(wire), drives, ..plain };
@@ -153,6 +196,39 @@ impl Pair<'_> {
         wishes.extend(names.chain(["rdma_rxe", by_rdma].into_iter().filter(|_| rdma)).map(ModuleWish::plain));
         wishes
     }
+}
+
+/// What each measured trial cost on each host, by its position. Over a wire what a host executes at rest is
+/// taken off.
+fn both_sides(
+    trials: &[Trial],
+    host: &BTreeMap<u32, CostProfile>,
+    target: &BTreeMap<u32, CostProfile>,
+) -> Vec<(u64, HostSide, CostProfile)> {
+    let mut costs = Vec::new();
+    for trial in trials {
+        let Some(measured) = trial.outcome.measurement() else { continue };
+        let place = trial.position as u32;
+        let far =
+            measured.evidence.fabric.as_deref().and_then(|fabric| Some((fabric, fabric.target.as_ref()?)));
+        let Some((here, there)) = far else {
+            let own = target.get(&place).cloned();
+            costs.extend(own.map(|profile| (trial.position, HostSide::Host, profile)));
+            continue;
+        };
+        let sides = [
+            (HostSide::Host, host, measured.window_ns, here.rest_ns),
+            (HostSide::Target, target, there.window_ns, there.rest_ns),
+        ];
+        for (side, profiles, window_ns, rest_ns) in sides {
+            let (Some(whole), Some(rest)) = (profiles.get(&place), profiles.get(&(place | AT_REST))) else {
+                continue;
+            };
+            let share = window_ns as f64 / rest_ns.unwrap_or_default().max(1) as f64;
+            costs.push((trial.position, side, profile::without(whole, rest, share)));
+        }
+    }
+    costs
 }
 
 /// Which of the two guests.
@@ -216,22 +292,42 @@ fn network(address: &str, rdma: bool) -> String {
 }
 
 /// What the target does: it serves one run after the other.
-const SERVE: &str = "while :; do\n\tiopj agent <>/dev/iopj.agent >&0\n\techo \"agent ended with status \
-                     $?\"\n\tsleep 0.2\ndone\n";
+fn serve(exact: bool) -> String {
+    let rest = if exact { format!(" --rest-ms {REST_MS}") } else { String::new() };
+    format!(
+        "while :; do\n\tiopj agent{rest} <>{AGENT_STREAM} >&0\n\techo \"agent ended with status \
+         $?\"\n\tsleep 0.2\ndone\n"
+    )
+}
+
+/// Hands out the kernel's symbols at once, for the target's machine is ended while it serves.
+fn hand_out_symbols() -> String {
+    format!(
+        "cat /proc/kallsyms >/out/kallsyms || exit 98\nfor folder in /sys/class/virtio-ports/*; do\n\t[ \
+         \"$(cat \"$folder/name\" 2>/dev/null)\" != {OUT_PORT} ] || tar -c -f /dev/${{folder##*/}} -C / \
+         {OUT_FOLDER} || exit 98\ndone\n"
+    )
+}
 
 impl Pair<'_> {
     /// The script of a side.
     fn script(&self, side: Side, study: &GuestStudy<'_>, accelerator: &Accelerator) -> String {
         let held = match accelerator {
-            Accelerator::Tcg { .. } => HOLD_COUNTERS,
-            Accelerator::Kvm => "",
+            Accelerator::Tcg { plugin: None, .. } => HOLD_COUNTERS,
+            Accelerator::Kvm | Accelerator::Tcg { .. } => "",
         };
+        let symbols = match (self.host.exact, side) {
+            (false, _) => String::new(),
+            (true, Side::Host) => "cat /proc/kallsyms >/out/kallsyms || exit 98\n".to_owned(),
+            (true, Side::Target) => hand_out_symbols(),
+        };
+        let serve = || serve(self.host.exact);
         let own = self.scripts.as_ref().map(|scripts| scripts[side as usize].as_str());
         let (address, before, work) = match side {
             Side::Host => (HOST_ADDRESS, String::new(), own.map_or_else(|| run_of(study), str::to_owned)),
-            Side::Target => (TARGET_ADDRESS, wait_for_drive(), own.unwrap_or(SERVE).to_owned()),
+            Side::Target => (TARGET_ADDRESS, wait_for_drive(), own.map_or_else(serve, str::to_owned)),
         };
-        format!("{held}{}{before}cd /tmp\n{work}", network(address, study.rdma))
+        format!("{symbols}{held}{}{before}cd /tmp\n{work}", network(address, study.rdma))
     }
 }
 
@@ -255,4 +351,47 @@ fn wait_for_drive() -> String {
          -gt 0 ] || {{ echo 'lab: the drive {TARGET_DEVICE} did not appear'; exit 97; }}\n\tsleep \
          0.1\ndone\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iopj_core::fabric::{FabricEvidence, TargetHostEvidence};
+    use iopj_core::{Cost, CostSource, Evidence, FunctionCost, Space, Workload};
+    use iopj_store::Measurement;
+
+    fn profile(instructions: u64) -> CostProfile {
+        let function = FunctionCost {
+            space: Space::User,
+            function: String::new(),
+            module: None,
+            directory: None,
+            cost: Cost { instructions, ..Cost::default() },
+        };
+        CostProfile::new(CostSource::Exact, Vec::new(), vec![function])
+    }
+
+    fn trial(position: u64, target: Option<TargetHostEvidence>) -> Trial {
+        let fabric =
+            FabricEvidence { rest_ns: target.as_ref().map(|_| 50), target, ..FabricEvidence::default() };
+        let evidence = Evidence { fabric: Some(Box::new(fabric)), ..Evidence::default() };
+        let measurement = Measurement { window_ns: 100, evidence, ..Measurement::default() };
+        let path = "io_uring/syscall/interrupt".parse().unwrap();
+        Trial { position, ..Trial::new(path, Workload::default(), measurement.into()) }
+    }
+
+    #[test]
+    fn each_side_has_its_counts_less_its_own_rest() {
+        let far = TargetHostEvidence { window_ns: 300, rest_ns: Some(100), ..TargetHostEvidence::default() };
+        let trials = [trial(0, None), trial(1, Some(far))];
+        let host = BTreeMap::from([(1, profile(1000)), (1 | AT_REST, profile(30))]);
+        let target = BTreeMap::from([(0, profile(7)), (1, profile(5000)), (1 | AT_REST, profile(200))]);
+        let expected = [
+            // The target host measured this one by itself.
+            (0, HostSide::Host, profile(7)),
+            (1, HostSide::Host, profile(1000 - 2 * 30)),
+            (1, HostSide::Target, profile(5000 - 3 * 200)),
+        ];
+        assert_eq!(both_sides(&trials, &host, &target), expected);
+    }
 }

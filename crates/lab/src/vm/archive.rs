@@ -15,7 +15,7 @@ const BLOCK: usize = 512;
 ///
 /// # Errors
 /// The file system's, or `InvalidData` with the member at fault.
-pub(super) fn unpack(archive: &Path, folder: &Path) -> io::Result<Option<i32>> {
+pub(crate) fn unpack(archive: &Path, folder: &Path) -> io::Result<Option<i32>> {
     let mut reader = BufReader::new(File::open(archive)?);
     let mut status = None;
     let mut long_name = None;

@@ -13,6 +13,7 @@ mod run_folder;
 mod spec;
 mod wire;
 
+pub(crate) use archive::unpack;
 pub use drive::{Backend, Drive, Nvme, SERIAL};
 pub use error::VmError;
 pub use kvm::{Kvm, kvm};
@@ -20,6 +21,7 @@ pub use qemu::qemu_version;
 pub use qmp::Qmp;
 pub use run::{Ended, interact, run};
 pub use run_folder::{Cleaned, RunFolder, clean};
+pub(crate) use spec::OUT_FILE;
 pub use spec::{Accelerator, MachineSpec, Plugin};
 
 use crate::arch::Arch;

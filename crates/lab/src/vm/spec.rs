@@ -13,7 +13,7 @@ use crate::image::init::OUT_PORT;
 /// The machine's socket for [`super::Qmp`], in its run folder.
 pub(super) const QMP_SOCKET: &str = "qmp.sock";
 /// What the guest hands out, in the machine's run folder.
-pub(super) const OUT_FILE: &str = "out.tar";
+pub(crate) const OUT_FILE: &str = "out.tar";
 
 /// A virtual machine.
 #[derive(Debug, Clone)]

@@ -29,8 +29,12 @@ pub(crate) enum Ask {
     Export(Export),
     /// Take the export away; nothing is answered.
     Unexport(Export),
-    /// The window begins; nothing is answered.
-    Begin,
+    /// The window of the trial at this position in the study's order begins: how long the target host was
+    /// counted at rest before, in ns, if it was.
+    Begin {
+        /// The position.
+        position: u64,
+    },
     /// The window has ended: [`iopj_core::fabric::TargetHostEvidence`] without the clock.
     End,
     /// Measure a trial there: [`Done`].

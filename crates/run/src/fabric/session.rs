@@ -14,7 +14,7 @@ use iopj_fabric::{Handler, Hello, Served, frame, serve};
 use iopj_host::machine;
 use iopj_host::settings::{Connect, DeviceLocks, Export, Host, Settings, Uuid};
 use iopj_meter::monotonic_raw_ns;
-use iopj_probe::{Edge, NicSample, Nics, Probe, Snapshot, Who};
+use iopj_probe::{Edge, NicSample, Nics, Probe, Snapshot, Who, marker};
 use iopj_store::Measurement;
 use iopj_study::plan::Planned;
 use serde::Serialize;
@@ -23,14 +23,18 @@ use std::fs;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
 
-/// Serves a host over a stream until it ends or falls silent; everything is put back by then.
+/// Serves a host over a stream until it ends or falls silent; everything is put back by then. With `rest`,
+/// each window begins with this much rest, whose instructions are marked for whoever counts them.
 ///
 /// # Errors
 /// What dead runs left behind on this host cannot be put back.
 pub fn serve_agent(
     input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
+    rest: Option<Duration>,
 ) -> Result<Served, RunError> {
     let host = Host::new();
     let hello = Hello {
@@ -46,7 +50,7 @@ pub fn serve_agent(
     if hello.root {
         host.restore_left_behind()?;
     }
-    Ok(serve(input, output, &hello, &mut || Box::new(Session::new(&host))))
+    Ok(serve(input, output, &hello, &mut || Box::new(Session::new(&host, rest))))
 }
 
 fn read(file: &str) -> String {
@@ -59,6 +63,8 @@ struct Session<'h> {
     drive: Option<Drive<'h>>,
     /// The first reading of a window.
     window: Option<Edges>,
+    /// How long the host is counted at rest before each window.
+    rest: Option<Duration>,
 }
 
 /// The drive that a session has.
@@ -90,8 +96,8 @@ impl Handler for Session<'_> {
 }
 
 impl<'h> Session<'h> {
-    fn new(host: &'h Host) -> Session<'h> {
-        Session { host, drive: None, window: None }
+    fn new(host: &'h Host, rest: Option<Duration>) -> Session<'h> {
+        Session { host, drive: None, window: None, rest }
     }
 
     fn of(&mut self, ask: Ask, stop: &AtomicBool) -> Result<Value, RunError> {
@@ -107,10 +113,7 @@ impl<'h> Session<'h> {
                 self.drive()?.settings.unexport(&export)?;
                 Ok(Value::Null)
             }
-            Ask::Begin => {
-                self.window = Some(self.edge(Edge::Begin)?);
-                Ok(Value::Null)
-            }
+            Ask::Begin { position } => value(&self.begin(position)?),
             Ask::End => value(&self.end()?),
             Ask::Measure(measure) => value(&self.measure(&measure, stop)?),
             Ask::PutBack => {
@@ -152,8 +155,26 @@ impl<'h> Session<'h> {
         Ok(Edges { at_ns: monotonic_raw_ns(), snapshot, nics, context_switches: context_switches() })
     }
 
+    /// Begins a window, after a rest if there is to be one: how long that was, in ns.
+    fn begin(&mut self, position: u64) -> Result<Option<u64>, RunError> {
+        let place = position as u32;
+        let rested = self.rest.map(|rest| {
+            let began_ns = monotonic_raw_ns();
+            marker::announce(place | marker::AT_REST);
+            marker::begin();
+            thread::sleep(rest);
+            marker::end();
+            monotonic_raw_ns() - began_ns
+        });
+        self.window = Some(self.edge(Edge::Begin)?);
+        marker::announce(place);
+        marker::begin();
+        Ok(rested)
+    }
+
     /// The counts from the window's beginning to now.
     fn end(&mut self) -> Result<TargetHostEvidence, RunError> {
+        marker::end();
         let Some(first) = self.window.take() else {
             return Err(RunError::Refused("no window has begun there".to_owned()));
         };

@@ -15,7 +15,7 @@ use iopj_host::settings::{
     Connect, Connected, Export, Exported, Host, Restored, Settings, SettingsError, Uuid,
 };
 use iopj_meter::monotonic_raw_ns;
-use iopj_probe::{NicSample, Nics};
+use iopj_probe::{NicSample, Nics, marker};
 use iopj_store::Measurement;
 use iopj_study::{Fabric, FabricCell, Study};
 use serde::de::DeserializeOwned;
@@ -73,6 +73,8 @@ pub(crate) struct Far {
 
 /// Counts at the beginning of a window.
 struct Began {
+    /// How long this host and the target host were counted at rest before, in ns, if they were.
+    rest_ns: Option<[u64; 2]>,
     context_switches: u64,
     nics: Option<NicSample>,
 }
@@ -285,14 +287,22 @@ impl<'a> FabricSide<'a> {
         Ok(best.unwrap_or_default())
     }
 
-    /// A window begins on both hosts.
+    /// The window of the trial at this position begins on both hosts. While the target host rests, this one
+    /// waits for it, and so rests too.
     ///
     /// # Errors
     /// The agent is gone, or cannot read its counters.
-    pub(crate) fn begin_window(&self) -> Result<(), TrialError> {
-        self.ask::<()>(&Ask::Begin)?;
+    pub(crate) fn begin_window(&self, position: u64) -> Result<(), TrialError> {
+        let began_ns = monotonic_raw_ns();
+        marker::announce(position as u32 | marker::AT_REST);
+        marker::begin();
+        let rested = self.ask::<Option<u64>>(&Ask::Begin { position });
+        marker::end();
+        let waited_ns = monotonic_raw_ns() - began_ns;
+        marker::announce(position as u32);
+        let rest_ns = rested?.flatten().map(|there| [waited_ns, there]);
         let nics = self.nics.as_ref().map(Nics::sample).transpose()?;
-        self.window.replace(Some(Began { context_switches: context_switches(), nics }));
+        self.window.replace(Some(Began { rest_ns, context_switches: context_switches(), nics }));
         Ok(())
     }
 
@@ -310,6 +320,7 @@ impl<'a> FabricSide<'a> {
         let target = target.map(|target| TargetHostEvidence {
             clock_offset_ns: offset_ns,
             clock_uncertainty_ns: uncertainty_ns,
+            rest_ns: began.rest_ns.map(|[_, there]| there),
             ..target
         });
         let (transport, connection) = match &self.connected {
@@ -320,7 +331,8 @@ impl<'a> FabricSide<'a> {
             }
             None => (Transport::Local, BTreeMap::new()),
         };
-        Ok(Some(FabricEvidence { transport, connection, context_switches, nics, target }))
+        let rest_ns = began.rest_ns.map(|[here, _]| here);
+        Ok(Some(FabricEvidence { transport, connection, context_switches, rest_ns, nics, target }))
     }
 
     /// Facts about the target host and its drive, for the store.

@@ -83,14 +83,15 @@ impl<'a> Access<'a> {
         Ok(restored.map(drop)?)
     }
 
-    /// A window is about to begin: the other host counts from now on. Returns what the drive has counted.
+    /// The window of the trial at this position is about to begin: the other host counts from now on. Returns
+    /// what the drive has counted.
     ///
     /// # Errors
     /// The other host is gone, or the drive does not answer.
-    pub(crate) fn begin_window(&self) -> Result<Option<[u64; 2]>, TrialError> {
+    pub(crate) fn begin_window(&self, position: u64) -> Result<Option<[u64; 2]>, TrialError> {
         let counted = self.counted()?;
         match &self.over {
-            Some(Over::Host(side)) => side.begin_window()?,
+            Some(Over::Host(side)) => side.begin_window(position)?,
             Some(Over::Target(_, before)) => before.set(context_switches()),
             None => {}
         }

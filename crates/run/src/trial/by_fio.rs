@@ -59,7 +59,7 @@ impl TrialRunner<'_> {
         fio: &Fio,
         access: &Access<'_>,
         cell: &Cell,
-        seed: u64,
+        (position, seed): (u64, u64),
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
         let extent = access.extent();
@@ -71,7 +71,7 @@ impl TrialRunner<'_> {
         let completions = trial.completions(probe, &mut load_raw_ns, tick);
         // A pass that failed has no end.
         load_raw_ns.truncate(load_raw_ns.len() / 2 * 2);
-        let counted = access.begin_window()?;
+        let counted = access.begin_window(position)?;
         let (mut window, mut evidence) = trial.measured(probe, tick)?;
         add_counted(&mut evidence, counted, access.end_window()?);
         (evidence.completions, evidence.steadystate) = (completions, steadystate);

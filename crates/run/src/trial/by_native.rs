@@ -48,7 +48,7 @@ impl TrialRunner<'_> {
         &self,
         access: &Access<'_>,
         cell: &Cell,
-        seed: u64,
+        (position, seed): (u64, u64),
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
         let (target, probe) = (access.target()?, access.probe()?);
@@ -77,7 +77,7 @@ impl TrialRunner<'_> {
                 Moment::Window => {
                     *passed = pass.take().map(|(pass, began_raw_ns): (Pass, u64)| (pass.end(), began_raw_ns));
                     // The drive is asked for its counts outside of the window.
-                    let counted = access.begin_window()?;
+                    let counted = access.begin_window(position)?;
                     snapshots.push((snapshot(Edge::Begin)?, counted));
                     self.begin_samples()?;
                 }

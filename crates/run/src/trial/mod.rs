@@ -95,7 +95,7 @@ impl TrialRunner<'_> {
         let before = PowerState::read(self.host, devices);
         marker::announce(planned.position as u32);
         let seed = trial_seed(self.seed, planned);
-        let (mut window, mut evidence) = self.generate(access, cell, seed, tick)?;
+        let (mut window, mut evidence) = self.generate(access, cell, (planned.position, seed), tick)?;
         evidence.fabric = access.fabric_evidence().map(Box::new);
         let (costs, unprofiled) = self.profile(window.unsampled.take());
         let after = PowerState::read(self.host, devices);
@@ -142,12 +142,12 @@ impl TrialRunner<'_> {
         Ok(Measured { measurement, clock_ns: Some([first_ns, last_ns]), load_raw_ns, unprofiled })
     }
 
-    /// Lets the generator do the I/O of a trial.
+    /// Lets the generator do the I/O of a trial, which has a position in the study's order and a seed.
     fn generate(
         &self,
         access: &Access<'_>,
         cell: &Cell,
-        seed: u64,
+        trial: (u64, u64),
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
         let tick = &mut || {
@@ -155,8 +155,8 @@ impl TrialRunner<'_> {
             tick();
         };
         let done = match (cell.generator, self.fio) {
-            (Generator::Native, _) => self.by_native(access, cell, seed, tick),
-            (Generator::Fio, Some(fio)) => self.by_fio(fio, access, cell, seed, tick),
+            (Generator::Native, _) => self.by_native(access, cell, trial, tick),
+            (Generator::Fio, Some(fio)) => self.by_fio(fio, access, cell, trial, tick),
             (Generator::Fio, None) => Err(TrialError::NoFio),
         };
         // A trial that failed has left its window open.
