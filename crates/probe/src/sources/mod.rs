@@ -3,6 +3,7 @@
 //! The table is made from kernel sources by `cargo xtask kernel-functions`, with the configurations of
 //! Debian's x86-64 kernels, and is in `data/functions.gz`. It says only what is certain.
 
+mod arm64;
 mod names;
 mod table;
 
@@ -21,12 +22,24 @@ pub type Series = (u32, u32);
 /// release) that is every folder with code that Debian builds, because such a kernel may build in what is a
 /// module in Debian's.
 ///
+/// In a kernel for 64-bit Arm (Debian's `-arm64`) what x86 alone has is left out, and what Arm alone has comes
+/// from a list of its own.
+///
 /// A release of a [series](series()) outside the table gives `None`, unless it is between two series of the
 /// table that both have the function in the same single folder.
 pub fn directory(release: &str, function: &str, module: Option<&str>) -> Option<&'static str> {
+    let (series, name) = (parse(release)?, names::plain(function));
+    let found = in_table(release, series, name, module);
+    if !release.ends_with("-arm64") {
+        return found;
+    }
+    let of_arm = || arm64::folder(name).filter(|_| module.is_none());
+    found.filter(|folder| !folder.starts_with("arch/x86/")).or_else(of_arm)
+}
+
+/// The folder by the table alone.
+fn in_table(release: &str, series: Series, name: &str, module: Option<&str>) -> Option<&'static str> {
     let table = FunctionTable::get();
-    let series = parse(release)?;
-    let name = names::plain(function);
     let debian = release.ends_with("-amd64") && !release.contains("-rt-");
     let after = table.series().partition_point(|known| *known < series);
     if table.series().get(after) == Some(&series) {

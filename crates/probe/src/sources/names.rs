@@ -14,7 +14,7 @@ pub(super) fn plain(name: &str) -> &str {
 
 /// Names that macros derive from one, and the one of them that the table has.
 const KIN: &[(&str, &[&str])] = &[
-    ("__x64_sys_", &["__do_sys_", "__ia32_sys_", "__se_sys_", "__x32_sys_"]),
+    ("__x64_sys_", &["__arm64_sys_", "__do_sys_", "__ia32_sys_", "__se_sys_", "__x32_sys_"]),
     (
         "__ia32_compat_sys_",
         &["__do_compat_sys_", "__se_compat_sys_", "__x32_compat_sys_", "__x64_compat_sys_"],
