@@ -180,7 +180,9 @@ fn a_target_host_that_was_not_counted_the_same_way_has_no_costs() {
 
 #[test]
 fn the_text_names_both_processors_where_they_differ() {
-    let text = squeezed(&explanation(&explained(&arm(), &sweep())));
+    let whole = explanation(&explained(&arm(), &sweep()));
+    assert!(whole.lines().all(|line| line.chars().count() <= 120), "{whole}");
+    let text = squeezed(&whole);
     assert!(text.contains("the host is x86_64, the target host aarch64"), "{text}");
     assert!(text.contains("A host x86_64 A target aarch64"), "{text}");
     assert!(text.contains("drive interrupts - 1.00 ± 0.00"), "{text}");
