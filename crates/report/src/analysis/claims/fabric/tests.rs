@@ -482,3 +482,29 @@ fn local_trials_with_the_most_cores_are_compared() {
     let claim = decided(&trials, 8, "fabric-4");
     assert_eq!(parts_that(&claim, "does not hold").len(), 2, "by all cores p80 is 10 us");
 }
+
+/// A polled path is not the paper's, and a local trial under another setting is no partner.
+#[test]
+fn other_paths_and_other_settings_are_left_out() {
+    let mut trials = store(&whole(), 0.0, &QUIET);
+    let changed = |mut trial: Trial| {
+        measurement_of(&mut trial).latency.p95 = 1;
+        trial
+    };
+    let polled = trials
+        .iter()
+        .cloned()
+        .map(|trial| changed(Trial { path: "io_uring/syscall/poll".parse().unwrap(), ..trial }));
+    let local = trials.iter().filter(|trial| trial.settings["transport"] == "local").cloned();
+    let boosted = local.map(|mut trial| {
+        trial.settings.insert("target.boost".to_owned(), "1".to_owned());
+        changed(trial)
+    });
+    let more: Vec<Trial> = polled.chain(boosted).collect();
+    trials.extend(more);
+    for (at, parts) in [(1, 9), (2, 3)] {
+        let claim = decided(&trials, 8, &format!("fabric-{at}"));
+        let counting = claim.parts.iter().filter(|part| !part.apart).count();
+        assert_eq!((&claim.answer, counting), (&Answer::Holds, parts), "{:#?}", claim.parts);
+    }
+}
