@@ -217,4 +217,20 @@ mod tests {
         pace.keep((1, &cells[1]), seconds(6));
         assert_eq!([0, 1].map(|cell| pace.next((cell, &cells[cell]))), [1050, 9].map(seconds));
     }
+
+    /// The studies of two hosts say how long they take.
+    #[test]
+    fn the_sweeps_over_fabrics_take_two_hours_or_a_night() {
+        let of = |name: &str| {
+            let path = format!("{}/../../studies/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+            let study = Study::parse(&std::fs::read_to_string(path).unwrap(), name).unwrap();
+            let cells = plan::cells(&study, &[]).unwrap().0;
+            let [time, _] = RunTime::of_study(&study, &cells, None).unwrap();
+            (cells.len(), (time.all().as_secs_f64() / 60.0).round())
+        };
+        let day = ["fabric", "fabric-depth", "fabric-writes"].map(of);
+        assert_eq!(day, [(24, 37.0), (24, 37.0), (12, 18.0)]);
+        let night = ["fabric-overnight", "fabric-depth-overnight", "fabric-writes-overnight"].map(of);
+        assert_eq!(night, [(88, 296.0), (64, 215.0), (24, 81.0)]);
+    }
 }

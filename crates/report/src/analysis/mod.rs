@@ -13,6 +13,7 @@ pub mod energy;
 pub mod exact;
 pub mod explain;
 pub(crate) mod grouping;
+pub mod hosts;
 pub mod least;
 pub mod loads_stores;
 pub mod metric;

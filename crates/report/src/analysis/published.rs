@@ -263,58 +263,90 @@ const fn printed(what: &'static str, value: f64, unit: &'static str, place: &'st
     PrintedFigure { what, value, unit, place }
 }
 
-/// Sequential reads over request size, 8 processes.
-pub const FABRIC_1_PRINTED: [PrintedFigure; 7] = [
-    printed("p95 at 128k, local", 1139.0, "us", "Finding 1"),
-    printed("p95 at 128k, remote", 1155.0, "us", "Finding 1"),
-    printed("bandwidth at 4k, remote", 314.0, "MB/s", "Finding 1"),
-    printed("bandwidth at 128k, remote", 1361.0, "MB/s", "Finding 1"),
-    printed("greatest bandwidth penalty, remote", 20.0, "%", "Finding 1"),
-    printed("host CPU at 64k", 2.11, "%", "Finding 1"),
-    printed("host CPU at 128k", 7.57, "%", "Finding 1"),
+/// A sweep of `fabric`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// Sequential reads over request size in KiB, 8 processes (Finding 1).
+    Size,
+    /// Sequential reads of 4 KiB over processes (Finding 2).
+    Processes,
+    /// Random writes over request size in KiB, 8 processes (Finding 3).
+    Writes,
+    /// Sequential reads of 4 KiB over depth, one core of the target (Finding 4).
+    Depth,
+}
+
+/// What `fabric` prints of one point of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PublishedPoint {
+    /// The sweep.
+    pub sweep: Sweep,
+    /// The figure: a latency in us, `bandwidth` in MB/s, or a share of all cores in %.
+    pub figure: &'static str,
+    /// Where in the sweep.
+    pub at: u32,
+    /// Of the remote drive.
+    pub remote: f64,
+    /// Of the local one; absent where the paper prints none.
+    pub local: Option<f64>,
+}
+
+const fn point(
+    sweep: Sweep,
+    figure: &'static str,
+    at: u32,
+    remote: f64,
+    local: Option<f64>,
+) -> PublishedPoint {
+    PublishedPoint { sweep, figure, at, remote, local }
+}
+
+/// Every figure that `fabric` prints of a point, in its order. CPU counts iowait.
+pub const FABRIC: [PublishedPoint; 24] = [
+    point(Sweep::Size, "p95", 128, 1155.0, Some(1139.0)),
+    point(Sweep::Size, "bandwidth", 4, 314.0, None),
+    point(Sweep::Size, "bandwidth", 128, 1361.0, None),
+    point(Sweep::Size, "host CPU", 64, 2.11, None),
+    point(Sweep::Size, "host CPU", 128, 7.57, None),
+    point(Sweep::Processes, "p20", 16, 3200.0, Some(1600.0)),
+    point(Sweep::Processes, "p95", 16, 6900.0, Some(8700.0)),
+    point(Sweep::Processes, "target CPU", 1, 2.82, None),
+    point(Sweep::Processes, "target CPU", 16, 4.35, None),
+    point(Sweep::Processes, "host CPU", 1, 5.39, None),
+    point(Sweep::Processes, "host CPU", 16, 8.34, None),
+    point(Sweep::Writes, "bandwidth", 4, 500.0, Some(500.0)),
+    point(Sweep::Writes, "bandwidth", 128, 500.0, Some(500.0)),
+    point(Sweep::Writes, "p95", 128, 380_000.0, Some(343_000.0)),
+    point(Sweep::Writes, "mean latency", 128, 226_000.0, Some(235_000.0)),
+    point(Sweep::Writes, "host CPU", 4, 50.7, Some(19.2)),
+    point(Sweep::Writes, "system", 4, 26.9, None),
+    point(Sweep::Writes, "iowait", 4, 15.0, None),
+    point(Sweep::Depth, "p95", 1, 178.0, Some(178.0)),
+    point(Sweep::Depth, "p95", 8, 586.0, Some(565.0)),
+    point(Sweep::Depth, "p50", 8, 370.0, Some(171.0)),
+    point(Sweep::Depth, "p80", 16, 865.0, Some(559.4)),
+    point(Sweep::Depth, "p80", 64, 1600.0, Some(2000.0)),
+    point(Sweep::Depth, "p80", 128, 3200.0, Some(3900.0)),
 ];
 
-/// Sequential reads of 4 KiB over processes.
-pub const FABRIC_2_PRINTED: [PrintedFigure; 9] = [
-    printed("p20 at 16 processes, local", 1600.0, "us", "Finding 2"),
-    printed("p20 at 16 processes, remote", 3200.0, "us", "Finding 2"),
-    printed("p95 at 16 processes, local", 8700.0, "us", "Finding 2"),
-    printed("p95 at 16 processes, remote", 6900.0, "us", "Finding 2"),
-    printed("greatest bandwidth penalty, remote", 1.23, "%", "Finding 2"),
-    printed("target CPU at 1 process", 2.82, "%", "Finding 2"),
-    printed("target CPU at 16 processes", 4.35, "%", "Finding 2"),
-    printed("host CPU at 1 process", 5.39, "%", "Finding 2"),
-    printed("host CPU at 16 processes", 8.34, "%", "Finding 2"),
-];
+/// What `fabric` prints of a point: of the remote drive, then of the local one.
+pub fn fabric(sweep: Sweep, figure: &str, at: u32) -> [Option<f64>; 2] {
+    let row = FABRIC.iter().find(|row| (row.sweep, row.figure, row.at) == (sweep, figure, at));
+    [row.map(|row| row.remote), row.and_then(|row| row.local)]
+}
 
-/// Random writes, 8 processes.
-pub const FABRIC_3_PRINTED: [PrintedFigure; 9] = [
-    printed("bandwidth, local and remote", 500.0, "MB/s", "Finding 3"),
-    printed("host CPU at 4k, local", 19.2, "%", "Finding 3"),
-    printed("host CPU at 4k, remote", 50.7, "%", "Finding 3"),
-    printed("of it system, remote", 26.9, "%", "Finding 3"),
-    printed("of it iowait, remote", 15.0, "%", "Finding 3"),
-    printed("p95 at 128k, local", 343.0, "ms", "Finding 3"),
-    printed("p95 at 128k, remote", 380.0, "ms", "Finding 3"),
-    printed("mean latency at 128k, local", 235.0, "ms", "Finding 3"),
-    printed("mean latency at 128k, remote", 226.0, "ms", "Finding 3"),
-];
+/// What Finding 1 prints of no single point.
+pub const FABRIC_1_PRINTED: [PrintedFigure; 1] =
+    [printed("greatest bandwidth penalty, remote", 20.0, "%", "Finding 1")];
 
-/// Sequential reads of 4 KiB over depth, one core of the target. The paper does not say what the gains of
-/// interrupt moderation are relative to.
-pub const FABRIC_4_PRINTED: [PrintedFigure; 14] = [
-    printed("p95 at iodepth 1, local", 178.0, "us", "Finding 4"),
-    printed("p95 at iodepth 1, remote", 178.0, "us", "Finding 4"),
-    printed("p95 at iodepth 8, local", 565.0, "us", "Finding 4"),
-    printed("p95 at iodepth 8, remote", 586.0, "us", "Finding 4"),
-    printed("p50 at iodepth 8, local", 171.0, "us", "Finding 4"),
-    printed("p50 at iodepth 8, remote", 370.0, "us", "Finding 4"),
-    printed("p80 at iodepth 16, local", 559.4, "us", "Finding 4"),
-    printed("p80 at iodepth 16, remote", 865.0, "us", "Finding 4"),
-    printed("p80 at iodepth 64, local", 2000.0, "us", "Finding 4"),
-    printed("p80 at iodepth 64, remote", 1600.0, "us", "Finding 4"),
-    printed("p80 at iodepth 128, local", 3900.0, "us", "Finding 4"),
-    printed("p80 at iodepth 128, remote", 3200.0, "us", "Finding 4"),
+/// What Finding 2 prints of no single point.
+pub const FABRIC_2_PRINTED: [PrintedFigure; 1] =
+    [printed("greatest bandwidth penalty, remote", 1.23, "%", "Finding 2")];
+
+/// What is printed of Finding 4 of no single point. The paper does not say what the gains of interrupt
+/// moderation are relative to.
+pub const FABRIC_4_PRINTED: [PrintedFigure; 3] = [
+    printed("bandwidth lost from iodepth 4 to 16, remote", 10.0, "%", "Finding 4"),
     printed("throughput gained by interrupt moderation", 42.5, "%", "Abstract"),
     printed("p95 gained by interrupt moderation", -19.0, "%", "Abstract"),
 ];

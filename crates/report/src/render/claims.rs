@@ -192,7 +192,7 @@ mod tests {
             "missing: posix-sio/syscall/poll, randread 4k iodepth 1 numjobs 8 (no trial; 3 verified needed)"
         ));
         assert!(text.contains("to decide the rest: iopj run studies/poll22.toml --bs 4k --numjobs 1,8\n"));
-        assert!(text.contains("(Finding 1): p95 at 128k, local 1,139 us; p95 at 128k, remote 1,155 us;"));
+        assert!(text.contains("published (Abstract): throughput gained by interrupt moderation 42.5 %;"));
         assert!(!text.contains("NaN") && !text.contains("inf") && !text.contains("looks"), "{text}");
     }
 

@@ -3,6 +3,7 @@
 #[path = "../costs/mod.rs"]
 mod costs;
 mod fits;
+mod hosts;
 
 use costs::{
     HYBRID, Happened, INTERRUPT, POLL, costs as costs_of, measurement, replicates, study, three, trial,

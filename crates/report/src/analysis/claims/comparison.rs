@@ -82,10 +82,11 @@ impl<'a> Comparison<'a> {
             Relation::NotLess(_) => "not less than",
         };
         let against = match &self.against {
-            Against::Cell(cell) => cell.path.to_string(),
-            Against::Share(share, cell) => format!("{share} of {}", cell.path),
+            Against::Cell(cell) => cell.name.clone(),
+            Against::Share(share, cell) if *share > 1.0 => format!("{share} times {}", cell.name),
+            Against::Share(share, cell) => format!("{share} of {}", cell.name),
             Against::Beyond(more, cell) => {
-                format!("{} above {}", join(&more.to_string(), self.metric.unit), cell.path)
+                format!("{} above {}", join(&more.to_string(), self.metric.unit), cell.name)
             }
             Against::Number(number) => join(&number.to_string(), self.metric.unit),
         };
@@ -95,7 +96,7 @@ impl<'a> Comparison<'a> {
             }
             _ => String::new(),
         };
-        format!("{}: {} {relation} {against}{tolerance}", self.metric.name, self.cell.path)
+        format!("{}: {} {relation} {against}{tolerance}", self.metric.name, self.cell.name)
     }
 
     pub(super) fn cells(&self) -> impl Iterator<Item = &ClaimCell<'a>> {

@@ -27,7 +27,7 @@ impl Shape {
         Shape { rw, bs: 4096, iodepth: 1, numjobs: 1 }
     }
 
-    fn of(workload: &Workload) -> Shape {
+    pub(super) fn of(workload: &Workload) -> Shape {
         Shape { rw: workload.rw, bs: workload.bs, iodepth: workload.iodepth, numjobs: workload.numjobs }
     }
 }
@@ -44,17 +44,22 @@ pub const EMULATED: &str = "emulated: times mean nothing";
 
 /// Trials that may be compared: they share generator, settings, and the workload except its shape.
 pub(super) struct TrialSet<'a> {
-    trials: Vec<&'a Trial>,
+    pub(super) trials: Vec<&'a Trial>,
     /// The machine on which they ran.
     pub(super) machine: ClaimContext,
     /// The meter and scope of all energy.
-    source: Option<&'a EnergySource>,
+    pub(super) source: Option<&'a EnergySource>,
+}
+
+/// A workload without its shape.
+pub(super) fn without_shape(workload: &Workload) -> Workload {
+    let Workload { rw, bs, iodepth, numjobs, .. } = Workload::default();
+    Workload { rw, bs, iodepth, numjobs, ..workload.clone() }
 }
 
 /// What the trials of a [`TrialSet`] share: the workload without its shape, the settings and the generator.
 fn shared(trial: &Trial) -> (Workload, &BTreeMap<String, String>, iopj_store::Generator) {
-    let Workload { rw, bs, iodepth, numjobs, .. } = Workload::default();
-    (Workload { rw, bs, iodepth, numjobs, ..trial.workload.clone() }, &trial.settings, trial.generator)
+    (without_shape(&trial.workload), &trial.settings, trial.generator)
 }
 
 impl<'a> TrialSet<'a> {
@@ -73,12 +78,22 @@ impl<'a> TrialSet<'a> {
 
     /// The cell of a path under a workload.
     pub(super) fn cell(&self, path: IoPath, shape: Shape) -> ClaimCell<'a> {
+        self.cell_of((path, shape), [path.to_string(), path.to_string()], |_| true)
+    }
+
+    /// The same of the trials that belong to it, with its name beside other cells and its name alone.
+    pub(super) fn cell_of(
+        &self,
+        (path, shape): (IoPath, Shape),
+        [name, full_name]: [String; 2],
+        belongs: impl Fn(&Trial) -> bool,
+    ) -> ClaimCell<'a> {
+        let (machine, source) = (self.machine, self.source);
         let (verified, blocks, left_out) = (Vec::new(), Vec::new(), BarredCounts::default());
         let mut cell =
-            ClaimCell { path, shape, machine: self.machine, source: self.source, verified, blocks, left_out };
-        for trial in
-            self.trials.iter().filter(|trial| trial.path == path && Shape::of(&trial.workload) == shape)
-        {
+            ClaimCell { path, name, full_name, shape, machine, source, verified, blocks, left_out };
+        let is_own = |trial: &Trial| trial.path == path && Shape::of(&trial.workload) == shape;
+        for trial in self.trials.iter().filter(|trial| is_own(trial) && belongs(trial)) {
             match self.machine.admission.admit(trial) {
                 Ok(measurement) => {
                     cell.verified.push(measurement);
@@ -154,6 +169,10 @@ impl<'a> TrialSet<'a> {
 #[derive(Clone)]
 pub(super) struct ClaimCell<'a> {
     pub(super) path: IoPath,
+    /// Its name beside the cells that it is compared with: the path, or what else tells them apart.
+    pub(super) name: String,
+    /// Its name alone.
+    pub(super) full_name: String,
     pub(super) shape: Shape,
     pub(super) machine: ClaimContext,
     source: Option<&'a EnergySource>,
@@ -165,6 +184,12 @@ pub(super) struct ClaimCell<'a> {
 }
 
 impl ClaimCell<'_> {
+    /// Its workload; also its path if its name does not say it.
+    pub(super) fn place(&self) -> String {
+        let path = self.path.to_string();
+        if self.name == path { self.shape.to_string() } else { format!("{}, {path}", self.shape) }
+    }
+
     /// The figures of its trials; empty if they mean nothing.
     pub(super) fn values(&self, metric: ClaimMetric) -> Vec<f64> {
         self.sample(metric).into_iter().map(|(_, value)| value).collect()
@@ -189,23 +214,23 @@ impl ClaimCell<'_> {
 
     /// Its figure beside the paper's.
     pub(super) fn figure(&self, metric: ClaimMetric, published: Option<f64>) -> ClaimFigure {
-        ClaimFigure::of(self.path.to_string(), metric.unit, &self.values(metric), published)
+        ClaimFigure::of(self.name.clone(), metric.unit, &self.values(metric), published)
     }
 
     /// What this cell lacks to have this many verified replicates with the figure.
     pub(super) fn lacks(&self, metric: ClaimMetric, replicates: usize) -> Option<String> {
-        let (path, shape, have) = (self.path, self.shape, self.verified.len());
+        let (name, shape, have) = (&self.full_name, self.shape, self.verified.len());
         if self.machine.emulated && metric.is_time() {
             return Some(EMULATED.to_owned());
         }
         if have >= replicates.max(1) {
             let with = self.values(metric).len();
-            let lack = format!("{path}, {shape} ({} in {with} of {have} verified trials)", metric.name);
+            let lack = format!("{name}, {shape} ({} in {with} of {have} verified trials)", metric.name);
             return (with < replicates.max(1)).then_some(lack);
         }
         let competing = (have > 0).then(|| format!("{have} verified"));
         let counts: Vec<String> = competing.into_iter().chain(self.left_out.words()).collect();
         let counts = if counts.is_empty() { "no trial".to_owned() } else { counts.join(", ") };
-        Some(format!("{path}, {shape} ({counts}; {} verified needed)", replicates.max(1)))
+        Some(format!("{name}, {shape} ({counts}; {} verified needed)", replicates.max(1)))
     }
 }

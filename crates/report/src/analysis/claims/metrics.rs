@@ -16,8 +16,19 @@ pub(super) struct ClaimMetric {
 enum Of {
     /// A metric, and the number of its units in one of the figure's.
     Metric(Metric, f64),
-    /// A rate of counts, absent if the trial lacks them. It depends on how long something spun.
-    Rate(fn(&Measurement) -> Option<f64>),
+    /// A figure that no metric is, absent if the trial lacks it.
+    Own(Kind, fn(&Measurement) -> Option<f64>),
+}
+
+/// How a figure that no metric is may be compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A count per I/O.
+    Count,
+    /// A time, or a rate or share that depends on one.
+    Time,
+    /// A percentile of times.
+    Percentile,
 }
 
 impl ClaimMetric {
@@ -28,27 +39,29 @@ impl ClaimMetric {
 
     /// True if a clock measures it, or it depends on how long something spun or slept.
     pub(super) fn is_time(&self) -> bool {
-        self.metric().is_none_or(Metric::is_time)
+        match self.of {
+            Of::Metric(metric, _) => metric.is_time(),
+            Of::Own(kind, _) => kind != Kind::Count,
+        }
     }
 
     /// Percentiles are compared by their logarithms.
     pub(super) fn is_percentile(&self) -> bool {
-        self.metric().is_some_and(Metric::is_percentile)
+        match self.of {
+            Of::Metric(metric, _) => metric.is_percentile(),
+            Of::Own(kind, _) => kind == Kind::Percentile,
+        }
     }
 
     pub(super) fn is_energy(&self) -> bool {
-        self.metric().is_some_and(Metric::is_energy)
-    }
-
-    fn metric(&self) -> Option<Metric> {
-        if let Of::Metric(metric, _) = self.of { Some(metric) } else { None }
+        matches!(self.of, Of::Metric(metric, _) if metric.is_energy())
     }
 
     /// The trial's value, with the energy of this source.
     pub(super) fn value(&self, measurement: &Measurement, source: Option<&EnergySource>) -> Option<f64> {
         match self.of {
             Of::Metric(metric, units) => Some(metric.value(measurement, source)? / units),
-            Of::Rate(of) => of(measurement),
+            Of::Own(_, of) => of(measurement),
         }
     }
 }
@@ -57,9 +70,19 @@ const fn figure(name: &'static str, unit: &'static str, metric: Metric, units: f
     ClaimMetric { name, unit, of: Of::Metric(metric, units) }
 }
 
-/// A rate in millions a second.
+/// A figure that no metric is.
+pub(super) const fn own(
+    name: &'static str,
+    unit: &'static str,
+    kind: Kind,
+    of: fn(&Measurement) -> Option<f64>,
+) -> ClaimMetric {
+    ClaimMetric { name, unit, of: Of::Own(kind, of) }
+}
+
+/// A rate in millions a second, which depends on how long something spun.
 pub(super) const fn millions_per_s(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> ClaimMetric {
-    ClaimMetric { name, unit: "M/s", of: Of::Rate(of) }
+    own(name, "M/s", Kind::Time, of)
 }
 
 pub(super) const MEAN_LATENCY: ClaimMetric = figure("mean latency", "us", Metric::LatencyMean, 1e3);
@@ -70,6 +93,9 @@ pub(super) const IOPS: ClaimMetric = figure("IOPS", "IOPS", Metric::Iops, 1.0);
 pub(super) const CPU: ClaimMetric = figure("CPU use", "%", Metric::CpuPercent, 1.0);
 pub(super) const SWITCHES: ClaimMetric =
     figure("context switches per I/O", "", Metric::ContextSwitchesPerIo, 1.0);
+/// Of the drive's own vectors.
+pub(super) const INTERRUPTS: ClaimMetric =
+    figure("interrupts of the drive per I/O", "", Metric::InterruptsPerIo, 1.0);
 pub(super) const WATTS: ClaimMetric = figure("power", "W", Metric::Watts, 1.0);
 pub(super) const IOS_PER_JOULE: ClaimMetric = figure("I/Os per joule", "IO/J", Metric::IosPerJoule, 1.0);
 pub(super) const BYTES_PER_JOULE: ClaimMetric = figure("bytes per joule", "B/J", Metric::BytesPerJoule, 1.0);

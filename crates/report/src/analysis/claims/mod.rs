@@ -31,6 +31,7 @@ use super::admission::{Admission, BarredCounts};
 use super::contrast::{Contrast, TOLERANCE, TestPlan, in_blocks};
 use super::energy::lacks;
 use super::grouping::unique;
+use super::hosts::Processors;
 use super::published::{Paper, PrintedFigure};
 use super::stats::{Method, Ratio, summarize};
 pub use data::EMULATED;
@@ -54,9 +55,9 @@ pub struct Claim {
     /// The answer: it holds if every part does, and does not hold if one part does not. Parts that are
     /// reported separately do not count.
     pub answer: Answer,
-    /// The parts; none if no record can have the data yet.
+    /// The parts; none for a claim about energy if none was measured.
     pub parts: Vec<Part>,
-    /// What the paper prints, for claims without parts.
+    /// What the paper prints beside the figures of the parts.
     pub published: &'static [PrintedFigure],
     /// Trials of the cells compared that do not compete.
     pub left_out: BarredCounts,
@@ -209,12 +210,14 @@ impl ClaimFigure {
     }
 }
 
-/// The definition of a claim: decided by comparing cells, unless no record can have the data that it needs.
+/// The definition of a claim, which is decided by comparing cells.
 struct Definition {
     id: &'static str,
     text: &'static str,
     needs: &'static [&'static str],
     note: Option<&'static str>,
+    /// The sets of a store's trials to which it is put.
+    sets: Sets,
     /// The parts, for trials that share everything except the path and the axes of the claim.
     parts: for<'a> fn(&TrialSet<'a>) -> Vec<Question<'a>>,
     /// The least number of replicates that the claim needs.
@@ -224,11 +227,12 @@ struct Definition {
     run: fn(cores: u32) -> String,
     /// For a claim about energy: the command that measures it with a meter of the whole machine.
     run_with_meter: Option<&'static str>,
-    /// The data that no record can have yet: then nothing is compared.
-    missing: &'static [&'static str],
-    /// What the paper prints, if nothing is compared.
+    /// What the paper prints beside the figures of the parts.
     published: &'static [PrintedFigure],
 }
+
+/// The sets of a store's trials that a claim compares, each by itself.
+type Sets = for<'a> fn(&'a [Trial], ClaimContext, Option<&'a EnergySource>) -> Vec<TrialSet<'a>>;
 
 /// What most claims have in common.
 const BASE: Definition = Definition {
@@ -236,11 +240,11 @@ const BASE: Definition = Definition {
     text: "",
     needs: &[],
     note: None,
+    sets: |trials, machine, source| TrialSet::of(trials, machine, source),
     parts: |_| Vec::new(),
     replicates: 1,
     run: |_| String::new(),
     run_with_meter: None,
-    missing: &[],
     published: &[],
 };
 
@@ -257,6 +261,8 @@ pub struct ClaimContext {
     pub admission: Admission,
     /// The number of looks that decided how many replicates there are.
     pub looks: u32,
+    /// True if its study is over fabrics and the two hosts' processors are not the same, or not known to be.
+    pub unlike_hosts: bool,
 }
 
 impl ClaimContext {
@@ -270,6 +276,7 @@ impl ClaimContext {
             in_blocks: in_blocks(study),
             admission: admission.of(study),
             looks: study.looks(),
+            unlike_hosts: Processors::of(study).is_some_and(|processors| !processors.are_alike),
         }
     }
 
@@ -287,7 +294,6 @@ pub fn decide(trials: &[Trial], machine: &ClaimContext) -> Vec<Claim> {
     let source = EnergySource::measured(&[trials]).filter(|_| !machine.emulated);
     let lacks = if machine.emulated { Vec::new() } else { lacks(trials) };
     let lacks: Vec<String> = lacks.iter().map(ToString::to_string).collect();
-    let data = TrialSet::of(trials, *machine, source.as_ref());
     let papers = [
         (Paper::Poll22, poll22::DEFINITIONS),
         (Paper::Iface23, iface23::DEFINITIONS),
@@ -295,7 +301,7 @@ pub fn decide(trials: &[Trial], machine: &ClaimContext) -> Vec<Claim> {
     ];
     let decided = |(paper, definitions): (Paper, &'static [Definition])| {
         let all = definitions.iter();
-        all.map(|one| decide_one(paper, one, &data, (machine, source.as_ref(), &lacks)))
+        all.map(|one| decide_one(paper, one, trials, (machine, source.as_ref(), &lacks)))
             .collect::<Vec<Claim>>()
     };
     papers.into_iter().flat_map(decided).collect()
@@ -304,19 +310,19 @@ pub fn decide(trials: &[Trial], machine: &ClaimContext) -> Vec<Claim> {
 fn decide_one(
     paper: Paper,
     definition: &'static Definition,
-    data: &[TrialSet<'_>],
+    trials: &[Trial],
     (machine, source, lacks): (&ClaimContext, Option<&EnergySource>, &[String]),
 ) -> Claim {
-    let Definition { id, text, needs, note, run_with_meter, missing, published, .. } = *definition;
+    let Definition { id, text, needs, note, run_with_meter, published, .. } = *definition;
     let energy = source.filter(|_| run_with_meter.is_some()).cloned();
     let has_none = energy.is_none() && run_with_meter.is_some();
-    let is_compared = missing.is_empty() && (energy.is_some() || run_with_meter.is_none());
+    let is_compared = energy.is_some() || run_with_meter.is_none();
     let mut claim = Claim {
         id,
         paper,
         text,
         needs,
-        answer: not_measured(missing),
+        answer: not_measured(&[]),
         parts: Vec::new(),
         published,
         left_out: BarredCounts::default(),
@@ -326,10 +332,11 @@ fn decide_one(
         energy_lacks: if has_none { lacks.to_vec() } else { Vec::new() },
         looks: machine.looks.max(1),
         note: note.filter(|_| is_compared),
-        run: (!missing.is_empty()).then(|| (definition.run)(machine.cores)),
+        run: None,
     };
     if is_compared {
-        compare(&mut claim, data, definition, machine.cores);
+        let data = (definition.sets)(trials, *machine, source);
+        compare(&mut claim, &data, definition, machine.cores);
     }
     if let Some(run) = run_with_meter.filter(|_| claim.energy.is_none() || claim.proxy) {
         claim.answer = not_measured(&[SYSTEM_METER]);

@@ -8,7 +8,6 @@ use super::parts::{DerivedFigures, MostCells, SomeWorkload};
 use super::{Answer, Part};
 use crate::analysis::admission::BarredCounts;
 use crate::analysis::stats::holm;
-use iopj_core::IoPath;
 
 /// One part of a claim.
 pub(super) enum Question<'a> {
@@ -166,11 +165,11 @@ fn corrected(questions: &[Labelled<'_>], replicates: usize) -> Vec<(Vec<Test>, u
 pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Part>, BarredCounts, bool) {
     let tests = corrected(&questions, replicates);
     let (mut left_out, mut marked) = (BarredCounts::default(), false);
-    let mut counted: Vec<(String, IoPath, Shape)> = Vec::new();
+    let mut counted: Vec<(String, String, Shape)> = Vec::new();
     let mut parts = Vec::new();
     for ((label, question), (tested, family)) in questions.into_iter().zip(tests) {
         for cell in question.cells().into_iter().filter(|_| !question.is_apart()) {
-            let key = (label.clone(), cell.path, cell.shape);
+            let key = (label.clone(), cell.full_name.clone(), cell.shape);
             if !counted.contains(&key) {
                 left_out += cell.left_out;
                 marked |= cell.verified.iter().any(|one| cell.machine.admission.is_marked(one));
@@ -209,7 +208,7 @@ fn part(question: Question<'_>, tested: Vec<Test>, (replicates, family): (usize,
             } else {
                 Answer::NotMeasured(missing)
             };
-            let (text, at) = (comparison.text(), comparison.cell.shape.to_string());
+            let (text, at) = (comparison.text(), comparison.cell.place());
             let effect = comparison.effect(family);
             let p = tested.map(|(p, _)| p);
             Some(Part { effect, ..Part::new(text, at, answer, comparison.figures(), p) })

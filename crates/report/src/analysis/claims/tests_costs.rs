@@ -14,6 +14,7 @@ const REAL: ClaimContext = ClaimContext {
     in_blocks: false,
     admission: Admission { with_unproven: false, emulated: false },
     looks: 1,
+    unlike_hosts: false,
 };
 
 fn decided(trials: &[Trial], machine: &ClaimContext, id: &str) -> Claim {

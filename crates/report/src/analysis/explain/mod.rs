@@ -7,6 +7,7 @@ mod completions;
 mod difference;
 mod fit;
 mod fixed;
+mod hosts;
 mod lengths;
 mod measure;
 mod ols;
@@ -19,11 +20,13 @@ pub use completions::{
 pub use difference::{CheapestRing, CostChange, PathDifference};
 pub use fit::{Fit, FitOutcome, Fitted, LEAST_DF, MOST_CORRELATION, Regressor, Term, Unvaried};
 pub(crate) use fixed::{FixedPartLack, FixedParts, FixedPartsTest, fixed_parts, is_counted};
+pub use hosts::{AtDepth, BothHosts, HostsDirectories, HostsRow, OverDepth, PerInterrupt};
 pub use lengths::{ByLength, Marginal};
 pub use measure::{MeanSpread, Measure};
 pub use parts::{CostRow, FunctionRow, GROUPS, Parts, USER_SPACE};
 pub use trials::POLL_FUNCTIONS;
 
+use super::hosts::Processors;
 use iopj_core::{CostSource, IoPath, VerdictKind, Workload};
 use iopj_store::{Generator, StudyRecord, Trial};
 use serde::Serialize;
@@ -70,6 +73,12 @@ pub struct Explanation {
     pub trials_without_costs: usize,
     /// A block for each workload, generator and way to count.
     pub blocks: Vec<WorkloadCosts>,
+    /// The processors of the two hosts, in a study over fabrics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processors: Option<Processors>,
+    /// The target host's part over depth, for each path whose target host was counted at two depths or more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub over_depth: Vec<OverDepth>,
     /// Costs by the difference of two lengths of one workload.
     pub by_length: Vec<ByLength>,
 }
@@ -93,6 +102,9 @@ pub struct WorkloadCosts {
     pub totals: Vec<CostRow>,
     /// Where the cost arises, for each measure.
     pub parts: Vec<Parts>,
+    /// Host and target host side by side, if the target host of any column was watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<BothHosts>,
     /// The differences between the paths, in the first measure.
     pub differences: Vec<PathDifference>,
     /// Fixed part, part per spin and part per sleep in the kernel, for exact counts.
@@ -141,6 +153,8 @@ pub fn explain(
             .iter()
             .map(|group| block(group, question, study.emulated.is_some()))
             .collect(),
+        processors: Processors::of(study),
+        over_depth: hosts::over_depth(&runs, &question.paths),
         by_length: lengths::by_length(&runs, &question.paths),
     })
 }
@@ -169,6 +183,7 @@ fn block(group: &WorkloadTrials<'_>, question: &ExplainOptions, emulated: bool) 
         source: group.source.clone(),
         columns: columns.collect(),
         totals,
+        hosts: hosts::both_hosts(group, &measures, emulated),
         parts: measures.iter().map(|measure| parts::parts(group, *measure, question.top)).collect(),
         differences: first
             .map_or_else(Vec::new, |first| difference::differences(group, first, !question.paths.is_empty())),

@@ -1,6 +1,7 @@
 //! What an I/O costs on each path, as text.
 
 mod fits;
+mod hosts;
 mod sentences;
 
 use super::number::{or_dash, thousands};
@@ -10,6 +11,7 @@ use crate::analysis::cost::UNKNOWN;
 use crate::analysis::explain::{
     self, ByLength, CostRow, Explanation, FunctionRow, Marginal, MeanSpread, Parts, WorkloadCosts,
 };
+use crate::analysis::hosts::Processors;
 use iopj_core::{CostSource, Space};
 use iopj_store::Generator;
 
@@ -30,12 +32,15 @@ pub fn explanation(explanation: &Explanation) -> String {
         text +=
             &format!("{} measured trials have no costs and are left out\n", explanation.trials_without_costs);
     }
-    text.extend(explanation.blocks.iter().map(block));
+    text += &explanation.processors.as_ref().map_or(String::new(), hosts::processors);
+    let unlike = explanation.processors.as_ref().filter(|both| both.host != both.target_host);
+    text.extend(explanation.blocks.iter().map(|one| block(one, unlike)));
+    text += &hosts::over_depth(&explanation.over_depth);
     text += &by_length(&explanation.by_length);
     text
 }
 
-fn block(block: &WorkloadCosts) -> String {
+fn block(block: &WorkloadCosts, unlike: Option<&Processors>) -> String {
     let generator = block.generator.as_str();
     let mut text = format!("\n{}, {}, {generator}\n", block.workload.title(), block.workload.length_text());
     text += &wrap(&source(&block.source), WIDTH, "");
@@ -56,6 +61,7 @@ fn block(block: &WorkloadCosts) -> String {
     for parts in &block.parts {
         text += &by_part(block, parts);
     }
+    text += &block.hosts.as_ref().map_or(String::new(), |both| hosts::both_hosts(both, unlike));
     text += &sentences::differences(block);
     text += &sentences::fewest(block);
     text += &fits::fits(block);
