@@ -134,6 +134,7 @@ impl TrialRunner<'_> {
             power_state: [power_json(&before), power_json(&after)],
             fio: window.fio,
             costs,
+            target_costs: None,
             window_raw_ns: Some(window.window_raw_ns),
             energy: Vec::new(),
         };
