@@ -1,7 +1,7 @@
 //! The tables of a report for other programs: LaTeX and CSV.
 
 use super::emulated::banner;
-use super::results::{CELL, NUMBERS, Number, SOURCES, Text, WORKLOAD, row_name, verdict};
+use super::results::{CELL, HOST_SOURCES, NUMBERS, Number, SOURCES, Text, WORKLOAD, row_name, verdict};
 use super::two_hosts::{self, Lines};
 use crate::analysis::{CellRow, WorkloadTable};
 use iopj_store::export::csv_cell;
@@ -61,8 +61,8 @@ fn latex_of_hosts(table: &WorkloadTable) -> String {
 
 /// One line per row over all workloads, with a heading, after RFC 4180. `emulated` names what emulated the
 /// processor; the columns of times are then empty. `costs` says how instructions, loads and stores were
-/// counted. All rows have the energy of one meter and scope, with half of its 95 % intervals. Columns that begin
-/// with `host_`, `target_` and `both_` are of the two hosts of a study over fabrics.
+/// counted. All rows have the energy of one meter and scope, with half of its 95 % intervals. Columns that
+/// begin with `host_`, `target_` and `both_` are of the two hosts of a study over fabrics.
 pub fn csv(tables: &[WorkloadTable]) -> String {
     let texts = |texts: &[Text]| texts.iter().map(|one| one.name.to_owned()).collect();
     let workload = WORKLOAD.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -70,7 +70,8 @@ pub fn csv(tables: &[WorkloadTable]) -> String {
     let hosts = two_hosts::columns();
     let of_hosts = hosts.iter().map(|one| one.name.clone()).collect();
     let replicates = vec!["replicates".to_owned()];
-    let mut text = line([texts(&CELL), workload, replicates, numbers, of_hosts, texts(&SOURCES)]);
+    let mut text =
+        line([texts(&CELL), workload, replicates, numbers, of_hosts, texts(&HOST_SOURCES), texts(&SOURCES)]);
     for table in tables {
         for row in &table.rows {
             let cell = |one: &Text| csv_cell(&(one.text)(table, row));
@@ -82,6 +83,7 @@ pub fn csv(tables: &[WorkloadTable]) -> String {
                 vec![replicates.to_string()],
                 NUMBERS.iter().filter(|one| one.name.is_some()).map(|one| known((one.value)(row))).collect(),
                 hosts.iter().map(|one| known(one.value(row))).collect(),
+                HOST_SOURCES.iter().map(cell).collect(),
                 SOURCES.iter().map(cell).collect(),
             ]);
         }
@@ -89,7 +91,7 @@ pub fn csv(tables: &[WorkloadTable]) -> String {
     text
 }
 
-fn line(cells: [Vec<String>; 6]) -> String {
+fn line(cells: [Vec<String>; 7]) -> String {
     cells.concat().join(",") + "\r\n"
 }
 

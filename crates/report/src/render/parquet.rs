@@ -1,6 +1,6 @@
 //! The tables of a report as Parquet, for pandas, DuckDB and Spark: one row per cell, columns as in the CSV.
 
-use super::results::{CELL, NUMBERS, Number, SOURCES, Text, WORKLOAD};
+use super::results::{CELL, HOST_SOURCES, NUMBERS, Number, SOURCES, Text, WORKLOAD};
 use super::two_hosts;
 use crate::analysis::{CellRow, WorkloadTable};
 use parquet::column::writer::ColumnWriter;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// # Errors
 /// The writer's error.
 pub fn parquet<W: Write + Send>(tables: &[WorkloadTable], out: W) -> Result<(), ParquetError> {
-    let texts: Vec<&Text> = CELL.iter().chain(&SOURCES).collect();
+    let texts: Vec<&Text> = CELL.iter().chain(&HOST_SOURCES).chain(&SOURCES).collect();
     let numbers: Vec<(&str, &Number)> = NUMBERS.iter().filter_map(|one| Some((one.name?, one))).collect();
     let hosts = two_hosts::columns();
     let names = WORKLOAD.iter().map(|(name, _)| *name).chain(numbers.iter().map(|(name, _)| *name));

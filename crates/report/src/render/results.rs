@@ -287,9 +287,9 @@ pub(super) const WORKLOAD: [WorkloadNumber; 9] = [
     ("ios_per_job", |one| if let Length::Ios(ios) = one.length { Some(ios as f64) } else { None }),
 ];
 
-/// The columns after the numbers: their sources, and why energy is missing. Empty without costs, emulator,
-/// energy or a second host.
-pub(super) const SOURCES: [Text; 9] = [
+/// The columns after the numbers: their sources, and why energy is missing. Empty without costs, emulator or
+/// energy.
+pub(super) const SOURCES: [Text; 6] = [
     text("costs", |_, row| costs(row).to_owned()),
     text("emulated", |table, _| table.emulated.clone().unwrap_or_default()),
     text("energy_scope", |_, row| energy(row).map_or(String::new(), |one| one.source.scope.to_string())),
@@ -298,6 +298,10 @@ pub(super) const SOURCES: [Text; 9] = [
         energy(row).map_or(String::new(), |one| one.source.estimated.to_string())
     }),
     text("energy_lacks", |_, row| energy(row).map_or(String::new(), |one| one.lacks.join("; "))),
+];
+
+/// The columns after those of host and target host: whose joules these are. Empty without any.
+pub(super) const HOST_SOURCES: [Text; 3] = [
     text("host_energy", |_, row| source(two_hosts(row).and_then(|one| one.host.energy.as_ref()))),
     text("target_energy", |_, row| source(two_hosts(row).and_then(|one| one.target.energy.as_ref()))),
     text("both_energy", |_, row| source(two_hosts(row).and_then(|one| one.both.as_ref()))),

@@ -231,3 +231,7 @@ impl Column {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "two_hosts_tests.rs"]
+mod tests;
