@@ -183,9 +183,12 @@ pub(super) struct Column {
     value: ColumnValue,
 }
 
+/// A figure of an energy.
+type EnergyFigure = fn(&CellEnergy) -> Option<f64>;
+
 enum ColumnValue {
     Of(HostSide, SideMetric),
-    Energy(Option<HostSide>, fn(&CellEnergy) -> Option<f64>),
+    Energy(Option<HostSide>, EnergyFigure),
     Clock,
 }
 
@@ -200,7 +203,7 @@ pub(super) fn columns() -> Vec<Column> {
     };
     let energies = [Some(HostSide::Host), Some(HostSide::Target), None].into_iter().flat_map(|side| {
         let before = side.map_or("both", HostSide::as_str);
-        let figures: [(&str, fn(&CellEnergy) -> Option<f64>); 3] = [
+        let figures: [(&str, EnergyFigure); 3] = [
             ("joules", |one| Some(one.joules?.mean)),
             ("watts", |one| Some(one.watts?.mean)),
             ("watts_plus_minus", |one| Some(one.watts?.random)),
