@@ -410,6 +410,7 @@ fn record(all: &[(&Path, FioRun)], trials: &[Trial]) -> StudyRecord {
         emulated: None,
         sequential: None,
         repeats: Vec::new(),
+        networks: Vec::new(),
     }
 }
 

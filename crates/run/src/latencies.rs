@@ -42,6 +42,7 @@ pub(crate) fn of_fio(result: &FioOutput) -> Latencies {
         (summary.count, summary.mean, summary.stddev) = (direction.ios, latency.mean_ns, latency.stddev_ns);
         (summary.min, summary.max) = (latency.min_ns, latency.max_ns);
         if let Some(percentiles) = &latency.percentiles {
+            (summary.p20, summary.p80) = (percentiles.p20_ns, percentiles.p80_ns);
             (summary.p50, summary.p95) = (percentiles.p50_ns, percentiles.p95_ns);
             (summary.p99, summary.p99_9) = (percentiles.p99_ns, percentiles.p99_9_ns);
         }
@@ -56,6 +57,8 @@ pub(crate) fn of_fio(result: &FioOutput) -> Latencies {
             let _ = bins.add(&write_bins);
             let mut all = histogram::summary(&bins);
             all.count = read + write;
+            all.p20 = all.p20.filter(|_| reads.p20.is_some() && writes.p20.is_some());
+            all.p80 = all.p80.filter(|_| reads.p80.is_some() && writes.p80.is_some());
             all.mean = (reads.mean * read as f64 + writes.mean * write as f64) / all.count as f64;
             (all.min, all.max) = (reads.min.min(writes.min), reads.max.max(writes.max));
             all
@@ -98,6 +101,7 @@ mod tests {
         assert_eq!((all.count, reads.count + writes.count), (3000, 3000));
         assert!((all.mean * 3000.0 / run.latency_sum_ns as f64 - 1.0).abs() < 1e-9);
         assert_eq!((all.min, all.max), (run.min_ns, run.max_ns));
-        assert!(all.min <= all.p50 && all.p50 <= all.p99_9);
+        assert!(all.min <= all.p20.unwrap() && all.p20.unwrap() <= all.p50);
+        assert!(all.p50 <= all.p80.unwrap() && all.p80.unwrap() <= all.p99_9);
     }
 }

@@ -66,6 +66,7 @@ pub(crate) fn record(
         emulated: machine::emulator().map(str::to_owned).or_else(|| side.and_then(FabricSide::emulated)),
         sequential: study.replicates.sequential()?,
         repeats: Vec::new(),
+        networks: Vec::new(),
     })
 }
 

@@ -36,19 +36,24 @@ impl EnergySource {
     /// most trials, the widest scope of equals. It covered at least one trial of each set. Refuted and failed
     /// trials do not count. `None` if there is no such meter; models are not meters.
     pub fn measured(sets: &[&[Trial]]) -> Option<EnergySource> {
-        choose(sets, false)
+        choose(sets, false, &|_| true)
+    }
+
+    /// The same among the meters of one store whose names are meant.
+    pub fn measured_by(trials: &[Trial], is_meant: &dyn Fn(&str) -> bool) -> Option<EnergySource> {
+        choose(&[trials], false, is_meant)
     }
 
     /// The same among models.
     pub fn estimated(sets: &[&[Trial]]) -> Option<EnergySource> {
-        choose(sets, true)
+        choose(sets, true, &|_| true)
     }
 
     /// The source of the energy shown for a store: a meter that has joules, or a model that has, or else a
     /// meter that took part and has none.
     pub fn shown(trials: &[Trial]) -> Option<EnergySource> {
         let taking_part = || {
-            let (_, covers) = covers(trials, false);
+            let (_, covers) = covers(trials, false, &|_| true);
             let (scope, meter) = *covers.keys().next()?;
             Some(EnergySource { scope, meter: meter.to_owned(), estimated: false })
         };
@@ -85,8 +90,8 @@ impl fmt::Display for EnergySource {
     }
 }
 
-fn choose(sets: &[&[Trial]], estimated: bool) -> Option<EnergySource> {
-    let covers: Vec<(usize, Covers<'_>)> = sets.iter().map(|set| covers(set, estimated)).collect();
+fn choose(sets: &[&[Trial]], estimated: bool, is_meant: &dyn Fn(&str) -> bool) -> Option<EnergySource> {
+    let covers: Vec<(usize, Covers<'_>)> = sets.iter().map(|set| covers(set, estimated, is_meant)).collect();
     let (_, first) = covers.first()?;
     let candidates = first.keys().filter_map(|key| {
         let each = covers.iter().map(|(_, covers)| covers.get(key).copied().unwrap_or_default());
@@ -104,12 +109,13 @@ fn choose(sets: &[&[Trial]], estimated: bool) -> Option<EnergySource> {
     Some(EnergySource { scope, meter: meter.to_owned(), estimated })
 }
 
-/// How many trials count, and what each source covers of them.
-fn covers(trials: &[Trial], estimated: bool) -> (usize, Covers<'_>) {
+/// How many trials count, and what each source that is meant covers of them.
+fn covers<'a>(trials: &'a [Trial], estimated: bool, is_meant: &dyn Fn(&str) -> bool) -> (usize, Covers<'a>) {
     let measured = || trials.iter().filter_map(|trial| trial.outcome.measurement());
     let counting = || measured().filter(|one| one.verdict.kind != VerdictKind::Refuted);
     let mut covers = Covers::new();
-    for energy in counting().flat_map(|one| &one.energy).filter(|energy| energy.estimated == estimated) {
+    let taken = |energy: &&TrialEnergy| energy.estimated == estimated && is_meant(&energy.meter);
+    for energy in counting().flat_map(|one| &one.energy).filter(taken) {
         let cover = covers.entry((energy.scope, energy.meter.as_str())).or_default();
         cover.all += 1;
         cover.complete += usize::from(energy.joules().is_some());

@@ -26,7 +26,9 @@ pub fn summary(histogram: &Histogram<u64>) -> Latency {
         mean: histogram.mean(),
         stddev: histogram.stdev(),
         min: histogram.min(),
+        p20: Some(histogram.value_at_quantile(0.2)),
         p50: histogram.value_at_quantile(0.5),
+        p80: Some(histogram.value_at_quantile(0.8)),
         p95: histogram.value_at_quantile(0.95),
         p99: histogram.value_at_quantile(0.99),
         p99_9: histogram.value_at_quantile(0.999),
@@ -52,6 +54,7 @@ mod tests {
         }
         let latency = summary(&histogram);
         assert_eq!((latency.count, latency.p50 / 1000, latency.p99 / 1000), (1000, 500, 990));
+        assert_eq!([latency.p20, latency.p80].map(|ns| ns.unwrap() / 1000), [200, 800]);
         assert!((latency.mean / 500_500.0 - 1.0).abs() < 1e-3);
         assert_eq!(decode(&latency.histogram).unwrap(), histogram);
         assert_eq!(decode(b"nonsense"), None);
@@ -59,6 +62,6 @@ mod tests {
 
     #[test]
     fn an_empty_histogram_has_no_nan() {
-        assert_eq!(summary(&new()).mean, 0.0);
+        assert_eq!((summary(&new()).mean, summary(&new()).p20), (0.0, None));
     }
 }

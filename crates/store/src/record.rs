@@ -2,6 +2,7 @@
 
 use crate::repeat::{self, Repeat};
 use iopj_core::evidence::CpuTimes;
+use iopj_core::fabric::NetworkBaseline;
 use iopj_core::{
     Conditions, CostProfile, Evidence, Generator, IoPath, Observed, Sequential, Slice, TrialEnergy, Verdict,
     Workload,
@@ -43,6 +44,9 @@ pub struct StudyRecord {
     /// The blocks that were measured again, or are to be. In a table of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repeats: Vec<Repeat>,
+    /// The network between the two hosts by itself, in the order of its measurements. In a table of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<NetworkBaseline>,
 }
 
 impl StudyRecord {
@@ -276,8 +280,14 @@ pub struct Latency {
     pub stddev: f64,
     /// Least.
     pub min: u64,
+    /// 20th percentile; absent in older stores, and where fio printed neither it nor bins.
+    #[serde(default)]
+    pub p20: Option<u64>,
     /// Median.
     pub p50: u64,
+    /// 80th percentile; absent where the 20th is.
+    #[serde(default)]
+    pub p80: Option<u64>,
     /// 95th percentile.
     pub p95: u64,
     /// 99th percentile.

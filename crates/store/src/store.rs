@@ -131,7 +131,7 @@ impl Store {
             return Err(StoreError::NotAStore { path: self.path.clone(), reason });
         };
         let record = self.parse(&text, "study")?;
-        Ok(StudyRecord { repeats: self.repeats()?, ..record })
+        Ok(StudyRecord { repeats: self.repeats()?, networks: self.networks()?, ..record })
     }
 
     /// Adds a trial with its histograms and series: one transaction, synced to the disk.

@@ -145,6 +145,7 @@ fn the_network_by_itself_is_read_back_in_its_order() {
     let all = [baseline(1, Some(45.42e9)), baseline(0, None)];
     all.iter().for_each(|one| store.add_network(one).unwrap());
     assert_eq!(store.networks().unwrap(), all);
+    assert_eq!(store.study().unwrap().networks, all);
 }
 
 #[test]

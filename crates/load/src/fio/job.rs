@@ -138,7 +138,7 @@ const FIXED: [(&str, &str); 9] = [
     ("invalidate", "0"),
     ("lat_percentiles", "1"),
     ("clat_percentiles", "0"),
-    ("percentile_list", "50:95:99:99.9"),
+    ("percentile_list", "20:50:80:95:99:99.9"),
 ];
 
 /// The name of fio's engine for a path.
@@ -350,7 +350,7 @@ mod tests {
                         iodepth_batch_complete_max=8\ncpus_allowed=3,1\nrandrepeat=0\nrandseed=7\n\
                         norandommap=1\nrandom_distribution=zipf:1.2\nthread=1\ngroup_reporting=1\n\
                         exitall_on_error=1\nallow_file_create=0\nfallocate=none\ninvalidate=0\n\
-                        lat_percentiles=1\nclat_percentiles=0\npercentile_list=50:95:99:99.9\n\n[job0]\n\
+                        lat_percentiles=1\nclat_percentiles=0\npercentile_list=20:50:80:95:99:99.9\n\n[job0]\n\
                         offset=4096\nsqthread_poll_cpu=3\n\n[job1]\noffset=4096\nsqthread_poll_cpu=1\n\n\
                         [job2]\noffset=4096\nsqthread_poll_cpu=3\n";
         assert_eq!(text("io_uring/sqpoll/interrupt+registered", &workload), expected);

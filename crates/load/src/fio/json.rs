@@ -85,8 +85,12 @@ pub struct FioLatency {
 /// Percentiles of latency in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Percentiles {
+    /// 20 %; absent where fio printed neither it nor bins.
+    pub p20_ns: Option<u64>,
     /// Median.
     pub p50_ns: u64,
+    /// 80 %; absent where fio printed neither it nor bins.
+    pub p80_ns: Option<u64>,
     /// 95 %.
     pub p95_ns: u64,
     /// 99 %.
@@ -263,14 +267,15 @@ fn latency(parts: &[&Value]) -> Result<Option<FioLatency>, FioError> {
     for part in &parts {
         add_bins(part, &mut histogram)?;
     }
-    let printed = (parts.len() == 1).then(|| printed_percentiles(first)).flatten();
+    let of_bins = (!histogram.is_empty()).then(|| percentiles_of(&histogram));
+    let printed = (parts.len() == 1).then(|| printed_percentiles(first, of_bins)).flatten();
     let (mean_ns, stddev_ns) = pooled(&parts);
     Ok(Some(FioLatency {
         mean_ns,
         stddev_ns,
         min_ns: parts.iter().map(|part| count(part, "min")).min().unwrap_or(0),
         max_ns: parts.iter().map(|part| count(part, "max")).max().unwrap_or(0),
-        percentiles: printed.or_else(|| (!histogram.is_empty()).then(|| percentiles_of(&histogram))),
+        percentiles: printed.or(of_bins),
         histogram,
     }))
 }
@@ -297,6 +302,9 @@ fn add_bins(lat: &Value, histogram: &mut Histogram<u64>) -> Result<(), FioError>
         histogram
             .record_n(value_ns, ios)
             .map_err(|error| output_error(format!("has a bin {value_ns}: {error}")))?;
+        if histogram.len() == u64::MAX {
+            return Err(output_error("has bins of more I/Os than can be counted"));
+        }
     }
     Ok(())
 }
@@ -304,18 +312,33 @@ fn add_bins(lat: &Value, histogram: &mut Histogram<u64>) -> Result<(), FioError>
 /// About 36 years: bounds the histogram's memory, whatever a file says.
 const LONGEST_NS: u64 = 1 << 60;
 
-fn printed_percentiles(lat: &Value) -> Option<Percentiles> {
+/// Those that fio printed. Older lists lack the 20th and the 80th, which the bins then give.
+fn printed_percentiles(lat: &Value, of_bins: Option<Percentiles>) -> Option<Percentiles> {
     let printed = lat.get("percentile")?.as_object()?;
     let at = |wanted: f64| {
         let near = |key: &str| key.parse::<f64>().is_ok_and(|key| (key - wanted).abs() < 1e-6);
         printed.iter().find(|(key, _)| near(key)).and_then(|(_, value)| value.as_u64())
     };
-    Some(Percentiles { p50_ns: at(50.0)?, p95_ns: at(95.0)?, p99_ns: at(99.0)?, p99_9_ns: at(99.9)? })
+    Some(Percentiles {
+        p20_ns: at(20.0).or(of_bins.and_then(|of_bins| of_bins.p20_ns)),
+        p50_ns: at(50.0)?,
+        p80_ns: at(80.0).or(of_bins.and_then(|of_bins| of_bins.p80_ns)),
+        p95_ns: at(95.0)?,
+        p99_ns: at(99.0)?,
+        p99_9_ns: at(99.9)?,
+    })
 }
 
 fn percentiles_of(histogram: &Histogram<u64>) -> Percentiles {
     let at = |quantile| histogram.value_at_quantile(quantile);
-    Percentiles { p50_ns: at(0.5), p95_ns: at(0.95), p99_ns: at(0.99), p99_9_ns: at(0.999) }
+    Percentiles {
+        p20_ns: Some(at(0.2)),
+        p50_ns: at(0.5),
+        p80_ns: Some(at(0.8)),
+        p95_ns: at(0.95),
+        p99_ns: at(0.99),
+        p99_9_ns: at(0.999),
+    }
 }
 
 #[cfg(test)]
@@ -333,7 +356,7 @@ mod tests {
       "read" : { "io_bytes" : 1228800, "iops" : 3000.5, "runtime" : 100, "total_ios" : 300,
         "short_ios" : 1, "drop_ios" : 2,
         "lat_ns" : { "min" : 10, "max" : 90, "mean" : 20.0, "stddev" : 0.0, "N" : 300,
-          "percentile" : { "50.000000" : 20, "95.000000" : 21, "99.000000" : 22, "99.900000" : 23 },
+          "percentile" : { "20.000000" : 18, "50.000000" : 20, "95.000000" : 21, "99.000000" : 22, "99.900000" : 23 },
           "bins" : { "20" : 300 } } },
       "write" : { "io_bytes" : 0, "iops" : 0.0, "runtime" : 0, "total_ios" : 0,
         "lat_ns" : { "min" : 0, "N" : 0 } } }
@@ -359,7 +382,9 @@ mod tests {
         assert_eq!((reads.short_ios, reads.dropped_ios), (1, 2));
         let latency = reads.latency.as_ref().unwrap();
         assert_eq!((latency.min_ns, latency.max_ns, latency.mean_ns), (10, 90, 20.0));
-        let expected = Percentiles { p50_ns: 20, p95_ns: 21, p99_ns: 22, p99_9_ns: 23 };
+        // The 80th is that of the bins: fio did not print it.
+        let (p20_ns, p80_ns) = (Some(18), Some(20));
+        let expected = Percentiles { p20_ns, p50_ns: 20, p80_ns, p95_ns: 21, p99_ns: 22, p99_9_ns: 23 };
         assert_eq!(latency.percentiles, Some(expected));
         assert_eq!((latency.histogram.len(), latency.histogram.min()), (300, 20));
         assert_eq!((result.writes.ios, &result.writes.latency), (0, &None));
@@ -377,6 +402,7 @@ mod tests {
         // 300 at 20 and 100 at 60: variance (300 * 10^2 + 100 * 30^2) / 400 = 300.
         assert!((latency.stddev_ns - 300f64.sqrt()).abs() < 1e-9);
         assert_eq!(latency.percentiles.unwrap().p50_ns, 20);
+        assert_eq!(latency.percentiles.unwrap().p80_ns, Some(60));
         assert_eq!(latency.percentiles.unwrap().p99_ns, 60);
         assert_eq!(latency.histogram.len(), 400);
     }
@@ -403,6 +429,7 @@ mod tests {
             ("{ \"jobs\" : [] }", "no jobs"),
             (&OUTPUT.replace("\"20\" : 300", "\"x\" : 300"), "bin"),
             (&OUTPUT.replace("\"20\" : 300", "\"18446744073709551615\" : 300"), "longer"),
+            (&OUTPUT.replace("\"20\" : 300", "\"20\" : 1, \"30\" : 18446744073709551615"), "more I/Os"),
         ] {
             let message = parse(text).unwrap_err().to_string();
             assert!(message.contains(part), "{message}");

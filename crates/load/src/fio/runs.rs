@@ -2,7 +2,7 @@
 //! is left to `import`.
 
 use super::FioError;
-use super::json::{FioOutput, count, entries, output_error, pool, read_objects, version};
+use super::json::{FioLatency, FioOutput, count, entries, output_error, pool, read_objects, version};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -125,7 +125,12 @@ fn job(version: &str, (name, group, options): Key, clones: &[&Value]) -> Result<
             }
         }
     }
-    let result = pool(version, &complete.iter().collect::<Vec<_>>())?;
+    let mut result = pool(version, &complete.iter().collect::<Vec<_>>())?;
+    if percentiles.rebuilt {
+        for latency in [&mut result.reads.latency, &mut result.writes.latency].into_iter().flatten() {
+            keep_printed(latency, &complete);
+        }
+    }
     let sum =
         |value: &dyn Fn(&Value) -> u64| clones.iter().map(|entry| value(entry)).fold(0, u64::saturating_add);
     Ok(FioJobResult {
@@ -166,6 +171,24 @@ fn complete_latency(part: &mut Map<String, Value>, source: &mut PercentileSource
     {
         source.rebuilt = true;
         latency["bins"] = bins;
+    }
+}
+
+/// Drops the 20th and the 80th percentile of rebuilt bins where fio did not print them: such bins say nothing
+/// between two printed percentiles.
+fn keep_printed(latency: &mut FioLatency, clones: &[Value]) {
+    let prints = |latency: &Value, wanted: f64| {
+        let percents = latency.get("percentile").and_then(Value::as_object).into_iter().flatten();
+        percents.filter_map(|(percent, _)| percent.parse::<f64>().ok()).any(|one| (one - wanted).abs() < 1e-6)
+    };
+    let all_print = |wanted: f64| {
+        let parts = clones.iter().flat_map(|entry| ["read", "write"].map(|direction| entry.get(direction)));
+        let latencies = parts.flatten().filter_map(|part| part.get("lat_ns"));
+        latencies.filter(|latency| count(latency, "N") > 0).all(|latency| prints(latency, wanted))
+    };
+    if let Some(percentiles) = &mut latency.percentiles {
+        percentiles.p20_ns = percentiles.p20_ns.filter(|_| all_print(20.0));
+        percentiles.p80_ns = percentiles.p80_ns.filter(|_| all_print(80.0));
     }
 }
 

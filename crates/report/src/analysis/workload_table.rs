@@ -6,8 +6,10 @@ use super::energy::CellEnergy;
 use super::grouping::{grouped, unique};
 use super::metric::Metric;
 use super::stats;
+use super::two_hosts::{SideSources, TwoHosts};
+use iopj_core::fabric::TARGET_METERS;
 use iopj_core::{IoPath, Spinner, VerdictKind, Workload};
-use iopj_store::{EnergySource, Generator, Measurement, Outcome, StudyRecord, Trial, histogram};
+use iopj_store::{EnergySource, Generator, Latency, Measurement, Outcome, StudyRecord, Trial, histogram};
 use std::collections::BTreeMap;
 
 /// The paths of one workload: those that compete, the one of least mean latency first; then, unranked, the
@@ -54,6 +56,11 @@ pub struct CellRow {
 }
 
 impl WorkloadTable {
+    /// True if a row is over fabrics.
+    pub fn is_over_fabrics(&self) -> bool {
+        self.rows.iter().filter_map(|row| row.figures.as_ref()).any(|figures| figures.two_hosts.is_some())
+    }
+
     /// The meter and scope of its joules, one for all tables of a store; absent without any, and under
     /// emulation.
     pub fn energy(&self) -> Option<&EnergySource> {
@@ -92,6 +99,8 @@ pub struct CellMeans {
     pub costs: Option<Costs>,
     /// Energy by the table's source; absent if it took part in no replicate.
     pub energy: Option<CellEnergy>,
+    /// Host and target host; absent unless the study is over fabrics.
+    pub two_hosts: Option<TwoHosts>,
 }
 
 /// Times, rates and shares: means of rates and of mean latencies, percentiles of all I/Os.
@@ -107,6 +116,12 @@ pub struct Times {
     pub mean_ns: f64,
     /// Median latency in ns, as all percentiles of the replicates' pooled histograms.
     pub p50_ns: f64,
+    /// 20th percentile in ns; absent if a replicate lacks it: older stores, and fio's results without it.
+    pub p20_ns: Option<f64>,
+    /// 80th percentile in ns; absent where the 20th is.
+    pub p80_ns: Option<f64>,
+    /// 95th percentile in ns.
+    pub p95_ns: f64,
     /// 99th percentile in ns.
     pub p99_ns: f64,
     /// 99.9th percentile in ns.
@@ -122,7 +137,8 @@ pub fn workload_tables(study: &StudyRecord, trials: &[Trial], admission: Admissi
     workloads.sort_by_key(|(w, _)| (w.rw, w.bs, w.numjobs, w.iodepth));
     let energy = EnergySource::shown(trials).filter(|_| study.emulated.is_none());
     let emulated = study.emulated.as_ref();
-    let shown = Shown { timed: emulated.is_none(), energy: energy.as_ref(), admission };
+    let sides = SideSources::of(trials);
+    let shown = Shown { timed: emulated.is_none(), energy: energy.as_ref(), sides: &sides, admission };
     let table = |(workload, trials): (&Workload, Vec<&Trial>)| WorkloadTable {
         workload: workload.clone(),
         emulated: emulated.cloned(),
@@ -137,6 +153,8 @@ struct Shown<'a> {
     timed: bool,
     /// The meter and scope of energy.
     energy: Option<&'a EnergySource>,
+    /// The same of each host over fabrics.
+    sides: &'a SideSources,
     admission: Admission,
 }
 
@@ -226,6 +244,7 @@ fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<CellMeans> {
             measured.iter().map(|measurement| metric.value(measurement, None)).collect();
         all.map(|all| stats::mean(&all))
     };
+    let two_hosts = TwoHosts::of(measured, shown.timed, shown.sides);
     Some(CellMeans {
         replicates: measured.len(),
         times: shown.timed.then(|| times(measured, mean)),
@@ -234,8 +253,18 @@ fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<CellMeans> {
         system_calls_per_io: if_all(Metric::SystemCallsPerIo),
         sleeps_per_io: if_all(Metric::SleepsPerIo),
         costs: Costs::of(measured),
-        energy: shown.energy.and_then(|source| CellEnergy::of(measured, source)),
+        energy: shown
+            .energy
+            .filter(|source| is_meter_of(source, two_hosts.as_ref()))
+            .and_then(|source| CellEnergy::of(measured, source)),
+        two_hosts,
     })
+}
+
+/// True if a meter says what the I/O of a cell took: a meter of the host says nothing of I/O that the target
+/// host did itself.
+fn is_meter_of(source: &EnergySource, hosts: Option<&TwoHosts>) -> bool {
+    hosts.is_none_or(|hosts| hosts.transport.is_remote()) || source.meter.starts_with(TARGET_METERS)
 }
 
 fn times(measured: &[&Measurement], mean: impl Fn(&dyn Fn(&Measurement) -> f64) -> f64) -> Times {
@@ -246,6 +275,7 @@ fn times(measured: &[&Measurement], mean: impl Fn(&dyn Fn(&Measurement) -> f64) 
         let _ = pooled.add(&part);
     }
     let quantile = |quantile: f64| pooled.value_at_quantile(quantile) as f64;
+    let all_have = |of: fn(&Latency) -> Option<u64>| measured.iter().all(|one| of(&one.latency).is_some());
     Times {
         iops,
         iops_spread: (measured.len() > 1 && iops > 0.0).then(|| {
@@ -255,6 +285,9 @@ fn times(measured: &[&Measurement], mean: impl Fn(&dyn Fn(&Measurement) -> f64) 
         mb_per_s: mean(&Measurement::mb_per_s),
         mean_ns: mean(&|m| m.latency.mean),
         p50_ns: quantile(0.5),
+        p20_ns: all_have(|one| one.p20).then(|| quantile(0.2)),
+        p80_ns: all_have(|one| one.p80).then(|| quantile(0.8)),
+        p95_ns: quantile(0.95),
         p99_ns: quantile(0.99),
         p99_9_ns: quantile(0.999),
         cpu_percent: mean(&|m| m.cpu_percent),
@@ -275,6 +308,9 @@ pub(crate) mod tests {
                 mb_per_s: iops * 4096.0 / 1e6,
                 mean_ns: 1e9 / iops,
                 p50_ns: 1e9 / iops,
+                p20_ns: Some(0.5e9 / iops),
+                p80_ns: Some(1.5e9 / iops),
+                p95_ns: 1.8e9 / iops,
                 p99_ns: 2e9 / iops,
                 p99_9_ns: 3e9 / iops,
                 cpu_percent: 50.0,
@@ -285,6 +321,7 @@ pub(crate) mod tests {
             sleeps_per_io: Some(0.5),
             costs: None,
             energy: None,
+            two_hosts: None,
         };
         CellRow {
             path: path.parse().unwrap(),

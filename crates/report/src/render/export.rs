@@ -1,13 +1,14 @@
 //! The tables of a report for other programs: LaTeX and CSV.
 
 use super::emulated::banner;
-use super::results::{CELL, NUMBERS, Number, SOURCES, Text, WORKLOAD, verdict};
-use crate::analysis::WorkloadTable;
+use super::results::{CELL, HOST_SOURCES, NUMBERS, Number, SOURCES, Text, WORKLOAD, row_name, verdict};
+use super::two_hosts::{self, Lines};
+use crate::analysis::{CellRow, WorkloadTable};
 use iopj_store::export::csv_cell;
 use std::fmt::Write;
 
 /// One `tabular` per workload, for the package booktabs: without times if they mean nothing, without costs
-/// and energy if there are none.
+/// and energy if there are none. Over fabrics those of host and target host follow.
 pub fn latex(tables: &[WorkloadTable]) -> String {
     let mut text = String::new();
     for table in tables {
@@ -30,18 +31,47 @@ pub fn latex(tables: &[WorkloadTable]) -> String {
             let _ = writeln!(text, "{path} & {verdict} & {} \\\\", cells.join(" & "));
         }
         text += "\\bottomrule\n\\end{tabular}\n\n";
+        text += &latex_of_hosts(table);
+    }
+    text
+}
+
+/// The tables of host and target host; empty if the study is not over fabrics.
+fn latex_of_hosts(table: &WorkloadTable) -> String {
+    let Some(lines) = Lines::of(table) else { return String::new() };
+    let mut text = String::new();
+    let name = |row: &CellRow| row_name(row, false);
+    for (title, table) in lines.tables(&name) {
+        let (headings, rows) = table.data();
+        // The first two columns are texts, the others numbers.
+        let cell = |(at, cell): (usize, &String)| match cell.as_str() {
+            "-" => "--".to_owned(),
+            number if at > 1 && number.starts_with(|c: char| c.is_ascii_digit()) => number.replace(',', ""),
+            text => tex(text),
+        };
+        let line = |cells: &[String]| cells.iter().enumerate().map(cell).collect::<Vec<_>>().join(" & ");
+        let columns = "r".repeat(headings.len().saturating_sub(2));
+        let _ = writeln!(text, "% {}\n\\begin{{tabular}}{{ll{columns}}}\n\\toprule", tex(title));
+        let _ = writeln!(text, "{} \\\\\n\\midrule", line(&headings));
+        rows.iter().for_each(|row| text += &format!("{} \\\\\n", line(row)));
+        text += "\\bottomrule\n\\end{tabular}\n\n";
     }
     text
 }
 
 /// One line per row over all workloads, with a heading, after RFC 4180. `emulated` names what emulated the
 /// processor; the columns of times are then empty. `costs` says how instructions, loads and stores were
-/// counted. All rows have the energy of one meter and scope, with half of its 95 % intervals.
+/// counted. All rows have the energy of one meter and scope, with half of its 95 % intervals. Columns that
+/// begin with `host_`, `target_` and `both_` are of the two hosts of a study over fabrics.
 pub fn csv(tables: &[WorkloadTable]) -> String {
     let texts = |texts: &[Text]| texts.iter().map(|one| one.name.to_owned()).collect();
     let workload = WORKLOAD.iter().map(|(name, _)| (*name).to_owned()).collect();
     let numbers = NUMBERS.iter().filter_map(|one| one.name.map(str::to_owned)).collect();
-    let mut text = line([texts(&CELL), workload, vec!["replicates".to_owned()], numbers, texts(&SOURCES)]);
+    let hosts = two_hosts::columns();
+    let of_hosts = hosts.iter().map(|one| one.name.clone()).collect();
+    let replicates = vec!["replicates".to_owned()];
+    let mut text =
+        line([texts(&CELL), workload, replicates, numbers, of_hosts, texts(&HOST_SOURCES), texts(&SOURCES)]);
     for table in tables {
         for row in &table.rows {
             let cell = |one: &Text| csv_cell(&(one.text)(table, row));
@@ -52,6 +82,8 @@ pub fn csv(tables: &[WorkloadTable]) -> String {
                 WORKLOAD.iter().map(|(_, value)| known(value(&table.workload))).collect(),
                 vec![replicates.to_string()],
                 NUMBERS.iter().filter(|one| one.name.is_some()).map(|one| known((one.value)(row))).collect(),
+                hosts.iter().map(|one| known(one.value(row))).collect(),
+                HOST_SOURCES.iter().map(cell).collect(),
                 SOURCES.iter().map(cell).collect(),
             ]);
         }
@@ -59,7 +91,7 @@ pub fn csv(tables: &[WorkloadTable]) -> String {
     text
 }
 
-fn line(cells: [Vec<String>; 5]) -> String {
+fn line(cells: [Vec<String>; 7]) -> String {
     cells.concat().join(",") + "\r\n"
 }
 

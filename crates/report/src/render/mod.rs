@@ -9,6 +9,7 @@ mod energy;
 mod explain;
 mod export;
 pub mod html;
+mod network;
 mod number;
 mod paper_tables;
 #[cfg(feature = "parquet")]
@@ -19,6 +20,7 @@ mod results;
 mod table;
 mod text;
 mod titles;
+mod two_hosts;
 mod unsteady;
 mod winner;
 

@@ -1,6 +1,7 @@
 //! The tables of a report as Parquet, for pandas, DuckDB and Spark: one row per cell, columns as in the CSV.
 
-use super::results::{CELL, NUMBERS, Number, SOURCES, Text, WORKLOAD};
+use super::results::{CELL, HOST_SOURCES, NUMBERS, Number, SOURCES, Text, WORKLOAD};
+use super::two_hosts;
 use crate::analysis::{CellRow, WorkloadTable};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
@@ -17,9 +18,11 @@ use std::sync::Arc;
 /// # Errors
 /// The writer's error.
 pub fn parquet<W: Write + Send>(tables: &[WorkloadTable], out: W) -> Result<(), ParquetError> {
-    let texts: Vec<&Text> = CELL.iter().chain(&SOURCES).collect();
+    let texts: Vec<&Text> = CELL.iter().chain(&HOST_SOURCES).chain(&SOURCES).collect();
     let numbers: Vec<(&str, &Number)> = NUMBERS.iter().filter_map(|one| Some((one.name?, one))).collect();
+    let hosts = two_hosts::columns();
     let names = WORKLOAD.iter().map(|(name, _)| *name).chain(numbers.iter().map(|(name, _)| *name));
+    let names = names.chain(hosts.iter().map(|one| one.name.as_str()));
     let mut schema = String::from("message report {\n");
     texts.iter().for_each(|one| schema += &format!("required binary {} (UTF8);\n", one.name));
     names.for_each(|name| schema += &format!("optional double {name};\n"));
@@ -40,9 +43,13 @@ pub fn parquet<W: Write + Send>(tables: &[WorkloadTable], out: W) -> Result<(), 
             _ => {
                 let value = |(table, row): &(&WorkloadTable, &CellRow)| {
                     let place = index - texts.len();
-                    match WORKLOAD.get(place) {
-                        Some((_, value)) => value(&table.workload),
-                        None => (numbers[place - WORKLOAD.len()].1.value)(row),
+                    if let Some((_, value)) = WORKLOAD.get(place) {
+                        return value(&table.workload);
+                    }
+                    let place = place - WORKLOAD.len();
+                    match numbers.get(place) {
+                        Some((_, number)) => (number.value)(row),
+                        None => hosts[place - numbers.len()].value(row),
                     }
                 };
                 let figures: Vec<Option<f64>> = rows.iter().map(value).collect();

@@ -3,10 +3,12 @@
 use super::choice;
 use super::emulated::{self, banner};
 use super::energy::{self, TableEnergy};
+use super::network::{self, Network};
 use super::repeats;
 use super::results::{NUMBERS, row_name};
 use super::table::Table;
 use super::text::{WIDTH, escape, wrap};
+use super::two_hosts::{self, Lines};
 use super::unsteady;
 use crate::analysis::Admission;
 use crate::analysis::admission::{LEGEND, MARK};
@@ -57,6 +59,10 @@ pub fn report(study: &StudyRecord, trials: &[Trial], admission: Admission) -> St
             );
         }
     }
+    if let Some(network) = Network::of(study) {
+        let _ = writeln!(text, "\n{}; {}", network::TITLE, network.words());
+        text += &network.table(str::to_owned).text();
+    }
     text.push('\n');
     text += &footer(study, trials, &tables, admission);
     text
@@ -93,6 +99,11 @@ fn table_text(table: &WorkloadTable) -> String {
     if let Some(words) = table.rows.iter().find_map(|row| row.preconditioning.as_ref()) {
         let _ = writeln!(text, "  * target: {}", escape(words));
     }
+    if let Some(lines) = Lines::of(table) {
+        for (title, hosts) in lines.tables(&name) {
+            let _ = write!(text, "  {title}:\n{}", hosts.text());
+        }
+    }
     text
 }
 
@@ -124,6 +135,7 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admis
     if any_sampled(trials) {
         text += "~ sampled: a count is samples by their period, not exact\n";
     }
+    text.extend(two_hosts::words(tables).iter().map(|words| wrap(words, WIDTH, "")));
     let energy = tables.iter().find_map(TableEnergy::of);
     text.extend(energy.iter().map(|energy| wrap(&energy.words(), WIDTH, "")));
     if study.emulated.is_some() {

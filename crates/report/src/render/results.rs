@@ -4,6 +4,7 @@
 use super::number::{decimal, four_digits, percent, thousands, uncertainty};
 use super::text::settings;
 use crate::analysis::energy::{CellEnergy, Uncertain};
+use crate::analysis::two_hosts::TwoHosts;
 use crate::analysis::{CellMeans, CellRow, Times, WorkloadTable};
 use iopj_core::{Length, Workload};
 use iopj_store::Generator;
@@ -13,6 +14,8 @@ use iopj_store::Generator;
 pub(super) enum Kind {
     /// A time, or a rate or share over time.
     Time,
+    /// A time that only studies over fabrics show.
+    TimeOverFabrics,
     /// A count per I/O.
     Count,
     /// A count of a cost profile per I/O.
@@ -77,7 +80,10 @@ pub(super) const NUMBERS: &[Number] = &[
         terminal_heading: "mean us",
         ..number((Kind::Time, "mean", "ns"), "latency_ns_mean", |r| Some(times(r)?.mean_ns), us)
     },
+    number((Kind::TimeOverFabrics, "p20", "ns"), "latency_ns_p20", |r| times(r)?.p20_ns, us),
     number((Kind::Time, "p50", "ns"), "latency_ns_p50", |r| Some(times(r)?.p50_ns), us),
+    number((Kind::TimeOverFabrics, "p80", "ns"), "latency_ns_p80", |r| times(r)?.p80_ns, us),
+    number((Kind::TimeOverFabrics, "p95", "ns"), "latency_ns_p95", |r| Some(times(r)?.p95_ns), us),
     number((Kind::Time, "p99", "ns"), "latency_ns_p99", |r| Some(times(r)?.p99_ns), us),
     number((Kind::Time, "p99.9", "ns"), "latency_ns_p99_9", |r| Some(times(r)?.p99_9_ns), us),
     Number {
@@ -135,6 +141,15 @@ const fn cost(heading: &'static str, name: &'static str, value: fn(&CellRow) -> 
     number((Kind::Cost, heading, ""), name, value, thousands)
 }
 
+fn two_hosts(row: &CellRow) -> Option<&TwoHosts> {
+    means(row)?.two_hosts.as_ref()
+}
+
+/// The meter and scope of an energy.
+fn source(energy: Option<&CellEnergy>) -> String {
+    energy.map_or(String::new(), |energy| energy.source.to_string())
+}
+
 fn means(row: &CellRow) -> Option<&CellMeans> {
     row.figures.as_ref()
 }
@@ -176,6 +191,7 @@ impl Number {
     pub(super) fn is_in(&self, table: &WorkloadTable) -> bool {
         match self.kind {
             Kind::Time => table.emulated.is_none(),
+            Kind::TimeOverFabrics => table.emulated.is_none() && table.is_over_fabrics(),
             Kind::Count => true,
             Kind::Cost => table.rows.iter().any(|row| means(row).is_some_and(|means| means.costs.is_some())),
             Kind::Energy | Kind::Random | Kind::Combined => table.energy().is_some(),
@@ -282,6 +298,13 @@ pub(super) const SOURCES: [Text; 6] = [
         energy(row).map_or(String::new(), |one| one.source.estimated.to_string())
     }),
     text("energy_lacks", |_, row| energy(row).map_or(String::new(), |one| one.lacks.join("; "))),
+];
+
+/// The columns after those of host and target host: whose joules these are. Empty without any.
+pub(super) const HOST_SOURCES: [Text; 3] = [
+    text("host_energy", |_, row| source(two_hosts(row).and_then(|one| one.host.energy.as_ref()))),
+    text("target_energy", |_, row| source(two_hosts(row).and_then(|one| one.target.energy.as_ref()))),
+    text("both_energy", |_, row| source(two_hosts(row).and_then(|one| one.both.as_ref()))),
 ];
 
 /// The verdict that all trials share, or `mixed`.

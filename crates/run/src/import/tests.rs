@@ -360,6 +360,8 @@ fn figures_are_fios() {
     let m = measured(&trials[0]);
     assert_eq!((m.iops(), m.cpu_percent, m.context_switches_per_io), (30.0, 60.0, 2.0));
     assert_eq!((m.latency.p50, m.latency.p99_9, m.latency.min, m.latency.max), (20, 23, 10, 90));
+    // By the bins.
+    assert_eq!((m.latency.p20, m.latency.p80), (Some(20), Some(20)));
     assert!((m.achieved_depth - 300.0 * 20.0 / 1e10).abs() < 1e-12);
     assert_eq!(trials[0].started_unix_ns, 5_123_000_000);
     assert_eq!(m.fio.as_ref().unwrap()["options"]["direct"], "1");
@@ -423,6 +425,8 @@ fn completion_latency_stands_in_for_latency_where_it_can() {
     };
     let (trials, _) = with(19);
     assert_eq!(measured(&trials[0]).latency.p50, 19);
+    // Percentiles that fio did not print are not those of bins rebuilt from others.
+    assert_eq!((measured(&trials[0]).latency.p20, measured(&trials[0]).latency.p80), (None, None));
     assert!(measured(&trials[0]).verdict.reasons.iter().any(|reason| reason.contains("clat")));
     assert!(with(17_000_000_000).1[0].reason.contains("impossible"));
 }

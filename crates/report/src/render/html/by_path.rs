@@ -48,6 +48,7 @@ pub(super) fn verdicts(model: &Model<'_>) -> Section {
                 Counts of trials by what the evidence shows. Refuted and failed trials are in no other \
                 figure."
             .to_owned(),
+        tables: String::new(),
         groups: Group::new("", figure.into_iter().collect()).into_iter().collect(),
     }
 }

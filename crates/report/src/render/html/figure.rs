@@ -60,6 +60,8 @@ pub(super) struct Section {
     /// What is shown, or, without groups, why nothing is shown.
     pub(super) words: String,
     pub(super) groups: Vec<Group>,
+    /// Tables below the figures, as HTML.
+    pub(super) tables: String,
 }
 
 impl Section {
@@ -70,7 +72,8 @@ impl Section {
         groups: impl IntoIterator<Item = Group>,
     ) -> Section {
         let groups: Vec<Group> = groups.into_iter().collect();
-        Section { id, heading, words: if groups.is_empty() { String::new() } else { words.into() }, groups }
+        let words = if groups.is_empty() { String::new() } else { words.into() };
+        Section { id, heading, words, groups, tables: String::new() }
     }
 }
 

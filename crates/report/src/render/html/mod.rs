@@ -20,6 +20,7 @@ mod sections;
 mod svg;
 mod text;
 mod timeline;
+mod two_hosts;
 mod unsteady;
 
 use crate::analysis::Admission;

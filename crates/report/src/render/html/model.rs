@@ -119,6 +119,12 @@ impl<'a> Model<'a> {
         model
     }
 
+    /// True if a trial is over fabrics.
+    pub(super) fn is_over_fabrics(&self) -> bool {
+        let mut trusted = self.cells.iter().flat_map(|cell| &cell.trusted);
+        trusted.any(|one| one.evidence.fabric.is_some())
+    }
+
     /// The metrics that have a figure of their own.
     pub(super) fn metrics(&self) -> impl Iterator<Item = Metric> {
         let emulated = self.emulated.is_some();

@@ -260,7 +260,7 @@ fn section_text(section: &Section) -> String {
         let figures: String = group.figures.iter().map(figure).collect();
         html += &group_text(group, index == 0 || section.groups.len() <= OPEN_GROUPS, &figures);
     }
-    html + "</section>"
+    html + &section.tables + "</section>"
 }
 
 fn group_text(group: &Group, open: bool, figures: &str) -> String {

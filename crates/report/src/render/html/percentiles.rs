@@ -6,6 +6,9 @@ use super::svg::curves::{self, Curve};
 use crate::render::table::Table;
 use iopj_store::histogram;
 
+/// Further ones of studies over fabrics.
+const OVER_FABRICS: [(f64, &str); 2] = [(0.2, "p20"), (0.8, "p80")];
+
 /// Quantiles of the percentile curves; a cell's curve ends where it has no I/Os beyond.
 const QUANTILES: [(f64, &str); 12] = [
     (0.0, "min, \u{b5}s"),
@@ -30,30 +33,40 @@ pub(super) fn section(model: &Model<'_>) -> Section {
     Section::new(("percentiles", "Latency percentiles"), words, Group::new("", figures))
 }
 
-/// A cell, its I/Os, and their latency in us at each of [`QUANTILES`].
-type Latencies<'a> = (&'a SeriesCell<'a>, u64, [Option<f64>; QUANTILES.len()]);
+/// The quantiles of a study, ascending.
+fn quantiles(model: &Model<'_>) -> Vec<(f64, &'static str)> {
+    let further = OVER_FABRICS.into_iter().filter(|_| model.is_over_fabrics());
+    let mut quantiles: Vec<(f64, &str)> = QUANTILES.into_iter().chain(further).collect();
+    quantiles.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    quantiles
+}
+
+/// A cell, its I/Os, and their latency in us at each of the quantiles.
+type Latencies<'a> = (&'a SeriesCell<'a>, u64, Vec<Option<f64>>);
 
 /// The latencies of all trials of a cell; `None` without any.
-fn latencies<'a>(cell: &'a SeriesCell<'a>) -> Option<Latencies<'a>> {
+fn latencies<'a>(cell: &'a SeriesCell<'a>, quantiles: &[(f64, &str)]) -> Option<Latencies<'a>> {
     let mut pooled = histogram::new();
     for part in cell.trusted.iter().filter_map(|one| histogram::decode(&one.latency.histogram)) {
         // Only another program could have made a bin above the bounds: it is left out.
         let _ = pooled.add(&part);
     }
-    let us = |(quantile, _): (f64, &str)| {
+    let us = |(quantile, _): &(f64, &str)| {
         let is_seen = (1.0 - quantile) * pooled.len() as f64 >= 1.0;
-        is_seen.then(|| pooled.value_at_quantile(quantile) as f64 / 1000.0)
+        is_seen.then(|| pooled.value_at_quantile(*quantile) as f64 / 1000.0)
     };
-    (!pooled.is_empty()).then(|| (cell, pooled.len(), QUANTILES.map(us)))
+    (!pooled.is_empty()).then(|| (cell, pooled.len(), quantiles.iter().map(us).collect()))
 }
 
 fn figure(model: &Model<'_>, workload: usize) -> Option<Figure> {
-    let cells: Vec<Latencies<'_>> = model.cells_of(workload).filter_map(latencies).collect();
+    let quantiles = quantiles(model);
+    let of_cell = |cell| latencies(cell, &quantiles);
+    let cells: Vec<Latencies<'_>> = model.cells_of(workload).filter_map(of_cell).collect();
     let point = |((quantile, _), us): (&(f64, &str), &Option<f64>)| Some((*quantile, (*us)?));
     let curve = |(cell, _, us): &Latencies<'_>| Curve {
         series: cell.series,
         label: model.series[cell.series].label.clone(),
-        points: QUANTILES.iter().zip(us).filter_map(point).collect(),
+        points: quantiles.iter().zip(us).filter_map(point).collect(),
         hollow: cell.verified == 0,
     };
     let curves: Vec<Curve> = cells.iter().map(curve).collect();
@@ -62,7 +75,7 @@ fn figure(model: &Model<'_>, workload: usize) -> Option<Figure> {
     let mut table = Table::of(&cells)
         .left("path", |(cell, ..)| model.series[cell.series].name.clone())
         .left("I/Os", |(_, ios, _)| ios.to_string());
-    for (at, (_, name)) in QUANTILES.iter().enumerate() {
+    for (at, (_, name)) in quantiles.iter().enumerate() {
         table = table.left(*name, move |(.., us)| us[at].map_or(String::new(), digits));
     }
     let caption = model.title(model.workloads[workload], &[]);

@@ -2,7 +2,7 @@
 
 use super::figure::Section;
 use super::model::Model;
-use super::{by_path, cost_bars, maps, over_axis, percentiles, power, timeline};
+use super::{by_path, cost_bars, maps, over_axis, percentiles, power, timeline, two_hosts};
 use crate::analysis::power::PowerTrace;
 
 /// All sections with figures, in the order of the page.
@@ -10,6 +10,7 @@ pub(super) fn sections(model: &Model<'_>, power: &[PowerTrace]) -> Vec<Section> 
     let mut sections = vec![by_path::verdicts(model)];
     let timed = model.emulated.is_none();
     sections.push(maps::section(model));
+    sections.push(two_hosts::section(model));
     sections.extend(over_axis::sections(model));
     sections.extend([by_path::section(model), cost_bars::section(model)]);
     if timed {
@@ -20,7 +21,9 @@ pub(super) fn sections(model: &Model<'_>, power: &[PowerTrace]) -> Vec<Section> 
         ]);
     }
     // A section without figures says what is missing only where the study could have shown it.
-    sections.retain(|section| !section.groups.is_empty() || !section.words.is_empty());
+    sections.retain(|section| {
+        !section.groups.is_empty() || !section.words.is_empty() || !section.tables.is_empty()
+    });
     unique(&mut sections);
     sections
 }
