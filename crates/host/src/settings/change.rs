@@ -235,7 +235,11 @@ impl Settings<'_> {
     fn change(&mut self, attribute: &Attribute, old: String, wanted: &str) -> Result<(), SettingsError> {
         self.may_change(attribute)?;
         let sys = &self.host.sys;
-        for beside in attribute.resets() {
+        let interrupts = match allowed::moves_interrupts(attribute.setting) {
+            true => Attribute::of(Setting::NicIrqAffinity, sys, (&[], &self.nics)).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        for beside in attribute.resets().chain(interrupts) {
             if let Some(value) = beside.read(sys).ok().filter(|value| is_plain_value(value)) {
                 self.journal(Item::Attribute(beside), value.clone(), value)?;
             }
@@ -319,6 +323,7 @@ fn nothing_to_change(location: Location) -> &'static str {
         Location::Core => "no core can go offline here",
         Location::NetCore | Location::NvmetTcp => "the kernel does not have it",
         Location::Nic => "no network card leads to the other host",
+        Location::NicIrq => "no network card with interrupts of its own leads to the other host",
     }
 }
 
@@ -355,6 +360,14 @@ fn refused(sys: &Path, attribute: &Attribute, value: &str, source: io::Error) ->
         return SettingsError::NeedsRoot(format!("changing `{setting}`"));
     }
     let advice = match (source.kind(), setting) {
+        (_, Setting::NicIrqAffinity) => match Errno::from_io_error(&source) {
+            Some(Errno::IO | Errno::PERM) => {
+                "the kernel places this interrupt itself and lets nobody move it, so leave \
+                 `nic_irq_affinity` out of the study"
+            }
+            _ => "name CPUs that are online",
+        }
+        .to_owned(),
         (ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, _) => {
             "a container or a locked-down kernel forbids it even to root, so run iopj on the host itself"
                 .to_owned()
