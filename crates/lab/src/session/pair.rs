@@ -143,7 +143,9 @@ impl Pair<'_> {
             Side::Host => (&["nvme-tcp"][..], "nvme-rdma"),
             Side::Target => (&["configfs", "nvmet", "nvmet-tcp", "nvme-loop"][..], "nvmet-rdma"),
         };
-        let names = own.iter().copied().chain([self.nic.module()]);
+        // Tests make a file system on the drive.
+        let of_scripts = self.scripts.is_some().then_some("ext4");
+        let names = own.iter().copied().chain([self.nic.module()]).chain(of_scripts);
         wishes.extend(names.chain(["rdma_rxe", by_rdma].into_iter().filter(|_| rdma)).map(ModuleWish::plain));
         wishes
     }
