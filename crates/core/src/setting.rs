@@ -106,8 +106,8 @@ settings! {
         NapiDeferHardIrqs = "napi_defer_hard_irqs",
         /// `gro_flush_timeout` of the network card in ns: the time between polls without interrupt.
         GroFlushTimeout = "gro_flush_timeout",
-        /// `/proc/irq/N/smp_affinity_list` of each interrupt of the network card: the CPUs that may handle it.
-        /// Last, because a card may get new interrupts with its queues.
+        /// `/proc/irq/N/smp_affinity_list` of each interrupt of the network card: the CPUs that may handle
+        /// it. Last, because a card may get new interrupts with its queues.
         NicIrqAffinity = "nic_irq_affinity",
     }
 }

@@ -1,5 +1,5 @@
 //! What one line of the journal is about: a file of a setting, the driver of a PCI device, what a drive loses
-//! by a change of its driver, which drive that is, an entry of NVMe over fabrics, or a file that the run made.
+//! by a change of its driver, which drive that is, an entry of NVMe over fabrics, or a file that was made.
 //! Nothing else is ever written.
 
 use super::allowed::{NotAllowed, is_driver_name, is_plain_value, is_serial};

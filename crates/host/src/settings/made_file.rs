@@ -1,14 +1,9 @@
-//! A file that a run makes to measure on, and that goes with the run: journalled before it is made, and removed
-//! only if it is that very file.
+//! A file that a run makes to measure on, and that goes with the run: its name in the journal, and its
+//! removal, if it still is that very file.
 
 use super::allowed::NotAllowed;
-use super::change::Settings;
-use super::error::SettingsError;
-use super::fabric::ABSENT;
-use super::item::Item;
-use iopj_engine::target::{FileId, make_file_as, remove_file_made_as};
+use iopj_engine::target::{FileId, remove_file_made_as};
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
@@ -24,40 +19,19 @@ pub(super) struct MadeFile {
     path: PathBuf,
 }
 
-impl Settings<'_> {
-    /// Makes a file of `data_len` bytes of data in a folder, as [`make_file_as`] does; [`Settings::restore`]
-    /// removes it. `progress` gets the bytes written so far, and returns false to stop.
-    ///
-    /// # Errors
-    /// [`SettingsError::NeedsRoot`], without which nothing can be journalled; the folder is not there; the
-    /// file cannot be made there.
-    pub fn make_file(
-        &mut self,
-        folder: &Path,
-        data_len: u64,
-        progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<(PathBuf, FileId), SettingsError> {
-        if !self.locks.is_effective() {
-            return Err(SettingsError::NeedsRoot("making a file to measure on".to_owned()));
-        }
-        let place = fs::canonicalize(folder).map_err(SettingsError::io("make a file in", folder))?;
-        let id = FileId::random().map_err(SettingsError::io("draw a file's id in", folder))?;
-        let path = place.join(format!("{NAME}{id}"));
-        let file = MadeFile { id, path: path.clone() };
-        if file.to_string().parse().as_ref() != Ok(&file) {
-            return Err(SettingsError::Io {
-                action: "make a file in",
-                file: folder.to_owned(),
-                source: io::Error::other("its name is not plain text: name another folder"),
-            });
-        }
-        self.journal(Item::MadeFile(file), ABSENT.to_owned(), "present".to_owned())?;
-        make_file_as(id, &path, data_len, progress)?;
-        Ok((path, id))
-    }
-}
-
 impl MadeFile {
+    /// A new one in a folder that is named by its full path without links; `None` if the name is not plain
+    /// text, which no journal could hold.
+    pub(super) fn new(folder: &Path) -> io::Result<Option<MadeFile>> {
+        let id = FileId::random()?;
+        let file = MadeFile { id, path: folder.join(format!("{NAME}{id}")) };
+        Ok((file.to_string().parse().as_ref() == Ok(&file)).then_some(file))
+    }
+
+    pub(super) fn id(&self) -> FileId {
+        self.id
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -105,6 +79,7 @@ impl FromStr for MadeFile {
 mod tests {
     use super::*;
     use crate::settings::fixture::Fixture;
+    use std::fs;
 
     const ID: &str = "00112233445566778899aabbccddeeff";
 

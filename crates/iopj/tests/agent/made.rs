@@ -9,7 +9,7 @@ use iopj_fabric::{Client, Destination, Start};
 use iopj_study::{Study, plan};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -77,7 +77,7 @@ fn writes(ios: u64) -> String {
 }
 
 /// Waits until nothing is left of an agent and its file.
-fn is_gone(pid: u32, file: &PathBuf) {
+fn is_gone(pid: u32, file: &Path) {
     let until = Instant::now() + LIMIT;
     while is_alive(pid) || file.exists() {
         assert!(Instant::now() < until, "alive: {}, file: {}", is_alive(pid), file.exists());

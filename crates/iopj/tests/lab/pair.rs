@@ -150,7 +150,10 @@ fn scripts(folder: &Path, host: String, target: String) -> Vec<String> {
     };
     let mut lines = Vec::new();
     let cache = Cache::open().unwrap();
-    let done = pair.run(&cache, &study, &AtomicBool::new(false), &mut |line| lines.push(line.to_owned()));
+    let done = pair.run(&cache, &study, &AtomicBool::new(false), &mut |line| {
+        println!("{line}");
+        lines.push(line.to_owned());
+    });
     let is_fine = match &done {
         Ok(_) => folder.join("scripts.iopj").exists(),
         Err(error) => error.to_string().contains("left no store"),
@@ -178,10 +181,14 @@ const LEFT: &str = "left() {\n\techo $(cat /sys/class/nvme/*/transport 2>/dev/nu
 const NOTHING: &str = "tries=900\nwhile [ -n \"$(left)\" ] && [ $tries -gt 0 ]; do\n\ttries=$((tries - \
                        1))\n\tsleep 0.1\ndone\necho \"left: [$(left)]\"\n";
 
-/// Makes a file system on the target's drive, and serves.
-const SERVE_FILES: &str = "mke2fs /dev/nvme0n1 >/dev/null 2>&1 && mkdir /mnt && mount -t ext4 /dev/nvme0n1 /mnt \
-                           || echo 'no file system'\n(while :; do\n\tsleep 1\n\techo \"there: [$(left)$(ls /mnt | \
-                           grep iopj)]\"\ndone) &\n";
+/// Makes a file system on the target's drive, and says every second what is left there.
+const SERVE_FILES: &str = r#"mke2fs -b 4096 /dev/nvme0n1 >/dev/null 2>&1 && mkdir -p /mnt &&
+mount -t ext4 /dev/nvme0n1 /mnt || echo 'no file system'
+(while :; do
+	sleep 1
+	echo "there: [$(left)$(ls /mnt | grep iopj)]"
+done) &
+"#;
 
 /// The study on a file that iopj makes there: its changes as arguments of sed.
 fn on_a_file(changes: &str, file: &str) -> String {
@@ -196,36 +203,52 @@ fn seed_of_local_first() -> u64 {
     (0..).find(is_first).unwrap()
 }
 
-/// On a file that iopj makes on the target host: it may be written without leave, and nothing else may; Ctrl-C
-/// does not wait for a trial there; and the file goes.
+/// What the host does on files of the target host. A run that ends too early ends the wait for it.
+const ON_FILES: &str = r#"
+iopj run /tmp/reads.toml >/dev/null 2>/tmp/log &
+run=$!
+until [ "$(cat /sys/block/nvme0n1/ro 2>/dev/null)" = 1 ] || ! kill -0 $run; do sleep 0.02; done
+dd if=/dev/zero of=/dev/nvme0n1 bs=4096 count=1 2>&1 | head -1
+kill $run
+wait $run
+cat /tmp/log
+NOTHING
+iopj run /tmp/long.toml >/dev/null 2>/tmp/log &
+run=$!
+until grep -q '^1/2' /tmp/log || ! kill -0 $run; do sleep 0.1; done
+sleep 2
+kill -INT $run
+wait $run
+echo "interrupted with status $?"
+cat /tmp/log
+iopj run /tmp/writes.toml --store /tmp/study-1.iopj 2>&1 >/dev/null
+echo "written with status $?"
+cp /tmp/study-1.iopj* /out/
+NOTHING
+sleep 3
+"#;
+
+/// On a file that iopj makes on the target host: it may be written without leave, and nothing else may;
+/// Ctrl-C does not wait for a trial there; and the file goes.
 #[test]
 fn a_file_is_made_there_and_only_written_by_a_study_that_writes() {
     if !have_lab(&[KERNEL]) {
         return;
     }
     let (_alone, folder) = (crate::common::alone(), folder());
-    let reads = on_a_file("", "reads");
-    let long = on_a_file(
-        &format!(
-            "-e '1i seed = {}' -e 's#^transport.*#transport = [\"tcp\", \"local\"]#' -e 's#^replicates.*##' -e \
-             's#^ios.*#runtime = \"10h\"#'",
-            seed_of_local_first()
-        ),
-        "long",
-    );
-    let writes = on_a_file(
-        "-e 's#^transport.*#transport = \"tcp\"#' -e 's#^replicates.*##' -e 's#^ios#rw = \"randwrite\"\\nios#'",
-        "writes",
-    );
-    let host = format!(
-        "{LEFT}{reads}iopj run /tmp/reads.toml >/dev/null 2>&1 &\nrun=$!\nuntil [ \"$(cat /sys/block/nvme0n1/ro \
-         2>/dev/null)\" = 1 ]; do sleep 0.02; done\ndd if=/dev/zero of=/dev/nvme0n1 bs=4096 count=1 2>&1 | \
-         head -1\nkill $run\nwait $run\n{NOTHING}{long}iopj run /tmp/long.toml >/tmp/log 2>&1 &\nrun=$!\n\
-         until grep -q '^1/2' /tmp/log; do sleep 0.1; done\nsleep 2\nkill -INT $run\nwait $run\necho \
-         \"interrupted with status $?\"\ntail -1 /tmp/log\n{writes}iopj run /tmp/writes.toml --store \
-         /tmp/study-1.iopj 2>&1 >/dev/null\necho \"written with status $?\"\ncp /tmp/study-1.iopj* \
-         /out/\n{NOTHING}sleep 3\n"
-    );
+    let once = "-e '/^replicates/d'";
+    let (seed, both) = (seed_of_local_first(), "transport = [\"tcp\", \"local\"]");
+    let long =
+        format!("{once} -e '1i seed = {seed}' -e 's#^transport.*#{both}#' -e 's#^ios.*#runtime = \"10h\"#'");
+    let writes = format!("{once} -e 's#^transport.*#transport = \"tcp\"#' -e '/^ios/a rw = \"randwrite\"'");
+    let host = [
+        LEFT,
+        &on_a_file("", "reads"),
+        &on_a_file(&long, "long"),
+        &on_a_file(&writes, "writes"),
+        &ON_FILES.replace("NOTHING", NOTHING),
+    ]
+    .concat();
     let lines = scripts(&folder, host, format!("{LEFT}{SERVE_FILES}{SERVE}"));
     let has = |line: &str| lines.iter().any(|other| other == line);
     assert!(lines.iter().any(|line| line.contains("dd: ") && line.contains("not permitted")), "{lines:#?}");
