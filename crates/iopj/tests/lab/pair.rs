@@ -181,9 +181,11 @@ const LEFT: &str = "left() {\n\techo $(cat /sys/class/nvme/*/transport 2>/dev/nu
 const NOTHING: &str = "tries=900\nwhile [ -n \"$(left)\" ] && [ $tries -gt 0 ]; do\n\ttries=$((tries - \
                        1))\n\tsleep 0.1\ndone\necho \"left: [$(left)]\"\n";
 
-/// Makes a file system on the target's drive, and says every second what is left there.
-const SERVE_FILES: &str = r#"mke2fs -b 4096 /dev/nvme0n1 >/dev/null 2>&1 && mkdir -p /mnt &&
-mount -t ext4 /dev/nvme0n1 /mnt || echo 'no file system'
+/// Makes a file system on a drive in the target's memory (the emulated drive keeps nothing), and says every
+/// second what is left there.
+const SERVE_FILES: &str = r#"mkdir /sys/kernel/config/nullb/nullb0 && cd /sys/kernel/config/nullb/nullb0 &&
+echo 1 >memory_backed && echo 64 >size && echo 4096 >blocksize && echo 1 >power && cd /tmp &&
+mke2fs -b 4096 /dev/nullb0 >/dev/null && mkdir -p /mnt && mount -t ext4 /dev/nullb0 /mnt || echo 'no file system'
 (while :; do
 	sleep 1
 	echo "there: [$(left)$(ls /mnt | grep iopj)]"
@@ -221,8 +223,9 @@ kill -INT $run
 wait $run
 echo "interrupted with status $?"
 cat /tmp/log
-iopj run /tmp/writes.toml --store /tmp/study-1.iopj 2>&1 >/dev/null
+iopj run /tmp/writes.toml --store /tmp/study-1.iopj >/dev/null 2>/tmp/log
 echo "written with status $?"
+cat /tmp/log
 cp /tmp/study-1.iopj* /out/
 NOTHING
 sleep 3
@@ -263,7 +266,7 @@ fn a_file_is_made_there_and_only_written_by_a_study_that_writes() {
     by_interrupt(trial);
     let measured = trial.outcome.measurement().unwrap();
     let target = measured.evidence.fabric.as_ref().unwrap().target.as_ref().unwrap();
-    assert_eq!((measured.writes, &*target.devices[0].name), (300, "nvme0n1"));
+    assert_eq!((measured.writes, &*target.devices[0].name), (300, "nullb0"));
     // The file system may add a few.
     assert!((300..=316).contains(&target.devices[0].writes), "{:?}", target.devices);
 }
