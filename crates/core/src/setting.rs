@@ -106,6 +106,9 @@ settings! {
         NapiDeferHardIrqs = "napi_defer_hard_irqs",
         /// `gro_flush_timeout` of the network card in ns: the time between polls without interrupt.
         GroFlushTimeout = "gro_flush_timeout",
+        /// `/proc/irq/N/smp_affinity_list` of each interrupt of the network card: the CPUs that may handle
+        /// it. Last, because a card may get new interrupts with its queues.
+        NicIrqAffinity = "nic_irq_affinity",
     }
 }
 
@@ -165,6 +168,7 @@ impl Setting {
                 | Setting::TxFrames
                 | Setting::NapiDeferHardIrqs
                 | Setting::GroFlushTimeout
+                | Setting::NicIrqAffinity
         )
     }
 
@@ -206,6 +210,9 @@ impl Setting {
             Setting::RxFrames | Setting::TxFrames => "a number of packets",
             Setting::NapiDeferHardIrqs => "a number of polls",
             Setting::GroFlushTimeout => "a number of nanoseconds",
+            Setting::NicIrqAffinity => {
+                "CPUs in ascending order, with adjacent ones as a range, such as 0-3 or 0,4-7"
+            }
             Setting::BusyPoll
             | Setting::BusyRead
             | Setting::NvmetIdlePollUsecs
@@ -249,8 +256,29 @@ impl Setting {
             | Setting::TxFrames
             | Setting::NapiDeferHardIrqs
             | Setting::GroFlushTimeout => within(0, i32::MAX),
+            Setting::NicIrqAffinity => is_cpu_list(value),
         }
     }
+}
+
+/// True for a list of CPUs in the one form that the kernel prints (lib/vsprintf.c, `%*pbl`).
+fn is_cpu_list(text: &str) -> bool {
+    /// The longest text, and the number that no CPU reaches (`NR_CPUS`).
+    const LIMITS: (usize, u32) = (512, 8192);
+    let number =
+        |text: &str| text.parse::<u32>().ok().filter(|cpu| *cpu < LIMITS.1 && cpu.to_string() == text);
+    // The least CPU that may come next: beside the one before it, it would be in its range.
+    let mut least = 0;
+    let is_next = |part: &str| {
+        let (first, last) = match part.split_once('-') {
+            Some((first, last)) => (number(first), number(last).filter(|last| Some(*last) > number(first))),
+            None => (number(part), number(part)),
+        };
+        let is_next = first.is_some_and(|first| first >= least);
+        least = last.map_or(u32::MAX, |last| last + 2);
+        is_next && last.is_some()
+    };
+    text.len() <= LIMITS.0 && text.split(',').all(is_next)
 }
 
 impl fmt::Display for Setting {
@@ -288,5 +316,21 @@ impl serde::Serialize for Setting {
 impl<'de> serde::Deserialize<'de> for Setting {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Setting, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_cpus_has_one_form() {
+        for good in ["0", "0-3", "0,4-7", "0,2,4", "8191"] {
+            assert_eq!(Setting::NicIrqAffinity.check(good), Ok(()), "{good}");
+        }
+        for bad in ["", "0,1", "0-0", "3-1", "4,0", "0-1,2", "01", "+1", "0-", "all", "8192", "0-3,"] {
+            let error = Setting::NicIrqAffinity.check(bad).unwrap_err().to_string();
+            assert!(error.contains("such as 0-3 or 0,4-7"), "{error}");
+        }
     }
 }

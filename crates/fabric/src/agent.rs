@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Answers the questions of one session. Dropped, it puts back what it changed.
 pub trait Handler {
-    /// Answers a question. `stop` becomes true when nobody waits for the answer any more; `note` sends a line
+    /// Answers a question. `stop` becomes true when nobody needs the answer any more; `note` sends a line
     /// to the user.
     ///
     /// # Errors
@@ -49,8 +49,10 @@ struct Shared {
     output: Mutex<Box<dyn Write + Send>>,
     /// When the host was last heard.
     heard: Mutex<Instant>,
-    /// Nobody waits for the answer at hand.
+    /// Nobody needs the answer at hand.
     stop: AtomicBool,
+    /// The number of the question that was read and is not answered yet.
+    asked: Mutex<Option<u64>>,
     /// The session, once there is one.
     session: Mutex<Option<Uuid>>,
     ended: AtomicBool,
@@ -62,6 +64,27 @@ impl Shared {
         let sent = line_of(frame).and_then(|line| output.write_all(&line).and_then(|()| output.flush()));
         if sent.is_err() {
             self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A question was read.
+    fn begin(&self, id: u64) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).replace(id);
+    }
+
+    /// Stops a question, unless it is answered.
+    fn stop(&self, id: u64) {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if *asked == Some(id) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A question is answered: what stopped it stops no other.
+    fn end(&self) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if asked.take().is_some() {
+            self.stop.store(false, Ordering::Relaxed);
         }
     }
 
@@ -87,6 +110,7 @@ pub fn serve<'h>(
         output: Mutex::new(Box::new(output)),
         heard: Mutex::new(Instant::now()),
         stop: AtomicBool::new(false),
+        asked: Mutex::new(None),
         session: Mutex::new(None),
         ended: AtomicBool::new(false),
     });
@@ -124,6 +148,7 @@ fn answer_all<'h>(
                     shared.send(&ToHost::Note { session: session.clone(), text: text.to_owned() })
                 };
                 let answer = handler.answer(ask, &shared.stop, &note);
+                shared.end();
                 shared.send(&ToHost::Answer { session: session.clone(), id, answer });
             }
             Ok(Event::Bye) => drop(handler.take()),
@@ -155,7 +180,14 @@ fn read(input: impl Read, shared: &Shared, events: &Sender<Event>) {
                 shared.stop.store(true, Ordering::Relaxed);
                 Some(Event::Bye)
             }
-            ToAgent::Ask { session, id, ask } => Some(Event::Ask(session, id, ask)),
+            ToAgent::Ask { session, id, ask } => {
+                shared.begin(id);
+                Some(Event::Ask(session, id, ask))
+            }
+            ToAgent::Stop { id, .. } => {
+                shared.stop(id);
+                None
+            }
         };
         *shared.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         if event.is_some_and(|event| events.send(event).is_err()) {
@@ -172,6 +204,7 @@ fn session_of(frame: &ToAgent) -> Uuid {
         ToAgent::Hello { session, .. }
         | ToAgent::Beat { session }
         | ToAgent::Bye { session }
+        | ToAgent::Stop { session, .. }
         | ToAgent::Ask { session, .. } => session.clone(),
     }
 }

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// How long an agent may take to answer `hello`: a login may be slow.
 const HELLO: Duration = Duration::from_secs(60);
+/// How long an agent may take to end a question that it was told to stop: a controller may be slow to go.
+const STOPPING: Duration = Duration::from_secs(30);
 /// How often the agent's silence is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -108,6 +110,20 @@ impl Client {
         ask: &impl Serialize,
         note: &mut dyn FnMut(&str),
     ) -> Result<R, FabricError> {
+        self.ask_until(ask, &AtomicBool::new(false), note)
+    }
+
+    /// As [`Client::ask`]; once `stop` is true the agent is told to end the question, and has thirty seconds
+    /// for it.
+    ///
+    /// # Errors
+    /// As for [`Client::ask`]; most questions that were stopped are refused.
+    pub fn ask_until<R: DeserializeOwned>(
+        &mut self,
+        ask: &impl Serialize,
+        stop: &AtomicBool,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<R, FabricError> {
         self.next += 1;
         let id = self.next;
         let ask = serde_json::to_value(ask)
@@ -117,7 +133,13 @@ impl Client {
             .map_err(|error| self.lost(&error.to_string()))?;
         // What was not read while nothing was asked has waited meanwhile.
         self.shared.hear();
+        let mut stopped: Option<Instant> = None;
         loop {
+            if stopped.is_none() && stop.load(Ordering::Relaxed) {
+                stopped = Some(Instant::now());
+                // An agent that cannot be told is gone, which the end of its stream says.
+                let _ = self.shared.send(&ToAgent::Stop { session: self.session.clone(), id });
+            }
             match self.events.recv_timeout(LOOK) {
                 Ok(Event::Answer(of, answer)) if of == id => {
                     let value =
@@ -134,6 +156,9 @@ impl Client {
             }
             if self.shared.silence() > SILENCE {
                 return Err(self.lost(&format!("nothing was heard for {} s", SILENCE.as_secs())));
+            }
+            if stopped.is_some_and(|since| since.elapsed() > STOPPING) {
+                return Err(self.lost(&format!("it does not stop within {} s", STOPPING.as_secs())));
             }
         }
     }

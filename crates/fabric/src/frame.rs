@@ -49,6 +49,13 @@ pub enum ToAgent {
         /// What is asked.
         ask: Value,
     },
+    /// A question's answer is not needed any more: it is to end soon.
+    Stop {
+        /// The session.
+        session: Uuid,
+        /// The question's number.
+        id: u64,
+    },
 }
 
 /// What an agent sends.

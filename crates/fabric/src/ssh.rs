@@ -208,6 +208,8 @@ fn refusal(status: Option<ExitStatus>, said: &str, command: &str) -> String {
 /// ssh without questions, by a control connection in `folder`.
 fn ssh(program: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
+    // Ctrl-C goes to every process of the terminal's group: the run still has to speak to its agent then.
+    command.process_group(0);
     command.arg("-S").arg(folder.join("s"));
     for option in ["BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=3", "ServerAliveCountMax=3"] {
         command.args(["-o", option]);

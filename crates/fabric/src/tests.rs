@@ -27,6 +27,7 @@ impl Handler for Echo {
                 self.0.send("stopped").unwrap();
                 Ok(Value::Null)
             }
+            Some("running") => Ok(json!(!stop.load(Ordering::Relaxed))),
             _ => Ok(json!([ask])),
         }
     }
@@ -83,6 +84,27 @@ fn questions_are_answered_and_refused() {
     cut(&stream);
     assert_eq!(served.join().unwrap(), Served::Ended);
     assert_eq!([next(&said), next(&said)], ["opened", "dropped"]);
+}
+
+/// Ctrl-C waited for the end of the question at hand.
+#[test]
+fn a_question_that_is_stopped_ends_and_stops_no_other() {
+    let (stream, served, said) = agent(VERSION);
+    let mut client = client(&stream).unwrap();
+    let stop = AtomicBool::new(false);
+    let stopped = client.ask_until::<Value>(&"wait", &stop, &mut |_| stop.store(true, Ordering::Relaxed));
+    assert_eq!(stopped.unwrap(), Value::Null);
+    // The next one is stopped before it is read, and the one after it is not.
+    assert_eq!(client.ask_until::<Value>(&"wait", &stop, &mut |_| {}).unwrap(), Value::Null);
+    let running = client.ask::<Value>(&"running", &mut |_| {});
+    assert_eq!(running.unwrap(), json!(true));
+    drop(client);
+    cut(&stream);
+    served.join().unwrap();
+    assert_eq!(
+        [next(&said), next(&said), next(&said), next(&said)],
+        ["opened", "stopped", "stopped", "dropped"]
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Provenance: the machine, its kernel and the drives, as names and values.
 
+use crate::settings::Host;
 use crate::sysfs;
 use iopj_engine::Target;
 use std::collections::BTreeMap;
@@ -67,6 +68,7 @@ pub fn provenance(target: &Target) -> BTreeMap<String, String> {
     put("kernel", read("/proc/sys/kernel/osrelease"));
     put("kernel_build", read("/proc/sys/kernel/version"));
     put("clocksource", read("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
+    put("irqbalance", Host::new().irqbalance().map(|_| "running".to_owned()));
     put("cpus_online", read("/sys/devices/system/cpu/online"));
     let cpu = read("/proc/cpuinfo").unwrap_or_default();
     put("cpu_model", field(&cpu, "model name").or_else(|| arm_model(&cpu)));

@@ -48,6 +48,7 @@ fn as_text(plan: &RunPlan) -> String {
     bytes(&plan.bytes).into_iter().for_each(|what| line("bytes", what));
     line("meters", if plan.meters.is_empty() { "none".to_owned() } else { plan.meters.join(", ") });
     changes(plan).into_iter().for_each(|what| line("changes", what));
+    plan.fabric.iter().for_each(|what| line("fabric", what.clone()));
     if !plan.unavailable.is_empty() {
         text += &format!("\npaths left out:\n{}", unavailable(&plan.unavailable));
     }
@@ -180,5 +181,6 @@ fn as_json(plan: &RunPlan) -> Value {
         "meters": plan.meters,
         "changes": plan.changes.iter().map(change).collect::<Vec<_>>(),
         "unchangeable": plan.unchangeable,
+        "fabric": plan.fabric,
     })
 }

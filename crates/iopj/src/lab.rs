@@ -237,7 +237,7 @@ fn text(file: &Path, pair: bool) -> anyhow::Result<String> {
         (None, false) => Ok(text),
         (Some(fabric), true) => {
             fabric.target_host = Some(AGENT_STREAM.to_owned());
-            fabric.device = Some(TARGET_DEVICE.into());
+            (fabric.device, fabric.folder) = (Some(TARGET_DEVICE.into()), None);
             fabric.address = Some(TARGET_ADDRESS.to_owned());
             (fabric.nqn, fabric.host_nqn, fabric.agent) = (None, None, None);
             Ok(study.to_toml()?)

@@ -1,22 +1,25 @@
 //! What a run would do, found by the steps of the run itself up to its first change: no store and no named
-//! file is made, nothing is locked, set, taken or written.
+//! file is made, nothing is locked, set, taken or written, and no other host is asked.
 
 use crate::energy::Metering;
 use crate::error::RunError;
+use crate::fabric::{check_options, target_name};
 use crate::options::Options;
-use crate::pace::RunTime;
-use crate::paths;
+use crate::pace::{self, RunTime};
 use crate::precondition;
 use crate::progress::Progress;
 use crate::runner::{LEFT_OUT, SetUp, Tools, all_cells, open_meters, place};
-use crate::target::Access;
+use crate::target::{Access, writes};
 use crate::trials::needed_settings;
-use iopj_core::{Length, Workload};
+use crate::{limits, new_store, paths};
+use iopj_core::{IoPath, Length, Setting, Transport, Workload};
 use iopj_engine::target::{TakePlan, plan_taking};
-use iopj_host::settings::{Change, DeviceLocks, Host};
+use iopj_fabric::Destination;
+use iopj_host::settings::{Change, DeviceLocks, Host, SettingsError};
+use iopj_probe::Nics;
 use iopj_store::Unavailable;
-use iopj_study::Study;
 use iopj_study::plan::{self, Cell};
+use iopj_study::{Fabric, Study};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -51,6 +54,8 @@ pub struct RunPlan {
     pub changes: Vec<Change>,
     /// Settings that it could not change, with the reason: their trials would fail.
     pub unchangeable: Vec<String>,
+    /// Over fabrics, what it would do on the target host and with its drive, one line each.
+    pub fabric: Vec<String>,
 }
 
 /// What the least number of replicates reads and writes.
@@ -82,11 +87,8 @@ pub fn dry_run(
     let (host, locks) = (Host::new(), DeviceLocks::none());
     let tools = Tools::find(&study, options, progress)?;
     let all = all_cells(&study)?;
-    if study.fabric.is_some() {
-        return RunError::refuse(
-            "--dry-run looks at a drive of this host, and the study's [fabric] names one of another: leave \
-             it out",
-        );
+    if let Some(keys) = &study.fabric {
+        return over_fabrics((&study, keys), options, &host, progress, stop);
     }
     let (store, spec) = place(&study, options, None)?;
     let meters = open_meters((&study, &all), options, progress, stop)?;
@@ -101,7 +103,9 @@ pub fn dry_run(
     let replicates = [study.replicates.fewest(), study.replicates.most()];
     let schedule = metering.as_ref().map(Metering::schedule);
     let times = RunTime::of_study(&study, cells, schedule)?;
-    let (changes, unchangeable) = changes(cells, access);
+    let foresee = |(setting, value): (Setting, String)| access.settings.foresee(setting, &value);
+    let needed = cells.iter().flat_map(|cell| needed_settings(&access.settings, cell));
+    let (changes, unchangeable) = changes(needed.map(foresee));
     let takes = options.take_device.filter(|_| cells.iter().any(|cell| cell.path.is_bypass()));
     Ok(RunPlan {
         store,
@@ -116,9 +120,85 @@ pub fn dry_run(
         bytes: bytes(&study, cells, (made.unwrap_or(0), access.extent().len)),
         changes,
         unchangeable,
+        fabric: Vec::new(),
         cells: cells.clone(),
         study: study.name.clone(),
     })
+}
+
+/// What a run over fabrics would do, as far as it shows without the target host, which is not asked.
+fn over_fabrics(
+    (study, keys): (&Study, &Fabric),
+    options: &Options,
+    host: &Host,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<RunPlan, RunError> {
+    check_options(study, keys, options, writes(study)?.is_some())?;
+    keys.target_host.as_deref().map(str::parse::<Destination>).transpose()?;
+    let made = if keys.folder.is_some() { study.file_size()? } else { 0 };
+    let store = new_store::path(&study.name, options.store.as_deref())?;
+    let kernel: Vec<IoPath> = IoPath::all().into_iter().filter(|path| !path.is_bypass()).collect();
+    let (cells, left_out) = plan::cells(study, &kernel)?;
+    limits::check_settings(&cells, rustix::process::geteuid().is_root())?;
+    let meters = open_meters((study, &cells), options, progress, stop)?;
+    let metering = Metering::new(meters, study, pace::span(&cells, study), progress)?;
+    let times = RunTime::of_study(study, &cells, metering.as_ref().map(Metering::schedule))?;
+    let mut settings = host.settings(&[], &DeviceLocks::none());
+    let nics = keys.address()?.map(Nics::towards).transpose()?;
+    settings.may_change_nics(&nics.as_ref().map(Nics::names).unwrap_or_default());
+    let here = cells.iter().filter_map(|cell| cell.fabric.as_ref()).flat_map(|cell| &cell.host);
+    let (changes, unchangeable) = changes(here.map(|(setting, value)| settings.foresee(*setting, value)));
+    Ok(RunPlan {
+        study: study.name.clone(),
+        store,
+        target: target_name(keys).into(),
+        overwritten: options.destroy_data.clone(),
+        taken: None,
+        left_out: (left_out, LEFT_OUT),
+        unavailable: Vec::new(),
+        replicates: [study.replicates.fewest(), study.replicates.most()],
+        times,
+        meters: metering.as_ref().map(Metering::names).unwrap_or_default(),
+        bytes: bytes(study, &cells, (made, 0)),
+        changes,
+        unchangeable,
+        fabric: on_target_host(keys, &cells),
+        cells,
+    })
+}
+
+/// What a run would do on the target host and with its drive.
+fn on_target_host(keys: &Fabric, cells: &[Cell]) -> Vec<String> {
+    let host = keys.target_host.as_deref().unwrap_or_default();
+    let mut lines = Vec::new();
+    let mut add = |line: String| {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    };
+    for cell in cells {
+        let Some(fabric) = &cell.fabric else { continue };
+        let transport = fabric.transport;
+        let place = keys.address.as_deref().unwrap_or_default();
+        add(match (transport, &keys.nqn) {
+            (Transport::Local, _) => format!("local: iopj on {host} does the I/O on the drive itself"),
+            (Transport::Loop, _) => {
+                format!("loop: iopj on {host} exports the drive to itself and does the I/O")
+            }
+            (_, Some(nqn)) => format!("{transport}: connected to {nqn} at {place} port {}", keys.port),
+            _ => format!("{transport}: {host} exports the drive at {place} port {}", keys.port),
+        });
+        for (setting, value) in &fabric.target {
+            add(format!("{setting} = {value} on {host}, put back at the end"));
+        }
+        for (setting, value) in &cell.settings {
+            add(format!("{setting} = {value} on the drive as it is seen, put back at the end"));
+        }
+    }
+    add("the target host was not asked: its drive, its settings and which paths work show when the run begins"
+        .to_owned());
+    lines
 }
 
 /// The bytes of a run's fewest blocks, where a file of `made` bytes is made and the target has `len`.
@@ -154,24 +234,20 @@ fn known(workload: &Workload) -> Option<[u64; 2]> {
     Some([reads, all - reads])
 }
 
-/// The settings that the trials change, each change once, and those that cannot be changed here.
-fn changes(cells: &[Cell], access: &Access<'_>) -> (Vec<Change>, Vec<String>) {
+/// The changes of settings, each once, and why others cannot be made.
+fn changes(foreseen: impl Iterator<Item = Result<Vec<Change>, SettingsError>>) -> (Vec<Change>, Vec<String>) {
     let (mut changes, mut failed): (Vec<Change>, Vec<String>) = (Vec::new(), Vec::new());
-    for cell in cells {
-        for (setting, value) in needed_settings(&access.settings, cell) {
-            match access.settings.foresee(setting, &value) {
-                Ok(due) => {
-                    due.into_iter().for_each(|change| {
-                        if !changes.contains(&change) {
-                            changes.push(change);
-                        }
-                    });
+    for due in foreseen {
+        match due {
+            Ok(due) => due.into_iter().for_each(|change| {
+                if !changes.contains(&change) {
+                    changes.push(change);
                 }
-                Err(error) => {
-                    let error = error.to_string();
-                    if !failed.contains(&error) {
-                        failed.push(error);
-                    }
+            }),
+            Err(error) => {
+                let error = error.to_string();
+                if !failed.contains(&error) {
+                    failed.push(error);
                 }
             }
         }

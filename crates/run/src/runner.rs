@@ -54,11 +54,12 @@ pub fn run(
     let tools = Tools::find(&study, options, progress)?;
     let all = all_cells(&study)?;
     let mut side = FabricSide::start(&study, options, &host, stop)?;
-    let (mut store_path, mut spec) = place(&study, options, first_connection(&study, &mut side, progress)?)?;
+    let over_fabrics = first_connection(&study, options, &mut side, progress)?;
+    let (mut store_path, mut spec) = place(&study, options, over_fabrics.clone())?;
     let waited = spec.wait(&mut locker, options.wait, progress, stop)?;
     if waited.is_some() {
         // The run that it waited for may have begun after this one, and have taken the name.
-        (store_path, spec) = place(&study, options, Some(spec.path().to_owned()).filter(|_| side.is_some()))?;
+        (store_path, spec) = place(&study, options, over_fabrics)?;
     }
     let meters = open_meters((&study, &all), options, progress, stop)?;
     drop(all);
@@ -112,8 +113,8 @@ pub fn resume(
     }
     let tools = Tools::find(&study, options, progress)?;
     let mut side = FabricSide::start(&study, options, &host, stop)?;
-    let spec = match first_connection(&study, &mut side, progress)? {
-        Some(device) => TargetSpec::over_fabrics(&study, options, &device)?,
+    let spec = match first_connection(&study, options, &mut side, progress)? {
+        Some(spec) => spec,
         None => TargetSpec::of_record(&study, options, &record, store_path)?,
     };
     let waited = spec.wait(&mut locker, options.wait, progress, stop)?;
@@ -138,16 +139,16 @@ pub(crate) fn all_cells(study: &Study) -> Result<Vec<Cell>, RunError> {
     Ok(cells)
 }
 
-/// The store of a new run and its target.
+/// The store of a new run and its target, which over fabrics is known already.
 pub(crate) fn place(
     study: &Study,
     options: &Options,
-    connected: Option<PathBuf>,
+    over_fabrics: Option<TargetSpec>,
 ) -> Result<(PathBuf, TargetSpec), RunError> {
     study.file_size()?;
     let store_path = new_store::path(&study.name, options.store.as_deref())?;
-    let spec = match connected {
-        Some(device) => TargetSpec::over_fabrics(study, options, &device)?,
+    let spec = match over_fabrics {
+        Some(spec) => spec,
         None => TargetSpec::new(study, options, &store_path)?,
     };
     Ok((store_path, spec))
@@ -156,9 +157,10 @@ pub(crate) fn place(
 /// The drive of a study over fabrics, connected by the first of its transports that works.
 fn first_connection(
     study: &Study,
+    options: &Options,
     side: &mut Option<FabricSide<'_>>,
     progress: &mut dyn Progress,
-) -> Result<Option<PathBuf>, RunError> {
+) -> Result<Option<TargetSpec>, RunError> {
     let (Some(fabric), Some(side)) = (&study.fabric, side) else { return Ok(None) };
     let (mut last, mut tried) = (None, Vec::new());
     for cell in fabric.cells()?.into_iter().filter(|cell| cell.transport.is_remote()) {
@@ -167,7 +169,7 @@ fn first_connection(
         }
         tried.push(cell.transport);
         match side.connect(&cell) {
-            Ok(device) => return Ok(Some(device)),
+            Ok(device) => return Ok(Some(TargetSpec::over_fabrics(study, options, &device, side.made())?)),
             Err(error) => {
                 progress.note(&format!("warning: {}: {error}", cell.transport));
                 last = Some(error);

@@ -271,7 +271,7 @@ impl Trials<'_> {
                 load_raw_ns,
                 unprofiled: None,
             };
-            return (side.measure_there(measure).map(here), 0);
+            return (side.measure_there(measure, runner.stop).map(here), 0);
         }
         let access = &mut self.access;
         let connected = cell.fabric.as_ref().map_or(Ok(()), |fabric| access.connect(fabric));

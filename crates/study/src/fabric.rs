@@ -20,8 +20,10 @@ const PORT: u16 = 4420;
 pub struct Fabric {
     /// The target host as ssh takes it, or a stream by its full path; absent if no agent may run there.
     pub target_host: Option<String>,
-    /// The drive on the target host; absent if `nqn` names a target that exists.
+    /// The drive on the target host; absent if a file is made there, or `nqn` names a target that exists.
     pub device: Option<PathBuf>,
+    /// The folder on the target host in which a file of the study's `size` is made, in place of a drive.
+    pub folder: Option<PathBuf>,
     /// The target's address; not needed without a wire.
     pub address: Option<String>,
     #[serde(default = "port")]
@@ -113,22 +115,30 @@ impl Fabric {
                  network between the two",
             );
         }
-        match (&self.device, &self.nqn) {
-            (None, None) => error(
-                "[fabric] names no drive: write device = \"/dev/nvme0n1\", the drive on the target host, or \
-                 nqn = \"nqn.…\" for a target that exists",
+        match (&self.device, &self.folder, &self.nqn) {
+            (None, None, None) => error(
+                "[fabric] names no drive: write device = \"/dev/nvme0n1\", the drive on the target host, \
+                 folder = \"/srv\", where a file is made on it, or nqn = \"nqn.…\" for a target that exists",
             ),
-            (Some(_), _) if self.target_host.is_none() => error(
+            (Some(_), Some(_), _) | (_, Some(_), Some(_)) => error(
+                "[fabric] names a folder, in which a file is made, and another target: leave one of the two \
+                 out",
+            ),
+            (Some(_), ..) | (_, Some(_), _) if self.target_host.is_none() => error(
                 "[fabric] names a drive, but no target_host: write target_host = \"storage1\", as ssh takes \
                  it",
             ),
-            (Some(device), _) if !device.is_absolute() => error(format!(
+            (Some(device), ..) if !device.is_absolute() => error(format!(
                 "[fabric] device: `{}` is not a full path: write it as /dev/nvme0n1",
                 device.display()
             )),
-            (None, Some(_)) if cells.iter().any(|cell| !cell.transport.is_remote()) => error(
-                "[fabric] has transport `local` or `loop`, but no `device`: name the drive on the target \
-                 host, or leave these out",
+            (_, Some(folder), _) if !folder.is_absolute() => error(format!(
+                "[fabric] folder: `{}` is not a full path: write it as /srv/measure",
+                folder.display()
+            )),
+            (None, None, Some(_)) if cells.iter().any(|cell| !cell.transport.is_remote()) => error(
+                "[fabric] has transport `local` or `loop`, but no `device` or `folder`: name the drive on \
+                 the target host, or leave these out",
             ),
             _ => Ok(()),
         }
@@ -294,6 +304,12 @@ mod tests {
             ),
             ("target_host = \"s\"\ntransport = \"loop\"".to_owned(), "names no drive"),
             ("device = \"/dev/nvme0n1\"\ntransport = \"loop\"".to_owned(), "target_host"),
+            ("folder = \"/srv\"\ntransport = \"loop\"".to_owned(), "target_host"),
+            (
+                "target_host = \"s\"\nfolder = \"srv\"\ntransport = \"loop\"".to_owned(),
+                "write it as /srv/measure",
+            ),
+            (format!("{HOST}folder = \"/srv\"\ntransport = \"loop\""), "leave one of the two out"),
         ] {
             let error = study(&fabric).unwrap_err();
             assert!(error.contains(expected), "{error}");

@@ -78,7 +78,8 @@ fn uses(tree: &Tree) -> BTreeMap<&Path, Uses<'_>> {
     let mut uses = BTreeMap::<_, Uses>::new();
     for (id, module) in tree.modules.iter().enumerate() {
         let of_file = uses.entry(module.file.as_path()).or_default();
-        for named in module.paths.iter().flat_map(|path| resolve(tree, id, path, STEPS)) {
+        let mut search = Search::of(tree);
+        for named in module.paths.iter().flat_map(|path| search.resolve(id, path, STEPS)) {
             let Named::Item(definer, name) = named else { continue };
             let file = tree.modules[definer].file.as_path();
             if file != module.file && !tree.are_related(&module.file, file) {
@@ -90,6 +91,7 @@ fn uses(tree: &Tree) -> BTreeMap<&Path, Uses<'_>> {
 }
 
 /// What a path names.
+#[derive(Clone)]
 enum Named<'a> {
     /// An item, by the module that defines it and its name there.
     Item(Id, &'a str),
@@ -97,37 +99,73 @@ enum Named<'a> {
     Module(Id),
 }
 
-/// What `path` names in `module`; nothing if it is local, or of another crate.
-fn resolve<'a>(tree: &'a Tree, module: Id, path: &[String], steps: usize) -> Vec<Named<'a>> {
-    let Some(steps) = steps.checked_sub(1) else { return Vec::new() };
-    let Some((first, rest)) = path.split_first() else { return vec![Named::Module(module)] };
-    if let Some(start) = tree.start(module, first) {
-        return resolve(tree, start, rest, steps);
+/// A search for what paths name.
+struct Search<'a> {
+    tree: &'a Tree,
+    /// What paths in modules were found to name; nothing yet for those that are being looked for. Without it
+    /// each of several globs would be looked for through all the others, again and again.
+    known: BTreeMap<(Id, Vec<String>), Vec<Named<'a>>>,
+}
+
+impl<'a> Search<'a> {
+    fn of(tree: &'a Tree) -> Search<'a> {
+        Search { tree, known: BTreeMap::new() }
     }
-    let here = &tree.modules[module];
-    let Some((name, meanings)) = here.names.get_key_value(first) else {
-        let globs = here.globs.iter().flat_map(|glob| resolve(tree, module, glob, steps));
-        let sources = globs.filter_map(|named| match named {
-            Named::Module(source) if source != module => Some(source),
-            _ => None,
-        });
-        return sources.flat_map(|source| resolve(tree, source, path, steps)).collect();
-    };
-    let mut named = Vec::new();
-    for meaning in meanings {
-        match meaning {
-            Meaning::Item => named.push(Named::Item(module, name)),
-            Meaning::Module(child) => named.extend(resolve(tree, *child, rest, steps)),
-            // `use anyhow::anyhow;` begins at a crate or at a child, never at itself.
-            Meaning::Import(import) if import[0] == *name => {
-                for child in meanings.iter().filter_map(Meaning::module) {
-                    named.extend(resolve(tree, child, &[&import[1..], rest].concat(), steps));
+
+    /// What `path` names in `module`; nothing if it is local, or of another crate.
+    fn resolve(&mut self, module: Id, path: &[String], steps: usize) -> Vec<Named<'a>> {
+        let Some(steps) = steps.checked_sub(1) else { return Vec::new() };
+        let key = (module, path.to_vec());
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
+        self.known.insert(key.clone(), Vec::new());
+        let named = self.look(module, path, steps);
+        self.known.insert(key, named.clone());
+        named
+    }
+
+    fn look(&mut self, module: Id, path: &[String], steps: usize) -> Vec<Named<'a>> {
+        let Some((first, rest)) = path.split_first() else { return vec![Named::Module(module)] };
+        if let Some(start) = self.tree.start(module, first) {
+            return self.resolve(start, rest, steps);
+        }
+        let here = &self.tree.modules[module];
+        let Some((name, meanings)) = here.names.get_key_value(first) else {
+            return self.through_globs(module, path, steps);
+        };
+        let mut named = Vec::new();
+        for meaning in meanings {
+            match meaning {
+                Meaning::Item => named.push(Named::Item(module, name)),
+                Meaning::Module(child) => named.extend(self.resolve(*child, rest, steps)),
+                // `use anyhow::anyhow;` begins at a crate or at a child, never at itself.
+                Meaning::Import(import) if import[0] == *name => {
+                    for child in meanings.iter().filter_map(Meaning::module) {
+                        named.extend(self.resolve(child, &[&import[1..], rest].concat(), steps));
+                    }
+                }
+                Meaning::Import(import) => {
+                    named.extend(self.resolve(module, &[import.as_slice(), rest].concat(), steps));
                 }
             }
-            Meaning::Import(import) => {
-                named.extend(resolve(tree, module, &[import.as_slice(), rest].concat(), steps));
+        }
+        named
+    }
+
+    /// What a path names by one of the globs of `module`.
+    fn through_globs(&mut self, module: Id, path: &[String], steps: usize) -> Vec<Named<'a>> {
+        let mut named = Vec::new();
+        for glob in &self.tree.modules[module].globs {
+            for source in self.resolve(module, glob, steps) {
+                match source {
+                    Named::Module(source) if source != module => {
+                        named.extend(self.resolve(source, path, steps));
+                    }
+                    _ => {}
+                }
             }
         }
+        named
     }
-    named
 }

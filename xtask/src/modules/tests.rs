@@ -124,3 +124,12 @@ fn tests_other_crates_fields_and_texts_are_no_uses() {
         assert_eq!(pair(a, "use crate::a::A;"), [""; 0], "{a}");
     }
 }
+
+/// Each glob was looked for through the other one, which doubled the work with every step.
+#[test]
+fn globs_that_lead_nowhere_end_the_search() {
+    let globs = "macro_rules! kinds { ($x:ident) => { enum $x { One } } }\nkinds!(Kind);\nkinds!(Sort);\n\
+                 fn f() { use Kind::*; use Sort::*; One; }\nfn g() { use Kind::*; use Sort::*; One; }\n";
+    assert_eq!(pair(globs, "use crate::a::A;"), [""; 0]);
+    assert_eq!(pair(&format!("{globs}use crate::b::*;\nfn h(_: B) {{}}"), "use crate::a::A;"), [CYCLE]);
+}

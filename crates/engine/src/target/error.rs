@@ -290,6 +290,11 @@ impl TargetFault {
 }
 
 impl TargetError {
+    /// True for a file that iopj did not make, or not under the identity that was asked for.
+    pub fn is_not_ours(&self) -> bool {
+        matches!(self, TargetError::Unfit { fault: TargetFault::NotOurs(_), .. })
+    }
+
     /// The error of opening `path`, or of what `access` says; with `device` the remedy is one for a device.
     pub(super) fn opening(path: &Path, access: &'static str, device: bool, source: io::Error) -> TargetError {
         let remedy = match (sys::effective_user(), device) {

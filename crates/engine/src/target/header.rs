@@ -12,12 +12,15 @@ pub const HEADER_LEN: u64 = 1 << 20;
 const MAGIC: &[u8; 16] = b"iopj data file 1";
 
 /// 128 random bits that tell one file from all others; 32 hexadecimal digits as text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId([u8; 16]);
 
 impl FileId {
     /// A new identity from getrandom(2).
-    pub(super) fn random() -> io::Result<FileId> {
+    ///
+    /// # Errors
+    /// The kernel gives no random bytes.
+    pub fn random() -> io::Result<FileId> {
         sys::random_bytes().map(FileId)
     }
 }

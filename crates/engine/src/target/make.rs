@@ -4,12 +4,12 @@
 use super::error::{TargetError, TargetFault};
 use super::header::{FileId, HEADER_LEN, Header};
 use super::sys::{self, AlignedBuffer};
-use super::{Target, file_logical_block, refuse_page_cache};
+use super::{Target, file_logical_block, metadata, read_header, refuse_page_cache, safety};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const CHUNK: u64 = 1 << 20;
@@ -54,6 +54,24 @@ pub fn make_file_as(
     File::open(folder(path)).and_then(|folder| folder.sync_all()).map_err(sync_error)?;
     created.named = false;
     Ok(())
+}
+
+/// Removes a file that was made under an identity. False if nothing has its name.
+///
+/// # Errors
+/// Another file has it, or it cannot be read or removed.
+pub fn remove_file_made_as(id: FileId, path: &Path) -> Result<bool, TargetError> {
+    let node = match sys::open_path(path, false) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        opened => opened.map_err(|e| TargetError::opening(path, "reached", false, e))?,
+    };
+    let inode = metadata(path, &node)?;
+    safety::require_own_inode(path, &inode)?;
+    let (size, file) = (inode.size(), super::open_direct(path, &node, false)?);
+    let header = read_header(path, &file, size, file_logical_block(path, &node)?)?;
+    safety::require_own_header(path, header.as_ref(), size, &id)?;
+    fs::remove_file(path).map_err(TargetError::system(path, "removing it"))?;
+    Ok(true)
 }
 
 /// A target that stands in for the file of `data_len` bytes that [`make_file`] would make at `path`: shorter
@@ -212,7 +230,31 @@ fn fill(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
+
+    /// A folder on a disk: direct I/O does not work in memory.
+    fn on_disk() -> tempfile::TempDir {
+        tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn only_the_file_that_was_made_is_removed() {
+        let folder = on_disk();
+        let path = folder.path().join("made");
+        let id = make_file(&path, 8192, &mut |_| true).unwrap();
+        let other = FileId::random().unwrap();
+        let message = remove_file_made_as(other, &path).unwrap_err().to_string();
+        assert!(message.contains(&format!("its id is {id}, not {other}")), "{message}");
+        let linked = folder.path().join("linked");
+        fs::hard_link(&path, &linked).unwrap();
+        assert!(remove_file_made_as(id, &path).unwrap_err().to_string().contains("2 links"));
+        fs::remove_file(&linked).unwrap();
+        std::os::unix::fs::symlink(&path, &linked).unwrap();
+        assert!(remove_file_made_as(id, &linked).unwrap_err().to_string().contains("symbolic link"));
+        assert!(path.exists());
+        assert_eq!(remove_file_made_as(id, &path).ok(), Some(true));
+        assert!(!path.exists());
+        assert_eq!(remove_file_made_as(id, &path).ok(), Some(false));
+    }
 
     /// It had the name of the run's own file until it was filled.
     #[test]

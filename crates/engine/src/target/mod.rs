@@ -25,7 +25,7 @@ mod tests;
 
 pub use error::{DataFault, DiskUse, PassthroughFault, TakeRefusal, TargetError, TargetFault};
 pub use header::{FileId, HEADER_LEN, ParseFileIdError};
-pub use make::{make_file, make_file_as, make_stand_in};
+pub use make::{make_file, make_file_as, make_stand_in, remove_file_made_as};
 pub use namespace::NvmeNamespace;
 pub use sys::{nvme_feature, nvme_namespace_feature, set_nvme_feature, set_nvme_namespace_feature};
 pub use taking::{TakeClaims, TakePlan, claim_for_taking, plan_taking, visible_namespace};
@@ -163,6 +163,22 @@ impl Target {
                 Target::of_device(path, &node, generic, Some(claims))
             }
         }
+    }
+
+    /// Takes a block device as what it shows: the file of this identity, which another host made and exports.
+    /// Its header is kept from I/O, as it is in the file.
+    ///
+    /// # Errors
+    /// It does not begin with that header, is not as long as the file, or cannot be read.
+    pub fn of_exported_file(self, id: &FileId) -> Result<Target, TargetError> {
+        let Target { path, file, data_len, logical_block, .. } = &self;
+        let header = match file {
+            Some(file) => read_header(path, file, *data_len, *logical_block)?,
+            None => None,
+        };
+        safety::require_own_header(path, header.as_ref(), *data_len, id)?;
+        let data_len = data_len - HEADER_LEN;
+        Ok(Target { data_offset: HEADER_LEN, data_len, file_id: Some(*id), ..self })
     }
 
     fn of_file(path: &Path, node: &File, own: Option<&FileId>) -> Result<Target, TargetError> {

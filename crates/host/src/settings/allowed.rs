@@ -26,6 +26,8 @@ pub(super) enum Location {
     NvmetTcp,
     /// In the folder of each network card, or known to its driver alone.
     Nic,
+    /// In the folder of each interrupt of each network card.
+    NicIrq,
 }
 
 pub(super) fn location(setting: Setting) -> Location {
@@ -36,6 +38,7 @@ pub(super) fn location(setting: Setting) -> Location {
         Setting::CpusOnline => Location::Core,
         Setting::BusyPoll | Setting::BusyRead => Location::NetCore,
         Setting::NvmetIdlePollUsecs => Location::NvmetTcp,
+        Setting::NicIrqAffinity => Location::NicIrq,
         _ if setting.is_of_nic() => Location::Nic,
         _ => Location::Queue,
     }
@@ -51,6 +54,7 @@ pub(super) fn file_name(setting: Setting) -> &'static str {
         Setting::CstateMax => "disable",
         Setting::CpusOnline => "online",
         Setting::NvmetIdlePollUsecs => "idle_poll_period_usecs",
+        Setting::NicIrqAffinity => "smp_affinity_list",
         _ => setting.name(),
     }
 }
@@ -58,7 +62,7 @@ pub(super) fn file_name(setting: Setting) -> &'static str {
 /// True for what a network card's driver is asked for by ioctl: there is no file of it.
 pub(super) fn is_by_ioctl(setting: Setting) -> bool {
     let has_file = matches!(setting, Setting::Mtu | Setting::NapiDeferHardIrqs | Setting::GroFlushTimeout);
-    setting.is_of_nic() && !has_file
+    location(setting) == Location::Nic && !has_file
 }
 
 /// True for a name that the kernel can give a network interface (`dev_valid_name`, net/core/dev.c).
@@ -112,9 +116,16 @@ pub(super) fn is_serial(text: &str) -> bool {
     text.len() <= 20 && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
 }
 
-/// True for a value that one write can put back: one word of at most 64 visible ASCII characters.
+/// True for a change after which the kernel, or a card's driver, may place the card's interrupts anew: cores
+/// that go offline hand theirs over for good (`migrate_one_irq`, kernel/irq/cpuhotplug.c).
+pub(super) fn moves_interrupts(setting: Setting) -> bool {
+    matches!(setting, Setting::CpusOnline | Setting::NicQueues | Setting::Mtu)
+}
+
+/// True for a value that one write can put back: one word of at most 512 visible ASCII characters, which a
+/// list of CPUs may need.
 pub(super) fn is_plain_value(text: &str) -> bool {
-    (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+    (1..=512).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::lock::CPU_LOCK;
 use crate::sysfs::{self, chosen, number, numbered};
 use iopj_core::Setting;
 use std::fmt;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -37,6 +38,8 @@ pub(super) enum Owner {
     NvmetTcp,
     /// A network card.
     Nic(String),
+    /// An interrupt of a network card.
+    NicIrq { nic: String, irq: u32 },
 }
 
 const CPU: &str = "devices/system/cpu";
@@ -62,6 +65,7 @@ impl Attribute {
             Location::NetCore => vec![Owner::NetCore],
             Location::NvmetTcp => vec![Owner::NvmetTcp],
             Location::Nic => nics.iter().cloned().map(Owner::Nic).collect(),
+            Location::NicIrq => nics.iter().flat_map(|nic| interrupts(sys, nic)).collect(),
         };
         Ok(owners.into_iter().map(|owner| Attribute { setting, owner }).collect())
     }
@@ -77,7 +81,7 @@ impl Attribute {
     /// The network card that it belongs to.
     pub(super) fn nic(&self) -> Option<&str> {
         match &self.owner {
-            Owner::Nic(nic) => Some(nic),
+            Owner::Nic(nic) | Owner::NicIrq { nic, .. } => Some(nic),
             _ => None,
         }
     }
@@ -86,7 +90,7 @@ impl Attribute {
     pub(super) fn lock_name(&self) -> String {
         match &self.owner {
             Owner::Device(device) => device.clone(),
-            Owner::Nic(nic) => format!("net:{nic}"),
+            Owner::Nic(nic) | Owner::NicIrq { nic, .. } => format!("net:{nic}"),
             _ => CPU_LOCK.to_owned(),
         }
     }
@@ -119,6 +123,7 @@ impl Attribute {
         match self.owner {
             // Beside sysfs.
             Owner::NetCore => sys.with_file_name(self.to_string()),
+            Owner::NicIrq { irq, .. } => interrupt_folder(sys, irq).join(allowed::file_name(self.setting)),
             _ => sys.join(self.to_string()),
         }
     }
@@ -127,6 +132,10 @@ impl Attribute {
     pub(super) fn read(&self, sys: &Path) -> io::Result<String> {
         match &self.owner {
             Owner::Nic(nic) if allowed::is_by_ioctl(self.setting) => ethtool::read(nic, self.setting),
+            // Its number may be another device's by now.
+            Owner::NicIrq { nic, .. } if !interrupts(sys, nic).contains(&self.owner) => {
+                Err(io::ErrorKind::NotFound.into())
+            }
             _ => sysfs::read(&self.file(sys)).map(|text| chosen(&text).to_owned()),
         }
     }
@@ -143,6 +152,25 @@ impl Attribute {
 fn cores(sys: &Path) -> io::Result<Vec<Owner>> {
     let all = numbered(&sys.join(CPU), "cpu")?.into_iter();
     Ok(all.filter(|(_, folder)| folder.join("online").exists()).map(|(core, _)| Owner::Core(core)).collect())
+}
+
+/// The interrupts of a network card, which are those of the first device at or above it that has any
+/// (Documentation/ABI/testing/sysfs-bus-pci: `msi_irqs`, `irq`), as far as something handles them.
+fn interrupts(sys: &Path, nic: &str) -> Vec<Owner> {
+    let place = fs::canonicalize(sys.join(NET).join(nic).join("device")).unwrap_or_default();
+    let of_device = |folder: &Path| -> Vec<u32> {
+        let signalled = numbered(&folder.join("msi_irqs"), "").unwrap_or_default();
+        let line = || sysfs::read(&folder.join("irq")).ok()?.parse().ok().filter(|irq| *irq > 0);
+        if signalled.is_empty() { line().into_iter().collect() } else { signalled.into_keys().collect() }
+    };
+    let first = place.ancestors().map(of_device).find(|irqs| !irqs.is_empty()).unwrap_or_default();
+    let handled = first.into_iter().filter(|irq| interrupt_folder(sys, *irq).exists());
+    handled.map(|irq| Owner::NicIrq { nic: nic.to_owned(), irq }).collect()
+}
+
+/// The folder of an interrupt, beside sysfs.
+fn interrupt_folder(sys: &Path, irq: u32) -> PathBuf {
+    sys.with_file_name("proc/irq").join(irq.to_string())
 }
 
 fn idle_states(sys: &Path) -> io::Result<Vec<Owner>> {
@@ -166,6 +194,7 @@ impl fmt::Display for Attribute {
             Owner::NetCore => write!(f, "{NET_CORE}/{file}"),
             Owner::NvmetTcp => write!(f, "{NVMET_TCP}/{file}"),
             Owner::Nic(nic) => write!(f, "{NET}/{nic}/{file}"),
+            Owner::NicIrq { nic, irq } => write!(f, "{NET}/{nic}/irq/{irq}/{file}"),
         }
     }
 }
@@ -192,6 +221,10 @@ impl FromStr for Attribute {
             ["module", "nvmet_tcp", "parameters", file] => (Location::NvmetTcp, Owner::NvmetTcp, file),
             ["class", "net", nic, file] if is_interface_name(nic) => {
                 (Location::Nic, Owner::Nic(nic.to_owned()), file)
+            }
+            ["class", "net", nic, "irq", irq, file] if is_interface_name(nic) => {
+                let irq = number(irq, "").ok_or(NotAllowed)?;
+                (Location::NicIrq, Owner::NicIrq { nic: nic.to_owned(), irq }, file)
             }
             ["devices", "system", "cpu", _, _] => (Location::Cpu, Owner::Cpu, &text[CPU.len() + 1..]),
             _ => return Err(NotAllowed),

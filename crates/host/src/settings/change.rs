@@ -3,18 +3,21 @@
 use super::allowed::{self, Location, is_interface_name, is_plain_value};
 use super::attribute::Attribute;
 use super::error::{NotRestored, SettingsError};
-use super::fabric::FabricItem;
+use super::fabric::{ABSENT, FabricItem};
 use super::files::{self, Locked};
 use super::host::Host;
 use super::item::Item;
 use super::journal::{Change, Drive, Header, Journal, Undo};
 use super::lock::{self, CPU_LOCK, DeviceLocks};
+use super::made_file::MadeFile;
 use super::restore::{Outcome, Restored, put_back};
 use super::taken::TakenDrives;
 use crate::sysfs;
 use iopj_core::Setting;
+use iopj_engine::target::{FileId, make_file_as};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -162,6 +165,33 @@ impl Settings<'_> {
         Ok(restored)
     }
 
+    /// Makes a file of `data_len` bytes of data in a folder, as [`make_file_as`] does, under a name of its
+    /// own; journalled before, and removed by [`Settings::restore`]. `progress` gets the bytes written so
+    /// far, and returns false to stop.
+    ///
+    /// # Errors
+    /// [`SettingsError::NeedsRoot`], without which nothing can be journalled; the folder is not there, or the
+    /// file cannot be made in it.
+    pub fn make_file(
+        &mut self,
+        folder: &Path,
+        data_len: u64,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<(PathBuf, FileId), SettingsError> {
+        if !self.locks.is_effective() {
+            return Err(SettingsError::NeedsRoot("making a file to measure on".to_owned()));
+        }
+        let failed = |source| SettingsError::io("make a file in", folder)(source);
+        let place = fs::canonicalize(folder).map_err(failed)?;
+        let Some(file) = MadeFile::new(&place).map_err(failed)? else {
+            return Err(failed(io::Error::other("its name is not plain text: name another folder")));
+        };
+        let (path, id) = (file.path().to_owned(), file.id());
+        self.journal(Item::MadeFile(file), ABSENT.to_owned(), "present".to_owned())?;
+        make_file_as(id, &path, data_len, progress)?;
+        Ok((path, id))
+    }
+
     /// Removes the entries of NVMe over fabrics that are chosen, newest first; a failure does not stop the
     /// others. They stay in the journal, which is put back as a whole.
     pub(super) fn remove_items(&mut self, chosen: impl Fn(&FabricItem) -> bool) -> Result<(), SettingsError> {
@@ -235,7 +265,11 @@ impl Settings<'_> {
     fn change(&mut self, attribute: &Attribute, old: String, wanted: &str) -> Result<(), SettingsError> {
         self.may_change(attribute)?;
         let sys = &self.host.sys;
-        for beside in attribute.resets() {
+        let interrupts = match allowed::moves_interrupts(attribute.setting) {
+            true => Attribute::of(Setting::NicIrqAffinity, sys, (&[], &self.nics)).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        for beside in attribute.resets().chain(interrupts) {
             if let Some(value) = beside.read(sys).ok().filter(|value| is_plain_value(value)) {
                 self.journal(Item::Attribute(beside), value.clone(), value)?;
             }
@@ -319,6 +353,7 @@ fn nothing_to_change(location: Location) -> &'static str {
         Location::Core => "no core can go offline here",
         Location::NetCore | Location::NvmetTcp => "the kernel does not have it",
         Location::Nic => "no network card leads to the other host",
+        Location::NicIrq => "no network card with interrupts of its own leads to the other host",
     }
 }
 
@@ -355,6 +390,14 @@ fn refused(sys: &Path, attribute: &Attribute, value: &str, source: io::Error) ->
         return SettingsError::NeedsRoot(format!("changing `{setting}`"));
     }
     let advice = match (source.kind(), setting) {
+        (_, Setting::NicIrqAffinity) => match Errno::from_io_error(&source) {
+            Some(Errno::IO | Errno::PERM) => {
+                "the kernel places this interrupt itself and lets nobody move it, so leave \
+                 `nic_irq_affinity` out of the study"
+            }
+            _ => "name CPUs that are online",
+        }
+        .to_owned(),
         (ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, _) => {
             "a container or a locked-down kernel forbids it even to root, so run iopj on the host itself"
                 .to_owned()

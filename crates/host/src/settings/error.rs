@@ -2,6 +2,7 @@
 
 use iopj_core::{Setting, SettingError};
 use iopj_engine::PciAddress;
+use iopj_engine::target::TargetError;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -88,6 +89,9 @@ pub enum SettingsError {
         /// The cause.
         reason: String,
     },
+    /// A file to measure on cannot be made.
+    #[error(transparent)]
+    NotMade(#[from] TargetError),
     /// A file operation failed.
     #[error("cannot {action} {file}: {source}")]
     Io { action: &'static str, file: PathBuf, source: io::Error },

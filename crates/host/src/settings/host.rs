@@ -50,6 +50,14 @@ impl Host {
         }
     }
 
+    /// The process of irqbalance, if it runs here: it moves interrupts from core to core.
+    pub fn irqbalance(&self) -> Option<u32> {
+        let is_named =
+            |folder: &PathBuf| sysfs::read(&folder.join("comm")).is_ok_and(|name| name == "irqbalance");
+        let processes = sysfs::numbered(&self.proc, "").unwrap_or_default();
+        processes.into_iter().find_map(|(pid, folder)| is_named(&folder).then_some(pid))
+    }
+
     /// The root of sysfs.
     pub(crate) fn sys(&self) -> &Path {
         &self.sys

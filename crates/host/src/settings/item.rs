@@ -1,6 +1,6 @@
 //! What one line of the journal is about: a file of a setting, the driver of a PCI device, what a drive loses
-//! by a change of its driver, which drive that is, or an entry of NVMe over fabrics. Nothing else is ever
-//! written.
+//! by a change of its driver, which drive that is, an entry of NVMe over fabrics, or a file that was made.
+//! Nothing else is ever written.
 
 use super::allowed::{NotAllowed, is_driver_name, is_plain_value, is_serial};
 use super::attribute::Attribute;
@@ -8,6 +8,7 @@ use super::binding::Binding;
 use super::controller::Serial;
 use super::drive_setting::DriveSetting;
 use super::fabric::{ABSENT, FabricItem};
+use super::made_file::MadeFile;
 use iopj_engine::PciAddress;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ pub(super) enum Item {
     DriveSetting(DriveSetting),
     Serial(Serial),
     Fabric(FabricItem),
+    MadeFile(MadeFile),
 }
 
 impl Item {
@@ -29,7 +31,7 @@ impl Item {
     pub(super) fn device(&self) -> Option<&str> {
         match self {
             Item::Attribute(attribute) => attribute.device(),
-            Item::Driver(_) | Item::Serial(_) | Item::Fabric(_) => None,
+            Item::Driver(_) | Item::Serial(_) | Item::Fabric(_) | Item::MadeFile(_) => None,
             Item::DriveSetting(setting) => setting.device(),
         }
     }
@@ -52,13 +54,16 @@ impl Item {
             Item::DriveSetting(setting) => setting.lock_name(),
             Item::Serial(serial) => Binding(serial.0).lock_name(),
             Item::Fabric(item) => item.lock_name(),
+            Item::MadeFile(file) => file.lock_name(),
         }
     }
 
-    /// Its path in sysfs; a controller's feature has no file there.
+    /// Its path in sysfs or beside it; a controller's feature has no file there.
     pub(super) fn file(&self, sys: &Path) -> PathBuf {
         match self {
+            Item::Attribute(attribute) => attribute.file(sys),
             Item::Fabric(item) => item.place(sys),
+            Item::MadeFile(file) => file.path().to_owned(),
             item => sys.join(item.to_string()),
         }
     }
@@ -70,7 +75,7 @@ impl Item {
             Item::Driver(_) => is_driver_name(old),
             Item::DriveSetting(setting) => setting.accepts(old),
             Item::Serial(_) => is_serial(old),
-            Item::Fabric(_) => old == ABSENT,
+            Item::Fabric(_) | Item::MadeFile(_) => old == ABSENT,
         }
     }
 }
@@ -83,6 +88,7 @@ impl fmt::Display for Item {
             Item::DriveSetting(setting) => setting.fmt(f),
             Item::Serial(serial) => serial.fmt(f),
             Item::Fabric(item) => item.fmt(f),
+            Item::MadeFile(file) => file.fmt(f),
         }
     }
 }
@@ -95,6 +101,7 @@ impl FromStr for Item {
         let driver = attribute.or_else(|_: NotAllowed| text.parse().map(Item::Driver));
         let setting = driver.or_else(|_: NotAllowed| text.parse().map(Item::DriveSetting));
         let serial = setting.or_else(|_: NotAllowed| text.parse().map(Item::Serial));
-        serial.or_else(|_: NotAllowed| text.parse().map(Item::Fabric))
+        let fabric = serial.or_else(|_: NotAllowed| text.parse().map(Item::Fabric));
+        fabric.or_else(|_: NotAllowed| text.parse().map(Item::MadeFile))
     }
 }

@@ -19,6 +19,7 @@ mod host;
 mod item;
 mod journal;
 mod lock;
+mod made_file;
 mod restore;
 mod taken;
 mod taking;

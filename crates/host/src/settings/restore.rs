@@ -84,6 +84,7 @@ pub(super) fn put_back(host: &Host, undo: &Undo, disks: &[String]) -> Outcome {
             Item::DriveSetting(setting) => setting.put_back(host, old),
             Item::Serial(_) => Ok(None),
             Item::Fabric(item) => item.remove(host),
+            Item::MadeFile(file) => file.remove(&mut outcome.notes),
         };
         match from {
             Ok(None) => {}

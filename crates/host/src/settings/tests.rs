@@ -91,6 +91,7 @@ fn the_allow_list_is_exact() {
         "module/nvmet_tcp/parameters/idle_poll_period_usecs",
         "class/net/enp1s0f0.100/mtu",
         "class/net/eth0/rx_usecs",
+        "class/net/eth0/irq/24/smp_affinity_list",
     ] {
         assert_eq!(text.parse::<Attribute>().unwrap().to_string(), text);
     }
@@ -116,6 +117,11 @@ fn the_allow_list_is_exact() {
         "class/net/../mtu",
         "class/net/a-name-that-is-too-long/mtu",
         "class/net/eth0/ifalias",
+        "class/net/../irq/24/smp_affinity_list",
+        "class/net/eth0/irq/../smp_affinity_list",
+        "class/net/eth0/irq/024/smp_affinity_list",
+        "class/net/eth0/irq/24/affinity_hint",
+        "proc/irq/24/smp_affinity_list",
         "module/nvmet_tcp/parameters/so_priority",
         "devices/system/cpu/cpu0/cpuidle/state0/name",
         "devices/system/cpu/smt/active",

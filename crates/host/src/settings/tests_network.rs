@@ -75,3 +75,79 @@ fn a_card_without_moderation_is_named() {
         &["`rx_usecs` cannot be changed here", "the driver of lo does not have it", "leave it out"],
     );
 }
+
+/// A host whose card has two interrupts, and of four cores; the number 26 is another device's.
+fn with_interrupts() -> Fixture {
+    let fixture = fixture();
+    let device = "sys/devices/pci0000:00/0000:00:03.0";
+    for irq in [24, 25, 27] {
+        fixture.write(&format!("{device}/msi_irqs/{irq}"), "msix");
+    }
+    // Nothing handles the third one.
+    for (irq, cpus) in [(24, "0-3"), (25, "2"), (26, "1")] {
+        fixture.write(&format!("proc/irq/{irq}/smp_affinity_list"), cpus);
+    }
+    // As virtio over PCI has it: the interrupts are those of the device above.
+    fs::create_dir(fixture.path(&format!("{device}/virtio0"))).unwrap();
+    fixture.link("sys/class/net/eth0/device", &format!("{device}/virtio0"));
+    fixture
+}
+
+fn affinities(fixture: &Fixture) -> [String; 3] {
+    [24, 25, 26].map(|irq| fixture.read(&format!("proc/irq/{irq}/smp_affinity_list")))
+}
+
+#[test]
+fn the_interrupts_of_a_card_are_placed_and_come_back() {
+    let fixture = with_interrupts();
+    let host = fixture.host();
+    let locks = host.lock(&[]).unwrap();
+    let mut settings = host.settings(&[], &locks);
+    let words = ["no network card with interrupts of its own leads to the other host"];
+    assert_refused(settings.set(Setting::NicIrqAffinity, "0"), &words);
+    settings.may_change_nics(&["eth0".to_owned()]);
+    settings.set(Setting::NicIrqAffinity, "0").unwrap();
+    assert_eq!(affinities(&fixture), ["0", "0", "1"]);
+    let [journal] = &fixture.journals()[..] else { panic!("one journal") };
+    assert!(journal.contains("class/net/eth0/irq/25/smp_affinity_list"), "{journal}");
+    settings.restore().unwrap();
+    assert_eq!(affinities(&fixture), ["0-3", "2", "1"]);
+}
+
+/// A dead run's journal names an interrupt that went with its card, and whose number another device has.
+#[test]
+fn an_interrupt_that_is_another_devices_by_now_is_left_alone() {
+    let fixture = with_interrupts();
+    let host = fixture.host();
+    let locks = host.lock(&[]).unwrap();
+    let mut settings = host.settings(&[], &locks);
+    settings.may_change_nics(&["eth0".to_owned()]);
+    settings.set(Setting::NicIrqAffinity, "1").unwrap();
+    fs::remove_file(fixture.path("sys/devices/pci0000:00/0000:00:03.0/msi_irqs/25")).unwrap();
+    settings.restore().unwrap();
+    assert_eq!(affinities(&fixture), ["0-3", "1", "1"]);
+    assert!(settings.warnings().iter().any(|line| line.contains("proc/irq/25/smp_affinity_list is gone")));
+}
+
+/// Cores that go offline hand their interrupts over, and do not take them back.
+#[test]
+fn interrupts_that_the_kernel_moves_are_back_where_they_were() {
+    let fixture = with_interrupts();
+    let host = fixture.host();
+    let locks = host.lock(&[]).unwrap();
+    let mut settings = host.settings(&[], &locks);
+    settings.may_change_nics(&["eth0".to_owned()]);
+    settings.set(Setting::CpusOnline, "2").unwrap();
+    fixture.write("proc/irq/25/smp_affinity_list", "0-1");
+    settings.restore().unwrap();
+    assert_eq!(affinities(&fixture), ["0-3", "2", "1"]);
+}
+
+#[test]
+fn irqbalance_is_seen() {
+    let fixture = fixture();
+    fixture.write("proc/7/comm", "irqbalanced");
+    assert_eq!(fixture.host().irqbalance(), None);
+    fixture.write("proc/81/comm", "irqbalance");
+    assert_eq!(fixture.host().irqbalance(), Some(81));
+}

@@ -11,6 +11,8 @@ use iopj_lab::image::Program;
 use iopj_lab::session::{Device, Guest, GuestStudy, Pair};
 use iopj_lab::vm::Nic;
 use iopj_store::{Store, Trial};
+use iopj_study::plan;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -23,8 +25,8 @@ fn both_hosts_are_watched_and_every_io_reaches_the_drive() {
         ("replicates = 3", "replicates = 1"),
         ("[1, 4, 16, 32]", "[1, 32]"),
         ("ios = 1000", "ios = 500"),
-        // The paper's target of one core.
-        ("transport = [", "target.cpus_online = 1\ntransport = ["),
+        // The paper's target of one core, and interrupts of this host's card on one.
+        ("transport = [", "target.cpus_online = 1\nhost.nic_irq_affinity = \"1\"\ntransport = ["),
     ];
     let output = lab_run(&folder, "fabric-lab", &change, &format!("--pair --kernel {KERNEL}"));
     let trials = trials(&folder, "fabric-lab", &output);
@@ -70,7 +72,14 @@ fn both_hosts_are_watched_and_every_io_reaches_the_drive() {
     // One interrupt for each I/O alone in flight; at depth, completions share them.
     assert!((0.99..1.02).contains(&over_tcp(1)), "{}", over_tcp(1));
     assert!(over_tcp(32) < 0.8 * over_tcp(1), "{}", over_tcp(32));
-    let study = Store::open(&folder.join("fabric-lab.iopj")).unwrap().study().unwrap();
+    let store = Store::open(&folder.join("fabric-lab.iopj")).unwrap();
+    let events = store.events().unwrap();
+    let is_set = |words: [&str; 2]| {
+        events.iter().any(|(_, kind, detail)| kind == "set" && words.iter().all(|word| detail.contains(word)))
+    };
+    assert!(is_set(["/smp_affinity_list: ", "-> 1"]), "{events:?}");
+    assert!(is_set(["/dev/iopj.agent:devices/system/cpu/cpu1/online", "1 -> 0"]), "{events:?}");
+    let study = store.study().unwrap();
     assert_eq!(study.target, "/dev/iopj.agent:/dev/nvme0n1");
     assert_eq!(study.provenance["target_host.nvme0n1.serial"], "iopjlab");
 }
@@ -118,9 +127,9 @@ fn a_drive_is_reached_by_rdma_on_interrupts_and_polled() {
     }
 }
 
-/// Runs scripts in the two guests: what they print.
-fn scripts(host: String, target: String) -> Vec<String> {
-    let (kernel, folder) = (kernel(KERNEL).unwrap(), folder());
+/// Runs scripts in the two guests: what they print. A store that the host's leaves is in the folder.
+fn scripts(folder: &Path, host: String, target: String) -> Vec<String> {
+    let kernel = kernel(KERNEL).unwrap();
     let guest = Guest {
         kernel: &kernel,
         device: Device::Nvme,
@@ -143,9 +152,15 @@ fn scripts(host: String, target: String) -> Vec<String> {
     };
     let mut lines = Vec::new();
     let cache = Cache::open().unwrap();
-    let done = pair.run(&cache, &study, &AtomicBool::new(false), &mut |line| lines.push(line.to_owned()));
-    // Scripts leave no store.
-    assert!(done.is_err_and(|error| error.to_string().contains("left no store")), "{lines:#?}");
+    let done = pair.run(&cache, &study, &AtomicBool::new(false), &mut |line| {
+        println!("{line}");
+        lines.push(line.to_owned());
+    });
+    let is_fine = match &done {
+        Ok(_) => folder.join("scripts.iopj").exists(),
+        Err(error) => error.to_string().contains("left no store"),
+    };
+    assert!(is_fine, "{lines:#?}");
     lines
 }
 
@@ -168,20 +183,94 @@ const LEFT: &str = "left() {\n\techo $(cat /sys/class/nvme/*/transport 2>/dev/nu
 const NOTHING: &str = "tries=900\nwhile [ -n \"$(left)\" ] && [ $tries -gt 0 ]; do\n\ttries=$((tries - \
                        1))\n\tsleep 0.1\ndone\necho \"left: [$(left)]\"\n";
 
+/// Makes a file system on a drive in the target's memory (the emulated drive keeps nothing), and says every
+/// second what is left there.
+const SERVE_FILES: &str = r#"mkdir /sys/kernel/config/nullb/nullb0 && cd /sys/kernel/config/nullb/nullb0 &&
+echo 1 >memory_backed && echo 64 >size && echo 4096 >blocksize && echo 1 >power && cd /tmp &&
+mke2fs -b 4096 /dev/nullb0 >/dev/null && mkdir -p /mnt && mount -t ext4 /dev/nullb0 /mnt || echo 'no file system'
+(while :; do
+	sleep 1
+	echo "there: [$(left)$(ls /mnt | grep iopj)]"
+done) &
+"#;
+
+/// The study on a file that iopj makes there: its changes as arguments of sed.
+fn on_a_file(changes: &str, file: &str) -> String {
+    let folder = "-e '1i size = \"4m\"' -e 's#^device.*#folder = \"/mnt\"#'";
+    format!("sed {folder} {changes} /lab/study-1.toml >/tmp/{file}.toml\n")
+}
+
+/// A seed with which the target host measures first.
+fn seed_of_local_first() -> u64 {
+    // Two cells, of which the second is `local`.
+    let is_first = |seed: &u64| plan::order(&[0, 0], 1, *seed)[0].cell == 1;
+    (0..).find(is_first).unwrap()
+}
+
+/// What the host does on files of the target host. A run that ends too early ends the wait for it.
+const ON_FILES: &str = r#"
+iopj run /tmp/reads.toml >/dev/null 2>/tmp/log &
+run=$!
+until [ "$(cat /sys/block/nvme0n1/ro 2>/dev/null)" = 1 ] || ! kill -0 $run; do sleep 0.02; done
+dd if=/dev/zero of=/dev/nvme0n1 bs=4096 count=1 2>&1 | head -1
+kill $run
+wait $run
+cat /tmp/log
+NOTHING
+iopj run /tmp/long.toml >/dev/null 2>/tmp/log &
+run=$!
+until grep -q '^1/2' /tmp/log || ! kill -0 $run; do sleep 0.1; done
+sleep 2
+kill -INT $run
+wait $run
+echo "interrupted with status $?"
+cat /tmp/log
+iopj run /tmp/writes.toml --store /tmp/study-1.iopj >/dev/null 2>/tmp/log
+echo "written with status $?"
+cat /tmp/log
+cp /tmp/study-1.iopj* /out/
+NOTHING
+sleep 3
+"#;
+
+/// On a file that iopj makes on the target host: it may be written without leave, and nothing else may;
+/// Ctrl-C does not wait for a trial there; and the file goes.
 #[test]
-fn a_namespace_that_is_only_read_refuses_writes() {
+fn a_file_is_made_there_and_only_written_by_a_study_that_writes() {
     if !have_lab(&[KERNEL]) {
         return;
     }
-    let _alone = crate::common::alone();
-    let host = format!(
-        "{LEFT}iopj run /lab/study-1.toml >/dev/null 2>&1 &\nrun=$!\nuntil [ \"$(cat /sys/block/nvme0n1/ro \
-         2>/dev/null)\" = 1 ]; do sleep 0.02; done\ndd if=/dev/zero of=/dev/nvme0n1 bs=4096 count=1 2>&1 | \
-         head -1\nkill $run\nwait $run\n{NOTHING}"
-    );
-    let lines = scripts(host, SERVE.to_owned());
+    let (_alone, folder) = (crate::common::alone(), folder());
+    let once = "-e '/^replicates/d'";
+    let (seed, both) = (seed_of_local_first(), "transport = [\"tcp\", \"local\"]");
+    let long =
+        format!("{once} -e '1i seed = {seed}' -e 's#^transport.*#{both}#' -e 's#^ios.*#runtime = \"10h\"#'");
+    let writes = format!("{once} -e 's#^transport.*#transport = \"tcp\"#' -e '/^ios/a rw = \"randwrite\"'");
+    let host = [
+        LEFT,
+        &on_a_file("", "reads"),
+        &on_a_file(&long, "long"),
+        &on_a_file(&writes, "writes"),
+        &ON_FILES.replace("NOTHING", NOTHING),
+    ]
+    .concat();
+    let lines = scripts(&folder, host, format!("{LEFT}{SERVE_FILES}{SERVE}"));
+    let has = |line: &str| lines.iter().any(|other| other == line);
     assert!(lines.iter().any(|line| line.contains("dd: ") && line.contains("not permitted")), "{lines:#?}");
-    assert!(lines.iter().any(|line| line == "left: []"), "{lines:#?}");
+    assert!(has("interrupted with status 130") && has("written with status 0"), "{lines:#?}");
+    assert_eq!(lines.iter().filter(|line| *line == "left: []").count(), 2, "{lines:#?}");
+    let there: Vec<&String> = lines.iter().filter(|line| line.starts_with("target: there: ")).collect();
+    assert!(there.iter().any(|line| line.contains("iopj-")), "{lines:#?}");
+    assert_eq!(there.last().map(|line| line.as_str()), Some("target: there: []"), "{lines:#?}");
+    let store = Store::open(&folder.join("scripts.iopj")).unwrap();
+    assert_eq!(store.study().unwrap().target, "/dev/iopj.agent:/mnt");
+    let [trial] = &store.trials().unwrap()[..] else { panic!("one trial") };
+    by_interrupt(trial);
+    let measured = trial.outcome.measurement().unwrap();
+    let target = measured.evidence.fabric.as_ref().unwrap().target.as_ref().unwrap();
+    assert_eq!((measured.writes, &*target.devices[0].name), (300, "nullb0"));
+    // The file system may add a few.
+    assert!((300..=316).contains(&target.devices[0].writes), "{:?}", target.devices);
 }
 
 /// Kills the run and the agent in turn, each so many times, at moments of a seeded generator; then demands
@@ -190,7 +279,7 @@ fn killed(times: u32) {
     if !have_lab(&[KERNEL]) {
         return;
     }
-    let _alone = crate::common::alone();
+    let (_alone, folder) = (crate::common::alone(), folder());
     // A moment after each other, in tenths of a second.
     let random = "seed=13\nmoment() {\n\tseed=$(((seed * 1103515245 + 12345) % 2147483648))\n\tsleep \
                   $((seed / 65536 % 4)).$((seed / 4096 % 10))\n}\n";
@@ -207,7 +296,7 @@ fn killed(times: u32) {
          $pid\n\tsleep 1\ndone) &\nkiller=$!\nsleep 10\nwhile :; do\n\tsleep 1\n\techo \"there: \
          [$(left)]\"\ndone\n"
     );
-    let lines = scripts(host, target);
+    let lines = scripts(&folder, host, target);
     let killed =
         lines.iter().find(|line| line.starts_with("killed ")).unwrap_or_else(|| panic!("{lines:#?}"));
     let busy: u32 = killed.split(' ').nth(3).unwrap().parse().unwrap();

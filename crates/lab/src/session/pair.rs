@@ -192,6 +192,11 @@ impl Pair<'_> {
             Side::Host => (&["nvme-tcp"][..], "nvme-rdma"),
             Side::Target => (&["configfs", "nvmet", "nvmet-tcp", "nvme-loop"][..], "nvmet-rdma"),
         };
+        // Tests make a file system, on a drive that keeps what is written.
+        if self.scripts.is_some() {
+            let options = vec!["nr_devices=0".to_owned()];
+            wishes.extend([ModuleWish::plain("ext4"), ModuleWish { name: "null_blk".to_owned(), options }]);
+        }
         let names = own.iter().copied().chain([self.nic.module()]);
         wishes.extend(names.chain(["rdma_rxe", by_rdma].into_iter().filter(|_| rdma)).map(ModuleWish::plain));
         wishes

@@ -1,6 +1,7 @@
 //! What a run asks the agent on the target host, and what it gets.
 
 use iopj_core::Setting;
+use iopj_engine::target::FileId;
 use iopj_host::settings::Export;
 use iopj_store::Measurement;
 use iopj_study::SteadyStateKeys;
@@ -18,7 +19,7 @@ pub(crate) enum Ask {
     Clock,
     /// Open and lock the drive: [`Opened`].
     Open(OpenDrive),
-    /// Change a setting; nothing is answered.
+    /// Change a setting: the changes that it took, [`iopj_host::settings::Change`].
     Set {
         /// The setting.
         setting: Setting,
@@ -46,9 +47,12 @@ pub(crate) enum Ask {
 /// The drive on the target host, and what may be done to it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct OpenDrive {
-    /// Its full path.
+    /// Its full path; of a file that is made, the folder in which it is made.
     pub(crate) device: PathBuf,
-    /// The study writes, and names the drive for it.
+    /// The bytes of data of the file that is made; `None` for a drive.
+    #[serde(default)]
+    pub(crate) made_bytes: Option<u64>,
+    /// The study writes, and names the drive for it unless a file is made.
     pub(crate) writes: bool,
     /// Overwrite it even if it carries a known signature.
     pub(crate) i_know: bool,
@@ -68,6 +72,9 @@ pub(crate) struct Opened {
     pub(crate) authenticates: bool,
     /// Bytes that may be touched.
     pub(crate) bytes: u64,
+    /// The file that was made, by its full path, and the identity in its header.
+    #[serde(default)]
+    pub(crate) made: Option<(PathBuf, FileId)>,
 }
 
 /// A trial for the target host's own iopj.

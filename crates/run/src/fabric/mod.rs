@@ -1,6 +1,7 @@
 //! A run over fabrics: the agent's questions and answers, its side on the target host, and this side.
 
 mod ask;
+mod checks;
 mod counts;
 mod secret;
 mod session;
@@ -8,6 +9,7 @@ mod side;
 
 pub(crate) use ask::Measure;
 pub(crate) use ask::OpenDrive;
+pub(crate) use checks::{check_options, target_name};
 pub(crate) use counts::context_switches;
 pub use session::serve_agent;
 pub(crate) use side::{FabricSide, Far};

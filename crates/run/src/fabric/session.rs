@@ -4,15 +4,17 @@
 use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
 use super::counts::{between, context_switches};
 use crate::error::{RunError, TrialError};
-use crate::target::{Access, TargetSpec};
+use crate::target::{Access, TargetSpec, devices_below};
 use crate::trial::{Measured, TrialRunner};
 use crate::trials::{control_run, make_settings};
-use iopj_core::Transport;
 use iopj_core::fabric::TargetHostEvidence;
+use iopj_core::{Generator, Transport};
 use iopj_engine::Target;
+use iopj_engine::target::FileId;
 use iopj_fabric::{Handler, Hello, Served, frame, serve};
 use iopj_host::machine;
 use iopj_host::settings::{Connect, DeviceLocks, Export, Host, Settings, Uuid};
+use iopj_load::fio::Fio;
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{Edge, NicSample, Nics, Probe, Snapshot, Who, marker};
 use iopj_store::Measurement;
@@ -21,8 +23,9 @@ use serde::Serialize;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -103,10 +106,12 @@ impl<'h> Session<'h> {
     fn of(&mut self, ask: Ask, stop: &AtomicBool) -> Result<Value, RunError> {
         match ask {
             Ask::Clock => value(&monotonic_raw_ns()),
-            Ask::Open(open) => value(&self.open(&open)?),
-            Ask::Set { setting, value } => {
-                self.drive()?.settings.set(setting, &value)?;
-                Ok(Value::Null)
+            Ask::Open(open) => value(&self.open(&open, stop)?),
+            Ask::Set { setting, value: wanted } => {
+                let settings = &mut self.drive()?.settings;
+                let before = settings.changes().len();
+                settings.set(setting, &wanted)?;
+                value(&settings.changes()[before..].to_vec())
             }
             Ask::Export(export) => value(&self.drive()?.settings.export(&export)?),
             Ask::Unexport(export) => {
@@ -130,11 +135,31 @@ impl<'h> Session<'h> {
         self.drive.as_mut().ok_or_else(|| RunError::Refused("no drive is open there".to_owned()))
     }
 
-    fn open(&mut self, open: &OpenDrive) -> Result<Opened, RunError> {
-        let spec = TargetSpec::on_target_host(open);
+    fn open(&mut self, open: &OpenDrive, stop: &AtomicBool) -> Result<Opened, RunError> {
+        let (mut settings, locks, made) = match open.made_bytes {
+            None => {
+                let devices = TargetSpec::on_target_host(open, None).open_again()?.devices().to_vec();
+                let locks = self.host.lock(&devices)?;
+                (self.host.settings(&devices, &locks), locks, None)
+            }
+            Some(_) if !open.device.is_dir() => {
+                return RunError::refuse(format!(
+                    "`{}` is not a folder there: name one, in which the file is made",
+                    open.device.display()
+                ));
+            }
+            Some(bytes) => {
+                // Before the file is written, which would disturb another run on the same drive.
+                let devices = devices_below(&open.device);
+                let locks = self.host.lock(&devices)?;
+                let mut settings = self.host.settings(&devices, &locks);
+                let mut go_on = |_| !stop.load(Ordering::Relaxed);
+                let made: (PathBuf, FileId) = settings.make_file(&open.device, bytes, &mut go_on)?;
+                (settings, locks, Some(made))
+            }
+        };
+        let spec = TargetSpec::on_target_host(open, made.as_ref());
         let target = spec.open_again()?;
-        let locks = self.host.lock(target.devices())?;
-        let mut settings = self.host.settings(target.devices(), &locks);
         let nics = open.towards.map(Nics::towards).transpose()?;
         settings.may_change_nics(&nics.as_ref().map(Nics::names).unwrap_or_default());
         let probe = Probe::new(target.devices())?;
@@ -143,6 +168,7 @@ impl<'h> Session<'h> {
             warnings: target.warnings().to_vec(),
             authenticates: self.host.target_authenticates(),
             bytes: target.data_len(),
+            made,
         };
         self.drive = Some(Drive { settings, target: Some(target), spec, locks, probe, nics });
         Ok(opened)
@@ -277,7 +303,9 @@ fn measure_on(
     let measured = access.reach(cell.path).and_then(|()| {
         make_settings(&mut access.settings, cell)?;
         let planned = Planned { cell: 0, replicate: *replicate, position: *position };
-        let runner = TrialRunner::native(host, *seed, *steadystate, stop);
+        let fio = (cell.generator == Generator::Fio).then(Fio::find).transpose()?;
+        fio.as_ref().map_or(Ok(()), |fio| fio.supports(&cell.path))?;
+        let runner = TrialRunner::native(host, *seed, *steadystate, stop).with_fio(fio.as_ref());
         runner.measure(&access, cell, planned, control, None, &mut || {})
     });
     let left = access.leave();

@@ -2,17 +2,19 @@
 //! see over a window.
 
 use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
+use super::checks::{check_options, target_name};
 use super::counts::{between, context_switches, prefixed};
 use super::secret;
 use crate::error::{RunError, TrialError};
 use crate::options::Options;
 use crate::target::writes;
 use iopj_core::fabric::TargetHostEvidence;
-use iopj_core::{FabricEvidence, Transport};
+use iopj_core::{FabricEvidence, Setting, Transport};
+use iopj_engine::target::FileId;
 use iopj_fabric::guardian::Guardian;
 use iopj_fabric::{Client, Destination, FabricError, Start};
 use iopj_host::settings::{
-    Connect, Connected, Export, Exported, Host, Restored, Settings, SettingsError, Uuid,
+    Change, Connect, Connected, Export, Exported, Host, Restored, Settings, SettingsError, Uuid,
 };
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{NicSample, Nics, marker};
@@ -22,8 +24,8 @@ use serde::de::DeserializeOwned;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Options of a connection unless the study says otherwise: a queue to poll on, and a target that is gone is
 /// given up soon, so that the study goes on.
@@ -33,15 +35,6 @@ const DEFAULTS: [(&str, u64); 4] =
 const OF_LOOP: [&str; 4] = ["nr_io_queues", "queue_size", "keep_alive_tmo", "ctrl_loss_tmo"];
 /// Exchanges from which the two clocks are aligned; the quickest counts.
 const EXCHANGES: usize = 16;
-
-/// The name of a study's target in its store and in messages: `storage1:/dev/nvme0n1`.
-pub(crate) fn target_name(fabric: &Fabric) -> String {
-    match (&fabric.target_host, &fabric.device, &fabric.nqn) {
-        (Some(host), Some(device), _) => format!("{host}:{}", device.display()),
-        (_, _, Some(nqn)) => nqn.clone(),
-        _ => String::new(),
-    }
-}
 
 /// This side of a study over fabrics. Dropped in this order: the connection goes before the export that the
 /// agent made, and the guardian last.
@@ -59,6 +52,10 @@ pub(crate) struct FabricSide<'a> {
     clock: Clock,
     /// The interfaces that lead to the target.
     nics: Option<Nics>,
+    /// Changes of this host's settings that have been handed out.
+    noted: usize,
+    /// Changes of the target host's that have not.
+    changed_there: Vec<Change>,
     /// Counts of this host when the window began.
     window: RefCell<Option<Began>>,
     _guardian: Option<Guardian>,
@@ -130,23 +127,39 @@ impl<'a> FabricSide<'a> {
             connected: None,
             clock: Clock::default(),
             nics: None,
+            noted: 0,
+            changed_there: Vec::new(),
             window: RefCell::new(None),
             _guardian: Some(guardian),
         };
         let address = side.keys.address()?;
         side.nics = address.map(Nics::towards).transpose()?;
         side.settings.may_change_nics(&side.nics.as_ref().map(Nics::names).unwrap_or_default());
-        if let Some(device) = side.keys.device.clone() {
+        let made_bytes = side.keys.folder.is_some().then(|| study.file_size()).transpose()?;
+        if let Some(device) = side.keys.device.clone().or_else(|| side.keys.folder.clone()) {
             let towards = address.and_then(own_address);
-            let open = OpenDrive { device, writes, i_know: options.i_know, towards };
-            side.opened = side.ask(&Ask::Open(open))?;
+            let open = OpenDrive { device, made_bytes, writes, i_know: options.i_know, towards };
+            side.opened = side.ask_until(&Ask::Open(open), stop).map_err(|error| {
+                if stop.load(Ordering::Relaxed) { RunError::Interrupted } else { error.into() }
+            })?;
         }
         Ok(Some(side))
     }
 
     /// Asks the agent, if there is one.
     fn ask<R: DeserializeOwned>(&self, ask: &Ask) -> Result<Option<R>, FabricError> {
-        self.client.as_ref().map(|client| client.borrow_mut().ask(ask, &mut |_| {})).transpose()
+        self.ask_until(ask, &AtomicBool::new(false))
+    }
+
+    /// As `ask`; once `stop` is true the agent is told to end what it does.
+    fn ask_until<R: DeserializeOwned>(&self, ask: &Ask, stop: &AtomicBool) -> Result<Option<R>, FabricError> {
+        let ask = |client: &RefCell<Client>| client.borrow_mut().ask_until(ask, stop, &mut |_| {});
+        self.client.as_ref().map(ask).transpose()
+    }
+
+    /// The identity of the file that was made on the target host.
+    pub(crate) fn made(&self) -> Option<FileId> {
+        Some(self.opened.as_ref()?.made.as_ref()?.1)
     }
 
     /// Reaches the drive as a cell wants it: the settings of both hosts, the export, the connection. Returns
@@ -173,11 +186,21 @@ impl<'a> FabricSide<'a> {
     }
 
     /// Changes the target host's settings.
-    fn set_there(&self, cell: &FabricCell) -> Result<(), FabricError> {
+    fn set_there(&mut self, cell: &FabricCell) -> Result<(), FabricError> {
         for (&setting, value) in &cell.target {
-            self.ask::<()>(&Ask::Set { setting, value: value.clone() })?;
+            let made = self.ask::<Vec<Change>>(&Ask::Set { setting, value: value.clone() })?;
+            let host = self.keys.target_host.as_deref().unwrap_or_default();
+            let there = |change: Change| Change { file: format!("{host}:{}", change.file), ..change };
+            self.changed_there.extend(made.into_iter().flatten().map(there));
         }
         Ok(())
+    }
+
+    /// The changes of settings of both hosts since they were last handed out.
+    pub(crate) fn new_changes(&mut self) -> Vec<Change> {
+        let here = self.settings.changes()[self.noted..].to_vec();
+        self.noted += here.len();
+        here.into_iter().chain(std::mem::take(&mut self.changed_there)).collect()
     }
 
     /// Exports the drive by this transport, unless it is.
@@ -188,7 +211,8 @@ impl<'a> FabricSide<'a> {
             return Ok(());
         }
         self.unexport()?;
-        let Some(device) = self.keys.device.clone() else { return Ok(()) };
+        let made = self.opened.as_ref().and_then(|opened| opened.made.as_ref()).map(|(path, _)| path.clone());
+        let Some(device) = made.or_else(|| self.keys.device.clone()) else { return Ok(()) };
         let takes_secret = self.host.connect_options().iter().any(|option| option == "dhchap_secret");
         let authenticates = takes_secret && self.opened.as_ref().is_some_and(|opened| opened.authenticates);
         let secret = authenticates.then(secret::random).transpose();
@@ -243,11 +267,11 @@ impl<'a> FabricSide<'a> {
         }
     }
 
-    /// Lets the target host's own iopj measure a trial.
+    /// Lets the target host's own iopj measure a trial, until `stop` is true.
     ///
     /// # Errors
-    /// The trial failed there, or the agent is gone.
-    pub(crate) fn measure_there(&mut self, measure: Measure) -> Result<Far, TrialError> {
+    /// The trial failed or was stopped there, or the agent is gone.
+    pub(crate) fn measure_there(&mut self, measure: Measure, stop: &AtomicBool) -> Result<Far, TrialError> {
         self.disconnect()?;
         // By `loop` the drive is exported anew; another export of it would be other work for its host.
         self.unexport()?;
@@ -255,7 +279,7 @@ impl<'a> FabricSide<'a> {
             self.set_there(cell)?;
         }
         self.clock = self.clock()?;
-        let done: Option<Done> = self.ask(&Ask::Measure(Box::new(measure)))?;
+        let done: Option<Done> = self.ask_until(&Ask::Measure(Box::new(measure)), stop)?;
         let Some(Done { mut measurement, histograms, load_raw_ns }) = done else {
             return Err(TrialError::Changed("no agent runs on the target host".to_owned()));
         };
@@ -348,9 +372,12 @@ impl<'a> FabricSide<'a> {
         facts
     }
 
-    /// What to know about the drive, as its own host sees it.
+    /// What to know about the drive, as its own host sees it, and about what else moves interrupts.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        self.opened.as_ref().map(|opened| opened.warnings.clone()).unwrap_or_default()
+        let of_drive = self.opened.as_ref().map(|opened| opened.warnings.clone()).unwrap_or_default();
+        let there = self.opened.as_ref().is_some_and(|opened| opened.provenance.contains_key("irqbalance"));
+        let balanced = balanced(&self.keys, [self.host.irqbalance().is_some(), there]);
+        of_drive.into_iter().chain(balanced).collect()
     }
 
     /// What emulates the target host's processor, if something does.
@@ -407,6 +434,20 @@ fn own_address(address: IpAddr) -> Option<IpAddr> {
     socket.local_addr().ok().map(|own| own.ip())
 }
 
+/// What to know about irqbalance, if it runs on this host and on the target host.
+fn balanced(keys: &Fabric, runs: [bool; 2]) -> Vec<String> {
+    let name = Setting::NicIrqAffinity.name();
+    let sides = [("host", "this host", &keys.host), ("target", "the target host", &keys.target)];
+    let placed = sides.into_iter().zip(runs).filter(|((.., set), runs)| *runs && set.contains_key(name));
+    let warning = |((side, place, _), _): ((&str, &str, _), _)| {
+        format!(
+            "irqbalance runs on {place}, and may move the interrupts that {side}.{name} places: stop it \
+             there while the study runs (`systemctl stop irqbalance`)"
+        )
+    };
+    placed.map(warning).collect()
+}
+
 fn agent(name: &str, keys: &Fabric, options: &Options, stop: &AtomicBool) -> Result<Client, RunError> {
     let destination: Destination = name.parse()?;
     let command = keys.agent.as_deref().unwrap_or("iopj");
@@ -420,52 +461,21 @@ fn agent(name: &str, keys: &Fabric, options: &Options, stop: &AtomicBool) -> Res
     Ok(start.agent(stop)?)
 }
 
-/// Refuses options that do not fit a study over fabrics.
-fn check_options(study: &Study, keys: &Fabric, options: &Options, writes: bool) -> Result<(), RunError> {
-    let name = target_name(keys);
-    if options.target.is_some() {
-        return RunError::refuse(
-            "--target names a drive of this host, and the study's [fabric] one of another: leave --target \
-             out",
-        );
-    }
-    if options.take_device.is_some() {
-        return RunError::refuse(
-            "--take-device takes a drive of this host, and the study's is on another: leave it out",
-        );
-    }
-    if study.precondition {
-        return RunError::refuse(
-            "precondition = true does not work over fabrics: precondition the drive by iopj on its own host \
-             first",
-        );
-    }
-    if !keys.cells()?.iter().any(|cell| cell.transport.is_remote()) {
-        return RunError::refuse(
-            "[fabric] has no transport over a wire: add tcp or rdma, or run iopj on the target host itself",
-        );
-    }
-    if keys.agent.is_some() && !options.allow_exec {
-        return RunError::refuse(
-            "[fabric] names the command of the agent, which the study may run only with --allow-exec",
-        );
-    }
-    match (&options.destroy_data, writes) {
-        (Some(named), true) if named == Path::new(&name) => Ok(()),
-        (None, false) => Ok(()),
-        (Some(named), false) => RunError::refuse(format!(
-            "--destroy-data names {}, but the study writes nothing: leave the option out",
-            named.display()
-        )),
-        (_, true) => RunError::refuse(format!(
-            "the study writes to {name}: allow it by --destroy-data {name}, if all data on it may be lost"
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn irqbalance_is_warned_of_where_it_runs_and_interrupts_are_placed() {
+        let text = "name = \"t\"\npaths = \"available\"\n[fabric]\ntarget_host = \"s\"\ndevice = \
+                    \"/dev/nvme0n1\"\ntransport = \"loop\"\ntarget.nic_irq_affinity = \"0-3\"\n[[workload]]\n\
+                    ios = 1";
+        let keys = Study::parse(text, "t").unwrap().fabric.unwrap();
+        assert_eq!(balanced(&keys, [true, false]), [""; 0]);
+        let [warning] = &balanced(&keys, [true, true])[..] else { panic!("one warning") };
+        assert!(warning.starts_with("irqbalance runs on the target host, "), "{warning}");
+        assert!(warning.contains("target.nic_irq_affinity places: stop it"), "{warning}");
+    }
 
     #[test]
     fn the_quickest_exchange_tells_how_far_a_clock_is_off() {

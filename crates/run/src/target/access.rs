@@ -149,12 +149,13 @@ impl<'a> Access<'a> {
         self.spec.path()
     }
 
-    /// The changes of the drive's settings since they were last handed out.
+    /// The changes of the drive's settings, and over fabrics of both hosts', since they were last handed out.
     pub(crate) fn new_changes(&mut self) -> Vec<Change> {
         let all = self.settings.changes();
         let new = all[self.noted..].to_vec();
         self.noted = all.len();
-        new
+        let of_hosts = self.side_mut().map(FabricSide::new_changes).unwrap_or_default();
+        new.into_iter().chain(of_hosts).collect()
     }
 
     /// What may be touched: the same from either side.

@@ -89,26 +89,26 @@ impl TargetSpec {
         TargetSpec { path: path.to_owned(), is_option: true, ..TargetSpec::default() }
     }
 
-    /// The drive of the target host, as the host asks for it.
-    pub(crate) fn on_target_host(open: &OpenDrive) -> TargetSpec {
-        TargetSpec {
-            path: open.device.clone(),
-            writes: open.writes.then_some(STUDY_WRITES),
-            destroy_data: open.writes.then(|| open.device.clone()),
-            i_know: open.i_know,
-            is_option: true,
-            ..TargetSpec::default()
+    /// The drive of the target host, as the host asks for it, or the file that was made there instead.
+    pub(crate) fn on_target_host(open: &OpenDrive, made: Option<&(PathBuf, FileId)>) -> TargetSpec {
+        let writes = open.writes.then_some(STUDY_WRITES);
+        let spec = TargetSpec { writes, i_know: open.i_know, is_option: true, ..TargetSpec::default() };
+        match made {
+            Some((path, id)) => TargetSpec { path: path.clone(), id: Some(*id), ..spec },
+            None => spec.at(&open.device),
         }
     }
 
-    /// The namespace over fabrics that a study's drive is seen as. What is written to it has been named on
-    /// the target host.
+    /// The namespace over fabrics that a study's drive is seen as, or the file of this identity on it. What
+    /// is written to it has been named on the target host, or was made there.
     pub(crate) fn over_fabrics(
         study: &Study,
         options: &Options,
         device: &Path,
+        made: Option<FileId>,
     ) -> Result<TargetSpec, RunError> {
         let spec = TargetSpec {
+            id: made,
             writes: writes(study)?,
             i_know: options.i_know,
             is_option: true,
@@ -222,6 +222,8 @@ impl TargetSpec {
             }
         };
         match (self.id, target.file_id().copied()) {
+            // Over fabrics a made file is seen as a drive.
+            (Some(id), None) if target.kind() == TargetKind::BlockDevice => Ok(target.of_exported_file(&id)?),
             (Some(id), Some(found)) if id != found => {
                 Err(TrialError::OtherFile { path: self.path.clone(), found, id })
             }

@@ -59,7 +59,10 @@ impl<'a> TrialRunner<'a> {
         seed: u64,
         stop: &'a AtomicBool,
     ) -> Result<TrialRunner<'a>, StudyError> {
-        Ok(TrialRunner { fio, profiler, ..TrialRunner::native(host, seed, study.steadystate()?, stop) })
+        Ok(TrialRunner {
+            profiler,
+            ..TrialRunner::native(host, seed, study.steadystate()?, stop).with_fio(fio)
+        })
     }
 }
 
@@ -74,6 +77,11 @@ impl<'a> TrialRunner<'a> {
         // Under emulation a rate means nothing.
         let steadystate = machine::emulator().map_or(declared, |_| SteadyStateKeys::off());
         TrialRunner { host, fio: None, profiler: None, seed, steadystate, stop, can_count: OnceCell::new() }
+    }
+
+    /// With a fio, where there is one.
+    pub(crate) fn with_fio(self, fio: Option<&'a Fio>) -> TrialRunner<'a> {
+        TrialRunner { fio, ..self }
     }
 }
 

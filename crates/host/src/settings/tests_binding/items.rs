@@ -34,6 +34,7 @@ proptest! {
                 prop_assert_eq!(text, format!("bus/pci/devices/{}/nvme/serial", serial.0));
             }
             Item::Fabric(_) => prop_assert!(text.starts_with("nvm")),
+            Item::MadeFile(_) => prop_assert!(text.starts_with("made-file/")),
         }
     }
 }
