@@ -31,6 +31,8 @@ use std::sync::atomic::AtomicBool;
 pub fn read_study(text: &str, source: &str) -> Result<Study, StudyError> {
     let study = Study::parse(text, source)?;
     energy::meter_specs(study.meters.as_ref(), source)?;
+    let there = study.fabric.as_ref().and_then(|fabric| fabric.meters.as_ref());
+    energy::target_meter_specs(there, source)?;
     Ok(study)
 }
 

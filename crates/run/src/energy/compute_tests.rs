@@ -127,7 +127,16 @@ fn average() -> Channel {
 
 fn record(clock: ClockRecord, channels: Vec<Channel>) -> MeterRecord {
     let (kind, interval_ns) = ("test".to_owned(), SECOND);
-    MeterRecord { kind, interval_ns, clock, age_ns: 0, bridge_ns: 3 * SECOND, channels, model: None }
+    MeterRecord {
+        kind,
+        interval_ns,
+        clock,
+        age_ns: 0,
+        bridge_ns: 3 * SECOND,
+        channels,
+        model: None,
+        there: None,
+    }
 }
 
 fn add(store: &mut Store, record: &MeterRecord, readings: &[Reading]) {

@@ -21,6 +21,18 @@ pub(crate) struct MeterRecord {
     /// The coefficient file of a model, which has no readings.
     #[serde(default)]
     pub(crate) model: Option<ModelText>,
+    /// The target host, if the meter is one of its; the readings are by this host's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) there: Option<There>,
+}
+
+/// What a meter of the target host has beside others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct There {
+    /// The boot id of its kernel: the machine that it is.
+    pub(crate) boot: String,
+    /// How far the times of all readings may be off together: the worst alignment of the two clocks.
+    pub(crate) within_ns: u64,
 }
 
 /// Whose time stamps place the readings.
@@ -47,12 +59,14 @@ impl MeterRecord {
             bridge_ns: spec.bridge.as_nanos() as u64,
             channels: channels.to_vec(),
             model: None,
+            there: None,
         }
     }
 
     /// What places the readings: the meter's own clock as it was found, or the host's.
     pub(super) fn clock<'a>(&self, alignment: Option<&'a Alignment>) -> Clock<'a> {
-        alignment.map_or(Clock::Host { age_ns: self.age_ns }, Clock::Own)
+        let within_ns = self.there.as_ref().map_or(0, |there| there.within_ns);
+        alignment.map_or(Clock::Host { age_ns: self.age_ns, within_ns }, Clock::Own)
     }
 
     /// The scopes of the meter, each with the channels that make it up.
