@@ -89,7 +89,7 @@ pub fn dry_run(
         );
     }
     let (store, spec) = place(&study, options, None)?;
-    let meters = open_meters((&study, &all), options, progress, stop)?;
+    let meters = open_meters((&study, &all), None, options, progress, stop)?;
     drop(all);
     let (spec, target, made) = spec.look()?;
     let (path, overwritten) = (spec.path().to_owned(), spec.overwritten().map(ToOwned::to_owned));

@@ -1,7 +1,7 @@
 //! Runs a study: each step takes what the one before it made, up to the first trial.
 
 use crate::blocks::{self, Decide};
-use crate::energy::{self, Metering, Meters};
+use crate::energy::{self, FarHost, Metering, Meters};
 use crate::error::RunError;
 use crate::fabric::FabricSide;
 use crate::locks::Locker;
@@ -62,7 +62,7 @@ pub fn run(
         // The run that it waited for may have begun after this one, and have taken the name.
         (store_path, spec) = place(&study, options, Some(spec.path().to_owned()).filter(|_| side.is_some()))?;
     }
-    let meters = open_meters((&study, &all), options, progress, stop)?;
+    let meters = open_meters((&study, &all), far(side.as_ref()), options, progress, stop)?;
     drop(all);
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open((&mut locker, waited), progress, stop)?;
@@ -119,7 +119,8 @@ pub fn resume(
         None => TargetSpec::of_record(&study, options, &record, store_path)?,
     };
     let waited = spec.wait(&mut locker, options.wait, progress, stop)?;
-    let meters = open_meters((&study, &all_cells(&study)?), options, progress, stop)?;
+    let cells = all_cells(&study)?;
+    let meters = open_meters((&study, &cells), far(side.as_ref()), options, progress, stop)?;
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open((&mut locker, waited), progress, stop)?;
     let facts = provenance_of(&target, side.as_ref());
@@ -180,14 +181,20 @@ fn first_connection(
         .map_or_else(|| RunError::Refused("[fabric] has no transport over a wire".to_owned()), Into::into))
 }
 
-/// The meters of a study, open and read once, before a file is made, a drive locked or a setting changed.
+/// The target host as its meters are asked for.
+fn far<'s>(side: Option<&'s FabricSide<'_>>) -> Option<&'s dyn FarHost> {
+    side.map(|side| side as &dyn FarHost)
+}
+
+/// The meters of a study, on both hosts, open and read once, before a file is made, a drive locked or a setting changed.
 pub(crate) fn open_meters(
     (study, cells): (&Study, &[Cell]),
+    far: Option<&dyn FarHost>,
     options: &Options,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Meters, RunError> {
-    let mut meters = Meters::open(study, options.allow_exec, progress, stop)?;
+    let mut meters = Meters::open(study, far, options.allow_exec, progress, stop)?;
     meters.check_windows(cells, progress);
     Ok(meters)
 }

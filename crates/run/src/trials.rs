@@ -2,7 +2,7 @@
 
 use crate::blocks::{Blocks, Decide};
 use crate::control;
-use crate::energy::{GroupPosition, Metering, RunContext, positions};
+use crate::energy::{FarHost, GroupPosition, Metering, RunContext, positions};
 use crate::error::{RunError, TrialError};
 use crate::fabric::{Far, Measure};
 use crate::pace::Pace;
@@ -162,7 +162,8 @@ impl Trials<'_> {
     }
 
     fn context<'c>(&'c mut self, progress: &'c mut dyn Progress) -> RunContext<'c> {
-        RunContext { store: &mut self.store, progress, stop: self.runner.stop }
+        let far = self.access.side().map(|side| side as &dyn FarHost);
+        RunContext { store: &mut self.store, progress, stop: self.runner.stop, far }
     }
 
     /// Keeps the new changes of settings as events.

@@ -3,9 +3,11 @@
 use super::config::{ClockChoice, MeterSpec};
 use super::model::ModelText;
 use iopj_core::energy::Scope;
-use iopj_meter::{Alignment, Channel, Clock};
+use iopj_meter::{Alignment, Channel, Clock, Reading, Value};
+use iopj_store::energy::{RawValue, ReadingRow};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What the store keeps of a meter beside its readings. No secret is in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +65,18 @@ impl MeterRecord {
         }
     }
 
+    /// Its kind, how often it is read, and its channels.
+    pub(crate) fn in_words(&self) -> String {
+        let channels: Vec<String> = self.channels.iter().map(describe).collect();
+        let interval = iopj_core::format_duration(self.interval());
+        format!("{}, every {interval}: {}", self.kind, channels.join("; "))
+    }
+
+    /// How often it is read.
+    pub(super) fn interval(&self) -> Duration {
+        Duration::from_nanos(self.interval_ns)
+    }
+
     /// What places the readings: the meter's own clock as it was found, or the host's.
     pub(super) fn clock<'a>(&self, alignment: Option<&'a Alignment>) -> Clock<'a> {
         let within_ns = self.there.as_ref().map_or(0, |there| there.within_ns);
@@ -107,4 +121,20 @@ impl From<ClockChoice> for ClockRecord {
             ClockChoice::Own => ClockRecord::Own,
         }
     }
+}
+
+/// A channel in a few words.
+fn describe(channel: &Channel) -> String {
+    format!("{} `{}` {}", channel.scope, channel.name, iopj_meter::accuracy_text(channel.accuracy))
+}
+
+/// A reading as the store keeps it; `None` if it is not a number.
+pub(super) fn row(reading: &Reading) -> Option<ReadingRow> {
+    let value = match reading.value {
+        Value::Count(count) => RawValue::Count(count),
+        Value::Watts(watts) if watts.is_finite() => RawValue::Watts(watts),
+        Value::Watts(_) => return None,
+    };
+    let Reading { channel, begin_ns, end_ns, wall_ns, own_ns, .. } = *reading;
+    Some(ReadingRow { channel: channel as u32, value, begin_ns, end_ns, wall_ns, own_ns })
 }

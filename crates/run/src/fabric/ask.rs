@@ -1,5 +1,6 @@
 //! What a run asks the agent on the target host, and what it gets.
 
+use crate::energy::OpenMeters;
 use iopj_core::Setting;
 use iopj_host::settings::Export;
 use iopj_store::Measurement;
@@ -35,6 +36,12 @@ pub(crate) enum Ask {
     End,
     /// Measure a trial there: [`Done`].
     Measure(Box<Measure>),
+    /// Open meters: [`crate::energy::OpenedMeters`].
+    OpenMeters(OpenMeters),
+    /// What they have read since: [`crate::energy::FarReadings`].
+    Readings,
+    /// End them: a [`crate::energy::Cost`] of each.
+    StopMeters,
     /// Put everything back: what was put back, one line each.
     PutBack,
 }

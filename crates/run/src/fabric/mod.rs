@@ -1,7 +1,9 @@
 //! A run over fabrics: the agent's questions and answers, its side on the target host, and this side.
 
 mod ask;
+mod clock;
 mod counts;
+mod meters;
 mod secret;
 mod session;
 mod side;

@@ -3,6 +3,7 @@
 
 use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
 use super::counts::{between, context_switches};
+use super::meters::MetersHere;
 use crate::error::{RunError, TrialError};
 use crate::target::{Access, TargetSpec};
 use crate::trial::{Measured, TrialRunner};
@@ -59,6 +60,7 @@ struct Session<'h> {
     drive: Option<Drive<'h>>,
     /// The first reading of a window.
     window: Option<Edges>,
+    meters: Option<MetersHere>,
 }
 
 /// The drive that a session has.
@@ -91,7 +93,7 @@ impl Handler for Session<'_> {
 
 impl<'h> Session<'h> {
     fn new(host: &'h Host) -> Session<'h> {
-        Session { host, drive: None, window: None }
+        Session { host, drive: None, window: None, meters: None }
     }
 
     fn of(&mut self, ask: Ask, stop: &AtomicBool) -> Result<Value, RunError> {
@@ -113,6 +115,13 @@ impl<'h> Session<'h> {
             }
             Ask::End => value(&self.end()?),
             Ask::Measure(measure) => value(&self.measure(&measure, stop)?),
+            Ask::OpenMeters(asked) => {
+                let (meters, opened) = MetersHere::open(&asked, stop)?;
+                self.meters = Some(meters);
+                value(&opened)
+            }
+            Ask::Readings => value(&self.meters()?.readings()),
+            Ask::StopMeters => value(&self.meters()?.stop()),
             Ask::PutBack => {
                 let restored = self.drive()?.settings.restore()?;
                 let line = |change: &iopj_host::settings::Restored| {
@@ -121,6 +130,10 @@ impl<'h> Session<'h> {
                 value(&restored.iter().map(line).collect::<Vec<_>>())
             }
         }
+    }
+
+    fn meters(&mut self) -> Result<&mut MetersHere, RunError> {
+        self.meters.as_mut().ok_or_else(|| RunError::Refused("no meter is open there".to_owned()))
     }
 
     fn drive(&mut self) -> Result<&mut Drive<'h>, RunError> {

@@ -2,6 +2,7 @@
 //! see over a window.
 
 use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
+use super::clock::{Clock, Clocks};
 use super::counts::{between, context_switches, prefixed};
 use super::secret;
 use crate::error::{RunError, TrialError};
@@ -56,7 +57,8 @@ pub(crate) struct FabricSide<'a> {
     opened: Option<Opened>,
     exported: Option<Export>,
     connected: Option<(Connect, Connected)>,
-    clock: Clock,
+    /// How the target host's clock lies to this one's.
+    pub(super) clocks: RefCell<Clocks>,
     /// The interfaces that lead to the target.
     nics: Option<Nics>,
     /// Counts of this host when the window began.
@@ -81,13 +83,6 @@ struct Began {
 struct Ids {
     subsystem: Uuid,
     host: Uuid,
-}
-
-/// How the target host's clock lies to this one's: its time less this one's, and how far that may be wrong.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Clock {
-    offset_ns: i64,
-    uncertainty_ns: u64,
 }
 
 impl<'a> FabricSide<'a> {
@@ -126,7 +121,7 @@ impl<'a> FabricSide<'a> {
             opened: None,
             exported: None,
             connected: None,
-            clock: Clock::default(),
+            clocks: RefCell::default(),
             nics: None,
             window: RefCell::new(None),
             _guardian: Some(guardian),
@@ -143,7 +138,10 @@ impl<'a> FabricSide<'a> {
     }
 
     /// Asks the agent, if there is one.
-    fn ask<R: DeserializeOwned>(&self, ask: &Ask) -> Result<Option<R>, FabricError> {
+    ///
+    /// # Errors
+    /// The agent refuses, or is gone.
+    pub(super) fn ask<R: DeserializeOwned>(&self, ask: &Ask) -> Result<Option<R>, FabricError> {
         self.client.as_ref().map(|client| client.borrow_mut().ask(ask, &mut |_| {})).transpose()
     }
 
@@ -166,7 +164,7 @@ impl<'a> FabricSide<'a> {
         if !self.writes && self.keys.nqn.is_none() {
             self.host.write_protect(&connected)?;
         }
-        self.clock = self.clock()?;
+        self.align()?;
         Ok(device)
     }
 
@@ -252,8 +250,9 @@ impl<'a> FabricSide<'a> {
         if let Some(cell) = &measure.cell.fabric {
             self.set_there(cell)?;
         }
-        self.clock = self.clock()?;
+        self.align()?;
         let done: Option<Done> = self.ask(&Ask::Measure(Box::new(measure)))?;
+        self.align()?;
         let Some(Done { mut measurement, histograms, load_raw_ns }) = done else {
             return Err(TrialError::Changed("no agent runs on the target host".to_owned()));
         };
@@ -265,24 +264,29 @@ impl<'a> FabricSide<'a> {
         if let Some(latency) = &mut measurement.write_latency {
             latency.histogram = writes;
         }
-        let here = |ns: u64| ns.saturating_add_signed(-self.clock.offset_ns);
+        let clocks = self.clocks.borrow();
+        let here = |ns: u64| clocks.here(ns);
         measurement.window_raw_ns = measurement.window_raw_ns.map(|window| window.map(here));
         let load_raw_ns = load_raw_ns.into_iter().map(here).collect();
         Ok(Far { measurement, load_raw_ns })
     }
 
-    /// How the other clock lies to this one, from several exchanges.
-    fn clock(&self) -> Result<Clock, FabricError> {
+    /// Finds how the other clock lies to this one, from several exchanges.
+    ///
+    /// # Errors
+    /// The agent is gone.
+    pub(super) fn align(&self) -> Result<(), FabricError> {
         let mut best: Option<Clock> = None;
         for _ in 0..EXCHANGES {
             let sent = monotonic_raw_ns();
-            let Some(there) = self.ask::<u64>(&Ask::Clock)? else { return Ok(Clock::default()) };
+            let Some(there) = self.ask::<u64>(&Ask::Clock)? else { return Ok(()) };
             let clock = Clock::of(sent, there, monotonic_raw_ns());
             if best.is_none_or(|best| clock.uncertainty_ns < best.uncertainty_ns) {
                 best = Some(clock);
             }
         }
-        Ok(best.unwrap_or_default())
+        best.into_iter().for_each(|clock| self.clocks.borrow_mut().keep(clock));
+        Ok(())
     }
 
     /// A window begins on both hosts.
@@ -306,7 +310,7 @@ impl<'a> FabricSide<'a> {
         let last = self.nics.as_ref().map(Nics::sample).transpose()?;
         let nics = between(self.nics.as_ref(), began.nics, last);
         let target = self.ask::<TargetHostEvidence>(&Ask::End)?;
-        let Clock { offset_ns, uncertainty_ns } = self.clock;
+        let Clock { offset_ns, uncertainty_ns, .. } = self.clocks.borrow().last();
         let target = target.map(|target| TargetHostEvidence {
             clock_offset_ns: offset_ns,
             clock_uncertainty_ns: uncertainty_ns,
@@ -350,6 +354,11 @@ impl<'a> FabricSide<'a> {
         target_name(&self.keys)
     }
 
+    /// The target host in messages.
+    pub(super) fn host_name(&self) -> String {
+        self.keys.target_host.clone().unwrap_or_default()
+    }
+
     /// Ends the connection and the export, and puts the settings of both hosts back.
     ///
     /// # Errors
@@ -372,16 +381,6 @@ impl<'a> FabricSide<'a> {
 
     pub(crate) fn host(&self) -> &'a Host {
         self.host
-    }
-}
-
-impl Clock {
-    /// From one exchange: asked and answered here, read there in between.
-    fn of(sent: u64, there: u64, received: u64) -> Clock {
-        let half = received.saturating_sub(sent) / 2;
-        let here = sent + half;
-        let offset_ns = i64::try_from(i128::from(there) - i128::from(here)).unwrap_or_default();
-        Clock { offset_ns, uncertainty_ns: half }
     }
 }
 
@@ -448,16 +447,5 @@ fn check_options(study: &Study, keys: &Fabric, options: &Options, writes: bool) 
         (_, true) => RunError::refuse(format!(
             "the study writes to {name}: allow it by --destroy-data {name}, if all data on it may be lost"
         )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_quickest_exchange_tells_how_far_a_clock_is_off() {
-        assert_eq!(Clock::of(1_000, 5_100, 1_200), Clock { offset_ns: 4_000, uncertainty_ns: 100 });
-        assert_eq!(Clock::of(5_000, 1_100, 5_200), Clock { offset_ns: -4_000, uncertainty_ns: 100 });
     }
 }
