@@ -2,7 +2,7 @@
 //! puts a host's settings back after any death.
 //!
 //! The agent speaks [`frame`]s over its standard input and output, or over any other stream of bytes. Nothing
-//! listens on any port. What is asked and answered is left to the caller: [`Client::ask`] sends any value,
+//! listens on any port, but for the moment of a test of the [`network`]. What is asked and answered is left to the caller: [`Client::ask`] sends any value,
 //! and a [`Handler`] answers it.
 
 mod agent;
@@ -10,6 +10,7 @@ mod client;
 mod error;
 pub mod frame;
 pub mod guardian;
+pub mod network;
 mod push;
 mod ssh;
 mod start;
