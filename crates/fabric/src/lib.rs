@@ -2,8 +2,8 @@
 //! puts a host's settings back after any death.
 //!
 //! The agent speaks [`frame`]s over its standard input and output, or over any other stream of bytes. Nothing
-//! listens on any port, but for the moment of a test of the [`network`]. What is asked and answered is left to the caller: [`Client::ask`] sends any value,
-//! and a [`Handler`] answers it.
+//! listens on any port, but for the moment of a test of the [`network`]. What is asked and answered is left
+//! to the caller: [`Client::ask`] sends any value, and a [`Handler`] answers it.
 
 mod agent;
 mod client;

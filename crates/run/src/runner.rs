@@ -56,13 +56,14 @@ pub fn run(
     let tools = Tools::find(&study, options, progress)?;
     let all = all_cells(&study)?;
     let mut side = FabricSide::start(&study, options, &host, stop)?;
+    let opened = open_first(&study, side.as_ref(), &all, options, progress, stop)?;
     let (mut store_path, mut spec) = place(&study, options, first_connection(&study, &mut side, progress)?)?;
     let waited = spec.wait(&mut locker, options.wait, progress, stop)?;
     if waited.is_some() {
         // The run that it waited for may have begun after this one, and have taken the name.
         (store_path, spec) = place(&study, options, Some(spec.path().to_owned()).filter(|_| side.is_some()))?;
     }
-    let meters = open_meters((&study, &all), far(side.as_ref()), options, progress, stop)?;
+    let meters = opened.map_or_else(|| open_meters((&study, &all), None, options, progress, stop), Ok)?;
     drop(all);
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open((&mut locker, waited), progress, stop)?;
@@ -114,13 +115,14 @@ pub fn resume(
     }
     let tools = Tools::find(&study, options, progress)?;
     let mut side = FabricSide::start(&study, options, &host, stop)?;
+    let all = all_cells(&study)?;
+    let opened = open_first(&study, side.as_ref(), &all, options, progress, stop)?;
     let spec = match first_connection(&study, &mut side, progress)? {
         Some(device) => TargetSpec::over_fabrics(&study, options, &device)?,
         None => TargetSpec::of_record(&study, options, &record, store_path)?,
     };
     let waited = spec.wait(&mut locker, options.wait, progress, stop)?;
-    let cells = all_cells(&study)?;
-    let meters = open_meters((&study, &cells), far(side.as_ref()), options, progress, stop)?;
+    let meters = opened.map_or_else(|| open_meters((&study, &all), None, options, progress, stop), Ok)?;
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open((&mut locker, waited), progress, stop)?;
     let facts = provenance_of(&target, side.as_ref());
@@ -181,12 +183,21 @@ fn first_connection(
         .map_or_else(|| RunError::Refused("[fabric] has no transport over a wire".to_owned()), Into::into))
 }
 
-/// The target host as its meters are asked for.
-fn far<'s>(side: Option<&'s FabricSide<'_>>) -> Option<&'s dyn FarHost> {
-    side.map(|side| side as &dyn FarHost)
+/// The meters of a study over fabrics, on both hosts: before anything is exported or connected. Others are
+/// opened once their drive is free.
+fn open_first(
+    study: &Study,
+    side: Option<&FabricSide<'_>>,
+    cells: &[Cell],
+    options: &Options,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<Option<Meters>, RunError> {
+    let open = |side| open_meters((study, cells), Some(side as &dyn FarHost), options, &mut *progress, stop);
+    side.map(open).transpose()
 }
 
-/// The meters of a study, on both hosts, open and read once, before a file is made, a drive locked or a setting changed.
+/// The meters of a study, open and read once, before a file is made, a drive locked or a setting changed.
 pub(crate) fn open_meters(
     (study, cells): (&Study, &[Cell]),
     far: Option<&dyn FarHost>,

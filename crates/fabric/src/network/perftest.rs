@@ -71,7 +71,8 @@ mod tests {
     fn the_median_and_the_mean_rate_are_read_in_their_units() {
         let lines =
             "-----\n                    Send Latency Test\n Dual-port       : OFF\t\tDevice  : rxe0\n-----\n";
-        let row = " 2       1000          1.80           6.92         1.85     \t       1.86        \t0.06   \t\t1.97    \t\t6.92   \n-----\n";
+        let row = " 2       1000          1.80           6.92         1.85     \t       1.86        \t0.06   \
+                   \t\t1.97    \t\t6.92   \n-----\n";
         assert_eq!(latency_ns(&format!("{lines}{LATENCY}{row}")), Ok(1850.0));
         let row = " 65536      1000             11014.35            11013.18\t\t   0.176211\n";
         assert_eq!(bits_per_s(&format!("{lines}{RATE}{row}")), Ok(11013.18 * 8.0 * 1_048_576.0));

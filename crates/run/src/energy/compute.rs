@@ -59,17 +59,8 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
                 energies.entry(position).or_default().push(energy);
             }
         }
-        match Sums::of(&wholes, &session.boot, study.as_ref(), &transports) {
-            Sums::None => {}
-            Sums::Refused(why) if notes.contains(&why) => {}
-            Sums::Refused(why) => notes.push(why),
-            Sums::Of(sums) => {
-                for (position, parts) in sums {
-                    let outcome = parts.map_or_else(EnergyOutcome::Incomplete, |parts| of_parts(&parts));
-                    energies.entry(position).or_default().push(both::trial_energy(outcome));
-                }
-            }
-        }
+        let sums = Sums::of(&wholes, &session.boot, study.as_ref(), &transports);
+        add_sums(sums, &mut energies, &mut notes);
     }
     for (name, scope) in logs_of(store)? {
         let reason = match meters.iter().any(|row| row.name == name) {
@@ -87,6 +78,21 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
     }
     store.set_energy(&energies.into_iter().collect::<Vec<_>>())?;
     Ok(notes)
+}
+
+/// Adds the joules of both hosts, or why there are none.
+fn add_sums(sums: Sums, energies: &mut BTreeMap<u64, Vec<TrialEnergy>>, notes: &mut Vec<String>) {
+    match sums {
+        Sums::None => {}
+        Sums::Refused(why) if notes.contains(&why) => {}
+        Sums::Refused(why) => notes.push(why),
+        Sums::Of(sums) => {
+            for (position, parts) in sums {
+                let outcome = parts.map_or_else(EnergyOutcome::Incomplete, |parts| of_parts(&parts));
+                energies.entry(position).or_default().push(both::trial_energy(outcome));
+            }
+        }
+    }
 }
 
 /// Why meters ended while a session ran, by their number in the store: the meter of that name that had begun

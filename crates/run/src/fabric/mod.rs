@@ -4,6 +4,7 @@ mod ask;
 mod clock;
 mod counts;
 mod meters;
+mod network;
 mod secret;
 mod session;
 mod side;

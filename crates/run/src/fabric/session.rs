@@ -4,6 +4,7 @@
 use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
 use super::counts::{between, context_switches};
 use super::meters::MetersHere;
+use super::network::NetworkHere;
 use crate::error::{RunError, TrialError};
 use crate::target::{Access, TargetSpec};
 use crate::trial::{Measured, TrialRunner};
@@ -61,6 +62,7 @@ struct Session<'h> {
     /// The first reading of a window.
     window: Option<Edges>,
     meters: Option<MetersHere>,
+    network: NetworkHere,
 }
 
 /// The drive that a session has.
@@ -93,7 +95,7 @@ impl Handler for Session<'_> {
 
 impl<'h> Session<'h> {
     fn new(host: &'h Host) -> Session<'h> {
-        Session { host, drive: None, window: None, meters: None }
+        Session { host, drive: None, window: None, meters: None, network: NetworkHere::default() }
     }
 
     fn of(&mut self, ask: Ask, stop: &AtomicBool) -> Result<Value, RunError> {
@@ -122,6 +124,7 @@ impl<'h> Session<'h> {
             }
             Ask::Readings => value(&self.meters()?.readings()),
             Ask::StopMeters => value(&self.meters()?.stop()),
+            Ask::Network(ask) => self.network.answer(ask),
             Ask::PutBack => {
                 let restored = self.drive()?.settings.restore()?;
                 let line = |change: &iopj_host::settings::Restored| {

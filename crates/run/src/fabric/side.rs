@@ -51,7 +51,7 @@ pub(crate) struct FabricSide<'a> {
     /// The connection, and settings of this host.
     settings: Settings<'a>,
     client: Option<RefCell<Client>>,
-    keys: Fabric,
+    pub(super) keys: Fabric,
     ids: Ids,
     writes: bool,
     opened: Option<Opened>,
@@ -59,6 +59,8 @@ pub(crate) struct FabricSide<'a> {
     connected: Option<(Connect, Connected)>,
     /// How the target host's clock lies to this one's.
     pub(super) clocks: RefCell<Clocks>,
+    /// The block before which the network was measured last.
+    pub(super) measured_block: Option<u32>,
     /// The interfaces that lead to the target.
     nics: Option<Nics>,
     /// Counts of this host when the window began.
@@ -122,6 +124,7 @@ impl<'a> FabricSide<'a> {
             exported: None,
             connected: None,
             clocks: RefCell::default(),
+            measured_block: None,
             nics: None,
             window: RefCell::new(None),
             _guardian: Some(guardian),
@@ -385,7 +388,7 @@ impl<'a> FabricSide<'a> {
 }
 
 /// This host's own address on the way to another. Nothing is sent.
-fn own_address(address: IpAddr) -> Option<IpAddr> {
+pub(super) fn own_address(address: IpAddr) -> Option<IpAddr> {
     let any: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
