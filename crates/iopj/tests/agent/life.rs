@@ -22,7 +22,7 @@ struct Session {
     _alone: Alone,
 }
 
-fn ask(client: &mut Client, ask: Value) -> Value {
+pub(crate) fn ask(client: &mut Client, ask: Value) -> Value {
     client.ask(&ask, &mut |_| {}).unwrap()
 }
 
@@ -113,16 +113,16 @@ impl Session {
     }
 }
 
-fn processes() -> impl Iterator<Item = u32> {
+pub(crate) fn processes() -> impl Iterator<Item = u32> {
     std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
-fn kill(pid: u32) {
+pub(crate) fn kill(pid: u32) {
     assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
 }
 

@@ -4,5 +4,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod life;
+mod meters;
 mod refusals;
 mod server;
