@@ -100,7 +100,7 @@ pub struct NetworkBaseline {
     pub transport: Transport,
     /// The program that measured, with its version: `iopj 0.1.0`, `iperf 3.12`, `perftest 23.04`.
     pub tool: String,
-    /// The host that served, to which the bytes went.
+    /// The host to which the bytes of a stream went; of a latency the host that answered.
     pub server: HostSide,
     /// Bits per second of a stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,14 +2,15 @@
 //! puts a host's settings back after any death.
 //!
 //! The agent speaks [`frame`]s over its standard input and output, or over any other stream of bytes. Nothing
-//! listens on any port. What is asked and answered is left to the caller: [`Client::ask`] sends any value,
-//! and a [`Handler`] answers it.
+//! listens on any port, but for the moment of a test of the [`network`]. What is asked and answered is left
+//! to the caller: [`Client::ask`] sends any value, and a [`Handler`] answers it.
 
 mod agent;
 mod client;
 mod error;
 pub mod frame;
 pub mod guardian;
+pub mod network;
 mod push;
 mod ssh;
 mod start;

@@ -139,7 +139,7 @@ mod tests {
             let begin_s = 50.0 * cadence.period_s + (f64::from(phase) + 0.5) / 40.0 * cadence.period_s;
             let window = Window { begin_ns: ns(begin_s), end_ns: ns(begin_s + window_s) };
             let changes = change_s.map(|before_s| [ns(begin_s - before_s), window.end_ns]);
-            let clock = Clock::Host { age_ns: ns(cadence.age_s) };
+            let clock = Clock::Host { age_ns: ns(cadence.age_s), within_ns: 0 };
             let changes = changes.as_ref().map_or(&[][..], |changes| changes);
             let trace = Trace::new(&channel, 0, &readings, clock, changes).unwrap();
             trace.energy(window, ns(cadence.bridge_s)).is_ok()

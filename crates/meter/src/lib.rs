@@ -68,5 +68,5 @@ pub use snmp::{
     BadOid, Oid, SnmpAuth, SnmpChannel, SnmpConfig, SnmpPreset, SnmpPrivacy, SnmpVersion, is_snmp, open_snmp,
 };
 pub use trace::{Clock, Trace, Window, powers};
-pub use uncertainty::{Component, Energy, Interval, UncertaintySource};
+pub use uncertainty::{Component, Energy, EnergySum, Interval, UncertaintySource};
 pub use whole_file::{read_whole, read_whole_text};

@@ -38,6 +38,9 @@ pub enum Clock<'a> {
         /// How old a value may be when it is read: the period at which the meter renews it, 0 if each reading
         /// measures. Half of it is assumed, with a rectangular uncertainty.
         age_ns: u64,
+        /// How far all times may be off together: 0 of this host's clock, and of another host's how far its
+        /// offset from this one may be wrong. A rectangle about 0.
+        within_ns: u64,
     },
     /// The meter's own, aligned. Readings without the meter's time are left out.
     Own(&'a Alignment),
@@ -47,7 +50,9 @@ impl Clock<'_> {
     /// Standard uncertainty in s that all readings about a host time share.
     fn standard_s(self, host_ns: i64) -> f64 {
         match self {
-            Self::Host { age_ns } => age_ns as f64 * 1e-9 / 12f64.sqrt(),
+            Self::Host { age_ns, within_ns } => {
+                (age_ns as f64 / 12f64.sqrt()).hypot(within_ns as f64 / 3f64.sqrt()) * 1e-9
+            }
             Self::Own(alignment) => alignment.uncertainty_ns(host_ns) * 1e-9,
         }
     }
@@ -247,7 +252,7 @@ fn samples(index: usize, readings: &[Reading], clock: Clock) -> Result<(i64, Vec
 /// this clock.
 fn stamp(reading: &Reading, clock: Clock) -> Option<(i64, f64)> {
     match clock {
-        Clock::Host { age_ns } => {
+        Clock::Host { age_ns, .. } => {
             let middle_ns = reading.begin_ns.midpoint(reading.end_ns) as i64;
             let width_s = reading.end_ns.saturating_sub(reading.begin_ns) as f64 * 1e-9;
             Some((middle_ns.saturating_sub_unsigned(age_ns / 2), width_s / 12f64.sqrt()))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 const BRIDGE_NS: u64 = 3 * SECOND;
-const HOST: Clock<'static> = Clock::Host { age_ns: 0 };
+const HOST: Clock<'static> = Clock::Host { age_ns: 0, within_ns: 0 };
 
 fn channel(kind: ChannelKind) -> Channel {
     Channel::new("test", Scope::System, kind)
@@ -184,10 +184,25 @@ fn aged() -> Vec<Reading> {
     (0..120).map(|at| reading(f64::from(at) + 5.0, Value::Watts(watts(at)))).collect()
 }
 
+/// The offset of another host's clock is the same for all readings, as the age of a value is: it does not
+/// scatter.
+#[test]
+fn an_uncertain_clock_exchanges_power_between_the_edges_of_a_window() {
+    let channel = channel(ChannelKind::Average { window_ns: SECOND });
+    let watts = |at: u32| if at <= 30 { 40.0 } else { 60.0 };
+    let readings: Vec<Reading> = (1..=60).map(|at| reading(f64::from(at), Value::Watts(watts(at)))).collect();
+    let clock_joules = |age_ns, within_ns| {
+        let trace = Trace::new(&channel, 0, &readings, Clock::Host { age_ns, within_ns }, &[]).unwrap();
+        component(&trace.energy(window(20.0, 40.0), BRIDGE_NS).unwrap(), UncertaintySource::Clock)
+    };
+    close(clock_joules(0, SECOND / 10), 20.0 * 0.1 / 3f64.sqrt());
+    close(clock_joules(SECOND / 10, SECOND / 10), (20.0 * 0.1) * (1.0 / 3.0 + 1.0 / 12.0f64).sqrt());
+}
+
 #[test]
 fn readings_that_the_clock_cannot_place_about_an_edge_are_no_gap_and_add_their_uncertainty() {
     let channel = channel(ChannelKind::Instant);
-    let clock = Clock::Host { age_ns: 10 * SECOND };
+    let clock = Clock::Host { age_ns: 10 * SECOND, within_ns: 0 };
     let load = window(30.0, 60.0);
     let energy = |readings: &[Reading], window| {
         let trace = Trace::new(&channel, 0, readings, clock, &[load.begin_ns, load.end_ns]).unwrap();
@@ -320,7 +335,7 @@ fn the_budget_names_what_the_readings_cannot_tell() {
         3600.0 / 6f64.sqrt(),
     );
     // Power falls by 60 W within the window, and the values are up to 1.2 s old.
-    let clock = Clock::Host { age_ns: 1_200_000_000 };
+    let clock = Clock::Host { age_ns: 1_200_000_000, within_ns: 0 };
     let falling = seconds(|at| if at < 11.0 { 100.0 } else { 40.0 });
     let averages = averages();
     let trace = Trace::new(&averages, 0, &falling, clock, &[]).unwrap();

@@ -115,6 +115,53 @@ impl Energy {
     }
 }
 
+/// The energy of several instruments over one window. Nothing is common to them: the random parts, the gains
+/// and the offsets of all are independent errors (JCGM 100:2008, 5.1.2).
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnergySum(Vec<Energy>);
+
+impl EnergySum {
+    /// The sum of these; `None` without any.
+    pub fn of(parts: Vec<Energy>) -> Option<Self> {
+        (!parts.is_empty()).then_some(Self(parts))
+    }
+
+    /// Joules of all.
+    pub fn joules(&self) -> f64 {
+        self.0.iter().map(|part| part.joules).sum()
+    }
+
+    /// Length of the window.
+    pub fn seconds(&self) -> f64 {
+        self.0.first().map_or(0.0, |part| part.seconds)
+    }
+
+    /// Standard uncertainty of the random part in J.
+    pub fn random_standard(&self) -> f64 {
+        standard(&self.random())
+    }
+
+    /// As for [`Energy::random_dof`].
+    pub fn random_dof(&self) -> Option<f64> {
+        effective_dof(&self.random(), self.random_standard())
+    }
+
+    /// As for [`Energy::random_interval`].
+    pub fn random_interval(&self) -> Interval {
+        Interval::about(self.joules(), factor(self.random_dof()) * self.random_standard())
+    }
+
+    /// 95 % interval of everything, in J; `None` if no accuracy is declared of one of the instruments.
+    pub fn interval(&self) -> Option<Interval> {
+        let common = self.0.iter().map(Energy::common).collect::<Option<Vec<_>>>()?.concat();
+        Some(Interval::about(self.joules(), half_width(&self.random(), &common)))
+    }
+
+    fn random(&self) -> Vec<Component> {
+        self.0.iter().flat_map(|part| &part.random).copied().collect()
+    }
+}
+
 /// The distribution of an error that a known factor multiplies.
 fn scaled(distribution: Distribution, factor: f64) -> Distribution {
     match distribution {

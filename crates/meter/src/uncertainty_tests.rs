@@ -70,3 +70,27 @@ fn a_lone_rectangle_reaches_to_its_ends_and_no_farther() {
         1e-12,
     );
 }
+
+/// Two instruments share nothing: their gains, which one instrument's channels would add, combine as squares.
+#[test]
+fn the_energy_of_two_instruments_has_the_errors_of_both() {
+    let gain = |deviation| Distribution::Normal(deviation);
+    let one = energy(300.0, &[component(3.0, Some(8.0))], gain(0.01), gain(0.2));
+    let two = energy(100.0, &[component(4.0, None)], gain(0.03), gain(0.0));
+    let sum = EnergySum::of(vec![one.clone(), two.clone()]).unwrap();
+    assert_eq!((sum.joules(), sum.seconds()), (400.0, 10.0));
+    close(sum.random_standard(), 5.0, 1e-12);
+    // Welch and Satterthwaite: 5^4 / (3^4 / 8).
+    close(sum.random_dof().unwrap(), 625.0 * 8.0 / 81.0, 1e-12);
+    let standard = f64::sqrt(9.0 + 16.0 + 9.0 + 9.0 + 4.0);
+    let dof = 47.0 * 47.0 * 8.0 / 81.0;
+    let interval = sum.interval().unwrap();
+    close(interval.high - 400.0, factor(Some(dof)) * standard, 1e-9);
+    close(400.0 - interval.low, factor(Some(dof)) * standard, 1e-9);
+    // One instrument alone is as it was; one whose accuracy nobody declares leaves the sum without.
+    let alone = EnergySum::of(vec![one.clone()]).unwrap();
+    assert_eq!((alone.interval(), alone.random_interval()), (one.interval(), one.random_interval()));
+    let undeclared = Energy { accuracy: None, ..two };
+    assert_eq!(EnergySum::of(vec![one, undeclared]).unwrap().interval(), None);
+    assert_eq!(EnergySum::of(Vec::new()), None);
+}

@@ -91,7 +91,7 @@ pub fn dry_run(
         return over_fabrics((&study, keys), options, &host, progress, stop);
     }
     let (store, spec) = place(&study, options, None)?;
-    let meters = open_meters((&study, &all), options, progress, stop)?;
+    let meters = open_meters((&study, &all), None, options, progress, stop)?;
     drop(all);
     let (spec, target, made) = spec.look()?;
     let (path, overwritten) = (spec.path().to_owned(), spec.overwritten().map(ToOwned::to_owned));
@@ -141,7 +141,7 @@ fn over_fabrics(
     let kernel: Vec<IoPath> = IoPath::all().into_iter().filter(|path| !path.is_bypass()).collect();
     let (cells, left_out) = plan::cells(study, &kernel)?;
     limits::check_settings(&cells, rustix::process::geteuid().is_root())?;
-    let meters = open_meters((study, &cells), options, progress, stop)?;
+    let meters = open_meters((study, &cells), None, options, progress, stop)?;
     let metering = Metering::new(meters, study, pace::span(&cells, study), progress)?;
     let times = RunTime::of_study(study, &cells, metering.as_ref().map(Metering::schedule))?;
     let mut settings = host.settings(&[], &DeviceLocks::none());

@@ -15,7 +15,7 @@ pub fn named(study: &Study) -> Result<Vec<String>, StudyError> {
     let fio = study.fio.clone().unwrap_or_default();
     let paths = [fio.program, fio.spdk_plugin].into_iter().flatten();
     let mut names: Vec<String> = paths.map(|path| path.to_string_lossy().into_owned()).collect();
-    names.extend(energy::programs(study.meters.as_ref())?);
+    names.extend(energy::programs(study)?);
     Ok(names)
 }
 

@@ -1,7 +1,7 @@
 //! Runs a study: each step takes what the one before it made, up to the first trial.
 
 use crate::blocks::{self, Decide};
-use crate::energy::{self, Metering, Meters};
+use crate::energy::{self, FarHost, Metering, Meters};
 use crate::error::RunError;
 use crate::fabric::FabricSide;
 use crate::locks::Locker;
@@ -31,6 +31,8 @@ use std::sync::atomic::AtomicBool;
 pub fn read_study(text: &str, source: &str) -> Result<Study, StudyError> {
     let study = Study::parse(text, source)?;
     energy::meter_specs(study.meters.as_ref(), source)?;
+    let there = study.fabric.as_ref().and_then(|fabric| fabric.meters.as_ref());
+    energy::target_meter_specs(there, source)?;
     Ok(study)
 }
 
@@ -54,6 +56,7 @@ pub fn run(
     let tools = Tools::find(&study, options, progress)?;
     let all = all_cells(&study)?;
     let mut side = FabricSide::start(&study, options, &host, stop)?;
+    let opened = open_first(&study, side.as_ref(), &all, options, progress, stop)?;
     let over_fabrics = first_connection(&study, options, &mut side, progress)?;
     let (mut store_path, mut spec) = place(&study, options, over_fabrics.clone())?;
     let waited = spec.wait(&mut locker, options.wait, progress, stop)?;
@@ -61,7 +64,7 @@ pub fn run(
         // The run that it waited for may have begun after this one, and have taken the name.
         (store_path, spec) = place(&study, options, over_fabrics)?;
     }
-    let meters = open_meters((&study, &all), options, progress, stop)?;
+    let meters = opened.map_or_else(|| open_meters((&study, &all), None, options, progress, stop), Ok)?;
     drop(all);
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open((&mut locker, waited), progress, stop)?;
@@ -113,12 +116,14 @@ pub fn resume(
     }
     let tools = Tools::find(&study, options, progress)?;
     let mut side = FabricSide::start(&study, options, &host, stop)?;
+    let all = all_cells(&study)?;
+    let opened = open_first(&study, side.as_ref(), &all, options, progress, stop)?;
     let spec = match first_connection(&study, options, &mut side, progress)? {
         Some(spec) => spec,
         None => TargetSpec::of_record(&study, options, &record, store_path)?,
     };
     let waited = spec.wait(&mut locker, options.wait, progress, stop)?;
-    let meters = open_meters((&study, &all_cells(&study)?), options, progress, stop)?;
+    let meters = opened.map_or_else(|| open_meters((&study, &all), None, options, progress, stop), Ok)?;
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open((&mut locker, waited), progress, stop)?;
     let facts = provenance_of(&target, side.as_ref());
@@ -180,14 +185,29 @@ fn first_connection(
         .map_or_else(|| RunError::Refused("[fabric] has no transport over a wire".to_owned()), Into::into))
 }
 
+/// The meters of a study over fabrics, on both hosts: before anything is exported or connected. Others are
+/// opened once their drive is free.
+fn open_first(
+    study: &Study,
+    side: Option<&FabricSide<'_>>,
+    cells: &[Cell],
+    options: &Options,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<Option<Meters>, RunError> {
+    let open = |side| open_meters((study, cells), Some(side as &dyn FarHost), options, &mut *progress, stop);
+    side.map(open).transpose()
+}
+
 /// The meters of a study, open and read once, before a file is made, a drive locked or a setting changed.
 pub(crate) fn open_meters(
     (study, cells): (&Study, &[Cell]),
+    far: Option<&dyn FarHost>,
     options: &Options,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Meters, RunError> {
-    let mut meters = Meters::open(study, options.allow_exec, progress, stop)?;
+    let mut meters = Meters::open(study, far, options.allow_exec, progress, stop)?;
     meters.check_windows(cells, progress);
     Ok(meters)
 }

@@ -2,7 +2,7 @@
 
 use crate::blocks::{Blocks, Decide};
 use crate::control;
-use crate::energy::{GroupPosition, Metering, RunContext, positions};
+use crate::energy::{FarHost, GroupPosition, Metering, RunContext, positions};
 use crate::error::{RunError, TrialError};
 use crate::fabric::{Far, Measure};
 use crate::pace::Pace;
@@ -100,7 +100,7 @@ impl Trials<'_> {
         let mut places = positions(&missing, classes);
         let (mut pace, mut last_ns, mut number) = (Pace::new(&self.runner.steadystate), None, 0);
         while let Some(&planned) = missing.get(number).filter(|_| !stop.load(Ordering::Relaxed)) {
-            if !self.precondition(&mut preconditioning, planned, progress)? {
+            if !self.prepare(&mut preconditioning, planned, progress)? {
                 break;
             }
             if let Some(metering) = &mut metering {
@@ -162,7 +162,8 @@ impl Trials<'_> {
     }
 
     fn context<'c>(&'c mut self, progress: &'c mut dyn Progress) -> RunContext<'c> {
-        RunContext { store: &mut self.store, progress, stop: self.runner.stop }
+        let far = self.access.side().map(|side| side as &dyn FarHost);
+        RunContext { store: &mut self.store, progress, stop: self.runner.stop, far }
     }
 
     /// Keeps the new changes of settings as events.
@@ -304,6 +305,28 @@ impl Trials<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// What comes before a trial and is none of it: the network by itself before a block, and the target's
+    /// state; false if it was stopped.
+    fn prepare(
+        &mut self,
+        done: &mut Preconditioning,
+        planned: Planned,
+        progress: &mut dyn Progress,
+    ) -> Result<bool, RunError> {
+        let (block, stop) = (planned.replicate, self.runner.stop);
+        let measured = self.access.side_mut().map(|side| side.baselines(block, stop)).transpose()?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        for baseline in measured.unwrap_or_default() {
+            if let Some(why) = &baseline.failure {
+                progress.note(&format!("warning: the network by itself ({}): {why}", baseline.transport));
+            }
+            self.store.add_network(&baseline)?;
+        }
+        self.precondition(done, planned, progress)
     }
 
     /// Brings the target to the state of a trial's class, if it is in another; false if it was stopped. The

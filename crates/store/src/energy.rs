@@ -136,6 +136,14 @@ impl Store {
         })
     }
 
+    /// Changes what a meter is said to be, and keeps its readings.
+    ///
+    /// # Errors
+    /// SQLite's error.
+    pub fn set_meter_record(&mut self, meter: i64, record: &str) -> Result<(), StoreError> {
+        self.execute("UPDATE meter SET record = ?2 WHERE id = ?1", params![meter, record])
+    }
+
     /// All meters of all sessions.
     ///
     /// # Errors

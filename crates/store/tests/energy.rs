@@ -45,8 +45,11 @@ fn a_meter_takes_the_place_of_one_of_its_name() {
     store.add_readings(old, &[reading(RawValue::Watts(1.0), None)]).unwrap();
     let new = store.add_meter(session, "log", "new").unwrap();
     assert!(store.readings(new).unwrap().is_empty());
+    store.add_readings(new, &[reading(RawValue::Watts(2.0), None)]).unwrap();
+    store.set_meter_record(new, "newer").unwrap();
+    assert_eq!(store.readings(new).unwrap().len(), 1);
     let records: Vec<String> = store.meters().unwrap().into_iter().map(|meter| meter.record).collect();
-    assert_eq!(records, ["new"]);
+    assert_eq!(records, ["newer"]);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use crate::axis::{Axis, product};
 use crate::error::{StudyError, error};
 use crate::keys::{check_keys, fields_of};
+use crate::meters::Meters;
 use crate::settings;
+use iopj_core::fabric::TARGET_METERS;
 use iopj_core::{Setting, Transport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -43,6 +45,11 @@ pub struct Fabric {
     pub tos: Option<Axis<u32>>,
     pub keep_alive_tmo: Option<Axis<u32>>,
     pub ctrl_loss_tmo: Option<Axis<u32>>,
+    /// Measure the network between the two hosts by itself before each block.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub baseline: bool,
+    /// Meters of the target host; those of the machine itself if absent.
+    pub meters: Option<Meters>,
     /// Settings of this host.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub host: BTreeMap<String, Axis<toml::Value>>,
@@ -94,6 +101,9 @@ impl FabricCell {
 }
 
 impl Fabric {
+    /// Where a study names the meters of its target host.
+    pub const METERS: &str = "fabric.meters";
+
     /// Checks the table's keys; `source` names the study in messages.
     ///
     /// # Errors
@@ -102,11 +112,12 @@ impl Fabric {
         check_keys(table, fields_of::<Fabric>(), source, " in [fabric]")
     }
 
-    /// Checks what its values say together.
+    /// Checks what its values say together, and beside the meters of the host.
     ///
     /// # Errors
     /// A value that cannot be, or two that do not fit.
-    pub(crate) fn check(&self) -> Result<(), StudyError> {
+    pub(crate) fn check(&self, of_host: Option<&Meters>) -> Result<(), StudyError> {
+        self.check_meters(of_host)?;
         let cells = self.cells()?;
         let is_remote = cells.iter().any(|cell| cell.transport.is_remote());
         if is_remote && self.address()?.is_none() {
@@ -141,6 +152,28 @@ impl Fabric {
                  the target host, or leave these out",
             ),
             _ => Ok(()),
+        }
+    }
+
+    /// Meters and baselines need an agent, and no meter of this host has the name of one there.
+    fn check_meters(&self, of_host: Option<&Meters>) -> Result<(), StudyError> {
+        let asks = match &self.meters {
+            _ if self.target_host.is_some() => None,
+            Some(Meters::Tables(_)) => Some("meters of the target host"),
+            _ => self.baseline.then_some("baseline = true"),
+        };
+        if let Some(asks) = asks {
+            return error(format!(
+                "[fabric] has {asks}, but no target_host: write target_host = \"storage1\", as ssh takes it"
+            ));
+        }
+        let Some(Meters::Tables(tables)) = of_host else { return Ok(()) };
+        match tables.keys().find(|name| name.starts_with(TARGET_METERS)) {
+            Some(name) => error(format!(
+                "[meters.{name}]: names that begin with `{TARGET_METERS}` are those of the target host's \
+                 meters: choose another, or write it as [fabric.meters.NAME]"
+            )),
+            None => Ok(()),
         }
     }
 
@@ -285,8 +318,10 @@ mod tests {
 
     #[test]
     fn a_study_keeps_its_fabric_when_it_is_written() {
-        let read = study(&format!("{HOST}transport = \"loop\"\ntarget.boost = 0")).unwrap();
-        assert_eq!(Study::parse(&read.to_toml().unwrap(), "t").unwrap(), read);
+        for more in ["", "\nbaseline = true\nmeters = \"none\"", "\nmeters.psu = { kind = \"rapl\" }"] {
+            let read = study(&format!("{HOST}transport = \"loop\"\ntarget.boost = 0{more}")).unwrap();
+            assert_eq!(Study::parse(&read.to_toml().unwrap(), "t").unwrap(), read);
+        }
     }
 
     #[test]
@@ -310,6 +345,24 @@ mod tests {
                 "write it as /srv/measure",
             ),
             (format!("{HOST}folder = \"/srv\"\ntransport = \"loop\""), "leave one of the two out"),
+            (
+                "nqn = \"nqn.x\"\naddress = \"10.1.0.1\"\ntransport = \"tcp\"\nbaseline = true".to_owned(),
+                "baseline = true, but no target_host",
+            ),
+            (
+                "nqn = \"nqn.x\"\naddress = \"10.1.0.1\"\ntransport = \"tcp\"\nmeters.p = { kind = \"rapl\" }"
+                    .to_owned(),
+                "meters of the target host, but no target_host",
+            ),
+            (format!("{HOST}transport = \"loop\"\nmeters = \"all\""), "or a [fabric.meters.NAME] table"),
+            (
+                format!("{HOST}transport = \"loop\"\nmeters.p = {{ url = \"http://a:b@c\" }}"),
+                "[fabric.meters.p]: the address of `url` holds a user or a password",
+            ),
+            (
+                format!("{HOST}transport = \"loop\"\n[meters.\"target.p\"]\nkind = \"rapl\""),
+                "names that begin with `target.`",
+            ),
         ] {
             let error = study(&fabric).unwrap_err();
             assert!(error.contains(expected), "{error}");

@@ -1,5 +1,5 @@
-//! `meters` of a study: none, the machine's own, or a table for each. What the tables' kinds take is checked
-//! by who opens meters.
+//! `meters` of a study, and `fabric.meters` of its target host: none, the machine's own, or a table for each.
+//! What the tables' kinds take is checked by who opens meters.
 
 use crate::error::{StudyError, error};
 use serde::{Deserialize, Serialize};
@@ -32,12 +32,16 @@ pub enum MetersAsked<'a> {
 }
 
 impl Meters {
-    /// The meters that are asked for; `source` names the study in messages.
+    /// Where a study names the meters of the host.
+    pub const TABLE: &str = "meters";
+
+    /// The meters that are asked for; `source` names the study in messages, and `table` is where in it they
+    /// stand: `meters` or `fabric.meters`.
     ///
     /// # Errors
     /// An unknown word, too many tables, or a name or an address that the store cannot keep. No message shows
     /// a value that may be secret.
-    pub fn asked(&self, source: &str) -> Result<MetersAsked<'_>, StudyError> {
+    pub fn asked(&self, source: &str, table: &str) -> Result<MetersAsked<'_>, StudyError> {
         let tables = match self {
             Meters::Switch(true) => return Ok(MetersAsked::Local),
             Meters::Switch(false) => return Ok(MetersAsked::None),
@@ -45,8 +49,8 @@ impl Meters {
             Meters::Word(word) if word == "local" => return Ok(MetersAsked::Local),
             Meters::Word(_) => {
                 return error(format!(
-                    "{source}: `meters` has an unknown value: write \"none\", \"local\", or a \
-                     [meters.NAME] table for each"
+                    "{source}: `{table}` has an unknown value: write \"none\", \"local\", or a \
+                     [{table}.NAME] table for each"
                 ));
             }
             Meters::Tables(tables) => tables,
@@ -54,9 +58,9 @@ impl Meters {
         if tables.len() > MOST {
             return error(format!("{source}: {} meters are more than {MOST}: leave some out", tables.len()));
         }
-        for (name, table) in tables {
+        for (name, keys) in tables {
             check_name(name, source)?;
-            no_credentials(table).map_err(|text| StudyError(format!("{source}: [meters.{name}]: {text}")))?;
+            no_credentials(keys).map_err(|text| StudyError(format!("{source}: [{table}.{name}]: {text}")))?;
         }
         Ok(MetersAsked::Tables(tables))
     }

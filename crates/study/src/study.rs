@@ -111,9 +111,11 @@ impl Study {
             .map_err(|e| StudyError(format!("{source}: {}", mistakes::message(text, &e))))?;
         check_name(&study.name, source)?;
         study.replicates.sequential().map_err(|StudyError(why)| StudyError(format!("{source}: {why}")))?;
-        study.meters.iter().try_for_each(|meters| meters.asked(source).map(drop))?;
-        let fabric = study.fabric.as_ref().map_or(Ok(()), Fabric::check);
+        study.meters.iter().try_for_each(|meters| meters.asked(source, Meters::TABLE).map(drop))?;
+        let fabric = study.fabric.as_ref().map_or(Ok(()), |fabric| fabric.check(study.meters.as_ref()));
         fabric.map_err(|StudyError(why)| StudyError(format!("{source}: {why}")))?;
+        let far = study.fabric.as_ref().and_then(|fabric| fabric.meters.as_ref());
+        far.map_or(Ok(()), |meters| meters.asked(source, Fabric::METERS).map(drop))?;
         study.idle()?;
         study.settle_limit()?;
         study.steadystate()?;

@@ -22,7 +22,7 @@ struct Session {
     _alone: Alone,
 }
 
-fn ask(client: &mut Client, ask: Value) -> Value {
+pub(crate) fn ask(client: &mut Client, ask: Value) -> Value {
     client.ask(&ask, &mut |_| {}).unwrap()
 }
 
@@ -113,7 +113,7 @@ impl Session {
     }
 }
 
-fn processes() -> impl Iterator<Item = u32> {
+pub(crate) fn processes() -> impl Iterator<Item = u32> {
     std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 

@@ -5,5 +5,6 @@
 mod common;
 mod life;
 mod made;
+mod meters;
 mod refusals;
 mod server;

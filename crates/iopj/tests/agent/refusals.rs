@@ -6,7 +6,7 @@ use crate::server::{Server, have_sshd};
 use std::path::Path;
 
 /// A study on a drive of the target host; this machine has no NVMe target.
-fn study(folder: &Path, device: &str, more: &str) {
+pub(crate) fn study(folder: &Path, device: &str, more: &str) {
     let text = format!(
         "name = \"far\"\npaths = \"io_uring/syscall/interrupt\"\n[fabric]\ntarget_host = \"target\"\ndevice \
          = \"{device}\"\naddress = \"127.0.0.1\"\ntransport = \"tcp\"\nagent = \
@@ -18,7 +18,7 @@ fn study(folder: &Path, device: &str, more: &str) {
 
 /// Demands that a run is refused with all of these words, and leaves no store.
 #[track_caller]
-fn refused(server: &Server, line: &str, words: &[&str]) -> String {
+pub(crate) fn refused(server: &Server, line: &str, words: &[&str]) -> String {
     let (output, message) = output(&mut server.iopj(line));
     assert_eq!(output.status.code(), Some(2), "{message}");
     for word in words {
@@ -37,7 +37,7 @@ fn refused(server: &Server, line: &str, words: &[&str]) -> String {
     message
 }
 
-const RUN: &str = "run far.toml --allow-exec";
+pub(crate) const RUN: &str = "run far.toml --allow-exec";
 
 #[test]
 fn a_host_that_ssh_does_not_reach_is_named_with_the_remedy() {

@@ -4,8 +4,9 @@
 use crate::common::{folder, kernel};
 use crate::{have_lab, lab, lab_run, trials};
 use iopj_core::evidence::{Completions, Finding};
+use iopj_core::fabric::{HostSide, NetworkBaseline};
 use iopj_core::path::CompletionMode;
-use iopj_core::{Transport, VerdictKind};
+use iopj_core::{EnergyOutcome, Scope, Transport, VerdictKind};
 use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
 use iopj_lab::session::{Device, Guest, GuestStudy, Pair};
@@ -22,13 +23,17 @@ const KERNEL: &str = "6.18";
 fn both_hosts_are_watched_and_every_io_reaches_the_drive() {
     let Some((_alone, folder)) = lab(&[KERNEL]) else { return };
     let change = [
-        ("replicates = 3", "replicates = 1"),
+        ("replicates = 3", "replicates = 1\nidle = \"1s\"\nsettle_limit = \"1s\""),
         ("[1, 4, 16, 32]", "[1, 32]"),
         ("ios = 1000", "ios = 500"),
         // The paper's target of one core, and interrupts of this host's card on one.
-        ("transport = [", "target.cpus_online = 1\nhost.nic_irq_affinity = \"1\"\ntransport = ["),
+        (
+            "transport = [",
+            "target.cpus_online = 1\nbaseline = true\nhost.nic_irq_affinity = \"1\"\ntransport = [",
+        ),
+        ("[[workload]]", METERS),
     ];
-    let output = lab_run(&folder, "fabric-lab", &change, &format!("--pair --kernel {KERNEL}"));
+    let output = lab_run(&folder, "fabric-lab", &change, &format!("--pair --allow-exec --kernel {KERNEL}"));
     let trials = trials(&folder, "fabric-lab", &output);
     assert_eq!(trials.len(), 9);
     for trial in &trials {
@@ -81,7 +86,61 @@ fn both_hosts_are_watched_and_every_io_reaches_the_drive() {
     assert!(is_set(["/dev/iopj.agent:devices/system/cpu/cpu1/online", "1 -> 0"]), "{events:?}");
     let study = store.study().unwrap();
     assert_eq!(study.target, "/dev/iopj.agent:/dev/nvme0n1");
+    joules_of_both(&trials);
+    network_by_itself(&Store::open(&folder.join("fabric-lab.iopj")).unwrap().networks().unwrap());
     assert_eq!(study.provenance["target_host.nvme0n1.serial"], "iopjlab");
+}
+
+/// A meter of either host that always says the same.
+const METERS: &str = "[meters.wall]\nkind = \"command\"\ninterval = \"100ms\"\nscope = \
+                      \"system\"\ncommand = [\"sh\", \"-c\", \"while echo 20; do sleep 0.1; \
+                      done\"]\n[fabric.meters.wall]\nkind = \"command\"\ninterval = \"100ms\"\nscope = \
+                      \"system\"\ncommand = [\"sh\", \"-c\", \"while echo 30; do sleep 0.1; \
+                      done\"]\n[[workload]]";
+
+/// The joules of each host are its meter's watts over the trial's own window, and over the wire they are
+/// added. A window may be too short for four readings.
+fn joules_of_both(trials: &[Trial]) {
+    let mut sums = 0;
+    for trial in trials {
+        let measured = trial.outcome.measurement().unwrap();
+        let of = |meter: &str| {
+            let mut of_meter = measured.energy.iter().filter(|energy| energy.meter == meter);
+            let one = of_meter.next().unwrap_or_else(|| panic!("{meter}: {:?}", measured.energy));
+            assert!(of_meter.next().is_none() && one.scope == Scope::System);
+            one
+        };
+        let seconds = measured.window_ns as f64 * 1e-9;
+        for (meter, watts) in [("wall", 20.0), ("target.wall", 30.0), ("host+target", 50.0)] {
+            if let Some(joules) = of(meter).joules() {
+                assert!((joules.seconds - seconds).abs() < 0.02 * seconds, "{joules:?}, {seconds} s");
+                assert!((joules.joules - watts * joules.seconds).abs() < 1e-3, "{meter}: {joules:?}");
+            }
+        }
+        let [both, here, there] = ["host+target", "wall", "target.wall"].map(|meter| of(meter).joules());
+        let is_remote = trial.settings["transport"] == "tcp";
+        assert_eq!(both.is_some(), is_remote && here.is_some() && there.is_some(), "{:?}", measured.energy);
+        sums += u32::from(both.is_some());
+        if !is_remote {
+            let EnergyOutcome::Incomplete(why) = &of("host+target").outcome else { panic!() };
+            assert!(why.contains("the target host does the I/O alone"), "{why}");
+        }
+    }
+    assert!(sums > 0);
+}
+
+/// Before the only block, by our own test: neither guest has iperf3.
+fn network_by_itself(networks: &[NetworkBaseline]) {
+    let which = |one: &NetworkBaseline| (one.server, one.latency_ns.is_some(), one.bits_per_s.is_some());
+    assert_eq!(
+        networks.iter().map(which).collect::<Vec<_>>(),
+        [(HostSide::Target, true, false), (HostSide::Target, false, true), (HostSide::Host, false, true)],
+        "{networks:?}"
+    );
+    for one in networks {
+        assert_eq!((one.block, one.transport, one.failure.as_deref()), (0, Transport::Tcp, None));
+        assert!(one.tool.starts_with("iopj "), "{}", one.tool);
+    }
 }
 
 /// Who completed the I/Os of the pass before a trial's window.

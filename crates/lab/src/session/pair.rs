@@ -340,10 +340,11 @@ impl Pair<'_> {
 fn run_of(study: &GuestStudy<'_>) -> String {
     let destroy =
         if study.writes { format!(" --destroy-data {AGENT_STREAM}:{TARGET_DEVICE}") } else { String::new() };
+    let exec = if study.allow_exec { " --allow-exec" } else { "" };
     let (file, store) = (study_file(1), store_file(1));
     // Into a pipe it prints its progress in lines.
     format!(
-        "{{ iopj run /{file}{destroy} --store {store} 2>&1 >/dev/null; echo $? >/out/{}; }} | cat\n[ ! -e \
+        "{{ iopj run /{file}{destroy}{exec} --store {store} 2>&1 >/dev/null; echo $? >/out/{}; }} | cat\n[ ! -e \
          {store} ] || cp {store}* /out/ || exit 99\n",
         status_file(1)
     )

@@ -87,7 +87,7 @@ impl Machine {
 fn joules(meter: &Rapl, readings: &[Reading], seconds: u64) -> Vec<(String, Scope, Result<f64, Incomplete>)> {
     let window = Window { begin_ns: SECOND, end_ns: (seconds + 1) * SECOND };
     let of = |(at, channel): (usize, &Channel)| {
-        let trace = Trace::new(channel, at, readings, Clock::Host { age_ns: 0 }, &[]);
+        let trace = Trace::new(channel, at, readings, Clock::Host { age_ns: 0, within_ns: 0 }, &[]);
         let energy = trace.and_then(|trace| trace.energy(window, 2 * SECOND)).map(|energy| energy.joules);
         (channel.name.clone(), channel.scope, energy)
     };

@@ -195,6 +195,7 @@ fn record(log: &Log, clock: ClockRecord) -> MeterRecord {
         bridge_ns: 3 * interval_ns,
         channels: vec![log.channel.clone()],
         model: None,
+        there: None,
     }
 }
 

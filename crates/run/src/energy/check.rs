@@ -197,7 +197,7 @@ fn of_channel(
     };
     let seen_s = median_period_s(readings.iter().map(|one| one.end_ns as f64 * 1e-9));
     let least = is_counted.then(|| spec.cadence(channel.kind, seen_s).least_runtime()).transpose();
-    let watts = powers(channel, index, readings, Clock::Host { age_ns: 0 }).unwrap_or_default();
+    let watts = powers(channel, index, readings, Clock::Host { age_ns: 0, within_ns: 0 }).unwrap_or_default();
     let watts: Vec<f64> = watts.into_iter().map(|(_, watts)| watts).collect();
     ChannelCheck {
         name: channel.name.clone(),

@@ -1,17 +1,20 @@
 //! From a store's readings and marks to the joules of its trials.
 
 use super::align;
+use super::both::{self, Part, Sums, Whole};
 use super::config::logs_of;
 use super::model;
 use super::record::MeterRecord;
 use super::thread::NO_MORE;
-use iopj_core::energy::{AboveIdle, EnergyOutcome, Joules, TrialEnergy};
+use iopj_core::Transport;
+use iopj_core::energy::{AboveIdle, EnergyOutcome, Joules, Scope, TrialEnergy};
 use iopj_meter::{
-    Accuracy, AlignError, Clock, Distribution, Energy, IdlePower, IdleStretch, Incomplete, Reading, Trace,
-    Value, Window,
+    Accuracy, AlignError, Clock, Distribution, Energy, EnergySum, IdlePower, IdleStretch, Incomplete,
+    Reading, Trace, Value, Window,
 };
 use iopj_store::energy::{Mark, MarkKind, MeterRow, RawValue, ReadingRow};
 use iopj_store::{Measurement, Store, StoreError, Trial};
+use iopj_study::Study;
 use std::collections::BTreeMap;
 
 /// Why there are no joules of a meter of kind `log` after the run.
@@ -19,13 +22,16 @@ const NOT_ATTACHED: &str =
     "the meter's log is not attached yet: read it out, then run `iopj meter attach STORE LOG`";
 
 /// Recomputes the energy of all trials from the readings and marks, and replaces what was there. Returns
-/// notes for the user: meters whose clock was not found.
+/// notes for the user: meters whose clock was not found, and why there are no joules of both hosts.
 ///
 /// # Errors
 /// The store cannot be read or written.
 pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
-    let cpu_model = store.study()?.provenance.remove("cpu_model").unwrap_or_default();
+    let mut record = store.study()?;
+    let cpu_model = record.provenance.remove("cpu_model").unwrap_or_default();
+    let study = Study::parse(&record.text, "the store's study").ok();
     let trials = store.all_trials()?;
+    let transports = transports(&trials);
     let trials = measurements(&trials);
     let mut energies: BTreeMap<u64, Vec<TrialEnergy>> = BTreeMap::new();
     let mut notes = Vec::new();
@@ -36,19 +42,25 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
         let trials: Vec<(u64, &Measurement)> = loaded(&marks, &trials).collect();
         let windows: Vec<(u64, Window)> =
             trials.iter().filter_map(|(p, trial)| Some((*p, window(trial)?))).collect();
+        let mut wholes = Vec::new();
         for row in meters.iter().filter(|row| row.session == session.id) {
             let record = meter_record(store, row)?;
             let of_trials = match &record.model {
                 Some(text) => model::estimates(&row.name, text, &trials, &cpu_model),
                 None => {
                     let (readings, end) = (readings(store, row)?, ends.get(&row.id));
-                    OfMeter { row, record, readings, end }.trials(&marks, &windows, &mut notes)
+                    let meter = OfMeter { row, record, readings, end };
+                    let (of_trials, whole) = meter.trials(&marks, &windows, &mut notes);
+                    wholes.extend(whole);
+                    of_trials
                 }
             };
             for (position, energy) in of_trials {
                 energies.entry(position).or_default().push(energy);
             }
         }
+        let sums = Sums::of(&wholes, &session.boot, study.as_ref(), &transports);
+        add_sums(sums, &mut energies, &mut notes);
     }
     for (name, scope) in logs_of(store)? {
         let reason = match meters.iter().any(|row| row.name == name) {
@@ -66,6 +78,21 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
     }
     store.set_energy(&energies.into_iter().collect::<Vec<_>>())?;
     Ok(notes)
+}
+
+/// Adds the joules of both hosts, or why there are none.
+fn add_sums(sums: Sums, energies: &mut BTreeMap<u64, Vec<TrialEnergy>>, notes: &mut Vec<String>) {
+    match sums {
+        Sums::None => {}
+        Sums::Refused(why) if notes.contains(&why) => {}
+        Sums::Refused(why) => notes.push(why),
+        Sums::Of(sums) => {
+            for (position, parts) in sums {
+                let outcome = parts.map_or_else(EnergyOutcome::Incomplete, |parts| of_parts(&parts));
+                energies.entry(position).or_default().push(both::trial_energy(outcome));
+            }
+        }
+    }
 }
 
 /// Why meters ended while a session ran, by their number in the store: the meter of that name that had begun
@@ -99,6 +126,13 @@ fn ends(store: &Store) -> Result<BTreeMap<i64, String>, StoreError> {
 /// The trials that were measured, by their place in the study's order.
 pub(super) fn measurements(trials: &[Trial]) -> BTreeMap<u64, &Measurement> {
     trials.iter().filter_map(|trial| Some((trial.position, trial.outcome.measurement()?))).collect()
+}
+
+/// How the drive was reached in each trial, by its place in the study's order; empty without fabrics.
+fn transports(trials: &[Trial]) -> BTreeMap<u64, Transport> {
+    let transport =
+        |trial: &Trial| Some((trial.position, trial.settings.get("transport")?.parse::<Transport>().ok()?));
+    trials.iter().filter_map(transport).collect()
 }
 
 /// The trials whose load a session marked. A run that died between mark and trial left a mark of a trial that
@@ -161,13 +195,14 @@ struct OfMeter<'a> {
 }
 
 impl OfMeter<'_> {
-    /// The energy of each trial by scope, or why there is none.
+    /// The energy of each trial by scope, or why there is none; and that of the whole host once more, if the
+    /// meter measures it, for the joules of both hosts.
     fn trials(
         &self,
         marks: &[Mark],
         trials: &[(u64, Window)],
         notes: &mut Vec<String>,
-    ) -> Vec<(u64, TrialEnergy)> {
+    ) -> (Vec<(u64, TrialEnergy)>, Option<Whole>) {
         let alignment = align::of_record(&self.record, &self.readings, marks);
         let name = &self.row.name;
         match &alignment {
@@ -183,16 +218,22 @@ impl OfMeter<'_> {
             Ok(alignment) => Ok(self.record.clock(alignment.as_ref())),
             Err(error) => Err(NoEnergy::Align(error.clone())),
         };
-        let mut all = Vec::new();
+        let (mut all, mut whole) = (Vec::new(), None);
         for (scope, channels) in self.record.scopes() {
             let scope_of = clock.clone().and_then(|clock| self.scope(&channels, clock, marks));
             let idle = scope_of.as_ref().ok().and_then(|scope| scope.idle(marks));
+            let mut parts = BTreeMap::new();
             for (position, window) in trials {
-                let outcome =
-                    match scope_of.as_ref().map_err(Clone::clone).and_then(|scope| scope.energy(*window)) {
-                        Ok(energy) => joules(&energy, *window, idle.as_ref()),
-                        Err(error) => EnergyOutcome::Incomplete(self.reason(error).to_string()),
-                    };
+                let energy = scope_of.as_ref().map_err(Clone::clone).and_then(|scope| scope.energy(*window));
+                let part = match energy {
+                    Ok(energy) => Ok(part(energy, *window, idle.as_ref())),
+                    Err(error) => Err(self.reason(error).to_string()),
+                };
+                let outcome = match &part {
+                    Ok(part) => of_parts(std::slice::from_ref(part)),
+                    Err(reason) => EnergyOutcome::Incomplete(reason.clone()),
+                };
+                parts.insert(*position, part);
                 let names = channels.iter().map(|index| self.record.channels[*index].name.clone());
                 let energy = TrialEnergy {
                     meter: self.row.name.clone(),
@@ -203,8 +244,12 @@ impl OfMeter<'_> {
                 };
                 all.push((*position, energy));
             }
+            if scope == Scope::System {
+                let (name, record) = (self.row.name.clone(), self.record.clone());
+                whole = Some(Whole { name, record, trials: parts });
+            }
         }
-        all
+        (all, whole)
     }
 
     /// Readings that are missing because the meter has ended say so.
@@ -304,25 +349,35 @@ fn together(errors: impl Iterator<Item = (Distribution, f64)> + Clone) -> Distri
     }
 }
 
-/// A trial's energy in the store's words.
-fn joules(energy: &Energy, window: Window, idle: Option<&IdlePower>) -> EnergyOutcome {
+/// The energy of a window with what it is above idle.
+fn part(energy: Energy, window: Window, idle: Option<&IdlePower>) -> Part {
+    let above_idle = idle.map(|idle| (idle.watts(window), idle.above(window, &energy).energy));
+    Part { energy, above_idle }
+}
+
+/// A trial's energy by instruments that share nothing, in the store's words.
+fn of_parts(parts: &[Part]) -> EnergyOutcome {
+    let energy = EnergySum::of(parts.iter().map(|part| part.energy.clone()).collect());
+    let Some(energy) = energy else { return EnergyOutcome::Incomplete(NoEnergy::NoChannel.to_string()) };
     let bounds = |interval: iopj_meter::Interval| [interval.low, interval.high];
     let is_finite = |bounds: [f64; 2]| bounds.iter().all(|bound| bound.is_finite());
     let random_interval = bounds(energy.random_interval());
-    if !energy.joules.is_finite() || !is_finite(random_interval) {
+    if !energy.joules().is_finite() || !is_finite(random_interval) {
         return EnergyOutcome::Incomplete(
             "the meter's readings are too few to show their noise: use a longer runtime or a faster meter"
                 .to_owned(),
         );
     }
-    let above_idle = idle.map(|idle| {
-        let above = idle.above(window, energy).energy;
+    let above = parts.iter().map(|part| part.above_idle.clone()).collect::<Option<Vec<_>>>();
+    let above_idle = above.and_then(|above| {
+        let (watts, energies): (Vec<f64>, Vec<Energy>) = above.into_iter().unzip();
+        let above = EnergySum::of(energies)?;
         let random_interval = bounds(above.random_interval());
-        AboveIdle { idle_watts: idle.watts(window), joules: above.joules, random_interval }
+        Some(AboveIdle { idle_watts: watts.iter().sum(), joules: above.joules(), random_interval })
     });
     EnergyOutcome::Complete(Joules {
-        seconds: energy.seconds,
-        joules: energy.joules,
+        seconds: energy.seconds(),
+        joules: energy.joules(),
         random_j: energy.random_standard(),
         random_dof: energy.random_dof(),
         random_interval,
@@ -334,3 +389,7 @@ fn joules(energy: &Energy, window: Window, idle: Option<&IdlePower>) -> EnergyOu
 #[cfg(test)]
 #[path = "compute_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "both_tests.rs"]
+mod both_tests;

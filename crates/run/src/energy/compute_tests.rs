@@ -10,16 +10,16 @@ use iopj_meter::log::{Log, LogFormat, LogKind};
 use iopj_meter::{ChannelKind, Pattern, Wrap};
 use iopj_store::{StudyRecord, histogram};
 
-const SECOND: u64 = 1_000_000_000;
-const BEGIN_NS: u64 = 1000 * SECOND;
+pub(super) const SECOND: u64 = 1_000_000_000;
+pub(super) const BEGIN_NS: u64 = 1000 * SECOND;
 /// The first idle stretch, two trials, the idle stretch after them, and the two patterns about all.
-const IDLE: [[u64; 2]; 2] = [[1070, 1090], [1180, 1200]];
-const TRIALS: [[u64; 2]; 2] = [[1100, 1130], [1140, 1170]];
+pub(super) const IDLE: [[u64; 2]; 2] = [[1070, 1090], [1180, 1200]];
+pub(super) const TRIALS: [[u64; 2]; 2] = [[1100, 1130], [1140, 1170]];
 const PATTERNS_S: [u64; 2] = [1005, 1205];
-const END_NS: u64 = 1270 * SECOND;
+pub(super) const END_NS: u64 = 1270 * SECOND;
 const OFFSET_NS: i64 = 1_700_000_000_000_000_000;
 
-fn ns(seconds: [u64; 2]) -> [u64; 2] {
+pub(super) fn ns(seconds: [u64; 2]) -> [u64; 2] {
     seconds.map(|at| at * SECOND)
 }
 
@@ -28,7 +28,7 @@ fn unix_ns(second: u64) -> u64 {
     OFFSET_NS as u64 + second * SECOND
 }
 
-fn trial(position: u64, window_raw_ns: [u64; 2]) -> Trial {
+pub(super) fn trial(position: u64, window_raw_ns: [u64; 2]) -> Trial {
     let evidence = Evidence { window_ns: window_raw_ns[1] - window_raw_ns[0], ..Evidence::default() };
     let path = "io_uring/syscall/interrupt".parse().unwrap();
     let (observed, verdict) = iopj_probe::assess(&path, &evidence);
@@ -114,7 +114,7 @@ fn averages(offset_ns: i64) -> Vec<Reading> {
     (1..(END_NS - BEGIN_NS) / SECOND).map(reading).collect()
 }
 
-fn average() -> Channel {
+pub(super) fn average() -> Channel {
     Channel {
         name: "power".into(),
         scope: Scope::System,
@@ -125,9 +125,18 @@ fn average() -> Channel {
     }
 }
 
-fn record(clock: ClockRecord, channels: Vec<Channel>) -> MeterRecord {
+pub(super) fn record(clock: ClockRecord, channels: Vec<Channel>) -> MeterRecord {
     let (kind, interval_ns) = ("test".to_owned(), SECOND);
-    MeterRecord { kind, interval_ns, clock, age_ns: 0, bridge_ns: 3 * SECOND, channels, model: None }
+    MeterRecord {
+        kind,
+        interval_ns,
+        clock,
+        age_ns: 0,
+        bridge_ns: 3 * SECOND,
+        channels,
+        model: None,
+        there: None,
+    }
 }
 
 fn add(store: &mut Store, record: &MeterRecord, readings: &[Reading]) {
@@ -136,7 +145,7 @@ fn add(store: &mut Store, record: &MeterRecord, readings: &[Reading]) {
     store.add_readings(meter, &rows).unwrap();
 }
 
-fn energies(store: &Store) -> Vec<Vec<TrialEnergy>> {
+pub(super) fn energies(store: &Store) -> Vec<Vec<TrialEnergy>> {
     store.trials().unwrap().iter().map(|trial| trial.outcome.measurement().unwrap().energy.clone()).collect()
 }
 

@@ -6,7 +6,7 @@ use iopj_meter::log::LogConfig;
 use iopj_meter::{Cadence, ChannelKind};
 use iopj_store::{Store, StoreError};
 use iopj_study::keys::{check_keys, fields_of};
-use iopj_study::{Meters, MetersAsked, Study, StudyError, duration};
+use iopj_study::{Fabric, Meters, MetersAsked, Study, StudyError, duration};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -89,26 +89,61 @@ pub(crate) enum MeterSpecs {
 /// An unknown kind or key, with the nearest right one, or a value that cannot be. No text holds a value that
 /// may be secret.
 pub(crate) fn meter_specs(meters: Option<&Meters>, source: &str) -> Result<MeterSpecs, StudyError> {
-    let tables = match meters.map_or(Ok(MetersAsked::Local), |meters| meters.asked(source))? {
+    specs(meters, source, Meters::TABLE)
+}
+
+/// Reads the value of `fabric.meters`: the meters of a target host, which are read there.
+///
+/// # Errors
+/// As for [`meter_specs`], or a meter that is not read while the study runs, or not by its host's clock.
+pub(crate) fn target_meter_specs(meters: Option<&Meters>, source: &str) -> Result<MeterSpecs, StudyError> {
+    let specs = specs(meters, source, Fabric::METERS)?;
+    let MeterSpecs::Named(named) = &specs else { return Ok(specs) };
+    for (spec, kind) in named {
+        let why = match kind {
+            MeterSource::Live(_) if spec.clock == ClockChoice::Host => continue,
+            MeterSource::Live(_) => {
+                "the load pattern that finds a meter's own clock is played on this host: leave `clock` out"
+            }
+            MeterSource::Log(_) => {
+                "the load pattern that aligns a log is played on this host: name a meter that is read while \
+                 the study runs"
+            }
+            MeterSource::Model(_) => {
+                "a model estimates the host that does the I/O: name a meter of the target host"
+            }
+        };
+        return Err(StudyError(format!("{source}: [{}.{}]: {why}", Fabric::METERS, spec.name)));
+    }
+    Ok(specs)
+}
+
+fn specs(meters: Option<&Meters>, source: &str, table: &str) -> Result<MeterSpecs, StudyError> {
+    let tables = match meters.map_or(Ok(MetersAsked::Local), |meters| meters.asked(source, table))? {
         MetersAsked::Local => return Ok(MeterSpecs::Local),
         MetersAsked::None => return Ok(MeterSpecs::None),
         MetersAsked::Tables(tables) => tables,
     };
-    let specs = tables.iter().map(|(name, table)| spec(name, table, source));
+    let specs = tables.iter().map(|(name, keys)| spec(name, keys, (source, table)));
     specs.collect::<Result<Vec<_>, _>>().map(MeterSpecs::Named)
 }
 
-/// The programs that these meters run.
+/// The programs that the meters of a study run, on either host.
 ///
 /// # Errors
-/// As for [`meter_specs`].
-pub(crate) fn programs(meters: Option<&Meters>) -> Result<Vec<String>, StudyError> {
-    let MeterSpecs::Named(specs) = meter_specs(meters, "the study")? else { return Ok(Vec::new()) };
+/// As for [`meter_specs`] and [`target_meter_specs`].
+pub(crate) fn programs(study: &Study) -> Result<Vec<String>, StudyError> {
+    let there = study.fabric.as_ref().and_then(|fabric| fabric.meters.as_ref());
+    let all = [meter_specs(study.meters.as_ref(), "the study")?, target_meter_specs(there, "the study")?];
     let program = |source: &MeterSource| match source {
         MeterSource::Live(source) => source.program().map(str::to_owned),
         MeterSource::Log(_) | MeterSource::Model(_) => None,
     };
-    Ok(specs.iter().filter_map(|(_, source)| program(source)).collect())
+    let named = all.iter().filter_map(|specs| match specs {
+        MeterSpecs::Named(named) => Some(named),
+        MeterSpecs::None | MeterSpecs::Local => None,
+    });
+    Ok(named.flatten().filter_map(|(_, source)| program(source)).collect())
 }
 
 /// The names and scopes of the meters whose logs a store's study attaches later. A store whose study cannot
@@ -136,11 +171,16 @@ pub(crate) fn plain(
 ) -> Result<(MeterSpec, MeterSource), StudyError> {
     let pairs = [("kind", kind)].into_iter().chain(keys.iter().copied());
     let table = pairs.map(|(key, value)| (key.to_owned(), toml::Value::from(value))).collect();
-    spec(name, &table, "the machine's own meters")
+    spec(name, &table, ("the machine's own meters", Meters::TABLE))
 }
 
-fn spec(name: &str, table: &toml::Table, source: &str) -> Result<(MeterSpec, MeterSource), StudyError> {
-    let place = format!(" in [meters.{name}]");
+/// A meter by its table; `source` names the study in messages, and `meters` is where in it the table is.
+fn spec(
+    name: &str,
+    table: &toml::Table,
+    (source, meters): (&str, &str),
+) -> Result<(MeterSpec, MeterSource), StudyError> {
+    let place = format!(" in [{meters}.{name}]");
     let wrong = |text: String| StudyError(format!("{source}: {}: {text}", place.trim_start_matches(" in ")));
     let text = |key: &str| match table.get(key) {
         None => Ok(None),

@@ -138,3 +138,28 @@ fn every_block_of_the_pages_is_a_meter() {
         }
     }
 }
+
+/// A study with this in its `[fabric]`.
+fn far(meters: &str) -> Result<Study, StudyError> {
+    let fabric = "[fabric]\ntarget_host = \"storage1\"\ndevice = \"/dev/nvme0n1\"\ntransport = \"loop\"\n";
+    study(&format!("{fabric}{meters}"))
+}
+
+#[test]
+fn meters_of_the_target_host_are_read_while_the_study_runs_by_its_clock() {
+    let study = far("meters.psu = { kind = \"command\", command = [\"psu\"], scope = \"system\" }").unwrap();
+    assert_eq!(programs(&study).unwrap(), ["psu"]);
+    let error = |keys: &str| far(&format!("[fabric.meters.psu]\n{keys}")).unwrap_err().0;
+    assert_eq!(
+        error("kind = \"ipmi\"\nhots = \"192.0.2.9\""),
+        "t.toml: unknown key `hots` in [fabric.meters.psu]: did you mean `host`?"
+    );
+    for (keys, expected) in [
+        ("kind = \"http\"\nurl = \"http://p\"\nclock = \"own\"", "leave `clock` out"),
+        ("kind = \"log\"\nformat = \"hobo\"", "name a meter that is read while the study runs"),
+        ("kind = \"model\"\nfile = \"m.toml\"", "a model estimates the host that does the I/O"),
+    ] {
+        let error = error(keys);
+        assert!(error.starts_with("t.toml: [fabric.meters.psu]: ") && error.contains(expected), "{error}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::progress::Said;
+use iopj_meter::{Channel, Value};
 
 /// The marks of a session without a meter that reads along, after these trials.
 fn marks(trials: &[(GroupPosition, Duration)], every: Duration) -> Vec<MarkKind> {
@@ -18,7 +19,8 @@ fn marks_after(
     change(&mut metering);
     let stop = AtomicBool::new(false);
     for (place, next) in trials {
-        let context = &mut RunContext { store: &mut store, progress: &mut Said::default(), stop: &stop };
+        let context =
+            &mut RunContext { store: &mut store, progress: &mut Said::default(), stop: &stop, far: None };
         metering.before_trial(*place, *next, context).unwrap();
     }
     store.marks(metering.session.unwrap()).unwrap().into_iter().map(|mark| mark.kind).collect()
@@ -31,6 +33,7 @@ fn session(every: Duration) -> (tempfile::TempDir, Store, Metering) {
     let ms = Duration::from_millis;
     let metering = Metering {
         running: Vec::new(),
+        far: None,
         schedule: Schedule {
             // Long enough that no block is time for a rest of its own.
             idle: rest::RestTimes { settle: ms(0), settle_limit: ms(0), look_every: ms(1), length: ms(20) },
@@ -98,7 +101,7 @@ fn what_was_read_before_a_session_is_not_in_it() {
     metering.running.push((meter, None));
     let began_ns = monotonic_raw_ns();
     let mut said = Said::default();
-    let context = &mut RunContext { store: &mut store, progress: &mut said, stop: &stop };
+    let context = &mut RunContext { store: &mut store, progress: &mut said, stop: &stop, far: None };
     metering.begin(context).unwrap();
     while metering.running[0].0.look().0.is_empty() {
         std::thread::sleep(ms(5));
@@ -188,7 +191,12 @@ fn power_that_was_not_flat_is_warned_of_once_and_what_cannot_be_seen_is_no_warni
         let (mut said, stop) = (Said::default(), AtomicBool::new(false));
         for _ in 0..2 {
             metering
-                .tell_unsettled(&mut RunContext { store: &mut store, progress: &mut said, stop: &stop })
+                .tell_unsettled(&mut RunContext {
+                    store: &mut store,
+                    progress: &mut said,
+                    stop: &stop,
+                    far: None,
+                })
                 .unwrap();
         }
         assert!(said.0.len() == 1 && said.0[0].starts_with(begin), "{:?}", said.0);

@@ -6,9 +6,12 @@
 
 mod align;
 mod attach;
+mod both;
 mod check;
 mod compute;
 mod config;
+mod far;
+mod instrument;
 mod kinds;
 mod model;
 mod open;
@@ -16,35 +19,38 @@ mod record;
 mod rest;
 mod schedule;
 mod settle;
+mod short_windows;
 mod thread;
 mod trace;
 
 pub use attach::{AttachError, LogClock, attach, log_of};
 pub use check::{ChannelCheck, MeterCheck, READINGS, ReadingCheck, check};
 pub use compute::recompute;
-pub(crate) use config::{meter_specs, programs};
+pub(crate) use config::{meter_specs, programs, target_meter_specs};
+pub(crate) use far::{FarHost, FarMeter, FarReadings, OfFarMeter, OpenMeters, OpenedMeters};
 pub use model::{FitError, fit};
 pub(crate) use open::Meters;
+pub(crate) use record::{MeterRecord, There};
 pub(crate) use schedule::{GroupPosition, Schedule, positions};
-pub(crate) use thread::own_threads;
+pub(crate) use thread::{Cost, RunningMeter, own_threads};
 pub use trace::{ChannelPower, SessionPower, traces};
 
 use crate::error::RunError;
 use crate::progress::{Progress, unix_ns};
 use config::MeterSpec;
+use far::FarMeters;
 use iopj_load::native;
-use iopj_meter::{Channel, Pattern, Reading, Value, monotonic_raw_ns};
+use iopj_meter::{Pattern, Reading, monotonic_raw_ns};
 use iopj_store::Store;
-use iopj_store::energy::{Mark, MarkKind, RawValue, ReadingRow};
+use iopj_store::energy::{Mark, MarkKind, ReadingRow};
 use iopj_study::{Study, StudyError};
 use model::ModelText;
-use open::ShortWindows;
-use record::MeterRecord;
+use record::row;
 use schedule::Past;
+use short_windows::ShortWindows;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use thread::RunningMeter;
 
 /// Readings of an idle stretch, and its least length.
 const IDLE_READINGS: u32 = 10;
@@ -64,6 +70,8 @@ const EVERY: Duration = Duration::from_secs(30 * 60);
 /// The meters of a run.
 pub(crate) struct Metering {
     running: Vec<(RunningMeter, Option<i64>)>,
+    /// Those of the target host.
+    far: Option<FarMeters>,
     schedule: Schedule,
     session: Option<i64>,
     models: Vec<(MeterSpec, ModelText)>,
@@ -81,6 +89,8 @@ pub(crate) struct RunContext<'a> {
     pub(crate) store: &'a mut Store,
     pub(crate) progress: &'a mut dyn Progress,
     pub(crate) stop: &'a AtomicBool,
+    /// The target host, in a study over fabrics.
+    pub(crate) far: Option<&'a dyn FarHost>,
 }
 
 /// The longest wait for power to be flat, if the study names none: a share of the time of its trials, and
@@ -118,22 +128,24 @@ impl Metering {
             );
         }
         let pattern_for = meters.pattern_for();
-        let Meters { running, models, short_windows, .. } = meters;
-        let rests = !running.is_empty() || pattern_for.is_some();
+        let Meters { running, models, short_windows, far, .. } = meters;
+        let here = running.iter().map(|meter| meter.spec.interval);
+        let slowest_read = here.chain(far.iter().filter_map(FarMeters::slowest)).max();
+        let rests = slowest_read.is_some() || pattern_for.is_some();
         if !rests && models.is_empty() {
             return Ok(None);
         }
-        let slowest =
-            running.iter().map(|meter| meter.spec.interval).chain(pattern_for).max().unwrap_or_default();
+        let slowest = slowest_read.max(pattern_for).unwrap_or_default();
         let schedule = Schedule {
             idle: idle(study, span, slowest)?,
             every: EVERY,
             pattern: pattern_for.map(|interval| Pattern::design(interval.as_nanos() as u64)),
             rests,
-            sees: if running.is_empty() { Duration::ZERO } else { settle::sees(slowest) },
+            sees: slowest_read.map_or(Duration::ZERO, |_| settle::sees(slowest)),
         };
         Ok(Some(Metering {
             running: running.into_iter().map(|meter| (meter, None)).collect(),
+            far,
             schedule,
             session: None,
             models,
@@ -151,12 +163,11 @@ impl Metering {
             (format!("meter.{}", spec.name), format!("model, an estimate of {}", text.scope))
         };
         let fact = |(meter, _): &(RunningMeter, Option<i64>)| {
-            let channels: Vec<String> = meter.channels.iter().map(describe).collect();
-            let interval = iopj_core::format_duration(meter.spec.interval);
-            let value = format!("{}, every {interval}: {}", meter.spec.kind, channels.join("; "));
+            let value = MeterRecord::of(&meter.spec, &meter.channels).in_words();
             (format!("meter.{}", meter.spec.name), value)
         };
-        self.running.iter().map(fact).chain(self.models.iter().map(estimate)).collect()
+        let there = self.far.iter().flat_map(FarMeters::provenance);
+        self.running.iter().map(fact).chain(self.models.iter().map(estimate)).chain(there).collect()
     }
 
     /// Begins a session: its meters in the store, the load pattern, the first idle stretch.
@@ -171,6 +182,11 @@ impl Metering {
             let record = MeterRecord::of(&meter.spec, &meter.channels);
             let text = serde_json::to_string(&record).unwrap_or_default();
             *id = Some(context.store.add_meter(session, &meter.spec.name, &text)?);
+        }
+        if let Some(far) = &mut self.far {
+            for (name, text, id) in far.records() {
+                *id = Some(context.store.add_meter(session, name, &text)?);
+            }
         }
         for (spec, text) in &self.models {
             let record = MeterRecord { model: Some(text.clone()), ..MeterRecord::of(spec, &[]) };
@@ -191,7 +207,8 @@ impl Metering {
     /// The meters' names.
     pub(crate) fn names(&self) -> Vec<String> {
         let running = self.running.iter().map(|(meter, _)| meter.spec.name.clone());
-        running.chain(self.models.iter().map(|(spec, _)| spec.name.clone())).collect()
+        let models = self.models.iter().map(|(spec, _)| spec.name.clone());
+        running.chain(models).chain(self.far.iter().flat_map(FarMeters::names)).collect()
     }
 
     /// When it rests and plays its load pattern.
@@ -250,15 +267,11 @@ impl Metering {
             self.rest(context)?;
             self.play(context)?;
         }
-        let costs: Vec<String> = self
-            .running
-            .iter_mut()
-            .map(|(meter, _)| {
-                let cost = meter.stop();
-                let share = 100.0 * cost.cpu.as_secs_f64() / cost.elapsed.as_secs_f64().max(1e-9);
-                format!("{}: {} readings for {share:.3} % of a core", meter.spec.name, cost.readings)
-            })
-            .collect();
+        let here = self.running.iter_mut().map(|(meter, _)| meter.stop().in_words(&meter.spec.name));
+        let mut costs: Vec<String> = here.collect();
+        if let (Some(meters), Some(host)) = (&mut self.far, context.far) {
+            costs.extend(meters.stop(host));
+        }
         self.drain(context)?;
         for cost in costs {
             context.store.add_event(unix_ns(), "meter", &cost)?;
@@ -275,15 +288,17 @@ impl Metering {
         }
         // What was read since is looked at too.
         self.drain(context)?;
-        let meters = &self.running;
+        let (meters, mut there) = (&self.running, self.far.as_mut().zip(context.far));
+        let is_read = !meters.is_empty() || there.is_some();
         let mut has_settled = || {
-            meters.iter().all(|(meter, _)| {
+            let is_flat_here = meters.iter().all(|(meter, _)| {
                 let (readings, goes_on) = meter.look();
                 !goes_on || settle::is_flat(&meter.channels, &readings, settle::stretch(meter.spec.interval))
-            })
+            });
+            is_flat_here && there.as_mut().is_none_or(|(meters, host)| meters.have_settled(*host))
         };
         let progress = &mut *context.progress;
-        if !meters.is_empty() {
+        if is_read {
             let [limit, length] =
                 [self.schedule.idle.settle_limit, self.schedule.idle.length].map(iopj_core::format_duration);
             let until = if self.schedule.idle.settle_limit < self.schedule.sees {
@@ -348,36 +363,30 @@ impl Metering {
 
     /// Moves what the threads have read into the store if a session has begun, and their notices to the user.
     fn drain(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
-        for (meter, id) in &mut self.running {
+        let here = self.running.iter_mut().map(|(meter, id)| {
             let (readings, notices) = meter.take();
+            (*id, meter.spec.name.clone(), readings, notices)
+        });
+        let mut taken: Vec<(Option<i64>, String, Vec<Reading>, Vec<String>)> = here.collect();
+        if let (Some(meters), Some(host)) = (&mut self.far, context.far) {
+            taken.extend(meters.take(host));
+            for (_, text, id) in meters.changed_records() {
+                id.map_or(Ok(()), |id| context.store.set_meter_record(id, &text))?;
+            }
+        }
+        for (id, name, readings, notices) in taken {
             let rows: Vec<ReadingRow> = readings.iter().filter_map(row).collect();
             if let Some(id) = id {
-                context.store.add_readings(*id, &rows)?;
+                context.store.add_readings(id, &rows)?;
             }
             for notice in notices {
-                let text = format!("the meter `{}` {notice}", meter.spec.name);
+                let text = format!("the meter `{name}` {notice}");
                 context.progress.note(&format!("warning: {text}"));
                 context.store.add_event(unix_ns(), "meter", &text)?;
             }
         }
         Ok(())
     }
-}
-
-/// A channel in a few words.
-fn describe(channel: &Channel) -> String {
-    format!("{} `{}` {}", channel.scope, channel.name, iopj_meter::accuracy_text(channel.accuracy))
-}
-
-/// A reading as the store keeps it; `None` if it is not a number.
-fn row(reading: &Reading) -> Option<ReadingRow> {
-    let value = match reading.value {
-        Value::Count(count) => RawValue::Count(count),
-        Value::Watts(watts) if watts.is_finite() => RawValue::Watts(watts),
-        Value::Watts(_) => return None,
-    };
-    let Reading { channel, begin_ns, end_ns, wall_ns, own_ns, .. } = *reading;
-    Some(ReadingRow { channel: channel as u32, value, begin_ns, end_ns, wall_ns, own_ns })
 }
 
 /// A time of `CLOCK_MONOTONIC` on `CLOCK_MONOTONIC_RAW`, by what both say now: they drift apart by at most

@@ -1,17 +1,16 @@
-//! A study's meters, open and read once before anything else of a run is made or changed, and what is said
-//! before the run of windows that are too short for them.
+//! A study's meters, open and read once before anything else of a run is made or changed.
 
 use super::config::{self, ClockChoice, MeterSource, MeterSpec, MeterSpecs};
+use super::far::{FarHost, FarMeters};
 use super::model::ModelText;
+use super::short_windows::ShortWindows;
 use super::thread::{OpeningMeter, RunningMeter};
 use crate::error::RunError;
 use crate::progress::Progress;
-use iopj_core::{Length, format_duration};
 use iopj_meter::log::{LogConfig, LogKind};
-use iopj_meter::{Cadence, ChannelKind, Incomplete, OpenError};
+use iopj_meter::{ChannelKind, OpenError};
 use iopj_study::plan::Cell;
 use iopj_study::{Study, StudyError};
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,31 +25,45 @@ pub(crate) struct Meters {
     pub(super) found_none: bool,
     /// The meters that the study names are watched, the machine's own are not.
     pub(super) short_windows: Option<ShortWindows>,
-}
-
-/// The windows of a study, and the meters for which some are known to be too short.
-#[derive(Debug, Default)]
-pub(crate) struct ShortWindows {
-    windows: BTreeSet<Duration>,
-    warned: BTreeSet<String>,
+    /// Those of the target host.
+    pub(super) far: Option<FarMeters>,
 }
 
 impl Meters {
-    /// Opens a study's meters, begins to read them, and waits for a reading of each.
+    /// Opens a study's meters on both hosts, begins to read them, and waits for a reading of each.
     ///
     /// # Errors
-    /// Meters that the study names cannot be opened or read: all of them in one message.
+    /// Meters that the study names cannot be opened or read: all those of a host in one message.
     pub(crate) fn open(
         study: &Study,
+        far: Option<&dyn FarHost>,
+        allow_exec: bool,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<Meters, RunError> {
+        let specs = config::meter_specs(study.meters.as_ref(), "the study")?;
+        let meters = Meters::of(specs, allow_exec, progress, stop)?;
+        let asked = study.fabric.as_ref().zip(far);
+        let far =
+            asked.map(|(fabric, far)| FarMeters::open(fabric, far, allow_exec, progress)).transpose()?;
+        Ok(Meters { far: far.flatten(), ..meters })
+    }
+
+    /// The same of the meters of this host.
+    ///
+    /// # Errors
+    /// As for [`Meters::open`].
+    pub(crate) fn of(
+        specs: MeterSpecs,
         allow_exec: bool,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<Meters, RunError> {
         let (running, logs, models) = (Vec::new(), Vec::new(), Vec::new());
-        let mut meters = Meters { running, logs, models, found_none: false, short_windows: None };
+        let mut meters = Meters { running, logs, models, found_none: false, short_windows: None, far: None };
         let (mut opening, mut failed) = (Vec::new(), Vec::new());
         let fault = |name: &str, error: &OpenError| format!("the meter `{name}`: {error}");
-        match config::meter_specs(study.meters.as_ref(), "the study")? {
+        match specs {
             MeterSpecs::None => {}
             MeterSpecs::Local => {
                 meters.running = local(allow_exec, progress, stop)?;
@@ -87,6 +100,11 @@ impl Meters {
         if failed.is_empty() { Ok(meters) } else { RunError::refuse(failed.join("; ")) }
     }
 
+    /// The meters that are read, and whether the machine's own were asked for and there is none.
+    pub(crate) fn into_running(self) -> (Vec<RunningMeter>, bool) {
+        (self.running, self.found_none)
+    }
+
     /// The interval of the slowest meter that has a clock of its own, by which the load pattern is designed.
     pub(super) fn pattern_for(&self) -> Option<Duration> {
         let specs =
@@ -96,50 +114,17 @@ impl Meters {
 
     /// Warns of each meter that the study names and for which windows of these cells are too short.
     pub(crate) fn check_windows(&mut self, cells: &[Cell], progress: &mut dyn Progress) {
+        if let Some(far) = &mut self.far {
+            far.check_windows(cells, progress);
+        }
         let Some(short) = &mut self.short_windows else { return };
-        // A window that ends after a number of I/Os has no known length.
-        let window = |cell: &Cell| match cell.workload.length {
-            Length::Runtime(time) => Some(time),
-            Length::Ios(_) => None,
-        };
-        short.windows = cells.iter().filter_map(window).collect();
+        short.watch(cells);
         let live = self.running.iter().map(|meter| (&meter.spec, meter.cadences()));
         let cadence = |spec: &MeterSpec, config| spec.cadence(values_of(config, spec.interval), None);
         let logs = self.logs.iter().map(|(spec, config)| (spec, vec![cadence(spec, config)]));
         for (spec, cadences) in live.chain(logs) {
             short.warn(&spec.name, &cadences, progress);
         }
-    }
-}
-
-impl ShortWindows {
-    /// Warns, once, if windows are too short for a meter whose channels give values so often.
-    pub(super) fn warn(&mut self, name: &str, cadences: &[Cadence], progress: &mut dyn Progress) {
-        if let Some(warning) = self.of(name, cadences)
-            && self.warned.insert(name.to_owned())
-        {
-            progress.note(&format!("warning: {warning}"));
-        }
-    }
-
-    fn of(&self, name: &str, cadences: &[Cadence]) -> Option<String> {
-        let least_s = |cadence: &Cadence| cadence.least_window_s().unwrap_or(f64::INFINITY);
-        let slowest = cadences.iter().max_by(|a, b| least_s(a).total_cmp(&least_s(b)))?;
-        let fault = |window: &Duration| Some((*window, slowest.check(window.as_secs_f64()).err()?));
-        let short: Vec<(Duration, Incomplete)> = self.windows.iter().filter_map(fault).collect();
-        let (_, why) = short.first()?;
-        let of = if short.len() == self.windows.len() {
-            String::new()
-        } else {
-            let times: Vec<String> = short.iter().map(|(time, _)| format_duration(*time)).collect();
-            format!(" with a `runtime` of {}", times.join(", "))
-        };
-        let hopeless_s = slowest.hopeless_below_s().unwrap_or(f64::INFINITY);
-        Some(if short.iter().all(|(window, _)| window.as_secs_f64() < hopeless_s) {
-            format!("no trial{of} will have joules from the meter `{name}`: {why}")
-        } else {
-            format!("some trials{of} may have no joules from the meter `{name}`: {why}")
-        })
     }
 }
 
@@ -188,48 +173,6 @@ fn local(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Said;
-
-    #[test]
-    fn a_warning_names_the_windows_that_are_too_short_and_the_least_runtime() {
-        let second = Duration::from_secs(1);
-        let cadence = Cadence { kind: ChannelKind::Instant, period_s: 1.0, age_s: 0.0, bridge_s: 3.0 };
-        let says = |windows: &[Duration], period_s: f64| {
-            let windows = windows.iter().copied().collect();
-            let mut short = ShortWindows { windows, warned: BTreeSet::new() };
-            let mut said = Said::default();
-            (0..2).for_each(|_| short.warn("psu", &[Cadence { period_s, ..cadence }], &mut said));
-            said.0
-        };
-        let why = "the measured window is too short for the meter, which gives a value every 1.0 s; the \
-                   window must hold 4 values: use a `runtime` of at least 5s, or a faster meter";
-        let all = format!("warning: no trial will have joules from the meter `psu`: {why}");
-        assert_eq!(says(&[second], 1.0), [all]);
-        let some = "warning: no trial with a `runtime` of 1s, 2s will have joules from the meter `psu`: ";
-        assert_eq!(says(&[second, 2 * second, 5 * second], 1.0), [some.to_owned() + why]);
-        assert!(says(&[5 * second], 1.0).is_empty() && says(&[], 1.0).is_empty());
-        // A window in which four values lie only if it begins at the right moment.
-        let maybe = "warning: some trials may have no joules from the meter `psu`: ".to_owned() + why;
-        assert_eq!(says(&[second * 7 / 2], 1.0), [maybe]);
-        let maybe = "warning: some trials with a `runtime` of 2s, 3s may have no joules from the meter `psu`";
-        assert!(says(&[2 * second, 3 * second, 9 * second], 1.0)[0].starts_with(maybe));
-        let rare = says(&[60 * second], 5.0);
-        assert!(rare[0].contains("a value only every 5.0 s, and gaps of at most 3.0 s"), "{rare:?}");
-    }
-
-    /// The last of the channels with the longest period was looked at: with the counter of a plug, which
-    /// gives no joules, nothing was said.
-    #[test]
-    fn of_several_channels_the_one_that_needs_the_longest_window_is_warned_of() {
-        let count = ChannelKind::Counter { joules_per_count: 60.0, wrap: None };
-        let cadence = |kind, period_s| Cadence { kind, period_s, age_s: 0.0, bridge_s: 3.0 };
-        let short = ShortWindows { windows: [Duration::from_secs(1)].into(), ..ShortWindows::default() };
-        let (power, energy) = (cadence(ChannelKind::Instant, 1.0), cadence(count, 1.0));
-        assert_eq!(short.of("plug", &[power, energy]), short.of("plug", &[power]));
-        let rare = cadence(ChannelKind::Instant, 4.0);
-        assert!(short.of("plug", &[rare, power]).unwrap().contains("a value only every 4.0 s"));
-        assert_eq!(short.of("plug", &[energy]), None);
-    }
 
     /// It was checked with a window of 0.
     #[test]

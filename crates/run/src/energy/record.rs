@@ -3,9 +3,11 @@
 use super::config::{ClockChoice, MeterSpec};
 use super::model::ModelText;
 use iopj_core::energy::Scope;
-use iopj_meter::{Alignment, Channel, Clock};
+use iopj_meter::{Alignment, Channel, Clock, Reading, Value};
+use iopj_store::energy::{RawValue, ReadingRow};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What the store keeps of a meter beside its readings. No secret is in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +23,18 @@ pub(crate) struct MeterRecord {
     /// The coefficient file of a model, which has no readings.
     #[serde(default)]
     pub(crate) model: Option<ModelText>,
+    /// The target host, if the meter is one of its; the readings are by this host's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) there: Option<There>,
+}
+
+/// What a meter of the target host has beside others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct There {
+    /// The boot id of its kernel: the machine that it is.
+    pub(crate) boot: String,
+    /// How far the times of all readings may be off together: the worst alignment of the two clocks.
+    pub(crate) within_ns: u64,
 }
 
 /// Whose time stamps place the readings.
@@ -47,12 +61,26 @@ impl MeterRecord {
             bridge_ns: spec.bridge.as_nanos() as u64,
             channels: channels.to_vec(),
             model: None,
+            there: None,
         }
+    }
+
+    /// Its kind, how often it is read, and its channels.
+    pub(crate) fn in_words(&self) -> String {
+        let channels: Vec<String> = self.channels.iter().map(describe).collect();
+        let interval = iopj_core::format_duration(self.interval());
+        format!("{}, every {interval}: {}", self.kind, channels.join("; "))
+    }
+
+    /// How often it is read.
+    pub(super) fn interval(&self) -> Duration {
+        Duration::from_nanos(self.interval_ns)
     }
 
     /// What places the readings: the meter's own clock as it was found, or the host's.
     pub(super) fn clock<'a>(&self, alignment: Option<&'a Alignment>) -> Clock<'a> {
-        alignment.map_or(Clock::Host { age_ns: self.age_ns }, Clock::Own)
+        let within_ns = self.there.as_ref().map_or(0, |there| there.within_ns);
+        alignment.map_or(Clock::Host { age_ns: self.age_ns, within_ns }, Clock::Own)
     }
 
     /// The scopes of the meter, each with the channels that make it up.
@@ -93,4 +121,20 @@ impl From<ClockChoice> for ClockRecord {
             ClockChoice::Own => ClockRecord::Own,
         }
     }
+}
+
+/// A channel in a few words.
+fn describe(channel: &Channel) -> String {
+    format!("{} `{}` {}", channel.scope, channel.name, iopj_meter::accuracy_text(channel.accuracy))
+}
+
+/// A reading as the store keeps it; `None` if it is not a number.
+pub(super) fn row(reading: &Reading) -> Option<ReadingRow> {
+    let value = match reading.value {
+        Value::Count(count) => RawValue::Count(count),
+        Value::Watts(watts) if watts.is_finite() => RawValue::Watts(watts),
+        Value::Watts(_) => return None,
+    };
+    let Reading { channel, begin_ns, end_ns, wall_ns, own_ns, .. } = *reading;
+    Some(ReadingRow { channel: channel as u32, value, begin_ns, end_ns, wall_ns, own_ns })
 }

@@ -36,7 +36,7 @@ pub(super) fn sees(interval: Duration) -> Duration {
 /// True if the power of each channel that gives joules is flat: the whole interval of its slope lies within
 /// the rule. Noise alone is not flat.
 pub(super) fn is_flat(channels: &[Channel], readings: &[Reading], stretch: Duration) -> bool {
-    let clock = Clock::Host { age_ns: 0 };
+    let clock = Clock::Host { age_ns: 0, within_ns: 0 };
     counted(channels).into_iter().all(|index| {
         powers(&channels[index], index, readings, clock).is_ok_and(|powers| has_settled(&powers, stretch))
     })

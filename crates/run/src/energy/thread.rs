@@ -4,6 +4,7 @@ use super::config::MeterSpec;
 use super::kinds::OpenMeter;
 use super::record::counted;
 use iopj_meter::{Cadence, Channel, Meter, MeterError, OpenError, Reading, median_period_s};
+use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -83,11 +84,19 @@ impl Shared {
 }
 
 /// What a meter's thread cost.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cost {
     pub(crate) readings: u64,
     pub(crate) cpu: Duration,
     pub(crate) elapsed: Duration,
+}
+
+impl Cost {
+    /// The cost of a meter of this name.
+    pub(super) fn in_words(&self, name: &str) -> String {
+        let share = 100.0 * self.cpu.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9);
+        format!("{name}: {} readings for {share:.3} % of a core", self.readings)
+    }
 }
 
 impl OpeningMeter {

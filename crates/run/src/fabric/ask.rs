@@ -1,7 +1,9 @@
 //! What a run asks the agent on the target host, and what it gets.
 
+use crate::energy::OpenMeters;
 use iopj_core::Setting;
 use iopj_engine::target::FileId;
+use iopj_fabric::network::Token;
 use iopj_host::settings::Export;
 use iopj_store::Measurement;
 use iopj_study::SteadyStateKeys;
@@ -40,8 +42,55 @@ pub(crate) enum Ask {
     End,
     /// Measure a trial there: [`Done`].
     Measure(Box<Measure>),
+    /// Open meters: [`crate::energy::OpenedMeters`].
+    OpenMeters(OpenMeters),
+    /// What they have read since: [`crate::energy::FarReadings`].
+    Readings,
+    /// End them: a [`crate::energy::Cost`] of each.
+    StopMeters,
+    /// The network by itself: as the question says.
+    Network(AskNetwork),
     /// Put everything back: what was put back, one line each.
     PutBack,
+}
+
+/// A question about the network.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AskNetwork {
+    /// Whether a program is there.
+    Has(Program),
+    /// Listen on this address for one connection: the port.
+    Listen {
+        /// The study's address, which is one of the target host.
+        address: IpAddr,
+        /// Who may connect.
+        peer: IpAddr,
+        /// How it shows who it is.
+        token: Token,
+    },
+    /// What the connection brought: bits per second of a stream to the target host.
+    Counted,
+    /// Serve one test by a program: the port.
+    Serve {
+        /// The program.
+        program: Program,
+        /// As in `Listen`.
+        address: IpAddr,
+        /// The bytes go to its client.
+        is_reversed: bool,
+    },
+    /// End that program.
+    Ended,
+}
+
+/// A program that measures a network between two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Program {
+    Iperf3,
+    IbSendLat,
+    IbSendBw,
 }
 
 /// The drive on the target host, and what may be done to it.

@@ -2,7 +2,10 @@
 
 mod ask;
 mod checks;
+mod clock;
 mod counts;
+mod meters;
+mod network;
 mod secret;
 mod session;
 mod side;

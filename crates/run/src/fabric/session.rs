@@ -3,6 +3,8 @@
 
 use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
 use super::counts::{between, context_switches};
+use super::meters::MetersHere;
+use super::network::NetworkHere;
 use crate::error::{RunError, TrialError};
 use crate::target::{Access, TargetSpec, devices_below};
 use crate::trial::{Measured, TrialRunner};
@@ -68,6 +70,8 @@ struct Session<'h> {
     window: Option<Edges>,
     /// How long the host is counted at rest before each window.
     rest: Option<Duration>,
+    meters: Option<MetersHere>,
+    network: NetworkHere,
 }
 
 /// The drive that a session has.
@@ -100,7 +104,8 @@ impl Handler for Session<'_> {
 
 impl<'h> Session<'h> {
     fn new(host: &'h Host, rest: Option<Duration>) -> Session<'h> {
-        Session { host, drive: None, window: None, rest }
+        let network = NetworkHere::default();
+        Session { host, drive: None, window: None, rest, meters: None, network }
     }
 
     fn of(&mut self, ask: Ask, stop: &AtomicBool) -> Result<Value, RunError> {
@@ -121,6 +126,14 @@ impl<'h> Session<'h> {
             Ask::Begin { position } => value(&self.begin(position)?),
             Ask::End => value(&self.end()?),
             Ask::Measure(measure) => value(&self.measure(&measure, stop)?),
+            Ask::OpenMeters(asked) => {
+                let (meters, opened) = MetersHere::open(&asked, stop)?;
+                self.meters = Some(meters);
+                value(&opened)
+            }
+            Ask::Readings => value(&self.meters()?.readings()),
+            Ask::StopMeters => value(&self.meters()?.stop()),
+            Ask::Network(ask) => self.network.answer(ask),
             Ask::PutBack => {
                 let restored = self.drive()?.settings.restore()?;
                 let line = |change: &iopj_host::settings::Restored| {
@@ -129,6 +142,10 @@ impl<'h> Session<'h> {
                 value(&restored.iter().map(line).collect::<Vec<_>>())
             }
         }
+    }
+
+    fn meters(&mut self) -> Result<&mut MetersHere, RunError> {
+        self.meters.as_mut().ok_or_else(|| RunError::Refused("no meter is open there".to_owned()))
     }
 
     fn drive(&mut self) -> Result<&mut Drive<'h>, RunError> {

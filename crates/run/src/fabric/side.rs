@@ -3,6 +3,7 @@
 
 use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
 use super::checks::{check_options, target_name};
+use super::clock::{Clock, Clocks};
 use super::counts::{between, context_switches, prefixed};
 use super::secret;
 use crate::error::{RunError, TrialError};
@@ -43,13 +44,16 @@ pub(crate) struct FabricSide<'a> {
     /// The connection, and settings of this host.
     settings: Settings<'a>,
     client: Option<RefCell<Client>>,
-    keys: Fabric,
+    pub(super) keys: Fabric,
     ids: Ids,
     writes: bool,
     opened: Option<Opened>,
     exported: Option<Export>,
     connected: Option<(Connect, Connected)>,
-    clock: Clock,
+    /// How the target host's clock lies to this one's.
+    pub(super) clocks: RefCell<Clocks>,
+    /// The block before which the network was measured last.
+    pub(super) measured_block: Option<u32>,
     /// The interfaces that lead to the target.
     nics: Option<Nics>,
     /// Changes of this host's settings that have been handed out.
@@ -80,13 +84,6 @@ struct Began {
 struct Ids {
     subsystem: Uuid,
     host: Uuid,
-}
-
-/// How the target host's clock lies to this one's: its time less this one's, and how far that may be wrong.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Clock {
-    offset_ns: i64,
-    uncertainty_ns: u64,
 }
 
 impl<'a> FabricSide<'a> {
@@ -125,7 +122,8 @@ impl<'a> FabricSide<'a> {
             opened: None,
             exported: None,
             connected: None,
-            clock: Clock::default(),
+            clocks: RefCell::default(),
+            measured_block: None,
             nics: None,
             noted: 0,
             changed_there: Vec::new(),
@@ -147,7 +145,10 @@ impl<'a> FabricSide<'a> {
     }
 
     /// Asks the agent, if there is one.
-    fn ask<R: DeserializeOwned>(&self, ask: &Ask) -> Result<Option<R>, FabricError> {
+    ///
+    /// # Errors
+    /// The agent refuses, or is gone.
+    pub(super) fn ask<R: DeserializeOwned>(&self, ask: &Ask) -> Result<Option<R>, FabricError> {
         self.ask_until(ask, &AtomicBool::new(false))
     }
 
@@ -181,7 +182,7 @@ impl<'a> FabricSide<'a> {
         if !self.writes && self.keys.nqn.is_none() {
             self.host.write_protect(&connected)?;
         }
-        self.clock = self.clock()?;
+        self.align()?;
         Ok(device)
     }
 
@@ -278,8 +279,9 @@ impl<'a> FabricSide<'a> {
         if let Some(cell) = &measure.cell.fabric {
             self.set_there(cell)?;
         }
-        self.clock = self.clock()?;
+        self.align()?;
         let done: Option<Done> = self.ask_until(&Ask::Measure(Box::new(measure)), stop)?;
+        self.align()?;
         let Some(Done { mut measurement, histograms, load_raw_ns }) = done else {
             return Err(TrialError::Changed("no agent runs on the target host".to_owned()));
         };
@@ -291,24 +293,29 @@ impl<'a> FabricSide<'a> {
         if let Some(latency) = &mut measurement.write_latency {
             latency.histogram = writes;
         }
-        let here = |ns: u64| ns.saturating_add_signed(-self.clock.offset_ns);
+        let clocks = self.clocks.borrow();
+        let here = |ns: u64| clocks.here(ns);
         measurement.window_raw_ns = measurement.window_raw_ns.map(|window| window.map(here));
         let load_raw_ns = load_raw_ns.into_iter().map(here).collect();
         Ok(Far { measurement, load_raw_ns })
     }
 
-    /// How the other clock lies to this one, from several exchanges.
-    fn clock(&self) -> Result<Clock, FabricError> {
+    /// Finds how the other clock lies to this one, from several exchanges.
+    ///
+    /// # Errors
+    /// The agent is gone.
+    pub(super) fn align(&self) -> Result<(), FabricError> {
         let mut best: Option<Clock> = None;
         for _ in 0..EXCHANGES {
             let sent = monotonic_raw_ns();
-            let Some(there) = self.ask::<u64>(&Ask::Clock)? else { return Ok(Clock::default()) };
+            let Some(there) = self.ask::<u64>(&Ask::Clock)? else { return Ok(()) };
             let clock = Clock::of(sent, there, monotonic_raw_ns());
             if best.is_none_or(|best| clock.uncertainty_ns < best.uncertainty_ns) {
                 best = Some(clock);
             }
         }
-        Ok(best.unwrap_or_default())
+        best.into_iter().for_each(|clock| self.clocks.borrow_mut().keep(clock));
+        Ok(())
     }
 
     /// The window of the trial at this position begins on both hosts. While the target host rests, this one
@@ -340,7 +347,7 @@ impl<'a> FabricSide<'a> {
         let last = self.nics.as_ref().map(Nics::sample).transpose()?;
         let nics = between(self.nics.as_ref(), began.nics, last);
         let target = self.ask::<TargetHostEvidence>(&Ask::End)?;
-        let Clock { offset_ns, uncertainty_ns } = self.clock;
+        let Clock { offset_ns, uncertainty_ns, .. } = self.clocks.borrow().last();
         let target = target.map(|target| TargetHostEvidence {
             clock_offset_ns: offset_ns,
             clock_uncertainty_ns: uncertainty_ns,
@@ -389,6 +396,11 @@ impl<'a> FabricSide<'a> {
         target_name(&self.keys)
     }
 
+    /// The target host in messages.
+    pub(super) fn host_name(&self) -> String {
+        self.keys.target_host.clone().unwrap_or_default()
+    }
+
     /// Ends the connection and the export, and puts the settings of both hosts back.
     ///
     /// # Errors
@@ -414,18 +426,8 @@ impl<'a> FabricSide<'a> {
     }
 }
 
-impl Clock {
-    /// From one exchange: asked and answered here, read there in between.
-    fn of(sent: u64, there: u64, received: u64) -> Clock {
-        let half = received.saturating_sub(sent) / 2;
-        let here = sent + half;
-        let offset_ns = i64::try_from(i128::from(there) - i128::from(here)).unwrap_or_default();
-        Clock { offset_ns, uncertainty_ns: half }
-    }
-}
-
 /// This host's own address on the way to another. Nothing is sent.
-fn own_address(address: IpAddr) -> Option<IpAddr> {
+pub(super) fn own_address(address: IpAddr) -> Option<IpAddr> {
     let any: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
@@ -475,11 +477,5 @@ mod tests {
         let [warning] = &balanced(&keys, [true, true])[..] else { panic!("one warning") };
         assert!(warning.starts_with("irqbalance runs on the target host, "), "{warning}");
         assert!(warning.contains("target.nic_irq_affinity places: stop it"), "{warning}");
-    }
-
-    #[test]
-    fn the_quickest_exchange_tells_how_far_a_clock_is_off() {
-        assert_eq!(Clock::of(1_000, 5_100, 1_200), Clock { offset_ns: 4_000, uncertainty_ns: 100 });
-        assert_eq!(Clock::of(5_000, 1_100, 5_200), Clock { offset_ns: -4_000, uncertainty_ns: 100 });
     }
 }
