@@ -212,7 +212,7 @@ fn scripts(folder: &Path, host: String, target: String) -> Vec<String> {
     let mut lines = Vec::new();
     let cache = Cache::open().unwrap();
     let done = pair.run(&cache, &study, &AtomicBool::new(false), &mut |line| {
-        println!("{line}");
+        eprintln!("{line}");
         lines.push(line.to_owned());
     });
     let is_fine = match &done {
@@ -246,7 +246,8 @@ const NOTHING: &str = "tries=900\nwhile [ -n \"$(left)\" ] && [ $tries -gt 0 ]; 
 /// second what is left there.
 const SERVE_FILES: &str = r#"mkdir /sys/kernel/config/nullb/nullb0 && cd /sys/kernel/config/nullb/nullb0 &&
 echo 1 >memory_backed && echo 64 >size && echo 4096 >blocksize && echo 1 >power && cd /tmp &&
-mke2fs -b 4096 /dev/nullb0 >/dev/null && mkdir -p /mnt && mount -t ext4 /dev/nullb0 /mnt || echo 'no file system'
+mke2fs -b 4096 /dev/nullb0 >/dev/null && mkdir -p /mnt && mount -t ext4 /dev/nullb0 /mnt ||
+echo 'no file system'
 (while :; do
 	sleep 1
 	echo "there: [$(left)$(ls /mnt | grep iopj)]"
