@@ -4,6 +4,7 @@
 
 mod chroot;
 mod crates;
+mod cross;
 mod dist;
 mod files;
 mod functions;
@@ -40,6 +41,7 @@ usage: cargo xtask TASK
   kernel-functions TREE...               the table of kernel functions and their source folders, from kernel \
                      sources
   files                                  docs/files.md, the index of source files
+  cross [--release]                      iopj for 64-bit Arm, beside this machine's own
   dist                                   release binary, man pages and completions
 ";
 
@@ -68,6 +70,7 @@ fn run() -> anyhow::Result<()> {
         "instructions" => instructions::run,
         "fuzz" => fuzz::run,
         "kernel-functions" => functions::run,
+        "cross" => cross::run,
         "dist" => dist::run,
         "files" => files::run,
         "" => return Err(Usage("no task was named".to_owned()).into()),

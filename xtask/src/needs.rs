@@ -27,6 +27,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("pdfinfo", "poppler-utils"),
     ("qpdf", "qpdf"),
     ("qemu-system-x86_64", "qemu-system-x86"),
+    ("qemu-system-aarch64", "qemu-system-arm"),
+    ("qemu-aarch64", "qemu-user"),
+    ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+    ("/usr/aarch64-linux-gnu/lib/libc.a", "libc6-dev-arm64-cross"),
     ("busybox", "busybox-static"),
     ("depmod", "kmod"),
     ("cpio", "cpio"),
@@ -89,17 +93,32 @@ pub(crate) fn ensure_here(programs: &[(&'static str, &'static str)]) -> Result<(
 /// # Errors
 /// rustup's own.
 pub(crate) fn toolchain(workspace: &Workspace, name: &str, program: &str, components: &[&str]) -> Result<()> {
-    // Lint may go on beside the tests, and rustup does not keep two installations apart. The file only has to
-    // be the same one for both.
-    let path = workspace.root.join("Cargo.lock");
-    let lock = File::open(&path).with_context(|| path.display().to_string())?;
-    lock.lock().with_context(|| path.display().to_string())?;
+    let _lock = lock(workspace)?;
     if shell::succeeds(&mut workspace.cargo(&format!("+{name} {program} --version"))) {
         return Ok(());
     }
     let mut install = workspace.program("rustup", &format!("toolchain install {name} --profile minimal"));
     install.args(components.iter().flat_map(|component| ["--component", component]));
     shell::step(&format!("installing Rust {name}"), &mut install)
+}
+
+/// Makes sure that the standard library for another processor is here.
+///
+/// # Errors
+/// rustup's own.
+pub(crate) fn rust_target(workspace: &Workspace, target: &str) -> Result<()> {
+    let _lock = lock(workspace)?;
+    let add = format!("target add {target}");
+    shell::step(&format!("Rust's library for {target}"), &mut workspace.program("rustup", &add))
+}
+
+/// Keeps other tasks from installing at the same time: lint may go on beside the tests, and rustup does not
+/// keep two installations apart. The file only has to be the same one for both.
+fn lock(workspace: &Workspace) -> Result<File> {
+    let path = workspace.root.join("Cargo.lock");
+    let file = File::open(&path).with_context(|| path.display().to_string())?;
+    file.lock().with_context(|| path.display().to_string())?;
+    Ok(file)
 }
 
 /// Packages that only the user can install.

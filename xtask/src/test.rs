@@ -4,7 +4,7 @@
 use crate::options::Options;
 use crate::results::Results;
 use crate::workspace::Workspace;
-use crate::{instructions, needs, shell};
+use crate::{cross, instructions, needs, shell};
 use anyhow::{Context, Error, Result, bail};
 use rustix::process::setpriority_process;
 use serde_json::Value;
@@ -28,8 +28,15 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     // Everything is built once, so the program that the tests run fetches the kernels.
     shell::step("build of the tests", &mut workspace.cargo(&format!("{TESTS} --no-run")))?;
     let mut failed: Vec<String> = kernels(workspace).err().map(reason).into_iter().collect();
+    let for_arm = cross::is_possible();
+    if for_arm {
+        // The lab's Arm guest runs it.
+        failed.extend(cross::build(workspace, false).err().map(reason));
+    } else {
+        println!("skipped: iopj for aarch64 needs its compiler and QEMU's user-mode emulation");
+    }
     let (results, failed_beside) = std::thread::scope(|scope| {
-        let others = scope.spawn(|| beside(workspace, counts));
+        let others = scope.spawn(|| beside(workspace, counts, for_arm));
         let results = shell::timed("tests", || tests(workspace));
         (results, others.join().unwrap_or_else(|_| vec!["what goes on beside the tests panicked".to_owned()]))
     });
@@ -58,16 +65,19 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     Ok(())
 }
 
-/// What needs no quiet machine and no disk: Miri, the release build, and the counts of the engine's
-/// instructions. The lab's guests use little more than one of two processors, and at the lowest priority this
+/// What needs no quiet machine and no disk: Miri, the release build, the counts of the engine's instructions,
+/// and the unit tests for Arm. The lab's guests use little more than one of two processors, and at the lowest priority this
 /// takes little of theirs. Returns what failed.
-fn beside(workspace: &Workspace, counts: bool) -> Vec<String> {
+fn beside(workspace: &Workspace, counts: bool, for_arm: bool) -> Vec<String> {
     // On Linux only of this thread, and of the programs that it starts (man 2 setpriority, "BUGS").
     let lowest = setpriority_process(None, 19).context("the priority of what goes on beside the tests");
     let mut results = vec![lowest, miri(workspace)];
     if counts {
         results.push(workspace.release_binary().map(|_| ()));
         results.push(instructions::check_engine(workspace));
+    }
+    if for_arm {
+        results.push(cross::unit_tests(workspace));
     }
     results.into_iter().filter_map(Result::err).map(reason).collect()
 }
@@ -99,7 +109,8 @@ fn fetch_kernels(workspace: &Workspace) -> Result<()> {
     shell::step("kernels 5.10, 6.1 and 6.18", &mut lab(&["5.10", "6.1", "6.18"]))?;
     let offers = serde_json::from_str(&shell::output(&mut lab(&["--json"]))?)?;
     let series = new_series(&offers).context("no kernel from 7.2 on is offered")?;
-    shell::step(&format!("kernel {series}"), &mut lab(&[series]))
+    shell::step(&format!("kernel {series}"), &mut lab(&[series]))?;
+    shell::step("kernel 6.18 for aarch64", &mut lab(&["6.18", "--arch", "aarch64"]))
 }
 
 /// The oldest series on offer from 7.2 on; the offers are oldest first. A distribution will replace 7.2 by a

@@ -1,5 +1,6 @@
 //! Studies in real guests: polled paths are verified on the kernels that have them, and drives fail.
 
+mod arm;
 mod bypass;
 #[path = "../common/mod.rs"]
 mod common;

@@ -135,8 +135,10 @@ fn an_image_that_is_no_kernel_is_refused() {
     bench.put("boot/vmlinuz-6.1.0-9-amd64", b"#!/bin/sh\n");
     let message = bench.from("").unwrap_err().to_string();
     assert!(
-        message
-            .starts_with(&format!("`{}` is not an x86-64 kernel: it has neither", bench.image().display()))
+        message.starts_with(&format!(
+            "`{}` is not a kernel for a guest: it has neither",
+            bench.image().display()
+        ))
     );
 }
 

@@ -135,9 +135,15 @@ fn an_elf_image_says_its_release_and_leaves_its_debug_information() {
 
 #[test]
 fn what_is_no_kernel_is_refused_with_the_reason() {
-    assert_eq!(reason(b""), "it has neither the boot protocol's header nor that of an ELF file");
-    assert_eq!(reason(&[7; 5000]), "it has neither the boot protocol's header nor that of an ELF file");
-    assert_eq!(reason(&elf(62, &[], "usage: %s")), "it is an ELF file without the words `Linux version`");
+    assert_eq!(
+        reason(b""),
+        "it has neither the boot protocol's header nor that of an ELF file or of an Arm image"
+    );
+    assert_eq!(
+        reason(&[7; 5000]),
+        "it has neither the boot protocol's header nor that of an ELF file or of an Arm image"
+    );
+    assert_eq!(reason(&elf(62, &[], "usage: %s")), "it is without the words `Linux version`");
     assert_eq!(reason(&elf(183, &[], "Linux version 6.1.0 (x)")), "it is an ELF file for another processor");
     assert!(reason(&elf(62, &[], "Linux version 6.1.0 (x)")).contains("without a PVH entry"));
     assert!(read(Path::new("/nonexistent/vmlinuz")).err().unwrap().to_string().contains("No such file"));

@@ -1,0 +1,67 @@
+//! `cargo xtask cross`: iopj for 64-bit Arm, linked statically, beside this machine's own; and the unit tests
+//! that need no kernel of their own, under QEMU's user-mode emulation.
+
+use crate::options::Options;
+use crate::workspace::Workspace;
+use crate::{needs, shell};
+use anyhow::{Context, Result};
+use std::fs;
+use std::process::Command;
+
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+/// What compiles the bundled C code and links, and the libraries that are linked in, with Debian's packages.
+const TOOLS: [(&str, &str); 2] = [
+    ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+    ("/usr/aarch64-linux-gnu/lib/libc.a", "libc6-dev-arm64-cross"),
+];
+/// What runs programs for Arm here.
+const EMULATOR: (&str, &str) = ("qemu-aarch64", "qemu-user");
+/// The crates whose unit tests need nothing of a kernel but files and threads. The others run in the lab's Arm
+/// guest, as parts of iopj.
+const TESTED: &str = "--package iopj-core --package iopj-study --package iopj-store --package iopj-fabric \
+                      --package iopj-probe --package iopj-report";
+pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
+    let release = options.flag("--release");
+    options.end()?;
+    needs::ensure_here(&TOOLS)?;
+    build(workspace, release)
+}
+
+/// Builds iopj for Arm and puts it beside this machine's own as `iopj-aarch64`, where the lab and `--push` look
+/// for it.
+pub(crate) fn build(workspace: &Workspace, release: bool) -> Result<()> {
+    needs::rust_target(workspace, TARGET)?;
+    let words =
+        if release { "build --release --package iopj" } else { "build --package iopj --all-features" };
+    shell::step("iopj for aarch64", &mut cargo(workspace, words))?;
+    let profile = if release { "release" } else { "debug" };
+    let built = workspace.target.join(TARGET).join(profile).join("iopj");
+    let beside = workspace.target.join(profile).join("iopj-aarch64");
+    fs::create_dir_all(workspace.target.join(profile))?;
+    fs::copy(&built, &beside).with_context(|| format!("{} cannot be written", beside.display()))?;
+    println!("{}", beside.display());
+    Ok(())
+}
+
+/// The unit tests for Arm, emulated. They share what was built for iopj.
+pub(crate) fn unit_tests(workspace: &Workspace) -> Result<()> {
+    let mut command = cargo(workspace, &format!("test {TESTED} --all-features --lib"));
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", EMULATOR.0).env("PROPTEST_CASES", "8");
+    shell::step("unit tests for aarch64, emulated", &mut command)
+}
+
+/// Whether all that [`build`] and [`unit_tests`] need is here.
+pub(crate) fn is_possible() -> bool {
+    TOOLS.into_iter().chain([EMULATOR]).all(|(program, _)| needs::is_here(program))
+}
+
+/// Cargo for Arm. A static program needs no libraries of the guest, or of the host that it is copied to.
+fn cargo(workspace: &Workspace, words: &str) -> Command {
+    let mut command = workspace.cargo(words);
+    command
+        .args(["--target", TARGET])
+        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", TOOLS[0].0)
+        .env("CC_aarch64_unknown_linux_gnu", TOOLS[0].0);
+    command
+}
