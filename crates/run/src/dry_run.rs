@@ -8,7 +8,7 @@ use crate::pace::RunTime;
 use crate::paths;
 use crate::precondition;
 use crate::progress::Progress;
-use crate::runner::{LEFT_OUT, SetUp, Tools, all_cells, open_meters, place};
+use crate::runner::{SetUp, Tools, all_cells, open_meters, place};
 use crate::target::Access;
 use crate::trials::needed_settings;
 use iopj_core::{Length, Workload};
@@ -16,7 +16,7 @@ use iopj_engine::target::{TakePlan, plan_taking};
 use iopj_host::settings::{Change, DeviceLocks, Host};
 use iopj_store::Unavailable;
 use iopj_study::Study;
-use iopj_study::plan::{self, Cell};
+use iopj_study::plan::{self, Cell, LeftOut};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -35,8 +35,8 @@ pub struct RunPlan {
     pub taken: Option<TakePlan>,
     /// Its cells.
     pub cells: Vec<Cell>,
-    /// Combinations that are no cells, and why.
-    pub left_out: (usize, &'static str),
+    /// Combinations that are no cells.
+    pub left_out: LeftOut,
     /// Paths that do not work on the target.
     pub unavailable: Vec<Unavailable>,
     /// The least and the greatest number of replicates, each a block of all cells.
@@ -108,7 +108,7 @@ pub fn dry_run(
         target: path,
         overwritten,
         taken: takes.map(|address| plan_taking(address, options.i_know_no_iommu)).transpose()?,
-        left_out: (*left_out, LEFT_OUT),
+        left_out: *left_out,
         unavailable,
         replicates,
         times,

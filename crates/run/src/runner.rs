@@ -18,7 +18,7 @@ use iopj_core::IoPath;
 use iopj_host::settings::Host;
 use iopj_load::fio::Fio;
 use iopj_store::Store;
-use iopj_study::plan::{self, Cell};
+use iopj_study::plan::{self, Cell, LeftOut};
 use iopj_study::{Study, StudyError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -33,9 +33,6 @@ pub fn read_study(text: &str, source: &str) -> Result<Study, StudyError> {
     energy::meter_specs(study.meters.as_ref(), source)?;
     Ok(study)
 }
-
-/// Why combinations are left out of a study.
-pub(crate) const LEFT_OUT: &str = "posix-sio is synchronous and has no iodepth above 1";
 
 /// Runs a study from its beginning. `decide` looks at its trials where their number is decided while it runs.
 ///
@@ -218,8 +215,8 @@ pub(crate) struct SetUp<'a> {
     tools: &'a Tools,
     pub(crate) metering: Option<Metering>,
     pub(crate) cells: Vec<Cell>,
-    /// Combinations that are no cells, because a synchronous path has no depth.
-    pub(crate) left_out: usize,
+    /// Combinations that are no cells.
+    pub(crate) left_out: LeftOut,
     pub(crate) access: Access<'a>,
     made: Option<MadeFile>,
 }
@@ -252,8 +249,8 @@ impl<'a> SetUp<'a> {
     ) -> Result<Summary, RunError> {
         // What is bound last is dropped first.
         let SetUp { study, tools, made, access, cells, metering, left_out } = self;
-        if left_out > 0 {
-            progress.note(&format!("{left_out} combinations left out: {LEFT_OUT}"));
+        for (count, why) in left_out.reasons() {
+            progress.note(&format!("{count} combinations left out: {why}"));
         }
         let (fio, profiler) = (tools.fio.as_ref(), tools.profiler.as_ref());
         let runner = TrialRunner::new(host, fio, profiler, study, seed, stop)?;
