@@ -2,7 +2,7 @@
 
 use crate::blocks::{self, Decide};
 use crate::energy::{self, Metering, Meters};
-use crate::error::RunError;
+use crate::error::{RunError, TrialError};
 use crate::fabric::FabricSide;
 use crate::locks::Locker;
 use crate::new_store::provenance_of;
@@ -14,7 +14,7 @@ use crate::target::{Access, MadeFile, OpenTarget, Taking, TargetSpec};
 use crate::trial::TrialRunner;
 use crate::trials::{Summary, Trials};
 use crate::{continued, limits, new_store, paths, programs};
-use iopj_core::IoPath;
+use iopj_core::{IoPath, Transport};
 use iopj_host::settings::Host;
 use iopj_load::fio::Fio;
 use iopj_store::Store;
@@ -157,22 +157,33 @@ fn first_connection(
     progress: &mut dyn Progress,
 ) -> Result<Option<PathBuf>, RunError> {
     let (Some(fabric), Some(side)) = (&study.fabric, side) else { return Ok(None) };
-    let (mut last, mut tried) = (None, Vec::new());
+    let (mut failures, mut tried) = (Vec::new(), Vec::new());
+    // The last failure is the run's own; those before it are said.
+    let mut note = |failures: &[(Transport, TrialError)]| {
+        failures
+            .iter()
+            .for_each(|(transport, error)| progress.note(&format!("warning: {transport}: {error}")));
+    };
     for cell in fabric.cells()?.into_iter().filter(|cell| cell.transport.is_remote()) {
         if tried.contains(&cell.transport) {
             continue;
         }
         tried.push(cell.transport);
         match side.connect(&cell) {
-            Ok(device) => return Ok(Some(device)),
-            Err(error) => {
-                progress.note(&format!("warning: {}: {error}", cell.transport));
-                last = Some(error);
+            Ok(device) => {
+                note(&failures);
+                side.may_be_waited_for();
+                return Ok(Some(device));
             }
+            Err(error) => failures.push((cell.transport, error)),
         }
     }
-    Err(last
-        .map_or_else(|| RunError::Refused("[fabric] has no transport over a wire".to_owned()), Into::into))
+    let last = failures.pop();
+    note(&failures);
+    Err(last.map_or_else(
+        || RunError::Refused("[fabric] has no transport over a wire".to_owned()),
+        |(_, error)| error.into(),
+    ))
 }
 
 /// The meters of a study, open and read once, before a file is made, a drive locked or a setting changed.

@@ -2,6 +2,7 @@
 
 mod ask;
 mod counts;
+mod lost;
 mod secret;
 mod session;
 mod side;

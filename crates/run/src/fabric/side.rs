@@ -19,7 +19,7 @@ use iopj_probe::{NicSample, Nics};
 use iopj_store::Measurement;
 use iopj_study::{Fabric, FabricCell, Study};
 use serde::de::DeserializeOwned;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -49,18 +49,23 @@ pub(crate) struct FabricSide<'a> {
     host: &'a Host,
     /// The connection, and settings of this host.
     settings: Settings<'a>,
-    client: Option<RefCell<Client>>,
-    keys: Fabric,
+    pub(super) client: Option<RefCell<Client>>,
+    pub(super) keys: Fabric,
     ids: Ids,
     writes: bool,
-    opened: Option<Opened>,
-    exported: Option<Export>,
-    connected: Option<(Connect, Connected)>,
+    i_know: bool,
+    push: bool,
+    pub(super) opened: Option<Opened>,
+    pub(super) exported: Option<Export>,
+    /// The target host's kernel demands that this host proves its identity (DH-HMAC-CHAP).
+    must_prove: bool,
+    pub(super) connected: Option<(Connect, Connected)>,
     clock: Clock,
     /// The interfaces that lead to the target.
     nics: Option<Nics>,
     /// Counts of this host when the window began.
     window: RefCell<Option<Began>>,
+    pub(super) trouble: Trouble,
     _guardian: Option<Guardian>,
 }
 
@@ -69,6 +74,17 @@ pub(crate) struct Far {
     pub(crate) measurement: Measurement,
     /// When the load went on and off there: `CLOCK_MONOTONIC_RAW`.
     pub(crate) load_raw_ns: Vec<u64>,
+}
+
+/// What went wrong with the connection and the agent, and has not been mended yet.
+#[derive(Default)]
+pub(super) struct Trouble {
+    /// The connection was seen to be broken in this trial.
+    pub(super) broke: Cell<bool>,
+    /// The target was there before, so it is waited for.
+    pub(super) may_come_back: Cell<bool>,
+    /// The agent is lost.
+    pub(super) no_agent: Cell<bool>,
 }
 
 /// Counts at the beginning of a window.
@@ -111,40 +127,60 @@ impl<'a> FabricSide<'a> {
         })?;
         let id = || Uuid::random().map_err(|error| RunError::Refused(format!("no random id ({error})")));
         let ids = Ids { subsystem: id()?, host: id()? };
-        let client = match &keys.target_host {
-            Some(name) => Some(RefCell::new(agent(name, &keys, options, stop)?)),
-            None => None,
-        };
         let locks = host.lock(&[])?;
         let mut side = FabricSide {
             host,
             settings: host.settings(&[], &locks),
-            client,
+            client: None,
             keys,
             ids,
             writes,
+            i_know: options.i_know,
+            push: options.push,
             opened: None,
             exported: None,
+            must_prove: false,
             connected: None,
             clock: Clock::default(),
             nics: None,
             window: RefCell::new(None),
+            trouble: Trouble::default(),
             _guardian: Some(guardian),
         };
         let address = side.keys.address()?;
         side.nics = address.map(Nics::towards).transpose()?;
         side.settings.may_change_nics(&side.nics.as_ref().map(Nics::names).unwrap_or_default());
-        if let Some(device) = side.keys.device.clone() {
-            let towards = address.and_then(own_address);
-            let open = OpenDrive { device, writes, i_know: options.i_know, towards };
-            side.opened = side.ask(&Ask::Open(open))?;
-        }
+        side.start_agent(stop)?;
         Ok(Some(side))
+    }
+
+    /// Starts the agent, if one may run there, and opens the drive.
+    pub(super) fn start_agent(&mut self, stop: &AtomicBool) -> Result<(), FabricError> {
+        let Some(name) = &self.keys.target_host else { return Ok(()) };
+        let destination: Destination = name.parse()?;
+        let start = Start {
+            destination: &destination,
+            command: self.keys.agent.as_deref().unwrap_or("iopj"),
+            push: self.push,
+            ssh: "ssh",
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        self.client = Some(RefCell::new(start.agent(stop)?));
+        if let Some(device) = self.keys.device.clone() {
+            let towards = self.keys.address().ok().flatten().and_then(own_address);
+            let open = OpenDrive { device, writes: self.writes, i_know: self.i_know, towards };
+            self.opened = self.ask(&Ask::Open(open))?;
+        }
+        Ok(())
     }
 
     /// Asks the agent, if there is one.
     fn ask<R: DeserializeOwned>(&self, ask: &Ask) -> Result<Option<R>, FabricError> {
-        self.client.as_ref().map(|client| client.borrow_mut().ask(ask, &mut |_| {})).transpose()
+        let answer = self.client.as_ref().map(|client| client.borrow_mut().ask(ask, &mut |_| {}));
+        if let Some(Err(FabricError::Lost { .. })) = &answer {
+            self.trouble.no_agent.set(true);
+        }
+        answer.transpose()
     }
 
     /// Reaches the drive as a cell wants it: the settings of both hosts, the export, the connection. Returns
@@ -162,6 +198,7 @@ impl<'a> FabricSide<'a> {
         let connect = self.connect_of(cell)?;
         let connected = self.settings.connect(&connect)?;
         let device = connected.device.clone();
+        self.trouble.broke.set(false);
         self.connected = Some((connect, connected.clone()));
         if !self.writes && self.keys.nqn.is_none() {
             self.host.write_protect(&connected)?;
@@ -200,11 +237,16 @@ impl<'a> FabricSide<'a> {
             secret: secret.map_err(|error| TrialError::Changed(format!("no random secret ({error})")))?,
         };
         self.exported = Some(export.clone());
-        self.ask::<Exported>(&Ask::Export(export))?;
+        let exported = self.ask::<Exported>(&Ask::Export(export))?;
+        self.must_prove = exported.is_some_and(|exported| exported.authenticates);
         Ok(())
     }
 
-    fn unexport(&mut self) -> Result<(), FabricError> {
+    /// Takes the export away, if there is one.
+    ///
+    /// # Errors
+    /// The target host keeps it, or the agent is gone.
+    pub(super) fn unexport(&mut self) -> Result<(), FabricError> {
         match self.exported.take() {
             Some(export) => self.ask::<()>(&Ask::Unexport(export)).map(drop),
             None => Ok(()),
@@ -316,7 +358,9 @@ impl<'a> FabricSide<'a> {
             Some((connect, connected)) => {
                 let named = self.host.transport(&connected.controller);
                 let options = connect.options.iter().map(|(name, value)| (name.clone(), value.to_string()));
-                (named.unwrap_or(connect.transport), options.collect())
+                let has_proven = self.must_prove && self.host.has_secret(&connected.controller);
+                let proven = ("authenticated".to_owned(), has_proven.to_string());
+                (named.unwrap_or(connect.transport), options.chain([proven]).collect())
             }
             None => (Transport::Local, BTreeMap::new()),
         };
@@ -344,6 +388,12 @@ impl<'a> FabricSide<'a> {
     /// What emulates the target host's processor, if something does.
     pub(crate) fn emulated(&self) -> Option<String> {
         self.client.as_ref().and_then(|client| client.borrow().hello().emulated.clone())
+    }
+
+    /// The target host's name, for messages.
+    pub(super) fn host_name(&self) -> String {
+        let named = self.keys.target_host.clone().or_else(|| self.keys.address.clone());
+        named.unwrap_or_else(|| self.name())
     }
 
     pub(crate) fn name(&self) -> String {
@@ -393,19 +443,6 @@ fn own_address(address: IpAddr) -> Option<IpAddr> {
     // A datagram socket only chooses its route here.
     socket.connect((address, 9)).ok()?;
     socket.local_addr().ok().map(|own| own.ip())
-}
-
-fn agent(name: &str, keys: &Fabric, options: &Options, stop: &AtomicBool) -> Result<Client, RunError> {
-    let destination: Destination = name.parse()?;
-    let command = keys.agent.as_deref().unwrap_or("iopj");
-    let start = Start {
-        destination: &destination,
-        command,
-        push: options.push,
-        ssh: "ssh",
-        version: env!("CARGO_PKG_VERSION"),
-    };
-    Ok(start.agent(stop)?)
 }
 
 /// Refuses options that do not fit a study over fabrics.
