@@ -1,0 +1,46 @@
+# One run of eight trials on the host, during which the connection and the agent break in turn. `far` runs a
+# command on the target host.
+# Messages of the kernel would stand amid lines.
+dmesg -n 1
+far "dmesg -n 1"
+
+cat >/tmp/breaks.toml <<END
+name = "breaks"
+paths = "io_uring/syscall/interrupt"
+replicates = 8
+[fabric]
+target_host = "/dev/iopj.agent"
+device = "/dev/nvme0n1"
+address = "10.1.0.1"
+transport = "tcp"
+keep_alive_tmo = 2
+ctrl_loss_tmo = 4
+[[workload]]
+iodepth = 4
+runtime = "6s"
+END
+
+# Waits until the trial has done more I/Os than the control run before it.
+at_work() {
+	tries=600
+	while [ $tries -gt 0 ]; do
+		set -- $(cat /sys/class/nvme/nvme*/nvme*n1/stat 2>/dev/null)
+		[ "${1:-0}" -lt 100 ] || return 0
+		tries=$((tries - 1))
+		sleep 0.1
+	done
+}
+
+iopj run /tmp/breaks.toml --store /tmp/breaks.iopj 2>&1 >/dev/null | while IFS= read -r line; do
+	echo "$line"
+	case "$line" in
+	1/8*) at_work; ifconfig $nic down; sleep 6; ifconfig $nic up ;;
+	2/8*) at_work; far "(ifconfig $nic down; sleep 20; ifconfig $nic up) >/dev/null 2>&1 </dev/null &" ;;
+	4/8*) at_work; far 'for pid in $(pidof iopj); do grep -q agent /proc/$pid/cmdline && kill -9 $pid; done' ;;
+	6/8*) at_work; far 'rm /sys/kernel/config/nvmet/ports/*/subsystems/*' ;;
+	7/8*) at_work; far "for key in /sys/kernel/config/nvmet/hosts/*/dhchap_key; do echo $OTHER_KEY >\$key; done" ;;
+	esac
+done
+echo "authenticated trials: $(iopj export --json /tmp/breaks.iopj | grep -c '"authenticated": "true"')"
+echo "authenticated connections: $(dmesg | grep -c 'qid 0: authenticated with')"
+echo "there: [$(far left)]"
