@@ -20,15 +20,18 @@ iodepth = 4
 runtime = "6s"
 END
 
-# Waits until the trial has done more I/Os than the control run before it.
+# The reads over the connection that there is.
+reads() {
+	set -- $(cat /sys/class/nvme/nvme*/nvme*n1/stat 2>/dev/null)
+	echo ${1:-0}
+}
+
+# Waits until the run's first connection is gone, if it is there, and until the trial has done more I/Os than
+# the control run before it.
 at_work() {
 	tries=600
-	while [ $tries -gt 0 ]; do
-		set -- $(cat /sys/class/nvme/nvme*/nvme*n1/stat 2>/dev/null)
-		[ "${1:-0}" -lt 100 ] || return 0
-		tries=$((tries - 1))
-		sleep 0.1
-	done
+	while [ $(reads) -ge 100 ] && [ $tries -gt 0 ]; do tries=$((tries - 1)); sleep 0.1; done
+	while [ $(reads) -lt 100 ] && [ $tries -gt 0 ]; do tries=$((tries - 1)); sleep 0.1; done
 }
 
 iopj run /tmp/breaks.toml --store /tmp/breaks.iopj 2>&1 >/dev/null | while IFS= read -r line; do
