@@ -137,20 +137,24 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, LeftOut)
              shorten its lists or lower replicates"
         )));
     }
-    match (cells.is_empty(), example) {
-        (false, _) => Ok((cells, left_out)),
-        (true, Some((path, depth))) => Err(StudyError(format!(
-            "{path} is synchronous and cannot keep iodepth {depth}: use iodepth 1 and more numjobs"
-        ))),
-        (true, None) if left_out.polled_over_loop > 0 => Err(StudyError(
+    if cells.is_empty() { Err(no_cell(left_out, example)) } else { Ok((cells, left_out)) }
+}
+
+/// Why a study has no cell; `example` is a synchronous path with a depth above 1.
+fn no_cell(left_out: LeftOut, example: Option<(IoPath, u32)>) -> StudyError {
+    StudyError(match example {
+        Some((path, depth)) => {
+            format!("{path} is synchronous and cannot keep iodepth {depth}: use iodepth 1 and more numjobs")
+        }
+        None if left_out.polled_over_loop > 0 => {
             "transport `loop` cannot poll, and every path of the study polls: add a path that completes by \
              interrupt, or another transport"
-                .to_owned(),
-        )),
-        (true, None) => Err(StudyError(
-            "the study has no trial: it needs a [[workload]] and a path that works on the target".to_owned(),
-        )),
-    }
+                .to_owned()
+        }
+        None => {
+            "the study has no trial: it needs a [[workload]] and a path that works on the target".to_owned()
+        }
+    })
 }
 
 /// The ways over which the drive of a study is reached: one without fabrics if it has none.

@@ -143,7 +143,7 @@ pub(crate) fn scripts(host: String, target: String) -> Vec<String> {
     let cache = Cache::open().unwrap();
     let done = pair.run(&cache, &study, &AtomicBool::new(false), &mut |line| {
         // Where a test fails, or hangs, this says how far it came.
-        println!("{line}");
+        eprintln!("{line}");
         lines.push(line.to_owned());
     });
     // Scripts leave no store.
@@ -161,14 +161,16 @@ const STUDY: &str = "name = \"s\"\npaths = \"io_uring/syscall/interrupt\"\nrepli
 pub(crate) const SERVE: &str = "while :; do\n\tiopj agent <>/dev/iopj.agent >&0\n\tsleep 0.1\ndone";
 
 /// What is left on a side: controllers over fabrics, exports, journals.
-pub(crate) const LEFT: &str = "left() {\n\techo $(cat /sys/class/nvme/*/transport 2>/dev/null | grep -v pcie) $(ls \
-                    /sys/kernel/config/nvmet/subsystems /sys/kernel/config/nvmet/hosts \
-                    /sys/kernel/config/nvmet/ports 2>/dev/null | grep -v :$) $(ls /run/iopj 2>/dev/null | \
-                    grep journal)\n}\n";
+pub(crate) const LEFT: &str = "left() {\n\techo $(cat /sys/class/nvme/*/transport 2>/dev/null | \
+                               grep -v pcie) $(ls /sys/kernel/config/nvmet/subsystems \
+                               /sys/kernel/config/nvmet/hosts /sys/kernel/config/nvmet/ports \
+                               2>/dev/null | grep -v :$) $(ls /run/iopj 2>/dev/null | grep \
+                               journal)\n}\n";
 
 /// Waits until nothing is left, and says so.
-pub(crate) const NOTHING: &str = "tries=900\nwhile [ -n \"$(left)\" ] && [ $tries -gt 0 ]; do\n\ttries=$((tries - \
-                       1))\n\tsleep 0.1\ndone\necho \"left: [$(left)]\"\n";
+pub(crate) const NOTHING: &str = "tries=900\nwhile [ -n \"$(left)\" ] && [ $tries -gt 0 ]; do\n\t\
+                                  tries=$((tries - 1))\n\tsleep 0.1\ndone\necho \"left: \
+                                  [$(left)]\"\n";
 
 #[test]
 fn a_namespace_that_is_only_read_refuses_writes() {

@@ -27,11 +27,11 @@ reads() {
 }
 
 # Waits until the run's first connection is gone, if it is there, and until the trial has done more I/Os than
-# the control run before it.
+# the control run before it, which is no part of it.
 at_work() {
 	tries=600
 	while [ $(reads) -ge 100 ] && [ $tries -gt 0 ]; do tries=$((tries - 1)); sleep 0.1; done
-	while [ $(reads) -lt 100 ] && [ $tries -gt 0 ]; do tries=$((tries - 1)); sleep 0.1; done
+	while [ $(reads) -lt 300 ] && [ $tries -gt 0 ]; do tries=$((tries - 1)); sleep 0.1; done
 }
 
 iopj run /tmp/breaks.toml --store /tmp/breaks.iopj 2>&1 >/dev/null | while IFS= read -r line; do
@@ -41,7 +41,7 @@ iopj run /tmp/breaks.toml --store /tmp/breaks.iopj 2>&1 >/dev/null | while IFS= 
 	2/8*) at_work; far "(ifconfig $nic down; sleep 20; ifconfig $nic up) >/dev/null 2>&1 </dev/null &" ;;
 	4/8*) at_work; far 'for pid in $(pidof iopj); do grep -q agent /proc/$pid/cmdline && kill -9 $pid; done' ;;
 	6/8*) at_work; far 'rm /sys/kernel/config/nvmet/ports/*/subsystems/*' ;;
-	7/8*) at_work; far "for key in /sys/kernel/config/nvmet/hosts/*/dhchap_key; do echo $OTHER_KEY >\$key; done" ;;
+	7/8*) at_work; far "cd /sys/kernel/config/nvmet/hosts/*; echo $OTHER_KEY >dhchap_key" ;;
 	esac
 done
 echo "authenticated trials: $(iopj export --json /tmp/breaks.iopj | grep -c '"authenticated": "true"')"

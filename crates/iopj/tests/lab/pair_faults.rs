@@ -1,5 +1,5 @@
-//! What breaks between two guests while a study runs, and what is refused: one message each with the host, the
-//! thing, the cause and the remedy; the study goes on, and nothing is left.
+//! What breaks between two guests while a study runs, and what is refused: one message each with the host,
+//! the thing, the cause and the remedy; the study goes on, and nothing is left.
 
 use crate::have_lab;
 use crate::pair::{KERNEL, LEFT, NOTHING, SERVE, scripts};
@@ -10,7 +10,8 @@ const OTHER_KEY: &str = "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+Kf
 
 /// `far COMMAND` on the host, which runs it on the target host, and what it needs there.
 const FAR: [&str; 2] = [
-    "far() {\n\techo \"$left\n$1\" | nc -w 60 10.1.0.1 99\n}\nuntil far true 2>/dev/null; do sleep 0.2; done\n",
+    "far() {\n\techo \"$left\n$1\" | nc -w 60 10.1.0.1 99\n}\n\
+     until far true 2>/dev/null; do sleep 0.2; done\n",
     "nc -ll -p 99 -e sh &\n",
 ];
 

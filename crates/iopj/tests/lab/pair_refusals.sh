@@ -31,7 +31,8 @@ go() {
 
 # What a trial's record says: these keys of JSON.
 kept() {
-	iopj export --json /tmp/$1.iopj | tr -d '\n' | grep -oE "\"($2)\": *(\[[^]]*\]|[^,}]*)" | tr -s ' ' | sed "s/ *$//; s/^/$1: /"
+	iopj export --json /tmp/$1.iopj | tr -d '\n' | grep -oE "\"($2)\": *(\[[^]]*\]|[^,}]*)" |
+		tr -s ' ' | sed "s/ *$//; s/^/$1: /"
 }
 
 # A target as an array would be: two subsystems on a file in memory, one for every host and one for none.
@@ -51,7 +52,9 @@ for name in array closed; do
 	[ $name = closed ] || echo 1 >$subsystem/attr_allow_any_host
 	ln -s $PWD/$subsystem ports/1/subsystems/
 done'
-tree='cd /sys/kernel/config/nvmet; find . | sort | while read -r file; do echo "$file $(cat $file 2>/dev/null)"; done | md5sum; md5sum </tmp/array.img'
+tree='cd /sys/kernel/config/nvmet
+find . | sort | while read -r file; do echo "$file $(cat $file 2>/dev/null)"; done | md5sum
+md5sum </tmp/array.img'
 array='port = 4421
 nqn = "nqn.2020-01.org.example:array"'
 before=$(far "$tree")
