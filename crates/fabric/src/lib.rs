@@ -10,6 +10,7 @@ mod client;
 mod error;
 pub mod frame;
 pub mod guardian;
+mod line;
 pub mod network;
 mod push;
 mod ssh;

@@ -2,10 +2,10 @@
 
 use crate::client::Client;
 use crate::error::FabricError;
+use crate::line;
 use crate::push;
 use crate::ssh::{Control, Link};
 use std::fmt;
-use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
@@ -68,10 +68,9 @@ impl Start<'_> {
         let host = self.destination.to_string();
         match self.destination {
             Destination::Stream(path) => {
-                let open = || OpenOptions::new().read(true).write(true).open(path);
-                let file = open().map_err(FabricError::io(format!("open {}", path.display())))?;
-                let output = file.try_clone().map_err(FabricError::io(format!("open {}", path.display())))?;
-                Client::begin(&host, (file, output), None, self.version, stop)
+                let streams =
+                    line::open(path).map_err(FabricError::io(format!("open {}", path.display())))?;
+                Client::begin(&host, streams, None, self.version, stop)
             }
             Destination::Ssh(destination) => {
                 let control = Control::open(self.ssh, destination, stop)?;

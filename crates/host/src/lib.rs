@@ -2,6 +2,7 @@
 //! are taken from their driver, the power state, the machine.
 
 pub mod drive_facts;
+mod kernel_log;
 pub mod machine;
 mod nvme_features;
 pub mod power;

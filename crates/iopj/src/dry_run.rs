@@ -65,10 +65,9 @@ fn target(plan: &RunPlan) -> String {
 }
 
 fn cells(plan: &RunPlan) -> String {
-    match plan.left_out {
-        (0, _) => plan.cells.len().to_string(),
-        (count, why) => format!("{}; {count} combinations are left out: {why}", plan.cells.len()),
-    }
+    let left_out = plan.left_out.reasons().into_iter();
+    let left_out = left_out.map(|(count, why)| format!("; {count} combinations are left out: {why}"));
+    plan.cells.len().to_string() + &left_out.collect::<String>()
 }
 
 fn trials_text(plan: &RunPlan) -> String {
@@ -165,7 +164,7 @@ fn as_json(plan: &RunPlan) -> Value {
         "overwritten": plan.overwritten,
         "taken": plan.taken.as_ref().map(taken),
         "cells": plan.cells.iter().map(cell).collect::<Vec<_>>(),
-        "cells_left_out": plan.left_out.0,
+        "cells_left_out": plan.left_out.total(),
         "unavailable": plan.unavailable,
         "replicates": { "least": plan.replicates[0], "most": plan.replicates[1] },
         "trials": { "least": least, "most": most },

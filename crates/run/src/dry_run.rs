@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::pace::{self, RunTime};
 use crate::precondition;
 use crate::progress::Progress;
-use crate::runner::{LEFT_OUT, SetUp, Tools, all_cells, open_meters, place};
+use crate::runner::{SetUp, Tools, all_cells, open_meters, place};
 use crate::target::{Access, writes};
 use crate::trials::needed_settings;
 use crate::{limits, new_store, paths};
@@ -18,7 +18,7 @@ use iopj_fabric::Destination;
 use iopj_host::settings::{Change, DeviceLocks, Host, SettingsError};
 use iopj_probe::Nics;
 use iopj_store::Unavailable;
-use iopj_study::plan::{self, Cell};
+use iopj_study::plan::{self, Cell, LeftOut};
 use iopj_study::{Fabric, Study};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -38,8 +38,8 @@ pub struct RunPlan {
     pub taken: Option<TakePlan>,
     /// Its cells.
     pub cells: Vec<Cell>,
-    /// Combinations that are no cells, and why.
-    pub left_out: (usize, &'static str),
+    /// Combinations that are no cells.
+    pub left_out: LeftOut,
     /// Paths that do not work on the target.
     pub unavailable: Vec<Unavailable>,
     /// The least and the greatest number of replicates, each a block of all cells.
@@ -112,7 +112,7 @@ pub fn dry_run(
         target: path,
         overwritten,
         taken: takes.map(|address| plan_taking(address, options.i_know_no_iommu)).transpose()?,
-        left_out: (*left_out, LEFT_OUT),
+        left_out: *left_out,
         unavailable,
         replicates,
         times,
@@ -155,7 +155,7 @@ fn over_fabrics(
         target: target_name(keys).into(),
         overwritten: options.destroy_data.clone(),
         taken: None,
-        left_out: (left_out, LEFT_OUT),
+        left_out,
         unavailable: Vec::new(),
         replicates: [study.replicates.fewest(), study.replicates.most()],
         times,

@@ -51,6 +51,9 @@ pub enum RunError {
     /// The target host.
     #[error(transparent)]
     Fabric(#[from] FabricError),
+    /// The agent was lost in mid-run, and no other starts; with the store.
+    #[error("{0}; `iopj run --resume {path}` goes on once that is mended", path = .1.display())]
+    NoTargetHost(TrialError, PathBuf),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -82,6 +85,19 @@ pub enum TrialError {
     /// A counter of the operating system.
     #[error(transparent)]
     Probe(#[from] ProbeError),
+    /// A connection over fabrics that did not last for the trial.
+    #[error(
+        "{host}: the connection to {place} broke in mid-trial, and {now}: check the network between the two \
+         hosts, and whether the target still runs there"
+    )]
+    Broke {
+        /// The target host.
+        host: String,
+        /// The address, the port and the transport.
+        place: String,
+        /// What became of it.
+        now: String,
+    },
     /// Samples of the window.
     #[error(transparent)]
     Sampling(#[from] SamplingError),

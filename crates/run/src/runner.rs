@@ -2,7 +2,7 @@
 
 use crate::blocks::{self, Decide};
 use crate::energy::{self, FarHost, Metering, Meters};
-use crate::error::RunError;
+use crate::error::{RunError, TrialError};
 use crate::fabric::FabricSide;
 use crate::locks::Locker;
 use crate::new_store::provenance_of;
@@ -14,11 +14,11 @@ use crate::target::{Access, MadeFile, OpenTarget, Taking, TargetSpec};
 use crate::trial::TrialRunner;
 use crate::trials::{Summary, Trials};
 use crate::{continued, limits, new_store, paths, programs};
-use iopj_core::IoPath;
+use iopj_core::{IoPath, Transport};
 use iopj_host::settings::Host;
 use iopj_load::fio::Fio;
 use iopj_store::Store;
-use iopj_study::plan::{self, Cell};
+use iopj_study::plan::{self, Cell, LeftOut};
 use iopj_study::{Study, StudyError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -35,9 +35,6 @@ pub fn read_study(text: &str, source: &str) -> Result<Study, StudyError> {
     energy::target_meter_specs(there, source)?;
     Ok(study)
 }
-
-/// Why combinations are left out of a study.
-pub(crate) const LEFT_OUT: &str = "posix-sio is synchronous and has no iodepth above 1";
 
 /// Runs a study from its beginning. `decide` looks at its trials where their number is decided while it runs.
 ///
@@ -167,22 +164,33 @@ fn first_connection(
     progress: &mut dyn Progress,
 ) -> Result<Option<TargetSpec>, RunError> {
     let (Some(fabric), Some(side)) = (&study.fabric, side) else { return Ok(None) };
-    let (mut last, mut tried) = (None, Vec::new());
+    let (mut failures, mut tried) = (Vec::new(), Vec::new());
+    // The last failure is the run's own; those before it are said.
+    let mut note = |failures: &[(Transport, TrialError)]| {
+        failures
+            .iter()
+            .for_each(|(transport, error)| progress.note(&format!("warning: {transport}: {error}")));
+    };
     for cell in fabric.cells()?.into_iter().filter(|cell| cell.transport.is_remote()) {
         if tried.contains(&cell.transport) {
             continue;
         }
         tried.push(cell.transport);
         match side.connect(&cell) {
-            Ok(device) => return Ok(Some(TargetSpec::over_fabrics(study, options, &device, side.made())?)),
-            Err(error) => {
-                progress.note(&format!("warning: {}: {error}", cell.transport));
-                last = Some(error);
+            Ok(device) => {
+                note(&failures);
+                side.may_be_waited_for();
+                return Ok(Some(TargetSpec::over_fabrics(study, options, &device, side.made())?));
             }
+            Err(error) => failures.push((cell.transport, error)),
         }
     }
-    Err(last
-        .map_or_else(|| RunError::Refused("[fabric] has no transport over a wire".to_owned()), Into::into))
+    let last = failures.pop();
+    note(&failures);
+    Err(last.map_or_else(
+        || RunError::Refused("[fabric] has no transport over a wire".to_owned()),
+        |(_, error)| error.into(),
+    ))
 }
 
 /// The meters of a study over fabrics, on both hosts: before anything is exported or connected. Others are
@@ -240,8 +248,8 @@ pub(crate) struct SetUp<'a> {
     tools: &'a Tools,
     pub(crate) metering: Option<Metering>,
     pub(crate) cells: Vec<Cell>,
-    /// Combinations that are no cells, because a synchronous path has no depth.
-    pub(crate) left_out: usize,
+    /// Combinations that are no cells.
+    pub(crate) left_out: LeftOut,
     pub(crate) access: Access<'a>,
     made: Option<MadeFile>,
 }
@@ -274,8 +282,8 @@ impl<'a> SetUp<'a> {
     ) -> Result<Summary, RunError> {
         // What is bound last is dropped first.
         let SetUp { study, tools, made, access, cells, metering, left_out } = self;
-        if left_out > 0 {
-            progress.note(&format!("{left_out} combinations left out: {LEFT_OUT}"));
+        for (count, why) in left_out.reasons() {
+            progress.note(&format!("{count} combinations left out: {why}"));
         }
         let (fio, profiler) = (tools.fio.as_ref(), tools.profiler.as_ref());
         let runner = TrialRunner::new(host, fio, profiler, study, seed, stop)?;

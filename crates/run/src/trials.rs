@@ -4,7 +4,7 @@ use crate::blocks::{Blocks, Decide};
 use crate::control;
 use crate::energy::{FarHost, GroupPosition, Metering, RunContext, positions};
 use crate::error::{RunError, TrialError};
-use crate::fabric::{Far, Measure};
+use crate::fabric::{FabricSide, Far, Measure};
 use crate::pace::Pace;
 use crate::precondition::{self, Class, Preconditioning};
 use crate::progress::{Progress, unix_ns};
@@ -231,6 +231,9 @@ impl Trials<'_> {
                 *last_ns = clock_ns.map(|[_, last]| last);
                 (Outcome::Measured(Box::new(measurement)), gap_ns, load_raw_ns, unprofiled)
             }
+            Err(error) if self.access.side().is_some_and(FabricSide::has_no_agent) => {
+                return Err(RunError::NoTargetHost(error, self.store.path().to_owned()));
+            }
             Err(error) => {
                 *last_ns = None;
                 (Outcome::Failed(error.to_string()), None, Vec::new(), None)
@@ -272,10 +275,12 @@ impl Trials<'_> {
                 load_raw_ns,
                 unprofiled: None,
             };
-            return (side.measure_there(measure, runner.stop).map(here), 0);
+            let again = side.agent_again(runner.stop);
+            let done = again.and_then(|()| side.measure_there(measure, runner.stop));
+            return (done.map(here), 0);
         }
         let access = &mut self.access;
-        let connected = cell.fabric.as_ref().map_or(Ok(()), |fabric| access.connect(fabric));
+        let connected = cell.fabric.as_ref().map_or(Ok(()), |fabric| access.connect(fabric, runner.stop));
         // Over fabrics each connection has its own interrupts.
         let control = match (&connected, &cell.fabric) {
             (Ok(()), Some(_)) => control_run(access, runner.stop).ok(),
@@ -286,9 +291,13 @@ impl Trials<'_> {
             .and_then(|()| Ok(make_settings(&mut access.settings, cell)?));
         let settings_ns = began.elapsed().as_nanos() as u64;
         let measured = set.and_then(|()| {
-            runner.measure(access, cell, planned, control, preconditioning, &mut || progress.tick())
+            let tick = &mut || {
+                access.watch();
+                progress.tick();
+            };
+            runner.measure(access, cell, planned, control, preconditioning, tick)
         });
-        (measured, settings_ns)
+        (access.unbroken(measured), settings_ns)
     }
 
     fn control(&mut self, progress: &mut dyn Progress) -> Result<Option<ControlRun>, RunError> {

@@ -246,8 +246,8 @@ impl Fabric {
 
 #[cfg(test)]
 mod tests {
-    use crate::Study;
     use crate::plan;
+    use crate::{Axis, Study};
     use iopj_core::IoPath;
 
     fn study(fabric: &str) -> Result<Study, String> {
@@ -314,6 +314,31 @@ mod tests {
         let local = "name = \"t\"\npaths = \"available\"\nsettings.rx_usecs = 3\n[[workload]]\nios = 1";
         let error = Study::parse(local, "t").unwrap().settings_matrix().unwrap_err().to_string();
         assert!(error.contains("as host.rx_usecs or target.rx_usecs"), "{error}");
+    }
+
+    /// They failed, one by one, when their turn came.
+    #[test]
+    fn what_polls_is_left_out_over_loop_alone() {
+        let paths = ["io_uring/syscall/poll", "io_uring/sqpoll/hybrid", "posix-sio/syscall/interrupt"];
+        let paths: Vec<IoPath> = paths.map(|path| path.parse().unwrap()).into();
+        let far = study(&format!("{HOST}address = \"10.1.0.1\"\ntransport = [\"local\", \"loop\", \"tcp\"]"));
+        let far = Study { paths: Axis::One("available".to_owned()), ..far.unwrap() };
+        let (cells, left_out) = plan::cells(&far, &paths).unwrap();
+        let over = |path: IoPath| {
+            let own = cells.iter().filter(|cell| cell.path == path);
+            own.map(|cell| cell.settings_by_name()["transport"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(over(paths[0]), ["local", "tcp"]);
+        assert_eq!(over(paths[1]), ["local", "tcp"]);
+        assert_eq!(over(paths[2]), ["local", "loop", "tcp"]);
+        assert_eq!(left_out.reasons(), [(2, "transport `loop` cannot poll")]);
+        let looped = study(&format!("{HOST}transport = \"loop\"")).unwrap();
+        let looped = Study { paths: Axis::One("available".to_owned()), ..looped };
+        let error = plan::cells(&looped, &paths[..2]).unwrap_err().to_string();
+        assert!(
+            error.starts_with("transport `loop` cannot poll, and every path of the study polls"),
+            "{error}"
+        );
     }
 
     #[test]

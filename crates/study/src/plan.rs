@@ -6,7 +6,7 @@ use crate::fabric::{Fabric, FabricCell};
 use crate::study::{Study, parse_paths};
 use crate::workload::WorkloadMatrix;
 use iopj_core::workload::Length;
-use iopj_core::{Generator, IoPath, Setting, Workload};
+use iopj_core::{CompletionMode, Generator, IoPath, Setting, Transport, Workload};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,12 @@ impl Cell {
         let own = self.settings.iter().map(|(setting, value)| (setting.to_string(), value.clone()));
         own.chain(self.fabric.iter().flat_map(FabricCell::settings_by_name)).collect()
     }
+
+    /// True if its path polls where nothing can be polled.
+    fn is_polled_over_loop(&self) -> bool {
+        let is_loop = self.fabric.as_ref().is_some_and(|fabric| fabric.transport == Transport::Loop);
+        is_loop && self.path.completion() != CompletionMode::Interrupt
+    }
 }
 
 /// One planned trial.
@@ -47,22 +53,48 @@ pub struct Planned {
     pub position: u64,
 }
 
+/// Combinations of a study that are no cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Of a synchronous path with a depth above 1.
+    pub deep: usize,
+    /// Of a path that polls, over `loop`: the kernel's nvme-loop has no polled queues
+    /// (drivers/nvme/target/loop.c).
+    pub polled_over_loop: usize,
+}
+
+impl LeftOut {
+    /// How many there are.
+    pub fn total(self) -> usize {
+        self.deep + self.polled_over_loop
+    }
+
+    /// How many there are of each kind, and why.
+    pub fn reasons(self) -> Vec<(usize, &'static str)> {
+        let kinds = [
+            (self.deep, "posix-sio is synchronous and has no iodepth above 1"),
+            (self.polled_over_loop, "transport `loop` cannot poll"),
+        ];
+        kinds.into_iter().filter(|(count, _)| *count > 0).collect()
+    }
+}
+
 /// The most trials of a study: at a tenth of a second each, more than a day.
 const MAX_TRIALS: u64 = 1_000_000;
 
-/// The cells of a study, with the `available` paths for `paths = "available"`, and how many combinations were
-/// left out because a synchronous path has no depth.
+/// The cells of a study, with the `available` paths for `paths = "available"`, and the combinations that were
+/// left out.
 ///
 /// # Errors
-/// A bad value, an empty matrix, or nothing but synchronous paths at depths above 1.
-pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), StudyError> {
+/// A bad value, an empty matrix, or nothing but combinations that are left out.
+pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, LeftOut), StudyError> {
     let blocks = study.replicates.most();
     if blocks == 0 {
         return Err(StudyError("replicates: 0 is too few: the least is 1".to_owned()));
     }
     refuse_too_many(study, available.len() as u64)?;
     let mut cells: Vec<Cell> = Vec::new();
-    let (mut left_out, mut example) = (0, None);
+    let (mut left_out, mut example) = (LeftOut::default(), None);
     let settings = study.settings_matrix()?;
     let generators = study.generators()?;
     let fabrics = fabrics(study)?;
@@ -72,7 +104,7 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
         for workload in matrix.workloads()? {
             for &path in &paths {
                 if path.is_synchronous() && workload.iodepth > 1 {
-                    left_out += 1;
+                    left_out.deep += 1;
                     example = Some((path, workload.iodepth));
                     continue;
                 }
@@ -85,7 +117,10 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
                         fabric: None,
                     };
                     let by = generators_of(path, &generators).map(cell);
-                    cells.extend(by.flat_map(|cell| over(cell, &fabrics)));
+                    let all = by.flat_map(|cell| over(cell, &fabrics));
+                    let (polled, can): (Vec<Cell>, Vec<Cell>) = all.partition(Cell::is_polled_over_loop);
+                    left_out.polled_over_loop += polled.len();
+                    cells.extend(can);
                 }
             }
         }
@@ -102,15 +137,24 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
              shorten its lists or lower replicates"
         )));
     }
-    match (cells.is_empty(), example) {
-        (false, _) => Ok((cells, left_out)),
-        (true, Some((path, depth))) => Err(StudyError(format!(
-            "{path} is synchronous and cannot keep iodepth {depth}: use iodepth 1 and more numjobs"
-        ))),
-        (true, None) => Err(StudyError(
-            "the study has no trial: it needs a [[workload]] and a path that works on the target".to_owned(),
-        )),
-    }
+    if cells.is_empty() { Err(no_cell(left_out, example)) } else { Ok((cells, left_out)) }
+}
+
+/// Why a study has no cell; `example` is a synchronous path with a depth above 1.
+fn no_cell(left_out: LeftOut, example: Option<(IoPath, u32)>) -> StudyError {
+    StudyError(match example {
+        Some((path, depth)) => {
+            format!("{path} is synchronous and cannot keep iodepth {depth}: use iodepth 1 and more numjobs")
+        }
+        None if left_out.polled_over_loop > 0 => {
+            "transport `loop` cannot poll, and every path of the study polls: add a path that completes by \
+             interrupt, or another transport"
+                .to_owned()
+        }
+        None => {
+            "the study has no trial: it needs a [[workload]] and a path that works on the target".to_owned()
+        }
+    })
 }
 
 /// The ways over which the drive of a study is reached: one without fabrics if it has none.
@@ -254,8 +298,11 @@ mod tests {
         let texts: Vec<String> =
             cells.iter().map(|c| format!("{} {}", c.path.interface(), c.workload.iodepth)).collect();
         assert_eq!(
-            (texts.as_slice(), left_out),
-            (["posix-sio 1", "libaio 1", "libaio 32"].map(String::from).as_slice(), 1)
+            (texts.as_slice(), left_out.reasons()),
+            (
+                ["posix-sio 1", "libaio 1", "libaio 32"].map(String::from).as_slice(),
+                vec![(1, "posix-sio is synchronous and has no iodepth above 1")]
+            )
         );
         let error = super::cells(&study("iodepth = 32"), &paths[..1]).unwrap_err().to_string();
         assert!(error.contains("is synchronous"), "{error}");

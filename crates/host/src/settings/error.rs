@@ -78,6 +78,8 @@ pub enum SettingsError {
         place: String,
         /// The cause and the remedy.
         reason: String,
+        /// Nothing answers there, which may change by itself.
+        is_away: bool,
     },
     /// A namespace over fabrics that could be written.
     #[error(

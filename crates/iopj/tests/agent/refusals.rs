@@ -1,7 +1,7 @@
 //! What a run over fabrics says when it cannot begin: one message with host, thing, cause and remedy, exit
 //! code 2, no store, and nothing left on either side.
 
-use crate::common::{have_loop, output, written};
+use crate::common::{LoopDevice, have_loop, have_mounts, mounted, output, tool, written};
 use crate::server::{Server, have_sshd};
 use std::path::Path;
 
@@ -82,11 +82,91 @@ fn a_drive_that_the_target_host_does_not_have_or_export_is_named() {
     study(&server.folder, "/dev/no-such-drive", "");
     refused(&server, RUN, &["target: ", "/dev/no-such-drive"]);
     written(&server.folder.join("image"), 1 << 20);
-    let device = crate::common::LoopDevice::new(&server.folder.join("image"), "--direct-io=on");
+    let device = LoopDevice::new(&server.folder.join("image"), "--direct-io=on");
     study(&server.folder, device.node(), "target.nomerges = 2");
     refused(&server, RUN, &["target: the drive cannot be exported", "`modprobe nvmet`"]);
     let nomerges = format!("/sys/block/{}/queue/nomerges", device.name());
     assert_eq!(std::fs::read_to_string(nomerges).unwrap().trim(), "0");
+}
+
+/// Every check of a drive that is to be overwritten is made on its own host.
+#[test]
+fn a_drive_that_may_not_be_overwritten_there_is_refused_by_its_host() {
+    if !have_sshd() || !have_mounts() {
+        return;
+    }
+    let _alone = crate::common::alone();
+    let server = Server::start();
+    let image = server.folder.join("image");
+    written(&image, 16 << 20);
+    let device = LoopDevice::new(&image, "--direct-io=on");
+    tool(&format!("mkfs.ext4 -q -F {}", device.node()));
+    let before = std::fs::read(&image).unwrap();
+    study(&server.folder, device.node(), "");
+    let named = format!("{RUN} --rw randwrite --destroy-data target:{}", device.node());
+    refused(&server, &named, &[&format!("target: `{}` carries ", device.node()), "ext4", "--i-know"]);
+    refused(
+        &server,
+        &format!("{RUN} --rw randwrite --i-know --destroy-data target:/dev/sda"),
+        &[&format!("the study writes to target:{}", device.node()), "allow it by --destroy-data target:"],
+    );
+    refused(
+        &server,
+        &format!("{RUN} --destroy-data target:{}", device.node()),
+        &["the study writes nothing: leave the option out"],
+    );
+    let at = server.folder.join("mounted");
+    let _mounted = mounted(&format!("-o ro {}", device.node()), &at);
+    let cause = format!("{} is mounted on {}", device.name(), at.display());
+    let here = format!("target: `{}` cannot be written: ", device.node());
+    refused(&server, &format!("{named} --i-know"), &[&here, &cause]);
+    assert!(std::fs::read(&image).unwrap() == before, "the drive was written");
+}
+
+/// An agent of a later iopj, which answers the first line.
+const NEWER: &str = r#"#!/bin/sh
+read -r line
+session=$(echo "$line" | grep -o '[0-9a-f-]\{36\}')
+cat <<END
+{"hello":{"session":"$session","hello":{"version":99,"iopj":"7.5.0","architecture":"x86_64","host":"far","kernel":"6","root":true}}}
+END
+cat >/dev/null
+"#;
+
+/// What stands in for iopj on the target host: a program for another processor, and one of another version.
+#[test]
+fn an_iopj_that_is_not_this_one_is_named_with_the_remedy() {
+    if !have_sshd() {
+        return;
+    }
+    let _alone = crate::common::alone();
+    let server = Server::start();
+    study(&server.folder, "/dev/sda", "");
+    let text = std::fs::read_to_string(server.folder.join("far.toml")).unwrap();
+    let agent = |name: &str, content: &[u8]| {
+        let (made, file) = (server.folder.join("made"), server.folder.join(name));
+        std::fs::write(&made, content).unwrap();
+        crate::common::install(&made, &file);
+        let changed = text.replace(env!("CARGO_BIN_EXE_iopj"), file.to_str().unwrap());
+        std::fs::write(server.folder.join("far.toml"), changed).unwrap();
+    };
+    // Its own header, with another machine (elf(5), `e_machine`): S/390, on which no test of ours runs.
+    let mut foreign = std::fs::read(env!("CARGO_BIN_EXE_iopj")).unwrap();
+    foreign.truncate(4096);
+    foreign[18..20].copy_from_slice(&22_u16.to_le_bytes());
+    agent("foreign", &foreign);
+    refused(&server, RUN, &["target: ", "cannot be run there", "is it built for that processor?"]);
+    agent("newer", NEWER.as_bytes());
+    let own = env!("CARGO_PKG_VERSION");
+    refused(
+        &server,
+        RUN,
+        &[
+            "target runs iopj 7.5.0 (protocol 99)",
+            &format!("this is iopj {own} "),
+            "use the same on both; --push",
+        ],
+    );
 }
 
 #[test]

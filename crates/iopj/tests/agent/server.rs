@@ -98,7 +98,7 @@ fn serve(folder: &Path, port: u16) -> Child {
     let at = |name: &str| folder.join(name).display().to_string();
     let config = format!(
         "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes \
-         no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin \
+         no\nUsePAM no\nPasswordAuthentication yes\nKbdInteractiveAuthentication no\nPermitRootLogin \
          prohibit-password\nSetEnv HOME={} PATH={}\n",
         at("host"),
         at("user.pub"),

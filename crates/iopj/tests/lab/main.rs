@@ -12,6 +12,7 @@ mod failures;
 mod faults;
 mod page;
 mod pair;
+mod pair_faults;
 #[path = "../../../report/tests/browser/reader.rs"]
 mod reader;
 #[path = "../page/records.rs"]

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-const KERNEL: &str = "6.18";
+pub(crate) const KERNEL: &str = "6.18";
 
 #[test]
 fn both_hosts_are_watched_and_every_io_reaches_the_drive() {
@@ -187,7 +187,7 @@ fn a_drive_is_reached_by_rdma_on_interrupts_and_polled() {
 }
 
 /// Runs scripts in the two guests: what they print. A store that the host's leaves is in the folder.
-fn scripts(folder: &Path, host: String, target: String) -> Vec<String> {
+pub(crate) fn scripts(folder: &Path, host: String, target: String) -> Vec<String> {
     let kernel = kernel(KERNEL).unwrap();
     let guest = Guest {
         kernel: &kernel,
@@ -212,6 +212,7 @@ fn scripts(folder: &Path, host: String, target: String) -> Vec<String> {
     let mut lines = Vec::new();
     let cache = Cache::open().unwrap();
     let done = pair.run(&cache, &study, &AtomicBool::new(false), &mut |line| {
+        // Where a test fails, or hangs, this says how far it came.
         eprintln!("{line}");
         lines.push(line.to_owned());
     });
@@ -230,17 +231,19 @@ const STUDY: &str = "name = \"s\"\npaths = \"io_uring/syscall/interrupt\"\nrepli
                      300\niodepth = 4\n";
 
 /// Serves one run after the other.
-const SERVE: &str = "while :; do\n\tiopj agent <>/dev/iopj.agent >&0\n\tsleep 0.1\ndone";
+pub(crate) const SERVE: &str = "while :; do\n\tiopj agent <>/dev/iopj.agent >&0\n\tsleep 0.1\ndone";
 
 /// What is left on a side: controllers over fabrics, exports, journals.
-const LEFT: &str = "left() {\n\techo $(cat /sys/class/nvme/*/transport 2>/dev/null | grep -v pcie) $(ls \
-                    /sys/kernel/config/nvmet/subsystems /sys/kernel/config/nvmet/hosts \
-                    /sys/kernel/config/nvmet/ports 2>/dev/null | grep -v :$) $(ls /run/iopj 2>/dev/null | \
-                    grep journal)\n}\n";
+pub(crate) const LEFT: &str = "left() {\n\techo $(cat /sys/class/nvme/*/transport 2>/dev/null | \
+                               grep -v pcie) $(ls /sys/kernel/config/nvmet/subsystems \
+                               /sys/kernel/config/nvmet/hosts /sys/kernel/config/nvmet/ports \
+                               2>/dev/null | grep -v :$) $(ls /run/iopj 2>/dev/null | grep \
+                               journal)\n}\n";
 
 /// Waits until nothing is left, and says so.
-const NOTHING: &str = "tries=900\nwhile [ -n \"$(left)\" ] && [ $tries -gt 0 ]; do\n\ttries=$((tries - \
-                       1))\n\tsleep 0.1\ndone\necho \"left: [$(left)]\"\n";
+pub(crate) const NOTHING: &str = "tries=900\nwhile [ -n \"$(left)\" ] && [ $tries -gt 0 ]; do\n\t\
+                                  tries=$((tries - 1))\n\tsleep 0.1\ndone\necho \"left: \
+                                  [$(left)]\"\n";
 
 /// Makes a file system on a drive in the target's memory (the emulated drive keeps nothing), and says every
 /// second what is left there.

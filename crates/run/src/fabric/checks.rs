@@ -1,4 +1,5 @@
-//! What is checked of a study over fabrics before anybody is asked, and the name of its target.
+//! What is checked of a study over fabrics before anybody is asked, what it is warned of, and the name of its
+//! target.
 
 use crate::error::RunError;
 use crate::options::Options;
@@ -64,5 +65,36 @@ pub(crate) fn check_options(
         (_, true) => RunError::refuse(format!(
             "the study writes to {name}: allow it by --destroy-data {name}, if all data on it may be lost"
         )),
+    }
+}
+
+/// What to know about irqbalance, if it runs on this host and on the target host.
+pub(super) fn balanced(keys: &Fabric, runs: [bool; 2]) -> Vec<String> {
+    let name = iopj_core::Setting::NicIrqAffinity.name();
+    let sides = [("host", "this host", &keys.host), ("target", "the target host", &keys.target)];
+    let placed = sides.into_iter().zip(runs).filter(|((.., set), runs)| *runs && set.contains_key(name));
+    let warning = |((side, place, _), _): ((&str, &str, _), _)| {
+        format!(
+            "irqbalance runs on {place}, and may move the interrupts that {side}.{name} places: stop it \
+             there while the study runs (`systemctl stop irqbalance`)"
+        )
+    };
+    placed.map(warning).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn irqbalance_is_warned_of_where_it_runs_and_interrupts_are_placed() {
+        let text = "name = \"t\"\npaths = \"available\"\n[fabric]\ntarget_host = \"s\"\ndevice = \
+                    \"/dev/nvme0n1\"\ntransport = \"loop\"\ntarget.nic_irq_affinity = \"0-3\"\n[[workload]]\n\
+                    ios = 1";
+        let keys = Study::parse(text, "t").unwrap().fabric.unwrap();
+        assert_eq!(balanced(&keys, [true, false]), [""; 0]);
+        let [warning] = &balanced(&keys, [true, true])[..] else { panic!("one warning") };
+        assert!(warning.starts_with("irqbalance runs on the target host, "), "{warning}");
+        assert!(warning.contains("target.nic_irq_affinity places: stop it"), "{warning}");
     }
 }

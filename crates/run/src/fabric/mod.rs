@@ -4,6 +4,7 @@ mod ask;
 mod checks;
 mod clock;
 mod counts;
+mod lost;
 mod meters;
 mod network;
 mod secret;

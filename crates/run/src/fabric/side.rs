@@ -2,7 +2,7 @@
 //! see over a window.
 
 use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
-use super::checks::{check_options, target_name};
+use super::checks::{balanced, check_options, target_name};
 use super::clock::{Clock, Clocks};
 use super::counts::{between, context_switches, prefixed};
 use super::secret;
@@ -10,7 +10,7 @@ use crate::error::{RunError, TrialError};
 use crate::options::Options;
 use crate::target::writes;
 use iopj_core::fabric::TargetHostEvidence;
-use iopj_core::{FabricEvidence, Setting, Transport};
+use iopj_core::{FabricEvidence, Transport};
 use iopj_engine::target::FileId;
 use iopj_fabric::guardian::Guardian;
 use iopj_fabric::{Client, Destination, FabricError, Start};
@@ -22,7 +22,7 @@ use iopj_probe::{NicSample, Nics, marker};
 use iopj_store::Measurement;
 use iopj_study::{Fabric, FabricCell, Study};
 use serde::de::DeserializeOwned;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::PathBuf;
@@ -43,13 +43,19 @@ pub(crate) struct FabricSide<'a> {
     host: &'a Host,
     /// The connection, and settings of this host.
     settings: Settings<'a>,
-    client: Option<RefCell<Client>>,
+    pub(super) client: Option<RefCell<Client>>,
     pub(super) keys: Fabric,
     ids: Ids,
     writes: bool,
-    opened: Option<Opened>,
-    exported: Option<Export>,
-    connected: Option<(Connect, Connected)>,
+    i_know: bool,
+    push: bool,
+    /// The size of the file to be made there, in place of a drive.
+    made_bytes: Option<u64>,
+    pub(super) opened: Option<Opened>,
+    pub(super) exported: Option<Export>,
+    /// The target host's kernel demands that this host proves its identity (DH-HMAC-CHAP).
+    must_prove: bool,
+    pub(super) connected: Option<(Connect, Connected)>,
     /// How the target host's clock lies to this one's.
     pub(super) clocks: RefCell<Clocks>,
     /// The block before which the network was measured last.
@@ -62,6 +68,7 @@ pub(crate) struct FabricSide<'a> {
     changed_there: Vec<Change>,
     /// Counts of this host when the window began.
     window: RefCell<Option<Began>>,
+    pub(super) trouble: Trouble,
     _guardian: Option<Guardian>,
 }
 
@@ -70,6 +77,17 @@ pub(crate) struct Far {
     pub(crate) measurement: Measurement,
     /// When the load went on and off there: `CLOCK_MONOTONIC_RAW`.
     pub(crate) load_raw_ns: Vec<u64>,
+}
+
+/// What went wrong with the connection and the agent, and has not been mended yet.
+#[derive(Default)]
+pub(super) struct Trouble {
+    /// The connection was seen to be broken in this trial.
+    pub(super) broke: Cell<bool>,
+    /// The target was there before, so it is waited for.
+    pub(super) may_come_back: Cell<bool>,
+    /// The agent is lost.
+    pub(super) no_agent: Cell<bool>,
 }
 
 /// Counts at the beginning of a window.
@@ -107,20 +125,20 @@ impl<'a> FabricSide<'a> {
         })?;
         let id = || Uuid::random().map_err(|error| RunError::Refused(format!("no random id ({error})")));
         let ids = Ids { subsystem: id()?, host: id()? };
-        let client = match &keys.target_host {
-            Some(name) => Some(RefCell::new(agent(name, &keys, options, stop)?)),
-            None => None,
-        };
         let locks = host.lock(&[])?;
         let mut side = FabricSide {
             host,
             settings: host.settings(&[], &locks),
-            client,
+            client: None,
             keys,
             ids,
             writes,
+            i_know: options.i_know,
+            push: options.push,
+            made_bytes: None,
             opened: None,
             exported: None,
+            must_prove: false,
             connected: None,
             clocks: RefCell::default(),
             measured_block: None,
@@ -128,20 +146,39 @@ impl<'a> FabricSide<'a> {
             noted: 0,
             changed_there: Vec::new(),
             window: RefCell::new(None),
+            trouble: Trouble::default(),
             _guardian: Some(guardian),
         };
         let address = side.keys.address()?;
         side.nics = address.map(Nics::towards).transpose()?;
         side.settings.may_change_nics(&side.nics.as_ref().map(Nics::names).unwrap_or_default());
-        let made_bytes = side.keys.folder.is_some().then(|| study.file_size()).transpose()?;
-        if let Some(device) = side.keys.device.clone().or_else(|| side.keys.folder.clone()) {
-            let towards = address.and_then(own_address);
-            let open = OpenDrive { device, made_bytes, writes, i_know: options.i_know, towards };
-            side.opened = side.ask_until(&Ask::Open(open), stop).map_err(|error| {
-                if stop.load(Ordering::Relaxed) { RunError::Interrupted } else { error.into() }
-            })?;
-        }
+        side.made_bytes = side.keys.folder.is_some().then(|| study.file_size()).transpose()?;
+        side.start_agent(stop).map_err(|error| match stop.load(Ordering::Relaxed) {
+            true => RunError::Interrupted,
+            false => error.into(),
+        })?;
         Ok(Some(side))
+    }
+
+    /// Starts the agent, if one may run there, and opens the drive.
+    pub(super) fn start_agent(&mut self, stop: &AtomicBool) -> Result<(), FabricError> {
+        let Some(name) = &self.keys.target_host else { return Ok(()) };
+        let destination: Destination = name.parse()?;
+        let start = Start {
+            destination: &destination,
+            command: self.keys.agent.as_deref().unwrap_or("iopj"),
+            push: self.push,
+            ssh: "ssh",
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        self.client = Some(RefCell::new(start.agent(stop)?));
+        if let Some(device) = self.keys.device.clone().or_else(|| self.keys.folder.clone()) {
+            let towards = self.keys.address().ok().flatten().and_then(own_address);
+            let (made_bytes, writes, i_know) = (self.made_bytes, self.writes, self.i_know);
+            let open = OpenDrive { device, made_bytes, writes, i_know, towards };
+            self.opened = self.ask_until(&Ask::Open(open), stop)?;
+        }
+        Ok(())
     }
 
     /// Asks the agent, if there is one.
@@ -155,7 +192,11 @@ impl<'a> FabricSide<'a> {
     /// As `ask`; once `stop` is true the agent is told to end what it does.
     fn ask_until<R: DeserializeOwned>(&self, ask: &Ask, stop: &AtomicBool) -> Result<Option<R>, FabricError> {
         let ask = |client: &RefCell<Client>| client.borrow_mut().ask_until(ask, stop, &mut |_| {});
-        self.client.as_ref().map(ask).transpose()
+        let answer = self.client.as_ref().map(ask);
+        if let Some(Err(FabricError::Lost { .. })) = &answer {
+            self.trouble.no_agent.set(true);
+        }
+        answer.transpose()
     }
 
     /// The identity of the file that was made on the target host.
@@ -178,6 +219,7 @@ impl<'a> FabricSide<'a> {
         let connect = self.connect_of(cell)?;
         let connected = self.settings.connect(&connect)?;
         let device = connected.device.clone();
+        self.trouble.broke.set(false);
         self.connected = Some((connect, connected.clone()));
         if !self.writes && self.keys.nqn.is_none() {
             self.host.write_protect(&connected)?;
@@ -227,11 +269,16 @@ impl<'a> FabricSide<'a> {
             secret: secret.map_err(|error| TrialError::Changed(format!("no random secret ({error})")))?,
         };
         self.exported = Some(export.clone());
-        self.ask::<Exported>(&Ask::Export(export))?;
+        let exported = self.ask::<Exported>(&Ask::Export(export))?;
+        self.must_prove = exported.is_some_and(|exported| exported.authenticates);
         Ok(())
     }
 
-    fn unexport(&mut self) -> Result<(), FabricError> {
+    /// Takes the export away, if there is one.
+    ///
+    /// # Errors
+    /// The target host keeps it, or the agent is gone.
+    pub(super) fn unexport(&mut self) -> Result<(), FabricError> {
         match self.exported.take() {
             Some(export) => self.ask::<()>(&Ask::Unexport(export)).map(drop),
             None => Ok(()),
@@ -358,7 +405,9 @@ impl<'a> FabricSide<'a> {
             Some((connect, connected)) => {
                 let named = self.host.transport(&connected.controller);
                 let options = connect.options.iter().map(|(name, value)| (name.clone(), value.to_string()));
-                (named.unwrap_or(connect.transport), options.collect())
+                let has_proven = self.must_prove && self.host.has_secret(&connected.controller);
+                let proven = ("authenticated".to_owned(), has_proven.to_string());
+                (named.unwrap_or(connect.transport), options.chain([proven]).collect())
             }
             None => (Transport::Local, BTreeMap::new()),
         };
@@ -392,13 +441,14 @@ impl<'a> FabricSide<'a> {
         self.client.as_ref().and_then(|client| client.borrow().hello().emulated.clone())
     }
 
-    pub(crate) fn name(&self) -> String {
-        target_name(&self.keys)
+    /// The target host's name, for messages.
+    pub(super) fn host_name(&self) -> String {
+        let named = self.keys.target_host.clone().or_else(|| self.keys.address.clone());
+        named.unwrap_or_else(|| self.name())
     }
 
-    /// The target host in messages.
-    pub(super) fn host_name(&self) -> String {
-        self.keys.target_host.clone().unwrap_or_default()
+    pub(crate) fn name(&self) -> String {
+        target_name(&self.keys)
     }
 
     /// Ends the connection and the export, and puts the settings of both hosts back.
@@ -434,48 +484,4 @@ pub(super) fn own_address(address: IpAddr) -> Option<IpAddr> {
     // A datagram socket only chooses its route here.
     socket.connect((address, 9)).ok()?;
     socket.local_addr().ok().map(|own| own.ip())
-}
-
-/// What to know about irqbalance, if it runs on this host and on the target host.
-fn balanced(keys: &Fabric, runs: [bool; 2]) -> Vec<String> {
-    let name = Setting::NicIrqAffinity.name();
-    let sides = [("host", "this host", &keys.host), ("target", "the target host", &keys.target)];
-    let placed = sides.into_iter().zip(runs).filter(|((.., set), runs)| *runs && set.contains_key(name));
-    let warning = |((side, place, _), _): ((&str, &str, _), _)| {
-        format!(
-            "irqbalance runs on {place}, and may move the interrupts that {side}.{name} places: stop it \
-             there while the study runs (`systemctl stop irqbalance`)"
-        )
-    };
-    placed.map(warning).collect()
-}
-
-fn agent(name: &str, keys: &Fabric, options: &Options, stop: &AtomicBool) -> Result<Client, RunError> {
-    let destination: Destination = name.parse()?;
-    let command = keys.agent.as_deref().unwrap_or("iopj");
-    let start = Start {
-        destination: &destination,
-        command,
-        push: options.push,
-        ssh: "ssh",
-        version: env!("CARGO_PKG_VERSION"),
-    };
-    Ok(start.agent(stop)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn irqbalance_is_warned_of_where_it_runs_and_interrupts_are_placed() {
-        let text = "name = \"t\"\npaths = \"available\"\n[fabric]\ntarget_host = \"s\"\ndevice = \
-                    \"/dev/nvme0n1\"\ntransport = \"loop\"\ntarget.nic_irq_affinity = \"0-3\"\n[[workload]]\n\
-                    ios = 1";
-        let keys = Study::parse(text, "t").unwrap().fabric.unwrap();
-        assert_eq!(balanced(&keys, [true, false]), [""; 0]);
-        let [warning] = &balanced(&keys, [true, true])[..] else { panic!("one warning") };
-        assert!(warning.starts_with("irqbalance runs on the target host, "), "{warning}");
-        assert!(warning.contains("target.nic_irq_affinity places: stop it"), "{warning}");
-    }
 }

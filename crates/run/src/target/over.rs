@@ -9,6 +9,7 @@ use iopj_host::settings::DeviceLocks;
 use iopj_probe::Probe;
 use iopj_study::FabricCell;
 use std::cell::Cell;
+use std::sync::atomic::AtomicBool;
 
 impl<'a> Access<'a> {
     /// The target is reached over fabrics.
@@ -42,10 +43,10 @@ impl<'a> Access<'a> {
     ///
     /// # Errors
     /// Either host refuses, or the drive is not the same any more.
-    pub(crate) fn connect(&mut self, cell: &FabricCell) -> Result<(), TrialError> {
+    pub(crate) fn connect(&mut self, cell: &FabricCell, stop: &AtomicBool) -> Result<(), TrialError> {
         self.disconnect()?;
         let Some(Over::Host(side)) = &mut self.over else { return Ok(()) };
-        let device = side.connect(cell)?;
+        let device = side.connect_again(cell, stop)?;
         let host = side.host();
         self.spec = self.spec.at(&device);
         let target = self.open_again()?;
@@ -62,6 +63,21 @@ impl<'a> Access<'a> {
         (self.settings, self.noted) = (host.settings(target.devices(), &locks), 0);
         self.hold(target, probe);
         Ok(())
+    }
+
+    /// Looks at the connection while a trial runs.
+    pub(crate) fn watch(&self) {
+        if let Some(side) = self.side() {
+            side.watch();
+        }
+    }
+
+    /// What a trial gave, unless its connection broke.
+    pub(crate) fn unbroken<T>(&self, done: Result<T, TrialError>) -> Result<T, TrialError> {
+        match self.side().and_then(FabricSide::broken) {
+            Some(broke) => Err(broke),
+            None => done,
+        }
     }
 
     /// Closes the drive and ends the connection to it, in a study over fabrics.

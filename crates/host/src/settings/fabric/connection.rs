@@ -2,6 +2,7 @@
 //! is needed.
 
 use super::{FabricItem, Uuid};
+use crate::kernel_log::KernelLog;
 use crate::settings::change::Settings;
 use crate::settings::error::SettingsError;
 use crate::settings::host::Host;
@@ -48,6 +49,18 @@ pub struct Connect {
     pub options: BTreeMap<String, u64>,
 }
 
+impl Connect {
+    /// The address, the port and the transport, for messages.
+    pub fn place(&self) -> String {
+        match self.address {
+            Some(address) if self.transport.is_remote() => {
+                format!("{address} port {} by {}", self.port, self.transport)
+            }
+            _ => self.transport.to_string(),
+        }
+    }
+}
+
 /// A connection with its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connected {
@@ -69,6 +82,27 @@ impl Host {
     /// The transport that the kernel names for a controller; `None` for another one, such as PCIe's.
     pub fn transport(&self, controller: &str) -> Option<Transport> {
         sysfs::read(&self.sys.join("class/nvme").join(controller).join("transport")).ok()?.parse().ok()
+    }
+
+    /// A controller's state, as the kernel names it (`live`, `connecting`, …); `None` if it is gone.
+    pub fn controller_state(&self, controller: &str) -> Option<String> {
+        sysfs::read(&self.sys.join("class/nvme").join(controller).join("state")).ok()
+    }
+
+    /// Sends a command that changes nothing over a controller's connection, and waits until it is done or the
+    /// kernel sees that the connection is broken, which its state then says.
+    pub fn try_connection(&self, controller: &str) {
+        if let Ok(controller) = File::open(self.dev.join(controller)) {
+            // A target without this feature answers too.
+            let _ = nvme_namespace_feature(&controller, NSID, WRITE_PROTECTION);
+        }
+    }
+
+    /// Whether this host has a secret for a controller, by which it proves its identity (DH-HMAC-CHAP). The
+    /// secret itself goes no further.
+    pub fn has_secret(&self, controller: &str) -> bool {
+        let file = self.sys.join("class/nvme").join(controller).join("dhchap_secret");
+        sysfs::read(&file).is_ok_and(|text| !text.is_empty() && text != "none")
     }
 
     /// The controllers of a subsystem that this host has, by the host's id: their names.
@@ -166,8 +200,10 @@ impl Host {
                 ),
             )
         })?;
-        file.write_all(line(connect).as_bytes())
-            .map_err(|error| not_connected(connect, refusal(connect, &error)))?;
+        let mut log = KernelLog::from_now(&self.dev);
+        // The kernel takes all of it at once; `write_all` would connect again after a signal.
+        file.write(line(connect).as_bytes())
+            .map_err(|error| refused(connect, &error, &log.beginning_with("nvme")))?;
         let mut text = [0; 128];
         let read = file.read(&mut text).unwrap_or(0);
         let text = String::from_utf8_lossy(&text[..read]).into_owned();
@@ -194,7 +230,7 @@ impl Host {
                 return Ok(node);
             }
             if Instant::now() > until {
-                let state = sysfs::read(&folder.join("state")).unwrap_or_else(|_| "gone".to_owned());
+                let state = self.controller_state(controller).unwrap_or_else(|| "gone".to_owned());
                 return Err(format!(
                     "no namespace appeared within {} s (the controller is {state}): check that the \
                      subsystem has one, and look at `dmesg`",
@@ -222,36 +258,54 @@ fn line(connect: &Connect) -> String {
     line
 }
 
-/// Why the kernel refuses, and what to do.
-fn refusal(connect: &Connect, error: &io::Error) -> String {
+/// Why the kernel refuses, and what to do; `said` are its messages.
+fn refused(connect: &Connect, error: &io::Error, said: &[String]) -> SettingsError {
     let transport = connect.transport;
-    let advice = match Errno::from_io_error(error) {
-        Some(Errno::CONNREFUSED) => "nothing listens there: check the address and the port".to_owned(),
-        Some(Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::TIMEDOUT) => {
+    let code = Errno::from_io_error(error);
+    let is_away = matches!(
+        code,
+        Some(
+            Errno::CONNREFUSED
+                | Errno::CONNRESET
+                | Errno::HOSTUNREACH
+                | Errno::NETUNREACH
+                | Errno::NETDOWN
+                | Errno::TIMEDOUT
+        )
+    );
+    let is_secret = said.iter().any(|text| text.contains("authentication"));
+    let is_host = said.iter().any(|text| text.contains("is not allowed"));
+    let advice = match code {
+        _ if is_secret => "the target does not take this host's secret of DH-HMAC-CHAP, or wants one that \
+                           iopj does not have: see the host's `dhchap_key` there"
+            .to_owned(),
+        _ if is_host => format!(
+            "the target does not let this host in: allow {} there, or name by `host_nqn` a host that it \
+             knows",
+            connect.host_nqn
+        ),
+        Some(Errno::CONNREFUSED) => {
+            "nothing listens there: check the address and the port, and that the target runs".to_owned()
+        }
+        _ if is_away => {
             "the address cannot be reached from this host: check it with `ping`, and the firewalls".to_owned()
         }
         Some(Errno::INVAL) => format!(
             "the kernel does not know `{transport}` or one of the options: `modprobe nvme-{transport}`, and \
              look at `dmesg`"
         ),
-        Some(Errno::ACCESS | Errno::PERM | Errno::KEYREJECTED) => {
-            "the target does not accept this host or its secret".to_owned()
-        }
         Some(Errno::ALREADY) => "this host is connected to it already".to_owned(),
-        _ => "look at `dmesg`".to_owned(),
+        _ => "check that the target has this subsystem for this host, and look at `dmesg` of both".to_owned(),
     };
-    // Any other error is one of NVMe: the status of the command Connect.
-    format!("the kernel refuses ({error}): {advice}")
+    // The kernel's own words, where the error does not say it all.
+    let words = said.iter().find(|text| text.to_lowercase().contains("connect ")).or(said.first());
+    let words = words.filter(|_| !is_away).map_or_else(String::new, |text| format!(", and says `{text}`"));
+    let reason = format!("the kernel refuses ({error}){words}: {advice}");
+    SettingsError::NotConnected { place: connect.place(), reason, is_away }
 }
 
 fn not_connected(connect: &Connect, reason: String) -> SettingsError {
-    let place = match connect.address {
-        Some(address) if connect.transport.is_remote() => {
-            format!("{address} port {} by {}", connect.port, connect.transport)
-        }
-        _ => connect.transport.to_string(),
-    };
-    SettingsError::NotConnected { place, reason }
+    SettingsError::NotConnected { place: connect.place(), reason, is_away: false }
 }
 
 /// Deletes the controllers that a host's id has for a subsystem, and waits until they are gone.
@@ -306,6 +360,28 @@ mod tests {
         );
         let local = Connect { transport: Transport::Loop, options: BTreeMap::new(), ..connect() };
         assert!(!line(&local).contains("traddr"));
+    }
+
+    /// The kernel says EIO for most refusals, and the cause in its log alone.
+    #[test]
+    fn the_kernels_own_words_tell_why_it_refuses() {
+        let connect = connect();
+        let of = |errno: Errno, said: &[&str]| {
+            let said: Vec<String> = said.iter().map(|text| (*text).to_owned()).collect();
+            refused(&connect, &io::Error::from_raw_os_error(errno.raw_os_error()), &said)
+        };
+        let text = |errno, said: &[&str]| of(errno, said).to_string();
+        let host = "nvme nvme0: Connect for subsystem nqn.x is not allowed, hostnqn: nqn.y";
+        let not_allowed = text(Errno::IO, &[host, "nvme nvme0: failed to connect queue: 0 ret=16772"]);
+        assert!(not_allowed.contains(&format!("and says `{host}`: ")), "{not_allowed}");
+        assert!(not_allowed.contains(&format!("allow {} there", connect.host_nqn)), "{not_allowed}");
+        let secret = text(Errno::IO, &["nvme nvme0: qid 0: authentication failed"]);
+        assert!(secret.contains("does not take this host's secret of DH-HMAC-CHAP"), "{secret}");
+        let is_away = |error| matches!(error, SettingsError::NotConnected { is_away: true, .. });
+        assert!(is_away(of(Errno::CONNREFUSED, &[])) && is_away(of(Errno::TIMEDOUT, &[])));
+        assert!(!is_away(of(Errno::IO, &[host])) && !is_away(of(Errno::INVAL, &[])));
+        let away = text(Errno::CONNREFUSED, &["nvme nvme0: failed to connect socket: -111"]);
+        assert!(!away.contains("says") && away.contains("nothing listens there"), "{away}");
     }
 
     /// A host without the module had no message of its own.

@@ -93,7 +93,9 @@ impl Settings<'_> {
         // The link is what makes the target listen.
         symlink(&subsystem, port.join("subsystems").join(export.subsystem.nqn()))
             .map_err(|error| not_exported(not_listening(export, &error)))?;
-        Ok(Exported { port_number: number, authenticates: export.secret.is_some() })
+        // Read back: a host that has a key must prove itself (drivers/nvme/target/auth.c).
+        let key = sysfs::read(&host.join("dhchap_key")).unwrap_or_default();
+        Ok(Exported { port_number: number, authenticates: !key.is_empty() })
     }
 
     /// Takes an export away again. Hosts that are connected lose their controllers.
@@ -187,7 +189,7 @@ fn not_listening(export: &Export, error: &io::Error) -> String {
     let advice = match Errno::from_io_error(error) {
         Some(Errno::ADDRINUSE) => "something else listens there, so name another `port`".to_owned(),
         Some(Errno::ADDRNOTAVAIL) => {
-            "this host does not have the address, so name one that it has".to_owned()
+            "the target host does not have the address, so name one that it has".to_owned()
         }
         Some(Errno::NODEV) => format!("no {transport} device has the address"),
         _ if transport == Transport::Rdma => {
