@@ -61,7 +61,7 @@ pub(super) fn folder(name: &str) -> Option<&'static str> {
         Some(beginning) => name.starts_with(beginning),
         None => name == *pattern,
     };
-    FOLDERS.iter().find(|(_, patterns)| patterns.iter().any(|pattern| is(pattern))).map(|(folder, _)| *folder)
+    FOLDERS.iter().find(|(_, patterns)| patterns.iter().any(is)).map(|(folder, _)| *folder)
 }
 
 #[cfg(test)]
