@@ -239,9 +239,10 @@ fn send(stream: &mut TcpStream, stop: &AtomicBool) -> io::Result<()> {
 /// Bits per second from the first bytes that arrive to the last.
 fn receive(stream: &mut TcpStream, stop: &AtomicBool) -> io::Result<f64> {
     let mut piece = vec![0; PIECE];
-    let first = stream.read(&mut piece)?;
+    // Of a stream that ends at once the next read says so too.
+    let _first = stream.read(&mut piece)?;
     let (began, mut last, mut bytes) = (Instant::now(), Duration::ZERO, 0);
-    while first > 0 {
+    loop {
         stopped(stop)?;
         match stream.read(&mut piece)? {
             0 => break,

@@ -91,12 +91,12 @@ fn both_hosts_are_watched_and_every_io_reaches_the_drive() {
     assert_eq!(study.provenance["target_host.nvme0n1.serial"], "iopjlab");
 }
 
-/// A meter of either host that always says the same.
-const METERS: &str = "[meters.wall]\nkind = \"command\"\ninterval = \"100ms\"\nscope = \
-                      \"system\"\ncommand = [\"sh\", \"-c\", \"while echo 20; do sleep 0.1; \
-                      done\"]\n[fabric.meters.wall]\nkind = \"command\"\ninterval = \"100ms\"\nscope = \
-                      \"system\"\ncommand = [\"sh\", \"-c\", \"while echo 30; do sleep 0.1; \
-                      done\"]\n[[workload]]";
+/// A meter of either host that always says the same. An emulated machine pauses.
+const METERS: &str = "[meters.wall]\nkind = \"command\"\ninterval = \"50ms\"\nbridge = \"1m\"\nscope = \
+                      \"system\"\ncommand = [\"sh\", \"-c\", \"while echo 20; do sleep 0.05; \
+                      done\"]\n[fabric.meters.wall]\nkind = \"command\"\ninterval = \"50ms\"\nbridge = \
+                      \"1m\"\nscope = \"system\"\ncommand = [\"sh\", \"-c\", \"while echo 30; do sleep \
+                      0.05; done\"]\n[[workload]]";
 
 /// The joules of each host are its meter's watts over the trial's own window, and over the wire they are
 /// added. A window may be too short for four readings.

@@ -344,8 +344,8 @@ fn run_of(study: &GuestStudy<'_>) -> String {
     let (file, store) = (study_file(1), store_file(1));
     // Into a pipe it prints its progress in lines.
     format!(
-        "{{ iopj run /{file}{destroy}{exec} --store {store} 2>&1 >/dev/null; echo $? >/out/{}; }} | cat\n[ ! -e \
-         {store} ] || cp {store}* /out/ || exit 99\n",
+        "{{ iopj run /{file}{destroy}{exec} --store {store} 2>&1 >/dev/null; echo $? >/out/{}; }} | cat\n[ ! \
+         -e {store} ] || cp {store}* /out/ || exit 99\n",
         status_file(1)
     )
 }

@@ -60,6 +60,15 @@ pub(crate) struct OfFarMeter {
     pub(crate) goes_on: bool,
 }
 
+/// What a meter has read since it was asked before, for the store and the user.
+pub(super) struct Taken {
+    /// Its number in the store, in a session.
+    pub(super) id: Option<i64>,
+    pub(super) name: String,
+    pub(super) readings: Vec<Reading>,
+    pub(super) notices: Vec<String>,
+}
+
 /// The target host, as its meters are asked for.
 pub(crate) trait FarHost {
     /// Its name in messages.
@@ -193,16 +202,14 @@ impl FarMeters {
         })
     }
 
-    /// The number in the store, the name, the readings since the last call, and notices for the user, of
-    /// each.
-    pub(super) fn take(
-        &mut self,
-        host: &dyn FarHost,
-    ) -> Vec<(Option<i64>, String, Vec<Reading>, Vec<String>)> {
+    /// What each has read since the last call.
+    pub(super) fn take(&mut self, host: &dyn FarHost) -> Vec<Taken> {
         self.fetch(host);
-        let take = |one: &mut OneFar| {
-            let (readings, notices) = (std::mem::take(&mut one.readings), std::mem::take(&mut one.notices));
-            (one.id, one.name.clone(), readings, notices)
+        let take = |one: &mut OneFar| Taken {
+            id: one.id,
+            name: one.name.clone(),
+            readings: std::mem::take(&mut one.readings),
+            notices: std::mem::take(&mut one.notices),
         };
         self.meters.iter_mut().map(take).collect()
     }

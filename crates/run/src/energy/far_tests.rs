@@ -89,9 +89,9 @@ fn what_is_looked_at_while_power_settles_is_kept_for_the_store() {
     host.readings.replace((6..12).map(|at| reading(at, 50.0)).collect());
     assert!(far.have_settled(&host));
     let taken = far.take(&host);
-    let (id, name, readings, notices) = &taken[0];
+    let Taken { id, name, readings, notices } = &taken[0];
     assert_eq!((*id, name.as_str(), readings.len(), notices.len()), (Some(7), "target.psu", 12, 0));
-    assert!(far.take(&host)[0].2.is_empty());
+    assert!(far.take(&host)[0].readings.is_empty());
     assert_eq!(far.stop(&host), ["target.psu: 3 readings for 0.100 % of a core"]);
 }
 
@@ -123,12 +123,12 @@ fn a_lost_target_host_is_said_once_and_asked_no_more() {
     assert!(!far.have_settled(&host));
     host.is_gone.set(true);
     let taken = far.take(&host);
-    let (_, _, readings, notices) = &taken[0];
+    let Taken { readings, notices, .. } = &taken[0];
     assert_eq!(readings.len(), 1, "what was read is kept");
     let lost = "gives no more readings: storage1: the agent was lost: the connection ended; what it had \
                 changed there is put back by its guardian";
     assert_eq!(notices[..], [lost]);
     assert!(far.have_settled(&host), "nothing is waited for");
-    assert!(far.take(&host)[0].3.is_empty() && far.stop(&host).is_empty());
+    assert!(far.take(&host)[0].notices.is_empty() && far.stop(&host).is_empty());
     assert_eq!(*host.asked.borrow(), ["open", "readings", "readings"]);
 }

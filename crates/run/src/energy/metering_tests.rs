@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::progress::Said;
-use iopj_meter::{Channel, Value};
+use iopj_meter::{Channel, Reading, Value};
 
 /// The marks of a session without a meter that reads along, after these trials.
 fn marks(trials: &[(GroupPosition, Duration)], every: Duration) -> Vec<MarkKind> {

@@ -38,9 +38,9 @@ pub use trace::{ChannelPower, SessionPower, traces};
 use crate::error::RunError;
 use crate::progress::{Progress, unix_ns};
 use config::MeterSpec;
-use far::FarMeters;
+use far::{FarMeters, Taken};
 use iopj_load::native;
-use iopj_meter::{Pattern, Reading, monotonic_raw_ns};
+use iopj_meter::{Pattern, monotonic_raw_ns};
 use iopj_store::Store;
 use iopj_store::energy::{Mark, MarkKind, ReadingRow};
 use iopj_study::{Study, StudyError};
@@ -365,16 +365,16 @@ impl Metering {
     fn drain(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
         let here = self.running.iter_mut().map(|(meter, id)| {
             let (readings, notices) = meter.take();
-            (*id, meter.spec.name.clone(), readings, notices)
+            Taken { id: *id, name: meter.spec.name.clone(), readings, notices }
         });
-        let mut taken: Vec<(Option<i64>, String, Vec<Reading>, Vec<String>)> = here.collect();
+        let mut taken: Vec<Taken> = here.collect();
         if let (Some(meters), Some(host)) = (&mut self.far, context.far) {
             taken.extend(meters.take(host));
             for (_, text, id) in meters.changed_records() {
                 id.map_or(Ok(()), |id| context.store.set_meter_record(id, &text))?;
             }
         }
-        for (id, name, readings, notices) in taken {
+        for Taken { id, name, readings, notices } in taken {
             let rows: Vec<ReadingRow> = readings.iter().filter_map(row).collect();
             if let Some(id) = id {
                 context.store.add_readings(id, &rows)?;

@@ -108,8 +108,7 @@ impl FarHost for FabricSide<'_> {
 
     fn readings(&self) -> Result<(FarReadings, u64), FabricError> {
         let mut all = FarReadings::default();
-        loop {
-            let Some(read) = self.ask::<FarReadings>(&Ask::Readings)? else { break };
+        while let Some(read) = self.ask::<FarReadings>(&Ask::Readings)? {
             let more = read.more;
             add(&mut all, read);
             if !more {
