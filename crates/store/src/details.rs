@@ -148,8 +148,8 @@ fn read_costs(connection: &Connection, trial: i64, side: HostSide) -> rusqlite::
     let Some((source, kinds)) = head else { return Ok(None) };
     let (source, kinds): (CostSource, Vec<CostKind>) = (source, kinds);
     let mut rows = connection.prepare_cached(&format!(
-        "SELECT kernel, function, module, directory, calls, instructions, loads, stores, cpu_ns FROM {of}cost \
-         WHERE trial = ?1"
+        "SELECT kernel, function, module, directory, calls, instructions, loads, stores, cpu_ns \
+         FROM {of}cost WHERE trial = ?1"
     ))?;
     let functions = rows.query_map([trial], |row| {
         Ok(FunctionCost {
