@@ -16,8 +16,8 @@ const TOOLS: [(&str, &str); 2] = [
 ];
 /// What runs programs for Arm here.
 const EMULATOR: (&str, &str) = ("qemu-aarch64", "qemu-user");
-/// The crates whose unit tests need nothing of a kernel but files and threads. The others run in the lab's Arm
-/// guest, as parts of iopj.
+/// The crates whose unit tests need nothing of a kernel but files and threads. The others run in the lab's
+/// Arm guest, as parts of iopj.
 const TESTED: &str = "--package iopj-core --package iopj-study --package iopj-store --package iopj-fabric \
                       --package iopj-probe --package iopj-report";
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
@@ -27,8 +27,8 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     build(workspace, release)
 }
 
-/// Builds iopj for Arm and puts it beside this machine's own as `iopj-aarch64`, where the lab and `--push` look
-/// for it.
+/// Builds iopj for Arm and puts it beside this machine's own as `iopj-aarch64`, where the lab and `--push`
+/// look for it.
 pub(crate) fn build(workspace: &Workspace, release: bool) -> Result<()> {
     needs::rust_target(workspace, TARGET)?;
     let words =

@@ -66,8 +66,8 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
 }
 
 /// What needs no quiet machine and no disk: Miri, the release build, the counts of the engine's instructions,
-/// and the unit tests for Arm. The lab's guests use little more than one of two processors, and at the lowest priority this
-/// takes little of theirs. Returns what failed.
+/// and the unit tests for Arm. The lab's guests use little more than one of two processors, and at the lowest
+/// priority this takes little of theirs. Returns what failed.
 fn beside(workspace: &Workspace, counts: bool, for_arm: bool) -> Vec<String> {
     // On Linux only of this thread, and of the programs that it starts (man 2 setpriority, "BUGS").
     let lowest = setpriority_process(None, 19).context("the priority of what goes on beside the tests");

@@ -10,8 +10,8 @@ use std::path::Path;
 /// QEMU's translator.
 const TCG: &str = "QEMU TCG";
 
-/// What emulates this machine's processor: QEMU's translator, under which times mean nothing. A hypervisor that
-/// runs the machine's own instructions is not an emulator.
+/// What emulates this machine's processor: QEMU's translator, under which times mean nothing. A hypervisor
+/// that runs the machine's own instructions is not an emulator.
 ///
 /// On x86 the hypervisor's CPUID leaf is signed with `TCG` (QEMU's `target/i386/cpu.c`).
 #[cfg(target_arch = "x86_64")]
@@ -28,13 +28,13 @@ pub fn emulator() -> Option<&'static str> {
     (leaf(1).ecx & HYPERVISOR != 0 && signature() == b"TCGTCGTCGTCG").then_some(TCG)
 }
 
-/// What emulates this machine's processor: QEMU's translator, under which times mean nothing. A hypervisor that
-/// runs the machine's own instructions is not an emulator.
+/// What emulates this machine's processor: QEMU's translator, under which times mean nothing. A hypervisor
+/// that runs the machine's own instructions is not an emulator.
 ///
-/// An Arm processor has no such signature. Its own name, the main identification register, is one that no maker
-/// has where QEMU emulates the model `max` (`target/arm/tcg/cpu64.c`). Other models have the name of a real
-/// processor; there the machine is QEMU's, and its clock ticks at the rate of QEMU's translator before 9.0
-/// (`target/arm/cpu.h`, `NANOSECONDS_PER_TICK`).
+/// An Arm processor has no such signature. Its own name, the main identification register, is one that no
+/// maker has where QEMU emulates the model `max` (`target/arm/tcg/cpu64.c`). Other models have the name of a
+/// real processor; there the machine is QEMU's, and its clock ticks at the rate of QEMU's translator before
+/// 9.0 (`target/arm/cpu.h`, `NANOSECONDS_PER_TICK`).
 #[cfg(target_arch = "aarch64")]
 pub fn emulator() -> Option<&'static str> {
     let cpu = read("/proc/cpuinfo").unwrap_or_default();

@@ -1,4 +1,5 @@
-//! RDMA that a kernel emulates on a network card (soft RoCE, drivers/infiniband/sw/rxe), switched on in a guest.
+//! RDMA that a kernel emulates on a network card (soft RoCE, drivers/infiniband/sw/rxe), switched on in a
+//! guest.
 //!
 //! One message of the kernel's RDMA netlink family (include/uapi/rdma/rdma_netlink.h,
 //! drivers/infiniband/core/nldev.c, `nldev_newlink`), so that no other program is needed in the guest.

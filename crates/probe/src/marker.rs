@@ -1,12 +1,12 @@
 //! Marks that a running program leaves for an observer of its instructions: no-ops that no compiler emits.
 //!
-//! On x86-64 the instruction is `nop dword ptr [rax + rax + D]` (Intel's manual, volume 2, NOP, 0F 1F /0) with
-//! the displacement's upper bytes `O`, `P`, `J` and the code in its lowest. On 64-bit Arm it is
+//! On x86-64 the instruction is `nop dword ptr [rax + rax + D]` (Intel's manual, volume 2, NOP, 0F 1F /0)
+//! with the displacement's upper bytes `O`, `P`, `J` and the code in its lowest. On 64-bit Arm it is
 //! `movz xzr, #0x4f50, lsl #(16 * code)` (Arm's manual, C6.2, MOVZ), which moves to the register that takes
 //! nothing. Neither does anything or touches memory, so they cost nothing if nobody watches.
 //!
-//! Codes: 0 and 1 are bits of a position, 2 and 3 a job's beginning and end. `plugin/window.c` of the lab reads
-//! them.
+//! Codes: 0 and 1 are bits of a position, 2 and 3 a job's beginning and end. `plugin/window.c` of the lab
+//! reads them.
 
 /// The bit of a position that stands for the target host at rest before that trial.
 pub const AT_REST: u32 = 1 << 31;

@@ -71,7 +71,8 @@ pub(crate) enum Command {
     /// everything back when the run ends.
     #[command(after_help = examples::AGENT)]
     Agent {
-        /// Rest so long before each window, marked for who counts this machine's instructions; the lab gives it
+        /// Rest so long before each window, marked for who counts this machine's instructions; the lab gives
+        /// it
         #[arg(long, hide = true, value_name = "MS")]
         rest_ms: Option<u64>,
     },

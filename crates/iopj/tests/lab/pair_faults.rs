@@ -25,7 +25,7 @@ fn with(script: &str, serve: &str) -> Option<Vec<String>> {
     let script = std::fs::read_to_string(file).unwrap();
     let [host, target] = FAR;
     let host = format!("{LEFT}left='{LEFT}'\nOTHER_KEY={OTHER_KEY}\n{host}{script}\n{NOTHING}");
-    Some(scripts(host, format!("{target}{serve}")))
+    Some(scripts(&crate::common::folder(), host, format!("{target}{serve}")))
 }
 
 /// The lines that begin with a word: the rest of each.

@@ -150,8 +150,8 @@ fn write(archive: &Archive, out: &Path) -> Result<(), ImageError> {
     writer.flush().map_err(at_out)
 }
 
-/// Busybox, the names of its applets, and the folders that the init script mounts on. This host's busybox says
-/// which applets there are, for it may be unable to run the guest's.
+/// Busybox, the names of its applets, and the folders that the init script mounts on. This host's busybox
+/// says which applets there are, for it may be unable to run the guest's.
 fn base(of_guest: Option<&Path>) -> Result<Archive, ImageError> {
     let own = find("busybox").ok_or(ImageError::NoBusybox)?;
     let busybox = of_guest.unwrap_or(&own);

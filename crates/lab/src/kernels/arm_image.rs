@@ -1,7 +1,7 @@
 //! Kernel images for 64-bit Arm: the plain image, and the two compressed forms in which distributions ship it
 //! (Documentation/arch/arm64/booting.rst; drivers/firmware/efi/libstub/zboot-header.S).
 
-use super::vmlinux::decompress;
+use super::packed::decompress;
 use crate::elf::number;
 use std::borrow::Cow;
 

@@ -15,8 +15,8 @@ const NAME: &str = "busybox";
 /// progress messages.
 ///
 /// # Errors
-/// [`KernelError::NoBusybox`], [`KernelError::MissingTools`], [`KernelError::NoSource`], those of programs and
-/// of the cache.
+/// [`KernelError::NoBusybox`], [`KernelError::MissingTools`], [`KernelError::NoSource`], those of programs
+/// and of the cache.
 pub fn busybox(cache: &Cache, arch: Arch, note: &mut dyn FnMut(&str)) -> Result<PathBuf, KernelError> {
     let kernels = unpack::folder(cache, arch);
     let file = kernels.join(NAME).join(NAME);

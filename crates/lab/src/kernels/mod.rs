@@ -10,6 +10,7 @@ mod catalogue;
 mod error;
 mod modules;
 mod own;
+mod packed;
 mod sources;
 mod tools;
 mod unpack;
@@ -45,9 +46,9 @@ pub struct Kernel {
     pub config: Option<PathBuf>,
 }
 
-/// The kernels for a processor that can be fetched, the newest of each series, and all that are cached; oldest
-/// first. `note` gets progress messages. Without the network the cached ones are returned, if there are any,
-/// and `note` gets the reason.
+/// The kernels for a processor that can be fetched, the newest of each series, and all that are cached;
+/// oldest first. `note` gets progress messages. Without the network the cached ones are returned, if there
+/// are any, and `note` gets the reason.
 ///
 /// # Errors
 /// [`KernelError::MissingTools`], [`KernelError::NoSource`], [`KernelError::Unreachable`],
@@ -68,8 +69,9 @@ pub fn list(cache: &Cache, arch: Arch, note: &mut dyn FnMut(&str)) -> Result<Vec
     }
 }
 
-/// A kernel for a processor by its series (`5.10`: the newest cached one, else the newest offered), by its whole release, or
-/// the running host's own (`host`). One that is not cached is fetched; `note` gets progress messages.
+/// A kernel for a processor by its series (`5.10`: the newest cached one, else the newest offered), by its
+/// whole release, or the running host's own (`host`). One that is not cached is fetched; `note` gets progress
+/// messages.
 ///
 /// # Errors
 /// [`KernelError::NotOffered`] with what is offered; [`KernelError::Unreachable`], [`KernelError::Cache`],

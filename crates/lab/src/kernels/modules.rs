@@ -1,7 +1,7 @@
 //! A kernel's modules: found, unpacked to plain `.ko` files, checked against the kernel, and indexed by
 //! depmod(8).
 
-use super::vmlinux::decompress;
+use super::packed::decompress;
 use super::{KernelError, tools};
 use crate::cache::remove;
 use crate::elf::module_release;

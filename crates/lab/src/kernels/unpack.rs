@@ -1,7 +1,7 @@
 //! A folder with a kernel ready to boot: completed under another name, then renamed.
 //!
-//! `kernels/RELEASE/` holds `vmlinux` (or `bzImage`, or Arm's `Image`), `config` if the packages have one, and
-//! `lib/modules/RELEASE/`. The user's own kernels are in `kernels/own-RELEASE/`; what is for Arm is in
+//! `kernels/RELEASE/` holds `vmlinux` (or `bzImage`, or Arm's `Image`), `config` if the packages have one,
+//! and `lib/modules/RELEASE/`. The user's own kernels are in `kernels/own-RELEASE/`; what is for Arm is in
 //! `kernels/aarch64/`.
 
 use super::vmlinux::{self, Kind};
@@ -37,8 +37,8 @@ pub(super) fn modules_folder(place: &Path, release: &str) -> PathBuf {
     place.join("lib/modules").join(release)
 }
 
-/// Makes `name` in the folder `kernels` with `make` in an empty folder beside it, under the cache's lock. What
-/// an earlier process left unfinished is removed first.
+/// Makes `name` in the folder `kernels` with `make` in an empty folder beside it, under the cache's lock.
+/// What an earlier process left unfinished is removed first.
 pub(super) fn make_whole(
     kernels: &Path,
     name: &str,

@@ -53,7 +53,8 @@ pub fn profiles(
     places.into_iter().map(|(place, functions)| (place, profile(functions))).collect()
 }
 
-/// A profile without `share` of another, which was counted while the machine rested: no count falls below zero.
+/// A profile without `share` of another, which was counted while the machine rested: no count falls below
+/// zero.
 pub fn without(whole: &CostProfile, rest: &CostProfile, share: f64) -> CostProfile {
     let identity =
         |function: &FunctionCost| (function.space, function.function.clone(), function.module.clone());

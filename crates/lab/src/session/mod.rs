@@ -253,7 +253,8 @@ impl Guest<'_> {
         Ok(store.add_event(now.as_nanos() as u64, kind, &detail.to_string())?)
     }
 
-    /// What the plugin counted in a guest that left its symbols in `out`, by the positions that were announced.
+    /// What the plugin counted in a guest that left its symbols in `out`, by the positions that were
+    /// announced.
     fn profiles(&self, profiler: &Profiler, out: &Path) -> Result<BTreeMap<u32, CostProfile>, LabError> {
         let text = fs::read_to_string(out.join("kallsyms")).map_err(LabError::at(&out.join("kallsyms")))?;
         let symbols = Symbols::parse(&text).map_err(profile::ProfileError::from)?;

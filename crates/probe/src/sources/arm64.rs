@@ -2,9 +2,9 @@
 //! sources from 5.10 to 7.2. The table is made for x86-64, and lacks them.
 
 /// Names, or their beginnings where an asterisk ends them, by folder. Sources: arch/arm64/kernel/entry.S,
-/// entry-common.c, syscall.c, irq.c, stacktrace.c, fpsimd.c, entry-fpsimd.S, process.c, hw_breakpoint.c, mte.c,
-/// patching.c, cpu_errata.c, idle.c; arch/arm64/lib/*.S; arch/arm64/mm; drivers/clocksource/arm_arch_timer.c;
-/// drivers/irqchip/irq-gic*.c; drivers/base/arch_topology.c.
+/// entry-common.c, syscall.c, irq.c, stacktrace.c, fpsimd.c, entry-fpsimd.S, process.c, hw_breakpoint.c,
+/// mte.c, patching.c, cpu_errata.c, idle.c; arch/arm64/lib/*.S; arch/arm64/mm;
+/// drivers/clocksource/arm_arch_timer.c; drivers/irqchip/irq-gic*.c; drivers/base/arch_topology.c.
 const FOLDERS: &[(&str, &[&str])] = &[
     (
         "arch/arm64/kernel/",

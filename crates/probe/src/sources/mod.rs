@@ -22,8 +22,8 @@ pub type Series = (u32, u32);
 /// release) that is every folder with code that Debian builds, because such a kernel may build in what is a
 /// module in Debian's.
 ///
-/// In a kernel for 64-bit Arm (Debian's `-arm64`) what x86 alone has is left out, and what Arm alone has comes
-/// from a list of its own.
+/// In a kernel for 64-bit Arm (Debian's `-arm64`) what x86 alone has is left out, and what Arm alone has
+/// comes from a list of its own.
 ///
 /// A release of a [series](series()) outside the table gives `None`, unless it is between two series of the
 /// table that both have the function in the same single folder.

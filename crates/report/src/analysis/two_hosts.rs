@@ -1,8 +1,8 @@
 //! The host and the target host of a cell over fabrics: what its trials cost each of them, as means over
 //! replicates.
 //!
-//! Over a wire the host does the I/O and the target host has the drive. Of a `local` or `loop` trial the target
-//! host did the I/O itself, so the trial's own counts are the target host's, and the host has none.
+//! Over a wire the host does the I/O and the target host has the drive. Of a `local` or `loop` trial the
+//! target host did the I/O itself, so the trial's own counts are the target host's, and the host has none.
 
 use super::energy::CellEnergy;
 use super::stats;

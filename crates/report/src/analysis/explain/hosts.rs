@@ -23,8 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct BothHosts {
     /// The columns, by their index in the block.
     pub columns: Vec<usize>,
-    /// `user_instructions`, …, `kernel_stores` as far as both hosts have them; `context_switches` of the whole
-    /// host; `card_interrupts` of its network cards; `drive_interrupts`; and its CPU time by kind
+    /// `user_instructions`, …, `kernel_stores` as far as both hosts have them; `context_switches` of the
+    /// whole host; `card_interrupts` of its network cards; `drive_interrupts`; and its CPU time by kind
     /// (`user_cpu_ns`, `system_cpu_ns`, `iowait_cpu_ns`, `irq_cpu_ns`, `softirq_cpu_ns`).
     pub events: Vec<HostsRow>,
     /// The kernel's source directories in each measure, the greatest first, `unknown` last.

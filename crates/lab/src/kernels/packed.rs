@@ -1,0 +1,45 @@
+//! Streams in the compressions that kernels, images and modules come in.
+
+use crate::elf::number;
+use std::io::{self, Read};
+
+/// More than any kernel's payload unpacks to: a broken one must not fill the memory.
+pub(super) const LARGEST_BYTES: u64 = 1 << 30;
+
+/// Unpacks one stream of xz, zstd, gzip or lz4 (the kernel's legacy frames) and ignores what follows it: the
+/// kernel's build appends the unpacked size to the payload, and a signature to modules.
+///
+/// # Errors
+/// Another compression, or a broken stream.
+pub(super) fn decompress(packed: &[u8]) -> io::Result<Vec<u8>> {
+    let mut unpacked = Vec::new();
+    let mut collect = |reader: &mut dyn Read| reader.take(LARGEST_BYTES).read_to_end(&mut unpacked).map(drop);
+    match packed {
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => collect(&mut liblzma::read::XzDecoder::new(packed))?,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => collect(&mut zstd::Decoder::new(packed)?.single_frame())?,
+        [0x1f, 0x8b, ..] => collect(&mut flate2::read::GzDecoder::new(packed))?,
+        [0x02, 0x21, 0x4c, 0x18, blocks @ ..] => return decompress_lz4(blocks),
+        _ => {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its compression is not known here"));
+        }
+    }
+    Ok(unpacked)
+}
+
+/// Blocks of at most 8 MiB, each after its packed size; a rest without a whole block follows the stream.
+fn decompress_lz4(mut blocks: &[u8]) -> io::Result<Vec<u8>> {
+    const BLOCK_BYTES: usize = 8 << 20;
+    let mut unpacked = Vec::new();
+    while let Some(block) = number::<4>(blocks, 0).and_then(|bytes| blocks.get(4..4 + bytes as usize)) {
+        if unpacked.len() as u64 >= LARGEST_BYTES {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it unpacks to more than any kernel"));
+        }
+        let begin = unpacked.len();
+        unpacked.resize(begin + BLOCK_BYTES, 0);
+        let bytes = lz4_flex::block::decompress_into(block, &mut unpacked[begin..])
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        unpacked.truncate(begin + bytes);
+        blocks = &blocks[4 + block.len()..];
+    }
+    Ok(unpacked)
+}
