@@ -9,7 +9,7 @@ use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
 use iopj_lab::kernels::{self, Kernel};
 use iopj_lab::session::{
-    self, AGENT_STREAM, Device, Guest, GuestStudy, Pair, StudyDone, TARGET_ADDRESS, TARGET_DEVICE,
+    self, AGENT_STREAM, Device, Guest, GuestDone, GuestStudy, Pair, StudyDone, TARGET_ADDRESS, TARGET_DEVICE,
 };
 use iopj_lab::{Arch, LabError, add_soft_roce, vm};
 use iopj_probe::HeldCounters;
@@ -163,6 +163,38 @@ fn shell(args: &GuestArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Boots the guest, or both of a pair, and runs the studies.
+fn boot(args: &LabRunArgs, studies: &[GuestStudy<'_>]) -> anyhow::Result<Result<GuestDone, LabError>> {
+    let time_limit = parse_duration(&args.time_limit).map_err(|error| anyhow!("--time-limit: {error}"))?;
+    session::check(studies, args.exact)?;
+    let target_arch = args.target_arch.unwrap_or(args.guest.arch);
+    need_tools(args.guest.arch)?;
+    need_tools(target_arch)?;
+    let cache = Cache::open()?;
+    let kernel = self::kernel(&args.guest, args.guest.arch, &cache)?;
+    let target_kernel = match target_arch == kernel.arch {
+        true => kernel.clone(),
+        false => self::kernel(&args.guest, target_arch, &cache)?,
+    };
+    let mut guest = guest(&args.guest, &kernel);
+    (guest.exact, guest.vmlinux, guest.time_limit) = (args.exact, args.vmlinux.as_deref(), time_limit);
+    note(&format!("booting {}", kernel.release));
+    Ok(match studies {
+        [study] if args.pair => {
+            let target = Guest {
+                kernel: &target_kernel,
+                vcpus: args.target_vcpus.unwrap_or(guest.vcpus),
+                ..guest.clone()
+            };
+            let target_programs = vec![Program::iopj(target_arch)?];
+            let pair = Pair { host: guest, target, target_programs, nic: args.nic, scripts: None };
+            pair.run(&cache, study, signals::stop_flag(), &mut note)
+        }
+        _ if args.pair => bail!("--pair runs one study at a time: run each by itself"),
+        studies => guest.run(&cache, studies, signals::stop_flag(), &mut note),
+    })
+}
+
 fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     if args.store.is_some() && args.studies.len() > 1 {
         bail!(
@@ -177,34 +209,7 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
         let study = read_study(text, &name)?;
         studies.push(in_guest(&study, text, args).context(name)?);
     }
-    let time_limit = parse_duration(&args.time_limit).map_err(|error| anyhow!("--time-limit: {error}"))?;
-    session::check(&studies, args.exact)?;
-    let target_arch = args.target_arch.unwrap_or(args.guest.arch);
-    need_tools(args.guest.arch)?;
-    need_tools(target_arch)?;
-    let cache = Cache::open()?;
-    let kernel = self::kernel(&args.guest, args.guest.arch, &cache)?;
-    let target_kernel = match target_arch == kernel.arch {
-        true => kernel.clone(),
-        false => self::kernel(&args.guest, target_arch, &cache)?,
-    };
-    let mut guest = guest(&args.guest, &kernel);
-    (guest.exact, guest.vmlinux, guest.time_limit) = (args.exact, args.vmlinux.as_deref(), time_limit);
-    note(&format!("booting {}", kernel.release));
-    let ended = match &studies[..] {
-        [study] if args.pair => {
-            let target = Guest {
-                kernel: &target_kernel,
-                vcpus: args.target_vcpus.unwrap_or(guest.vcpus),
-                ..guest.clone()
-            };
-            let target_programs = vec![Program::iopj(target_arch)?];
-            let pair = Pair { host: guest, target, target_programs, nic: args.nic, scripts: None };
-            pair.run(&cache, study, signals::stop_flag(), &mut note)
-        }
-        _ if args.pair => bail!("--pair runs one study at a time: run each by itself"),
-        studies => guest.run(&cache, studies, signals::stop_flag(), &mut note),
-    };
+    let ended = boot(args, &studies)?;
     let done = match ended {
         Err(LabError::Vm(vm::VmError::Stopped)) => {
             fail(&anyhow!("interrupted; the guest is gone and left nothing behind"));

@@ -2,8 +2,8 @@
 //! about itself (Documentation/arch/x86/boot.rst, elf(5)); those for Arm are next door.
 
 use super::arm_image;
-use super::packed::{LARGEST_BYTES, decompress};
 use super::error::ImageFault;
+use super::packed::{LARGEST_BYTES, decompress};
 use crate::arch::Arch;
 use crate::elf::{self, LOAD, MAGIC, NOTE, ProgramHeader, number, release_after};
 use std::fs::File;
