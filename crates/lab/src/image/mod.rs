@@ -91,8 +91,8 @@ pub enum ImageError {
     Dynamic { path: PathBuf, arch: Arch },
     /// There is no iopj for the guest's processor.
     #[error(
-        "a guest with the processor {arch} needs an iopj for it at `{path}`: build it by `cargo xtask cross`, \
-         or put the one of a release for {arch} there"
+        "a guest with the processor {arch} needs an iopj for it at `{path}`: build it by `cargo xtask \
+         cross`, or put the one of a release for {arch} there"
     )]
     NoIopj { arch: Arch, path: PathBuf },
     /// The loader cannot find a program's libraries.

@@ -66,7 +66,10 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(head in prop::bool::ANY, bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn no_bytes_make_it_panic(
+            head in prop::bool::ANY,
+            bytes in prop::collection::vec(any::<u8>(), 0..80),
+        ) {
             let bytes = if head { [b"MZ\0\0zimg".as_slice(), &bytes].concat() } else { bytes };
             let _ = plain(&bytes);
         }

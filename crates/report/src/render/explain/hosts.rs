@@ -21,8 +21,8 @@ pub(super) fn processors(processors: &Processors) -> String {
         return String::new();
     }
     let words = format!(
-        "the host is {host}, the target host {target}: their counts stand side by side, and an instruction of one \
-         is not one of the other"
+        "the host is {host}, the target host {target}: their counts stand side by side, and an instruction \
+         of one is not one of the other"
     );
     wrap(&words, WIDTH, "")
 }
@@ -108,8 +108,8 @@ fn one(path: &OverDepth) -> String {
 fn line(fit: &PerInterrupt) -> String {
     let PerInterrupt { runs, fixed, per_interrupt } = fit;
     let words = format!(
-        "target: instructions per I/O = {} + {} x interrupts of its drive per I/O, by least squares over {runs} \
-         runs, ± standard error",
+        "target: instructions per I/O = {} + {} x interrupts of its drive per I/O, by least squares \
+         over {runs} runs, ± standard error",
         estimate(fixed.estimate, fixed.error),
         estimate(per_interrupt.estimate, per_interrupt.error),
     );

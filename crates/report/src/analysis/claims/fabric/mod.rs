@@ -27,8 +27,9 @@ const DRIVE: &str =
     "one drive local and over fabrics: [fabric] in the study, with transport local and tcp or rdma";
 
 /// What to know about `local`.
-const LOCAL_NOTE: &str = "local is the drive used by the target host's own iopj, where the paper's was in the \
-                          x86 host: latencies and bandwidths are compared between the two hosts as they are. \
+const LOCAL_NOTE: &str = "local is the drive used by the target host's own iopj, where the paper's was in \
+                          the x86 host: latencies and bandwidths are compared between the two hosts as they \
+                          are. \
                           Write your hosts and drive into the study's [fabric].";
 
 /// Its claims, in their order.

@@ -408,7 +408,8 @@ fn a_store_without_a_drive_over_a_wire_says_so() {
     for (at, more) in [(1, ""), (2, ""), (3, ""), (4, ", and target.cpus_online = 1")] {
         let claim = decided(&[], 8, &format!("fabric-{at}"));
         let need = format!(
-            "one drive local and over fabrics: [fabric] in the study, with transport local and tcp or rdma{more}"
+            "one drive local and over fabrics: [fabric] in the study, with transport local and tcp or \
+             rdma{more}"
         );
         assert_eq!(claim.answer, Answer::NotMeasured(vec![need]));
         assert!(claim.run.unwrap().starts_with("iopj run studies/fabric"));
