@@ -147,7 +147,7 @@ fn an_agent_tells_facts_counts_and_puts_back_at_its_end() {
     assert_eq!(facts["devices"], session.device.name());
     assert_eq!(facts["target_bytes"], (1 << 20).to_string());
     assert_eq!(session.client.as_ref().unwrap().hello().architecture, std::env::consts::ARCH);
-    session.ask(json!("begin"));
+    session.ask(json!({"begin": {"position": 0}}));
     let reads = read_whole(&session.device.path.clone());
     let counts = session.ask(json!("end"));
     assert_eq!(counts["devices"][0]["reads"], reads);
