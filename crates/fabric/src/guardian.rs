@@ -4,7 +4,7 @@
 //! It holds the reading end of a pipe whose writing end only the guarded process has. It is in a session of
 //! its own, so a signal for the guarded process or its terminal does not reach it.
 
-use iopj_host::settings::Host;
+use iopj_host::settings::{Host, LeftAlone, RestoreReport};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -71,11 +71,19 @@ pub fn guard(host: &Host, guarded: u32) -> bool {
     }
     loop {
         match host.restore_left_behind() {
-            Ok(report) if report.failed.is_empty() => return true,
+            Ok(report) if report.failed.is_empty() && !is_left(&report, guarded) => return true,
             _ if Instant::now() > until => return false,
             _ => thread::sleep(INTERVAL),
         }
     }
+}
+
+/// True if a journal of this process is left as it is. The process is gone, so whoever holds its lock only looks
+/// at it, as every iopj does at its start, and may have looked when the drive was still locked.
+fn is_left(report: &RestoreReport, pid: u32) -> bool {
+    let name = |left: &LeftAlone| left.journal.file_name().map(|name| name.to_string_lossy().into_owned());
+    let of_process = format!("journal-{pid}-");
+    report.left_alone.iter().any(|left| name(left).is_some_and(|name| name.starts_with(&of_process)))
 }
 
 /// True once a process has closed its files: the kernel frees its locks then.
@@ -91,6 +99,20 @@ fn is_gone(pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
+    /// Two that looked at a dead agent's journal at once each left it to the other.
+    #[test]
+    fn a_journal_of_the_guarded_process_is_not_left_to_others() {
+        let left = |name: &str| {
+            let journal = Path::new("/run/iopj").join(name);
+            let reason = "its run is alive".to_owned();
+            RestoreReport { left_alone: vec![LeftAlone { journal, reason }], ..RestoreReport::default() }
+        };
+        assert!(is_left(&left("journal-6993-11303187561802.jsonl"), 6993));
+        assert!(!is_left(&left("journal-6993-11303187561802.jsonl"), 699));
+        assert!(!is_left(&RestoreReport::default(), 6993));
+    }
 
     #[test]
     fn a_process_is_gone_once_it_is_a_zombie() {
