@@ -9,7 +9,7 @@ use iopj_core::path::CompletionMode;
 use iopj_core::{EnergyOutcome, Scope, Transport, VerdictKind};
 use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
-use iopj_lab::session::{Device, Guest, GuestStudy, Pair};
+use iopj_lab::session::{AGAIN, Device, Guest, GuestStudy, Pair};
 use iopj_lab::vm::Nic;
 use iopj_store::{Store, Trial};
 use iopj_study::plan;
@@ -214,6 +214,9 @@ pub(crate) fn scripts(folder: &Path, host: String, target: String) -> Vec<String
     let done = pair.run(&cache, &study, &AtomicBool::new(false), &mut |line| {
         // Where a test fails, or hangs, this says how far it came.
         eprintln!("{line}");
+        if line == AGAIN {
+            lines.clear();
+        }
         lines.push(line.to_owned());
     });
     let is_fine = match &done {

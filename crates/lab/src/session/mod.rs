@@ -99,7 +99,7 @@ const ATTEMPTS: u32 = 4;
 /// The kernel's last words, which are not shown.
 const POWER_DOWN: &str = "reboot: Power down";
 /// What is printed before the studies begin again.
-const AGAIN: &str = "lab: QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): \
+pub const AGAIN: &str = "lab: QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): \
                      the studies start again";
 
 /// A study's file in the guest.
@@ -154,6 +154,20 @@ fn one_guest(
     }
 }
 
+/// Runs studies once, and again if a guest ended by QEMU's fault.
+fn attempt(
+    line: &mut dyn FnMut(&str),
+    once: &mut dyn FnMut(&mut dyn FnMut(&str)) -> Result<GuestDone, LabError>,
+) -> Result<GuestDone, LabError> {
+    for _ in 1..ATTEMPTS {
+        match once(line) {
+            Err(LabError::Vm(VmError::StaleCode(_))) => line(AGAIN),
+            done => return done,
+        }
+    }
+    once(line)
+}
+
 impl Guest<'_> {
     /// Runs studies in the guest, one after the other, and puts each store in its place. `line` gets what the
     /// guest prints. A guest that ends by [`VmError::StaleCode`] is made again and begins with the first
@@ -169,13 +183,7 @@ impl Guest<'_> {
         stop: &AtomicBool,
         line: &mut dyn FnMut(&str),
     ) -> Result<GuestDone, LabError> {
-        for _ in 1..ATTEMPTS {
-            match self.once(cache, studies, stop, line) {
-                Err(LabError::Vm(VmError::StaleCode(_))) => line(AGAIN),
-                done => return done,
-            }
-        }
-        self.once(cache, studies, stop, line)
+        attempt(line, &mut |line| self.once(cache, studies, stop, line))
     }
 
     /// Runs studies in one guest.

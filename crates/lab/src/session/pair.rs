@@ -3,7 +3,8 @@
 
 use super::guest::HOLD_COUNTERS;
 use super::{
-    Device, Guest, GuestDone, GuestStudy, StudyDone, check, publish, status_file, store_file, study_file,
+    Device, Guest, GuestDone, GuestStudy, StudyDone, attempt, check, publish, status_file, store_file,
+    study_file,
 };
 use crate::cache::Cache;
 use crate::error::LabError;
@@ -52,11 +53,23 @@ pub struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Runs a study on the host and puts its store in its place. `line` gets what either guest prints.
+    /// Runs a study on the host and puts its store in its place. `line` gets what either guest prints. Both
+    /// begin again if one ends by QEMU's fault, as [`Guest::run`] does.
     ///
     /// # Errors
     /// [`LabError`]: a guest did not start or end well; then there is no store. No process is left.
     pub fn run(
+        &self,
+        cache: &Cache,
+        study: &GuestStudy<'_>,
+        stop: &AtomicBool,
+        line: &mut dyn FnMut(&str),
+    ) -> Result<GuestDone, LabError> {
+        attempt(line, &mut |line| self.once(cache, study, stop, line))
+    }
+
+    /// Runs a study in two guests.
+    fn once(
         &self,
         cache: &Cache,
         study: &GuestStudy<'_>,
