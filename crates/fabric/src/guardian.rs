@@ -78,8 +78,8 @@ pub fn guard(host: &Host, guarded: u32) -> bool {
     }
 }
 
-/// True if a journal of this process is left as it is. The process is gone, so whoever holds its lock only looks
-/// at it, as every iopj does at its start, and may have looked when the drive was still locked.
+/// True if a journal of this process is left as it is. The process is gone, so whoever holds its lock only
+/// looks at it, as every iopj does at its start, and may have looked when the drive was still locked.
 fn is_left(report: &RestoreReport, pid: u32) -> bool {
     let name = |left: &LeftAlone| left.journal.file_name().map(|name| name.to_string_lossy().into_owned());
     let of_process = format!("journal-{pid}-");

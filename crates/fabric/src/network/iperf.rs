@@ -15,7 +15,8 @@ pub struct Stream {
 /// Reads a client's output.
 ///
 /// # Errors
-/// iperf3's own message, for in JSON an error may leave its exit code at 0; or text that iperf3 did not write.
+/// iperf3's own message, for in JSON an error may leave its exit code at 0; or text that iperf3 did not
+/// write.
 pub fn iperf3(text: &str) -> Result<Stream, NetworkError> {
     let json: Value = serde_json::from_str(text)
         .map_err(|error| NetworkError(format!("iperf3 printed what is no JSON ({error})")))?;
