@@ -339,6 +339,39 @@ fn a_file_is_made_there_and_only_written_by_a_study_that_writes() {
     assert!((300..=316).contains(&target.devices[0].writes), "{:?}", target.devices);
 }
 
+/// Kills runs, each other one once it has something to leave; a run that ends because its agent was killed
+/// begins again.
+const KILLED: &str = r#"
+begin() {
+	rm -f /tmp/*.iopj*
+	iopj run /lab/study-1.toml --store /tmp/s.iopj >/dev/null 2>&1 &
+	run=$!
+}
+number=0
+while [ $number -lt TIMES ]; do
+	number=$((number + 1))
+	begin
+	if [ $((number % 2)) = 1 ]; then
+		tries=600
+		until [ -n "$(left)" ] || [ $tries = 0 ]; do
+			tries=$((tries - 1))
+			kill -0 $run 2>/dev/null || begin
+			sleep 0.1
+		done
+	else
+		moment
+		sleep 1
+	fi
+	[ -z "$(left)" ] || busy=$((busy + 1))
+	kill -9 $run
+	wait $run 2>/dev/null
+done
+rm -f /tmp/*.iopj*
+echo "killed $number while ${busy:-0} had something to leave"
+NOTHING
+sleep 30
+"#;
+
 /// Kills the run and the agent in turn, each so many times, at moments of a seeded generator; then demands
 /// that nothing is left on either side.
 fn killed(times: u32) {
@@ -349,20 +382,11 @@ fn killed(times: u32) {
     // A moment after each other, in tenths of a second.
     let random = "seed=13\nmoment() {\n\tseed=$(((seed * 1103515245 + 12345) % 2147483648))\n\tsleep \
                   $((seed / 65536 % 4)).$((seed / 4096 % 10))\n}\n";
-    // Each other run is killed once it has something to leave; a run whose agent was killed begins again.
-    let host = format!(
-        "{LEFT}{random}begin() {{\n\trm -f /tmp/*.iopj*\n\tiopj run /lab/study-1.toml --store \
-         /tmp/s.iopj >/dev/null 2>&1 &\n\trun=$!\n}}\nnumber=0\nwhile [ $number -lt {times} ]; \
-         do\n\tnumber=$((number + 1))\n\tbegin\n\tif [ $((number % 2)) = 1 ]; then\n\t\ttries=600\n\t\t\
-         until [ -n \"$(left)\" ] || [ $tries = 0 ]; do\n\t\t\ttries=$((tries - 1))\n\t\t\tkill -0 $run \
-         2>/dev/null || begin\n\t\t\tsleep 0.1\n\t\tdone\n\telse\n\t\tmoment\n\t\tsleep 1\n\tfi\n\t[ \
-         -z \"$(left)\" ] || busy=$((busy + 1))\n\tkill -9 $run\n\twait $run 2>/dev/null\ndone\nrm -f \
-         /tmp/*.iopj*\necho \"killed $number while ${{busy:-0}} had something to \
-         leave\"\n{NOTHING}sleep 30\n"
-    );
+    let host =
+        [LEFT, random, &KILLED.replace("TIMES", &times.to_string()).replace("NOTHING", NOTHING)].concat();
     let target = format!(
-        "{LEFT}{random}({SERVE}) &\n(while :; do\n\tmoment\n\tsleep 2\n\tpid=$(pidof iopj | tr ' ' '\\n' | while read \
-         -r pid; do grep -q agent /proc/$pid/cmdline && echo $pid; done)\n\t[ -z \"$pid\" ] || kill -9 \
+        "{LEFT}{random}({SERVE}) &\n(while :; do\n\tmoment\n\tsleep 2\n\tpid=$(pidof iopj | tr ' ' '\\n' | \
+         while read -r pid; do grep -q agent /proc/$pid/cmdline && echo $pid; done)\n\t[ -z \"$pid\" ] || kill -9 \
          $pid\n\tsleep 1\ndone) &\nkiller=$!\nsleep 10\nwhile :; do\n\tsleep 1\n\techo \"there: \
          [$(left)]\"\ndone\n"
     );
