@@ -386,7 +386,8 @@ fn killed(times: u32) {
         [LEFT, random, &KILLED.replace("TIMES", &times.to_string()).replace("NOTHING", NOTHING)].concat();
     let target = format!(
         "{LEFT}{random}({SERVE}) &\n(while :; do\n\tmoment\n\tsleep 2\n\tpid=$(pidof iopj | tr ' ' '\\n' | \
-         while read -r pid; do grep -q agent /proc/$pid/cmdline && echo $pid; done)\n\t[ -z \"$pid\" ] || kill -9 \
+         while read -r pid; do grep -q agent /proc/$pid/cmdline && echo $pid; done)\n\t[ -z \"$pid\" ] \
+         || kill -9 \
          $pid\n\tsleep 1\ndone) &\nkiller=$!\nsleep 10\nwhile :; do\n\tsleep 1\n\techo \"there: \
          [$(left)]\"\ndone\n"
     );
