@@ -16,10 +16,11 @@ const TOOLS: [(&str, &str); 2] = [
 ];
 /// What runs programs for Arm here.
 const EMULATOR: (&str, &str) = ("qemu-aarch64", "qemu-user");
-/// The crates whose unit tests need nothing of a kernel but files and threads. The others run in the lab's
-/// Arm guest, as parts of iopj.
+/// The crates whose unit tests need nothing of a kernel but files and threads. The code of the others runs in
+/// the lab's Arm guest, as parts of iopj; their unit tests do not run for Arm.
 const TESTED: &str = "--package iopj-core --package iopj-study --package iopj-store --package iopj-fabric \
                       --package iopj-probe --package iopj-report";
+
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let release = options.flag("--release");
     options.end()?;

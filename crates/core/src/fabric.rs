@@ -137,7 +137,8 @@ pub struct FabricEvidence {
 /// What the target host saw over the window of the host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TargetHostEvidence {
-    /// Length of its own window in ns: from its first reading to its last, which enclose the host's window.
+    /// Length of its own window in ns: from its first reading to its last, which begins then; the host's
+    /// window lies within.
     pub window_ns: u64,
     /// Its clock (`CLOCK_MONOTONIC_RAW`) less the host's, in ns, from exchanges over the control connection.
     pub clock_offset_ns: i64,

@@ -8,7 +8,7 @@ use iopj_host::settings::Uuid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::io::{BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -201,6 +201,22 @@ impl Shared {
     }
 }
 
+/// What comes from the agent. A long answer over a slow link is no silence, though no line of it is whole.
+struct Heard<'a, R> {
+    input: R,
+    shared: &'a Shared,
+}
+
+impl<R: Read> Read for Heard<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.input.read(buffer)?;
+        if length > 0 {
+            self.shared.hear();
+        }
+        Ok(length)
+    }
+}
+
 /// Says `hello` and waits for the answer.
 fn await_hello(
     host: &str,
@@ -236,7 +252,7 @@ fn await_hello(
 fn read(input: impl Read, shared: &Shared, session: &Uuid, events: &Sender<Event>) {
     /// The longest line of noise that is kept.
     const NOISE: usize = 200;
-    let mut input = BufReader::new(input);
+    let mut input = BufReader::new(Heard { input, shared });
     while let Ok(Some(line)) = read_line(&mut input) {
         let event = match serde_json::from_str::<ToHost>(&line) {
             Ok(ToHost::Hello { session: of, hello }) if of == *session => Event::Hello(hello),

@@ -1,6 +1,6 @@
 //! Provenance: the machine, its kernel and the drives, as names and values.
 
-use crate::settings::Host;
+use crate::settings::{Host, serial};
 use crate::sysfs;
 use iopj_engine::Target;
 use std::collections::BTreeMap;
@@ -83,7 +83,6 @@ pub fn provenance(target: &Target) -> BTreeMap<String, String> {
         let folder = format!("/sys/block/{device}");
         for (name, file) in [
             ("model", "device/model"),
-            ("serial", "device/serial"),
             ("firmware", "device/firmware_rev"),
             ("sectors", "size"),
             ("rotational", "queue/rotational"),
@@ -91,6 +90,7 @@ pub fn provenance(target: &Target) -> BTreeMap<String, String> {
         ] {
             put(&format!("{device}.{name}"), read(&format!("{folder}/{file}")));
         }
+        put(&format!("{device}.serial"), serial(Path::new(&folder)));
         let driver = fs::read_link(format!("{folder}/device/driver")).ok();
         put(
             &format!("{device}.driver"),
@@ -110,13 +110,13 @@ fn read(path: &str) -> Option<String> {
     sysfs::read(Path::new(path)).ok()
 }
 
-/// The value of the first line `name : value`.
 /// An Arm processor's maker and part by their numbers, for `/proc/cpuinfo` names neither.
 fn arm_model(cpu: &str) -> Option<String> {
     let of = |name| field(cpu, name);
     Some(format!("implementer {}, part {}", of("CPU implementer")?, of("CPU part")?))
 }
 
+/// The value of the first line `name : value`.
 fn field(text: &str, name: &str) -> Option<String> {
     let line = text.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
     Some(line.split_once(':')?.1.trim().to_owned())

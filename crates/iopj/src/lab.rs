@@ -172,6 +172,9 @@ fn boot(args: &LabRunArgs, studies: &[GuestStudy<'_>]) -> anyhow::Result<Result<
     need_tools(target_arch)?;
     let cache = Cache::open()?;
     let kernel = self::kernel(&args.guest, args.guest.arch, &cache)?;
+    for arch in [args.guest.arch, target_arch].into_iter().filter(|arch| *arch != Arch::HOST) {
+        kernels::busybox(&cache, arch, &mut note)?;
+    }
     let target_kernel = match target_arch == kernel.arch {
         true => kernel.clone(),
         false => self::kernel(&args.guest, target_arch, &cache)?,
@@ -184,6 +187,8 @@ fn boot(args: &LabRunArgs, studies: &[GuestStudy<'_>]) -> anyhow::Result<Result<
             let target = Guest {
                 kernel: &target_kernel,
                 vcpus: args.target_vcpus.unwrap_or(guest.vcpus),
+                // Another processor's kernel has other addresses.
+                vmlinux: guest.vmlinux.filter(|_| target_arch == kernel.arch),
                 ..guest.clone()
             };
             let target_programs = vec![Program::iopj(target_arch)?];

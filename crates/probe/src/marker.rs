@@ -8,7 +8,7 @@
 //! Codes: 0 and 1 are bits of a position, 2 and 3 a job's beginning and end. `plugin/window.c` of the lab
 //! reads them.
 
-/// The bit of a position that stands for the target host at rest before that trial.
+/// The bit of a position that stands for a host at rest before that trial.
 pub const AT_REST: u32 = 1 << 31;
 
 macro_rules! mark {

@@ -112,7 +112,11 @@ impl Trials<'_> {
             progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
             let found = preconditioning.found(Class::of(&self.cells[planned.cell].workload));
             let began = Instant::now();
-            let (trial, load_ns, unprofiled) = self.trial(planned, control, found, &mut last_ns, progress)?;
+            let (trial, load_ns, unprofiled) =
+                match self.trial(planned, control, found, &mut last_ns, progress) {
+                    Ok(done) => done,
+                    Err(error) => return Err(self.ended_early(error, metering, progress)),
+                };
             if stop.load(Ordering::Relaxed) {
                 break; // the trial at hand was cut short
             }
@@ -231,7 +235,10 @@ impl Trials<'_> {
                 *last_ns = clock_ns.map(|[_, last]| last);
                 (Outcome::Measured(Box::new(measurement)), gap_ns, load_raw_ns, unprofiled)
             }
-            Err(error) if self.access.side().is_some_and(FabricSide::has_no_agent) => {
+            Err(error)
+                if self.access.side().is_some_and(FabricSide::has_no_agent)
+                    && !self.runner.stop.load(Ordering::Relaxed) =>
+            {
                 return Err(RunError::NoTargetHost(error, self.store.path().to_owned()));
             }
             Err(error) => {
@@ -253,6 +260,20 @@ impl Trials<'_> {
         self.note_changes()?;
         self.access.disconnect()?;
         Ok((trial, load_ns, unprofiled))
+    }
+
+    /// Ends the meters of a run that cannot go on, so that the trials before have their joules; why it cannot.
+    fn ended_early(
+        &mut self,
+        error: RunError,
+        metering: Option<Metering>,
+        progress: &mut dyn Progress,
+    ) -> RunError {
+        let ended = metering.map_or(Ok(()), |metering| metering.end(true, &mut self.context(progress)));
+        if let Err(other) = ended {
+            progress.note(&format!("warning: {other}"));
+        }
+        error
     }
 
     /// Measures one trial, here or on the target host, and the time that setting it up took.

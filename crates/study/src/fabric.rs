@@ -147,6 +147,10 @@ impl Fabric {
                 "[fabric] folder: `{}` is not a full path: write it as /srv/measure",
                 folder.display()
             )),
+            (None, None, Some(_)) if self.target_host.is_some() => error(
+                "[fabric] names a target_host and an nqn, but no device: name the drive behind the target \
+                 there, or leave target_host out",
+            ),
             (None, None, Some(_)) if cells.iter().any(|cell| !cell.transport.is_remote()) => error(
                 "[fabric] has transport `local` or `loop`, but no `device` or `folder`: name the drive on \
                  the target host, or leave these out",
@@ -370,6 +374,10 @@ mod tests {
                 "write it as /srv/measure",
             ),
             (format!("{HOST}folder = \"/srv\"\ntransport = \"loop\""), "leave one of the two out"),
+            (
+                "target_host = \"s\"\nnqn = \"nqn.x\"\naddress = \"10.1.0.1\"\ntransport = \"tcp\"".to_owned(),
+                "but no device: name the drive behind the target",
+            ),
             (
                 "nqn = \"nqn.x\"\naddress = \"10.1.0.1\"\ntransport = \"tcp\"\nbaseline = true".to_owned(),
                 "baseline = true, but no target_host",

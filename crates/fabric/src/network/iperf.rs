@@ -19,7 +19,7 @@ pub struct Stream {
 /// write.
 pub fn iperf3(text: &str) -> Result<Stream, NetworkError> {
     let json: Value = serde_json::from_str(text)
-        .map_err(|error| NetworkError(format!("iperf3 printed what is no JSON ({error})")))?;
+        .map_err(|error| NetworkError(format!("iperf3 printed something that is not JSON ({error})")))?;
     if let Some(error) = json.get("error").and_then(Value::as_str) {
         return Err(NetworkError(format!("iperf3: {error}")));
     }
@@ -49,7 +49,7 @@ mod tests {
         let refused = r#"{ "end": {}, "error": "unable to connect to server: Connection refused" }"#;
         assert_eq!(error(refused), "iperf3: unable to connect to server: Connection refused");
         assert!(error(&PRINTED.replace("5730115943.34609", "0")).contains("nothing arrived"));
-        assert!(error("iperf3: error").starts_with("iperf3 printed what is no JSON ("));
+        assert!(error("iperf3: error").starts_with("iperf3 printed something that is not JSON ("));
     }
 
     proptest! {

@@ -60,13 +60,16 @@ impl Drive {
     /// What distinguishes this drive from another one of the same name: its serial if sysfs shows one, else
     /// the driver's identifier. Loop devices, zram and the like have none.
     pub(super) fn read(sys: &Path, name: &str) -> Drive {
-        let folder = sys.join("block").join(name);
-        let serial = ["device/serial", "serial", "device/wwid", "wwid", "dm/uuid", "md/uuid"]
-            .iter()
-            .filter_map(|file| sysfs::read(&folder.join(file)).ok())
-            .find(|text| !text.is_empty());
-        Drive { name: name.to_owned(), serial }
+        Drive { name: name.to_owned(), serial: serial(&sys.join("block").join(name)) }
     }
+}
+
+/// What distinguishes the drive of this folder in sysfs from others, as far as sysfs shows it.
+pub(crate) fn serial(folder: &Path) -> Option<String> {
+    ["device/serial", "serial", "device/wwid", "wwid", "dm/uuid", "md/uuid"]
+        .iter()
+        .filter_map(|file| sysfs::read(&folder.join(file)).ok())
+        .find(|text| !text.is_empty())
 }
 
 /// The open journal of a live run. Its lock (flock) says that the run lives.

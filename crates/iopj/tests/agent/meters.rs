@@ -39,7 +39,15 @@ fn programs(folder: &Path) -> Vec<u32> {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.starts_with(b"sh\0-c\0") && String::from_utf8_lossy(&line).contains(&mark) && is_alive(*pid)
     };
-    processes().filter(is_one).collect()
+    let all: Vec<u32> = processes().filter(is_one).collect();
+    // What the shell has just forked still has its words.
+    all.iter().copied().filter(|pid| parent(*pid).is_none_or(|parent| !all.contains(&parent))).collect()
+}
+
+/// The parent of a process (proc(5), the fourth field of `stat`).
+fn parent(pid: u32) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 fn gone(folder: &Path) {

@@ -339,7 +339,7 @@ fn a_file_is_made_there_and_only_written_by_a_study_that_writes() {
     assert!((300..=316).contains(&target.devices[0].writes), "{:?}", target.devices);
 }
 
-/// Kills runs, each other one once it has something to leave; a run that ends because its agent was killed
+/// Kills runs, every other one once it has something to leave; a run that ends because its agent was killed
 /// begins again.
 const KILLED: &str = r#"
 begin() {

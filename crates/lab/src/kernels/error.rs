@@ -117,7 +117,7 @@ pub enum ImageFault {
     #[error("it is an ELF file without anything to load")]
     NothingToLoad,
     /// An ELF file or an image for Arm that is no kernel.
-    #[error("it is without the words `Linux version`")]
+    #[error("it lacks the words `Linux version`")]
     NoRelease,
     /// A kernel where QEMU finds no entry.
     #[error("it is a vmlinux without a PVH entry (CONFIG_PVH), name its bzImage")]

@@ -143,7 +143,7 @@ fn what_is_no_kernel_is_refused_with_the_reason() {
         reason(&[7; 5000]),
         "it has neither the boot protocol's header nor that of an ELF file or of an Arm image"
     );
-    assert_eq!(reason(&elf(62, &[], "usage: %s")), "it is without the words `Linux version`");
+    assert_eq!(reason(&elf(62, &[], "usage: %s")), "it lacks the words `Linux version`");
     assert_eq!(reason(&elf(183, &[], "Linux version 6.1.0 (x)")), "it is an ELF file for another processor");
     assert!(reason(&elf(62, &[], "Linux version 6.1.0 (x)")).contains("without a PVH entry"));
     assert!(read(Path::new("/nonexistent/vmlinuz")).err().unwrap().to_string().contains("No such file"));

@@ -239,10 +239,11 @@ fn both_sides(
             (HostSide::Target, target, there.window_ns, there.rest_ns),
         ];
         for (side, profiles, window_ns, rest_ns) in sides {
-            let (Some(whole), Some(rest)) = (profiles.get(&place), profiles.get(&(place | AT_REST))) else {
+            let counted = profiles.get(&place).zip(profiles.get(&(place | AT_REST)));
+            let Some(((whole, rest), rest_ns)) = counted.zip(rest_ns.filter(|rest_ns| *rest_ns > 0)) else {
                 continue;
             };
-            let share = window_ns as f64 / rest_ns.unwrap_or_default().max(1) as f64;
+            let share = window_ns as f64 / rest_ns as f64;
             costs.push((trial.position, side, profile::without(whole, rest, share)));
         }
     }
@@ -402,9 +403,17 @@ mod tests {
     #[test]
     fn each_side_has_its_counts_less_its_own_rest() {
         let far = TargetHostEvidence { window_ns: 300, rest_ns: Some(100), ..TargetHostEvidence::default() };
-        let trials = [trial(0, None), trial(1, Some(far))];
+        // How long the last one's target rested is not known.
+        let unknown = TargetHostEvidence { rest_ns: None, ..far.clone() };
+        let trials = [trial(0, None), trial(1, Some(far)), trial(2, Some(unknown))];
         let host = BTreeMap::from([(1, profile(1000)), (1 | AT_REST, profile(30))]);
-        let target = BTreeMap::from([(0, profile(7)), (1, profile(5000)), (1 | AT_REST, profile(200))]);
+        let target = BTreeMap::from([
+            (0, profile(7)),
+            (1, profile(5000)),
+            (1 | AT_REST, profile(200)),
+            (2, profile(5000)),
+            (2 | AT_REST, profile(200)),
+        ]);
         let expected = [
             // The target host measured this one by itself.
             (0, HostSide::Host, profile(7)),

@@ -13,7 +13,7 @@ pub struct Processors {
     pub host: Option<String>,
     /// The target host's.
     pub target_host: Option<String>,
-    /// True if both hosts have the same processor with as many cores.
+    /// True if both hosts are known to have the same processor with as many cores.
     pub are_alike: bool,
 }
 
@@ -23,7 +23,7 @@ impl Processors {
         let own = |name: &str| study.provenance.get(name);
         let far = |name: &str| study.provenance.get(&format!("target_host.{name}"));
         let target_host = far("architecture").cloned()?;
-        let are_alike = PROCESSOR.iter().all(|name| own(name) == far(name));
+        let are_alike = PROCESSOR.iter().all(|name| own(name).is_some() && own(name) == far(name));
         Some(Processors { host: own("architecture").cloned(), target_host: Some(target_host), are_alike })
     }
 }

@@ -7,7 +7,6 @@ use super::grouping::{grouped, unique};
 use super::metric::Metric;
 use super::stats;
 use super::two_hosts::{SideSources, TwoHosts};
-use iopj_core::fabric::TARGET_METERS;
 use iopj_core::{IoPath, Spinner, VerdictKind, Workload};
 use iopj_store::{EnergySource, Generator, Latency, Measurement, Outcome, StudyRecord, Trial, histogram};
 use std::collections::BTreeMap;
@@ -253,18 +252,9 @@ fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<CellMeans> {
         system_calls_per_io: if_all(Metric::SystemCallsPerIo),
         sleeps_per_io: if_all(Metric::SleepsPerIo),
         costs: Costs::of(measured),
-        energy: shown
-            .energy
-            .filter(|source| is_meter_of(source, two_hosts.as_ref()))
-            .and_then(|source| CellEnergy::of(measured, source)),
+        energy: shown.energy.and_then(|source| CellEnergy::of(measured, source)),
         two_hosts,
     })
-}
-
-/// True if a meter says what the I/O of a cell took: a meter of the host says nothing of I/O that the target
-/// host did itself.
-fn is_meter_of(source: &EnergySource, hosts: Option<&TwoHosts>) -> bool {
-    hosts.is_none_or(|hosts| hosts.transport.is_remote()) || source.meter.starts_with(TARGET_METERS)
 }
 
 fn times(measured: &[&Measurement], mean: impl Fn(&dyn Fn(&Measurement) -> f64) -> f64) -> Times {

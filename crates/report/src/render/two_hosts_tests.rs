@@ -62,24 +62,6 @@ fn both_hosts_stand_one_below_the_other() {
     assert!(!text.contains("steal"), "{text}");
 }
 
-/// The plug of a host that did nothing gave the I/Os of the target host a power and an efficiency.
-#[test]
-fn a_meter_of_the_host_says_nothing_of_io_that_the_target_host_did() {
-    let watts = |meter: &str| {
-        let mut trials = [by(Transport::Local, 1), by(Transport::Tcp, 1)].concat();
-        trials.iter_mut().for_each(|trial| give(trial, meter, Scope::System, 100.0));
-        let tables = workload_tables(&study("6.18"), &trials, Admission::default());
-        let energy = |transport: &str| {
-            let row = tables[0].rows.iter().find(|row| row.settings["transport"] == transport).unwrap();
-            let energy = row.figures.as_ref().unwrap().energy.as_ref();
-            energy.map(|energy| energy.watts.unwrap().mean)
-        };
-        [energy("local"), energy("tcp")]
-    };
-    assert_eq!(watts("plug"), [None, Some(50.0)]);
-    assert_eq!(watts("target.plug"), [Some(50.0), Some(50.0)]);
-}
-
 #[test]
 fn under_emulation_both_hosts_have_counts_and_no_time() {
     let text = squeezed(&report(&emulated(), &metered(), Admission::default()));

@@ -55,6 +55,21 @@ fn remote(iodepth: u32, replicate: u32, interrupts: u64) -> Trial {
     trial
 }
 
+/// An Arm's instructions were tested against an x86's.
+#[test]
+fn what_the_target_host_did_alone_is_compared_with_nothing_of_the_host() {
+    let mut trials: Vec<Trial> = (0..3).map(|replicate| remote(1, replicate, IOS)).collect();
+    for replicate in 0..3 {
+        let mut alone = trial(PATH, &workload(1, IOS), replicate, Happened::default());
+        alone.settings.insert("transport".to_owned(), "local".to_owned());
+        trials.push(alone);
+    }
+    let found = explained(&arm(), &trials);
+    let columns: Vec<usize> = found.blocks.iter().map(|block| block.columns.len()).collect();
+    assert_eq!(columns, [1, 1]);
+    assert!(found.blocks.iter().all(|block| block.differences.is_empty()));
+}
+
 /// Depth 1, 4 and 16, five times each: one, a half and an eighth of an interrupt for each I/O, and a little
 /// more in each block.
 fn sweep() -> Vec<Trial> {

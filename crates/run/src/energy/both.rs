@@ -106,13 +106,8 @@ fn of_trial(
     sides: [&Whole; 2],
     transports: &BTreeMap<u64, Transport>,
 ) -> Result<[Part; 2], String> {
-    match transports.get(&position) {
-        Some(transport) if !transport.is_remote() => {
-            return Err(format!(
-                "by `{transport}` the target host does the I/O alone, so only its own joules count"
-            ));
-        }
-        _ => {}
+    if let Some(why) = done_alone(position, transports) {
+        return Err(why);
     }
     let part = |whole: &Whole| match whole.trials.get(&position) {
         Some(Ok(part)) => Ok(part.clone()),
@@ -121,6 +116,12 @@ fn of_trial(
     };
     let [here, there] = sides.map(part);
     Ok([here?, there?])
+}
+
+/// Why the joules of this host are not those of a trial: the target host did its I/O alone.
+pub(super) fn done_alone(position: u64, transports: &BTreeMap<u64, Transport>) -> Option<String> {
+    let transport = transports.get(&position).filter(|transport| !transport.is_remote())?;
+    Some(format!("by `{transport}` the target host does the I/O alone, so only its own joules count"))
 }
 
 /// A sum in the store's words.

@@ -90,6 +90,9 @@ fn joules_of_both_hosts_are_added_where_both_work() {
     let EnergyOutcome::Incomplete(reason) = &sum.outcome else { panic!("{sum:?}") };
     assert_eq!(reason, "by `local` the target host does the I/O alone, so only its own joules count");
     assert!(of(&all[1], "target.plug").unwrap().joules().is_some());
+    // The plug of a host that did nothing gave the I/Os of the target host an efficiency.
+    let EnergyOutcome::Incomplete(own) = &of(&all[1], "plug").unwrap().outcome else { panic!("{all:?}") };
+    assert_eq!(own, reason);
 }
 
 #[test]

@@ -45,6 +45,7 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
         let mut wholes = Vec::new();
         for row in meters.iter().filter(|row| row.session == session.id) {
             let record = meter_record(store, row)?;
+            let is_of_this_host = record.there.is_none();
             let of_trials = match &record.model {
                 Some(text) => model::estimates(&row.name, text, &trials, &cpu_model),
                 None => {
@@ -55,7 +56,10 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
                     of_trials
                 }
             };
-            for (position, energy) in of_trials {
+            for (position, mut energy) in of_trials {
+                if let Some(why) = both::done_alone(position, &transports).filter(|_| is_of_this_host) {
+                    energy.outcome = EnergyOutcome::Incomplete(why);
+                }
                 energies.entry(position).or_default().push(energy);
             }
         }

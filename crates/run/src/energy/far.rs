@@ -14,6 +14,7 @@ use iopj_meter::{Cadence, Reading};
 use iopj_study::plan::Cell;
 use iopj_study::{Fabric, Meters};
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Which meters the target host is to open.
@@ -78,7 +79,7 @@ pub(crate) trait FarHost {
     ///
     /// # Errors
     /// Meters that the study names cannot be opened or read there, or the agent is gone.
-    fn open_meters(&self, asked: OpenMeters) -> Result<Option<OpenedMeters>, FabricError>;
+    fn open_meters(&self, asked: OpenMeters, stop: &AtomicBool) -> Result<Option<OpenedMeters>, FabricError>;
 
     /// What they have read, with all times on this host's clock, and how far these may be off together, in
     /// ns: the worst alignment of the two clocks so far.
@@ -125,6 +126,7 @@ impl FarMeters {
         host: &dyn FarHost,
         allow_exec: bool,
         progress: &mut dyn Progress,
+        stop: &AtomicBool,
     ) -> Result<Option<FarMeters>, RunError> {
         let is_named = match target_meter_specs(fabric.meters.as_ref(), "the study")? {
             MeterSpecs::None => return Ok(None),
@@ -132,7 +134,7 @@ impl FarMeters {
             MeterSpecs::Named(_) => true,
         };
         let asked = OpenMeters { meters: fabric.meters.clone(), allow_exec };
-        let Some(opened) = host.open_meters(asked)? else { return Ok(None) };
+        let Some(opened) = host.open_meters(asked, stop)? else { return Ok(None) };
         for note in &opened.notes {
             progress.note(&format!("{}: {note}", host.name()));
         }

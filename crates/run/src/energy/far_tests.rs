@@ -5,6 +5,7 @@ use crate::progress::Said;
 use iopj_core::energy::Scope;
 use iopj_meter::{Channel, ChannelKind, Value};
 use std::cell::{Cell as Mutable, RefCell};
+use std::sync::atomic::AtomicBool;
 
 /// A target host whose meters have read what it is given.
 #[derive(Default)]
@@ -28,7 +29,7 @@ impl FarHost for Given {
         "storage1".to_owned()
     }
 
-    fn open_meters(&self, asked: OpenMeters) -> Result<Option<OpenedMeters>, FabricError> {
+    fn open_meters(&self, asked: OpenMeters, _: &AtomicBool) -> Result<Option<OpenedMeters>, FabricError> {
         assert!(asked.allow_exec);
         self.answer("open", || {
             let record = MeterRecord {
@@ -71,7 +72,7 @@ fn open(host: &Given, said: &mut Said) -> FarMeters {
                 \"/dev/nvme0n1\"\ntransport = \"loop\"\nmeters.psu = { kind = \"command\", command = \
                 [\"psu\"], scope = \"system\" }\n[[workload]]\nios = 1\n";
     let study = iopj_study::Study::parse(text, "t").unwrap();
-    FarMeters::open(&study.fabric.unwrap(), host, true, said).unwrap().unwrap()
+    FarMeters::open(&study.fabric.unwrap(), host, true, said, &AtomicBool::new(false)).unwrap().unwrap()
 }
 
 #[test]

@@ -44,8 +44,9 @@ impl Meters {
         let specs = config::meter_specs(study.meters.as_ref(), "the study")?;
         let meters = Meters::of(specs, allow_exec, progress, stop)?;
         let asked = study.fabric.as_ref().zip(far);
-        let far =
-            asked.map(|(fabric, far)| FarMeters::open(fabric, far, allow_exec, progress)).transpose()?;
+        let far = asked
+            .map(|(fabric, far)| FarMeters::open(fabric, far, allow_exec, progress, stop))
+            .transpose()?;
         Ok(Meters { far: far.flatten(), ..meters })
     }
 

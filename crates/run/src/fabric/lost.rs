@@ -1,6 +1,7 @@
 //! What breaks while a study over fabrics runs, the connection or the agent: found, said, and made anew.
 
 use super::ask::Opened;
+use super::clock::Clocks;
 use super::side::FabricSide;
 use crate::error::TrialError;
 use iopj_fabric::FabricError;
@@ -104,7 +105,7 @@ impl FabricSide<'_> {
         loop {
             let revived = self.revive(stop);
             // A new agent is refused the drive for as long as the lost one is being cleaned up after.
-            let has_none = revived.is_err();
+            let has_none = revived.as_ref().is_err_and(|error| !matches!(error, TrialError::Changed(_)));
             let done = revived.and_then(|()| work(self));
             let Err(error) = &done else { return done };
             let is_away = has_none || is_away(error);
@@ -126,9 +127,12 @@ impl FabricSide<'_> {
         }
         self.client = None;
         self.exported = None;
+        self.may_be_given_again()?;
+        // A host that was started again has another clock.
+        self.clocks.replace(Clocks::default());
         let before = self.opened.take();
         let of = |opened: &Option<Opened>| {
-            opened.as_ref().map(|opened| (identity(&opened.provenance), opened.bytes, opened.made.clone()))
+            opened.as_ref().map(|opened| (identity(&opened.provenance), opened.bytes))
         };
         let started = self.start_agent(stop);
         let is_same = of(&before) == of(&self.opened);
@@ -138,12 +142,38 @@ impl FabricSide<'_> {
         }
         started?;
         if !is_same {
-            let (host, reason) = (self.host_name(), "the drive there is not the same any more".to_owned());
-            return Err(FabricError::Refused { host, reason }.into());
+            let host = self.host_name();
+            return Err(TrialError::Changed(format!(
+                "{host}: the drive there is not the same any more: start a new run"
+            )));
         }
         self.trouble.no_agent.set(false);
         Ok(())
     }
+
+    /// Refuses to go on with another agent where it cannot be known that the drive is the same.
+    fn may_be_given_again(&self) -> Result<(), TrialError> {
+        let host = self.host_name();
+        if self.keys.folder.is_some() {
+            return Err(TrialError::Changed(format!(
+                "{host}: the agent was lost, and the file that it had made went with it: `iopj run --resume` \
+                 makes a new one"
+            )));
+        }
+        let opened = self.opened.as_ref();
+        if self.writes && !opened.is_some_and(|opened| has_serial(&opened.provenance)) {
+            return Err(TrialError::Changed(format!(
+                "{host}: the agent was lost, and the drive there has no serial number that tells it from \
+                 another, so no more is written: see to the agent, then `iopj run --resume`"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// True if a drive among these facts has a serial number.
+fn has_serial(facts: &BTreeMap<String, String>) -> bool {
+    facts.keys().any(|name| name.ends_with(".serial"))
 }
 
 /// True if the target or its agent does not answer, where others are refused.

@@ -102,8 +102,8 @@ impl FarHost for FabricSide<'_> {
         self.host_name()
     }
 
-    fn open_meters(&self, asked: OpenMeters) -> Result<Option<OpenedMeters>, FabricError> {
-        self.ask(&Ask::OpenMeters(asked))
+    fn open_meters(&self, asked: OpenMeters, stop: &AtomicBool) -> Result<Option<OpenedMeters>, FabricError> {
+        self.ask_until(&Ask::OpenMeters(asked), stop)
     }
 
     fn readings(&self) -> Result<(FarReadings, u64), FabricError> {

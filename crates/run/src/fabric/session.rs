@@ -218,13 +218,15 @@ impl<'h> Session<'h> {
     /// The counts from the window's beginning to now.
     fn end(&mut self) -> Result<TargetHostEvidence, RunError> {
         marker::end();
+        // Before the last reading, which is no part of what was marked.
+        let ended_ns = monotonic_raw_ns();
         let Some(first) = self.window.take() else {
             return Err(RunError::Refused("no window has begun there".to_owned()));
         };
         let last = self.edge(Edge::End)?;
         let evidence = first.snapshot.until(&last.snapshot);
         Ok(TargetHostEvidence {
-            window_ns: last.at_ns - first.at_ns,
+            window_ns: ended_ns - first.at_ns,
             cpu: evidence.cpu,
             context_switches: last.context_switches.saturating_sub(first.context_switches),
             devices: evidence.devices,
@@ -245,7 +247,13 @@ impl<'h> Session<'h> {
             return done;
         }
         let looped = Looped::over(drive, measure)?;
-        let device = drive.settings.connect(&looped.connect)?;
+        let device = match drive.settings.connect(&looped.connect) {
+            Ok(device) => device,
+            Err(error) => {
+                drive.settings.unexport(&looped.export)?;
+                return Err(error.into());
+            }
+        };
         let measured = (|| {
             if !drive.spec.is_written() {
                 host.write_protect(&device)?;

@@ -46,7 +46,7 @@ pub(crate) struct FabricSide<'a> {
     pub(super) client: Option<RefCell<Client>>,
     pub(super) keys: Fabric,
     ids: Ids,
-    writes: bool,
+    pub(super) writes: bool,
     i_know: bool,
     push: bool,
     /// The size of the file to be made there, in place of a drive.
@@ -190,7 +190,11 @@ impl<'a> FabricSide<'a> {
     }
 
     /// As `ask`; once `stop` is true the agent is told to end what it does.
-    fn ask_until<R: DeserializeOwned>(&self, ask: &Ask, stop: &AtomicBool) -> Result<Option<R>, FabricError> {
+    pub(super) fn ask_until<R: DeserializeOwned>(
+        &self,
+        ask: &Ask,
+        stop: &AtomicBool,
+    ) -> Result<Option<R>, FabricError> {
         let ask = |client: &RefCell<Client>| client.borrow_mut().ask_until(ask, stop, &mut |_| {});
         let answer = self.client.as_ref().map(ask);
         if let Some(Err(FabricError::Lost { .. })) = &answer {
@@ -269,9 +273,17 @@ impl<'a> FabricSide<'a> {
             secret: secret.map_err(|error| TrialError::Changed(format!("no random secret ({error})")))?,
         };
         self.exported = Some(export.clone());
-        let exported = self.ask::<Exported>(&Ask::Export(export))?;
-        self.must_prove = exported.is_some_and(|exported| exported.authenticates);
-        Ok(())
+        match self.ask::<Exported>(&Ask::Export(export)) {
+            Ok(exported) => {
+                self.must_prove = exported.is_some_and(|exported| exported.authenticates);
+                Ok(())
+            }
+            Err(error) => {
+                // A part of it may be there. The first error says more than one from cleaning up would.
+                let _ = self.unexport();
+                Err(error.into())
+            }
+        }
     }
 
     /// Takes the export away, if there is one.

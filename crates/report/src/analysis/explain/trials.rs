@@ -4,7 +4,9 @@ use super::measure::{MeanSpread, Measure};
 use crate::analysis::grouping::grouped;
 use iopj_core::evidence::EngineEvidence;
 use iopj_core::workload::Length;
-use iopj_core::{CostKind, CostProfile, CostSource, FunctionCost, IoPath, Space, VerdictKind, Workload};
+use iopj_core::{
+    CostKind, CostProfile, CostSource, FunctionCost, IoPath, Space, Transport, VerdictKind, Workload,
+};
 use iopj_store::{Generator, Measurement, Trial};
 use std::collections::BTreeMap;
 
@@ -137,17 +139,20 @@ pub(super) fn runs(trials: &[Trial]) -> (Vec<(&Trial, CountedTrial<'_>)>, usize)
     (counted, without)
 }
 
-/// The groups in reading order: small and shallow first. Within a group the paths are in the order of
-/// `paths`, or of the design space if that is empty; refuted trials come last.
+/// The groups in reading order: small and shallow first. What the target host did alone is a group of its
+/// own, for its processor may be another, and is not compared with that of the host. Within a group the paths
+/// are in the order of `paths`, or of the design space if that is empty; refuted trials come last.
 pub(super) fn groups<'a>(
     runs: &[(&'a Trial, CountedTrial<'a>)],
     paths: &[IoPath],
     looks: u32,
 ) -> Vec<WorkloadTrials<'a>> {
     let asked = runs.iter().filter(|(trial, _)| paths.is_empty() || paths.contains(&trial.path));
-    let keyed =
-        asked.map(|(trial, run)| ((&trial.workload, trial.generator, &run.costs.source), (*trial, *run)));
-    let group = |((workload, generator, source), runs): (_, Vec<(&'a Trial, CountedTrial<'a>)>)| {
+    let key = |trial: &'a Trial, run: &CountedTrial<'a>| {
+        (&trial.workload, trial.generator, &run.costs.source, is_of_target_host(trial))
+    };
+    let keyed = asked.map(|(trial, run)| (key(trial, run), (*trial, *run)));
+    let group = |((workload, generator, source, _), runs): (_, Vec<(&'a Trial, CountedTrial<'a>)>)| {
         let place = |cell: &PathTrials<'_>| paths.iter().position(|path| *path == cell.path);
         let mut cells = cells(runs);
         cells.sort_by_key(|cell| (cell.refuted, place(cell), cell.path, cell.settings));
@@ -159,6 +164,12 @@ pub(super) fn groups<'a>(
         (*rw, *bs, *numjobs, *iodepth, order(*length), group.generator)
     });
     groups
+}
+
+/// True if the I/O of a trial over fabrics was done by the target host alone.
+fn is_of_target_host(trial: &Trial) -> bool {
+    let transport = trial.settings.get("transport").and_then(|text| text.parse::<Transport>().ok());
+    transport.is_some_and(|transport| !transport.is_remote())
 }
 
 fn cells<'a>(runs: Vec<(&'a Trial, CountedTrial<'a>)>) -> Vec<PathTrials<'a>> {
