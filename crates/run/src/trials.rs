@@ -112,11 +112,8 @@ impl Trials<'_> {
             progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
             let found = preconditioning.found(Class::of(&self.cells[planned.cell].workload));
             let began = Instant::now();
-            let (trial, load_ns, unprofiled) =
-                match self.trial(planned, control, found, &mut last_ns, progress) {
-                    Ok(done) => done,
-                    Err(error) => return Err(self.ended_early(error, metering, progress)),
-                };
+            let done = self.trial(planned, control, found, &mut last_ns, progress);
+            let (trial, load_ns, unprofiled) = self.or_end(done, &mut metering, progress)?;
             if stop.load(Ordering::Relaxed) {
                 break; // the trial at hand was cut short
             }
@@ -262,18 +259,21 @@ impl Trials<'_> {
         Ok((trial, load_ns, unprofiled))
     }
 
-    /// Ends the meters of a run that cannot go on, so that the trials before have their joules; why it cannot.
-    fn ended_early(
+    /// What was done. If the run cannot go on, its meters are ended, so that the trials before have their
+    /// joules.
+    fn or_end<T>(
         &mut self,
-        error: RunError,
-        metering: Option<Metering>,
+        done: Result<T, RunError>,
+        metering: &mut Option<Metering>,
         progress: &mut dyn Progress,
-    ) -> RunError {
-        let ended = metering.map_or(Ok(()), |metering| metering.end(true, &mut self.context(progress)));
-        if let Err(other) = ended {
+    ) -> Result<T, RunError> {
+        if done.is_err()
+            && let Some(metering) = metering.take()
+            && let Err(other) = metering.end(true, &mut self.context(progress))
+        {
             progress.note(&format!("warning: {other}"));
         }
-        error
+        done
     }
 
     /// Measures one trial, here or on the target host, and the time that setting it up took.

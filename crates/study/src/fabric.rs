@@ -375,7 +375,8 @@ mod tests {
             ),
             (format!("{HOST}folder = \"/srv\"\ntransport = \"loop\""), "leave one of the two out"),
             (
-                "target_host = \"s\"\nnqn = \"nqn.x\"\naddress = \"10.1.0.1\"\ntransport = \"tcp\"".to_owned(),
+                "target_host = \"s\"\nnqn = \"nqn.x\"\naddress = \"10.1.0.1\"\n\
+                 transport = \"tcp\"".to_owned(),
                 "but no device: name the drive behind the target",
             ),
             (

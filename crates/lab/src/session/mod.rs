@@ -157,7 +157,7 @@ fn one_guest(
 /// Runs studies once, and again if a guest ended by QEMU's fault.
 fn attempt(
     line: &mut dyn FnMut(&str),
-    once: &mut dyn FnMut(&mut dyn FnMut(&str)) -> Result<GuestDone, LabError>,
+    mut once: impl FnMut(&mut dyn FnMut(&str)) -> Result<GuestDone, LabError>,
 ) -> Result<GuestDone, LabError> {
     for _ in 1..ATTEMPTS {
         match once(line) {
@@ -183,7 +183,7 @@ impl Guest<'_> {
         stop: &AtomicBool,
         line: &mut dyn FnMut(&str),
     ) -> Result<GuestDone, LabError> {
-        attempt(line, &mut |line| self.once(cache, studies, stop, line))
+        attempt(line, |line| self.once(cache, studies, stop, line))
     }
 
     /// Runs studies in one guest.

@@ -65,7 +65,7 @@ impl Pair<'_> {
         stop: &AtomicBool,
         line: &mut dyn FnMut(&str),
     ) -> Result<GuestDone, LabError> {
-        attempt(line, &mut |line| self.once(cache, study, stop, line))
+        attempt(line, |line| self.once(cache, study, stop, line))
     }
 
     /// Runs a study in two guests.
