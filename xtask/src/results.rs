@@ -91,6 +91,13 @@ impl Results {
         self.failed_otherwise = !well && self.failed().is_empty();
     }
 
+    /// Adds those of a later run.
+    pub(crate) fn join(&mut self, later: Results) {
+        self.binaries.extend(later.binaries);
+        self.skipped.extend(later.skipped);
+        self.failed_otherwise |= later.failed_otherwise;
+    }
+
     /// Skipped tests, each with its reason.
     pub(crate) fn skipped(&self) -> &[String] {
         &self.skipped
