@@ -121,7 +121,7 @@ impl Bench {
         let (mut ended, mut printed) = boot();
         // The kernel patches itself when a driver comes or goes, which is unrelated to the drive.
         for _ in 0..3 {
-            if matches!(ended, Err(VmError::StaleCode(_))) {
+            if matches!(ended, Err(VmError::Mistranslated(_))) {
                 eprintln!("once more, after QEMU ran stale code:\n{printed}");
                 (ended, printed) = boot();
             }

@@ -72,6 +72,8 @@ pub struct GuestStudy<'a> {
     pub writes: bool,
     /// It reaches the drive of another guest by RDMA, which both emulate on their network cards.
     pub rdma: bool,
+    /// The host of a pair has a drive of its own beside that of the target host.
+    pub here: bool,
 }
 
 /// The results of the studies in a guest.
@@ -94,13 +96,13 @@ pub struct StudyDone {
     pub counted: usize,
 }
 
-/// How often studies are started if their guest fails by [`VmError::StaleCode`].
+/// How often studies are started if their guest fails by [`VmError::Mistranslated`].
 const ATTEMPTS: u32 = 4;
 /// The kernel's last words, which are not shown.
 const POWER_DOWN: &str = "reboot: Power down";
 /// What is printed before the studies begin again.
-pub const AGAIN: &str = "lab: QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): \
-                     the studies start again";
+pub const AGAIN: &str = "lab: QEMU's translator went wrong (the guest's kernel met what no processor does): \
+                         the studies start again";
 
 /// A study's file in the guest.
 fn study_file(number: usize) -> String {
@@ -161,7 +163,7 @@ fn attempt(
 ) -> Result<GuestDone, LabError> {
     for _ in 1..ATTEMPTS {
         match once(line) {
-            Err(LabError::Vm(VmError::StaleCode(_))) => line(AGAIN),
+            Err(LabError::Vm(VmError::Mistranslated(_))) => line(AGAIN),
             done => return done,
         }
     }
@@ -170,7 +172,7 @@ fn attempt(
 
 impl Guest<'_> {
     /// Runs studies in the guest, one after the other, and puts each store in its place. `line` gets what the
-    /// guest prints. A guest that ends by [`VmError::StaleCode`] is made again and begins with the first
+    /// guest prints. A guest that ends by [`VmError::Mistranslated`] is made again and begins with the first
     /// study, up to four times in all: that is QEMU's fault, not the studies'.
     ///
     /// # Errors

@@ -13,6 +13,11 @@ const LONGEST: usize = 16 * 1024;
 const PANIC: &str = "Kernel panic - not syncing";
 /// A breakpoint that nobody set: 5.10 and 6.1 write no "Oops: " before it.
 const BREAKPOINT: &str = "int3: 0000 [#";
+/// What precedes the flags among the registers of an oops.
+const FLAGS: &str = "EFLAGS: ";
+/// Bits of the flags that are always clear, and the one that is always set (Intel SDM, volume 1, 3.4.3).
+const CLEAR_FLAGS: u32 = 0xffc0_8028;
+const SET_FLAG: u32 = 2;
 
 /// What has been seen of a guest's console.
 pub(super) struct Console<'a> {
@@ -26,8 +31,8 @@ pub(super) struct Console<'a> {
     pub(super) failed: Option<String>,
     /// The kernel's panic, and when it was seen.
     pub(super) panic: Option<(String, Instant)>,
-    /// The kernel hit a breakpoint that nobody set.
-    pub(super) breakpoint: bool,
+    /// The kernel met what no processor does.
+    pub(super) is_mistranslated: bool,
 }
 
 impl<'a> Console<'a> {
@@ -41,7 +46,7 @@ impl<'a> Console<'a> {
             up: None,
             failed: None,
             panic: None,
-            breakpoint: false,
+            is_mistranslated: false,
         }
     }
 
@@ -50,7 +55,7 @@ impl<'a> Console<'a> {
         self.partial.clear();
         self.last.clear();
         (self.started, self.up, self.failed, self.panic) = (Instant::now(), None, None, None);
-        self.breakpoint = false;
+        self.is_mistranslated = false;
     }
 
     /// Takes bytes as they come.
@@ -90,7 +95,7 @@ impl<'a> Console<'a> {
         } else if let Some(at) = text.find(PANIC) {
             self.panic.get_or_insert((text[at..].to_owned(), Instant::now()));
         }
-        self.breakpoint |= text.contains(BREAKPOINT);
+        self.is_mistranslated |= text.contains(BREAKPOINT) || has_impossible_flags(text);
         if self.last.len() == KEPT {
             self.last.pop_front();
         }
@@ -100,6 +105,13 @@ impl<'a> Console<'a> {
         (self.line)(&shown);
         self.last.push_back(shown);
     }
+}
+
+/// True for registers whose flags no processor can have.
+fn has_impossible_flags(text: &str) -> bool {
+    let flags = text.split_once(FLAGS).and_then(|(_, rest)| rest.split_whitespace().next());
+    let flags = flags.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    flags.is_some_and(|flags| flags & CLEAR_FLAGS != 0 || flags & SET_FLAG == 0)
 }
 
 #[cfg(test)]
@@ -145,19 +157,22 @@ mod tests {
     }
 
     #[test]
-    fn a_breakpoint_of_nobody_is_known_by_its_oops() {
+    fn what_no_processor_does_is_known_by_its_oops() {
         let seen = |text: &str| {
             let mut line = |_: &str| {};
             let mut console = Console::new(&mut line);
             console.feed(text.as_bytes());
-            let first = console.breakpoint;
+            let first = console.is_mistranslated;
             console.start_again();
-            assert!(!console.breakpoint);
+            assert!(!console.is_mistranslated);
             first
         };
         assert!(seen("[   32.743043] Oops: int3: 0000 [#1] SMP NOPTI\n"));
         assert!(seen("[    3.093098] int3: 0000 [#1] PREEMPT SMP NOPTI\n"));
         assert!(!seen("[    3.093098] Oops: 0002 [#1] SMP NOPTI\nRIP: 0010:int3_selftest+0x1/0x2\n"));
+        assert!(seen("[   55.854568] RSP: 0018:ffffc900006fbc90 EFLAGS: 73e33e02\n"));
+        assert!(seen("RSP: 0018:ffffc900006fbc90 EFLAGS: 00010280\n"));
+        assert!(!seen("RSP: 0018:ffffc900006fbc90 EFLAGS: 00010286\n"));
     }
 
     #[test]

@@ -45,14 +45,14 @@ pub enum VmError {
     /// The guest's kernel panicked or oopsed.
     #[error("the guest's kernel gave up ({panic}): try another kernel, or more memory{}", shown(console))]
     Panic { panic: String, console: Vec<String> },
-    /// The guest's kernel hit a breakpoint that it had removed: QEMU's translator ran code from before a
-    /// patch. The last lines of its console.
+    /// The guest's kernel met what no processor does: a breakpoint that it had removed, because QEMU's
+    /// translator ran code from before a patch, or flags that do not exist. The last lines of its console.
     #[error(
-        "QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): try again, or use a \
-         newer QEMU{}",
+        "QEMU's translator went wrong (the guest's kernel hit a breakpoint that it had removed, or saw flags \
+         that no processor has): try again, or use a newer QEMU{}",
         shown(.0)
     )]
-    StaleCode(Vec<String>),
+    Mistranslated(Vec<String>),
     /// The guest could not start up or hand out its results.
     #[error("the guest failed at {cause}{}", shown(console))]
     Guest {

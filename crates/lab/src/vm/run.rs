@@ -54,7 +54,7 @@ pub fn run(
     let mut booted = boot(spec, folder, stop, &mut console);
     for _ in 1..BOOTS {
         // Once the guest is up, some of the script has run.
-        if console.up.is_some() || !matches!(booted, Err(VmError::Panic { .. } | VmError::StaleCode(_))) {
+        if console.up.is_some() || !matches!(booted, Err(VmError::Panic { .. } | VmError::Mistranslated(_))) {
             break;
         }
         console.start_again();
@@ -133,10 +133,10 @@ pub fn interact(spec: &MachineSpec, folder: &RunFolder, stop: &AtomicBool) -> Re
     if status.success() { Ok(()) } else { Err(ended_badly(spec, status, "see above".to_owned(), Vec::new())) }
 }
 
-/// An oops at a breakpoint is QEMU's fault, under its translator only.
+/// What no processor does is QEMU's fault, under its translator only.
 fn panicked(spec: &MachineSpec, panic: &str, console: &Console<'_>) -> VmError {
     match spec.accelerator {
-        Accelerator::Tcg { .. } if console.breakpoint => VmError::StaleCode(console.last_lines()),
+        Accelerator::Tcg { .. } if console.is_mistranslated => VmError::Mistranslated(console.last_lines()),
         _ => VmError::Panic { panic: panic.to_owned(), console: console.last_lines() },
     }
 }

@@ -46,7 +46,7 @@ fn a_panic_at_a_breakpoint_of_nobody_is_the_translators() {
         "echo '<0>Oops: int3: 0000 [#1] SMP NOPTI' >/dev/kmsg; echo c >/proc/sysrq-trigger; sleep 1000";
     let Some(bench) = Bench::old(oops, nvme(null())) else { return };
     let error = bench.run(&mut |_| {}).unwrap_err();
-    assert!(matches!(error, VmError::StaleCode(_)), "{error}");
+    assert!(matches!(error, VmError::Mistranslated(_)), "{error}");
     assert!(error.to_string().contains("QEMU's translator"), "{error}");
     bench.assert_gone();
 }
