@@ -1,6 +1,7 @@
 //! Which joules of a store can be compared: those of one meter over one scope.
 
 use crate::record::{Measurement, Trial};
+use iopj_core::fabric::BOTH_HOSTS;
 use iopj_core::{EnergyOutcome, Joules, Scope, TrialEnergy, VerdictKind};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -35,6 +36,9 @@ impl EnergySource {
     /// that took part in every trial of all sets and covered most of them; if there is none, what covered the
     /// most trials, the widest scope of equals. It covered at least one trial of each set. Refuted and failed
     /// trials do not count. `None` if there is no such meter; models are not meters.
+    ///
+    /// Where a trial has joules of both hosts ([`BOTH_HOSTS`]), only these are compared: by the meter of one
+    /// host the other's part of a remote I/O would cost nothing.
     pub fn measured(sets: &[&[Trial]]) -> Option<EnergySource> {
         choose(sets, false, &|_| true)
     }
@@ -98,6 +102,10 @@ fn choose(sets: &[&[Trial]], estimated: bool, is_meant: &dyn Fn(&str) -> bool) -
         let (all, complete) = each.clone().fold((0, 0), |sum, one| (sum.0 + one.all, sum.1 + one.complete));
         each.clone().all(|one| one.complete > 0).then_some((*key, all, complete))
     });
+    let is_both = |(_, meter): &(Scope, &str)| *meter == BOTH_HOSTS;
+    let is_summed =
+        covers.iter().flat_map(|(_, covers)| covers).any(|(key, one)| is_both(key) && one.complete > 0);
+    let candidates = candidates.filter(|(key, ..)| !is_summed || is_both(key));
     let trials: usize = covers.iter().map(|(trials, _)| trials).sum();
     // Candidates are in the order of scopes, the widest first, and the first of equals is kept. A gap in a
     // trial does not narrow the scope of a meter that took part throughout and covered most: the trial is

@@ -65,6 +65,25 @@ fn the_widest_scope_that_all_trials_have_from_one_meter_is_chosen() {
     );
 }
 
+/// The target host's meter covered local and remote trials alike, so a remote I/O cost half of its joules.
+#[test]
+fn joules_of_one_host_are_not_compared_where_there_are_those_of_both() {
+    let (there, both) =
+        (|j| energy("target.plug", Scope::System, j), |j| energy("host+target", Scope::System, j));
+    let local = trial(vec![there(Some(50.0)), both(None)]);
+    let remote = trial(vec![energy("plug", Scope::System, Some(60.0)), there(Some(40.0)), both(Some(100.0))]);
+    let sum = "system by host+target";
+    assert_eq!(chosen(&[&[local.clone(), local.clone(), remote.clone()]]).unwrap(), sum);
+    assert_eq!(chosen(&[slice::from_ref(&remote), slice::from_ref(&remote)]).unwrap(), sum);
+    assert_eq!(chosen(&[slice::from_ref(&local), slice::from_ref(&remote)]), None);
+    // Without a sum there is nothing better.
+    let unsummed = trial(vec![there(Some(40.0)), both(None)]);
+    assert_eq!(
+        chosen(&[slice::from_ref(&local), slice::from_ref(&unsummed)]).unwrap(),
+        "system by target.plug"
+    );
+}
+
 #[test]
 fn models_and_refuted_trials_choose_nothing() {
     let mut refuted = trial(vec![energy("plug", Scope::System, Some(1.0))]);
