@@ -4,7 +4,7 @@ use crate::energy::OpenMeters;
 use iopj_core::Setting;
 use iopj_engine::target::FileId;
 use iopj_fabric::network::Token;
-use iopj_host::settings::Export;
+use iopj_host::settings::{Export, Restored};
 use iopj_store::Measurement;
 use iopj_study::SteadyStateKeys;
 use iopj_study::plan::Cell;
@@ -50,8 +50,15 @@ pub(crate) enum Ask {
     StopMeters,
     /// The network by itself: as the question says.
     Network(AskNetwork),
-    /// Put everything back: what was put back, one line each.
+    /// Put everything back: [`PutBackThere`].
     PutBack,
+}
+
+/// What the target host put back, and what it could not.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct PutBackThere {
+    pub(crate) restored: Vec<Restored>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// A question about the network.

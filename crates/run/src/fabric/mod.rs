@@ -10,6 +10,7 @@ mod network;
 mod secret;
 mod session;
 mod side;
+mod window;
 
 pub(crate) use ask::Measure;
 pub(crate) use ask::OpenDrive;

@@ -1,7 +1,7 @@
 //! The agent's side of a run: the target host's drive, its settings and exports, its counts, and the trials
 //! that its own iopj measures.
 
-use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
+use super::ask::{Ask, Done, Measure, OpenDrive, Opened, PutBackThere};
 use super::counts::{between, context_switches};
 use super::meters::MetersHere;
 use super::network::NetworkHere;
@@ -135,11 +135,9 @@ impl<'h> Session<'h> {
             Ask::StopMeters => value(&self.meters()?.stop()),
             Ask::Network(ask) => self.network.answer(ask),
             Ask::PutBack => {
-                let restored = self.drive()?.settings.restore()?;
-                let line = |change: &iopj_host::settings::Restored| {
-                    format!("{}: {} -> {}", change.file.display(), change.from, change.to)
-                };
-                value(&restored.iter().map(line).collect::<Vec<_>>())
+                let settings = &mut self.drive()?.settings;
+                let restored = settings.restore()?;
+                value(&PutBackThere { restored, warnings: settings.warnings().to_vec() })
             }
         }
     }
@@ -324,7 +322,7 @@ fn measure_on(
     access.begin()?;
     let control = control_run(&access, stop).ok();
     let transport = cell.fabric.as_ref().map_or(Transport::Local, |fabric| fabric.transport);
-    access.watch_here(transport);
+    access.watch_alone(transport);
     let measured = access.reach(cell.path).and_then(|()| {
         make_settings(&mut access.settings, cell)?;
         let planned = Planned { cell: 0, replicate: *replicate, position: *position };

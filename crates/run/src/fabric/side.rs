@@ -1,16 +1,15 @@
 //! This side of a run over fabrics: the agent, the export it makes, the connection to it, and what both hosts
 //! see over a window.
 
-use super::ask::{Ask, Done, Measure, OpenDrive, Opened};
+use super::ask::{Ask, Done, Measure, OpenDrive, Opened, PutBackThere};
 use super::checks::{balanced, check_options, target_name};
 use super::clock::{Clock, Clocks};
-use super::counts::{between, context_switches, prefixed};
+use super::counts::prefixed;
 use super::secret;
 use crate::error::{RunError, TrialError};
 use crate::options::Options;
 use crate::target::writes;
-use iopj_core::fabric::TargetHostEvidence;
-use iopj_core::{FabricEvidence, Transport};
+use iopj_core::Transport;
 use iopj_engine::target::FileId;
 use iopj_fabric::guardian::Guardian;
 use iopj_fabric::{Client, Destination, FabricError, Start};
@@ -18,7 +17,7 @@ use iopj_host::settings::{
     Change, Connect, Connected, Export, Exported, Host, Restored, Settings, SettingsError, Uuid,
 };
 use iopj_meter::monotonic_raw_ns;
-use iopj_probe::{NicSample, Nics, marker};
+use iopj_probe::{NicSample, Nics};
 use iopj_store::Measurement;
 use iopj_study::{Fabric, FabricCell, Study};
 use serde::de::DeserializeOwned;
@@ -40,7 +39,7 @@ const EXCHANGES: usize = 16;
 /// This side of a study over fabrics. Dropped in this order: the connection goes before the export that the
 /// agent made, and the guardian last.
 pub(crate) struct FabricSide<'a> {
-    host: &'a Host,
+    pub(super) host: &'a Host,
     /// The connection, and settings of this host.
     settings: Settings<'a>,
     pub(super) client: Option<RefCell<Client>>,
@@ -54,20 +53,20 @@ pub(crate) struct FabricSide<'a> {
     pub(super) opened: Option<Opened>,
     pub(super) exported: Option<Export>,
     /// The target host's kernel demands that this host proves its identity (DH-HMAC-CHAP).
-    must_prove: bool,
+    pub(super) must_prove: bool,
     pub(super) connected: Option<(Connect, Connected)>,
     /// How the target host's clock lies to this one's.
     pub(super) clocks: RefCell<Clocks>,
     /// The block before which the network was measured last.
     pub(super) measured_block: Option<u32>,
     /// The interfaces that lead to the target.
-    nics: Option<Nics>,
+    pub(super) nics: Option<Nics>,
     /// Changes of this host's settings that have been handed out.
     noted: usize,
     /// Changes of the target host's that have not.
     changed_there: Vec<Change>,
     /// Counts of this host when the window began.
-    window: RefCell<Option<Began>>,
+    pub(super) window: RefCell<Option<Began>>,
     pub(super) trouble: Trouble,
     _guardian: Option<Guardian>,
 }
@@ -91,11 +90,11 @@ pub(super) struct Trouble {
 }
 
 /// Counts at the beginning of a window.
-struct Began {
+pub(super) struct Began {
     /// How long this host and the target host were counted at rest before, in ns, if they were.
-    rest_ns: Option<[u64; 2]>,
-    context_switches: u64,
-    nics: Option<NicSample>,
+    pub(super) rest_ns: Option<[u64; 2]>,
+    pub(super) context_switches: u64,
+    pub(super) nics: Option<NicSample>,
 }
 
 /// The names of one study: new for each.
@@ -215,9 +214,7 @@ impl<'a> FabricSide<'a> {
     /// What the kernel of either side refuses; nothing is connected then.
     pub(crate) fn connect(&mut self, cell: &FabricCell) -> Result<PathBuf, TrialError> {
         self.disconnect()?;
-        for (setting, value) in &cell.host {
-            self.settings.set(*setting, value)?;
-        }
+        self.set_here(cell)?;
         self.set_there(cell)?;
         self.export(cell.transport)?;
         let connect = self.connect_of(cell)?;
@@ -230,6 +227,14 @@ impl<'a> FabricSide<'a> {
         }
         self.align()?;
         Ok(device)
+    }
+
+    /// Changes this host's settings.
+    ///
+    /// # Errors
+    /// What cannot be set.
+    pub(crate) fn set_here(&mut self, cell: &FabricCell) -> Result<(), SettingsError> {
+        cell.host.iter().try_for_each(|(setting, value)| self.settings.set(*setting, value))
     }
 
     /// Changes the target host's settings.
@@ -377,56 +382,6 @@ impl<'a> FabricSide<'a> {
         Ok(())
     }
 
-    /// The window of the trial at this position begins on both hosts. While the target host rests, this one
-    /// waits for it, and so rests too.
-    ///
-    /// # Errors
-    /// The agent is gone, or cannot read its counters.
-    pub(crate) fn begin_window(&self, position: u64) -> Result<(), TrialError> {
-        let began_ns = monotonic_raw_ns();
-        marker::announce(position as u32 | marker::AT_REST);
-        marker::begin();
-        let rested = self.ask::<Option<u64>>(&Ask::Begin { position });
-        marker::end();
-        let waited_ns = monotonic_raw_ns() - began_ns;
-        marker::announce(position as u32);
-        let rest_ns = rested?.flatten().map(|there| [waited_ns, there]);
-        let nics = self.nics.as_ref().map(Nics::sample).transpose()?;
-        self.window.replace(Some(Began { rest_ns, context_switches: context_switches(), nics }));
-        Ok(())
-    }
-
-    /// What both hosts saw since the window began.
-    ///
-    /// # Errors
-    /// As for [`FabricSide::begin_window`].
-    pub(crate) fn end_window(&self) -> Result<Option<FabricEvidence>, TrialError> {
-        let Some(began) = self.window.take() else { return Ok(None) };
-        let context_switches = context_switches().saturating_sub(began.context_switches);
-        let last = self.nics.as_ref().map(Nics::sample).transpose()?;
-        let nics = between(self.nics.as_ref(), began.nics, last);
-        let target = self.ask::<TargetHostEvidence>(&Ask::End)?;
-        let Clock { offset_ns, uncertainty_ns, .. } = self.clocks.borrow().last();
-        let target = target.map(|target| TargetHostEvidence {
-            clock_offset_ns: offset_ns,
-            clock_uncertainty_ns: uncertainty_ns,
-            rest_ns: began.rest_ns.map(|[_, there]| there),
-            ..target
-        });
-        let (transport, connection) = match &self.connected {
-            Some((connect, connected)) => {
-                let named = self.host.transport(&connected.controller);
-                let options = connect.options.iter().map(|(name, value)| (name.clone(), value.to_string()));
-                let has_proven = self.must_prove && self.host.has_secret(&connected.controller);
-                let proven = ("authenticated".to_owned(), has_proven.to_string());
-                (named.unwrap_or(connect.transport), options.chain([proven]).collect())
-            }
-            None => (Transport::Local, BTreeMap::new()),
-        };
-        let rest_ns = began.rest_ns.map(|[here, _]| here);
-        Ok(Some(FabricEvidence { transport, connection, context_switches, rest_ns, nics, target }))
-    }
-
     /// Facts about the target host and its drive, for the store.
     pub(crate) fn provenance(&self) -> BTreeMap<String, String> {
         let of_drive = self.opened.as_ref().map(|opened| opened.provenance.clone()).unwrap_or_default();
@@ -470,12 +425,22 @@ impl<'a> FabricSide<'a> {
     pub(crate) fn leave(&mut self) -> Result<Vec<Restored>, SettingsError> {
         let disconnected = self.disconnect();
         let unexported = self.unexport();
-        let there = self.ask::<Vec<String>>(&Ask::PutBack);
-        let lost: Vec<String> =
-            [unexported.err(), there.err()].into_iter().flatten().map(|error| error.to_string()).collect();
+        let there = self.ask::<PutBackThere>(&Ask::PutBack);
+        let (mut restored_there, name) = (Vec::new(), self.host_name());
+        let mut lost: Vec<String> = unexported.err().map(|error| error.to_string()).into_iter().collect();
+        match there {
+            Ok(there) => {
+                let PutBackThere { restored, warnings } = there.unwrap_or_default();
+                let there =
+                    |one: Restored| Restored { file: format!("{name}:{}", one.file.display()).into(), ..one };
+                restored_there.extend(restored.into_iter().map(there));
+                lost.extend(warnings.iter().map(|warning| format!("{name}: {warning}")));
+            }
+            Err(error) => lost.push(error.to_string()),
+        }
         self.settings.warn(lost);
         let restored = self.settings.restore();
-        disconnected.and(restored)
+        disconnected.and(restored).map(|here| [here, restored_there].concat())
     }
 
     /// What could not be put back on the target host.
