@@ -14,6 +14,8 @@ pub enum Transport {
     /// By the drive's own driver, on the machine that has the drive.
     #[default]
     Local,
+    /// By its own driver, on the host: not the drive of the target host, but one like it.
+    Here,
     /// As an NVMe over fabrics namespace on the machine that has the drive: no wire.
     Loop,
     /// NVMe over TCP.
@@ -24,12 +26,14 @@ pub enum Transport {
 
 impl Transport {
     /// Every transport.
-    pub const ALL: [Transport; 4] = [Transport::Local, Transport::Loop, Transport::Tcp, Transport::Rdma];
+    pub const ALL: [Transport; 5] =
+        [Transport::Local, Transport::Here, Transport::Loop, Transport::Tcp, Transport::Rdma];
 
     /// The name in studies, and in the kernel (`trtype`) for those over fabrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Transport::Local => "local",
+            Transport::Here => "here",
             Transport::Loop => "loop",
             Transport::Tcp => "tcp",
             Transport::Rdma => "rdma",
@@ -39,6 +43,11 @@ impl Transport {
     /// True if a wire is between the two hosts.
     pub fn is_remote(self) -> bool {
         matches!(self, Transport::Tcp | Transport::Rdma)
+    }
+
+    /// True if the target host does the I/O itself.
+    pub fn is_on_target(self) -> bool {
+        matches!(self, Transport::Local | Transport::Loop)
     }
 }
 
@@ -50,7 +59,7 @@ impl fmt::Display for Transport {
 
 /// A word that names no transport.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no transport `{0}`: there are local, loop, tcp and rdma")]
+#[error("there is no transport `{0}`: there are local, here, loop, tcp and rdma")]
 pub struct UnknownTransport(pub String);
 
 impl FromStr for Transport {
@@ -116,7 +125,8 @@ pub struct NetworkBaseline {
 /// What is seen over a window besides the evidence of the host that does the I/O.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FabricEvidence {
-    /// The transport that the host's kernel names for the controller; `local` for a drive of its own.
+    /// The transport that the host's kernel names for the controller; `local` or `here` for a drive of the
+    /// machine that does the I/O.
     pub transport: Transport,
     /// How the host is connected, as its kernel shows it: `nr_io_queues`, `nr_poll_queues`, `queue_size`, ….
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -210,7 +220,7 @@ mod tests {
             assert_eq!(serde_json::to_value(transport).unwrap(), transport.as_str());
         }
         let error = "fc".parse::<Transport>().unwrap_err().to_string();
-        assert_eq!(error, "there is no transport `fc`: there are local, loop, tcp and rdma");
+        assert_eq!(error, "there is no transport `fc`: there are local, here, loop, tcp and rdma");
     }
 
     #[test]

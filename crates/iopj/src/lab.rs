@@ -248,6 +248,7 @@ fn text(file: &Path, pair: bool) -> anyhow::Result<String> {
         (Some(fabric), true) => {
             fabric.target_host = Some(AGENT_STREAM.to_owned());
             (fabric.device, fabric.folder) = (Some(TARGET_DEVICE.into()), None);
+            fabric.here = fabric.here.as_ref().map(|_| TARGET_DEVICE.into());
             fabric.address = Some(TARGET_ADDRESS.to_owned());
             (fabric.nqn, fabric.host_nqn, fabric.agent) = (None, None, None);
             Ok(study.to_toml()?)
@@ -336,6 +337,7 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
         spdk,
         writes,
         rdma,
+        here: study.fabric.as_ref().is_some_and(|fabric| fabric.here.is_some()),
     })
 }
 

@@ -14,7 +14,11 @@ pub(crate) fn compare_machines(
 ) -> Result<(), RunError> {
     for (name, now) in facts {
         let Some(before) = record.provenance.get(name).filter(|before| *before != now) else { continue };
-        if name == "target_bytes" || name.ends_with(".serial") || name.ends_with(".model") {
+        if name == "target_bytes"
+            || name == "here.target_bytes"
+            || name.ends_with(".serial")
+            || name.ends_with(".model")
+        {
             return Err(RunError::Refused(format!(
                 "{name} was {before} when the store's trials were measured, and is {now} now: continue on \
                  the same drive, or start a new store"

@@ -20,7 +20,7 @@ use iopj_probe::Nics;
 use iopj_store::Unavailable;
 use iopj_study::plan::{self, Cell, LeftOut};
 use iopj_study::{Fabric, Study};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 /// What a run would do.
@@ -98,7 +98,7 @@ pub fn dry_run(
     let mut access = Access::new(&host, &locks, target, spec, tools.taking)?.planned(made);
     let unavailable = paths::settle(&mut study, &mut access, tools.fio.as_ref(), stop)?;
     let is_root = rustix::process::geteuid().is_root();
-    let set_up = SetUp::new(&study, &tools, meters, (None, access), is_root, progress)?;
+    let set_up = SetUp::new(&study, &tools, meters, (None, access, None), is_root, progress)?;
     let SetUp { cells, access, metering, left_out, .. } = &set_up;
     let replicates = [study.replicates.fewest(), study.replicates.most()];
     let schedule = metering.as_ref().map(Metering::schedule);
@@ -134,7 +134,8 @@ fn over_fabrics(
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<RunPlan, RunError> {
-    check_options(study, keys, options, writes(study)?.is_some())?;
+    let writes = writes(study)?.is_some();
+    check_options(study, keys, options, writes)?;
     keys.target_host.as_deref().map(str::parse::<Destination>).transpose()?;
     let made = if keys.folder.is_some() { study.file_size()? } else { 0 };
     let store = new_store::path(&study.name, options.store.as_deref())?;
@@ -153,7 +154,7 @@ fn over_fabrics(
         study: study.name.clone(),
         store,
         target: target_name(keys).into(),
-        overwritten: options.destroy_data.clone(),
+        overwritten: (writes && keys.folder.is_none()).then(|| target_name(keys).into()),
         taken: None,
         left_out,
         unavailable: Vec::new(),
@@ -163,13 +164,13 @@ fn over_fabrics(
         bytes: bytes(study, &cells, (made, 0)),
         changes,
         unchangeable,
-        fabric: on_target_host(keys, &cells),
+        fabric: on_both_hosts(keys, &cells, writes),
         cells,
     })
 }
 
-/// What a run would do on the target host and with its drive.
-fn on_target_host(keys: &Fabric, cells: &[Cell]) -> Vec<String> {
+/// What a run would do on the target host and with its drive, and with a drive of this host.
+fn on_both_hosts(keys: &Fabric, cells: &[Cell], writes: bool) -> Vec<String> {
     let host = keys.target_host.as_deref().unwrap_or_default();
     let mut lines = Vec::new();
     let mut add = |line: String| {
@@ -183,6 +184,11 @@ fn on_target_host(keys: &Fabric, cells: &[Cell]) -> Vec<String> {
         let place = keys.address.as_deref().unwrap_or_default();
         add(match (transport, &keys.nqn) {
             (Transport::Local, _) => format!("local: iopj on {host} does the I/O on the drive itself"),
+            (Transport::Here, _) => {
+                let drive = keys.here.as_deref().unwrap_or(Path::new("")).display();
+                let loses = if writes { ", which will be overwritten" } else { "" };
+                format!("here: this host does the I/O on its own {drive}{loses}")
+            }
             (Transport::Loop, _) => {
                 format!("loop: iopj on {host} exports the drive to itself and does the I/O")
             }
@@ -196,7 +202,13 @@ fn on_target_host(keys: &Fabric, cells: &[Cell]) -> Vec<String> {
             add(format!("{setting} = {value} on the drive as it is seen, put back at the end"));
         }
     }
-    add("the target host was not asked: its drive, its settings and which paths work show when the run begins"
+    if keys.baseline {
+        add(format!(
+            "the network by itself before each block: something on {host} listens for the moment of each test"
+        ));
+    }
+    add("the target host was not asked: its drive, its settings, its meters and which paths work show when \
+         the run begins"
         .to_owned());
     lines
 }

@@ -49,7 +49,7 @@ pub(crate) fn check_numbers(cells: &[Cell]) -> Result<(), RunError> {
 /// Checks that every cell fits the target and the machine: sizes, limits, memory, engines. Cells that need
 /// the device taken come last. Leaves the target on the kernel's side.
 pub(crate) fn check_cells(
-    cells: &[Cell],
+    mut cells: Vec<&Cell>,
     access: &mut Access<'_>,
     fio: Option<&Fio>,
 ) -> Result<(), RunError> {
@@ -58,7 +58,7 @@ pub(crate) fn check_cells(
         let is_set = cell.settings.contains_key(&Setting::IoPollDelay);
         is_set && cell.path.ring().is_none() && cell.path.io_poll_delay().is_some()
     };
-    if let Some(cell) = cells.iter().find(own_delay) {
+    if let Some(cell) = cells.iter().copied().find(own_delay) {
         return RunError::refuse(format!(
             "the setting io_poll_delay contradicts {}, which sets it itself: leave the setting out, and \
              write a fixed sleep as posix-sio/syscall/hybrid:50us",
@@ -66,7 +66,6 @@ pub(crate) fn check_cells(
         ));
     }
     let mut opened = HashSet::new();
-    let mut cells: Vec<&Cell> = cells.iter().collect();
     cells.sort_by_key(|cell| cell.path.is_bypass());
     for cell in cells {
         check_fit(cell, access.path(), &access.extent())?;

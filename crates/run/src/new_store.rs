@@ -43,7 +43,7 @@ pub(crate) fn path(study: &str, named: Option<&Path>) -> Result<PathBuf, RunErro
 pub(crate) fn record(
     study: &Study,
     (cells, seed): (usize, u64),
-    access: &Access<'_>,
+    (access, own): (&Access<'_>, Option<&Access<'_>>),
     made_target: bool,
     metering: Option<&Metering>,
     unavailable: Vec<Unavailable>,
@@ -59,7 +59,7 @@ pub(crate) fn record(
         planned_trials: cells as u64 * u64::from(study.replicates.fewest()),
         target: side.map_or_else(here, FabricSide::name),
         file_id: target.file_id().map(FileId::to_string),
-        provenance: provenance(access, target, metering),
+        provenance: provenance((access, own), target, metering),
         warnings: side.map_or_else(|| warnings(study, target), FabricSide::warnings),
         made_target,
         unavailable,
@@ -78,8 +78,12 @@ fn warnings(study: &Study, target: &Target) -> Vec<String> {
 }
 
 /// What the figures of a study rest on: the machine, the drive, how it is reached, and the meters.
-fn provenance(access: &Access<'_>, target: &Target, metering: Option<&Metering>) -> BTreeMap<String, String> {
-    let mut provenance = provenance_of(target, access.side());
+fn provenance(
+    (access, own): (&Access<'_>, Option<&Access<'_>>),
+    target: &Target,
+    metering: Option<&Metering>,
+) -> BTreeMap<String, String> {
+    let mut provenance = provenance_of(target, access.side(), own);
     provenance.insert("generator_clock".to_owned(), native::clock_name().to_owned());
     provenance.extend(access.provenance().clone());
     provenance.extend(metering.map(Metering::provenance).unwrap_or_default());
@@ -87,12 +91,22 @@ fn provenance(access: &Access<'_>, target: &Target, metering: Option<&Metering>)
 }
 
 /// Facts about this machine and its drive. Over fabrics the drive's facts are its own host's: the namespace
-/// here has a name and a serial that differ from connection to connection.
-pub(crate) fn provenance_of(target: &Target, side: Option<&FabricSide<'_>>) -> BTreeMap<String, String> {
+/// here has a name and a serial that differ from connection to connection. Those of a drive of this host's
+/// `own` beside it begin with `here.`.
+pub(crate) fn provenance_of(
+    target: &Target,
+    side: Option<&FabricSide<'_>>,
+    own: Option<&Access<'_>>,
+) -> BTreeMap<String, String> {
     let mut facts = machine::provenance(target);
     if let Some(side) = side {
         facts.retain(|name, _| !name.contains('.') && name != "devices");
         facts.extend(side.provenance());
+    }
+    if let Some(own) = own.and_then(|own| own.target().ok()) {
+        let of_drive = machine::provenance(own).into_iter().filter(|(name, _)| name.contains('.'));
+        facts.extend(of_drive.map(|(name, value)| (format!("here.{name}"), value)));
+        facts.insert("here.target_bytes".to_owned(), own.data_len().to_string());
     }
     facts
 }

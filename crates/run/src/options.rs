@@ -9,8 +9,9 @@ use std::time::Duration;
 pub struct Options {
     /// The target; without one a file is made.
     pub target: Option<PathBuf>,
-    /// The device that may be overwritten.
-    pub destroy_data: Option<PathBuf>,
+    /// The devices that may be overwritten: the target, or over fabrics `HOST:DEVICE` and the drive of this
+    /// host.
+    pub destroy_data: Vec<PathBuf>,
     /// Overwrite a device even if it carries a known signature.
     pub i_know: bool,
     /// The study may run the programs that it names.

@@ -3,14 +3,14 @@
 use crate::blocks::{self, Decide};
 use crate::energy::{self, FarHost, Metering, Meters};
 use crate::error::{RunError, TrialError};
-use crate::fabric::FabricSide;
+use crate::fabric::{FabricSide, check_options};
 use crate::locks::Locker;
 use crate::new_store::provenance_of;
 use crate::options::Options;
 use crate::pace::{self, RunTime};
 use crate::profile::Profiler;
 use crate::progress::{Progress, unix_ns};
-use crate::target::{Access, MadeFile, OpenTarget, Taking, TargetSpec};
+use crate::target::{Access, MadeFile, OpenTarget, Taking, TargetSpec, writes};
 use crate::trial::TrialRunner;
 use crate::trials::{Summary, Trials};
 use crate::{continued, limits, new_store, paths, programs};
@@ -52,6 +52,7 @@ pub fn run(
     locker.put_back_left_behind(progress)?;
     let tools = Tools::find(&study, options, progress)?;
     let all = all_cells(&study)?;
+    let here = open_here((&study, options), &host, &mut locker, progress, stop)?;
     let mut side = FabricSide::start(&study, options, &host, stop)?;
     let opened = open_first(&study, side.as_ref(), &all, options, progress, stop)?;
     let over_fabrics = first_connection(&study, options, &mut side, progress)?;
@@ -75,10 +76,10 @@ pub fn run(
     let may_change = locks.is_effective();
     // Over fabrics the drive has another name at each connection, and so another lock.
     let _locks = study.fabric.is_none().then_some(locks);
-    let set_up = SetUp::new(&study, &tools, meters, (made, access), may_change, progress)?;
-    let SetUp { cells, access, made, metering, .. } = &set_up;
-    let planned = (cells.len(), seed);
-    let record = new_store::record(&study, planned, access, made.is_some(), metering.as_ref(), unavailable)?;
+    let set_up = SetUp::new(&study, &tools, meters, (made, access, here), may_change, progress)?;
+    let SetUp { cells, access, here, made, metering, .. } = &set_up;
+    let (planned, drives) = ((cells.len(), seed), (access, here.as_ref()));
+    let record = new_store::record(&study, planned, drives, made.is_some(), metering.as_ref(), unavailable)?;
     let times = RunTime::of_study(&study, cells, metering.as_ref().map(Metering::schedule))?;
     if let Some(estimate) = blocks::estimate(&study, cells, times.map(|time| time.all())) {
         progress.note(&estimate);
@@ -112,6 +113,7 @@ pub fn resume(
         continued::check_reads(&store.trials()?)?;
     }
     let tools = Tools::find(&study, options, progress)?;
+    let here = open_here((&study, options), &host, &mut locker, progress, stop)?;
     let mut side = FabricSide::start(&study, options, &host, stop)?;
     let all = all_cells(&study)?;
     let opened = open_first(&study, side.as_ref(), &all, options, progress, stop)?;
@@ -123,15 +125,34 @@ pub fn resume(
     let meters = opened.map_or_else(|| open_meters((&study, &all), None, options, progress, stop), Ok)?;
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open((&mut locker, waited), progress, stop)?;
-    let facts = provenance_of(&target, side.as_ref());
+    let facts = provenance_of(&target, side.as_ref(), here.as_ref());
     continued::compare_machines(&record, &facts, &mut store, progress)?;
     let access = Access::new(&host, &locks, target, spec, tools.taking)?.with_fabric(side);
     let may_change = locks.is_effective();
     let _locks = study.fabric.is_none().then_some(locks);
-    let set_up = SetUp::new(&study, &tools, meters, (made, access), may_change, progress)?;
+    let set_up = SetUp::new(&study, &tools, meters, (made, access, here), may_change, progress)?;
     store.add_event(unix_ns(), "resumed", "")?;
     blocks::repeat(&mut store, &study, set_up.cells.len(), &options.again)?;
     set_up.measure(store, (&host, record.seed), decide, progress, stop)
+}
+
+/// The drive of this host beside the target host's, in a study over fabrics that has one: before anything is
+/// asked there.
+fn open_here<'a>(
+    (study, options): (&Study, &Options),
+    host: &'a Host,
+    locker: &mut Locker<'_>,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<Option<Access<'a>>, RunError> {
+    let Some(keys) = &study.fabric else { return Ok(None) };
+    let Some(device) = &keys.here else { return Ok(None) };
+    check_options(study, keys, options, writes(study)?.is_some())?;
+    let spec = TargetSpec::here(study, options, device)?;
+    let OpenTarget { spec, target, locks, .. } = spec.open((locker, None), progress, stop)?;
+    let mut access = Access::new(host, &locks, target, spec, None)?;
+    access.watch_alone(Transport::Here);
+    Ok(Some(access))
 }
 
 /// The cells of a study of which every path works. Their numbers are within their limits.
@@ -251,6 +272,8 @@ pub(crate) struct SetUp<'a> {
     /// Combinations that are no cells.
     pub(crate) left_out: LeftOut,
     pub(crate) access: Access<'a>,
+    /// A drive of this host beside the target host's.
+    here: Option<Access<'a>>,
     made: Option<MadeFile>,
 }
 
@@ -260,15 +283,20 @@ impl<'a> SetUp<'a> {
         study: &'a Study,
         tools: &'a Tools,
         meters: Meters,
-        (made, mut access): (Option<MadeFile>, Access<'a>),
+        (made, mut access, mut here): (Option<MadeFile>, Access<'a>, Option<Access<'a>>),
         may_change: bool,
         progress: &mut dyn Progress,
     ) -> Result<SetUp<'a>, RunError> {
         let (cells, left_out) = plan::cells(study, &[])?;
-        limits::check_cells(&cells, &mut access, tools.fio.as_ref())?;
+        let is_here = |cell: &&Cell| cell.fabric.as_ref().is_some_and(|one| one.transport == Transport::Here);
+        let (own, others): (Vec<&Cell>, Vec<&Cell>) = cells.iter().partition(is_here);
+        limits::check_cells(others, &mut access, tools.fio.as_ref())?;
+        if let Some(here) = &mut here {
+            limits::check_cells(own, here, tools.fio.as_ref())?;
+        }
         limits::check_settings(&cells, may_change)?;
         let metering = Metering::new(meters, study, pace::span(&cells, study), progress)?;
-        Ok(SetUp { study, tools, metering, cells, left_out, access, made })
+        Ok(SetUp { study, tools, metering, cells, left_out, access, here, made })
     }
 
     /// Measures the trials that the store lacks.
@@ -281,13 +309,13 @@ impl<'a> SetUp<'a> {
         stop: &AtomicBool,
     ) -> Result<Summary, RunError> {
         // What is bound last is dropped first.
-        let SetUp { study, tools, made, access, cells, metering, left_out } = self;
+        let SetUp { study, tools, made, here, access, cells, metering, left_out } = self;
         for (count, why) in left_out.reasons() {
             progress.note(&format!("{count} combinations left out: {why}"));
         }
         let (fio, profiler) = (tools.fio.as_ref(), tools.profiler.as_ref());
         let runner = TrialRunner::new(host, fio, profiler, study, seed, stop)?;
-        Trials { runner, study, cells, store, made, access, metering, decide }.run(progress)
+        Trials { runner, study, cells, store, made, access, here, metering, decide }.run(progress)
     }
 }
 

@@ -10,13 +10,12 @@ use crate::precondition::{self, Class, Preconditioning};
 use crate::progress::{Progress, unix_ns};
 use crate::target::{Access, MadeFile};
 use crate::trial::{Measured, TrialRunner};
-use iopj_core::CompletionMode;
-use iopj_core::Setting;
 use iopj_core::evidence::ControlRun;
+use iopj_core::{CompletionMode, Setting, Transport};
 use iopj_host::settings::{Settings, SettingsError};
 use iopj_store::{Outcome, Store, StoreError, Trial};
-use iopj_study::Study;
 use iopj_study::plan::{Cell, Planned};
+use iopj_study::{FabricCell, Study};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -42,6 +41,8 @@ pub(crate) struct Trials<'a> {
     pub(crate) store: Store,
     pub(crate) made: Option<MadeFile>,
     pub(crate) access: Access<'a>,
+    /// A drive of this host beside the target host's, in a study over fabrics that has one.
+    pub(crate) here: Option<Access<'a>>,
     pub(crate) metering: Option<Metering>,
     pub(crate) decide: Decide,
 }
@@ -61,10 +62,16 @@ impl Trials<'_> {
             progress.note(&text);
         }
         let result = self.measure(missing, &classes, &mut blocks, progress);
-        let restored = self.access.leave();
-        for warning in self.access.settings.warnings() {
-            progress.note(&format!("warning: {warning}"));
-            self.store.add_event(unix_ns(), "lost", warning)?;
+        let left = self.here.as_mut().map_or(Ok(Vec::new()), Access::leave);
+        let restored = self.access.leave().and_then(|mut restored| {
+            restored.extend(left?);
+            Ok(restored)
+        });
+        for access in [Some(&self.access), self.here.as_ref()].into_iter().flatten() {
+            for warning in access.settings.warnings() {
+                progress.note(&format!("warning: {warning}"));
+                self.store.add_event(unix_ns(), "lost", warning)?;
+            }
         }
         for change in restored.as_deref().unwrap_or_default() {
             self.store.add_event(
@@ -91,6 +98,7 @@ impl Trials<'_> {
         let stop = self.runner.stop;
         let mut summary = self.summary(missing.len());
         self.access.begin()?;
+        self.here.as_mut().map_or(Ok(()), Access::begin)?;
         let control = if missing.is_empty() { None } else { self.control(progress)? };
         let mut preconditioning = Preconditioning::default();
         if stop.load(Ordering::Relaxed) {
@@ -169,7 +177,8 @@ impl Trials<'_> {
 
     /// Keeps the new changes of settings as events.
     fn note_changes(&mut self) -> Result<(), RunError> {
-        for change in self.access.new_changes() {
+        let of_here = self.here.as_mut().map(Access::new_changes).unwrap_or_default();
+        for change in self.access.new_changes().into_iter().chain(of_here) {
             let detail = format!("{}: {} -> {}", change.file, change.old, change.new);
             self.store.add_event(unix_ns(), "set", &detail)?;
         }
@@ -256,6 +265,9 @@ impl Trials<'_> {
         };
         self.note_changes()?;
         self.access.disconnect()?;
+        if let Some(here) = &mut self.here {
+            here.settings.restore()?;
+        }
         Ok((trial, load_ns, unprofiled))
     }
 
@@ -285,7 +297,7 @@ impl Trials<'_> {
         progress: &mut dyn Progress,
     ) -> (Result<Measured, TrialError>, u64) {
         let (cell, runner, began) = (&self.cells[planned.cell], &self.runner, Instant::now());
-        let far = cell.fabric.as_ref().filter(|fabric| !fabric.transport.is_remote());
+        let far = cell.fabric.as_ref().filter(|fabric| fabric.transport.is_on_target());
         if let (Some(_), Some(side)) = (far, self.access.side_mut()) {
             let Planned { position, replicate, .. } = planned;
             let (cell, seed) = (cell.clone(), runner.seed);
@@ -300,8 +312,15 @@ impl Trials<'_> {
             let done = again.and_then(|()| side.measure_there(measure, runner.stop));
             return (done.map(here), 0);
         }
-        let access = &mut self.access;
-        let connected = cell.fabric.as_ref().map_or(Ok(()), |fabric| access.connect(fabric, runner.stop));
+        let is_here = |fabric: &FabricCell| fabric.transport == Transport::Here;
+        let (access, connected) = match (&cell.fabric, &mut self.here) {
+            (Some(fabric), Some(here)) if is_here(fabric) => (here, self.access.stand_aside(fabric)),
+            (Some(fabric), _) => {
+                let connected = self.access.connect(fabric, runner.stop);
+                (&mut self.access, connected)
+            }
+            (None, _) => (&mut self.access, Ok(())),
+        };
         // Over fabrics each connection has its own interrupts.
         let control = match (&connected, &cell.fabric) {
             (Ok(()), Some(_)) => control_run(access, runner.stop).ok(),

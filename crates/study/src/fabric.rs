@@ -26,11 +26,13 @@ pub struct Fabric {
     pub device: Option<PathBuf>,
     /// The folder on the target host in which a file of the study's `size` is made, in place of a drive.
     pub folder: Option<PathBuf>,
+    /// A drive of this host like the one on the target host, for transport `here`.
+    pub here: Option<PathBuf>,
     /// The target's address; not needed without a wire.
     pub address: Option<String>,
     #[serde(default = "port")]
     pub port: u16,
-    /// `local`, `loop`, `tcp`, `rdma`.
+    /// `local`, `here`, `loop`, `tcp`, `rdma`.
     pub transport: Axis<String>,
     /// The subsystem of a target that exists. It is connected to, and never changed.
     pub nqn: Option<String>,
@@ -89,13 +91,16 @@ impl FabricCell {
 
     /// The cell without what does not matter where there is no connection, or no wire.
     fn reduced(mut self) -> FabricCell {
-        if self.transport == Transport::Local {
+        if matches!(self.transport, Transport::Local | Transport::Here) {
             self.connection.clear();
         }
-        if !self.transport.is_remote() {
-            self.host.clear();
-            self.target.retain(|setting, _| !setting.is_of_nic());
+        match self.transport {
+            Transport::Local | Transport::Loop => self.host.clear(),
+            Transport::Here => self.target.clear(),
+            Transport::Tcp | Transport::Rdma => return self,
         }
+        self.host.retain(|setting, _| !setting.is_of_nic());
+        self.target.retain(|setting, _| !setting.is_of_nic());
         self
     }
 }
@@ -119,6 +124,7 @@ impl Fabric {
     pub(crate) fn check(&self, of_host: Option<&Meters>) -> Result<(), StudyError> {
         self.check_meters(of_host)?;
         let cells = self.cells()?;
+        self.check_here(&cells)?;
         let is_remote = cells.iter().any(|cell| cell.transport.is_remote());
         if is_remote && self.address()?.is_none() {
             return error(
@@ -151,10 +157,29 @@ impl Fabric {
                 "[fabric] names a target_host and an nqn, but no device: name the drive behind the target \
                  there, or leave target_host out",
             ),
-            (None, None, Some(_)) if cells.iter().any(|cell| !cell.transport.is_remote()) => error(
+            (None, None, Some(_)) if cells.iter().any(|cell| cell.transport.is_on_target()) => error(
                 "[fabric] has transport `local` or `loop`, but no `device` or `folder`: name the drive on \
                  the target host, or leave these out",
             ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Transport `here` and the drive that it measures come together.
+    fn check_here(&self, cells: &[FabricCell]) -> Result<(), StudyError> {
+        match (&self.here, cells.iter().any(|cell| cell.transport == Transport::Here)) {
+            (None, true) => error(
+                "[fabric] has transport `here`, but names no drive of this host: write here = \
+                 \"/dev/nvme0n1\", a drive like the one on the target host",
+            ),
+            (Some(here), false) => error(format!(
+                "[fabric] names {} of this host, but has no transport `here`: add it, or leave `here` out",
+                here.display()
+            )),
+            (Some(here), true) if !here.is_absolute() => error(format!(
+                "[fabric] here: `{}` is not a full path: write it as /dev/nvme0n1",
+                here.display()
+            )),
             _ => Ok(()),
         }
     }
@@ -222,7 +247,7 @@ impl Fabric {
         let parse = |text: String| text.parse::<Transport>().map_err(|error| StudyError(error.to_string()));
         let transports = self.transport.values().into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         if transports.is_empty() {
-            return error("[fabric] transport is an empty list: name local, loop, tcp or rdma");
+            return error("[fabric] transport is an empty list: name local, here, loop, tcp or rdma");
         }
         let mut all =
             product(&[FabricCell::default()], &transports, |cell, transport| cell.transport = *transport);
@@ -278,13 +303,15 @@ mod tests {
     #[test]
     fn transports_and_settings_of_both_hosts_are_axes() {
         let study = study(&format!(
-            "{HOST}address = \"10.1.0.1\"\ntransport = [\"local\", \"tcp\"]\nnr_poll_queues = [0, \
-             1]\nhost.governor = \"performance\"\ntarget.governor = [\"performance\", \"schedutil\"]"
+            "{HOST}address = \"10.1.0.1\"\ntransport = [\"local\", \"here\", \"tcp\"]\nhere = \
+             \"/dev/nvme1n1\"\nnr_poll_queues = [0, 1]\nhost.rx_usecs = 8\nhost.governor = \
+             \"performance\"\ntarget.governor = [\"performance\", \"schedutil\"]"
         ))
         .unwrap();
         let far = |polls, governor| {
             format!(
-                "host.governor=performance nr_poll_queues={polls} target.governor={governor} transport=tcp"
+                "host.governor=performance host.rx_usecs=8 nr_poll_queues={polls} target.governor={governor} \
+                 transport=tcp"
             )
         };
         assert_eq!(
@@ -292,6 +319,7 @@ mod tests {
             [
                 "target.governor=performance transport=local".to_owned(),
                 "target.governor=schedutil transport=local".to_owned(),
+                "host.governor=performance transport=here".to_owned(),
                 far(0, "performance"),
                 far(0, "schedutil"),
                 far(1, "performance"),
@@ -358,7 +386,10 @@ mod tests {
         for (fabric, expected) in [
             (format!("{HOST}transport = \"tcp\""), "names no address"),
             (format!("{HOST}transport = \"fc\""), "there is no transport `fc`"),
-            (format!("{HOST}transport = []"), "name local, loop, tcp or rdma"),
+            (format!("{HOST}transport = []"), "name local, here, loop, tcp or rdma"),
+            (format!("{HOST}transport = [\"loop\", \"here\"]"), "names no drive of this host"),
+            (format!("{HOST}transport = \"loop\"\nhere = \"/dev/nvme1n1\""), "has no transport `here`"),
+            (format!("{HOST}transport = \"here\"\nhere = \"nvme1n1\""), "here: `nvme1n1` is not a full path"),
             (format!("{HOST}transport = \"tcp\"\naddress = \"storage1\""), "is not an IP address"),
             (format!("{HOST}transport = \"loop\"\nadress = \"10.1.0.1\""), "did you mean `address`?"),
             (format!("{HOST}transport = \"loop\"\ntarget.governer = \"x\""), "did you mean `governor`?"),

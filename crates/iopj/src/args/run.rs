@@ -103,9 +103,10 @@ pub(crate) struct RunArgs {
         value_parser = parse_duration
     )]
     pub(crate) wait: Option<Duration>,
-    /// Overwrite this whole device, which must be the target
+    /// Overwrite this whole device, which must be the target; over fabrics HOST:DEVICE, and once more the
+    /// study's drive of this host
     #[arg(long, value_name = "DEVICE")]
-    pub(crate) destroy_data: Option<PathBuf>,
+    pub(crate) destroy_data: Vec<PathBuf>,
     /// Overwrite it even if it carries a known signature
     #[arg(long, requires = "destroy_data")]
     pub(crate) i_know: bool,

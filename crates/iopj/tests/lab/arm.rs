@@ -48,14 +48,15 @@ fn an_arm_target_and_an_x86_host_are_counted_each_by_itself() {
     let change = [
         ("replicates = 3", "replicates = 1"),
         ("\"posix-sio/syscall/interrupt\", ", ""),
-        ("\"loop\", \"tcp\"", "\"tcp\", \"rdma\""),
+        ("transport = [", "here = \"/dev/nvme0n1\"\ntransport = ["),
+        ("\"loop\", \"tcp\"", "\"here\", \"tcp\", \"rdma\""),
         ("[1, 4, 16, 32]", "[1, 16]"),
         ("ios = 1000", "ios = 200"),
     ];
     let options = format!("--pair --target-arch aarch64 --vcpus 1 --exact --kernel {KERNEL}");
     let output = lab_run(&folder, "fabric-lab", &change, &options);
     let trials = trials(&folder, "fabric-lab", &output);
-    assert_eq!(trials.len(), 6);
+    assert_eq!(trials.len(), 8);
     for trial in &trials {
         let measured = trial.outcome.measurement().unwrap();
         assert_ne!(measured.verdict.kind, VerdictKind::Refuted, "{:?}", measured.verdict.reasons);
@@ -65,6 +66,13 @@ fn an_arm_target_and_an_x86_host_are_counted_each_by_itself() {
             // The Arm host did it.
             assert!(measured.target_costs.is_none());
             assert!(at(costs, "arch/arm64/") > 0.0 && at(costs, "arch/x86/") == 0.0);
+            assert!(at(costs, "drivers/nvme/host/") > 0.0);
+            continue;
+        }
+        if trial.settings["transport"] == "here" {
+            // So did the x86 host, and asked nobody.
+            assert!(measured.target_costs.is_none());
+            assert!(at(costs, "arch/x86/") > 0.0 && at(costs, "arch/arm64/") == 0.0);
             assert!(at(costs, "drivers/nvme/host/") > 0.0);
             continue;
         }

@@ -12,8 +12,8 @@ use crate::image::init::{OUT_FOLDER, OUT_PORT};
 use crate::image::{self, GuestFile, GuestSpec, ModuleWish, Program};
 use crate::profile::{self, Profiler};
 use crate::vm::{self, AGENT_PORT, Accelerator, MachineSpec, Nic, RunFolder, VmError, Wire};
-use iopj_core::CostProfile;
 use iopj_core::fabric::HostSide;
+use iopj_core::{CostProfile, Transport};
 use iopj_probe::marker::AT_REST;
 use iopj_store::{Store, Trial};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub const TARGET_ADDRESS: &str = "10.1.0.1";
 const HOST_ADDRESS: &str = "10.1.0.2";
 /// The serial line's end, in both guests.
 pub const AGENT_STREAM: &str = "/dev/iopj.agent";
-/// The drive of the target guest.
+/// The drive of the target guest, and of the host if it has one.
 pub const TARGET_DEVICE: &str = "/dev/nvme0n1";
 /// How long both hosts are counted at rest before each window.
 const REST_MS: u64 = 1000;
@@ -177,8 +177,8 @@ impl Pair<'_> {
             // At rest there are as many ticks as at work, so they can be taken off.
             plain.kernel_arguments.push("nohz=off".to_owned());
         }
-        // The host has no drive of its own.
-        let drives = if side == Side::Host { Vec::new() } else { plain.drives };
+        let has_drive = side == Side::Target || study.here;
+        let drives = if has_drive { plain.drives } else { Vec::new() };
         let machine = MachineSpec { wire: Some(wire), drives, ..plain };
         let file = GuestFile { path: study_file(1), content: study.text.as_bytes().to_vec(), mode: 0o644 };
         let root = GuestSpec {
@@ -186,7 +186,7 @@ impl Pair<'_> {
                 Side::Host => study.programs.clone(),
                 Side::Target => self.target_programs.clone(),
             },
-            modules: self.modules(guest.vcpus, side, study.rdma),
+            modules: self.modules(guest.vcpus, side, study),
             files: if side == Side::Host { vec![file] } else { Vec::new() },
             script: self.script(side, study, &machine.accelerator),
             ..guest.root(cache)?
@@ -196,10 +196,10 @@ impl Pair<'_> {
     }
 
     /// The modules of a side.
-    fn modules(&self, vcpus: u32, side: Side, rdma: bool) -> Vec<ModuleWish> {
+    fn modules(&self, vcpus: u32, side: Side, study: &GuestStudy<'_>) -> Vec<ModuleWish> {
         let mut wishes = match side {
-            Side::Host => Vec::new(),
-            Side::Target => Device::Nvme.modules(vcpus, None),
+            Side::Host if !study.here => Vec::new(),
+            _ => Device::Nvme.modules(vcpus, None),
         };
         let (own, by_rdma) = match side {
             Side::Host => (&["nvme-tcp"][..], "nvme-rdma"),
@@ -211,13 +211,14 @@ impl Pair<'_> {
             wishes.extend([ModuleWish::plain("ext4"), ModuleWish { name: "null_blk".to_owned(), options }]);
         }
         let names = own.iter().copied().chain([self.nic.module()]);
-        wishes.extend(names.chain(["rdma_rxe", by_rdma].into_iter().filter(|_| rdma)).map(ModuleWish::plain));
+        let by_rdma = ["rdma_rxe", by_rdma].into_iter().filter(|_| study.rdma);
+        wishes.extend(names.chain(by_rdma).map(ModuleWish::plain));
         wishes
     }
 }
 
 /// What each measured trial cost on each host, by its position. Over a wire what a host executes at rest is
-/// taken off.
+/// taken off; what one host did alone is its own.
 fn both_sides(
     trials: &[Trial],
     host: &BTreeMap<u32, CostProfile>,
@@ -230,7 +231,9 @@ fn both_sides(
         let far =
             measured.evidence.fabric.as_deref().and_then(|fabric| Some((fabric, fabric.target.as_ref()?)));
         let Some((here, there)) = far else {
-            let own = target.get(&place).cloned();
+            let is_here =
+                measured.evidence.fabric.as_ref().is_some_and(|fabric| fabric.transport == Transport::Here);
+            let own = if is_here { host.get(&place) } else { target.get(&place) }.cloned();
             costs.extend(own.map(|profile| (trial.position, HostSide::Host, profile)));
             continue;
         };
@@ -343,7 +346,10 @@ impl Pair<'_> {
         let serve = || serve(self.host.exact);
         let own = self.scripts.as_ref().map(|scripts| scripts[side as usize].as_str());
         let (address, before, work) = match side {
-            Side::Host => (HOST_ADDRESS, String::new(), own.map_or_else(|| run_of(study), str::to_owned)),
+            Side::Host => {
+                let drive = if study.here { wait_for_drive() } else { String::new() };
+                (HOST_ADDRESS, drive, own.map_or_else(|| run_of(study), str::to_owned))
+            }
             Side::Target => (TARGET_ADDRESS, wait_for_drive(), own.map_or_else(serve, str::to_owned)),
         };
         format!("{symbols}{held}{}{before}cd /tmp\n{work}", network(address, study.rdma))
@@ -352,8 +358,11 @@ impl Pair<'_> {
 
 /// The run of the study.
 fn run_of(study: &GuestStudy<'_>) -> String {
-    let destroy =
-        if study.writes { format!(" --destroy-data {AGENT_STREAM}:{TARGET_DEVICE}") } else { String::new() };
+    let mut destroy = String::new();
+    if study.writes {
+        destroy += &format!(" --destroy-data {AGENT_STREAM}:{TARGET_DEVICE}");
+        destroy += &if study.here { format!(" --destroy-data {TARGET_DEVICE}") } else { String::new() };
+    }
     let exec = if study.allow_exec { " --allow-exec" } else { "" };
     let (file, store) = (study_file(1), store_file(1));
     // Into a pipe it prints its progress in lines.
@@ -378,7 +387,7 @@ mod tests {
     use super::*;
     use iopj_core::fabric::{FabricEvidence, TargetHostEvidence};
     use iopj_core::{Cost, CostSource, Evidence, FunctionCost, Space, Workload};
-    use iopj_store::Measurement;
+    use iopj_store::{Measurement, Outcome};
 
     fn profile(instructions: u64) -> CostProfile {
         let function = FunctionCost {
@@ -421,5 +430,10 @@ mod tests {
             (1, HostSide::Target, profile(5000 - 3 * 200)),
         ];
         assert_eq!(both_sides(&trials, &host, &target), expected);
+        // This one the host measured by itself.
+        let mut alone = trial(1, None);
+        let Outcome::Measured(measured) = &mut alone.outcome else { panic!() };
+        measured.evidence.fabric.as_mut().unwrap().transport = Transport::Here;
+        assert_eq!(both_sides(&[alone], &host, &target), [(1, HostSide::Host, profile(1000))]);
     }
 }

@@ -2,7 +2,8 @@
 //! replicates.
 //!
 //! Over a wire the host does the I/O and the target host has the drive. Of a `local` or `loop` trial the
-//! target host did the I/O itself, so the trial's own counts are the target host's, and the host has none.
+//! target host did the I/O itself, so the trial's own counts are the target host's, and the host has none; of
+//! a `here` trial it is the other way round.
 
 use super::energy::CellEnergy;
 use super::stats;
@@ -103,24 +104,24 @@ struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    /// `None` for the host if the target host did the I/O, for the target host if no agent ran there, and for
+    /// `None` for a host if the other did the I/O alone, for the target host if no agent ran there, and for
     /// both without fabrics.
     fn of(measurement: &'a Measurement, side: HostSide) -> Option<Side<'a>> {
         let evidence = &measurement.evidence;
         let fabric = evidence.fabric.as_deref()?;
         let (cpu, context_switches) = (&evidence.cpu, fabric.context_switches);
-        match (fabric.transport.is_remote(), side) {
-            (true, HostSide::Host) => Some(Side { cpu, context_switches, nics: &fabric.nics, drives: &[] }),
-            (true, HostSide::Target) => fabric.target.as_ref().map(|target| Side {
+        match (side, fabric.transport.is_on_target()) {
+            (HostSide::Host, true) => None,
+            (HostSide::Host, false) => Some(Side { cpu, context_switches, nics: &fabric.nics, drives: &[] }),
+            (HostSide::Target, true) => {
+                Some(Side { cpu, context_switches, nics: &[], drives: &evidence.devices })
+            }
+            (HostSide::Target, false) => fabric.target.as_ref().map(|target| Side {
                 cpu: &target.cpu,
                 context_switches: target.context_switches,
                 nics: &target.nics,
                 drives: &target.devices,
             }),
-            (false, HostSide::Host) => None,
-            (false, HostSide::Target) => {
-                Some(Side { cpu, context_switches, nics: &[], drives: &evidence.devices })
-            }
         }
     }
 

@@ -120,6 +120,13 @@ fn where_the_target_host_does_the_io_its_figures_are_the_trials() {
         assert_eq!((get(SideMetric::DriveInterrupts), get(SideMetric::CardInterrupts)), (drive, None));
         assert_eq!(both.clock_uncertainty_ns, None);
     }
+    let both = hosts(&by(Transport::Here, 1), true);
+    assert!(both.target.is_empty());
+    let get = |metric| both.host.get(metric);
+    assert_eq!(
+        (get(SideMetric::Cpu(CpuKind::System)), get(SideMetric::ContextSwitches)),
+        (Some(20.0), Some(2.1))
+    );
 }
 
 #[test]

@@ -158,6 +158,11 @@ pub(super) fn words(tables: &[WorkloadTable]) -> Vec<String> {
             own.join(" and ")
         ));
     }
+    if hosts.iter().any(|one| one.transport == Transport::Here) {
+        words.push(
+            "transport here: the host did the I/O on a drive of its own; the target host did none".to_owned(),
+        );
+    }
     words.extend(clock_words(&hosts));
     if hosts.iter().any(|one| one.both.is_some()) {
         words.push(format!(

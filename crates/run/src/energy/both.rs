@@ -5,7 +5,7 @@ use super::instrument;
 use super::record::MeterRecord;
 use iopj_core::Transport;
 use iopj_core::energy::{EnergyOutcome, Scope, TrialEnergy};
-use iopj_core::fabric::{BOTH_HOSTS, TARGET_METERS};
+use iopj_core::fabric::{BOTH_HOSTS, HostSide, TARGET_METERS};
 use iopj_meter::Energy;
 use iopj_study::{Meters, Study};
 use std::collections::BTreeMap;
@@ -106,7 +106,7 @@ fn of_trial(
     sides: [&Whole; 2],
     transports: &BTreeMap<u64, Transport>,
 ) -> Result<[Part; 2], String> {
-    if let Some(why) = done_alone(position, transports) {
+    if let Some(why) = HostSide::ALL.into_iter().find_map(|side| idle_side(position, side, transports)) {
         return Err(why);
     }
     let part = |whole: &Whole| match whole.trials.get(&position) {
@@ -118,10 +118,19 @@ fn of_trial(
     Ok([here?, there?])
 }
 
-/// Why the joules of this host are not those of a trial: the target host did its I/O alone.
-pub(super) fn done_alone(position: u64, transports: &BTreeMap<u64, Transport>) -> Option<String> {
+/// Why the joules of one host are not those of a trial: the other did its I/O alone.
+pub(super) fn idle_side(
+    position: u64,
+    side: HostSide,
+    transports: &BTreeMap<u64, Transport>,
+) -> Option<String> {
     let transport = transports.get(&position).filter(|transport| !transport.is_remote())?;
-    Some(format!("by `{transport}` the target host does the I/O alone, so only its own joules count"))
+    let (other, name) = match transport.is_on_target() {
+        true => (HostSide::Target, "the target host"),
+        false => (HostSide::Host, "this host"),
+    };
+    let why = || format!("by `{transport}` {name} does the I/O alone, so only its own joules count");
+    (side != other).then(why)
 }
 
 /// A sum in the store's words.

@@ -1,5 +1,6 @@
 //! Joules of both hosts: when they are added, with which uncertainty, and why not.
 
+use super::super::both::idle_side;
 use super::super::record::{ClockRecord, There};
 use super::tests::{BEGIN_NS, END_NS, IDLE, SECOND, TRIALS, average, energies, ns, record, trial};
 use super::*;
@@ -146,4 +147,14 @@ fn meters_that_may_measure_the_same_are_not_added_and_the_note_says_why() {
     );
     // Where only one host has a meter, nobody expects a sum.
     assert_eq!(refused(PLUGS, &["plug"], (&[], "")), Vec::<String>::new());
+}
+
+#[test]
+fn only_the_host_that_did_the_io_has_joules() {
+    let transports = BTreeMap::from([(0, Transport::Loop), (1, Transport::Here), (2, Transport::Tcp)]);
+    let why = |position, side| idle_side(position, side, &transports);
+    let there = "by `loop` the target host does the I/O alone, so only its own joules count";
+    let here = "by `here` this host does the I/O alone, so only its own joules count";
+    let seen = [0, 1, 2].map(|position| HostSide::ALL.map(|side| why(position, side)));
+    assert_eq!(seen, [[Some(there.to_owned()), None], [None, Some(here.to_owned())], [None, None]]);
 }

@@ -8,6 +8,7 @@ use super::record::MeterRecord;
 use super::thread::NO_MORE;
 use iopj_core::Transport;
 use iopj_core::energy::{AboveIdle, EnergyOutcome, Joules, Scope, TrialEnergy};
+use iopj_core::fabric::HostSide;
 use iopj_meter::{
     Accuracy, AlignError, Clock, Distribution, Energy, EnergySum, IdlePower, IdleStretch, Incomplete,
     Reading, Trace, Value, Window,
@@ -45,7 +46,7 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
         let mut wholes = Vec::new();
         for row in meters.iter().filter(|row| row.session == session.id) {
             let record = meter_record(store, row)?;
-            let is_of_this_host = record.there.is_none();
+            let side = if record.there.is_none() { HostSide::Host } else { HostSide::Target };
             let of_trials = match &record.model {
                 Some(text) => model::estimates(&row.name, text, &trials, &cpu_model),
                 None => {
@@ -57,7 +58,7 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
                 }
             };
             for (position, mut energy) in of_trials {
-                if let Some(why) = both::done_alone(position, &transports).filter(|_| is_of_this_host) {
+                if let Some(why) = both::idle_side(position, side, &transports) {
                     energy.outcome = EnergyOutcome::Incomplete(why);
                 }
                 energies.entry(position).or_default().push(energy);

@@ -58,8 +58,8 @@ pub(crate) struct Access<'a> {
 pub(super) enum Over<'a> {
     /// This host, which does the I/O.
     Host(Box<FabricSide<'a>>),
-    /// The target host, which does the I/O itself; with its context switches when the window began.
-    Target(Transport, Cell<u64>),
+    /// A host that does the I/O itself; with its context switches when the window began.
+    Alone(Transport, Cell<u64>),
 }
 
 /// The target as one side reaches it.

@@ -66,7 +66,7 @@ pub(crate) struct OpenTarget {
 impl TargetSpec {
     /// The target of a new run: the one of the command line, or a file beside the store.
     pub(crate) fn new(study: &Study, options: &Options, store: &Path) -> Result<TargetSpec, RunError> {
-        if options.target.is_none() && options.destroy_data.is_some() {
+        if options.target.is_none() && !options.destroy_data.is_empty() {
             return RunError::refuse("--destroy-data needs the same device as --target");
         }
         TargetSpec::of(study, options, options.target.clone(), store, None)
@@ -117,6 +117,13 @@ impl TargetSpec {
         Ok(spec.at(device))
     }
 
+    /// The drive of this host like that of a study over fabrics. That it may be written has been checked.
+    pub(crate) fn here(study: &Study, options: &Options, device: &Path) -> Result<TargetSpec, RunError> {
+        let (writes, i_know) = (writes(study)?, options.i_know);
+        let spec = TargetSpec { writes, i_know, is_option: true, ..TargetSpec::default() };
+        Ok(spec.at(device))
+    }
+
     /// The same target under another name.
     pub(crate) fn at(&self, device: &Path) -> TargetSpec {
         let destroy_data = self.writes.map(|_| device.to_owned());
@@ -131,19 +138,29 @@ impl TargetSpec {
         id: Option<FileId>,
     ) -> Result<TargetSpec, RunError> {
         let writes = writes(study)?;
-        if let (Some(device), None) = (&options.destroy_data, writes) {
-            return RunError::refuse(format!(
-                "--destroy-data names {}, but the study writes nothing: leave the option out",
-                device.display()
-            ));
-        }
+        let destroy_data = match (&options.destroy_data[..], writes) {
+            ([], _) => None,
+            ([device, ..], None) => {
+                return RunError::refuse(format!(
+                    "--destroy-data names {}, but the study writes nothing: leave the option out",
+                    device.display()
+                ));
+            }
+            ([device], Some(_)) => Some(device.clone()),
+            ([_, other, ..], Some(_)) => {
+                return RunError::refuse(format!(
+                    "--destroy-data also names {}, but a study has one target: name that alone",
+                    other.display()
+                ));
+            }
+        };
         let made_bytes = if named.is_some() { None } else { Some(study.file_size()?) };
         Ok(TargetSpec {
             path: named.unwrap_or_else(|| data_path(store)),
             made_bytes,
             id,
             writes,
-            destroy_data: options.destroy_data.clone(),
+            destroy_data,
             i_know: options.i_know,
             is_option: options.target.is_some(),
         })

@@ -18,9 +18,10 @@ impl<'a> Access<'a> {
         self
     }
 
-    /// This host is the target host of a study, and does the I/O itself.
-    pub(crate) fn watch_here(&mut self, transport: Transport) {
-        self.over = Some(Over::Target(transport, Cell::new(0)));
+    /// This host does the I/O on a drive of its own: the target host of a study, or the host on a drive like
+    /// the target's.
+    pub(crate) fn watch_alone(&mut self, transport: Transport) {
+        self.over = Some(Over::Alone(transport, Cell::new(0)));
     }
 
     /// The other host, in a study over fabrics.
@@ -63,6 +64,15 @@ impl<'a> Access<'a> {
         (self.settings, self.noted) = (host.settings(target.devices(), &locks), 0);
         self.hold(target, probe);
         Ok(())
+    }
+
+    /// Ends the connection, and changes this host's settings as a cell wants them that needs none.
+    ///
+    /// # Errors
+    /// The connection does not go, or a setting cannot be made.
+    pub(crate) fn stand_aside(&mut self, cell: &FabricCell) -> Result<(), TrialError> {
+        self.disconnect()?;
+        Ok(self.side_mut().map_or(Ok(()), |side| side.set_here(cell))?)
     }
 
     /// Looks at the connection while a trial runs.
@@ -108,7 +118,7 @@ impl<'a> Access<'a> {
         let counted = self.counted()?;
         match &self.over {
             Some(Over::Host(side)) => side.begin_window(position)?,
-            Some(Over::Target(_, before)) => before.set(context_switches()),
+            Some(Over::Alone(_, before)) => before.set(context_switches()),
             None => {}
         }
         Ok(counted)
@@ -121,7 +131,7 @@ impl<'a> Access<'a> {
     pub(crate) fn end_window(&self) -> Result<Option<[u64; 2]>, TrialError> {
         let seen = match &self.over {
             Some(Over::Host(side)) => side.end_window()?,
-            Some(Over::Target(transport, before)) => Some(FabricEvidence {
+            Some(Over::Alone(transport, before)) => Some(FabricEvidence {
                 transport: *transport,
                 context_switches: context_switches().saturating_sub(before.get()),
                 ..FabricEvidence::default()

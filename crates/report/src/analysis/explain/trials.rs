@@ -169,7 +169,7 @@ pub(super) fn groups<'a>(
 /// True if the I/O of a trial over fabrics was done by the target host alone.
 fn is_of_target_host(trial: &Trial) -> bool {
     let transport = trial.settings.get("transport").and_then(|text| text.parse::<Transport>().ok());
-    transport.is_some_and(|transport| !transport.is_remote())
+    transport.is_some_and(Transport::is_on_target)
 }
 
 fn cells<'a>(runs: Vec<(&'a Trial, CountedTrial<'a>)>) -> Vec<PathTrials<'a>> {

@@ -77,6 +77,9 @@ struct Counted<'a> {
 fn sides(transport: Transport) -> Vec<(String, bool, Count)> {
     let one = |metric: SideMetric, side: HostSide| -> Count { Box::new(move |one| metric.value(one, side)) };
     let drive = || one(SideMetric::DriveInterrupts, HostSide::Target);
+    if transport == Transport::Here {
+        return vec![(format!("{transport}: drive"), true, Box::new(|one| one.interrupts_per_io))];
+    }
     if !transport.is_remote() {
         return vec![(format!("{transport}: drive"), true, drive())];
     }
@@ -114,7 +117,8 @@ fn interrupts(model: &Model<'_>, run: &[usize]) -> Vec<Figure> {
         for (transport, cells) in grouped(cells) {
             for (name, is_drawn, count) in sides(transport) {
                 let summary = |cell: &&'_ SeriesCell<'_>| {
-                    summarize(&cell.trusted.iter().filter_map(|one| count(one)).collect::<Vec<f64>>())
+                    let counts: Option<Vec<f64>> = cell.trusted.iter().map(|one| count(one)).collect();
+                    summarize(&counts?)
                 };
                 let points: Vec<_> = cells.iter().filter_map(|cell| Some((*cell, summary(cell)?))).collect();
                 counted.push(Counted { name, is_drawn: is_drawn && points.len() > 1, points });

@@ -20,7 +20,7 @@ use figures::{
 };
 use iopj_core::{Rw, Transport};
 use iopj_store::Trial;
-use sets::{is_local, is_moderated, is_remote, transport};
+use sets::{is_here, is_local, is_moderated, is_remote, transport};
 
 /// What is missing where no trial reached a drive over a wire.
 const DRIVE: &str =
@@ -29,7 +29,7 @@ const DRIVE: &str =
 /// What to know about `local`.
 const LOCAL_NOTE: &str = "local is the drive used by the target host's own iopj, where the paper's was in \
                           the x86 host: latencies and bandwidths are compared between the two hosts as they \
-                          are. \
+                          are. With transport here, a drive of the host itself, that is the local one. \
                           Write your hosts and drive into the study's [fabric].";
 
 /// Its claims, in their order.
@@ -66,12 +66,12 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         needs: &["one drive local and over fabrics", "randwrite 4k, numjobs 8", "host CPU by kind"],
         note: Some(
             "local is done by the target host, so its CPU is compared only where both hosts have the same \
-             processor. The paper's figures count iowait, which is idle time. Write your hosts and drive \
-             into the study's [fabric].",
+             processor; here is done by the host, and is compared always. The paper's figures count iowait, \
+             which is idle time. Write your hosts and drive into the study's [fabric].",
         ),
         sets: sets::at_each_depth,
         parts: writes,
-        run: |_| "iopj run studies/fabric-writes.toml --bs 4k".to_owned(),
+        run: |_| "iopj run studies/fabric-writes.toml --bs 4k --destroy-data HOST:DEVICE".to_owned(),
         ..BASE
     },
     Definition {
@@ -142,13 +142,15 @@ impl<'d, 'a> Drive<'d, 'a> {
 
     fn point(&self, at: u32, words: [&str; 2], belongs: impl Fn(&Trial) -> bool) -> Point<'a> {
         let [name, route] = words;
+        let is_local = [Transport::Local, Transport::Here].iter().any(|one| one.as_str() == name);
         let names = [name.to_owned(), format!("{} {route}", self.first.path)];
         let cell = self.data.cell_of((self.first.path, self.shape(at)), names, belongs);
-        Point { cell, is_local: name == "local", at }
+        Point { cell, is_local, at }
     }
 
     fn local(&self, at: u32) -> Point<'a> {
-        self.point(at, ["local", "local"], is_local)
+        let name = if self.data.trials.iter().any(|trial| is_here(trial)) { "here" } else { "local" };
+        self.point(at, [name, name], is_local)
     }
 
     fn remote(&self, at: u32) -> Point<'a> {
@@ -264,8 +266,9 @@ fn twice<'a>(drive: &Drive<'_, 'a>, metric: ClaimMetric) -> Question<'a> {
         against: Against::Share(2.0, local.cell),
         published,
     };
-    if drive.data.machine.unlike_hosts {
-        let need = "two hosts with the same processor and as many cores: local is done by the target host";
+    if drive.data.machine.unlike_hosts && !drive.data.trials.iter().any(|trial| is_here(trial)) {
+        let need = "two hosts with the same processor and as many cores, because local is done by the target \
+                    host, or transport here, a drive of the host itself";
         return Question::missing_for(comparison.text(), at, need.to_owned());
     }
     Question::Compare(comparison)

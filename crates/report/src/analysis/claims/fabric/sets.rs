@@ -25,8 +25,20 @@ pub(super) fn transport(trial: &Trial) -> Option<Transport> {
     trial.settings.get(TRANSPORT)?.parse().ok()
 }
 
+/// True for a trial on a drive of the machine that did the I/O, without fabrics.
 pub(super) fn is_local(trial: &Trial) -> bool {
-    transport(trial) == Some(Transport::Local)
+    matches!(transport(trial), Some(Transport::Local | Transport::Here))
+}
+
+/// True for a trial that the host of the remote ones did, on a drive of its own.
+pub(super) fn is_here(trial: &Trial) -> bool {
+    transport(trial) == Some(Transport::Here)
+}
+
+/// Local trials of the host itself, as the paper's were, or of the target host if there are none.
+fn nearest(local: Vec<&Trial>) -> Vec<&Trial> {
+    let is_any_here = local.iter().any(|trial| is_here(trial));
+    local.into_iter().filter(|trial| is_here(trial) == is_any_here).collect()
 }
 
 pub(super) fn is_remote(trial: &Trial) -> bool {
@@ -89,7 +101,7 @@ pub(super) fn at_each_depth<'a>(
     let remote = all().filter(|trial| is_remote(trial)).map(|trial| ((of(trial), &trial.settings), trial));
     let set = |((key, settings), mut own): (_, Vec<&'a Trial>)| {
         let local = all().filter(|trial| is_local(trial) && of(trial) == key);
-        own.extend(local.filter(|trial| agree(&trial.settings, settings, &[])));
+        own.extend(nearest(local.filter(|trial| agree(&trial.settings, settings, &[])).collect()));
         own
     };
     sets(grouped(remote).into_iter().map(set), machine, source)
@@ -110,7 +122,7 @@ pub(super) fn over_depth<'a>(
     for ((key, settings), own) in grouped(keyed) {
         let local = all().filter(|trial| is_local(trial) && of(trial) == key);
         let local: Vec<&Trial> = local.filter(|trial| agree(&trial.settings, &settings, &[CORES])).collect();
-        let local = with_most_cores(&local);
+        let local = with_most_cores(&nearest(local));
         let with = |moderated: bool| {
             let own = own.iter().filter(move |trial| is_moderated(trial) == Some(moderated));
             grouped(own.map(|trial| (&trial.settings, *trial))).into_iter().map(|(_, trials)| trials)
@@ -164,4 +176,24 @@ fn with_most_cores<'a>(local: &[&'a Trial]) -> Vec<&'a Trial> {
     };
     let by_shape = grouped(local.iter().map(|trial| (Shape::of(&trial.workload), *trial)));
     by_shape.into_iter().flat_map(most).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iopj_store::Measurement;
+
+    #[test]
+    fn local_trials_of_the_host_itself_come_before_those_of_the_target_host() {
+        let trial = |transport: &str| {
+            let path = "libaio/syscall/interrupt".parse().unwrap();
+            let mut trial = Trial::new(path, Workload::default(), Measurement::default().into());
+            trial.settings.insert(TRANSPORT.to_owned(), transport.to_owned());
+            trial
+        };
+        let (local, here) = (trial("local"), trial("here"));
+        assert!(is_local(&local) && is_local(&here) && !is_local(&trial("loop")));
+        assert_eq!(nearest(vec![&local, &here, &local]), [&here]);
+        assert_eq!(nearest(vec![&local, &local]), [&local, &local]);
+    }
 }
