@@ -18,6 +18,7 @@ mod reader;
 #[path = "../page/records.rs"]
 mod records;
 mod refusals;
+mod walk_through;
 
 use common::{Alone, TestFolder, alone, folder, have, kernel};
 use iopj_core::{CostSource, FunctionCost, IoPath, Space, Verdict, VerdictKind};

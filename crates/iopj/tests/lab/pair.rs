@@ -29,13 +29,14 @@ fn both_hosts_are_watched_and_every_io_reaches_the_drive() {
         // The paper's target of one core, and interrupts of this host's card on one.
         (
             "transport = [",
-            "target.cpus_online = 1\nbaseline = true\nhost.nic_irq_affinity = \"1\"\ntransport = [",
+            "target.cpus_online = 1\nbaseline = true\nhost.nic_irq_affinity = \"1\"\nhere = \
+             \"/dev/nvme0n1\"\ntransport = [\"here\", ",
         ),
         ("[[workload]]", METERS),
     ];
     let output = lab_run(&folder, "fabric-lab", &change, &format!("--pair --allow-exec --kernel {KERNEL}"));
     let trials = trials(&folder, "fabric-lab", &output);
-    assert_eq!(trials.len(), 9);
+    assert_eq!(trials.len(), 12);
     for trial in &trials {
         let measured = trial.outcome.measurement().unwrap();
         let transport: Transport = trial.settings["transport"].parse().unwrap();
@@ -47,6 +48,8 @@ fn both_hosts_are_watched_and_every_io_reaches_the_drive() {
         assert!(!measured.latency.histogram.is_empty(), "{transport}");
         let Some(target) = &fabric.target else {
             assert_ne!(transport, Transport::Tcp);
+            let cores = if transport == Transport::Here { 2 } else { 1 };
+            assert_eq!((measured.evidence.cpu.cores, measured.evidence.devices[0].reads), (cores, 500));
             continue;
         };
         // Conservation: this host's reads are those of the drive there.
@@ -89,6 +92,7 @@ fn both_hosts_are_watched_and_every_io_reaches_the_drive() {
     joules_of_both(&trials);
     network_by_itself(&Store::open(&folder.join("fabric-lab.iopj")).unwrap().networks().unwrap());
     assert_eq!(study.provenance["target_host.nvme0n1.serial"], "iopjlab");
+    assert_eq!(study.provenance["here.nvme0n1.serial"], "iopjlab");
 }
 
 /// A meter of either host that always says the same. An emulated machine pauses.
@@ -118,12 +122,17 @@ fn joules_of_both(trials: &[Trial]) {
             }
         }
         let [both, here, there] = ["host+target", "wall", "target.wall"].map(|meter| of(meter).joules());
-        let is_remote = trial.settings["transport"] == "tcp";
+        let transport = trial.settings["transport"].as_str();
+        let is_remote = transport == "tcp";
         assert_eq!(both.is_some(), is_remote && here.is_some() && there.is_some(), "{:?}", measured.energy);
         sums += u32::from(both.is_some());
         if !is_remote {
             let EnergyOutcome::Incomplete(why) = &of("host+target").outcome else { panic!() };
-            assert!(why.contains("the target host does the I/O alone"), "{why}");
+            let (who, idle) = match transport {
+                "here" => ("this host", there),
+                _ => ("the target host", here),
+            };
+            assert!(why.contains(&format!("{who} does the I/O alone")) && idle.is_none(), "{why}");
         }
     }
     assert!(sums > 0);
@@ -188,6 +197,16 @@ fn a_drive_is_reached_by_rdma_on_interrupts_and_polled() {
 
 /// Runs scripts in the two guests: what they print. A store that the host's leaves is in the folder.
 pub(crate) fn scripts(folder: &Path, host: String, target: String) -> Vec<String> {
+    scripts_with(folder, env!("CARGO_BIN_EXE_iopj").as_ref(), [host, target], [&[], &[]])
+}
+
+/// As [`scripts`], with this iopj, and with more programs of this machine in the host and in the target host.
+pub(crate) fn scripts_with(
+    folder: &Path,
+    iopj: &Path,
+    scripts: [String; 2],
+    more: [&[&str]; 2],
+) -> Vec<String> {
     let kernel = kernel(KERNEL).unwrap();
     let guest = Guest {
         kernel: &kernel,
@@ -198,10 +217,13 @@ pub(crate) fn scripts(folder: &Path, host: String, target: String) -> Vec<String
         time_limit: Duration::from_secs(1800),
         fault: None,
     };
-    let scripts = Some([host, target]);
-    let programs = vec![Program { name: "iopj".to_owned(), host: env!("CARGO_BIN_EXE_iopj").into() }];
-    let target_programs = programs.clone();
-    let pair = Pair { host: guest.clone(), target: guest, target_programs, nic: Nic::Virtio, scripts };
+    let iopj = Program { name: "iopj".to_owned(), host: iopj.to_owned() };
+    let [programs, target_programs] = more.map(|more| {
+        let more = more.iter().flat_map(|program| Program::called(program).unwrap());
+        std::iter::once(iopj.clone()).chain(more).collect::<Vec<_>>()
+    });
+    let (scripts, nic) = (Some(scripts), Nic::Virtio);
+    let pair = Pair { host: guest.clone(), target: guest, target_programs, nic, scripts };
     let study = GuestStudy {
         name: "scripts".to_owned(),
         store: folder.join("scripts.iopj"),
