@@ -21,7 +21,7 @@ const TESTS: &str = "test --workspace --all-features";
 /// others.
 const SEED: &str = "10";
 
-/// The tests of the lab that run iopj for Arm, by the beginning of their names.
+/// What is in the name of every test that needs iopj for Arm: those of the lab in the file `arm.rs`.
 const OF_ARM: &str = "arm::";
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
@@ -144,7 +144,7 @@ fn tests(workspace: &Workspace, is_built: &Receiver<()>) -> Result<Results> {
     let mut results = run(&format!("-- --show-output --skip {OF_ARM}"))?;
     // Nothing is sent: the other end is dropped.
     let _ = is_built.recv();
-    results.join(run(&format!("--test lab -- --show-output {OF_ARM}"))?);
+    results.join(run(&format!("--lib --bins --tests -- --show-output {OF_ARM}"))?);
     Ok(results)
 }
 

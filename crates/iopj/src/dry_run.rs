@@ -162,6 +162,7 @@ fn as_json(plan: &RunPlan) -> Value {
         "store": plan.store,
         "target": plan.target,
         "overwritten": plan.overwritten,
+        "overwritten_here": plan.overwritten_here,
         "taken": plan.taken.as_ref().map(taken),
         "cells": plan.cells.iter().map(cell).collect::<Vec<_>>(),
         "cells_left_out": plan.left_out.total(),

@@ -49,3 +49,22 @@ pub(crate) fn check_reads(trials: &[Trial]) -> Result<(), RunError> {
         ))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Said;
+
+    #[test]
+    fn another_drive_of_this_host_beside_the_target_hosts_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let facts = |bytes: &str| BTreeMap::from([("here.target_bytes".to_owned(), bytes.to_owned())]);
+        let record = StudyRecord { provenance: facts("1000"), ..StudyRecord::default() };
+        let mut store = Store::create(&folder.path().join("s.iopj"), &record).unwrap();
+        let mut compare =
+            |bytes: &str| compare_machines(&record, &facts(bytes), &mut store, &mut Said::default());
+        assert!(compare("1000").is_ok());
+        let error = compare("2000").unwrap_err().to_string();
+        assert!(error.starts_with("here.target_bytes was 1000 "), "{error}");
+    }
+}

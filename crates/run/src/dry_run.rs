@@ -9,7 +9,7 @@ use crate::pace::{self, RunTime};
 use crate::precondition;
 use crate::progress::Progress;
 use crate::runner::{SetUp, Tools, all_cells, open_meters, place};
-use crate::target::{Access, writes};
+use crate::target::{Access, TargetSpec, writes};
 use crate::trials::needed_settings;
 use crate::{limits, new_store, paths};
 use iopj_core::{IoPath, Length, Setting, Transport, Workload};
@@ -48,6 +48,8 @@ pub struct RunPlan {
     pub times: [RunTime; 2],
     /// The meters.
     pub meters: Vec<String>,
+    /// The drive of this host that it would overwrite beside one of another.
+    pub overwritten_here: Option<PathBuf>,
     /// What it would read and write.
     pub bytes: PlannedBytes,
     /// The settings that it would change.
@@ -121,6 +123,7 @@ pub fn dry_run(
         changes,
         unchangeable,
         fabric: Vec::new(),
+        overwritten_here: None,
         cells: cells.clone(),
         study: study.name.clone(),
     })
@@ -137,6 +140,7 @@ fn over_fabrics(
     let writes = writes(study)?.is_some();
     check_options(study, keys, options, writes)?;
     keys.target_host.as_deref().map(str::parse::<Destination>).transpose()?;
+    let here = keys.here.as_ref().map(|here| TargetSpec::here(study, options, here)?.look()).transpose()?;
     let made = if keys.folder.is_some() { study.file_size()? } else { 0 };
     let store = new_store::path(&study.name, options.store.as_deref())?;
     let kernel: Vec<IoPath> = IoPath::all().into_iter().filter(|path| !path.is_bypass()).collect();
@@ -148,8 +152,8 @@ fn over_fabrics(
     let mut settings = host.settings(&[], &DeviceLocks::none());
     let nics = keys.address()?.map(Nics::towards).transpose()?;
     settings.may_change_nics(&nics.as_ref().map(Nics::names).unwrap_or_default());
-    let here = cells.iter().filter_map(|cell| cell.fabric.as_ref()).flat_map(|cell| &cell.host);
-    let (changes, unchangeable) = changes(here.map(|(setting, value)| settings.foresee(*setting, value)));
+    let of_host = cells.iter().filter_map(|cell| cell.fabric.as_ref()).flat_map(|cell| &cell.host);
+    let (changes, unchangeable) = changes(of_host.map(|(setting, value)| settings.foresee(*setting, value)));
     Ok(RunPlan {
         study: study.name.clone(),
         store,
@@ -165,6 +169,7 @@ fn over_fabrics(
         changes,
         unchangeable,
         fabric: on_both_hosts(keys, &cells, writes),
+        overwritten_here: here.and_then(|(spec, ..)| spec.overwritten().map(ToOwned::to_owned)),
         cells,
     })
 }

@@ -60,7 +60,10 @@ pub(crate) fn record(
         target: side.map_or_else(here, FabricSide::name),
         file_id: target.file_id().map(FileId::to_string),
         provenance: provenance((access, own), target, metering),
-        warnings: side.map_or_else(|| warnings(study, target), FabricSide::warnings),
+        warnings: match side {
+            Some(side) => side.warnings().into_iter().chain(warnings_of_own(access, own)).collect(),
+            None => warnings(study, target),
+        },
         made_target,
         unavailable,
         emulated: machine::emulator().map(str::to_owned).or_else(|| side.and_then(FabricSide::emulated)),
@@ -75,6 +78,25 @@ pub(crate) fn record(
 fn warnings(study: &Study, target: &Target) -> Vec<String> {
     let is_filled = study.precondition && target.kind() != TargetKind::File;
     if is_filled { Vec::new() } else { target.warnings().to_vec() }
+}
+
+/// Warnings about a drive of this host's own beside that of the target host, also that it is no such drive.
+fn warnings_of_own(access: &Access<'_>, own: Option<&Access<'_>>) -> Vec<String> {
+    let Some(own) = own else { return Vec::new() };
+    let mut warnings = own.target().map(|target| target.warnings().to_vec()).unwrap_or_default();
+    let (here, there) = (own.extent(), access.extent());
+    if (here.len, here.logical_block) != (there.len, there.logical_block) {
+        warnings.push(format!(
+            "`{}` of transport `here` has {} bytes in blocks of {}, and the target host's drive {} in blocks \
+             of {}: the two are not alike",
+            own.path().display(),
+            here.len,
+            here.logical_block,
+            there.len,
+            there.logical_block
+        ));
+    }
+    warnings
 }
 
 /// What the figures of a study rest on: the machine, the drive, how it is reached, and the meters.

@@ -8,7 +8,7 @@ use iopj_engine::check::{Availability, check};
 use iopj_host::settings::Host;
 use iopj_load::fio::Fio;
 use iopj_store::Unavailable;
-use iopj_study::{Axis, Study, parse_paths};
+use iopj_study::{Axis, Study, parse_paths, plan};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -92,6 +92,33 @@ pub(crate) fn settle(
         study.paths = study.workloads[0].paths.clone().unwrap_or_else(|| study.paths.clone());
     }
     Ok(unavailable)
+}
+
+/// Checks that every path of a study whose paths are settled also works on its drive of this host.
+pub(crate) fn check_here(
+    study: &Study,
+    here: &mut Access<'_>,
+    fio: Option<&Fio>,
+    stop: &AtomicBool,
+) -> Result<(), RunError> {
+    let (cells, _) = plan::cells(study, &[])?;
+    let own = cells.iter().filter(|cell| cell.is_here()).map(|cell| cell.path);
+    let states = availabilities(here, fio, own, stop)?.into_iter();
+    let unavailable: Vec<Unavailable> = states
+        .filter_map(|(path, state)| match state {
+            Availability::Available { .. } => None,
+            Availability::Unavailable { reason, remedy } => Some(Unavailable { path, reason, remedy }),
+        })
+        .collect();
+    if unavailable.is_empty() {
+        return Ok(());
+    }
+    RunError::refuse(format!(
+        "not every path of the study works on {}, the drive of transport `here`: {}; or leave the path or \
+         `here` out",
+        here.path().display(),
+        reasons(&unavailable)
+    ))
 }
 
 /// The paths that a study names. `available` stands for all of them, those of kernel bypass only where the

@@ -52,7 +52,7 @@ pub fn run(
     locker.put_back_left_behind(progress)?;
     let tools = Tools::find(&study, options, progress)?;
     let all = all_cells(&study)?;
-    let here = open_here((&study, options), &host, &mut locker, progress, stop)?;
+    let mut here = open_here((&study, options), &host, &mut locker, progress, stop)?;
     let mut side = FabricSide::start(&study, options, &host, stop)?;
     let opened = open_first(&study, side.as_ref(), &all, options, progress, stop)?;
     let over_fabrics = first_connection(&study, options, &mut side, progress)?;
@@ -71,6 +71,7 @@ pub fn run(
     if !unavailable.is_empty() {
         progress.unavailable(&unavailable);
     }
+    here.as_mut().map_or(Ok(()), |here| paths::check_here(&study, here, tools.fio.as_ref(), stop))?;
     let seed = study.seed.map_or_else(random_seed, Ok)?;
     study.seed = Some(seed);
     let may_change = locks.is_effective();
@@ -88,7 +89,9 @@ pub fn run(
         progress.note(&format!("warning: {warning}"));
     }
     let store = Store::create(&store_path, &record)?;
-    new_store::warn_of_shared_disk(&store_path, set_up.access.target()?, progress);
+    for access in [Some(&set_up.access), set_up.here.as_ref()].into_iter().flatten() {
+        new_store::warn_of_shared_disk(&store_path, access.target()?, progress);
+    }
     set_up.measure(store, (&host, seed), decide, progress, stop)
 }
 
@@ -149,7 +152,8 @@ fn open_here<'a>(
     let Some(device) = &keys.here else { return Ok(None) };
     check_options(study, keys, options, writes(study)?.is_some())?;
     let spec = TargetSpec::here(study, options, device)?;
-    let OpenTarget { spec, target, locks, .. } = spec.open((locker, None), progress, stop)?;
+    let waited = spec.wait(locker, options.wait, progress, stop)?;
+    let OpenTarget { spec, target, locks, .. } = spec.open((locker, waited), progress, stop)?;
     let mut access = Access::new(host, &locks, target, spec, None)?;
     access.watch_alone(Transport::Here);
     Ok(Some(access))
@@ -288,8 +292,7 @@ impl<'a> SetUp<'a> {
         progress: &mut dyn Progress,
     ) -> Result<SetUp<'a>, RunError> {
         let (cells, left_out) = plan::cells(study, &[])?;
-        let is_here = |cell: &&Cell| cell.fabric.as_ref().is_some_and(|one| one.transport == Transport::Here);
-        let (own, others): (Vec<&Cell>, Vec<&Cell>) = cells.iter().partition(is_here);
+        let (own, others): (Vec<&Cell>, Vec<&Cell>) = cells.iter().partition(|cell| cell.is_here());
         limits::check_cells(others, &mut access, tools.fio.as_ref())?;
         if let Some(here) = &mut here {
             limits::check_cells(own, here, tools.fio.as_ref())?;

@@ -11,11 +11,11 @@ use crate::progress::{Progress, unix_ns};
 use crate::target::{Access, MadeFile};
 use crate::trial::{Measured, TrialRunner};
 use iopj_core::evidence::ControlRun;
-use iopj_core::{CompletionMode, Setting, Transport};
+use iopj_core::{CompletionMode, Setting};
 use iopj_host::settings::{Settings, SettingsError};
 use iopj_store::{Outcome, Store, StoreError, Trial};
+use iopj_study::Study;
 use iopj_study::plan::{Cell, Planned};
-use iopj_study::{FabricCell, Study};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -62,26 +62,26 @@ impl Trials<'_> {
             progress.note(&text);
         }
         let result = self.measure(missing, &classes, &mut blocks, progress);
-        let left = self.here.as_mut().map_or(Ok(Vec::new()), Access::leave);
-        let restored = self.access.leave().and_then(|mut restored| {
-            restored.extend(left?);
-            Ok(restored)
-        });
+        let drives = [Some(&mut self.access), self.here.as_mut()].into_iter().flatten();
+        let restored: Vec<_> = drives.map(Access::leave).collect();
         for access in [Some(&self.access), self.here.as_ref()].into_iter().flatten() {
             for warning in access.settings.warnings() {
                 progress.note(&format!("warning: {warning}"));
                 self.store.add_event(unix_ns(), "lost", warning)?;
             }
         }
-        for change in restored.as_deref().unwrap_or_default() {
+        for change in restored.iter().flatten().flatten() {
             self.store.add_event(
                 unix_ns(),
                 "restored",
                 &format!("{}: {} -> {}", change.file.display(), change.from, change.to),
             )?;
         }
+        let mut failed: Vec<SettingsError> = restored.into_iter().filter_map(Result::err).collect();
+        let last = failed.pop();
+        failed.iter().for_each(|error| progress.note(&format!("warning: {error}")));
         let summary = result?;
-        restored?;
+        last.map_or(Ok(()), Err)?;
         if let Some(made) = &mut self.made {
             made.keep = summary.missing > 0;
         }
@@ -312,9 +312,8 @@ impl Trials<'_> {
             let done = again.and_then(|()| side.measure_there(measure, runner.stop));
             return (done.map(here), 0);
         }
-        let is_here = |fabric: &FabricCell| fabric.transport == Transport::Here;
         let (access, connected) = match (&cell.fabric, &mut self.here) {
-            (Some(fabric), Some(here)) if is_here(fabric) => (here, self.access.stand_aside(fabric)),
+            (Some(fabric), Some(here)) if cell.is_here() => (here, self.access.stand_aside(fabric)),
             (Some(fabric), _) => {
                 let connected = self.access.connect(fabric, runner.stop);
                 (&mut self.access, connected)

@@ -53,6 +53,13 @@ pub struct Planned {
     pub position: u64,
 }
 
+impl Cell {
+    /// True for an I/O on a drive of this host in a study over fabrics.
+    pub fn is_here(&self) -> bool {
+        self.fabric.as_ref().is_some_and(|fabric| fabric.transport == Transport::Here)
+    }
+}
+
 /// Combinations of a study that are no cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {

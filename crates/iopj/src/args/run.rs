@@ -107,7 +107,7 @@ pub(crate) struct RunArgs {
     /// study's drive of this host
     #[arg(long, value_name = "DEVICE")]
     pub(crate) destroy_data: Vec<PathBuf>,
-    /// Overwrite it even if it carries a known signature
+    /// Overwrite each device so named even if it carries a known signature
     #[arg(long, requires = "destroy_data")]
     pub(crate) i_know: bool,
     #[command(flatten)]

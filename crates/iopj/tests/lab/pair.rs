@@ -313,16 +313,21 @@ kill -INT $run
 wait $run
 echo "interrupted with status $?"
 cat /tmp/log
+cd /sys/kernel/config/nullb && mkdir nullb0 && cd nullb0 && echo 1 >memory_backed && echo 64 >size &&
+echo 1 >power && cd /tmp || echo 'no drive here'
+nomerges=$(cat /sys/block/nullb0/queue/nomerges)
 iopj run /tmp/writes.toml --store /tmp/study-1.iopj >/dev/null 2>/tmp/log
-echo "written with status $?"
+echo "unnamed with status $?: $(cat /tmp/log)"
+iopj run /tmp/writes.toml --destroy-data /dev/nullb0 --store /tmp/study-1.iopj >/dev/null 2>/tmp/log
+echo "written with status $?, nomerges from $nomerges to $(cat /sys/block/nullb0/queue/nomerges)"
 cat /tmp/log
 cp /tmp/study-1.iopj* /out/
 NOTHING
 sleep 3
 "#;
 
-/// On a file that iopj makes on the target host: it may be written without leave, and nothing else may;
-/// Ctrl-C does not wait for a trial there; and the file goes.
+/// On a file that iopj makes on the target host: it may be written without leave, and nothing else may, a
+/// drive of this host beside it neither; Ctrl-C does not wait for a trial there; and the file goes.
 #[test]
 fn a_file_is_made_there_and_only_written_by_a_study_that_writes() {
     if !have_lab(&[KERNEL]) {
@@ -333,7 +338,8 @@ fn a_file_is_made_there_and_only_written_by_a_study_that_writes() {
     let (seed, both) = (seed_of_local_first(), "transport = [\"tcp\", \"local\"]");
     let long =
         format!("{once} -e '1i seed = {seed}' -e 's#^transport.*#{both}#' -e 's#^ios.*#runtime = \"10h\"#'");
-    let writes = format!("{once} -e 's#^transport.*#transport = \"tcp\"#' -e '/^ios/a rw = \"randwrite\"'");
+    let both = "here = \"/dev/nullb0\"\\ntransport = [\"tcp\", \"here\"]\\n[settings]\\nnomerges = 2";
+    let writes = format!("{once} -e 's#^transport.*#{both}#' -e '/^ios/a rw = \"randwrite\"'");
     let host = [
         LEFT,
         &on_a_file("", "reads"),
@@ -345,14 +351,24 @@ fn a_file_is_made_there_and_only_written_by_a_study_that_writes() {
     let lines = scripts(&folder, host, format!("{LEFT}{SERVE_FILES}{SERVE}"));
     let has = |line: &str| lines.iter().any(|other| other == line);
     assert!(lines.iter().any(|line| line.contains("dd: ") && line.contains("not permitted")), "{lines:#?}");
-    assert!(has("interrupted with status 130") && has("written with status 0"), "{lines:#?}");
+    assert!(has("interrupted with status 130"), "{lines:#?}");
+    let refused = |line: &&String| line.contains("allow it by --destroy-data /dev/nullb0, if all data");
+    let refused = lines.iter().find(refused).unwrap_or_else(|| panic!("{lines:#?}"));
+    assert!(refused.starts_with("unnamed with status 2: "), "{refused}");
+    assert!(has("written with status 0, nomerges from 0 to 0"), "{lines:#?}");
     assert_eq!(lines.iter().filter(|line| *line == "left: []").count(), 2, "{lines:#?}");
     let there: Vec<&String> = lines.iter().filter(|line| line.starts_with("target: there: ")).collect();
     assert!(there.iter().any(|line| line.contains("iopj-")), "{lines:#?}");
     assert_eq!(there.last().map(|line| line.as_str()), Some("target: there: []"), "{lines:#?}");
     let store = Store::open(&folder.join("scripts.iopj")).unwrap();
     assert_eq!(store.study().unwrap().target, "/dev/iopj.agent:/mnt");
-    let [trial] = &store.trials().unwrap()[..] else { panic!("one trial") };
+    let trials = store.trials().unwrap();
+    let over =
+        |transport: &str| trials.iter().find(|trial| trial.settings["transport"] == transport).unwrap();
+    let (trial, here) = (over("tcp"), over("here").outcome.measurement().unwrap());
+    let drive = &here.evidence.devices[0];
+    assert_eq!((trials.len(), here.writes, drive.writes, &*drive.name), (2, 300, 300, "nullb0"));
+    assert_eq!(drive.settings["nomerges"], "2");
     by_interrupt(trial);
     let measured = trial.outcome.measurement().unwrap();
     let target = measured.evidence.fabric.as_ref().unwrap().target.as_ref().unwrap();

@@ -3,6 +3,7 @@
 use super::measure::{MeanSpread, Measure};
 use crate::analysis::grouping::grouped;
 use iopj_core::evidence::EngineEvidence;
+use iopj_core::fabric::HostSide;
 use iopj_core::workload::Length;
 use iopj_core::{
     CostKind, CostProfile, CostSource, FunctionCost, IoPath, Space, Transport, VerdictKind, Workload,
@@ -139,8 +140,9 @@ pub(super) fn runs(trials: &[Trial]) -> (Vec<(&Trial, CountedTrial<'_>)>, usize)
     (counted, without)
 }
 
-/// The groups in reading order: small and shallow first. What the target host did alone is a group of its
-/// own, for its processor may be another, and is not compared with that of the host. Within a group the paths
+/// The groups in reading order: small and shallow first. What one host did alone is a group of its own: the
+/// target host's processor may be another, and of trials over a wire what a host executes at rest is taken
+/// off. Within a group the paths
 /// are in the order of `paths`, or of the design space if that is empty; refuted trials come last.
 pub(super) fn groups<'a>(
     runs: &[(&'a Trial, CountedTrial<'a>)],
@@ -149,7 +151,7 @@ pub(super) fn groups<'a>(
 ) -> Vec<WorkloadTrials<'a>> {
     let asked = runs.iter().filter(|(trial, _)| paths.is_empty() || paths.contains(&trial.path));
     let key = |trial: &'a Trial, run: &CountedTrial<'a>| {
-        (&trial.workload, trial.generator, &run.costs.source, is_of_target_host(trial))
+        (&trial.workload, trial.generator, &run.costs.source, done_alone(trial))
     };
     let keyed = asked.map(|(trial, run)| (key(trial, run), (*trial, *run)));
     let group = |((workload, generator, source, _), runs): (_, Vec<(&'a Trial, CountedTrial<'a>)>)| {
@@ -166,10 +168,11 @@ pub(super) fn groups<'a>(
     groups
 }
 
-/// True if the I/O of a trial over fabrics was done by the target host alone.
-fn is_of_target_host(trial: &Trial) -> bool {
+/// The host that did the I/O of a trial over fabrics alone; `None` for both hosts, and without fabrics.
+fn done_alone(trial: &Trial) -> Option<HostSide> {
     let transport = trial.settings.get("transport").and_then(|text| text.parse::<Transport>().ok());
-    transport.is_some_and(Transport::is_on_target)
+    let transport = transport.filter(|transport| !transport.is_remote())?;
+    Some(if transport.is_on_target() { HostSide::Target } else { HostSide::Host })
 }
 
 fn cells<'a>(runs: Vec<(&'a Trial, CountedTrial<'a>)>) -> Vec<PathTrials<'a>> {

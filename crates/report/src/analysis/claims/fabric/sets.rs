@@ -6,7 +6,7 @@ use crate::analysis::claims::data::{Shape, TrialSet, without_shape};
 use crate::analysis::grouping::grouped;
 use iopj_core::fabric::{HostSide, NicEvidence};
 use iopj_core::path::CompletionMode;
-use iopj_core::{Submission, Transport, Workload};
+use iopj_core::{Submission, Transport, VerdictKind, Workload};
 use iopj_store::{EnergySource, Trial};
 use std::collections::BTreeMap;
 
@@ -37,7 +37,10 @@ pub(super) fn is_here(trial: &Trial) -> bool {
 
 /// Local trials of the host itself, as the paper's were, or of the target host if there are none.
 fn nearest(local: Vec<&Trial>) -> Vec<&Trial> {
-    let is_any_here = local.iter().any(|trial| is_here(trial));
+    let counts = |trial: &Trial| {
+        trial.outcome.measurement().is_some_and(|one| one.verdict.kind != VerdictKind::Refuted)
+    };
+    let is_any_here = local.iter().any(|trial| is_here(trial) && counts(trial));
     local.into_iter().filter(|trial| is_here(trial) == is_any_here).collect()
 }
 
@@ -181,7 +184,7 @@ fn with_most_cores<'a>(local: &[&'a Trial]) -> Vec<&'a Trial> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iopj_store::Measurement;
+    use iopj_store::{Measurement, Outcome};
 
     #[test]
     fn local_trials_of_the_host_itself_come_before_those_of_the_target_host() {
@@ -195,5 +198,7 @@ mod tests {
         assert!(is_local(&local) && is_local(&here) && !is_local(&trial("loop")));
         assert_eq!(nearest(vec![&local, &here, &local]), [&here]);
         assert_eq!(nearest(vec![&local, &local]), [&local, &local]);
+        let failed = Trial { outcome: Outcome::Failed("no drive".to_owned()), ..here };
+        assert_eq!(nearest(vec![&local, &failed]), [&local]);
     }
 }
