@@ -8,6 +8,7 @@ use crate::{cross, instructions, needs, shell};
 use anyhow::{Context, Error, Result, bail};
 use rustix::process::setpriority_process;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -21,8 +22,10 @@ const TESTS: &str = "test --workspace --all-features";
 /// others.
 const SEED: &str = "10";
 
-/// What is in the name of every test that needs iopj for Arm: those of the lab in the file `arm.rs`.
-const OF_ARM: &str = "arm::";
+/// The tests that boot guests. Emulated, the release build takes two thirds of the time of a debug build.
+const LAB: &str = "lab";
+/// Names the iopj that they run to them.
+const LAB_PROGRAM: &str = "IOPJ_IN_LAB";
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
@@ -67,21 +70,20 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     Ok(())
 }
 
-/// What needs no quiet machine and no disk: iopj for Arm, Miri, the release build, the counts of the engine's
-/// instructions, and the unit tests for Arm. The lab's guests use little more than one of two processors, and
-/// at the lowest priority this takes little of theirs. `built` is dropped once iopj for Arm is there. Returns
-/// what failed.
+/// What needs no quiet machine and no disk: the release build and iopj for Arm, Miri, the counts of the
+/// engine's instructions, and the unit tests for Arm. The lab's guests use little more than one of two
+/// processors, and at the lowest priority this takes little of theirs. `built` is dropped once the first two
+/// are there. Returns what failed.
 fn beside(workspace: &Workspace, counts: bool, for_arm: bool, built: Sender<()>) -> Vec<String> {
     // On Linux only of this thread, and of the programs that it starts (man 2 setpriority, "BUGS").
     let lowest = setpriority_process(None, 19).context("the priority of what goes on beside the tests");
-    let mut results = vec![lowest];
+    let mut results = vec![lowest, workspace.release_binary().map(|_| ())];
     if for_arm {
         results.push(cross::build(workspace, false));
     }
     drop(built);
     results.push(miri(workspace));
     if counts {
-        results.push(workspace.release_binary().map(|_| ()));
         results.push(instructions::check_engine(workspace));
     }
     if for_arm {
@@ -133,19 +135,30 @@ fn new_series(offers: &Value) -> Option<&str> {
     offers.as_array()?.iter().filter_map(|offer| offer["series"].as_str()).find(is_new)
 }
 
-/// Runs all tests of the workspace, whatever fails; last those that need iopj for Arm, whose end of being
-/// built is waited for. Their output is printed and read.
+/// Runs all tests of the workspace, whatever fails; last those of the lab, with the release build, whose end
+/// is waited for. Their output is printed and read.
 fn tests(workspace: &Workspace, is_built: &Receiver<()>) -> Result<Results> {
     let run = |words: &str| {
-        let mut command = workspace.cargo(&format!("{TESTS} --no-fail-fast {words}"));
-        command.env("PROPTEST_RNG_SEED", SEED);
+        let mut command = workspace.cargo(&format!("{TESTS} --no-fail-fast {words} -- --show-output"));
+        command.env("PROPTEST_RNG_SEED", SEED).env(LAB_PROGRAM, workspace.target.join("release/iopj"));
         run_tests(command)
     };
-    let mut results = run(&format!("-- --show-output --skip {OF_ARM}"))?;
+    let others: String =
+        test_files(&workspace.metadata).iter().map(|name| format!(" --test {name}")).collect();
+    let mut results = run(&format!("--lib --bins{others}"))?;
+    results.join(run("--doc")?);
     // Nothing is sent: the other end is dropped.
     let _ = is_built.recv();
-    results.join(run(&format!("--lib --bins --tests -- --show-output {OF_ARM}"))?);
+    results.join(run(&format!("--test {LAB}"))?);
     Ok(results)
+}
+
+/// The integration tests of the workspace, but those of the lab.
+fn test_files(metadata: &Value) -> BTreeSet<&str> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let tests = targets.filter(|target| target["kind"][0] == "test");
+    tests.filter_map(|target| target["name"].as_str()).filter(|name| *name != LAB).collect()
 }
 
 /// Runs a `cargo test` that is given `--show-output`.
@@ -192,6 +205,16 @@ fn miri(workspace: &Workspace) -> Result<()> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn every_integration_test_but_the_labs_is_named() {
+        let target = |name: &str, kind: &str| json!({ "name": name, "kind": [kind] });
+        let metadata = json!({ "packages": [
+            { "targets": [target("iopj", "bin"), target("lab", "test"), target("crash", "test")] },
+            { "targets": [target("iopj_lab", "lib"), target("vm", "test")] },
+        ] });
+        assert_eq!(Vec::from_iter(test_files(&metadata)), ["crash", "vm"]);
+    }
 
     #[test]
     fn the_new_kernel_is_the_oldest_from_7_2_on() {

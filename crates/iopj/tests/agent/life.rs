@@ -156,7 +156,8 @@ fn an_agent_tells_facts_counts_and_puts_back_at_its_end() {
     assert!(counts["cpu"]["cores"].as_u64().unwrap() > 0);
     let (first, second) = (session.ask(json!("clock")), session.ask(json!("clock")));
     assert!(first.as_u64().unwrap() < second.as_u64().unwrap());
-    assert_eq!(session.ask(json!("put_back")).as_array().unwrap().len(), 2);
+    let put_back = session.ask(json!("put_back"));
+    assert_eq!((put_back["restored"].as_array().unwrap().len(), &put_back["warnings"]), (2, &json!([])));
     assert_eq!(session.queue(), session.before);
     session.ask(json!({ "set": { "setting": "nomerges", "value": "1" } }));
     let pid = session.pid();

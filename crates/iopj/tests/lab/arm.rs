@@ -1,6 +1,6 @@
 //! An Arm target host and an x86 host on one wire: verdicts on both, and what each I/O costs each of them.
 
-use crate::{have_lab, lab, lab_run, trials};
+use crate::{have_lab, lab, lab_run_by, study_text, trials};
 use iopj_core::cost::CostProfile;
 use iopj_core::{Space, VerdictKind};
 use iopj_lab::Arch;
@@ -54,7 +54,9 @@ fn an_arm_target_and_an_x86_host_are_counted_each_by_itself() {
         ("ios = 1000", "ios = 200"),
     ];
     let options = format!("--pair --target-arch aarch64 --vcpus 1 --exact --kernel {KERNEL}");
-    let output = lab_run(&folder, "fabric-lab", &change, &options);
+    // Beside this iopj is that for Arm.
+    let iopj = Path::new(env!("CARGO_BIN_EXE_iopj"));
+    let output = lab_run_by(iopj, &folder, "fabric-lab", &study_text("fabric-lab", &change), &options);
     let trials = trials(&folder, "fabric-lab", &output);
     assert_eq!(trials.len(), 8);
     for trial in &trials {

@@ -69,7 +69,7 @@ fn check_destroyed(keys: &Fabric, named: &[PathBuf], writes: bool) -> Result<(),
         (true, true) => "iopj makes the file that it measures on",
         (true, false) => "the study does not write to it",
     };
-    RunError::refuse(format!("--destroy-data names {}, but {why}: leave it out", other.display()))
+    RunError::refuse(format!("--destroy-data names {}, but {why}: leave the option out", other.display()))
 }
 
 /// What to know about irqbalance, if it runs on this host and on the target host.
