@@ -445,7 +445,7 @@ fn nothing_is_left_after_either_side_is_killed() {
 }
 
 #[test]
-#[ignore = "takes ten minutes"]
+#[ignore = "a soak: cargo xtask soak"]
 fn soak_nothing_is_left_after_either_side_is_killed() {
     killed(50);
 }
