@@ -22,7 +22,7 @@ const TESTS: &str = "test --workspace --all-features";
 /// others.
 const SEED: &str = "10";
 
-/// The tests that boot guests. Emulated, the release build takes two thirds of the time of a debug build.
+/// The tests that boot guests, in which a release build takes far less time than a debug build.
 const LAB: &str = "lab";
 /// Names the iopj that they run to them.
 const LAB_PROGRAM: &str = "IOPJ_IN_LAB";

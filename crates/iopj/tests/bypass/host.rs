@@ -122,7 +122,7 @@ impl Bench {
         // The kernel patches itself when a driver comes or goes, which is unrelated to the drive.
         for _ in 0..3 {
             if matches!(ended, Err(VmError::Mistranslated(_))) {
-                eprintln!("once more, after QEMU ran stale code:\n{printed}");
+                eprintln!("once more, after QEMU translated code wrongly:\n{printed}");
                 (ended, printed) = boot();
             }
         }

@@ -142,8 +142,8 @@ pub(super) fn runs(trials: &[Trial]) -> (Vec<(&Trial, CountedTrial<'_>)>, usize)
 
 /// The groups in reading order: small and shallow first. What one host did alone is a group of its own: the
 /// target host's processor may be another, and of trials over a wire what a host executes at rest is taken
-/// off. Within a group the paths
-/// are in the order of `paths`, or of the design space if that is empty; refuted trials come last.
+/// off. Within a group the paths are in the order of `paths`, or of the design space if that is empty;
+/// refuted trials come last.
 pub(super) fn groups<'a>(
     runs: &[(&'a Trial, CountedTrial<'a>)],
     paths: &[IoPath],
