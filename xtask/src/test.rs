@@ -22,10 +22,10 @@ const TESTS: &str = "test --workspace --all-features";
 /// others.
 const SEED: &str = "10";
 
-/// The tests that boot guests, in which a release build takes far less time than a debug build.
-const LAB: &str = "lab";
-/// Names the iopj that they run to them.
-const LAB_PROGRAM: &str = "IOPJ_IN_LAB";
+/// The tests whose guests run iopj, in which a release build takes far less time than a debug build.
+const WITH_GUESTS: [&str; 2] = ["bypass", "lab"];
+/// Names that build to them.
+const GUESTS_PROGRAM: &str = "IOPJ_IN_GUESTS";
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
@@ -135,30 +135,31 @@ fn new_series(offers: &Value) -> Option<&str> {
     offers.as_array()?.iter().filter_map(|offer| offer["series"].as_str()).find(is_new)
 }
 
-/// Runs all tests of the workspace, whatever fails; last those of the lab, with the release build, whose end
-/// is waited for. Their output is printed and read.
+/// Runs all tests of the workspace, whatever fails; last those with guests, for which the end of the release
+/// build is waited for. Their output is printed and read.
 fn tests(workspace: &Workspace, is_built: &Receiver<()>) -> Result<Results> {
     let run = |words: &str| {
         let mut command = workspace.cargo(&format!("{TESTS} --no-fail-fast {words} -- --show-output"));
-        command.env("PROPTEST_RNG_SEED", SEED).env(LAB_PROGRAM, workspace.target.join("release/iopj"));
+        command.env("PROPTEST_RNG_SEED", SEED).env(GUESTS_PROGRAM, workspace.target.join("release/iopj"));
         run_tests(command)
     };
-    let others: String =
-        test_files(&workspace.metadata).iter().map(|name| format!(" --test {name}")).collect();
-    let mut results = run(&format!("--lib --bins{others}"))?;
+    let named =
+        |names: &BTreeSet<&str>| names.iter().map(|name| format!(" --test {name}")).collect::<String>();
+    let mut results = run(&format!("--lib --bins{}", named(&test_files(&workspace.metadata))))?;
     results.join(run("--doc")?);
     // Nothing is sent: the other end is dropped.
     let _ = is_built.recv();
-    results.join(run(&format!("--test {LAB}"))?);
+    results.join(run(&named(&WITH_GUESTS.into()))?);
     Ok(results)
 }
 
-/// The integration tests of the workspace, but those of the lab.
+/// The integration tests of the workspace, but those with guests.
 fn test_files(metadata: &Value) -> BTreeSet<&str> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
     let tests = targets.filter(|target| target["kind"][0] == "test");
-    tests.filter_map(|target| target["name"].as_str()).filter(|name| *name != LAB).collect()
+    let names = tests.filter_map(|target| target["name"].as_str());
+    names.filter(|name| !WITH_GUESTS.contains(name)).collect()
 }
 
 /// Runs a `cargo test` that is given `--show-output`.
@@ -207,11 +208,11 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_integration_test_but_the_labs_is_named() {
+    fn every_integration_test_without_guests_is_named() {
         let target = |name: &str, kind: &str| json!({ "name": name, "kind": [kind] });
         let metadata = json!({ "packages": [
             { "targets": [target("iopj", "bin"), target("lab", "test"), target("crash", "test")] },
-            { "targets": [target("iopj_lab", "lib"), target("vm", "test")] },
+            { "targets": [target("iopj_lab", "lib"), target("vm", "test"), target("bypass", "test")] },
         ] });
         assert_eq!(Vec::from_iter(test_files(&metadata)), ["crash", "vm"]);
     }

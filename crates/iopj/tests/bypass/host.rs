@@ -1,6 +1,6 @@
 //! The host's side: a guest with drives that can be taken, faults of the drives, and the guest's results.
 
-use crate::common::{Alone, TestFolder, alone, folder, have, kernel};
+use crate::common::{Alone, TestFolder, alone, folder, have, iopj_of_guests, kernel};
 use iopj_lab::Arch;
 use iopj_lab::cache::Cache;
 use iopj_lab::image::{self, GuestSpec, ModuleWish, Program};
@@ -95,7 +95,7 @@ impl Bench {
     pub(crate) fn run(&self, script: &str, mut on_line: impl FnMut(&str, &RunFolder)) -> Left {
         let run = RunFolder::create(self.cache.folder()).unwrap();
         let machine = self.machine(&run);
-        let iopj = Program { name: "iopj".to_owned(), host: env!("CARGO_BIN_EXE_iopj").into() };
+        let iopj = Program { name: "iopj".to_owned(), host: iopj_of_guests() };
         let mut modules = vec!["nvme", "vfio_iommu_type1", "vfio-pci"];
         modules.extend(&self.modules);
         let guest = GuestSpec {

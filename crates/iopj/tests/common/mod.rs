@@ -163,6 +163,12 @@ pub(crate) fn have_mounts() -> bool {
     have_loop() && have(has_tools(), "mount and mkfs.ext4")
 }
 
+/// The iopj that guests run, and that boots the lab's: the release build that `cargo xtask test` names, or
+/// else cargo's own.
+pub(crate) fn iopj_of_guests() -> PathBuf {
+    std::env::var_os("IOPJ_IN_GUESTS").map_or_else(|| env!("CARGO_BIN_EXE_iopj").into(), PathBuf::from)
+}
+
 /// The kernel of this series for a guest. If there is none, returns `None` and says on stderr why, and the
 /// remedy.
 pub(crate) fn kernel(series: &str) -> Option<Kernel> {

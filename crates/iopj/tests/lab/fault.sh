@@ -47,12 +47,12 @@ now() {
 	end=${up%.*}${up#*.}
 }
 
-# The next way in turn, or none.
+# The next way in turn, or none: for two of five polled trials, which are of two paths.
 falsify() {
 	read -r delay <io_poll_delay
 	if [ $delay = -1 ]; then
 		polled=$((polled + 1))
-		way=$((polled % 4))
+		way=$((polled % 5 % 4))
 	else
 		hybrid=$((hybrid + 1))
 		way=$((hybrid % 2 * 4))

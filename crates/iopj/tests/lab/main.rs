@@ -20,14 +20,14 @@ mod records;
 mod refusals;
 mod walk_through;
 
-use common::{Alone, TestFolder, alone, folder, have, kernel};
+use common::{Alone, TestFolder, alone, folder, have, iopj_of_guests, kernel};
 use iopj_core::{CostSource, FunctionCost, IoPath, Space, Verdict, VerdictKind};
 use iopj_lab::Arch;
 use iopj_lab::cache::Cache;
 use iopj_lab::kernels;
 use iopj_store::{Generator, Measurement, Store, Trial};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 /// Programs and the kernels of these series are there, or this is CI and the test fails.
@@ -57,14 +57,9 @@ fn study_text(study: &str, change: &[(&str, &str)]) -> String {
     text
 }
 
-/// The iopj under test: the one that `cargo xtask test` names, a release build, or else cargo's own.
-fn iopj() -> PathBuf {
-    std::env::var_os("IOPJ_IN_LAB").map_or_else(|| env!("CARGO_BIN_EXE_iopj").into(), PathBuf::from)
-}
-
 /// `iopj lab run` in `folder` of a study with this name and text.
 fn lab_run_text(folder: &Path, study: &str, text: &str, options: &str) -> Output {
-    lab_run_by(&iopj(), folder, study, text, options)
+    lab_run_by(&iopj_of_guests(), folder, study, text, options)
 }
 
 /// The same by this iopj.
@@ -167,7 +162,7 @@ fn exact_counts_repeat_from_boot_to_boot() {
                  2000\n";
     std::fs::write(folder.join("repeat.toml"), study).unwrap();
     let boot = |name: &str| {
-        let mut command = Command::new(iopj());
+        let mut command = Command::new(iopj_of_guests());
         let line = format!(
             "lab run repeat.toml --kernel 6.18 --exact --device null_blk --vcpus 1 --store {name}.iopj"
         );
