@@ -26,6 +26,8 @@ const SEED: &str = "10";
 const WITH_GUESTS: [&str; 2] = ["bypass", "lab"];
 /// Names that build to them.
 const GUESTS_PROGRAM: &str = "IOPJ_IN_GUESTS";
+/// Tests that only compute or draw, so they can go on beside those with guests.
+const BESIDE_GUESTS: [&str; 3] = ["browser", "sequential", "simulation"];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
@@ -39,13 +41,15 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     if !for_arm {
         println!("skipped: iopj for aarch64 needs its compiler and QEMU's user-mode emulation");
     }
-    let (results, failed_beside) = std::thread::scope(|scope| {
+    let (results, (results_beside, failed_beside)) = std::thread::scope(|scope| {
         let (built, is_built) = channel();
         let others = scope.spawn(move || beside(workspace, counts, for_arm, built));
         let results = shell::timed("tests", || tests(workspace, &is_built));
-        (results, others.join().unwrap_or_else(|_| vec!["what goes on beside the tests panicked".to_owned()]))
+        let panicked = |_| (None, vec!["what goes on beside the tests panicked".to_owned()]);
+        (results, others.join().unwrap_or_else(panicked))
     });
-    let results = results?;
+    let mut results = results?;
+    results_beside.into_iter().for_each(|beside| results.join(beside));
     failed.extend(failed_beside);
     failed.extend(results.failed());
     if counts {
@@ -71,10 +75,15 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
 }
 
 /// What needs no quiet machine and no disk: the release build and iopj for Arm, Miri, the counts of the
-/// engine's instructions, and the unit tests for Arm. The lab's guests use little more than one of two
-/// processors, and at the lowest priority this takes little of theirs. `built` is dropped once the first two
-/// are there. Returns what failed.
-fn beside(workspace: &Workspace, counts: bool, for_arm: bool, built: Sender<()>) -> Vec<String> {
+/// engine's instructions, the unit tests for Arm, and tests that only compute. The lab's guests use little
+/// more than one of two processors, and at the lowest priority this takes little of theirs. `built` is
+/// dropped once the first two are there. Returns the tests' results, and what else failed.
+fn beside(
+    workspace: &Workspace,
+    counts: bool,
+    for_arm: bool,
+    built: Sender<()>,
+) -> (Option<Results>, Vec<String>) {
     // On Linux only of this thread, and of the programs that it starts (man 2 setpriority, "BUGS").
     let lowest = setpriority_process(None, 19).context("the priority of what goes on beside the tests");
     let mut results = vec![lowest, workspace.release_binary().map(|_| ())];
@@ -89,7 +98,16 @@ fn beside(workspace: &Workspace, counts: bool, for_arm: bool, built: Sender<()>)
     if for_arm {
         results.push(cross::unit_tests(workspace));
     }
-    results.into_iter().filter_map(Result::err).map(reason).collect()
+    let computed = shell::timed("tests that only compute", || {
+        let mut computed = cargo_tests(workspace, &named(&BESIDE_GUESTS.into()))?;
+        computed.join(cargo_tests(workspace, "--doc")?);
+        Ok(computed)
+    });
+    let (computed, error) = match computed {
+        Ok(computed) => (Some(computed), None),
+        Err(error) => (None, Some(error)),
+    };
+    (computed, results.into_iter().filter_map(Result::err).chain(error).map(reason).collect())
 }
 
 fn reason(error: Error) -> String {
@@ -135,31 +153,36 @@ fn new_series(offers: &Value) -> Option<&str> {
     offers.as_array()?.iter().filter_map(|offer| offer["series"].as_str()).find(is_new)
 }
 
-/// Runs all tests of the workspace, whatever fails; last those with guests, for which the end of the release
-/// build is waited for. Their output is printed and read.
+/// Runs all tests of the workspace but those that go on beside; last those with guests, for which the end of
+/// the release build is waited for.
 fn tests(workspace: &Workspace, is_built: &Receiver<()>) -> Result<Results> {
-    let run = |words: &str| {
-        let mut command = workspace.cargo(&format!("{TESTS} --no-fail-fast {words} -- --show-output"));
-        command.env("PROPTEST_RNG_SEED", SEED).env(GUESTS_PROGRAM, workspace.target.join("release/iopj"));
-        run_tests(command)
-    };
-    let named =
-        |names: &BTreeSet<&str>| names.iter().map(|name| format!(" --test {name}")).collect::<String>();
-    let mut results = run(&format!("--lib --bins{}", named(&test_files(&workspace.metadata))))?;
-    results.join(run("--doc")?);
+    let others = named(&test_files(&workspace.metadata));
+    let mut results = cargo_tests(workspace, &format!("--lib --bins{others}"))?;
     // Nothing is sent: the other end is dropped.
     let _ = is_built.recv();
-    results.join(run(&named(&WITH_GUESTS.into()))?);
+    results.join(cargo_tests(workspace, &named(&WITH_GUESTS.into()))?);
     Ok(results)
 }
 
-/// The integration tests of the workspace, but those with guests.
+/// The integration tests of the workspace without those with guests and those beside them.
 fn test_files(metadata: &Value) -> BTreeSet<&str> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
     let tests = targets.filter(|target| target["kind"][0] == "test");
     let names = tests.filter_map(|target| target["name"].as_str());
-    names.filter(|name| !WITH_GUESTS.contains(name)).collect()
+    names.filter(|name| !WITH_GUESTS.contains(name) && !BESIDE_GUESTS.contains(name)).collect()
+}
+
+/// The words by which cargo chooses these integration tests.
+fn named(names: &BTreeSet<&str>) -> String {
+    names.iter().map(|name| format!(" --test {name}")).collect()
+}
+
+/// Runs the tests that these words of cargo's choose, whatever fails. Their output is printed and read.
+fn cargo_tests(workspace: &Workspace, words: &str) -> Result<Results> {
+    let mut command = workspace.cargo(&format!("{TESTS} --no-fail-fast {words} -- --show-output"));
+    command.env("PROPTEST_RNG_SEED", SEED).env(GUESTS_PROGRAM, workspace.target.join("release/iopj"));
+    run_tests(command)
 }
 
 /// Runs a `cargo test` that is given `--show-output`.
@@ -208,13 +231,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_integration_test_without_guests_is_named() {
+    fn integration_tests_without_guests_are_named_but_those_beside_them() {
         let target = |name: &str, kind: &str| json!({ "name": name, "kind": [kind] });
         let metadata = json!({ "packages": [
             { "targets": [target("iopj", "bin"), target("lab", "test"), target("crash", "test")] },
             { "targets": [target("iopj_lab", "lib"), target("vm", "test"), target("bypass", "test")] },
+            { "targets": [target("steady", "test"), target("simulation", "test")] },
         ] });
-        assert_eq!(Vec::from_iter(test_files(&metadata)), ["crash", "vm"]);
+        assert_eq!(Vec::from_iter(test_files(&metadata)), ["crash", "steady", "vm"]);
     }
 
     #[test]
