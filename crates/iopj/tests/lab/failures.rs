@@ -32,7 +32,7 @@ fn run_with(kind: FaultKind) -> Option<(i32, Vec<Outcome>, String)> {
         time_limit: Duration::from_secs(1800),
         fault: Some(Fault { kind, at: "2/4".to_owned() }),
     };
-    let programs = vec![Program { name: "iopj".to_owned(), host: crate::common::iopj_of_guests() }];
+    let programs = vec![Program { name: "iopj".to_owned(), host: crate::iopj_of_guests() }];
     let store = folder.join("fault.iopj");
     let study = GuestStudy {
         name: "fault".to_owned(),
@@ -107,7 +107,7 @@ fn a_drive_that_is_pulled_leaves_the_trials_before() {
 
 #[test]
 fn counters_are_held_until_their_process_ends() {
-    let mut command = Command::new(crate::common::iopj_of_guests());
+    let mut command = Command::new(crate::iopj_of_guests());
     let mut held = command.args(["lab", "hold-counters"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(held.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -23,7 +23,7 @@ const FIGURES: [&str; 7] = [
 #[track_caller]
 pub(crate) fn shows_counts_and_no_time(folder: &Path, store: &str) {
     let Some(program) = chromium() else { return };
-    let mut report = Command::new(crate::common::iopj_of_guests());
+    let mut report = Command::new(crate::iopj_of_guests());
     let output = report.current_dir(folder).args(["report", store, "--html", "lab.html"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let page = folder.join("lab.html");

@@ -197,7 +197,7 @@ fn a_drive_is_reached_by_rdma_on_interrupts_and_polled() {
 
 /// Runs scripts in the two guests: what they print. A store that the host's leaves is in the folder.
 pub(crate) fn scripts(folder: &Path, host: String, target: String) -> Vec<String> {
-    scripts_with(folder, &crate::common::iopj_of_guests(), [host, target], [&[], &[]])
+    scripts_with(folder, &crate::iopj_of_guests(), [host, target], [&[], &[]])
 }
 
 /// As [`scripts`], with this iopj, and with more programs of this machine in the host and in the target host.

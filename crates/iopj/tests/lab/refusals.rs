@@ -18,7 +18,7 @@ fn refused(output: &Output, parts: &[&str]) {
 
 /// `iopj` in namespaces of its own, after a shell has run `before` there.
 fn iopj_behind(folder: &Path, unshare: &str, before: &str, line: &str) -> Output {
-    let script = format!("{before} && exec {} {line}", crate::common::iopj_of_guests().display());
+    let script = format!("{before} && exec {} {line}", crate::iopj_of_guests().display());
     let mut command = Command::new("unshare");
     command
         .current_dir(folder)

@@ -133,7 +133,7 @@ fn key(folder: &Path, name: &str) -> [String; 2] {
 /// iopj without the tables of a debugger, which ssh would take minutes to copy in an emulated machine.
 fn stripped(folder: &Path) -> PathBuf {
     let file = folder.join("iopj");
-    let status = Command::new("strip").arg("-o").arg(&file).arg(crate::common::iopj_of_guests()).status();
+    let status = Command::new("strip").arg("-o").arg(&file).arg(crate::iopj_of_guests()).status();
     assert!(status.unwrap().success());
     file
 }
