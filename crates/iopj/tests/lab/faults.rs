@@ -12,8 +12,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Trials of each path: with the same faults in the gate, with different ones in each soak.
-const REPLICATES: usize = 12;
-const MANY_REPLICATES: usize = 750;
+const REPLICATES: usize = 13;
+const MANY_REPLICATES: usize = 780;
 const SEED: u64 = 11;
 
 /// The kinds of faults, as `fault.sh` numbers them.
