@@ -13,6 +13,8 @@ const TEST_LIMIT: Duration = Duration::from_secs(180);
 const SLOW: Duration = Duration::from_secs(30);
 /// How many binaries are named with their time.
 const BINARIES: usize = 12;
+/// How much of what a binary's failed tests print is repeated.
+const FAILURE_LINES: usize = 100;
 
 /// What was read so far of a run of all test binaries.
 pub(crate) struct Results {
@@ -39,6 +41,8 @@ struct Binary {
     /// How long tests waited for the machine, which tests that measure take in turns.
     waited: BTreeMap<String, Duration>,
     failed: BTreeSet<String>,
+    /// What its failed tests printed.
+    failures: Vec<String>,
     /// True if its last line was seen: it did not die.
     is_whole: bool,
 }
@@ -65,6 +69,9 @@ impl Results {
         }
         let in_failures = std::mem::replace(&mut self.in_failures, line == "failures:");
         let Some(binary) = self.binaries.last_mut() else { return };
+        if !binary.is_whole && (line == "failures:" || !binary.failures.is_empty()) {
+            binary.failures.push(line.to_owned());
+        }
         if let (true, Some(name)) = (in_failures, line.strip_prefix("    ")) {
             binary.failed.insert(name.to_owned());
             self.in_failures = true;
@@ -112,6 +119,13 @@ impl Results {
         };
         let otherwise = self.failed_otherwise.then(|| "cargo test failed, as it says above".to_owned());
         self.binaries.iter().flat_map(of).chain(otherwise).collect()
+    }
+
+    /// What failed tests printed: the last lines of each binary.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = &str> {
+        let failed = self.binaries.iter().filter(|binary| !binary.failed.is_empty());
+        let last = |lines: &'_ [String]| lines.len().saturating_sub(FAILURE_LINES);
+        failed.flat_map(move |binary| binary.failures[last(&binary.failures)..].iter().map(String::as_str))
     }
 
     /// The binaries and the tests that took longest.
@@ -210,6 +224,9 @@ mod tests {
                 "crash (tests/crash.rs): did not end normally",
             ]
         );
+        let printed =
+            ["failures:", "", "---- path::one stdout ----", "failures:", "no name", "", "failures:"];
+        assert_eq!(Vec::from_iter(results.failures().take(printed.len())), printed);
     }
 
     #[test]

@@ -63,6 +63,9 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     for test in results.skipped() {
         println!("skipped: {test}");
     }
+    for line in results.failures() {
+        println!("{line}");
+    }
     for one in &failed {
         println!("failed: {one}");
     }
