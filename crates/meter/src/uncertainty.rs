@@ -8,8 +8,8 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 pub(crate) const COVERAGE: f64 = 0.95;
 /// Coverage factor for infinite degrees of freedom.
 const NORMAL_FACTOR: f64 = 1.959_963_984_540_054;
-/// From here on Student's t is the normal distribution to six digits.
-const MANY: f64 = 1e6;
+/// From here on Student's t is taken as the normal distribution: its quantile is greater by 1 in 80,000.
+const MANY: f64 = 1e5;
 
 /// The source of a random uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 //! `docs/statistics.md` describes the methods and names their sources. No function returns NaN: undefined
 //! results are `None`.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// Level of all tests and, as 1 - `LEVEL`, of all intervals.
 pub const LEVEL: f64 = 0.05;
@@ -333,7 +333,22 @@ pub(super) fn quantile(df: f64) -> f64 {
 
 /// The value that Student's t exceeds with this probability; `None` without degrees of freedom.
 pub(super) fn upper_quantile(df: f64, probability: f64) -> Option<f64> {
+    if df >= MANY {
+        return Some(of_many(df, Normal::standard().inverse_cdf(1.0 - probability)));
+    }
     student(df).map(|student| student.inverse_cdf(1.0 - probability))
+}
+
+/// Degrees of freedom from which on the quantile is expanded around the normal distribution's: statrs 0.18
+/// loses digits from 38,000 on and does not return from 15 million on.
+const MANY: f64 = 1e4;
+
+/// Student's quantile by the normal distribution's (Abramowitz and Stegun, 26.7.5; the rest is of the order
+/// of `df` to the power of -3).
+fn of_many(df: f64, normal: f64) -> f64 {
+    let first = (normal.powi(3) + normal) / 4.0;
+    let second = (5.0 * normal.powi(5) + 16.0 * normal.powi(3) + 3.0 * normal) / 96.0;
+    normal + first / df + second / df / df
 }
 
 fn student(df: f64) -> Option<StudentsT> {

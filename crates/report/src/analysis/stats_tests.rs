@@ -171,9 +171,27 @@ fn quantiles_are_scipys() {
         (9.0, 2.262157162798205),
         (29.0, 2.045229642132703),
         (1000.0, 1.9623390808264083),
+        (9999.0, 1.96020126362136),
+        (38_000.0, 1.96002641468501),
+        (1e6, 1.95996635681411),
     ];
     for (df, want) in cases {
         close(quantile(df), want);
+    }
+}
+
+/// Joules of two replicates that are nearly equal have so many; `iopj report` did not return.
+#[test]
+fn quantiles_of_nearly_infinite_degrees_of_freedom_return() {
+    // scipy.stats.t.isf(probability, df)
+    for (df, probability, want) in [
+        (1.5e7, 0.025, 1.95996414269148),
+        (7.2e13, 0.025, 1.95996398454009),
+        (7.2e13, 0.0005, 3.29052673149203),
+        (f64::INFINITY, 0.025, 1.95996398454005),
+        (f64::INFINITY, 0.3, 0.524400512708041),
+    ] {
+        close(upper_quantile(df, probability).unwrap(), want);
     }
 }
 
