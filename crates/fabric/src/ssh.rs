@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long ssh may take to get there.
@@ -53,7 +53,8 @@ impl Control {
         while !control.socket().exists() {
             let exited = control.master.try_wait().map_err(FabricError::io("wait for ssh"))?;
             if exited.is_some() || began.elapsed() > LIMIT || stop.load(Ordering::Relaxed) {
-                let reason = refusal(exited, &control.said.last(), "");
+                let said = if exited.is_some() { control.said.last_of_all() } else { control.said.last() };
+                let reason = refusal(exited, &said, "");
                 return Err(FabricError::Ssh { host: host.to_owned(), reason });
             }
             thread::sleep(INTERVAL);
@@ -124,7 +125,9 @@ impl Link {
         loop {
             match self.child.try_wait() {
                 Ok(Some(status)) if status.success() => return None,
-                Ok(Some(status)) => return Some(refusal(Some(status), &self.said.last(), &self.command)),
+                Ok(Some(status)) => {
+                    return Some(refusal(Some(status), &self.said.last_of_all(), &self.command));
+                }
                 Ok(None) if Instant::now() < until => thread::sleep(INTERVAL),
                 _ => return None,
             }
@@ -145,34 +148,47 @@ impl Drop for Link {
 }
 
 /// The last lines of a program's standard error.
-#[derive(Clone, Debug, Default)]
-struct Said(Arc<Mutex<Vec<String>>>);
+#[derive(Debug)]
+struct Said {
+    lines: Arc<Mutex<Vec<String>>>,
+    reader: Option<JoinHandle<()>>,
+}
 
 impl Said {
     fn of(stream: Option<impl Read + Send + 'static>) -> Said {
         /// Lines that are kept.
         const LINES: usize = 20;
-        let said = Said::default();
-        let kept = said.clone();
-        if let Some(stream) = stream {
+        let lines = Arc::<Mutex<Vec<String>>>::default();
+        let kept = Arc::clone(&lines);
+        let read = |stream| {
             thread::spawn(move || {
                 for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                    let mut lines = kept.0.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut lines = kept.lock().unwrap_or_else(PoisonError::into_inner);
                     if !line.trim().is_empty() {
                         lines.push(line.trim().to_owned());
                     }
                     let surplus = lines.len().saturating_sub(LINES);
                     lines.drain(..surplus);
                 }
-            });
-        }
-        said
+            })
+        };
+        Said { lines, reader: stream.map(read) }
     }
 
-    /// The last line, once the program has had a moment to say it.
+    /// The last line so far.
     fn last(&self) -> String {
-        thread::sleep(Duration::from_millis(50));
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).last().cloned().unwrap_or_default()
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).last().cloned().unwrap_or_default()
+    }
+
+    /// The last line of all, once the program has ended. A program that it started may hold its output open:
+    /// that is not waited for longer than two seconds.
+    fn last_of_all(&self) -> String {
+        let until = Instant::now() + Duration::from_secs(2);
+        let is_read = || self.reader.as_ref().is_none_or(JoinHandle::is_finished);
+        while !is_read() && Instant::now() < until {
+            thread::sleep(INTERVAL);
+        }
+        self.last()
     }
 }
 
