@@ -2,6 +2,7 @@
 //! that need no kernel of their own, under QEMU's user-mode emulation.
 
 use crate::options::Options;
+use crate::test::SEED;
 use crate::workspace::Workspace;
 use crate::{needs, shell};
 use anyhow::{Context, Result};
@@ -56,6 +57,7 @@ pub(crate) fn unit_tests(workspace: &Workspace) -> Result<()> {
     let mut command = cargo(workspace, &format!("test {TESTED} --lib"));
     command.arg("--").args(SKIPPED.iter().flat_map(|part| ["--skip", part]));
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", EMULATOR.0).env("PROPTEST_CASES", "8");
+    command.env("PROPTEST_RNG_SEED", SEED);
     shell::step("unit tests for aarch64, emulated", &mut command)
 }
 

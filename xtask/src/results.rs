@@ -15,6 +15,8 @@ const SLOW: Duration = Duration::from_secs(30);
 const BINARIES: usize = 12;
 /// How much of what a binary's failed tests print is repeated.
 const FAILURE_LINES: usize = 100;
+/// The place of a panic, and the beginning of its message.
+const PANIC_LINES: usize = 4;
 
 /// What was read so far of a run of all test binaries.
 pub(crate) struct Results {
@@ -121,11 +123,19 @@ impl Results {
         self.binaries.iter().flat_map(of).chain(otherwise).collect()
     }
 
-    /// What failed tests printed: the last lines of each binary.
-    pub(crate) fn failures(&self) -> impl Iterator<Item = &str> {
-        let failed = self.binaries.iter().filter(|binary| !binary.failed.is_empty());
-        let last = |lines: &'_ [String]| lines.len().saturating_sub(FAILURE_LINES);
-        failed.flat_map(move |binary| binary.failures[last(&binary.failures)..].iter().map(String::as_str))
+    /// What failed tests printed: of each binary the last lines, and where its tests panicked before those.
+    pub(crate) fn failures(&self) -> Vec<&str> {
+        let mut lines: Vec<&str> = Vec::new();
+        for Binary { failures, .. } in self.binaries.iter().filter(|binary| !binary.failed.is_empty()) {
+            let (before, last) = failures.split_at(failures.len().saturating_sub(FAILURE_LINES));
+            for (place, line) in before.iter().enumerate() {
+                if line.contains(" panicked at ") {
+                    lines.extend(before[place..].iter().take(PANIC_LINES).map(String::as_str));
+                }
+            }
+            lines.extend(last.iter().map(String::as_str));
+        }
+        lines
     }
 
     /// The binaries and the tests that took longest.
@@ -226,7 +236,25 @@ mod tests {
         );
         let printed =
             ["failures:", "", "---- path::one stdout ----", "failures:", "no name", "", "failures:"];
-        assert_eq!(Vec::from_iter(results.failures().take(printed.len())), printed);
+        assert_eq!(results.failures()[..printed.len()], printed);
+    }
+
+    #[test]
+    fn a_panic_with_a_long_message_keeps_its_place() {
+        let mut lines = vec![
+            (0, "     Running tests/lab/main.rs (target/debug/deps/lab-0123456789abcdef)"),
+            (1, "failures:"),
+            (1, "thread 'one' panicked at tests/lab/main.rs:79:5:"),
+            (1, "left: 1"),
+        ];
+        lines.extend([(1, "a line of the guest"); 300]);
+        lines.push((1, "test result: FAILED. 0 passed; 1 failed"));
+        assert_eq!(seen(1, &lines).failures(), Vec::<&str>::new(), "no test is named");
+        lines.splice(304..304, [(1, "failures:"), (1, "    one")]);
+        let results = seen(1, &lines);
+        let printed = results.failures();
+        assert_eq!(printed[..2], [lines[2].1, lines[3].1]);
+        assert_eq!((printed.len(), printed.last()), (PANIC_LINES + FAILURE_LINES, Some(&lines[306].1)));
     }
 
     #[test]

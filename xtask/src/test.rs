@@ -20,7 +20,7 @@ const TESTS: &str = "test --workspace --all-features";
 
 /// Property tests use the same cases each time, so a change is not refused for an old fault; soaks use
 /// others.
-const SEED: &str = "10";
+pub(crate) const SEED: &str = "10";
 
 /// The tests whose guests run iopj, in which a release build takes far less time than a debug build.
 const WITH_GUESTS: [&str; 2] = ["bypass", "lab"];
@@ -224,6 +224,7 @@ fn miri(workspace: &Workspace) -> Result<()> {
     let mut command = workspace.cargo(words);
     command
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+        .env("PROPTEST_RNG_SEED", SEED)
         .env("CARGO_TARGET_DIR", workspace.target.join("miri"));
     shell::step("the ring and the NVMe driver under Miri", &mut command)
 }
