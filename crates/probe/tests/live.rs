@@ -348,13 +348,14 @@ fn the_timers_of_the_threads_that_wait_are_counted_and_no_others() {
     let of_another = running.end().unwrap().timers;
     assert!((SLEEPS..2 * SLEEPS).contains(&own) && of_another < SLEEPS, "{own} {of_another}");
     // Children of children too, and nothing of this process.
-    let running = counters(&probe, Waiting::Children).unwrap();
-    sleep();
     let _children = children_are_ours();
+    let running = counters(&probe, Waiting::Children).unwrap();
+    // More than the scheduler sets while the children start.
+    (0..10).for_each(|_| sleep());
     let status =
         Command::new("sh").args(["-c", "for i in 1 2 3 4 5 6 7 8; do sleep 0.001; done"]).status().unwrap();
     let of_children = running.end().unwrap().timers;
-    assert!(status.success() && (8..SLEEPS).contains(&of_children), "{of_children}");
+    assert!(status.success() && (8..10 * SLEEPS).contains(&of_children), "{of_children}");
 }
 
 #[test]

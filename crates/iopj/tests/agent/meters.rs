@@ -40,8 +40,8 @@ fn programs(folder: &Path) -> Vec<u32> {
         line.starts_with(b"sh\0-c\0") && String::from_utf8_lossy(&line).contains(&mark) && is_alive(*pid)
     };
     let all: Vec<u32> = processes().filter(is_one).collect();
-    // What the shell has just forked still has its words.
-    all.iter().copied().filter(|pid| parent(*pid).is_none_or(|parent| !all.contains(&parent))).collect()
+    // What the shell has just forked still has its words, and may be gone by now.
+    all.iter().copied().filter(|pid| parent(*pid).is_some_and(|parent| !all.contains(&parent))).collect()
 }
 
 /// The parent of a process (proc(5), the fourth field of `stat`).

@@ -174,6 +174,8 @@ fn options_that_do_not_fit_are_refused_before_anything_is_asked() {
     if !have_sshd() {
         return;
     }
+    // The control connection of another test would be taken for one that is left.
+    let _alone = crate::common::alone();
     let server = Server::start();
     study(&server.folder, "/dev/sda", "");
     refused(&server, "run far.toml", &["names the command of the agent", "--allow-exec"]);

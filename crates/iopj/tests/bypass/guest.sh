@@ -42,6 +42,8 @@ driver() {
 under_way() {
 	until grep -q '^2/2' "/out/$1.messages" 2>/dev/null; do sleep 0.1; done
 	until [ "$(driver "$2")" = vfio-pci ]; do sleep 0.1; done
+	# Who opens it lets it reach memory (bit 2 of PCI's command register).
+	until [ $(($(od -An -tu1 -j4 -N1 "/sys/bus/pci/devices/$2/config") & 4)) -ne 0 ]; do sleep 0.1; done
 	sleep 1.5
 }
 

@@ -361,7 +361,9 @@ fn meter_test_shows_five_readings_of_each_meter_and_fails_with_one_that_cannot_b
     assert_eq!((power["readings"].as_array().unwrap().len(), &power["unit"]), (5, &"W".into()));
     // Its clock is 83 s ahead, and goes too fast since the machine started.
     assert!((-500.0..-82.0).contains(&power["readings"][0]["age_s"].as_f64().unwrap()), "{power}");
-    assert_eq!(power["least_runtime_s"].as_f64(), Some(0.6), "{power}");
+    // Five of the intervals that were seen and some slack; a busy machine's are longer than 100 ms.
+    let [least, seen] = ["least_runtime_s", "seen_interval_s"].map(|key| power[key].as_f64().unwrap());
+    assert!(least >= 0.6 && least > 5.0 * seen, "{power}");
     std::fs::write(folder.join("password"), "tr0ub4dor\n").unwrap();
     let (code, text, _) = common::run(&folder, "meter test study.toml");
     assert!(code == 1 && text.contains("cannot be read: ") && !text.contains("tr0ub4dor"), "{code} {text}");

@@ -47,6 +47,16 @@ now() {
 	end=${up%.*}${up#*.}
 }
 
+# Waits until the jobs read again: they stand still between the pass and the window.
+at_window() {
+	read -r still rest <../stat
+	tries=100
+	while read -r reads rest <../stat && [ $reads = $still ] && [ $tries -gt 0 ]; do
+		tries=$((tries - 1))
+		sleep 0.01
+	done
+}
+
 # The next way in turn, or none: for two of five polled trials, which are of two paths.
 falsify() {
 	read -r delay <io_poll_delay
@@ -57,6 +67,7 @@ falsify() {
 		hybrid=$((hybrid + 1))
 		way=$((hybrid % 2 * 4))
 	fi
+	[ $way = 0 ] || at_window
 	now
 	case $way in
 	1) sleeps ;;

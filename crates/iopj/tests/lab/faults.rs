@@ -4,9 +4,9 @@
 
 use crate::common::{alone, folder};
 use crate::{have_lab, lab_run_text, trials_kept};
-use iopj_core::{IoPath, VerdictKind};
+use iopj_core::{IoPath, Slice, VerdictKind};
 use iopj_store::energy::{RawValue, ReadingRow};
-use iopj_store::{Store, Trial};
+use iopj_store::{Measurement, Store, Trial};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -49,19 +49,39 @@ fn faults(store: &Path) -> Vec<Fault> {
     store.readings(meter.id).unwrap().into_iter().filter_map(fault).collect()
 }
 
-/// The fault of a trial since the end of the one before: none, one for most of its window, or (`None`) one
-/// that decides nothing.
-fn fault_of([begin, end]: [u64; 2], since_ns: u64, faults: &[Fault]) -> Option<Option<Way>> {
-    let inside = |fault: &Fault| fault.end_ns.min(end).saturating_sub(fault.begin_ns.max(begin));
+/// The fault of a measured trial since the end of the one before: none, one of enough of its window, or
+/// (`None`) one that decides nothing.
+fn fault_of(measured: &Measurement, since_ns: u64, faults: &[Fault]) -> Option<Option<Way>> {
+    let [begin, end] = measured.window_raw_ns.unwrap();
     let mut own = faults.iter().filter(|fault| (since_ns..end).contains(&fault.begin_ns));
-    match (own.next(), own.next()) {
-        (None, _) => Some(None),
-        // A third of the rounds with sleeps cannot be distinguished from all of them (docs/verdicts.md): over
-        // three quarters of the window, spinning would have to take one and a half times as long as sleeping.
-        (Some(fault), None) if fault.way == Way::Spins && 4 * inside(fault) < 3 * (end - begin) => None,
-        (Some(fault), None) if 2 * inside(fault) >= end - begin => Some(Some(fault.way)),
-        _ => None,
+    let fault = match (own.next(), own.next()) {
+        (None, _) => return Some(None),
+        (Some(fault), None) => fault,
+        _ => return None,
+    };
+    let inside_ns = fault.end_ns.min(end).saturating_sub(fault.begin_ns.max(begin));
+    let is_half = 2 * inside_ns >= end - begin;
+    let decides = match fault.way {
+        Way::Sleeps | Way::Interrupts => is_half && ios_inside(measured, fault) >= 0.1,
+        // It does no I/O: the CPU time shows it.
+        Way::Stops => is_half,
+        // A third of the rounds with sleeps cannot be distinguished from all of them (docs/verdicts.md).
+        Way::Spins => ios_inside(measured, fault) >= 0.75,
+    };
+    decides.then_some(Some(fault.way))
+}
+
+/// The share of a trial's I/Os in the slices of its window that are wholly inside a fault. A machine that
+/// pauses does fewer in the same time.
+fn ios_inside(measured: &Measurement, fault: &Fault) -> f64 {
+    let (window_ns, mut begin_ns) = (measured.window_raw_ns.unwrap()[0], 0);
+    let mut inside = 0;
+    for Slice { end_ns, ios } in &measured.series {
+        let is_inside = fault.begin_ns <= window_ns + begin_ns && window_ns + end_ns <= fault.end_ns;
+        inside += if is_inside { *ios } else { 0 };
+        begin_ns = *end_ns;
     }
+    inside as f64 / measured.ios as f64
 }
 
 /// The study's trials, each with its fault.
@@ -88,8 +108,9 @@ fn falsified(replicates: usize, seed: u64) -> Vec<(Trial, Option<Way>)> {
     trials.sort_by_key(window);
     let mut since_ns = 0;
     let with = |trial: Trial| {
-        let window = window(&trial).unwrap();
-        fault_of(window, std::mem::replace(&mut since_ns, window[1]), &faults).map(|way| (trial, way))
+        let measured = trial.outcome.measurement().unwrap();
+        let since_ns = std::mem::replace(&mut since_ns, measured.window_raw_ns.unwrap()[1]);
+        fault_of(measured, since_ns, &faults).map(|way| (trial, way))
     };
     trials.into_iter().filter_map(with).collect()
 }

@@ -38,7 +38,11 @@ iopj run /tmp/breaks.toml --store /tmp/breaks.iopj 2>&1 >/dev/null | while IFS= 
 	echo "$line"
 	case "$line" in
 	1/8*) at_work; ifconfig $nic down; sleep 6; ifconfig $nic up ;;
-	2/8*) at_work; far "(ifconfig $nic down; sleep 20; ifconfig $nic up) >/dev/null 2>&1 </dev/null &" ;;
+	2/8*)
+		at_work
+		# Not before this command's own connection has ended.
+		far "(sleep 1; ifconfig $nic down; sleep 20; ifconfig $nic up) >/dev/null 2>&1 </dev/null &"
+		;;
 	4/8*) at_work; far 'for pid in $(pidof iopj); do grep -q agent /proc/$pid/cmdline && kill -9 $pid; done' ;;
 	6/8*) at_work; far 'rm /sys/kernel/config/nvmet/ports/*/subsystems/*' ;;
 	7/8*) at_work; far "cd /sys/kernel/config/nvmet/hosts/*; echo $OTHER_KEY >dhchap_key" ;;

@@ -2,7 +2,7 @@
 
 use crate::vm::{Qmp, RunFolder};
 
-/// A fault of the guest's drive, injected once the console has shown a text.
+/// A fault of the guest's drive, injected once the console has shown a line that begins with a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// What happens.
@@ -30,7 +30,7 @@ pub(super) fn relay(fault: &Fault) -> String {
         return "cat".to_owned();
     }
     format!(
-        "while IFS= read -r line; do\n\techo \"$line\"\n\tcase \"$line\" in *'{}'*)\n\t\t{{ sleep 2; printf \
+        "while IFS= read -r line; do\n\techo \"$line\"\n\tcase \"$line\" in '{}'*)\n\t\t{{ sleep 2; printf \
          '\\002' | dd of=$drive/config bs=1 seek=4 2>/dev/null; }} & ;;\n\tesac\ndone",
         fault.at
     )
@@ -38,7 +38,7 @@ pub(super) fn relay(fault: &Fault) -> String {
 
 /// Injects the fault if its text has come. If that fails the run has no fault, which its test will see.
 pub(super) fn inject(fault: &mut Option<Fault>, text: &str, folder: &RunFolder) {
-    let Some(fault) = fault.take_if(|fault| text.contains(&fault.at)) else { return };
+    let Some(fault) = fault.take_if(|fault| text.starts_with(&fault.at)) else { return };
     let Ok(mut qmp) = Qmp::connect(folder) else { return };
     let _ = match fault.kind {
         FaultKind::ReadErrors => qmp.fail(0),
