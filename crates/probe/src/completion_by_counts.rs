@@ -17,7 +17,8 @@ pub const MIXED_SHARE: f64 = 0.01;
 /// Requests that the disks must have completed or merged per I/O of the pass; if there were fewer, nothing is
 /// known of the missing ones.
 pub const COUNTED_SHARE: f64 = 0.99;
-/// Timers per round of the waiting threads, below which they did not sleep before they polled.
+/// Timers per round of the waiting threads, beyond those for other purposes, below which they did not sleep
+/// before they polled.
 pub const POLL_TIMERS: f64 = 0.02;
 /// Timers per round from which on they did sleep. Between the two nothing is certain.
 pub const HYBRID_TIMERS: f64 = 0.1;
@@ -177,7 +178,8 @@ fn polled(evidence: &Evidence, counts: &Completions) -> Finding<CompletionMode> 
     if beyond >= HYBRID_TIMERS {
         return slept(evidence, counts, beyond);
     }
-    if timers >= POLL_TIMERS {
+    // Fewer than any hybrid path sets, and other purposes explain them: the window's own sleeps decide.
+    if timers >= HYBRID_TIMERS || beyond >= POLL_TIMERS {
         let timers = text(timers);
         let why = format!(
             "{timers} timers per round before the window are too many for poll and too few for hybrid"
