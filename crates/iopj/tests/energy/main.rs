@@ -154,8 +154,8 @@ fn joules_are_the_laws_and_no_secret_is_kept() {
         let [least, most] = plug.bounds(measurement.window_raw_ns.unwrap());
         if !plug.was_missed(measurement.window_raw_ns.unwrap()) {
             assert!(
-                (least..=most).contains(&joules.joules) && low < joules.joules && joules.joules < high,
-                "{joules:?}"
+                is_within([least, most], joules) && low < joules.joules && joules.joules < high,
+                "{joules:?}, {least} to {most}"
             );
         }
     }
@@ -178,6 +178,13 @@ fn joules_are_the_laws_and_no_secret_is_kept() {
     }
     let secret = PASSWORD.as_bytes();
     assert!(kept.iter().all(|bytes| !bytes.windows(secret.len()).any(|part| part == secret)));
+}
+
+/// Whether joules are between what a plug can have shown at the least and at the most. Where power is uneven,
+/// integrals of its means are off by the random uncertainty that they state.
+fn is_within([least, most]: [f64; 2], joules: &Joules) -> bool {
+    let random_j = 3.0 * joules.random_j;
+    (least - random_j..=most + random_j).contains(&joules.joules)
 }
 
 /// The page and the figures show the plug's readings over time, with a stroke for each usable trial.
@@ -222,7 +229,7 @@ fn attached_log_agrees(folder: &Path, plug: &Plug, live: &[Trial]) {
             EnergyOutcome::Incomplete(reason) => panic!("{reason}"),
         };
         let [least, most] = plug.bounds(live.outcome.measurement().unwrap().window_raw_ns.unwrap());
-        assert!((least..=most).contains(&wall.joules), "{wall:?}, {:?}", plug_joules(live));
+        assert!(is_within([least, most], wall), "{wall:?}, {:?}", plug_joules(live));
     }
     let said = "9 of 9 trials now have joules from the meter `wall`";
     assert_eq!(String::from_utf8_lossy(&attached.stdout).lines().last(), Some(said));
