@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-// A test machine may give a thread no processor for seconds.
-/// How long a listener waits for its connection.
+/// How long a listener waits for its connection. Threads of tests may get no processor for seconds.
 const WAIT: Duration = Duration::from_secs(if cfg!(test) { 120 } else { 10 });
 /// After how long a side that hears nothing gives the other up.
 const SILENCE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 5 });
