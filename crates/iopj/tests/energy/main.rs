@@ -38,11 +38,12 @@ fn study(port: u16, clock: &str) -> String {
     )
 }
 
-/// The quick study with the plug as a Shelly of the second generation.
+/// The quick study with the plug as a Shelly of the second generation, whose values are means over the 0.13 s
+/// before. By the second that is assumed otherwise, hardly four readings would count in a window of 1 s.
 fn second_study(port: u16) -> String {
     format!(
         "settle_limit = \"2s\"\n{QUICK}\n[meters.plug]\nkind = \"http\"\ninterval = \"100ms\"\n\
-         bridge = \"2s\"\npreset = \"shelly-gen2\"\nurl = \"http://127.0.0.1:{port}\"\n\
+         bridge = \"2s\"\nage_s = 0.3\npreset = \"shelly-gen2\"\nurl = \"http://127.0.0.1:{port}\"\n\
          password_file = \"password\"\ntimeout_s = 5.0\n"
     )
 }
@@ -86,14 +87,15 @@ fn gap_s(reason: &str) -> Option<f64> {
     reason.split_once("no reading for ")?.1.split_once(" s ")?.0.parse().ok()
 }
 
-/// Why a trial has no joules of the plug. A gap below 3 s does not count: pauses of the machine cause those.
+/// Why a trial has no joules of the plug, if it fell silent. A gap below 3 s does not count, and few readings
+/// do not: pauses of the machine cause those.
 fn outage(trial: &Trial) -> Option<&str> {
-    match plug_outcome(trial) {
-        EnergyOutcome::Incomplete(reason) if gap_s(reason).is_none_or(|seconds| seconds >= 3.0) => {
-            Some(reason)
-        }
-        _ => None,
-    }
+    let EnergyOutcome::Incomplete(reason) = plug_outcome(trial) else { return None };
+    let is_outage = match gap_s(reason) {
+        Some(seconds) => seconds >= 3.0,
+        None => reason.contains("readings end before") || reason.contains("gave no reading"),
+    };
+    is_outage.then_some(reason)
 }
 
 /// A study with the plug, its output, and its command line. `None`, with a message on stderr, if the machine
@@ -368,9 +370,9 @@ fn meter_test_shows_five_readings_of_each_meter_and_fails_with_one_that_cannot_b
     assert_eq!((power["readings"].as_array().unwrap().len(), &power["unit"]), (5, &"W".into()));
     // Its clock is 83 s ahead, and goes too fast since the machine started.
     assert!((-500.0..-82.0).contains(&power["readings"][0]["age_s"].as_f64().unwrap()), "{power}");
-    // Five of the intervals that were seen and some slack; a busy machine's are longer than 100 ms.
+    // Of the intervals that were seen; a busy machine's are longer than 100 ms.
     let [least, seen] = ["least_runtime_s", "seen_interval_s"].map(|key| power[key].as_f64().unwrap());
-    assert!(least >= 0.6 && least > 5.0 * seen, "{power}");
+    assert!(least >= 0.6 && least > 4.0 * seen, "{power}");
     std::fs::write(folder.join("password"), "tr0ub4dor\n").unwrap();
     let (code, text, _) = common::run(&folder, "meter test study.toml");
     assert!(code == 1 && text.contains("cannot be read: ") && !text.contains("tr0ub4dor"), "{code} {text}");
