@@ -84,7 +84,7 @@ fn plug_joules(trial: &Trial) -> &Joules {
 
 /// The length of the gap that is this reason of an incomplete trial.
 fn gap_s(reason: &str) -> Option<f64> {
-    reason.split_once("no reading for ")?.1.split_once(" s ")?.0.parse().ok()
+    reason.split_once("no reading for ")?.1.split_once(" s,")?.0.parse().ok()
 }
 
 /// Why a trial has no joules of the plug, if it fell silent. A gap below 3 s does not count, and few readings
