@@ -77,11 +77,10 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
 }
 
 /// What needs no quiet machine: the release build and iopj for Arm, Miri, the counts of the engine's
-/// instructions, the unit tests for Arm, tests that only compute, and the counts of iopj's instructions,
-/// which need a disk for themselves. The lab's guests use little more than one of two processors, and at the
-/// lowest priority this takes little of theirs. `built` says that the release build is there, and is dropped
-/// once iopj for Arm is, too; no other test uses a disk once the other end of `are_in_guests` is dropped.
-/// Returns the tests' results, and what else failed.
+/// instructions, the unit tests for Arm, tests that only compute, and the counts of iopj's instructions, which
+/// need a disk for themselves. The lab's guests use little more than one of two processors, and at the lowest
+/// priority this takes little of theirs. `built` is dropped once the first two are there; no other test uses
+/// a disk once the other end of `are_in_guests` is dropped. Returns the tests' results, and what else failed.
 fn beside(
     workspace: &Workspace,
     counts: bool,
@@ -92,7 +91,6 @@ fn beside(
     // On Linux only of this thread, and of the programs that it starts (man 2 setpriority, "BUGS").
     let lowest = setpriority_process(None, 19).context("the priority of what goes on beside the tests");
     let mut results = vec![lowest, workspace.release_binary().map(|_| ())];
-    let _ = built.send(());
     if for_arm {
         results.push(cross::build(workspace, false));
     }
@@ -163,17 +161,15 @@ fn new_series(offers: &Value) -> Option<&str> {
     offers.as_array()?.iter().filter_map(|offer| offer["series"].as_str()).find(is_new)
 }
 
-/// Runs all tests of the workspace but those that go on beside; last those with guests, the first of which
-/// wait for the release build, and the others for iopj for Arm. Before them `in_guests` is dropped.
+/// Runs all tests of the workspace but those that go on beside; last those with guests, for which the end of
+/// the release build is waited for. Before them `in_guests` is dropped.
 fn tests(workspace: &Workspace, is_built: &Receiver<()>, in_guests: Sender<()>) -> Result<Results> {
     let others = named(&test_files(&workspace.metadata));
     let mut results = cargo_tests(workspace, &format!("--lib --bins{others}"))?;
     drop(in_guests);
-    for name in WITH_GUESTS {
-        // A word first, then the other end is dropped.
-        let _ = is_built.recv();
-        results.join(cargo_tests(workspace, &named(&[name].into()))?);
-    }
+    // Nothing is sent: the other end is dropped.
+    let _ = is_built.recv();
+    results.join(cargo_tests(workspace, &named(&WITH_GUESTS.into()))?);
     Ok(results)
 }
 
