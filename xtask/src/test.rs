@@ -77,10 +77,11 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
 }
 
 /// What needs no quiet machine: the release build and iopj for Arm, Miri, the counts of the engine's
-/// instructions, the unit tests for Arm, tests that only compute, and the counts of iopj's instructions, which
-/// need a disk for themselves. The lab's guests use little more than one of two processors, and at the lowest
-/// priority this takes little of theirs. `built` is dropped once the first two are there; no other test uses
-/// a disk once the other end of `are_in_guests` is dropped. Returns the tests' results, and what else failed.
+/// instructions, the unit tests for Arm, tests that only compute, and the counts of iopj's instructions,
+/// which need a disk for themselves. The lab's guests use little more than one of two processors, and at the
+/// lowest priority this takes little of theirs. `built` is dropped once the first two are there; no other
+/// test uses a disk once the other end of `are_in_guests` is dropped. Returns the tests' results, and what
+/// else failed.
 fn beside(
     workspace: &Workspace,
     counts: bool,
