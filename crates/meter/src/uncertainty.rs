@@ -8,8 +8,8 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 pub(crate) const COVERAGE: f64 = 0.95;
 /// Coverage factor for infinite degrees of freedom.
 const NORMAL_FACTOR: f64 = 1.959_963_984_540_054;
-/// Degrees of freedom from which on Student's quantile is expanded around the normal distribution's.
-const MANY: f64 = 1e4;
+/// From here on Student's t is the normal distribution to six digits.
+const MANY: f64 = 1e6;
 
 /// The source of a random uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -206,9 +206,7 @@ pub(crate) fn factor(dof: Option<f64>) -> f64 {
     match dof {
         Some(dof) if dof < MANY => StudentsT::new(0.0, 1.0, dof)
             .map_or(f64::INFINITY, |student| student.inverse_cdf(f64::midpoint(1.0, COVERAGE))),
-        // Abramowitz and Stegun, 26.7.5: what is left out is below 3e-8.
-        Some(dof) => NORMAL_FACTOR + (NORMAL_FACTOR.powi(3) + NORMAL_FACTOR) / (4.0 * dof),
-        None => NORMAL_FACTOR,
+        _ => NORMAL_FACTOR,
     }
 }
 

@@ -95,7 +95,7 @@ mod tests {
         let begin = std::time::Instant::now();
         assert!(!is_match(&format!("{}x", "*".repeat(40)), "io_uring/syscall/interrupt+registered"));
         assert!(!is_match(&format!("{}x", "*r*".repeat(20)), &"r".repeat(60)));
-        assert!(begin.elapsed().as_secs() < 60);
+        assert!(begin.elapsed().as_secs() < 5);
     }
 
     #[test]

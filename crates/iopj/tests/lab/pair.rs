@@ -79,9 +79,8 @@ fn both_hosts_are_watched_and_every_io_reaches_the_drive() {
     };
     // One interrupt for each I/O alone in flight; at depth, completions share them.
     assert!((0.99..1.02).contains(&over_tcp(1)), "{}", over_tcp(1));
-    // How many share one depends on the emulators' threads.
     eprintln!("{} and {} interrupts per I/O at depth 1 and 32", over_tcp(1), over_tcp(32));
-    assert!(over_tcp(32) < 0.95 * over_tcp(1), "{}", over_tcp(32));
+    assert!(over_tcp(32) < 0.8 * over_tcp(1), "{}", over_tcp(32));
     let store = Store::open(&folder.join("fabric-lab.iopj")).unwrap();
     let events = store.events().unwrap();
     let is_set = |words: [&str; 2]| {
@@ -378,7 +377,7 @@ fn a_file_is_made_there_and_only_written_by_a_study_that_writes() {
     let target = measured.evidence.fabric.as_ref().unwrap().target.as_ref().unwrap();
     assert_eq!((measured.writes, &*target.devices[0].name), (300, "nullb0"));
     // The file system may add a few.
-    assert!((300..=330).contains(&target.devices[0].writes), "{:?}", target.devices);
+    assert!((300..=316).contains(&target.devices[0].writes), "{:?}", target.devices);
 }
 
 /// Kills runs, every other one once it has something to leave; a run that ends because its agent was killed

@@ -168,7 +168,7 @@ fn ramp_runs_by_time_and_processors_are_kept() {
     let workload = Workload { ramp_time: Duration::from_secs(1), cpus_allowed: vec![0], ..ios(1) };
     let job = FioJob { phase: Phase::Ramp, ..job("posix-sio/syscall/poll", &workload, &filename) };
     let result = run(&fio, &job).unwrap();
-    assert!(result.reads.ios > 1 && result.window_ns >= 900_000_000, "{result:?}");
+    assert!(result.reads.ios > 1 && result.window_ns >= 1_000_000_000, "{result:?}");
 }
 
 /// The rule of a study with these keys.
@@ -215,9 +215,9 @@ fn fio_says_how_far_it_is_where_it_is_asked() {
     let result = run(&fio, &FioJob { status_interval: Some(Duration::from_millis(100)), ..plain }).unwrap();
     let (series, last) = (&result.series, result.series.last().unwrap());
     assert!(series.len() >= 2, "{series:?}");
-    assert!(series.windows(2).all(|pair| pair[0].ios <= pair[1].ios), "{series:?}");
-    // A report in the moment of the end may count its time twice.
-    assert!(series[..series.len() - 1].is_sorted_by_key(|one| one.window_ns), "{series:?}");
+    assert!(
+        series.windows(2).all(|pair| pair[0].ios <= pair[1].ios && pair[0].window_ns <= pair[1].window_ns)
+    );
     assert_eq!((last.ios, last.window_ns), (result.reads.ios, result.window_ns));
 }
 

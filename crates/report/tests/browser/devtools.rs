@@ -157,7 +157,7 @@ impl Browser {
         command.envs(fonts.map(|fonts| ("FONTCONFIG_FILE", fonts.configured(&folder.0))));
         // The browser reads commands on descriptor 3 and answers on 4.
         let mut process = command
-            .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh", "timeout", "3000", program])
+            .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh", "timeout", "900", program])
             .args([
                 "--headless",
                 "--no-sandbox",
