@@ -122,6 +122,13 @@ impl Reach {
         unsafe { self.at(address).cast::<[u8; N]>().read() }
     }
 
+    /// The words of a command.
+    fn command(&self, address: u64) -> [u32; 16] {
+        assert!(address.is_multiple_of(64));
+        // SAFETY: as in `read`; the address is a multiple of the command's length, as pages are of theirs.
+        unsafe { self.at(address).cast::<[u32; 16]>().read() }.map(u32::from_le)
+    }
+
     fn write(&self, address: u64, bytes: &[u8]) {
         assert!(address as usize % PAGE + bytes.len() <= PAGE);
         // SAFETY: as in `read`.
@@ -287,9 +294,7 @@ impl State {
             }
             let at = queue.base + u64::from(queue.head) * 64;
             queue.head = (queue.head + 1) % queue.entries;
-            let command: [u8; 64] = self.reach.read(at);
-            let words: Vec<u32> =
-                command.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
+            let words = self.reach.command(at);
             let answer = if id == 0 { self.admin(&words) } else { self.io(id, &words) };
             ended.extend(answer.map(|(status, result)| ((words[0] >> 16) as u16, status, result)));
         }
