@@ -44,12 +44,7 @@ pub(crate) fn build(workspace: &Workspace, release: bool) -> Result<()> {
 }
 
 /// Arithmetic and drawing that take minutes under emulation, and know no processor.
-const SKIPPED: [&str; 4] = [
-    "analysis::claims",
-    "equal_paths_of_a_sequential_store",
-    "no_data_and_no_font_make_texts_overlap",
-    "a_thousand_trials_stay_below",
-];
+const SKIPPED: [&str; 3] = ["analysis::claims", "equal_paths_of_a_sequential_store", "render::html"];
 
 /// The unit tests for Arm, emulated, with this seed of property tests. They share what was built for iopj.
 pub(crate) fn unit_tests(workspace: &Workspace, seed: &str) -> Result<()> {

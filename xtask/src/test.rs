@@ -28,6 +28,8 @@ const WITH_GUESTS: [&str; 2] = ["bypass", "lab"];
 const GUESTS_PROGRAM: &str = "IOPJ_IN_GUESTS";
 /// Tests that only compute or draw, so they can go on beside those with guests.
 const BESIDE_GUESTS: [&str; 3] = ["browser", "sequential", "simulation"];
+/// The module whose unit tests draw whole pages, and go on there, too.
+const DRAWING: &str = "render::html::";
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
@@ -104,8 +106,9 @@ fn beside(
         results.push(cross::unit_tests(workspace, SEED));
     }
     let computed = shell::timed("tests that only compute", || {
-        let mut computed = cargo_tests(workspace, &named(&BESIDE_GUESTS.into()))?;
-        computed.join(cargo_tests(workspace, "--doc")?);
+        let mut computed = cargo_tests(workspace, &named(&BESIDE_GUESTS.into()), "")?;
+        computed.join(cargo_tests(workspace, "--lib", DRAWING)?);
+        computed.join(cargo_tests(workspace, "--doc", "")?);
         Ok(computed)
     });
     let _ = are_in_guests.recv();
@@ -166,11 +169,11 @@ fn new_series(offers: &Value) -> Option<&str> {
 /// the release build is waited for. Before them `in_guests` is dropped.
 fn tests(workspace: &Workspace, is_built: &Receiver<()>, in_guests: Sender<()>) -> Result<Results> {
     let others = named(&test_files(&workspace.metadata));
-    let mut results = cargo_tests(workspace, &format!("--lib --bins{others}"))?;
+    let mut results = cargo_tests(workspace, &format!("--lib --bins{others}"), &format!("--skip {DRAWING}"))?;
     drop(in_guests);
     // Nothing is sent: the other end is dropped.
     let _ = is_built.recv();
-    results.join(cargo_tests(workspace, &named(&WITH_GUESTS.into()))?);
+    results.join(cargo_tests(workspace, &named(&WITH_GUESTS.into()), "")?);
     Ok(results)
 }
 
@@ -188,9 +191,10 @@ fn named(names: &BTreeSet<&str>) -> String {
     names.iter().map(|name| format!(" --test {name}")).collect()
 }
 
-/// Runs the tests that these words of cargo's choose, whatever fails. Their output is printed and read.
-fn cargo_tests(workspace: &Workspace, words: &str) -> Result<Results> {
-    let mut command = workspace.cargo(&format!("{TESTS} --no-fail-fast {words} -- --show-output"));
+/// Runs the tests that these words of cargo's and libtest's choose, whatever fails. Their output is printed
+/// and read.
+fn cargo_tests(workspace: &Workspace, words: &str, tests: &str) -> Result<Results> {
+    let mut command = workspace.cargo(&format!("{TESTS} --no-fail-fast {words} -- --show-output {tests}"));
     command.env("PROPTEST_RNG_SEED", SEED).env(GUESTS_PROGRAM, workspace.target.join("release/iopj"));
     run_tests(command)
 }
