@@ -22,7 +22,8 @@ const TESTS: &str = "test --workspace --all-features";
 /// others.
 const SEED: &str = "10";
 
-/// The tests whose guests run iopj, in which a release build takes far less time than a debug build.
+/// The tests whose guests run iopj, in which a release build takes far less time than a debug build. Only the
+/// last has guests of Arm.
 const WITH_GUESTS: [&str; 2] = ["bypass", "lab"];
 /// Names that build to them.
 const GUESTS_PROGRAM: &str = "IOPJ_IN_GUESTS";
@@ -81,9 +82,9 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
 /// What needs no quiet machine: the release build and iopj for Arm, Miri, the counts of the engine's
 /// instructions, the unit tests for Arm, tests that only compute, and the counts of iopj's instructions,
 /// which need a disk for themselves. The lab's guests use little more than one of two processors, and at the
-/// lowest priority this takes little of theirs. `built` is dropped once the first two are there; no other
-/// test uses a disk once the other end of `are_in_guests` is dropped. Returns the tests' results, and what
-/// else failed.
+/// lowest priority this takes little of theirs. `built` gets a message once the release build has ended, and
+/// is dropped once that for Arm has; no other test uses a disk once the other end of `are_in_guests` is
+/// dropped. Returns the tests' results, and what else failed.
 fn beside(
     workspace: &Workspace,
     counts: bool,
@@ -94,6 +95,8 @@ fn beside(
     // On Linux only of this thread, and of the programs that it starts (man 2 setpriority, "BUGS").
     let lowest = setpriority_process(None, 19).context("the priority of what goes on beside the tests");
     let mut results = vec![lowest, workspace.release_binary().map(|_| ())];
+    // Nobody waits for it if the tests could not run.
+    let _ = built.send(());
     if for_arm {
         results.push(cross::build(workspace, false));
     }
@@ -165,15 +168,17 @@ fn new_series(offers: &Value) -> Option<&str> {
     offers.as_array()?.iter().filter_map(|offer| offer["series"].as_str()).find(is_new)
 }
 
-/// Runs all tests of the workspace but those that go on beside; last those with guests, for which the end of
-/// the release build is waited for. Before them `in_guests` is dropped.
+/// Runs all tests of the workspace but those that go on beside; last those with guests, each once what its
+/// guests run was built. Before them `in_guests` is dropped.
 fn tests(workspace: &Workspace, is_built: &Receiver<()>, in_guests: Sender<()>) -> Result<Results> {
     let others = named(&test_files(&workspace.metadata));
     let mut results = cargo_tests(workspace, &format!("--lib --bins{others}"), &format!("--skip {DRAWING}"))?;
     drop(in_guests);
-    // Nothing is sent: the other end is dropped.
-    let _ = is_built.recv();
-    results.join(cargo_tests(workspace, &named(&WITH_GUESTS.into()), "")?);
+    for name in WITH_GUESTS {
+        // A message for the first, and the end of the channel for the last.
+        let _ = is_built.recv();
+        results.join(cargo_tests(workspace, &named(&[name].into()), "")?);
+    }
     Ok(results)
 }
 
