@@ -43,8 +43,10 @@ pub(crate) fn build(workspace: &Workspace, release: bool) -> Result<()> {
     Ok(())
 }
 
+/// The module whose unit tests draw whole pages.
+pub(crate) const DRAWING: &str = "render::html::";
 /// Arithmetic and drawing that take minutes under emulation, and know no processor.
-const SKIPPED: [&str; 3] = ["analysis::claims", "equal_paths_of_a_sequential_store", "render::html"];
+const SKIPPED: [&str; 3] = ["analysis::claims", "equal_paths_of_a_sequential_store", DRAWING];
 
 /// The unit tests for Arm, emulated, with this seed of property tests. They share what was built for iopj.
 pub(crate) fn unit_tests(workspace: &Workspace, seed: &str) -> Result<()> {

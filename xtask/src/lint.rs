@@ -95,14 +95,12 @@ fn docs(workspace: &Workspace) -> Result<()> {
     shell::step("docs", doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Checks every library and program that users build with the oldest Rust that the manifests allow. Its
-/// builds are kept apart.
+/// Checks every library and program with the oldest Rust that the manifests allow. Its builds are kept apart.
 fn minimum_rust(workspace: &Workspace) -> Result<()> {
     let rust_version = &workspace.metadata["packages"][0]["rust_version"];
     let version = rust_version.as_str().context("Cargo.toml has no `rust-version`")?;
     needs::toolchain(workspace, version, "", &[])?;
-    let mut check =
-        workspace.cargo(&format!("+{version} check --workspace --exclude xtask --all-features --target-dir"));
+    let mut check = workspace.cargo(&format!("+{version} check --workspace --all-features --target-dir"));
     shell::step(&format!("Rust {version}"), check.arg(workspace.target.join("msrv")))
 }
 

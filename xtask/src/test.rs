@@ -1,6 +1,7 @@
 //! `cargo xtask test`: installs what the tests need, then runs every test, beside them the ring and the NVMe
 //! driver under Miri, and the instruction counts.
 
+use crate::cross::DRAWING;
 use crate::options::Options;
 use crate::results::Results;
 use crate::workspace::Workspace;
@@ -28,9 +29,7 @@ const WITH_GUESTS: [&str; 2] = ["bypass", "lab"];
 /// Names that build to them.
 const GUESTS_PROGRAM: &str = "IOPJ_IN_GUESTS";
 /// Tests that only compute or draw, so they can go on beside those with guests.
-const BESIDE_GUESTS: [&str; 3] = ["browser", "sequential", "simulation"];
-/// The module whose unit tests draw whole pages, and go on there, too.
-const DRAWING: &str = "render::html::";
+const BESIDE_GUESTS: [&str; 6] = ["browser", "pdf", "sequential", "simulation", "truth", "winner"];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;

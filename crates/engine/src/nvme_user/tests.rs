@@ -20,7 +20,7 @@ const BLOCK: u32 = 512;
 /// Bytes of the disk; few under Miri, where each one costs.
 const DISK: usize = if cfg!(miri) { 1 << 16 } else { 1 << 18 };
 
-/// What a block holds behind its number. Made by the compiler: Miri takes longer for it than for a test.
+/// What a block holds behind its number. The compiler computes it, because Miri takes long to.
 const PATTERN: [u8; 512] = {
     let mut block = [0; 512];
     let mut at = 0;

@@ -1,6 +1,6 @@
-//! Boots each fetched kernel once for all tests that can share a guest: every path by both generators, on the
-//! block device and through the node of passthrough (who completed the I/Os, and that no verdict says
-//! otherwise), and the verdicts of this repository's studies.
+//! Boots each fetched kernel once for all tests that can share a guest: every path by both generators (on the
+//! newest kernel by the native one), on the block device and through the node of passthrough (who completed
+//! the I/Os, and that no verdict says otherwise), and the verdicts of this repository's studies.
 
 use crate::{are, completions, lab, lab_run_text, new_series, trials_kept};
 use iopj_core::VerdictKind;
