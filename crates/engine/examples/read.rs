@@ -3,7 +3,7 @@
 //! unless it is named; `iopj check` lists all.
 #![expect(clippy::print_stdout, reason = "an example speaks to the terminal")]
 
-use iopj_engine::{IoPath, Op, Pool, Request, Slot, Target};
+use iopj_engine::{Engine, IoPath, Pool, Request, Target};
 use std::error::Error;
 use std::time::Instant;
 
@@ -22,24 +22,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut engine = iopj_engine::open(path, &target, &pool, depth)?;
     let mut offset = target.data_offset();
     let end = offset + target.data_len();
-    let mut free: Vec<Slot> = (0..depth).map(Slot).collect();
-    let mut done = Vec::with_capacity(depth as usize);
-    let (start, mut bytes) = (Instant::now(), 0);
+    let (start, mut bytes, mut failed) = (Instant::now(), 0, None);
     while offset < end || engine.in_flight() > 0 {
         while offset < end
-            && let Some(slot) = free.pop()
+            && let Some(buffer) = pool.acquire()
         {
             let len = u64::from(LEN).min(end - offset) as u32;
-            engine.push(&[Request { op: Op::Read, slot, len, offset, tag: offset }])?;
+            engine.push(Request::read(buffer, len, offset).tagged(offset))?;
             offset += u64::from(len);
         }
-        engine.wait(1, &mut done)?;
-        for completion in done.drain(..) {
-            bytes += u64::from(completion.result?);
-            free.push(completion.slot);
+        // A buffer goes back to the pool with the completion that is dropped.
+        engine.wait(1, None, |completion| match completion.result {
+            Ok(read) => bytes += u64::from(read),
+            Err(error) => failed = Some(error),
+        })?;
+        if let Some(error) = failed {
+            return Err(error.into());
         }
     }
     println!("{bytes} bytes in {:.3} s on {path}", start.elapsed().as_secs_f64());
-    println!("{:?}", engine.facts());
+    println!("{:?}, {:?}", engine.counters(), engine.setup());
     Ok(())
 }

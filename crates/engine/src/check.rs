@@ -1,8 +1,10 @@
 //! Which paths work on this machine, and why others do not: tries a path by one read, and explains a failure.
 
-use crate::engine::{Cause, Completion, EngineError, IoError, Op, Request};
-use crate::pci::{NVME_CLASS, PciAddress};
-use crate::pool::{Pool, Slot};
+use crate::engine::Engine;
+use crate::error::{Cause, EngineError};
+use crate::obstacle::{Obstacle, not_taken};
+use crate::pool::Pool;
+use crate::request::{IoError, Request};
 use crate::system::{attribute, is_root, kernel_version};
 use crate::target::{Target, TargetKind};
 use iopj_core::{CompletionMode, IoPath, SioCompletion};
@@ -24,18 +26,6 @@ pub enum Availability {
         /// What would make it work.
         remedy: String,
     },
-}
-
-/// What keeps a path from working, and what would make it work.
-pub(crate) struct Obstacle {
-    pub(crate) reason: String,
-    pub(crate) remedy: String,
-}
-
-impl Obstacle {
-    fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Obstacle {
-        Obstacle { reason: reason.into(), remedy: remedy.into() }
-    }
 }
 
 impl Availability {
@@ -67,8 +57,8 @@ fn obstacle(path: IoPath, target: &Target) -> Option<Obstacle> {
         return Some(wrong_kind(path));
     }
     match read_one(path, target) {
-        Ok(Completion { result: Ok(_), .. }) => None,
-        Ok(Completion { result: Err(error), .. }) => Some(explain(path, target, error)),
+        Ok(Ok(_)) => None,
+        Ok(Err(error)) => Some(explain(path, target, error)),
         Err(error) => Some(match error.cause() {
             Cause::Call { call, errno, remedy } => {
                 let reason = format!("{call} failed: {}", std::io::Error::from_raw_os_error(*errno));
@@ -79,21 +69,16 @@ fn obstacle(path: IoPath, target: &Target) -> Option<Obstacle> {
     }
 }
 
-fn read_one(path: IoPath, target: &Target) -> Result<Completion, EngineError> {
-    let slot_len = target.logical_block();
-    let pool = if target.needs_huge_pages() { Pool::huge(1, slot_len)? } else { Pool::new(1, slot_len)? };
+fn read_one(path: IoPath, target: &Target) -> Result<Result<u32, IoError>, EngineError> {
+    let len = target.logical_block();
+    let pool = if target.needs_huge_pages() { Pool::huge(1, len)? } else { Pool::new(1, len)? };
+    let nothing = || EngineError::unsupported(format!("{path} returned without a completion"));
+    let buffer = pool.acquire().ok_or_else(nothing)?;
     let mut engine = crate::open(path, target, &pool, 1)?;
-    let request = Request {
-        op: Op::Read,
-        slot: Slot(0),
-        len: target.logical_block(),
-        offset: target.data_offset(),
-        tag: 0,
-    };
-    engine.push(&[request])?;
-    let mut done = Vec::with_capacity(1);
-    engine.wait(1, &mut done)?;
-    done.pop().ok_or_else(|| EngineError::unsupported(format!("{path} returned without a completion")))
+    engine.push(Request::read(buffer, len, target.data_offset()))?;
+    let mut result = None;
+    engine.wait(1, None, |completion| result = Some(completion.result))?;
+    result.ok_or_else(nothing)
 }
 
 /// Kernel bypass needs a controller that this process took from the kernel's driver; every other path needs
@@ -117,26 +102,6 @@ fn wrong_driver(path: IoPath, target: &Target) -> Option<Obstacle> {
             target.taken(),
             "give the device back to the kernel's driver: leave --take-device out",
         )),
-    }
-}
-
-/// Why `nvme-user` cannot work on a target that the kernel drives, and which device to take.
-pub(crate) fn not_taken(target: &Target) -> Obstacle {
-    let is_nvme =
-        |address: &PciAddress| address.class(Path::new("/sys")).is_some_and(|class| class == NVME_CLASS);
-    let address =
-        |device: &String| PciAddress::of_device(Path::new(&format!("/sys/block/{device}"))).filter(is_nvme);
-    let mut addresses: Vec<PciAddress> = target.devices().iter().filter_map(address).collect();
-    addresses.dedup();
-    match addresses[..] {
-        [address] => Obstacle::new(
-            format!("the device is not taken from the kernel's driver: {address} is its controller"),
-            format!("take it by `--take-device {address}` (its namespaces must not be in use)"),
-        ),
-        _ => Obstacle::new(
-            "the target has no NVMe controller of its own, and none is taken from the kernel's driver",
-            "name an NVMe namespace, and take its controller by `--take-device PCI-ADDRESS` (see `lspci -D`)",
-        ),
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 /// How long a dropped engine waits for what is in flight.
-const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
 /// What a step of [`drain`] found.
 pub(crate) enum Drained {
@@ -20,12 +20,11 @@ pub(crate) enum Drained {
 }
 
 /// Calls `step` with the remaining time until it finds nothing left to wait for, and returns true; false
-/// after [`DRAIN_LIMIT`]. The last step runs when the time is over, because this process may have been
-/// stopped in between.
-pub(crate) fn drain(mut step: impl FnMut(Duration) -> Drained) -> bool {
-    let deadline = Instant::now() + DRAIN_LIMIT;
+/// after `until`. The last step runs when the time is over, because this process may have been stopped in
+/// between.
+pub(crate) fn drain(until: Instant, mut step: impl FnMut(Duration) -> Drained) -> bool {
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = until.saturating_duration_since(Instant::now());
         match step(left) {
             Drained::Empty => return true,
             Drained::Pending if !left.is_zero() => {}

@@ -1,139 +1,21 @@
-//! The trait that every interface implements, with its requests, completions, errors and facts.
+//! The traits that every interface implements, with an engine's counters and set-up.
 
-use crate::pool::{PoolError, Slot};
+use crate::error::{EngineError, Refused};
+use crate::request::{Completion, Op, Request};
 use iopj_core::uring::RingFlag;
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
-/// What a request does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// From the target into the slot.
-    Read,
-    /// From the slot to the target.
-    Write,
-}
-
-/// One I/O. It names a slot of the pool, never a pointer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Read or write.
-    pub op: Op,
-    /// The slot whose first `len` bytes are read or written.
-    pub slot: Slot,
-    /// Length in bytes.
-    pub len: u32,
-    /// Offset on the target in bytes.
-    pub offset: u64,
-    /// Returned with the completion.
-    pub tag: u64,
-}
-
-/// The end of one I/O. The slot is free again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// The request's tag.
-    pub tag: u64,
-    /// The request's slot.
-    pub slot: Slot,
-    /// Bytes moved (fewer than asked for: a partial I/O), or why none were.
-    pub result: Result<u32, IoError>,
-}
-
-/// Why one I/O failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Error, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum IoError {
-    /// An errno.
-    #[error("{}", std::io::Error::from_raw_os_error(*.0))]
-    Os(i32),
-    /// An NVMe status: status code in bits 0 to 7, its type in bits 8 to 10.
-    #[error("NVMe status {:#x} (type {}, code {:#x})", .0, .0 >> 8 & 7, .0 & 0xff)]
-    Nvme(u16),
-}
-
-/// Why an engine is finished, or was not opened, or refused a request. One word long: results stay in
-/// registers on the I/O path.
-#[derive(Debug, Error)]
-#[error(transparent)]
-pub struct EngineError(Box<Cause>);
-
-/// The kinds of [`EngineError`].
-#[derive(Debug, Error)]
-pub enum Cause {
-    /// A request or a set-up that the pool refuses.
-    #[error(transparent)]
-    Pool(PoolError),
-    /// A system call of the engine itself failed.
-    #[error("{call} failed: {}{remedy}", std::io::Error::from_raw_os_error(*.errno))]
-    Call {
-        /// The system call.
-        call: &'static str,
-        /// Its errno.
-        errno: i32,
-        /// What to do about it, with a leading separator, or empty.
-        remedy: String,
-    },
-    /// The interface cannot do what was asked for.
-    #[error("{0}")]
-    Unsupported(String),
-    /// A controller that this process drives (`nvme-user`) failed or was pulled, or the kernel wants it back.
-    #[error("{0}")]
-    Controller(String),
-}
-
-impl EngineError {
-    /// What the error is.
-    pub fn cause(&self) -> &Cause {
-        &self.0
-    }
-
-    /// A failed system call with what to do about it.
-    #[cold]
-    pub(crate) fn call(call: &'static str, errno: i32, remedy: String) -> EngineError {
-        EngineError(Box::new(Cause::Call { call, errno, remedy }))
-    }
-
-    /// A failed system call without a remedy, by its error.
-    #[cold]
-    pub(crate) fn failed(call: &'static str, error: impl Into<std::io::Error>) -> EngineError {
-        EngineError::call(call, error.into().raw_os_error().unwrap_or(0), String::new())
-    }
-
-    /// Something that the interface cannot do.
-    #[cold]
-    pub fn unsupported(message: impl Into<String>) -> EngineError {
-        EngineError(Box::new(Cause::Unsupported(message.into())))
-    }
-
-    /// A controller that has stopped serving, or refuses a command.
-    #[cold]
-    pub(crate) fn controller(message: String) -> EngineError {
-        EngineError(Box::new(Cause::Controller(message)))
-    }
-}
-
-impl From<PoolError> for EngineError {
-    #[cold]
-    fn from(error: PoolError) -> EngineError {
-        EngineError(Box::new(Cause::Pool(error)))
-    }
-}
-
-/// How an engine was set up and what it has done so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EngineFacts {
-    /// System calls made since the engine was opened, without those of its set-up. Absent for `posix-aio`:
-    /// glibc makes the calls, where iopj cannot count them.
+/// What an engine has done since it was opened, without its set-up. Cheap to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// System calls. Absent for `posix-aio`: glibc makes the calls, where iopj cannot count them.
     pub system_calls: Option<u64>,
     /// Of these, calls that handed I/O to the kernel; of `posix-aio`, calls that handed I/O to glibc.
     pub submit_calls: u64,
     /// Of the system calls, those that only woke a sleeping submission poller.
     pub wakeups: u64,
-    /// Flags that `io_uring_setup` took.
-    pub ring_flags: Vec<RingFlag>,
-    /// True if buffers and file are registered with the kernel.
-    pub registered: bool,
     /// Writes to doorbell registers by `nvme-user`, of submission and completion queues together.
     pub doorbells: u64,
     /// Of these, those of completion queues.
@@ -142,44 +24,269 @@ pub struct EngineFacts {
     pub empty_polls: u64,
     /// Of the system calls, sleeps before polling (`clock_nanosleep`) by `nvme-user` with hybrid completion.
     pub sleeps: u64,
+}
+
+/// How an engine was set up; nothing in it changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Setup {
+    /// Flags that `io_uring_setup` took.
+    pub ring_flags: Vec<RingFlag>,
+    /// How buffers and file are registered with the kernel.
+    pub registration: Registration,
     /// True if doorbells have shadows in memory, so most need no register: an emulated drive under
     /// `nvme-user`.
     pub shadow_doorbells: bool,
 }
 
+/// How the buffers of an engine are registered with the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Registration {
+    /// They are not: the kernel looks their pages up for each I/O.
+    #[default]
+    None,
+    /// By this engine; the bytes count against RLIMIT_MEMLOCK.
+    Own {
+        /// Bytes that are registered.
+        bytes: usize,
+    },
+    /// By another engine over the same pool, whose registration this one shares
+    /// (`IORING_REGISTER_CLONE_BUFFERS`, since Linux 6.12): nothing more is counted.
+    Shared,
+}
+
+/// What was still in flight when an engine was closed. It is leaked with its buffers, because a leak is safe
+/// and a free is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{in_flight} requests had not ended when the engine was closed; their memory is never freed")]
+pub struct Leaked {
+    /// Requests that had not ended.
+    pub in_flight: usize,
+}
+
+impl Leaked {
+    pub(crate) fn unless_none(in_flight: usize) -> Result<(), Leaked> {
+        if in_flight == 0 { Ok(()) } else { Err(Leaked { in_flight }) }
+    }
+}
+
+/// Keeps [`Engine`] to this crate and its sisters, so it can grow.
+#[doc(hidden)]
+pub mod sealed {
+    /// Implemented by engines.
+    pub trait Sealed {}
+}
+
 /// One way to do I/O on one target, driven by the thread that opened it: no engine is `Send`.
 ///
-/// Dropping an engine cancels what is in flight and waits for it for at most five seconds. What the kernel
-/// still holds then is leaked with the pool, because a leak is safe and a free is not. Each engine keeps its
-/// pool alive, so `mem::forget` of an engine is sound too.
-pub trait Engine {
-    /// Queues requests in order without submitting them; returns how many were taken. Fewer than
-    /// given means that the engine is full; a slot is in flight from here to its completion.
+/// Dropping an engine cancels what is in flight and waits for it for at most five seconds; [`Engine::close`]
+/// says how long, and tells what was left. What the kernel still holds then is leaked with its buffers,
+/// because a leak is safe and a free is not. In a forked child, dropping an engine does nothing to the
+/// parent's requests. `mem::forget` of an engine is sound too.
+///
+/// The trait is sealed. [`DynEngine`] is its form as an object, and `Box<dyn DynEngine>` is an engine again.
+pub trait Engine: sealed::Sealed {
+    /// Queues a request without submitting it; it is in flight from here to its completion.
     ///
     /// # Errors
-    /// A slot that is out of range, too short or not free; with `nvme-passthrough` and `nvme-user`, a request
-    /// that no NVMe command can express (not whole logical blocks, or too many). Earlier requests of the call
-    /// stay queued.
-    fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError>;
+    /// The engine is full or finished; the buffer is of another pool or too short; offset and length are not
+    /// whole blocks; the interface has no such operation. The request comes back, and nothing was done.
+    fn push(&mut self, request: Request) -> Result<(), Refused>;
 
-    /// Hands everything queued to the kernel without waiting for completions. `posix-sio` cannot:
-    /// it does the I/O here, and blocks.
+    /// Hands everything queued to the kernel or the device without waiting for completions. `posix-sio`
+    /// cannot: it does the I/O here, and blocks.
     ///
     /// # Errors
     /// The engine is finished. A failed I/O is not an error but a [`Completion`].
     fn submit(&mut self) -> Result<(), EngineError>;
 
-    /// Submits what is queued, in the same system call where the interface can, waits for `min` completions
-    /// (0 never sleeps; at most as many as are in flight) and appends what is complete to `done`, within its
-    /// spare capacity.
+    /// Hands what is complete to `sink`, without submitting and without sleeping; returns how many there
+    /// were. If `sink` panics, no completion is seen twice: the one that it had is gone, and its buffer back
+    /// in the pool.
     ///
     /// # Errors
     /// The engine is finished.
-    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError>;
+    fn reap<S: FnMut(Completion)>(&mut self, sink: S) -> Result<usize, EngineError>;
 
-    /// Requests that were pushed and have not completed.
+    /// Submits what is queued, in the same system call where the interface can, waits until `min` requests
+    /// (at most as many as are in flight) have completed or `until` is over, and hands out what is complete;
+    /// returns how many there were. `sink` may be called before the last of them has completed; with a `min`
+    /// of 0 or 1 it is called after the wait. A `min` of 0 never sleeps.
+    ///
+    /// A polled ring of the kernel's takes no time limit: with `until` it is entered again and again until
+    /// then, which [`Counters::system_calls`] counts. `posix-sio` blocks as long as the I/O takes.
+    ///
+    /// # Errors
+    /// The engine is finished.
+    fn wait<S: FnMut(Completion)>(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        sink: S,
+    ) -> Result<usize, EngineError>;
+
+    /// Requests that were pushed and whose completion was not handed out.
     fn in_flight(&self) -> usize;
 
-    /// How the engine was set up and what it has done.
-    fn facts(&self) -> EngineFacts;
+    /// The most requests in flight.
+    fn iodepth(&self) -> usize;
+
+    /// True if the interface, in this mode, has the operation. The target may still fail it.
+    fn supports(&self, op: Op) -> bool;
+
+    /// A descriptor that becomes readable when [`Engine::reap`] may find something, to join an epoll or tokio
+    /// loop; `None` where there is none, as where the engine polls.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// What the engine has done so far.
+    fn counters(&self) -> Counters;
+
+    /// How it was set up.
+    fn setup(&self) -> &Setup;
+
+    /// Cancels what is in flight and waits for it until `until`; completions are not handed out, their
+    /// buffers go back to the pool. Engines that are closed one after the other may share one deadline.
+    ///
+    /// # Errors
+    /// [`Leaked`]: what had not ended by then.
+    fn close(self, until: Instant) -> Result<(), Leaked>
+    where
+        Self: Sized;
+}
+
+/// [`Engine`] as an object, for a path that is chosen at run time. Every engine implements it, and
+/// `Box<dyn DynEngine>` is an [`Engine`], by which it is used.
+pub trait DynEngine: sealed::Sealed {
+    #[doc(hidden)]
+    fn dyn_push(&mut self, request: Request) -> Result<(), Refused>;
+    #[doc(hidden)]
+    fn dyn_submit(&mut self) -> Result<(), EngineError>;
+    #[doc(hidden)]
+    fn dyn_reap(&mut self, sink: &mut dyn FnMut(Completion)) -> Result<usize, EngineError>;
+    #[doc(hidden)]
+    fn dyn_wait(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        sink: &mut dyn FnMut(Completion),
+    ) -> Result<usize, EngineError>;
+    #[doc(hidden)]
+    fn dyn_in_flight(&self) -> usize;
+    #[doc(hidden)]
+    fn dyn_iodepth(&self) -> usize;
+    #[doc(hidden)]
+    fn dyn_supports(&self, op: Op) -> bool;
+    #[doc(hidden)]
+    fn dyn_descriptor(&self) -> Option<BorrowedFd<'_>>;
+    #[doc(hidden)]
+    fn dyn_counters(&self) -> Counters;
+    #[doc(hidden)]
+    fn dyn_setup(&self) -> &Setup;
+    #[doc(hidden)]
+    fn dyn_close(self: Box<Self>, until: Instant) -> Result<(), Leaked>;
+}
+
+impl<E: Engine> DynEngine for E {
+    fn dyn_push(&mut self, request: Request) -> Result<(), Refused> {
+        self.push(request)
+    }
+
+    fn dyn_submit(&mut self) -> Result<(), EngineError> {
+        self.submit()
+    }
+
+    fn dyn_reap(&mut self, sink: &mut dyn FnMut(Completion)) -> Result<usize, EngineError> {
+        self.reap(sink)
+    }
+
+    fn dyn_wait(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        sink: &mut dyn FnMut(Completion),
+    ) -> Result<usize, EngineError> {
+        self.wait(min, until, sink)
+    }
+
+    fn dyn_in_flight(&self) -> usize {
+        self.in_flight()
+    }
+
+    fn dyn_iodepth(&self) -> usize {
+        self.iodepth()
+    }
+
+    fn dyn_supports(&self, op: Op) -> bool {
+        self.supports(op)
+    }
+
+    fn dyn_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.descriptor()
+    }
+
+    fn dyn_counters(&self) -> Counters {
+        self.counters()
+    }
+
+    fn dyn_setup(&self) -> &Setup {
+        self.setup()
+    }
+
+    fn dyn_close(self: Box<Self>, until: Instant) -> Result<(), Leaked> {
+        self.close(until)
+    }
+}
+
+impl sealed::Sealed for Box<dyn DynEngine + '_> {}
+
+impl Engine for Box<dyn DynEngine + '_> {
+    fn push(&mut self, request: Request) -> Result<(), Refused> {
+        (**self).dyn_push(request)
+    }
+
+    fn submit(&mut self) -> Result<(), EngineError> {
+        (**self).dyn_submit()
+    }
+
+    fn reap<S: FnMut(Completion)>(&mut self, mut sink: S) -> Result<usize, EngineError> {
+        (**self).dyn_reap(&mut sink)
+    }
+
+    fn wait<S: FnMut(Completion)>(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        mut sink: S,
+    ) -> Result<usize, EngineError> {
+        (**self).dyn_wait(min, until, &mut sink)
+    }
+
+    fn in_flight(&self) -> usize {
+        (**self).dyn_in_flight()
+    }
+
+    fn iodepth(&self) -> usize {
+        (**self).dyn_iodepth()
+    }
+
+    fn supports(&self, op: Op) -> bool {
+        (**self).dyn_supports(op)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        (**self).dyn_descriptor()
+    }
+
+    fn counters(&self) -> Counters {
+        (**self).dyn_counters()
+    }
+
+    fn setup(&self) -> &Setup {
+        (**self).dyn_setup()
+    }
+
+    fn close(self, until: Instant) -> Result<(), Leaked> {
+        self.dyn_close(until)
+    }
 }

@@ -1,19 +1,30 @@
 //! `libaio`: Linux native asynchronous I/O by raw `io_setup`, `io_submit` and `io_getevents`.
 
 use crate::control_blocks::ControlBlocks;
-use crate::drain::{Drained, Leaky, drain};
-use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
-use crate::pool::{Pool, Slot};
+use crate::drain::{DRAIN_LIMIT, Drained, Leaky, drain};
+use crate::engine::{Counters, Engine, Leaked, Setup, sealed};
+use crate::error::{EngineError, Refused};
+use crate::gate::{Gate, check_depth};
+use crate::pool::Pool;
+use crate::posix_aio::timespec;
+use crate::rare::{RARE, RareFlights, vectors};
 use crate::remedy;
+use crate::request::{Buffers, Completion, IoError, Op, Operation, Request};
 use crate::system::last_errno;
-use crate::target::Descriptor;
-use std::os::fd::AsRawFd;
-use std::rc::Rc;
-use std::time::Duration;
+use crate::target::{Descriptor, Target};
+use rustix::event::{EventfdFlags, eventfd};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
-/// Opcodes of include/uapi/linux/aio_abi.h.
+/// Opcodes and a flag of include/uapi/linux/aio_abi.h.
 const IOCB_CMD_PREAD: u16 = 0;
 const IOCB_CMD_PWRITE: u16 = 1;
+const IOCB_CMD_FSYNC: u16 = 2;
+const IOCB_CMD_FDSYNC: u16 = 3;
+const IOCB_CMD_PREADV: u16 = 7;
+const IOCB_CMD_PWRITEV: u16 = 8;
+const IOCB_FLAG_RESFD: u32 = 1;
 
 /// `io_event` of include/uapi/linux/aio_abi.h.
 #[repr(C)]
@@ -25,76 +36,193 @@ struct Event {
     res2: i64,
 }
 
-/// What must outlive every request that the kernel holds.
-struct Held {
-    pool: Rc<Pool>,
-    fd: Descriptor,
-    /// One control block per slot of the pool; its `aio_data` is the slot's number.
-    blocks: ControlBlocks<libc::iocb>,
+/// What a rare request needs until it ends: its control block, and the vectors that this names.
+struct Extra {
+    block: ControlBlocks<libc::iocb>,
+    _vectors: Box<[libc::iovec]>,
 }
 
-pub(crate) struct Libaio {
+/// What must outlive every request that the kernel holds.
+struct Held {
+    fd: Descriptor,
+    /// Signalled at each completion, where the engine has a descriptor.
+    event: Option<OwnedFd>,
+    /// One control block per buffer of the pool; its `aio_data` is the buffer's number.
+    blocks: ControlBlocks<libc::iocb>,
+    rare: RareFlights<Extra>,
+}
+
+/// The engine of Linux native AIO.
+pub struct Libaio {
     held: Leaky<Held>,
+    gate: Gate,
     context: libc::c_ulong,
     tags: Box<[u64]>,
-    iodepth: usize,
     /// Control blocks that were pushed and not submitted, in order.
     queued: Vec<*mut libc::iocb>,
-    /// Requests that `io_submit` itself refused.
-    refused: Vec<Completion>,
+    /// Identifiers and errnos of requests that `io_submit` itself refused, the last one first.
+    refused: Vec<(u64, i32)>,
     events: Box<[Event]>,
+    /// Those of them that the kernel has filled and that were not handed out: more than none only if a sink
+    /// panicked.
+    filled: Range<usize>,
     submitted: usize,
+    setup: Setup,
     system_calls: u64,
     submit_calls: u64,
+    is_closed: bool,
+}
+
+/// How a [`Libaio`] is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct LibaioBuilder {
+    iodepth: u32,
+    has_event: bool,
+}
+
+impl LibaioBuilder {
+    /// The most requests in flight; 1 unless it is set.
+    #[must_use]
+    pub fn iodepth(self, iodepth: u32) -> LibaioBuilder {
+        LibaioBuilder { iodepth, ..self }
+    }
+
+    /// Gives the engine a descriptor to wait on (`IOCB_FLAG_RESFD`). Each reap then takes a system call more.
+    #[must_use]
+    pub fn eventfd(self) -> LibaioBuilder {
+        LibaioBuilder { has_event: true, ..self }
+    }
+
+    /// Opens the engine.
+    ///
+    /// # Errors
+    /// The depth is out of range, or the kernel has no room for as many requests (`fs.aio-max-nr`); the
+    /// target has no descriptor for the kernel's driver, or descriptors ran out.
+    pub fn open(self, target: &Target, pool: &Pool) -> Result<Libaio, EngineError> {
+        check_depth(self.iodepth)?;
+        let event = self.has_event.then(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK));
+        let event = event.transpose().map_err(|errno| EngineError::failed("eventfd", errno))?;
+        Libaio::open(target, pool, self.iodepth, event)
+    }
 }
 
 impl Libaio {
-    pub(crate) fn open(fd: Descriptor, pool: &Rc<Pool>, iodepth: u32) -> Result<Self, EngineError> {
+    /// An engine without a descriptor to wait on, unless it is told otherwise.
+    pub fn builder() -> LibaioBuilder {
+        LibaioBuilder { iodepth: 1, has_event: false }
+    }
+
+    pub(crate) fn open(
+        target: &Target,
+        pool: &Pool,
+        iodepth: u32,
+        event: Option<OwnedFd>,
+    ) -> Result<Self, EngineError> {
+        let fd = target.reopen().map_err(|error| EngineError::unsupported(error.to_string()))?;
         let mut context: libc::c_ulong = 0;
         // SAFETY: `context` is a valid place for the new context's id and is zero, as the call demands.
         if unsafe { libc::syscall(libc::SYS_io_setup, libc::c_ulong::from(iodepth), &raw mut context) } < 0 {
             let errno = last_errno();
             return Err(EngineError::call("io_setup", errno, remedy::io_setup(errno, iodepth)));
         }
-        let slots = pool.slots() as usize;
-        // SAFETY: `iocb` is plain integers, for which zero is a valid value.
-        let blocks = ControlBlocks::new(unsafe { std::mem::zeroed::<libc::iocb>() }, pool.slots());
         let depth = iodepth as usize;
+        let blocks = ControlBlocks::new(blank(&fd, event.as_ref()), pool.count());
         Ok(Libaio {
-            held: Leaky::new(Held { pool: Rc::clone(pool), fd, blocks }),
+            held: Leaky::new(Held { fd, event, blocks, rare: RareFlights::new() }),
+            gate: Gate::new(pool, target, iodepth, "libaio"),
             context,
-            tags: vec![0; slots].into(),
-            iodepth: depth,
+            tags: vec![0; pool.count() as usize].into(),
             queued: Vec::with_capacity(depth),
             refused: Vec::with_capacity(depth),
             events: vec![Event::default(); depth].into(),
+            filled: 0..0,
             submitted: 0,
+            setup: Setup::default(),
             system_calls: 0,
             submit_calls: 0,
+            is_closed: false,
         })
     }
 
-    /// One `io_getevents`; appends what it finds.
-    fn reap(
+    #[cold]
+    fn push_rare(&mut self, request: Request) -> Result<(), Refused> {
+        let op = request.operation.op();
+        if !self.supports(op) {
+            return Err(Refused::new(request, self.gate.lacks(op, ": Linux AIO has no such command")));
+        }
+        if let Err(error) = self.gate.check(&request, self.in_flight()) {
+            return Err(Refused::new(request, error));
+        }
+        let mut block = blank(&self.held.fd, self.held.event.as_ref());
+        let vectors = vectors(&request.operation);
+        if let Operation::ReadVectored { offset, .. } | Operation::WriteVectored { offset, .. } =
+            &request.operation
+        {
+            block.aio_offset = *offset as i64;
+            (block.aio_buf, block.aio_nbytes) = (vectors.as_ptr() as u64, vectors.len() as u64);
+        }
+        block.aio_lio_opcode = match op {
+            Op::ReadVectored => IOCB_CMD_PREADV,
+            Op::WriteVectored => IOCB_CMD_PWRITEV,
+            Op::Flush => IOCB_CMD_FDSYNC,
+            _ => IOCB_CMD_FSYNC,
+        };
+        let extra = Extra { block: ControlBlocks::new(block, 1), _vectors: vectors };
+        let (id, rare) = self.held.rare.start(request, extra);
+        let pointer = rare.extra.block.at(0);
+        // SAFETY: the block is new, so the kernel does not hold it.
+        unsafe { (*pointer).aio_data = id };
+        self.queued.push(pointer);
+        Ok(())
+    }
+
+    fn complete(&mut self, id: u64, result: Result<u32, IoError>) -> Completion {
+        if id >= RARE {
+            let rare = self.held.rare.end(id).expect("the kernel returns what it was given, once");
+            return rare.complete(result);
+        }
+        // SAFETY: the buffer took off with its request, which has ended: the kernel returns each once.
+        let buffer = unsafe { self.gate.pool.land(id as u32) };
+        Completion { tag: self.tags[id as usize], result, buffers: Buffers::One(buffer) }
+    }
+
+    /// Hands out what needs no system call: what `io_submit` refused, and the events that are here; returns
+    /// how many.
+    #[inline]
+    fn take_known<S: FnMut(Completion)>(&mut self, sink: &mut S) -> usize {
+        let count = self.refused.len() + self.filled.len();
+        while let Some((id, errno)) = self.refused.pop() {
+            let completion = self.complete(id, Err(IoError::Os(errno)));
+            sink(completion);
+        }
+        while let Some(at) = self.filled.next() {
+            let Event { data, res, .. } = self.events[at];
+            self.submitted -= 1;
+            let result = if res < 0 { Err(IoError::Os(-res as i32)) } else { Ok(res as u32) };
+            let completion = self.complete(data, result);
+            sink(completion);
+        }
+        count
+    }
+
+    /// One `io_getevents`; hands out what it finds, and returns how many that are.
+    fn take<S: FnMut(Completion)>(
         &mut self,
         min: usize,
         timeout: Option<Duration>,
-        done: &mut Vec<Completion>,
-    ) -> Result<(), EngineError> {
-        let room = (done.capacity() - done.len()).min(self.events.len());
-        let timeout = timeout.map(|time| libc::timespec {
-            tv_sec: time.as_secs() as libc::time_t,
-            tv_nsec: time.subsec_nanos().into(),
-        });
+        sink: &mut S,
+    ) -> Result<usize, EngineError> {
+        let timeout = timeout.map(timespec);
         let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         self.system_calls += 1;
-        // SAFETY: `events` has room for `room` events, and `timeout` is null or points to a live timespec.
+        // SAFETY: `events` has room for as many events as it is long, and `timeout` is null or points to a
+        // live timespec.
         let found = unsafe {
             libc::syscall(
                 libc::SYS_io_getevents,
                 self.context,
-                min.min(room),
-                room,
+                min.min(self.events.len()),
+                self.events.len(),
                 self.events.as_mut_ptr(),
                 timeout,
             )
@@ -102,44 +230,80 @@ impl Libaio {
         if found < 0 {
             let errno = last_errno();
             return if errno == libc::EINTR {
-                Ok(())
+                Ok(0)
             } else {
                 Err(EngineError::call("io_getevents", errno, String::new()))
             };
         }
-        for event in &self.events[..found as usize] {
-            let slot = Slot(event.data as u32);
-            let result =
-                if event.res < 0 { Err(IoError::Os(-event.res as i32)) } else { Ok(event.res as u32) };
-            self.held.pool.finish(slot);
-            done.push(Completion { tag: self.tags[slot.0 as usize], slot, result });
+        self.filled = 0..found as usize;
+        Ok(self.take_known(sink))
+    }
+
+    /// Ends the engine; what has not ended by `until` is leaked. Returns how many that are.
+    fn end(&mut self, until: Instant) -> usize {
+        if std::mem::replace(&mut self.is_closed, true) || self.held.is_parents() {
+            return 0;
         }
-        self.submitted -= found as usize;
-        Ok(())
+        for block in std::mem::take(&mut self.queued) {
+            // SAFETY: the block is in `held`, and the kernel has not taken it.
+            let id = unsafe { (*block).aio_data };
+            drop(self.complete(id, Ok(0)));
+        }
+        self.take_known(&mut drop);
+        // No block device can cancel (io_cancel returns EINVAL), so waiting is all that can be done.
+        let drained = drain(until, |left| {
+            if self.submitted > 0 && self.take(1, Some(left), &mut drop).is_err() {
+                return Drained::Stuck;
+            }
+            if self.submitted == 0 { Drained::Empty } else { Drained::Pending }
+        });
+        if drained {
+            // SAFETY: the context is ours and has nothing in flight. With something in flight io_destroy
+            // would wait without limit, so the context is then leaked too.
+            unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+            self.held.release();
+        }
+        self.submitted
     }
 }
 
+fn blank(fd: &Descriptor, event: Option<&OwnedFd>) -> libc::iocb {
+    // SAFETY: `iocb` is plain integers, for which zero is a valid value.
+    let mut block = unsafe { std::mem::zeroed::<libc::iocb>() };
+    block.aio_fildes = fd.as_raw_fd() as u32;
+    if let Some(event) = event {
+        (block.aio_flags, block.aio_resfd) = (IOCB_FLAG_RESFD, event.as_raw_fd() as u32);
+    }
+    block
+}
+
+impl sealed::Sealed for Libaio {}
+
 impl Engine for Libaio {
-    fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
-        let room = self.iodepth - self.in_flight();
-        for request in &requests[..room.min(requests.len())] {
-            let address = self.held.pool.start(request.slot, request.len)?;
-            let pointer = self.held.blocks.at(request.slot);
-            // SAFETY: the slot was free until now, so the kernel does not hold its block.
-            let block = unsafe { &mut *pointer };
-            block.aio_data = u64::from(request.slot.0);
-            block.aio_lio_opcode = match request.op {
-                Op::Read => IOCB_CMD_PREAD,
-                Op::Write => IOCB_CMD_PWRITE,
-            };
-            block.aio_fildes = self.held.fd.as_raw_fd() as u32;
-            block.aio_buf = address.as_ptr() as u64;
-            block.aio_nbytes = u64::from(request.len);
-            block.aio_offset = request.offset as i64;
-            self.tags[request.slot.0 as usize] = request.tag;
-            self.queued.push(pointer);
+    #[inline]
+    fn push(&mut self, request: Request) -> Result<(), Refused> {
+        let write = matches!(request.operation, Operation::Write(_));
+        let (Operation::Read(transfer) | Operation::Write(transfer)) = &request.operation else {
+            return self.push_rare(request);
+        };
+        if self.in_flight() >= self.gate.iodepth() || !self.gate.admits(transfer) {
+            return self.push_rare(request);
         }
-        Ok(room.min(requests.len()))
+        let index = transfer.buffer.index();
+        let pointer = self.held.blocks.at(index);
+        // SAFETY: the buffer is not in flight, so the kernel does not hold its block.
+        let block = unsafe { &mut *pointer };
+        block.aio_data = u64::from(index);
+        block.aio_lio_opcode = if write { IOCB_CMD_PWRITE } else { IOCB_CMD_PREAD };
+        block.aio_buf = self.gate.pool.address(index).as_ptr() as u64;
+        block.aio_nbytes = u64::from(transfer.len);
+        block.aio_offset = transfer.offset as i64;
+        self.tags[index as usize] = request.tag;
+        self.queued.push(pointer);
+        if let Operation::Read(transfer) | Operation::Write(transfer) = request.operation {
+            transfer.buffer.take_off();
+        }
+        Ok(())
     }
 
     fn submit(&mut self) -> Result<(), EngineError> {
@@ -148,8 +312,8 @@ impl Engine for Libaio {
             let rest = &mut self.queued[start..];
             self.system_calls += 1;
             self.submit_calls += 1;
-            // SAFETY: each pointer names a control block in `held.blocks`, which lives until the kernel has
-            // returned every request, or forever; so does the slot that it names.
+            // SAFETY: each pointer names a control block in `held`, which lives until the kernel has returned
+            // every request, or forever; so do the buffers that it names.
             let taken =
                 unsafe { libc::syscall(libc::SYS_io_submit, self.context, rest.len(), rest.as_mut_ptr()) };
             if taken >= 0 {
@@ -162,10 +326,8 @@ impl Engine for Libaio {
                 // Completions make room; if none is to come, the request itself has failed.
                 libc::EAGAIN if self.submitted > 0 => break,
                 errno => {
-                    // SAFETY: the block is in `held.blocks`, and the kernel has not taken it.
-                    let slot = Slot(unsafe { (*rest[0]).aio_data } as u32);
-                    let tag = self.tags[slot.0 as usize];
-                    self.refused.push(Completion { tag, slot, result: Err(IoError::Os(errno)) });
+                    // SAFETY: the block is in `held`, and the kernel has not taken it.
+                    self.refused.insert(0, (unsafe { (*rest[0]).aio_data }, errno));
                     start += 1;
                 }
             }
@@ -174,69 +336,81 @@ impl Engine for Libaio {
         Ok(())
     }
 
-    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        let already = done.len();
+    fn reap<S: FnMut(Completion)>(&mut self, mut sink: S) -> Result<usize, EngineError> {
+        let mut found = self.take_known(&mut sink);
+        if let Some(event) = &self.held.event {
+            // Before the events are taken: what completes later signals again.
+            self.system_calls += 1;
+            let _ = rustix::io::read(event, &mut [0; 8]);
+        }
+        if self.submitted > 0 {
+            found += self.take(0, Some(Duration::ZERO), &mut sink)?;
+        }
+        Ok(found)
+    }
+
+    #[inline]
+    fn wait<S: FnMut(Completion)>(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        mut sink: S,
+    ) -> Result<usize, EngineError> {
+        let mut found = 0;
         loop {
             if !self.queued.is_empty() {
                 self.submit()?;
             }
-            while !self.refused.is_empty() && done.len() < done.capacity() {
-                let completion = self.refused.remove(0);
-                self.held.pool.finish(completion.slot);
-                done.push(completion);
+            found += self.take_known(&mut sink);
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let is_over = left.is_some_and(|left| left.is_zero());
+            let wanted = if is_over { 0 } else { min.saturating_sub(found).min(self.submitted) };
+            if self.submitted == 0 || (wanted == 0 && found > 0) {
+                return Ok(found);
             }
-            let found = done.len() - already;
-            let room = done.capacity() - done.len();
-            let wanted = min.saturating_sub(found).min(self.submitted).min(room);
-            if self.submitted == 0 || room == 0 || (wanted == 0 && found > 0) {
-                return Ok(());
-            }
-            self.reap(wanted, (wanted == 0).then_some(Duration::ZERO), done)?;
+            found += self.take(wanted, if wanted == 0 { Some(Duration::ZERO) } else { left }, &mut sink)?;
             if wanted == 0 {
-                return Ok(());
+                return Ok(found);
             }
         }
     }
 
+    #[inline]
     fn in_flight(&self) -> usize {
         self.queued.len() + self.submitted + self.refused.len()
     }
 
-    fn facts(&self) -> EngineFacts {
-        EngineFacts {
+    fn iodepth(&self) -> usize {
+        self.gate.iodepth()
+    }
+
+    fn supports(&self, op: Op) -> bool {
+        !matches!(op, Op::Discard | Op::WriteZeroes)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.held.event.as_ref().map(AsFd::as_fd)
+    }
+
+    fn counters(&self) -> Counters {
+        Counters {
             system_calls: Some(self.system_calls),
             submit_calls: self.submit_calls,
-            ..EngineFacts::default()
+            ..Counters::default()
         }
+    }
+
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn close(mut self, until: Instant) -> Result<(), Leaked> {
+        Leaked::unless_none(self.end(until))
     }
 }
 
 impl Drop for Libaio {
     fn drop(&mut self) {
-        if self.held.is_parents() {
-            return;
-        }
-        for block in self.queued.drain(..) {
-            // SAFETY: the block is in `held.blocks`, and the kernel has not taken it.
-            self.held.pool.finish(Slot(unsafe { (*block).aio_data } as u32));
-        }
-        for completion in self.refused.drain(..) {
-            self.held.pool.finish(completion.slot);
-        }
-        // No block device can cancel (io_cancel returns EINVAL), so waiting is all that can be done.
-        let mut done = Vec::with_capacity(self.events.len().max(1));
-        let drained = drain(|left| {
-            done.clear();
-            if self.submitted > 0 && self.reap(1, Some(left), &mut done).is_err() {
-                return Drained::Stuck;
-            }
-            if self.submitted == 0 { Drained::Empty } else { Drained::Pending }
-        });
-        if drained {
-            // SAFETY: the context is ours and has nothing in flight. With something in flight io_destroy
-            // would wait without limit, so the context is then leaked too.
-            unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
-            self.held.release();
-        }
+        self.end(Instant::now() + DRAIN_LIMIT);
     }
 }

@@ -1,97 +1,44 @@
-//! The buffer pool: one aligned mapping cut into slots, each free, borrowed or in flight.
+//! The buffer pool: a part of a region cut into buffers of one length, which its owner and the engines pass
+//! to and fro.
 
-use crate::mmap::Mmap;
-use std::cell::Cell;
+use crate::region::{ALIGNMENT, Part, PoolError, Region};
+use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// Slots start at multiples of this many bytes, which satisfies O_DIRECT on every block size in use.
-const ALIGNMENT: usize = 4096;
-
-/// A slot of a [`Pool`], by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Slot(pub u32);
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Free,
-    Borrowed,
-    InFlight,
-}
-
-/// Why a pool cannot be made, or refuses a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PoolError {
-    /// The mapping could not be made.
-    #[error("no memory for {bytes} bytes of buffers (errno {errno}): lower iodepth, bs or numjobs")]
-    NoMemory {
-        /// Length of the mapping asked for.
-        bytes: usize,
-        /// errno of `mmap`, or 0 where the length overflows.
-        errno: i32,
-    },
-    /// Too few huge pages are free.
-    #[error(
-        "no {pages} free huge pages of 2 MiB for the buffers: raise \
-         /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages by {pages}, or lower iodepth, bs or numjobs"
-    )]
-    NoHugePages {
-        /// Huge pages that are needed.
-        pages: usize,
-    },
-    /// The pool has fewer slots.
-    #[error("slot {} is beyond the pool's {slots} slots", .slot.0)]
-    OutOfRange {
-        /// The slot asked for.
-        slot: Slot,
-        /// Slots of the pool.
-        slots: u32,
-    },
-    /// The request is longer than a slot.
-    #[error("{len} bytes do not fit into a slot of {slot_len} bytes")]
-    TooLong {
-        /// Length asked for.
-        len: u32,
-        /// Length of a slot.
-        slot_len: u32,
-    },
-    /// The slot is borrowed or in flight.
-    #[error("slot {} is not free", .0.0)]
-    Busy(Slot),
-}
-
-/// One aligned, anonymous mapping cut into slots of equal length.
+/// Buffers of equal length for the engines of one thread. A handle: its clones are the same pool.
 ///
-/// Several engines of one thread share a pool by `Rc`. The kernel gets raw pointers; while a slot is in
-/// flight no Rust reference to it exists, because [`Pool::borrow`] refuses it. A forked child does not have
-/// the memory (`MADV_DONTFORK`), and what it drops leaves the parent's I/O alone.
-pub struct Pool {
-    /// Dropped only when no slot is in flight: every engine has an `Rc` of the pool until it has drained, and
-    /// leaks that `Rc` if it cannot.
-    map: Mmap,
-    /// The first slot, in the mapping.
+/// A [`Buffer`] is taken by [`Pool::acquire`], moves into an engine with a request, and comes out with the
+/// completion. Dropped, it goes back to its pool. The memory lives as long as any buffer, engine or handle of
+/// the pool does.
+#[derive(Clone)]
+pub struct Pool(Rc<Inner>);
+
+struct Inner {
+    /// The first buffer, in the part.
     base: NonNull<u8>,
     stride: usize,
-    slot_len: u32,
-    is_huge: bool,
-    states: Box<[Cell<State>]>,
+    len: u32,
+    count: u32,
+    /// The buffers that nobody has, last in first out.
+    free: RefCell<Vec<u32>>,
+    /// The descriptor of the ring that registered the memory, for others to share its registration.
+    registered_by: Cell<Option<i32>>,
+    /// Dropped only when no buffer is left, neither with a user nor in flight: each holds a count of the
+    /// pool.
+    part: Part,
 }
 
-/// Pages are present before the first I/O. Miri does not know the flag.
-const POPULATE: i32 = if cfg!(miri) { 0 } else { libc::MAP_POPULATE };
-
-/// Size in bytes of the huge pages that [`Pool::huge`] asks for.
-const HUGE_PAGE: usize = 2 << 20;
-
 impl Pool {
-    /// Maps `slots` slots of `slot_len` bytes, each aligned to 4096 bytes and zeroed.
+    /// Maps `count` buffers of `len` bytes, each aligned to 4096 bytes and zeroed.
     ///
     /// # Errors
     /// [`PoolError::NoMemory`].
-    pub fn new(slots: u32, slot_len: u32) -> Result<Rc<Pool>, PoolError> {
-        Pool::map(slots, slot_len, 0, false)
+    pub fn new(count: u32, len: u32) -> Result<Pool, PoolError> {
+        Pool::within(&Region::new(bytes(count, len, 0)?)?, count, len)
     }
 
     /// As [`Pool::new`], in huge pages of 2 MiB (hugetlb), which the kernel neither moves nor swaps: what a
@@ -99,265 +46,217 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::NoHugePages`].
-    pub fn huge(slots: u32, slot_len: u32) -> Result<Rc<Pool>, PoolError> {
-        Pool::map(slots, slot_len, 0, true)
+    pub fn huge(count: u32, len: u32) -> Result<Pool, PoolError> {
+        let region = Region::huge(bytes(count, len, 0)?)?;
+        // The whole of it: a device may need to know that its last page is huge as well.
+        Pool::cut(&region, region.len(), count, len, 0)
     }
 
-    /// As [`Pool::new`], with each slot `shift` bytes (a multiple of 4 below 4096) into a page: for tests of
-    /// how a driver handles buffers that are not aligned. No kernel interface takes them.
+    /// `count` buffers of `len` bytes in a part of `region` that no other pool has.
+    ///
+    /// # Errors
+    /// [`PoolError::RegionFull`].
+    pub fn within(region: &Region, count: u32, len: u32) -> Result<Pool, PoolError> {
+        Pool::cut(region, bytes(count, len, 0)?, count, len, 0)
+    }
+
+    /// As [`Pool::new`], with each buffer `shift` bytes (a multiple of 4 below 4096) into a page: for tests
+    /// of how a driver handles buffers that are not aligned. No kernel interface takes them.
     ///
     /// # Errors
     /// [`PoolError::NoMemory`].
     #[cfg(any(test, feature = "sim"))]
-    pub fn shifted(slots: u32, slot_len: u32, shift: u32) -> Result<Rc<Pool>, PoolError> {
-        Pool::map(slots, slot_len, shift, false)
+    pub fn shifted(count: u32, len: u32, shift: u32) -> Result<Pool, PoolError> {
+        let bytes = bytes(count, len, shift)?;
+        Pool::cut(&Region::new(bytes)?, bytes, count, len, shift)
     }
 
-    fn map(slots: u32, slot_len: u32, shift: u32, is_huge: bool) -> Result<Rc<Pool>, PoolError> {
-        let stride = (slot_len.max(1) as usize + shift as usize).next_multiple_of(ALIGNMENT);
-        let page = if is_huge { HUGE_PAGE } else { ALIGNMENT };
-        let map_len = stride
-            .checked_mul(slots.max(1) as usize)
-            .and_then(|bytes| bytes.checked_next_multiple_of(page))
-            .ok_or(PoolError::NoMemory { bytes: usize::MAX, errno: 0 })?;
-        // The kernel neither moves nor copies shared huge pages: a device without an IOMMU finds the same
-        // page.
-        let kind = if is_huge {
-            libc::MAP_SHARED | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB
-        } else {
-            libc::MAP_PRIVATE
-        };
-        let map = Mmap::anonymous(map_len, kind | POPULATE).map_err(|errno| match is_huge {
-            true => PoolError::NoHugePages { pages: map_len / HUGE_PAGE },
-            false => PoolError::NoMemory { bytes: map_len, errno },
-        })?;
-        map.keep_from_children().map_err(|errno| PoolError::NoMemory { bytes: map_len, errno })?;
-        let base = map.at(shift as usize, map_len - shift as usize);
-        let states = (0..slots).map(|_| Cell::new(State::Free)).collect();
-        Ok(Rc::new(Pool { map, base, stride, slot_len, is_huge, states }))
+    fn cut(region: &Region, bytes: usize, count: u32, len: u32, shift: u32) -> Result<Pool, PoolError> {
+        let part = region.take(bytes).ok_or(PoolError::RegionFull { bytes })?;
+        // SAFETY: the shift is below a page, and the part has at least one.
+        let base = unsafe { part.base().add(shift as usize) };
+        let free = RefCell::new((0..count).rev().collect());
+        let stride = stride(len, shift);
+        Ok(Pool(Rc::new(Inner { base, stride, len, count, free, registered_by: Cell::new(None), part })))
     }
 
-    /// Number of slots.
-    pub fn slots(&self) -> u32 {
-        self.states.len() as u32
+    /// Takes a buffer, the one that came back last; `None` if all are with users or in flight. What is in it
+    /// is what was left in it.
+    pub fn acquire(&self) -> Option<Buffer> {
+        let index = self.0.free.borrow_mut().pop()?;
+        Some(Buffer { pool: ManuallyDrop::new(self.clone()), index })
+    }
+
+    /// Number of buffers.
+    pub fn count(&self) -> u32 {
+        self.0.count
+    }
+
+    /// Number of buffers that nobody has.
+    pub fn available(&self) -> u32 {
+        self.0.free.borrow().len() as u32
+    }
+
+    /// Length of a buffer in bytes.
+    pub fn buffer_len(&self) -> u32 {
+        self.0.len
     }
 
     /// True if the pool lies in huge pages.
     pub fn is_huge(&self) -> bool {
-        self.is_huge
+        self.0.part.is_huge()
     }
 
-    /// Length of a slot in bytes.
-    pub fn slot_len(&self) -> u32 {
-        self.slot_len
-    }
-
-    /// The bytes of a free slot, for as long as the guard lives.
-    ///
-    /// # Errors
-    /// [`PoolError::OutOfRange`]; [`PoolError::Busy`] if the slot is borrowed or in flight.
-    pub fn borrow(self: &Rc<Pool>, slot: Slot) -> Result<SlotGuard, PoolError> {
-        self.take(slot, State::Borrowed)?;
-        Ok(SlotGuard { pool: Rc::clone(self), slot })
-    }
-
-    /// Marks a free slot as in flight and gives the address for the kernel.
+    /// True if `other` is a handle of the same pool.
     #[inline]
-    pub(crate) fn start(&self, slot: Slot, len: u32) -> Result<NonNull<u8>, PoolError> {
-        if len > self.slot_len {
-            return Err(PoolError::TooLong { len, slot_len: self.slot_len });
-        }
-        self.take(slot, State::InFlight)?;
-        Ok(self.address(slot))
+    pub(crate) fn is(&self, other: &Pool) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Marks a free slot as in flight, for a request that is known to fit.
-    #[inline]
-    pub(crate) fn start_known(&self, slot: Slot) -> Result<(), PoolError> {
-        self.take(slot, State::InFlight)
-    }
-
-    /// Marks a slot as free again. The caller has seen its completion, or never submitted it.
-    #[inline]
-    pub(crate) fn finish(&self, slot: Slot) {
-        if let Some(state) = self.states.get(slot.0 as usize) {
-            debug_assert_eq!(state.get(), State::InFlight);
-            state.set(State::Free);
-        }
-    }
-
-    /// The mapping as the kernel registers it: address and length.
+    /// The memory as the kernel registers it: address and length.
     pub(crate) fn region(&self) -> libc::iovec {
-        libc::iovec { iov_base: self.map.base().as_ptr().cast(), iov_len: self.map.len() }
+        libc::iovec { iov_base: self.0.part.base().as_ptr().cast(), iov_len: self.0.part.len() }
     }
 
-    /// The mapping as a driver gives it to its device: address and length, whole pages.
+    /// The memory as a driver gives it to its device: address and length, whole pages.
     pub(crate) fn memory(&self) -> (NonNull<u8>, usize) {
-        (self.map.base(), self.map.len())
+        (self.0.part.base(), self.0.part.len())
     }
 
+    /// Offset of a buffer in the memory, in bytes.
+    pub(crate) fn offset(&self, index: u32) -> usize {
+        self.address(index).as_ptr() as usize - self.0.part.base().as_ptr() as usize
+    }
+
+    /// The descriptor of the ring that registered the memory.
+    pub(crate) fn registered_by(&self) -> &Cell<Option<i32>> {
+        &self.0.registered_by
+    }
+
+    /// The address of buffer `index`, which the pool must have.
     #[inline]
-    fn take(&self, slot: Slot, to: State) -> Result<(), PoolError> {
-        match self.states.get(slot.0 as usize) {
-            None => Err(PoolError::OutOfRange { slot, slots: self.slots() }),
-            Some(state) if state.get() != State::Free => Err(PoolError::Busy(slot)),
-            Some(state) => {
-                state.set(to);
-                Ok(())
-            }
-        }
+    pub(crate) fn address(&self, index: u32) -> NonNull<u8> {
+        debug_assert!(index < self.0.count);
+        // SAFETY: the callers have the index from a buffer of this pool or count below its number, so it lies
+        // within the part.
+        unsafe { self.0.base.add(index as usize * self.0.stride) }
     }
 
-    /// Offset of a slot in the mapping, in bytes.
-    pub(crate) fn offset(&self, slot: Slot) -> usize {
-        self.address(slot).as_ptr() as usize - self.map.base().as_ptr() as usize
-    }
-
+    /// The buffer `index`, back from a flight.
+    ///
+    /// # Safety
+    /// [`Buffer::take_off`] gave the index of a buffer of this pool, and this is the one landing that
+    /// follows.
     #[inline]
-    fn address(&self, slot: Slot) -> NonNull<u8> {
-        debug_assert!((slot.0 as usize) < self.states.len());
-        // SAFETY: every caller has seen `slot` to be one of `states`, so it is in range and
-        // `slot * stride` lies within the mapping.
-        unsafe { self.base.add(slot.0 as usize * self.stride) }
+    pub(crate) unsafe fn land(&self, index: u32) -> Buffer {
+        // SAFETY: by this function's condition the buffer that took off was never dropped: its count of the
+        // pool is taken over here, once.
+        let pool = unsafe { std::ptr::read(self) };
+        Buffer { pool: ManuallyDrop::new(pool), index }
     }
+
+    /// How many handles, buffers and engines hold the pool, for tests.
+    #[cfg(any(test, feature = "sim"))]
+    pub fn holders(&self) -> usize {
+        Rc::strong_count(&self.0)
+    }
+}
+
+fn stride(len: u32, shift: u32) -> usize {
+    (len.max(1) as usize + shift as usize).next_multiple_of(ALIGNMENT)
+}
+
+fn bytes(count: u32, len: u32, shift: u32) -> Result<usize, PoolError> {
+    let bytes = stride(len, shift).checked_mul(count.max(1) as usize);
+    bytes.ok_or(PoolError::NoMemory { bytes: usize::MAX, errno: 0 })
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool")
-            .field("slots", &self.slots())
-            .field("slot_len", &self.slot_len)
-            .finish_non_exhaustive()
+        f.debug_struct("Pool").field("count", &self.0.count).field("len", &self.0.len).finish_non_exhaustive()
     }
 }
 
-/// The bytes of a borrowed slot.
-#[derive(Debug)]
-pub struct SlotGuard {
-    pool: Rc<Pool>,
-    slot: Slot,
+/// A buffer of a [`Pool`]: its bytes belong to whoever has it, and to nobody while it is in flight.
+///
+/// It moves into an engine with a request, so its bytes cannot be touched until it comes back:
+///
+/// ```compile_fail,E0382
+/// # fn check(engine: &mut impl iopj_engine::Engine, buffer: iopj_engine::Buffer) {
+/// engine.push(iopj_engine::Request::read(buffer, 4096, 0)).unwrap();
+/// let first = buffer[0]; // borrow of moved value
+/// # }
+/// ```
+pub struct Buffer {
+    /// Taken when the buffer is dropped.
+    pool: ManuallyDrop<Pool>,
+    index: u32,
 }
 
-impl Deref for SlotGuard {
+impl Buffer {
+    /// Its number in the pool, below [`Pool::count`].
+    #[inline]
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The pool that it belongs to.
+    #[inline]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Gives the buffer to the kernel or a device: nobody has it until [`Pool::land`] is called with its
+    /// index. If that never happens, the pool's memory is never freed.
+    #[inline]
+    pub(crate) fn take_off(self) -> u32 {
+        ManuallyDrop::new(self).index
+    }
+}
+
+impl Deref for Buffer {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the slot is `Borrowed`, so neither the kernel nor another guard has it, and the
-        // pool that maps it lives as long as `self`.
+        // SAFETY: the range lies in the pool's part, which lives as long as the pool, and no other buffer has
+        // it. Neither the kernel nor a device has it, as the buffer is not in flight.
         unsafe {
-            std::slice::from_raw_parts(self.pool.address(self.slot).as_ptr(), self.pool.slot_len as usize)
+            std::slice::from_raw_parts(self.pool.address(self.index).as_ptr(), self.pool.0.len as usize)
         }
     }
 }
 
-impl DerefMut for SlotGuard {
+impl DerefMut for Buffer {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; `&mut self` makes this the only reference.
         unsafe {
-            std::slice::from_raw_parts_mut(self.pool.address(self.slot).as_ptr(), self.pool.slot_len as usize)
+            std::slice::from_raw_parts_mut(self.pool.address(self.index).as_ptr(), self.pool.0.len as usize)
         }
     }
 }
 
-impl Drop for SlotGuard {
-    fn drop(&mut self) {
-        self.pool.states[self.slot.0 as usize].set(State::Free);
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer {} of {} bytes", self.index, self.pool.0.len)
     }
+}
+
+impl Drop for Buffer {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the pool is taken here alone, and not used afterwards.
+        give_back(unsafe { ManuallyDrop::take(&mut self.pool) }, self.index);
+    }
+}
+
+/// Takes all in registers: a buffer that had to have an address, for the case that something panics, would be
+/// stored and loaded for each I/O.
+#[inline(never)]
+fn give_back(pool: Pool, index: u32) {
+    pool.0.free.borrow_mut().push(index);
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slot_is_borrowed_once_and_never_in_flight() {
-        let pool = Pool::new(2, 512).unwrap();
-        let mut guard = pool.borrow(Slot(0)).unwrap();
-        guard[511] = 9;
-        assert_eq!(pool.borrow(Slot(0)).unwrap_err(), PoolError::Busy(Slot(0)));
-        assert_eq!(pool.start(Slot(0), 512).unwrap_err(), PoolError::Busy(Slot(0)));
-        drop(guard);
-        let address = pool.start(Slot(0), 512).unwrap();
-        assert_eq!(address.as_ptr() as usize % ALIGNMENT, 0);
-        assert_eq!(pool.borrow(Slot(0)).unwrap_err(), PoolError::Busy(Slot(0)));
-        pool.finish(Slot(0));
-        assert_eq!(pool.borrow(Slot(0)).unwrap()[511], 9);
-    }
-
-    #[test]
-    fn slots_may_begin_within_a_page() {
-        let pool = Pool::shifted(2, 4096, 20).unwrap();
-        for slot in 0..2 {
-            pool.borrow(Slot(slot)).unwrap().fill(slot as u8 + 1);
-            assert_eq!(pool.start(Slot(slot), 4096).unwrap().as_ptr() as usize % ALIGNMENT, 20);
-        }
-        for slot in 0..2 {
-            pool.finish(Slot(slot));
-            assert!(pool.borrow(Slot(slot)).unwrap().iter().all(|byte| *byte == slot as u8 + 1));
-        }
-        assert_eq!(pool.region().iov_base as usize % ALIGNMENT, 0);
-        assert_eq!(pool.region().iov_len, 2 * 8192);
-    }
-
-    #[test]
-    fn a_pool_in_huge_pages_says_how_many_it_lacks() {
-        // More than any machine has free.
-        let message = Pool::huge(1 << 20, 1 << 24).unwrap_err().to_string();
-        assert!(message.contains("8388608 free huge pages of 2 MiB"), "{message}");
-        match Pool::huge(3, 512) {
-            Ok(pool) => {
-                assert!(pool.is_huge() && (pool.region().iov_base as usize).is_multiple_of(HUGE_PAGE))
-            }
-            Err(error) => assert_eq!(error, PoolError::NoHugePages { pages: 1 }),
-        }
-    }
-
-    /// Forks and gives what the child found.
-    #[cfg(not(miri))]
-    fn in_a_child(check: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child only calls `check` and ends without running anything else of this process.
-        match unsafe { libc::fork() } {
-            0 => {
-                let holds = check();
-                // SAFETY: ends the child.
-                unsafe { libc::_exit(i32::from(!holds)) }
-            }
-            child => {
-                let mut status = 1;
-                // SAFETY: `status` lives through the call.
-                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-                status == 0
-            }
-        }
-    }
-
-    #[cfg(not(miri))]
-    #[test]
-    fn a_forked_child_neither_has_the_pool_nor_unmaps_what_it_has_in_its_place() {
-        let pool = Pool::new(2, 4096).unwrap();
-        pool.borrow(Slot(1)).unwrap().fill(7);
-        let iovec = pool.region();
-        let is_mapped = || {
-            let mut pages = [0u8; 2];
-            // SAFETY: mincore(2) reads no memory of the range; `pages` has a byte for each of its pages.
-            unsafe { libc::mincore(iovec.iov_base, iovec.iov_len, pages.as_mut_ptr()) == 0 }
-        };
-        let copy = Rc::clone(&pool);
-        assert!(in_a_child(move || {
-            let gone = !is_mapped();
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-            // SAFETY: a new mapping that replaces none.
-            let own = unsafe { libc::mmap(iovec.iov_base, iovec.iov_len, libc::PROT_READ, flags, -1, 0) };
-            drop((copy, pool));
-            gone && own == iovec.iov_base && is_mapped()
-        }));
-    }
-
-    #[test]
-    fn ranges_are_checked() {
-        let pool = Pool::new(2, 512).unwrap();
-        assert_eq!(pool.start(Slot(2), 1).unwrap_err(), PoolError::OutOfRange { slot: Slot(2), slots: 2 });
-        assert_eq!(pool.start(Slot(1), 513).unwrap_err(), PoolError::TooLong { len: 513, slot_len: 512 });
-        assert!(matches!(Pool::new(u32::MAX, u32::MAX), Err(PoolError::NoMemory { .. })));
-    }
-}
+mod tests;

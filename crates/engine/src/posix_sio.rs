@@ -1,33 +1,90 @@
-//! `posix-sio`: one `preadv2` or `pwritev2` per I/O, with `RWF_HIPRI` where it polls.
+//! `posix-sio`: one `preadv2` or `pwritev2` per I/O, with `RWF_HIPRI` where it polls; the rest by the system
+//! calls that are there for it.
 //!
 //! The device's `io_poll_delay`, which the caller has set, chooses whether a poll sleeps first. Since Linux
 //! 5.19 the flag is accepted and ignored.
 
-use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
-use crate::pool::{Pool, Slot};
-use crate::system::last_errno;
-use crate::target::Descriptor;
+use crate::engine::{Counters, Engine, Leaked, Setup, sealed};
+use crate::error::{EngineError, Refused};
+use crate::gate::Gate;
+use crate::io_uring::fallocate_mode;
+use crate::pool::Pool;
+use crate::rare::vectors;
+use crate::request::{Buffers, Completion, IoError, Op, Operation, Request};
+use crate::syscall::syscall6;
+use crate::target::{Descriptor, Target, TargetKind};
 use iopj_core::SioCompletion;
-use std::os::fd::AsRawFd;
-use std::rc::Rc;
+use rustix::io::Errno;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Instant;
 
-/// The synchronous engine: at most one request, done inside `submit`.
-pub(crate) struct PosixSio {
+/// `BLKDISCARD` of include/uapi/linux/fs.h.
+const BLKDISCARD: libc::Ioctl = 0x12 << 8 | 119;
+
+/// The synchronous engine: at most one request, done inside `submit` or `wait`.
+pub struct PosixSio {
     fd: Descriptor,
-    pool: Rc<Pool>,
-    flags: libc::c_int,
-    /// The current request and the address of its slot.
-    request: Request,
-    address: *mut libc::c_void,
-    is_queued: bool,
-    done: Option<Completion>,
+    gate: Gate,
+    flags: i32,
+    is_device: bool,
+    state: State,
+    /// The transfer that is queued: tag, offset, length, buffer, and whether it is a write.
+    tag: u64,
+    offset: u64,
+    len: u32,
+    index: u32,
+    write: bool,
+    /// Another request that is queued.
+    rare: Option<Request>,
+    done: Option<Box<Completion>>,
+    setup: Setup,
     system_calls: u64,
 }
 
+/// Where the one request is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    /// A transfer is queued.
+    Transfer,
+    /// Another request is queued.
+    Rare,
+    /// It is done, and its completion was not handed out.
+    Done,
+}
+
+/// How a [`PosixSio`] is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct PosixSioBuilder {
+    completion: SioCompletion,
+}
+
+impl PosixSioBuilder {
+    /// Asks for polled completion (`RWF_HIPRI`). Whether the kernel sleeps first is the device's setting
+    /// `queue/io_poll_delay`, which the engine leaves alone.
+    #[must_use]
+    pub fn poll(self) -> PosixSioBuilder {
+        PosixSioBuilder { completion: SioCompletion::Poll }
+    }
+
+    /// Opens the engine.
+    ///
+    /// # Errors
+    /// The target has no descriptor for the kernel's driver, or descriptors ran out.
+    pub fn open(self, target: &Target, pool: &Pool) -> Result<PosixSio, EngineError> {
+        PosixSio::open(target, pool, self.completion, 1)
+    }
+}
+
 impl PosixSio {
+    /// An engine with interrupt completion, unless it is told otherwise.
+    pub fn builder() -> PosixSioBuilder {
+        PosixSioBuilder { completion: SioCompletion::Interrupt }
+    }
+
     pub(crate) fn open(
-        fd: Descriptor,
-        pool: &Rc<Pool>,
+        target: &Target,
+        pool: &Pool,
         mode: SioCompletion,
         iodepth: u32,
     ) -> Result<Self, EngineError> {
@@ -36,100 +93,211 @@ impl PosixSio {
                 "posix-sio is synchronous and cannot keep iodepth {iodepth}: use iodepth 1 and more numjobs"
             )));
         }
-        let flags = if mode == SioCompletion::Interrupt { 0 } else { libc::RWF_HIPRI };
+        let fd = target.reopen().map_err(|error| EngineError::unsupported(error.to_string()))?;
+        let polls = mode != SioCompletion::Interrupt;
         Ok(PosixSio {
             fd,
-            pool: Rc::clone(pool),
-            flags,
-            request: Request { op: Op::Read, slot: Slot(0), len: 0, offset: 0, tag: 0 },
-            address: std::ptr::null_mut(),
-            is_queued: false,
+            gate: Gate::new(pool, target, 1, "posix-sio"),
+            flags: if polls { libc::RWF_HIPRI } else { 0 },
+            is_device: target.kind() != TargetKind::File,
+            state: State::Idle,
+            tag: 0,
+            offset: 0,
+            len: 0,
+            index: 0,
+            write: false,
+            rare: None,
             done: None,
+            setup: Setup::default(),
             system_calls: 0,
         })
     }
-}
 
-impl PosixSio {
-    /// Does the queued I/O and returns when it has ended.
-    #[inline]
+    /// Does the queued transfer and returns when it has ended.
+    #[inline(always)]
     fn perform(&mut self) -> Completion {
-        self.is_queued = false;
-        let request = &self.request;
-        let call = match request.op {
-            Op::Read => libc::SYS_preadv2,
-            Op::Write => libc::SYS_pwritev2,
-        };
-        let vector = libc::iovec { iov_base: self.address, iov_len: request.len as usize };
         self.system_calls += 1;
-        // SAFETY: the vector covers a slot of the pool that is in flight, so nothing refers to it;
-        // `len` was checked against the slot by `Pool::start`. The call ends before we return.
+        self.state = State::Idle;
+        let base = self.gate.pool.address(self.index);
+        let vector = libc::iovec { iov_base: base.as_ptr().cast(), iov_len: self.len as usize };
+        let call = if self.write { libc::SYS_pwritev2 } else { libc::SYS_preadv2 };
+        let fd = self.fd.as_raw_fd() as usize;
         // The offset is one word: on 64-bit kernels the high word (the fifth argument) is ignored.
-        let moved = unsafe {
-            libc::syscall(
-                call,
-                self.fd.as_raw_fd(),
-                &raw const vector,
-                1usize,
-                request.offset,
-                0usize,
-                self.flags,
-            )
+        let arguments = [fd, (&raw const vector).addr(), 1, self.offset as usize, 0, self.flags as usize];
+        // SAFETY: the vector covers a buffer that is in flight, so nothing refers to it, and no more of it
+        // than it has, as `push` has seen. The call ends before we return.
+        let moved = unsafe { syscall6(call, arguments) };
+        let result = if moved >= 0 { Ok(moved as u32) } else { failed(moved) };
+        // SAFETY: the buffer of this number took off in `push`, and lands here alone.
+        let buffer = unsafe { self.gate.pool.land(self.index) };
+        Completion { tag: self.tag, result, buffers: Buffers::One(buffer) }
+    }
+
+    /// Does what is queued, if it is no transfer, or takes what is done. Boxed, so that the common completion
+    /// is made in registers.
+    #[cold]
+    #[inline(never)]
+    fn perform_other(&mut self) -> Option<Box<Completion>> {
+        self.state = State::Idle;
+        let Some(request) = self.rare.take() else { return self.done.take() };
+        self.system_calls += 1;
+        let result = match self.perform_rare(&request.operation) {
+            Ok(bytes) => Ok(bytes as u32),
+            Err(errno) => Err(IoError::Os(errno.raw_os_error())),
         };
-        let result = if moved < 0 { Err(IoError::Os(last_errno())) } else { Ok(moved as u32) };
-        Completion { tag: request.tag, slot: request.slot, result }
+        let buffers = request.operation.into_buffers();
+        Some(Box::new(Completion { tag: request.tag, result, buffers }))
+    }
+
+    fn perform_rare(&self, operation: &Operation) -> Result<usize, Errno> {
+        let fd = self.fd.as_raw_fd();
+        match operation {
+            Operation::ReadVectored { offset, .. } | Operation::WriteVectored { offset, .. } => {
+                let is_read = operation.op() == Op::ReadVectored;
+                let call = if is_read { libc::SYS_preadv2 } else { libc::SYS_pwritev2 };
+                let (vectors, flags) = (vectors(operation), self.flags);
+                // SAFETY: the vectors cover buffers that the operation has, so nothing else refers to them;
+                // the call ends before we return. The offset is one word: on 64-bit kernels the high word
+                // (the fifth argument) is ignored.
+                let moved = unsafe {
+                    libc::syscall(call, fd, vectors.as_ptr(), vectors.len(), *offset, 0usize, flags)
+                };
+                if moved < 0 { Err(last_errno()) } else { Ok(moved as usize) }
+            }
+            Operation::Flush => rustix::fs::fdatasync(&self.fd).map(|()| 0),
+            Operation::Discard { offset, len } if self.is_device => {
+                let range = [*offset, *len];
+                // SAFETY: the call reads two words, which live through it.
+                let result = unsafe { libc::ioctl(fd, BLKDISCARD, range.as_ptr()) };
+                if result < 0 { Err(last_errno()) } else { Ok(0) }
+            }
+            Operation::Discard { offset, len } | Operation::WriteZeroes { offset, len } => {
+                let mode = fallocate_mode(operation.op());
+                // SAFETY: the call touches no memory of ours.
+                let result =
+                    unsafe { libc::fallocate(fd, mode, *offset as libc::off_t, *len as libc::off_t) };
+                if result < 0 { Err(last_errno()) } else { Ok(0) }
+            }
+            _ => rustix::fs::fsync(&self.fd).map(|()| 0),
+        }
+    }
+
+    /// A request that is not an ordinary transfer, or is refused.
+    #[cold]
+    #[inline(never)]
+    fn push_rare(&mut self, request: Request) -> Result<(), Refused> {
+        if let Err(error) = self.gate.check(&request, self.in_flight()) {
+            return Err(Refused::new(request, error));
+        }
+        (self.rare, self.state) = (Some(request), State::Rare);
+        Ok(())
     }
 }
 
+#[cold]
+fn failed(result: isize) -> Result<u32, IoError> {
+    Err(IoError::Os(-result as i32))
+}
+
+fn last_errno() -> Errno {
+    Errno::from_raw_os_error(crate::system::last_errno())
+}
+
+impl sealed::Sealed for PosixSio {}
+
 impl Engine for PosixSio {
-    fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
-        let Some(request) = requests.first() else { return Ok(0) };
-        if self.in_flight() > 0 {
-            return Ok(0);
+    #[inline]
+    fn push(&mut self, request: Request) -> Result<(), Refused> {
+        let write = matches!(request.operation, Operation::Write(_));
+        let (Operation::Read(transfer) | Operation::Write(transfer)) = &request.operation else {
+            return self.push_rare(request);
+        };
+        if self.state != State::Idle || !self.gate.admits(transfer) {
+            return self.push_rare(request);
         }
-        let address = self.pool.start(request.slot, request.len)?;
-        (self.request, self.address, self.is_queued) = (*request, address.as_ptr().cast(), true);
-        Ok(1)
+        (self.tag, self.write, self.state) = (request.tag, write, State::Transfer);
+        if let Operation::Read(transfer) | Operation::Write(transfer) = request.operation {
+            (self.offset, self.len) = (transfer.offset, transfer.len);
+            self.index = transfer.buffer.take_off();
+        }
+        Ok(())
     }
 
     fn submit(&mut self) -> Result<(), EngineError> {
-        if self.is_queued {
-            self.done = Some(self.perform());
-        }
+        let completion = match self.state {
+            State::Idle | State::Done => return Ok(()),
+            State::Transfer => Some(Box::new(self.perform())),
+            State::Rare => self.perform_other(),
+        };
+        (self.done, self.state) = (completion, State::Done);
         Ok(())
     }
 
-    fn wait(&mut self, _min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        let completion = if self.is_queued { Some(self.perform()) } else { self.done.take() };
-        if let Some(completion) = completion {
-            if done.len() < done.capacity() {
-                self.pool.finish(completion.slot);
-                done.push(completion);
-            } else {
-                self.done = Some(completion);
-            }
+    fn reap<S: FnMut(Completion)>(&mut self, mut sink: S) -> Result<usize, EngineError> {
+        if self.state != State::Done {
+            return Ok(0);
         }
-        Ok(())
+        let completion = self.perform_other();
+        Ok(completion.map(|completion| sink(*completion)).map_or(0, |()| 1))
     }
 
+    #[inline]
+    fn wait<S: FnMut(Completion)>(
+        &mut self,
+        _: usize,
+        _: Option<Instant>,
+        mut sink: S,
+    ) -> Result<usize, EngineError> {
+        let completion = if self.state == State::Transfer {
+            self.perform()
+        } else {
+            let Some(completion) = self.perform_other() else { return Ok(0) };
+            *completion
+        };
+        sink(completion);
+        Ok(1)
+    }
+
+    #[inline]
     fn in_flight(&self) -> usize {
-        usize::from(self.is_queued) + usize::from(self.done.is_some())
+        usize::from(self.state != State::Idle)
     }
 
-    fn facts(&self) -> EngineFacts {
-        EngineFacts {
+    fn iodepth(&self) -> usize {
+        1
+    }
+
+    fn supports(&self, _: Op) -> bool {
+        true
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self) -> Counters {
+        Counters {
             system_calls: Some(self.system_calls),
             submit_calls: self.system_calls,
-            ..EngineFacts::default()
+            ..Counters::default()
         }
+    }
+
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// The kernel has nothing after a call, so nothing is waited for.
+    fn close(self, _: Instant) -> Result<(), Leaked> {
+        Ok(())
     }
 }
 
 impl Drop for PosixSio {
     fn drop(&mut self) {
-        let queued = self.is_queued.then_some(self.request.slot);
-        for slot in queued.into_iter().chain(self.done.take().map(|completion| completion.slot)) {
-            self.pool.finish(slot);
+        if self.state == State::Transfer {
+            // SAFETY: the buffer took off in `push`, and the kernel never got it.
+            drop(unsafe { self.gate.pool.land(self.index) });
         }
     }
 }

@@ -5,20 +5,24 @@
 //! include/uapi/linux/io_uring.h. The queues' index arithmetic is separate from the system calls, so it runs
 //! under Miri.
 
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::mmap::Mmap;
 use crate::remedy;
+use crate::syscall::syscall6;
 use crate::system::last_errno;
 use iopj_core::uring::RingFlag;
 use linux_raw_sys::io_uring as sys;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::time::Duration;
 
 /// Length of an entry of the submission queue; twice that with IORING_SETUP_SQE128.
 pub(crate) const SQE_LEN: usize = 64;
 /// Length of an entry of the completion queue.
-const CQE_LEN: usize = 16;
+pub(crate) const CQE_LEN: usize = 16;
 /// Offset of `user_data` in an entry of the submission queue.
 const USER_DATA_AT: usize = std::mem::offset_of!(sys::io_uring_sqe, user_data);
 
@@ -39,23 +43,32 @@ pub(crate) struct SubmissionRing {
 }
 
 impl SubmissionRing {
-    /// The next entry, zeroed, of `len` bytes (as the ring was set up); `advance` takes it. The queue must
-    /// have room. It has, because the engine has no more requests in flight than the queue has entries, and
-    /// an entry that the kernel has not read is in flight.
+    /// The next entry, of `len` bytes (as the ring was set up), with what was written to it before; `advance`
+    /// takes it. The queue must have room. It has, because the engine has no more requests in flight than the
+    /// queue has entries, and an entry that the kernel has not read is in flight.
     #[inline]
     pub(crate) fn next(&mut self, len: usize) -> NonNull<u8> {
         let unread = || if self.has_poller { 0 } else { self.unconsumed() };
         debug_assert!(self.unpublished() + unread() <= self.mask, "the submission queue is full");
         debug_assert_eq!(len, self.stride);
-        let index = (self.local_tail & self.mask) as usize;
-        // SAFETY: `index` is at most `mask`, so the entry lies within the mapping. The kernel has read what
+        // SAFETY: the place is at most `mask`, so the entry lies within the mapping. The kernel has read what
         // was in it: it lies behind the head, or, with a poller that moves the head late, the completion of
         // what was in it was seen. Until `publish` the kernel does not look at it again.
-        unsafe {
-            let entry = self.entries.add(index * len);
-            entry.write_bytes(0, len);
-            entry
-        }
+        unsafe { self.entries.add(self.place() * len) }
+    }
+
+    /// The place of the next entry.
+    #[inline]
+    pub(crate) fn place(&self) -> usize {
+        (self.local_tail & self.mask) as usize
+    }
+
+    /// All entries, of which none may be published yet.
+    pub(crate) fn every_entry(&mut self) -> impl Iterator<Item = NonNull<u8>> {
+        debug_assert_eq!(self.unpublished() + self.unconsumed(), 0);
+        let (entries, stride) = (self.entries, self.stride);
+        // SAFETY: the places are at most `mask`, so the entries lie within the mapping.
+        (0..=self.mask as usize).map(move |place| unsafe { entries.add(place * stride) })
     }
 
     /// Takes the entry that `next` gave.
@@ -131,39 +144,35 @@ pub(crate) struct CompletionRing {
     /// Length of an entry in bytes.
     stride: usize,
     mask: u32,
+    /// The shared head, which only we store.
+    local_head: u32,
 }
 
 impl CompletionRing {
     /// Completions that are ready to be taken.
     #[inline]
     pub(crate) fn ready(&self) -> u32 {
-        // SAFETY: both point into the live ring mapping; only we store the head.
-        let (head, tail) = unsafe {
-            (self.head.as_ref().load(Ordering::Relaxed), self.tail.as_ref().load(Ordering::Acquire))
-        };
-        tail.wrapping_sub(head)
+        // SAFETY: `tail` points into the live ring mapping. Acquire: the entries before it are written.
+        unsafe { self.tail.as_ref() }.load(Ordering::Acquire).wrapping_sub(self.local_head)
     }
 
-    /// Takes up to `limit` completions: `user_data` and result of each.
+    /// Takes a completion, one of those that are ready: its `user_data` and its result. `LEN` is the length
+    /// of an entry, as the ring was set up.
     #[inline]
-    pub(crate) fn take(&mut self, limit: u32, mut each: impl FnMut(u64, i32)) -> u32 {
-        let count = self.ready().min(limit);
-        // SAFETY: `head` points into the live ring mapping.
-        let head = unsafe { self.head.as_ref() };
-        let first = head.load(Ordering::Relaxed);
-        for number in 0..count {
-            let index = (first.wrapping_add(number) & self.mask) as usize;
-            // SAFETY: the entry lies between head and tail, so the kernel has written it and will
-            // not touch it before the head has passed it. An entry begins with a u64 and an i32.
-            let (user_data, result) = unsafe {
-                let entry = self.entries.add(index * self.stride);
-                (entry.cast::<u64>().read(), entry.add(8).cast::<i32>().read())
-            };
-            each(user_data, result);
-        }
-        // Release: the entries are read before the kernel may overwrite them.
-        head.store(first.wrapping_add(count), Ordering::Release);
-        count
+    pub(crate) fn take<const LEN: usize>(&mut self) -> (u64, i32) {
+        debug_assert!(self.ready() > 0 && LEN == self.stride);
+        let index = (self.local_head & self.mask) as usize;
+        // SAFETY: the entry lies between head and tail, so the kernel has written it and will not touch it
+        // before the head has passed it. An entry begins with a u64 and an i32.
+        let (user_data, result) = unsafe {
+            let entry = self.entries.add(index * LEN);
+            (entry.cast::<u64>().read(), entry.add(8).cast::<i32>().read())
+        };
+        self.local_head = self.local_head.wrapping_add(1);
+        // SAFETY: `head` points into the live ring mapping. Release: the entry is read before the kernel may
+        // overwrite it.
+        unsafe { self.head.as_ref() }.store(self.local_head, Ordering::Release);
+        (user_data, result)
     }
 }
 
@@ -255,6 +264,7 @@ impl IoUring {
             entries: at(cq_off.cqes),
             stride: cqe,
             mask: params.cq_entries - 1,
+            local_head: 0,
         };
         Ok(IoUring {
             sq,
@@ -271,20 +281,57 @@ impl IoUring {
     /// waits for `min_complete` completions. Returns the number of entries consumed, or the errno.
     #[inline]
     pub(crate) fn enter(&self, to_submit: u32, min_complete: u32, flags: u32) -> Result<u32, i32> {
+        let fd = self.fd.as_raw_fd() as usize;
+        let arguments = [fd, to_submit as usize, min_complete as usize, flags as usize, 0, 0];
         // SAFETY: the descriptor is this ring's; the engine is responsible for what the entries point to, and
         // follows the pool's rules.
+        let consumed = unsafe { syscall6(libc::SYS_io_uring_enter, arguments) };
+        if consumed >= 0 { Ok(consumed as u32) } else { Err(-consumed as i32) }
+    }
+
+    /// As [`IoUring::enter`] with `IORING_ENTER_GETEVENTS`, for at most `left`. Before Linux 5.11, which
+    /// brought the time limit, it submits, waits until there is a completion, and returns.
+    #[cold]
+    pub(crate) fn enter_for(&self, to_submit: u32, min_complete: u32, left: Duration) -> Result<u32, i32> {
+        let time = sys::__kernel_timespec {
+            tv_sec: left.as_secs().min(i64::MAX as u64) as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        if self.features & sys::IORING_FEAT_EXT_ARG == 0 {
+            let consumed = self.enter(to_submit, 0, 0)?;
+            let limit = rustix::event::Timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec };
+            let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+            return match poll(&mut fds, Some(&limit)) {
+                Ok(_) | Err(Errno::INTR) => Ok(consumed),
+                Err(errno) => Err(errno.raw_os_error()),
+            };
+        }
+        // SAFETY: the argument is plain integers, for which zero is a valid value.
+        let mut argument: sys::io_uring_getevents_arg = unsafe { std::mem::zeroed() };
+        argument.ts = (&raw const time).expose_provenance() as u64;
+        // SAFETY: as in `enter`; the argument and the time that it points to live through the call.
         let consumed = unsafe {
             libc::syscall(
                 libc::SYS_io_uring_enter,
                 self.fd.as_raw_fd(),
                 to_submit,
                 min_complete,
-                flags,
-                std::ptr::null::<libc::c_void>(),
-                0usize,
+                sys::IORING_ENTER_GETEVENTS | sys::IORING_ENTER_EXT_ARG,
+                &raw const argument,
+                size_of_val(&argument),
             )
         };
-        if consumed < 0 { Err(last_errno()) } else { Ok(consumed as u32) }
+        match consumed {
+            0.. => Ok(consumed as u32),
+            // The time is over, and there was nothing to submit: else the call returns what it submitted.
+            _ if last_errno() == libc::ETIME => Ok(0),
+            _ => Err(last_errno()),
+        }
+    }
+
+    /// The ring's own descriptor, readable when there are completions.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// `io_uring_register` with an array of `count` elements.
@@ -294,6 +341,20 @@ impl IoUring {
             libc::syscall(libc::SYS_io_uring_register, self.fd.as_raw_fd(), opcode, argument, count)
         };
         if result < 0 { Err(last_errno()) } else { Ok(()) }
+    }
+
+    /// Takes over all buffers that the ring behind the descriptor `other` has registered (since Linux 6.12).
+    pub(crate) fn clone_buffers(&self, other: i32) -> Result<(), i32> {
+        let clone = sys::io_uring_clone_buffers {
+            src_fd: other as u32,
+            flags: 0,
+            src_off: 0,
+            dst_off: 0,
+            nr: 0,
+            pad: [0; 3],
+        };
+        let opcode = sys::io_uring_register_op::IORING_REGISTER_CLONE_BUFFERS as u32;
+        self.register(opcode, &raw const clone, 1)
     }
 
     /// Cancels every request of the ring (`struct io_uring_sync_cancel_reg`), where the kernel can.
@@ -330,168 +391,4 @@ impl IoUring {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// Queues over memory of our own, with the test in the kernel's place. Indices start just below
-    /// the wrap-around of u32.
-    struct Simulated {
-        words: Vec<AtomicU32>,
-        sqes: Vec<u64>,
-        cqes: Vec<u64>,
-    }
-
-    const START: u32 = u32::MAX - 5;
-
-    impl Simulated {
-        fn new(entries: u32) -> Simulated {
-            let words = [START, START, 0, START, START].map(AtomicU32::new).into();
-            Simulated {
-                words,
-                sqes: vec![0; entries as usize * SQE_LEN / 8],
-                cqes: vec![0; 2 * entries as usize * CQE_LEN / 8],
-            }
-        }
-
-        fn queues(&mut self, entries: u32) -> (SubmissionRing, CompletionRing) {
-            let word = |index: usize| NonNull::from(&self.words[index]);
-            let sq = SubmissionRing {
-                head: word(0),
-                tail: word(1),
-                flags: word(2),
-                entries: NonNull::new(self.sqes.as_mut_ptr()).unwrap().cast(),
-                stride: SQE_LEN,
-                mask: entries - 1,
-                local_tail: START,
-                published: START,
-                has_poller: false,
-            };
-            let cq = CompletionRing {
-                head: word(3),
-                tail: word(4),
-                entries: NonNull::new(self.cqes.as_mut_ptr()).unwrap().cast(),
-                stride: CQE_LEN,
-                mask: 2 * entries - 1,
-            };
-            (sq, cq)
-        }
-    }
-
-    /// Consumes all published entries as the kernel would, and completes each with its own number.
-    fn kernel(sq: &SubmissionRing, cq: &CompletionRing) -> u32 {
-        // SAFETY: all pointers name memory of `Simulated`, which outlives the queues.
-        unsafe {
-            let tail = sq.tail.as_ref().load(Ordering::Acquire);
-            let head = sq.head.as_ref().load(Ordering::Relaxed);
-            let count = tail.wrapping_sub(head);
-            for number in 0..count {
-                let entry = sq.entries.add((head.wrapping_add(number) & sq.mask) as usize * sq.stride);
-                let at = cq.tail.as_ref().load(Ordering::Relaxed);
-                let place = cq.entries.add((at & cq.mask) as usize * cq.stride);
-                place.cast::<u64>().write(entry.add(USER_DATA_AT).cast::<u64>().read());
-                place.add(8).cast::<i32>().write(number as i32);
-                cq.tail.as_ref().store(at.wrapping_add(1), Ordering::Release);
-            }
-            sq.head.as_ref().store(tail, Ordering::Release);
-            count
-        }
-    }
-
-    fn push(sq: &mut SubmissionRing, user_data: u64) {
-        let entry = sq.next(SQE_LEN);
-        // SAFETY: the entry is ours until it is published.
-        unsafe { entry.add(USER_DATA_AT).cast::<u64>().write(user_data) };
-        sq.advance();
-    }
-
-    #[test]
-    fn what_is_taken_back_is_reported_and_never_seen_by_the_kernel() {
-        let mut memory = Simulated::new(8);
-        let (mut sq, mut cq) = memory.queues(8);
-        let mut number = 0;
-        let mut push_three = |sq: &mut SubmissionRing| {
-            (0..3).for_each(|more| push(sq, number + more));
-            number += 3;
-        };
-        // Three times: the entries go round and the indices wrap.
-        for round in 0..3 {
-            let first = round * 12;
-            let (mut back, mut seen) = (Vec::new(), Vec::new());
-            push_three(&mut sq);
-            sq.publish();
-            push_three(&mut sq);
-            assert_eq!(sq.take_back_unpublished(|user_data| back.push(user_data)), 3);
-            assert_eq!(back, [first + 3, first + 4, first + 5]);
-            assert_eq!((sq.unpublished(), kernel(&sq, &cq)), (0, 3));
-            push_three(&mut sq);
-            sq.publish();
-            push_three(&mut sq);
-            back.clear();
-            assert_eq!(sq.take_back_unconsumed(|user_data| back.push(user_data)), 6);
-            assert_eq!(back, Vec::from_iter(first + 6..first + 12));
-            assert_eq!((sq.unpublished(), sq.unconsumed(), kernel(&sq, &cq)), (0, 0, 0));
-            cq.take(u32::MAX, |user_data, _| seen.push(user_data));
-            assert_eq!(seen, [first, first + 1, first + 2]);
-        }
-    }
-
-    /// Linux stores the head after a batch (`io_submit_sqes`), and the completions of its entries may be
-    /// there before.
-    #[test]
-    fn a_poller_that_moves_the_head_late_is_not_a_full_queue() {
-        let mut memory = Simulated::new(4);
-        let (mut sq, mut cq) = memory.queues(4);
-        sq.has_poller = true;
-        (0..4).for_each(|number| push(&mut sq, number));
-        sq.publish();
-        let head = sq.published.wrapping_sub(sq.unconsumed());
-        assert_eq!(kernel(&sq, &cq), 4);
-        // SAFETY: the word is memory of `Simulated`.
-        unsafe { sq.head.as_ref() }.store(head, Ordering::Release);
-        assert_eq!(cq.take(u32::MAX, |_, _| {}), 4);
-        (4..8).for_each(|number| push(&mut sq, number));
-        assert_eq!((sq.unpublished(), sq.unconsumed()), (4, 4));
-        let mut back = Vec::new();
-        assert_eq!(sq.take_back_unpublished(|user_data| back.push(user_data)), 4);
-        assert_eq!(back, [4, 5, 6, 7]);
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 4 } else { 256 },
-            failure_persistence: None,
-            ..ProptestConfig::default()
-        })]
-        #[test]
-        fn every_entry_comes_back_once_and_in_order(
-            pushes in proptest::collection::vec(0u32..12, 1..40),
-            power in 0u32..4,
-        ) {
-            let entries = 1 << power;
-            let mut memory = Simulated::new(entries);
-            let (mut sq, mut cq) = memory.queues(entries);
-            let (mut pushed, mut seen) = (0u64, 0u64);
-            for count in pushes {
-                for _ in 0..count.min(entries) {
-                    push(&mut sq, pushed);
-                    pushed += 1;
-                }
-                prop_assert!(sq.unpublished() <= entries);
-                sq.publish();
-                let published = sq.unconsumed();
-                prop_assert_eq!(kernel(&sq, &cq), published);
-                prop_assert_eq!(sq.unconsumed(), 0);
-                let limit = count.max(1);
-                while cq.ready() > 0 {
-                    let taken = cq.take(limit, |user_data, _| {
-                        assert_eq!(user_data, seen);
-                        seen += 1;
-                    });
-                    prop_assert!(taken <= limit);
-                }
-            }
-            prop_assert_eq!(seen, pushed);
-        }
-    }
-}
+mod tests;

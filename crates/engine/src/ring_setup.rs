@@ -1,11 +1,13 @@
 //! What a ring gets once it is made: processors for its workers, registered buffers and files; and
 //! [`KernelCpus`], where its threads may run. `ring` makes the ring, `ring_engine` does I/O on it.
 
-use crate::engine::EngineError;
+use crate::engine::Registration;
+use crate::error::EngineError;
 use crate::pool::Pool;
 use crate::remedy;
 use crate::ring::IoUring;
 use linux_raw_sys::io_uring as sys;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 /// Where the kernel's own threads of a ring may run. They do not follow the affinity of the thread that made
@@ -60,10 +62,16 @@ pub(crate) fn bind_workers(ring: &IoUring, cpus: &[u32]) -> Result<(), EngineErr
 /// How long registering waits for memory to be unlocked: the kernel dismantles a closed ring after the close.
 const UNLOCK_LIMIT: Duration = if cfg!(test) { Duration::from_secs(30) } else { Duration::from_millis(100) };
 
-/// Registers the pool as the ring's buffer 0 and `fd` as its file 0.
-pub(crate) fn register(ring: &IoUring, pool: &Pool, fd: i32) -> Result<(), EngineError> {
+/// Registers the pool as the ring's buffer 0 and `fd` as its file 0. If another ring has registered the pool,
+/// its registration is shared where the kernel can.
+pub(crate) fn register(ring: &IoUring, pool: &Pool, fd: i32) -> Result<Registration, EngineError> {
     use sys::io_uring_register_op::{IORING_REGISTER_BUFFERS, IORING_REGISTER_FILES};
     let failed = |call| move |errno| EngineError::call(call, errno, remedy::memory_lock(errno));
+    ring.register(IORING_REGISTER_FILES as u32, &raw const fd, 1)
+        .map_err(failed("io_uring_register (files)"))?;
+    if pool.registered_by().get().is_some_and(|other| ring.clone_buffers(other).is_ok()) {
+        return Ok(Registration::Shared);
+    }
     let region = pool.region();
     require_registrable(region.iov_len)?;
     let deadline = Instant::now() + UNLOCK_LIMIT;
@@ -73,7 +81,16 @@ pub(crate) fn register(ring: &IoUring, pool: &Pool, fd: i32) -> Result<(), Engin
             result => break result.map_err(failed("io_uring_register (buffers)"))?,
         }
     }
-    ring.register(IORING_REGISTER_FILES as u32, &raw const fd, 1).map_err(failed("io_uring_register (files)"))
+    pool.registered_by().set(Some(ring.fd().as_raw_fd()));
+    Ok(Registration::Own { bytes: region.iov_len })
+}
+
+/// A ring that ends is no source of registrations any more: its descriptor's number may be given to another
+/// file.
+pub(crate) fn forget_registration(ring: &IoUring, pool: &Pool) {
+    if pool.registered_by().get() == Some(ring.fd().as_raw_fd()) {
+        pool.registered_by().set(None);
+    }
 }
 
 #[cfg(test)]
@@ -156,7 +173,7 @@ mod tests {
         let mut ring = IoUring::new(4, 0, None).unwrap();
         bind_workers(&ring, &[cpu]).unwrap();
         let mut entry = ring.sq.next(SQE_LEN).cast::<sys::io_uring_sqe>();
-        // SAFETY: the entry is zeroed, ours and not published.
+        // SAFETY: the entry is zeroed by the kernel, ours and not published.
         let entry = unsafe { entry.as_mut() };
         entry.opcode = sys::io_uring_op::IORING_OP_NOP as u8;
         entry.flags = 1 << sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u8;

@@ -2,11 +2,14 @@
 //! complete. It moves no data and makes no system call.
 
 use crate::drain::Leaky;
-use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Request};
+use crate::engine::{Counters, Engine, Leaked, Setup, sealed};
+use crate::error::{Cause, EngineError, Refused};
 use crate::pool::Pool;
+use crate::request::{Completion, IoError, Op, Operation, Request};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use std::rc::Rc;
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 /// What a simulated device does. Shares are per million requests.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,25 +34,27 @@ struct Pending {
 
 /// An engine without a device.
 pub struct Sim {
-    pool: Leaky<Rc<Pool>>,
+    pool: Pool,
     options: SimOptions,
     random: Xoshiro256PlusPlus,
     iodepth: usize,
     queued: Vec<Request>,
-    pending: Vec<Pending>,
+    pending: Leaky<Vec<Pending>>,
+    setup: Setup,
     step: u64,
 }
 
 impl Sim {
     /// An engine for `iodepth` requests over `pool`.
-    pub fn open(pool: &Rc<Pool>, iodepth: u32, options: SimOptions) -> Sim {
+    pub fn open(pool: &Pool, iodepth: u32, options: SimOptions) -> Sim {
         Sim {
-            pool: Leaky::new(Rc::clone(pool)),
+            pool: pool.clone(),
             options,
             random: Xoshiro256PlusPlus::seed_from_u64(options.seed),
             iodepth: iodepth as usize,
             queued: Vec::new(),
-            pending: Vec::new(),
+            pending: Leaky::new(Vec::new()),
+            setup: Setup::default(),
             step: 0,
         }
     }
@@ -67,16 +72,61 @@ impl Sim {
             Ok(len)
         }
     }
+
+    fn fault(&self, request: &Request) -> Option<Cause> {
+        if self.in_flight() >= self.iodepth {
+            return Some(Cause::Full { iodepth: self.iodepth });
+        }
+        let (Operation::Read(transfer) | Operation::Write(transfer)) = &request.operation else {
+            let op = request.operation.op();
+            return Some(Cause::NoSuchOp { interface: "sim", op, why: "" });
+        };
+        let (len, buffer_len) = (transfer.len, self.pool.buffer_len());
+        if !transfer.buffer.pool().is(&self.pool) {
+            return Some(Cause::OtherPool);
+        }
+        (len > buffer_len).then_some(Cause::TooLong { len, buffer_len })
+    }
+
+    /// Hands out what is due; returns how many.
+    fn take<S: FnMut(Completion)>(&mut self, sink: &mut S) -> usize {
+        let (mut at, mut found) = (0, 0);
+        while at < self.pending.len() {
+            if self.pending[at].due.is_none_or(|due| due >= self.step) {
+                at += 1;
+                continue;
+            }
+            let Request { operation, tag } = self.pending.swap_remove(at).request;
+            let len = match &operation {
+                Operation::Read(transfer) | Operation::Write(transfer) => transfer.len,
+                _ => 0,
+            };
+            let result = self.result(len);
+            sink(Completion { tag, result, buffers: operation.into_buffers() });
+            found += 1;
+        }
+        found
+    }
+
+    fn end(&mut self) -> usize {
+        self.queued.clear();
+        self.pending.retain(|pending| pending.due.is_none());
+        if self.pending.is_empty() {
+            self.pending.release();
+        }
+        self.pending.len()
+    }
 }
 
+impl sealed::Sealed for Sim {}
+
 impl Engine for Sim {
-    fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
-        let taken = (self.iodepth - self.in_flight()).min(requests.len());
-        for request in &requests[..taken] {
-            self.pool.start(request.slot, request.len)?;
-            self.queued.push(*request);
+    fn push(&mut self, request: Request) -> Result<(), Refused> {
+        if let Some(fault) = self.fault(&request) {
+            return Err(Refused::new(request, fault.into()));
         }
-        Ok(taken)
+        self.queued.push(request);
+        Ok(())
     }
 
     fn submit(&mut self) -> Result<(), EngineError> {
@@ -88,25 +138,25 @@ impl Engine for Sim {
         Ok(())
     }
 
-    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+    fn reap<S: FnMut(Completion)>(&mut self, mut sink: S) -> Result<usize, EngineError> {
+        self.step += 1;
+        Ok(self.take(&mut sink))
+    }
+
+    fn wait<S: FnMut(Completion)>(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        mut sink: S,
+    ) -> Result<usize, EngineError> {
         self.submit()?;
-        let already = done.len();
+        let mut found = 0;
         loop {
             self.step += 1;
-            let mut at = 0;
-            while at < self.pending.len() && done.len() < done.capacity() {
-                if self.pending[at].due.is_none_or(|due| due >= self.step) {
-                    at += 1;
-                    continue;
-                }
-                let Request { tag, slot, len, .. } = self.pending.swap_remove(at).request;
-                let result = self.result(len);
-                self.pool.finish(slot);
-                done.push(Completion { tag, slot, result });
-            }
+            found += self.take(&mut sink);
             let coming = self.pending.iter().any(|pending| pending.due.is_some());
-            if done.len() - already >= min || done.len() == done.capacity() || !coming {
-                return Ok(());
+            if found >= min || !coming || until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(found);
             }
         }
     }
@@ -115,23 +165,33 @@ impl Engine for Sim {
         self.queued.len() + self.pending.len()
     }
 
-    fn facts(&self) -> EngineFacts {
-        EngineFacts { system_calls: Some(0), ..EngineFacts::default() }
+    fn iodepth(&self) -> usize {
+        self.iodepth
+    }
+
+    fn supports(&self, op: Op) -> bool {
+        matches!(op, Op::Read | Op::Write)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self) -> Counters {
+        Counters { system_calls: Some(0), ..Counters::default() }
+    }
+
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn close(mut self, _: Instant) -> Result<(), Leaked> {
+        Leaked::unless_none(self.end())
     }
 }
 
 impl Drop for Sim {
     fn drop(&mut self) {
-        let queued = std::mem::take(&mut self.queued);
-        let pending = std::mem::take(&mut self.pending);
-        let stuck = pending.iter().any(|pending| pending.due.is_none());
-        let ended =
-            pending.iter().filter(|pending| pending.due.is_some()).map(|pending| pending.request.slot);
-        for slot in queued.iter().map(|request| request.slot).chain(ended) {
-            self.pool.finish(slot);
-        }
-        if !stuck {
-            self.pool.release();
-        }
+        self.end();
     }
 }

@@ -1,8 +1,7 @@
 //! How the jobs of a cell open their engines.
 
-use iopj_engine::{Engine, EngineError, KernelCpus, Pool, Target};
+use iopj_engine::{AnyEngine, EngineError, KernelCpus, Pool, Target};
 use iopj_study::plan::Cell;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How the jobs of a cell open their engines. Submission pollers share the processors of `cpus_allowed` one
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) fn open_engine<'a>(
     cell: &'a Cell,
     target: &'a Target,
-) -> impl Fn(&Rc<Pool>, u32) -> Result<Box<dyn Engine>, EngineError> + Sync + 'a {
+) -> impl Fn(&Pool, u32) -> Result<AnyEngine, EngineError> + Sync + 'a {
     let (allowed, next) = (&cell.workload.cpus_allowed, AtomicUsize::new(0));
     move |pool, depth| {
         let poller = allowed.get(next.fetch_add(1, Ordering::Relaxed) % allowed.len().max(1)).copied();

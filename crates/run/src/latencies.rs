@@ -72,16 +72,15 @@ mod tests {
     use super::*;
     use iopj_core::{Length, Rw, Workload};
     use iopj_engine::sim::{Sim, SimOptions};
-    use iopj_engine::{Engine, EngineError, Pool};
+    use iopj_engine::{AnyEngine, EngineError, Pool};
     use iopj_load::native::JobSpec;
-    use std::rc::Rc;
     use std::sync::atomic::AtomicBool;
 
     #[test]
     fn of_all_ios_mean_least_and_greatest_are_exact() {
         let options = SimOptions { seed: 9, latency_steps: 12, ..SimOptions::default() };
-        let open = |pool: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
-            Ok(Box::new(Sim::open(pool, depth, options)))
+        let open = |pool: &Pool, depth: u32| -> Result<AnyEngine, EngineError> {
+            Ok(AnyEngine::Other(Box::new(Sim::open(pool, depth, options))))
         };
         let length = Length::Ios(1000);
         let workload = Workload { rw: Rw::Randrw, iodepth: 8, numjobs: 3, length, ..Workload::default() };

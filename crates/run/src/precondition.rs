@@ -8,7 +8,7 @@
 //! trial's window; at most 25 are run.
 
 use iopj_core::{IoPath, Length, Ring, Rw, Workload, format_bytes};
-use iopj_engine::Target;
+use iopj_engine::{KernelCpus, Target};
 use iopj_load::native::{self, JobSpec, NativeError};
 use iopj_study::Study;
 use iopj_study::plan::{Cell, Planned};
@@ -171,7 +171,8 @@ impl Writer<'_> {
     fn run(&mut self, workload: &Workload, (base, len): (u64, u64), seed: u64) -> Result<f64, NativeError> {
         let path =
             if self.target.nvme().is_some() { IoPath::NvmePassthrough(Ring::PLAIN) } else { IoPath::Libaio };
-        let open = |pool: &_, depth| iopj_engine::open(path, self.target, pool, depth);
+        let open =
+            |pool: &_, depth| iopj_engine::open_on(path, self.target, pool, depth, &KernelCpus::default());
         let spec =
             JobSpec { base, len, huge_pages: false, ..JobSpec::on(workload, self.target, seed, &open) };
         let run = native::run(&spec, self.stop, &mut |_, _| Ok(()), self.tick)?;

@@ -24,28 +24,26 @@ pub(crate) enum Program {
     Engine(PathBuf),
 }
 
-/// What the bench of the `nvme-user` engine does, its depths, and the most instructions that one I/O or poll
-/// may cost: an I/O whose completions arrive one by one (at depth 1 with an empty poll), an I/O whose
+/// What the bench of the `nvme-user` engine does, at which depth, and the most instructions that one I/O or
+/// poll may cost: an I/O whose completions arrive one by one (at depth 1 with an empty poll), an I/O whose
 /// completions arrive all at once, one of 32 pages, an empty poll.
-const ENGINE_CASES: &[(&str, &[u32], f64)] = &[
-    ("single", &[1, 32], 200.0),
-    ("batch", &[32], 200.0),
-    ("long", &[1, 32], 200.0),
-    ("empty-poll", &[32], 40.0),
+const ENGINE_CASES: &[(&str, u32, f64)] = &[
+    ("single", 1, 180.0),
+    ("single", 32, 150.0),
+    ("batch", 32, 150.0),
+    ("long", 1, 180.0),
+    ("long", 32, 150.0),
+    ("empty-poll", 32, 30.0),
 ];
 
 /// The cases of [`Program::Engine`].
 pub(crate) fn engine_cases() -> Vec<Case> {
-    let of = |(mode, depths, _): &(&str, &[u32], f64)| {
-        depths.iter().map(|depth| Case::new(mode, *depth)).collect()
-    };
-    ENGINE_CASES.iter().flat_map(|case| -> Vec<Case> { of(case) }).collect()
+    ENGINE_CASES.iter().map(|(mode, depth, _)| Case::new(mode, *depth)).collect()
 }
 
 /// The limit of a case of [`Program::Engine`].
 pub(crate) fn engine_limit(case: &Case) -> Option<f64> {
-    let is_this =
-        |(mode, depths, _): &&(&str, &[u32], f64)| *mode == case.path && depths.contains(&case.iodepth);
+    let is_this = |(mode, depth, _): &&(&str, u32, f64)| *mode == case.path && *depth == case.iodepth;
     ENGINE_CASES.iter().find(is_this).map(|(.., limit)| *limit)
 }
 
@@ -70,8 +68,8 @@ impl Program {
         match self {
             Program::Fio => &[],
             Program::Iopj(_) if case.path.starts_with("posix-aio/") => &[],
-            Program::Iopj(_) => &["*native::job::Job::run"],
-            Program::Engine(_) => &["*counted_push*", "*counted_wait*"],
+            Program::Iopj(_) => &["*native::job::LoopOn*Job>::run"],
+            Program::Engine(_) => &["*counted_push*", "*counted_round*", "*counted_wait*"],
         }
     }
 

@@ -5,7 +5,7 @@ use super::device::{Device, PAGE};
 use super::dma::DmaMemory;
 use super::queue::{Doorbells, PairLayout, QueuePair, ShadowPages};
 use super::registers::{ACQ, AQA, ASQ, Capabilities, ControllerEnd, health};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;

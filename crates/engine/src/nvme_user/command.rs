@@ -1,8 +1,8 @@
 //! The entries of submission and completion queues.
 //!
 //! Sources: NVM Express Base Specification 2.0, figures 87 (common command format), 90 and 93 (completion),
-//! sections 5 (admin commands) and 7.1 (flush); NVM Command Set Specification 1.0, sections 3.2.4 (read) and
-//! 3.2.6 (write).
+//! sections 5 (admin commands) and 7.1 (flush); NVM Command Set Specification 1.0, sections 3.2.4 (read),
+//! 3.2.6 (write) and 3.2.8 (write zeroes).
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,6 +29,7 @@ const _: () = assert!(size_of::<Command>() == COMMAND_LEN);
 const FLUSH: u32 = 0x00;
 const WRITE: u32 = 0x01;
 const READ: u32 = 0x02;
+const WRITE_ZEROES: u32 = 0x08;
 
 /// The part of a read or a write that differs from one to the next; the rest is in its entry already.
 #[derive(Clone, Copy)]
@@ -68,6 +69,12 @@ impl Command {
     /// Makes everything that was written to a namespace durable.
     pub(super) fn flush(nsid: u32) -> Command {
         Command { dword0: FLUSH, nsid, ..Command::default() }
+    }
+
+    /// Makes blocks read as zeros; 1 to 65536 of them.
+    pub(super) fn write_zeroes(nsid: u32, lba: u64, blocks: u32) -> Command {
+        let dwords_10_15 = [lba as u32, (lba >> 32) as u32, blocks - 1, 0, 0, 0];
+        Command { dword0: WRITE_ZEROES, nsid, dwords_10_15, ..Command::default() }
     }
 
     /// Identify: `cns` chooses the structure, which goes to the page at `data`.
@@ -212,6 +219,9 @@ mod tests {
         assert_eq!(Command::create_submission_queue(2, 64, 0).dwords_10_15[..2], [2 | 63 << 16, 2 << 16 | 1]);
         assert_eq!(Command::log_page(2, 512, 0).dwords_10_15[0], 2 | 127 << 16);
         assert_eq!(Command::abort(3, 9).dwords_10_15[0], 3 | 9 << 16);
+        let zeroes = Command::write_zeroes(4, (1 << 40) + 7, 1 << 16);
+        assert_eq!((zeroes.dword0, zeroes.nsid), (8, 4));
+        assert_eq!(zeroes.dwords_10_15, [7, 1 << 8, 0xffff, 0, 0, 0]);
         assert_eq!(Command::flush(4), Command { nsid: 4, ..Command::default() });
     }
 

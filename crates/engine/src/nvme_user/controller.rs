@@ -11,7 +11,7 @@ use super::queue::ShadowPages;
 use super::registers::{self, Capabilities, ControllerEnd, DOORBELLS, Stuck, health};
 use super::vfio::Vfio;
 use crate::drain::Leaky;
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::pci::{Isolation, PciAddress};
 use std::fmt;
 use std::mem::ManuallyDrop;

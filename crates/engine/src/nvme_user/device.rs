@@ -1,7 +1,7 @@
 //! What an NVMe driver needs of its device, behind a trait: the real device is in `vfio`, the simulated one
 //! in `sim`.
 
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -72,6 +72,12 @@ pub(super) trait Device: Registers + Send + Sync {
     /// # Errors
     /// The kernel refuses.
     fn arm(&self, events: &[Arc<OwnedFd>]) -> Result<(), EngineError>;
+    /// Signals `event` by a vector that `arm` has armed before, or nothing until it is armed again. An
+    /// interrupt that the device holds back meanwhile comes then.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn arm_one(&self, vector: u16, event: Option<&OwnedFd>) -> Result<(), EngineError>;
     /// Becomes true when the kernel asks for the device back, or reports an error of its link.
     fn asked_back(&self) -> Arc<AtomicBool>;
     /// `type1`, `iommufd` or `no-iommu`.

@@ -1,7 +1,7 @@
 //! Memory that the device reads and writes, and the addresses at which it sees it.
 
 use super::device::{Device, HugePages, PAGE, PageRange};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::mmap::Mmap;
 use std::ptr::NonNull;
 use std::sync::Arc;

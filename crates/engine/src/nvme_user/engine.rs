@@ -1,53 +1,77 @@
 //! The engine `nvme-user`: it turns requests into commands on its own queue pair, and reads their
 //! completions.
 
+mod care;
+
 use super::command::{Command, CompletionEntry, Transfer};
 use super::controller::Controller;
 use super::device::{PAGE, PageRange};
 use super::dma::DmaMapping;
-use super::flights::{Flight, Flights, MOST_SLOTS};
+use super::flights::{Flight, Flights, MOST_IDS};
 use super::identify::NamespaceInfo;
 use super::pairs;
 use super::prp::{self, Prepared};
 use super::queue::QueuePair;
 use super::registers::ControllerEnd;
 use super::waiting::Waiting;
-use crate::drain::{Drained, Leaky, drain};
-use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
-use crate::pool::{Pool, Slot};
+use crate::drain::{DRAIN_LIMIT, Leaky};
+use crate::engine::{Counters, Engine, Leaked, Setup, sealed};
+use crate::error::{EngineError, Refused};
+use crate::pool::Pool;
+use crate::request::{Buffers, Completion, IoError, Op, Operation, Request};
 use iopj_core::UserCompletion;
-use std::rc::Rc;
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// What must outlive the device's access to it, in the order of dropping: the controller last, because it
 /// owns the shadow doorbells.
-struct Held {
-    pair: QueuePair,
+pub(super) struct Held {
+    pub(super) pair: QueuePair,
     buffers: DmaMapping,
-    pool: Rc<Pool>,
-    controller: Arc<Controller>,
+    _pool: Pool,
+    pub(super) controller: Arc<Controller>,
 }
 
 /// What one command may do on the namespace.
-struct TransferLimits {
-    shift: u8,
+pub(super) struct TransferLimits {
+    pub(super) nsid: u32,
+    pub(super) shift: u8,
     /// The bits of an offset or a length that must be zero.
-    mask: u64,
+    pub(super) mask: u64,
     /// The most bytes of one command.
-    most: u32,
-    writable: bool,
+    pub(super) most: u32,
+    pub(super) writable: bool,
 }
 
-pub(crate) struct NvmeUser {
-    held: Leaky<Held>,
-    limits: TransferLimits,
-    flights: Flights,
-    /// By slot, the second PRP entries of commands of more than a page; empty if a list needs more than one
+impl TransferLimits {
+    fn of(controller: &Controller, namespace: &NamespaceInfo, writable: bool) -> TransferLimits {
+        let shift = namespace.lba_shift;
+        let blocks = 1 << (16 + u32::from(shift)).min(31);
+        let most = controller.identity().max_transfer_bytes.min(blocks);
+        TransferLimits { nsid: namespace.nsid, shift, mask: (1 << shift) - 1, most, writable }
+    }
+}
+
+/// The engine of kernel bypass: a queue pair of its own on a controller that this process drives.
+pub struct NvmeUser {
+    pub(super) held: Leaky<Held>,
+    pub(super) pool: Pool,
+    pub(super) limits: TransferLimits,
+    pub(super) flights: Flights,
+    /// By buffer, the second PRP entries of commands of more than a page; empty if a list needs more than one
     /// page.
     prepared: Box<[Prepared]>,
+    pub(super) iodepth: usize,
     waiting: Waiting,
+    /// What the pair's vector signals, and whether it does so now.
+    event: Option<Arc<OwnedFd>>,
+    is_armed: bool,
+    /// The event is in somebody's epoll loop, so it must be read.
+    is_watched: Cell<bool>,
+    setup: Setup,
     /// Batches of completions until the next look at the commands in flight, and between two looks.
     until_look: u32,
     look_every: u32,
@@ -57,31 +81,27 @@ pub(crate) struct NvmeUser {
     finished: Option<EngineEnd>,
     /// True when the kernel wants the device back.
     asked_back: Arc<AtomicBool>,
+    is_closed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum EngineEnd {
+pub(super) enum EngineEnd {
     /// The controller has ended.
     Ended(ControllerEnd),
     /// The kernel wants the device back; the controller goes on.
     AskedBack,
 }
 
-/// Looks at the commands in flight per look at the controller, while completions keep coming.
-const LOOKS: u32 = 16;
-
-/// A command in flight ages this many times within the time limit; an older one is aborted.
-const AGES: u32 = 10;
-
 impl NvmeUser {
-    /// Opens an engine with a queue pair of its own on a namespace that can be used.
-    pub(crate) fn open(
+    /// Opens an engine with a queue pair of its own on a namespace that can be used. One that `switches` can
+    /// interrupt, even if it does not begin with that.
+    pub(super) fn open_pair(
         controller: &Arc<Controller>,
         namespace: &NamespaceInfo,
         writable: bool,
-        pool: &Rc<Pool>,
-        mode: UserCompletion,
+        pool: &Pool,
         iodepth: u32,
+        (mode, switches): (UserCompletion, bool),
     ) -> Result<NvmeUser, EngineError> {
         if let Some(reason) = &namespace.unusable {
             return Err(EngineError::unsupported(format!(
@@ -90,159 +110,174 @@ impl NvmeUser {
                 controller.address()
             )));
         }
-        if pool.slots() > MOST_SLOTS {
+        if pool.count() > MOST_IDS {
             return Err(EngineError::unsupported(format!(
-                "{} buffers are more than the {MOST_SLOTS} identifiers that NVMe commands have: lower \
-                 iodepth",
-                pool.slots()
+                "{} buffers are more than the {MOST_IDS} identifiers that NVMe commands have: lower iodepth",
+                pool.count()
             )));
         }
         let (base, len) = pool.memory();
         let buffers =
             DmaMapping::new(controller.device(), &PageRange { base, len, is_huge: pool.is_huge() })?;
-        let flights = Flights::new(pool.slots(), iodepth);
-        let interrupts = mode == UserCompletion::Interrupt;
+        let flights = Flights::new(pool.count(), iodepth);
+        let interrupts = switches || mode == UserCompletion::Interrupt;
         let (mut pair, event) =
             controller.create_pair(pairs::layout(pool, iodepth, interrupts), interrupts)?;
         pair.submission.prepare(Command::transfers(namespace.nsid));
         let prepared = pairs::prepare(&pair, &buffers, pool);
-        // Waits that sleep are few, and a clock read costs little beside them.
-        let look_every = if matches!(mode, UserCompletion::Poll(_)) { 1 << 12 } else { 1 << 6 };
-        let limits = TransferLimits {
-            shift: namespace.lba_shift,
-            mask: (1 << namespace.lba_shift) - 1,
-            most: controller
-                .identity()
-                .max_transfer_bytes
-                .min(1 << (16 + u32::from(namespace.lba_shift)).min(31)),
-            writable,
-        };
-        let held = Held { pair, buffers, pool: Rc::clone(pool), controller: Arc::clone(controller) };
+        let limits = TransferLimits::of(controller, namespace, writable);
+        let setup = Setup { shadow_doorbells: pair.has_shadow(), ..Setup::default() };
+        let held = Held { pair, buffers, _pool: pool.clone(), controller: Arc::clone(controller) };
         let mut engine = NvmeUser {
             held: Leaky::new(held),
+            pool: pool.clone(),
             limits,
             flights,
             prepared,
+            iodepth: iodepth as usize,
             waiting: Waiting::polling(),
-            until_look: look_every,
-            look_every,
+            is_armed: event.is_some(),
+            event,
+            is_watched: Cell::new(false),
+            setup,
+            until_look: 1,
+            look_every: 1,
             looks: 0,
             next_age: Instant::now(),
             finished: None,
             asked_back: controller.device().asked_back(),
+            is_closed: false,
         };
         // Last: a failure drops the engine, which deletes the queue pair.
-        engine.waiting = Waiting::new(mode, event)?;
+        engine.set_completion(mode)?;
         Ok(engine)
     }
 
-    /// Writes one command, for which there is room, and returns 1. Kept out of line, as in the ring's engine.
-    /// Rare cases end in a call, so it saves no registers for them.
-    #[inline(never)]
-    fn push_one(&mut self, request: &Request) -> Result<usize, EngineError> {
-        let Request { op, slot, len, offset, tag } = *request;
-        if offset & self.limits.mask != 0 {
-            return self.refuse(request);
+    /// Changes how the engine waits, whatever is in flight; the queue pair stays as it is. To interrupt, the
+    /// engine must have begun with that or been opened by
+    /// [`NvmeUserBuilder::switches`](super::NvmeUserBuilder::switches). A pair that can interrupt and polls
+    /// has its vector masked.
+    ///
+    /// # Errors
+    /// The pair has no vector, or the kernel refuses to arm it: the engine waits as before. The kernel
+    /// refuses to mask it: the engine waits in the new way, and interrupts go on.
+    pub fn set_completion(&mut self, mode: UserCompletion) -> Result<(), EngineError> {
+        let interrupts = mode == UserCompletion::Interrupt;
+        if interrupts {
+            self.arm(true)?;
         }
-        if op == Op::Write && !self.limits.writable {
-            return self.refuse(request);
+        self.waiting.change(mode, self.event.as_ref())?;
+        // Waits that sleep are few, and a clock read costs little beside them.
+        self.look_every = if matches!(mode, UserCompletion::Poll(_)) { 1 << 12 } else { 1 << 6 };
+        self.until_look = self.look_every;
+        if interrupts { Ok(()) } else { self.arm(false) }
+    }
+
+    /// Lets the pair's vector, if it has one, signal its event from now on, or not.
+    fn arm(&mut self, arm: bool) -> Result<(), EngineError> {
+        if let Some(event) = self.event.as_deref()
+            && arm != self.is_armed
+        {
+            self.held.controller.arm_pair(self.held.pair.id, arm.then_some(event))?;
+            self.is_armed = arm;
         }
-        let Some(prps) = self.flights.prps(slot, len) else { return self.push_other_len(request) };
-        self.held.pool.start_known(slot)?;
-        self.flights.start(slot, tag, len);
+        Ok(())
+    }
+
+    /// Writes the command of a read or a write for which there is room and whose PRP entries are known;
+    /// otherwise gives the request back.
+    #[inline(always)]
+    fn push_known(&mut self, request: Request) -> Result<(), Request> {
+        let write = matches!(request.operation, Operation::Write(_));
+        let (Operation::Read(transfer) | Operation::Write(transfer)) = &request.operation else {
+            return Err(request);
+        };
+        let (index, len, offset) = (transfer.buffer.index(), transfer.len, transfer.offset);
+        if self.flights.room() == 0
+            || offset & self.limits.mask != 0
+            || (write && !self.limits.writable)
+            || !transfer.buffer.pool().is(&self.pool)
+        {
+            return Err(request);
+        }
+        let Some(prps) = self.flights.prps(index, len) else { return Err(request) };
+        self.flights.start(index, request.tag);
         let shift = self.limits.shift;
         self.held.pair.submission.push_transfer(Transfer {
-            write: op == Op::Write,
-            id: slot.0 as u16,
+            write,
+            id: index as u16,
             lba: offset >> shift,
             blocks: len >> shift,
             prps,
         });
-        Ok(1)
-    }
-
-    /// As [`NvmeUser::push_one`], if the length differs from that of the slot's last command.
-    #[inline(never)]
-    fn push_other_len(&mut self, request: &Request) -> Result<usize, EngineError> {
-        let Request { slot, len, .. } = *request;
-        if u64::from(len) & self.limits.mask != 0 || len.wrapping_sub(1) >= self.limits.most {
-            return self.refuse(request);
+        if let Operation::Read(transfer) | Operation::Write(transfer) = request.operation {
+            transfer.buffer.take_off();
         }
-        // The slot is taken while its list may be written, so no command in flight uses the list.
-        self.held.pool.start(slot, len)?;
-        self.flights.set_prps(slot, len, self.prps(slot, len));
-        self.held.pool.finish(slot);
-        self.push_one(request)
+        Ok(())
     }
 
-    /// The PRP entries of a command of `len` bytes in a slot that the caller has taken.
-    fn prps(&self, slot: Slot, len: u32) -> (u64, u64) {
-        let Held { pair, buffers, pool, .. } = &*self.held;
-        let at = pool.offset(slot);
+    /// As [`NvmeUser::push_known`], for what that gave back.
+    #[cold]
+    #[inline(never)]
+    fn push_otherwise(&mut self, request: Request) -> Result<(), Refused> {
+        if let Err(error) = self.check(&request) {
+            return Err(Refused::new(request, error));
+        }
+        if let Operation::Read(transfer) | Operation::Write(transfer) = &request.operation {
+            // The caller has the buffer, so no command in flight uses its list.
+            let (index, len) = (transfer.buffer.index(), transfer.len);
+            self.flights.set_prps(index, len, self.prps(index, len));
+            return self.push_known(request).map_err(|request| {
+                Refused::new(request, EngineError::unsupported("the request was refused for no known reason"))
+            });
+        }
+        self.push_rare(request)
+    }
+
+    /// The PRP entries of a command of `len` bytes from a buffer that is not in flight.
+    fn prps(&self, index: u32, len: u32) -> (u64, u64) {
+        let Held { pair, buffers, .. } = &*self.held;
+        let at = self.pool.offset(index);
         let pages = prp::pages_of(at % PAGE, len as usize);
-        let second = match self.prepared.get(slot.0 as usize) {
+        let second = match self.prepared.get(index as usize) {
             _ if pages == 1 => 0,
             Some(prepared) => prepared.second(pages),
             // SAFETY: the list is as long as the longest transfer needs, and no command in flight has this
-            // identifier: the pool gave its slot to this one.
+            // identifier: its buffer has another owner now.
             None => unsafe {
                 prp::second(&buffers.pages()[at / PAGE..], at % PAGE, len as usize, || {
-                    pair.list(slot.0 as u16)
+                    pair.list(index as u16)
                 })
             },
         };
         (buffers.address(at), second)
     }
 
-    /// [`Engine::push`] of more than one request, or without room.
-    #[inline(never)]
-    fn push_many(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
-        let taken = self.flights.room().min(requests.len());
-        for request in &requests[..taken] {
-            self.push_one(request)?;
-        }
-        Ok(taken)
-    }
-
-    #[cold]
-    fn push_nothing(&self, finish: EngineEnd) -> Result<usize, EngineError> {
-        Err(self.finish_error(finish))
-    }
-
-    #[cold]
-    fn refuse(&self, request: &Request) -> Result<usize, EngineError> {
-        let TransferLimits { shift, most, writable, .. } = self.limits;
-        let address = self.held.controller.address();
-        if request.op == Op::Write && !writable {
-            let reading = format!("{address} was opened for reading: open its target for writing");
-            return Err(EngineError::unsupported(reading));
-        }
-        Err(EngineError::unsupported(format!(
-            "{} bytes at byte {} do not make an NVMe command: {address} takes whole logical blocks of {} \
-             bytes, up to {most} bytes at once; use such a bs",
-            request.len,
-            request.offset,
-            1u32 << shift,
-        )))
-    }
-
-    /// Takes completions, of which at least one is ready, within `done`'s spare capacity; returns how many.
+    /// Hands out completions, of which at least one is ready; returns how many.
     #[inline(always)]
-    fn reap(&mut self, done: &mut Vec<Completion>) -> usize {
-        let Held { pair, pool, .. } = &mut *self.held;
+    fn take_ready<S: FnMut(Completion)>(&mut self, sink: &mut S) -> usize {
         let mut found = 0;
-        let places = done.spare_capacity_mut();
-        while let Some(place) = places.get_mut(found) {
-            let Some(ended) = next_ended(pair, pool, &mut self.flights) else { break };
-            place.write(ended);
-            found += 1;
-            if !pair.completion.is_ready() {
+        let taking = Taking(self);
+        loop {
+            let CompletionEntry { id, status, .. } = taking.0.held.pair.completion.take();
+            let completion = match taking.0.flights.end_transfer(id) {
+                Some(Flight { tag, len, .. }) => {
+                    let result = if status == 0 { Ok(len) } else { failed(status) };
+                    // SAFETY: the buffer of this number took off with the command, which was in flight.
+                    let buffer = unsafe { taking.0.pool.land(id.into()) };
+                    Some(Completion { tag, result, buffers: Buffers::One(buffer) })
+                }
+                None => taking.0.end_other(id, status).map(|completion| *completion),
+            };
+            if let Some(completion) = completion {
+                found += 1;
+                sink(completion);
+            }
+            if !taking.0.held.pair.completion.is_ready() {
                 break;
             }
         }
-        // SAFETY: the first `found` places of the spare capacity were written.
-        unsafe { done.set_len(done.len() + found) };
-        pair.completion.release();
+        drop(taking);
         self.waiting.progress();
         self.until_look -= 1;
         if self.until_look == 0 {
@@ -251,191 +286,150 @@ impl NvmeUser {
         found
     }
 
-    /// As [`NvmeUser::reap`], if any is ready; otherwise does nothing.
+    /// As [`NvmeUser::take_ready`], if any is ready; otherwise does nothing.
     #[inline(never)]
-    fn reap_late(&mut self, done: &mut Vec<Completion>) -> usize {
-        if self.held.pair.completion.is_ready() { self.reap(done) } else { 0 }
+    fn take_late<S: FnMut(Completion)>(&mut self, sink: &mut S) -> usize {
+        if self.held.pair.completion.is_ready() { self.take_ready(sink) } else { 0 }
     }
 
-    /// Checks the commands in flight, and from time to time the controller, while completions come.
+    /// The completion of a command without a buffer; none for an identifier that is not in flight, which is
+    /// the controller's error. Boxed, so that the common completion is made in registers.
     #[cold]
-    fn look_after(&mut self) {
-        self.until_look = self.look_every;
-        self.age();
-        self.looks = self.looks.wrapping_add(1);
-        if self.looks.is_multiple_of(LOOKS) {
-            self.finished = self.held.controller.look().map(EngineEnd::Ended);
-        }
-        if self.asked_back.load(Ordering::Relaxed) {
-            self.finished = Some(EngineEnd::AskedBack);
-        }
+    #[inline(never)]
+    fn end_other(&mut self, id: u16, status: u16) -> Option<Box<Completion>> {
+        let Flight { tag, .. } = self.flights.end(id)?;
+        Some(Box::new(self.complete(id, tag, if status == 0 { Ok(0) } else { failed(status) })))
     }
 
-    /// Ages the commands in flight, [`AGES`] times within the time limit. Aborts those that are older and, if
-    /// that does not help in time, resets the controller.
-    #[cold]
-    fn age(&mut self) {
-        let controller = &self.held.controller;
-        let (limits, now) = (controller.limits, Instant::now());
-        if now < self.next_age {
-            return;
+    /// The completion of a command that was in flight and has ended.
+    fn complete(&self, id: u16, tag: u64, result: Result<u32, IoError>) -> Completion {
+        if !self.flights.is_buffer(id) {
+            return Completion { tag, result: result.map(|_| 0), buffers: Buffers::None };
         }
-        // They age once, however late this is: a process that was stopped for a minute must not think that a
-        // command hangs.
-        let period = limits.command / AGES;
-        self.next_age = now + period;
-        let old = self.flights.grow_older(AGES);
-        let after_abort = limits.abort.div_duration_f64(period).ceil() as u32;
-        if old.iter().any(|(_, age)| *age > AGES + 1 + after_abort) {
-            controller.reset(ControllerEnd::Late);
-        }
-        for (id, _) in old.iter().filter(|(_, age)| *age == AGES + 1) {
-            controller.abort(self.held.pair.id, *id);
-        }
-        self.finished = controller.end().map(EngineEnd::Ended);
-    }
-
-    #[cold]
-    fn finish_error(&self, finish: EngineEnd) -> EngineError {
-        match finish {
-            EngineEnd::Ended(end) => self.held.controller.end_error(end),
-            EngineEnd::AskedBack => self.held.controller.asked_back_error(),
-        }
-    }
-
-    /// After the controller's end: completes what is in flight with errors, then returns the error that says
-    /// why.
-    #[cold]
-    fn give_up(&mut self, finish: EngineEnd, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        let EngineEnd::Ended(end) = finish else { return Err(self.finish_error(finish)) };
-        if self.reap_late(done) > 0 {
-            return Ok(()); // these had completed before
-        }
-        let controller = &self.held.controller;
-        if self.in_flight() == 0 || !controller.has_stopped() {
-            return Err(controller.end_error(end));
-        }
-        let result = Err(IoError::Os(end.errno()));
-        for id in self.flights.ids().into_iter().take(done.capacity() - done.len()) {
-            let (Some(Flight { tag, .. }), slot) = (self.flights.end(id), Slot(id.into())) else { continue };
-            self.held.pool.finish(slot);
-            done.push(Completion { tag, slot, result });
-        }
-        Ok(())
-    }
-
-    /// Nothing came for a while: checks the controller, rings again, and checks what is in flight.
-    #[cold]
-    fn quiet(&mut self) {
-        if self.asked_back.load(Ordering::Relaxed) {
-            self.finished = Some(EngineEnd::AskedBack);
-            return;
-        }
-        self.finished = self.held.controller.look().map(EngineEnd::Ended);
-        if self.finished.is_none() && self.in_flight() > 0 {
-            self.held.pair.ring_if_behind();
-            self.age();
-        }
+        // SAFETY: the buffer of this number took off with the command, which was in flight until now.
+        let buffer = unsafe { self.pool.land(id.into()) };
+        Completion { tag, result, buffers: Buffers::One(buffer) }
     }
 
     /// [`Engine::wait`] if the doorbell is not a plain register, or the engine is finished.
     #[inline(never)]
-    fn wait_otherwise(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+    fn wait_otherwise<S: FnMut(Completion)>(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        sink: &mut S,
+    ) -> Result<usize, EngineError> {
         if let Some(finish) = self.finished {
-            return self.give_up(finish, done);
+            return self.give_up(finish, sink);
         }
         self.held.pair.submission.ring();
-        self.wait_submitted(min, done)
-    }
-
-    /// [`Engine::wait`] for what was submitted. The branches end in calls: each saves only the
-    /// registers that it uses.
-    #[inline(always)]
-    fn wait_submitted(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        if self.held.pair.completion.is_ready() {
-            self.reap_and_await(min, done)
-        } else if min > 0 {
-            self.await_more(min, done)
-        } else if self.waiting.is_look_due() {
-            self.look_if_quiet()
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Called after many polls that found nothing.
-    #[cold]
-    fn look_if_quiet(&mut self) -> Result<(), EngineError> {
-        if self.waiting.is_quiet() {
-            self.quiet();
-        }
-        Ok(())
+        self.wait_submitted(min, until, sink)
     }
 
     /// Takes what is ready, and waits for the rest of `min`.
     #[inline(never)]
-    fn reap_and_await(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        let found = self.reap(done);
-        if found < min { self.await_more(min - found, done) } else { Ok(()) }
+    fn take_and_await<S: FnMut(Completion)>(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        sink: &mut S,
+    ) -> Result<usize, EngineError> {
+        let found = self.take_ready(sink);
+        if found < min { self.await_more(found, min, until, sink) } else { Ok(found) }
     }
 
-    /// Waits for at least one of `min` more completions, or for the engine's end.
+    /// [`Engine::wait`] for what was submitted. The branches end in calls: each saves only the registers that
+    /// it uses.
+    #[inline(always)]
+    fn wait_submitted<S: FnMut(Completion)>(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        sink: &mut S,
+    ) -> Result<usize, EngineError> {
+        if self.held.pair.completion.is_ready() {
+            self.take_and_await(min, until, sink)
+        } else if min > 0 {
+            self.await_more(0, min, until, sink)
+        } else {
+            self.count_empty_poll()
+        }
+    }
+
+    #[inline]
+    fn count_empty_poll(&mut self) -> Result<usize, EngineError> {
+        if self.waiting.is_look_due() { self.look_if_quiet() } else { Ok(0) }
+    }
+
+    /// Called after many polls that found nothing.
+    #[cold]
+    fn look_if_quiet(&mut self) -> Result<usize, EngineError> {
+        if self.waiting.is_quiet() {
+            self.quiet();
+        }
+        Ok(0)
+    }
+
+    /// Waits for `min` completions, of which `found` were handed out, or for the engine's end; returns how
+    /// many were handed out in all.
     #[inline(never)]
-    fn await_more(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        let already = done.len();
-        let min = min.min(self.in_flight()).min(done.capacity() - already);
-        if min == 0 {
-            return Ok(());
+    fn await_more<S: FnMut(Completion)>(
+        &mut self,
+        mut found: usize,
+        min: usize,
+        until: Option<Instant>,
+        sink: &mut S,
+    ) -> Result<usize, EngineError> {
+        let min = min.min(found + self.in_flight());
+        if found >= min {
+            return Ok(found);
         }
         self.waiting.begin();
-        while done.len() - already < min {
-            let Held { pair, .. } = &*self.held;
-            if self.waiting.until_ready(&pair.completion) {
-                self.reap_late(done);
+        let first = found;
+        while found < min {
+            if self.waiting.until_ready(&self.held.pair.completion, until) {
+                found += self.take_late(sink);
             } else {
                 self.quiet();
                 if let Some(finish) = self.finished {
-                    return if done.len() > already { Ok(()) } else { self.give_up(finish, done) };
+                    return if found > first { Ok(found) } else { self.give_up(finish, sink) };
                 }
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                break;
             }
         }
         self.waiting.end();
-        Ok(())
+        Ok(found)
     }
 }
 
-/// The next completion, of an entry that is ready; `None` if no ready entry belongs to a request in flight.
-#[inline(always)]
-fn next_ended(pair: &mut QueuePair, pool: &Pool, flights: &mut Flights) -> Option<Completion> {
-    loop {
-        let CompletionEntry { id, status, .. } = pair.completion.take();
-        if let Some(Flight { tag, len, .. }) = flights.end(id) {
-            let slot = Slot(id.into());
-            pool.finish(slot);
-            let result = if status == 0 { Ok(len) } else { failed(status) };
-            return Some(Completion { tag, slot, result });
-        }
-        // An identifier that is not in flight is the controller's error.
-        if !pair.completion.is_ready() {
-            return None;
-        }
+/// Gives the entries that were taken back to the controller, even if a sink panics: else the queue would run
+/// full.
+struct Taking<'a>(&'a mut NvmeUser);
+
+impl Drop for Taking<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.held.pair.completion.release();
     }
 }
 
 #[cold]
+#[inline(never)]
 fn failed(status: u16) -> Result<u32, IoError> {
-    Err(IoError::Nvme(status))
+    Err(IoError::Nvme(status.into()))
 }
 
+impl sealed::Sealed for NvmeUser {}
+
 impl Engine for NvmeUser {
-    fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
-        if let Some(finish) = self.finished {
-            return self.push_nothing(finish);
+    #[inline(always)]
+    fn push(&mut self, request: Request) -> Result<(), Refused> {
+        if self.finished.is_some() {
+            return self.push_otherwise(request);
         }
-        match requests {
-            [request] if self.flights.room() > 0 => self.push_one(request),
-            _ => self.push_many(requests),
-        }
+        self.push_known(request).or_else(|request| self.push_otherwise(request))
     }
 
     fn submit(&mut self) -> Result<(), EngineError> {
@@ -443,64 +437,75 @@ impl Engine for NvmeUser {
         Ok(())
     }
 
-    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        if self.finished.is_some() || !self.held.pair.submission.ring_if_plain() {
-            return self.wait_otherwise(min, done);
+    #[inline]
+    fn reap<S: FnMut(Completion)>(&mut self, mut sink: S) -> Result<usize, EngineError> {
+        if let Some(finish) = self.finished {
+            return self.give_up(finish, &mut sink);
         }
-        self.wait_submitted(min, done)
+        if self.is_watched.get() && self.is_armed {
+            self.waiting.read_event(self.event.as_deref());
+        }
+        if self.held.pair.completion.is_ready() {
+            return Ok(self.take_ready(&mut sink));
+        }
+        self.count_empty_poll()
     }
 
+    #[inline]
+    fn wait<S: FnMut(Completion)>(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        mut sink: S,
+    ) -> Result<usize, EngineError> {
+        if self.finished.is_some() || !self.held.pair.submission.ring_if_plain() {
+            return self.wait_otherwise(min, until, &mut sink);
+        }
+        self.wait_submitted(min, until, &mut sink)
+    }
+
+    #[inline]
     fn in_flight(&self) -> usize {
         self.flights.count()
     }
 
-    fn facts(&self) -> EngineFacts {
-        let pair = &self.held.pair;
-        let [submissions, completions] = pair.doorbell_writes();
-        EngineFacts {
+    fn iodepth(&self) -> usize {
+        self.iodepth
+    }
+
+    fn supports(&self, op: Op) -> bool {
+        self.lacks(op).is_none()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let event = self.event.as_ref().filter(|_| self.is_armed)?;
+        self.is_watched.set(true);
+        Some(event.as_fd())
+    }
+
+    fn counters(&self) -> Counters {
+        let [submissions, completions] = self.held.pair.doorbell_writes();
+        Counters {
             system_calls: Some(self.waiting.system_calls),
             doorbells: submissions + completions,
             completion_doorbells: completions,
             sleeps: self.waiting.sleeps,
             empty_polls: self.waiting.empty_polls,
-            shadow_doorbells: pair.has_shadow(),
-            ..EngineFacts::default()
+            ..Counters::default()
         }
+    }
+
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn close(mut self, until: Instant) -> Result<(), Leaked> {
+        Leaked::unless_none(self.end(until))
     }
 }
 
 impl Drop for NvmeUser {
     fn drop(&mut self) {
-        if self.held.is_parents() {
-            return;
-        }
-        let Held { pair, pool, controller, .. } = &mut *self.held;
-        let flights = &mut self.flights;
-        let finish = |flights: &mut Flights, id: u16| {
-            if flights.end(id).is_some() {
-                pool.finish(Slot(id.into()));
-            }
-        };
-        // Commands that the controller has not seen are taken back: a write that was only pushed does not
-        // happen.
-        pair.submission.take_back(|id| finish(flights, id));
-        drain(|_| {
-            if flights.count() == 0 || controller.end().is_some() {
-                return Drained::Empty;
-            }
-            while let Some(entry) = pair.completion.next() {
-                finish(flights, entry.id);
-            }
-            pair.completion.release();
-            pair.ring_if_behind();
-            std::thread::yield_now();
-            Drained::Pending
-        });
-        // Deleting the queues ends what is still in flight; where that fails the controller may still write
-        // into the pool.
-        if controller.delete_pair(pair.id) {
-            flights.ids().into_iter().for_each(|id| finish(flights, id));
-            self.held.release();
-        }
+        self.end(Instant::now() + DRAIN_LIMIT);
     }
 }

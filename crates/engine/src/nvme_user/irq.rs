@@ -1,6 +1,6 @@
 //! Events: those that the device's vectors signal, and those by which the kernel asks for the device back.
 
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::system::Owner;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll};
 use rustix::io::Errno;

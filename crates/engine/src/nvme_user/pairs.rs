@@ -9,8 +9,8 @@ use super::irq;
 use super::prp::{self, Prepared};
 use super::queue::{Doorbells, MOST_ENTRIES, PairLayout, QueuePair, Release};
 use super::registers::ControllerEnd;
-use crate::engine::EngineError;
-use crate::pool::{Pool, Slot};
+use crate::error::EngineError;
+use crate::pool::Pool;
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use std::time::{Duration, Instant};
 /// doorbell rings seldom, and a shadow doorbell seldom wraps around, which needs a write to the register.
 const ENTRIES: u32 = 256;
 
-/// The second PRP entries of commands of more than a page, prepared for each slot; empty if a list needs more
-/// than one page.
+/// The second PRP entries of commands of more than a page, prepared for each buffer; empty if a list needs
+/// more than one page.
 pub(super) fn prepare(pair: &QueuePair, buffers: &DmaMapping, pool: &Pool) -> Box<[Prepared]> {
-    let prepared = (0..pool.slots()).map(|slot| {
-        let at = pool.offset(Slot(slot));
-        let list = || pair.list(slot as u16);
+    let prepared = (0..pool.count()).map(|buffer| {
+        let at = pool.offset(buffer);
+        let list = || pair.list(buffer as u16);
         // SAFETY: the list is as long as the longest transfer needs, and no command is in flight yet;
         // prepared lists are not written again.
-        unsafe { Prepared::new(&buffers.pages()[at / PAGE..], at % PAGE, pool.slot_len() as usize, list) }
+        unsafe { Prepared::new(&buffers.pages()[at / PAGE..], at % PAGE, pool.buffer_len() as usize, list) }
     });
     prepared.collect::<Option<_>>().unwrap_or_default()
 }
@@ -42,8 +42,8 @@ pub(super) fn layout(pool: &Pool, iodepth: u32, interrupts: bool) -> PairLayout 
         // A drive that interrupts learns at once what was taken: some hold back the next interrupt until
         // then.
         release: if interrupts { Release::AtOnce } else { Release::Seldom },
-        lists: pool.slots(),
-        list_len: prp::list_len(pool.slot_len() as usize),
+        lists: pool.count(),
+        list_len: prp::list_len(pool.buffer_len() as usize),
     }
 }
 
@@ -79,6 +79,11 @@ impl Controller {
             Some(status) => Err(self.refused("a flush", status)),
             None => Err(self.end_error(self.end().unwrap_or(ControllerEnd::Late))),
         }
+    }
+
+    /// Signals the event of a pair that interrupts from now on, or does not.
+    pub(super) fn arm_pair(&self, id: u16, event: Option<&OwnedFd>) -> Result<(), EngineError> {
+        self.device().arm_one(id - 1, event)
     }
 
     /// A queue pair of its own for the caller and, where it interrupts, the event that it signals.

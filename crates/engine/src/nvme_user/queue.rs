@@ -8,7 +8,7 @@ use super::device::{Device, PAGE};
 use super::dma::DmaMemory;
 use super::prp::List;
 use super::registers::DOORBELLS;
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -274,16 +274,22 @@ impl CompletionQueue {
     pub(super) fn take(&mut self) -> CompletionEntry {
         debug_assert!(self.is_ready());
         let head = self.head;
-        // SAFETY: the head is one of the entries, so its end is not beyond theirs.
-        self.head = unsafe { head.add(COMPLETION_LEN) };
         self.taken += 1;
         // SAFETY: as in `last_dword`; the caller has seen by the phase that the entry is complete.
         let entry = unsafe { CompletionEntry::read(head, CompletionEntry::last_dword(head)) };
-        if self.head == self.end {
-            self.head = self.base;
-            self.phase ^= PHASE;
+        // SAFETY: the head is one of the entries, so its end is not beyond theirs.
+        let next = unsafe { head.add(COMPLETION_LEN) };
+        self.head = next;
+        if next == self.end {
+            self.go_round();
         }
         entry
+    }
+
+    #[cold]
+    fn go_round(&mut self) {
+        self.head = self.base;
+        self.phase ^= PHASE;
     }
 
     /// Returns the taken entries to the controller, once it might run out of entries without them.

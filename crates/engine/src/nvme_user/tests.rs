@@ -3,15 +3,18 @@
 mod failures;
 mod features;
 mod properties;
+mod requests;
+mod waits;
 
 use super::controller::{Controller, Limits, Setup};
 use super::sim::{Behaviour, Seen, SimController};
-use crate::engine::{Completion, Engine, EngineError, IoError, Op, Request};
-use crate::pool::{Pool, Slot};
+use crate::engine::{DynEngine, Engine};
+use crate::error::EngineError;
+use crate::pool::Pool;
+use crate::request::{Completion, IoError, Request};
 use crate::target::Target;
 use iopj_core::IoPath;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -79,18 +82,18 @@ impl Bench {
         Target::open_bypass(Path::new("/dev/nvme0n1"), self.controller(), 1, writable).unwrap()
     }
 
-    fn open(&self, mode: &str, pool: &Rc<Pool>, iodepth: u32) -> Box<dyn Engine> {
+    fn open(&self, mode: &str, pool: &Pool, iodepth: u32) -> Box<dyn DynEngine> {
         self.try_open(mode, pool, iodepth).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// An engine, and its pool of `depth` slots.
-    fn engine(&self, mode: &str, depth: u32, slot_len: u32) -> (Rc<Pool>, Box<dyn Engine>) {
-        let pool = Pool::new(depth, slot_len).unwrap();
+    /// An engine, and its pool of `depth` buffers.
+    fn engine(&self, mode: &str, depth: u32, buffer_len: u32) -> (Pool, Box<dyn DynEngine>) {
+        let pool = Pool::new(depth, buffer_len).unwrap();
         let engine = self.open(mode, &pool, depth);
         (pool, engine)
     }
 
-    fn try_open(&self, mode: &str, pool: &Rc<Pool>, iodepth: u32) -> Result<Box<dyn Engine>, EngineError> {
+    fn try_open(&self, mode: &str, pool: &Pool, iodepth: u32) -> Result<Box<dyn DynEngine>, EngineError> {
         let path: IoPath = format!("nvme-user/doorbell/{mode}").parse().unwrap();
         crate::open(path, &self.target(true), pool, iodepth)
     }
@@ -104,31 +107,38 @@ impl Bench {
     }
 }
 
-fn read(slot: u32, block: u64, blocks: u32) -> Request {
-    Request {
-        op: Op::Read,
-        slot: Slot(slot),
-        len: blocks * BLOCK,
-        offset: block * 512,
-        tag: u64::from(slot) + 100,
-    }
+/// A read into the pool's next buffer. Its tag is the number of the buffer and 100.
+fn read(pool: &Pool, block: u64, blocks: u32) -> Request {
+    let buffer = pool.acquire().expect("a free buffer");
+    let tag = u64::from(buffer.index()) + 100;
+    Request::read(buffer, blocks * BLOCK, block * 512).tagged(tag)
 }
 
-fn wait(engine: &mut dyn Engine, min: usize) -> Result<Vec<Completion>, EngineError> {
-    let mut done = Vec::with_capacity(64);
-    engine.wait(min, &mut done).map(|()| done)
+/// As [`read`], a write of a buffer full of `byte`.
+fn write(pool: &Pool, byte: u8, block: u64, blocks: u32) -> Request {
+    let mut buffer = pool.acquire().expect("a free buffer");
+    buffer.fill(byte);
+    let tag = u64::from(buffer.index()) + 100;
+    Request::write(buffer, blocks * BLOCK, block * 512).tagged(tag)
+}
+
+fn wait(engine: &mut impl Engine, min: usize) -> Result<Vec<Completion>, EngineError> {
+    let mut done = Vec::new();
+    let found = engine.wait(min, None, |completion| done.push(completion))?;
+    assert_eq!(found, done.len());
+    Ok(done)
 }
 
 /// How the one request in flight ends.
-fn result(engine: &mut dyn Engine, request: Request) -> Result<u32, IoError> {
-    engine.push(&[request]).unwrap();
+fn result(engine: &mut impl Engine, request: Request) -> Result<u32, IoError> {
+    engine.push(request).unwrap();
     wait(engine, 1).unwrap()[0].result
 }
 
 /// The error that `engine` ends with once it has handed out everything in flight.
-fn ending(engine: &mut dyn Engine) -> String {
+fn ending(engine: &mut impl Engine, pool: &Pool) -> String {
     let wait_error = wait(engine, 1).unwrap_err().to_string();
-    assert_eq!(engine.push(&[read(0, 0, 1)]).unwrap_err().to_string(), wait_error);
+    assert_eq!(engine.push(read(pool, 0, 1)).unwrap_err().to_string(), wait_error);
     wait_error
 }
 
@@ -149,13 +159,14 @@ fn a_controller_is_opened_described_and_closed() {
 fn reads_writes_flushes_and_their_counts() {
     let bench = Bench::new(Behaviour::default());
     let (pool, mut engine) = bench.engine("poll", 2, 8192);
-    pool.borrow(Slot(0)).unwrap().fill(0x5a);
-    engine.push(&[Request { op: Op::Write, ..read(0, 7, 16) }, read(1, 40, 3)]).unwrap();
-    assert_eq!(engine.in_flight(), 2);
-    let done = wait(&mut *engine, 2).unwrap();
+    engine.push(write(&pool, 0x5a, 7, 16)).unwrap();
+    engine.push(read(&pool, 40, 3)).unwrap();
+    assert_eq!((engine.in_flight(), pool.available()), (2, 0));
+    let done = wait(&mut engine, 2).unwrap();
     assert_eq!(done.len(), 2);
-    assert_eq!(done[1], Completion { tag: 101, slot: Slot(1), result: Ok(1536) });
-    assert_eq!(pool.borrow(Slot(1)).unwrap()[..1536], bench.contents[40 * 512..43 * 512]);
+    assert_eq!((done[1].tag, done[1].result), (101, Ok(1536)));
+    let buffer = done[1].buffer().unwrap();
+    assert_eq!((buffer.index(), &buffer[..1536]), (1, &bench.contents[40 * 512..43 * 512]));
     let disk = bench.sim.disk();
     assert!(disk[7 * 512..23 * 512].iter().all(|byte| *byte == 0x5a));
     assert_eq!(disk[..7 * 512], bench.contents[..7 * 512]);
@@ -163,36 +174,11 @@ fn reads_writes_flushes_and_their_counts() {
     bench.controller().flush(1).unwrap();
     let counts = bench.controller().io_counts().unwrap();
     assert_eq!((counts.host_reads, counts.host_writes), (1, 1));
-    let facts = engine.facts();
-    assert_eq!((facts.system_calls, facts.submit_calls, facts.doorbells, facts.sleeps), (Some(0), 0, 1, 0));
+    let counters = engine.counters();
+    assert_eq!((counters.system_calls, counters.submit_calls, counters.sleeps), (Some(0), 0, 0));
+    assert_eq!((counters.doorbells, counters.completion_doorbells), (1, 0));
     drop(engine);
     assert_eq!(bench.close().flushes, 1);
-}
-
-#[test]
-fn what_no_command_can_express_is_refused_and_the_rest_goes_on() {
-    let bench = Bench::new(Behaviour { mdts: Some(1), ..Behaviour::default() });
-    let (pool, mut engine) = bench.engine("poll", 2, 16384);
-    for (request, word) in [
-        (Request { len: 100, ..read(0, 0, 1) }, "whole logical blocks of 512 bytes"),
-        (Request { offset: 3, ..read(0, 0, 1) }, "whole logical blocks"),
-        (read(0, 0, 0), "0 bytes"),
-        (read(0, 0, 17), "up to 8192 bytes at once"),
-        (read(2, 0, 1), "beyond the pool"),
-    ] {
-        let message = engine.push(&[request]).unwrap_err().to_string();
-        assert!(message.contains(word), "{message}");
-        assert_eq!(engine.in_flight(), 0);
-    }
-    let mut reader =
-        crate::open("nvme-user/doorbell/poll".parse().unwrap(), &bench.target(false), &pool, 1).unwrap();
-    let message = reader.push(&[Request { op: Op::Write, ..read(0, 0, 1) }]).unwrap_err().to_string();
-    assert!(message.contains("opened for reading"), "{message}");
-    engine.push(&[read(0, DISK as u64 / 512, 1), read(1, 0, 16)]).unwrap();
-    let done = wait(&mut *engine, 2).unwrap();
-    assert_eq!((done[0].result, done[1].result), (Err(IoError::Nvme(0x80)), Ok(8192)));
-    drop((engine, reader));
-    bench.close();
 }
 
 #[test]
@@ -203,11 +189,11 @@ fn every_pair_is_used_and_one_more_is_an_error_with_its_number() {
         let mut engines: Vec<_> = (0..3).map(|_| bench.open("poll", &pool, 1)).collect();
         let message = bench.try_open("poll", &pool, 1).err().unwrap().to_string();
         assert_eq!(message, "0000:01:00.0 grants 3 I/O queue pairs and all are in use: lower numjobs to 3");
-        for (slot, engine) in engines.iter_mut().enumerate() {
-            engine.push(&[read(slot as u32, slot as u64, 1)]).unwrap();
+        for (block, engine) in engines.iter_mut().enumerate() {
+            engine.push(read(&pool, block as u64, 1)).unwrap();
         }
         for engine in &mut engines {
-            assert_eq!(wait(&mut **engine, 1).unwrap().len(), 1);
+            assert_eq!(wait(engine, 1).unwrap().len(), 1);
         }
     }
     let message = bench.try_open("poll", &pool, 64).err().unwrap().to_string();
@@ -219,11 +205,11 @@ fn every_pair_is_used_and_one_more_is_an_error_with_its_number() {
 #[test]
 fn an_event_index_that_is_stale_does_not_hang() {
     let bench = Bench::new(Behaviour { shadow: true, never_wants_doorbells: true, ..Behaviour::default() });
-    let (_pool, mut engine) = bench.engine("poll", 1, 512);
+    let (pool, mut engine) = bench.engine("poll", 1, 512);
     for _ in 0..4 {
-        assert_eq!(result(&mut *engine, read(0, 1, 1)), Ok(512));
+        assert_eq!(result(&mut engine, read(&pool, 1, 1)), Ok(512));
     }
-    assert!(engine.facts().shadow_doorbells);
+    assert!(engine.setup().shadow_doorbells);
     drop(engine);
     bench.close();
 }
@@ -253,11 +239,18 @@ fn a_controller_that_polls_its_shadow_doorbells_sees_whole_commands() {
             }
         });
         for round in 0..if cfg!(miri) { 10 } else { 2000 } {
-            let (first, second) = (round % 100, round % 77 + 3);
-            engine.push(&[read(0, first, 2), read(1, second, 1)]).unwrap();
-            assert_eq!(wait(&mut *engine, 2).unwrap().len(), 2);
-            assert_eq!(pool.borrow(Slot(0)).unwrap()[..], bench.contents[first as usize * 512..][..1024]);
-            assert_eq!(pool.borrow(Slot(1)).unwrap()[..512], bench.contents[second as usize * 512..][..512]);
+            let blocks = [(round % 100, 2), (round % 77 + 3, 1)];
+            for (block, count) in blocks {
+                engine.push(read(&pool, block, count).tagged(block)).unwrap();
+            }
+            let done = wait(&mut engine, 2).unwrap();
+            assert_eq!(done.len(), 2);
+            for (completion, (block, count)) in done.iter().zip(blocks) {
+                assert_eq!((completion.tag, completion.result), (block, Ok(count * BLOCK)));
+                let len = count as usize * 512;
+                let expected = &bench.contents[block as usize * 512..][..len];
+                assert_eq!(completion.buffer().unwrap()[..len], *expected);
+            }
         }
     });
     drop(engine);
@@ -323,18 +316,18 @@ fn a_taken_device_has_the_paths_of_bypass_and_no_other() {
 fn interrupt_and_hybrid_count_what_they_do() {
     for mode in ["interrupt", "hybrid", "hybrid:30us"] {
         let bench = Bench::new(Behaviour::default());
-        let (_pool, mut engine) = bench.engine(mode, 1, 512);
+        let (pool, mut engine) = bench.engine(mode, 1, 512);
         for block in 0..50 {
-            assert_eq!(result(&mut *engine, read(0, block, 1)), Ok(512));
+            assert_eq!(result(&mut engine, read(&pool, block, 1)), Ok(512));
         }
         // The simulated controller answers within the doorbell, so there is nothing to wait for.
-        assert_eq!((engine.facts().system_calls, engine.facts().sleeps), (Some(0), 0), "{mode}");
+        assert_eq!((engine.counters().system_calls, engine.counters().sleeps), (Some(0), 0), "{mode}");
         bench.sim.behave(|behaviour| behaviour.hangs = true);
-        engine.push(&[read(0, 0, 1)]).unwrap();
+        engine.push(read(&pool, 0, 1)).unwrap();
         engine.submit().unwrap();
         bench.sim.behave(|behaviour| behaviour.gone = true);
-        assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Err(IoError::Os(libc::ENODEV)), "{mode}");
-        let (calls, sleeps) = (engine.facts().system_calls.unwrap(), engine.facts().sleeps);
+        assert_eq!(wait(&mut engine, 1).unwrap()[0].result, Err(IoError::Os(libc::ENODEV)), "{mode}");
+        let (calls, sleeps) = (engine.counters().system_calls.unwrap(), engine.counters().sleeps);
         match mode {
             "interrupt" => assert!(calls > 0 && sleeps == 0, "{calls} {sleeps}"),
             // There was no wait before, so there is no mean to halve.
@@ -360,10 +353,10 @@ fn an_interrupt_wakes_the_engine_that_sleeps() {
             }
         });
         for block in 0..50 {
-            assert_eq!(result(&mut *engine, read(0, block, 1)), Ok(512));
+            assert_eq!(result(&mut engine, read(&pool, block, 1)), Ok(512));
         }
     });
-    assert!(engine.facts().system_calls.unwrap() > 0);
+    assert!(engine.counters().system_calls.unwrap() > 0);
     // The simulated controller has two vectors, so the third pair has none.
     let second = bench.open("poll", &pool, 1);
     let message = bench.try_open("interrupt", &pool, 1).err().unwrap().to_string();

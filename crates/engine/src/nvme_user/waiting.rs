@@ -2,7 +2,7 @@
 
 use super::irq::Waiter;
 use super::queue::CompletionQueue;
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use iopj_core::{Sleep, Spin, UserCompletion};
 use rustix::thread::{
     ClockId, Timespec, clock_nanosleep_relative, current_timer_slack, set_current_timer_slack,
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 /// Empty polls between two looks at the clock: some microseconds, or with PAUSE some tens to hundreds. Under
 /// Miri each costs more than a look.
 const POLLS_PER_LOOK: u32 = if cfg!(miri) { 64 } else { 4096 };
+/// The same while there is a deadline.
+const POLLS_PER_DEADLINE: u32 = 64;
 /// Quiet time between two looks at the controller: long compared with an I/O, short for a user.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
 /// The longest sleep without a look at the controller while waiting for an interrupt.
@@ -90,24 +92,42 @@ impl Waiting {
         }
     }
 
-    /// Waits by `mode`; `event` is what the queue pair's vector signals.
-    pub(super) fn new(mode: UserCompletion, event: Option<Arc<OwnedFd>>) -> Result<Waiting, EngineError> {
+    /// From now on waits by `mode`; `event` is what the queue pair's vector signals.
+    pub(super) fn change(
+        &mut self,
+        mode: UserCompletion,
+        event: Option<&Arc<OwnedFd>>,
+    ) -> Result<(), EngineError> {
+        if mode == UserCompletion::Interrupt && event.is_none() {
+            return Err(EngineError::unsupported("the queue pair has no interrupt vector: poll instead"));
+        }
+        // First, because it gives back the thread's timer slack, which the next one may change again.
+        self.mode = Mode::Poll;
+        self.may_sleep = false;
         let hybrid = |fixed| {
             let _slack = TimerSlack::least();
             Mode::Hybrid(Hybrid { fixed, _slack, mean_ns: 0, began: None })
         };
-        let (mode, spin) = match (mode, event) {
-            (UserCompletion::Interrupt, Some(event)) => (Mode::Interrupt(Waiter::new(event)?), Spin::Tight),
-            (UserCompletion::Hybrid(Sleep::Auto, spin), _) => (hybrid(None), spin),
-            (UserCompletion::Hybrid(Sleep::Fixed(us), spin), _) => {
+        (self.mode, self.spin) = match mode {
+            UserCompletion::Interrupt => (
+                event.map_or(Ok(Mode::Poll), |event| Waiter::new(&**event).map(Mode::Interrupt))?,
+                Spin::Tight,
+            ),
+            UserCompletion::Poll(spin) => (Mode::Poll, spin),
+            UserCompletion::Hybrid(Sleep::Auto, spin) => (hybrid(None), spin),
+            UserCompletion::Hybrid(Sleep::Fixed(us), spin) => {
                 (hybrid(Some(Duration::from_micros(us.get().into()))), spin)
             }
-            (UserCompletion::Interrupt, None) => {
-                return Err(EngineError::unsupported("the queue pair has no interrupt vector: poll instead"));
-            }
-            (UserCompletion::Poll(spin), _) => (Mode::Poll, spin),
         };
-        Ok(Waiting { mode, spin, ..Waiting::polling() })
+        Ok(())
+    }
+
+    /// Makes an event that somebody else waits for unreadable again; one system call.
+    pub(super) fn read_event(&mut self, event: Option<&OwnedFd>) {
+        if let Some(event) = event {
+            self.system_calls += 1;
+            let _ = rustix::io::read(event, &mut [0; 8]);
+        }
     }
 
     /// A completion was taken.
@@ -135,21 +155,22 @@ impl Waiting {
         }
     }
 
-    /// Waits until an entry may be ready; false after a while without one, when it is time to look at the
-    /// controller.
+    /// Waits until an entry may be ready, or the deadline is over, by a millisecond at the most where it
+    /// sleeps; false after a while without one, when it is time to look at the controller.
     #[inline]
-    pub(super) fn until_ready(&mut self, queue: &CompletionQueue) -> bool {
+    pub(super) fn until_ready(&mut self, queue: &CompletionQueue, until: Option<Instant>) -> bool {
         if queue.is_ready() {
             return true;
         }
+        let left = until.map_or(LONGEST_SLEEP, |until| until.saturating_duration_since(Instant::now()));
         match &mut self.mode {
             Mode::Interrupt(waiter) => {
                 self.system_calls += 1;
-                waiter.wait(LONGEST_SLEEP);
+                waiter.wait(left.min(LONGEST_SLEEP));
                 return queue.is_ready() || !self.is_quiet();
             }
             Mode::Hybrid(hybrid) if std::mem::take(&mut self.may_sleep) => {
-                let time = hybrid.sleep_time();
+                let time = hybrid.sleep_time().min(left);
                 if !time.is_zero() {
                     self.system_calls += 1;
                     self.sleeps += 1;
@@ -158,13 +179,14 @@ impl Waiting {
             }
             Mode::Hybrid(_) | Mode::Poll => {}
         }
+        let most = if until.is_some() { POLLS_PER_DEADLINE } else { POLLS_PER_LOOK };
         loop {
             let empty = match self.spin {
-                Spin::Tight => polls::<false>(queue),
-                Spin::Pause => polls::<true>(queue),
+                Spin::Tight => polls::<false>(queue, most),
+                Spin::Pause => polls::<true>(queue, most),
             };
             self.empty_polls += u64::from(empty);
-            if empty < POLLS_PER_LOOK {
+            if empty < most || until.is_some_and(|until| Instant::now() >= until) {
                 return true;
             }
             if self.is_quiet() {
@@ -193,10 +215,10 @@ impl Waiting {
     }
 }
 
-/// Polls until an entry is ready, at most [`POLLS_PER_LOOK`] times; returns how many polls found none.
+/// Polls until an entry is ready, at most `most` times; returns how many polls found none.
 #[inline]
-fn polls<const PAUSE: bool>(queue: &CompletionQueue) -> u32 {
-    for empty in 0..POLLS_PER_LOOK {
+fn polls<const PAUSE: bool>(queue: &CompletionQueue, most: u32) -> u32 {
+    for empty in 0..most {
         if queue.is_ready() {
             return empty;
         }
@@ -204,7 +226,7 @@ fn polls<const PAUSE: bool>(queue: &CompletionQueue) -> u32 {
             std::hint::spin_loop();
         }
     }
-    POLLS_PER_LOOK
+    most
 }
 
 /// Sleeps by clock_nanosleep(2), which a signal may cut short.

@@ -1,7 +1,7 @@
 //! Why a target is refused, or a drive not taken, in words for the user. The checks are in the other files.
 
 use super::sys;
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::nvme_user::NamespaceFault;
 use crate::pci::PciAddress;
 use std::io;

@@ -4,31 +4,58 @@ use super::clock::Clock;
 use super::error::NativeError;
 use super::offsets::Offsets;
 use super::slices::Begin;
-use super::tally::{Tally, tag};
+use super::tally::{Tally, tag, untag};
 use super::{JobSpec, Limit};
 use iopj_core::Workload;
-use iopj_engine::{Completion, Engine, EngineError, EngineFacts, Op, Pool, Request, Slot};
+use iopj_engine::{
+    Buffer, Buffers, Completion, Counters, Engine, EngineError, IoError, Operation, Pool, Request, Setup,
+    Transfer, Visitor,
+};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-/// A job that is ready to run: engine, buffers and offsets.
-pub(crate) struct Job<'a> {
-    engine: Box<dyn Engine>,
-    clock: Clock,
-    offsets: Offsets,
+/// How long a job may not see that it was told to stop, while it does I/O.
+const LOOK_NS: u64 = 20_000_000;
+
+/// A job that is ready to run: engine, buffers and offsets. The loop is made for each engine.
+pub(crate) struct LoopOn<'a, E> {
+    engine: E,
+    state: LoopState<'a>,
     /// The offsets of the pass before the window.
     apart: Offsets,
-    workload: &'a Workload,
-    /// The first `free_count` are the slots that are not in flight.
-    free: Box<[Slot]>,
-    free_count: usize,
-    /// As long as `iodepth_batch_submit`.
-    batch: Box<[Request]>,
-    done: Vec<Completion>,
-    pub(crate) tally: Tally,
     progress: &'a Progress,
+}
+
+/// All of a job but its engine.
+struct LoopState<'a> {
+    clock: Clock,
+    offsets: Offsets,
+    workload: &'a Workload,
+    bs: u32,
+    batch_submit: u32,
+    /// The buffers that are not in flight.
+    free: Vec<Buffer>,
+    /// Where completions wait until the last of a batch is there; as long as `iodepth`.
+    batch: Vec<Completion>,
+    tally: Tally,
+    /// I/Os that the run may issue, and those of them that are left; none once it shall end.
+    most: u64,
+    left: u64,
+    /// What else ends the run.
+    end: RunEnd<'a>,
+    /// When there is more to do than to record, in ticks.
+    next_event: u64,
+    /// When the latest completion was seen, in ticks.
+    last: u64,
+    running: bool,
+}
+
+/// What ends a run, besides its last I/O.
+struct RunEnd<'a> {
+    deadline_ns: u64,
+    stop: [&'a AtomicBool; 2],
 }
 
 /// The I/Os that a job has issued in a run so far, for other threads to see. It has two cache lines of its
@@ -43,128 +70,297 @@ impl Progress {
     }
 }
 
-impl<'a> Job<'a> {
-    /// Opens the engine and fills the buffers with bytes that do not compress. Allocates all that
-    /// the job will need.
-    pub(crate) fn open(spec: &JobSpec<'a>, job: u32, progress: &'a Progress) -> Result<Job<'a>, NativeError> {
-        let workload = spec.workload;
-        let depth = workload.iodepth;
-        let pool =
-            if spec.huge_pages { Pool::huge(depth, workload.bs) } else { Pool::new(depth, workload.bs) };
-        let pool = pool.map_err(EngineError::from)?;
-        if workload.rw.writes() {
-            fill(&pool, spec.seed ^ u64::from(job))?;
-        }
-        let engine = (spec.open)(&pool, depth)?;
-        let blank = Request { op: Op::Read, slot: Slot(0), len: workload.bs, offset: 0, tag: 0 };
-        // Written to, so no page of it is new in the window.
-        let mut done = vec![Completion { tag: 0, slot: Slot(0), result: Ok(0) }; depth as usize];
-        done.clear();
-        Ok(Job {
-            engine,
-            clock: Clock::new(),
-            offsets: Offsets::new(workload, spec.base, spec.len, job, spec.seed)?,
-            apart: Offsets::apart(workload, spec.base, spec.len, job, spec.seed)?,
-            workload,
-            free: (0..depth).map(Slot).collect(),
-            free_count: depth as usize,
-            batch: vec![blank; workload.iodepth_batch_submit as usize].into(),
-            done,
-            tally: Tally::new(),
-            progress,
-        })
-    }
-
-    pub(crate) fn facts(&self) -> EngineFacts {
-        self.engine.facts()
-    }
+/// A job on any engine.
+pub(crate) trait Job<'a> {
+    /// Runs the closed loop until the limit, a failed I/O or `stop`, then waits for the I/Os in flight, which
+    /// count. The tally must be new or reset; nothing is allocated here.
+    ///
+    /// # Errors
+    /// The engine is finished.
+    fn run(&mut self, limit: Limit, begin: &Begin, stop: [&'a AtomicBool; 2]) -> Result<(), EngineError>;
 
     /// Runs the closed loop at other offsets than the window will; the window's draws stay as they are.
-    pub(crate) fn run_apart(&mut self, limit: Limit, stop: [&AtomicBool; 2]) -> Result<(), EngineError> {
-        std::mem::swap(&mut self.offsets, &mut self.apart);
+    ///
+    /// # Errors
+    /// As [`Job::run`].
+    fn run_apart(&mut self, limit: Limit, stop: [&'a AtomicBool; 2]) -> Result<(), EngineError>;
+
+    fn counters(&self) -> Counters;
+    fn setup(&self) -> Setup;
+    fn tally(&mut self) -> &mut Tally;
+    fn into_tally(self: Box<Self>) -> Tally;
+}
+
+/// Opens the engine of job number `job` and fills the buffers with bytes that do not compress. Allocates all
+/// that the job will need.
+///
+/// # Errors
+/// The engine does not open, there is no memory, or the offsets cannot be drawn.
+pub(crate) fn open<'a>(
+    spec: &JobSpec<'a>,
+    job: u32,
+    progress: &'a Progress,
+) -> Result<Box<dyn Job<'a> + 'a>, NativeError> {
+    let workload = spec.workload;
+    let depth = workload.iodepth;
+    let pool = if spec.huge_pages { Pool::huge(depth, workload.bs) } else { Pool::new(depth, workload.bs) };
+    let pool = pool.map_err(EngineError::from)?;
+    let mut free: Vec<Buffer> = std::iter::from_fn(|| pool.acquire()).collect();
+    if workload.rw.writes() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(spec.seed ^ u64::from(job));
+        free.iter_mut().for_each(|buffer| random.fill_bytes(buffer));
+    }
+    let engine = (spec.open)(&pool, depth)?;
+    let state = LoopState {
+        clock: Clock::new(),
+        offsets: Offsets::new(workload, spec.base, spec.len, job, spec.seed)?,
+        workload,
+        bs: workload.bs,
+        batch_submit: workload.iodepth_batch_submit,
+        free,
+        batch: touched(depth),
+        tally: Tally::new(),
+        most: 0,
+        left: 0,
+        end: RunEnd { deadline_ns: 0, stop: [&NEVER; 2] },
+        next_event: 0,
+        last: 0,
+        running: false,
+    };
+    let apart = Offsets::apart(workload, spec.base, spec.len, job, spec.seed)?;
+    Ok(engine.visit(MakeLoop { state, apart, progress }))
+}
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// Room for completions that was written to, so no page of it is new in the window.
+fn touched(depth: u32) -> Vec<Completion> {
+    let blank = |_| Completion { tag: 0, result: Ok(0), buffers: Buffers::None };
+    let mut batch: Vec<Completion> = (0..depth).map(blank).collect();
+    batch.clear();
+    batch
+}
+
+struct MakeLoop<'a> {
+    state: LoopState<'a>,
+    apart: Offsets,
+    progress: &'a Progress,
+}
+
+impl<'a> Visitor for MakeLoop<'a> {
+    type Output = Box<dyn Job<'a> + 'a>;
+
+    fn visit<E: Engine + 'static>(self, engine: E) -> Box<dyn Job<'a> + 'a> {
+        let MakeLoop { state, apart, progress } = self;
+        Box::new(LoopOn { engine, state, apart, progress })
+    }
+}
+
+impl<'a, E: Engine> Job<'a> for LoopOn<'a, E> {
+    /// Out of line because `cargo xtask instructions` counts what happens in this function, by its name.
+    #[inline(never)]
+    fn run(&mut self, limit: Limit, begin: &Begin, stop: [&'a AtomicBool; 2]) -> Result<(), EngineError> {
+        self.state.start(limit, begin, stop);
+        let depth = self.state.workload.iodepth as usize;
+        let complete_min = self.state.workload.iodepth_batch_complete_min as usize;
+        loop {
+            if self.state.left > 0 {
+                self.fill_queue()?;
+            } else if self.state.free.len() == depth {
+                self.state.finish();
+                return Ok(());
+            }
+            // At the end one by one: each is stamped when it is seen, as in fio.
+            if complete_min == 1 || !self.state.running {
+                self.wait_for_one()?;
+            } else {
+                self.wait_for_batch(complete_min)?;
+            }
+        }
+    }
+
+    fn run_apart(&mut self, limit: Limit, stop: [&'a AtomicBool; 2]) -> Result<(), EngineError> {
+        std::mem::swap(&mut self.state.offsets, &mut self.apart);
         let run = self.run(limit, &Begin::default(), stop);
-        std::mem::swap(&mut self.offsets, &mut self.apart);
+        std::mem::swap(&mut self.state.offsets, &mut self.apart);
         run
     }
 
-    /// Runs the closed loop until the limit, a failed I/O or `stop`, then waits for the I/Os in flight, which
-    /// count. The tally must be new or reset; nothing is allocated here. It is out of line because
-    /// `cargo xtask instructions` counts what happens in this function, by its name.
-    #[inline(never)]
-    pub(crate) fn run(
-        &mut self,
-        limit: Limit,
-        begin: &Begin,
-        stop: [&AtomicBool; 2],
-    ) -> Result<(), EngineError> {
-        let begin_ns = begin.of(self.clock.now_ns());
-        self.tally.start(begin_ns);
-        let (deadline_ns, most) = match limit {
-            Limit::Time(time) => (begin_ns.saturating_add(time.as_nanos() as u64), u64::MAX),
-            Limit::Ios(ios) => (u64::MAX, ios),
-            Limit::Either(time, ios) => (begin_ns.saturating_add(time.as_nanos() as u64), ios),
-        };
-        let bs = self.workload.bs;
-        let complete_min = self.workload.iodepth_batch_complete_min as usize;
-        let mut running = true;
-        loop {
-            if running {
-                self.fill_queue(most)?;
-            }
-            let in_flight = self.free.len() - self.free_count;
-            if in_flight == 0 {
-                return Ok(());
-            }
-            self.done.clear();
-            // At the end one by one: each is stamped when it is seen, as in fio.
-            self.engine.wait(if running { complete_min.min(in_flight) } else { 1 }, &mut self.done)?;
-            let now = self.clock.now_ns();
-            self.tally.at(now);
-            let freed = &mut self.free[self.free_count..];
-            for (completion, free) in self.done.iter().zip(freed) {
-                self.tally.record(completion, bs, now);
-                *free = completion.slot;
-            }
-            self.free_count += self.done.len();
-            if now >= deadline_ns || stop[0].load(Ordering::Relaxed) || stop[1].load(Ordering::Relaxed) {
-                running = false;
-            }
-            running &= self.tally.errors.is_empty();
-        }
+    fn counters(&self) -> Counters {
+        self.engine.counters()
     }
 
-    /// Issues until `iodepth` I/Os are in flight, `iodepth_batch_submit` at a time. The last batch is
-    /// left to be submitted by the `wait` that follows, in one system call where the interface can.
+    fn setup(&self) -> Setup {
+        self.engine.setup().clone()
+    }
+
+    fn tally(&mut self) -> &mut Tally {
+        &mut self.state.tally
+    }
+
+    fn into_tally(self: Box<Self>) -> Tally {
+        self.state.tally
+    }
+}
+
+impl<E: Engine> LoopOn<'_, E> {
+    /// Waits for one completion and records all that are there, as the engine hands them out. Between the
+    /// wait and the first of them the clock is read, once.
     #[inline]
-    fn fill_queue(&mut self, most: u64) -> Result<(), EngineError> {
-        let mut left = (most - self.tally.issued).min(self.free_count as u64) as usize;
-        self.tally.issued += left as u64;
-        self.progress.0.store(self.tally.issued, Ordering::Relaxed);
-        while left > 0 {
-            let count = left.min(self.batch.len());
-            let rest = self.free_count - count;
-            let started_ns = self.clock.now_ns();
-            for (request, slot) in self.batch.iter_mut().zip(&self.free[rest..self.free_count]) {
-                let (op, offset) = self.offsets.next();
-                (request.op, request.slot, request.offset, request.tag) =
-                    (op, *slot, offset, tag(op, started_ns));
+    fn wait_for_one(&mut self) -> Result<(), EngineError> {
+        let state = &mut self.state;
+        let mut now = 0;
+        self.engine.wait(1, None, |Completion { tag, result, buffers }| {
+            state.take_back(buffers);
+            if now == 0 {
+                now = state.seen();
             }
-            self.free_count = rest;
-            left -= count;
-            let taken = self.engine.push(&self.batch[..count])?;
-            debug_assert_eq!(taken, count, "an engine takes `iodepth` requests");
-            if left > 0 {
+            state.record(tag, result, now);
+        })?;
+        Ok(())
+    }
+
+    /// Waits for several completions, and records them once the last is there.
+    fn wait_for_batch(&mut self, min: usize) -> Result<(), EngineError> {
+        let batch = &mut self.state.batch;
+        self.engine.wait(min, None, |completion| batch.push(completion))?;
+        let now = self.state.seen();
+        let mut batch = std::mem::take(&mut self.state.batch);
+        for Completion { tag, result, buffers } in batch.drain(..) {
+            self.state.take_back(buffers);
+            self.state.record(tag, result, now);
+        }
+        self.state.batch = batch;
+        Ok(())
+    }
+
+    /// Issues until `iodepth` I/Os are in flight or the limit is reached, `iodepth_batch_submit` at a time.
+    /// The last batch is left to be submitted by the `wait` that follows, in one system call where the
+    /// interface can.
+    #[inline]
+    fn fill_queue(&mut self) -> Result<(), EngineError> {
+        let LoopState { clock, offsets, bs, batch_submit, free, left, most, .. } = &mut self.state;
+        let (mut started, mut batch_left) = (clock.now(), *batch_submit);
+        while let Some(buffer) = free.pop() {
+            let (write, offset) = offsets.next();
+            let transfer = Transfer { buffer, len: *bs, offset };
+            let operation = if write { Operation::Write(transfer) } else { Operation::Read(transfer) };
+            self.engine.push(Request { operation, tag: tag(write, started) })?;
+            *left -= 1;
+            if *left == 0 {
+                break;
+            }
+            batch_left -= 1;
+            if batch_left == 0 {
+                if free.is_empty() {
+                    break;
+                }
                 self.engine.submit()?;
+                (started, batch_left) = (clock.now(), *batch_submit);
             }
         }
+        self.progress.0.store(*most - *left, Ordering::Relaxed);
         Ok(())
     }
 }
 
-fn fill(pool: &Rc<Pool>, seed: u64) -> Result<(), EngineError> {
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    for slot in 0..pool.slots() {
-        random.fill_bytes(&mut pool.borrow(Slot(slot))?);
+impl<'a> LoopState<'a> {
+    fn start(&mut self, limit: Limit, begin: &Begin, stop: [&'a AtomicBool; 2]) {
+        self.last = self.clock.now();
+        let begin_ns = begin.of(self.clock.ns_at(self.last));
+        self.tally.start(begin_ns);
+        let end_of = |time: Duration| begin_ns.saturating_add(time.as_nanos() as u64);
+        let (deadline_ns, most) = match limit {
+            Limit::Time(time) => (end_of(time), u64::MAX),
+            Limit::Ios(ios) => (u64::MAX, ios),
+            Limit::Either(time, ios) => (end_of(time), ios),
+        };
+        self.end = RunEnd { deadline_ns, stop };
+        (self.most, self.left, self.running) = (most, most, true);
+        self.set_next_event(begin_ns);
     }
-    Ok(())
+
+    fn finish(&mut self) {
+        self.end_soon();
+        self.tally.close_slice();
+        self.tally.last_ns = self.clock.ns_at(self.last).max(self.tally.first_ns);
+    }
+
+    /// Reads the clock after a wait; does what is due then.
+    #[inline]
+    fn seen(&mut self) -> u64 {
+        let now = self.clock.now();
+        self.last = now;
+        if now >= self.next_event {
+            self.event(now);
+        }
+        now
+    }
+
+    /// A slice ends, the run does, or it is time to see whether it shall.
+    #[cold]
+    #[inline(never)]
+    fn event(&mut self, now: u64) {
+        let now_ns = self.clock.ns_at(now);
+        self.tally.close_slice();
+        self.tally.slices.at(now_ns);
+        let is_told = self.end.stop.iter().any(|stop| stop.load(Ordering::Relaxed));
+        if now_ns >= self.end.deadline_ns || is_told {
+            self.end_soon();
+        }
+        self.set_next_event(now_ns);
+    }
+
+    /// Issues no more.
+    fn end_soon(&mut self) {
+        if std::mem::take(&mut self.running) {
+            self.tally.issued = self.most - self.left;
+            self.left = 0;
+        }
+    }
+
+    fn set_next_event(&mut self, now_ns: u64) {
+        let RunEnd { deadline_ns, .. } = self.end;
+        let at_ns = (now_ns + LOOK_NS).min(self.tally.slices.end_ns() + 1).min(deadline_ns);
+        self.next_event = if self.running { self.clock.ticks_at(at_ns) } else { 0 };
+    }
+
+    /// Takes a buffer back. It comes before all that could panic: else the compiler keeps the completion in
+    /// memory for that case.
+    #[inline(always)]
+    fn take_back(&mut self, buffers: Buffers) {
+        match buffers {
+            Buffers::One(buffer) => {
+                // There is room: all buffers were here once.
+                if self.free.len() < self.free.capacity() {
+                    self.free.push(buffer);
+                }
+            }
+            // A job's requests have one buffer each. Moved, because what is dropped in its place must have
+            // one, in memory.
+            Buffers::None => {}
+            Buffers::Many(buffers) => drop(buffers),
+        }
+    }
+
+    /// Counts a completion that the clock read at `now` has seen.
+    #[inline(always)]
+    fn record(&mut self, tag: u64, result: Result<u32, IoError>, now: u64) {
+        let (write, started) = untag(tag);
+        match result {
+            Ok(bytes) if bytes == self.bs => {
+                self.tally.record(write, self.clock.ns_between(started, now));
+            }
+            odd => self.record_odd(write, odd),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn record_odd(&mut self, write: bool, result: Result<u32, IoError>) {
+        self.tally.record_odd(write, result);
+        if !self.tally.errors.is_empty() {
+            self.end_soon();
+        }
+    }
 }

@@ -23,14 +23,13 @@ use crate::pass::{self, PassLimit};
 use crate::steadystate::{self, Watch};
 use iopj_core::evidence::{EngineEvidence, SteadyState};
 use iopj_core::{Length, RingThread, Slice, SteadyStateRule, Workload};
-use iopj_engine::{Engine, EngineError, EngineFacts, Pool, Target};
+use iopj_engine::{AnyEngine, Counters, EngineError, Pool, Registration, Setup, Target};
 use iopj_probe::marker;
 use job::{Job, Progress};
 use meeting::Meeting;
 use slices::Begin;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,7 +37,7 @@ use std::time::{Duration, Instant};
 use tally::Tally;
 
 /// Opens the engine of a job over its pool.
-pub type OpenEngine<'a> = dyn Fn(&Rc<Pool>, u32) -> Result<Box<dyn Engine>, EngineError> + Sync + 'a;
+pub type OpenEngine<'a> = dyn Fn(&Pool, u32) -> Result<AnyEngine, EngineError> + Sync + 'a;
 
 /// What every job of a trial gets.
 pub struct JobSpec<'a> {
@@ -282,23 +281,28 @@ fn await_ramp(
 /// Why a job of them cannot be opened.
 pub fn preflight(spec: &JobSpec<'_>) -> Result<(), NativeError> {
     let progress = Progress::default();
-    let open = |number| Job::open(spec, number, &progress);
+    let open = |number| job::open(spec, number, &progress);
     let jobs: Result<Vec<_>, NativeError> = (0..spec.workload.numjobs).map(open).collect();
     jobs.map(drop)?;
     await_pollers();
     Ok(())
 }
 
-/// What a job counted, and its engine's facts before and after the window.
-type JobCounts = (Tally, EngineFacts, EngineFacts);
+/// What a job counted, and its engine's set-up and counters before and after the window.
+struct JobCounts {
+    tally: Tally,
+    setup: Setup,
+    before: Counters,
+    after: Counters,
+}
 
 /// The life of a job: open, meet, ramp, meet for the pass if there is one, meet, measure, meet. It arrives at
 /// all meetings whatever happens.
-fn job_thread(
-    spec: &JobSpec<'_>,
+fn job_thread<'a>(
+    spec: &JobSpec<'a>,
     number: u32,
-    shared: &Shared,
-    stop: &AtomicBool,
+    shared: &'a Shared,
+    stop: &'a AtomicBool,
 ) -> Result<JobCounts, NativeError> {
     let Shared { meeting, abort, tids, window, .. } = shared;
     tids.lock().unwrap_or_else(PoisonError::into_inner).push(rustix::thread::gettid().as_raw_pid());
@@ -313,49 +317,49 @@ fn job_thread(
         }
     };
     let mut job = None;
-    let mut before = EngineFacts::default();
+    let mut before = Counters::default();
     attempt(&mut || {
         cpus::keep_to(&spec.workload.cpus_allowed)?;
-        job = Some(Job::open(spec, number, &shared.progress[number as usize])?);
+        job = Some(job::open(spec, number, &shared.progress[number as usize])?);
         Ok(())
     });
     meeting.arrive();
-    attempt(&mut || job.as_mut().map_or(Ok(()), |job| ramp(job, spec, shared, stop)));
+    attempt(&mut || job.as_mut().map_or(Ok(()), |job| ramp(&mut **job, spec, shared, stop)));
     let stop = [abort, stop];
     if spec.has_pass {
         meeting.arrive();
         attempt(&mut || match (&mut job, stop[0].load(Ordering::Relaxed)) {
             (Some(job), false) => {
-                shared.pass_ios.fetch_add(pass(job, spec.workload, stop)?, Ordering::Relaxed);
+                shared.pass_ios.fetch_add(pass(&mut **job, spec.workload, stop)?, Ordering::Relaxed);
                 Ok(())
             }
             _ => Ok(()),
         });
     }
     if let Some(job) = &job {
-        before = job.facts();
+        before = job.counters();
     }
     meeting.arrive();
     attempt(&mut || match (&mut job, stop[0].load(Ordering::Relaxed)) {
-        (Some(job), false) => measured(job, spec, window, stop),
+        (Some(job), false) => measured(&mut **job, spec, window, stop),
         _ => Ok(()),
     });
     meeting.arrive();
     match (failed, job) {
         (None, Some(job)) => {
-            let after = job.facts();
-            Ok((job.tally, before, after))
+            let (setup, after) = (job.setup(), job.counters());
+            Ok(JobCounts { tally: job.into_tally(), setup, before, after })
         }
         (error, _) => Err(error.unwrap_or(NativeError::NotStarted)),
     }
 }
 
 /// The ramp of a job. If there is a rule, the runner ends it, at its limit too.
-fn ramp(
-    job: &mut Job<'_>,
+fn ramp<'a>(
+    job: &mut dyn Job<'a>,
     spec: &JobSpec<'_>,
-    shared: &Shared,
-    stop: &AtomicBool,
+    shared: &'a Shared,
+    stop: &'a AtomicBool,
 ) -> Result<(), NativeError> {
     let limit = match (spec.steadystate, spec.workload.ramp_time) {
         (Some(_), _) => Limit::Ios(u64::MAX),
@@ -363,16 +367,16 @@ fn ramp(
         (None, length) => Limit::Time(length),
     };
     run_and_check(job, limit, &shared.ramp, [&shared.ramp_over, stop])?;
-    job.tally.reset();
+    job.tally().reset();
     Ok(())
 }
 
 /// The window of a job, marked if it is that of a trial.
-fn measured(
-    job: &mut Job<'_>,
+fn measured<'a>(
+    job: &mut dyn Job<'a>,
     spec: &JobSpec<'_>,
     window: &Begin,
-    stop: [&AtomicBool; 2],
+    stop: [&'a AtomicBool; 2],
 ) -> Result<(), NativeError> {
     if spec.is_trial {
         marker::begin();
@@ -385,31 +389,35 @@ fn measured(
 }
 
 /// The pass of a job. Returns its number of I/Os.
-fn pass(job: &mut Job<'_>, workload: &Workload, stop: [&AtomicBool; 2]) -> Result<u64, NativeError> {
+fn pass<'a>(
+    job: &mut dyn Job<'a>,
+    workload: &Workload,
+    stop: [&'a AtomicBool; 2],
+) -> Result<u64, NativeError> {
     let mut go = |limit: PassLimit| {
         job.run_apart(Limit::Either(limit.time, limit.ios), stop)?;
         without_errors(job)?;
-        Ok::<_, NativeError>(job.tally.issued)
+        Ok::<_, NativeError>(job.tally().issued)
     };
     let first = go(pass::limit(workload))?;
     let issued = pass::longer(workload, first).map_or(Ok(first), go)?;
-    job.tally.reset();
+    job.tally().reset();
     Ok(issued)
 }
 
 /// One run of the loop; a failed I/O is a failure of the run.
-fn run_and_check(
-    job: &mut Job<'_>,
+fn run_and_check<'a>(
+    job: &mut dyn Job<'a>,
     limit: Limit,
     begin: &Begin,
-    stop: [&AtomicBool; 2],
+    stop: [&'a AtomicBool; 2],
 ) -> Result<(), NativeError> {
     job.run(limit, begin, stop)?;
     without_errors(job)
 }
 
-fn without_errors(job: &Job<'_>) -> Result<(), NativeError> {
-    let Tally { errors, issued, .. } = &job.tally;
+fn without_errors(job: &mut dyn Job<'_>) -> Result<(), NativeError> {
+    let Tally { errors, issued, .. } = job.tally();
     if errors.is_empty() {
         return Ok(());
     }
@@ -438,7 +446,7 @@ fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
     let (mut issued, mut short_ios, mut latency_sum_ns) = ([0; 2], 0, 0);
     let (mut min_ns, mut max_ns, mut first_ns, mut last_ns) = (u64::MAX, 0, u64::MAX, 0);
     let mut slices = Vec::new();
-    for (tally, before, after) in jobs {
+    for JobCounts { tally, setup, before, after } in jobs {
         for (sum, part) in latency.iter_mut().zip(&tally.latency) {
             sum.add(part);
         }
@@ -447,7 +455,7 @@ fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
         }
         short_ios += tally.short_ios;
         latency_sum_ns += tally.latency_sum_ns;
-        (min_ns, max_ns) = (min_ns.min(tally.min_ns), max_ns.max(tally.max_ns));
+        (min_ns, max_ns) = (min_ns.min(tally.min_ns), max_ns.max(tally.max_ns()));
         (first_ns, last_ns) = (first_ns.min(tally.first_ns), last_ns.max(tally.last_ns));
         slices.push(tally.slices);
         engine.system_calls = engine
@@ -456,8 +464,8 @@ fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
             .map(|(sum, (after, before))| sum + after - before);
         engine.submit_calls += after.submit_calls - before.submit_calls;
         engine.wakeups += after.wakeups - before.wakeups;
-        engine.ring_flags = after.ring_flags;
-        engine.registered = after.registered;
+        engine.ring_flags = setup.ring_flags;
+        engine.registered = setup.registration != Registration::None;
         if after.doorbells > 0 {
             let add = |sum: &mut Option<u64>, after: u64, before: u64| {
                 *sum = Some(sum.unwrap_or(0) + after - before)

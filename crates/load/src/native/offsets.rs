@@ -1,7 +1,6 @@
 //! What a job does next: read or write, and where.
 
 use iopj_core::{RandomDistribution, Workload};
-use iopj_engine::Op;
 use rand_distr::{Distribution, Zipf};
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
@@ -54,13 +53,21 @@ enum Pattern {
 
 /// Which operations a job does.
 enum Mix {
-    Only(Op),
+    Only {
+        write: bool,
+    },
     /// Reads among 2^32 operations.
     Reads(u64),
 }
 
+/// Operations that are drawn at once: one by one, each costs some 15 instructions more.
+const DRAWN: usize = 64;
+
 /// The endless sequence of a job's operations. The same seed gives the same sequence.
 pub(crate) struct Offsets {
+    /// Drawn, and not yet given from `next` on: offsets and, as these are even, whether each is a write.
+    drawn: [u64; DRAWN],
+    next: usize,
     random: SplitMix64,
     pattern: Pattern,
     bs: u64,
@@ -98,13 +105,12 @@ impl Offsets {
         };
         let mix = match (workload.rw.reads(), workload.rw.writes()) {
             (true, true) => Mix::Reads((u64::from(workload.rwmixread) << 32) / 100),
-            (true, false) => Mix::Only(Op::Read),
-            (false, _) => Mix::Only(Op::Write),
+            (reads, _) => Mix::Only { write: !reads },
         };
         // SplitMix64 is the cheapest that is good enough; hashed seeds keep the jobs' sequences apart.
         let mut seeds = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_add(u64::from(job)));
         let random = SplitMix64::seed_from_u64(seeds.next_u64());
-        Ok(Offsets { random, pattern, bs, base, mix })
+        Ok(Offsets { drawn: [0; DRAWN], next: DRAWN, random, pattern, bs, base, mix })
     }
 
     /// A sequence of the same kind at other offsets: other random ones, or from the middle of a sequential
@@ -126,33 +132,69 @@ impl Offsets {
         Ok(apart)
     }
 
-    /// The next operation and its offset in bytes. Kept out of line: inlined, every field is loaded
-    /// ahead of the batch, which costs a batch of one some fifty instructions.
+    /// The next operation: whether it is a write, and its offset in bytes.
+    #[inline]
+    pub(crate) fn next(&mut self) -> (bool, u64) {
+        if self.next >= DRAWN {
+            self.draw_more();
+        }
+        let drawn = self.drawn[self.next];
+        self.next += 1;
+        (drawn & 1 != 0, drawn & !1)
+    }
+
+    /// Out of line and, for the common case, without a decision in the loop.
     #[inline(never)]
-    pub(crate) fn next(&mut self) -> (Op, u64) {
-        let op = match self.mix {
-            Mix::Only(op) => op,
-            Mix::Reads(share) if self.random.next_u64() >> 32 < share => Op::Read,
-            Mix::Reads(_) => Op::Write,
-        };
-        let block = match &mut self.pattern {
+    fn draw_more(&mut self) {
+        let Offsets { drawn, random, pattern, bs, base, mix, .. } = self;
+        if let (Pattern::Uniform { blocks }, Mix::Only { write }) = (&*pattern, &*mix) {
+            // Copies stay in registers. The generator's state does not: vectors of two would cost more.
+            let (blocks, bs, base, write) = (*blocks, *bs, *base, u64::from(*write));
+            for place in drawn.iter_mut() {
+                *place = (base + uniform_block(random, blocks) * bs) | write;
+            }
+        } else {
+            for place in drawn.iter_mut() {
+                let write = mix.draw(random);
+                *place = (*base + pattern.draw(random, write) * *bs) | u64::from(write);
+            }
+        }
+        debug_assert!(bs.is_multiple_of(2) && base.is_multiple_of(2), "offsets are whole blocks");
+        self.next = 0;
+    }
+}
+
+impl Mix {
+    /// Whether the next operation is a write.
+    fn draw(&self, random: &mut SplitMix64) -> bool {
+        match self {
+            Mix::Only { write } => *write,
+            Mix::Reads(share) => random.next_u64() >> 32 >= *share,
+        }
+    }
+}
+
+impl Pattern {
+    /// The next block of a read or a write.
+    fn draw(&mut self, random: &mut SplitMix64, write: bool) -> u64 {
+        match self {
             Pattern::Sequential { start, end, next } => {
-                let next = &mut next[usize::from(op == Op::Write)];
+                let next = &mut next[usize::from(write)];
                 let block = *next;
                 *next = if block + 1 == *end { *start } else { block + 1 };
                 block
             }
-            Pattern::Uniform { blocks } => {
-                ((u128::from(self.random.next_u64()) * u128::from(*blocks)) >> 64) as u64
-            }
-            Pattern::Zipf { blocks, step, ranks } => zipf_block(&mut self.random, *blocks, *step, ranks),
-        };
-        (op, self.base + block * self.bs)
+            Pattern::Uniform { blocks } => uniform_block(random, *blocks),
+            Pattern::Zipf { blocks, step, ranks } => zipf_block(random, *blocks, *step, ranks),
+        }
     }
 }
 
-/// Out of line: the common patterns need not save its registers.
-#[inline(never)]
+#[inline]
+fn uniform_block(random: &mut SplitMix64, blocks: u64) -> u64 {
+    ((u128::from(random.next_u64()) * u128::from(blocks)) >> 64) as u64
+}
+
 fn zipf_block(random: &mut SplitMix64, blocks: u64, step: u64, ranks: &Zipf<f64>) -> u64 {
     let rank = (ranks.sample(random) as u64).clamp(1, blocks) - 1;
     (u128::from(rank) * u128::from(step) % u128::from(blocks)) as u64
@@ -240,8 +282,8 @@ mod tests {
         let mut offsets = Offsets::new(&workload(Rw::Rw), 0, 1 << 30, 0, 1).unwrap();
         let mut next = [0; 2];
         for _ in 0..100 {
-            let (op, offset) = offsets.next();
-            let place = &mut next[usize::from(op == Op::Write)];
+            let (write, offset) = offsets.next();
+            let place = &mut next[usize::from(write)];
             assert_eq!(offset, *place);
             *place += 4096;
         }
@@ -256,9 +298,9 @@ mod tests {
         let mut hits = [0u32; 16];
         let mut reads = 0;
         for _ in 0..16_000 {
-            let (op, offset) = offsets.next();
+            let (write, offset) = offsets.next();
             hits[(offset / 4096) as usize] += 1;
-            reads += u32::from(op == Op::Read);
+            reads += u32::from(!write);
         }
         // Five standard deviations of a binomial count.
         assert!(hits.iter().all(|hits| hits.abs_diff(1000) < 155), "{hits:?}");

@@ -10,16 +10,17 @@ use iopj_core::units::MAX_LATENCY_NS;
 /// Bits of a value that are kept: 2,048 steps per power of two suffice for three significant digits.
 const KEPT_BITS: u32 = 11;
 const HALF: usize = 1 << (KEPT_BITS - 1);
-const BINS: usize = (u64::BITS - MAX_LATENCY_NS.leading_zeros() - KEPT_BITS + 2) as usize * HALF;
+/// All bins up to that of the longest latency: a longer one has none.
+const BINS: usize = bin(MAX_LATENCY_NS) + 1;
 
 /// Counts by bin.
 pub struct Recorder {
-    counts: Box<[u64]>,
+    counts: Box<[u64; BINS]>,
 }
 
-/// The bin of a value up to `MAX_LATENCY_NS`.
+/// The bin of a value.
 #[inline]
-fn bin(value: u64) -> usize {
+const fn bin(value: u64) -> usize {
     let shift = (value | (2 * HALF as u64 - 1)).ilog2() - (KEPT_BITS - 1);
     shift as usize * HALF + (value >> shift) as usize
 }
@@ -32,7 +33,8 @@ fn least(bin: usize) -> u64 {
 
 impl Recorder {
     pub(crate) fn new() -> Recorder {
-        let mut counts = vec![0; BINS].into_boxed_slice();
+        let mut counts: Box<[u64; BINS]> =
+            vec![0; BINS].into_boxed_slice().try_into().unwrap_or_else(|_| unreachable!("it is as long"));
         // Touches every page, so none is faulted in inside the window.
         counts.fill(std::hint::black_box(0));
         Recorder { counts }
@@ -46,9 +48,15 @@ impl Recorder {
     /// Counts one latency; a longer one counts as `MAX_LATENCY_NS`.
     #[inline]
     pub(crate) fn record(&mut self, latency_ns: u64) {
-        if let Some(count) = self.counts.get_mut(bin(latency_ns.min(MAX_LATENCY_NS))) {
-            *count += 1;
+        match self.counts.get_mut(bin(latency_ns)) {
+            Some(count) => *count += 1,
+            None => self.record_longest(),
         }
+    }
+
+    #[cold]
+    fn record_longest(&mut self) {
+        self.counts[bin(MAX_LATENCY_NS)] += 1;
     }
 
     /// How many latencies were counted.
@@ -58,7 +66,7 @@ impl Recorder {
 
     /// Adds what another one has counted.
     pub(crate) fn add(&mut self, other: &Recorder) {
-        for (sum, count) in self.counts.iter_mut().zip(&other.counts) {
+        for (sum, count) in self.counts.iter_mut().zip(other.counts.iter()) {
             *sum += count;
         }
     }

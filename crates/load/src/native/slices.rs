@@ -37,6 +37,8 @@ pub(crate) struct Slices {
     /// The slice that is being filled, and its end on the clock.
     now: usize,
     end_ns: u64,
+    /// I/Os that are in the slices.
+    counted: u64,
 }
 
 impl Slices {
@@ -44,12 +46,12 @@ impl Slices {
         let mut ios = vec![0; MAX_SLICES].into_boxed_slice();
         // Touches its page, as the recorder does.
         ios.fill(std::hint::black_box(0));
-        Slices { ios, begin_ns: 0, slice_ns: SLICE_NS, now: 0, end_ns: 0 }
+        Slices { ios, begin_ns: 0, slice_ns: SLICE_NS, now: 0, end_ns: 0, counted: 0 }
     }
 
     pub(crate) fn reset(&mut self) {
         self.ios.fill(0);
-        self.slice_ns = SLICE_NS;
+        (self.slice_ns, self.counted) = (SLICE_NS, 0);
     }
 
     /// Lays the grid.
@@ -57,21 +59,24 @@ impl Slices {
         (self.begin_ns, self.now, self.end_ns) = (begin_ns, 0, begin_ns + self.slice_ns);
     }
 
-    /// The I/Os counted next completed at `now_ns`.
-    #[inline]
+    /// The end of the slice that is open: an I/O that completes later belongs to another one.
+    pub(crate) fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
+
+    /// The I/Os counted next completed at `now_ns`, those before in the slice that was open.
     pub(crate) fn at(&mut self, now_ns: u64) {
         if now_ns > self.end_ns {
             self.go_to(now_ns);
         }
     }
 
-    /// Counts one I/O.
-    #[inline]
-    pub(crate) fn count(&mut self) {
-        self.ios[self.now] += 1;
+    /// Puts into the slice that is open what is missing from `ios`, the I/Os of the window so far.
+    pub(crate) fn count_up_to(&mut self, ios: u64) {
+        self.ios[self.now] += ios - self.counted;
+        self.counted = ios;
     }
 
-    #[cold]
     fn go_to(&mut self, now_ns: u64) {
         while self.index_of(now_ns) >= MAX_SLICES {
             self.join();

@@ -11,10 +11,11 @@ fn run(jobs: &[Vec<u64>], begin_ns: u64) -> Vec<Slice> {
     let job = |times: &Vec<u64>| {
         let mut slices = Slices::new();
         slices.start(begin_ns);
-        for time in times {
+        for (before, time) in (0..).zip(times) {
+            slices.count_up_to(before);
             slices.at(begin_ns + time);
-            slices.count();
         }
+        slices.count_up_to(times.len() as u64);
         slices
     };
     together(jobs.iter().map(job).collect(), last_ns)
@@ -69,7 +70,7 @@ fn a_tally_that_was_reset_is_a_new_one() {
     let mut slices = Slices::new();
     slices.start(3);
     slices.at(50_000 * MS);
-    slices.count();
+    slices.count_up_to(1);
     slices.reset();
     slices.start(7);
     assert_eq!(together(vec![slices], 7 + MS), [Slice { end_ns: MS, ios: 0 }]);

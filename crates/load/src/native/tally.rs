@@ -2,7 +2,7 @@
 
 use super::recorder::Recorder;
 use super::slices::Slices;
-use iopj_engine::{Completion, IoError, Op};
+use iopj_engine::IoError;
 
 /// The counts of a job over its window.
 pub(crate) struct Tally {
@@ -11,7 +11,10 @@ pub(crate) struct Tally {
     /// Exact sums of those latencies.
     pub(crate) latency_sum_ns: u64,
     pub(crate) min_ns: u64,
-    pub(crate) max_ns: u64,
+    /// From the least latency to the greatest.
+    span_ns: u64,
+    /// Whole I/Os.
+    pub(crate) whole_ios: u64,
     pub(crate) short_ios: u64,
     /// Failed I/Os by error; there are a few kinds at most.
     pub(crate) errors: Vec<(IoError, u64)>,
@@ -32,7 +35,8 @@ impl Tally {
             latency: [Recorder::new(), Recorder::new()],
             latency_sum_ns: 0,
             min_ns: u64::MAX,
-            max_ns: 0,
+            span_ns: 0,
+            whole_ios: 0,
             short_ios: 0,
             errors: Vec::new(),
             issued: 0,
@@ -49,8 +53,8 @@ impl Tally {
         latency.iter_mut().for_each(Recorder::reset);
         errors.clear();
         slices.reset();
-        (self.latency_sum_ns, self.min_ns, self.max_ns) = (0, u64::MAX, 0);
-        (self.short_ios, self.issued, self.odd) = (0, 0, [0; 2]);
+        (self.latency_sum_ns, self.min_ns, self.span_ns) = (0, u64::MAX, 0);
+        (self.whole_ios, self.short_ios, self.issued, self.odd) = (0, 0, 0, [0; 2]);
         (self.first_ns, self.last_ns) = (0, 0);
     }
 
@@ -60,30 +64,37 @@ impl Tally {
         self.slices.start(begin_ns);
     }
 
-    /// The completions recorded next were seen at `now_ns`.
-    #[inline]
-    pub(crate) fn at(&mut self, now_ns: u64) {
-        self.last_ns = now_ns;
-        self.slices.at(now_ns);
+    /// Puts the I/Os of which the slices do not know yet into the slice that is open.
+    pub(crate) fn close_slice(&mut self) {
+        self.slices.count_up_to(self.whole_ios);
     }
 
-    /// Counts a completion that the clock read at `now_ns` has seen.
+    /// The greatest latency.
+    pub(crate) fn max_ns(&self) -> u64 {
+        if self.min_ns == u64::MAX { 0 } else { self.min_ns + self.span_ns }
+    }
+
+    /// Counts a whole I/O.
     #[inline]
-    pub(crate) fn record(&mut self, completion: &Completion, bs: u32, now_ns: u64) {
-        let (write, started_ns) = untag(completion.tag);
-        if completion.result != Ok(bs) {
-            return self.record_odd(write, completion.result);
-        }
-        let latency_ns = now_ns.saturating_sub(started_ns);
+    pub(crate) fn record(&mut self, write: bool, latency_ns: u64) {
         self.latency[usize::from(write)].record(latency_ns);
         self.latency_sum_ns += latency_ns;
-        self.min_ns = self.min_ns.min(latency_ns);
-        self.max_ns = self.max_ns.max(latency_ns);
-        self.slices.count();
+        self.whole_ios += 1;
+        // One comparison for both ends: what is below the least wraps around.
+        if latency_ns.wrapping_sub(self.min_ns) > self.span_ns {
+            self.widen(latency_ns);
+        }
     }
 
     #[cold]
-    fn record_odd(&mut self, write: bool, result: Result<u32, IoError>) {
+    fn widen(&mut self, latency_ns: u64) {
+        let max_ns = self.max_ns().max(latency_ns);
+        self.min_ns = self.min_ns.min(latency_ns);
+        self.span_ns = max_ns - self.min_ns;
+    }
+
+    /// Counts an I/O that was short or failed.
+    pub(crate) fn record_odd(&mut self, write: bool, result: Result<u32, IoError>) {
         self.odd[usize::from(write)] += 1;
         match result {
             Ok(_) => self.short_ios += 1,
@@ -99,13 +110,30 @@ impl Tally {
     }
 }
 
-/// A request's tag: its start, and whether it is a write.
+/// A request's tag: its start in ticks, and whether it is a write.
 #[inline]
-pub(crate) fn tag(op: Op, started_ns: u64) -> u64 {
-    started_ns << 1 | u64::from(op == Op::Write)
+pub(crate) fn tag(write: bool, started: u64) -> u64 {
+    started << 1 | u64::from(write)
 }
 
 #[inline]
-fn untag(tag: u64) -> (bool, u64) {
+pub(crate) fn untag(tag: u64) -> (bool, u64) {
     (tag & 1 != 0, tag >> 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn least_and_greatest_are_exact_in_any_order() {
+        for order in [[7u64, 5, 9], [9, 7, 5], [5, 9, 7], [0, 3, 3], [8, 8, 8]] {
+            let mut tally = Tally::new();
+            assert_eq!(tally.max_ns(), 0);
+            order.iter().for_each(|latency| tally.record(false, *latency));
+            assert_eq!(tally.min_ns, *order.iter().min().unwrap());
+            assert_eq!(tally.max_ns(), *order.iter().max().unwrap());
+            assert_eq!((tally.latency_sum_ns, tally.whole_ios), (order.iter().sum(), 3));
+        }
+    }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use iopj_core::Rw;
 use iopj_engine::sim::{Sim, SimOptions};
-use iopj_engine::{Completion, Request};
+use iopj_engine::{Completion, DynEngine, Engine, Leaked, Op, Operation, Refused, Request, Setup, sealed};
 use iopj_study::Study;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -30,58 +30,113 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Completes everything at once and allocates nothing.
-struct AtOnce(Vec<Completion>);
+/// Completes everything at once and allocates nothing; each wait takes as long as is said.
+struct AtOnce {
+    done: Vec<Completion>,
+    setup: Setup,
+    next_wait: Duration,
+    later_waits: Duration,
+}
+
+impl AtOnce {
+    fn new(depth: u32, first: Duration, later: Duration) -> AtOnce {
+        let done = Vec::with_capacity(depth as usize);
+        AtOnce { done, setup: Setup::default(), next_wait: first, later_waits: later }
+    }
+}
+
+impl sealed::Sealed for AtOnce {}
 
 impl Engine for AtOnce {
-    fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
-        let completion =
-            |request: &Request| Completion { tag: request.tag, slot: request.slot, result: Ok(request.len) };
-        self.0.extend(requests.iter().map(completion));
-        Ok(requests.len())
+    fn push(&mut self, Request { operation, tag }: Request) -> Result<(), Refused> {
+        let len = match &operation {
+            Operation::Read(transfer) | Operation::Write(transfer) => transfer.len,
+            other => panic!("{other:?}"),
+        };
+        self.done.push(Completion { tag, result: Ok(len), buffers: operation.into_buffers() });
+        Ok(())
     }
 
     fn submit(&mut self) -> Result<(), EngineError> {
         Ok(())
     }
 
-    fn wait(&mut self, _: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        done.append(&mut self.0);
-        Ok(())
+    fn reap<S: FnMut(Completion)>(&mut self, sink: S) -> Result<usize, EngineError> {
+        let count = self.done.len();
+        self.done.drain(..).for_each(sink);
+        Ok(count)
+    }
+
+    fn wait<S: FnMut(Completion)>(
+        &mut self,
+        _: usize,
+        _: Option<Instant>,
+        sink: S,
+    ) -> Result<usize, EngineError> {
+        let time = std::mem::replace(&mut self.next_wait, self.later_waits);
+        if !time.is_zero() {
+            std::thread::sleep(time);
+        }
+        self.reap(sink)
     }
 
     fn in_flight(&self) -> usize {
-        self.0.len()
+        self.done.len()
     }
 
-    fn facts(&self) -> EngineFacts {
-        EngineFacts::default()
+    fn iodepth(&self) -> usize {
+        self.done.capacity()
     }
+
+    fn supports(&self, op: Op) -> bool {
+        matches!(op, Op::Read | Op::Write)
+    }
+
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn close(self, _: Instant) -> Result<(), Leaked> {
+        Ok(())
+    }
+}
+
+fn other(engine: impl DynEngine + 'static) -> Result<AnyEngine, EngineError> {
+    Ok(AnyEngine::Other(Box::new(engine)))
 }
 
 #[test]
 fn nothing_is_allocated_between_the_marks_of_a_window() {
-    let open = |_: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
-        Ok(Box::new(AtOnce(Vec::with_capacity(depth as usize))))
-    };
+    let open = |_: &Pool, depth: u32| other(AtOnce::new(depth, Duration::ZERO, Duration::ZERO));
     for rw in [Rw::Randread, Rw::Randrw] {
         let workload = Workload { rw, iodepth: 8, iodepth_batch_submit: 3, ..Workload::default() };
         let (spec, progress) = (spec(&workload, &open), Progress::default());
-        let mut job = Job::open(&spec, 0, &progress).unwrap();
-        let run = |job: &mut Job<'_>, limit| {
+        let mut job = job::open(&spec, 0, &progress).unwrap();
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        let run = |job: &mut dyn Job<'_>, limit| {
             let before = ALLOCATIONS.get();
-            job.run(limit, &Begin::default(), [&AtomicBool::new(false); 2]).unwrap();
+            job.run(limit, &Begin::default(), [&NEVER; 2]).unwrap();
             ALLOCATIONS.get() - before
         };
-        assert_eq!(run(&mut job, Limit::Ios(100)), 0, "in a ramp");
+        assert_eq!(run(&mut *job, Limit::Ios(100)), 0, "in a ramp");
         let before = ALLOCATIONS.get();
-        job.tally.reset();
+        job.tally().reset();
         assert_eq!(ALLOCATIONS.get() - before, 0, "between ramp and window");
-        assert_eq!(run(&mut job, Limit::Ios(5000)), 0, "in the window");
+        assert_eq!(run(&mut *job, Limit::Ios(5000)), 0, "in the window");
         let before = ALLOCATIONS.get();
-        job.tally.at(job.tally.last_ns + 100_000_000_000);
+        let tally = job.tally();
+        tally.slices.at(tally.last_ns + 100_000_000_000);
         assert_eq!(ALLOCATIONS.get() - before, 0, "where slices are joined");
-        assert_eq!(job.tally.latency.iter().map(recorder::Recorder::count).sum::<u64>(), job.tally.issued);
+        let recorded: u64 = tally.latency.iter().map(recorder::Recorder::count).sum();
+        assert_eq!((recorded, tally.whole_ios), (tally.issued, tally.issued));
     }
 }
 
@@ -99,16 +154,13 @@ fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobSpec<'a> {
     }
 }
 
-fn sim(options: SimOptions) -> impl Fn(&Rc<Pool>, u32) -> Result<Box<dyn Engine>, EngineError> + Sync {
-    move |pool, depth| Ok(Box::new(Sim::open(pool, depth, options)))
+fn sim(options: SimOptions) -> impl Fn(&Pool, u32) -> Result<AnyEngine, EngineError> + Sync {
+    move |pool, depth| other(Sim::open(pool, depth, options))
 }
 
-/// Engines whose first wait takes `first`.
-fn slow(first: Duration) -> impl Fn(&Rc<Pool>, u32) -> Result<Box<dyn Engine>, EngineError> + Sync {
-    move |_, depth| {
-        let engine = AtOnce(Vec::with_capacity(depth as usize));
-        Ok(Box::new(Slow { engine, next: first }))
-    }
+/// Engines whose first wait takes `first`, each after it a millisecond.
+fn slow(first: Duration) -> impl Fn(&Pool, u32) -> Result<AnyEngine, EngineError> + Sync {
+    move |_, depth| other(AtOnce::new(depth, first, Duration::from_millis(1)))
 }
 
 fn run_sim(workload: &Workload, options: SimOptions) -> Result<WindowTotals, NativeError> {
@@ -200,7 +252,7 @@ fn the_first_failed_io_ends_the_trial_and_is_named() {
 
 #[test]
 fn an_engine_that_does_not_open_fails_the_trial() {
-    let open = |_: &Rc<Pool>, _: u32| -> Result<Box<dyn Engine>, EngineError> {
+    let open = |_: &Pool, _: u32| -> Result<AnyEngine, EngineError> {
         Err(EngineError::unsupported("not here".to_owned()))
     };
     let workload = workload();
@@ -271,33 +323,4 @@ fn a_ramp_that_is_steady_ends_and_one_that_never_is_makes_the_trial_unsteady() {
     let state = run_for(rule, Duration::from_secs(4)).steadystate.unwrap();
     assert!(!state.attained && state.change.is_none() && state.ramp_ns >= 2_000_000_000, "{state:?}");
     assert_eq!(run_for(None, millisecond).steadystate, None);
-}
-
-/// The first wait takes as long as is said, each after it a millisecond.
-struct Slow {
-    engine: AtOnce,
-    next: Duration,
-}
-
-impl Engine for Slow {
-    fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
-        self.engine.push(requests)
-    }
-
-    fn submit(&mut self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        std::thread::sleep(std::mem::replace(&mut self.next, Duration::from_millis(1)));
-        self.engine.wait(min, done)
-    }
-
-    fn in_flight(&self) -> usize {
-        self.engine.in_flight()
-    }
-
-    fn facts(&self) -> EngineFacts {
-        EngineFacts::default()
-    }
 }

@@ -6,6 +6,12 @@ use super::{Cq, Sq, State};
 /// Invalid Field in Command.
 const INVALID_FIELD: u16 = 0x02;
 
+/// Opcodes of I/O commands.
+const FLUSH: u32 = 0x00;
+const WRITE: u32 = 0x01;
+const READ: u32 = 0x02;
+const WRITE_ZEROES: u32 = 0x08;
+
 impl State {
     pub(super) fn admin(&mut self, words: &[u32]) -> Option<(u16, u32)> {
         let prp1 = u64::from(words[6]) | u64::from(words[7]) << 32;
@@ -164,7 +170,10 @@ impl State {
             return Some((self.behaviour.status, 0));
         }
         let opcode = words[0] & 0xff;
-        if opcode == 0 {
+        assert!(matches!(opcode, FLUSH | WRITE | READ | WRITE_ZEROES), "opcode {opcode:#x}");
+        let moves_data = matches!(opcode, WRITE | READ);
+        assert!(moves_data || words[6..10] == [0; 4], "memory for a command that moves no data");
+        if opcode == FLUSH {
             self.seen.flushes += 1;
             return Some((0, 0));
         }
@@ -173,9 +182,13 @@ impl State {
         if start + len > self.disk.len() {
             return Some((0x80, 0));
         }
+        if opcode == WRITE_ZEROES {
+            self.disk[start..start + len].fill(0);
+            return Some((0, 0));
+        }
         let mut at = start;
         for (address, bytes) in self.ranges(words, len) {
-            if opcode == 2 {
+            if opcode == READ {
                 self.reach.write(address, &self.disk[at..at + bytes]);
             } else {
                 // SAFETY: the range is mapped and lies in one page.
@@ -184,7 +197,7 @@ impl State {
             at += bytes;
         }
         self.use_host_memory();
-        *(if opcode == 2 { &mut self.seen.reads } else { &mut self.seen.writes }) += 1;
+        *(if opcode == READ { &mut self.seen.reads } else { &mut self.seen.writes }) += 1;
         Some((0, 0))
     }
 

@@ -4,7 +4,7 @@
 use super::super::controller::{Controller, Setup};
 use super::super::registers::DOORBELLS;
 use super::{Behaviour, SimController};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::pci::ParsePciAddressError;
 use crate::target::Target;
 use std::fmt::Display;
@@ -82,12 +82,9 @@ impl Drive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Op, Request};
-    use crate::pool::{Pool, Slot};
-
-    fn request(slot: u32) -> Request {
-        Request { op: Op::Read, slot: Slot(slot), len: 512, offset: u64::from(slot) * 512, tag: slot.into() }
-    }
+    use crate::engine::Engine;
+    use crate::pool::{Buffer, Pool};
+    use crate::request::Request;
 
     /// Does `rounds` rounds of pushing `depth` reads and waiting for them all; returns the writes to the
     /// submission queue's doorbell and to the completion queue's.
@@ -96,18 +93,21 @@ mod tests {
         let pool = Pool::new(depth, 512).unwrap();
         let path = "nvme-user/doorbell/poll".parse().unwrap();
         let mut engine = crate::open(path, drive.target(), &pool, depth).unwrap();
-        let requests: Vec<_> = (0..depth).map(|slot| Request { offset: 0, ..request(slot) }).collect();
-        let mut done = Vec::with_capacity(depth as usize);
+        let depth = depth as usize;
+        let mut buffers: Vec<Buffer> = (0..depth).map(|_| pool.acquire().unwrap()).collect();
         for _ in 0..rounds {
-            assert_eq!(engine.push(&requests).unwrap(), depth as usize);
+            for buffer in buffers.drain(..) {
+                engine.push(Request::read(buffer, 512, 0)).unwrap();
+            }
+            assert_eq!(engine.in_flight(), depth);
             engine.submit().unwrap();
-            drive.work(depth);
-            engine.wait(depth as usize, &mut done).unwrap();
-            assert_eq!(done.drain(..).count(), depth as usize);
+            drive.work(depth as u32);
+            let found = engine.wait(depth, None, |completion| buffers.extend(completion.into_buffer()));
+            assert_eq!((found.unwrap(), buffers.len()), (depth, depth));
         }
-        let facts = engine.facts();
-        assert_eq!((facts.system_calls, facts.empty_polls), (Some(0), 0));
-        [facts.doorbells - facts.completion_doorbells, facts.completion_doorbells]
+        let counters = engine.counters();
+        assert_eq!((counters.system_calls, counters.empty_polls), (Some(0), 0));
+        [counters.doorbells - counters.completion_doorbells, counters.completion_doorbells]
     }
 
     #[test]
@@ -126,26 +126,29 @@ mod tests {
     fn a_drive_does_as_many_commands_as_it_is_asked_to() {
         let drive = Drive::open(4096).unwrap();
         let pool = Pool::new(3, 512).unwrap();
-        let mut done = Vec::with_capacity(3);
         // The second engine gets the first one's pair, which starts afresh.
         for _ in 0..2 {
             let path = "nvme-user/doorbell/poll".parse().unwrap();
             let mut engine = crate::open(path, drive.target(), &pool, 3).unwrap();
             for _ in 0..5 {
-                engine.push(&[request(0), request(1), request(2)]).unwrap();
+                for tag in 0..3 {
+                    let buffer = pool.acquire().unwrap();
+                    engine.push(Request::read(buffer, 512, tag * 512).tagged(tag)).unwrap();
+                }
+                let mut tags = Vec::new();
                 drive.work(3);
-                engine.wait(0, &mut done).unwrap();
-                assert_eq!(done.len(), 0, "not submitted before the wait");
+                assert_eq!(engine.wait(0, None, |one| tags.push(one.tag)).unwrap(), 0);
+                assert_eq!(tags, [], "not submitted before the wait");
                 drive.work(1);
-                engine.wait(0, &mut done).unwrap();
-                assert_eq!(done.len(), 1);
+                assert_eq!(engine.wait(0, None, |one| tags.push(one.tag)).unwrap(), 1);
+                assert_eq!(tags, [0]);
                 drive.work(8);
-                engine.wait(2, &mut done).unwrap();
-                assert_eq!(done.drain(..).map(|one| one.tag).collect::<Vec<_>>(), [0, 1, 2]);
+                assert_eq!(engine.wait(2, None, |one| tags.push(one.tag)).unwrap(), 2);
+                assert_eq!(tags, [0, 1, 2]);
             }
-            let facts = engine.facts();
+            let counters = engine.counters();
             // One for each push, and none yet for the 15 entries that were taken.
-            assert_eq!((facts.system_calls, facts.doorbells), (Some(0), 5));
+            assert_eq!((counters.system_calls, counters.doorbells), (Some(0), 5));
         }
     }
 }

@@ -10,7 +10,7 @@ pub use drive::Drive;
 use super::device::{Device, HugePages, PAGE, PageRange, Registers};
 use super::irq;
 use super::registers::{ACQ, AQA, ASQ, CC, CRTO, CSTS, DOORBELLS, VS};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -155,6 +155,8 @@ struct State {
     /// Queue and identifier of commands that hang.
     hanging: Vec<(usize, u16)>,
     events: Vec<Arc<OwnedFd>>,
+    /// By vector: its interrupts are held back; one was.
+    masked: Vec<(bool, bool)>,
     disk: Vec<u8>,
     seen: Seen,
 }
@@ -325,11 +327,16 @@ impl State {
         if queue.tail == queue.entries {
             (queue.tail, queue.phase) = (0, queue.phase ^ 1);
         }
-        let event = queue.vector.map(|vector| Arc::clone(&self.events[vector]));
+        let vector = queue.vector;
         self.reach.write(at, &result.to_le_bytes());
         self.reach.atomic(at + 12).store(last, Ordering::Release);
-        if let Some(event) = event {
-            irq::signal(&event);
+        if let Some(vector) = vector {
+            match &mut self.masked[vector] {
+                (true, was_held_back) => *was_held_back = true,
+                (false, _) => {
+                    irq::signal(&self.events[vector]);
+                }
+            }
         }
     }
 
@@ -466,7 +473,19 @@ impl Device for SimController {
     }
 
     fn arm(&self, events: &[Arc<OwnedFd>]) -> Result<(), EngineError> {
-        self.state().events = events.to_vec();
+        let mut state = self.state();
+        (state.events, state.masked) = (events.to_vec(), vec![(false, false); events.len()]);
+        Ok(())
+    }
+
+    fn arm_one(&self, vector: u16, event: Option<&OwnedFd>) -> Result<(), EngineError> {
+        let mut state = self.state();
+        let (_, was_held_back) = std::mem::take(&mut state.masked[usize::from(vector)]);
+        match event {
+            None => state.masked[usize::from(vector)].0 = true,
+            Some(event) if was_held_back => drop(irq::signal(event)),
+            Some(_) => {}
+        }
         Ok(())
     }
 

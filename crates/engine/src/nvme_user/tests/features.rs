@@ -19,8 +19,8 @@ fn a_drive_gets_the_host_memory_that_it_asks_for_and_loses_it_before_it_is_unmap
     let behaviour = Behaviour { host_memory: (5 * PAGE, 2 * PAGE), ..Behaviour::default() };
     let bench = Bench::new(behaviour);
     assert_eq!(bench.controller().identity().host_memory, HostMemory::Given(5 * 4096));
-    let (_pool, mut engine) = bench.engine("poll", 1, 512);
-    assert_eq!(result(&mut *engine, read(0, 3, 1)), Ok(512));
+    let (pool, mut engine) = bench.engine("poll", 1, 512);
+    assert_eq!(result(&mut engine, read(&pool, 3, 1)), Ok(512));
     drop(engine);
     let seen = bench.close();
     // The simulated drive panics if its memory is unmapped while it may use it.

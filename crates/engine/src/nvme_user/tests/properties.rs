@@ -3,8 +3,9 @@
 //! which the simulated controller checks.
 
 use super::{Behaviour, Bench, DISK, wait};
-use crate::engine::{Op, Request};
-use crate::pool::{Pool, Slot};
+use crate::engine::Engine;
+use crate::pool::Pool;
+use crate::request::Request;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -21,7 +22,7 @@ struct Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // Lengths recur whose entries a slot knows: of a page, of two and of a list.
+    // Lengths recur whose entries a buffer knows: of a page, of two and of a list.
     let blocks = prop_oneof![1..=LONGEST / 512, prop::sample::select(vec![8u32, 16, LONGEST / 512])];
     let push = (any::<bool>(), 0..DISK as u64 / 512, blocks);
     let step = (prop::collection::vec(push, 0..6), any::<bool>(), any::<u8>())
@@ -41,7 +42,17 @@ fn behaviour() -> impl Strategy<Value = Behaviour> {
     )
 }
 
-/// Does the steps; slots begin `shift` bytes into their pages.
+/// A request in flight.
+#[derive(Clone, Copy)]
+struct Flying {
+    write: bool,
+    /// The number of its buffer.
+    buffer: u32,
+    offset: u64,
+    len: u32,
+}
+
+/// Does the steps; buffers begin `shift` bytes into their pages.
 fn run(behaviour: Behaviour, depth: u32, shift: u32, steps: &[Step]) {
     let scatter = behaviour.scatter_next;
     let bench = Bench::new(Behaviour { scatter_next: false, ..behaviour });
@@ -49,29 +60,27 @@ fn run(behaviour: Behaviour, depth: u32, shift: u32, steps: &[Step]) {
     let pool = Pool::shifted(depth, LONGEST, shift).unwrap();
     let mut engine = bench.open("poll", &pool, depth);
     let mut disk = bench.contents.clone();
-    let mut flying: HashMap<u64, Request> = HashMap::new();
+    let mut flying: HashMap<u64, Flying> = HashMap::new();
     let mut tag = 0;
     for step in steps {
         for (write, block, blocks) in step.pushes.iter().copied() {
-            let Some(slot) = (0..depth).find(|slot| flying.values().all(|other| other.slot.0 != *slot))
-            else {
-                break;
-            };
+            let Some(mut buffer) = pool.acquire() else { break };
             let block = block.min(DISK as u64 / 512 - u64::from(blocks));
             let (offset, len) = (block * 512, blocks * 512);
-            let overlaps = |other: &Request| {
+            let overlaps = |other: &Flying| {
                 other.offset < offset + u64::from(len) && offset < other.offset + u64::from(other.len)
             };
             // The order of requests in flight on the same blocks is undefined.
-            let op = if write && !flying.values().any(overlaps) { Op::Write } else { Op::Read };
-            if flying.values().any(|other| other.op == Op::Write && overlaps(other)) {
+            let write = write && !flying.values().any(overlaps);
+            if flying.values().any(|other| other.write && overlaps(other)) {
                 continue;
             }
             tag += 1;
-            pool.borrow(Slot(slot)).unwrap().fill(tag as u8);
-            let request = Request { op, slot: Slot(slot), len, offset, tag };
-            assert_eq!(engine.push(&[request]).unwrap(), 1);
-            if op == Op::Write {
+            buffer.fill(tag as u8);
+            let request = Flying { write, buffer: buffer.index(), offset, len };
+            let make = if write { Request::write } else { Request::read };
+            engine.push(make(buffer, len, offset).tagged(tag)).unwrap();
+            if write {
                 disk[offset as usize..][..len as usize].fill(tag as u8);
             }
             flying.insert(tag, request);
@@ -80,22 +89,25 @@ fn run(behaviour: Behaviour, depth: u32, shift: u32, steps: &[Step]) {
             engine.submit().unwrap();
         }
         let min = flying.len() * usize::from(step.wait) / 255;
-        let done = wait(&mut *engine, min).unwrap();
+        let done = wait(&mut engine, min).unwrap();
         assert!(done.len() >= min);
         for completion in done {
             let request = flying.remove(&completion.tag).expect("in flight, and completed once");
-            assert_eq!((completion.slot, completion.result), (request.slot, Ok(request.len)));
-            let slot = pool.borrow(request.slot).unwrap();
-            let (bytes, rest) = slot.split_at(request.len as usize);
-            if request.op == Op::Read {
+            assert_eq!(completion.result, Ok(request.len));
+            let tag = completion.tag;
+            let buffer = completion.into_buffer().expect("the buffer comes back");
+            assert_eq!(buffer.index(), request.buffer);
+            let (bytes, rest) = buffer.split_at(request.len as usize);
+            if !request.write {
                 assert_eq!(bytes, &disk[request.offset as usize..][..bytes.len()]);
             }
-            assert!(rest.iter().all(|byte| *byte == request.tag as u8), "beyond the request");
+            assert!(rest.iter().all(|byte| *byte == tag as u8), "beyond the request");
         }
         assert_eq!(engine.in_flight(), flying.len());
     }
-    let left = wait(&mut *engine, flying.len()).unwrap().len();
+    let left = wait(&mut engine, flying.len()).unwrap().len();
     assert_eq!(left, flying.len());
+    assert_eq!(pool.available(), depth);
     drop(engine);
     assert_eq!(bench.sim.disk(), disk);
     bench.close();

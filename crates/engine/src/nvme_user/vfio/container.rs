@@ -5,7 +5,7 @@
 use super::super::device::{PAGE, PageRange};
 use super::ioctl::{self, Argument, DmaMap, DmaUnmap, GroupStatus, Type1Info};
 use super::{call, consecutive, group, map_error, open_node};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::pci::PciAddress;
 use std::collections::BTreeMap;
 use std::ffi::CString;

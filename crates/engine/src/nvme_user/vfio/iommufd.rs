@@ -5,7 +5,7 @@
 use super::super::device::{PAGE, PageRange};
 use super::ioctl::{self, Argument, AttachIommufd, BindIommufd, IoasAlloc, IoasMap, IoasUnmap};
 use super::{call, consecutive, map_error, open_node};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::pci::PciAddress;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};

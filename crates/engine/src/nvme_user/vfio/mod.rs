@@ -13,7 +13,7 @@ use self::ioctl::{Argument, IrqInfo, IrqSet, RegionInfo};
 use super::device::{Device, HugePages, PAGE, PageRange, Registers};
 use super::irq::{self, Watch};
 use super::registers::DOORBELLS;
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::mmap::Mmap;
 use crate::pci::{Isolation, PciAddress};
 use container::Container;
@@ -163,12 +163,18 @@ fn irq_count(device: &impl AsRawFd, index: u32) -> u32 {
 
 /// Lets vector n signal `events[n]`.
 fn set_events(device: &impl AsRawFd, index: u32, events: &[impl AsRawFd]) -> Result<(), i32> {
+    let events: Vec<i32> = events.iter().map(AsRawFd::as_raw_fd).collect();
+    set_vectors(device, index, 0, &events)
+}
+
+/// Lets vector `first` + n signal the event whose descriptor is `events[n]`, or nothing where that is -1.
+fn set_vectors(device: &impl AsRawFd, index: u32, first: u32, events: &[i32]) -> Result<(), i32> {
     let header = size_of::<IrqSet>();
     let mut argument = vec![0u64; (header + 4 * events.len()).div_ceil(8)];
     let flags = ioctl::VFIO_IRQ_SET_DATA_EVENTFD | ioctl::VFIO_IRQ_SET_ACTION_TRIGGER;
-    let words = [0, flags, index, 0, events.len() as u32]
+    let words = [0, flags, index, first, events.len() as u32]
         .into_iter()
-        .chain(events.iter().map(|event| event.as_raw_fd() as u32));
+        .chain(events.iter().map(|event| *event as u32));
     for (at, word) in words.enumerate() {
         argument[at / 2] |= u64::from(word) << (32 * (at % 2));
     }
@@ -293,6 +299,15 @@ impl Device for Vfio {
                 errno,
                 format!(": {count} vectors (MSI-X) were asked for; poll instead"),
             )
+        })
+    }
+
+    fn arm_one(&self, vector: u16, event: Option<&OwnedFd>) -> Result<(), EngineError> {
+        // -1 frees the vector, so its entry of the device's table is masked
+        // (drivers/vfio/pci/vfio_pci_intrs.c).
+        let event = event.map_or(-1, AsRawFd::as_raw_fd);
+        set_vectors(&self.device, ioctl::VFIO_PCI_MSIX_IRQ_INDEX, vector.into(), &[event]).map_err(|errno| {
+            EngineError::call("VFIO_DEVICE_SET_IRQS", errno, format!(": vector {vector} (MSI-X)"))
         })
     }
 

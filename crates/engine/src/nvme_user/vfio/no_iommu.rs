@@ -6,7 +6,7 @@
 use super::super::device::{PAGE, PageRange};
 use super::ioctl;
 use super::{container, group};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::pci::PciAddress;
 use rustix::param::page_size;
 use std::fs::File;

@@ -3,9 +3,8 @@
 use super::drive::{Drive, MIB, Random, digest};
 use iopj_core::IoPath;
 use iopj_engine::nvme_user::Controller;
-use iopj_engine::{Completion, Op, Pool, Request, Slot, Target};
+use iopj_engine::{Completion, Engine, Op, Pool, Request, Target};
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::{Arc, Barrier};
 
 /// Requests in flight on each queue pair.
@@ -116,41 +115,38 @@ fn mixed(
     // No thread starts, or ends, before all are open.
     all_open.wait();
     let mut flights: Vec<Option<Flight>> = vec![None; DEPTH as usize];
-    let mut done: Vec<Completion> = Vec::with_capacity(DEPTH as usize);
     let mut counts = [0; 2];
     for _ in 0..REQUESTS {
         let flight = random_flight(&part, &mut random);
         let overlaps = |other: &Flight| flight.at < other.at + other.len && other.at < flight.at + flight.len;
-        let slot = loop {
-            let free = flights.iter().position(Option::is_none);
-            match free {
-                Some(slot) if !flights.iter().flatten().any(overlaps) => break slot,
-                _ => engine.wait(1, &mut done).unwrap(),
-            }
-            check(&mut done, &mut flights, &pool, &part);
+        let tag = loop {
+            match flights.iter().position(Option::is_none) {
+                Some(free) if !flights.iter().flatten().any(overlaps) => break free,
+                _ => engine.wait(1, None, |completion| check(&completion, &mut flights, &part)).unwrap(),
+            };
         };
+        // As many buffers are free as tags.
+        let mut buffer = pool.acquire().unwrap();
         if flight.op == Op::Write {
             let bytes = &mut part.bytes[flight.at..][..flight.len];
             random.fill(bytes);
-            pool.borrow(Slot(slot as u32)).unwrap()[..flight.len].copy_from_slice(bytes);
+            buffer[..flight.len].copy_from_slice(bytes);
         }
         counts[usize::from(flight.op == Op::Write)] += 1;
         let offset = (part.start + flight.at) as u64;
-        let (len, slot_number) = (flight.len as u32, Slot(slot as u32));
-        let request = Request { op: flight.op, slot: slot_number, len, offset, tag: slot as u64 };
-        assert_eq!(engine.push(&[request]).unwrap(), 1);
-        flights[slot] = Some(flight);
+        let make = if flight.op == Op::Write { Request::write } else { Request::read };
+        engine.push(make(buffer, flight.len as u32, offset).tagged(tag as u64)).unwrap();
+        flights[tag] = Some(flight);
         // Sometimes alone, sometimes with others before the doorbell is rung.
         if random.below(3) == 0 {
             engine.submit().unwrap();
         }
     }
     while flights.iter().any(Option::is_some) {
-        engine.wait(1, &mut done).unwrap();
-        check(&mut done, &mut flights, &pool, &part);
+        engine.wait(1, None, |completion| check(&completion, &mut flights, &part)).unwrap();
     }
     all_open.wait();
-    eprintln!("{path}: {counts:?} reads and writes, {:?}", engine.facts());
+    eprintln!("{path}: {counts:?} reads and writes, {:?}", engine.counters());
     counts
 }
 
@@ -165,20 +161,18 @@ fn random_flight(part: &Part<'_>, random: &mut Random) -> Flight {
 }
 
 /// Compares what was read with what was written.
-fn check(done: &mut Vec<Completion>, flights: &mut [Option<Flight>], pool: &Rc<Pool>, part: &Part<'_>) {
-    for completion in done.drain(..) {
-        let flight = flights[completion.tag as usize].take().unwrap();
-        assert_eq!(
-            completion.result,
-            Ok(flight.len as u32),
-            "{} bytes at {}",
-            flight.len,
-            part.start + flight.at
-        );
-        if flight.op == Op::Read {
-            let found = &pool.borrow(completion.slot).unwrap()[..flight.len];
-            let is_equal = found == &part.bytes[flight.at..][..flight.len];
-            assert!(is_equal, "{} bytes at {} are not what was written", flight.len, part.start + flight.at);
-        }
+fn check(completion: &Completion, flights: &mut [Option<Flight>], part: &Part<'_>) {
+    let flight = flights[completion.tag as usize].take().unwrap();
+    assert_eq!(
+        completion.result,
+        Ok(flight.len as u32),
+        "{} bytes at {}",
+        flight.len,
+        part.start + flight.at
+    );
+    if flight.op == Op::Read {
+        let found = &completion.buffer().unwrap()[..flight.len];
+        let is_equal = found == &part.bytes[flight.at..][..flight.len];
+        assert!(is_equal, "{} bytes at {} are not what was written", flight.len, part.start + flight.at);
     }
 }

@@ -1,10 +1,8 @@
 //! A drive inside a guest: read and written through the kernel's driver, taken from it and given back, by
 //! plain files of sysfs (Documentation/ABI/testing/sysfs-bus-pci).
 
-use iopj_engine::Isolation;
-use iopj_engine::PciAddress;
 use iopj_engine::nvme_user::{Controller, PriorState};
-use iopj_engine::{Pool, Slot};
+use iopj_engine::{Isolation, PciAddress, Pool};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -99,8 +97,7 @@ impl Drive {
     /// All of it, by the kernel's driver and past its cache.
     pub(crate) fn kernel_read(&self) -> Vec<u8> {
         let (file, len) = direct(&self.node(), false);
-        let buffer = Pool::new(1, MIB as u32).unwrap();
-        let mut buffer = buffer.borrow(Slot(0)).unwrap();
+        let mut buffer = Pool::new(1, MIB as u32).unwrap().acquire().unwrap();
         let mut bytes = vec![0; len];
         for (number, part) in bytes.chunks_exact_mut(MIB).enumerate() {
             file.read_exact_at(&mut buffer, (number * MIB) as u64).unwrap();
@@ -113,8 +110,7 @@ impl Drive {
     pub(crate) fn kernel_write(&self, bytes: &[u8]) {
         let (file, len) = direct(&self.node(), true);
         assert_eq!(bytes.len(), len);
-        let buffer = Pool::new(1, MIB as u32).unwrap();
-        let mut buffer = buffer.borrow(Slot(0)).unwrap();
+        let mut buffer = Pool::new(1, MIB as u32).unwrap().acquire().unwrap();
         for (number, part) in bytes.chunks_exact(MIB).enumerate() {
             buffer.copy_from_slice(part);
             file.write_all_at(&buffer, (number * MIB) as u64).unwrap();

@@ -3,7 +3,7 @@
 
 use super::drive::Drive;
 use iopj_engine::nvme_user::{Controller, FeatureValue, PriorState};
-use iopj_engine::{Completion, Engine, IoError, Op, Pool, Request, Slot, Target};
+use iopj_engine::{DynEngine, Engine, EngineError, IoError, Pool, Request, Target};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -13,26 +13,33 @@ use std::time::{Duration, Instant};
 /// An unrecovered read error of the medium (NVM Command Set Specification, status type 2, code 81h).
 const MEDIUM_ERROR: IoError = IoError::Nvme(0x281);
 
-fn engine(controller: &Arc<Controller>, path: &str) -> Result<Box<dyn Engine>, String> {
+/// An engine with one buffer.
+struct Reader {
+    engine: Box<dyn DynEngine>,
+    pool: Pool,
+}
+
+fn engine(controller: &Arc<Controller>, path: &str) -> Result<Reader, String> {
     let target = Target::open_bypass(Path::new("/dev/nvme"), controller, 1, false).unwrap();
     let pool = Pool::new(1, 4096).unwrap();
-    iopj_engine::open(path.parse().unwrap(), &target, &pool, 1).map_err(|error| error.to_string())
+    let engine = iopj_engine::open(path.parse().unwrap(), &target, &pool, 1);
+    engine.map(|engine| Reader { engine, pool }).map_err(|error| error.to_string())
 }
 
 /// The taken drive of this number, its controller, and an engine that has read from it.
-fn reading(number: usize, path: &str) -> (Drive, Arc<Controller>, Box<dyn Engine>) {
+fn reading(number: usize, path: &str) -> (Drive, Arc<Controller>, Reader) {
     let mut drive = Drive::of_machine(number);
     drive.take();
     let controller = drive.open("type1");
     let mut engine = engine(&controller, path).unwrap();
-    assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
+    assert_eq!(read(&mut engine, 0), Ok(Ok(4096)));
     (drive, controller, engine)
 }
 
 /// Opens a drive again, reads from it, and gives it back.
 fn reads_again(mut drive: Drive) {
     let again = drive.open("type1");
-    assert_eq!(read(&mut *engine(&again, "nvme-user/doorbell/poll").unwrap(), 0), Ok(Ok(4096)));
+    assert_eq!(read(&mut engine(&again, "nvme-user/doorbell/poll").unwrap(), 0), Ok(Ok(4096)));
     drop(again);
     drive.give_back();
 }
@@ -43,22 +50,21 @@ fn tell_host(word: &str) {
 }
 
 /// Reads 4 KiB: the result, or why the engine is finished.
-fn read(engine: &mut dyn Engine, offset: u64) -> Result<Result<u32, IoError>, String> {
-    let request = Request { op: Op::Read, slot: Slot(0), len: 4096, offset, tag: 0 };
-    let mut done: Vec<Completion> = Vec::with_capacity(1);
-    let mut io = || {
-        assert_eq!(engine.push(&[request])?, 1);
-        while done.is_empty() {
-            engine.wait(1, &mut done)?;
+fn read(Reader { engine, pool }: &mut Reader, offset: u64) -> Result<Result<u32, IoError>, String> {
+    let buffer = pool.acquire().unwrap();
+    let io = || {
+        engine.push(Request::read(buffer, 4096, offset))?;
+        let mut result = None;
+        while result.is_none() {
+            engine.wait(1, None, |completion| result = Some(completion.result))?;
         }
-        Ok::<(), iopj_engine::EngineError>(())
+        Ok::<_, EngineError>(result.unwrap())
     };
-    io().map_err(|error| error.to_string())?;
-    Ok(done[0].result)
+    io().map_err(|error| error.to_string())
 }
 
 /// Reads until one fails, for at most two minutes: the host causes the fault, and may be slow.
-fn first_that_fails(engine: &mut dyn Engine) -> Result<Result<u32, IoError>, String> {
+fn first_that_fails(engine: &mut Reader) -> Result<Result<u32, IoError>, String> {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(120) {
         match read(engine, 0) {
@@ -70,7 +76,7 @@ fn first_that_fails(engine: &mut dyn Engine) -> Result<Result<u32, IoError>, Str
 }
 
 /// Reads until something fails: the I/O's error, if it had one, and what the engine says to the next one.
-fn until_it_fails(engine: &mut dyn Engine) -> (Option<IoError>, String) {
+fn until_it_fails(engine: &mut Reader) -> (Option<IoError>, String) {
     match first_that_fails(engine) {
         Ok(done) => (done.err(), read(engine, 0).unwrap_err()),
         Err(finished) => (None, finished),
@@ -85,16 +91,16 @@ fn a_bad_sector_fails_alone_and_pairs_are_counted() {
     let controller = drive.open("type1");
     for path in ["nvme-user/doorbell/poll", "nvme-user/doorbell/interrupt"] {
         let mut engine = engine(&controller, path).unwrap();
-        assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
-        assert_eq!(read(&mut *engine, 1 << 20), Ok(Err(MEDIUM_ERROR)));
-        assert_eq!(read(&mut *engine, 8192), Ok(Ok(4096)));
+        assert_eq!(read(&mut engine, 0), Ok(Ok(4096)));
+        assert_eq!(read(&mut engine, 1 << 20), Ok(Err(MEDIUM_ERROR)));
+        assert_eq!(read(&mut engine, 8192), Ok(Ok(4096)));
     }
     let open = || engine(&controller, "nvme-user/doorbell/poll");
     let both = [open().unwrap(), open().unwrap()];
     let refused = open().err().unwrap();
     assert!(refused.contains("grants 2 I/O queue pairs and all are in use: lower numjobs to 2"), "{refused}");
     drop(both);
-    assert_eq!(read(&mut *open().unwrap(), 0), Ok(Ok(4096)));
+    assert_eq!(read(&mut open().unwrap(), 0), Ok(Ok(4096)));
     drop(controller);
     drive.give_back();
 }
@@ -113,7 +119,7 @@ fn features_are_set_as_before_and_a_refusal_is_reported() {
     let features: Vec<_> = controller.identity().features.iter().map(ToString::to_string).collect();
     let refused = "0x0, 0x104 under the kernel: it refuses that (NVMe status 0x10e)";
     assert_eq!(features, ["0x0 as under the kernel", refused]);
-    assert_eq!(read(&mut *engine(&controller, "nvme-user/doorbell/poll").unwrap(), 0), Ok(Ok(4096)));
+    assert_eq!(read(&mut engine(&controller, "nvme-user/doorbell/poll").unwrap(), 0), Ok(Ok(4096)));
     drop(controller);
     drive.give_back();
 }
@@ -123,7 +129,7 @@ fn features_are_set_as_before_and_a_refusal_is_reported() {
 fn a_command_that_never_ends_is_given_up_and_the_drive_reset() {
     let (drive, controller, mut engine) = reading(1, "nvme-user/doorbell/interrupt");
     tell_host("stall");
-    let (error, finished) = until_it_fails(&mut *engine);
+    let (error, finished) = until_it_fails(&mut engine);
     // QEMU completes the stalled I/O when the controller is reset: it may still come, too late to be of use.
     assert!(error.is_none_or(|error| error == IoError::Os(libc::ETIMEDOUT)), "{error:?}");
     assert!(finished.contains("a command did not come back"), "{finished}");
@@ -142,7 +148,7 @@ fn a_controller_that_reports_its_failure_can_be_opened_again() {
     // PCI, bit 2.
     let config = OpenOptions::new().write(true).open(drive.folder().join("config")).unwrap();
     config.write_all_at(&[0b10], 4).unwrap();
-    let (error, finished) = until_it_fails(&mut *engine);
+    let (error, finished) = until_it_fails(&mut engine);
     assert_eq!(error, Some(IoError::Os(libc::EIO)));
     assert!(finished.contains("reported a fatal error of its own (CSTS.CFS)"), "{finished}");
     drop((engine, controller));
@@ -155,7 +161,7 @@ fn a_drive_that_is_pulled_is_let_go() {
     let (drive, controller, mut engine) = reading(3, "nvme-user/doorbell/poll");
     tell_host("pull");
     // Either may be seen first: the kernel's request to release it, or its absence.
-    let (_, finished) = until_it_fails(&mut *engine);
+    let (_, finished) = until_it_fails(&mut engine);
     assert!(finished.contains("asks for") || finished.contains("no longer answers"), "{finished}");
     drop((engine, controller));
     let is_gone = |_| {
