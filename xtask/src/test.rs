@@ -224,24 +224,26 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Results> {
     Ok(results)
 }
 
-/// The ring's index arithmetic under Miri, without the tests next to it that make system calls.
+/// Pool, buffers, rings and the engine on them, over a kernel in Rust, and the NVMe driver under Miri, without
+/// the tests next to them that make system calls.
 fn miri(workspace: &Workspace) -> Result<()> {
     match needs::toolchain(workspace, "nightly", "miri", &["miri", "rust-src"]) {
         Err(error) if shell::in_ci() => return Err(error),
         Err(error) => {
-            println!("skipped: the ring and the NVMe driver under Miri: {error:#}");
+            println!("skipped: pool, rings and the NVMe driver under Miri: {error:#}");
             return Ok(());
         }
         Ok(()) => {}
     }
-    let words = "+nightly miri test --package iopj-engine --lib -- ring:: nvme_user:: --skip io_uring::";
+    let words = "+nightly miri test --package iopj-engine --lib -- region:: pool:: rare:: ring:: ring_engine:: \
+                 nvme_user:: --skip io_uring::";
     // proptest looks for a file of earlier failures, which Miri's isolation forbids.
     let mut command = workspace.cargo(words);
     command
-        .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+        .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance")
         .env("PROPTEST_RNG_SEED", SEED)
         .env("CARGO_TARGET_DIR", workspace.target.join("miri"));
-    shell::step("the ring and the NVMe driver under Miri", &mut command)
+    shell::step("pool, rings and the NVMe driver under Miri", &mut command)
 }
 
 #[cfg(test)]

@@ -8,9 +8,28 @@ pub(crate) struct ControlBlocks<T> {
     blocks: NonNull<[T]>,
 }
 
+impl<T> From<Box<[T]>> for ControlBlocks<T> {
+    fn from(blocks: Box<[T]>) -> ControlBlocks<T> {
+        ControlBlocks { blocks: NonNull::from(Box::leak(blocks)) }
+    }
+}
+
+impl<T> Default for ControlBlocks<T> {
+    fn default() -> ControlBlocks<T> {
+        ControlBlocks::from(Box::default())
+    }
+}
+
+impl<T> ControlBlocks<T> {
+    /// The first of them, and how many there are.
+    pub(crate) fn all(&self) -> (*mut T, usize) {
+        (self.blocks.as_ptr().cast(), self.blocks.len())
+    }
+}
+
 impl<T: Clone> ControlBlocks<T> {
     pub(crate) fn new(block: T, count: u32) -> ControlBlocks<T> {
-        ControlBlocks { blocks: NonNull::from(Box::leak(vec![block; count as usize].into_boxed_slice())) }
+        ControlBlocks::from(vec![block; count as usize].into_boxed_slice())
     }
 
     /// The address of a buffer's block.

@@ -29,7 +29,12 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(pool: &Pool, target: &Target, iodepth: u32, interface: &'static str) -> Gate {
-        let mask = u64::from(target.logical_block()) - 1;
+        Gate::with_block(pool, target.logical_block(), iodepth, interface)
+    }
+
+    /// For a target with logical blocks of `block` bytes.
+    pub(crate) fn with_block(pool: &Pool, block: u32, iodepth: u32, interface: &'static str) -> Gate {
+        let mask = u64::from(block) - 1;
         Gate { pool: pool.clone(), mask, most: pool.buffer_len(), iodepth: iodepth as usize, interface }
     }
 

@@ -1,6 +1,7 @@
 //! `io_uring`: reads and writes as `IORING_OP_READ` and `IORING_OP_WRITE`, or their forms for registered
 //! buffers; the rest by the operations that have the names of their system calls.
 
+use crate::control_blocks::ControlBlocks;
 use crate::error::EngineError;
 use crate::rare::vectors;
 use crate::request::{IoError, Op, Operation, Transfer};
@@ -41,7 +42,7 @@ impl EntryFormat for ReadWrite {
     const SETUP: u32 = 0;
 
     type Kept = ();
-    type Extra = Box<[libc::iovec]>;
+    type Extra = ControlBlocks<libc::iovec>;
 
     // SAFETY: by the trait's condition the entry is the ring's, zeroed and unpublished.
     unsafe fn prepare(&self, mut entry: NonNull<sys::io_uring_sqe>, base: EntryBase) {
@@ -82,8 +83,8 @@ impl EntryFormat for ReadWrite {
             .then_some(": registered buffers are read and written one by one")
     }
 
-    fn extra(&self, operation: &Operation) -> Result<Box<[libc::iovec]>, EngineError> {
-        Ok(vectors(operation))
+    fn extra(&self, operation: &Operation) -> Result<ControlBlocks<libc::iovec>, EngineError> {
+        Ok(vectors(operation).into())
     }
 
     // SAFETY: by the trait's condition the entry is the ring's next one, zeroed and unpublished.
@@ -91,7 +92,7 @@ impl EntryFormat for ReadWrite {
         &self,
         mut entry: NonNull<sys::io_uring_sqe>,
         operation: &Operation,
-        vectors: &mut Box<[libc::iovec]>,
+        vectors: &ControlBlocks<libc::iovec>,
         base: EntryBase,
     ) {
         // SAFETY: as in `prepare`.
@@ -101,8 +102,8 @@ impl EntryFormat for ReadWrite {
         let code = match operation {
             Operation::ReadVectored { offset, .. } | Operation::WriteVectored { offset, .. } => {
                 entry.__bindgen_anon_1.off = *offset;
-                entry.__bindgen_anon_2.addr = vectors.as_ptr() as u64;
-                entry.len = vectors.len() as u32;
+                let (first, count) = vectors.all();
+                (entry.__bindgen_anon_2.addr, entry.len) = (first as u64, count as u32);
                 if operation.op() == Op::ReadVectored { IORING_OP_READV } else { IORING_OP_WRITEV }
             }
             Operation::Discard { offset, len } if self.is_device => {

@@ -39,7 +39,7 @@ struct Event {
 /// What a rare request needs until it ends: its control block, and the vectors that this names.
 struct Extra {
     block: ControlBlocks<libc::iocb>,
-    _vectors: Box<[libc::iovec]>,
+    _vectors: ControlBlocks<libc::iovec>,
 }
 
 /// What must outlive every request that the kernel holds.
@@ -154,12 +154,13 @@ impl Libaio {
             return Err(Refused::new(request, error));
         }
         let mut block = blank(&self.held.fd, self.held.event.as_ref());
-        let vectors = vectors(&request.operation);
+        let vectors = ControlBlocks::from(vectors(&request.operation));
         if let Operation::ReadVectored { offset, .. } | Operation::WriteVectored { offset, .. } =
             &request.operation
         {
             block.aio_offset = *offset as i64;
-            (block.aio_buf, block.aio_nbytes) = (vectors.as_ptr() as u64, vectors.len() as u64);
+            let (first, count) = vectors.all();
+            (block.aio_buf, block.aio_nbytes) = (first as u64, count as u64);
         }
         block.aio_lio_opcode = match op {
             Op::ReadVectored => IOCB_CMD_PREADV,

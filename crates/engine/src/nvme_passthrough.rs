@@ -3,6 +3,7 @@
 //! Sources: include/uapi/linux/nvme_ioctl.h (`struct nvme_uring_cmd`, `NVME_URING_CMD_IO`), NVM
 //! Command Set specification (read 02h, write 01h). Needs Linux 5.19, polling 6.1.
 
+use crate::control_blocks::ControlBlocks;
 use crate::error::EngineError;
 use crate::io_uring::FIXED_FILE;
 use crate::rare::{bytes, vectors};
@@ -77,9 +78,9 @@ pub struct Passthrough {
 /// What a rare command reads while it is in flight: vectors, or the range of a Dataset Management command.
 #[derive(Default)]
 pub(crate) struct Extra {
-    vectors: Box<[libc::iovec]>,
+    vectors: ControlBlocks<libc::iovec>,
     /// Context attributes and number of blocks, and the first block.
-    range: Box<[u64; 2]>,
+    range: ControlBlocks<u64>,
 }
 
 impl Passthrough {
@@ -206,7 +207,8 @@ impl EntryFormat for Passthrough {
             Op::Flush | Op::Fsync => 0,
             _ => self.blocks(offset, len)?,
         };
-        Ok(Extra { vectors: vectors(operation), range: Box::new([u64::from(blocks) << 32, lba]) })
+        let range: Box<[u64]> = Box::new([u64::from(blocks) << 32, lba]);
+        Ok(Extra { vectors: vectors(operation).into(), range: range.into() })
     }
 
     // SAFETY: by the trait's condition the entry is the ring's next one, zeroed and unpublished.
@@ -214,7 +216,7 @@ impl EntryFormat for Passthrough {
         &self,
         entry: NonNull<sys::io_uring_sqe>,
         operation: &Operation,
-        extra: &mut Extra,
+        extra: &Extra,
         base: EntryBase,
     ) {
         // The data of rare commands are never registered buffers, but the file is where it is registered.
@@ -234,12 +236,12 @@ impl EntryFormat for Passthrough {
         match operation.op() {
             Op::ReadVectored | Op::WriteVectored => {
                 code = NVME_URING_CMD_IO_VEC;
-                (command.addr, command.data_len) =
-                    (extra.vectors.as_ptr() as u64, extra.vectors.len() as u32);
+                let (first, count) = extra.vectors.all();
+                (command.addr, command.data_len) = (first as u64, count as u32);
             }
             Op::Discard => {
-                (command.addr, command.data_len) =
-                    (extra.range.as_ptr() as u64, size_of_val(&*extra.range) as u32);
+                let (first, words) = extra.range.all();
+                (command.addr, command.data_len) = (first as u64, (8 * words) as u32);
                 (command.cdw10, command.cdw11, command.cdw12) = (0, DEALLOCATE, 0);
             }
             _ => {}
@@ -307,9 +309,9 @@ mod tests {
         let pool = Pool::new(2, 4096).unwrap();
         let command = with_blocks(9, 3);
         let rare = |request: Request| {
-            let mut extra = command.extra(&request.operation).unwrap();
+            let extra = command.extra(&request.operation).unwrap();
             // SAFETY: as above.
-            let bytes = entry(|entry| unsafe { command.rare(entry, &request.operation, &mut extra, BASE) });
+            let bytes = entry(|entry| unsafe { command.rare(entry, &request.operation, &extra, BASE) });
             (bytes, extra)
         };
         let (flush, _) = rare(Request::flush());
@@ -319,11 +321,14 @@ mod tests {
         let (discard, extra) = rare(Request::discard(1 << 20, 4096));
         assert_eq!([discard[48].into(), u32_at(&discard, 84), u32_at(&discard, 88)], [9, 16, 0]);
         assert_eq!((u32_at(&discard, 92), u32_at(&discard, 96)), (4, 0), "deallocate one range");
-        assert_eq!(*extra.range, [8 << 32, 2048], "eight blocks from block 2048 on");
+        let (first, words) = extra.range.all();
+        // SAFETY: nobody writes the words.
+        let range = unsafe { std::slice::from_raw_parts(first, words) };
+        assert_eq!(range, [8 << 32, 2048], "eight blocks from block 2048 on");
         let buffers: Vec<_> = std::iter::from_fn(|| pool.acquire()).collect();
         let (read, extra) = rare(Request::read_vectored(buffers, 0));
         assert_eq!([u32_at(&read, 8), u32_at(&read, 84), u32_at(&read, 96)], [NVME_URING_CMD_IO_VEC, 2, 15]);
-        assert_eq!(extra.vectors.len(), 2);
+        assert_eq!(extra.vectors.all().1, 2);
         let message = command.extra(&Operation::WriteZeroes { offset: 0, len: 1 << 40 }).err().unwrap();
         assert!(message.to_string().contains("1 to 65536 whole logical blocks"), "{message}");
     }

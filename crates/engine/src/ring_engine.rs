@@ -2,6 +2,8 @@
 //! its result: [`EntryFormat`].
 
 mod rare;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 use crate::drain::{DRAIN_LIMIT, Leaky};
@@ -78,7 +80,7 @@ impl<F: EntryFormat> RingEngine<F> {
         if sqpoll {
             required |= sys::IORING_SETUP_SQPOLL;
         }
-        let mut ring = IoUring::new(iodepth, required, cpus.poller.filter(|_| sqpoll))?;
+        let ring = IoUring::new(iodepth, required, cpus.poller.filter(|_| sqpoll))?;
         bind_workers(&ring, &cpus.workers)?;
         if sqpoll && !modes.registered {
             require_unregistered_files(ring.features)?;
@@ -89,21 +91,34 @@ impl<F: EntryFormat> RingEngine<F> {
             setup.registration = register(&ring, pool, base.fd)?;
             base.fd = 0;
         }
+        let gate = Gate::new(pool, target, iodepth, F::name(modes.completion != RingCompletion::Interrupt));
+        Ok(RingEngine::over(ring, fd, format, gate, modes, (base, setup)))
+    }
+
+    /// An engine over a new ring, whose set-up is done.
+    fn over(
+        mut ring: IoUring,
+        fd: Descriptor,
+        format: F,
+        gate: Gate,
+        modes: Modes,
+        (base, setup): (EntryBase, Setup),
+    ) -> RingEngine<F> {
         for entry in ring.sq.every_entry() {
             // SAFETY: the kernel gave the entries zeroed, and does not look at them before a tail is
             // published; each is `ENTRY_LEN` bytes of the ring's mapping, aligned as the kernel aligns it.
             unsafe { format.prepare(entry.cast(), base) };
         }
+        let sqpoll = matches!(modes.submission, RingSubmission::Sqpoll { .. });
         let enter_to_reap =
             !sqpoll && ring.flags & (sys::IORING_SETUP_IOPOLL | sys::IORING_SETUP_DEFER_TASKRUN) != 0;
-        let polls = modes.completion != RingCompletion::Interrupt;
-        Ok(RingEngine {
+        RingEngine {
             held: Leaky::new(Held { ring, rare: RareFlights::new(), _fd: fd }),
-            gate: Gate::new(pool, target, iodepth, F::name(polls)),
             format,
             modes,
             base,
-            flights: vec![Default::default(); pool.count() as usize].into(),
+            flights: vec![Default::default(); gate.pool.count() as usize].into(),
+            gate,
             in_flight: 0,
             queued: 0,
             by_syscall: u32::from(!sqpoll),
@@ -115,7 +130,7 @@ impl<F: EntryFormat> RingEngine<F> {
             other_calls: 0,
             wakeups: 0,
             is_closed: false,
-        })
+        }
     }
 
     fn polls(&self) -> bool {

@@ -85,7 +85,7 @@ pub(crate) trait EntryFormat {
         &self,
         entry: NonNull<sys::io_uring_sqe>,
         operation: &Operation,
-        extra: &mut Self::Extra,
+        extra: &Self::Extra,
         base: EntryBase,
     );
 

@@ -64,6 +64,7 @@ fn pools_of_threads_share_a_region() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no huge pages")]
 fn a_pool_in_huge_pages_says_how_many_it_lacks() {
     // More than any machine has free.
     let message = Pool::huge(1 << 20, 1 << 24).unwrap_err().to_string();

@@ -60,8 +60,7 @@ impl<F: EntryFormat> RingEngine<F> {
         // does not change when it moves into the table: it holds its contents by address.
         unsafe {
             entry.cast::<u8>().write_bytes(0, F::ENTRY_LEN);
-            let mut extra = extra;
-            self.format.rare(entry, &request.operation, &mut extra, self.base);
+            self.format.rare(entry, &request.operation, &extra, self.base);
             let (id, _) = self.held.rare.start(request, extra);
             (*entry.as_ptr()).user_data = id;
         }

@@ -87,6 +87,14 @@ pub struct Descriptor {
     _claims: Claims,
 }
 
+#[cfg(test)]
+impl Descriptor {
+    /// A descriptor of nothing in particular, for engines on a kernel that is simulated.
+    pub(crate) fn of_nothing() -> Descriptor {
+        Descriptor { file: File::open("/dev/null").expect("every system has it"), _claims: Claims::default() }
+    }
+}
+
 impl AsFd for Descriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
