@@ -6,6 +6,7 @@ mod chroot;
 mod crates;
 mod cross;
 mod dist;
+mod ffi;
 mod files;
 mod functions;
 mod fuzz;
@@ -43,6 +44,8 @@ usage: cargo xtask TASK
   files                                  docs/files.md, the index of source files
   cross [--release]                      iopj for 64-bit Arm, beside this machine's own
   dist                                   release binary, man pages and completions
+  ffi [--header] [--check]               libiopj.so, libiopj.a, iopj.h and iopj.pc for C, in target/ffi, \
+                     with the header as cbindgen writes it; compare header and symbols, and run the example
 ";
 
 fn main() -> ExitCode {
@@ -72,6 +75,7 @@ fn run() -> anyhow::Result<()> {
         "kernel-functions" => functions::run,
         "cross" => cross::run,
         "dist" => dist::run,
+        "ffi" => ffi::run,
         "files" => files::run,
         "" => return Err(Usage("no task was named".to_owned()).into()),
         other => return Err(Usage(format!("there is no task `{other}`")).into()),

@@ -224,8 +224,8 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Results> {
     Ok(results)
 }
 
-/// Pool, buffers, rings and the engine on them, over a kernel in Rust, and the NVMe driver under Miri, without
-/// the tests next to them that make system calls.
+/// Pool, buffers, rings and the engine on them, over a kernel in Rust, and the NVMe driver under Miri,
+/// without the tests next to them that make system calls.
 fn miri(workspace: &Workspace) -> Result<()> {
     match needs::toolchain(workspace, "nightly", "miri", &["miri", "rust-src"]) {
         Err(error) if shell::in_ci() => return Err(error),
@@ -235,8 +235,8 @@ fn miri(workspace: &Workspace) -> Result<()> {
         }
         Ok(()) => {}
     }
-    let words = "+nightly miri test --package iopj-engine --lib -- region:: pool:: rare:: ring:: ring_engine:: \
-                 nvme_user:: --skip io_uring::";
+    let words = "+nightly miri test --package iopj-engine --lib -- region:: pool:: rare:: ring:: \
+                 ring_engine:: nvme_user:: --skip io_uring::";
     // proptest looks for a file of earlier failures, which Miri's isolation forbids.
     let mut command = workspace.cargo(words);
     command

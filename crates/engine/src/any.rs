@@ -18,7 +18,6 @@ use iopj_core::IoPath;
 /// with nothing to be decided for each I/O; [`AnyEngine::boxed`] to an object.
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the variants have the names of their engines")]
-#[expect(clippy::large_enum_variant, reason = "it is moved once, when a path is opened")]
 pub enum AnyEngine {
     PosixSio(PosixSio),
     PosixAio(PosixAio),

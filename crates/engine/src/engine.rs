@@ -136,7 +136,8 @@ pub trait Engine: sealed::Sealed {
     fn supports(&self, op: Op) -> bool;
 
     /// A descriptor that becomes readable when [`Engine::reap`] may find something, to join an epoll or tokio
-    /// loop; `None` where there is none, as where the engine polls.
+    /// loop; `None` where there is none, as where the engine polls. Once it was asked for, each reap takes a
+    /// system call or two more: it makes the descriptor unreadable again.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
     /// What the engine has done so far.

@@ -113,12 +113,20 @@
 //!
 //! # Features
 //!
-//! `sim`: an engine without a device ([`sim`]) and a simulated NVMe drive, for tests.
+//! - `sim`: an engine without a device ([`sim`]) and a simulated NVMe drive, for tests.
+//! - `tokio`: a future per request, on tokio's current-thread runtime (the module `asynchronous`).
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("iopj measures Linux on 64-bit machines");
 
+/// The examples of the guide are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+mod guide {}
+
 mod any;
+#[cfg(feature = "tokio")]
+pub mod asynchronous;
 pub mod check;
 mod control_blocks;
 mod drain;
@@ -127,6 +135,8 @@ mod error;
 mod gate;
 mod io_uring;
 mod libaio;
+#[cfg(doctest)]
+mod misuse;
 mod mmap;
 mod nvme_passthrough;
 pub mod nvme_user;

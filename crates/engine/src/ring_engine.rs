@@ -15,11 +15,12 @@ use crate::rare::RareFlights;
 use crate::request::{Buffers, Completion, Op, Operation, Request};
 use crate::ring::{CQE_LEN, IoUring};
 use crate::ring_entry::{EntryBase, EntryFormat};
-use crate::ring_setup::{KernelCpus, bind_workers, register, require_unregistered_files};
+use crate::ring_setup::{KernelCpus, bind_workers, completion_event, register, require_unregistered_files};
 use crate::target::{Descriptor, Target};
 use iopj_core::path::{Ring as Modes, RingCompletion, RingSubmission};
 use linux_raw_sys::io_uring as sys;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::cell::OnceCell;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::time::Instant;
 
@@ -51,6 +52,8 @@ pub struct RingEngine<F: EntryFormat> {
     enter_to_reap: bool,
     /// Places of entries that hold a rare request and must be prepared again; few, and rarely any.
     unprepared: Vec<usize>,
+    /// Signalled when there is something to reap, once somebody has asked for it.
+    event: OnceCell<OwnedFd>,
     setup: Setup,
     submit_calls: u64,
     /// Calls that submitted nothing.
@@ -125,6 +128,7 @@ impl<F: EntryFormat> RingEngine<F> {
             waits_and_submits: modes.submission == (RingSubmission::Syscall { split: false }),
             enter_to_reap,
             unprepared: Vec::new(),
+            event: OnceCell::new(),
             setup,
             submit_calls: 0,
             other_calls: 0,
@@ -237,13 +241,16 @@ impl<F: EntryFormat> Engine for RingEngine<F> {
     }
 
     fn reap<S: FnMut(Completion)>(&mut self, mut sink: S) -> Result<usize, EngineError> {
-        if self.enter_to_reap && self.held.ring.cq.ready() == 0 && self.in_flight > self.queued as usize {
+        self.kick()?;
+        let mut found = self.take(&mut sink);
+        if let Some(event) = self.event.get() {
+            // What came before the event is read is found here; what comes later signals it again.
             self.other_calls += 1;
-            if let Err(errno) = self.held.ring.enter(0, 0, sys::IORING_ENTER_GETEVENTS) {
-                waiting::enter_failed(errno, true)?;
-            }
+            let _ = rustix::io::read(event, &mut [0; 8]);
+            self.kick()?;
+            found += self.take(&mut sink);
         }
-        Ok(self.take(&mut sink))
+        Ok(found)
     }
 
     #[inline]
@@ -283,7 +290,13 @@ impl<F: EntryFormat> Engine for RingEngine<F> {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        (!self.polls()).then(|| self.held.ring.fd())
+        if self.polls() {
+            return None;
+        }
+        if self.event.get().is_none() {
+            let _ = self.event.set(completion_event(&self.held.ring)?);
+        }
+        self.event.get().map(AsFd::as_fd)
     }
 
     fn counters(&self) -> Counters {

@@ -7,7 +7,8 @@ use crate::pool::Pool;
 use crate::remedy;
 use crate::ring::IoUring;
 use linux_raw_sys::io_uring as sys;
-use std::os::fd::AsRawFd;
+use rustix::event::{EventfdFlags, eventfd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// Where the kernel's own threads of a ring may run. They do not follow the affinity of the thread that made
@@ -85,6 +86,16 @@ pub(crate) fn register(ring: &IoUring, pool: &Pool, fd: i32) -> Result<Registrat
     Ok(Registration::Own { bytes: region.iov_len })
 }
 
+/// An event that the kernel signals when a completion comes, and, where completions are work that waits for
+/// the thread (`IORING_SETUP_DEFER_TASKRUN`), when such work does. The ring's own descriptor wakes nobody in
+/// that case (seen on Linux 6.18). `None` if there is no descriptor left.
+pub(crate) fn completion_event(ring: &IoUring) -> Option<OwnedFd> {
+    let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+    let fd = event.as_raw_fd();
+    let operation = sys::io_uring_register_op::IORING_REGISTER_EVENTFD as u32;
+    ring.register(operation, &raw const fd, 1).ok().map(|()| event)
+}
+
 /// A ring that ends is no source of registrations any more: its descriptor's number may be given to another
 /// file.
 pub(crate) fn forget_registration(ring: &IoUring, pool: &Pool) {
@@ -131,6 +142,42 @@ mod tests {
             }
         };
         std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+    }
+
+    /// Opens a registered ring over `pool`, reads by it, and tells how the pool is registered.
+    fn registered(target: &crate::Target, pool: &Pool) -> (crate::IoUring, Registration) {
+        use crate::Engine;
+        let mut engine = crate::IoUring::builder().registered().open(target, pool).unwrap();
+        engine.push(crate::Request::read(pool.acquire().unwrap(), 4096, target.data_offset())).unwrap();
+        let mut results = Vec::new();
+        engine.wait(1, None, |completion| results.push(completion.result)).unwrap();
+        assert_eq!(results, [Ok(4096)]);
+        let registration = engine.setup().registration;
+        (engine, registration)
+    }
+
+    #[test]
+    fn rings_over_one_pool_share_its_registration_where_the_kernel_can() {
+        let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
+        let path = folder.path().join("data");
+        crate::target::make_file(&path, 4096, &mut |_| true).unwrap();
+        let target = crate::Target::open(&path).unwrap();
+        let pool = Pool::new(4, 4096).unwrap();
+        let own = Registration::Own { bytes: 4 * 4096 };
+        let (first, of_first) = registered(&target, &pool);
+        let (second, of_second) = registered(&target, &pool);
+        assert_eq!(of_first, own);
+        let shares = crate::system::kernel_version() >= (6, 12);
+        assert_eq!(of_second, if shares { Registration::Shared } else { own });
+        // Once the one that registered is gone, another does; a ring that shares is no source.
+        drop(first);
+        let (_third, of_third) = registered(&target, &pool);
+        assert_eq!(of_third, own);
+        drop(second);
+        let (_fourth, of_fourth) = registered(&target, &pool);
+        assert_eq!(of_fourth, if shares { Registration::Shared } else { own });
+        let (_other, of_other) = registered(&target, &Pool::new(1, 4096).unwrap());
+        assert_eq!(of_other, Registration::Own { bytes: 4096 }, "another pool has its own");
     }
 
     /// The processors that the threads of this process may use whose names begin with `name`.

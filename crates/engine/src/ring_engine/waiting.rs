@@ -55,6 +55,17 @@ impl<F: EntryFormat> RingEngine<F> {
         }
     }
 
+    /// Lets the kernel complete what it can, if that takes a call and nothing is there yet.
+    pub(super) fn kick(&mut self) -> Result<(), EngineError> {
+        if self.enter_to_reap && self.held.ring.cq.ready() == 0 && self.in_flight > self.queued as usize {
+            self.other_calls += 1;
+            if let Err(errno) = self.held.ring.enter(0, 0, sys::IORING_ENTER_GETEVENTS) {
+                enter_failed(errno, true)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Goes on after a call that did not submit all.
     #[cold]
     #[inline(never)]

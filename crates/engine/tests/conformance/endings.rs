@@ -172,5 +172,17 @@ fn a_descriptor_is_readable_when_there_is_something(subject: &Subject) {
         assert!(is_readable(engine.descriptor().unwrap(), 60_000), "{}", subject.name);
         seen += engine.reap(|_| {}).unwrap();
     }
-    assert!(!is_readable(engine.descriptor().unwrap(), 0), "all were handed out");
+    assert_eq!(engine.reap(|_| {}).unwrap(), 0, "all were handed out");
+    assert!(!is_readable(engine.descriptor().unwrap(), 0));
+    // One at a time: nothing is there when the wait begins.
+    for block in 0..8 {
+        let buffer = pool.acquire().unwrap();
+        engine.push(Request::read(buffer, BLOCK, subject.offset(block))).unwrap();
+        engine.submit().unwrap();
+        let begun = Instant::now();
+        while engine.reap(|_| {}).unwrap() == 0 {
+            assert!(is_readable(engine.descriptor().unwrap(), 60_000), "{}", subject.name);
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "{}: woken by the time limit", subject.name);
+    }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Bench {
     pub(crate) folder: TestFolder,
     pub(crate) drives: Vec<Drive>,
     pub(crate) iommu: bool,
+    /// Options of the NVMe driver.
+    pub(crate) nvme_options: Vec<String>,
     /// Modules beside those of NVMe and VFIO.
     pub(crate) modules: Vec<&'static str>,
 }
@@ -78,8 +80,8 @@ impl Bench {
 
     fn with(kernel: Kernel, alone: Alone) -> Bench {
         let cache = Cache::open().unwrap();
-        let (drives, modules) = (Vec::new(), Vec::new());
-        Bench { _alone: alone, cache, kernel, folder: folder(), drives, iommu: true, modules }
+        let (drives, modules, nvme_options) = (Vec::new(), Vec::new(), Vec::new());
+        Bench { _alone: alone, cache, kernel, folder: folder(), drives, iommu: true, nvme_options, modules }
     }
 
     /// Adds a drive over a file of this name in the bench's folder.
@@ -96,11 +98,13 @@ impl Bench {
         let run = RunFolder::create(self.cache.folder()).unwrap();
         let machine = self.machine(&run);
         let iopj = Program { name: "iopj".to_owned(), host: iopj_of_guests() };
-        let mut modules = vec!["nvme", "vfio_iommu_type1", "vfio-pci"];
+        let mut modules = vec!["vfio_iommu_type1", "vfio-pci"];
         modules.extend(&self.modules);
+        let nvme = ModuleWish { name: "nvme".to_owned(), options: self.nvme_options.clone() };
+        let others = modules.into_iter().map(ModuleWish::plain);
         let guest = GuestSpec {
             programs: vec![iopj, Program::running("bypass")],
-            modules: modules.into_iter().map(ModuleWish::plain).collect(),
+            modules: std::iter::once(nvme).chain(others).collect(),
             files: Vec::new(),
             script: format!("{}{HOLD_COUNTERS}{script}", include_str!("guest.sh")),
             ..GuestSpec::default()

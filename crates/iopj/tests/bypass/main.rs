@@ -9,3 +9,4 @@ mod guest;
 mod host;
 mod refusals;
 mod runs;
+mod soak;

@@ -75,7 +75,7 @@ impl Drive {
     }
 
     /// The block device of its namespace, once it can be opened: its node comes earlier.
-    fn node(&self) -> PathBuf {
+    pub(super) fn node(&self) -> PathBuf {
         let names = |folder: &Path| -> Vec<PathBuf> {
             fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
         };

@@ -3,5 +3,6 @@
 mod content;
 mod drive;
 mod failures;
+mod soak;
 
 pub(crate) use drive::{MIB, digest};
