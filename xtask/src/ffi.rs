@@ -31,6 +31,11 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     if checks { check(workspace, &folder) } else { Ok(()) }
 }
 
+/// Builds the libraries and checks them.
+pub(crate) fn check_built(workspace: &Workspace) -> Result<()> {
+    check(workspace, &build(workspace)?)
+}
+
 /// The test by which cbindgen writes the header, or what it would write is compared.
 fn header_test(workspace: &Workspace) -> Command {
     workspace.cargo("test --package iopj-ffi --test header the_committed_header_is_what_cbindgen_writes")

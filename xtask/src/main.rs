@@ -17,6 +17,7 @@ mod needs;
 mod options;
 mod paths;
 mod results;
+mod semver;
 mod shell;
 mod sizes;
 mod soak;
@@ -46,6 +47,7 @@ usage: cargo xtask TASK
   dist                                   release binary, man pages and completions
   ffi [--header] [--check]               libiopj.so, libiopj.a, iopj.h and iopj.pc for C, in target/ffi, \
                      with the header as cbindgen writes it; compare header and symbols, and run the example
+  semver                                 whether the library crate keeps its interface
 ";
 
 fn main() -> ExitCode {
@@ -77,6 +79,7 @@ fn run() -> anyhow::Result<()> {
         "dist" => dist::run,
         "ffi" => ffi::run,
         "files" => files::run,
+        "semver" => semver::run,
         "" => return Err(Usage("no task was named".to_owned()).into()),
         other => return Err(Usage(format!("there is no task `{other}`")).into()),
     };

@@ -35,6 +35,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("depmod", "kmod"),
     ("cpio", "cpio"),
     ("nm", "binutils"),
+    ("pkg-config", "pkgconf"),
     ("script", "bsdutils"),
     ("snmpd", "snmpd"),
     ("ipmitool", "ipmitool"),

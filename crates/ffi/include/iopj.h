@@ -148,8 +148,8 @@ struct iopj_request {
 struct iopj_completion {
     // The request's tag.
     uint64_t tag;
-    // Bytes moved (fewer than asked for: a partial I/O; 0 where nothing is moved), or a negative errno; after
-    // an NVMe status, `-EIO`.
+    // Bytes moved (fewer than asked for: a partial I/O; 0 where nothing is moved), or a negative errno;
+    // after an NVMe status, `-EIO`.
     int64_t result;
     // The NVMe status of a failed command (code in bits 0 to 7, type in bits 8 to 10), else 0.
     uint32_t nvme_status;
@@ -242,9 +242,9 @@ uint64_t iopj_pool_new(uint32_t count, uint32_t len);
 // As `iopj_pool_new`, in huge pages of 2 MiB.
 uint64_t iopj_pool_huge(uint32_t count, uint32_t len);
 
-// Makes `count` buffers of `buffer_len` bytes of the caller's memory, without a copy: `len` bytes from `base`
-// on, both multiples of 4096. Each buffer takes `buffer_len` bytes, rounded up to a multiple of 4096. Returns
-// the pool's handle, or 0.
+// Makes `count` buffers of `buffer_len` bytes of the caller's memory, without a copy: `len` bytes from
+// `base` on, both multiples of 4096. Each buffer takes `buffer_len` bytes, rounded up to a multiple of 4096.
+// Returns the pool's handle, or 0.
 //
 // The memory must outlive the pool: it may be unmapped or used otherwise only after `iopj_pool_close` has
 // returned `IOPJ_OK` for the pool. If that says `IOPJ_ERROR_LEAKED`, or if the thread ended with the pool
@@ -298,8 +298,8 @@ uint64_t iopj_engine_open(const char *path, uint64_t target, uint64_t pool, uint
 // `request` is `NULL` (which is an error), or may be read.
 int32_t iopj_push(uint64_t engine, const struct iopj_request *request);
 
-// Hands everything queued to the kernel or the device without waiting for completions. `posix-sio` cannot: it
-// does the I/O here, and blocks.
+// Hands everything queued to the kernel or the device without waiting for completions. `posix-sio` cannot:
+// it does the I/O here, and blocks.
 int32_t iopj_submit(uint64_t engine);
 
 // Fetches what is complete, without submitting and without sleeping. Returns how many completions there are
