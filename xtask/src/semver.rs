@@ -1,5 +1,5 @@
-//! `cargo xtask semver`: whether the interface of the library crate breaks what it promised at the revision in
-//! its file, by cargo-semver-checks.
+//! `cargo xtask semver`: whether the interface of the library crate breaks what it promised at the revision
+//! in its file, by cargo-semver-checks.
 
 use crate::options::Options;
 use crate::shell;
@@ -17,8 +17,8 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     check(workspace)
 }
 
-/// Compares the interface with that of the revision. A history without that revision is an error: nothing would
-/// be compared.
+/// Compares the interface with that of the revision. A history without that revision is an error: nothing
+/// would be compared.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let text = fs::read_to_string(workspace.root.join(BASELINE)).context(BASELINE)?;
     let revision = revision(&text)?;
