@@ -330,6 +330,10 @@ impl Engine for Libaio {
                     // SAFETY: the block is in `held`, and the kernel has not taken it.
                     self.refused.insert(0, (unsafe { (*rest[0]).aio_data }, errno));
                     start += 1;
+                    if let Some(event) = &self.held.event {
+                        // The kernel signals only what it took.
+                        let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+                    }
                 }
             }
         }
@@ -413,5 +417,35 @@ impl Engine for Libaio {
 impl Drop for Libaio {
     fn drop(&mut self) {
         self.end(Instant::now() + DRAIN_LIMIT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    /// `io_submit` refuses a write to what was opened for reading, and so signals nothing.
+    #[test]
+    fn what_io_submit_refuses_makes_the_descriptor_readable() {
+        let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
+        let path = folder.path().join("data");
+        crate::target::make_file(&path, 4096, &mut |_| true).unwrap();
+        let target = Target::open(&path).unwrap();
+        let pool = Pool::new(1, 4096).unwrap();
+        let mut engine = Libaio::builder().eventfd().open(&target, &pool).unwrap();
+        let is_readable = |engine: &Libaio| {
+            let descriptor = engine.descriptor().unwrap();
+            let mut fds = [PollFd::new(&descriptor, PollFlags::IN)];
+            poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+        };
+        engine.push(Request::write(pool.acquire().unwrap(), 4096, target.data_offset())).unwrap();
+        assert!(!is_readable(&engine));
+        engine.submit().unwrap();
+        assert!(is_readable(&engine));
+        let mut results = Vec::new();
+        engine.reap(|completion| results.push(completion.result)).unwrap();
+        assert_eq!(results, [Err(IoError::Os(libc::EBADF))]);
+        assert!(!is_readable(&engine));
     }
 }

@@ -294,7 +294,13 @@ impl<F: EntryFormat> Engine for RingEngine<F> {
             return None;
         }
         if self.event.get().is_none() {
-            let _ = self.event.set(completion_event(&self.held.ring)?);
+            let event = completion_event(&self.held.ring)?;
+            let kept_back = self.queued.max(self.held.ring.sq.unpublished());
+            if self.in_flight > kept_back as usize {
+                // What completed before the kernel knew of the event will not signal it.
+                let _ = rustix::io::write(&event, &1u64.to_ne_bytes());
+            }
+            let _ = self.event.set(event);
         }
         self.event.get().map(AsFd::as_fd)
     }

@@ -185,4 +185,11 @@ fn a_descriptor_is_readable_when_there_is_something(subject: &Subject) {
         }
         assert!(begun.elapsed() < Duration::from_secs(30), "{}: woken by the time limit", subject.name);
     }
+    // Asked for late: what has completed by then is announced.
+    let mut late = full(subject, &pool, depth);
+    late.submit().unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let begun = Instant::now();
+    assert!(is_readable(late.descriptor().unwrap(), 60_000));
+    assert!(begun.elapsed() < Duration::from_secs(30), "{}: woken by the time limit", subject.name);
 }
