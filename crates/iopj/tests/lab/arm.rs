@@ -100,3 +100,33 @@ fn an_arm_target_and_an_x86_host_are_counted_each_by_itself() {
     assert_eq!(study.provenance["architecture"], "x86_64");
     assert_eq!(study.emulated.as_deref(), Some("QEMU TCG"));
 }
+
+/// User-space instructions of a trial's window, per I/O: the generator's loop with its clock and histogram.
+fn of_the_generator(measured: &Measurement) -> f64 {
+    let costs = measured.costs.as_ref().unwrap();
+    costs.total(Space::User).instructions as f64 / measured.ios as f64
+}
+
+/// `cargo xtask instructions` holds the same limits on this machine's processor. iopj for Arm is built for this
+/// as a release is, where I/O passes through it.
+#[test]
+fn the_generator_keeps_its_limits_on_arm() {
+    let Some((_alone, folder)) = have_arm().then(|| lab(&[KERNEL])).flatten() else { return };
+    let study = "name = \"counts\"\npaths = [\"posix-sio/syscall/interrupt\", \"io_uring/syscall/interrupt\"]\n\
+                 replicates = 1\nseed = 3\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\niodepth = [1, 32]\n\
+                 ios = 2000\n";
+    let iopj = Path::new(env!("CARGO_BIN_EXE_iopj"));
+    let options = format!("--arch aarch64 --vcpus 1 --exact --kernel {KERNEL}");
+    let output = lab_run_by(iopj, &folder, "counts", study, &options);
+    let trials = trials(&folder, "counts", &output);
+    assert_eq!(trials.len(), 3, "posix-sio has no depth 32");
+    for trial in &trials {
+        let found = of_the_generator(trial.outcome.measurement().unwrap());
+        let depth = trial.workload.iodepth;
+        eprintln!("{} at depth {depth}: {found:.1} instructions per I/O", trial.path);
+        // At depth 1 a ring makes one system call for each completion.
+        let is_ring = trial.path.to_string().starts_with("io_uring");
+        let limit = if is_ring && depth == 1 { 250.0 } else { 200.0 };
+        assert!(found > 50.0 && found <= limit, "{} at depth {depth}: {found}", trial.path);
+    }
+}
