@@ -107,14 +107,14 @@ fn of_the_generator(measured: &Measurement) -> f64 {
     costs.total(Space::User).instructions as f64 / measured.ios as f64
 }
 
-/// `cargo xtask instructions` holds the same limits on this machine's processor. iopj for Arm is built for this
-/// as a release is, where I/O passes through it.
+/// `cargo xtask instructions` holds the same limits on this machine's processor. iopj for Arm is built for
+/// this as a release is, where I/O passes through it.
 #[test]
 fn the_generator_keeps_its_limits_on_arm() {
     let Some((_alone, folder)) = have_arm().then(|| lab(&[KERNEL])).flatten() else { return };
-    let study = "name = \"counts\"\npaths = [\"posix-sio/syscall/interrupt\", \"io_uring/syscall/interrupt\"]\n\
-                 replicates = 1\nseed = 3\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\niodepth = [1, 32]\n\
-                 ios = 2000\n";
+    let study = "name = \"counts\"\nreplicates = 1\nseed = 3\n\
+                 paths = [\"posix-sio/syscall/interrupt\", \"io_uring/syscall/interrupt\"]\n\
+                 [[workload]]\nrw = \"randread\"\nbs = \"4k\"\niodepth = [1, 32]\nios = 4000\n";
     let iopj = Path::new(env!("CARGO_BIN_EXE_iopj"));
     let options = format!("--arch aarch64 --vcpus 1 --exact --kernel {KERNEL}");
     let output = lab_run_by(iopj, &folder, "counts", study, &options);
