@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long a job may not see that it was told to stop, while it does I/O.
-const LOOK_NS: u64 = 20_000_000;
+const LOOK_NS: u64 = 50_000_000;
 
 /// A job that is ready to run: engine, buffers and offsets. The loop is made for each engine.
 pub(crate) struct LoopOn<'a, E> {
@@ -45,8 +45,12 @@ struct LoopState<'a> {
     left: u64,
     /// What else ends the run.
     end: RunEnd<'a>,
-    /// When there is more to do than to record, in ticks.
+    /// When there is more to do than to record, in ticks: at the next look, at the end of a slice, at the
+    /// deadline. They are kept in ticks because a conversion costs a division.
     next_event: u64,
+    look: u64,
+    slice_end: u64,
+    deadline: u64,
     /// When the latest completion was seen, in ticks.
     last: u64,
     running: bool,
@@ -124,6 +128,9 @@ pub(crate) fn open<'a>(
         left: 0,
         end: RunEnd { deadline_ns: 0, stop: [&NEVER; 2] },
         next_event: 0,
+        look: 0,
+        slice_end: 0,
+        deadline: 0,
         last: 0,
         running: false,
     };
@@ -277,7 +284,10 @@ impl<'a> LoopState<'a> {
         };
         self.end = RunEnd { deadline_ns, stop };
         (self.most, self.left, self.running) = (most, most, true);
-        self.set_next_event(begin_ns);
+        self.look = self.clock.ticks_at(begin_ns.saturating_add(LOOK_NS)) - self.clock.ticks_at(begin_ns);
+        self.slice_end = self.clock.ticks_at(self.tally.slices.end_ns() + 1);
+        self.deadline = self.clock.ticks_at(deadline_ns);
+        self.set_next_event(self.last);
     }
 
     fn finish(&mut self) {
@@ -303,12 +313,15 @@ impl<'a> LoopState<'a> {
     fn event(&mut self, now: u64) {
         let now_ns = self.clock.ns_at(now);
         self.tally.close_slice();
-        self.tally.slices.at(now_ns);
+        if now_ns > self.tally.slices.end_ns() {
+            self.tally.slices.at(now_ns);
+            self.slice_end = self.clock.ticks_at(self.tally.slices.end_ns() + 1);
+        }
         let is_told = self.end.stop.iter().any(|stop| stop.load(Ordering::Relaxed));
         if now_ns >= self.end.deadline_ns || is_told {
             self.end_soon();
         }
-        self.set_next_event(now_ns);
+        self.set_next_event(now);
     }
 
     /// Issues no more.
@@ -319,10 +332,9 @@ impl<'a> LoopState<'a> {
         }
     }
 
-    fn set_next_event(&mut self, now_ns: u64) {
-        let RunEnd { deadline_ns, .. } = self.end;
-        let at_ns = (now_ns + LOOK_NS).min(self.tally.slices.end_ns() + 1).min(deadline_ns);
-        self.next_event = if self.running { self.clock.ticks_at(at_ns) } else { 0 };
+    fn set_next_event(&mut self, now: u64) {
+        let next = now.saturating_add(self.look).min(self.slice_end).min(self.deadline);
+        self.next_event = if self.running { next } else { 0 };
     }
 
     /// Takes a buffer back. It comes before all that could panic: else the compiler keeps the completion in
