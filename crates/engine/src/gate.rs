@@ -1,6 +1,6 @@
 //! What an engine checks before it takes a request.
 
-use crate::error::{Cause, EngineError, Refused};
+use crate::error::{Cause, EngineError};
 use crate::pool::Pool;
 use crate::request::{Op, Operation, Request, Transfer};
 use crate::target::Target;
@@ -88,22 +88,6 @@ impl Gate {
             return Ok(());
         }
         Err(Cause::Unaligned { len, offset, block: self.mask + 1 }.into())
-    }
-
-    /// A request that was not taken: for what [`Gate::check`] finds, or else for `otherwise`.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn refuse(
-        &self,
-        request: Request,
-        in_flight: usize,
-        otherwise: impl FnOnce(&Request) -> EngineError,
-    ) -> Refused {
-        let error = match self.check(&request, in_flight) {
-            Err(error) => error,
-            Ok(()) => otherwise(&request),
-        };
-        Refused::new(request, error)
     }
 
     /// That the interface lacks an operation; `why` has a leading separator, or is empty.

@@ -338,7 +338,7 @@ impl IoUring {
         }
     }
 
-    /// The ring's own descriptor, readable when there are completions.
+    /// The ring's own descriptor, for registrations.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -20,7 +20,7 @@
 // A null pointer, a text or a number that the call does not take.
 #define IOPJ_ERROR_ARGUMENT -1
 
-// A handle that is closed, of another kind, of another thread, or no handle; or no more can be had.
+// The handle is closed, of another kind, of another thread, or made up; or there are no more handles.
 #define IOPJ_ERROR_HANDLE -2
 
 // A buffer that the caller does not have: it is in flight, it was released, or there is none of this index.

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub const IOPJ_OK: i32 = 0;
 /// A null pointer, a text or a number that the call does not take.
 pub const IOPJ_ERROR_ARGUMENT: i32 = -1;
-/// A handle that is closed, of another kind, of another thread, or no handle; or no more can be had.
+/// The handle is closed, of another kind, of another thread, or made up; or there are no more handles.
 pub const IOPJ_ERROR_HANDLE: i32 = -2;
 /// A buffer that the caller does not have: it is in flight, it was released, or there is none of this index.
 pub const IOPJ_ERROR_BUFFER: i32 = -3;

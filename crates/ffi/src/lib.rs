@@ -18,6 +18,7 @@ mod pool;
 mod table;
 mod target;
 
+// Every `#[unsafe(no_mangle)]` is sound: the names begin with `iopj_`, and nothing else defines such names.
 pub use engine::*;
 pub use error::*;
 pub use pool::*;

@@ -119,7 +119,7 @@ fn misuse_from_c_is_an_error() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "a soak: cargo xtask soak"]
 fn soak_misuse_from_c_is_an_error() {
     misuse(0..200, 20_000);
 }

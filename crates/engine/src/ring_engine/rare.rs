@@ -32,22 +32,7 @@ impl<F: EntryFormat> RingEngine<F> {
     #[cold]
     #[inline(never)]
     pub(super) fn push_rare(&mut self, request: Request) -> Result<(), Refused> {
-        let op = request.operation.op();
-        let fault = match &request.operation {
-            Operation::Read(transfer) | Operation::Write(transfer) => {
-                let Err(error) = self.format.accepts(transfer) else {
-                    return Err(self.gate.refuse(request, self.in_flight, |_| {
-                        EngineError::unsupported("the request was refused for no known reason")
-                    }));
-                };
-                Some(error)
-            }
-            _ => self.lacks(op).map(|why| self.gate.lacks(op, why)),
-        };
-        if let Some(fault) = fault {
-            return Err(self.gate.refuse(request, self.in_flight, |_| fault));
-        }
-        if let Err(error) = self.gate.check(&request, self.in_flight) {
+        if let Err(error) = self.admit_rare(&request) {
             return Err(Refused::new(request, error));
         }
         let extra = match self.format.extra(&request.operation) {
@@ -66,6 +51,20 @@ impl<F: EntryFormat> RingEngine<F> {
         }
         self.entry_taken();
         Ok(())
+    }
+
+    /// Only what is no ordinary transfer passes: `push` takes those, so one that comes here is refused.
+    fn admit_rare(&self, request: &Request) -> Result<(), EngineError> {
+        let op = request.operation.op();
+        if let Operation::Read(transfer) | Operation::Write(transfer) = &request.operation {
+            self.gate.check(request, self.in_flight)?;
+            self.format.accepts(transfer)?;
+            return Err(EngineError::unsupported("the request was refused for no known reason"));
+        }
+        if let Some(why) = self.lacks(op) {
+            return Err(self.gate.lacks(op, why));
+        }
+        self.gate.check(request, self.in_flight)
     }
 
     /// Why a rare operation cannot be done; none if it can.
