@@ -9,6 +9,7 @@ pub mod energy;
 pub mod evidence;
 pub mod fabric;
 pub mod generator;
+pub mod open_load;
 pub mod path;
 pub mod power_change;
 pub mod sequential;
@@ -17,6 +18,7 @@ pub mod steadystate;
 pub mod units;
 pub mod uring;
 pub mod workload;
+mod workload_json;
 
 pub use conditions::{Conditions, Disturbance, Spinner};
 pub use cost::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
@@ -24,6 +26,7 @@ pub use energy::{AboveIdle, EnergyOutcome, Joules, PowerReading, Scope, TrialEne
 pub use evidence::{Evidence, Observed, Verdict, VerdictKind};
 pub use fabric::{FabricEvidence, Transport};
 pub use generator::{Generator, Slice};
+pub use open_load::{Burst, OpenLoad, RateProcess};
 pub use path::{
     CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, SioCompletion, Sleep, Spin, Submission,
     UserCompletion,

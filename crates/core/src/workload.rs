@@ -1,5 +1,6 @@
 //! The workload: what a path is asked to do, in fio's words.
 
+use crate::open_load::{Burst, OpenLoad, RateProcess};
 use crate::units::{format_bytes, format_duration};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -134,7 +135,7 @@ pub enum Length {
     Ios(u64),
 }
 
-/// One workload. A closed loop: each job keeps `iodepth` I/Os in flight.
+/// One workload. A closed loop, in which each job keeps `iodepth` I/Os in flight, unless the load is open.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Workload {
     /// Direction and order.
@@ -143,7 +144,7 @@ pub struct Workload {
     pub rwmixread: u8,
     /// Size of one I/O in bytes.
     pub bs: u32,
-    /// I/Os that each job keeps in flight.
+    /// I/Os that each job keeps in flight; under an open load, the most that it has in flight.
     pub iodepth: u32,
     /// The most I/Os that are submitted at once.
     pub iodepth_batch_submit: u32,
@@ -159,6 +160,8 @@ pub struct Workload {
     pub random_distribution: RandomDistribution,
     /// Processors that every job may use; empty means all.
     pub cpus_allowed: Vec<u32>,
+    /// When I/Os arrive, if the load is open.
+    pub open: Option<OpenLoad>,
 }
 
 impl Default for Workload {
@@ -175,6 +178,7 @@ impl Default for Workload {
             length: Length::Runtime(Duration::from_secs(10)),
             random_distribution: RandomDistribution::Uniform,
             cpus_allowed: Vec::new(),
+            open: None,
         }
     }
 }
@@ -202,17 +206,41 @@ impl Workload {
         if self.rw.is_random() && self.random_distribution != plain.random_distribution {
             title += &format!(" {}", self.random_distribution);
         }
+        for (key, value) in self.open_keys().into_iter().filter(|(_, value)| value != NONE) {
+            title += &match key {
+                "rate_process" if value == RateProcess::Linear.to_string() => continue,
+                "rate_process" => format!(" {value}"),
+                key => format!(" {key} {value}"),
+            };
+        }
         title
     }
 
+    /// The keys of an open load with their values; of a closed one with none.
+    fn open_keys(&self) -> [(&'static str, String); 5] {
+        let of = |value: &dyn Fn(&OpenLoad) -> Option<String>| {
+            self.open.as_ref().and_then(value).unwrap_or_else(|| NONE.to_owned())
+        };
+        let burst = |time: fn(&Burst) -> Duration| {
+            of(&|open| open.burst.as_ref().map(|burst| format_duration(time(burst))))
+        };
+        [
+            ("rate_iops", of(&|open| Some(open.rate_iops.to_string()))),
+            ("rate_process", of(&|open| Some(open.rate_process.to_string()))),
+            ("rate_iops_end", of(&|open| open.rate_iops_end.map(|rate| rate.to_string()))),
+            ("burst_on", burst(|burst| burst.on)),
+            ("burst_off", burst(|burst| burst.off)),
+        ]
+    }
+
     /// Every key with its value, as in a study. The measured window is `runtime` or `ios`.
-    pub fn keys(&self) -> [(&'static str, String); 11] {
+    pub fn keys(&self) -> Vec<(&'static str, String)> {
         let cpus: Vec<String> = self.cpus_allowed.iter().map(u32::to_string).collect();
         let window = match self.length {
             Length::Runtime(time) => ("runtime", format_duration(time)),
             Length::Ios(ios) => ("ios", ios.to_string()),
         };
-        [
+        let closed = [
             ("rw", self.rw.to_string()),
             ("bs", format_bytes(self.bs.into())),
             ("iodepth", self.iodepth.to_string()),
@@ -224,7 +252,8 @@ impl Workload {
             window,
             ("random_distribution", self.random_distribution.to_string()),
             ("cpus_allowed", if cpus.is_empty() { "all".to_owned() } else { cpus.join(",") }),
-        ]
+        ];
+        closed.into_iter().chain(self.open_keys()).collect()
     }
 
     /// Gives a key its default, for workloads that are to be alike but for that key. False if there is no
@@ -245,9 +274,22 @@ impl Workload {
             "runtime" | "ios" => self.length = plain.length,
             "random_distribution" => self.random_distribution = plain.random_distribution,
             "cpus_allowed" => self.cpus_allowed = plain.cpus_allowed,
+            "rate_iops" => {
+                self.change_open(|open| open.rate_iops = 0);
+                self.open = self.open.filter(|open| *open != OpenLoad::at(0));
+            }
+            "rate_process" => self.change_open(|open| open.rate_process = RateProcess::default()),
+            "rate_iops_end" => self.change_open(|open| open.rate_iops_end = None),
+            "burst_on" | "burst_off" => self.change_open(|open| open.burst = None),
             _ => return false,
         }
         true
+    }
+
+    fn change_open(&mut self, change: impl FnOnce(&mut OpenLoad)) {
+        if let Some(open) = &mut self.open {
+            change(open);
+        }
     }
 
     /// The measured window as text: `3s` or `20000 I/Os per job`.
@@ -259,79 +301,22 @@ impl Workload {
     }
 }
 
-/// The flat form of a workload in JSON: times as integer nanoseconds.
-#[derive(serde::Serialize, serde::Deserialize)]
-struct Flat {
-    rw: Rw,
-    rwmixread: u8,
-    bs: u32,
-    iodepth: u32,
-    iodepth_batch_submit: u32,
-    iodepth_batch_complete_min: u32,
-    numjobs: u32,
-    ramp_time_ns: u64,
-    runtime_ns: Option<u64>,
-    ios: Option<u64>,
-    random_distribution: String,
-    cpus_allowed: Vec<u32>,
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-impl serde::Serialize for Workload {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (runtime_ns, ios) = match self.length {
-            Length::Runtime(time) => (Some(nanoseconds(time)), None),
-            Length::Ios(ios) => (None, Some(ios)),
-        };
-        Flat {
-            rw: self.rw,
-            rwmixread: self.rwmixread,
-            bs: self.bs,
-            iodepth: self.iodepth,
-            iodepth_batch_submit: self.iodepth_batch_submit,
-            iodepth_batch_complete_min: self.iodepth_batch_complete_min,
-            numjobs: self.numjobs,
-            ramp_time_ns: nanoseconds(self.ramp_time),
-            runtime_ns,
-            ios,
-            random_distribution: self.random_distribution.to_string(),
-            cpus_allowed: self.cpus_allowed.clone(),
-        }
-        .serialize(serializer)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Workload {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Workload, D::Error> {
-        use serde::de::Error;
-        let flat = Flat::deserialize(deserializer)?;
-        let length = match (flat.runtime_ns, flat.ios) {
-            (Some(ns), None) => Length::Runtime(Duration::from_nanos(ns)),
-            (None, Some(ios)) => Length::Ios(ios),
-            _ => return Err(D::Error::custom("a workload has either runtime_ns or ios")),
-        };
-        Ok(Workload {
-            rw: flat.rw,
-            rwmixread: flat.rwmixread,
-            bs: flat.bs,
-            iodepth: flat.iodepth,
-            iodepth_batch_submit: flat.iodepth_batch_submit,
-            iodepth_batch_complete_min: flat.iodepth_batch_complete_min,
-            numjobs: flat.numjobs,
-            ramp_time: Duration::from_nanos(flat.ramp_time_ns),
-            length,
-            random_distribution: flat.random_distribution.parse().map_err(D::Error::custom)?,
-            cpus_allowed: flat.cpus_allowed,
-        })
-    }
-}
+/// The value of a key that a workload lacks.
+const NONE: &str = "none";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn open() -> OpenLoad {
+        let [on, off] = [10, 30].map(Duration::from_millis);
+        OpenLoad {
+            rate_process: RateProcess::Poisson,
+            rate_iops_end: Some(80_000),
+            burst: Some(Burst { on, off }),
+            ..OpenLoad::at(40_000)
+        }
+    }
 
     #[test]
     fn json_form_round_trips_and_names_its_units() {
@@ -345,7 +330,12 @@ mod tests {
         let json = serde_json::to_value(&workload).unwrap();
         assert_eq!(json["ramp_time_ns"], 5_000_000);
         assert_eq!(json["rw"], "randread");
+        assert_eq!((json.get("rate_iops"), json.get("burst_on_ns")), (None, None));
         assert_eq!(serde_json::from_value::<Workload>(json).unwrap(), workload);
+        let open = Workload { open: Some(open()), ..workload };
+        let json = serde_json::to_value(&open).unwrap();
+        assert_eq!((&json["rate_iops"], &json["burst_off_ns"]), (&40_000.into(), &30_000_000.into()));
+        assert_eq!(serde_json::from_value::<Workload>(json).unwrap(), open);
     }
 
     #[test]
@@ -362,11 +352,13 @@ mod tests {
             length: Length::Ios(7),
             random_distribution: RandomDistribution::Zipf(1.1),
             cpus_allowed: vec![0, 3],
+            open: Some(open()),
         };
         let plain = Workload::default().keys();
         assert!(workload.keys().iter().zip(&plain).all(|(one, plain)| one != plain));
         assert_eq!(workload.keys()[10], ("cpus_allowed", "0,3".to_owned()));
-        assert!(workload.keys().into_iter().all(|(key, _)| workload.clear(key)));
+        // The rate last: without it there is no open load.
+        assert!(workload.keys().into_iter().rev().all(|(key, _)| workload.clear(key)));
         assert_eq!((workload.keys(), workload.clear("speed")), (plain, false));
     }
 
@@ -377,6 +369,13 @@ mod tests {
         workload.rw = Rw::Randrw;
         workload.iodepth_batch_submit = 4;
         assert_eq!(workload.title(), "randrw 4k iodepth 1 numjobs 1 rwmixread 50 iodepth_batch_submit 4");
+        let with = |open| Workload { open: Some(open), ..Workload::default() }.title();
+        assert_eq!(with(OpenLoad::at(500)), "randread 4k iodepth 1 numjobs 1 rate_iops 500");
+        assert_eq!(
+            with(open()),
+            "randread 4k iodepth 1 numjobs 1 rate_iops 40000 poisson rate_iops_end 80000 burst_on 10ms \
+             burst_off 30ms"
+        );
     }
 
     #[test]

@@ -45,6 +45,11 @@ pub(crate) fn of(args: &RunArgs) -> anyhow::Result<(Study, Vec<String>)> {
         replace(&mut workload.iodepth_batch_complete_min, axis(&args.iodepth_batch_complete_min));
         replace(&mut workload.numjobs, axis(&args.numjobs));
         replace(&mut workload.random_distribution, axis(&args.random_distribution));
+        replace(&mut workload.rate_iops, axis(&args.rate_iops));
+        replace(&mut workload.rate_process, axis(&args.rate_process));
+        replace(&mut workload.rate_iops_end, args.rate_iops_end);
+        replace(&mut workload.burst_on, args.burst_on.clone());
+        replace(&mut workload.burst_off, args.burst_off.clone());
         replace(&mut workload.cpus_allowed, args.cpus_allowed.clone());
         replace(&mut workload.ramp_time, args.ramp_time.clone());
         if args.runtime.is_some() || args.ios.is_some() {

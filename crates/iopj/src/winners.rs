@@ -128,6 +128,7 @@ fn axis_value(value: AxisValue) -> Value {
     match value {
         AxisValue::Rw(rw) => json!(rw.to_string()),
         AxisValue::Bs(number) | AxisValue::Count(number) => json!(number),
+        AxisValue::Rate(rate) => json!(rate),
     }
 }
 

@@ -214,6 +214,7 @@ impl Writer<'_> {
             numjobs: 1,
             ramp_time: Duration::ZERO,
             length,
+            open: None,
             ..workload.clone()
         };
         let bs = format_bytes(workload.bs.into());

@@ -6,10 +6,12 @@
 
 use crate::energy_source::EnergySource;
 use crate::histogram;
-use crate::record::{Latency, Measurement, Outcome, StudyRecord, Trial};
+use crate::latency::Latency;
+use crate::open_window::OpenWindow;
+use crate::record::{Measurement, Outcome, StudyRecord, Trial};
 use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
 use iopj_core::workload::Length;
-use iopj_core::{CostKind, CostSource, Joules, Space};
+use iopj_core::{CostKind, CostSource, Joules, OpenLoad, Space};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -144,6 +146,11 @@ const COLUMNS: &[Column] = &[
     ("iodepth_batch_complete_min", |t| t.workload.iodepth_batch_complete_min.to_string()),
     ("numjobs", |t| t.workload.numjobs.to_string()),
     ("random_distribution", |t| t.workload.random_distribution.to_string()),
+    ("rate_iops", |t| open(t, |open| Some(open.rate_iops))),
+    ("rate_process", |t| open(t, |open| Some(open.rate_process))),
+    ("rate_iops_end", |t| open(t, |open| open.rate_iops_end)),
+    ("burst_on_s", |t| open(t, |open| open.burst.map(|burst| burst.on.as_secs_f64()))),
+    ("burst_off_s", |t| open(t, |open| open.burst.map(|burst| burst.off.as_secs_f64()))),
     ("ramp_time_s", |t| t.workload.ramp_time.as_secs_f64().to_string()),
     ("runtime_s", |t| {
         if let Length::Runtime(time) = t.workload.length {
@@ -178,6 +185,16 @@ const COLUMNS: &[Column] = &[
     ("short_ios", |t| figure(t, |m| m.short_ios)),
     ("iops", |t| figure(t, Measurement::iops)),
     ("mb_per_s", |t| figure(t, Measurement::mb_per_s)),
+    ("offered_iops", |t| {
+        figure(t, |m| known(m.open.as_ref().and_then(|open| open.offered_iops(m.window_ns))))
+    }),
+    ("overload", |t| open_figure(t, |open| Some(open.overload))),
+    ("unissued", |t| open_figure(t, |open| Some(open.unissued))),
+    ("lag_ns_mean", |t| open_figure(t, |open| open.lag_mean_ns)),
+    ("lag_ns_max", |t| open_figure(t, |open| open.lag_max_ns)),
+    ("behind_ns", |t| open_figure(t, |open| open.behind_ns)),
+    ("latency_from", |t| open_figure(t, |open| Some(open.latency_from))),
+    ("pacer_cpu_ns_per_io", |t| open_figure(t, |open| open.pacer_cpu_ns_per_io)),
     ("latency_ns_mean", |t| figure(t, |m| m.latency.mean)),
     ("latency_ns_stddev", |t| figure(t, |m| m.latency.stddev)),
     ("latency_ns_min", |t| figure(t, |m| m.latency.min)),
@@ -314,6 +331,14 @@ fn energy(trial: &Trial, source: Option<&EnergySource>) -> Vec<String> {
 
 fn figure<T: ToString>(trial: &Trial, of: impl Fn(&Measurement) -> T) -> String {
     trial.outcome.measurement().map(|measurement| of(measurement).to_string()).unwrap_or_default()
+}
+
+fn open<T: ToString>(trial: &Trial, of: impl Fn(&OpenLoad) -> Option<T>) -> String {
+    known(trial.workload.open.as_ref().and_then(of))
+}
+
+fn open_figure<T: ToString>(trial: &Trial, of: impl Fn(&OpenWindow) -> Option<T>) -> String {
+    figure(trial, |measurement| known(measurement.open.as_ref().and_then(&of)))
 }
 
 fn known<T: ToString>(value: Option<T>) -> String {

@@ -1,5 +1,7 @@
 //! What a store holds: the study, its trials, and what each trial measured.
 
+use crate::latency::Latency;
+use crate::open_window::OpenWindow;
 use crate::repeat::{self, Repeat};
 use iopj_core::evidence::CpuTimes;
 use iopj_core::fabric::NetworkBaseline;
@@ -224,6 +226,9 @@ pub struct Measurement {
     /// Energy by meter and scope.
     #[serde(default)]
     pub energy: Vec<TrialEnergy>,
+    /// What became of the load, if it was open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<OpenWindow>,
 }
 
 impl Measurement {
@@ -267,36 +272,4 @@ impl Measurement {
 
 fn per_second(count: u64, window_ns: u64) -> f64 {
     if window_ns == 0 { 0.0 } else { count as f64 * 1e9 / window_ns as f64 }
-}
-
-/// A distribution of latencies in ns. Percentiles are those of the generator.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Latency {
-    /// I/Os.
-    pub count: u64,
-    /// Mean.
-    pub mean: f64,
-    /// Standard deviation over the I/Os.
-    pub stddev: f64,
-    /// Least.
-    pub min: u64,
-    /// 20th percentile; absent in older stores, and where fio printed neither it nor bins.
-    #[serde(default)]
-    pub p20: Option<u64>,
-    /// Median.
-    pub p50: u64,
-    /// 80th percentile; absent where the 20th is.
-    #[serde(default)]
-    pub p80: Option<u64>,
-    /// 95th percentile.
-    pub p95: u64,
-    /// 99th percentile.
-    pub p99: u64,
-    /// 99.9th percentile.
-    pub p99_9: u64,
-    /// Greatest.
-    pub max: u64,
-    /// The histogram in HdrHistogram's V2 encoding (not compressed).
-    #[serde(skip)]
-    pub histogram: Vec<u8>,
 }

@@ -79,6 +79,10 @@ impl Takes {
             "iodepth" | "iodepth_batch_submit" | "iodepth_batch_complete_min" | "numjobs" => {
                 (Takes::Whole(1, u32::MAX.into()), true)
             }
+            "rate_iops" => (Takes::Whole(1, u32::MAX.into()), true),
+            "rate_iops_end" => (Takes::Whole(1, u32::MAX.into()), false),
+            "rate_process" => (Takes::Text("poisson"), true),
+            "burst_on" | "burst_off" => (Takes::Time(1), false),
             "random_distribution" => (Takes::Text("zipf:1.2"), true),
             "cpus_allowed" => (Takes::Processors, false),
             "ramp_time" => (Takes::Time(0), false),

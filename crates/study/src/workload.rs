@@ -4,7 +4,7 @@ use crate::axis::{Axis, spread};
 use crate::error::{StudyError, error};
 use crate::time::duration;
 use iopj_core::workload::{Length, RandomDistribution, Rw, Workload};
-use iopj_core::{format_bytes, parse_bytes};
+use iopj_core::{Burst, OpenLoad, RateProcess, format_bytes, parse_bytes};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -28,6 +28,11 @@ pub struct WorkloadMatrix {
     pub ramp_time: Option<String>,
     pub runtime: Option<String>,
     pub ios: Option<u64>,
+    pub rate_iops: Option<Axis<u32>>,
+    pub rate_process: Option<Axis<String>>,
+    pub rate_iops_end: Option<u32>,
+    pub burst_on: Option<String>,
+    pub burst_off: Option<String>,
 }
 
 impl WorkloadMatrix {
@@ -38,8 +43,8 @@ impl WorkloadMatrix {
         }
         let batches = [of(&self.iodepth_batch_submit), of(&self.iodepth_batch_complete_min)];
         let others = [of(&self.rw), of(&self.rwmixread), of(&self.bs), of(&self.iodepth), of(&self.numjobs)];
-        let spreads = of(&self.random_distribution);
-        batches.into_iter().chain(others).fold(spreads, u64::saturating_mul)
+        let spreads = [of(&self.random_distribution), of(&self.rate_iops), of(&self.rate_process)];
+        batches.into_iter().chain(others).chain(spreads).fold(1, u64::saturating_mul)
     }
 
     /// Every workload of the matrix.
@@ -60,7 +65,8 @@ impl WorkloadMatrix {
         let ramp_time =
             self.ramp_time.as_deref().map_or(Ok(Duration::ZERO), |text| duration("ramp_time", text))?;
         let cpus_allowed = self.cpus_allowed.as_deref().map_or(Ok(Vec::new()), parse_cpus)?;
-        let mut all = vec![Workload { length, ramp_time, cpus_allowed, ..Workload::default() }];
+        let open = self.plain_open(length)?;
+        let mut all = vec![Workload { length, ramp_time, cpus_allowed, open, ..Workload::default() }];
         spread(&mut all, "rw", &self.rw, |text| parsed::<Rw>(text), |w, rw| w.rw = *rw)?;
         let percent =
             |text: &u8| if *text <= 100 { Ok(*text) } else { Err(format!("{text} is above 100 per cent")) };
@@ -84,7 +90,53 @@ impl WorkloadMatrix {
                 w.random_distribution = *spread;
             },
         )?;
+        self.spread_open(&mut all)?;
         Ok(all)
+    }
+
+    /// The open load that the axes of arrivals start from; none without `rate_iops`.
+    fn plain_open(&self, length: Length) -> Result<Option<OpenLoad>, StudyError> {
+        let others = [
+            ("rate_process", self.rate_process.is_some()),
+            ("rate_iops_end", self.rate_iops_end.is_some()),
+            ("burst_on", self.burst_on.is_some()),
+            ("burst_off", self.burst_off.is_some()),
+        ];
+        if self.rate_iops.is_none() {
+            return match others.iter().find(|(_, is_there)| *is_there) {
+                Some((key, _)) => {
+                    error(format!("`{key}` shapes an open load, and `rate_iops` is missing: give the rate"))
+                }
+                None => Ok(None),
+            };
+        }
+        let rate_iops_end = self.rate_iops_end.as_ref().map(rate).transpose();
+        let rate_iops_end = rate_iops_end.map_err(|e| StudyError(format!("rate_iops_end: {e}")))?;
+        if rate_iops_end.is_some() && !matches!(length, Length::Runtime(_)) {
+            return error("`rate_iops_end` is the rate at the window's end: give `runtime` instead of `ios`");
+        }
+        let time = |key: &str, text: &String| match duration(key, text)? {
+            Duration::ZERO => error(format!("`{key}` is 0: give a time such as 10ms, or leave both out")),
+            time => Ok(time),
+        };
+        let burst = match (&self.burst_on, &self.burst_off) {
+            (None, None) => None,
+            (Some(on), Some(off)) => Some(Burst { on: time("burst_on", on)?, off: time("burst_off", off)? }),
+            (Some(_), None) => return error("`burst_on` without `burst_off`: give both times"),
+            (None, Some(_)) => return error("`burst_off` without `burst_on`: give both times"),
+        };
+        Ok(Some(OpenLoad { rate_iops_end, burst, ..OpenLoad::at(1) }))
+    }
+
+    /// Combines with every rate and every spacing of arrivals.
+    fn spread_open(&self, all: &mut Vec<Workload>) -> Result<(), StudyError> {
+        spread(all, "rate_iops", &self.rate_iops, rate, |w, rate| {
+            w.open = w.open.map(|open| OpenLoad { rate_iops: *rate, ..open });
+        })?;
+        let process = |text: &String| parsed::<RateProcess>(text);
+        spread(all, "rate_process", &self.rate_process, process, |w, process| {
+            w.open = w.open.map(|open| OpenLoad { rate_process: *process, ..open });
+        })
     }
 }
 
@@ -94,6 +146,18 @@ fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
 
 fn count(number: &u32) -> Result<u32, String> {
     if *number == 0 { Err("0 is too few: the least is 1".to_owned()) } else { Ok(*number) }
+}
+
+fn rate(number: &u32) -> Result<u32, String> {
+    match *number {
+        0 => Err("0 is no load: the least is 1; leave the key out for a closed loop".to_owned()),
+        rate if rate > OpenLoad::MAX_RATE_IOPS => Err(format!(
+            "{rate} is one I/O every {} ns, faster than the clock can pace: the most is {}; use more numjobs",
+            1_000_000_000 / rate,
+            OpenLoad::MAX_RATE_IOPS
+        )),
+        rate => Ok(rate),
+    }
 }
 
 /// The largest `bs`: what the kernel moves in one system call is a little under 2 GiB.

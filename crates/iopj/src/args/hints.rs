@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::Error;
 use clap::{Arg, Command};
-use iopj_core::{IoPath, Rw, Workload};
+use iopj_core::{IoPath, RateProcess, Rw, Workload};
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::winner::Axis;
 use iopj_store::Generator;
@@ -29,13 +29,14 @@ pub(super) const METRICS: Hinted = Hinted(|| Metric::ALL.map(Metric::as_str).to_
 pub(super) const AXES: Hinted = Hinted(|| Axis::ALL.map(Axis::as_str).to_vec());
 pub(super) const TESTS: Hinted = Hinted(|| vec!["blocks", "welch", "student"]);
 pub(super) const RW: Hinted = Hinted(|| Rw::WORDS.to_vec());
+pub(super) const RATE_PROCESS: Hinted = Hinted(|| RateProcess::WORDS.to_vec());
 pub(super) const GENERATORS: Hinted =
     Hinted(|| [Generator::Native, Generator::Fio].map(Generator::as_str).to_vec());
 pub(super) const PATHS: Hinted = Hinted(paths);
 pub(super) const RUN_PATHS: Hinted = Hinted(|| [vec!["available"], paths()].concat());
 pub(super) const KEYS: Hinted = Hinted(|| {
     let keys = Workload::default().keys();
-    ["path", "generator"].into_iter().chain(keys.map(|(key, _)| key)).collect()
+    ["path", "generator"].into_iter().chain(keys.into_iter().map(|(key, _)| key)).collect()
 });
 
 /// Texts that are never freed: completions are made once in a process.

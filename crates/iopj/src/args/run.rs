@@ -47,6 +47,22 @@ pub(crate) struct RunArgs {
     /// How random offsets are spread: uniform, or zipf:THETA
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) random_distribution: Vec<String>,
+    /// I/Os that each job is due to do in a second: an open load, with up to iodepth in flight
+    #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    pub(crate) rate_iops: Vec<u32>,
+    /// Spacing of these I/Os: linear, poisson
+    #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    #[arg(value_parser = hints::RATE_PROCESS, hide_possible_values = true)]
+    pub(crate) rate_process: Vec<String>,
+    /// Rate at the window's end, to which it moves evenly
+    #[arg(long, help_heading = "Matrix")]
+    pub(crate) rate_iops_end: Option<u32>,
+    /// Time for which I/Os arrive, again and again
+    #[arg(long, value_name = "TIME", help_heading = "Matrix")]
+    pub(crate) burst_on: Option<String>,
+    /// Time between for which none arrives
+    #[arg(long, value_name = "TIME", help_heading = "Matrix")]
+    pub(crate) burst_off: Option<String>,
     /// Processors that the jobs may use, such as 0-3,8
     #[arg(long, value_name = "LIST", help_heading = "Matrix")]
     pub(crate) cpus_allowed: Option<String>,
@@ -87,7 +103,8 @@ pub(crate) struct RunArgs {
         value_name = "STORE",
         conflicts_with_all = [
             "study", "target", "name", "path", "rw", "rwmixread", "bs", "iodepth", "iodepth_batch_submit",
-            "iodepth_batch_complete_min", "numjobs", "random_distribution", "cpus_allowed", "ramp_time",
+            "iodepth_batch_complete_min", "numjobs", "random_distribution", "rate_iops", "rate_process", "rate_iops_end", "burst_on", "burst_off",
+            "cpus_allowed", "ramp_time",
             "runtime", "ios", "replicates", "generator", "size", "seed", "dry_run", "profile",
             "store",
         ]

@@ -3,7 +3,7 @@
 //! The options follow fio's HOWTO (section "Job file parameters"). Every job has a section of its own instead
 //! of `numjobs`, because each sequential job has a region of its own.
 
-use super::{FioError, spdk};
+use super::{FioError, rate, spdk};
 use crate::pass::PassLimit;
 use iopj_core::{
     IoPath, Length, RandomDistribution, Ring, RingCompletion, RingSubmission, SioCompletion, Workload,
@@ -89,7 +89,10 @@ pub(super) fn job_file(job: &FioJob<'_>) -> Result<String, FioError> {
     put("iodepth", &workload.iodepth);
     put("iodepth_batch", &workload.iodepth_batch_submit);
     put("iodepth_batch_complete_min", &workload.iodepth_batch_complete_min);
-    for (key, value) in length_options(job)? {
+    let unsupported =
+        |lack| FioError::Unsupported { path: job.path.to_string(), reason: format!("fio has {lack}") };
+    for (key, value) in rate::options(workload).map_err(unsupported)?.into_iter().chain(length_options(job)?)
+    {
         put(key, &value);
     }
     // fio would take one completion a call; the native generator takes all that are there.

@@ -7,6 +7,7 @@
 pub mod job;
 pub mod json;
 mod ramp;
+mod rate;
 pub mod runs;
 pub mod spdk;
 #[cfg(test)]

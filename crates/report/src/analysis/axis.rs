@@ -15,11 +15,13 @@ pub enum Axis {
     Iodepth,
     /// Jobs.
     Numjobs,
+    /// Rate of each job under an open load.
+    RateIops,
 }
 
 impl Axis {
     /// All of them.
-    pub const ALL: [Axis; 4] = [Axis::Rw, Axis::Bs, Axis::Iodepth, Axis::Numjobs];
+    pub const ALL: [Axis; 5] = [Axis::Rw, Axis::Bs, Axis::Iodepth, Axis::Numjobs, Axis::RateIops];
 
     /// The axis's word, fio's.
     pub fn as_str(self) -> &'static str {
@@ -28,6 +30,7 @@ impl Axis {
             Axis::Bs => "bs",
             Axis::Iodepth => "iodepth",
             Axis::Numjobs => "numjobs",
+            Axis::RateIops => "rate_iops",
         }
     }
 
@@ -38,6 +41,7 @@ impl Axis {
             Axis::Bs => AxisValue::Bs(workload.bs),
             Axis::Iodepth => AxisValue::Count(workload.iodepth),
             Axis::Numjobs => AxisValue::Count(workload.numjobs),
+            Axis::RateIops => AxisValue::Rate(workload.open.map(|open| open.rate_iops)),
         }
     }
 
@@ -73,6 +77,8 @@ pub enum AxisValue {
     Bs(u32),
     /// I/Os in flight, or jobs.
     Count(u32),
+    /// I/Os per second of each job; none for a closed loop.
+    Rate(Option<u32>),
 }
 
 impl fmt::Display for AxisValue {
@@ -81,6 +87,8 @@ impl fmt::Display for AxisValue {
             AxisValue::Rw(rw) => write!(f, "{rw}"),
             AxisValue::Bs(bytes) => f.write_str(&format_bytes(u64::from(*bytes))),
             AxisValue::Count(count) => write!(f, "{count}"),
+            AxisValue::Rate(Some(rate)) => write!(f, "{rate}"),
+            AxisValue::Rate(None) => f.write_str("none"),
         }
     }
 }

@@ -275,13 +275,17 @@ pub(super) const CELL: [Text; 7] = [
 type WorkloadNumber = (&'static str, fn(&Workload) -> Option<f64>);
 
 /// The numbers of the workload, named as in a store's own CSV.
-pub(super) const WORKLOAD: [WorkloadNumber; 9] = [
+pub(super) const WORKLOAD: [WorkloadNumber; 13] = [
     ("rwmixread", |one| Some(one.rwmixread.into())),
     ("bs", |one| Some(one.bs.into())),
     ("iodepth", |one| Some(one.iodepth.into())),
     ("iodepth_batch_submit", |one| Some(one.iodepth_batch_submit.into())),
     ("iodepth_batch_complete_min", |one| Some(one.iodepth_batch_complete_min.into())),
     ("numjobs", |one| Some(one.numjobs.into())),
+    ("rate_iops", |one| one.open.map(|open| open.rate_iops.into())),
+    ("rate_iops_end", |one| one.open.and_then(|open| open.rate_iops_end).map(f64::from)),
+    ("burst_on_s", |one| one.open.and_then(|open| open.burst).map(|burst| burst.on.as_secs_f64())),
+    ("burst_off_s", |one| one.open.and_then(|open| open.burst).map(|burst| burst.off.as_secs_f64())),
     ("ramp_time_s", |one| Some(one.ramp_time.as_secs_f64())),
     ("runtime_s", |one| if let Length::Runtime(time) = one.length { Some(time.as_secs_f64()) } else { None }),
     ("ios_per_job", |one| if let Length::Ios(ios) = one.length { Some(ios as f64) } else { None }),

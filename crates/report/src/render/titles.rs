@@ -41,7 +41,7 @@ impl Titles {
         }
         let with_values = |title: String, (axis, values): &(Axis, Vec<AxisValue>)| {
             let named = |value: &str| match axis {
-                Axis::Iodepth | Axis::Numjobs => format!("{} {value}", axis.as_str()),
+                Axis::Iodepth | Axis::Numjobs | Axis::RateIops => format!("{} {value}", axis.as_str()),
                 Axis::Rw | Axis::Bs => value.to_owned(),
             };
             let own = axis.value(&setups[0].workload).to_string();

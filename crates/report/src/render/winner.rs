@@ -206,7 +206,8 @@ fn undecided(map: &WinnerMap, paths: &[IoPath]) -> String {
 fn fixed(map: &WinnerMap) -> String {
     let (WinnerQuestion { x, y, .. }, workload, plain) = (map.question, &map.workload, Workload::default());
     let fixed = |axis: &Axis| *axis != x && *axis != y;
-    let axes = Axis::ALL.into_iter().filter(fixed);
+    let is_set = |axis: &Axis| axis.value(workload) != AxisValue::Rate(None);
+    let axes = Axis::ALL.into_iter().filter(fixed).filter(is_set);
     let mut parts: Vec<String> =
         axes.map(|axis| format!("{} {}", axis.as_str(), axis.value(workload))).collect();
     let mut add = |differs: bool, part: String| parts.extend(differs.then_some(part));
@@ -214,6 +215,14 @@ fn fixed(map: &WinnerMap) -> String {
     let (submit, complete) = (workload.iodepth_batch_submit, workload.iodepth_batch_complete_min);
     add(submit != plain.iodepth_batch_submit, format!("iodepth_batch_submit {submit}"));
     add(complete != plain.iodepth_batch_complete_min, format!("iodepth_batch_complete_min {complete}"));
+    if let Some(open) = workload.open {
+        add(true, open.rate_process.to_string());
+        add(
+            open.rate_iops_end.is_some(),
+            format!("rate_iops_end {}", open.rate_iops_end.unwrap_or_default()),
+        );
+        add(open.burst.is_some(), "in bursts".to_owned());
+    }
     add(workload.random_distribution != plain.random_distribution, workload.random_distribution.to_string());
     add(!workload.cpus_allowed.is_empty(), format!("cpus_allowed {:?}", workload.cpus_allowed));
     add(!workload.ramp_time.is_zero(), format!("ramp_time {}", format_duration(workload.ramp_time)));

@@ -145,6 +145,7 @@ impl TrialRunner<'_> {
             target_costs: None,
             window_raw_ns: Some(window.window_raw_ns),
             energy: Vec::new(),
+            open: None,
         };
         let Window { first_ns, last_ns, load_raw_ns, .. } = window;
         Ok(Measured { measurement, clock_ns: Some([first_ns, last_ns]), load_raw_ns, unprofiled })

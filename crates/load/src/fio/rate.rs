@@ -1,0 +1,64 @@
+//! fio's options for an open load.
+
+use iopj_core::{OpenLoad, Workload};
+
+/// `rate_iops` and `rate_process`; none for a closed loop. fio holds reads and writes to a rate each, so the
+/// rate of a mixed workload is shared out by `rwmixread`.
+///
+/// # Errors
+/// What fio has no option for.
+pub(super) fn options(workload: &Workload) -> Result<Vec<(&'static str, String)>, &'static str> {
+    let Some(open) = &workload.open else { return Ok(Vec::new()) };
+    check(open)?;
+    let rate = if workload.rw.is_mixed() {
+        let reads = (u64::from(open.rate_iops) * u64::from(workload.rwmixread)).div_ceil(100);
+        // A rate of 0 would be none at all.
+        let writes = (u64::from(open.rate_iops) - reads).max(1);
+        format!("{},{writes}", reads.max(1))
+    } else {
+        open.rate_iops.to_string()
+    };
+    Ok(vec![("rate_iops", rate), ("rate_process", open.rate_process.to_string())])
+}
+
+/// Whether fio has options for the load.
+///
+/// # Errors
+/// What it lacks.
+fn check(open: &OpenLoad) -> Result<(), &'static str> {
+    if open.rate_iops_end.is_some() {
+        return Err("no rate that moves (rate_iops_end)");
+    }
+    if open.burst.is_some() {
+        return Err("no bursts (burst_on)");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iopj_core::{RateProcess, Rw};
+
+    fn of(rw: Rw, open: OpenLoad) -> Result<Vec<(&'static str, String)>, &'static str> {
+        options(&Workload { rw, rwmixread: 70, open: Some(open), ..Workload::default() })
+    }
+
+    #[test]
+    fn a_mixed_workload_shares_its_rate_out() {
+        let poisson = OpenLoad { rate_process: RateProcess::Poisson, ..OpenLoad::at(1001) };
+        let expected = |rate: &str, process: &str| {
+            Ok(vec![("rate_iops", rate.to_owned()), ("rate_process", process.to_owned())])
+        };
+        assert_eq!(of(Rw::Randread, poisson), expected("1001", "poisson"));
+        assert_eq!(of(Rw::Randrw, poisson), expected("701,300", "poisson"));
+        assert_eq!(of(Rw::Rw, OpenLoad::at(1)), expected("1,1", "linear"));
+        assert_eq!(options(&Workload::default()), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_fio_lacks_is_refused_by_its_key() {
+        let moving = OpenLoad { rate_iops_end: Some(2), ..OpenLoad::at(1) };
+        assert!(of(Rw::Read, moving).unwrap_err().contains("rate_iops_end"));
+    }
+}
