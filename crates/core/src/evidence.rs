@@ -77,9 +77,22 @@ pub struct Evidence {
     /// all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_cpus: Option<u32>,
+    /// How the jobs of an open load passed the time between arrivals; absent of a closed one, and where the
+    /// generator does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<PaceEvidence>,
     /// The transport, the target host and the wire, in a study over fabrics; boxed, as few trials have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<Box<FabricEvidence>>,
+}
+
+/// Sleeps of the jobs between the arrivals of an open load: they are not the path's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PaceEvidence {
+    /// How often they slept with nothing in flight.
+    pub sleeps: u64,
+    /// For how long, in ns over all jobs.
+    pub slept_ns: u64,
 }
 
 /// How a ramp ended by the rule that the study declares.

@@ -4,6 +4,7 @@ use crate::engine::{DynEngine, Engine};
 use crate::error::EngineError;
 use crate::gate::check_depth;
 use crate::libaio::Libaio;
+use crate::null::Null;
 use crate::nvme_user::NvmeUser;
 use crate::obstacle::{Obstacle, not_taken};
 use crate::pool::Pool;
@@ -25,6 +26,7 @@ pub enum AnyEngine {
     IoUring(IoUring),
     NvmePassthrough(NvmePassthrough),
     NvmeUser(NvmeUser),
+    Null(Null),
     Other(Box<dyn DynEngine>),
 }
 
@@ -46,6 +48,7 @@ impl AnyEngine {
             AnyEngine::IoUring(engine) => visitor.visit(engine),
             AnyEngine::NvmePassthrough(engine) => visitor.visit(engine),
             AnyEngine::NvmeUser(engine) => visitor.visit(engine),
+            AnyEngine::Null(engine) => visitor.visit(engine),
             AnyEngine::Other(engine) => visitor.visit(engine),
         }
     }

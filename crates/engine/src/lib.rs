@@ -138,6 +138,7 @@ mod libaio;
 #[cfg(doctest)]
 mod misuse;
 mod mmap;
+mod null;
 mod nvme_passthrough;
 pub mod nvme_user;
 mod obstacle;
@@ -166,6 +167,7 @@ pub use error::{Cause, EngineError, Refused};
 pub use gate::MAX_IODEPTH;
 pub use iopj_core::{path, path::IoPath, workload};
 pub use libaio::{Libaio, LibaioBuilder};
+pub use null::Null;
 pub use nvme_user::{NvmeUser, NvmeUserBuilder};
 pub use pci::{Isolation, ParsePciAddressError, PciAddress};
 pub use pool::{Buffer, Pool};

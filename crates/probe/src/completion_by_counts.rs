@@ -6,7 +6,7 @@ use crate::completion_by_interrupts::{
 };
 use crate::quantities::{
     Direction, HYBRID_SLEEPS, Pollers, Sleeps, completions_text, foreign_at_most, in_flight,
-    in_flight_per_vector, interrupts, per_round, ratio, text,
+    in_flight_per_vector, interrupts, per_round, per_window_round, ratio, text,
 };
 use crate::remedy::Remedy;
 use iopj_core::evidence::{Completions, Evidence, Finding};
@@ -87,9 +87,8 @@ fn interrupted(evidence: &Evidence, counts: &Completions) -> Finding<CompletionM
     }
     let window = Pollers::of(evidence).sleeps;
     let pass = Sleeps::of(counts.sleeps, counts.pass_ns, evidence.engine.is_none());
-    let per_round =
-        |sleeps: Sleeps, ios: u64| [sleeps.least, sleeps.most].map(|it| per_round(evidence, it, ios));
-    let (window, pass) = (per_round(window, evidence.ios()), per_round(pass, counts.ios));
+    let window = [window.least, window.most].map(|it| per_window_round(evidence, it));
+    let pass = [pass.least, pass.most].map(|it| per_round(evidence, it, counts.ios));
     let figures = format!(
         "the window had {} sleeps per round where the pass before it had {}",
         text(window[0]),
@@ -201,7 +200,7 @@ pub(crate) fn stray_timers(evidence: &Evidence, counts: &Completions) -> u64 {
 /// Slept before they polled, if they did in the window too. A short timer may expire before its thread
 /// sleeps: sleeps are compared with those of the pass, which are no more than its timers.
 pub(crate) fn slept(evidence: &Evidence, counts: &Completions, timers: f64) -> Finding<CompletionMode> {
-    let sleeps = per_round(evidence, Pollers::of(evidence).sleeps.least, evidence.ios());
+    let sleeps = per_window_round(evidence, Pollers::of(evidence).sleeps.least);
     let pass = timers.min(per_round(evidence, counts.sleeps, counts.ios));
     if sleeps >= HYBRID_SLEEPS && HYBRID_AGREEMENT * sleeps >= pass {
         return Finding::Seen(CompletionMode::Hybrid);

@@ -3,7 +3,7 @@
 
 use crate::quantities::{
     Direction, HYBRID_SLEEPS, Pollers, foreign_at_most, in_flight, in_flight_per_vector, interrupts,
-    is_taken, per_round, ratio, text,
+    is_taken, per_window_round, ratio, text,
 };
 use crate::remedy::Remedy;
 use iopj_core::evidence::{ControlRun, Evidence, Finding};
@@ -104,7 +104,7 @@ pub(crate) fn can_be_all(evidence: &Evidence, [interrupts, own]: [u64; 2], known
 /// known only if nothing but the generator drives the device.
 fn by_sleeps(evidence: &Evidence) -> Finding<CompletionMode> {
     let pollers = Pollers::of(evidence);
-    let sleeps = per_round(evidence, pollers.sleeps.least, evidence.ios());
+    let sleeps = per_window_round(evidence, pollers.sleeps.least);
     if sleeps >= HYBRID_SLEEPS && pollers.count > 0 {
         return match is_taken(evidence) {
             true => Finding::Seen(CompletionMode::Hybrid),

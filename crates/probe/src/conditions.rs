@@ -1,7 +1,7 @@
 //! Under which conditions a trial ran, by its evidence. Pure, and separate from the verdict: which path was
 //! taken does not matter here, only whether the one asked for spins.
 
-use crate::quantities::{POLL_SLEEPS, per_round, ratio, running_sqpolls};
+use crate::quantities::{POLL_SLEEPS, per_window_round, ratio, running_sqpolls};
 use iopj_core::evidence::{Evidence, OthersEvidence, ThreadEvidence, ThreadRole};
 use iopj_core::path::{CompletionMode, IoPath, Submission};
 use iopj_core::{Conditions, Disturbance, Spinner};
@@ -73,7 +73,7 @@ fn shares<'a>(evidence: &Evidence, thread: &'a ThreadEvidence) -> Option<Shares<
     let in_window = |count| thread.in_window(count, window_ns);
     let (ran_ns, sleeps) = (in_window(thread.cpu_ns), in_window(thread.voluntary_switches));
     let never_slept =
-        || per_round(evidence, sleeps.saturating_mul(evidence.numjobs.into()), evidence.ios()) < POLL_SLEEPS;
+        || per_window_round(evidence, sleeps.saturating_mul(evidence.numjobs.into())) < POLL_SLEEPS;
     let (waited_ns, slack_ns) = match thread.waited_ns {
         Some(waited_ns) => (in_window(waited_ns), sleeps.saturating_mul(WAKE_NS)),
         None if never_slept() => (window_ns.saturating_sub(ran_ns), TICKS_SLACK_NS),

@@ -68,4 +68,4 @@ pub use symbols::{Symbol, Symbols};
 
 /// Version of the rules by which evidence is collected, observed and judged; it changes with every
 /// predicate or threshold, so stored evidence shows by which rules it was judged.
-pub const RULES: u32 = 8;
+pub const RULES: u32 = 9;

@@ -148,9 +148,21 @@ impl Sleeps {
     }
 }
 
-/// A count per round: one I/O of each that a job keeps in flight.
+/// A count of a pass or a control run per round: one I/O of each that a job keeps in flight.
 pub(crate) fn per_round(evidence: &Evidence, count: u64, ios: u64) -> f64 {
     ratio(count, ios) * f64::from(evidence.iodepth.max(1))
+}
+
+/// A count of the window per round. Under an open load a job rarely has `iodepth` I/Os in flight, so a round is
+/// as many as it had.
+pub(crate) fn per_window_round(evidence: &Evidence, count: u64) -> f64 {
+    let deepest = f64::from(evidence.iodepth.max(1));
+    let jobs = f64::from(evidence.numjobs.max(1));
+    let depth = match evidence.pace {
+        Some(_) => (ratio(evidence.latency_sum_ns, evidence.window_ns) / jobs).clamp(1.0, deepest),
+        None => deepest,
+    };
+    ratio(count, evidence.ios()) * depth
 }
 
 /// The threads that look for completions: the submission pollers if they ran, else the jobs, else (if a child
@@ -163,6 +175,8 @@ pub(crate) struct Pollers {
     /// Other threads of the trial that may want a CPU.
     beside: u64,
     beside_ns: u64,
+    /// Time that they slept between the arrivals of an open load.
+    paused_ns: u64,
 }
 
 impl Pollers {
@@ -175,6 +189,7 @@ impl Pollers {
                 sleeps: Sleeps::of(sleeps, evidence.window_ns, true),
                 beside: 0,
                 beside_ns: 0,
+                paused_ns: 0,
             };
         }
         let running: Vec<i32> = running_sqpolls(evidence).map(|thread| thread.tid).collect();
@@ -186,19 +201,23 @@ impl Pollers {
         let sum = |threads: &[&ThreadEvidence], of: fn(&ThreadEvidence) -> u64| {
             threads.iter().map(|it| it.in_window(of(it), evidence.window_ns)).fold(0, u64::saturating_add)
         };
-        let sleeps = sum(&lookers, |thread| thread.voluntary_switches);
+        // The jobs pause, not a poller of the kernel.
+        let pace = evidence.pace.filter(|_| running.is_empty()).unwrap_or_default();
+        let sleeps = sum(&lookers, |thread| thread.voluntary_switches).saturating_sub(pace.sleeps);
         Pollers {
             count: lookers.len() as u64,
             cpu_ns: sum(&lookers, |thread| thread.cpu_ns),
             sleeps: Sleeps::of(sleeps, evidence.window_ns, false),
             beside: others.iter().filter(|thread| thread.cpu_ns > 0).count() as u64,
             beside_ns: sum(&others, |thread| thread.cpu_ns),
+            paused_ns: pace.slept_ns,
         }
     }
 
-    /// The share of the window that a poller spent on a CPU.
+    /// The share of the window, without pauses between arrivals, that a poller spent on a CPU.
     pub(crate) fn busy(&self, window_ns: u64) -> f64 {
-        ratio(self.cpu_ns, window_ns) / self.count.max(1) as f64
+        let all_ns = window_ns.saturating_mul(self.count.max(1)).saturating_sub(self.paused_ns);
+        ratio(self.cpu_ns, all_ns)
     }
 
     /// The share of a CPU that the cores allow each: what the trial's other threads left, or an equal part
@@ -223,8 +242,7 @@ impl Pollers {
             let why = "no interrupt, but more submission pollers ran than the trial has";
             return Err((why.to_owned(), Remedy::OneRing));
         }
-        let [least, most] =
-            [self.sleeps.least, self.sleeps.most].map(|it| per_round(evidence, it, evidence.ios()));
+        let [least, most] = [self.sleeps.least, self.sleeps.most].map(|it| per_window_round(evidence, it));
         if least >= POLL_SLEEPS {
             let least = text(least);
             let why = format!("no interrupt, but {least} sleeps per round are too many for poll");

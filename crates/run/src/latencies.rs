@@ -30,6 +30,19 @@ pub(crate) fn of_native(run: &native::WindowTotals) -> Latencies {
     Latencies { reads: histogram::summary(&reads), writes: histogram::summary(&writes), all }
 }
 
+/// Those from submission of our own jobs under an open load.
+pub(crate) fn from_submission(open: &native::OpenTotals) -> Latency {
+    let mut bins = histogram::new();
+    open.submission.add_to(&mut bins);
+    let mut all = histogram::summary(&bins);
+    if all.count > 0 {
+        all.mean = open.submission_sum_ns as f64 / all.count as f64;
+    }
+    // Not kept: it would double the store.
+    all.histogram = Vec::new();
+    all
+}
+
 /// Those of fio.
 pub(crate) fn of_fio(result: &FioOutput) -> Latencies {
     let convert = |direction: &fio::Direction| {
@@ -73,7 +86,7 @@ mod tests {
     use iopj_core::{Length, Rw, Workload};
     use iopj_engine::sim::{Sim, SimOptions};
     use iopj_engine::{AnyEngine, EngineError, Pool};
-    use iopj_load::native::JobSpec;
+    use iopj_load::native::{JobSpec, Pacing};
     use std::sync::atomic::AtomicBool;
 
     #[test]
@@ -91,6 +104,7 @@ mod tests {
             seed: 1,
             open: &open,
             huge_pages: false,
+            pacing: Pacing::default(),
             steadystate: None,
             is_trial: false,
             has_pass: false,

@@ -7,7 +7,7 @@ use iopj_core::{Generator, IoPath, Setting, format_bytes};
 use iopj_engine::target::TargetKind;
 use iopj_engine::{MAX_IODEPTH, Target};
 use iopj_host::machine;
-use iopj_load::fio::Fio;
+use iopj_load::fio::{self, Fio};
 use iopj_load::native::{self, JobSpec};
 use iopj_study::plan::Cell;
 use std::collections::HashSet;
@@ -77,6 +77,7 @@ pub(crate) fn check_cells(
         }
         if let (Generator::Fio, Some(fio)) = (cell.generator, fio) {
             fio.supports(&cell.path)?;
+            cell.workload.open.as_ref().map_or(Ok(()), fio::rate::check)?;
             continue;
         }
         let workload = &cell.workload;

@@ -89,10 +89,7 @@ pub(super) fn job_file(job: &FioJob<'_>) -> Result<String, FioError> {
     put("iodepth", &workload.iodepth);
     put("iodepth_batch", &workload.iodepth_batch_submit);
     put("iodepth_batch_complete_min", &workload.iodepth_batch_complete_min);
-    let unsupported =
-        |lack| FioError::Unsupported { path: job.path.to_string(), reason: format!("fio has {lack}") };
-    for (key, value) in rate::options(workload).map_err(unsupported)?.into_iter().chain(length_options(job)?)
-    {
+    for (key, value) in rate::options(workload)?.into_iter().chain(length_options(job)?) {
         put(key, &value);
     }
     // fio would take one completion a call; the native generator takes all that are there.

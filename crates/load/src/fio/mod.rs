@@ -7,7 +7,7 @@
 pub mod job;
 pub mod json;
 mod ramp;
-mod rate;
+pub mod rate;
 pub mod runs;
 pub mod spdk;
 #[cfg(test)]
@@ -71,6 +71,9 @@ pub enum FioError {
     /// No fio can take this path.
     #[error("{path} cannot be run by fio: {reason}; use --generator native")]
     Unsupported { path: String, reason: String },
+    /// An open load that fio has no options for.
+    #[error("fio has no option for {0}: leave it out, or use generator = \"native\"")]
+    Load(&'static str),
     /// SPDK cannot be driven here.
     #[error(transparent)]
     Spdk(#[from] spdk::SpdkLack),

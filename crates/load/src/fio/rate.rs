@@ -1,5 +1,6 @@
 //! fio's options for an open load.
 
+use super::FioError;
 use iopj_core::{OpenLoad, Workload};
 
 /// `rate_iops` and `rate_process`; none for a closed loop. fio holds reads and writes to a rate each, so the
@@ -7,7 +8,7 @@ use iopj_core::{OpenLoad, Workload};
 ///
 /// # Errors
 /// What fio has no option for.
-pub(super) fn options(workload: &Workload) -> Result<Vec<(&'static str, String)>, &'static str> {
+pub(super) fn options(workload: &Workload) -> Result<Vec<(&'static str, String)>, FioError> {
     let Some(open) = &workload.open else { return Ok(Vec::new()) };
     check(open)?;
     let rate = if workload.rw.is_mixed() {
@@ -24,13 +25,13 @@ pub(super) fn options(workload: &Workload) -> Result<Vec<(&'static str, String)>
 /// Whether fio has options for the load.
 ///
 /// # Errors
-/// What it lacks.
-fn check(open: &OpenLoad) -> Result<(), &'static str> {
+/// [`FioError::Load`]: what it lacks.
+pub fn check(open: &OpenLoad) -> Result<(), FioError> {
     if open.rate_iops_end.is_some() {
-        return Err("no rate that moves (rate_iops_end)");
+        return Err(FioError::Load("a rate that moves (rate_iops_end)"));
     }
     if open.burst.is_some() {
-        return Err("no bursts (burst_on)");
+        return Err(FioError::Load("bursts (burst_on)"));
     }
     Ok(())
 }
@@ -40,8 +41,9 @@ mod tests {
     use super::*;
     use iopj_core::{RateProcess, Rw};
 
-    fn of(rw: Rw, open: OpenLoad) -> Result<Vec<(&'static str, String)>, &'static str> {
-        options(&Workload { rw, rwmixread: 70, open: Some(open), ..Workload::default() })
+    fn of(rw: Rw, open: OpenLoad) -> Result<Vec<(&'static str, String)>, String> {
+        let workload = Workload { rw, rwmixread: 70, open: Some(open), ..Workload::default() };
+        options(&workload).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -53,7 +55,7 @@ mod tests {
         assert_eq!(of(Rw::Randread, poisson), expected("1001", "poisson"));
         assert_eq!(of(Rw::Randrw, poisson), expected("701,300", "poisson"));
         assert_eq!(of(Rw::Rw, OpenLoad::at(1)), expected("1,1", "linear"));
-        assert_eq!(options(&Workload::default()), Ok(Vec::new()));
+        assert_eq!(options(&Workload::default()).unwrap(), []);
     }
 
     #[test]

@@ -1,8 +1,12 @@
-//! One job of the native generator: a closed loop on one engine, on one thread.
+//! One job of the native generator: a closed loop on one engine, on one thread, or I/Os as they are due.
 
+mod open;
+
+use super::arrivals::{Arrivals, SharedArrivals};
 use super::clock::Clock;
 use super::error::NativeError;
 use super::offsets::Offsets;
+use super::pace::{Pace, Stream};
 use super::slices::Begin;
 use super::tally::{Tally, tag, untag};
 use super::{JobSpec, Limit};
@@ -40,6 +44,8 @@ struct LoopState<'a> {
     /// Where completions wait until the last of a batch is there; as long as `iodepth`.
     batch: Vec<Completion>,
     tally: Tally,
+    /// Under an open load.
+    pace: Option<Pace<'a>>,
     /// I/Os that the run may issue, and those of them that are left; none once it shall end.
     most: u64,
     left: u64,
@@ -76,18 +82,22 @@ impl Progress {
 
 /// A job on any engine.
 pub(crate) trait Job<'a> {
-    /// Runs the closed loop until the limit, a failed I/O or `stop`, then waits for the I/Os in flight, which
+    /// Runs the workload until the limit, a failed I/O or `stop`, then waits for the I/Os in flight, which
     /// count. The tally must be new or reset; nothing is allocated here.
     ///
     /// # Errors
     /// The engine is finished.
     fn run(&mut self, limit: Limit, begin: &Begin, stop: [&'a AtomicBool; 2]) -> Result<(), EngineError>;
 
-    /// Runs the closed loop at other offsets than the window will; the window's draws stay as they are.
+    /// Runs the closed loop, also of a workload with an open load, at other offsets than the window will; the
+    /// window's draws stay as they are.
     ///
     /// # Errors
     /// As [`Job::run`].
     fn run_apart(&mut self, limit: Limit, stop: [&'a AtomicBool; 2]) -> Result<(), EngineError>;
+
+    /// What runs next is the window, in which a rate may move.
+    fn enter_window(&mut self);
 
     fn counters(&self) -> Counters;
     fn setup(&self) -> Setup;
@@ -104,6 +114,7 @@ pub(crate) fn open<'a>(
     spec: &JobSpec<'a>,
     job: u32,
     progress: &'a Progress,
+    shared: Option<&'a SharedArrivals>,
 ) -> Result<Box<dyn Job<'a> + 'a>, NativeError> {
     let workload = spec.workload;
     let depth = workload.iodepth;
@@ -123,7 +134,8 @@ pub(crate) fn open<'a>(
         batch_submit: workload.iodepth_batch_submit,
         free,
         batch: touched(depth),
-        tally: Tally::new(),
+        tally: Tally::new(workload.open.is_some()),
+        pace: pace_of(spec, job, shared),
         most: 0,
         left: 0,
         end: RunEnd { deadline_ns: 0, stop: [&NEVER; 2] },
@@ -136,6 +148,15 @@ pub(crate) fn open<'a>(
     };
     let apart = Offsets::apart(workload, spec.base, spec.len, job, spec.seed)?;
     Ok(engine.visit(MakeLoop { state, apart, progress }))
+}
+
+/// The pace of a job under an open load.
+fn pace_of<'a>(spec: &JobSpec<'a>, job: u32, shared: Option<&'a SharedArrivals>) -> Option<Pace<'a>> {
+    let workload = spec.workload;
+    let load = workload.open.as_ref()?;
+    let own = || Arrivals::of_job(load, job, workload.numjobs, spec.seed);
+    let stream = shared.map_or_else(|| Stream::Own(Box::new(own())), Stream::Shared);
+    Some(Pace::new(stream, spec.pacing.spins, workload.iodepth))
 }
 
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -164,33 +185,24 @@ impl<'a> Visitor for MakeLoop<'a> {
 }
 
 impl<'a, E: Engine> Job<'a> for LoopOn<'a, E> {
-    /// Out of line because `cargo xtask instructions` counts what happens in this function, by its name.
-    #[inline(never)]
     fn run(&mut self, limit: Limit, begin: &Begin, stop: [&'a AtomicBool; 2]) -> Result<(), EngineError> {
-        self.state.start(limit, begin, stop);
-        let depth = self.state.workload.iodepth as usize;
-        let complete_min = self.state.workload.iodepth_batch_complete_min as usize;
-        loop {
-            if self.state.left > 0 {
-                self.fill_queue()?;
-            } else if self.state.free.len() == depth {
-                self.state.finish();
-                return Ok(());
-            }
-            // At the end one by one: each is stamped when it is seen, as in fio.
-            if complete_min == 1 || !self.state.running {
-                self.wait_for_one()?;
-            } else {
-                self.wait_for_batch(complete_min)?;
-            }
+        if self.state.pace.is_some() {
+            return self.run_open(limit, begin, stop);
         }
+        self.run_closed(limit, begin, stop)
     }
 
     fn run_apart(&mut self, limit: Limit, stop: [&'a AtomicBool; 2]) -> Result<(), EngineError> {
         std::mem::swap(&mut self.state.offsets, &mut self.apart);
-        let run = self.run(limit, &Begin::default(), stop);
+        let run = self.run_closed(limit, &Begin::default(), stop);
         std::mem::swap(&mut self.state.offsets, &mut self.apart);
         run
+    }
+
+    fn enter_window(&mut self) {
+        if let Some(pace) = &mut self.state.pace {
+            pace.is_window = true;
+        }
     }
 
     fn counters(&self) -> Counters {
@@ -210,7 +222,34 @@ impl<'a, E: Engine> Job<'a> for LoopOn<'a, E> {
     }
 }
 
-impl<E: Engine> LoopOn<'_, E> {
+impl<'a, E: Engine> LoopOn<'a, E> {
+    /// The closed loop. Out of line because `cargo xtask instructions` counts what happens in this function, by its name.
+    #[inline(never)]
+    fn run_closed(
+        &mut self,
+        limit: Limit,
+        begin: &Begin,
+        stop: [&'a AtomicBool; 2],
+    ) -> Result<(), EngineError> {
+        self.state.start(limit, begin, stop);
+        let depth = self.state.workload.iodepth as usize;
+        let complete_min = self.state.workload.iodepth_batch_complete_min as usize;
+        loop {
+            if self.state.left > 0 {
+                self.fill_queue()?;
+            } else if self.state.free.len() == depth {
+                self.state.finish();
+                return Ok(());
+            }
+            // At the end one by one: each is stamped when it is seen, as in fio.
+            if complete_min == 1 || !self.state.running {
+                self.wait_for_one()?;
+            } else {
+                self.wait_for_batch(complete_min)?;
+            }
+        }
+    }
+
     /// Waits for one completion and records all that are there, as the engine hands them out. Between the
     /// wait and the first of them the clock is read, once.
     #[inline]

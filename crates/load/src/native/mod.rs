@@ -1,29 +1,38 @@
-//! The native generator: fio's closed loop on our engines, one thread per job.
+//! The native generator: fio's closed loop on our engines, or an open load, one thread per job.
 //!
 //! The window is bracketed: after the ramp every job waits for its I/Os in flight and stops; the caller reads
 //! its counters; the jobs go on, and stop in the same way at the end. So no I/O of the trial is in flight
 //! when counters are read, and counts per I/O are exact.
 
+mod arrivals;
 mod clock;
 pub mod cpus;
 mod error;
 mod job;
 mod meeting;
 mod offsets;
+mod open_tally;
+mod pace;
+mod pacer;
 mod recorder;
 mod slices;
 mod tally;
+mod totals;
 
 pub use clock::{moment, monotonic_ns, name as clock_name};
 pub use error::NativeError;
 pub use offsets::{OffsetsError, check_offsets};
+pub use pace::Pacing;
+pub use pacer::pacer_cpu_ns_per_io;
 pub use recorder::Recorder;
+pub use totals::{OpenTotals, WindowTotals};
 
 use crate::pass::{self, PassLimit};
 use crate::steadystate::{self, Watch};
-use iopj_core::evidence::{EngineEvidence, SteadyState};
-use iopj_core::{Length, RingThread, Slice, SteadyStateRule, Workload};
-use iopj_engine::{AnyEngine, Counters, EngineError, Pool, Registration, Setup, Target};
+use arrivals::{Arrivals, SharedArrivals};
+use iopj_core::evidence::SteadyState;
+use iopj_core::{Length, RingThread, SteadyStateRule, Workload};
+use iopj_engine::{AnyEngine, Counters, EngineError, Pool, Target};
 use iopj_probe::marker;
 use job::{Job, Progress};
 use meeting::Meeting;
@@ -35,6 +44,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tally::Tally;
+use totals::{JobCounts, merge};
 
 /// Opens the engine of a job over its pool.
 pub type OpenEngine<'a> = dyn Fn(&Pool, u32) -> Result<AnyEngine, EngineError> + Sync + 'a;
@@ -53,6 +63,8 @@ pub struct JobSpec<'a> {
     pub open: &'a OpenEngine<'a>,
     /// The buffers must lie in huge pages.
     pub huge_pages: bool,
+    /// How the jobs keep an open load.
+    pub pacing: Pacing,
     /// When the ramp ends; after `ramp_time` if absent.
     pub steadystate: Option<SteadyStateRule>,
     /// The window is that of a trial and is marked for a profiler; not that of a control run or of
@@ -73,6 +85,7 @@ impl<'a> JobSpec<'a> {
             seed,
             open,
             huge_pages: target.needs_huge_pages(),
+            pacing: Pacing::default(),
             steadystate: None,
             is_trial: false,
             has_pass: false,
@@ -94,41 +107,6 @@ impl From<Length> for Limit {
             Length::Runtime(time) => Limit::Time(time),
             Length::Ios(ios) => Limit::Ios(ios),
         }
-    }
-}
-
-/// What the jobs of a trial did over the window, together.
-pub struct WindowTotals {
-    /// Start of the first job, `CLOCK_MONOTONIC` in ns.
-    pub first_ns: u64,
-    /// End of the last job, on the same clock.
-    pub last_ns: u64,
-    /// Reads and writes that were issued, short ones included.
-    pub issued: [u64; 2],
-    /// I/Os that moved fewer bytes than asked for; they have no latency here.
-    pub short_ios: u64,
-    /// The exact sum of all latencies.
-    pub latency_sum_ns: u64,
-    /// Latencies of reads and of writes.
-    pub latency: [Recorder; 2],
-    /// The least of them all, exact where the bins round.
-    pub min_ns: u64,
-    /// The greatest of them all.
-    pub max_ns: u64,
-    /// I/Os over time.
-    pub series: Vec<Slice>,
-    /// What the engines of all jobs did.
-    pub engine: EngineEvidence,
-    /// The result of the rule for the ramp's end.
-    pub steadystate: Option<SteadyState>,
-    /// I/Os of the pass before the window.
-    pub pass_ios: u64,
-}
-
-impl WindowTotals {
-    /// I/Os that were whole.
-    pub fn ios(&self) -> u64 {
-        self.latency.iter().map(Recorder::count).sum()
     }
 }
 
@@ -164,7 +142,7 @@ pub fn run(
 ) -> Result<WindowTotals, NativeError> {
     let jobs = spec.workload.numjobs;
     let progress = (0..jobs).map(|_| Progress::default()).collect();
-    let shared = Shared { progress, ..Shared::default() };
+    let shared = Shared { progress, arrivals: shared_arrivals(spec), ..Shared::default() };
     let Shared { meeting, abort, tids, .. } = &shared;
     let mut steadystate = None;
     let results = std::thread::scope(|scope| {
@@ -228,6 +206,13 @@ struct Shared {
     pass_ios: AtomicU64,
     /// Of each job.
     progress: Vec<Progress>,
+    /// The arrivals that all jobs serve, if they serve one stream.
+    arrivals: Option<SharedArrivals>,
+}
+
+fn shared_arrivals(spec: &JobSpec<'_>) -> Option<SharedArrivals> {
+    let load = spec.workload.open.as_ref().filter(|_| spec.pacing.one_stream)?;
+    Some(SharedArrivals::new(Arrivals::of_all(load, spec.workload.numjobs, spec.seed)))
 }
 
 impl Shared {
@@ -281,19 +266,11 @@ fn await_ramp(
 /// Why a job of them cannot be opened.
 pub fn preflight(spec: &JobSpec<'_>) -> Result<(), NativeError> {
     let progress = Progress::default();
-    let open = |number| job::open(spec, number, &progress);
+    let open = |number| job::open(spec, number, &progress, None);
     let jobs: Result<Vec<_>, NativeError> = (0..spec.workload.numjobs).map(open).collect();
     jobs.map(drop)?;
     await_pollers();
     Ok(())
-}
-
-/// What a job counted, and its engine's set-up and counters before and after the window.
-struct JobCounts {
-    tally: Tally,
-    setup: Setup,
-    before: Counters,
-    after: Counters,
 }
 
 /// The life of a job: open, meet, ramp, meet for the pass if there is one, meet, measure, meet. It arrives at
@@ -320,7 +297,10 @@ fn job_thread<'a>(
     let mut before = Counters::default();
     attempt(&mut || {
         cpus::keep_to(&spec.workload.cpus_allowed)?;
-        job = Some(job::open(spec, number, &shared.progress[number as usize])?);
+        if spec.workload.open.is_some() {
+            pace::without_timer_slack();
+        }
+        job = Some(job::open(spec, number, &shared.progress[number as usize], shared.arrivals.as_ref())?);
         Ok(())
     });
     meeting.arrive();
@@ -378,6 +358,7 @@ fn measured<'a>(
     window: &Begin,
     stop: [&'a AtomicBool; 2],
 ) -> Result<(), NativeError> {
+    job.enter_window();
     if spec.is_trial {
         marker::begin();
     }
@@ -440,56 +421,7 @@ fn await_pollers() {
     }
 }
 
-fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
-    let mut engine = EngineEvidence { system_calls: Some(0), ..EngineEvidence::default() };
-    let mut latency = [Recorder::new(), Recorder::new()];
-    let (mut issued, mut short_ios, mut latency_sum_ns) = ([0; 2], 0, 0);
-    let (mut min_ns, mut max_ns, mut first_ns, mut last_ns) = (u64::MAX, 0, u64::MAX, 0);
-    let mut slices = Vec::new();
-    for JobCounts { tally, setup, before, after } in jobs {
-        for (sum, part) in latency.iter_mut().zip(&tally.latency) {
-            sum.add(part);
-        }
-        for (op, sum) in issued.iter_mut().enumerate() {
-            *sum += tally.latency[op].count() + tally.odd[op];
-        }
-        short_ios += tally.short_ios;
-        latency_sum_ns += tally.latency_sum_ns;
-        (min_ns, max_ns) = (min_ns.min(tally.min_ns), max_ns.max(tally.max_ns()));
-        (first_ns, last_ns) = (first_ns.min(tally.first_ns), last_ns.max(tally.last_ns));
-        slices.push(tally.slices);
-        engine.system_calls = engine
-            .system_calls
-            .zip(after.system_calls.zip(before.system_calls))
-            .map(|(sum, (after, before))| sum + after - before);
-        engine.submit_calls += after.submit_calls - before.submit_calls;
-        engine.wakeups += after.wakeups - before.wakeups;
-        engine.ring_flags = setup.ring_flags;
-        engine.registered = setup.registration != Registration::None;
-        if after.doorbells > 0 {
-            let add = |sum: &mut Option<u64>, after: u64, before: u64| {
-                *sum = Some(sum.unwrap_or(0) + after - before)
-            };
-            add(&mut engine.doorbells, after.doorbells, before.doorbells);
-            add(&mut engine.completion_doorbells, after.completion_doorbells, before.completion_doorbells);
-            add(&mut engine.empty_polls, after.empty_polls, before.empty_polls);
-        }
-    }
-    WindowTotals {
-        first_ns,
-        last_ns,
-        issued,
-        short_ios,
-        latency_sum_ns,
-        latency,
-        min_ns,
-        max_ns,
-        series: slices::together(slices, last_ns),
-        engine,
-        steadystate: None,
-        pass_ios: 0,
-    }
-}
-
+#[cfg(test)]
+mod open_tests;
 #[cfg(test)]
 mod tests;

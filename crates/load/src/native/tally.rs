@@ -1,5 +1,6 @@
 //! The counts of a job over its window.
 
+use super::open_tally::OpenTally;
 use super::recorder::Recorder;
 use super::slices::Slices;
 use iopj_engine::IoError;
@@ -25,12 +26,14 @@ pub(crate) struct Tally {
     pub(crate) last_ns: u64,
     /// Whole I/Os over time.
     pub(crate) slices: Slices,
+    /// What only an open load has; boxed, because a closed one has none.
+    pub(crate) open: Option<Box<OpenTally>>,
 }
 
 impl Tally {
     /// An empty tally with its memory in place: making it costs some 100 page faults, which belong before the
     /// window.
-    pub(crate) fn new() -> Tally {
+    pub(crate) fn new(is_open: bool) -> Tally {
         Tally {
             latency: [Recorder::new(), Recorder::new()],
             latency_sum_ns: 0,
@@ -44,15 +47,17 @@ impl Tally {
             first_ns: 0,
             last_ns: 0,
             slices: Slices::new(),
+            open: is_open.then(|| Box::new(OpenTally::new())),
         }
     }
 
     /// Empties the tally in its place.
     pub(crate) fn reset(&mut self) {
-        let Tally { latency, errors, slices, .. } = self;
+        let Tally { latency, errors, slices, open, .. } = self;
         latency.iter_mut().for_each(Recorder::reset);
         errors.clear();
         slices.reset();
+        open.iter_mut().for_each(|open| open.reset());
         (self.latency_sum_ns, self.min_ns, self.span_ns) = (0, u64::MAX, 0);
         (self.whole_ios, self.short_ios, self.issued, self.odd) = (0, 0, 0, [0; 2]);
         (self.first_ns, self.last_ns) = (0, 0);
@@ -110,7 +115,7 @@ impl Tally {
     }
 }
 
-/// A request's tag: its start in ticks, and whether it is a write.
+/// A request's tag: its start in ticks, or its number under an open load; and whether it is a write.
 #[inline]
 pub(crate) fn tag(write: bool, started: u64) -> u64 {
     started << 1 | u64::from(write)
@@ -128,7 +133,7 @@ mod tests {
     #[test]
     fn least_and_greatest_are_exact_in_any_order() {
         for order in [[7u64, 5, 9], [9, 7, 5], [5, 9, 7], [0, 3, 3], [8, 8, 8]] {
-            let mut tally = Tally::new();
+            let mut tally = Tally::new(false);
             assert_eq!(tally.max_ns(), 0);
             order.iter().for_each(|latency| tally.record(false, *latency));
             assert_eq!(tally.min_ns, *order.iter().min().unwrap());

@@ -6,6 +6,11 @@ use iopj_study::Study;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+/// How often this thread has allocated.
+pub(super) fn allocations() -> u64 {
+    ALLOCATIONS.get()
+}
+
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
@@ -31,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 /// Completes everything at once and allocates nothing; each wait takes as long as is said.
-struct AtOnce {
+pub(super) struct AtOnce {
     done: Vec<Completion>,
     setup: Setup,
     next_wait: Duration,
@@ -39,7 +44,7 @@ struct AtOnce {
 }
 
 impl AtOnce {
-    fn new(depth: u32, first: Duration, later: Duration) -> AtOnce {
+    pub(super) fn new(depth: u32, first: Duration, later: Duration) -> AtOnce {
         let done = Vec::with_capacity(depth as usize);
         AtOnce { done, setup: Setup::default(), next_wait: first, later_waits: later }
     }
@@ -109,7 +114,7 @@ impl Engine for AtOnce {
     }
 }
 
-fn other(engine: impl DynEngine + 'static) -> Result<AnyEngine, EngineError> {
+pub(super) fn other(engine: impl DynEngine + 'static) -> Result<AnyEngine, EngineError> {
     Ok(AnyEngine::Other(Box::new(engine)))
 }
 
@@ -119,7 +124,7 @@ fn nothing_is_allocated_between_the_marks_of_a_window() {
     for rw in [Rw::Randread, Rw::Randrw] {
         let workload = Workload { rw, iodepth: 8, iodepth_batch_submit: 3, ..Workload::default() };
         let (spec, progress) = (spec(&workload, &open), Progress::default());
-        let mut job = job::open(&spec, 0, &progress).unwrap();
+        let mut job = job::open(&spec, 0, &progress, None).unwrap();
         static NEVER: AtomicBool = AtomicBool::new(false);
         let run = |job: &mut dyn Job<'_>, limit| {
             let before = ALLOCATIONS.get();
@@ -140,7 +145,7 @@ fn nothing_is_allocated_between_the_marks_of_a_window() {
     }
 }
 
-fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobSpec<'a> {
+pub(super) fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobSpec<'a> {
     JobSpec {
         workload,
         base: 0,
@@ -148,6 +153,7 @@ fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobSpec<'a> {
         seed: 3,
         open,
         huge_pages: false,
+        pacing: Pacing::default(),
         steadystate: None,
         is_trial: false,
         has_pass: false,
@@ -163,7 +169,7 @@ fn slow(first: Duration) -> impl Fn(&Pool, u32) -> Result<AnyEngine, EngineError
     move |_, depth| other(AtOnce::new(depth, first, Duration::from_millis(1)))
 }
 
-fn run_sim(workload: &Workload, options: SimOptions) -> Result<WindowTotals, NativeError> {
+pub(super) fn run_sim(workload: &Workload, options: SimOptions) -> Result<WindowTotals, NativeError> {
     let open = sim(options);
     let spec = spec(workload, &open);
     let mut brackets = 0;

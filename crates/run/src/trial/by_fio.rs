@@ -9,7 +9,7 @@ use crate::latencies;
 use crate::target::Access;
 use iopj_core::Slice;
 use iopj_core::evidence::{Completions, Finding, ProcessEvidence, SteadyState};
-use iopj_core::{Evidence, IoPath, Length, Workload};
+use iopj_core::{Evidence, IoPath, Length, OpenLoad, Workload};
 use iopj_engine::PciAddress;
 use iopj_engine::target::Descriptor;
 use iopj_host::machine;
@@ -19,6 +19,7 @@ use iopj_load::native;
 use iopj_load::pass;
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{Edge, Probe, Watched, Who, marker};
+use iopj_store::{LatencyFrom, OpenWindow};
 use iopj_study::plan::Cell;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -48,6 +49,7 @@ impl Window {
             series: slices(&result.series),
             unsampled: None,
             fio: Some(fio_words(result, cell)),
+            open: cell.workload.open.map(|load| open_window(&load, result, cell.workload.numjobs)),
         }
     }
 }
@@ -77,6 +79,19 @@ impl TrialRunner<'_> {
         (evidence.completions, evidence.steadystate) = (completions, steadystate);
         window.load_raw_ns.splice(..0, load_raw_ns);
         Ok((window, evidence))
+    }
+}
+
+/// What became of an open load that fio kept. It does not say what was due, so it is behind if it did fewer I/Os
+/// than its rate by a hundredth, and by more than chance explains: four standard deviations of a Poisson count.
+fn open_window(load: &OpenLoad, result: &FioOutput, numjobs: u32) -> OpenWindow {
+    let due = load.mean_rate() * f64::from(numjobs) * result.window_ns as f64 / 1e9;
+    let slack = f64::max(0.01 * due, 4.0 * due.sqrt());
+    let ios = result.reads.ios + result.writes.ios;
+    OpenWindow {
+        overload: (ios as f64) < due - slack,
+        latency_from: LatencyFrom::Submission,
+        ..OpenWindow::default()
     }
 }
 
@@ -145,7 +160,9 @@ impl ByFio<'_> {
             Err(error) => Some(Finding::Unclear(error.to_string())),
             Ok(()) => Some(pass::pass_of_fio(probe, &cell.workload, |extent, look| {
                 load_raw_ns.push(monotonic_raw_ns());
-                let job = self.job(&cell.workload, Phase::Pass(extent));
+                // A closed loop, as in the native generator.
+                let closed = Workload { open: None, ..cell.workload.clone() };
+                let job = self.job(&closed, Phase::Pass(extent));
                 let (result, process) = self.run(&job, tick, look)?;
                 load_raw_ns.push(monotonic_raw_ns());
                 Ok((result.reads.ios + result.writes.ios, process))

@@ -8,22 +8,26 @@ use crate::error::TrialError;
 use crate::latencies;
 use crate::target::Access;
 use iopj_core::Evidence;
-use iopj_core::evidence::Finding;
-use iopj_load::native::{self, BracketResult, JobSpec, Moment};
+use iopj_core::evidence::{Finding, PaceEvidence};
+use iopj_load::native::{self, BracketResult, JobSpec, Moment, OpenTotals, Pacing, WindowTotals};
 use iopj_load::pass::{EndedPass, Pass, PassWork};
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{CompletionsError, Edge, Snapshot, Who};
+use iopj_store::{LatencyFrom, OpenWindow};
 use iopj_study::plan::Cell;
 use std::cell::RefCell;
 
 impl Window {
     fn of_native(
-        run: native::WindowTotals,
+        mut run: WindowTotals,
         cell: &Cell,
+        pacer_cpu_ns_per_io: Option<f64>,
         load_raw_ns: Vec<u64>,
         window_raw_ns: [u64; 2],
     ) -> Window {
         let latencies = latencies::of_native(&run);
+        let submission_sum_ns = run.open.as_ref().map(|open| open.submission_sum_ns);
+        let open = run.open.take().map(|open| open_window(&open, &run, pacer_cpu_ns_per_io));
         Window {
             load_raw_ns,
             window_raw_ns,
@@ -33,10 +37,12 @@ impl Window {
             issued: run.issued,
             bytes: latencies.all.count * u64::from(cell.workload.bs),
             short_ios: run.short_ios,
-            latency_sum_ns: run.latency_sum_ns,
+            // What waits to be issued is not in flight.
+            latency_sum_ns: submission_sum_ns.unwrap_or(run.latency_sum_ns),
             latencies,
             series: run.series,
             fio: None,
+            open,
             unsampled: None,
         }
     }
@@ -56,7 +62,10 @@ impl TrialRunner<'_> {
         let open = open_engine(cell, target);
         let has_pass = can_count.is_ok() && !cell.path.is_bypass();
         let steadystate = self.steadystate.rule(cell.workload.ramp_time);
+        let pacing = Pacing::of(&cell.path);
+        let pacer = self.pacer(cell, pacing)?;
         let spec = JobSpec {
+            pacing,
             steadystate,
             is_trial: true,
             has_pass,
@@ -102,7 +111,37 @@ impl TrialRunner<'_> {
             device.settings.extend(access.set_up());
         }
         let load_raw_ns = vec![begin_ns, window_raw_ns[1]];
-        Ok((Window::of_native(run, cell, load_raw_ns, window_raw_ns), evidence))
+        Ok((Window::of_native(run, cell, pacer, load_raw_ns, window_raw_ns), evidence))
+    }
+
+    /// What pacing takes by itself under the load of a cell, if that is open; measured once for each load.
+    fn pacer(&self, cell: &Cell, pacing: Pacing) -> Result<Option<f64>, TrialError> {
+        let Some(load) = cell.workload.open else { return Ok(None) };
+        if let Some(known) = self.pacers.borrow().get(&(load, pacing)) {
+            return Ok(Some(*known));
+        }
+        let cost = native::pacer_cpu_ns_per_io(&load, pacing)?;
+        self.pacers.borrow_mut().insert((load, pacing), cost);
+        Ok(Some(cost))
+    }
+}
+
+/// Of a window's time, by how much an open load may be behind at its end and still count as kept up with.
+const BEHIND_SHARE: f64 = 0.01;
+
+/// What became of an open load. The window is longer than its time by what it took to issue all that was due.
+fn open_window(open: &OpenTotals, run: &WindowTotals, pacer_cpu_ns_per_io: Option<f64>) -> OpenWindow {
+    let issued = open.due - open.unissued;
+    OpenWindow {
+        due: Some(open.due),
+        unissued: open.unissued,
+        lag_mean_ns: (issued > 0).then(|| open.lag_sum_ns as f64 / issued as f64),
+        lag_max_ns: Some(open.lag_max_ns),
+        behind_ns: Some(open.behind_ns),
+        overload: open.behind_ns as f64 > BEHIND_SHARE * (run.last_ns - run.first_ns) as f64,
+        latency_from: LatencyFrom::Due,
+        from_submission: Some(latencies::from_submission(open)),
+        pacer_cpu_ns_per_io,
     }
 }
 
@@ -113,7 +152,7 @@ type Counted = (Snapshot, Option<[u64; 2]>);
 /// reason why there are none.
 fn evidence_of(
     snapshots: &[Counted],
-    run: &native::WindowTotals,
+    run: &WindowTotals,
     counting: Result<EndedPass, Option<&CompletionsError>>,
 ) -> Result<Evidence, TrialError> {
     let [(first, counted), (last, counted_last)] = snapshots else {
@@ -123,6 +162,7 @@ fn evidence_of(
     let mut evidence = Evidence {
         engine: Some(run.engine.clone()),
         steadystate: run.steadystate,
+        pace: run.open.as_ref().map(|open| PaceEvidence { sleeps: open.sleeps, slept_ns: open.slept_ns }),
         completions: match counting {
             Ok(passed) => Some(passed.evidence(first, did)),
             Err(error) => error.map(|error| Finding::Unclear(error.to_string())),

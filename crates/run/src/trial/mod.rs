@@ -8,18 +8,20 @@ use crate::error::TrialError;
 use crate::profile::Profiler;
 use crate::target::Access;
 use iopj_core::evidence::ControlRun;
-use iopj_core::{CostProfile, Evidence, Generator, IoPath, RingThread};
+use iopj_core::{CostProfile, Evidence, Generator, IoPath, OpenLoad, RingThread};
 use iopj_host::machine;
 use iopj_host::power::PowerState;
 use iopj_host::settings::Host;
 use iopj_load::fio::Fio;
+use iopj_load::native::Pacing;
 use iopj_load::pass;
 use iopj_probe::sampling::SamplingError;
 use iopj_probe::{CompletionsError, Probe, marker};
 use iopj_store::Measurement;
 use iopj_study::plan::{Cell, Planned};
 use iopj_study::{SteadyStateKeys, Study, StudyError};
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use window::Window;
 
@@ -33,6 +35,8 @@ pub(crate) struct TrialRunner<'a> {
     pub(crate) stop: &'a AtomicBool,
     /// Whether completions can be counted one by one; found once.
     can_count: OnceCell<Result<(), CompletionsError>>,
+    /// What pacing takes by itself under each open load so far.
+    pacers: RefCell<HashMap<(OpenLoad, Pacing), f64>>,
 }
 
 /// A measurement and the clock at its window's ends (`CLOCK_MONOTONIC`, ns).
@@ -76,7 +80,16 @@ impl<'a> TrialRunner<'a> {
     ) -> TrialRunner<'a> {
         // Under emulation a rate means nothing.
         let steadystate = machine::emulator().map_or(declared, |_| SteadyStateKeys::off());
-        TrialRunner { host, fio: None, profiler: None, seed, steadystate, stop, can_count: OnceCell::new() }
+        TrialRunner {
+            host,
+            fio: None,
+            profiler: None,
+            seed,
+            steadystate,
+            stop,
+            can_count: OnceCell::new(),
+            pacers: RefCell::default(),
+        }
     }
 
     /// With a fio, where there is one.
@@ -145,7 +158,7 @@ impl TrialRunner<'_> {
             target_costs: None,
             window_raw_ns: Some(window.window_raw_ns),
             energy: Vec::new(),
-            open: None,
+            open: window.open,
         };
         let Window { first_ns, last_ns, load_raw_ns, .. } = window;
         Ok(Measured { measurement, clock_ns: Some([first_ns, last_ns]), load_raw_ns, unprofiled })

@@ -3,6 +3,7 @@
 use crate::latencies::Latencies;
 use iopj_core::{Evidence, Slice, Workload};
 use iopj_load::native::cpus;
+use iopj_store::OpenWindow;
 
 /// A window as either generator reports it.
 pub(crate) struct Window {
@@ -19,6 +20,8 @@ pub(crate) struct Window {
     pub(crate) latencies: Latencies,
     pub(crate) series: Vec<Slice>,
     pub(crate) fio: Option<serde_json::Value>,
+    /// What became of an open load.
+    pub(crate) open: Option<OpenWindow>,
     /// Why it has no samples.
     pub(crate) unsampled: Option<String>,
 }

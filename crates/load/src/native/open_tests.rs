@@ -1,0 +1,152 @@
+use super::tests::{AtOnce, allocations, other, run_sim, spec};
+use super::*;
+use hdrhistogram::Histogram;
+use iopj_core::Rw;
+use iopj_core::{Burst, OpenLoad, RateProcess};
+use iopj_engine::sim::SimOptions;
+
+/// Engines whose first wait takes `first`, each after it `later`.
+fn waiting(first: Duration, later: Duration) -> impl Fn(&Pool, u32) -> Result<AnyEngine, EngineError> + Sync {
+    move |_, depth| other(AtOnce::new(depth, first, later))
+}
+
+fn open(rate_iops: u32, length: Length) -> Workload {
+    Workload { open: Some(OpenLoad::at(rate_iops)), length, ..Workload::default() }
+}
+
+fn run_with(workload: &Workload, pacing: Pacing, open: &OpenEngine<'_>) -> (WindowTotals, OpenTotals) {
+    let spec = JobSpec { pacing, ..spec(workload, open) };
+    let mut run = run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).unwrap();
+    let open = run.open.take().unwrap();
+    assert_eq!(run.ios() + open.unissued, open.due, "all are whole");
+    (run, open)
+}
+
+fn at_least(recorder: &Recorder, ns: u64) -> u64 {
+    let mut histogram: Histogram<u64> = iopj_store::histogram::new();
+    recorder.add_to(&mut histogram);
+    histogram
+        .iter_recorded()
+        .filter(|bin| bin.value_iterated_to() >= ns)
+        .map(|bin| bin.count_at_value())
+        .sum()
+}
+
+const SECOND_QUARTER: Length = Length::Runtime(Duration::from_millis(250));
+
+/// A drive stalls for 100 ms at the start; at 1,000 I/Os a second 100 are due meanwhile, the last of which
+/// wait for almost nothing and the first for all of it: 50 or more wait for 50 ms. From submission one I/O was
+/// slow, and so it is for a closed loop, which asks for no other.
+#[test]
+fn a_stall_counts_for_every_io_that_was_due_in_it() {
+    let stall = Duration::from_millis(100);
+    let drive = waiting(stall, Duration::ZERO);
+    let (run, open) = run_with(&open(1000, SECOND_QUARTER), Pacing::default(), &drive);
+    assert_eq!(open.due, 250);
+    let [reads, _] = &run.latency;
+    assert!(at_least(reads, 50_000_000) >= 50, "{}", at_least(reads, 50_000_000));
+    assert!(open.lag_max_ns >= 98_000_000 && open.lag_sum_ns >= 4_900_000_000, "{}", open.lag_sum_ns);
+    assert!(at_least(&open.submission, 99_000_000) >= 1);
+    // What waited was issued with what came before it: from submission it took no time.
+    assert!(open.submission_sum_ns + open.lag_sum_ns <= run.latency_sum_ns + run.ios());
+}
+
+#[test]
+fn every_io_that_is_due_is_counted_whatever_the_jobs_do() {
+    let mixed = Workload { rw: Rw::Randrw, numjobs: 3, ..open(2000, SECOND_QUARTER) };
+    for (iodepth, submit, complete) in [(1, 1, 1), (8, 3, 1), (8, 8, 4)] {
+        let workload = Workload {
+            iodepth,
+            iodepth_batch_submit: submit,
+            iodepth_batch_complete_min: complete,
+            ramp_time: Duration::from_millis(5),
+            ..mixed.clone()
+        };
+        let run =
+            run_sim(&workload, SimOptions { seed: 9, latency_steps: 3, ..SimOptions::default() }).unwrap();
+        let open = run.open.as_ref().unwrap();
+        assert_eq!((open.due, run.ios() + open.unissued), (1500, 1500));
+        assert!(run.last_ns - run.first_ns >= 250_000_000, "the window is not shorter than its time");
+    }
+}
+
+#[test]
+fn a_number_of_ios_ends_an_open_load_too() {
+    let workload = Workload { iodepth: 4, numjobs: 2, ..open(20_000, Length::Ios(300)) };
+    let run = run_sim(&workload, SimOptions { latency_steps: 2, ..SimOptions::default() }).unwrap();
+    let open = run.open.unwrap();
+    assert_eq!((open.due, open.unissued, run.issued), (600, 0, [600, 0]));
+    // The last of 300 is due after 299 of 50 us.
+    assert!(run.last_ns - run.first_ns >= 14_950_000);
+}
+
+/// 10 ms an I/O where one is due each ms: in 250 ms and a tenth more, 28 are done at most.
+#[test]
+fn a_path_that_falls_behind_says_by_how_much() {
+    let drive = waiting(Duration::from_millis(10), Duration::from_millis(10));
+    let (run, open) = run_with(&open(1000, SECOND_QUARTER), Pacing::default(), &drive);
+    assert_eq!(open.due, 250);
+    assert!(run.ios() <= 28 && open.unissued >= 222, "{} {}", run.ios(), open.unissued);
+    assert!(open.behind_ns >= 200_000_000 && open.behind_ns <= 250_000_000, "{}", open.behind_ns);
+}
+
+#[test]
+fn blocking_jobs_serve_one_stream() {
+    let pacing = Pacing { one_stream: true, spins: false };
+    let workload = Workload { numjobs: 4, ..open(500, SECOND_QUARTER) };
+    let drive = waiting(Duration::ZERO, Duration::ZERO);
+    let (_, open) = run_with(&workload, pacing, &drive);
+    assert_eq!((open.due, open.sleeps > 0), (500, true));
+}
+
+#[test]
+fn a_job_sleeps_or_spins_until_the_next_arrival_as_its_path_does() {
+    let drive = waiting(Duration::ZERO, Duration::ZERO);
+    let workload = open(100, SECOND_QUARTER);
+    let (_, asleep) = run_with(&workload, Pacing::default(), &drive);
+    // One until each arrival, less where the machine was late.
+    assert!(asleep.sleeps >= 5 && asleep.slept_ns > 0, "{}", asleep.sleeps);
+    let (_, awake) = run_with(&workload, Pacing { spins: true, one_stream: false }, &drive);
+    assert_eq!((awake.due, awake.sleeps, awake.slept_ns), (25, 0, 0));
+}
+
+#[test]
+fn the_rate_moves_in_the_window_and_not_in_the_ramp() {
+    let [on, off] = [10, 40].map(Duration::from_millis);
+    let load = OpenLoad { rate_iops_end: Some(3000), ..OpenLoad::at(1000) };
+    let drive = waiting(Duration::ZERO, Duration::ZERO);
+    let ramp_time = Duration::from_millis(20);
+    let workload = Workload { open: Some(load), ramp_time, ..open(1, SECOND_QUARTER) };
+    let (_, moving) = run_with(&workload, Pacing::default(), &drive);
+    assert_eq!(moving.due, 500, "2,000 a second on average");
+    let load = OpenLoad { burst: Some(Burst { on, off }), ..OpenLoad::at(1000) };
+    let workload = Workload { open: Some(load), ..workload };
+    let (_, bursts) = run_with(&workload, Pacing::default(), &drive);
+    assert_eq!(bursts.due, 50, "five bursts of ten");
+}
+
+#[test]
+fn nothing_is_allocated_in_a_paced_window() {
+    let load = OpenLoad { rate_process: RateProcess::Poisson, ..OpenLoad::at(50_000) };
+    let workload = Workload { open: Some(load), iodepth: 8, iodepth_batch_submit: 3, ..Workload::default() };
+    let drive = |_: &Pool, depth: u32| other(AtOnce::new(depth, Duration::ZERO, Duration::ZERO));
+    let (spec, progress) = (spec(&workload, &drive), Progress::default());
+    let mut job = job::open(&spec, 0, &progress, None).unwrap();
+    static NEVER: AtomicBool = AtomicBool::new(false);
+    for limit in [Limit::Ios(100), Limit::Time(Duration::from_millis(20))] {
+        let before = allocations();
+        job.run(limit, &Begin::default(), [&NEVER; 2]).unwrap();
+        job.tally().reset();
+        assert_eq!(allocations() - before, 0);
+    }
+}
+
+#[test]
+fn what_pacing_costs_is_measured() {
+    let cost =
+        |rate, spins| pacer_cpu_ns_per_io(&OpenLoad::at(rate), Pacing { spins, one_stream: false }).unwrap();
+    // A sleep takes system calls and a wake-up: some hundred instructions at the very least.
+    let [asleep, awake] = [cost(10_000, false), cost(10_000, true)];
+    assert!(asleep > 100.0 && asleep < 1e6, "{asleep}");
+    assert!(awake > 1.0 && awake < 100_000.0, "{awake}");
+}

@@ -1,0 +1,150 @@
+//! What the jobs of a trial did over the window, together.
+
+use super::open_tally::OpenTally;
+use super::recorder::Recorder;
+use super::slices;
+use super::tally::Tally;
+use iopj_core::Slice;
+use iopj_core::evidence::{EngineEvidence, SteadyState};
+use iopj_engine::{Counters, Registration, Setup};
+
+/// What the jobs of a trial did over the window, together.
+pub struct WindowTotals {
+    /// Start of the first job, `CLOCK_MONOTONIC` in ns.
+    pub first_ns: u64,
+    /// End of the last job, on the same clock.
+    pub last_ns: u64,
+    /// Reads and writes that were issued, short ones included.
+    pub issued: [u64; 2],
+    /// I/Os that moved fewer bytes than asked for; they have no latency here.
+    pub short_ios: u64,
+    /// The exact sum of all latencies.
+    pub latency_sum_ns: u64,
+    /// Latencies of reads and of writes.
+    pub latency: [Recorder; 2],
+    /// The least of them all, exact where the bins round.
+    pub min_ns: u64,
+    /// The greatest of them all.
+    pub max_ns: u64,
+    /// I/Os over time.
+    pub series: Vec<Slice>,
+    /// What the engines of all jobs did.
+    pub engine: EngineEvidence,
+    /// The result of the rule for the ramp's end.
+    pub steadystate: Option<SteadyState>,
+    /// I/Os of the pass before the window.
+    pub pass_ios: u64,
+    /// What became of an open load.
+    pub open: Option<OpenTotals>,
+}
+
+/// What became of an open load over the window, of all jobs.
+pub struct OpenTotals {
+    /// I/Os that were due.
+    pub due: u64,
+    /// Of these, I/Os that were never issued.
+    pub unissued: u64,
+    /// Sum of the times in ns from when an I/O was due until it was issued.
+    pub lag_sum_ns: u64,
+    /// The maximum.
+    pub lag_max_ns: u64,
+    /// For how long, in ns, the oldest I/O that was not issued had been due when the time was over; of the job
+    /// that was furthest behind.
+    pub behind_ns: u64,
+    /// Latencies from submission, and their exact sum.
+    pub submission: Recorder,
+    /// Their exact sum.
+    pub submission_sum_ns: u64,
+    /// Sleeps of the jobs between arrivals, and how long they were in all, in ns.
+    pub sleeps: u64,
+    /// How long they were in all, in ns.
+    pub slept_ns: u64,
+}
+
+impl WindowTotals {
+    /// I/Os that were whole.
+    pub fn ios(&self) -> u64 {
+        self.latency.iter().map(Recorder::count).sum()
+    }
+}
+
+impl From<OpenTally> for OpenTotals {
+    fn from(open: OpenTally) -> OpenTotals {
+        OpenTotals {
+            due: open.issued + open.unissued,
+            unissued: open.unissued,
+            lag_sum_ns: open.lag_sum_ns,
+            lag_max_ns: open.lag_max_ns,
+            behind_ns: open.behind_ns,
+            submission: open.submission,
+            submission_sum_ns: open.submission_sum_ns,
+            sleeps: open.sleeps,
+            slept_ns: open.slept_ns,
+        }
+    }
+}
+
+/// What a job counted, and its engine's set-up and counters before and after the window.
+pub(super) struct JobCounts {
+    pub(super) tally: Tally,
+    pub(super) setup: Setup,
+    pub(super) before: Counters,
+    pub(super) after: Counters,
+}
+
+/// Adds up what the jobs did.
+pub(super) fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
+    let mut engine = EngineEvidence { system_calls: Some(0), ..EngineEvidence::default() };
+    let mut latency = [Recorder::new(), Recorder::new()];
+    let (mut issued, mut short_ios, mut latency_sum_ns) = ([0; 2], 0, 0);
+    let (mut min_ns, mut max_ns, mut first_ns, mut last_ns) = (u64::MAX, 0, u64::MAX, 0);
+    let (mut slices, mut open): (Vec<_>, Option<Box<OpenTally>>) = (Vec::new(), None);
+    for JobCounts { tally, setup, before, after } in jobs {
+        for (sum, part) in latency.iter_mut().zip(&tally.latency) {
+            sum.add(part);
+        }
+        for (op, sum) in issued.iter_mut().enumerate() {
+            *sum += tally.latency[op].count() + tally.odd[op];
+        }
+        short_ios += tally.short_ios;
+        latency_sum_ns += tally.latency_sum_ns;
+        (min_ns, max_ns) = (min_ns.min(tally.min_ns), max_ns.max(tally.max_ns()));
+        (first_ns, last_ns) = (first_ns.min(tally.first_ns), last_ns.max(tally.last_ns));
+        slices.push(tally.slices);
+        match (&mut open, tally.open) {
+            (Some(sum), Some(part)) => sum.add(&part),
+            (sum, part) => *sum = sum.take().or(part),
+        }
+        engine.system_calls = engine
+            .system_calls
+            .zip(after.system_calls.zip(before.system_calls))
+            .map(|(sum, (after, before))| sum + after - before);
+        engine.submit_calls += after.submit_calls - before.submit_calls;
+        engine.wakeups += after.wakeups - before.wakeups;
+        engine.ring_flags = setup.ring_flags;
+        engine.registered = setup.registration != Registration::None;
+        if after.doorbells > 0 {
+            let add = |sum: &mut Option<u64>, after: u64, before: u64| {
+                *sum = Some(sum.unwrap_or(0) + after - before)
+            };
+            add(&mut engine.doorbells, after.doorbells, before.doorbells);
+            add(&mut engine.completion_doorbells, after.completion_doorbells, before.completion_doorbells);
+            add(&mut engine.empty_polls, after.empty_polls, before.empty_polls);
+        }
+    }
+    WindowTotals {
+        first_ns,
+        last_ns,
+        issued,
+        short_ios,
+        latency_sum_ns,
+        latency,
+        min_ns,
+        max_ns,
+        series: slices::together(slices, last_ns),
+        engine,
+        steadystate: None,
+        pass_ios: 0,
+        open: open.map(|open| OpenTotals::from(*open)),
+    }
+}
