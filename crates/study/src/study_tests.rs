@@ -31,6 +31,24 @@ fn lists_are_axes() {
 }
 
 #[test]
+fn rates_and_their_processes_are_axes() {
+    let keys = "rate_iops = [100, 200]\nrate_process = [\"linear\", \"poisson\"]\nrate_iops_end = 300\n\
+                burst_on = \"10ms\"\nburst_off = \"30ms\"\nruntime = \"2s\"\n";
+    let study = Study::parse(&format!("{SMALL}{keys}"), "t").unwrap();
+    let all = study.workloads[0].workloads().unwrap();
+    let loads: Vec<(u32, String)> = all
+        .iter()
+        .map(|workload| workload.open.unwrap())
+        .map(|open| (open.rate_iops, open.rate_process.to_string()))
+        .collect();
+    let expected = [(100, "linear"), (100, "poisson"), (200, "linear"), (200, "poisson")];
+    assert_eq!(loads, expected.map(|(rate, process)| (rate, process.to_owned())));
+    let open = all[0].open.unwrap();
+    assert_eq!((open.rate_iops_end, open.burst.unwrap().off.as_millis()), (Some(300), 30));
+    assert_eq!(Study::parse(&study.to_toml().unwrap(), "again").unwrap(), study);
+}
+
+#[test]
 fn a_profile_is_asked_for_by_name() {
     assert!(!Study::parse(SMALL, "t").unwrap().profile);
     let study = Study::parse(&format!("profile = true\n{SMALL}"), "t").unwrap();
@@ -67,6 +85,18 @@ fn bad_studies_are_refused_by_name() {
         ("rw =", "runtime = \"1s\"\nios = 5\nrw =", "both `runtime` and `ios`"),
         ("rw =", "cpus_allowed = \"3-1\"\nrw =", "is not a list of processors"),
         ("rw =", "iodepth = \"many\"\nrw =", "line 4"),
+        ("rw =", "rate_iops = 0\nrw =", "rate_iops: 0 is no load: the least is 1"),
+        ("rw =", "rate_iops = [9, 20000000]\nrw =", "rate_iops: 20000000 is one I/O every 50 ns, faster"),
+        ("rw =", "rate_iops = 9\nrate_iops_end = 0\nrw =", "rate_iops_end: 0 is no load"),
+        (
+            "rw =",
+            "rate_process = \"poisson\"\nrw =",
+            "`rate_process` shapes an open load, and `rate_iops` is",
+        ),
+        ("rw =", "rate_iops = 9\nrate_process = \"even\"\nrw =", "`even` is not a rate_process"),
+        ("rw =", "rate_iops = 9\nburst_on = \"1s\"\nrw =", "`burst_on` without `burst_off`"),
+        ("rw =", "rate_iops = 9\nburst_on = \"0s\"\nburst_off = \"1s\"\nrw =", "`burst_on` is 0"),
+        ("rw =", "rate_iops = 9\nrate_iops_end = 8\nios = 5\nrw =", "give `runtime` instead of `ios`"),
         ("[[workload]]", "[workload]", "write [[workload]]"),
         ("[[workload]]", "generator = \"dd\"\n[[workload]]", "no generator `dd`"),
         ("[[workload]]", "[settings]\nnomerge = 1\n[[workload]]", "nomerges"),

@@ -125,7 +125,12 @@ pub fn choices(study: &StudyRecord, trials: &[Trial], admission: Admission) -> C
     let (first, others) = if study.emulated.is_some() {
         (by(Metric::Instructions(None)), Vec::new())
     } else {
-        (by(Metric::Iops), vec![by(Metric::LatencyP99), by(Metric::IosPerJoule)])
+        // Under an open load every path does the same number of I/Os, if it does not fall behind.
+        let is_open =
+            |open: bool| move |(setup, _): &(TrialSetup, Standing)| setup.workload.open.is_some() == open;
+        let closed = by(Metric::Iops).into_iter().filter(is_open(false));
+        let open = by(Metric::LatencyMean).into_iter().filter(is_open(true));
+        (closed.chain(open).collect(), vec![by(Metric::LatencyP99), by(Metric::IosPerJoule)])
     };
     let groups = grouped(trials.iter().map(|trial| (TrialSetup::of(trial), trial)));
     let of = |(setup, first): (TrialSetup, Standing)| {
@@ -149,8 +154,8 @@ pub fn choices(study: &StudyRecord, trials: &[Trial], admission: Admission) -> C
     };
     let mut all: Vec<Choice> = first.into_iter().map(of).collect();
     all.sort_by_key(|one| {
-        let Workload { rw, bs, numjobs, iodepth, .. } = one.setup.workload;
-        (rw, bs, numjobs, iodepth)
+        let Workload { rw, bs, numjobs, iodepth, open, .. } = one.setup.workload;
+        (rw, bs, numjobs, iodepth, open.map(|open| open.rate_iops))
     });
     let is_uncounted = |(setup, trials): &&(TrialSetup, Vec<&Trial>)| {
         let competes = trials.iter().any(|trial| admission.admit(trial).is_ok());

@@ -19,6 +19,7 @@ pub mod loads_stores;
 pub mod metric;
 pub mod network;
 pub mod noise;
+pub mod open_load;
 pub mod paper_layouts;
 pub mod path_order;
 pub mod power;

@@ -5,6 +5,7 @@ use super::cost::Costs;
 use super::energy::CellEnergy;
 use super::grouping::{grouped, unique};
 use super::metric::Metric;
+use super::open_load::LoadMeans;
 use super::stats;
 use super::two_hosts::{SideSources, TwoHosts};
 use iopj_core::{IoPath, Spinner, VerdictKind, Workload};
@@ -100,6 +101,8 @@ pub struct CellMeans {
     pub energy: Option<CellEnergy>,
     /// Host and target host; absent unless the study is over fabrics.
     pub two_hosts: Option<TwoHosts>,
+    /// What became of an open load; absent of a closed one.
+    pub load: Option<LoadMeans>,
 }
 
 /// Times, rates and shares: means of rates and of mean latencies, percentiles of all I/Os.
@@ -133,7 +136,7 @@ pub struct Times {
 pub fn workload_tables(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Vec<WorkloadTable> {
     let mut workloads = grouped(trials.iter().map(|trial| (&trial.workload, trial)));
     // Random reads before the rest, small and shallow first.
-    workloads.sort_by_key(|(w, _)| (w.rw, w.bs, w.numjobs, w.iodepth));
+    workloads.sort_by_key(|(w, _)| (w.rw, w.bs, w.numjobs, w.iodepth, w.open.map(|open| open.rate_iops)));
     let energy = EnergySource::shown(trials).filter(|_| study.emulated.is_none());
     let emulated = study.emulated.as_ref();
     let sides = SideSources::of(trials);
@@ -254,6 +257,7 @@ fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<CellMeans> {
         costs: Costs::of(measured),
         energy: shown.energy.and_then(|source| CellEnergy::of(measured, source)),
         two_hosts,
+        load: LoadMeans::of(measured),
     })
 }
 
@@ -312,6 +316,7 @@ pub(crate) mod tests {
             costs: None,
             energy: None,
             two_hosts: None,
+            load: None,
         };
         CellRow {
             path: path.parse().unwrap(),

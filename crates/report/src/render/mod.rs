@@ -11,6 +11,7 @@ mod export;
 pub mod html;
 mod network;
 mod number;
+mod open_load;
 mod paper_tables;
 #[cfg(feature = "parquet")]
 mod parquet;

@@ -4,6 +4,7 @@ use super::choice;
 use super::emulated::{self, banner};
 use super::energy::{self, TableEnergy};
 use super::network::{self, Network};
+use super::open_load;
 use super::repeats;
 use super::results::{NUMBERS, row_name};
 use super::table::Table;
@@ -87,6 +88,7 @@ fn table_text(table: &WorkloadTable) -> String {
         TableEnergy::of(table).map_or(String::new(), |energy| escape(&energy.heading()))
     );
     text += &grid.text();
+    text.extend(open_load::table(table, &name));
     for row in &table.rows {
         for reason in &row.reasons {
             text += &wrap(&format!("* {}: {}", name(row), escape(reason)), WIDTH, "  ");
@@ -134,6 +136,9 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admis
     }
     if any_sampled(trials) {
         text += "~ sampled: a count is samples by their period, not exact\n";
+    }
+    if study.emulated.is_none() {
+        text += &open_load::words(tables);
     }
     text.extend(two_hosts::words(tables).iter().map(|words| wrap(words, WIDTH, "")));
     let energy = tables.iter().find_map(TableEnergy::of);
