@@ -1,4 +1,4 @@
-//! What issues the I/O of a trial: the native generator and fio; the ramp's end, and the pass before the
+//! What issues the I/O of a trial: the native generator and fio; traces, the ramp's end, and the pass before the
 //! window.
 
 pub mod descriptors;
@@ -6,3 +6,4 @@ pub mod fio;
 pub mod native;
 pub mod pass;
 pub mod steadystate;
+pub mod trace;

@@ -1,0 +1,67 @@
+//! The CSV of the block traces of Microsoft Research's servers in Cambridge, as its README describes it
+//! (Narayanan, Donnelly, Rowstron: Write Off-Loading, FAST 2008; SNIA IOTTA, trace set 388).
+//!
+//! Times are Windows' file times, of 100 ns since 1601. As they count from the same moment in every file, files
+//! of several disks may follow one another: the records are sorted.
+
+use super::gather::{Gathered, Io};
+use super::{LineError, Op, Parser};
+
+const FIELDS: LineError = LineError::Malformed("does not have seven fields");
+const TIME: LineError = LineError::Malformed("has a Timestamp that is no number");
+const DISK: LineError = LineError::Malformed("has a DiskNumber that is no number");
+const TYPE: LineError = LineError::Malformed("has a Type that is neither Read nor Write");
+const OFFSET: LineError = LineError::Malformed("has an Offset that is no number of bytes");
+const SIZE: LineError = LineError::Malformed("has a Size that is no number of bytes below 4 GiB");
+const RESPONSE: LineError = LineError::Malformed("has a ResponseTime that is no number");
+
+pub(super) struct Msr;
+
+/// The fields of a line; that of the device is `Hostname,DiskNumber`.
+fn fields(text: &str) -> Option<[&str; 6]> {
+    let (time, rest) = text.split_once(',')?;
+    let comma = rest.find(',')?;
+    let disk_end = comma + 1 + rest[comma + 1..].find(',')?;
+    let device = &rest[..disk_end];
+    let mut others = rest[disk_end + 1..].split(',');
+    let mut next = || others.next();
+    let [kind, offset, size, response] = [next()?, next()?, next()?, next()?];
+    others.next().is_none().then_some([time, device, kind, offset, size, response])
+}
+
+fn is_header(text: &str) -> bool {
+    text.starts_with("Timestamp,") && fields(text).is_some()
+}
+
+/// Whether a trace that begins with this line is of this format.
+pub(super) fn is_line(text: &str) -> bool {
+    is_header(text) || fields(text).is_some_and(|[time, ..]| time.parse::<u64>().is_ok())
+}
+
+impl Parser for Msr {
+    fn line(&mut self, text: &str, into: &mut Gathered) -> Result<(), LineError> {
+        if text.is_empty() || (into.line == 1 && is_header(text)) {
+            return Ok(());
+        }
+        let [time, device, kind, offset, size, response] = fields(text).ok_or(FIELDS)?;
+        let disk = device.rsplit(',').next().unwrap_or_default();
+        disk.parse::<u32>().map_err(|_| DISK)?;
+        response.trim_end().parse::<u64>().map_err(|_| RESPONSE)?;
+        let op = match kind {
+            "Read" => Op::Read,
+            "Write" => Op::Write,
+            _ => return Err(TYPE),
+        };
+        into.take(Io {
+            at: time.parse().map_err(|_| TIME)?,
+            device,
+            op,
+            offset: offset.parse().map_err(|_| OFFSET)?,
+            len: size.parse().map_err(|_| SIZE)?,
+        })
+    }
+
+    fn unit_ns(&self) -> u64 {
+        100
+    }
+}
