@@ -1,5 +1,5 @@
-//! What `blkparse` prints of a blktrace, in its default format (blkparse(1), "DEFAULT OUTPUT"; `blkparse_fmt.c`
-//! of blktrace 1.2 and 1.3).
+//! What `blkparse` prints of a blktrace, in its default format (blkparse(1), "DEFAULT OUTPUT";
+//! `blkparse_fmt.c` of blktrace 1.2).
 //!
 //! Of the lines of an I/O one is replayed: `Q`, as the I/O entered the block layer. A trace without any `Q`
 //! (`blktrace -a issue`) is replayed by its `D`, as the I/Os went to the driver.
@@ -132,7 +132,7 @@ fn range(rest: &str) -> Result<Option<(u64, u32)>, LineError> {
 impl Blkparse {
     fn io(event: &Event<'_>, into: &mut Gathered) -> Result<(), LineError> {
         let Event { device, at_ns: at, rwbs, rest, .. } = *event;
-        // A passed-through command: its bytes, what it is in hexadecimal digits where that is known, the process.
+        // A passed-through command: its bytes, what it is in hexadecimal where that is known, the process.
         let second = rest.split_ascii_whitespace().nth(1).unwrap_or_default();
         if !rest.starts_with('[') && second.starts_with(['(', '[']) {
             into.leave_out(Reason::Passthrough);

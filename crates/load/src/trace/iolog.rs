@@ -1,8 +1,8 @@
-//! fio's iolog, versions 2 and 3, as fio reads it (`read_iolog` of its `iolog.c`, 3.33 to 3.42).
+//! fio's iolog, versions 2 and 3, as fio reads it (`read_iolog` of its `iolog.c`; tried with 3.33).
 //!
 //! Where fio and its manual differ, this follows fio. A `wait` of version 2 lasts until so many *milliseconds
-//! after the start*; the manual says microseconds after the previous one. The times of version 3, of which the
-//! manual does not name the unit, are microseconds.
+//! after the start*; the manual says microseconds after the previous one. The times of version 3, of which
+//! the manual does not name the unit, are microseconds.
 
 use super::gather::{Gathered, Io};
 use super::{LineError, Op, Parser, Reason};

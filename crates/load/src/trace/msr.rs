@@ -1,8 +1,8 @@
 //! The CSV of the block traces of Microsoft Research's servers in Cambridge, as its README describes it
-//! (Narayanan, Donnelly, Rowstron: Write Off-Loading, FAST 2008; SNIA IOTTA, trace set 388).
+//! (Narayanan, Donnelly, Rowstron: Write Off-Loading, FAST 2008; in SNIA's IOTTA repository).
 //!
-//! Times are Windows' file times, of 100 ns since 1601. As they count from the same moment in every file, files
-//! of several disks may follow one another: the records are sorted.
+//! Times are Windows' file times, of 100 ns since 1601. As they count from the same moment in every file,
+//! files of several disks may follow one another, each with its header: the records are sorted.
 
 use super::gather::{Gathered, Io};
 use super::{LineError, Op, Parser};
@@ -17,16 +17,28 @@ const RESPONSE: LineError = LineError::Malformed("has a ResponseTime that is no 
 
 pub(super) struct Msr;
 
-/// The fields of a line; that of the device is `Hostname,DiskNumber`.
-fn fields(text: &str) -> Option<[&str; 6]> {
-    let (time, rest) = text.split_once(',')?;
-    let comma = rest.find(',')?;
-    let disk_end = comma + 1 + rest[comma + 1..].find(',')?;
-    let device = &rest[..disk_end];
-    let mut others = rest[disk_end + 1..].split(',');
-    let mut next = || others.next();
-    let [kind, offset, size, response] = [next()?, next()?, next()?, next()?];
-    others.next().is_none().then_some([time, device, kind, offset, size, response])
+/// The fields of a line, the second with the third: the device is a host and its disk.
+fn fields(text: &str) -> Option<[&str; 7]> {
+    let mut commas = [0; 6];
+    let mut found = 0;
+    for (place, byte) in text.bytes().enumerate() {
+        if byte == b',' {
+            *commas.get_mut(found)? = place;
+            found += 1;
+        }
+    }
+    let [time, host, disk, kind, offset, size] = commas;
+    (found == commas.len()).then(|| {
+        [
+            &text[..time],
+            &text[time + 1..disk],
+            &text[host + 1..disk],
+            &text[disk + 1..kind],
+            &text[kind + 1..offset],
+            &text[offset + 1..size],
+            &text[size + 1..],
+        ]
+    })
 }
 
 fn is_header(text: &str) -> bool {
@@ -40,11 +52,10 @@ pub(super) fn is_line(text: &str) -> bool {
 
 impl Parser for Msr {
     fn line(&mut self, text: &str, into: &mut Gathered) -> Result<(), LineError> {
-        if text.is_empty() || (into.line == 1 && is_header(text)) {
+        if text.is_empty() || is_header(text) {
             return Ok(());
         }
-        let [time, device, kind, offset, size, response] = fields(text).ok_or(FIELDS)?;
-        let disk = device.rsplit(',').next().unwrap_or_default();
+        let [time, device, disk, kind, offset, size, response] = fields(text).ok_or(FIELDS)?;
         disk.parse::<u32>().map_err(|_| DISK)?;
         response.trim_end().parse::<u64>().map_err(|_| RESPONSE)?;
         let op = match kind {

@@ -1,6 +1,7 @@
 //! How a trace is put on a target: scaled in time and space, mapped, and dealt out to threads.
 //!
-//! fio's words, and what they do there (`delay_since_ttime` and `ipo_bytes_align` of fio's iolog.c and iolog.h).
+//! The words are fio's, and do what they do there (`delay_since_ttime` and `ipo_bytes_align` of its iolog.c
+//! and iolog.h).
 
 use super::error::shown;
 use super::mapped::Mapped;
@@ -17,8 +18,8 @@ pub enum Beyond {
     /// The trace is refused.
     #[default]
     Refuse,
-    /// Its offset is taken modulo the target's length; if it then still reaches over the end, it is moved back
-    /// to where it fits.
+    /// Its offset is taken modulo the target's length; if it then still reaches over the end, it is moved
+    /// back to where it fits.
     Wrap,
 }
 
@@ -51,7 +52,8 @@ impl FromStr for Beyond {
 /// How a trace is replayed. The default is as it was recorded, whole.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct How {
-    /// fio's `replay_time_scale`: the rate in per cent of the recorded one, so 50 is half as fast. At least 1.
+    /// fio's `replay_time_scale`: the rate in per cent of the recorded one, so 50 is half as fast. At least
+    /// 1.
     pub time_scale: u32,
     /// fio's `replay_no_stall`: every I/O is due at once.
     pub no_stall: bool,
@@ -61,8 +63,8 @@ pub struct How {
     pub align: u64,
     /// What lies beyond the target.
     pub map: Beyond,
-    /// The one device of the trace that is replayed. Without it all are, and they are laid one after the other
-    /// on the target, each as long as its furthest byte.
+    /// The one device of the trace that is replayed. Without it all are, and they are laid one after the
+    /// other on the target, each as long as its furthest byte.
     pub device: Option<String>,
     /// fio's `replay_skip`: what is not replayed.
     pub skip: Vec<Op>,

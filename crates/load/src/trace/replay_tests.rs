@@ -248,13 +248,14 @@ proptest! {
         for piece in all.iter().filter(|piece| piece.op.has_range()) {
             let end = piece.offset + u64::from(piece.len);
             prop_assert!(piece.len > 0 && piece.offset >= onto.base && end <= onto.base + onto.len);
-            prop_assert!((piece.offset - onto.base).is_multiple_of(block) && u64::from(piece.len).is_multiple_of(block));
+            prop_assert!((piece.offset - onto.base).is_multiple_of(block));
+            prop_assert!(u64::from(piece.len).is_multiple_of(block));
             prop_assert!(!piece.op.transfers() || piece.len <= replay.mapped().longest.min(onto.max_len));
         }
         let mapped = replay.mapped();
         prop_assert_eq!((all.len() as u64, records.len() as u64), (mapped.ios, mapped.records()));
-        let read: u64 = all.iter().filter(|piece| piece.op == Op::Read).map(|piece| u64::from(piece.len)).sum();
-        prop_assert_eq!(read, mapped.read_bytes);
+        let reads = all.iter().filter(|piece| piece.op == Op::Read);
+        prop_assert_eq!(reads.map(|piece| u64::from(piece.len)).sum::<u64>(), mapped.read_bytes);
         let asked: u64 = records.iter().map(|record| u64::from(record.len)).sum();
         let issued: u64 = all.iter().map(|piece| u64::from(piece.len)).sum();
         prop_assert!(issued >= asked);

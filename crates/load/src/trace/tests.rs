@@ -111,8 +111,8 @@ fn flags_and_forms_of_blkparse_are_told_apart() {
     let found: Vec<(Op, u64)> = trace.records.iter().map(|record| (record.op, record.offset / 512)).collect();
     let expected = [(Op::Read, 8), (Op::Flush, 0), (Op::Write, 16), (Op::Write, 24), (Op::Flush, 0)];
     assert_eq!(found, expected);
-    let left_out = "1 passed-through command (in line 5), 1 operation of another kind (in line 7), 1 I/O of no \
-                    bytes (in line 6), 1 FUA of a write (in line 3)";
+    let left_out = "1 passed-through command (in line 5), 1 operation of another kind (in line 7), 1 I/O of \
+                    no bytes (in line 6), 1 FUA of a write (in line 3)";
     assert_eq!(trace.left_out.to_string(), left_out);
 }
 
@@ -127,6 +127,8 @@ fn msr_is_sorted_by_time_with_or_without_a_header() {
         assert_eq!((trace.sorted, devices), (1, vec![("wdev,3", 3), ("wdev,0", 1)]));
         assert_eq!(trace.left_out.of(Reason::ZeroLength).count, 1);
     }
+    let joined = read(&format!("{header}{}", header.replace("wdev,", "web,")));
+    assert_eq!((joined.records.len(), joined.devices.len(), joined.sorted), (8, 4, 4));
 }
 
 #[test]
@@ -324,10 +326,13 @@ proptest! {
         match read_from(&bytes[..], Some(format), usize::MAX) {
             Ok(trace) => {
                 prop_assert!(trace.records.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns));
-                prop_assert_eq!(trace.devices.iter().map(|d| d.records).sum::<u64>(), trace.records.len() as u64);
+                let of_devices: u64 = trace.devices.iter().map(|device| device.records).sum();
+                prop_assert_eq!(of_devices, trace.records.len() as u64);
             }
             Err(TraceProblem::Line { line, .. } | TraceProblem::NotText(line)) => prop_assert!(line <= lines),
-            Err(error) => prop_assert!(matches!(error, TraceProblem::NoIo(_) | TraceProblem::Span), "{}", error),
+            Err(error) => {
+                prop_assert!(matches!(error, TraceProblem::NoIo(_) | TraceProblem::Span), "{}", error);
+            }
         }
     }
 }
