@@ -4,7 +4,6 @@
 
 use iopj_load::trace::{Beyond, Format, How, Onto, Replay, TraceProblem, read_from};
 use libfuzzer_sys::fuzz_target;
-use std::sync::Arc;
 
 /// Far more than an input has lines.
 const MOST: usize = 1 << 20;
@@ -30,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
         ..How::default()
     };
     let onto = Onto { base: 4096, len: 1 << (len % 60), block: 512 << (len % 4), max_len: 128 << 10 };
-    let Ok(replay) = Replay::new(Arc::new(trace), &how, onto) else { return };
+    let Ok(replay) = Replay::new(trace, &how, onto) else { return };
     let mut cursor = replay.cursor();
     // A trace of few lines can have very many pieces.
     for _ in 0..100_000 {

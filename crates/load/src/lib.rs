@@ -1,5 +1,5 @@
-//! What issues the I/O of a trial: the native generator and fio; traces, the ramp's end, and the pass before the
-//! window.
+//! What issues the I/O of a trial: the native generator and fio; traces, the ramp's end, and the pass before
+//! the window.
 
 pub mod descriptors;
 pub mod fio;

@@ -88,8 +88,7 @@ fn remedy(error: LineError, format: Format) -> String {
         (LineError::Malformed(_) | LineError::TooFar, _) => {
             format!(": a line of {format} is `{shape}`; correct this one or take it out")
         }
-        (LineError::Header, Format::FioV2) => format!(": write `{}` first", super::iolog::HEADER_V2),
-        (LineError::Header, _) => format!(": write `{}` first", super::iolog::HEADER_V3),
+        (LineError::Header, _) => format!(": write `{}` first", format.header()),
         (LineError::Backwards, Format::FioV3) => {
             ": several jobs wrote into one file; record each into its own (write_iolog)".to_owned()
         }

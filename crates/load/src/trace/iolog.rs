@@ -5,10 +5,7 @@
 //! the manual does not name the unit, are microseconds.
 
 use super::gather::{Gathered, Io};
-use super::{LineError, Op, Parser, Reason};
-
-pub(super) const HEADER_V2: &str = "fio version 2 iolog";
-pub(super) const HEADER_V3: &str = "fio version 3 iolog";
+use super::{Format, LineError, Op, Parser, Reason};
 
 const TIME: LineError = LineError::Malformed("has a time that is no number of microseconds");
 const OFFSET: LineError = LineError::Malformed("has an offset that is no number of bytes");
@@ -25,12 +22,9 @@ pub(super) struct Iolog {
 }
 
 impl Iolog {
-    pub(super) fn v2() -> Iolog {
-        Iolog { header: HEADER_V2, has_times: false, header_seen: false, waited_ms: 0 }
-    }
-
-    pub(super) fn v3() -> Iolog {
-        Iolog { header: HEADER_V3, has_times: true, ..Iolog::v2() }
+    pub(super) fn new(format: Format) -> Iolog {
+        let has_times = format == Format::FioV3;
+        Iolog { header: format.header(), has_times, header_seen: false, waited_ms: 0 }
     }
 
     fn io(

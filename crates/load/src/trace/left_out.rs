@@ -1,6 +1,5 @@
 //! What of a trace's file is not among its records, by reason.
 
-use super::mapped::some;
 use std::fmt;
 
 /// Why something in a trace is left out.
@@ -103,4 +102,9 @@ impl fmt::Display for LeftOut {
         f.write_str(if parts.is_empty() { "nothing" } else { "" })?;
         f.write_str(&parts.join(", "))
     }
+}
+
+/// So many of something.
+pub(super) fn some(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
 }

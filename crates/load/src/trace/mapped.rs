@@ -1,5 +1,6 @@
 //! What came of a trace on its target, in counts and in words.
 
+use super::left_out::some;
 use super::{Format, LeftOut, Op, Trace};
 use iopj_core::format_bytes;
 use std::fmt;
@@ -128,7 +129,7 @@ impl Mapped {
     }
 }
 
-/// Two lines, or one where nothing was changed or left out: what is replayed, and what became of the rest.
+/// Two lines: what is replayed; what was changed to fit the target, and what is left out.
 impl fmt::Display for Mapped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.replayed_text())?;
@@ -149,9 +150,4 @@ fn by_op(counts: &[u64; Op::ALL.len()]) -> Vec<String> {
     });
     let counted = counts.iter().zip(words).filter(|(count, _)| **count > 0);
     counted.map(|(count, (one, several))| some(*count, one, several)).collect()
-}
-
-/// So many of something.
-pub(super) fn some(count: u64, one: &str, several: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { several })
 }

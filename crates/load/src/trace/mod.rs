@@ -4,9 +4,8 @@
 //! ```no_run
 //! use iopj_load::trace::{How, Onto, Replay, read};
 //! use std::path::Path;
-//! use std::sync::Arc;
 //!
-//! let trace = Arc::new(read(Path::new("prn_0.csv"), None)?);
+//! let trace = read(Path::new("prn_0.csv"), None)?;
 //! let onto = Onto { base: 0, len: 64 << 30, block: 512, max_len: 1 << 20 };
 //! let replay = Replay::new(trace, &How::default(), onto)?;
 //! println!("{}", replay.mapped());
@@ -20,10 +19,12 @@
 mod blkparse;
 mod error;
 mod gather;
+mod how;
 mod iolog;
 mod left_out;
 mod lines;
 mod mapped;
+mod mapping;
 mod msr;
 mod replay;
 #[cfg(test)]
@@ -32,9 +33,10 @@ mod replay_tests;
 mod tests;
 
 pub use error::{LineError, TraceError, TraceProblem};
+pub use how::{Beyond, How, Onto, ParseBeyondError, ReplayError};
 pub use left_out::{Left, LeftOut, Reason};
 pub use mapped::Mapped;
-pub use replay::{Beyond, Cursor, How, Onto, Piece, Replay, ReplayError};
+pub use replay::{Cursor, Piece, Replay};
 
 use gather::Gathered;
 use lines::Lines;
@@ -71,10 +73,19 @@ impl Format {
         }
     }
 
+    /// The line with which a trace of it begins, or may begin.
+    fn header(self) -> &'static str {
+        match self {
+            Format::FioV2 => "fio version 2 iolog",
+            Format::FioV3 => "fio version 3 iolog",
+            Format::Blkparse => "",
+            Format::Msr => self.shape(),
+        }
+    }
+
     fn parser(self) -> Box<dyn Parser> {
         match self {
-            Format::FioV2 => Box::new(iolog::Iolog::v2()),
-            Format::FioV3 => Box::new(iolog::Iolog::v3()),
+            Format::FioV2 | Format::FioV3 => Box::new(iolog::Iolog::new(self)),
             Format::Blkparse => Box::new(blkparse::Blkparse::default()),
             Format::Msr => Box::new(msr::Msr),
         }
@@ -82,13 +93,11 @@ impl Format {
 
     /// The format of a trace with this first line.
     fn recognise(first: &str) -> Option<Format> {
-        match first.trim_end() {
-            iolog::HEADER_V2 => Some(Format::FioV2),
-            iolog::HEADER_V3 => Some(Format::FioV3),
-            _ if msr::is_line(first) => Some(Format::Msr),
-            _ if blkparse::is_line(first) => Some(Format::Blkparse),
-            _ => None,
-        }
+        Format::ALL.into_iter().find(|format| match format {
+            Format::FioV2 | Format::FioV3 => first.trim_end() == format.header(),
+            Format::Blkparse => blkparse::is_line(first),
+            Format::Msr => msr::is_line(first),
+        })
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::*;
 use proptest::prelude::*;
-use std::sync::Arc;
 use std::thread;
 
 const K: u64 = 1024;
@@ -11,17 +10,17 @@ fn record(at_ns: u64, op: Op, offset: u64, len: u32) -> Record {
     Record { at_ns, offset, len, device: 0, op }
 }
 
-fn trace(records: &[Record]) -> Arc<Trace> {
+fn trace(records: &[Record]) -> Trace {
     let last = records.iter().map(|record| record.device).max().unwrap();
     let device = |number| Device { name: format!("8,{number}"), records: 0, end: 0 };
-    Arc::new(Trace {
+    Trace {
         format: Format::Msr,
         records: records.to_vec(),
         devices: (0..=last).map(device).collect(),
         left_out: LeftOut::default(),
         sorted: 0,
         action: None,
-    })
+    }
 }
 
 const ONTO: Onto = Onto { base: 1 << 20, len: 1 << 20, block: 512, max_len: 64 << 10 };
@@ -177,7 +176,7 @@ fn what_is_skipped_is_said() {
 #[test]
 fn a_report_says_in_two_lines_what_became_of_a_trace() {
     let trace = include_str!("fixtures/blkparse.txt");
-    let trace = Arc::new(read_from(trace.as_bytes(), None, usize::MAX).unwrap());
+    let trace = read_from(trace.as_bytes(), None, usize::MAX).unwrap();
     let how = How { map: Beyond::Wrap, ..How::default() };
     let onto = Onto { base: 0, len: 32 << 20, block: 4096, max_len: 16 << 10 };
     let replay = Replay::new(trace.clone(), &how, onto).unwrap();
