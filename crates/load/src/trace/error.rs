@@ -65,6 +65,9 @@ pub enum LineError {
     /// Not the line with which an iolog begins.
     #[error("is not the first line of such an iolog")]
     Header,
+    /// The header of a second iolog in the file.
+    #[error("begins another log, because fio appends to the file of write_iolog")]
+    SecondHeader,
     /// Before the line that precedes it.
     #[error("is earlier than the I/O before it")]
     Backwards,
@@ -89,6 +92,9 @@ fn remedy(error: LineError, format: Format) -> String {
             format!(": a line of {format} is `{shape}`; correct this one or take it out")
         }
         (LineError::Header, _) => format!(": write `{}` first", format.header()),
+        (LineError::SecondHeader, _) => {
+            ": cut the file there, or record each run and job into its own".to_owned()
+        }
         (LineError::Backwards, Format::FioV3) => {
             ": several jobs wrote into one file; record each into its own (write_iolog)".to_owned()
         }

@@ -66,6 +66,9 @@ impl Parser for Iolog {
             self.header_seen = true;
             return if text.trim_end() == self.header { Ok(()) } else { Err(LineError::Header) };
         }
+        if text.trim_end() == self.header {
+            return Err(LineError::SecondHeader);
+        }
         let mut fields = text.split_ascii_whitespace();
         let at = if self.has_times {
             let Some(time) = fields.next() else { return Ok(()) };

@@ -198,6 +198,10 @@ fn a_trace_that_runs_backwards_is_refused() {
     let v3 = refusal("fio version 3 iolog\n7 f read 0 512\n6 f read 0 512\n");
     let cause = "is earlier than the I/O before it: several jobs wrote into one file";
     assert!(v3.starts_with(&format!("line 3, `6 f read 0 512`, {cause}")), "{v3}");
+    let twice = refusal(format!("{FIO_V3}{FIO_V3}"));
+    let cause =
+        "line 30, `fio version 3 iolog`, begins another log, because fio appends to the file of write_iolog";
+    assert_eq!(twice, format!("{cause}: cut the file there, or record each run and job into its own"));
     let mut lines: Vec<&str> = BLKPARSE.lines().collect();
     lines.swap(0, 5);
     let blkparse = refusal(lines.join("\n"));
