@@ -41,9 +41,11 @@ pub struct Mapped {
     pub split: u64,
     /// The longest read or write that is issued, in bytes: what a buffer must hold. 0 if there is none.
     pub longest: u32,
-    /// From the first record of the trace to the last that is replayed, in ns of the replay; none if it does
-    /// not wait.
+    /// From the first record of the trace to the last that is replayed, in ns of the replay; none if every
+    /// I/O is due at once, so that there is no time from which it could be late.
     pub span_ns: Option<u64>,
+    /// True if all records of the trace have the same time, as in an iolog of version 2 without a `wait`.
+    pub is_timeless: bool,
     /// Records that stood in the file after a later one, and were sorted.
     pub sorted: u64,
     /// What of the file is not in the trace.
@@ -71,6 +73,7 @@ impl Mapped {
             split: 0,
             longest: 0,
             span_ns: None,
+            is_timeless: trace.records.last().is_none_or(|record| record.at_ns == 0),
             sorted: trace.sorted,
             left_out: trace.left_out,
         }
@@ -93,6 +96,7 @@ impl Mapped {
         };
         let time = match self.span_ns {
             Some(ns) => format!("over {:.3} s", ns as f64 / 1e9),
+            None if self.is_timeless => "as fast as possible, because it has no times".to_owned(),
             None => "as fast as possible".to_owned(),
         };
         let ops = by_op(&self.replayed).join(", ");

@@ -97,7 +97,8 @@ impl<'a> Mapping<'a> {
         }
         self.mapped.replayed[op as usize] += 1;
         record.at_ns = self.due_ns(record.at_ns);
-        self.mapped.span_ns = (!self.how.no_stall).then_some(record.at_ns);
+        let is_timed = !self.how.no_stall && !self.mapped.is_timeless;
+        self.mapped.span_ns = is_timed.then_some(record.at_ns);
         if op.has_range() {
             let place = self.place(record);
             self.count(op, &place)?;

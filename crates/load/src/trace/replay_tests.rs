@@ -192,6 +192,17 @@ fn a_report_says_in_two_lines_what_became_of_a_trace() {
 }
 
 #[test]
+fn a_trace_without_times_is_replayed_as_fast_as_possible() {
+    let text = "fio version 2 iolog\nf write 0 512\nf write 512 512\n";
+    let trace = read_from(text.as_bytes(), None, usize::MAX).unwrap();
+    let replay = Replay::new(trace, &How::default(), ONTO).unwrap();
+    assert_eq!(replay.mapped().span_ns, None);
+    let text =
+        "2 of 2 I/Os from fio-v2, as fast as possible, because it has no times: 2 writes\nleft out: nothing";
+    assert_eq!(replay.mapped().to_string(), text);
+}
+
+#[test]
 fn nonsense_is_refused() {
     let records = [record(0, Op::Read, 0, 512)];
     let refused = |how, onto| replay(&records, how, onto).unwrap_err();
