@@ -46,6 +46,14 @@ pub enum PowerSetting {
     NvmePowerState,
     /// Speed and width of a drive's link.
     Link,
+    /// The states in which a drive's link may rest.
+    LinkStates,
+    /// Whether an NVMe drive enters power states by itself.
+    NvmeApst,
+    /// When an NVMe drive interrupts for completions.
+    NvmeCoalescing,
+    /// The time in us that a CPU may take to leave an idle state.
+    CpuDmaLatency,
 }
 
 impl PowerSetting {
@@ -61,6 +69,10 @@ impl PowerSetting {
             PowerSetting::AspmPolicy => "ASPM policy",
             PowerSetting::NvmePowerState => "NVMe power state",
             PowerSetting::Link => "PCIe link",
+            PowerSetting::LinkStates => "set of link states",
+            PowerSetting::NvmeApst => "autonomous power state transition",
+            PowerSetting::NvmeCoalescing => "interrupt coalescing",
+            PowerSetting::CpuDmaLatency => "CPU latency limit (us)",
         }
     }
 }

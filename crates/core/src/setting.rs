@@ -34,7 +34,8 @@ settings! {
     /// `Display`, `FromStr` and serde use the name. They can be set in their order (`Ord`): a setting that
     /// the kernel resets when another one changes comes after that one. Sources:
     /// Documentation/ABI/stable/sysfs-block, Documentation/admin-guide/pm/{cpufreq,cpuidle,intel_pstate}.rst,
-    /// Documentation/ABI/testing/sysfs-devices-system-cpu.
+    /// Documentation/ABI/testing/sysfs-devices-system-cpu, Documentation/ABI/testing/sysfs-bus-pci (`link`),
+    /// Documentation/power/pm_qos_interface.rst; NVM Express Base Specification 2.0, Set Features.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Setting {
         /// `queue/io_poll_delay`: -1 polls all the time, 0 lets the kernel choose the sleep, more is a sleep
@@ -64,6 +65,23 @@ settings! {
         /// `queue/iostats_passthrough`: 1 counts passed-through commands in the device's statistics (Linux
         /// 6.12 and newer).
         IostatsPassthrough = "iostats_passthrough",
+        /// `link/l0s_aspm` of the drive's PCI function: 1 lets its link rest in L0s (Linux 5.6 and newer).
+        L0sAspm = "l0s_aspm",
+        /// `link/l1_aspm`: 1 lets its link rest in L1.
+        L1Aspm = "l1_aspm",
+        /// `link/l1_1_aspm`: 1 lets its link rest in L1.1, for which L1 must be allowed.
+        L11Aspm = "l1_1_aspm",
+        /// `link/l1_2_aspm`: 1 lets its link rest in L1.2, for which L1 must be allowed.
+        L12Aspm = "l1_2_aspm",
+        /// 1 lets the NVMe drive enter power states by itself (feature 0Ch), by the kernel's table.
+        NvmeApst = "nvme_apst",
+        /// The power state of the NVMe drive (feature 02h).
+        NvmePowerState = "nvme_power_state",
+        /// Completions after which the NVMe drive interrupts at once (feature 08h, aggregation threshold).
+        NvmeCoalescingEntries = "nvme_coalescing_entries",
+        /// The time in us for which the NVMe drive may hold an interrupt back (feature 08h, aggregation
+        /// time).
+        NvmeCoalescingUsecs = "nvme_coalescing_usecs",
         /// `cpufreq/policy*/scaling_governor`, on every policy.
         Governor = "governor",
         /// `cpufreq/policy*/energy_performance_preference`, on every policy.
@@ -72,11 +90,17 @@ settings! {
         Boost = "boost",
         /// `intel_pstate/no_turbo`: 1 forbids turbo frequencies.
         NoTurbo = "no_turbo",
+        /// `cpufreq/policy*/scaling_max_freq` in kHz, on every policy: the highest frequency that is used.
+        /// The kernel sets it anew when turbo is allowed or forbidden.
+        ScalingMaxFreq = "scaling_max_freq",
         /// `cpu*/cpuidle/state*/disable`: idle states of a higher index are disabled on every CPU; the others
         /// are as they were before the run.
         CstateMax = "cstate_max",
         /// `smt/control`: `on` or `off`.
         Smt = "smt",
+        /// `/dev/cpu_dma_latency`: the time in us that a CPU may take to leave an idle state; a request that
+        /// lasts as long as the run.
+        CpuDmaLatency = "cpu_dma_latency",
         /// `cpuN/online`: this many cores are online; those with the highest numbers go.
         CpusOnline = "cpus_online",
         /// `net/core/busy_poll`: the time in us for which poll(2) polls a network card.
@@ -146,12 +170,32 @@ impl Setting {
                 | Boost
                 | NoTurbo
                 | CstateMax
+                | ScalingMaxFreq
                 | Smt
+                | CpuDmaLatency
                 | CpusOnline
                 | BusyPoll
                 | BusyRead
                 | NvmetIdlePollUsecs
         ) && !self.is_of_nic()
+            && !self.is_of_link()
+            && !self.is_of_controller()
+    }
+
+    /// Whether it belongs to the PCIe link of a drive.
+    pub fn is_of_link(self) -> bool {
+        matches!(self, Setting::L0sAspm | Setting::L1Aspm | Setting::L11Aspm | Setting::L12Aspm)
+    }
+
+    /// Whether it belongs to an NVMe controller, which the kernel must drive for it to be set.
+    pub fn is_of_controller(self) -> bool {
+        matches!(
+            self,
+            Setting::NvmeApst
+                | Setting::NvmePowerState
+                | Setting::NvmeCoalescingEntries
+                | Setting::NvmeCoalescingUsecs
+        )
     }
 
     /// Whether it belongs to a network card.
@@ -196,8 +240,17 @@ impl Setting {
             Setting::AddRandom
             | Setting::Iostats
             | Setting::IostatsPassthrough
+            | Setting::L0sAspm
+            | Setting::L1Aspm
+            | Setting::L11Aspm
+            | Setting::L12Aspm
+            | Setting::NvmeApst
             | Setting::Boost
             | Setting::NoTurbo => "0 or 1",
+            Setting::NvmePowerState => "the number of a power state, 0 to 31",
+            Setting::NvmeCoalescingEntries => "a number of completions, 1 to 256",
+            Setting::NvmeCoalescingUsecs => "a number of microseconds in steps of 100, 0 to 25500",
+            Setting::ScalingMaxFreq => "a number of kHz above 0",
             Setting::Governor => "the name of a governor, such as performance or schedutil",
             Setting::EnergyPerformancePreference => {
                 "the name of a preference, such as performance, or 0 to 255"
@@ -213,7 +266,8 @@ impl Setting {
             Setting::NicIrqAffinity => {
                 "CPUs in ascending order, with adjacent ones as a range, such as 0-3 or 0,4-7"
             }
-            Setting::BusyPoll
+            Setting::CpuDmaLatency
+            | Setting::BusyPoll
             | Setting::BusyRead
             | Setting::NvmetIdlePollUsecs
             | Setting::RxUsecs
@@ -235,10 +289,18 @@ impl Setting {
             Setting::Nomerges | Setting::RqAffinity => within(0, 2),
             Setting::NrRequests | Setting::MaxSectorsKb => within(4, i32::MAX),
             Setting::WbtLatUsec | Setting::ReadAheadKb | Setting::CstateMax => within(0, i32::MAX),
-            Setting::IoTimeout => within(1, i32::MAX),
+            Setting::IoTimeout | Setting::ScalingMaxFreq => within(1, i32::MAX),
+            Setting::NvmePowerState => within(0, 31),
+            Setting::NvmeCoalescingEntries => within(1, 256),
+            Setting::NvmeCoalescingUsecs => within(0, 25_500) && number.is_some_and(|us| us % 100 == 0),
             Setting::AddRandom
             | Setting::Iostats
             | Setting::IostatsPassthrough
+            | Setting::L0sAspm
+            | Setting::L1Aspm
+            | Setting::L11Aspm
+            | Setting::L12Aspm
+            | Setting::NvmeApst
             | Setting::Boost
             | Setting::NoTurbo => within(0, 1),
             Setting::Scheduler | Setting::Governor => is_word("-_"),
@@ -247,7 +309,8 @@ impl Setting {
             Setting::CpusOnline | Setting::NicQueues => within(1, i32::MAX),
             Setting::Mtu => within(68, i32::MAX),
             Setting::AdaptiveRx | Setting::AdaptiveTx => within(0, 1),
-            Setting::BusyPoll
+            Setting::CpuDmaLatency
+            | Setting::BusyPoll
             | Setting::BusyRead
             | Setting::NvmetIdlePollUsecs
             | Setting::RxUsecs
@@ -322,6 +385,30 @@ impl<'de> serde::Deserialize<'de> for Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_drives_and_the_cpus_limits_have_their_ranges() {
+        for (setting, good, bad) in [
+            (Setting::NvmePowerState, ["0", "31"], ["-1", "32"]),
+            (Setting::NvmeCoalescingEntries, ["1", "256"], ["0", "257"]),
+            (Setting::NvmeCoalescingUsecs, ["0", "25500"], ["150", "25600"]),
+            (Setting::NvmeApst, ["0", "1"], ["on", "2"]),
+            (Setting::L1Aspm, ["0", "1"], ["", "10"]),
+            (Setting::ScalingMaxFreq, ["1", "3400000"], ["0", "3.4GHz"]),
+            (Setting::CpuDmaLatency, ["0", "2147483647"], ["-1", "2147483648"]),
+        ] {
+            for value in good {
+                assert_eq!(setting.check(value), Ok(()), "{setting} = {value}");
+            }
+            for value in bad {
+                let error = setting.check(value).unwrap_err().to_string();
+                assert!(
+                    error.starts_with(&format!("`{value}` is not valid for `{setting}`: write ")),
+                    "{error}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn a_list_of_cpus_has_one_form() {

@@ -6,5 +6,7 @@ mod kernel_log;
 pub mod machine;
 mod nvme_features;
 pub mod power;
+#[cfg(test)]
+mod power_tests;
 pub mod settings;
 mod sysfs;

@@ -27,7 +27,7 @@ impl FeatureAccess {
 ///
 /// # Errors
 /// The device cannot be opened, and those of [`nvme_feature`].
-pub(crate) fn get(controller: &Path, feature: u8) -> io::Result<u32> {
+fn get(controller: &Path, feature: u8) -> io::Result<u32> {
     nvme_feature(&File::open(controller)?, feature)
 }
 

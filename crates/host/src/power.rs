@@ -4,8 +4,7 @@
 //! It only reads. What the machine does not say is absent, never guessed. Changing any of it is left to
 //! [`settings`](crate::settings).
 
-use crate::nvme_features;
-use crate::settings::Host;
+use crate::settings::{Host, coalescing, current_dma_latency};
 use crate::sysfs::{self, chosen, names_in};
 use iopj_core::{PowerChange, PowerSetting};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +43,10 @@ pub struct PowerState {
     pub throttle_count: Option<u64>,
     /// The policy of PCIe active-state power management (`pcie_aspm/parameters/policy`).
     pub aspm_policy: Option<String>,
+    /// The time that a CPU may take to leave an idle state, the least that anybody asks for, in us
+    /// (`/dev/cpu_dma_latency`); absent without root.
+    #[serde(default)]
+    pub cpu_dma_latency_us: Option<i32>,
     /// The drives, in the order asked for.
     pub devices: Vec<DevicePower>,
 }
@@ -76,6 +79,25 @@ pub struct DevicePower {
     pub link_speed: Option<String>,
     /// `current_link_width` of the same, in lanes.
     pub link_width_lanes: Option<u32>,
+    /// The states in which that function's link may rest (`link/*_aspm` that read 1), in ascending order;
+    /// absent if the kernel shows none.
+    #[serde(default)]
+    pub link_states: Option<Vec<String>>,
+    /// Whether the NVMe drive enters power states by itself (feature 0Ch, bit 0); absent without root.
+    #[serde(default)]
+    pub nvme_apst: Option<bool>,
+    /// The drive's interrupt coalescing (feature 08h); absent without root.
+    #[serde(default)]
+    pub nvme_coalescing: Option<Coalescing>,
+}
+
+/// When an NVMe drive interrupts for completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Coalescing {
+    /// At once after so many.
+    pub entries: u32,
+    /// After so many us at the latest; 0 is at once.
+    pub usecs: u32,
 }
 
 impl PowerState {
@@ -102,6 +124,7 @@ impl PowerState {
             smt: text(&cpu.join("smt/control")),
             throttle_count: throttle_count(&cpus),
             aspm_policy: text(&host.sys().join("module/pcie_aspm/parameters/policy")),
+            cpu_dma_latency_us: current_dma_latency(host.dev()).ok(),
             devices: devices.iter().map(|device| DevicePower::read(host, device)).collect(),
         }
     }
@@ -134,6 +157,7 @@ impl PowerState {
                 ),
                 (PowerSetting::Smt, state.smt.clone()),
                 (PowerSetting::AspmPolicy, state.aspm_policy.clone()),
+                (PowerSetting::CpuDmaLatency, state.cpu_dma_latency_us.map(|us| us.to_string())),
             ]
         };
         let of_cpus = of_cpus(self).into_iter().zip(of_cpus(later));
@@ -164,7 +188,7 @@ impl IdleState {
 }
 
 impl DevicePower {
-    fn changes_until(&self, later: &DevicePower) -> impl Iterator<Item = PowerChange> {
+    fn changes_until(&self, later: &DevicePower) -> impl Iterator<Item = PowerChange> + use<> {
         let state = |device: &DevicePower| device.nvme_power_state.map(|state| state.to_string());
         let is_deeper = later.nvme_power_state > self.nvme_power_state;
         let state = change(PowerSetting::NvmePowerState, Some(&self.name), state(self), state(later))
@@ -172,7 +196,27 @@ impl DevicePower {
         let link = |device: &DevicePower| {
             Some(format!("{} x{}", device.link_speed.as_ref()?, device.link_width_lanes?))
         };
-        state.into_iter().chain(change(PowerSetting::Link, Some(&self.name), link(self), link(later)))
+        let states = |device: &DevicePower| {
+            device.link_states.as_ref().map(|states| match &states[..] {
+                [] => "none".to_owned(),
+                states => states.join(", "),
+            })
+        };
+        let apst = |device: &DevicePower| device.nvme_apst.map(|on| if on { "on" } else { "off" }.to_owned());
+        let coalescing = |device: &DevicePower| {
+            device.nvme_coalescing.map(|at| format!("{} completions or {} us", at.entries, at.usecs))
+        };
+        let changed = |what, of: &dyn Fn(&DevicePower) -> Option<String>| {
+            change(what, Some(&self.name), of(self), of(later))
+        };
+        let changes = [
+            state,
+            changed(PowerSetting::Link, &link),
+            changed(PowerSetting::LinkStates, &states),
+            changed(PowerSetting::NvmeApst, &apst),
+            changed(PowerSetting::NvmeCoalescing, &coalescing),
+        ];
+        changes.into_iter().flatten()
     }
 }
 
@@ -181,14 +225,21 @@ impl DevicePower {
         let device = host.sys().join("block").join(name).join("device");
         let function = pci_function(&device, host.sys());
         let link = |file: &str| function.as_ref().and_then(|function| text(&function.join(file)));
+        let node = nvme_controller(&device).map(|name| host.dev().join(name));
+        let feature = |id| (host.features.get)(node.as_deref()?, id).ok();
         DevicePower {
             name: name.to_owned(),
-            nvme_power_state: nvme_controller(&device)
-                .and_then(|name| nvme_power_state(&host.dev().join(name))),
+            // Power Management (feature 02h) has the power state in bits 4:0.
+            nvme_power_state: feature(0x02).map(|register| (register & 0x1F) as u8),
             temperature_millicelsius: temperature(&device),
             runtime_status: text(&device.join("power/runtime_status")),
             link_speed: link("current_link_speed"),
             link_width_lanes: link("current_link_width").and_then(|width| width.parse().ok()),
+            link_states: function.as_deref().and_then(link_states),
+            nvme_apst: feature(0x0C).map(|register| register & 1 == 1),
+            nvme_coalescing: feature(0x08)
+                .map(coalescing)
+                .map(|(entries, usecs)| Coalescing { entries, usecs }),
         }
     }
 }
@@ -262,193 +313,20 @@ fn temperature(device: &Path) -> Option<i64> {
 }
 
 /// The controller's name (`nvme0`): the device itself, or with multipath one of the subsystem's controllers.
-fn nvme_controller(device: &Path) -> Option<String> {
+pub(crate) fn nvme_controller(device: &Path) -> Option<String> {
     let device = device.canonicalize().ok()?;
     let name = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
     let own = name(&device).filter(|name| sysfs::number(name, "nvme").is_some());
     own.or_else(|| entries(&device, "nvme").values().find_map(|path| name(path)))
 }
 
-/// Power Management (feature 02h) has the power state in bits 4:0.
-fn nvme_power_state(controller: &Path) -> Option<u8> {
-    Some((nvme_features::get(controller, 0x02).ok()? & 0x1F) as u8)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::settings::fixture::{CPU, Fixture};
-
-    fn read(fixture: &Fixture, devices: &[&str]) -> PowerState {
-        PowerState::read(&fixture.host(), &devices.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn an_empty_host_shows_nothing() {
-        let fixture = Fixture::empty();
-        let state = read(&fixture, &["sda"]);
-        let unknown = PowerState {
-            devices: vec![DevicePower { name: "sda".into(), ..DevicePower::default() }],
-            ..PowerState::default()
-        };
-        assert_eq!(state, unknown);
-    }
-
-    #[test]
-    fn cpus_are_summed_up() {
-        let fixture = Fixture::new();
-        for (cpu, khz) in [(0, 800_000), (1, 3_400_000)] {
-            fixture.write(&format!("{CPU}/cpufreq/policy{cpu}/scaling_cur_freq"), &khz.to_string());
-            fixture.write(&format!("{CPU}/cpufreq/policy{cpu}/scaling_max_freq"), "3600000");
-            fixture.write(&format!("{CPU}/cpu{cpu}/thermal_throttle/core_throttle_count"), "2");
-            fixture.write(&format!("{CPU}/cpu{cpu}/thermal_throttle/core_throttle_max_time_ms"), "90");
-        }
-        fixture.write(&format!("{CPU}/cpu1/cpuidle/state2/disable"), "1");
-        fixture.write(
-            "sys/module/pcie_aspm/parameters/policy",
-            "[default] performance powersave powersupersave",
-        );
-        let state = read(&fixture, &[]);
-        assert_eq!(state.governors, ["schedutil"]);
-        assert_eq!((state.frequency_min_khz, state.frequency_max_khz), (Some(800_000), Some(3_400_000)));
-        assert_eq!(state.frequency_limits_khz, [3_600_000]);
-        assert_eq!(state.energy_performance_preferences, ["balance_power"]);
-        assert_eq!(state.turbo, Some(true));
-        assert_eq!(state.smt.as_deref(), Some("on"));
-        assert_eq!(state.throttle_count, Some(4));
-        assert_eq!(state.aspm_policy.as_deref(), Some("default"));
-        let state2 = IdleState { index: 2, name: "C2".into(), cpus: 2, disabled_cpus: 1 };
-        assert_eq!((state.idle_states.len(), &state.idle_states[2]), (3, &state2));
-    }
-
-    #[test]
-    fn either_driver_shows_turbo() {
-        let fixture = Fixture::empty();
-        fixture.write(&format!("{CPU}/intel_pstate/no_turbo"), "1");
-        assert_eq!(read(&fixture, &[]).turbo, Some(false));
-        fixture.write(&format!("{CPU}/intel_pstate/no_turbo"), "0");
-        assert_eq!(read(&fixture, &[]).turbo, Some(true));
-    }
-
-    #[test]
-    fn an_nvme_drive_is_read_through_its_controller() {
-        let fixture = Fixture::empty();
-        let function = "sys/devices/pci0000:00/0000:00:1d.0/0000:02:00.0";
-        fixture.write(&format!("{function}/current_link_speed"), "16.0 GT/s PCIe");
-        fixture.write(&format!("{function}/current_link_width"), "4");
-        fixture.write(&format!("{function}/nvme/nvme0/hwmon3/temp1_input"), "41850");
-        fixture.write(&format!("{function}/nvme/nvme0/power/runtime_status"), "unsupported");
-        fixture.link("sys/block/nvme0n1/device", &format!("{function}/nvme/nvme0"));
-        // A plain file where the controller's node should be: the request is refused, the state stays absent.
-        fixture.write("dev/nvme0", "");
-        let expected = DevicePower {
-            name: "nvme0n1".into(),
-            nvme_power_state: None,
-            temperature_millicelsius: Some(41_850),
-            runtime_status: Some("unsupported".into()),
-            link_speed: Some("16.0 GT/s PCIe".into()),
-            link_width_lanes: Some(4),
-        };
-        assert_eq!(read(&fixture, &["nvme0n1"]).devices, [expected]);
-        assert_eq!(nvme_controller(&fixture.path("sys/block/nvme0n1/device")).as_deref(), Some("nvme0"));
-    }
-
-    #[test]
-    fn a_multipath_namespace_finds_a_controller_of_its_subsystem() {
-        let fixture = Fixture::empty();
-        fixture.write("sys/devices/virtual/nvme-subsystem/nvme-subsys4/nvme0n1/size", "8");
-        fixture.write("sys/devices/pci0000:00/nvme/nvme4/model", "x");
-        fixture.link(
-            "sys/devices/virtual/nvme-subsystem/nvme-subsys4/nvme4",
-            "sys/devices/pci0000:00/nvme/nvme4",
-        );
-        let subsystem = fixture.path("sys/devices/virtual/nvme-subsystem/nvme-subsys4");
-        assert_eq!(nvme_controller(&subsystem).as_deref(), Some("nvme4"));
-    }
-
-    #[test]
-    fn a_sata_drive_has_its_sensor_one_folder_deeper() {
-        let fixture = Fixture::empty();
-        fixture.write("sys/block/sda/device/hwmon/hwmon1/temp1_input", "33000");
-        assert_eq!(read(&fixture, &["sda"]).devices[0].temperature_millicelsius, Some(33_000));
-    }
-
-    #[test]
-    fn throttling_is_a_count_that_grew() {
-        let with = |throttle_count| PowerState { throttle_count, ..PowerState::default() };
-        for (before, after, times) in [
-            (Some(3), Some(5), Some(2)),
-            (Some(3), Some(3), Some(0)),
-            (Some(3), Some(1), Some(0)),
-            (None, Some(4), None),
-            (Some(3), None, None),
-        ] {
-            assert_eq!(with(before).throttles_until(&with(after)), times);
-        }
-    }
-
-    #[test]
-    fn changed_settings_are_listed_and_what_follows_the_load_is_not() {
-        let fixture = Fixture::new();
-        let before = read(&fixture, &[]);
-        assert_eq!(before.changes_until(&before), []);
-        fixture.write(&format!("{CPU}/cpufreq/policy0/scaling_cur_freq"), "1200000");
-        fixture.write(&format!("{CPU}/cpufreq/policy0/scaling_governor"), "powersave");
-        fixture.write(&format!("{CPU}/cpu1/cpuidle/state2/disable"), "1");
-        let changes: Vec<String> =
-            before.changes_until(&read(&fixture, &[])).iter().map(ToString::to_string).collect();
-        let expected = [
-            "the frequency governor changed from schedutil to powersave, schedutil",
-            "the set of idle states changed from POLL on 2, C1 on 2, C2 on 2 to POLL on 2, C1 on 2, C2 on 1",
-        ];
-        assert_eq!(changes, expected);
-        // What the later state does not know has not changed.
-        assert_eq!(before.changes_until(&PowerState::default()), []);
-    }
-
-    #[test]
-    fn only_a_deeper_state_of_a_drive_is_a_change() {
-        let with = |nvme_power_state, link_speed: &str| PowerState {
-            devices: vec![DevicePower {
-                name: "nvme0n1".into(),
-                nvme_power_state,
-                link_speed: Some(link_speed.into()),
-                link_width_lanes: Some(4),
-                ..DevicePower::default()
-            }],
-            ..PowerState::default()
-        };
-        let changes = |before, after, speed| {
-            let changes = with(before, "16.0 GT/s PCIe").changes_until(&with(after, speed));
-            changes.iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
-        assert_eq!(
-            changes(Some(0), Some(2), "16.0 GT/s PCIe"),
-            ["the NVMe power state of nvme0n1 changed from 0 to 2"]
-        );
-        for (before, after) in [(Some(4), Some(0)), (None, Some(2)), (Some(2), None), (Some(2), Some(2))] {
-            assert_eq!(changes(before, after, "16.0 GT/s PCIe"), [""; 0]);
-        }
-        let link = "the PCIe link of nvme0n1 changed from 16.0 GT/s PCIe x4 to 5.0 GT/s PCIe x4";
-        assert_eq!(changes(None, None, "5.0 GT/s PCIe"), [link]);
-    }
-
-    #[test]
-    fn serde_keeps_everything() {
-        let fixture = Fixture::new();
-        let state = read(&fixture, &["sda"]);
-        let text = serde_json::to_string(&state).unwrap();
-        assert_eq!(serde_json::from_str::<PowerState>(&text).unwrap(), state);
-    }
-
-    #[test]
-    fn this_machine_is_read() {
-        let names: Vec<String> = names_in(Path::new("/sys/block")).collect();
-        let state = PowerState::read(&Host::new(), &names);
-        assert_eq!(state.devices.len(), names.len());
-        let cpu = Path::new("/sys/devices/system/cpu");
-        assert_eq!(state.smt, sysfs::read(&cpu.join("smt/control")).ok());
-        assert_eq!(state.cpuidle_driver, sysfs::read(&cpu.join("cpuidle/current_driver")).ok());
-        assert_eq!(state.governors.is_empty(), names_in(&cpu.join("cpufreq/policy0")).next().is_none());
-    }
+/// The states in which the link of a PCI function may rest; `None` if the kernel shows none.
+fn link_states(function: &Path) -> Option<Vec<String>> {
+    let folder = function.join("link");
+    let shown: Vec<String> = names_in(&folder).filter(|name| name.ends_with("_aspm")).collect();
+    let is_on = |name: &String| value::<u8>(&folder.join(name)).is_some_and(|on| on != 0);
+    let mut on: Vec<String> =
+        shown.iter().filter(|name| is_on(name)).map(|name| name.replace("_aspm", "")).collect();
+    on.sort();
+    (!shown.is_empty()).then_some(on)
 }

@@ -166,12 +166,48 @@ fn check_fit(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError> 
     Ok(())
 }
 
-/// Refuses settings that this run may not change.
+/// Refuses settings that this run may not change, or cannot.
 pub(crate) fn check_settings(cells: &[Cell], may_change: bool) -> Result<(), RunError> {
+    let of_controller =
+        |cell: &Cell| cell.settings.keys().copied().find(|setting| setting.is_of_controller());
+    let past_the_kernel = cells.iter().filter(|cell| cell.path.is_bypass());
+    if let Some((path, setting)) =
+        past_the_kernel.filter_map(|cell| Some((cell.path, of_controller(cell)?))).next()
+    {
+        return Err(RunError::Refused(format!(
+            "the study changes `{setting}` with the path {path}, for which the kernel does not have the drive, \
+             and only the kernel passes commands on: measure the one or the other"
+        )));
+    }
     match cells.iter().find_map(|cell| cell.settings.keys().next()) {
         Some(setting) if !may_change => Err(RunError::Refused(format!(
             "the study changes `{setting}`, which only root may: run as root, or leave [settings] out"
         ))),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iopj_study::plan;
+
+    #[test]
+    fn a_drive_that_the_kernel_does_not_have_gets_no_features() {
+        let refused = |paths: &str, settings: &str| {
+            let text = format!(
+                "name = \"s\"\npaths = [{paths}]\n[settings]\n{settings}\n[[workload]]\nrw = \
+                 \"randread\"\n"
+            );
+            let study = iopj_study::Study::parse(&text, "s.toml").unwrap();
+            let (cells, _) = plan::cells(&study, &IoPath::all()).unwrap();
+            check_settings(&cells, true).err().map(|error| error.to_string())
+        };
+        let (kernel, both) =
+            ("\"libaio/syscall/interrupt\"", "\"libaio/syscall/interrupt\", \"nvme-user/doorbell/poll\"");
+        assert_eq!(refused(kernel, "nvme_power_state = 1"), None);
+        assert_eq!(refused(both, "nomerges = 2"), None);
+        let message = refused(both, "nvme_power_state = [0, 1]").unwrap();
+        assert!(message.contains("`nvme_power_state` with the path nvme-user/doorbell/poll"), "{message}");
     }
 }

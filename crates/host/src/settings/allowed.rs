@@ -28,11 +28,20 @@ pub(super) enum Location {
     Nic,
     /// In the folder of each interrupt of each network card.
     NicIrq,
+    /// In the folder of the PCI link of each drive.
+    Link,
+    /// Known to each drive's NVMe controller alone.
+    Controller,
+    /// A request of this process, which ends with it.
+    Process,
 }
 
 pub(super) fn location(setting: Setting) -> Location {
     match setting {
-        Setting::Governor | Setting::EnergyPerformancePreference => Location::Policy,
+        Setting::Governor | Setting::EnergyPerformancePreference | Setting::ScalingMaxFreq => {
+            Location::Policy
+        }
+        Setting::CpuDmaLatency => Location::Process,
         Setting::Boost | Setting::NoTurbo | Setting::Smt => Location::Cpu,
         Setting::CstateMax => Location::IdleState,
         Setting::CpusOnline => Location::Core,
@@ -40,6 +49,8 @@ pub(super) fn location(setting: Setting) -> Location {
         Setting::NvmetIdlePollUsecs => Location::NvmetTcp,
         Setting::NicIrqAffinity => Location::NicIrq,
         _ if setting.is_of_nic() => Location::Nic,
+        _ if setting.is_of_link() => Location::Link,
+        _ if setting.is_of_controller() => Location::Controller,
         _ => Location::Queue,
     }
 }
@@ -84,7 +95,8 @@ const OF_QUEUES: &[Setting] = &[
 
 /// Settings that the kernel resets when this one changes, and that are put back after it. A change of the
 /// scheduler resets the queue's depth and may switch writeback throttling (blk-mq-sched.c); under the
-/// governor `performance`, intel_pstate overrules the preference.
+/// governor `performance`, intel_pstate overrules the preference; a link without L1 has no L1.1 and no L1.2
+/// (`aspm_attr_store_common`, drivers/pci/pcie/aspm.c).
 pub(super) fn reset_by(setting: Setting) -> &'static [Setting] {
     match setting {
         Setting::Scheduler => &[Setting::NrRequests, Setting::WbtLatUsec],
@@ -92,6 +104,7 @@ pub(super) fn reset_by(setting: Setting) -> &'static [Setting] {
         Setting::NicQueues => OF_QUEUES,
         Setting::AdaptiveRx => &[Setting::RxUsecs, Setting::RxFrames],
         Setting::AdaptiveTx => &[Setting::TxUsecs, Setting::TxFrames],
+        Setting::L1Aspm => &[Setting::L11Aspm, Setting::L12Aspm],
         _ => &[],
     }
 }
@@ -116,10 +129,18 @@ pub(super) fn is_serial(text: &str) -> bool {
     text.len() <= 20 && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
 }
 
-/// True for a change after which the kernel, or a card's driver, may place the card's interrupts anew: cores
-/// that go offline hand theirs over for good (`migrate_one_irq`, kernel/irq/cpuhotplug.c).
-pub(super) fn moves_interrupts(setting: Setting) -> bool {
-    matches!(setting, Setting::CpusOnline | Setting::NicQueues | Setting::Mtu)
+/// Settings elsewhere, all of whose files the kernel may change when this one changes, and that are put back
+/// after it. Cores that go offline hand a card's interrupts over for good (`migrate_one_irq`,
+/// kernel/irq/cpuhotplug.c), and its driver may place them anew with its queues; turbo sets the highest
+/// frequency of every policy (`cpufreq_boost_set_sw`, drivers/cpufreq/cpufreq.c); L1.1 and L1.2 bring L1 with
+/// them (`aspm_attr_store_common`, drivers/pci/pcie/aspm.c).
+pub(super) fn moved_by(setting: Setting) -> &'static [Setting] {
+    match setting {
+        Setting::CpusOnline | Setting::NicQueues | Setting::Mtu => &[Setting::NicIrqAffinity],
+        Setting::Boost | Setting::NoTurbo => &[Setting::ScalingMaxFreq],
+        Setting::L11Aspm | Setting::L12Aspm => &[Setting::L1Aspm],
+        _ => &[],
+    }
 }
 
 /// True for a value that one write can put back: one word of at most 512 visible ASCII characters, which a

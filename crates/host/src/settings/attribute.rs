@@ -1,10 +1,12 @@
 //! One sysfs file of a setting: its one text form, reading and writing it.
 
 use super::allowed::{self, Location, NotAllowed, is_device_name, is_interface_name};
+use super::binding::Binding;
 use super::ethtool;
 use super::lock::CPU_LOCK;
 use crate::sysfs::{self, chosen, number, numbered};
 use iopj_core::Setting;
+use iopj_engine::PciAddress;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -40,20 +42,29 @@ pub(super) enum Owner {
     Nic(String),
     /// An interrupt of a network card.
     NicIrq { nic: String, irq: u32 },
+    /// The PCI link of a drive.
+    Link(PciAddress),
+}
+
+/// What a run may change, beside what the host has once.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Places<'a> {
+    pub(super) devices: &'a [String],
+    pub(super) nics: &'a [String],
+    /// The PCI functions of the devices.
+    pub(super) functions: &'a [PciAddress],
 }
 
 const CPU: &str = "devices/system/cpu";
 const NET_CORE: &str = "proc/sys/net/core";
 const NVMET_TCP: &str = "module/nvmet_tcp/parameters";
 const NET: &str = "class/net";
+const PCI: &str = "bus/pci/devices";
 
 impl Attribute {
     /// The files of `setting` on this host, in ascending order.
-    pub(super) fn of(
-        setting: Setting,
-        sys: &Path,
-        (devices, nics): (&[String], &[String]),
-    ) -> io::Result<Vec<Attribute>> {
+    pub(super) fn of(setting: Setting, sys: &Path, places: Places<'_>) -> io::Result<Vec<Attribute>> {
+        let Places { devices, nics, functions } = places;
         let owners = match allowed::location(setting) {
             Location::Queue => devices.iter().cloned().map(Owner::Device).collect(),
             Location::Policy => {
@@ -66,6 +77,8 @@ impl Attribute {
             Location::NvmetTcp => vec![Owner::NvmetTcp],
             Location::Nic => nics.iter().cloned().map(Owner::Nic).collect(),
             Location::NicIrq => nics.iter().flat_map(|nic| interrupts(sys, nic)).collect(),
+            Location::Link => functions.iter().copied().map(Owner::Link).collect(),
+            Location::Controller | Location::Process => Vec::new(),
         };
         Ok(owners.into_iter().map(|owner| Attribute { setting, owner }).collect())
     }
@@ -86,9 +99,18 @@ impl Attribute {
         }
     }
 
+    /// The PCI function whose link it belongs to.
+    pub(super) fn link(&self) -> Option<PciAddress> {
+        match self.owner {
+            Owner::Link(address) => Some(address),
+            _ => None,
+        }
+    }
+
     /// The lock under which it is changed.
     pub(super) fn lock_name(&self) -> String {
         match &self.owner {
+            Owner::Link(address) => Binding(*address).lock_name(),
             Owner::Device(device) => device.clone(),
             Owner::Nic(nic) | Owner::NicIrq { nic, .. } => format!("net:{nic}"),
             _ => CPU_LOCK.to_owned(),
@@ -195,6 +217,7 @@ impl fmt::Display for Attribute {
             Owner::NvmetTcp => write!(f, "{NVMET_TCP}/{file}"),
             Owner::Nic(nic) => write!(f, "{NET}/{nic}/{file}"),
             Owner::NicIrq { nic, irq } => write!(f, "{NET}/{nic}/irq/{irq}/{file}"),
+            Owner::Link(address) => write!(f, "{PCI}/{address}/link/{file}"),
         }
     }
 }
@@ -225,6 +248,9 @@ impl FromStr for Attribute {
             ["class", "net", nic, "irq", irq, file] if is_interface_name(nic) => {
                 let irq = number(irq, "").ok_or(NotAllowed)?;
                 (Location::NicIrq, Owner::NicIrq { nic: nic.to_owned(), irq }, file)
+            }
+            ["bus", "pci", "devices", address, "link", file] => {
+                (Location::Link, Owner::Link(address.parse().map_err(|_| NotAllowed)?), file)
             }
             ["devices", "system", "cpu", _, _] => (Location::Cpu, Owner::Cpu, &text[CPU.len() + 1..]),
             _ => return Err(NotAllowed),

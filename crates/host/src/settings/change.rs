@@ -1,7 +1,8 @@
 //! The changes of one run: journalled, made, read back, and put back at its end.
 
 use super::allowed::{self, Location, is_interface_name, is_plain_value};
-use super::attribute::Attribute;
+use super::attribute::{Attribute, Places};
+use super::dma_latency::DmaLatency;
 use super::error::{NotRestored, SettingsError};
 use super::fabric::{ABSENT, FabricItem};
 use super::files::{self, Locked};
@@ -31,6 +32,7 @@ pub struct Settings<'a> {
     nics: Vec<String>,
     cpu_lock: Option<Locked>,
     nic_locks: BTreeMap<String, Locked>,
+    pub(super) dma_latency: Option<DmaLatency>,
     pub(super) taken: TakenDrives,
     journal: Option<Journal>,
     pub(super) undo: Undo,
@@ -48,6 +50,7 @@ impl Host {
             nics: Vec::new(),
             cpu_lock: None,
             nic_locks: BTreeMap::new(),
+            dma_latency: None,
             taken: TakenDrives::default(),
             journal: None,
             undo: Undo::default(),
@@ -63,15 +66,23 @@ impl Settings<'_> {
         self.nics = nics.iter().filter(|nic| is_interface_name(nic)).cloned().collect();
     }
 
-    /// Gives `setting` the value `value` in each of its files: journalled and synced, written, read back. A
-    /// file that already has the value is neither journalled nor written.
+    /// Gives `setting` the value `value` in each of its files, or each drive's feature: journalled and
+    /// synced, written, read back. What already has the value is neither journalled nor written. A request to
+    /// the kernel that ends with the process is only made and read back.
     ///
     /// # Errors
     /// [`SettingsError::Bad`], [`SettingsError::NotHere`], [`SettingsError::NeedsRoot`],
     /// [`SettingsError::NotLocked`], [`SettingsError::Locked`] (another run changes the CPUs' settings),
-    /// [`SettingsError::Refused`] by the kernel, [`SettingsError::DidNotTake`], or a failed file operation.
+    /// [`SettingsError::OutOfRange`], [`SettingsError::Refused`] by the kernel,
+    /// [`SettingsError::DidNotTake`], the same two of a drive, or a failed file operation.
     /// What was changed before the error stays changed until [`Settings::restore`].
     pub fn set(&mut self, setting: Setting, value: &str) -> Result<(), SettingsError> {
+        setting.check(value)?;
+        match allowed::location(setting) {
+            Location::Controller => return self.set_of_controllers(setting, value),
+            Location::Process => return self.hold_dma_latency(value),
+            _ => {}
+        }
         for (attribute, now, wanted) in self.due(setting, value)? {
             self.change(&attribute, now, &wanted)?;
         }
@@ -83,6 +94,12 @@ impl Settings<'_> {
     /// # Errors
     /// [`SettingsError::Bad`], [`SettingsError::NotHere`], or a failed read.
     pub fn foresee(&self, setting: Setting, value: &str) -> Result<Vec<Change>, SettingsError> {
+        setting.check(value)?;
+        match allowed::location(setting) {
+            Location::Controller => return self.foresee_of_controllers(setting, value),
+            Location::Process => return self.foresee_dma_latency(value),
+            _ => {}
+        }
         let change = |(attribute, old, new): (Attribute, String, String)| Change {
             file: attribute.to_string(),
             old,
@@ -93,7 +110,6 @@ impl Settings<'_> {
 
     /// The files that do not have the value yet, each with its value and the one that it gets.
     fn due(&self, setting: Setting, value: &str) -> Result<Vec<(Attribute, String, String)>, SettingsError> {
-        setting.check(value)?;
         let current = self.values(setting)?;
         if let Some((_, reading)) =
             current.iter().find(|(_, now)| setting == Setting::Smt && !is_switchable(now))
@@ -103,6 +119,9 @@ impl Settings<'_> {
         let cores = self.cores().len();
         if setting == Setting::CpusOnline && value.parse().is_ok_and(|wanted: usize| wanted > cores) {
             return Err(SettingsError::NotHere { setting, reason: format!("this host has {cores} cores") });
+        }
+        if setting == Setting::ScalingMaxFreq {
+            current.iter().try_for_each(|(attribute, _)| within_policy(&self.host.sys, attribute, value))?;
         }
         let due = current.into_iter().map(|(attribute, now)| {
             let wanted = self.wanted(&attribute, &now, value);
@@ -161,6 +180,7 @@ impl Settings<'_> {
         }
         self.cpu_lock = None;
         self.nic_locks.clear();
+        self.dma_latency = None;
         self.taken = TakenDrives::default();
         Ok(restored)
     }
@@ -207,11 +227,16 @@ impl Settings<'_> {
         if failed.is_empty() { Ok(()) } else { Err(SettingsError::NotRestored(failed)) }
     }
 
+    fn attributes(&self, setting: Setting) -> io::Result<Vec<Attribute>> {
+        let functions = self.functions();
+        let places = Places { devices: &self.devices, nics: &self.nics, functions: &functions };
+        Attribute::of(setting, &self.host.sys, places)
+    }
+
     fn values(&self, setting: Setting) -> Result<Vec<(Attribute, String)>, SettingsError> {
         let sys = &self.host.sys;
         let not_here = |reason| SettingsError::NotHere { setting, reason };
-        let attributes = Attribute::of(setting, sys, (&self.devices, &self.nics))
-            .map_err(SettingsError::io("list", sys))?;
+        let attributes = self.attributes(setting).map_err(SettingsError::io("list", sys))?;
         if attributes.is_empty() {
             return Err(not_here(nothing_to_change(allowed::location(setting)).to_owned()));
         }
@@ -265,11 +290,9 @@ impl Settings<'_> {
     fn change(&mut self, attribute: &Attribute, old: String, wanted: &str) -> Result<(), SettingsError> {
         self.may_change(attribute)?;
         let sys = &self.host.sys;
-        let interrupts = match allowed::moves_interrupts(attribute.setting) {
-            true => Attribute::of(Setting::NicIrqAffinity, sys, (&[], &self.nics)).unwrap_or_default(),
-            false => Vec::new(),
-        };
-        for beside in attribute.resets().chain(interrupts) {
+        let moved = allowed::moved_by(attribute.setting).iter();
+        let moved: Vec<_> = moved.flat_map(|setting| self.attributes(*setting).unwrap_or_default()).collect();
+        for beside in attribute.resets().chain(moved) {
             if let Some(value) = beside.read(sys).ok().filter(|value| is_plain_value(value)) {
                 self.journal(Item::Attribute(beside), value.clone(), value)?;
             }
@@ -296,6 +319,9 @@ impl Settings<'_> {
         if !self.locks.is_effective() {
             return Err(SettingsError::NeedsRoot(format!("changing `{}`", attribute.setting)));
         }
+        if let Some(address) = attribute.link() {
+            return self.hold_drive(address);
+        }
         match attribute.device() {
             Some(device) if !self.locks.holds(device) => Err(SettingsError::NotLocked(device.to_owned())),
             None if attribute.nic().is_some_and(|nic| !self.nic_locks.contains_key(nic)) => {
@@ -304,12 +330,17 @@ impl Settings<'_> {
                 self.nic_locks.insert(attribute.nic().unwrap_or_default().to_owned(), lock);
                 Ok(())
             }
-            None if attribute.nic().is_none() && self.cpu_lock.is_none() => {
-                self.cpu_lock = Some(lock::take(&self.host.run, CPU_LOCK)?);
-                Ok(())
-            }
+            None if attribute.nic().is_none() => self.hold_cpus(),
             _ => Ok(()),
         }
+    }
+
+    /// Takes the lock of all CPUs' settings, if the run does not have it yet.
+    pub(super) fn hold_cpus(&mut self) -> Result<(), SettingsError> {
+        if self.cpu_lock.is_none() {
+            self.cpu_lock = Some(lock::take(&self.host.run, CPU_LOCK)?);
+        }
+        Ok(())
     }
 
     pub(super) fn journal(&mut self, item: Item, old: String, new: String) -> Result<(), SettingsError> {
@@ -336,6 +367,26 @@ impl Drop for Settings<'_> {
     }
 }
 
+/// Refuses a highest frequency that a policy's processors do not have.
+fn within_policy(sys: &Path, attribute: &Attribute, value: &str) -> Result<(), SettingsError> {
+    let file = attribute.file(sys);
+    let limit = |name: &str| sysfs::read(&file.with_file_name(name)).ok()?.parse::<u64>().ok();
+    let limits = limit("cpuinfo_min_freq").zip(limit("cpuinfo_max_freq")).zip(value.parse::<u64>().ok());
+    match limits {
+        Some(((lowest, highest), khz)) if !(lowest..=highest).contains(&khz) => {
+            let owner = file.parent().and_then(Path::file_name).unwrap_or_default();
+            Err(SettingsError::OutOfRange {
+                setting: attribute.setting,
+                value: format!("{value} kHz"),
+                owner: owner.to_string_lossy().into_owned(),
+                lowest,
+                highest,
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// True if the kernel takes `on` and `off`. It also shows `forceoff`, `notsupported` and `notimplemented`,
 /// and a number of threads if only some are on.
 fn is_switchable(smt: &str) -> bool {
@@ -354,6 +405,9 @@ fn nothing_to_change(location: Location) -> &'static str {
         Location::NetCore | Location::NvmetTcp => "the kernel does not have it",
         Location::Nic => "no network card leads to the other host",
         Location::NicIrq => "no network card with interrupts of its own leads to the other host",
+        Location::Link => "the target lies on no drive with a PCI link",
+        Location::Controller => "the target lies on no NVMe drive on a PCI link",
+        Location::Process => "it has no file",
     }
 }
 
@@ -364,6 +418,13 @@ fn missing(attribute: &Attribute, sys: &Path) -> String {
         Setting::NoTurbo => Some(Setting::Boost),
         _ => None,
     };
+    if attribute.link().is_some() {
+        return format!(
+            "there is no {}: the link cannot, the firmware keeps power management of links to itself, or the \
+             kernel is older than 5.6",
+            file.display()
+        );
+    }
     match other.filter(|&setting| Attribute { setting, owner: attribute.owner.clone() }.file(sys).exists()) {
         Some(setting) => format!("there is no {}, this host has `{setting}` instead", file.display()),
         None => format!("there is no {}", file.display()),
@@ -375,6 +436,10 @@ fn why_not_taken(setting: Setting, read: &str) -> &'static str {
         (Setting::IoPollDelay, "-1") => {
             "this kernel ignores io_poll_delay: synchronous hybrid polling was removed in Linux 6.4 (commit \
              54bdd67d0f88), so use an older kernel or leave such paths out"
+        }
+        (Setting::L0sAspm | Setting::L1Aspm | Setting::L11Aspm | Setting::L12Aspm, "0") => {
+            "the policy of the host forbids it, so boot with `pcie_aspm.policy=powersupersave`, or leave it \
+             out of the study"
         }
         _ => {
             "the kernel rounded or ignored it, so ask for the value that it reads or leave it out of the \

@@ -1,5 +1,6 @@
 //! What a drive loses when its driver changes, beside the files of its queues: features of its controller,
-//! which a reset sets to their defaults, and how the kernel treats its cache.
+//! which a reset sets to their defaults, and how the kernel treats its cache. Which of them a study changes
+//! is left to `controller_setting`.
 //!
 //! Sources: NVM Express Base Specification 2.0, Set Features; Documentation/ABI/stable/sysfs-block
 //! (`write_cache`); Documentation/ABI/testing/sysfs-devices-power (`pm_qos_latency_tolerance_us`);
@@ -41,7 +42,7 @@ pub(super) enum Feature {
 impl Feature {
     const ALL: [Feature; 4] = [Feature::PowerState, Feature::WriteCache, Feature::Coalescing, Feature::Apst];
 
-    fn id(self) -> u8 {
+    pub(super) fn id(self) -> u8 {
         match self {
             Feature::PowerState => 0x02,
             Feature::WriteCache => 0x06,
@@ -50,7 +51,7 @@ impl Feature {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Feature::PowerState => "power state",
             Feature::WriteCache => "volatile write cache",
@@ -151,15 +152,15 @@ impl DriveSetting {
                     ),
                 };
                 io::Error::other(format!(
-                    "{address}: {name} (feature {id:02X}h) was {old} before the drive was taken and {what}; \
+                    "{address}: {name} (feature {id:02X}h) was {old} before the run and {what}; \
                      {remedy}"
                 ))
             }
             DriveSetting::Tolerance(address) => {
                 let Ok(file) = tolerance_file(host, *address) else { return ErrorKind::NotFound.into() };
                 io::Error::other(format!(
-                    "{address}: the latency that its power states may take was {old} us before the drive \
-                     was taken and {what}; write `{old}` to {}",
+                    "{address}: the latency that its power states may take was {old} us before the run \
+                     and {what}; write `{old}` to {}",
                     file.display()
                 ))
             }
@@ -169,15 +170,15 @@ impl DriveSetting {
                     return ErrorKind::NotFound.into();
                 }
                 io::Error::other(format!(
-                    "{device}: the kernel treated its cache as {old} before the drive was taken, and this \
-                     {what}; write `{old}` to {}",
+                    "{device}: the kernel treated its cache as {old} before the run, and this {what}; \
+                     write `{old}` to {}",
                     file.display()
                 ))
             }
         }
     }
 
-    fn read(&self, host: &Host) -> io::Result<String> {
+    pub(super) fn read(&self, host: &Host) -> io::Result<String> {
         match self {
             DriveSetting::Feature(address, feature) => {
                 if *feature == Feature::PowerState {
@@ -191,7 +192,7 @@ impl DriveSetting {
         }
     }
 
-    fn write(&self, host: &Host, value: &str) -> io::Result<()> {
+    pub(super) fn write(&self, host: &Host, value: &str) -> io::Result<()> {
         match self {
             DriveSetting::Feature(_, Feature::Apst) => {
                 Err(io::Error::other("the kernel sets it when it takes the drive, with a table of its own"))
@@ -262,7 +263,7 @@ fn wake(host: &Host, address: PciAddress) -> io::Result<()> {
 }
 
 /// A feature's value, in the form that [`DriveSetting`] writes.
-fn parse(text: &str) -> Option<u32> {
+pub(super) fn parse(text: &str) -> Option<u32> {
     let value = u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()?;
     (format!("{value:#x}") == text).then_some(value)
 }

@@ -51,6 +51,31 @@ pub enum SettingsError {
         /// The remedy.
         advice: String,
     },
+    /// A value that the hardware does not reach.
+    #[error(
+        "`{setting}` cannot be {value}, because {owner} takes {lowest} to {highest}: ask for one of these"
+    )]
+    OutOfRange { setting: Setting, value: String, owner: String, lowest: u64, highest: u64 },
+    /// A drive refused to change a feature.
+    #[error("{drive} refuses `{value}` for `{setting}` ({source}): {advice}")]
+    RefusedByDrive {
+        drive: PciAddress,
+        setting: Setting,
+        value: String,
+        source: io::Error,
+        /// The remedy.
+        advice: &'static str,
+    },
+    /// The drive took the command, and its feature reads otherwise.
+    #[error("`{setting}` of {drive} reads `{read}` after `{wanted}` was set: {why}")]
+    NotTakenByDrive {
+        drive: PciAddress,
+        setting: Setting,
+        wanted: String,
+        read: String,
+        /// The cause and the remedy.
+        why: &'static str,
+    },
     /// A drive stayed with its driver, or went back to it.
     #[error("{address} could not be taken from its driver: {reason}")]
     NotTaken {

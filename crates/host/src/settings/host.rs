@@ -22,7 +22,7 @@ pub struct Host {
     pub(super) run: PathBuf,
     pub(super) driver_limit: Duration,
     pub(super) disks_limit: Duration,
-    pub(super) features: FeatureAccess,
+    pub(crate) features: FeatureAccess,
 }
 
 impl Default for Host {

@@ -42,6 +42,7 @@ impl Item {
             Item::DriveSetting(DriveSetting::Feature(address, _) | DriveSetting::Tolerance(address)) => {
                 Some(*address)
             }
+            Item::Attribute(attribute) if attribute.link().is_some() => attribute.link(),
             item => PciAddress::of_device(&sys.join("block").join(item.device()?)),
         }
     }

@@ -10,6 +10,8 @@ mod attribute;
 mod binding;
 mod change;
 mod controller;
+mod controller_setting;
+mod dma_latency;
 mod drive_setting;
 mod error;
 mod ethtool;
@@ -25,6 +27,8 @@ mod taken;
 mod taking;
 
 pub use change::Settings;
+pub(crate) use controller_setting::coalescing;
+pub(crate) use dma_latency::current as current_dma_latency;
 pub use error::{NotRestored, SettingsError, in_use};
 pub use fabric::{Connect, Connected, Export, Exported, NQN_OF_UUID, Uuid, is_nqn};
 pub use host::Host;
@@ -41,5 +45,7 @@ mod tests;
 mod tests_binding;
 #[cfg(test)]
 mod tests_network;
+#[cfg(test)]
+mod tests_power;
 #[cfg(test)]
 mod tests_restore;

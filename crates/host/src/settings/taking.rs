@@ -1,7 +1,7 @@
 //! Taking a drive from its driver for user space, and giving it back, within one run.
 
 use super::allowed::{is_device_name, is_plain_value};
-use super::attribute::Attribute;
+use super::attribute::{Attribute, Places};
 use super::binding::{self, Binding, GivenBack, NONE, VFIO, missing_disks};
 use super::change::Settings;
 use super::controller::Serial;
@@ -150,7 +150,8 @@ impl Settings<'_> {
             .unwrap_or_default()
     }
 
-    fn lock_drive(&mut self, binding: Binding, disks: &[String]) -> Result<(), SettingsError> {
+    /// Locks a drive's binding and these of its block devices, as far as the run has not done so.
+    pub(super) fn lock_drive(&mut self, binding: Binding, disks: &[String]) -> Result<(), SettingsError> {
         for name in std::iter::once(binding.lock_name()).chain(disks.iter().cloned()) {
             if !self.locks.holds(&name) && !self.taken.locks.contains_key(&name) {
                 let lock = lock::take(&self.host.run, &name)?;
@@ -168,8 +169,9 @@ impl Settings<'_> {
     /// The values of the queue files of these devices, in the order to set them.
     fn queue_values(&self, own: &[String]) -> Vec<(Attribute, String)> {
         let settings = Setting::all().into_iter().filter(|setting| setting.is_of_queue());
-        let attributes = settings
-            .flat_map(|setting| Attribute::of(setting, &self.host.sys, (own, &[])).unwrap_or_default());
+        let places = Places { devices: own, ..Places::default() };
+        let attributes =
+            settings.flat_map(|setting| Attribute::of(setting, &self.host.sys, places).unwrap_or_default());
         let values = attributes.filter_map(|attribute| {
             let value = attribute.read(&self.host.sys).ok().filter(|value| is_plain_value(value))?;
             Some((attribute, value))
@@ -180,11 +182,17 @@ impl Settings<'_> {
 
 /// The block devices of a drive: those of the plan, and under multipath the hidden ones that carry the I/O.
 fn disks(sys: &Path, plan: &TakePlan) -> Vec<String> {
-    let controllers = sys.join("bus/pci/devices").join(plan.address.to_string()).join("nvme");
-    let shown = names_in(&controllers).flat_map(|controller| names_in(&controllers.join(controller)));
-    let is_disk = |name: &String| is_device_name(name) && sys.join("block").join(name).exists();
-    let mut disks: Vec<String> = shown.chain(plan.namespaces.iter().cloned()).filter(is_disk).collect();
+    let mut disks = shown_disks(sys, plan.address);
+    let is_disk = |name: &&String| is_device_name(name) && sys.join("block").join(name).exists();
+    disks.extend(plan.namespaces.iter().filter(is_disk).cloned());
     disks.sort();
     disks.dedup();
     disks
+}
+
+/// The block devices that the controller at an address shows; under multipath the hidden ones.
+pub(super) fn shown_disks(sys: &Path, address: PciAddress) -> Vec<String> {
+    let controllers = sys.join("bus/pci/devices").join(address.to_string()).join("nvme");
+    let shown = names_in(&controllers).flat_map(|controller| names_in(&controllers.join(controller)));
+    shown.filter(|name| is_device_name(name) && sys.join("block").join(name).exists()).collect()
 }

@@ -4,6 +4,7 @@
 use super::*;
 use crate::nvme_features::FeatureAccess;
 use crate::settings::drive_setting::{DriveSetting, Feature};
+use iopj_core::Setting;
 use iopj_engine::nvme_user::PriorState;
 
 impl Kernel {
@@ -91,6 +92,22 @@ fn what_a_reset_loses_is_put_back() {
     });
 }
 
+/// There is nobody who passes a command on to it.
+#[test]
+fn a_drive_that_was_taken_lets_nobody_set_its_features() {
+    let machine = Machine::with_features();
+    machine.settings(|settings| {
+        settings.set(Setting::NvmePowerState, "0").unwrap();
+        assert_eq!(machine.kept()[0], "64");
+        settings.take(&plan(Some("nvme"))).unwrap();
+        let words = ["the kernel does not drive 0000:01:00.0 while a path of kernel bypass has it"];
+        assert_refused(settings.set(Setting::NvmePowerState, "1"), &words);
+        settings.give_back(address()).unwrap();
+        assert_eq!(machine.kept()[0], "64", "as it was when it was taken");
+    });
+    assert_eq!(machine.kept()[0], "65", "as it was before the run");
+}
+
 /// A drive that came back had the module's tolerance, and with it other power states than in the trials
 /// before.
 #[test]
@@ -148,17 +165,14 @@ fn what_a_drive_does_not_take_again_is_reported_once_with_the_remedy() {
         );
         assert!(
             cache.starts_with(
-                "0000:01:00.0: volatile write cache (feature 06h) was 0x0 before the drive was taken and is \
+                "0000:01:00.0: volatile write cache (feature 06h) was 0x0 before the run and is \
                  0x1 now"
             ),
             "{cache}"
         );
         assert!(cache.contains("(NVMe status 0x10e)") && cache.ends_with(&command(6, "0x0")), "{cache}");
         assert!(coalescing.ends_with(&command(8, "0x104")), "{coalescing}");
-        assert!(
-            apst.contains("transitions (feature 0Ch) was 0x0 before the drive was taken and is 0x1 now"),
-            "{apst}"
-        );
+        assert!(apst.contains("transitions (feature 0Ch) was 0x0 before the run and is 0x1 now"), "{apst}");
         assert!(apst.contains("pm_qos_latency_tolerance_us"), "{apst}");
     });
     assert_eq!(machine.fixture.journals(), [""; 0]);
@@ -313,7 +327,7 @@ fn a_feature_that_cannot_be_read_is_reported_with_the_remedy() {
             let warning = &settings.warnings()[1];
             let node = machine.fixture.path("dev/nvme0");
             let wanted = format!(
-                "0000:01:00.0: volatile write cache (feature 06h) was 0x0 before the drive was taken and \
+                "0000:01:00.0: volatile write cache (feature 06h) was 0x0 before the run and \
                  cannot be read now: {error}; a reset of the controller loses it, and `nvme set-feature {} \
                  --feature-id=6 --value=0x0` sets it",
                 node.display()
