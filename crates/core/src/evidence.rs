@@ -58,6 +58,9 @@ pub struct Evidence {
     /// seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<OthersEvidence>,
+    /// Processor time of the co-runner's threads in ns, which is neither the I/O's nor that of others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corunner_ns: Option<u64>,
     /// How often processors were throttled for heat meanwhile; absent where that is not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttles: Option<u64>,

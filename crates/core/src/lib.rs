@@ -3,6 +3,7 @@
 //! Nothing here does I/O. A type is here only if two crates that do not use each other need it.
 
 pub mod conditions;
+pub mod corunner;
 pub mod cost;
 mod counts;
 pub mod energy;
@@ -21,6 +22,7 @@ pub mod workload;
 mod workload_json;
 
 pub use conditions::{Conditions, Disturbance, Spinner};
+pub use corunner::{Corunner, CorunnerKind};
 pub use cost::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
 pub use energy::{AboveIdle, EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy};
 pub use evidence::{Evidence, Observed, Verdict, VerdictKind};

@@ -1,5 +1,6 @@
 //! The workload: what a path is asked to do, in fio's words.
 
+use crate::corunner::{Corunner, CorunnerKind};
 use crate::open_load::{Burst, OpenLoad, RateProcess};
 use crate::units::{format_bytes, format_duration};
 use std::fmt;
@@ -162,6 +163,8 @@ pub struct Workload {
     pub cpus_allowed: Vec<u32>,
     /// When I/Os arrive, if the load is open.
     pub open: Option<OpenLoad>,
+    /// Work that others do beside the I/O.
+    pub corunner: Option<Corunner>,
 }
 
 impl Default for Workload {
@@ -179,6 +182,7 @@ impl Default for Workload {
             random_distribution: RandomDistribution::Uniform,
             cpus_allowed: Vec::new(),
             open: None,
+            corunner: None,
         }
     }
 }
@@ -206,8 +210,11 @@ impl Workload {
         if self.rw.is_random() && self.random_distribution != plain.random_distribution {
             title += &format!(" {}", self.random_distribution);
         }
-        for (key, value) in self.open_keys().into_iter().filter(|(_, value)| value != NONE) {
+        let others = self.open_keys().into_iter().chain(self.corunner_keys());
+        for (key, value) in others.filter(|(_, value)| value != NONE) {
             title += &match key {
+                "corunner_cpus" if value == ALL => continue,
+                "corunner_nice" if value == Corunner::NICE.end().to_string() => continue,
                 "rate_process" if value == RateProcess::Linear.to_string() => continue,
                 "rate_process" => format!(" {value}"),
                 key => format!(" {key} {value}"),
@@ -233,9 +240,20 @@ impl Workload {
         ]
     }
 
+    /// The keys of a co-runner with their values; without one none.
+    fn corunner_keys(&self) -> [(&'static str, String); 3] {
+        let of = |value: &dyn Fn(&Corunner) -> String| {
+            self.corunner.as_ref().map_or_else(|| NONE.to_owned(), value)
+        };
+        [
+            ("corunner", of(&|one| one.kind.to_string())),
+            ("corunner_cpus", of(&|one| processors(&one.cpus))),
+            ("corunner_nice", of(&|one| one.nice.to_string())),
+        ]
+    }
+
     /// Every key with its value, as in a study. The measured window is `runtime` or `ios`.
     pub fn keys(&self) -> Vec<(&'static str, String)> {
-        let cpus: Vec<String> = self.cpus_allowed.iter().map(u32::to_string).collect();
         let window = match self.length {
             Length::Runtime(time) => ("runtime", format_duration(time)),
             Length::Ios(ios) => ("ios", ios.to_string()),
@@ -251,9 +269,9 @@ impl Workload {
             ("ramp_time", format_duration(self.ramp_time)),
             window,
             ("random_distribution", self.random_distribution.to_string()),
-            ("cpus_allowed", if cpus.is_empty() { "all".to_owned() } else { cpus.join(",") }),
+            ("cpus_allowed", processors(&self.cpus_allowed)),
         ];
-        closed.into_iter().chain(self.open_keys()).collect()
+        closed.into_iter().chain(self.open_keys()).chain(self.corunner_keys()).collect()
     }
 
     /// Gives a key its default, for workloads that are to be alike but for that key. False if there is no
@@ -281,6 +299,14 @@ impl Workload {
             "rate_process" => self.change_open(|open| open.rate_process = RateProcess::default()),
             "rate_iops_end" => self.change_open(|open| open.rate_iops_end = None),
             "burst_on" | "burst_off" => self.change_open(|open| open.burst = None),
+            "corunner" => {
+                // What else a co-runner has keeps workloads apart.
+                let plain = Corunner::of(CorunnerKind::Spin);
+                self.change_corunner(|one| one.kind = plain.kind);
+                self.corunner = self.corunner.take().filter(|one| *one != plain);
+            }
+            "corunner_cpus" => self.change_corunner(|one| one.cpus = Vec::new()),
+            "corunner_nice" => self.change_corunner(|one| one.nice = *Corunner::NICE.end()),
             _ => return false,
         }
         true
@@ -289,6 +315,12 @@ impl Workload {
     fn change_open(&mut self, change: impl FnOnce(&mut OpenLoad)) {
         if let Some(open) = &mut self.open {
             change(open);
+        }
+    }
+
+    fn change_corunner(&mut self, change: impl FnOnce(&mut Corunner)) {
+        if let Some(corunner) = &mut self.corunner {
+            change(corunner);
         }
     }
 
@@ -303,6 +335,13 @@ impl Workload {
 
 /// The value of a key that a workload lacks.
 const NONE: &str = "none";
+/// The value of a list of processors that names none.
+const ALL: &str = "all";
+
+fn processors(cpus: &[u32]) -> String {
+    let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    if cpus.is_empty() { ALL.to_owned() } else { cpus.join(",") }
+}
 
 #[cfg(test)]
 mod tests {
@@ -336,6 +375,13 @@ mod tests {
         let json = serde_json::to_value(&open).unwrap();
         assert_eq!((&json["rate_iops"], &json["burst_off_ns"]), (&40_000.into(), &30_000_000.into()));
         assert_eq!(serde_json::from_value::<Workload>(json).unwrap(), open);
+        let corunner = Some(Corunner { kind: CorunnerKind::Memory, cpus: vec![0, 2], nice: -5 });
+        let beside = Workload { corunner, ..Workload::default() };
+        let json = serde_json::to_value(&beside).unwrap();
+        assert_eq!((&json["corunner"], &json["corunner_nice"]), (&"memory".into(), &(-5).into()));
+        assert_eq!(serde_json::from_value::<Workload>(json).unwrap(), beside);
+        let plain = serde_json::to_string(&Workload::default()).unwrap();
+        assert!(!plain.contains("corunner"), "{plain}");
     }
 
     #[test]
@@ -353,6 +399,7 @@ mod tests {
             random_distribution: RandomDistribution::Zipf(1.1),
             cpus_allowed: vec![0, 3],
             open: Some(open()),
+            corunner: Some(Corunner { kind: CorunnerKind::Branch, cpus: vec![1], nice: 5 }),
         };
         let plain = Workload::default().keys();
         assert!(workload.keys().iter().zip(&plain).all(|(one, plain)| one != plain));
@@ -370,6 +417,13 @@ mod tests {
         workload.iodepth_batch_submit = 4;
         assert_eq!(workload.title(), "randrw 4k iodepth 1 numjobs 1 rwmixread 50 iodepth_batch_submit 4");
         let with = |open| Workload { open: Some(open), ..Workload::default() }.title();
+        let beside = |corunner| Workload { corunner: Some(corunner), ..Workload::default() }.title();
+        let spin = Corunner::of(CorunnerKind::Spin);
+        assert_eq!(beside(spin.clone()), "randread 4k iodepth 1 numjobs 1 corunner spin");
+        assert_eq!(
+            beside(Corunner { cpus: vec![1, 3], nice: 0, ..spin }),
+            "randread 4k iodepth 1 numjobs 1 corunner spin corunner_cpus 1,3 corunner_nice 0"
+        );
         assert_eq!(with(OpenLoad::at(500)), "randread 4k iodepth 1 numjobs 1 rate_iops 500");
         assert_eq!(
             with(open()),

@@ -1,5 +1,6 @@
 //! The workload in JSON.
 
+use crate::corunner::{Corunner, CorunnerKind};
 use crate::open_load::{Burst, OpenLoad, RateProcess};
 use crate::workload::{Length, Rw, Workload};
 use std::time::Duration;
@@ -22,6 +23,38 @@ struct Flat {
     cpus_allowed: Vec<u32>,
     #[serde(flatten)]
     open: FlatOpen,
+    #[serde(flatten)]
+    corunner: FlatCorunner,
+}
+
+/// The flat form of a co-runner; without one nothing.
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+struct FlatCorunner {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    corunner: Option<CorunnerKind>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    corunner_cpus: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    corunner_nice: Option<i8>,
+}
+
+impl From<&Corunner> for FlatCorunner {
+    fn from(corunner: &Corunner) -> FlatCorunner {
+        FlatCorunner {
+            corunner: Some(corunner.kind),
+            corunner_cpus: corunner.cpus.clone(),
+            corunner_nice: Some(corunner.nice),
+        }
+    }
+}
+
+impl From<FlatCorunner> for Option<Corunner> {
+    fn from(flat: FlatCorunner) -> Option<Corunner> {
+        flat.corunner.map(|kind| {
+            let plain = Corunner::of(kind);
+            Corunner { kind, cpus: flat.corunner_cpus, nice: flat.corunner_nice.unwrap_or(plain.nice) }
+        })
+    }
 }
 
 /// The flat form of an open load; of a closed one nothing.
@@ -88,6 +121,7 @@ impl serde::Serialize for Workload {
             random_distribution: self.random_distribution.to_string(),
             cpus_allowed: self.cpus_allowed.clone(),
             open: self.open.as_ref().map(FlatOpen::from).unwrap_or_default(),
+            corunner: self.corunner.as_ref().map(FlatCorunner::from).unwrap_or_default(),
         }
         .serialize(serializer)
     }
@@ -115,6 +149,7 @@ impl<'de> serde::Deserialize<'de> for Workload {
             random_distribution: flat.random_distribution.parse().map_err(D::Error::custom)?,
             cpus_allowed: flat.cpus_allowed,
             open: flat.open.into(),
+            corunner: flat.corunner.into(),
         })
     }
 }

@@ -50,6 +50,9 @@ pub(crate) fn of(args: &RunArgs) -> anyhow::Result<(Study, Vec<String>)> {
         replace(&mut workload.rate_iops_end, args.rate_iops_end);
         replace(&mut workload.burst_on, args.burst_on.clone());
         replace(&mut workload.burst_off, args.burst_off.clone());
+        replace(&mut workload.corunner, axis(&args.corunner));
+        replace(&mut workload.corunner_cpus, args.corunner_cpus.clone());
+        replace(&mut workload.corunner_nice, axis(&args.corunner_nice));
         replace(&mut workload.cpus_allowed, args.cpus_allowed.clone());
         replace(&mut workload.ramp_time, args.ramp_time.clone());
         if args.runtime.is_some() || args.ios.is_some() {

@@ -129,6 +129,7 @@ fn axis_value(value: AxisValue) -> Value {
         AxisValue::Rw(rw) => json!(rw.to_string()),
         AxisValue::Bs(number) | AxisValue::Count(number) => json!(number),
         AxisValue::Rate(rate) => json!(rate),
+        AxisValue::Corunner(kind) => json!(kind),
     }
 }
 

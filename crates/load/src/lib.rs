@@ -1,6 +1,7 @@
-//! What issues the I/O of a trial: the native generator and fio; traces, the ramp's end, and the pass before
-//! the window.
+//! What issues the I/O of a trial: the native generator and fio; traces; what works beside it; the ramp's end,
+//! and the pass before the window.
 
+pub mod corunner;
 pub mod descriptors;
 pub mod fio;
 pub mod native;

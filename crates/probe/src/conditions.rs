@@ -109,7 +109,8 @@ fn by_ticks(evidence: &Evidence) -> Option<(f64, f64)> {
     if over_ns == 0 {
         return None;
     }
-    let theirs_ns = cpu.user_ns.saturating_sub(evidence.process.user_ns);
+    let ours_ns = evidence.process.user_ns.saturating_add(evidence.corunner_ns.unwrap_or(0));
+    let theirs_ns = cpu.user_ns.saturating_sub(ours_ns);
     let deviation_ns = 0.5 * (total_ns as f64 / TICK_NS).sqrt() * TICK_NS;
     let slack = (TICKS_DEVIATIONS * deviation_ns + TICKS_SLACK_NS as f64) / over_ns as f64;
     Some((ratio(theirs_ns, over_ns), allowed_cores(evidence) + slack))

@@ -5,6 +5,7 @@ use iopj_engine::EngineError;
 use iopj_engine::target::{FileId, TargetError};
 use iopj_fabric::FabricError;
 use iopj_host::settings::SettingsError;
+use iopj_load::corunner::CorunnerError;
 use iopj_load::fio::FioError;
 use iopj_load::native::NativeError;
 use iopj_probe::ProbeError;
@@ -85,6 +86,9 @@ pub enum TrialError {
     /// A counter of the operating system.
     #[error(transparent)]
     Probe(#[from] ProbeError),
+    /// What was to work beside the I/O.
+    #[error(transparent)]
+    Corunner(#[from] CorunnerError),
     /// A connection over fabrics that did not last for the trial.
     #[error(
         "{host}: the connection to {place} broke in mid-trial, and {now}: check the network between the two \

@@ -7,6 +7,7 @@ use iopj_core::{Generator, IoPath, Setting, format_bytes};
 use iopj_engine::target::TargetKind;
 use iopj_engine::{MAX_IODEPTH, Target};
 use iopj_host::machine;
+use iopj_load::corunner;
 use iopj_load::fio::{self, Fio};
 use iopj_load::native::{self, JobSpec};
 use iopj_study::plan::Cell;
@@ -154,6 +155,10 @@ fn check_fit(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError> 
             "cpus_allowed names cpu {cpu}, which this process may not use: leave it out"
         ));
     }
+    if let Some(corunner) = &workload.corunner {
+        corunner::check(corunner, &workload.cpus_allowed)
+            .or_else(|error| RunError::refuse(error.to_string()))?;
+    }
     let buffers = bs.next_multiple_of(4096) * u64::from(workload.iodepth) * u64::from(workload.numjobs);
     if let Some(memory) = machine::available_memory().filter(|memory| buffers > memory / 2) {
         return RunError::refuse(format!(
@@ -164,6 +169,21 @@ fn check_fit(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError> 
         ));
     }
     Ok(())
+}
+
+/// Refuses a co-runner where instructions are counted, by a profile or under emulation: its own would count as
+/// the I/O's.
+pub(crate) fn check_corunner(cells: &[Cell], profiles: bool, emulator: Option<&str>) -> Result<(), RunError> {
+    let Some(corunner) = cells.iter().find_map(|cell| cell.workload.corunner.as_ref()) else { return Ok(()) };
+    let (who, remedy) = match (profiles, emulator) {
+        (true, _) => ("a profile".to_owned(), "leave out the profile, or write corunner = \"none\""),
+        (_, Some(emulator)) => (format!("the profiler of {emulator}"), "write corunner = \"none\""),
+        _ => return Ok(()),
+    };
+    RunError::refuse(format!(
+        "{who} would count the instructions of the co-runner `{}` as the I/O's: {remedy}",
+        corunner.kind
+    ))
 }
 
 /// Refuses settings that this run may not change, or cannot.
@@ -191,6 +211,24 @@ pub(crate) fn check_settings(cells: &[Cell], may_change: bool) -> Result<(), Run
 mod tests {
     use super::*;
     use iopj_study::plan;
+
+    #[test]
+    fn a_co_runner_is_refused_where_instructions_are_counted() {
+        let text = "name = \"s\"\npaths = [\"libaio/syscall/interrupt\"]\n[[workload]]\ncorunner = [\"none\", \
+                    \"memory\"]\n";
+        let study = iopj_study::Study::parse(text, "s.toml").unwrap();
+        let (cells, _) = plan::cells(&study, &[]).unwrap();
+        let refused = |cells: &[Cell], profiles, emulator| {
+            check_corunner(cells, profiles, emulator).err().map(|error| error.to_string())
+        };
+        assert_eq!(refused(&cells, false, None), None);
+        let plain = cells.iter().filter(|cell| cell.workload.corunner.is_none()).cloned();
+        assert_eq!(refused(&plain.collect::<Vec<_>>(), true, Some("QEMU TCG")), None);
+        let message = refused(&cells, true, None).unwrap();
+        assert!(message.starts_with("a profile would count the instructions of the co-runner `memory`"));
+        let message = refused(&cells, false, Some("QEMU TCG")).unwrap();
+        assert!(message.starts_with("the profiler of QEMU TCG would count the instructions"), "{message}");
+    }
 
     #[test]
     fn a_drive_that_the_kernel_does_not_have_gets_no_features() {

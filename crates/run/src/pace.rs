@@ -3,6 +3,7 @@
 use crate::energy::{Schedule, positions};
 use crate::precondition;
 use iopj_core::{Length, Workload};
+use iopj_load::corunner;
 use iopj_study::plan::{self, Cell, Planned, window};
 use iopj_study::{SteadyStateKeys, Study, StudyError};
 use std::collections::BTreeMap;
@@ -42,7 +43,8 @@ impl RunTime {
             Length::Ios(ios) => IO.saturating_mul(u32::try_from(ios).unwrap_or(u32::MAX)),
         };
         let ramps = rule.rule(workload.ramp_time).map_or(workload.ramp_time, |rule| rule.ramp[0]);
-        RunTime { ramps, windows, set_up: SET_UP, ..RunTime::default() }
+        let beside = workload.corunner.as_ref().map_or(Duration::ZERO, |_| corunner::BEFORE);
+        RunTime { ramps, windows, set_up: SET_UP + beside, ..RunTime::default() }
     }
 
     /// The time of a study with the fewest and with the most blocks: of its trials in their order, and of the

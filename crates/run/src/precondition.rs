@@ -215,6 +215,7 @@ impl Writer<'_> {
             ramp_time: Duration::ZERO,
             length,
             open: None,
+            corunner: None,
             ..workload.clone()
         };
         let bs = format_bytes(workload.bs.into());

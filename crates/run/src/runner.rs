@@ -15,6 +15,7 @@ use crate::trial::TrialRunner;
 use crate::trials::{Summary, Trials};
 use crate::{continued, limits, new_store, paths, programs};
 use iopj_core::{IoPath, Transport};
+use iopj_host::machine;
 use iopj_host::settings::Host;
 use iopj_load::fio::Fio;
 use iopj_store::Store;
@@ -298,6 +299,7 @@ impl<'a> SetUp<'a> {
             limits::check_cells(own, here, tools.fio.as_ref())?;
         }
         limits::check_settings(&cells, may_change)?;
+        limits::check_corunner(&cells, tools.profiler.is_some(), machine::emulator())?;
         let metering = Metering::new(meters, study, pace::span(&cells, study), progress)?;
         Ok(SetUp { study, tools, metering, cells, left_out, access, here, made })
     }

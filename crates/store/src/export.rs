@@ -4,6 +4,7 @@
 //! Keys are the project's words in snake case, with the unit if a number has one. Rates and
 //! shares are per I/O or per second as their keys say; latencies are in ns.
 
+use crate::corunner_window::CorunnerWindow;
 use crate::energy_source::EnergySource;
 use crate::histogram;
 use crate::latency::Latency;
@@ -11,7 +12,7 @@ use crate::open_window::OpenWindow;
 use crate::record::{Measurement, Outcome, StudyRecord, Trial};
 use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
 use iopj_core::workload::Length;
-use iopj_core::{CostKind, CostSource, Joules, OpenLoad, Space};
+use iopj_core::{Corunner, CostKind, CostSource, Joules, OpenLoad, Space};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -99,6 +100,12 @@ fn put_measurement(object: &mut Map<String, Value>, measurement: &Measurement, d
     put("interrupts_per_io", json!(measurement.interrupts_per_io));
     put("system_calls_per_io", json!(measurement.system_calls_per_io));
     put("achieved_depth", json!(measurement.achieved_depth));
+    if let Some(corunner) = &measurement.corunner {
+        put("corunner", json!(corunner));
+        put("corunner_per_s", json!(corunner.per_s()));
+        put("corunner_alone_per_s", json!(corunner.alone_per_s()));
+        put("corunner_loss_ns_per_io", json!(measurement.corunner_loss_ns_per_io()));
+    }
     put("preconditioning", json!(measurement.preconditioning));
     put("observed", json!(measurement.observed));
     put("evidence", json!(measurement.evidence));
@@ -151,6 +158,9 @@ const COLUMNS: &[Column] = &[
     ("rate_iops_end", |t| open(t, |open| open.rate_iops_end)),
     ("burst_on_s", |t| open(t, |open| open.burst.map(|burst| burst.on.as_secs_f64()))),
     ("burst_off_s", |t| open(t, |open| open.burst.map(|burst| burst.off.as_secs_f64()))),
+    ("corunner", |t| corunner(t, |one| one.kind)),
+    ("corunner_cpus", |t| corunner(t, |one| processors(&one.cpus))),
+    ("corunner_nice", |t| corunner(t, |one| one.nice)),
     ("ramp_time_s", |t| t.workload.ramp_time.as_secs_f64().to_string()),
     ("runtime_s", |t| {
         if let Length::Runtime(time) = t.workload.length {
@@ -163,7 +173,7 @@ const COLUMNS: &[Column] = &[
         "ios_per_job",
         |t| if let Length::Ios(ios) = t.workload.length { ios.to_string() } else { String::new() },
     ),
-    ("cpus_allowed", |t| t.workload.cpus_allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")),
+    ("cpus_allowed", |t| processors(&t.workload.cpus_allowed)),
     ("settings", |t| {
         t.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
     }),
@@ -195,6 +205,11 @@ const COLUMNS: &[Column] = &[
     ("behind_ns", |t| open_figure(t, |open| open.behind_ns)),
     ("latency_from", |t| open_figure(t, |open| Some(open.latency_from))),
     ("pacer_cpu_ns_per_io", |t| open_figure(t, |open| open.pacer_cpu_ns_per_io)),
+    ("corunner_rounds", |t| corunner_figure(t, |one| Some(one.rounds))),
+    ("corunner_cpu_ns", |t| corunner_figure(t, |one| Some(one.cpu_ns))),
+    ("corunner_per_s", |t| corunner_figure(t, |one| Some(one.per_s()))),
+    ("corunner_alone_per_s", |t| corunner_figure(t, CorunnerWindow::alone_per_s)),
+    ("corunner_loss_ns_per_io", |t| figure(t, |m| known(m.corunner_loss_ns_per_io()))),
     ("latency_ns_mean", |t| figure(t, |m| m.latency.mean)),
     ("latency_ns_stddev", |t| figure(t, |m| m.latency.stddev)),
     ("latency_ns_min", |t| figure(t, |m| m.latency.min)),
@@ -339,6 +354,19 @@ fn open<T: ToString>(trial: &Trial, of: impl Fn(&OpenLoad) -> Option<T>) -> Stri
 
 fn open_figure<T: ToString>(trial: &Trial, of: impl Fn(&OpenWindow) -> Option<T>) -> String {
     figure(trial, |measurement| known(measurement.open.as_ref().and_then(&of)))
+}
+
+fn corunner<T: ToString>(trial: &Trial, of: impl Fn(&Corunner) -> T) -> String {
+    known(trial.workload.corunner.as_ref().map(of))
+}
+
+fn corunner_figure<T: ToString>(trial: &Trial, of: impl Fn(&CorunnerWindow) -> Option<T>) -> String {
+    figure(trial, |measurement| known(measurement.corunner.as_ref().and_then(&of)))
+}
+
+/// Processors as in a list of columns: parted by spaces.
+fn processors(cpus: &[u32]) -> String {
+    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn known<T: ToString>(value: Option<T>) -> String {

@@ -4,6 +4,7 @@
 //!
 //! [`record`] holds the types, [`Store`] the file, [`energy`] what meters add to it, [`export`] JSON and CSV.
 
+mod corunner_window;
 mod details;
 pub mod energy;
 mod energy_source;
@@ -19,6 +20,7 @@ mod repeat;
 mod schema;
 mod store;
 
+pub use corunner_window::CorunnerWindow;
 pub use energy_source::{EnergySource, TOOK_NO_PART};
 pub use error::StoreError;
 // Types of `iopj_core` that records contain.

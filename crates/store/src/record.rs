@@ -1,5 +1,6 @@
 //! What a store holds: the study, its trials, and what each trial measured.
 
+use crate::corunner_window::CorunnerWindow;
 use crate::latency::Latency;
 use crate::open_window::OpenWindow;
 use crate::repeat::{self, Repeat};
@@ -229,6 +230,9 @@ pub struct Measurement {
     /// What became of the load, if it was open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open: Option<OpenWindow>,
+    /// What a co-runner got done, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corunner: Option<CorunnerWindow>,
 }
 
 impl Measurement {
@@ -240,6 +244,11 @@ impl Measurement {
     /// Megabytes (10^6) per second.
     pub fn mb_per_s(&self) -> f64 {
         per_second(self.bytes, self.window_ns) / 1e6
+    }
+
+    /// What its co-runner lost to each I/O, in ns of CPU time; `None` without one.
+    pub fn corunner_loss_ns_per_io(&self) -> Option<f64> {
+        self.corunner.as_ref()?.loss_ns_per_io(self.window_ns, self.ios)
     }
 
     /// CPU time of all cores by kind over the window.

@@ -1,4 +1,5 @@
 use super::*;
+use iopj_core::{Corunner, CorunnerKind};
 use proptest::prelude::*;
 
 const SMALL: &str = "name = \"t\"\npaths = [\"libaio/syscall/interrupt\"]\n[[workload]]\nrw = \"randread\"\n";
@@ -13,6 +14,44 @@ fn message(text: &str) -> String {
         study.workloads.iter().try_for_each(|w| w.workloads().map(drop))
     };
     study.and_then(check).unwrap_err().to_string()
+}
+
+#[test]
+fn a_co_runner_is_an_axis_of_which_none_is_a_value() {
+    let text = format!(
+        "{SMALL}corunner = [\"none\", \"spin\", \"memory\"]\ncorunner_cpus = \"3,0-1,1\"\ncorunner_nice = [19, \
+         -5]\n"
+    );
+    let study = Study::parse(&text, "t").unwrap();
+    let all = study.workloads[0].workloads().unwrap();
+    let of = |kind, nice| Some(Corunner { kind, cpus: vec![0, 1, 3], nice });
+    let (spin, memory) = (CorunnerKind::Spin, CorunnerKind::Memory);
+    let expected = [None, None, of(spin, 19), of(spin, -5), of(memory, 19), of(memory, -5)];
+    assert_eq!(all.iter().map(|workload| workload.corunner.clone()).collect::<Vec<_>>(), expected);
+    // Without one, it has no niceness to differ in.
+    let (cells, _) = crate::plan::cells(&study, &[]).unwrap();
+    assert_eq!(cells.len(), 5);
+    assert_eq!(Study::parse(&study.to_toml().unwrap(), "again").unwrap(), study);
+    let plain = Study::parse(&format!("{SMALL}corunner = \"branch\"\n"), "t").unwrap();
+    let expected = Some(Corunner::of(CorunnerKind::Branch));
+    assert_eq!(plain.workloads[0].workloads().unwrap()[0].corunner, expected);
+}
+
+#[test]
+fn a_wrong_co_runner_is_refused_with_what_is_right() {
+    for (keys, words) in [
+        ("corunner = \"spinn\"", "`spinn` is not a co-runner; write spin, memory, branch or none"),
+        ("corunner = []", "`corunner` is an empty list"),
+        ("corunner = 1", "corunner"),
+        ("corunner = \"spin\"\ncorunner_nice = 20", "20 is not a niceness: write -20 (first served) to 19"),
+        ("corunner = \"spin\"\ncorunner_nice = [0, -21]", "-21 is not a niceness"),
+        ("corunner = \"spin\"\ncorunner_cpus = \"a\"", "corunner_cpus: `a` is not a list of processors"),
+        ("corunner_nice = 3", "`corunner_nice` shapes a co-runner, and `corunner` is missing"),
+        ("corunner_cpus = \"0\"", "`corunner_cpus` shapes a co-runner, and `corunner` is missing"),
+    ] {
+        let message = message(&format!("{SMALL}{keys}\n"));
+        assert!(message.contains(words), "{keys}: {message}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::axis::{Axis, spread};
 use crate::error::{StudyError, error};
 use crate::time::duration;
 use iopj_core::workload::{Length, RandomDistribution, Rw, Workload};
-use iopj_core::{Burst, OpenLoad, RateProcess, format_bytes, parse_bytes};
+use iopj_core::{Burst, Corunner, CorunnerKind, OpenLoad, RateProcess, format_bytes, parse_bytes};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -33,6 +33,9 @@ pub struct WorkloadMatrix {
     pub rate_iops_end: Option<u32>,
     pub burst_on: Option<String>,
     pub burst_off: Option<String>,
+    pub corunner: Option<Axis<String>>,
+    pub corunner_cpus: Option<String>,
+    pub corunner_nice: Option<Axis<i32>>,
 }
 
 impl WorkloadMatrix {
@@ -44,7 +47,8 @@ impl WorkloadMatrix {
         let batches = [of(&self.iodepth_batch_submit), of(&self.iodepth_batch_complete_min)];
         let others = [of(&self.rw), of(&self.rwmixread), of(&self.bs), of(&self.iodepth), of(&self.numjobs)];
         let spreads = [of(&self.random_distribution), of(&self.rate_iops), of(&self.rate_process)];
-        batches.into_iter().chain(others).chain(spreads).fold(1, u64::saturating_mul)
+        let corunners = [of(&self.corunner), of(&self.corunner_nice)];
+        batches.into_iter().chain(others).chain(spreads).chain(corunners).fold(1, u64::saturating_mul)
     }
 
     /// Every workload of the matrix.
@@ -64,7 +68,8 @@ impl WorkloadMatrix {
         }
         let ramp_time =
             self.ramp_time.as_deref().map_or(Ok(Duration::ZERO), |text| duration("ramp_time", text))?;
-        let cpus_allowed = self.cpus_allowed.as_deref().map_or(Ok(Vec::new()), parse_cpus)?;
+        let cpus_allowed =
+            self.cpus_allowed.as_deref().map_or(Ok(Vec::new()), |text| parse_cpus("cpus_allowed", text))?;
         let open = self.plain_open(length)?;
         let mut all = vec![Workload { length, ramp_time, cpus_allowed, open, ..Workload::default() }];
         spread(&mut all, "rw", &self.rw, |text| parsed::<Rw>(text), |w, rw| w.rw = *rw)?;
@@ -91,7 +96,35 @@ impl WorkloadMatrix {
             },
         )?;
         self.spread_open(&mut all)?;
+        self.spread_corunner(&mut all)?;
         Ok(all)
+    }
+
+    /// Combines with every co-runner, at every niceness.
+    fn spread_corunner(&self, all: &mut Vec<Workload>) -> Result<(), StudyError> {
+        let others = [
+            ("corunner_cpus", self.corunner_cpus.is_some()),
+            ("corunner_nice", self.corunner_nice.is_some()),
+        ];
+        if let (None, Some((key, _))) = (&self.corunner, others.iter().find(|(_, is_there)| *is_there)) {
+            return error(format!("`{key}` shapes a co-runner, and `corunner` is missing: give its kind"));
+        }
+        let mut cpus =
+            self.corunner_cpus.as_deref().map_or(Ok(Vec::new()), |text| parse_cpus("corunner_cpus", text))?;
+        cpus.sort_unstable();
+        cpus.dedup();
+        let kind = |text: &String| match text.as_str() {
+            "none" => Ok(None),
+            text => parsed::<CorunnerKind>(text).map(Some),
+        };
+        spread(all, "corunner", &self.corunner, kind, |w, kind| {
+            w.corunner = kind.map(|kind| Corunner { cpus: cpus.clone(), ..Corunner::of(kind) });
+        })?;
+        spread(all, "corunner_nice", &self.corunner_nice, niceness, |w, nice| {
+            if let Some(corunner) = &mut w.corunner {
+                corunner.nice = *nice;
+            }
+        })
     }
 
     /// The open load that the axes of arrivals start from; none without `rate_iops`.
@@ -172,8 +205,13 @@ fn block_size(text: &String) -> Result<u32, String> {
     }
 }
 
+fn niceness(number: &i32) -> Result<i8, String> {
+    let nice = i8::try_from(*number).ok().filter(|nice| Corunner::NICE.contains(nice));
+    nice.ok_or_else(|| format!("{number} is not a niceness: write -20 (first served) to 19 (last)"))
+}
+
 /// Processors from a list such as `0-3,8`.
-fn parse_cpus(text: &str) -> Result<Vec<u32>, StudyError> {
+fn parse_cpus(key: &str, text: &str) -> Result<Vec<u32>, StudyError> {
     let range = |part: &str| -> Option<std::ops::RangeInclusive<u32>> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
@@ -182,6 +220,6 @@ fn parse_cpus(text: &str) -> Result<Vec<u32>, StudyError> {
     let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
     match ranges {
         Some(ranges) => Ok(ranges.into_iter().flatten().collect()),
-        None => error(format!("cpus_allowed: `{text}` is not a list of processors; write it as 0-3,8")),
+        None => error(format!("{key}: `{text}` is not a list of processors; write it as 0-3,8")),
     }
 }

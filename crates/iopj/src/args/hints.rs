@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::Error;
 use clap::{Arg, Command};
-use iopj_core::{IoPath, RateProcess, Rw, Workload};
+use iopj_core::{CorunnerKind, IoPath, RateProcess, Rw, Workload};
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::winner::Axis;
 use iopj_store::Generator;
@@ -30,6 +30,7 @@ pub(super) const AXES: Hinted = Hinted(|| Axis::ALL.map(Axis::as_str).to_vec());
 pub(super) const TESTS: Hinted = Hinted(|| vec!["blocks", "welch", "student"]);
 pub(super) const RW: Hinted = Hinted(|| Rw::WORDS.to_vec());
 pub(super) const RATE_PROCESS: Hinted = Hinted(|| RateProcess::WORDS.to_vec());
+pub(super) const CORUNNER: Hinted = Hinted(|| CorunnerKind::WORDS.to_vec());
 pub(super) const GENERATORS: Hinted =
     Hinted(|| [Generator::Native, Generator::Fio].map(Generator::as_str).to_vec());
 pub(super) const PATHS: Hinted = Hinted(paths);

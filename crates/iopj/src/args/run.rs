@@ -63,6 +63,16 @@ pub(crate) struct RunArgs {
     /// Time between for which none arrives
     #[arg(long, value_name = "TIME", help_heading = "Matrix")]
     pub(crate) burst_off: Option<String>,
+    /// Work beside the I/O: none, spin, memory, branch
+    #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    #[arg(value_parser = hints::CORUNNER, hide_possible_values = true)]
+    pub(crate) corunner: Vec<String>,
+    /// Its processors, such as 0-3,8 [default: those of the jobs]
+    #[arg(long, value_name = "LIST", help_heading = "Matrix")]
+    pub(crate) corunner_cpus: Option<String>,
+    /// Its niceness, -20 to 19 [default: 19]
+    #[arg(long, value_delimiter = ',', allow_negative_numbers = true, help_heading = "Matrix")]
+    pub(crate) corunner_nice: Vec<i32>,
     /// Processors that the jobs may use, such as 0-3,8
     #[arg(long, value_name = "LIST", help_heading = "Matrix")]
     pub(crate) cpus_allowed: Option<String>,
@@ -104,6 +114,7 @@ pub(crate) struct RunArgs {
         conflicts_with_all = [
             "study", "target", "name", "path", "rw", "rwmixread", "bs", "iodepth", "iodepth_batch_submit",
             "iodepth_batch_complete_min", "numjobs", "random_distribution", "rate_iops", "rate_process", "rate_iops_end", "burst_on", "burst_off",
+            "corunner", "corunner_cpus", "corunner_nice",
             "cpus_allowed", "ramp_time",
             "runtime", "ios", "replicates", "generator", "size", "seed", "dry_run", "profile",
             "store",

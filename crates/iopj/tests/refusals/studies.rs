@@ -40,6 +40,22 @@ fn misspelt_keys_get_the_nearest_right_one() {
 }
 
 #[test]
+fn a_co_runner_that_cannot_run_here_is_refused() {
+    let folder = folder().with_data(1 << 20);
+    for (keys, parts) in [
+        ("corunner = \"spinn\"", ["`spinn` is not a co-runner", "write spin, memory, branch or none"]),
+        ("corunner = \"spin\"\ncorunner_nice = 20", ["20 is not a niceness", "write -20"]),
+        ("corunner_nice = 1", ["`corunner` is missing", "give its kind"]),
+        (
+            "corunner = \"spin\"\ncorunner_cpus = \"4000\"",
+            ["corunner_cpus names cpu 4000, which this process may not use", "leave it out"],
+        ),
+    ] {
+        refused_study(&folder, "ios =", &format!("{keys}\nios ="), &parts);
+    }
+}
+
+#[test]
 fn empty_matrices_are_refused() {
     let folder = folder().with_data(1 << 20);
     for (from, to, parts) in [

@@ -1,6 +1,6 @@
 //! The axes of winner maps: dimensions of the workload, and values on them.
 
-use iopj_core::{Rw, Workload, format_bytes};
+use iopj_core::{CorunnerKind, Rw, Workload, format_bytes};
 use std::fmt;
 use std::str::FromStr;
 
@@ -17,11 +17,14 @@ pub enum Axis {
     Numjobs,
     /// Rate of each job under an open load.
     RateIops,
+    /// What works beside the I/O.
+    Corunner,
 }
 
 impl Axis {
     /// All of them.
-    pub const ALL: [Axis; 5] = [Axis::Rw, Axis::Bs, Axis::Iodepth, Axis::Numjobs, Axis::RateIops];
+    pub const ALL: [Axis; 6] =
+        [Axis::Rw, Axis::Bs, Axis::Iodepth, Axis::Numjobs, Axis::RateIops, Axis::Corunner];
 
     /// The axis's word, fio's.
     pub fn as_str(self) -> &'static str {
@@ -31,6 +34,7 @@ impl Axis {
             Axis::Iodepth => "iodepth",
             Axis::Numjobs => "numjobs",
             Axis::RateIops => "rate_iops",
+            Axis::Corunner => "corunner",
         }
     }
 
@@ -42,6 +46,7 @@ impl Axis {
             Axis::Iodepth => AxisValue::Count(workload.iodepth),
             Axis::Numjobs => AxisValue::Count(workload.numjobs),
             Axis::RateIops => AxisValue::Rate(workload.open.map(|open| open.rate_iops)),
+            Axis::Corunner => AxisValue::Corunner(workload.corunner.as_ref().map(|one| one.kind)),
         }
     }
 
@@ -79,6 +84,15 @@ pub enum AxisValue {
     Count(u32),
     /// I/Os per second of each job; none for a closed loop.
     Rate(Option<u32>),
+    /// What works beside the I/O, if anything does.
+    Corunner(Option<CorunnerKind>),
+}
+
+impl AxisValue {
+    /// True for the value of a workload that lacks what the axis is about.
+    pub fn is_none(self) -> bool {
+        matches!(self, AxisValue::Rate(None) | AxisValue::Corunner(None))
+    }
 }
 
 impl fmt::Display for AxisValue {
@@ -88,7 +102,8 @@ impl fmt::Display for AxisValue {
             AxisValue::Bs(bytes) => f.write_str(&format_bytes(u64::from(*bytes))),
             AxisValue::Count(count) => write!(f, "{count}"),
             AxisValue::Rate(Some(rate)) => write!(f, "{rate}"),
-            AxisValue::Rate(None) => f.write_str("none"),
+            AxisValue::Corunner(Some(kind)) => write!(f, "{kind}"),
+            AxisValue::Rate(None) | AxisValue::Corunner(None) => f.write_str("none"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::cost;
 use iopj_core::evidence::ThreadRole;
 use iopj_core::{CostKind, Joules, Space};
-use iopj_store::{EnergySource, Measurement};
+use iopj_store::{CorunnerWindow, EnergySource, Measurement};
 use std::fmt;
 use std::str::FromStr;
 
@@ -42,6 +42,10 @@ pub enum Metric {
     Loads(Option<Space>),
     /// Stores to memory per I/O, in one space or in both.
     Stores(Option<Space>),
+    /// Rounds of the co-runner per second.
+    CorunnerPerS,
+    /// What the co-runner lost to each I/O, in CPU time.
+    CorunnerLossPerIo,
     /// Energy over the window.
     Joules,
     /// Mean power.
@@ -54,11 +58,13 @@ pub enum Metric {
     WattsAboveIdle,
     /// I/Os per joule above what the idle machine takes.
     IosPerJouleAboveIdle,
+    /// Rounds of the co-runner per joule.
+    CorunnerPerJoule,
 }
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 28] = [
+    pub const ALL: [Metric; 31] = [
         Metric::Iops,
         Metric::MbPerS,
         Metric::LatencyMean,
@@ -81,12 +87,15 @@ impl Metric {
         Metric::Stores(None),
         Metric::Stores(Some(Space::Kernel)),
         Metric::Stores(Some(Space::User)),
+        Metric::CorunnerPerS,
+        Metric::CorunnerLossPerIo,
         Metric::Joules,
         Metric::Watts,
         Metric::IosPerJoule,
         Metric::BytesPerJoule,
         Metric::WattsAboveIdle,
         Metric::IosPerJouleAboveIdle,
+        Metric::CorunnerPerJoule,
     ];
 
     /// The metric's word in options and files.
@@ -132,6 +141,9 @@ impl Metric {
             Metric::Stores(None) => ("stores_per_io", "stores", "per I/O"),
             Metric::Stores(Some(Space::Kernel)) => ("kernel_stores_per_io", "kernel stores", "per I/O"),
             Metric::Stores(Some(Space::User)) => ("user_stores_per_io", "user stores", "per I/O"),
+            Metric::CorunnerPerS => ("corunner_per_s", "co-runner work", "rounds/s"),
+            Metric::CorunnerLossPerIo => ("corunner_loss_per_io", "co-runner's loss", "ns of CPU per I/O"),
+            Metric::CorunnerPerJoule => ("corunner_per_joule", "co-runner work per joule", "rounds/J"),
             Metric::Joules => ("joules", "energy", "J"),
             Metric::Watts => ("watts", "power", "W"),
             Metric::IosPerJoule => ("ios_per_joule", "I/Os per joule", "IO/J"),
@@ -151,6 +163,8 @@ impl Metric {
                 | Metric::IosPerJoule
                 | Metric::BytesPerJoule
                 | Metric::IosPerJouleAboveIdle
+                | Metric::CorunnerPerS
+                | Metric::CorunnerPerJoule
         )
     }
 
@@ -187,12 +201,14 @@ impl Metric {
                 | Metric::BytesPerJoule
                 | Metric::WattsAboveIdle
                 | Metric::IosPerJouleAboveIdle
+                | Metric::CorunnerPerJoule
         )
     }
 
-    /// True if a value may be below zero: energy above idle.
+    /// True if a value may be below zero: energy above idle, and the loss of a co-runner that was faster than
+    /// alone.
     pub fn may_be_negative(self) -> bool {
-        matches!(self, Metric::WattsAboveIdle | Metric::IosPerJouleAboveIdle)
+        matches!(self, Metric::WattsAboveIdle | Metric::IosPerJouleAboveIdle | Metric::CorunnerLossPerIo)
     }
 
     /// The value of a trial; `None` if it was not measured or is undefined (I/Os per CPU time without CPU
@@ -216,6 +232,8 @@ impl Metric {
             Metric::Instructions(space) => cost::per_io(measurement, CostKind::Instructions, space),
             Metric::Loads(space) => cost::per_io(measurement, CostKind::Loads, space),
             Metric::Stores(space) => cost::per_io(measurement, CostKind::Stores, space),
+            Metric::CorunnerPerS => measurement.corunner.as_ref().map(CorunnerWindow::per_s),
+            Metric::CorunnerLossPerIo => measurement.corunner_loss_ns_per_io(),
             _ => self.energy(measurement, source?.joules(measurement)?),
         };
         value.filter(|value| value.is_finite())
@@ -227,6 +245,10 @@ impl Metric {
         let above = joules.above_idle.as_ref();
         let count = if self == Metric::BytesPerJoule { measurement.bytes } else { measurement.ios } as f64;
         match self {
+            Metric::CorunnerPerJoule => {
+                let rounds = measurement.corunner.as_ref()?.rounds as f64;
+                (joules.joules > 0.0).then(|| rounds / joules.joules)
+            }
             Metric::Joules => Some(joules.joules),
             Metric::Watts => Some(joules.watts()),
             Metric::IosPerJoule | Metric::BytesPerJoule => {

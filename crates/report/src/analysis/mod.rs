@@ -7,6 +7,8 @@ pub mod choice;
 pub mod claims;
 pub mod compare;
 pub mod contrast;
+#[cfg(test)]
+mod corunner_tests;
 pub mod cost;
 pub mod efficiency;
 pub mod energy;
@@ -33,4 +35,4 @@ pub mod without_unsteady;
 pub mod workload_table;
 
 pub use admission::Admission;
-pub use workload_table::{CellMeans, CellRow, Times, WorkloadTable, workload_tables};
+pub use workload_table::{CellMeans, CellRow, CorunnerMeans, Times, WorkloadTable, workload_tables};

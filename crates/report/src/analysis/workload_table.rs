@@ -99,10 +99,23 @@ pub struct CellMeans {
     pub costs: Option<Costs>,
     /// Energy by the table's source; absent if it took part in no replicate.
     pub energy: Option<CellEnergy>,
+    /// What the co-runner got done; absent unless every replicate had one, and under emulation.
+    pub corunner: Option<CorunnerMeans>,
     /// Host and target host; absent unless the study is over fabrics.
     pub two_hosts: Option<TwoHosts>,
     /// What became of an open load; absent of a closed one.
     pub load: Option<LoadMeans>,
+}
+
+/// Means of a co-runner's figures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CorunnerMeans {
+    /// Rounds per second.
+    pub per_s: f64,
+    /// What it lost to each I/O, in ns of CPU time; absent if it was not counted alone.
+    pub loss_ns_per_io: Option<f64>,
+    /// Rounds per joule of the table's source; absent without energy.
+    pub per_joule: Option<f64>,
 }
 
 /// Times, rates and shares: means of rates and of mean latencies, percentiles of all I/Os.
@@ -243,7 +256,7 @@ fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<CellMeans> {
     };
     let if_all = |metric: Metric| {
         let all: Option<Vec<f64>> =
-            measured.iter().map(|measurement| metric.value(measurement, None)).collect();
+            measured.iter().map(|measurement| metric.value(measurement, shown.energy)).collect();
         all.map(|all| stats::mean(&all))
     };
     let two_hosts = TwoHosts::of(measured, shown.timed, shown.sides);
@@ -256,6 +269,11 @@ fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<CellMeans> {
         sleeps_per_io: if_all(Metric::SleepsPerIo),
         costs: Costs::of(measured),
         energy: shown.energy.and_then(|source| CellEnergy::of(measured, source)),
+        corunner: if_all(Metric::CorunnerPerS).filter(|_| shown.timed).map(|per_s| CorunnerMeans {
+            per_s,
+            loss_ns_per_io: if_all(Metric::CorunnerLossPerIo),
+            per_joule: if_all(Metric::CorunnerPerJoule),
+        }),
         two_hosts,
         load: LoadMeans::of(measured),
     })
@@ -315,6 +333,7 @@ pub(crate) mod tests {
             sleeps_per_io: Some(0.5),
             costs: None,
             energy: None,
+            corunner: None,
             two_hosts: None,
             load: None,
         };

@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
         assert!(
             lines[1].starts_with(
-                "io_uring/syscall/interrupt,native,,verified,randread,uniform,,50,4096,1,1,1,1,,,,,0,10,,3,1000,"
+                "io_uring/syscall/interrupt,native,,verified,randread,uniform,,,,50,4096,1,1,1,1,,,,,,0,10,,3,1000,"
             ),
             "{text}"
         );

@@ -5,7 +5,7 @@ use super::number::{decimal, four_digits, percent, thousands, uncertainty};
 use super::text::settings;
 use crate::analysis::energy::{CellEnergy, Uncertain};
 use crate::analysis::two_hosts::TwoHosts;
-use crate::analysis::{CellMeans, CellRow, Times, WorkloadTable};
+use crate::analysis::{CellMeans, CellRow, CorunnerMeans, Times, WorkloadTable};
 use iopj_core::{Length, Workload};
 use iopj_store::Generator;
 
@@ -20,6 +20,8 @@ pub(super) enum Kind {
     Count,
     /// A count of a cost profile per I/O.
     Cost,
+    /// What a co-runner got done.
+    Corunner,
     Energy,
     /// Half of the 95 % interval of an energy, random part only.
     Random,
@@ -112,6 +114,9 @@ pub(super) const NUMBERS: &[Number] = &[
     cost("user instr", "user_instructions_per_io", |r| means(r)?.costs?.user.instructions),
     cost("loads", "user_loads_per_io", |r| means(r)?.costs?.user.loads),
     cost("stores", "user_stores_per_io", |r| means(r)?.costs?.user.stores),
+    number((Kind::Corunner, "co-run/s", ""), "corunner_per_s", |r| Some(corunner(r)?.per_s), thousands),
+    number(CORUNNER_LOSS, "corunner_loss_ns_per_io", |r| corunner(r)?.loss_ns_per_io, whole),
+    number((Kind::Corunner, "co-run/J", ""), "corunner_per_joule", |r| corunner(r)?.per_joule, four_digits),
     Number {
         terminal: Terminal::None,
         ..number((Kind::Energy, "J", ""), "joules", |r| Some(energy(r)?.joules?.mean), four_digits)
@@ -134,6 +139,7 @@ pub(super) const NUMBERS: &[Number] = &[
 ];
 
 const CONTEXT_SWITCHES: (Kind, &str, &str) = (Kind::Count, "ctx/IO", "");
+const CORUNNER_LOSS: (Kind, &str, &str) = (Kind::Corunner, "lost ns/IO", "");
 const RANDOM: (Kind, &str, &str) = (Kind::Random, "\u{b1}", "");
 const COMBINED: (Kind, &str, &str) = (Kind::Combined, "\u{b1} all", "");
 
@@ -156,6 +162,10 @@ fn means(row: &CellRow) -> Option<&CellMeans> {
 
 fn times(row: &CellRow) -> Option<&Times> {
     means(row)?.times.as_ref()
+}
+
+fn corunner(row: &CellRow) -> Option<&CorunnerMeans> {
+    means(row)?.corunner.as_ref()
 }
 
 fn energy(row: &CellRow) -> Option<&CellEnergy> {
@@ -194,6 +204,7 @@ impl Number {
             Kind::TimeOverFabrics => table.emulated.is_none() && table.is_over_fabrics(),
             Kind::Count => true,
             Kind::Cost => table.rows.iter().any(|row| means(row).is_some_and(|means| means.costs.is_some())),
+            Kind::Corunner => table.rows.iter().any(|row| corunner(row).is_some()),
             Kind::Energy | Kind::Random | Kind::Combined => table.energy().is_some(),
         }
     }
@@ -259,23 +270,31 @@ const fn text(name: &'static str, text: fn(&WorkloadTable, &CellRow) -> String) 
 }
 
 /// The columns before the numbers: what the row is about.
-pub(super) const CELL: [Text; 7] = [
+pub(super) const CELL: [Text; 9] = [
     text("path", |_, row| row.path.to_string()),
     text("generator", |_, row| row.generator.as_str().to_owned()),
     text("settings", |_, row| settings(&row.settings).trim_start().to_owned()),
     text("verdict", |_, row| verdict(row).to_owned()),
     text("rw", |table, _| table.workload.rw.to_string()),
     text("random_distribution", |table, _| table.workload.random_distribution.to_string()),
-    text("cpus_allowed", |table, _| {
-        table.workload.cpus_allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+    text("cpus_allowed", |table, _| processors(&table.workload.cpus_allowed)),
+    text("corunner", |table, _| {
+        table.workload.corunner.as_ref().map_or(String::new(), |one| one.kind.to_string())
+    }),
+    text("corunner_cpus", |table, _| {
+        table.workload.corunner.as_ref().map_or(String::new(), |one| processors(&one.cpus))
     }),
 ];
+
+fn processors(cpus: &[u32]) -> String {
+    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+}
 
 /// A number of the workload, by its name in CSV and Parquet.
 type WorkloadNumber = (&'static str, fn(&Workload) -> Option<f64>);
 
 /// The numbers of the workload, named as in a store's own CSV.
-pub(super) const WORKLOAD: [WorkloadNumber; 13] = [
+pub(super) const WORKLOAD: [WorkloadNumber; 14] = [
     ("rwmixread", |one| Some(one.rwmixread.into())),
     ("bs", |one| Some(one.bs.into())),
     ("iodepth", |one| Some(one.iodepth.into())),
@@ -286,6 +305,7 @@ pub(super) const WORKLOAD: [WorkloadNumber; 13] = [
     ("rate_iops_end", |one| one.open.and_then(|open| open.rate_iops_end).map(f64::from)),
     ("burst_on_s", |one| one.open.and_then(|open| open.burst).map(|burst| burst.on.as_secs_f64())),
     ("burst_off_s", |one| one.open.and_then(|open| open.burst).map(|burst| burst.off.as_secs_f64())),
+    ("corunner_nice", |one| one.corunner.as_ref().map(|corunner| corunner.nice.into())),
     ("ramp_time_s", |one| Some(one.ramp_time.as_secs_f64())),
     ("runtime_s", |one| if let Length::Runtime(time) = one.length { Some(time.as_secs_f64()) } else { None }),
     ("ios_per_job", |one| if let Length::Ios(ios) = one.length { Some(ios as f64) } else { None }),

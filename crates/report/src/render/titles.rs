@@ -41,12 +41,18 @@ impl Titles {
         }
         let with_values = |title: String, (axis, values): &(Axis, Vec<AxisValue>)| {
             let named = |value: &str| match axis {
-                Axis::Iodepth | Axis::Numjobs | Axis::RateIops => format!("{} {value}", axis.as_str()),
+                Axis::Iodepth | Axis::Numjobs | Axis::RateIops | Axis::Corunner => {
+                    format!("{} {value}", axis.as_str())
+                }
                 Axis::Rw | Axis::Bs => value.to_owned(),
             };
             let own = axis.value(&setups[0].workload).to_string();
             let all: Vec<String> = values.iter().map(AxisValue::to_string).collect();
-            title.replacen(&named(&own), &named(&list(&all)), 1)
+            match title.contains(&named(&own)) {
+                true => title.replacen(&named(&own), &named(&list(&all)), 1),
+                // A title does not name what a workload lacks.
+                false => format!("{title} {}", named(&list(&all))),
+            }
         };
         varying.iter().fold(self.title(setups[0]), with_values)
     }

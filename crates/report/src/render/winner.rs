@@ -206,7 +206,7 @@ fn undecided(map: &WinnerMap, paths: &[IoPath]) -> String {
 fn fixed(map: &WinnerMap) -> String {
     let (WinnerQuestion { x, y, .. }, workload, plain) = (map.question, &map.workload, Workload::default());
     let fixed = |axis: &Axis| *axis != x && *axis != y;
-    let is_set = |axis: &Axis| axis.value(workload) != AxisValue::Rate(None);
+    let is_set = |axis: &Axis| !axis.value(workload).is_none();
     let axes = Axis::ALL.into_iter().filter(fixed).filter(is_set);
     let mut parts: Vec<String> =
         axes.map(|axis| format!("{} {}", axis.as_str(), axis.value(workload))).collect();
@@ -222,6 +222,10 @@ fn fixed(map: &WinnerMap) -> String {
             format!("rate_iops_end {}", open.rate_iops_end.unwrap_or_default()),
         );
         add(open.burst.is_some(), "in bursts".to_owned());
+    }
+    if let Some(corunner) = &workload.corunner {
+        add(!corunner.cpus.is_empty(), format!("corunner_cpus {:?}", corunner.cpus));
+        add(true, format!("corunner_nice {}", corunner.nice));
     }
     add(workload.random_distribution != plain.random_distribution, workload.random_distribution.to_string());
     add(!workload.cpus_allowed.is_empty(), format!("cpus_allowed {:?}", workload.cpus_allowed));

@@ -3,6 +3,7 @@
 use super::config::MeterSpec;
 use super::kinds::OpenMeter;
 use super::record::counted;
+use iopj_load::corunner;
 use iopj_meter::{Cadence, Channel, Meter, MeterError, OpenError, Reading, median_period_s};
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -312,15 +313,16 @@ fn thread_cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The ids of this process' threads that do no I/O of a trial: the caller's and the meters'.
+/// The ids of this process' threads that do no I/O of a trial: the caller's, the meters' and a co-runner's.
 pub(crate) fn own_threads() -> Vec<i32> {
     let mut own = vec![rustix::thread::gettid().as_raw_pid()];
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return own };
-    let is_meter = |task: &std::fs::DirEntry| {
-        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim_end() == THREAD_NAME)
+    let is_own = |name: &str| [THREAD_NAME, corunner::THREAD_NAME].contains(&name);
+    let is_own = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| is_own(name.trim_end()))
     };
     let tid = |task: std::fs::DirEntry| task.file_name().to_str()?.parse::<i32>().ok();
-    own.extend(tasks.flatten().filter(is_meter).filter_map(tid));
+    own.extend(tasks.flatten().filter(is_own).filter_map(tid));
     own
 }
 

@@ -2,6 +2,7 @@
 //! process each.
 
 use super::TrialRunner;
+use super::beside::Beside;
 use super::window::{Window, add_counted};
 use crate::energy;
 use crate::error::TrialError;
@@ -48,6 +49,7 @@ impl Window {
             latencies,
             series: slices(&result.series),
             unsampled: None,
+            corunner: None,
             fio: Some(fio_words(result, cell)),
             open: cell.workload.open.map(|load| open_window(&load, result, cell.workload.numjobs)),
         }
@@ -60,13 +62,14 @@ impl TrialRunner<'_> {
         &self,
         fio: &Fio,
         access: &Access<'_>,
-        cell: &Cell,
+        (cell, beside): (&Cell, &Beside),
         (position, seed): (u64, u64),
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
         let extent = access.extent();
         let target = FioTarget::of(access, &cell.path)?;
-        let trial = ByFio { runner: self, fio, cell, target, region: [extent.offset, extent.len], seed };
+        let trial =
+            ByFio { runner: self, fio, cell, beside, target, region: [extent.offset, extent.len], seed };
         let mut load_raw_ns = Vec::with_capacity(6);
         let steadystate = trial.ramp(&mut load_raw_ns, tick)?;
         let probe = access.probe()?;
@@ -100,6 +103,7 @@ struct ByFio<'a> {
     runner: &'a TrialRunner<'a>,
     fio: &'a Fio,
     cell: &'a Cell,
+    beside: &'a Beside,
     target: FioTarget,
     /// Offset and length in bytes.
     region: [u64; 2],
@@ -188,8 +192,10 @@ impl ByFio<'_> {
         let result = self.run(&job, tick, &mut |child| {
             let next = watch.look(child);
             samples.follow(watch.is_running(), || runner.begin_samples(), || runner.end_samples());
+            self.beside.follow(watch.is_running());
             next
         });
+        self.beside.follow(false);
         marker::end();
         samples.follow(false, || Ok(()), || runner.end_samples());
         let (result, process) = result?;

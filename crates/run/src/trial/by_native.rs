@@ -1,6 +1,7 @@
 //! A trial by our own jobs: the window between two snapshots, and the pass before it.
 
 use super::TrialRunner;
+use super::beside::Beside;
 use super::window::{Window, add_counted};
 use crate::energy;
 use crate::engines::open_engine;
@@ -43,6 +44,7 @@ impl Window {
             series: run.series,
             fio: None,
             open,
+            corunner: None,
             unsampled: None,
         }
     }
@@ -53,7 +55,7 @@ impl TrialRunner<'_> {
     pub(super) fn by_native(
         &self,
         access: &Access<'_>,
-        cell: &Cell,
+        (cell, beside): (&Cell, &Beside),
         (position, seed): (u64, u64),
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
@@ -89,8 +91,10 @@ impl TrialRunner<'_> {
                     let counted = access.begin_window(position)?;
                     snapshots.push((snapshot(Edge::Begin)?, counted));
                     self.begin_samples()?;
+                    beside.mark();
                 }
                 Moment::End => {
+                    beside.mark();
                     self.end_samples()?;
                     snapshots.push((snapshot(Edge::End)?, access.end_window()?));
                 }

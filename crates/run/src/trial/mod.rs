@@ -1,5 +1,6 @@
 //! One trial: the generator does the I/O, and the evidence is judged.
 
+mod beside;
 mod by_fio;
 mod by_native;
 mod window;
@@ -7,6 +8,7 @@ mod window;
 use crate::error::TrialError;
 use crate::profile::Profiler;
 use crate::target::Access;
+use beside::Beside;
 use iopj_core::evidence::ControlRun;
 use iopj_core::{CostProfile, Evidence, Generator, IoPath, OpenLoad, RingThread};
 use iopj_host::machine;
@@ -128,7 +130,7 @@ impl TrialRunner<'_> {
         let per_io = |count: u64| count as f64 / evidence.ios().max(1) as f64;
         let interrupts: Option<u64> = evidence.devices.iter().map(|device| device.interrupts).sum();
         let mixed = cell.workload.rw.is_mixed();
-        let latencies = window.latencies;
+        let (latencies, corunner) = (window.latencies, window.corunner);
         let measurement = Measurement {
             window_ns: window.window_ns,
             ios: latencies.all.count,
@@ -159,6 +161,7 @@ impl TrialRunner<'_> {
             window_raw_ns: Some(window.window_raw_ns),
             energy: Vec::new(),
             open: window.open,
+            corunner,
         };
         let Window { first_ns, last_ns, load_raw_ns, .. } = window;
         Ok(Measured { measurement, clock_ns: Some([first_ns, last_ns]), load_raw_ns, unprofiled })
@@ -176,11 +179,13 @@ impl TrialRunner<'_> {
             self.profiler.inspect(|profiler| profiler.tick());
             tick();
         };
+        let beside = Beside::start(&cell.workload, self.stop)?;
         let done = match (cell.generator, self.fio) {
-            (Generator::Native, _) => self.by_native(access, cell, trial, tick),
-            (Generator::Fio, Some(fio)) => self.by_fio(fio, access, cell, trial, tick),
+            (Generator::Native, _) => self.by_native(access, (cell, &beside), trial, tick),
+            (Generator::Fio, Some(fio)) => self.by_fio(fio, access, (cell, &beside), trial, tick),
             (Generator::Fio, None) => Err(TrialError::NoFio),
         };
+        let done = done.map(|(window, evidence)| beside.put_into(window, evidence));
         // A trial that failed has left its window open.
         let ended = self.end_samples();
         done.and_then(|done| Ok(ended.map(|()| done)?))

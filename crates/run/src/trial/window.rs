@@ -3,7 +3,7 @@
 use crate::latencies::Latencies;
 use iopj_core::{Evidence, Slice, Workload};
 use iopj_load::native::cpus;
-use iopj_store::OpenWindow;
+use iopj_store::{CorunnerWindow, OpenWindow};
 
 /// A window as either generator reports it.
 pub(crate) struct Window {
@@ -22,6 +22,8 @@ pub(crate) struct Window {
     pub(crate) fio: Option<serde_json::Value>,
     /// What became of an open load.
     pub(crate) open: Option<OpenWindow>,
+    /// What a co-runner got done in it.
+    pub(crate) corunner: Option<CorunnerWindow>,
     /// Why it has no samples.
     pub(crate) unsampled: Option<String>,
 }

@@ -37,6 +37,10 @@ const COUNTS: [Metric; 1] = [Metric::InterruptsPerIo];
 const COSTS: [Metric; 3] = [Metric::Instructions(None), Metric::Loads(None), Metric::Stores(None)];
 /// Further ones if both stores have energy of one meter and scope, and neither is emulated.
 const ENERGY: [Metric; 2] = [Metric::Watts, Metric::IosPerJoule];
+/// Further ones if a cell has a co-runner on both sides, and neither store is emulated.
+const CORUNNER: [Metric; 2] = [Metric::CorunnerPerS, Metric::CorunnerLossPerIo];
+/// Of these, one if both stores have energy too.
+const CORUNNER_ENERGY: [Metric; 1] = [Metric::CorunnerPerJoule];
 
 /// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -213,7 +217,11 @@ fn compare_sides(
     let energy = EnergySource::measured(&[before.1, after.1]);
     let (before, after) = (side(before, admissions[0]), side(after, admissions[1]));
     let energy = energy.filter(|_| before.emulated.is_none() && after.emulated.is_none());
-    let metrics = metrics(&before, &after, energy.is_some());
+    let mut metrics = metrics(&before, &after, energy.is_some());
+    if before.emulated.is_none() && after.emulated.is_none() && pairs.iter().any(have_corunner) {
+        metrics.extend(CORUNNER);
+        metrics.extend(CORUNNER_ENERGY.iter().filter(|_| energy.is_some()));
+    }
     let method = if in_blocks { Method::Paired } else { Method::Welch };
     let changes = changes(&pairs, &metrics, (method, looks, tolerance, energy.as_ref(), admissions));
     Ok(Comparison {
@@ -270,6 +278,11 @@ fn keep_shared_blocks((_, before, after): &mut Pair<'_>) -> usize {
     before.retain(|one| of_both(one, after));
     after.retain(|one| of_both(one, before));
     count - before.len() - after.len()
+}
+
+/// True if both sides of a cell had a co-runner.
+fn have_corunner((_, before, after): &Pair<'_>) -> bool {
+    [before, after].iter().all(|side| side.iter().any(|(_, measured)| measured.corunner.is_some()))
 }
 
 /// The metrics in which both sides can be compared.
