@@ -31,6 +31,12 @@ pub struct Evidence {
     pub writes: u64,
     /// Bytes that those writes asked for.
     pub write_bytes: u64,
+    /// Flushes and fsyncs that were complete in the window.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub syncs: u64,
+    /// Discards.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub discards: u64,
     /// Sum of the I/Os' latencies in ns; with `window_ns` it gives the achieved depth (Little's law).
     pub latency_sum_ns: u64,
     /// The leaf devices (whole disks) under the target.

@@ -1,8 +1,8 @@
 //! The workload: what a path is asked to do, in fio's words.
 
-use crate::corunner::{Corunner, CorunnerKind};
-use crate::open_load::{Burst, OpenLoad, RateProcess};
-use crate::units::{format_bytes, format_duration};
+use crate::corunner::Corunner;
+use crate::open_load::OpenLoad;
+use crate::trace_load::TraceLoad;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
@@ -136,6 +136,11 @@ pub enum Length {
     Ios(u64),
 }
 
+impl Length {
+    /// As long as a trace lasts.
+    pub const WHOLE_TRACE: Length = Length::Ios(i64::MAX as u64);
+}
+
 /// One workload. A closed loop, in which each job keeps `iodepth` I/Os in flight, unless the load is open.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Workload {
@@ -165,6 +170,9 @@ pub struct Workload {
     pub open: Option<OpenLoad>,
     /// Work that others do beside the I/O.
     pub corunner: Option<Corunner>,
+    /// The trace that is replayed; then `rw` says what it may do, `bs` is the longest I/O, and a length of
+    /// [`Length::WHOLE_TRACE`] is the whole of it.
+    pub trace: Option<TraceLoad>,
 }
 
 impl Default for Workload {
@@ -183,254 +191,14 @@ impl Default for Workload {
             cpus_allowed: Vec::new(),
             open: None,
             corunner: None,
+            trace: None,
         }
     }
-}
-
-impl Workload {
-    /// The workload in a table's heading, such as `randread 4k iodepth 1 numjobs 1`.
-    pub fn title(&self) -> String {
-        let mut title = format!(
-            "{} {} iodepth {} numjobs {}",
-            self.rw,
-            format_bytes(self.bs.into()),
-            self.iodepth,
-            self.numjobs
-        );
-        let plain = Workload::default();
-        if self.rw.is_mixed() {
-            title += &format!(" rwmixread {}", self.rwmixread);
-        }
-        if self.iodepth_batch_submit != plain.iodepth_batch_submit {
-            title += &format!(" iodepth_batch_submit {}", self.iodepth_batch_submit);
-        }
-        if self.iodepth_batch_complete_min != plain.iodepth_batch_complete_min {
-            title += &format!(" iodepth_batch_complete_min {}", self.iodepth_batch_complete_min);
-        }
-        if self.rw.is_random() && self.random_distribution != plain.random_distribution {
-            title += &format!(" {}", self.random_distribution);
-        }
-        let others = self.open_keys().into_iter().chain(self.corunner_keys());
-        for (key, value) in others.filter(|(_, value)| value != NONE) {
-            title += &match key {
-                "corunner_cpus" if value == ALL => continue,
-                "corunner_nice" if value == Corunner::NICE.end().to_string() => continue,
-                "rate_process" if value == RateProcess::Linear.to_string() => continue,
-                "rate_process" => format!(" {value}"),
-                key => format!(" {key} {value}"),
-            };
-        }
-        title
-    }
-
-    /// The keys of an open load with their values; of a closed one with none.
-    fn open_keys(&self) -> [(&'static str, String); 5] {
-        let of = |value: &dyn Fn(&OpenLoad) -> Option<String>| {
-            self.open.as_ref().and_then(value).unwrap_or_else(|| NONE.to_owned())
-        };
-        let burst = |time: fn(&Burst) -> Duration| {
-            of(&|open| open.burst.as_ref().map(|burst| format_duration(time(burst))))
-        };
-        [
-            ("rate_iops", of(&|open| Some(open.rate_iops.to_string()))),
-            ("rate_process", of(&|open| Some(open.rate_process.to_string()))),
-            ("rate_iops_end", of(&|open| open.rate_iops_end.map(|rate| rate.to_string()))),
-            ("burst_on", burst(|burst| burst.on)),
-            ("burst_off", burst(|burst| burst.off)),
-        ]
-    }
-
-    /// The keys of a co-runner with their values; without one none.
-    fn corunner_keys(&self) -> [(&'static str, String); 3] {
-        let of = |value: &dyn Fn(&Corunner) -> String| {
-            self.corunner.as_ref().map_or_else(|| NONE.to_owned(), value)
-        };
-        [
-            ("corunner", of(&|one| one.kind.to_string())),
-            ("corunner_cpus", of(&|one| processors(&one.cpus))),
-            ("corunner_nice", of(&|one| one.nice.to_string())),
-        ]
-    }
-
-    /// Every key with its value, as in a study. The measured window is `runtime` or `ios`.
-    pub fn keys(&self) -> Vec<(&'static str, String)> {
-        let window = match self.length {
-            Length::Runtime(time) => ("runtime", format_duration(time)),
-            Length::Ios(ios) => ("ios", ios.to_string()),
-        };
-        let closed = [
-            ("rw", self.rw.to_string()),
-            ("bs", format_bytes(self.bs.into())),
-            ("iodepth", self.iodepth.to_string()),
-            ("numjobs", self.numjobs.to_string()),
-            ("rwmixread", self.rwmixread.to_string()),
-            ("iodepth_batch_submit", self.iodepth_batch_submit.to_string()),
-            ("iodepth_batch_complete_min", self.iodepth_batch_complete_min.to_string()),
-            ("ramp_time", format_duration(self.ramp_time)),
-            window,
-            ("random_distribution", self.random_distribution.to_string()),
-            ("cpus_allowed", processors(&self.cpus_allowed)),
-        ];
-        closed.into_iter().chain(self.open_keys()).chain(self.corunner_keys()).collect()
-    }
-
-    /// Gives a key its default, for workloads that are to be alike but for that key. False if there is no
-    /// such key.
-    pub fn clear(&mut self, key: &str) -> bool {
-        let plain = Workload::default();
-        match key {
-            "rw" => self.rw = plain.rw,
-            "bs" => self.bs = plain.bs,
-            "iodepth" => self.iodepth = plain.iodepth,
-            "numjobs" => self.numjobs = plain.numjobs,
-            "rwmixread" => self.rwmixread = plain.rwmixread,
-            "iodepth_batch_submit" => self.iodepth_batch_submit = plain.iodepth_batch_submit,
-            "iodepth_batch_complete_min" => {
-                self.iodepth_batch_complete_min = plain.iodepth_batch_complete_min
-            }
-            "ramp_time" => self.ramp_time = plain.ramp_time,
-            "runtime" | "ios" => self.length = plain.length,
-            "random_distribution" => self.random_distribution = plain.random_distribution,
-            "cpus_allowed" => self.cpus_allowed = plain.cpus_allowed,
-            "rate_iops" => {
-                self.change_open(|open| open.rate_iops = 0);
-                self.open = self.open.filter(|open| *open != OpenLoad::at(0));
-            }
-            "rate_process" => self.change_open(|open| open.rate_process = RateProcess::default()),
-            "rate_iops_end" => self.change_open(|open| open.rate_iops_end = None),
-            "burst_on" | "burst_off" => self.change_open(|open| open.burst = None),
-            "corunner" => {
-                // What else a co-runner has keeps workloads apart.
-                let plain = Corunner::of(CorunnerKind::Spin);
-                self.change_corunner(|one| one.kind = plain.kind);
-                self.corunner = self.corunner.take().filter(|one| *one != plain);
-            }
-            "corunner_cpus" => self.change_corunner(|one| one.cpus = Vec::new()),
-            "corunner_nice" => self.change_corunner(|one| one.nice = *Corunner::NICE.end()),
-            _ => return false,
-        }
-        true
-    }
-
-    fn change_open(&mut self, change: impl FnOnce(&mut OpenLoad)) {
-        if let Some(open) = &mut self.open {
-            change(open);
-        }
-    }
-
-    fn change_corunner(&mut self, change: impl FnOnce(&mut Corunner)) {
-        if let Some(corunner) = &mut self.corunner {
-            change(corunner);
-        }
-    }
-
-    /// The measured window as text: `3s` or `20000 I/Os per job`.
-    pub fn length_text(&self) -> String {
-        match self.length {
-            Length::Runtime(time) => format_duration(time),
-            Length::Ios(ios) => format!("{ios} I/Os per job"),
-        }
-    }
-}
-
-/// The value of a key that a workload lacks.
-const NONE: &str = "none";
-/// The value of a list of processors that names none.
-const ALL: &str = "all";
-
-fn processors(cpus: &[u32]) -> String {
-    let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
-    if cpus.is_empty() { ALL.to_owned() } else { cpus.join(",") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn open() -> OpenLoad {
-        let [on, off] = [10, 30].map(Duration::from_millis);
-        OpenLoad {
-            rate_process: RateProcess::Poisson,
-            rate_iops_end: Some(80_000),
-            burst: Some(Burst { on, off }),
-            ..OpenLoad::at(40_000)
-        }
-    }
-
-    #[test]
-    fn json_form_round_trips_and_names_its_units() {
-        let workload = Workload {
-            length: Length::Ios(7),
-            ramp_time: Duration::from_millis(5),
-            random_distribution: RandomDistribution::Zipf(1.1),
-            cpus_allowed: vec![0, 3],
-            ..Workload::default()
-        };
-        let json = serde_json::to_value(&workload).unwrap();
-        assert_eq!(json["ramp_time_ns"], 5_000_000);
-        assert_eq!(json["rw"], "randread");
-        assert_eq!((json.get("rate_iops"), json.get("burst_on_ns")), (None, None));
-        assert_eq!(serde_json::from_value::<Workload>(json).unwrap(), workload);
-        let open = Workload { open: Some(open()), ..workload };
-        let json = serde_json::to_value(&open).unwrap();
-        assert_eq!((&json["rate_iops"], &json["burst_off_ns"]), (&40_000.into(), &30_000_000.into()));
-        assert_eq!(serde_json::from_value::<Workload>(json).unwrap(), open);
-        let corunner = Some(Corunner { kind: CorunnerKind::Memory, cpus: vec![0, 2], nice: -5 });
-        let beside = Workload { corunner, ..Workload::default() };
-        let json = serde_json::to_value(&beside).unwrap();
-        assert_eq!((&json["corunner"], &json["corunner_nice"]), (&"memory".into(), &(-5).into()));
-        assert_eq!(serde_json::from_value::<Workload>(json).unwrap(), beside);
-        let plain = serde_json::to_string(&Workload::default()).unwrap();
-        assert!(!plain.contains("corunner"), "{plain}");
-    }
-
-    #[test]
-    fn every_key_is_listed_and_can_be_cleared() {
-        let mut workload = Workload {
-            rw: Rw::Randrw,
-            rwmixread: 70,
-            bs: 8192,
-            iodepth: 2,
-            iodepth_batch_submit: 2,
-            iodepth_batch_complete_min: 2,
-            numjobs: 2,
-            ramp_time: Duration::from_secs(2),
-            length: Length::Ios(7),
-            random_distribution: RandomDistribution::Zipf(1.1),
-            cpus_allowed: vec![0, 3],
-            open: Some(open()),
-            corunner: Some(Corunner { kind: CorunnerKind::Branch, cpus: vec![1], nice: 5 }),
-        };
-        let plain = Workload::default().keys();
-        assert!(workload.keys().iter().zip(&plain).all(|(one, plain)| one != plain));
-        assert_eq!(workload.keys()[10], ("cpus_allowed", "0,3".to_owned()));
-        // The rate last: without it there is no open load.
-        assert!(workload.keys().into_iter().rev().all(|(key, _)| workload.clear(key)));
-        assert_eq!((workload.keys(), workload.clear("speed")), (plain, false));
-    }
-
-    #[test]
-    fn title_names_only_what_differs() {
-        let mut workload = Workload::default();
-        assert_eq!(workload.title(), "randread 4k iodepth 1 numjobs 1");
-        workload.rw = Rw::Randrw;
-        workload.iodepth_batch_submit = 4;
-        assert_eq!(workload.title(), "randrw 4k iodepth 1 numjobs 1 rwmixread 50 iodepth_batch_submit 4");
-        let with = |open| Workload { open: Some(open), ..Workload::default() }.title();
-        let beside = |corunner| Workload { corunner: Some(corunner), ..Workload::default() }.title();
-        let spin = Corunner::of(CorunnerKind::Spin);
-        assert_eq!(beside(spin.clone()), "randread 4k iodepth 1 numjobs 1 corunner spin");
-        assert_eq!(
-            beside(Corunner { cpus: vec![1, 3], nice: 0, ..spin }),
-            "randread 4k iodepth 1 numjobs 1 corunner spin corunner_cpus 1,3 corunner_nice 0"
-        );
-        assert_eq!(with(OpenLoad::at(500)), "randread 4k iodepth 1 numjobs 1 rate_iops 500");
-        assert_eq!(
-            with(open()),
-            "randread 4k iodepth 1 numjobs 1 rate_iops 40000 poisson rate_iops_end 80000 burst_on 10ms \
-             burst_off 30ms"
-        );
-    }
 
     #[test]
     fn rw_words_are_fios() {

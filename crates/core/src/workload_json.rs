@@ -2,6 +2,7 @@
 
 use crate::corunner::{Corunner, CorunnerKind};
 use crate::open_load::{Burst, OpenLoad, RateProcess};
+use crate::trace_load::TraceLoad;
 use crate::workload::{Length, Rw, Workload};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ struct Flat {
     open: FlatOpen,
     #[serde(flatten)]
     corunner: FlatCorunner,
+    #[serde(flatten)]
+    trace: Option<TraceLoad>,
 }
 
 /// The flat form of a co-runner; without one nothing.
@@ -122,6 +125,7 @@ impl serde::Serialize for Workload {
             cpus_allowed: self.cpus_allowed.clone(),
             open: self.open.as_ref().map(FlatOpen::from).unwrap_or_default(),
             corunner: self.corunner.as_ref().map(FlatCorunner::from).unwrap_or_default(),
+            trace: self.trace.clone(),
         }
         .serialize(serializer)
     }
@@ -150,6 +154,7 @@ impl<'de> serde::Deserialize<'de> for Workload {
             cpus_allowed: flat.cpus_allowed,
             open: flat.open.into(),
             corunner: flat.corunner.into(),
+            trace: flat.trace,
         })
     }
 }

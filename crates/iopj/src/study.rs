@@ -5,7 +5,7 @@ use anyhow::anyhow;
 use iopj_core::{IoPath, parse_duration};
 use iopj_meter::read_whole_text;
 use iopj_run::read_study;
-use iopj_study::{Axis, Replicates, Study, matching};
+use iopj_study::{Axis, Replicates, Study, WorkloadMatrix, matching};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -37,6 +37,9 @@ pub(crate) fn of(args: &RunArgs) -> anyhow::Result<(Study, Vec<String>)> {
     study.profile |= args.profile;
     study.replicates = args.replicates.map_or(study.replicates, Replicates::Blocks);
     for workload in &mut study.workloads {
+        if args.read_iolog.is_some() {
+            leave_to_the_trace(workload);
+        }
         replace(&mut workload.rw, axis(&args.rw));
         replace(&mut workload.rwmixread, axis(&args.rwmixread));
         replace(&mut workload.bs, axis(&args.bs));
@@ -53,6 +56,14 @@ pub(crate) fn of(args: &RunArgs) -> anyhow::Result<(Study, Vec<String>)> {
         replace(&mut workload.corunner, axis(&args.corunner));
         replace(&mut workload.corunner_cpus, args.corunner_cpus.clone());
         replace(&mut workload.corunner_nice, axis(&args.corunner_nice));
+        replace(&mut workload.read_iolog, args.read_iolog.clone());
+        replace(&mut workload.replay_time_scale, axis(&args.replay_time_scale));
+        replace(&mut workload.replay_no_stall, args.replay_no_stall.then_some(Axis::One(true)));
+        replace(&mut workload.replay_scale, args.replay_scale);
+        replace(&mut workload.replay_align, args.replay_align.clone());
+        replace(&mut workload.replay_map, args.replay_map.clone());
+        replace(&mut workload.replay_device, args.replay_device.clone());
+        replace(&mut workload.replay_skip, axis(&args.replay_skip));
         replace(&mut workload.cpus_allowed, args.cpus_allowed.clone());
         replace(&mut workload.ramp_time, args.ramp_time.clone());
         if args.runtime.is_some() || args.ios.is_some() {
@@ -60,6 +71,13 @@ pub(crate) fn of(args: &RunArgs) -> anyhow::Result<(Study, Vec<String>)> {
         }
     }
     Ok((study, notes))
+}
+
+/// Leaves out what a trace says itself.
+fn leave_to_the_trace(workload: &mut WorkloadMatrix) {
+    (workload.rw, workload.rwmixread, workload.bs) = (None, None, None);
+    (workload.random_distribution, workload.rate_iops, workload.rate_process) = (None, None, None);
+    (workload.runtime, workload.ios) = (None, None);
 }
 
 /// The text of a study file.
@@ -125,13 +143,19 @@ mod tests {
         let line = "run --name n --size 2g --seed 7 --rw randrw --rwmixread 70,90 --bs 8k --iodepth 4 \
                     --iodepth-batch-submit 2 --iodepth-batch-complete-min 3 --numjobs 2 \
                     --random-distribution zipf:1.2 --cpus-allowed 0,1 --ramp-time 1s --ios 9";
+        let loads = "--rate-iops 5 --rate-process poisson --rate-iops-end 6 --burst-on 1ms --burst-off 2ms \
+                     --corunner spin --corunner-cpus 0 --corunner-nice 3";
+        let traces = "--read-iolog t.csv --replay-time-scale 50 --replay-no-stall --replay-scale 2 \
+                      --replay-align 4k --replay-map wrap --replay-device 8,0 --replay-skip write";
         let (study, _) = asked(line).unwrap();
         assert_eq!((study.name.as_str(), study.size.as_str(), study.seed), ("n", "2g", Some(7)));
-        let text = study.to_toml().unwrap();
-        let matrix = text.split("[[workload]]").nth(1).unwrap();
+        let all = asked(&format!("{line} {loads} {traces}")).unwrap().0.to_toml().unwrap();
+        let matrix = all.split("[[workload]]").nth(1).unwrap();
         let keys = iopj_study::keys::fields_of::<iopj_study::WorkloadMatrix>();
         let set: Vec<_> = keys.iter().filter(|key| !["paths", "runtime"].contains(key)).collect();
         assert!(set.iter().all(|key| matrix.contains(&format!("{key} = "))), "{matrix}");
+        let traced = asked(&format!("run {traces}")).unwrap().0.workloads[0].workloads().unwrap();
+        assert!(traced[0].trace.is_some() && traced[0].open.is_none(), "the quick study's rw gives way");
         let workloads = study.workloads[0].workloads().unwrap();
         assert_eq!(workloads.iter().map(|one| one.rwmixread).collect::<Vec<_>>(), [70, 90]);
         assert_eq!((workloads[0].iodepth_batch_submit, &workloads[0].cpus_allowed[..]), (2, &[0, 1][..]));

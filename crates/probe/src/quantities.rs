@@ -98,12 +98,14 @@ impl Direction {
     }
 }
 
-/// An upper bound of what others made the disks do, each of which can cause an interrupt: I/Os, and all
-/// flushes and discards, of which a trial issues none.
+/// An upper bound of what others made the disks do, each of which can cause an interrupt: I/Os, and the flushes
+/// and discards that are not the trial's own. A stack of disks may make several of one.
 pub(crate) fn foreign_at_most(evidence: &Evidence) -> u64 {
     let ios = Direction::both(evidence).iter().map(Direction::foreign_at_most).fold(0, u64::saturating_add);
-    let others = evidence.devices.iter().flat_map(|disk| [disk.flushes, disk.discards]);
-    others.fold(ios, u64::saturating_add)
+    let all = |of: fn(&DeviceEvidence) -> u64| evidence.devices.iter().map(of).fold(0, u64::saturating_add);
+    let flushes = all(|disk| disk.flushes).saturating_sub(evidence.syncs);
+    let discards = all(|disk| disk.discards).saturating_sub(evidence.discards);
+    ios.saturating_add(flushes).saturating_add(discards)
 }
 
 /// The most I/Os that the jobs had in flight: no interrupt can complete more.

@@ -242,6 +242,9 @@ fn bytes(study: &Study, cells: &[Cell], (made, len): (u64, u64)) -> PlannedBytes
 /// What a window of this workload reads and writes; `None` if only time ends it.
 fn known(workload: &Workload) -> Option<[u64; 2]> {
     let Length::Ios(ios) = workload.length else { return None };
+    if workload.trace.is_some() {
+        return None;
+    }
     let all = ios.saturating_mul(u64::from(workload.numjobs)).saturating_mul(u64::from(workload.bs));
     let reads = match (workload.rw.reads(), workload.rw.writes()) {
         (true, true) => (u128::from(all) * u128::from(workload.rwmixread) / 100) as u64,

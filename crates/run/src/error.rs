@@ -8,6 +8,7 @@ use iopj_host::settings::SettingsError;
 use iopj_load::corunner::CorunnerError;
 use iopj_load::fio::FioError;
 use iopj_load::native::NativeError;
+use iopj_load::trace::{ReplayError, TraceError};
 use iopj_probe::ProbeError;
 use iopj_probe::sampling::SamplingError;
 use iopj_store::StoreError;
@@ -86,6 +87,12 @@ pub enum TrialError {
     /// A counter of the operating system.
     #[error(transparent)]
     Probe(#[from] ProbeError),
+    /// A trace.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A trace on this target.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// What was to work beside the I/O.
     #[error(transparent)]
     Corunner(#[from] CorunnerError),

@@ -43,6 +43,18 @@ pub(crate) fn from_submission(open: &native::OpenTotals) -> Latency {
     all
 }
 
+/// Those of flushes and fsyncs, from when they were due.
+pub(crate) fn of_syncs(open: &native::OpenTotals) -> Latency {
+    let mut bins = histogram::new();
+    open.syncs.add_to(&mut bins);
+    let mut all = histogram::summary(&bins);
+    if all.count > 0 {
+        all.mean = open.syncs_sum_ns as f64 / all.count as f64;
+    }
+    all.histogram = Vec::new();
+    all
+}
+
 /// Those of fio.
 pub(crate) fn of_fio(result: &FioOutput) -> Latencies {
     let convert = |direction: &fio::Direction| {
@@ -105,6 +117,7 @@ mod tests {
             open: &open,
             huge_pages: false,
             pacing: Pacing::default(),
+            replay: None,
             steadystate: None,
             is_trial: false,
             has_pass: false,

@@ -22,6 +22,7 @@ pub mod programs;
 mod progress;
 mod runner;
 mod target;
+mod traces;
 mod trial;
 mod trials;
 

@@ -3,6 +3,7 @@
 use crate::engines::open_engine;
 use crate::error::RunError;
 use crate::target::{Access, Extent};
+use crate::traces::Traces;
 use iopj_core::{Generator, IoPath, Setting, format_bytes};
 use iopj_engine::target::TargetKind;
 use iopj_engine::{MAX_IODEPTH, Target};
@@ -66,7 +67,7 @@ pub(crate) fn check_cells(
             cell.path
         ));
     }
-    let mut opened = HashSet::new();
+    let (mut opened, traces) = (HashSet::new(), Traces::default());
     cells.sort_by_key(|cell| cell.path.is_bypass());
     for cell in cells {
         check_fit(cell, access.path(), &access.extent())?;
@@ -79,10 +80,13 @@ pub(crate) fn check_cells(
         if let (Generator::Fio, Some(fio)) = (cell.generator, fio) {
             fio.supports(&cell.path)?;
             cell.workload.open.as_ref().map_or(Ok(()), fio::rate::check)?;
+            if cell.workload.trace.is_some() {
+                return RunError::refuse("fio replays no trace for iopj: leave generator = \"fio\" out");
+            }
             continue;
         }
         let workload = &cell.workload;
-        if !opened.insert((cell.path, workload.bs, workload.iodepth, workload.numjobs)) {
+        if !opened.insert((cell.path, workload.bs, workload.iodepth, workload.numjobs, &workload.trace)) {
             continue;
         }
         if cell.path.is_bypass() && access.is_planned() {
@@ -94,6 +98,8 @@ pub(crate) fn check_cells(
         let open = open_engine(cell, target);
         let len = access.extent().len;
         let spec = JobSpec { len, ..JobSpec::on(workload, target, 0, &open) };
+        let replay = traces.replay(workload, target, &spec)?;
+        let spec = JobSpec { replay: replay.as_deref(), ..spec };
         native::preflight(&spec).map_err(|error| {
             let jobs =
                 if workload.numjobs > 1 { format!(" in {} jobs", workload.numjobs) } else { String::new() };
@@ -126,6 +132,36 @@ fn check_transfer(cell: &Cell, target: &Target) -> Result<(), RunError> {
 
 fn check_fit(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError> {
     let workload = &cell.workload;
+    // A trace is put on the target, and says what does not fit.
+    if workload.trace.is_none() {
+        check_size(cell, path, extent)?;
+    }
+    if let Some(cpu) = native::cpus::forbidden(&workload.cpus_allowed) {
+        return RunError::refuse(format!(
+            "cpus_allowed names cpu {cpu}, which this process may not use: leave it out"
+        ));
+    }
+    if let Some(corunner) = &workload.corunner {
+        corunner::check(corunner, &workload.cpus_allowed)
+            .or_else(|error| RunError::refuse(error.to_string()))?;
+    }
+    let buffers = u64::from(workload.bs).next_multiple_of(4096)
+        * u64::from(workload.iodepth)
+        * u64::from(workload.numjobs);
+    if let Some(memory) = machine::available_memory().filter(|memory| buffers > memory / 2) {
+        return RunError::refuse(format!(
+            "buffers of {} (bs x iodepth x numjobs) are more than half of the {} of memory available: lower \
+             one of the three",
+            format_bytes(buffers),
+            format_bytes(memory >> 20 << 20)
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses I/Os that the target does not hold.
+fn check_size(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError> {
+    let workload = &cell.workload;
     let (bs, len) = (u64::from(workload.bs), extent.len);
     let (name, block) = (path.display(), extent.logical_block);
     let size = |bytes| format_bytes(bytes);
@@ -148,24 +184,6 @@ fn check_fit(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError> 
             "{name} holds {len} bytes, which is not a multiple of bs {}: lengthen or cut the file, or \
              choose another bs",
             size(bs)
-        ));
-    }
-    if let Some(cpu) = native::cpus::forbidden(&workload.cpus_allowed) {
-        return RunError::refuse(format!(
-            "cpus_allowed names cpu {cpu}, which this process may not use: leave it out"
-        ));
-    }
-    if let Some(corunner) = &workload.corunner {
-        corunner::check(corunner, &workload.cpus_allowed)
-            .or_else(|error| RunError::refuse(error.to_string()))?;
-    }
-    let buffers = bs.next_multiple_of(4096) * u64::from(workload.iodepth) * u64::from(workload.numjobs);
-    if let Some(memory) = machine::available_memory().filter(|memory| buffers > memory / 2) {
-        return RunError::refuse(format!(
-            "buffers of {} (bs x iodepth x numjobs) are more than half of the {} of memory available: lower \
-             one of the three",
-            size(buffers),
-            size(memory >> 20 << 20)
         ));
     }
     Ok(())

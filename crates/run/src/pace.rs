@@ -40,6 +40,8 @@ impl RunTime {
     fn of_trial(workload: &Workload, rule: &SteadyStateKeys) -> RunTime {
         let windows = match workload.length {
             Length::Runtime(time) => time,
+            // How long a trace lasts is in the trace.
+            Length::WHOLE_TRACE => Duration::ZERO,
             Length::Ios(ios) => IO.saturating_mul(u32::try_from(ios).unwrap_or(u32::MAX)),
         };
         let ramps = rule.rule(workload.ramp_time).map_or(workload.ramp_time, |rule| rule.ramp[0]);

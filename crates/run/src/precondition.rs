@@ -215,6 +215,7 @@ impl Writer<'_> {
             ramp_time: Duration::ZERO,
             length,
             open: None,
+            trace: None,
             corunner: None,
             ..workload.clone()
         };

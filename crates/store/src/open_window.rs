@@ -24,7 +24,7 @@ impl fmt::Display for LatencyFrom {
     }
 }
 
-/// What became of an open load in a window.
+/// What became of an open load, or of a trace, in a window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpenWindow {
     /// I/Os that were due in the window; absent where the generator does not count them.
@@ -44,6 +44,12 @@ pub struct OpenWindow {
     pub latency_from: LatencyFrom,
     /// Latency from submission, beside that from when the I/O was due. It has no histogram.
     pub from_submission: Option<Latency>,
+    /// Latency of flushes and fsyncs, from when they were due. It has no histogram.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Latency>,
+    /// Of a trace: what was replayed, what was changed to fit the target, and what was left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// CPU time in ns that pacing alone takes for each I/O at this load, with an engine that does nothing and
     /// idles as the path does.
     pub pacer_cpu_ns_per_io: Option<f64>,

@@ -3,8 +3,8 @@
 use crate::axis::Axis;
 use crate::error::StudyError;
 use crate::fabric::{Fabric, FabricCell};
+use crate::matrix::WorkloadMatrix;
 use crate::study::{Study, parse_paths};
-use crate::workload::WorkloadMatrix;
 use iopj_core::workload::Length;
 use iopj_core::{CompletionMode, Generator, IoPath, Setting, Transport, Workload};
 use rand_xoshiro::Xoshiro256PlusPlus;

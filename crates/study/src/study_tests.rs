@@ -1,5 +1,6 @@
 use super::*;
 use iopj_core::{Corunner, CorunnerKind};
+use iopj_core::{Length, Rw};
 use proptest::prelude::*;
 
 const SMALL: &str = "name = \"t\"\npaths = [\"libaio/syscall/interrupt\"]\n[[workload]]\nrw = \"randread\"\n";
@@ -87,6 +88,23 @@ fn rates_and_their_processes_are_axes() {
     assert_eq!(Study::parse(&study.to_toml().unwrap(), "again").unwrap(), study);
 }
 
+/// What is left out decides whether the target must be one that may be written.
+#[test]
+fn a_trace_reads_and_writes_unless_its_writes_are_left_out() {
+    let text = SMALL.replace("rw = \"randread\"", "read_iolog = \"t.csv\"");
+    let of = |more: &str| {
+        let study = Study::parse(&format!("{text}{more}\n"), "t").unwrap();
+        study.workloads[0].workloads().unwrap().remove(0)
+    };
+    let whole = of("");
+    assert_eq!((whole.rw, whole.bs, whole.length), (Rw::Randrw, 1 << 20, Length::WHOLE_TRACE));
+    let reads = of("replay_skip = [\"write\", \"discard\"]\nbs = \"64k\"\nruntime = \"2s\"");
+    let two_seconds = Length::Runtime(std::time::Duration::from_secs(2));
+    assert_eq!((reads.rw, reads.bs, reads.length), (Rw::Randread, 64 << 10, two_seconds));
+    assert!(of("replay_skip = \"write\"").rw.writes(), "discards are left");
+    assert_eq!(of("replay_skip = \"read\"").rw, Rw::Randwrite);
+}
+
 #[test]
 fn a_profile_is_asked_for_by_name() {
     assert!(!Study::parse(SMALL, "t").unwrap().profile);
@@ -136,6 +154,24 @@ fn bad_studies_are_refused_by_name() {
         ("rw =", "rate_iops = 9\nburst_on = \"1s\"\nrw =", "`burst_on` without `burst_off`"),
         ("rw =", "rate_iops = 9\nburst_on = \"0s\"\nburst_off = \"1s\"\nrw =", "`burst_on` is 0"),
         ("rw =", "rate_iops = 9\nrate_iops_end = 8\nios = 5\nrw =", "give `runtime` instead of `ios`"),
+        (
+            "rw =",
+            "replay_scale = 2\nrw =",
+            "`replay_scale` shapes the replay of a trace, and `read_iolog` is",
+        ),
+        (
+            "rw =",
+            "read_iolog = \"t\"\nrw =",
+            "`rw` and `read_iolog`: the trace says what is read and written",
+        ),
+        ("rw = \"randread\"", "read_iolog = \"t\"\nreplay_map = \"cut\"", "`cut` is not refuse or wrap"),
+        ("rw = \"randread\"", "read_iolog = \"t\"\nreplay_align = \"3k\"", "no power of two; write 4k"),
+        ("rw = \"randread\"", "read_iolog = \"t\"\nreplay_time_scale = 0", "0 would last for ever"),
+        (
+            "rw = \"randread\"",
+            "read_iolog = \"t\"\nreplay_skip = \"trim\"",
+            "`trim` is not an operation; there are",
+        ),
         ("[[workload]]", "[workload]", "write [[workload]]"),
         ("[[workload]]", "generator = \"dd\"\n[[workload]]", "no generator `dd`"),
         ("[[workload]]", "[settings]\nnomerge = 1\n[[workload]]", "nomerges"),

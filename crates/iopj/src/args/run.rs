@@ -73,6 +73,30 @@ pub(crate) struct RunArgs {
     /// Its niceness, -20 to 19 [default: 19]
     #[arg(long, value_delimiter = ',', allow_negative_numbers = true, help_heading = "Matrix")]
     pub(crate) corunner_nice: Vec<i32>,
+    /// Trace to replay: fio's iolog, blkparse's text, or MSR Cambridge's CSV
+    #[arg(long, value_name = "FILE", help_heading = "Trace")]
+    pub(crate) read_iolog: Option<String>,
+    /// Rate of the replay in per cent of the recorded one
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', help_heading = "Trace")]
+    pub(crate) replay_time_scale: Vec<u32>,
+    /// Replay as fast as possible
+    #[arg(long, help_heading = "Trace")]
+    pub(crate) replay_no_stall: bool,
+    /// Divide offsets by this
+    #[arg(long, value_name = "N", help_heading = "Trace")]
+    pub(crate) replay_scale: Option<u64>,
+    /// Lower offsets to multiples of this size
+    #[arg(long, value_name = "SIZE", help_heading = "Trace")]
+    pub(crate) replay_align: Option<String>,
+    /// What becomes of I/Os beyond the target: refuse, wrap
+    #[arg(long, value_name = "HOW", help_heading = "Trace")]
+    pub(crate) replay_map: Option<String>,
+    /// The one device of the trace to replay
+    #[arg(long, value_name = "NAME", help_heading = "Trace")]
+    pub(crate) replay_device: Option<String>,
+    /// Operations to leave out: read, write, flush, fsync, discard
+    #[arg(long, value_name = "OP", value_delimiter = ',', help_heading = "Trace")]
+    pub(crate) replay_skip: Vec<String>,
     /// Processors that the jobs may use, such as 0-3,8
     #[arg(long, value_name = "LIST", help_heading = "Matrix")]
     pub(crate) cpus_allowed: Option<String>,
@@ -114,7 +138,8 @@ pub(crate) struct RunArgs {
         conflicts_with_all = [
             "study", "target", "name", "path", "rw", "rwmixread", "bs", "iodepth", "iodepth_batch_submit",
             "iodepth_batch_complete_min", "numjobs", "random_distribution", "rate_iops", "rate_process", "rate_iops_end", "burst_on", "burst_off",
-            "corunner", "corunner_cpus", "corunner_nice",
+            "read_iolog", "replay_time_scale", "replay_no_stall", "replay_scale", "replay_align", "replay_map",
+            "replay_device", "replay_skip", "corunner", "corunner_cpus", "corunner_nice",
             "cpus_allowed", "ramp_time",
             "runtime", "ios", "replicates", "generator", "size", "seed", "dry_run", "profile",
             "store",

@@ -1,6 +1,7 @@
 //! Why a run of the native generator failed.
 
 use super::offsets::OffsetsError;
+use crate::trace::Op;
 use iopj_engine::{EngineError, IoError};
 use std::error::Error;
 use std::io;
@@ -21,6 +22,12 @@ pub enum NativeError {
     /// I/Os failed.
     #[error("{} of {issued} I/Os failed: {}", total(.errors), kinds(.errors))]
     Ios { issued: u64, errors: Vec<(IoError, u64)> },
+    /// The trace has operations that the path lacks.
+    #[error(
+        "the trace has {many} of the operation {op}, which this interface lacks: leave them out by \
+         replay_skip = [\"{op}\"], or take another path"
+    )]
+    NoSuchOp { op: Op, many: u64 },
     /// A processor of `cpus_allowed` that this process may not use.
     #[error("cpus_allowed names cpu {0}, which this process may not use")]
     Cpu(u32),

@@ -6,10 +6,11 @@ use super::arrivals::{Arrivals, SharedArrivals};
 use super::clock::Clock;
 use super::error::NativeError;
 use super::offsets::Offsets;
-use super::pace::{Pace, Stream};
+use super::pace::{Pace, SharedReplay, Stream};
 use super::slices::Begin;
 use super::tally::{Tally, tag, untag};
 use super::{JobSpec, Limit};
+use crate::trace::{Op, Replay};
 use iopj_core::Workload;
 use iopj_engine::{
     Buffer, Buffers, Completion, Counters, Engine, EngineError, IoError, Operation, Pool, Request, Setup,
@@ -17,6 +18,8 @@ use iopj_engine::{
 };
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::borrow::Cow;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -29,6 +32,8 @@ pub(crate) struct LoopOn<'a, E> {
     state: LoopState<'a>,
     /// The offsets of the pass before the window.
     apart: Offsets,
+    /// Bytes of one of its I/Os.
+    apart_bs: u32,
     progress: &'a Progress,
 }
 
@@ -114,7 +119,7 @@ pub(crate) fn open<'a>(
     spec: &JobSpec<'a>,
     job: u32,
     progress: &'a Progress,
-    shared: Option<&'a SharedArrivals>,
+    shared: SharedLoad<'a>,
 ) -> Result<Box<dyn Job<'a> + 'a>, NativeError> {
     let workload = spec.workload;
     let depth = workload.iodepth;
@@ -134,7 +139,7 @@ pub(crate) fn open<'a>(
         batch_submit: workload.iodepth_batch_submit,
         free,
         batch: touched(depth),
-        tally: Tally::new(workload.open.is_some()),
+        tally: Tally::new(workload.open.is_some() || spec.replay.is_some()),
         pace: pace_of(spec, job, shared),
         most: 0,
         left: 0,
@@ -146,16 +151,42 @@ pub(crate) fn open<'a>(
         last: 0,
         running: false,
     };
-    let apart = Offsets::apart(workload, spec.base, spec.len, job, spec.seed)?;
-    Ok(engine.visit(MakeLoop { state, apart, progress }))
+    let small = of_pass(spec);
+    let (apart, apart_bs) = (Offsets::apart(&small, spec.base, spec.len, job, spec.seed)?, small.bs);
+    engine.visit(MakeLoop { state, apart, apart_bs, replay: spec.replay, progress })
 }
 
-/// The pace of a job under an open load.
-fn pace_of<'a>(spec: &JobSpec<'a>, job: u32, shared: Option<&'a SharedArrivals>) -> Option<Pace<'a>> {
+/// The workload of the pass before the window. That of a trace asks which path is taken, not how long I/Os
+/// are: it has those of a page.
+fn of_pass<'a>(spec: &JobSpec<'a>) -> Cow<'a, Workload> {
+    match spec.replay {
+        None => Cow::Borrowed(spec.workload),
+        Some(replay) => {
+            let bs = replay.mapped().block.max(4096).min(spec.workload.bs);
+            Cow::Owned(Workload { bs, ..spec.workload.clone() })
+        }
+    }
+}
+
+/// What the jobs of a trial share of its load.
+#[derive(Clone, Copy)]
+pub(crate) struct SharedLoad<'a> {
+    /// The arrivals, if all jobs serve one stream.
+    pub(crate) arrivals: Option<&'a SharedArrivals>,
+    /// The begin of the run for which a trace was started.
+    pub(crate) replay_begin_ns: &'a Mutex<u64>,
+}
+
+/// The pace of a job under an open load, or a trace.
+fn pace_of<'a>(spec: &JobSpec<'a>, job: u32, shared: SharedLoad<'a>) -> Option<Pace<'a>> {
     let workload = spec.workload;
+    if let Some(replay) = spec.replay {
+        let stream = Stream::Trace(SharedReplay::new(replay, shared.replay_begin_ns), replay.cursor());
+        return Some(Pace::new(stream, spec.pacing.spins, workload.iodepth));
+    }
     let load = workload.open.as_ref()?;
     let own = || Arrivals::of_job(load, job, workload.numjobs, spec.seed);
-    let stream = shared.map_or_else(|| Stream::Own(Box::new(own())), Stream::Shared);
+    let stream = shared.arrivals.map_or_else(|| Stream::Own(Box::new(own())), Stream::Shared);
     Some(Pace::new(stream, spec.pacing.spins, workload.iodepth))
 }
 
@@ -172,15 +203,22 @@ fn touched(depth: u32) -> Vec<Completion> {
 struct MakeLoop<'a> {
     state: LoopState<'a>,
     apart: Offsets,
+    apart_bs: u32,
+    replay: Option<&'a Replay>,
     progress: &'a Progress,
 }
 
 impl<'a> Visitor for MakeLoop<'a> {
-    type Output = Box<dyn Job<'a> + 'a>;
+    type Output = Result<Box<dyn Job<'a> + 'a>, NativeError>;
 
-    fn visit<E: Engine + 'static>(self, engine: E) -> Box<dyn Job<'a> + 'a> {
-        let MakeLoop { state, apart, progress } = self;
-        Box::new(LoopOn { engine, state, apart, progress })
+    fn visit<E: Engine + 'static>(self, engine: E) -> Self::Output {
+        let MakeLoop { state, apart, apart_bs, replay, progress } = self;
+        let replayed = replay.map_or([0; Op::ALL.len()], |replay| replay.mapped().replayed);
+        let lacks = |op: &Op| replayed[*op as usize] > 0 && !engine.supports((*op).into());
+        match Op::ALL.into_iter().find(lacks) {
+            Some(op) => Err(NativeError::NoSuchOp { op, many: replayed[op as usize] }),
+            None => Ok(Box::new(LoopOn { engine, state, apart, apart_bs, progress })),
+        }
     }
 }
 
@@ -194,8 +232,10 @@ impl<'a, E: Engine> Job<'a> for LoopOn<'a, E> {
 
     fn run_apart(&mut self, limit: Limit, stop: [&'a AtomicBool; 2]) -> Result<(), EngineError> {
         std::mem::swap(&mut self.state.offsets, &mut self.apart);
+        std::mem::swap(&mut self.state.bs, &mut self.apart_bs);
         let run = self.run_closed(limit, &Begin::default(), stop);
         std::mem::swap(&mut self.state.offsets, &mut self.apart);
+        std::mem::swap(&mut self.state.bs, &mut self.apart_bs);
         run
     }
 

@@ -29,12 +29,13 @@ pub use totals::{OpenTotals, WindowTotals};
 
 use crate::pass::{self, PassLimit};
 use crate::steadystate::{self, Watch};
+use crate::trace::Replay;
 use arrivals::{Arrivals, SharedArrivals};
 use iopj_core::evidence::SteadyState;
 use iopj_core::{Length, RingThread, SteadyStateRule, Workload};
 use iopj_engine::{AnyEngine, Counters, EngineError, Pool, Target};
 use iopj_probe::marker;
-use job::{Job, Progress};
+use job::{Job, Progress, SharedLoad};
 use meeting::Meeting;
 use slices::Begin;
 use std::error::Error;
@@ -65,6 +66,8 @@ pub struct JobSpec<'a> {
     pub huge_pages: bool,
     /// How the jobs keep an open load.
     pub pacing: Pacing,
+    /// The trace that they replay.
+    pub replay: Option<&'a Replay>,
     /// When the ramp ends; after `ramp_time` if absent.
     pub steadystate: Option<SteadyStateRule>,
     /// The window is that of a trial and is marked for a profiler; not that of a control run or of
@@ -86,6 +89,7 @@ impl<'a> JobSpec<'a> {
             open,
             huge_pages: target.needs_huge_pages(),
             pacing: Pacing::default(),
+            replay: None,
             steadystate: None,
             is_trial: false,
             has_pass: false,
@@ -208,6 +212,8 @@ struct Shared {
     progress: Vec<Progress>,
     /// The arrivals that all jobs serve, if they serve one stream.
     arrivals: Option<SharedArrivals>,
+    /// The begin of the run for which a trace was started.
+    replay_begin_ns: Mutex<u64>,
 }
 
 fn shared_arrivals(spec: &JobSpec<'_>) -> Option<SharedArrivals> {
@@ -216,6 +222,10 @@ fn shared_arrivals(spec: &JobSpec<'_>) -> Option<SharedArrivals> {
 }
 
 impl Shared {
+    fn load(&self) -> SharedLoad<'_> {
+        SharedLoad { arrivals: self.arrivals.as_ref(), replay_begin_ns: &self.replay_begin_ns }
+    }
+
     fn abort(&self) {
         self.abort.store(true, Ordering::Relaxed);
         self.ramp_over.store(true, Ordering::Relaxed);
@@ -266,7 +276,9 @@ fn await_ramp(
 /// Why a job of them cannot be opened.
 pub fn preflight(spec: &JobSpec<'_>) -> Result<(), NativeError> {
     let progress = Progress::default();
-    let open = |number| job::open(spec, number, &progress, None);
+    let replay_begin_ns = Mutex::default();
+    let shared = SharedLoad { arrivals: None, replay_begin_ns: &replay_begin_ns };
+    let open = |number| job::open(spec, number, &progress, shared);
     let jobs: Result<Vec<_>, NativeError> = (0..spec.workload.numjobs).map(open).collect();
     jobs.map(drop)?;
     await_pollers();
@@ -297,10 +309,10 @@ fn job_thread<'a>(
     let mut before = Counters::default();
     attempt(&mut || {
         cpus::keep_to(&spec.workload.cpus_allowed)?;
-        if spec.workload.open.is_some() {
+        if spec.workload.open.is_some() || spec.replay.is_some() {
             pace::without_timer_slack();
         }
-        job = Some(job::open(spec, number, &shared.progress[number as usize], shared.arrivals.as_ref())?);
+        job = Some(job::open(spec, number, &shared.progress[number as usize], shared.load())?);
         Ok(())
     });
     meeting.arrive();

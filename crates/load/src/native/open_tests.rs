@@ -1,5 +1,6 @@
-use super::tests::{AtOnce, allocations, other, run_sim, spec};
+use super::tests::{AtOnce, allocations, alone, other, run_sim, spec};
 use super::*;
+use crate::trace::{self, How, Onto};
 use hdrhistogram::Histogram;
 use iopj_core::Rw;
 use iopj_core::{Burst, OpenLoad, RateProcess};
@@ -44,13 +45,6 @@ fn a_stall_counts_for_every_io_that_was_due_in_it() {
     let (run, open) = run_with(&open(1000, second), Pacing::default(), &drive);
     assert_eq!(open.due, 1000);
     let [reads, _] = &run.latency;
-    // With --nocapture, the table of docs/open-load.md.
-    for (name, recorder) in [("open", reads), ("from submission", &open.submission)] {
-        let mut bins = iopj_store::histogram::new();
-        recorder.add_to(&mut bins);
-        let percentiles = [0.5, 0.9, 0.95, 0.99, 0.999, 1.0].map(|q| bins.value_at_quantile(q) as f64 / 1e6);
-        println!("{name}: {percentiles:?} ms");
-    }
     assert!(at_least(reads, 50_000_000) >= 50, "{}", at_least(reads, 50_000_000));
     assert!(open.lag_max_ns >= 98_000_000 && open.lag_sum_ns >= 4_900_000_000, "{}", open.lag_sum_ns);
     assert!(at_least(&open.submission, 99_000_000) >= 1);
@@ -138,7 +132,7 @@ fn nothing_is_allocated_in_a_paced_window() {
     let workload = Workload { open: Some(load), iodepth: 8, iodepth_batch_submit: 3, ..Workload::default() };
     let drive = |_: &Pool, depth: u32| other(AtOnce::new(depth, Duration::ZERO, Duration::ZERO));
     let (spec, progress) = (spec(&workload, &drive), Progress::default());
-    let mut job = job::open(&spec, 0, &progress, None).unwrap();
+    let mut job = job::open(&spec, 0, &progress, alone()).unwrap();
     static NEVER: AtomicBool = AtomicBool::new(false);
     for limit in [Limit::Ios(100), Limit::Time(Duration::from_millis(20))] {
         let before = allocations();
@@ -156,4 +150,47 @@ fn what_pacing_costs_is_measured() {
     let [asleep, awake] = [cost(10_000, false), cost(10_000, true)];
     assert!(asleep > 100.0 && asleep < 1e6, "{asleep}");
     assert!(awake > 1.0 && awake < 100_000.0, "{awake}");
+}
+
+const TRACE: &str = "fio version 2 iolog\n/d add\n/d open\n/d write 0 8192\n/d wait 20 0\n/d read 4096 4096\n\
+                     /d datasync 0 0\n/d trim 8192 4096\n/d wait 40 0\n/d read 0 12288\n/d close\n";
+
+fn replay_of(how: &How) -> Replay {
+    let trace = trace::read_from(TRACE.as_bytes(), None, 100).unwrap();
+    Replay::new(trace, how, Onto { base: 0, len: 1 << 20, block: 512, max_len: 8192 }).unwrap()
+}
+
+fn traced(numjobs: u32) -> Workload {
+    let (rw, length) = (Rw::Randrw, Length::WHOLE_TRACE);
+    let ramp_time = Duration::from_millis(10);
+    Workload { rw, length, bs: 8192, iodepth: 4, numjobs, ramp_time, ..Workload::default() }
+}
+
+/// The read of 12 KiB is two: a buffer has 8.
+#[test]
+fn a_trace_is_replayed_once_by_all_jobs_together_and_anew_after_the_ramp() {
+    for how in [How::default(), How { no_stall: true, ..How::default() }] {
+        let replay = replay_of(&how);
+        for numjobs in [1, 3] {
+            let workload = traced(numjobs);
+            let open = waiting(Duration::ZERO, Duration::ZERO);
+            let spec = JobSpec { replay: Some(&replay), has_pass: true, ..spec(&workload, &open) };
+            let run = run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).unwrap();
+            let open = run.open.as_ref().unwrap();
+            assert_eq!((run.issued, open.issued_bytes, open.whole_bytes), ([3, 1], [16_384, 8192], 24_576));
+            assert_eq!((open.due, open.unissued, open.syncs.count(), open.discards), (6, 0, 1, 1));
+            let is_timed = !how.no_stall;
+            assert_eq!(run.last_ns - run.first_ns >= 40_000_000, is_timed, "{numjobs}");
+        }
+    }
+}
+
+#[test]
+fn a_path_without_an_operation_of_the_trace_is_refused_before_it_runs() {
+    let (replay, workload) = (replay_of(&How::default()), traced(1));
+    let open = |pool: &Pool, depth: u32| Ok(AnyEngine::Null(iopj_engine::Null::open(pool, depth)));
+    let spec = JobSpec { replay: Some(&replay), ..spec(&workload, &open) };
+    let refused = preflight(&spec).unwrap_err().to_string();
+    assert!(refused.starts_with("the trace has 1 of the operation flush, which this"), "{refused}");
+    assert!(refused.contains(r#"replay_skip = ["flush"]"#), "{refused}");
 }

@@ -1,10 +1,14 @@
-//! The pace of a job under an open load: what is due, and how the job passes the time until then.
+//! The pace of a job under an open load or a trace: what is due, and how the job passes the time until then.
 
 use super::arrivals::{Arrivals, SharedArrivals};
 use super::clock::Clock;
+use crate::trace::Op;
+use crate::trace::{Cursor, Piece, Replay};
 use iopj_core::{CompletionMode, IoPath, RingSubmission};
+use iopj_engine::{Buffer, Operation, Transfer};
 use rustix::thread::{ClockId, Timespec};
 use std::num::NonZeroU64;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How the jobs of a path keep an open load.
@@ -41,6 +45,31 @@ pub(super) fn without_timer_slack() {
 pub(super) enum Stream<'a> {
     Own(Box<Arrivals>),
     Shared(&'a SharedArrivals),
+    Trace(SharedReplay<'a>, Cursor<'a>),
+}
+
+/// A trace that several jobs replay, each record once.
+pub(super) struct SharedReplay<'a> {
+    replay: &'a Replay,
+    /// The begin of the run for which the trace was started.
+    begin_ns: &'a Mutex<u64>,
+}
+
+impl<'a> SharedReplay<'a> {
+    pub(super) fn new(replay: &'a Replay, begin_ns: &'a Mutex<u64>) -> SharedReplay<'a> {
+        SharedReplay { replay, begin_ns }
+    }
+
+    /// This job's part of the run that begins at `begin_ns`; the first job starts the trace anew, while no
+    /// other takes part.
+    fn start(&self, begin_ns: u64) -> Cursor<'a> {
+        let mut begun = self.begin_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        if *begun != begin_ns {
+            *begun = begin_ns;
+            self.replay.restart();
+        }
+        self.replay.cursor()
+    }
 }
 
 impl Stream<'_> {
@@ -48,22 +77,38 @@ impl Stream<'_> {
         match self {
             Stream::Own(arrivals) => arrivals.start(window),
             Stream::Shared(shared) => shared.start(begin_ns, window),
+            Stream::Trace(shared, cursor) => *cursor = shared.start(begin_ns),
         }
     }
 
-    fn next_ns(&mut self) -> u64 {
+    /// When the next I/O is due, in ns from the start, and what it does if a trace says so; none if there are
+    /// no more.
+    #[inline]
+    fn next(&mut self) -> Option<(u64, Option<Piece>)> {
         match self {
-            Stream::Own(arrivals) => arrivals.next_ns(),
-            Stream::Shared(shared) => shared.next_ns(),
+            Stream::Own(arrivals) => Some((arrivals.next_ns(), None)),
+            Stream::Shared(shared) => Some((shared.next_ns(), None)),
+            Stream::Trace(_, cursor) => cursor.next().map(|piece| (piece.due_ns, Some(piece))),
         }
     }
 }
 
 /// When an I/O was due, and when it was issued, in ticks.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Flight {
     pub(super) due: u64,
     pub(super) issued: u64,
+    /// What it does, and how many bytes a whole one moves.
+    pub(super) op: Op,
+    pub(super) len: u32,
+}
+
+/// An arrival that was taken from the stream and is not issued yet.
+#[derive(Clone, Copy)]
+struct Taken {
+    /// In ticks.
+    due: u64,
+    piece: Option<Piece>,
 }
 
 /// The pace of one job.
@@ -75,11 +120,14 @@ pub(super) struct Pace<'a> {
     /// By the number that is the I/O's tag; the free numbers.
     flights: Vec<Flight>,
     free: Vec<u32>,
+    /// The buffers of I/Os that have none, which keep their place among `iodepth`.
+    kept: Vec<Buffer>,
+    /// Nothing is due at a time of its own: it is due when it can be issued.
+    is_timeless: bool,
     begin_ns: u64,
     /// One moment on two clocks.
     moment: (Instant, u64),
-    /// The arrival that was taken from the stream and is not issued yet, in ticks.
-    taken: Option<u64>,
+    taken: Option<Taken>,
     /// End of the time in which I/Os are due, in ticks; `u64::MAX` where their number is the limit.
     pub(super) end: u64,
     /// It was said how far behind the job was then.
@@ -89,11 +137,13 @@ pub(super) struct Pace<'a> {
 impl<'a> Pace<'a> {
     pub(super) fn new(stream: Stream<'a>, spins: bool, iodepth: u32) -> Pace<'a> {
         Pace {
-            stream,
-            spins,
             is_window: false,
-            flights: vec![Flight::default(); iodepth as usize],
+            flights: vec![Flight { due: 0, issued: 0, op: Op::Read, len: 0 }; iodepth as usize],
             free: (0..iodepth).collect(),
+            kept: Vec::with_capacity(iodepth as usize),
+            is_timeless: matches!(&stream, Stream::Trace(shared, _) if shared.replay.mapped().span_ns.is_none()),
+            spins,
+            stream,
             begin_ns: 0,
             moment: (Instant::now(), 0),
             taken: None,
@@ -117,12 +167,16 @@ impl<'a> Pace<'a> {
     #[inline]
     pub(super) fn due(&mut self, clock: &Clock) -> u64 {
         if let Some(taken) = self.taken {
-            return taken;
+            return taken.due;
         }
-        let next_ns = self.stream.next_ns();
-        let ticks = clock.ticks_at(self.begin_ns.saturating_add(next_ns));
-        let due = if ticks < self.end { ticks } else { u64::MAX };
-        self.taken = Some(due);
+        let (due, piece) = match self.stream.next() {
+            Some((next_ns, piece)) => {
+                let ticks = clock.ticks_at(self.begin_ns.saturating_add(next_ns));
+                (if ticks < self.end { ticks } else { u64::MAX }, piece)
+            }
+            None => (u64::MAX, None),
+        };
+        self.taken = Some(Taken { due, piece });
         due
     }
 
@@ -138,23 +192,54 @@ impl<'a> Pace<'a> {
         Some(self.end.saturating_sub(due))
     }
 
-    /// Issues what is due: the number by which its completion will be known.
+    /// Issues what is due, which is what a trace says, or else `drawn`: the number by which its completion will
+    /// be known, the flight, and where it goes.
     #[inline]
-    pub(super) fn take_off(&mut self, issued: u64) -> Option<(u32, Flight)> {
-        let flight = Flight { due: self.taken.take()?, issued };
+    pub(super) fn take_off(
+        &mut self,
+        issued: u64,
+        drawn: impl FnOnce() -> Piece,
+    ) -> Option<(u32, Flight, Piece)> {
+        let taken = self.taken.take()?;
+        let piece = taken.piece.unwrap_or_else(drawn);
+        let due = if self.is_timeless { issued } else { taken.due };
+        let flight = Flight { due, issued, op: piece.op, len: piece.len };
         let number = self.free.pop()?;
         self.flights[number as usize] = flight;
-        Some((number, flight))
+        Some((number, flight, piece))
+    }
+
+    /// What an engine is asked for. The buffer of an operation that has none is kept until it is complete.
+    #[inline]
+    pub(super) fn operation(&mut self, piece: Piece, buffer: Buffer) -> Operation {
+        let Piece { op, offset, len, .. } = piece;
+        match op {
+            Op::Read => Operation::Read(Transfer { buffer, len, offset }),
+            Op::Write => Operation::Write(Transfer { buffer, len, offset }),
+            rare => {
+                self.kept.push(buffer);
+                match rare {
+                    Op::Discard => Operation::Discard { offset, len: len.into() },
+                    Op::Fsync => Operation::Fsync,
+                    _ => Operation::Flush,
+                }
+            }
+        }
+    }
+
+    /// The buffer that an operation without one gives back.
+    pub(super) fn give_back(&mut self) -> Option<Buffer> {
+        self.kept.pop()
     }
 
     /// The I/O of this number is complete.
     #[inline]
-    pub(super) fn land(&mut self, number: u64) -> Flight {
+    pub(super) fn land(&mut self, number: u64) -> Option<Flight> {
         // There is room: all numbers were here once.
         if self.free.len() < self.free.capacity() {
             self.free.push(number as u32);
         }
-        self.flights.get(number as usize).copied().unwrap_or_default()
+        self.flights.get(number as usize).copied()
     }
 
     /// How many I/Os were due and not issued when the time was over.

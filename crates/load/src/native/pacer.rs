@@ -1,11 +1,12 @@
 //! What pacing costs by itself.
 
-use super::job::{self, Progress};
+use super::job::{self, Progress, SharedLoad};
 use super::slices::Begin;
 use super::{JobSpec, Limit, NativeError, Pacing, pace};
 use iopj_core::{OpenLoad, Workload};
 use iopj_engine::{AnyEngine, EngineError, Null, Pool};
 use rustix::time::{ClockId, clock_gettime};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ pub fn pacer_cpu_ns_per_io(load: &OpenLoad, pacing: Pacing) -> Result<f64, Nativ
         open: &open,
         huge_pages: false,
         pacing: Pacing { one_stream: false, ..pacing },
+        replay: None,
         steadystate: None,
         is_trial: false,
         has_pass: false,
@@ -51,7 +53,9 @@ fn cost(spec: &JobSpec<'_>, time: Duration) -> Result<f64, NativeError> {
     static NEVER: AtomicBool = AtomicBool::new(false);
     pace::without_timer_slack();
     let progress = Progress::default();
-    let mut job = job::open(spec, 0, &progress, None)?;
+    let replay_begin_ns = Mutex::default();
+    let shared = SharedLoad { arrivals: None, replay_begin_ns: &replay_begin_ns };
+    let mut job = job::open(spec, 0, &progress, shared)?;
     let begin = thread_cpu();
     job.run(Limit::Time(time), &Begin::default(), [&NEVER; 2])?;
     let took = thread_cpu().saturating_sub(begin);

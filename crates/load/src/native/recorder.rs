@@ -60,7 +60,7 @@ impl Recorder {
     }
 
     /// How many latencies were counted.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 

@@ -115,7 +115,7 @@ impl Tally {
     }
 }
 
-/// A request's tag: its start in ticks, or its number under an open load; and whether it is a write.
+/// A request's tag in a closed loop: its start in ticks, and whether it is a write.
 #[inline]
 pub(crate) fn tag(write: bool, started: u64) -> u64 {
     started << 1 | u64::from(write)

@@ -56,7 +56,7 @@ impl Engine for AtOnce {
     fn push(&mut self, Request { operation, tag }: Request) -> Result<(), Refused> {
         let len = match &operation {
             Operation::Read(transfer) | Operation::Write(transfer) => transfer.len,
-            other => panic!("{other:?}"),
+            _ => 0,
         };
         self.done.push(Completion { tag, result: Ok(len), buffers: operation.into_buffers() });
         Ok(())
@@ -93,8 +93,8 @@ impl Engine for AtOnce {
         self.done.capacity()
     }
 
-    fn supports(&self, op: Op) -> bool {
-        matches!(op, Op::Read | Op::Write)
+    fn supports(&self, _: Op) -> bool {
+        true
     }
 
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
@@ -124,7 +124,7 @@ fn nothing_is_allocated_between_the_marks_of_a_window() {
     for rw in [Rw::Randread, Rw::Randrw] {
         let workload = Workload { rw, iodepth: 8, iodepth_batch_submit: 3, ..Workload::default() };
         let (spec, progress) = (spec(&workload, &open), Progress::default());
-        let mut job = job::open(&spec, 0, &progress, None).unwrap();
+        let mut job = job::open(&spec, 0, &progress, alone()).unwrap();
         static NEVER: AtomicBool = AtomicBool::new(false);
         let run = |job: &mut dyn Job<'_>, limit| {
             let before = ALLOCATIONS.get();
@@ -145,6 +145,12 @@ fn nothing_is_allocated_between_the_marks_of_a_window() {
     }
 }
 
+/// What a job alone shares.
+pub(super) fn alone() -> SharedLoad<'static> {
+    static BEGIN_NS: Mutex<u64> = Mutex::new(0);
+    SharedLoad { arrivals: None, replay_begin_ns: &BEGIN_NS }
+}
+
 pub(super) fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobSpec<'a> {
     JobSpec {
         workload,
@@ -154,6 +160,7 @@ pub(super) fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobS
         open,
         huge_pages: false,
         pacing: Pacing::default(),
+        replay: None,
         steadystate: None,
         is_trial: false,
         has_pass: false,

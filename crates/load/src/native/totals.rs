@@ -55,7 +55,17 @@ pub struct OpenTotals {
     pub submission: Recorder,
     /// Their exact sum.
     pub submission_sum_ns: u64,
-    /// Sleeps of the jobs between arrivals, and how long they were in all, in ns.
+    /// Bytes that the reads and the writes that were issued were to move.
+    pub issued_bytes: [u64; 2],
+    /// Bytes that whole I/Os moved.
+    pub whole_bytes: u64,
+    /// Latencies of flushes and fsyncs, from when they were due.
+    pub syncs: Recorder,
+    /// Their exact sum.
+    pub syncs_sum_ns: u64,
+    /// Discards.
+    pub discards: u64,
+    /// Sleeps of the jobs between arrivals.
     pub sleeps: u64,
     /// How long they were in all, in ns.
     pub slept_ns: u64,
@@ -78,6 +88,11 @@ impl From<OpenTally> for OpenTotals {
             behind_ns: open.behind_ns,
             submission: open.submission,
             submission_sum_ns: open.submission_sum_ns,
+            issued_bytes: open.issued_bytes,
+            whole_bytes: open.whole_bytes,
+            syncs: open.syncs,
+            syncs_sum_ns: open.syncs_sum_ns,
+            discards: open.discards,
             sleeps: open.sleeps,
             slept_ns: open.slept_ns,
         }

@@ -126,8 +126,9 @@ pub fn choices(study: &StudyRecord, trials: &[Trial], admission: Admission) -> C
         (by(Metric::Instructions(None)), Vec::new())
     } else {
         // Under an open load every path does the same number of I/Os, if it does not fall behind.
+        // So it is in the replay of a trace.
         let is_open =
-            |open: bool| move |(setup, _): &(TrialSetup, Standing)| setup.workload.open.is_some() == open;
+            |open: bool| move |(setup, _): &(TrialSetup, Standing)| is_paced(&setup.workload) == open;
         let closed = by(Metric::Iops).into_iter().filter(is_open(false));
         let open = by(Metric::LatencyMean).into_iter().filter(is_open(true));
         (closed.chain(open).collect(), vec![by(Metric::LatencyP99), by(Metric::IosPerJoule)])
@@ -163,6 +164,11 @@ pub fn choices(study: &StudyRecord, trials: &[Trial], admission: Admission) -> C
     };
     let uncounted = groups.iter().filter(is_uncounted).count();
     Choices { all, out: out(&groups, admission), setups: groups.len(), uncounted }
+}
+
+/// True if I/Os come when they are due.
+fn is_paced(workload: &Workload) -> bool {
+    workload.open.is_some() || workload.trace.as_ref().is_some_and(|trace| !trace.no_stall)
 }
 
 /// A trial that competes: its path, its replicate, and what it measured.

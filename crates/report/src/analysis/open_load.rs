@@ -1,7 +1,7 @@
 //! What became of an open load, over the replicates of a cell.
 
 use super::stats::mean;
-use iopj_store::{LatencyFrom, Measurement, OpenWindow};
+use iopj_store::{Latency, LatencyFrom, Measurement, OpenWindow};
 
 /// Means over the replicates of a cell under an open load.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +18,10 @@ pub struct LoadMeans {
     pub latency_from: LatencyFrom,
     /// Mean and 99th percentile in ns of latency from submission, where it is another one.
     pub from_submission_ns: Option<[f64; 2]>,
+    /// Mean and 99th percentile in ns of flushes and fsyncs, where there are any.
+    pub sync_ns: Option<[f64; 2]>,
+    /// Of a trace: what was replayed, what was changed to fit the target, and what was left out.
+    pub trace: Option<String>,
     /// CPU time in ns that pacing alone takes for each I/O.
     pub pacer_cpu_ns_per_io: Option<f64>,
 }
@@ -36,8 +40,8 @@ impl LoadMeans {
             windows.iter().map(|(open, window_ns)| open.offered_iops(*window_ns)).collect();
         let longest = all(&|open| open.lag_max_ns.map(|ns| ns as f64));
         let longest = longest.map(|all| all.into_iter().fold(0.0, f64::max));
-        let submission =
-            |of: fn(&iopj_store::Latency) -> f64| mean_of(&|open| open.from_submission.as_ref().map(of));
+        let submission = |of: fn(&Latency) -> f64| mean_of(&|open| open.from_submission.as_ref().map(of));
+        let sync = |of: fn(&Latency) -> f64| mean_of(&|open| open.sync.as_ref().map(of));
         Some(LoadMeans {
             replicates: windows.len(),
             overloaded: windows.iter().filter(|(open, _)| open.overload).count(),
@@ -47,6 +51,8 @@ impl LoadMeans {
             from_submission_ns: submission(|one| one.mean)
                 .zip(submission(|one| one.p99 as f64))
                 .map(<[f64; 2]>::from),
+            sync_ns: sync(|one| one.mean).zip(sync(|one| one.p99 as f64)).map(<[f64; 2]>::from),
+            trace: windows[0].0.trace.clone(),
             pacer_cpu_ns_per_io: mean_of(&|open| open.pacer_cpu_ns_per_io),
         })
     }
@@ -55,7 +61,6 @@ impl LoadMeans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iopj_store::Latency;
 
     fn measured(due: u64, lag: (f64, u64), overload: bool) -> Measurement {
         let from_submission = Some(Latency { count: 1, mean: 70.0, p99: 90, ..Latency::default() });

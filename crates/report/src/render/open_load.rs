@@ -2,7 +2,8 @@
 
 use super::number::{decimal, thousands};
 use super::table::Table;
-use super::text::{WIDTH, wrap};
+use super::text::{WIDTH, escape, wrap};
+use crate::analysis::grouping::unique;
 use crate::analysis::open_load::LoadMeans;
 use crate::analysis::{CellRow, WorkloadTable};
 use iopj_store::LatencyFrom;
@@ -35,9 +36,17 @@ pub(super) fn table(table: &WorkloadTable, name: &dyn Fn(&CellRow) -> String) ->
         .right("lag max", |row| us(of(row, |load| load.lag_ns.map(|[_, longest]| longest))))
         .right("issued us", |row| us(of(row, |load| load.from_submission_ns.map(|[mean, _]| mean))))
         .right("issued p99", |row| us(of(row, |load| load.from_submission_ns.map(|[_, p99]| p99))))
+        .right("sync us", |row| us(of(row, |load| load.sync_ns.map(|[mean, _]| mean))))
+        .right("sync p99", |row| us(of(row, |load| load.sync_ns.map(|[_, p99]| p99))))
         .right("pacer us", |row| us(of(row, |load| load.pacer_cpu_ns_per_io)))
         .left("", |row| load(row).map_or(String::new(), overload));
-    Some(grid.text())
+    let mut text = grid.text();
+    let traces = rows.iter().filter_map(|row| load(row)?.trace.as_ref());
+    let lines: Vec<String> = traces.flat_map(|trace| trace.lines()).map(str::to_owned).collect();
+    for line in unique(lines) {
+        text += &wrap(&format!("* trace: {}", escape(&line)), WIDTH, "  ");
+    }
+    Some(text)
 }
 
 fn overload(load: &LoadMeans) -> String {
@@ -82,6 +91,8 @@ mod tests {
             lag_ns: Some([1500.0, 2_000_000.0]),
             latency_from: LatencyFrom::Due,
             from_submission_ns: Some([80_000.0, 300_000.0]),
+            sync_ns: None,
+            trace: Some("6 of 6 I/Os from msr".to_owned()),
             pacer_cpu_ns_per_io: Some(2500.0),
         };
         let mut open = row("libaio/syscall/interrupt", 38_000.0);
@@ -91,11 +102,22 @@ mod tests {
         let tables = [WorkloadTable { workload, emulated: None, rows: vec![open, closed.clone()] }];
         let text = table(&tables[0], &|row| row.path.to_string()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 2, "{text}");
+        assert_eq!(lines.len(), 3, "{text}");
+        assert_eq!(lines[2], "  * trace: 6 of 6 I/Os from msr");
         let cells: Vec<&str> = lines[1].split_whitespace().collect();
-        let expected =
-            ["libaio/syscall/interrupt", "40,000", "38,000", "1.50", "2,000", "80.0", "300", "2.50"];
-        assert_eq!(cells[..8], expected);
+        let expected = [
+            "libaio/syscall/interrupt",
+            "40,000",
+            "38,000",
+            "1.50",
+            "2,000",
+            "80.0",
+            "300",
+            "-",
+            "-",
+            "2.50",
+        ];
+        assert_eq!(cells[..10], expected);
         assert!(lines[1].ends_with("overload in 2 of 3"), "{text}");
         assert!(words(&tables).contains("overload: ") && words(&tables).contains("was due"));
         let tables = [WorkloadTable { rows: vec![closed], ..tables[0].clone() }];

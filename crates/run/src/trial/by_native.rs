@@ -12,6 +12,7 @@ use iopj_core::Evidence;
 use iopj_core::evidence::{Finding, PaceEvidence};
 use iopj_load::native::{self, BracketResult, JobSpec, Moment, OpenTotals, Pacing, WindowTotals};
 use iopj_load::pass::{EndedPass, Pass, PassWork};
+use iopj_load::trace::Replay;
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{CompletionsError, Edge, Snapshot, Who};
 use iopj_store::{LatencyFrom, OpenWindow};
@@ -22,13 +23,19 @@ impl Window {
     fn of_native(
         mut run: WindowTotals,
         cell: &Cell,
-        pacer_cpu_ns_per_io: Option<f64>,
+        (pacer, replay): (Option<f64>, Option<&Replay>),
         load_raw_ns: Vec<u64>,
         window_raw_ns: [u64; 2],
     ) -> Window {
         let latencies = latencies::of_native(&run);
         let submission_sum_ns = run.open.as_ref().map(|open| open.submission_sum_ns);
-        let open = run.open.take().map(|open| open_window(&open, &run, pacer_cpu_ns_per_io));
+        let open = run.open.take();
+        let bytes = latencies.all.count * u64::from(cell.workload.bs);
+        let (bytes, issued_bytes) =
+            open.as_ref().map_or((bytes, None), |open| (open.whole_bytes, Some(open.issued_bytes)));
+        let syncs = open.as_ref().map_or(0, |open| open.syncs.count());
+        let discards = open.as_ref().map_or(0, |open| open.discards);
+        let open = open.map(|open| open_window(&open, &run, pacer, replay));
         Window {
             load_raw_ns,
             window_raw_ns,
@@ -36,7 +43,10 @@ impl Window {
             last_ns: run.last_ns,
             window_ns: run.last_ns - run.first_ns,
             issued: run.issued,
-            bytes: latencies.all.count * u64::from(cell.workload.bs),
+            bytes,
+            issued_bytes,
+            syncs,
+            discards,
             short_ios: run.short_ios,
             // What waits to be issued is not in flight.
             latency_sum_ns: submission_sum_ns.unwrap_or(run.latency_sum_ns),
@@ -73,6 +83,8 @@ impl TrialRunner<'_> {
             has_pass,
             ..JobSpec::on(&cell.workload, target, seed, &open)
         };
+        let replay = self.traces.replay(&cell.workload, target, &spec)?;
+        let spec = JobSpec { replay: replay.as_deref(), ..spec };
         let passed = RefCell::new((None, None));
         let snapshots = RefCell::new(Vec::with_capacity(2));
         let mut bracket = |moment, jobs: &[i32]| -> BracketResult {
@@ -115,7 +127,7 @@ impl TrialRunner<'_> {
             device.settings.extend(access.set_up());
         }
         let load_raw_ns = vec![begin_ns, window_raw_ns[1]];
-        Ok((Window::of_native(run, cell, pacer, load_raw_ns, window_raw_ns), evidence))
+        Ok((Window::of_native(run, cell, (pacer, replay.as_deref()), load_raw_ns, window_raw_ns), evidence))
     }
 
     /// What pacing takes by itself under the load of a cell, if that is open; measured once for each load.
@@ -134,9 +146,22 @@ impl TrialRunner<'_> {
 const BEHIND_SHARE: f64 = 0.01;
 
 /// What became of an open load. The window is longer than its time by what it took to issue all that was due.
-fn open_window(open: &OpenTotals, run: &WindowTotals, pacer_cpu_ns_per_io: Option<f64>) -> OpenWindow {
+fn open_window(
+    open: &OpenTotals,
+    run: &WindowTotals,
+    pacer_cpu_ns_per_io: Option<f64>,
+    replay: Option<&Replay>,
+) -> OpenWindow {
     let issued = open.due - open.unissued;
+    let sync = (open.syncs.count() > 0).then(|| latencies::of_syncs(open));
+    let trace = replay.map(|replay| replay.mapped().to_string());
+    if replay.is_some_and(|replay| replay.mapped().span_ns.is_none()) {
+        // Nothing was due at a time of its own, so nothing was late.
+        return OpenWindow { latency_from: LatencyFrom::Submission, sync, trace, ..OpenWindow::default() };
+    }
     OpenWindow {
+        sync,
+        trace,
         due: Some(open.due),
         unissued: open.unissued,
         lag_mean_ns: (issued > 0).then(|| open.lag_sum_ns as f64 / issued as f64),

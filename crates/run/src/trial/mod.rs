@@ -8,6 +8,7 @@ mod window;
 use crate::error::TrialError;
 use crate::profile::Profiler;
 use crate::target::Access;
+use crate::traces::Traces;
 use beside::Beside;
 use iopj_core::evidence::ControlRun;
 use iopj_core::{CostProfile, Evidence, Generator, IoPath, OpenLoad, RingThread};
@@ -39,6 +40,7 @@ pub(crate) struct TrialRunner<'a> {
     can_count: OnceCell<Result<(), CompletionsError>>,
     /// What pacing takes by itself under each open load so far.
     pacers: RefCell<HashMap<(OpenLoad, Pacing), f64>>,
+    traces: Traces,
 }
 
 /// A measurement and the clock at its window's ends (`CLOCK_MONOTONIC`, ns).
@@ -91,6 +93,7 @@ impl<'a> TrialRunner<'a> {
             stop,
             can_count: OnceCell::new(),
             pacers: RefCell::default(),
+            traces: Traces::default(),
         }
     }
 

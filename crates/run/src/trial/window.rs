@@ -15,6 +15,11 @@ pub(crate) struct Window {
     pub(crate) window_ns: u64,
     pub(crate) issued: [u64; 2],
     pub(crate) bytes: u64,
+    /// Bytes that the reads and writes were to move, if they were not all of `bs`.
+    pub(crate) issued_bytes: Option<[u64; 2]>,
+    /// Flushes, fsyncs, and discards.
+    pub(crate) syncs: u64,
+    pub(crate) discards: u64,
     pub(crate) short_ios: u64,
     pub(crate) latency_sum_ns: u64,
     pub(crate) latencies: Latencies,
@@ -35,9 +40,10 @@ impl Window {
         evidence.numjobs = workload.numjobs;
         evidence.iodepth = workload.iodepth;
         let bs = u64::from(workload.bs);
-        let [reads, writes] = self.issued;
-        (evidence.reads, evidence.read_bytes) = (reads, reads * bs);
-        (evidence.writes, evidence.write_bytes) = (writes, writes * bs);
+        let bytes = self.issued_bytes.unwrap_or(self.issued.map(|ios| ios * bs));
+        [evidence.reads, evidence.writes] = self.issued;
+        [evidence.read_bytes, evidence.write_bytes] = bytes;
+        (evidence.syncs, evidence.discards) = (self.syncs, self.discards);
         evidence.latency_sum_ns = self.latency_sum_ns;
         evidence.allowed_cpus = match &workload.cpus_allowed[..] {
             [] => Some(cpus::allowed().len() as u32).filter(|cpus| (1..evidence.cpu.cores).contains(cpus)),

@@ -1,4 +1,4 @@
-//! The loop of a job under an open load.
+//! The loop of a job under an open load, or a trace.
 //!
 //! An I/O is issued when it is due, or as soon as fewer than `iodepth` are in flight; its latency runs from when
 //! it was due. With nothing in flight the job passes the time as its path does; else it waits for a completion
@@ -7,8 +7,8 @@
 use super::{LoopOn, LoopState};
 use crate::native::Limit;
 use crate::native::slices::Begin;
-use crate::native::tally::{tag, untag};
-use iopj_engine::{Completion, Engine, EngineError, IoError, Operation, Request, Transfer};
+use crate::trace::{Op, Piece};
+use iopj_engine::{Buffers, Completion, Engine, EngineError, IoError, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -54,12 +54,17 @@ impl<'a, E: Engine> LoopOn<'a, E> {
                 self.engine.submit()?;
                 (now, batch_left) = (clock.now(), *batch_submit);
             }
-            let (Some(buffer), Some((number, flight))) = (free.pop(), pace.take_off(now)) else { break };
-            let (write, offset) = offsets.next();
-            let transfer = Transfer { buffer, len: *bs, offset };
-            let operation = if write { Operation::Write(transfer) } else { Operation::Read(transfer) };
-            self.engine.push(Request { operation, tag: tag(write, number.into()) })?;
-            open.issued(clock.ns_between(flight.due, flight.issued));
+            let drawn = || {
+                let (write, offset) = offsets.next();
+                Piece { due_ns: 0, op: if write { Op::Write } else { Op::Read }, offset, len: *bs }
+            };
+            let (Some(buffer), Some((number, flight, piece))) = (free.pop(), pace.take_off(now, drawn))
+            else {
+                break;
+            };
+            let operation = pace.operation(piece, buffer);
+            self.engine.push(Request { operation, tag: number.into() })?;
+            open.issued(&flight, clock.ns_between(flight.due, flight.issued));
             *left -= 1;
             batch_left -= 1;
         }
@@ -77,7 +82,7 @@ impl<'a, E: Engine> LoopOn<'a, E> {
         let until = state.next_arrival();
         let mut now = 0;
         self.engine.wait(least, until, |Completion { tag, result, buffers }| {
-            state.take_back(buffers);
+            state.take_back_open(buffers);
             if now == 0 {
                 now = state.seen();
             }
@@ -147,17 +152,29 @@ impl<'a> LoopState<'a> {
     /// Counts a completion that the clock read at `now` has seen.
     #[inline(always)]
     fn record_open(&mut self, tag: u64, result: Result<u32, IoError>, now: u64) {
-        let (write, number) = untag(tag);
-        let Some(pace) = &mut self.pace else { return };
-        let flight = pace.land(number);
-        match result {
-            Ok(bytes) if bytes == self.bs => {
-                self.tally.record(write, self.clock.ns_between(flight.due, now));
-                if let Some(open) = &mut self.tally.open {
-                    open.complete(self.clock.ns_between(flight.issued, now));
+        let Some(flight) = self.pace.as_mut().and_then(|pace| pace.land(tag)) else { return };
+        let latency_ns = self.clock.ns_between(flight.due, now);
+        match (flight.op, result, &mut self.tally.open) {
+            (op, Ok(bytes), Some(open)) if op.transfers() && bytes == flight.len => {
+                open.complete(bytes, self.clock.ns_between(flight.issued, now));
+                self.tally.record(op == Op::Write, latency_ns);
+            }
+            (Op::Flush | Op::Fsync, Ok(_), Some(open)) => open.synced(latency_ns),
+            (Op::Discard, Ok(_), Some(open)) => open.discards += 1,
+            (op, odd, _) => self.record_odd(op != Op::Read, odd),
+        }
+    }
+
+    /// Takes a buffer back, also that of an operation without one.
+    #[inline(always)]
+    fn take_back_open(&mut self, buffers: Buffers) {
+        match (buffers, &mut self.pace) {
+            (Buffers::None, Some(pace)) => {
+                if let Some(buffer) = pace.give_back() {
+                    self.take_back(Buffers::One(buffer));
                 }
             }
-            odd => self.record_odd(write, odd),
+            (buffers, _) => self.take_back(buffers),
         }
     }
 }
