@@ -33,10 +33,15 @@ impl CorunnerWindow {
         per_second(self.rounds, self.over_ns)
     }
 
-    /// Rounds per second alone; `None` if it was not counted.
+    /// Rounds per second on processors that are otherwise idle: those in a second of its CPU time, by which a
+    /// program that was there too does not count, times its processors. `None` if it was not counted alone.
     pub fn alone_per_s(&self) -> Option<f64> {
-        (self.alone_rounds > 0 && self.alone_over_ns > 0)
-            .then(|| per_second(self.alone_rounds, self.alone_over_ns))
+        let rate = match self.alone_cpu_ns {
+            // A kernel that does not say.
+            0 => per_second(self.alone_rounds, self.alone_over_ns),
+            cpu_ns => per_second(self.alone_rounds, cpu_ns) * self.cpus.len() as f64,
+        };
+        Some(rate).filter(|rate| *rate > 0.0)
     }
 
     /// What it lost to the I/O, in CPU time of its own in ns for each of `ios` I/Os of a window of
@@ -78,6 +83,14 @@ mod tests {
         assert_eq!((window.per_s(), window.alone_per_s()), (750.0, Some(1_000.0)));
         assert_eq!(window.loss_ns_per_io(2_000_000_000, 200_000), Some(5_000.0));
         assert_eq!(window.loss_ns_per_io(2_000_000_000, 0), None);
+    }
+
+    /// Of the half second, the two processors gave it only 0.8 s: 400 rounds are 1,000 per second all the same.
+    #[test]
+    fn another_program_beside_it_does_not_lower_its_own_rate() {
+        let window = CorunnerWindow { alone_cpu_ns: 800_000_000, ..window(&[0, 3], 1_500, 400) };
+        assert_eq!(window.alone_per_s(), Some(1_000.0));
+        assert_eq!(window.loss_ns_per_io(2_000_000_000, 200_000), Some(5_000.0));
     }
 
     #[test]

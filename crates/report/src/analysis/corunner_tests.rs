@@ -27,7 +27,7 @@ fn beside(path: &str, iops: &[u64], rounds: u64) -> Vec<Trial> {
             cpu_ns: 1,
             alone_over_ns: 1_000_000_000,
             alone_rounds: 1_000,
-            alone_cpu_ns: 1,
+            alone_cpu_ns: 2_000_000_000,
         });
         give(trial, "plug", Scope::System, 100.0);
     }
