@@ -189,8 +189,8 @@ fn check_size(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError>
     Ok(())
 }
 
-/// Refuses a co-runner where instructions are counted, by a profile or under emulation: its own would count as
-/// the I/O's.
+/// Refuses a co-runner where instructions are counted, by a profile or under emulation: its own would count
+/// as the I/O's.
 pub(crate) fn check_corunner(cells: &[Cell], profiles: bool, emulator: Option<&str>) -> Result<(), RunError> {
     let Some(corunner) = cells.iter().find_map(|cell| cell.workload.corunner.as_ref()) else { return Ok(()) };
     let (who, remedy) = match (profiles, emulator) {
@@ -213,8 +213,8 @@ pub(crate) fn check_settings(cells: &[Cell], may_change: bool) -> Result<(), Run
         past_the_kernel.filter_map(|cell| Some((cell.path, of_controller(cell)?))).next()
     {
         return Err(RunError::Refused(format!(
-            "the study changes `{setting}` with the path {path}, for which the kernel does not have the drive, \
-             and only the kernel passes commands on: measure the one or the other"
+            "the study changes `{setting}` with the path {path}, for which the kernel does not have the \
+             drive, and only the kernel passes commands on: measure the one or the other"
         )));
     }
     match cells.iter().find_map(|cell| cell.settings.keys().next()) {
@@ -232,8 +232,8 @@ mod tests {
 
     #[test]
     fn a_co_runner_is_refused_where_instructions_are_counted() {
-        let text = "name = \"s\"\npaths = [\"libaio/syscall/interrupt\"]\n[[workload]]\ncorunner = [\"none\", \
-                    \"memory\"]\n";
+        let text = "name = \"s\"\npaths = [\"libaio/syscall/interrupt\"]\n[[workload]]\ncorunner = \
+                    [\"none\", \"memory\"]\n";
         let study = iopj_study::Study::parse(text, "s.toml").unwrap();
         let (cells, _) = plan::cells(&study, &[]).unwrap();
         let refused = |cells: &[Cell], profiles, emulator| {

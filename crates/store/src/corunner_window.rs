@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(window.loss_ns_per_io(2_000_000_000, 0), None);
     }
 
-    /// Of the half second, the two processors gave it only 0.8 s: 400 rounds are 1,000 per second all the same.
+    /// In the half second, it had 0.8 s of the two processors: 400 rounds are 1,000 per second all the same.
     #[test]
     fn another_program_beside_it_does_not_lower_its_own_rate() {
         let window = CorunnerWindow { alone_cpu_ns: 800_000_000, ..window(&[0, 3], 1_500, 400) };

@@ -20,8 +20,8 @@ fn message(text: &str) -> String {
 #[test]
 fn a_co_runner_is_an_axis_of_which_none_is_a_value() {
     let text = format!(
-        "{SMALL}corunner = [\"none\", \"spin\", \"memory\"]\ncorunner_cpus = \"3,0-1,1\"\ncorunner_nice = [19, \
-         -5]\n"
+        "{SMALL}corunner = [\"none\", \"spin\", \"memory\"]\ncorunner_cpus = \"3,0-1,1\"\ncorunner_nice = \
+         [19, -5]\n"
     );
     let study = Study::parse(&text, "t").unwrap();
     let all = study.workloads[0].workloads().unwrap();

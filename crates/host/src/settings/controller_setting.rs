@@ -3,8 +3,8 @@
 //!
 //! The last one is different. The kernel makes the table of power state transitions (feature 0Ch) itself,
 //! from how long leaving a state may take (`power/pm_qos_latency_tolerance_us` of the controller), and sets
-//! it again at each reset (drivers/nvme/host/core.c, `nvme_configure_apst`). A table set past the kernel would
-//! be lost there, so the tolerance is changed: 0 is off.
+//! it again at each reset (drivers/nvme/host/core.c, `nvme_configure_apst`). A table set past the kernel
+//! would be lost there, so the tolerance is changed: 0 is off.
 
 use super::binding::Binding;
 use super::change::Settings;

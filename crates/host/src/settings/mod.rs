@@ -20,6 +20,7 @@ mod files;
 mod host;
 mod item;
 mod journal;
+mod latency_setting;
 mod lock;
 mod made_file;
 mod restore;

@@ -211,7 +211,7 @@ fn wait(time: Duration, stop: &AtomicBool) {
 fn cpu_ns(thread: &JoinHandle<()>) -> u64 {
     let mut clock = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the thread was not joined, so its handle is valid, and both calls write to a variable of theirs.
+    // SAFETY: the thread was not joined, so its handle is valid; both calls write to a variable of theirs.
     let known = unsafe {
         libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) == 0
             && libc::clock_gettime(clock, &raw mut time) == 0

@@ -1,4 +1,5 @@
-//! The co-runner of a trial: it runs alone first, then beside the ramp and the window, and ends with the trial.
+//! The co-runner of a trial: it runs alone first, then beside the ramp and the window, and ends with the
+//! trial.
 
 use super::window::Window;
 use iopj_core::{Corunner, Evidence, Workload};

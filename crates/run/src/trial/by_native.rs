@@ -70,15 +70,13 @@ impl TrialRunner<'_> {
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
         let (target, probe) = (access.target()?, access.probe()?);
-        let can_count = self.can_count(&cell.path, probe);
-        let open = open_engine(cell, target);
+        let (can_count, open) = (self.can_count(&cell.path, probe), open_engine(cell, target));
         let has_pass = can_count.is_ok() && !cell.path.is_bypass();
-        let steadystate = self.steadystate.rule(cell.workload.ramp_time);
         let pacing = Pacing::of(&cell.path);
         let pacer = self.pacer(cell, pacing)?;
         let spec = JobSpec {
             pacing,
-            steadystate,
+            steadystate: self.steadystate.rule(cell.workload.ramp_time),
             is_trial: true,
             has_pass,
             ..JobSpec::on(&cell.workload, target, seed, &open)
@@ -117,10 +115,8 @@ impl TrialRunner<'_> {
         let run = native::run(&spec, self.stop, &mut bracket, tick)?;
         let window_raw_ns = [run.first_ns, run.last_ns].map(energy::raw_ns);
         let (_, passed) = passed.into_inner();
-        // Before a window without a ramp the jobs wait for each other.
-        let has_ramp = spec.steadystate.is_some() || !cell.workload.ramp_time.is_zero();
-        let without_ramp = passed.as_ref().map_or(window_raw_ns[0], |(_, began_raw_ns)| *began_raw_ns);
-        let begin_ns = if has_ramp { begin_ns } else { without_ramp };
+        let passed_ns = passed.as_ref().map(|(_, began_raw_ns)| *began_raw_ns);
+        let begin_ns = if has_ramp(&spec) { begin_ns } else { passed_ns.unwrap_or(window_raw_ns[0]) };
         let counting = passed.map(|(passed, _)| passed).ok_or(can_count.err());
         let mut evidence = evidence_of(&snapshots.into_inner(), &run, counting)?;
         if let [device] = &mut evidence.devices[..] {
@@ -172,6 +168,11 @@ fn open_window(
         from_submission: Some(latencies::from_submission(open)),
         pacer_cpu_ns_per_io,
     }
+}
+
+/// Whether load begins with the jobs: before a window without a ramp they wait for each other.
+fn has_ramp(spec: &JobSpec<'_>) -> bool {
+    spec.steadystate.is_some() || !spec.workload.ramp_time.is_zero()
 }
 
 /// A snapshot, and the reads and writes that the drive had counted by then, if it is asked.

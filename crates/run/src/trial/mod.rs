@@ -125,9 +125,8 @@ impl TrialRunner<'_> {
         evidence.fabric = access.fabric_evidence().map(Box::new);
         let (costs, unprofiled) = self.profile(window.unsampled.take());
         let after = PowerState::read(self.host, devices);
-        evidence.control = control;
-        (evidence.throttles, evidence.power_changes) =
-            (before.throttles_until(&after), before.changes_until(&after));
+        (evidence.control, evidence.throttles, evidence.power_changes) =
+            (control, before.throttles_until(&after), before.changes_until(&after));
         window.put_into(&mut evidence, &cell.workload);
         let (observed, verdict) = iopj_probe::assess(&cell.path, &evidence);
         let per_io = |count: u64| count as f64 / evidence.ios().max(1) as f64;
