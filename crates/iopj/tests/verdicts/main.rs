@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod corunner;
 mod faults;
 
 use common::{alone, folder, have, iopj, is_root, output, written};
