@@ -70,6 +70,9 @@ fn where_others_are_hidden_the_time_in_user_space_beyond_the_trials_tells() {
         ..interrupt()
     };
     assert!(!is_disturbed(&kernel));
+    // A co-runner's time is not that of others.
+    let beside = |corunner_ns| Evidence { corunner_ns: Some(corunner_ns), ..of(2_500 * MS) };
+    assert!(is_disturbed(&beside(0)) && !is_disturbed(&beside(1_600 * MS)));
 }
 
 #[test]

@@ -79,3 +79,27 @@ impl Beside {
         (Window { corunner: Some(did), load_raw_ns, ..window }, evidence)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::energy::own_threads;
+    use iopj_core::CorunnerKind;
+
+    #[test]
+    fn its_threads_are_the_runs_own_until_it_ends() {
+        let nothing = Beside::start(&Workload::default(), &AtomicBool::new(false)).unwrap();
+        assert!(nothing.0.is_none());
+        let corunner = Some(Corunner::of(CorunnerKind::Spin));
+        let workload = Workload { corunner, ..Workload::default() };
+        let beside = Beside::start(&workload, &AtomicBool::new(true)).unwrap();
+        let threads = beside.0.as_ref().unwrap().running.cpus().len();
+        // Meters of other tests may come and go.
+        assert!(own_threads().len() > threads);
+        // Jobs that are watched from outside begin once and end once.
+        for is_running in [false, true, true, false, false] {
+            beside.follow(is_running);
+        }
+        assert_eq!(beside.0.as_ref().unwrap().marks.borrow().len(), 2);
+    }
+}
