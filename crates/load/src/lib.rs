@@ -1,5 +1,5 @@
-//! What issues the I/O of a trial: the native generator and fio; traces; what works beside it; the ramp's end,
-//! and the pass before the window.
+//! What issues the I/O of a trial: the native generator and fio; traces; what works beside it; the ramp's
+//! end, and the pass before the window.
 
 pub mod corunner;
 pub mod descriptors;
