@@ -98,8 +98,8 @@ impl Direction {
     }
 }
 
-/// An upper bound of what others made the disks do, each of which can cause an interrupt: I/Os, and the flushes
-/// and discards that are not the trial's own. A stack of disks may make several of one.
+/// An upper bound of what others made the disks do, each of which can cause an interrupt: I/Os, and the
+/// flushes and discards that are not the trial's own. A stack of disks may make several of one.
 pub(crate) fn foreign_at_most(evidence: &Evidence) -> u64 {
     let ios = Direction::both(evidence).iter().map(Direction::foreign_at_most).fold(0, u64::saturating_add);
     let all = |of: fn(&DeviceEvidence) -> u64| evidence.devices.iter().map(of).fold(0, u64::saturating_add);
@@ -155,8 +155,8 @@ pub(crate) fn per_round(evidence: &Evidence, count: u64, ios: u64) -> f64 {
     ratio(count, ios) * f64::from(evidence.iodepth.max(1))
 }
 
-/// A count of the window per round. Under an open load a job rarely has `iodepth` I/Os in flight, so a round is
-/// as many as it had.
+/// A count of the window per round. Under an open load a job rarely has `iodepth` I/Os in flight, so a
+/// round is as many as it had.
 pub(crate) fn per_window_round(evidence: &Evidence, count: u64) -> f64 {
     let deepest = f64::from(evidence.iodepth.max(1));
     let jobs = f64::from(evidence.numjobs.max(1));

@@ -78,11 +78,7 @@ pub(crate) fn check_cells(
             ));
         }
         if let (Generator::Fio, Some(fio)) = (cell.generator, fio) {
-            fio.supports(&cell.path)?;
-            cell.workload.open.as_ref().map_or(Ok(()), fio::rate::check)?;
-            if cell.workload.trace.is_some() {
-                return RunError::refuse("fio replays no trace for iopj: leave generator = \"fio\" out");
-            }
+            check_fio(cell, fio)?;
             continue;
         }
         let workload = &cell.workload;
@@ -110,6 +106,16 @@ pub(crate) fn check_cells(
         })?;
     }
     access.reach_kernel()?;
+    Ok(())
+}
+
+/// Refuses what fio cannot do.
+fn check_fio(cell: &Cell, fio: &Fio) -> Result<(), RunError> {
+    fio.supports(&cell.path)?;
+    cell.workload.open.as_ref().map_or(Ok(()), fio::rate::check)?;
+    if cell.workload.trace.is_some() {
+        return RunError::refuse("fio replays no trace for iopj: leave generator = \"fio\" out");
+    }
     Ok(())
 }
 

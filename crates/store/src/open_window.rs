@@ -31,8 +31,8 @@ pub struct OpenWindow {
     pub due: Option<u64>,
     /// Of these, I/Os that were never issued. Only a load that is far behind has any.
     pub unissued: u64,
-    /// Time from when an I/O was due until it was issued, in ns: its mean; absent where the generator does not
-    /// measure it.
+    /// Time from when an I/O was due until it was issued, in ns: its mean; absent where the generator does
+    /// not measure it.
     pub lag_mean_ns: Option<f64>,
     /// Its maximum.
     pub lag_max_ns: Option<u64>,

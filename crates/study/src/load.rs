@@ -81,8 +81,8 @@ pub(crate) fn spread_open(matrix: &WorkloadMatrix, all: &mut Vec<Workload>) -> R
     })
 }
 
-/// Combines with every replay of the trace, if the load is one. What a trace does, and how much at once, is in
-/// the trace, so `rw` only says what the replay may do, and `bs` is the longest I/O.
+/// Combines with every replay of the trace, if the load is one. What a trace does, and how much at once, is
+/// in the trace, so `rw` only says what the replay may do, and `bs` is the longest I/O.
 pub(crate) fn spread_trace(matrix: &WorkloadMatrix, all: &mut Vec<Workload>) -> Result<(), StudyError> {
     let Some(plain) = plain_trace(matrix)? else { return Ok(()) };
     let rw = match (plain.reads(), plain.writes()) {

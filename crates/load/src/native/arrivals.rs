@@ -114,8 +114,8 @@ impl SharedArrivals {
         SharedArrivals(Mutex::new(Begun { arrivals, begin_ns: 0 }))
     }
 
-    /// Starts the stream for a run that begins at `begin_ns`; jobs that come to the same run later leave it as
-    /// it is.
+    /// Starts the stream for a run that begins at `begin_ns`; jobs that come to the same run later leave it
+    /// as it is.
     pub(crate) fn start(&self, begin_ns: u64, window: Option<Duration>) {
         let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if begun.begin_ns != begin_ns {

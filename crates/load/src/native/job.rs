@@ -263,7 +263,8 @@ impl<'a, E: Engine> Job<'a> for LoopOn<'a, E> {
 }
 
 impl<'a, E: Engine> LoopOn<'a, E> {
-    /// The closed loop. Out of line because `cargo xtask instructions` counts what happens in this function, by its name.
+    /// The closed loop. Out of line because `cargo xtask instructions` counts what happens in this
+    /// function, by its name.
     #[inline(never)]
     fn run_closed(
         &mut self,

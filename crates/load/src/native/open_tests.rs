@@ -36,8 +36,8 @@ fn at_least(recorder: &Recorder, ns: u64) -> u64 {
 const SECOND_QUARTER: Length = Length::Runtime(Duration::from_millis(250));
 
 /// A drive stalls for 100 ms at the start; at 1,000 I/Os a second 100 are due meanwhile, the last of which
-/// wait for almost nothing and the first for all of it: 50 or more wait for 50 ms. From submission one I/O was
-/// slow, and so it is for a closed loop, which asks for no other.
+/// wait for almost nothing and the first for all of it: 50 or more wait for 50 ms. From submission one I/O
+/// was slow, and so it is for a closed loop, which asks for no other.
 #[test]
 fn a_stall_counts_for_every_io_that_was_due_in_it() {
     let drive = waiting(Duration::from_millis(100), Duration::ZERO);

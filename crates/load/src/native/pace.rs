@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 /// How the jobs of a path keep an open load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pacing {
-    /// Nothing in flight, a job spins until the next arrival instead of sleeping, as it does for a completion.
+    /// Nothing in flight, a job spins until the next arrival instead of sleeping, as it does for a
+    /// completion.
     pub spins: bool,
     /// All jobs serve one stream of arrivals: each can have one I/O in flight, and blocks meanwhile.
     pub one_stream: bool,
@@ -22,8 +23,8 @@ pub struct Pacing {
 
 impl Pacing {
     /// That of a path. Where the job spins for completions (polled queues, and a submission poller without
-    /// waits in the kernel) it has no reason to sleep between arrivals. A synchronous call has nothing to spin
-    /// on: its thread waits for work asleep.
+    /// waits in the kernel) it has no reason to sleep between arrivals. A synchronous call has nothing to
+    /// spin on: its thread waits for work asleep.
     pub fn of(path: &IoPath) -> Pacing {
         let waits_by_spinning = match path.ring() {
             Some(ring) => matches!(ring.submission, RingSubmission::Sqpoll { kernel_wait: false }),
@@ -35,8 +36,8 @@ impl Pacing {
     }
 }
 
-/// Lets this thread's timers expire when they are due, not up to 50 us later (`PR_SET_TIMERSLACK`). Where that
-/// is refused, the lag shows it.
+/// Lets this thread's timers expire when they are due, not up to 50 us later (`PR_SET_TIMERSLACK`). Where
+/// that is refused, the lag shows it.
 pub(super) fn without_timer_slack() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
@@ -79,6 +80,11 @@ impl Stream<'_> {
             Stream::Shared(shared) => shared.start(begin_ns, window),
             Stream::Trace(shared, cursor) => *cursor = shared.start(begin_ns),
         }
+    }
+
+    /// True if nothing is due at a time of its own.
+    fn is_timeless(&self) -> bool {
+        matches!(self, Stream::Trace(shared, _) if shared.replay.mapped().span_ns.is_none())
     }
 
     /// When the next I/O is due, in ns from the start, and what it does if a trace says so; none if there are
@@ -141,7 +147,7 @@ impl<'a> Pace<'a> {
             flights: vec![Flight { due: 0, issued: 0, op: Op::Read, len: 0 }; iodepth as usize],
             free: (0..iodepth).collect(),
             kept: Vec::with_capacity(iodepth as usize),
-            is_timeless: matches!(&stream, Stream::Trace(shared, _) if shared.replay.mapped().span_ns.is_none()),
+            is_timeless: stream.is_timeless(),
             spins,
             stream,
             begin_ns: 0,
@@ -192,8 +198,8 @@ impl<'a> Pace<'a> {
         Some(self.end.saturating_sub(due))
     }
 
-    /// Issues what is due, which is what a trace says, or else `drawn`: the number by which its completion will
-    /// be known, the flight, and where it goes.
+    /// Issues what is due, which is what a trace says, or else `drawn`: the number by which its completion
+    /// will be known, the flight, and where it goes.
     #[inline]
     pub(super) fn take_off(
         &mut self,

@@ -15,9 +15,9 @@ const IOS: f64 = 500.0;
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// CPU time in ns that pacing takes for each I/O of a job: by the same loop at the same load, with an engine
-/// that does nothing and is done at once. Sleeping until the next arrival is part of it. Spinning is not: a job
-/// that spins is paced here as fast as it can go, so that no time is left to spin.
+/// CPU time in ns that pacing takes for each I/O of a job: by the same loop at the same load, with an
+/// engine that does nothing and is done at once. Sleeping until the next arrival is part of it. Spinning is
+/// not: a job that spins is paced here as fast as it can go, so that no time is left to spin.
 ///
 /// # Errors
 /// No memory, or no thread.

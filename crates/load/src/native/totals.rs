@@ -48,8 +48,8 @@ pub struct OpenTotals {
     pub lag_sum_ns: u64,
     /// The maximum.
     pub lag_max_ns: u64,
-    /// For how long, in ns, the oldest I/O that was not issued had been due when the time was over; of the job
-    /// that was furthest behind.
+    /// For how long, in ns, the oldest I/O that was not issued had been due when the time was over; of the
+    /// job that was furthest behind.
     pub behind_ns: u64,
     /// Latencies from submission, and their exact sum.
     pub submission: Recorder,

@@ -88,8 +88,9 @@ impl TrialRunner<'_> {
     }
 }
 
-/// What became of an open load that fio kept. It does not say what was due, so it is behind if it did fewer I/Os
-/// than its rate by a hundredth, and by more than chance explains: four standard deviations of a Poisson count.
+/// What became of an open load that fio kept. It does not say what was due, so it is behind if it did fewer
+/// I/Os than its rate by a hundredth, and by more than chance explains: four standard deviations of a
+/// Poisson count.
 fn open_window(load: &OpenLoad, result: &FioOutput, numjobs: u32) -> OpenWindow {
     let due = load.mean_rate() * f64::from(numjobs) * result.window_ns as f64 / 1e9;
     let slack = f64::max(0.01 * due, 4.0 * due.sqrt());

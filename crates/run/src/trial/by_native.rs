@@ -24,7 +24,7 @@ impl Window {
         mut run: WindowTotals,
         cell: &Cell,
         (pacer, replay): (Option<f64>, Option<&Replay>),
-        load_raw_ns: Vec<u64>,
+        begin_raw_ns: u64,
         window_raw_ns: [u64; 2],
     ) -> Window {
         let latencies = latencies::of_native(&run);
@@ -37,7 +37,7 @@ impl Window {
         let discards = open.as_ref().map_or(0, |open| open.discards);
         let open = open.map(|open| open_window(&open, &run, pacer, replay));
         Window {
-            load_raw_ns,
+            load_raw_ns: vec![begin_raw_ns, window_raw_ns[1]],
             window_raw_ns,
             first_ns: run.first_ns,
             last_ns: run.last_ns,
@@ -72,8 +72,7 @@ impl TrialRunner<'_> {
         let (target, probe) = (access.target()?, access.probe()?);
         let (can_count, open) = (self.can_count(&cell.path, probe), open_engine(cell, target));
         let has_pass = can_count.is_ok() && !cell.path.is_bypass();
-        let pacing = Pacing::of(&cell.path);
-        let pacer = self.pacer(cell, pacing)?;
+        let (pacing, pacer) = self.pacing(cell)?;
         let spec = JobSpec {
             pacing,
             steadystate: self.steadystate.rule(cell.workload.ramp_time),
@@ -83,8 +82,7 @@ impl TrialRunner<'_> {
         };
         let replay = self.traces.replay(&cell.workload, target, &spec)?;
         let spec = JobSpec { replay: replay.as_deref(), ..spec };
-        let passed = RefCell::new((None, None));
-        let snapshots = RefCell::new(Vec::with_capacity(2));
+        let (passed, snapshots) = (RefCell::new((None, None)), RefCell::new(Vec::with_capacity(2)));
         let mut bracket = |moment, jobs: &[i32]| -> BracketResult {
             let own = energy::own_threads();
             let who = Who::ThisProcess { jobs, own: &own };
@@ -115,26 +113,27 @@ impl TrialRunner<'_> {
         let run = native::run(&spec, self.stop, &mut bracket, tick)?;
         let window_raw_ns = [run.first_ns, run.last_ns].map(energy::raw_ns);
         let (_, passed) = passed.into_inner();
-        let passed_ns = passed.as_ref().map(|(_, began_raw_ns)| *began_raw_ns);
-        let begin_ns = if has_ramp(&spec) { begin_ns } else { passed_ns.unwrap_or(window_raw_ns[0]) };
+        let passed_ns = passed.as_ref().map_or(window_raw_ns[0], |(_, began_raw_ns)| *began_raw_ns);
+        let begin_ns = if has_ramp(&spec) { begin_ns } else { passed_ns };
         let counting = passed.map(|(passed, _)| passed).ok_or(can_count.err());
         let mut evidence = evidence_of(&snapshots.into_inner(), &run, counting)?;
         if let [device] = &mut evidence.devices[..] {
             device.settings.extend(access.set_up());
         }
-        let load_raw_ns = vec![begin_ns, window_raw_ns[1]];
-        Ok((Window::of_native(run, cell, (pacer, replay.as_deref()), load_raw_ns, window_raw_ns), evidence))
+        Ok((Window::of_native(run, cell, (pacer, replay.as_deref()), begin_ns, window_raw_ns), evidence))
     }
 
-    /// What pacing takes by itself under the load of a cell, if that is open; measured once for each load.
-    fn pacer(&self, cell: &Cell, pacing: Pacing) -> Result<Option<f64>, TrialError> {
-        let Some(load) = cell.workload.open else { return Ok(None) };
+    /// How the path of a cell is paced, and what that takes by itself if the load is open; measured once
+    /// for each load.
+    fn pacing(&self, cell: &Cell) -> Result<(Pacing, Option<f64>), TrialError> {
+        let pacing = Pacing::of(&cell.path);
+        let Some(load) = cell.workload.open else { return Ok((pacing, None)) };
         if let Some(known) = self.pacers.borrow().get(&(load, pacing)) {
-            return Ok(Some(*known));
+            return Ok((pacing, Some(*known)));
         }
         let cost = native::pacer_cpu_ns_per_io(&load, pacing)?;
         self.pacers.borrow_mut().insert((load, pacing), cost);
-        Ok(Some(cost))
+        Ok((pacing, Some(cost)))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The loop of a job under an open load, or a trace.
 //!
-//! An I/O is issued when it is due, or as soon as fewer than `iodepth` are in flight; its latency runs from when
-//! it was due. With nothing in flight the job passes the time as its path does; else it waits for a completion
-//! or the next arrival, whichever comes first, in one call of the engine.
+//! An I/O is issued when it is due, or as soon as fewer than `iodepth` are in flight; its latency runs from
+//! when it was due. With nothing in flight the job passes the time as its path does; else it waits for a
+//! completion or the next arrival, whichever comes first, in one call of the engine.
 
 use super::{LoopOn, LoopState};
 use crate::native::Limit;
