@@ -15,6 +15,7 @@ pub mod path;
 pub mod power_change;
 pub mod sequential;
 pub mod setting;
+pub mod sizes;
 pub mod steadystate;
 pub mod trace_load;
 pub mod units;
@@ -38,6 +39,7 @@ pub use path::{
 pub use power_change::{PowerChange, PowerSetting};
 pub use sequential::Sequential;
 pub use setting::{Setting, SettingError};
+pub use sizes::BlockSizes;
 pub use steadystate::SteadyStateRule;
 pub use trace_load::{TraceLoad, TraceOp};
 pub use units::{format_bytes, format_duration, parse_bytes, parse_duration};

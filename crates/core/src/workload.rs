@@ -2,6 +2,7 @@
 
 use crate::corunner::Corunner;
 use crate::open_load::OpenLoad;
+use crate::sizes::BlockSizes;
 use crate::trace_load::TraceLoad;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -170,6 +171,12 @@ pub struct Workload {
     pub open: Option<OpenLoad>,
     /// Work that others do beside the I/O.
     pub corunner: Option<Corunner>,
+    /// Sizes of which each I/O has one, if there are several; then `bs` is the largest.
+    pub sizes: Option<BlockSizes>,
+    /// Each job asks for `fsync` after so many writes; 0 is never.
+    pub fsync: u32,
+    /// The same for `fdatasync`; on a device both flush its cache.
+    pub fdatasync: u32,
     /// The trace that is replayed; then `rw` says what it may do, `bs` is the longest I/O, and a length of
     /// [`Length::WHOLE_TRACE`] is the whole of it.
     pub trace: Option<TraceLoad>,
@@ -191,6 +198,9 @@ impl Default for Workload {
             cpus_allowed: Vec::new(),
             open: None,
             corunner: None,
+            sizes: None,
+            fsync: 0,
+            fdatasync: 0,
             trace: None,
         }
     }

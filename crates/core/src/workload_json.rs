@@ -2,6 +2,7 @@
 
 use crate::corunner::{Corunner, CorunnerKind};
 use crate::open_load::{Burst, OpenLoad, RateProcess};
+use crate::sizes::BlockSizes;
 use crate::trace_load::TraceLoad;
 use crate::workload::{Length, Rw, Workload};
 use std::time::Duration;
@@ -26,8 +27,19 @@ struct Flat {
     open: FlatOpen,
     #[serde(flatten)]
     corunner: FlatCorunner,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bssplit: Option<String>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    fsync: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    fdatasync: u32,
     #[serde(flatten)]
     trace: Option<TraceLoad>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// The flat form of a co-runner; without one nothing.
@@ -125,6 +137,9 @@ impl serde::Serialize for Workload {
             cpus_allowed: self.cpus_allowed.clone(),
             open: self.open.as_ref().map(FlatOpen::from).unwrap_or_default(),
             corunner: self.corunner.as_ref().map(FlatCorunner::from).unwrap_or_default(),
+            bssplit: self.sizes.as_ref().map(BlockSizes::to_string),
+            fsync: self.fsync,
+            fdatasync: self.fdatasync,
             trace: self.trace.clone(),
         }
         .serialize(serializer)
@@ -154,6 +169,9 @@ impl<'de> serde::Deserialize<'de> for Workload {
             cpus_allowed: flat.cpus_allowed,
             open: flat.open.into(),
             corunner: flat.corunner.into(),
+            sizes: flat.bssplit.map(|text| text.parse()).transpose().map_err(D::Error::custom)?,
+            fsync: flat.fsync,
+            fdatasync: flat.fdatasync,
             trace: flat.trace,
         })
     }

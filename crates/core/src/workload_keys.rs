@@ -2,6 +2,7 @@
 
 use crate::corunner::{Corunner, CorunnerKind};
 use crate::open_load::{Burst, OpenLoad, RateProcess};
+use crate::sizes::BlockSizes;
 use crate::trace_load::TraceLoad;
 use crate::units::{format_bytes, format_duration};
 use crate::workload::{Length, Workload};
@@ -12,7 +13,10 @@ impl Workload {
     pub fn title(&self) -> String {
         let what = match &self.trace {
             Some(trace) => format!("trace {}", trace.file),
-            None => format!("{} {}", self.rw, format_bytes(self.bs.into())),
+            None => match &self.sizes {
+                Some(sizes) => format!("{} {sizes}", self.rw),
+                None => format!("{} {}", self.rw, format_bytes(self.bs.into())),
+            },
         };
         let mut title = format!("{what} iodepth {} numjobs {}", self.iodepth, self.numjobs);
         let plain = Workload::default();
@@ -29,7 +33,8 @@ impl Workload {
             title += &format!(" {}", self.random_distribution);
         }
         let traced = self.trace.iter().flat_map(TraceLoad::keys).filter(|(key, _)| *key != "read_iolog");
-        let others = self.open_keys().into_iter().chain(self.corunner_keys()).chain(traced);
+        let synced = self.sync_keys().into_iter().skip(1);
+        let others = synced.chain(self.open_keys()).chain(self.corunner_keys()).chain(traced);
         for (key, value) in others.filter(|(_, value)| value != NONE) {
             title += &match key {
                 "corunner_cpus" if value == ALL => continue,
@@ -40,6 +45,13 @@ impl Workload {
             };
         }
         title
+    }
+
+    /// The keys of several sizes and of flushes; none where there are none.
+    fn sync_keys(&self) -> [(&'static str, String); 3] {
+        let every = |writes: u32| if writes == 0 { NONE.to_owned() } else { writes.to_string() };
+        let sizes = self.sizes.as_ref().map_or_else(|| NONE.to_owned(), BlockSizes::to_string);
+        [("bssplit", sizes), ("fsync", every(self.fsync)), ("fdatasync", every(self.fdatasync))]
     }
 
     /// The keys of an open load with their values; of a closed one with none.
@@ -99,12 +111,8 @@ impl Workload {
             ("random_distribution", self.random_distribution.to_string()),
             ("cpus_allowed", processors(&self.cpus_allowed)),
         ];
-        closed
-            .into_iter()
-            .chain(self.open_keys())
-            .chain(self.corunner_keys())
-            .chain(self.trace_keys())
-            .collect()
+        let closed = closed.into_iter().chain(self.sync_keys());
+        closed.chain(self.open_keys()).chain(self.corunner_keys()).chain(self.trace_keys()).collect()
     }
 
     /// Gives a key its default, for workloads that are to be alike but for that key. False if there is no
@@ -125,6 +133,9 @@ impl Workload {
             "runtime" | "ios" => self.length = plain.length,
             "random_distribution" => self.random_distribution = plain.random_distribution,
             "cpus_allowed" => self.cpus_allowed = plain.cpus_allowed,
+            "bssplit" => self.sizes = None,
+            "fsync" => self.fsync = 0,
+            "fdatasync" => self.fdatasync = 0,
             "rate_iops" => {
                 self.change_open(|open| open.rate_iops = 0);
                 self.open = self.open.filter(|open| *open != OpenLoad::at(0));
@@ -254,6 +265,9 @@ mod tests {
             length: Length::Ios(7),
             random_distribution: RandomDistribution::Zipf(1.1),
             cpus_allowed: vec![0, 3],
+            sizes: Some("4k/60:8k/40".parse().unwrap()),
+            fsync: 3,
+            fdatasync: 2,
             open: Some(open()),
             corunner: Some(Corunner { kind: CorunnerKind::Branch, cpus: vec![1], nice: 5 }),
             trace: Some(TraceLoad {
@@ -282,6 +296,11 @@ mod tests {
         workload.rw = Rw::Randrw;
         workload.iodepth_batch_submit = 4;
         assert_eq!(workload.title(), "randrw 4k iodepth 1 numjobs 1 rwmixread 50 iodepth_batch_submit 4");
+        let writer = Workload { rw: Rw::Randwrite, fdatasync: 8, ..Workload::default() };
+        assert_eq!(writer.title(), "randwrite 4k iodepth 1 numjobs 1 fdatasync 8");
+        let sizes = Some("4k,64k".parse().unwrap());
+        let split = Workload { sizes, ..workload.clone() }.title();
+        assert!(split.starts_with("randrw 4k/100,64k/100 iodepth 1 numjobs 1 rwmixread 50 "), "{split}");
         let with = |open| Workload { open: Some(open), ..Workload::default() }.title();
         let beside = |corunner| Workload { corunner: Some(corunner), ..Workload::default() }.title();
         let spin = Corunner::of(CorunnerKind::Spin);

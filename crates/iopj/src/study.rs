@@ -56,6 +56,12 @@ pub(crate) fn of(args: &RunArgs) -> anyhow::Result<(Study, Vec<String>)> {
         replace(&mut workload.corunner, axis(&args.corunner));
         replace(&mut workload.corunner_cpus, args.corunner_cpus.clone());
         replace(&mut workload.corunner_nice, axis(&args.corunner_nice));
+        replace(&mut workload.bssplit, axis(&args.bssplit));
+        if !args.bssplit.is_empty() {
+            workload.bs = None;
+        }
+        replace(&mut workload.fsync, axis(&args.fsync));
+        replace(&mut workload.fdatasync, axis(&args.fdatasync));
         replace(&mut workload.read_iolog, args.read_iolog.clone());
         replace(&mut workload.replay_time_scale, axis(&args.replay_time_scale));
         replace(&mut workload.replay_no_stall, args.replay_no_stall.then_some(Axis::One(true)));
@@ -145,14 +151,19 @@ mod tests {
                     --random-distribution zipf:1.2 --cpus-allowed 0,1 --ramp-time 1s --ios 9";
         let loads = "--rate-iops 5 --rate-process poisson --rate-iops-end 6 --burst-on 1ms --burst-off 2ms \
                      --corunner spin --corunner-cpus 0 --corunner-nice 3";
+        let sizes = "--bssplit 4k/50:8k/50 --fsync 8 --fdatasync 4";
         let traces = "--read-iolog t.csv --replay-time-scale 50 --replay-no-stall --replay-scale 2 \
                       --replay-align 4k --replay-map wrap --replay-device 8,0 --replay-skip write";
         let (study, _) = asked(line).unwrap();
         assert_eq!((study.name.as_str(), study.size.as_str(), study.seed), ("n", "2g", Some(7)));
-        let all = asked(&format!("{line} {loads} {traces}")).unwrap().0.to_toml().unwrap();
+        let all = asked(&format!("{} {loads} {sizes} {traces}", line.replace("--bs 8k ", "")))
+            .unwrap()
+            .0
+            .to_toml()
+            .unwrap();
         let matrix = all.split("[[workload]]").nth(1).unwrap();
         let keys = iopj_study::keys::fields_of::<iopj_study::WorkloadMatrix>();
-        let set: Vec<_> = keys.iter().filter(|key| !["paths", "runtime"].contains(key)).collect();
+        let set: Vec<_> = keys.iter().filter(|key| !["paths", "runtime", "bs"].contains(key)).collect();
         assert!(set.iter().all(|key| matrix.contains(&format!("{key} = "))), "{matrix}");
         let traced = asked(&format!("run {traces}")).unwrap().0.workloads[0].workloads().unwrap();
         assert!(traced[0].trace.is_some() && traced[0].open.is_none(), "the quick study's rw gives way");

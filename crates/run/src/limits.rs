@@ -4,7 +4,7 @@ use crate::engines::open_engine;
 use crate::error::RunError;
 use crate::target::{Access, Extent};
 use crate::traces::Traces;
-use iopj_core::{Generator, IoPath, Setting, format_bytes};
+use iopj_core::{BlockSizes, Generator, IoPath, Setting, Workload, format_bytes};
 use iopj_engine::target::TargetKind;
 use iopj_engine::{MAX_IODEPTH, Target};
 use iopj_host::machine;
@@ -113,6 +113,12 @@ pub(crate) fn check_cells(
 fn check_fio(cell: &Cell, fio: &Fio) -> Result<(), RunError> {
     fio.supports(&cell.path)?;
     cell.workload.open.as_ref().map_or(Ok(()), fio::rate::check)?;
+    let Workload { sizes, fsync, fdatasync, .. } = &cell.workload;
+    if sizes.is_some() || fsync + fdatasync > 0 {
+        return RunError::refuse(
+            "bssplit, fsync and fdatasync are for the native generator: leave generator = \"fio\" out",
+        );
+    }
     if cell.workload.trace.is_some() {
         return RunError::refuse("fio replays no trace for iopj: leave generator = \"fio\" out");
     }
@@ -175,6 +181,13 @@ fn check_size(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError>
         return RunError::refuse(format!(
             "bs {} is not a multiple of {name}'s logical block of {block} bytes: choose a multiple of it",
             size(bs)
+        ));
+    }
+    let mut sizes = workload.sizes.iter().flat_map(BlockSizes::all);
+    if let Some(odd) = sizes.find(|size| !size.is_multiple_of(block)) {
+        return RunError::refuse(format!(
+            "bssplit: {} is not a multiple of {name}'s logical block of {block} bytes",
+            size(odd.into())
         ));
     }
     let needed = bs.saturating_mul(if workload.rw.is_random() { 1 } else { workload.numjobs.into() });

@@ -216,6 +216,9 @@ impl Writer<'_> {
             length,
             open: None,
             trace: None,
+            sizes: None,
+            fsync: 0,
+            fdatasync: 0,
             corunner: None,
             ..workload.clone()
         };

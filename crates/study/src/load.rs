@@ -6,7 +6,9 @@ use crate::matrix::WorkloadMatrix;
 use crate::time::duration;
 use crate::values::{parse_cpus, parsed};
 use iopj_core::workload::{Length, Rw, Workload};
-use iopj_core::{Burst, Corunner, CorunnerKind, OpenLoad, RateProcess, TraceLoad, TraceOp, parse_bytes};
+use iopj_core::{
+    BlockSizes, Burst, Corunner, CorunnerKind, OpenLoad, RateProcess, TraceLoad, TraceOp, parse_bytes,
+};
 use std::time::Duration;
 
 /// Combines with every co-runner, at every niceness.
@@ -81,6 +83,35 @@ pub(crate) fn spread_open(matrix: &WorkloadMatrix, all: &mut Vec<Workload>) -> R
     })
 }
 
+/// Combines with every list of sizes, and with every number of writes between flushes.
+pub(crate) fn spread_sizes(matrix: &WorkloadMatrix, all: &mut Vec<Workload>) -> Result<(), StudyError> {
+    if matrix.bs.is_some() && matrix.bssplit.is_some() {
+        return error("`bs` and `bssplit`: the list has all sizes: leave `bs` out");
+    }
+    let sizes = |text: &String| parsed::<BlockSizes>(text);
+    spread(all, "bssplit", &matrix.bssplit, sizes, |w, sizes| {
+        (w.bs, w.sizes) = (sizes.largest(), Some(sizes.clone()));
+    })?;
+    let any = |writes: &u32| Ok(*writes);
+    spread(all, "fsync", &matrix.fsync, any, |w, writes| w.fsync = *writes)?;
+    spread(all, "fdatasync", &matrix.fdatasync, any, |w, writes| w.fdatasync = *writes)?;
+    let is_flat = |w: &&Workload| w.sizes.is_some() && !w.rw.is_random();
+    if let Some(w) = all.iter().find(is_flat) {
+        return error(format!(
+            "`bssplit` and rw = \"{}\": several sizes need a random rw, such as randrw",
+            w.rw
+        ));
+    }
+    let has_nothing_to_flush = |w: &&Workload| (w.fsync > 0 || w.fdatasync > 0) && !w.rw.writes();
+    if let Some(w) = all.iter().find(has_nothing_to_flush) {
+        return error(format!(
+            "`fsync` or `fdatasync` and rw = \"{}\": there are no writes to make durable",
+            w.rw
+        ));
+    }
+    Ok(())
+}
+
 /// Combines with every replay of the trace, if the load is one. What a trace does, and how much at once, is
 /// in the trace, so `rw` only says what the replay may do, and `bs` is the longest I/O.
 pub(crate) fn spread_trace(matrix: &WorkloadMatrix, all: &mut Vec<Workload>) -> Result<(), StudyError> {
@@ -141,6 +172,9 @@ fn plain_trace(matrix: &WorkloadMatrix) -> Result<Option<TraceLoad>, StudyError>
     };
     let in_the_trace = [
         ("rw", matrix.rw.is_some()),
+        ("bssplit", matrix.bssplit.is_some()),
+        ("fsync", matrix.fsync.is_some()),
+        ("fdatasync", matrix.fdatasync.is_some()),
         ("rwmixread", matrix.rwmixread.is_some()),
         ("random_distribution", matrix.random_distribution.is_some()),
         ("rate_iops", matrix.rate_iops.is_some()),

@@ -12,6 +12,9 @@ pub struct WorkloadMatrix {
     pub rw: Option<Axis<String>>,
     pub rwmixread: Option<Axis<u8>>,
     pub bs: Option<Axis<String>>,
+    pub bssplit: Option<Axis<String>>,
+    pub fsync: Option<Axis<u32>>,
+    pub fdatasync: Option<Axis<u32>>,
     pub iodepth: Option<Axis<u32>>,
     pub iodepth_batch_submit: Option<Axis<u32>>,
     pub iodepth_batch_complete_min: Option<Axis<u32>>,
@@ -49,6 +52,7 @@ impl WorkloadMatrix {
         let others = [of(&self.rw), of(&self.rwmixread), of(&self.bs), of(&self.iodepth), of(&self.numjobs)];
         let spreads = [of(&self.random_distribution), of(&self.rate_iops), of(&self.rate_process)];
         let corunners = [of(&self.corunner), of(&self.corunner_nice)];
+        let flushes = [of(&self.bssplit), of(&self.fsync), of(&self.fdatasync)];
         let traces = [of(&self.replay_time_scale), of(&self.replay_no_stall)];
         batches
             .into_iter()
@@ -56,6 +60,7 @@ impl WorkloadMatrix {
             .chain(spreads)
             .chain(corunners)
             .chain(traces)
+            .chain(flushes)
             .fold(1, u64::saturating_mul)
     }
 }

@@ -86,6 +86,8 @@ impl Takes {
             "corunner" => (Takes::Text("spin"), true),
             "corunner_cpus" => (Takes::Processors, false),
             "corunner_nice" => (Takes::Whole(0, 19), true),
+            "bssplit" => (Takes::Text("4k/60:64k/40"), true),
+            "fsync" | "fdatasync" => (Takes::Whole(0, u32::MAX.into()), true),
             "read_iolog" => (Takes::Text("trace.csv"), false),
             "replay_time_scale" => (Takes::Whole(1, u32::MAX.into()), true),
             "replay_no_stall" => (Takes::Switch, true),

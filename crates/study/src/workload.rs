@@ -2,7 +2,7 @@
 
 use crate::axis::spread;
 use crate::error::{StudyError, error};
-use crate::load::{plain_open, spread_corunner, spread_open, spread_trace};
+use crate::load::{plain_open, spread_corunner, spread_open, spread_sizes, spread_trace};
 use crate::matrix::WorkloadMatrix;
 use crate::time::duration;
 use crate::values::{block_size, count, parse_cpus, parsed};
@@ -55,6 +55,7 @@ impl WorkloadMatrix {
                 w.random_distribution = *spread;
             },
         )?;
+        spread_sizes(self, &mut all)?;
         spread_open(self, &mut all)?;
         spread_corunner(self, &mut all)?;
         spread_trace(self, &mut all)?;

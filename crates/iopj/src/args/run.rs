@@ -32,6 +32,15 @@ pub(crate) struct RunArgs {
     /// Sizes of one I/O
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) bs: Vec<String>,
+    /// Several sizes with their shares in per cent, such as 4k/60:64k/40; after a comma those of writes
+    #[arg(long, value_name = "SIZES", conflicts_with = "bs", help_heading = "Matrix")]
+    pub(crate) bssplit: Vec<String>,
+    /// Ask for fsync after so many writes of a job
+    #[arg(long, value_name = "WRITES", value_delimiter = ',', help_heading = "Matrix")]
+    pub(crate) fsync: Vec<u32>,
+    /// Ask for fdatasync after so many writes of a job
+    #[arg(long, value_name = "WRITES", value_delimiter = ',', help_heading = "Matrix")]
+    pub(crate) fdatasync: Vec<u32>,
     /// I/Os that each job keeps in flight
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) iodepth: Vec<u32>,
@@ -136,7 +145,7 @@ pub(crate) struct RunArgs {
         long,
         value_name = "STORE",
         conflicts_with_all = [
-            "study", "target", "name", "path", "rw", "rwmixread", "bs", "iodepth", "iodepth_batch_submit",
+            "study", "target", "name", "path", "rw", "rwmixread", "bs", "bssplit", "fsync", "fdatasync", "iodepth", "iodepth_batch_submit",
             "iodepth_batch_complete_min", "numjobs", "random_distribution", "rate_iops", "rate_process",
             "rate_iops_end", "burst_on", "burst_off", "read_iolog", "replay_time_scale", "replay_no_stall",
             "replay_scale", "replay_align", "replay_map", "replay_device", "replay_skip", "corunner",

@@ -28,6 +28,9 @@ pub enum NativeError {
          replay_skip = [\"{op}\"], or take another path"
     )]
     NoSuchOp { op: Op, many: u64 },
+    /// The workload has flushes that the path lacks.
+    #[error("this interface has no {0}: leave fsync and fdatasync out, or take another path")]
+    NoFlush(Op),
     /// A processor of `cpus_allowed` that this process may not use.
     #[error("cpus_allowed names cpu {0}, which this process may not use")]
     Cpu(u32),

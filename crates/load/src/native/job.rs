@@ -7,6 +7,7 @@ use super::clock::Clock;
 use super::error::NativeError;
 use super::offsets::Offsets;
 use super::pace::{Pace, SharedReplay, Stream};
+use super::sizes::Sizes;
 use super::slices::Begin;
 use super::tally::{Tally, tag, untag};
 use super::{JobSpec, Limit};
@@ -49,7 +50,8 @@ struct LoopState<'a> {
     /// Where completions wait until the last of a batch is there; as long as `iodepth`.
     batch: Vec<Completion>,
     tally: Tally,
-    /// Under an open load.
+    sizes: Sizes,
+    /// Under an open load, in the replay of a trace, and where I/Os are not all alike.
     pace: Option<Pace<'a>>,
     /// I/Os that the run may issue, and those of them that are left; none once it shall end.
     most: u64,
@@ -139,7 +141,8 @@ pub(crate) fn open<'a>(
         batch_submit: workload.iodepth_batch_submit,
         free,
         batch: touched(depth),
-        tally: Tally::new(workload.open.is_some() || spec.replay.is_some()),
+        tally: Tally::new(spec.is_paced()),
+        sizes: Sizes::new(workload, job, spec.seed),
         pace: pace_of(spec, job, shared),
         most: 0,
         left: 0,
@@ -184,7 +187,10 @@ fn pace_of<'a>(spec: &JobSpec<'a>, job: u32, shared: SharedLoad<'a>) -> Option<P
         let stream = Stream::Trace(SharedReplay::new(replay, shared.replay_begin_ns), replay.cursor());
         return Some(Pace::new(stream, spec.pacing.spins, workload.iodepth));
     }
-    let load = workload.open.as_ref()?;
+    let Some(load) = workload.open.as_ref() else {
+        let closed = || Pace::new(Stream::Closed, spec.pacing.spins, workload.iodepth);
+        return spec.is_paced().then(closed);
+    };
     let own = || Arrivals::of_job(load, job, workload.numjobs, spec.seed);
     let stream = shared.arrivals.map_or_else(|| Stream::Own(Box::new(own())), Stream::Shared);
     Some(Pace::new(stream, spec.pacing.spins, workload.iodepth))
@@ -213,10 +219,13 @@ impl<'a> Visitor for MakeLoop<'a> {
 
     fn visit<E: Engine + 'static>(self, engine: E) -> Self::Output {
         let MakeLoop { state, apart, apart_bs, replay, progress } = self;
-        let replayed = replay.map_or([0; Op::ALL.len()], |replay| replay.mapped().replayed);
+        let mut replayed = replay.map_or([0; Op::ALL.len()], |replay| replay.mapped().replayed);
+        replayed[Op::Flush as usize] += u64::from(state.workload.fdatasync);
+        replayed[Op::Fsync as usize] += u64::from(state.workload.fsync);
         let lacks = |op: &Op| replayed[*op as usize] > 0 && !engine.supports((*op).into());
         match Op::ALL.into_iter().find(lacks) {
-            Some(op) => Err(NativeError::NoSuchOp { op, many: replayed[op as usize] }),
+            Some(op) if replay.is_some() => Err(NativeError::NoSuchOp { op, many: replayed[op as usize] }),
+            Some(op) => Err(NativeError::NoFlush(op)),
             None => Ok(Box::new(LoopOn { engine, state, apart, apart_bs, progress })),
         }
     }

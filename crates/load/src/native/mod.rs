@@ -15,6 +15,7 @@ mod open_tally;
 mod pace;
 mod pacer;
 mod recorder;
+mod sizes;
 mod slices;
 mod tally;
 mod totals;
@@ -37,6 +38,7 @@ use iopj_engine::{AnyEngine, Counters, EngineError, Pool, Target};
 use iopj_probe::marker;
 use job::{Job, Progress, SharedLoad};
 use meeting::Meeting;
+use sizes::Sizes;
 use slices::Begin;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,6 +96,13 @@ impl<'a> JobSpec<'a> {
             is_trial: false,
             has_pass: false,
         }
+    }
+}
+
+impl JobSpec<'_> {
+    /// True if its I/Os are not all alike and all due at once.
+    fn is_paced(&self) -> bool {
+        self.workload.open.is_some() || self.replay.is_some() || Sizes::are_needed(self.workload)
     }
 }
 

@@ -194,3 +194,55 @@ fn a_path_without_an_operation_of_the_trace_is_refused_before_it_runs() {
     assert!(refused.starts_with("the trace has 1 of the operation flush, which this"), "{refused}");
     assert!(refused.contains(r#"replay_skip = ["flush"]"#), "{refused}");
 }
+
+/// A database's log: flushes come on top of the I/Os that are counted.
+#[test]
+fn sizes_and_flushes_are_done_in_a_closed_loop_and_under_an_open_load() {
+    let sizes: iopj_core::BlockSizes = "4k/50:16k/50,8k".parse().unwrap();
+    let plain = Workload {
+        rw: Rw::Randrw,
+        bs: sizes.largest(),
+        sizes: Some(sizes),
+        fdatasync: 4,
+        iodepth: 4,
+        length: Length::Ios(400),
+        ..Workload::default()
+    };
+    for load in [None, Some(OpenLoad::at(100_000))] {
+        let workload = Workload { open: load, ..plain.clone() };
+        let drive = waiting(Duration::ZERO, Duration::ZERO);
+        let spec = spec(&workload, &drive);
+        let run = run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).unwrap();
+        let open = run.open.as_ref().unwrap();
+        let [reads, writes] = run.issued;
+        assert_eq!((reads + writes, run.ios()), (400, 400));
+        assert_eq!((open.syncs.count(), open.issued_bytes[1]), (writes / 4, writes * 8192));
+        assert!(open.issued_bytes[0] > reads * 4096 && open.issued_bytes[0] < reads * 16_384);
+        assert_eq!(open.whole_bytes, open.issued_bytes.iter().sum::<u64>());
+    }
+}
+
+#[test]
+fn a_path_that_cannot_flush_is_refused_before_it_runs() {
+    let workload = Workload { rw: Rw::Randwrite, fsync: 1, ..Workload::default() };
+    let open = |pool: &Pool, depth: u32| Ok(AnyEngine::Null(iopj_engine::Null::open(pool, depth)));
+    let refused = preflight(&spec(&workload, &open)).unwrap_err().to_string();
+    assert!(refused.starts_with("this interface has no fsync: leave fsync and fdatasync out"), "{refused}");
+}
+
+/// A window that time ends counted what was never due until the end of time.
+#[test]
+fn time_ends_a_closed_loop_of_unlike_ios_and_a_trace_without_times() {
+    let drive = waiting(Duration::from_millis(1), Duration::from_millis(1));
+    let length = Length::Runtime(Duration::from_millis(50));
+    let closed = Workload { rw: Rw::Randwrite, fdatasync: 2, length, ..Workload::default() };
+    let (run, open) = run_with(&closed, Pacing::default(), &drive);
+    assert_eq!((open.unissued, open.behind_ns, open.lag_max_ns), (0, 0, 0));
+    // Every third operation is a flush, and each takes a millisecond: 34 writes are possible.
+    assert!(run.ios() >= 1 && run.ios() <= 35, "{}", run.ios());
+    let replay = replay_of(&How { no_stall: true, ..How::default() });
+    let workload = Workload { length, iodepth: 1, ..traced(1) };
+    let spec = JobSpec { replay: Some(&replay), ..spec(&workload, &drive) };
+    let run = super::run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).unwrap();
+    assert_eq!(run.open.unwrap().unissued, 0);
+}

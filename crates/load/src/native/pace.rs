@@ -47,6 +47,8 @@ pub(super) enum Stream<'a> {
     Own(Box<Arrivals>),
     Shared(&'a SharedArrivals),
     Trace(SharedReplay<'a>, Cursor<'a>),
+    /// Each as soon as it can be issued: a closed loop.
+    Closed,
 }
 
 /// A trace that several jobs replay, each record once.
@@ -79,12 +81,17 @@ impl Stream<'_> {
             Stream::Own(arrivals) => arrivals.start(window),
             Stream::Shared(shared) => shared.start(begin_ns, window),
             Stream::Trace(shared, cursor) => *cursor = shared.start(begin_ns),
+            Stream::Closed => {}
         }
     }
 
     /// True if nothing is due at a time of its own.
     fn is_timeless(&self) -> bool {
-        matches!(self, Stream::Trace(shared, _) if shared.replay.mapped().span_ns.is_none())
+        match self {
+            Stream::Trace(shared, _) => shared.replay.mapped().span_ns.is_none(),
+            Stream::Closed => true,
+            Stream::Own(_) | Stream::Shared(_) => false,
+        }
     }
 
     /// When the next I/O is due, in ns from the start, and what it does if a trace says so; none if there are
@@ -95,6 +102,7 @@ impl Stream<'_> {
             Stream::Own(arrivals) => Some((arrivals.next_ns(), None)),
             Stream::Shared(shared) => Some((shared.next_ns(), None)),
             Stream::Trace(_, cursor) => cursor.next().map(|piece| (piece.due_ns, Some(piece))),
+            Stream::Closed => Some((0, None)),
         }
     }
 }
@@ -129,7 +137,7 @@ pub(super) struct Pace<'a> {
     /// The buffers of I/Os that have none, which keep their place among `iodepth`.
     kept: Vec<Buffer>,
     /// Nothing is due at a time of its own: it is due when it can be issued.
-    is_timeless: bool,
+    pub(super) is_timeless: bool,
     begin_ns: u64,
     /// One moment on two clocks.
     moment: (Instant, u64),
@@ -210,6 +218,14 @@ impl<'a> Pace<'a> {
         let piece = taken.piece.unwrap_or_else(drawn);
         let due = if self.is_timeless { issued } else { taken.due };
         let flight = Flight { due, issued, op: piece.op, len: piece.len };
+        let number = self.free.pop()?;
+        self.flights[number as usize] = flight;
+        Some((number, flight, piece))
+    }
+
+    /// Issues what follows from what came before, and is due at once.
+    pub(super) fn take_off_at_once(&mut self, now: u64, piece: Piece) -> Option<(u32, Flight, Piece)> {
+        let flight = Flight { due: now, issued: now, op: piece.op, len: piece.len };
         let number = self.free.pop()?;
         self.flights[number as usize] = flight;
         Some((number, flight, piece))

@@ -35,7 +35,10 @@ impl Window {
             open.as_ref().map_or((bytes, None), |open| (open.whole_bytes, Some(open.issued_bytes)));
         let syncs = open.as_ref().map_or(0, |open| open.syncs.count());
         let discards = open.as_ref().map_or(0, |open| open.discards);
-        let open = open.map(|open| open_window(&open, &run, pacer, replay));
+        // A trace without times, and a closed loop of I/Os that are not alike, have nothing that could be late.
+        let is_timed =
+            replay.map_or(cell.workload.open.is_some(), |replay| replay.mapped().span_ns.is_some());
+        let open = open.map(|open| open_window(&open, &run, pacer, (replay, is_timed)));
         Window {
             load_raw_ns: vec![begin_raw_ns, window_raw_ns[1]],
             window_raw_ns,
@@ -145,12 +148,12 @@ fn open_window(
     open: &OpenTotals,
     run: &WindowTotals,
     pacer_cpu_ns_per_io: Option<f64>,
-    replay: Option<&Replay>,
+    (replay, is_timed): (Option<&Replay>, bool),
 ) -> OpenWindow {
     let issued = open.due - open.unissued;
     let sync = (open.syncs.count() > 0).then(|| latencies::of_syncs(open));
     let trace = replay.map(|replay| replay.mapped().to_string());
-    if replay.is_some_and(|replay| replay.mapped().span_ns.is_none()) {
+    if !is_timed {
         // Nothing was due at a time of its own, so nothing was late.
         return OpenWindow { latency_from: LatencyFrom::Submission, sync, trace, ..OpenWindow::default() };
     }

@@ -7,7 +7,7 @@
 use super::{LoopOn, LoopState};
 use crate::native::Limit;
 use crate::native::slices::Begin;
-use crate::trace::{Op, Piece};
+use crate::trace::Op;
 use iopj_engine::{Buffers, Completion, Engine, EngineError, IoError, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -42,31 +42,43 @@ impl<'a, E: Engine> LoopOn<'a, E> {
     /// Issues what is due, `iodepth_batch_submit` at a time; the last batch is submitted by the wait.
     #[inline]
     fn issue_due(&mut self, mut now: u64) -> Result<(), EngineError> {
-        let LoopState { clock, offsets, bs, batch_submit, free, left, most, pace, tally, .. } =
+        let LoopState { clock, offsets, sizes, batch_submit, free, left, most, pace, tally, .. } =
             &mut self.state;
         let (Some(pace), Some(open)) = (pace, &mut tally.open) else { return Ok(()) };
         if let Some(ticks) = pace.behind(clock, now) {
             open.behind_ns = clock.ns_between(0, ticks);
         }
         let mut batch_left = *batch_submit;
-        while *left > 0 && !free.is_empty() && pace.due(clock) <= now {
+        while !free.is_empty() {
+            // A flush comes before what would be issued next.
+            let flush = sizes.flush();
+            if flush.is_none() && (*left == 0 || pace.due(clock) > now) {
+                break;
+            }
             if batch_left == 0 {
                 self.engine.submit()?;
                 (now, batch_left) = (clock.now(), *batch_submit);
             }
             let drawn = || {
                 let (write, offset) = offsets.next();
-                Piece { due_ns: 0, op: if write { Op::Write } else { Op::Read }, offset, len: *bs }
+                sizes.piece(write, offset)
             };
-            let (Some(buffer), Some((number, flight, piece))) = (free.pop(), pace.take_off(now, drawn))
-            else {
-                break;
+            let taken = match flush {
+                Some(piece) => pace.take_off_at_once(now, piece),
+                None => pace.take_off(now, drawn),
             };
+            let (Some(buffer), Some((number, flight, piece))) = (free.pop(), taken) else { break };
             let operation = pace.operation(piece, buffer);
             self.engine.push(Request { operation, tag: number.into() })?;
+            batch_left -= 1;
+            if flush.is_some() {
+                continue;
+            }
             open.issued(&flight, clock.ns_between(flight.due, flight.issued));
             *left -= 1;
-            batch_left -= 1;
+            if flight.op == Op::Write {
+                sizes.wrote();
+            }
         }
         self.progress.0.store(*most - *left, Ordering::Relaxed);
         Ok(())
@@ -95,7 +107,9 @@ impl<'a, E: Engine> LoopOn<'a, E> {
 impl<'a> LoopState<'a> {
     fn start_open(&mut self, limit: Limit, begin: &Begin, stop: [&'a AtomicBool; 2]) {
         let with_grace = |time: Duration| time.saturating_add(time / GRACE);
+        let is_timed = self.pace.as_ref().is_some_and(|pace| !pace.is_timeless);
         let (time, limit) = match limit {
+            limit if !is_timed => (None, limit),
             Limit::Time(time) => (Some(time), Limit::Time(with_grace(time))),
             Limit::Either(time, ios) => (Some(time), Limit::Either(with_grace(time), ios)),
             Limit::Ios(ios) => (None, Limit::Ios(ios)),
