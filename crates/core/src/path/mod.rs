@@ -1,5 +1,6 @@
 //! The I/O path: interface, submission, completion and variants. Its one text form is in `text`.
 
+mod fio;
 mod text;
 
 pub use text::ParsePathError;
@@ -163,31 +164,6 @@ impl fmt::Display for Submission {
 }
 
 impl IoPath {
-    /// The name of fio's engine for this path (its `engines/`).
-    ///
-    /// # Errors
-    /// What fio lacks for this path.
-    pub fn fio_engine(&self) -> Result<&'static str, &'static str> {
-        if let Some(ring) = self.ring() {
-            if ring.completion == RingCompletion::Hybrid {
-                return Err("no option for io_uring's hybrid completion");
-            }
-            if let RingSubmission::Sqpoll { kernel_wait: true } = ring.submission {
-                return Err("no option to wait in the kernel under sqpoll");
-            }
-        }
-        match self {
-            IoPath::PosixSio(_) => Ok("pvsync2"),
-            IoPath::PosixAio(AioDescriptors::PerJob) => Ok("posixaio"),
-            IoPath::PosixAio(AioDescriptors::PerSlot) => Err("one descriptor per job, never one per slot"),
-            IoPath::Libaio => Ok("libaio"),
-            IoPath::IoUring(_) => Ok("io_uring"),
-            IoPath::NvmePassthrough(_) => Ok("io_uring_cmd"),
-            IoPath::Spdk => Ok("spdk"),
-            IoPath::NvmeUser(_) => Err("no engine for this interface"),
-        }
-    }
-
     /// Every path without variants, in the order of the design space.
     pub fn all() -> Vec<IoPath> {
         let mut paths = vec![

@@ -5,9 +5,7 @@
 
 use super::{FioError, rate, spdk};
 use crate::pass::PassLimit;
-use iopj_core::{
-    IoPath, Length, RandomDistribution, Ring, RingCompletion, RingSubmission, SioCompletion, Workload,
-};
+use iopj_core::{IoPath, Length, RandomDistribution, RingSubmission, Workload};
 use iopj_engine::PciAddress;
 use std::fmt::Write;
 use std::path::Path;
@@ -146,33 +144,15 @@ const FIXED: [(&str, &str); 9] = [
 /// # Errors
 /// [`FioError::Unsupported`] if fio has no way to take the path.
 pub(super) fn engine_name(path: &IoPath) -> Result<&'static str, FioError> {
-    path.fio_engine()
-        .map_err(|lack| FioError::Unsupported { path: path.to_string(), reason: format!("fio has {lack}") })
+    path.fio_engine().map_err(|lack| unsupported(path, lack))
 }
 
 fn engine_options(path: &IoPath) -> Result<Vec<(&'static str, &'static str)>, FioError> {
-    let mut options = vec![("ioengine", engine_name(path)?)];
-    match path {
-        // An NVMe character device has neither a page cache nor O_DIRECT.
-        IoPath::NvmePassthrough(_) => options.push(("cmd_type", "nvme")),
-        _ => options.push(("direct", "1")),
-    }
-    // The kernel makes hybrid out of polling by `io_poll_delay`, which the runner sets.
-    if let IoPath::PosixSio(SioCompletion::Poll | SioCompletion::Hybrid(_)) = path {
-        options.push(("hipri", "1"));
-    }
-    if let Some(Ring { submission, completion, registered }) = path.ring() {
-        if completion == RingCompletion::Poll {
-            options.push(("hipri", "1"));
-        }
-        if let RingSubmission::Sqpoll { .. } = submission {
-            options.push(("sqthread_poll", "1"));
-        }
-        if registered {
-            options.extend([("fixedbufs", "1"), ("registerfiles", "1")]);
-        }
-    }
-    Ok(options)
+    path.fio_options().map_err(|lack| unsupported(path, lack))
+}
+
+fn unsupported(path: &IoPath, lack: &str) -> FioError {
+    FioError::Unsupported { path: path.to_string(), reason: format!("fio has {lack}") }
 }
 
 /// `io_size` and not `number_ios` limits the I/Os: fio ends at `size` bytes even if `number_ios` are not
