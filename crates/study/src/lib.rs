@@ -8,6 +8,7 @@ mod load;
 mod matrix;
 mod meters;
 mod mistakes;
+mod of_workload;
 mod patterns;
 pub mod plan;
 mod replicates;
