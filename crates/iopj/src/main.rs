@@ -1,5 +1,6 @@
 //! The command line: parse, do, print.
 
+mod advise;
 mod again;
 mod agent;
 mod args;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::report(&args),
         Command::Export(args) => export::export(&args),
         Command::Winners(args) => winners::winners(&args),
+        Command::Advise(args) => advise::advise(&args),
         Command::Claims(args) => claims::claims(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Explain(args) => explain::explain(&args),

@@ -55,6 +55,17 @@ Examples:
   iopj winners drive.iopj --metric ios_per_joule
       The path that does the most I/Os per joule";
 
+pub(super) const ADVISE: &str = "\
+Examples:
+  iopj advise drive.iopj
+      The path that takes the least energy at each load, or else the least CPU time, and what to type for it
+  iopj advise drive.iopj --rate 40k --p99 200us
+      The same at 40,000 I/Os per second, of the paths whose p99 latency stays within 200 us
+  iopj advise drive.iopj --rate 40k --p99 200us --write-study next.toml
+      Write the study that measures what the store leaves open, for iopj run next.toml
+
+Exit code 1 if no path can be chosen at any load asked for.";
+
 pub(super) const CLAIMS: &str = "\
 Examples:
   iopj claims drive.iopj

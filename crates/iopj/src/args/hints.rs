@@ -4,6 +4,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::Error;
 use clap::{Arg, Command};
 use iopj_core::{CorunnerKind, IoPath, RateProcess, Rw, Workload};
+use iopj_report::analysis::advise::Objective;
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::winner::Axis;
 use iopj_store::Generator;
@@ -26,6 +27,7 @@ impl TypedValueParser for Hinted {
 }
 
 pub(super) const METRICS: Hinted = Hinted(|| Metric::ALL.map(Metric::as_str).to_vec());
+pub(super) const OBJECTIVES: Hinted = Hinted(|| Objective::ALL.map(Objective::as_str).to_vec());
 pub(super) const AXES: Hinted = Hinted(|| Axis::ALL.map(Axis::as_str).to_vec());
 pub(super) const TESTS: Hinted = Hinted(|| vec!["blocks", "welch", "student"]);
 pub(super) const RW: Hinted = Hinted(|| Rw::WORDS.to_vec());

@@ -9,7 +9,7 @@ mod run;
 
 pub(crate) use lab::{GuestArgs, LabCommand, LabRunArgs};
 pub(crate) use meter::{AttachArgs, MeterCommand};
-pub(crate) use results::{ClaimsArgs, CompareArgs, ExplainArgs, ReportArgs, WinnersArgs};
+pub(crate) use results::{AdviseArgs, Asking, ClaimsArgs, CompareArgs, ExplainArgs, ReportArgs, WinnersArgs};
 pub(crate) use run::{Again, RunArgs};
 
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -45,6 +45,9 @@ pub(crate) enum Command {
     /// Show which path wins for each workload, which are equal, and what is undecided
     #[command(after_help = examples::WINNERS)]
     Winners(WinnersArgs),
+    /// Show which path to take at a load within a latency bound, how sure that is, and what to type
+    #[command(after_help = examples::ADVISE)]
+    Advise(AdviseArgs),
     /// Test the papers' findings against a store's trials
     #[command(after_help = examples::CLAIMS)]
     Claims(ClaimsArgs),

@@ -38,6 +38,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, group = "form")]
     pub(crate) papers: bool,
     #[command(flatten)]
+    pub(crate) asking: Asking,
+    #[command(flatten)]
     pub(crate) competing: Competing,
 }
 
@@ -58,6 +60,58 @@ pub(crate) struct WinnersArgs {
     /// Holm-corrected over all cells; or student (the papers' rule: the two best paths, uncorrected)
     #[arg(long, value_parser = hints::TESTS, hide_possible_values = true)]
     pub(crate) test: Option<String>,
+    #[command(flatten)]
+    pub(crate) competing: Competing,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What to ask for advice on.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Asking {
+    /// What the path to take is best in: ios_per_joule, latency, cpu (time per I/O) or ios (per second)
+    /// [default: ios_per_joule, or cpu if no joules were measured]
+    #[arg(long, value_parser = hints::OBJECTIVES, hide_possible_values = true)]
+    pub(crate) objective: Option<String>,
+    /// The most that the 99th percentile of the latency may be, such as 200us; its upper confidence limit
+    /// must meet it
+    #[arg(long, value_name = "TIME")]
+    pub(crate) p99: Option<String>,
+    /// The same for the 99.9th percentile
+    #[arg(long, value_name = "TIME")]
+    pub(crate) p99_9: Option<String>,
+    /// The load in I/Os per second, of all jobs together, such as 40k [default: every load that was measured]
+    #[arg(long, value_name = "IOPS")]
+    pub(crate) rate: Option<String>,
+    /// The price of a kWh in any currency, such as 0.30
+    #[arg(long, value_name = "PRICE")]
+    pub(crate) price: Option<f64>,
+}
+
+impl Asking {
+    /// The first option that is given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let options = [
+            ("--objective", self.objective.is_some()),
+            ("--p99", self.p99.is_some()),
+            ("--p99-9", self.p99_9.is_some()),
+            ("--rate", self.rate.is_some()),
+            ("--price", self.price.is_some()),
+        ];
+        options.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AdviseArgs {
+    /// Store written by `iopj run`
+    pub(crate) store: PathBuf,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+    /// Write the study that would decide what this store leaves open into this new file, for `iopj run`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write_study: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) competing: Competing,
     /// Print JSON

@@ -1,6 +1,7 @@
 //! Pure functions over records: cells and tables, statistics, winner maps, claims, comparisons.
 
 pub mod admission;
+pub mod advise;
 pub mod answer;
 pub mod axis;
 pub mod choice;

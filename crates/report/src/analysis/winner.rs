@@ -124,11 +124,11 @@ pub struct WinnerMap {
     pub cells: ByPlace<MapCell>,
 }
 
-/// One cell: the paths that were measured under one workload.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct MapCell {
+/// One cell: the paths that were measured under one workload, or whatever else `K` tells apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MapCell<K = IoPath> {
     /// The paths, the best first: by their mean, for percentiles by their geometric mean.
-    pub ranking: Vec<RankedPath>,
+    pub ranking: Vec<RankedPath<K>>,
     /// The p-value of the first compared with the path that is least distinct from it, corrected; by the
     /// papers' rule compared with the second, not corrected. Absent without a test.
     pub p: Option<f64>,
@@ -141,9 +141,9 @@ pub struct MapCell {
 
 /// A path in the ranking of a cell.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RankedPath {
+pub struct RankedPath<K = IoPath> {
     /// The path that was asked for.
-    pub path: IoPath,
+    pub path: K,
     /// Its replicates in numbers.
     pub summary: Summary,
     /// The p-value of the difference from the first of the ranking, corrected: like the cell's if the first
@@ -193,7 +193,13 @@ pub struct Distance {
     pub relative: Option<f64>,
 }
 
-impl MapCell {
+impl<K> Default for MapCell<K> {
+    fn default() -> MapCell<K> {
+        MapCell { ranking: Vec::new(), p: None, equal: None, left_out: LeftOut::default() }
+    }
+}
+
+impl<K> MapCell<K> {
     /// What the cell decides.
     pub fn decision(&self) -> Decision {
         match (self.ranking.len(), self.p) {
@@ -211,7 +217,7 @@ impl MapCell {
     }
 
     /// The best path and, unless it wins, those that do not differ significantly from it or cannot be tested.
-    pub fn best(&self) -> Vec<&RankedPath> {
+    pub fn best(&self) -> Vec<&RankedPath<K>> {
         let is_decided = self.decision() == Decision::Wins;
         let others = self.ranking.iter().skip(1).filter(|place| !is_decided && !place.differs());
         self.ranking.iter().take(1).chain(others).collect()
@@ -219,7 +225,7 @@ impl MapCell {
 
     /// In an undecided cell, the path whose difference from the first would take the most to decide, and what
     /// is known about it.
-    pub fn open(&self) -> Option<(&RankedPath, Open)> {
+    pub fn open(&self) -> Option<(&RankedPath<K>, Open)> {
         let places = self.best().into_iter().skip(1).rev();
         let open = places.map(|place| (place, Open::of(place.contrast.as_ref())));
         open.max_by_key(|(_, open)| open.more).filter(|_| self.decision() == Decision::Undecided)
@@ -268,7 +274,7 @@ impl MapCell {
     }
 }
 
-impl RankedPath {
+impl<K> RankedPath<K> {
     /// True if it differs significantly from the first.
     pub fn differs(&self) -> bool {
         self.p.is_some_and(|p| p < LEVEL)
@@ -400,8 +406,8 @@ fn finish(mut map: WinnerMap, gathered: ByPlace<Gathered>, family: usize) -> Win
 /// Holm's correction over the cells of a family that were tested: of the differences, then of the equality of
 /// what does not differ, as a family of its own. Where no path wins, what is called worse than the best is
 /// corrected by the number of pairs of paths in all these cells (Bonferroni).
-pub fn correct<'c>(cells: impl Iterator<Item = &'c mut MapCell>) {
-    let mut cells: Vec<&mut MapCell> = cells.collect();
+pub fn correct<'c, K: 'c>(cells: impl Iterator<Item = &'c mut MapCell<K>>) {
+    let mut cells: Vec<&mut MapCell<K>> = cells.collect();
     let p: Vec<Option<f64>> = cells.iter().map(|cell| cell.p).collect();
     let pairs = cells.iter().map(|cell| cell.pairs()).sum::<usize>() as f64;
     for (cell, corrected) in cells.iter_mut().zip(holm_over_tested(&p)) {
@@ -415,10 +421,10 @@ pub fn correct<'c>(cells: impl Iterator<Item = &'c mut MapCell>) {
 
 /// The cell of these samples, one of a family of this many, by the question's metric and test, not corrected.
 /// A sample that is empty or has a value that is not finite is skipped.
-pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &WinnerQuestion, family: usize) -> MapCell {
+pub fn rank<K: Ord>(samples: BTreeMap<K, Sample>, question: &WinnerQuestion, family: usize) -> MapCell<K> {
     let WinnerQuestion { metric, method, looks, tolerance, .. } = *question;
     let plan = TestPlan { looks, tolerance, ..TestPlan::of(metric, method, family) };
-    let mut ranked: Vec<(IoPath, Sample, Summary, f64)> = samples
+    let mut ranked: Vec<(K, Sample, Summary, f64)> = samples
         .into_iter()
         .filter_map(|(path, sample)| {
             let values: Vec<f64> = sample.iter().map(|(_, value)| *value).collect();

@@ -1,5 +1,7 @@
 //! Results as text and for other programs: aligned tables, the report of a store, winner maps, claims.
 
+mod advise;
+mod advise_words;
 mod answer;
 mod choice;
 mod claims;
@@ -25,6 +27,7 @@ mod two_hosts;
 mod unsteady;
 mod winner;
 
+pub use advise::advice;
 pub use answer::{bounds_words, open_words, signed_percent};
 pub use claims::claims;
 pub use compare::{comparison, gate};

@@ -1,0 +1,117 @@
+//! Advice in words, on the constructed trials of its analysis.
+
+use super::*;
+use crate::analysis::advise::advise;
+use crate::analysis::advise::tests::{SQPOLL, URING, asking, measured, store};
+use crate::analysis::claims::fixture::measurement_of;
+use crate::analysis::compare::tests::study;
+use iopj_core::Scope;
+use iopj_store::Trial;
+
+fn text(trials: &[Trial], question: &AdviseQuestion) -> String {
+    let text = advice(&advise(&study("6.1"), trials, question).unwrap(), question);
+    assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[track_caller]
+fn says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no `{part}` in {text}");
+    }
+}
+
+#[test]
+fn the_answer_says_what_to_take_why_what_it_saves_and_what_to_type() {
+    let question = AdviseQuestion { price_per_kwh: Some(0.5), ..asking(Some(40_000), Some(200.0)) };
+    says(
+        &text(&store(), &question),
+        &[
+            "Advice for randread 4k, by I/Os per joule (system by plug), p99 within 200 us",
+            "At 40,000 I/Os per second, an open load: Take io_uring/syscall/interrupt with numjobs 1 and \
+             iodepth 32: ",
+            " more than io_uring sqpoll (between ",
+            "Its p99 is 180 us, and at most ",
+            " us by the spread of the replicates; 200 us was asked for.",
+            "Of 3 ways, these fall behind at this load: posix-sio.",
+            "At 40,000 I/Os per second all the year it saves 35",
+            " kWh (between ",
+            " against io_uring sqpoll, the next, which is 17",
+            " at 0.5 per kWh.",
+            "What would change the answer: a bound of the p99 below ",
+            "it keeps up to 40,000 I/Os per second and falls behind at 80,000.",
+            "What to type: fio (rate_iops is that of each job): fio --name=job",
+            "postgresql.conf",
+        ],
+    );
+}
+
+#[test]
+fn a_bound_that_none_meets_names_the_nearest() {
+    says(
+        &text(&store(), &asking(Some(40_000), Some(50.0))),
+        &[
+            "No way meets the bound (p99 within 50.0 us). io_uring/sqpoll/interrupt with numjobs 1 and \
+             iodepth 32 comes nearest: p99 is 90.0 us, and at most ",
+            "these miss the bound: io_uring (p99 is 180 us",
+        ],
+    );
+    let limit = text(&store()[5 * 5..6 * 5], &asking(None, Some(90.1)));
+    says(&limit, &["No way is shown to meet the bound (p99 within 90.1 us). io_uring/sqpoll/interrupt"]);
+}
+
+#[test]
+fn a_rate_that_was_not_measured_is_said_to_lie_between_two() {
+    says(
+        &text(&store(), &asking(Some(60_000), Some(160.0))),
+        &["60,000 I/Os per second were not measured. They lie between 40,000 and 80,000, at both of which \
+             the answer is io_uring/sqpoll/interrupt with numjobs 1 and iodepth 32: take it."],
+    );
+    says(
+        &text(&store(), &asking(Some(20_000), None)),
+        &["They lie between 10,000 and 40,000, whose answers differ or are open, so it is undecided"],
+    );
+}
+
+#[test]
+fn what_is_undecided_or_starved_is_said_with_what_would_decide() {
+    let plug = ("plug", Scope::System);
+    let mut trials = measured((URING, (1, 32), 40_000, 180.0, Some(2.0)), plug);
+    trials.extend(measured((SQPOLL, (1, 32), 40_000, 90.0, Some(2.0)), plug));
+    // Joules that differ from block to block, and not between the paths.
+    for (at, trial) in trials.iter_mut().enumerate() {
+        let one = measurement_of(trial);
+        one.energy.clear();
+        let joules = [100.0, 180.0, 140.0, 120.0, 160.0][(2 * at + at / 5) % 5];
+        crate::analysis::energy::tests::give(trial, plug.0, plug.1, joules);
+    }
+    let text_of = |trials: &[Trial]| text(trials, &asking(None, None));
+    says(&text_of(&trials), &["Undecided between io_uring", "more replicates", "The best on average is"]);
+    let spinner = iopj_core::Spinner {
+        role: iopj_core::evidence::ThreadRole::Sqpoll,
+        ran: 0.6,
+        waited: 0.4,
+        cores: 2,
+        busy_threads: 1,
+        others: None,
+        starved: true,
+    };
+    measurement_of(&mut trials[5]).conditions.spinner = Some(spinner);
+    says(&text_of(&trials), &["lost its core: io_uring sqpoll in 1 of 5 trials. It takes a core of its own"]);
+}
+
+#[test]
+fn closed_loops_and_parts_of_a_machine_are_answered_as_what_they_are() {
+    let mut trials = measured((URING, (1, 32), 40_000, 180.0, Some(2.0)), ("rapl", Scope::Package));
+    trials.iter_mut().for_each(|trial| trial.workload.open = None);
+    trials.iter_mut().for_each(|trial| measurement_of(trial).open = None);
+    says(
+        &text(&trials, &asking(None, None)),
+        &[
+            "(package by rapl)",
+            "With numjobs 1, iodepth 32, a closed loop: Take io_uring/syscall/interrupt with numjobs 1 and \
+             iodepth 32, the only way measured: ",
+            "What it saves in a year is not said: package by rapl is a part of the machine",
+        ],
+    );
+}
