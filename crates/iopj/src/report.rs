@@ -1,8 +1,10 @@
 //! `iopj report`: the results of a store as text, as an HTML page, or for other programs.
 
+use crate::advise::question;
 use crate::args::ReportArgs;
 use crate::output::{print, print_json};
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
+use iopj_report::analysis::advise::advise;
 use iopj_report::analysis::power::{PowerTrace, windows};
 use iopj_report::analysis::{Admission, workload_tables};
 use iopj_report::render;
@@ -15,6 +17,13 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let store = Store::open(&args.store)?;
     let (study, trials) = (store.study()?, store.trials()?);
     let admission = args.competing.admission().of(&study);
+    let question = question(&args.asking, &args.competing, &study)?;
+    if let Some(option) = args.asking.given() {
+        if args.html.is_none() && args.figures.is_none() {
+            bail!("{option} is for the page's advice: add --html FILE or --figures DIR, or use iopj advise");
+        }
+        advise(&study, &trials, &question).map_err(|why| anyhow!("{}: {why}", args.store.display()))?;
+    }
     if args.json {
         print_json(&export::json(&study, &store.all_trials()?, &store.events()?, export::Detail::Figures))?;
     } else if args.latex {
@@ -24,11 +33,11 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     } else if args.papers {
         print(&render::paper_tables(&study, &trials, None, admission))?;
     } else if let Some(path) = &args.html {
-        write(path, render::html::page(&study, &trials, &power(&store, &trials)?, admission).as_bytes())?;
+        write(path, render::html::page(&study, &trials, &power(&store, &trials)?, question).as_bytes())?;
     } else if let Some(folder) = &args.figures {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("the folder {} cannot be made: name another one", folder.display()))?;
-        let figures = render::html::figures(&study, &trials, &power(&store, &trials)?, admission);
+        let figures = render::html::figures(&study, &trials, &power(&store, &trials)?, question);
         for (name, svg) in figures.svg().into_iter().chain(figures.dark_svg()) {
             write(&folder.join(name), svg.as_bytes())?;
         }

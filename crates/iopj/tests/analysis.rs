@@ -420,6 +420,7 @@ fn the_page_on_json_has_the_keys_that_are_printed() {
         ("run --dry-run", "run --dry-run --json --size 1m --path posix-sio/syscall/interrupt"),
         ("report", "report a.iopj --json"),
         ("winners", "winners a.iopj --json"),
+        ("advise", "advise a.iopj --json"),
         ("claims", "claims a.iopj --json"),
         ("compare", "compare a.iopj b.iopj --ignore cpus_allowed --fail-on-regression 5 --json"),
         ("import fio", import.as_str()),
@@ -434,4 +435,65 @@ fn the_page_on_json_has_the_keys_that_are_printed() {
         let unlike = unlike(example, &serde_json::from_str(&printed).unwrap(), command);
         assert!(unlike.is_empty(), "docs/json.md: {unlike:#?}");
     }
+}
+
+/// A rate for each workload: paths that take 40 us of CPU time per I/O, and 20.
+fn with_rates(trials: &mut [Trial]) {
+    for trial in trials {
+        trial.workload.open = Some(iopj_core::OpenLoad::at(1000 * trial.workload.iodepth));
+        let is_best = trial.path.to_string() == IO_URING;
+        trial.workload.iodepth = 8;
+        let Outcome::Measured(one) = &mut trial.outcome else { panic!("all are measured") };
+        one.cpu_percent = one.iops() * if is_best { 20e-4 } else { 40e-4 };
+        one.open = Some(iopj_store::OpenWindow::default());
+    }
+}
+
+#[test]
+fn advice_is_given_refused_and_turned_into_a_study() {
+    let folder = &*folder();
+    stored(&folder.join("open.iopj"), &[1, 4], with_rates);
+    stored(&folder.join("closed.iopj"), &[1], |_| {});
+    let (code, text, _) = run(folder, "advise open.iopj --rate 1k --p99 10ms");
+    assert_eq!(code, 0, "{text}");
+    says(
+        &text,
+        &["Take io_uring/syscall/interrupt with numjobs 1 and iodepth 8: 20.0 us of CPU time per I/O"],
+    );
+    let (code, json, _) = run(folder, "advise open.iopj --p99 10ms --json");
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let answers = json["groups"][0]["answers"].as_array().unwrap();
+    assert_eq!((code, answers.len(), &answers[1]["load"]["rate"]), (0, 2, &Value::from(4000)));
+    assert!(answers.iter().all(|one| one["way"]["path"] == IO_URING && one["decision"] == "wins"), "{json}");
+    let (code, text, _) = run(folder, "advise open.iopj --rate 1k --p99 1us");
+    assert_eq!(code, 1);
+    says(&text, &["No way meets the bound (p99 within 1.00 us)"]);
+    for (line, part) in [
+        ("open.iopj --objective ios_per_joule", "no competing trial measured energy"),
+        ("open.iopj --objective speed", "`speed` is not an objective"),
+        ("open.iopj --rate 40k", "the store has rates from 1000 to 4000, and nothing is extrapolated"),
+        ("open.iopj --rate 0", "`0` is not a rate"),
+        ("open.iopj --p99 soon", "--p99: "),
+        ("open.iopj --p99 0s", "no I/O takes 0s"),
+        ("open.iopj --price=-1", "-1 is no price"),
+        ("closed.iopj --rate 40k", "every trial of this store is a closed loop"),
+    ] {
+        let (code, _, messages) = run(folder, &format!("advise {line}"));
+        assert_eq!((code, messages.lines().count()), (2, 1), "{line}: {messages}");
+        says(&messages, &[part]);
+    }
+    let (code, _, messages) = run(folder, "advise closed.iopj --rate 40k --write-study next.toml");
+    assert_eq!(code, 2, "{messages}");
+    let (code, plan, _) = run(folder, "run next.toml --dry-run");
+    assert_eq!(code, 0, "{plan}");
+    says(&plan, &["cells     2"]);
+    says(&std::fs::read_to_string(folder.join("next.toml")).unwrap(), &["rate_iops = [40000]"]);
+    let (_, _, messages) = run(folder, "advise open.iopj --write-study next.toml");
+    says(&messages, &["next.toml cannot be written: name a file that does not exist"]);
+    let (code, _, messages) = run(folder, "report open.iopj --p99 1ms");
+    assert_eq!(code, 2);
+    says(&messages, &["--p99 is for the page's advice: add --html FILE"]);
+    let (code, ..) = run(folder, "report open.iopj --p99 1ms --html open.html");
+    let page = std::fs::read_to_string(folder.join("open.html")).unwrap();
+    assert!(code == 0 && page.contains("p99-latency-over-load") && page.contains("class=\"limit\""));
 }

@@ -1,7 +1,7 @@
 //! Latency histograms: their resolution, their summary, and their encoded form.
 
 use crate::latency::Latency;
-use hdrhistogram::Histogram;
+pub use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use iopj_core::units::MAX_LATENCY_NS;
 

@@ -168,20 +168,26 @@ fn is_what_was_measured(seen: &Value, records: &Records) {
     }
     let ios = records.cells("/latency_ns/count");
     for depth in &depths {
-        let curves = figure(seen, &format!("latency-percentiles-randread-4k-iodepth-{depth}-numjobs-1"));
         let expected = ios.keys().filter(|(_, own)| own == depth).count();
-        assert_eq!((curves["marks"].as_u64(), rows(curves).len()), (Some(expected as u64), expected));
-        for row in rows(curves) {
-            let path = row[0].as_str().unwrap();
-            is_near(&row[1], ios[&(path.to_owned(), *depth)].iter().sum(), path);
+        let at = format!("randread-4k-iodepth-{depth}-numjobs-1");
+        for name in ["latency-percentiles", "latency-distribution"] {
+            let curves = figure(seen, &format!("{name}-{at}"));
+            assert_eq!((curves["marks"].as_u64(), rows(curves).len()), (Some(expected as u64), expected));
+            for row in rows(curves) {
+                let path = row[0].as_str().unwrap();
+                is_near(&row[1], ios[&(path.to_owned(), *depth)].iter().sum(), path);
+            }
         }
+        // An unproven path is drawn, and is no choice.
+        let front = figure(seen, &format!("latency-against-cost-{at}"));
+        assert_eq!((front["marks"].as_u64(), rows(front).len()), (Some(expected as u64 - 1), expected - 1));
     }
     let time = figure(seen, "iops-over-time");
     let usable = records.usable().count();
     assert_eq!((time["marks"].as_u64(), rows(time).len()), (Some(usable as u64), usable));
     assert_eq!(
         seen["figures"].as_array().unwrap().len(),
-        1 + lines.len() + other.len() + maps.len() + depths.len() + 1
+        1 + lines.len() + other.len() + maps.len() + 3 * depths.len() + 1
     );
 }
 

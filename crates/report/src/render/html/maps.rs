@@ -34,7 +34,7 @@ const METRICS: [Metric; 9] = [
 pub(super) fn section(model: &Model<'_>) -> Section {
     let mut axes = AXES;
     axes.sort_by_key(|axis| std::cmp::Reverse(model.values_of(*axis).len()));
-    let [x, y, _] = axes;
+    let [x, y, ..] = axes;
     let is_map = model.values_of(x).len() > 1;
     let metrics = METRICS.into_iter().filter(|metric| model.emulated.is_none() || !metric.is_time());
     let mut all: Vec<_> =

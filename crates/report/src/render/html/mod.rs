@@ -4,11 +4,14 @@
 //! `text` escapes every text that comes from a study, a target or a machine. `analysis` makes the decisions
 //! and statistics.
 
+mod advice;
 mod by_path;
 mod cost_bars;
+mod cpu;
 mod energy;
 mod figure;
 mod helvetica;
+mod loads;
 mod maps;
 mod model;
 mod over_axis;
@@ -23,7 +26,7 @@ mod timeline;
 mod two_hosts;
 mod unsteady;
 
-use crate::analysis::Admission;
+use crate::analysis::advise::AdviseQuestion;
 use crate::analysis::power::PowerTrace;
 use iopj_store::{StudyRecord, Trial};
 use model::Model;
@@ -51,18 +54,29 @@ const COLOURS: [(&str, &str, &str); 6] = [
 ];
 
 /// The report of a study as a whole HTML document, with the power over time of each of these traces. That of
-/// an emulated study has counts but no times.
-pub fn page(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace], admission: Admission) -> String {
-    let model = Model::new(study, trials, admission);
+/// an emulated study has counts but no times. It begins with the advice on a question, where the store can
+/// answer; an [`Admission`](crate::analysis::Admission) alone asks for the plain one.
+pub fn page(
+    study: &StudyRecord,
+    trials: &[Trial],
+    power: &[PowerTrace],
+    question: impl Into<AdviseQuestion>,
+) -> String {
+    let model = Model::new(study, trials, question);
     page::page(study, trials, &model, &sections::sections(&model, power))
 }
 
 /// The figures of a report, drawn once. Each method gives files: their names and contents.
 pub struct Figures(Vec<figure::Figure>);
 
-/// Every figure of the report.
-pub fn figures(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace], admission: Admission) -> Figures {
-    let sections = sections::sections(&Model::new(study, trials, admission), power);
+/// Every figure of the report, with the bounds of a question drawn in.
+pub fn figures(
+    study: &StudyRecord,
+    trials: &[Trial],
+    power: &[PowerTrace],
+    question: impl Into<AdviseQuestion>,
+) -> Figures {
+    let sections = sections::sections(&Model::new(study, trials, question), power);
     let groups = sections.into_iter().flat_map(|section| section.groups);
     Figures(groups.flat_map(|group| group.figures).collect())
 }
@@ -114,3 +128,6 @@ fn light_style() -> String {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod advise_tests;

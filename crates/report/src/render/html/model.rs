@@ -2,6 +2,7 @@
 //! for each pair that was measured.
 
 use crate::analysis::Admission;
+use crate::analysis::advise::{Advice, AdviseQuestion, advise};
 use crate::analysis::cost::any_sampled;
 use crate::analysis::grouping::{ascending, unique};
 use crate::analysis::metric::Metric;
@@ -54,6 +55,10 @@ pub(super) struct Model<'a> {
     pub(super) sampled: bool,
     /// The meter and scope of all energy shown; estimates are not shown.
     pub(super) source: Option<EnergySource>,
+    /// What is asked for advice on.
+    pub(super) question: AdviseQuestion,
+    /// The advice on it, if the store can answer.
+    pub(super) advice: Option<Advice>,
 }
 
 /// The metrics that have a figure of their own if the store has them; times only where they mean something.
@@ -88,10 +93,16 @@ pub(super) fn shown(metric: Metric) -> (String, f64) {
 }
 
 /// The axes of the workload along which figures run.
-pub(super) const AXES: [Axis; 3] = [Axis::Iodepth, Axis::Numjobs, Axis::Bs];
+pub(super) const AXES: [Axis; 4] = [Axis::Iodepth, Axis::Numjobs, Axis::Bs, Axis::RateIops];
 
 impl<'a> Model<'a> {
-    pub(super) fn new(study: &'a StudyRecord, trials: &'a [Trial], admission: Admission) -> Model<'a> {
+    pub(super) fn new(
+        study: &'a StudyRecord,
+        trials: &'a [Trial],
+        question: impl Into<AdviseQuestion>,
+    ) -> Model<'a> {
+        let question = question.into();
+        let admission = question.admission;
         let mut model = Model {
             series: series(trials),
             workloads: workloads(trials),
@@ -102,6 +113,8 @@ impl<'a> Model<'a> {
             emulated: study.emulated.as_deref(),
             sampled: any_sampled(trials),
             source: EnergySource::measured(&[trials]).filter(|_| study.emulated.is_none()),
+            advice: advise(study, trials, &question).ok(),
+            question,
         };
         let mut places: HashMap<(usize, usize), usize> = HashMap::new();
         for trial in trials {
@@ -229,7 +242,8 @@ impl<'a> SeriesCell<'a> {
 /// In the order of the tables, small and shallow first.
 fn workloads(trials: &[Trial]) -> Vec<&Workload> {
     let mut workloads = unique(trials.iter().map(|trial| &trial.workload));
-    workloads.sort_by_key(|workload| (workload.rw, workload.bs, workload.numjobs, workload.iodepth));
+    workloads
+        .sort_by_key(|one| (one.rw, one.bs, one.numjobs, one.iodepth, one.open.map(|open| open.rate_iops)));
     workloads
 }
 

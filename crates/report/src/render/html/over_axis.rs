@@ -17,10 +17,14 @@ type NumberAxis = (Axis, &'static str, fn(&Workload) -> u32);
 const DEPTH: NumberAxis = (Axis::Iodepth, "iodepth, I/Os in flight per job", |one| one.iodepth);
 const THREADS: NumberAxis = (Axis::Numjobs, "numjobs, threads that do I/O", |one| one.numjobs);
 const SIZE: NumberAxis = (Axis::Bs, "bs, bytes per I/O", |one| one.bs);
+const RATE: NumberAxis = (Axis::RateIops, "rate_iops, I/Os that arrive per second and job", |one| {
+    one.open.map_or(0, |open| open.rate_iops)
+});
 
 /// Lines along each axis of the workload.
-pub(super) fn sections(model: &Model<'_>) -> [Section; 3] {
+pub(super) fn sections(model: &Model<'_>) -> [Section; 4] {
     [
+        section(model, ("rate", "Over rate"), RATE),
         section(model, ("depth", "Over depth"), DEPTH),
         section(model, ("threads", "Over threads"), THREADS),
         section(model, ("size", "Over block size"), SIZE),
@@ -57,7 +61,9 @@ pub(super) fn error_words(model: &Model<'_>) -> String {
 /// Sets of two or more workloads with data that differ in this axis only.
 pub(super) fn runs(model: &Model<'_>, axis: Axis) -> Vec<Vec<usize>> {
     let holds_data = |index: &usize| model.cells_of(*index).any(|cell| !cell.trusted.is_empty());
-    let keyed = (0..model.workloads.len()).filter(holds_data).map(|index| {
+    // Without its rate an open load would be like a closed one.
+    let has_axis = |index: &usize| axis != Axis::RateIops || model.workloads[*index].open.is_some();
+    let keyed = (0..model.workloads.len()).filter(holds_data).filter(has_axis).map(|index| {
         let mut rest = model.workloads[index].clone();
         axis.clear(&mut rest);
         (rest, index)
@@ -83,11 +89,9 @@ fn figure(
         .filter(|cell| run.contains(&cell.workload))
         .filter_map(|cell| Some((cell, model.summary(cell, metric)?)))
         .collect();
+    cells.first()?;
     // Cells are in the order of their series.
     let paths: Vec<&[_]> = cells.chunk_by(|(a, _), (b, _)| a.series == b.series).collect();
-    if paths.is_empty() {
-        return None;
-    }
     let line = |cells: &&[(&SeriesCell<'_>, Summary)]| {
         let (series, label) = (cells[0].0.series, &model.series[cells[0].0.series].label);
         let point = |(cell, summary): &(&SeriesCell<'_>, Summary)| LinePoint {
@@ -106,6 +110,7 @@ fn figure(
         y_title: model.name_of(metric),
         x_values: values.iter().map(|(number, value)| (*number, value.to_string())).collect(),
         lines: paths.iter().map(line).collect(),
+        bound: None,
     };
     let sum = |counts: &mut dyn Iterator<Item = usize>| counts.sum::<usize>().to_string();
     let mut table = Table::of(&paths)

@@ -1,5 +1,6 @@
 //! The page around the figures: title, summary in words, tables, provenance, and what is missing.
 
+use super::advice;
 use super::energy;
 use super::figure::{Figure, Group, Note, Section};
 use super::model::Model;
@@ -40,8 +41,11 @@ pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sec
         let _ = write!(html, "<p class=\"banner\" role=\"note\">{}</p>", escape(&capital(&banner(emulator))));
     }
     let missing = missing(model, sections);
-    html += &contents(sections, study, !missing.is_empty());
+    let advice = advice::section(model);
+    let extra = [!advice.is_empty(), !missing.is_empty()];
+    html += &contents(sections, study, extra);
     html += "<main id=\"main\">";
+    html += &advice;
     html += &summary(study, model);
     for section in sections {
         html += &section_text(section);
@@ -112,11 +116,12 @@ fn plain(what: &str, count: usize) -> String {
     if count == 1 { what.to_owned() } else { format!("{what}s") }
 }
 
-fn contents(sections: &[Section], study: &StudyRecord, with_missing: bool) -> String {
-    let mut links = vec![("summary", "Decision")];
+fn contents(sections: &[Section], study: &StudyRecord, [advice, missing]: [bool; 2]) -> String {
+    let mut links = if advice { vec![("advice", "Advice")] } else { Vec::new() };
+    links.push(("summary", "Decision"));
     links.extend(sections.iter().map(|section| (section.id, section.heading)));
     links.push(("claims", "Claims"));
-    links.extend(with_missing.then_some(("missing", "Not measured")));
+    links.extend(missing.then_some(("missing", "Not measured")));
     if !study.unavailable.is_empty() {
         links.push(("unavailable", "Not available"));
     }

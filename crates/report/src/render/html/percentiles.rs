@@ -1,10 +1,10 @@
 //! Latency percentiles of each path as curves.
 
-use super::figure::{Figure, Group, Section};
+use super::figure::{Figure, Group, Section, TIPPED_CELLS};
 use super::model::{Model, SeriesCell};
 use super::svg::curves::{self, Curve};
 use crate::render::table::Table;
-use iopj_store::histogram;
+use iopj_store::histogram::{self, Histogram};
 
 /// Further ones of studies over fabrics.
 const OVER_FABRICS: [(f64, &str); 2] = [(0.2, "p20"), (0.8, "p80")];
@@ -24,6 +24,66 @@ const QUANTILES: [(f64, &str); 12] = [
     (0.9999, "p99.99"),
     (0.99999, "p99.999"),
 ];
+
+/// The same as distributions, to five nines: a figure for each workload.
+pub(super) fn distributions(model: &Model<'_>) -> Section {
+    // Of a large store the percentiles alone, which are the same data the other way round.
+    let all = if model.cells.len() > TIPPED_CELLS { 0 } else { model.workloads.len() };
+    let figures = (0..all).filter_map(|index| distribution(model, index)).collect();
+    let words = "The share of I/Os that take no longer, over all I/Os of a cell\u{2019}s trials together, \
+                 each curve as far as it has I/Os beyond. Dashed: no trial of the cell is verified.";
+    Section::new(("distribution", "Latency distribution"), words, Group::new("", figures))
+}
+
+/// Quantiles of a distribution: steps to each further nine.
+fn steps() -> Vec<(f64, &'static str)> {
+    let rarity = |step: i32| 10f64.powf(f64::from(step) / f64::from(STEPS));
+    (0..=5 * STEPS).map(|step| (1.0 - 1.0 / rarity(step), "")).collect()
+}
+
+/// Points of a distribution for each further nine.
+const STEPS: i32 = 5;
+
+/// The quantiles in the table behind a distribution.
+const NINES: [(f64, &str); 6] = [
+    (0.5, "50 %, \u{b5}s"),
+    (0.9, "90 %"),
+    (0.99, "99 %"),
+    (0.999, "99.9 %"),
+    (0.9999, "99.99 %"),
+    (0.99999, "99.999 %"),
+];
+
+fn distribution(model: &Model<'_>, workload: usize) -> Option<Figure> {
+    let steps = steps();
+    let quantiles: Vec<(f64, &str)> = steps.iter().copied().chain(NINES).collect();
+    let of_cell = |cell| latencies(cell, &quantiles);
+    let cells: Vec<Latencies<'_>> = model.cells_of(workload).filter_map(of_cell).collect();
+    let point = |((quantile, _), us): (&(f64, &str), &Option<f64>)| Some((*quantile, (*us)?));
+    let curve = |(cell, _, us): &Latencies<'_>| Curve {
+        series: cell.series,
+        label: model.series[cell.series].label.clone(),
+        points: steps.iter().zip(us).filter_map(point).collect(),
+        hollow: cell.verified == 0,
+    };
+    let curves: Vec<Curve> = cells.iter().map(curve).collect();
+    let mut table = Table::of(&cells)
+        .left("path", |(cell, ..)| model.series[cell.series].name.clone())
+        .left("I/Os", |(_, ios, _)| ios.to_string());
+    for (at, (_, name)) in NINES.iter().enumerate() {
+        let at = steps.len() + at;
+        table = table.left(*name, move |(.., us)| us[at].map_or(String::new(), digits));
+    }
+    let caption = model.title(model.workloads[workload], &[]);
+    let title = format!("Latency distribution: {caption}");
+    let has_curves = !curves.is_empty();
+    has_curves.then(|| Figure::new(caption, curves::distribution(&title, &curves), table.data())).flatten()
+}
+
+/// A latency with the digits that the histogram keeps, three: decimals above a hundred mean nothing.
+fn digits(us: f64) -> String {
+    if us < 100.0 { (us * 100.0).round() / 100.0 } else { us.round() }.to_string()
+}
 
 /// A figure for each workload.
 pub(super) fn section(model: &Model<'_>) -> Section {
@@ -51,11 +111,27 @@ fn latencies<'a>(cell: &'a SeriesCell<'a>, quantiles: &[(f64, &str)]) -> Option<
         // Only another program could have made a bin above the bounds: it is left out.
         let _ = pooled.add(&part);
     }
-    let us = |(quantile, _): &(f64, &str)| {
-        let is_seen = (1.0 - quantile) * pooled.len() as f64 >= 1.0;
-        is_seen.then(|| pooled.value_at_quantile(*quantile) as f64 / 1000.0)
-    };
-    (!pooled.is_empty()).then(|| (cell, pooled.len(), quantiles.iter().map(us).collect()))
+    (!pooled.is_empty()).then(|| (cell, pooled.len(), values(&pooled, quantiles)))
+}
+
+/// The value at each quantile in us, in one pass over the histogram; none where no I/O lies beyond.
+fn values(pooled: &Histogram<u64>, quantiles: &[(f64, &str)]) -> Vec<Option<f64>> {
+    let all = pooled.len() as f64;
+    let mut order: Vec<usize> =
+        (0..quantiles.len()).filter(|at| (1.0 - quantiles[*at].0) * all >= 1.0).collect();
+    order.sort_by(|a, b| quantiles[*a].0.total_cmp(&quantiles[*b].0));
+    let mut order = order.into_iter().peekable();
+    let (mut values, mut below) = (vec![None; quantiles.len()], 0);
+    while let Some(at) = order.next_if(|at| quantiles[*at].0 <= 0.0) {
+        values[at] = Some(pooled.min() as f64 / 1000.0);
+    }
+    for bin in pooled.iter_recorded() {
+        below += bin.count_at_value();
+        while let Some(at) = order.next_if(|at| (quantiles[*at].0 * all).ceil() as u64 <= below) {
+            values[at] = Some(bin.value_iterated_to() as f64 / 1000.0);
+        }
+    }
+    values
 }
 
 fn figure(model: &Model<'_>, workload: usize) -> Option<Figure> {
@@ -70,8 +146,6 @@ fn figure(model: &Model<'_>, workload: usize) -> Option<Figure> {
         hollow: cell.verified == 0,
     };
     let curves: Vec<Curve> = cells.iter().map(curve).collect();
-    // The histogram keeps three digits, so decimals above a hundred mean nothing.
-    let digits = |us: f64| if us < 100.0 { (us * 100.0).round() / 100.0 } else { us.round() }.to_string();
     let mut table = Table::of(&cells)
         .left("path", |(cell, ..)| model.series[cell.series].name.clone())
         .left("I/Os", |(_, ios, _)| ios.to_string());

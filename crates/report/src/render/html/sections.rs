@@ -2,13 +2,16 @@
 
 use super::figure::Section;
 use super::model::Model;
-use super::{by_path, cost_bars, maps, over_axis, percentiles, power, timeline, two_hosts};
+use super::{by_path, cost_bars, cpu, loads, maps, over_axis, percentiles, power, timeline, two_hosts};
 use crate::analysis::power::PowerTrace;
 
 /// All sections with figures, in the order of the page.
 pub(super) fn sections(model: &Model<'_>, power: &[PowerTrace]) -> Vec<Section> {
     let mut sections = vec![by_path::verdicts(model)];
     let timed = model.emulated.is_none();
+    if timed {
+        sections.extend([loads::curves(model), loads::fronts(model)]);
+    }
     sections.push(maps::section(model));
     sections.push(two_hosts::section(model));
     sections.extend(over_axis::sections(model));
@@ -16,6 +19,9 @@ pub(super) fn sections(model: &Model<'_>, power: &[PowerTrace]) -> Vec<Section> 
     if timed {
         sections.extend([
             percentiles::section(model),
+            percentiles::distributions(model),
+            cpu::kinds(model),
+            cpu::against_power(model),
             timeline::section(model),
             power::section(model, power),
         ]);

@@ -54,13 +54,14 @@ fn every_datum_is_a_mark_and_every_interval_an_error_bar() {
     let mut trials = trials(&PATHS, &workloads(&[1, 4, 16], &[1, 2], &[4096]), 3);
     judge(&mut trials, "io_uring/sqpoll/poll", VerdictKind::Refuted);
     let figures = all_figures(&trials);
-    // Two runs over depth and three over threads of four metrics; five maps, six workloads, verdicts, time.
-    assert_eq!(figures.len(), 2 * 4 + 3 * 4 + 5 + 6 + 1 + 1);
+    // Two runs over depth and three over threads of four metrics; five maps; six workloads with percentiles,
+    // distribution and latency against cost; verdicts, time.
+    assert_eq!(figures.len(), 2 * 4 + 3 * 4 + 5 + 3 * 6 + 1 + 1);
     for figure in &figures {
         let expected = match &figure.id {
             id if id == "verdicts-by-path" => 4,
             id if id == "iops-over-time" => 3 * 6 * 3,
-            id if id.starts_with("latency-percentiles") => 3,
+            id if id.starts_with("latency-") => 3,
             id if id.contains("over-iodepth") => 3 * 3,
             id if id.contains("over-numjobs") => 3 * 2,
             _ => 6,

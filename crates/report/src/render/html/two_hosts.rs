@@ -158,6 +158,7 @@ fn figure(model: &Model<'_>, run: &[usize], path: &str, counted: &[Counted<'_>])
         y_title: "interrupts per I/O".to_owned(),
         x_values: depths.iter().map(|depth| (f64::from(*depth), depth.to_string())).collect(),
         lines: drawn.map(line).collect(),
+        bound: None,
     };
     let mut table = Table::of(counted)
         .left("interrupts of", |side| side.name.clone())

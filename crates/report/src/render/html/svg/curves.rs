@@ -1,10 +1,10 @@
 //! Curves without points: latency over its percentiles, and rates over the time of the study.
 
-use super::axis::{PlotAxis, short};
+use super::axis::{PlotAxis, Scale, short};
 use super::drawing::Drawing;
-use super::label::LINE;
+use super::label::{ABOVE, LINE, TO_BASELINE, widest};
 use super::lines::{below, left_of_plot, vertical_axis};
-use super::{BOTTOM, COLOURS, Canvas, End, TOP, WIDTH, name_series, plot_height, right_of_plot};
+use super::{Anchor, BOTTOM, COLOURS, Canvas, End, TOP, WIDTH, name_series, plot_height, right_of_plot};
 
 /// A curve: the values of a series along an axis.
 pub(in super::super) struct Curve {
@@ -56,6 +56,55 @@ pub(in super::super) fn percentiles(title: &str, curves: &[Curve]) -> Drawing {
     name_series(&mut canvas, across.1, &ends, (TOP, height - BOTTOM));
     canvas.finish(title)
 }
+
+/// The shares of I/Os at which the axis of a distribution has ticks.
+const SHARES: [(f64, &str); 6] = [
+    (0.5, "50 %"),
+    (0.9, "90 %"),
+    (0.99, "99 %"),
+    (0.999, "99.9 %"),
+    (0.9999, "99.99 %"),
+    (0.99999, "99.999 %"),
+];
+
+/// The share of I/Os that take no longer than a latency, on an axis that gives each further nine the same
+/// room, to five of them. A curve's points are quantiles and us. Every curve is one `mark`.
+pub(in super::super) fn distribution(title: &str, curves: &[Curve]) -> Drawing {
+    let right = right_of_plot(curves.iter().map(|curve| curve.label.as_str()));
+    let height = TOP + plot_height(curves.len()) + BOTTOM;
+    let mut canvas = Canvas::new(WIDTH, height);
+    let left = TO_SHARES + widest(SHARES.iter().map(|(_, text)| *text));
+    let across = (left, WIDTH - right);
+    let y = PlotAxis::log(1.0, rarity(0.99999), (height - BOTTOM, TOP));
+    let values: Vec<f64> = curves.iter().flat_map(|curve| curve.points.iter().map(|(_, us)| *us)).collect();
+    let x = PlotAxis::fitting(&values, (across.0 + INDENT, across.1));
+    let levels: Vec<(f64, &str)> = SHARES.iter().map(|(q, text)| (y.at(rarity(*q)), *text)).collect();
+    canvas.levels(&levels.iter().map(|(at, _)| *at).collect::<Vec<_>>(), across, "grid");
+    canvas.levels(&[y.start()], across, "base");
+    let text = |(at, text): &(f64, &str)| ((left - TO_SHARES, at + TO_BASELINE), (*text).to_owned());
+    canvas.texts(Anchor::End, "tick-text", &levels.iter().map(text).collect::<Vec<_>>());
+    canvas.text((0.0, ABOVE), Anchor::Start, "axis-title", "I/Os that take no longer");
+    canvas.ticks(y.start(), x.ticks().into_iter().map(|tick| (x.at(tick), short(tick))));
+    let log = if x.scale == Scale::Log { ", log scale" } else { "" };
+    below(&mut canvas, across, &format!("latency, \u{b5}s{log}"));
+    let mut ends = Vec::new();
+    for curve in curves {
+        let places: Vec<(f64, f64)> =
+            curve.points.iter().map(|(q, us)| (x.at(*us).round(), y.at(rarity(*q)).round())).collect();
+        canvas.begin_series(curve.series);
+        canvas.polyline(&places, if curve.hollow { "mark curve dashed" } else { "mark curve" }, &curve.label);
+        if let Some(last) = places.last() {
+            canvas.mark(*last, curve.series, "key", "");
+            ends.push(End { series: curve.series, label: &curve.label, at: *last });
+        }
+        canvas.end_series();
+    }
+    name_series(&mut canvas, across.1, &ends, (TOP, height - BOTTOM));
+    canvas.finish(title)
+}
+
+/// Distance from the shares to the plot.
+const TO_SHARES: f64 = 6.0;
 
 /// One over the share of I/Os that take longer.
 fn rarity(quantile: f64) -> f64 {

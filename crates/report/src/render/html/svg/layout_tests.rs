@@ -7,6 +7,7 @@ use super::drawing::Drawing;
 use super::lines::{self, Line, LineChart, LinePoint};
 use super::map::{self, DrawnMap};
 use super::power::{self, Stroke};
+use super::scatter::{self, Dot, Dots, ScatterChart};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use unicode_width::UnicodeWidthStr;
@@ -205,6 +206,7 @@ impl Data {
                 label,
                 points: (0..self.places.len()).map(|at| point(series, at)).collect(),
             }),
+            bound: self.seed.is_multiple_of(2).then(|| self.value(1, 1)),
         })
     }
 
@@ -244,6 +246,35 @@ impl Data {
             &self.title,
             &self.series(|series, label| Curve { series, label, points: points(series), hollow: false }),
         )
+    }
+
+    fn distribution(&self) -> Drawing {
+        let seen = 1 + (self.seed % 12) as usize;
+        let quantile = |at: usize| 1.0 - 10f64.powf(-(at as f64) / 2.0);
+        let points = |series| (0..seen).map(|at| (quantile(at), self.value(series, at))).collect();
+        curves::distribution(
+            &self.title,
+            &self.series(|series, label| Curve { series, label, points: points(series), hollow: false }),
+        )
+    }
+
+    fn scatter(&self) -> Drawing {
+        let dot = |series: usize, at: usize| Dot {
+            x: self.value(at, series),
+            y: self.value(series, at),
+            hollow: false,
+            tip: String::new(),
+        };
+        let dots = |series: usize| (0..self.places.len()).map(|at| dot(series, at)).collect();
+        scatter::draw(&ScatterChart {
+            title: self.title.clone(),
+            x_title: "p99 latency, \u{b5}s".to_owned(),
+            y_title: self.title.clone(),
+            all: self.series(|series, label| Dots { series, label, dots: dots(series) }),
+            joined: true,
+            front: (0..3).map(|at| (self.value(at, 0), self.value(0, at))).collect(),
+            bound: self.seed.is_multiple_of(2).then(|| self.value(1, 1)),
+        })
     }
 
     fn timeline(&self) -> Drawing {
@@ -294,12 +325,14 @@ impl Data {
         })
     }
 
-    fn drawings(&self) -> [(&'static str, Drawing); 7] {
+    fn drawings(&self) -> [(&'static str, Drawing); 9] {
         [
             ("lines", self.lines()),
             ("bars", self.bars()),
             ("stacked", self.stacked()),
             ("percentiles", self.percentiles()),
+            ("distribution", self.distribution()),
+            ("scatter", self.scatter()),
             ("timeline", self.timeline()),
             ("power", self.power()),
             ("map", self.map()),

@@ -31,6 +31,8 @@ pub(in super::super) struct LineChart {
     /// The values of the axis with their texts.
     pub(in super::super) x_values: Vec<(f64, String)>,
     pub(in super::super) lines: Vec<Line>,
+    /// The greatest y that was asked for.
+    pub(in super::super) bound: Option<f64>,
 }
 
 /// Distance from the values of a vertical axis to the plot.
@@ -46,6 +48,9 @@ pub(in super::super) fn draw(chart: &LineChart) -> Drawing {
     let across = (left_of_plot(&y), WIDTH - right);
     let x = x_axis(chart, across);
     frame(&mut canvas, chart, (&x, &y), across);
+    if let Some(bound) = chart.bound {
+        canvas.levels(&[y.at(bound)], across, "limit");
+    }
     let step = (16.0 / chart.lines.len() as f64).min(3.0);
     for (index, line) in chart.lines.iter().enumerate() {
         canvas.begin_series(line.series);
@@ -94,7 +99,7 @@ fn x_axis(chart: &LineChart, (left, right): (f64, f64)) -> PlotAxis {
 fn y_axis(chart: &LineChart, height: f64) -> PlotAxis {
     let points = || chart.lines.iter().flat_map(|line| &line.points);
     let greatest = points().map(|point| point.y).fold(0.0, f64::max);
-    let mut values: Vec<f64> = points().map(|point| point.y).collect();
+    let mut values: Vec<f64> = points().map(|point| point.y).chain(chart.bound).collect();
     values.extend(points().filter_map(|point| point.interval).map(|(_, high)| high.min(1.5 * greatest)));
     PlotAxis::fitting(&values, (height - BOTTOM, TOP))
 }

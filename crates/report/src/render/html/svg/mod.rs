@@ -10,6 +10,7 @@ pub(super) mod label;
 pub(super) mod lines;
 pub(super) mod map;
 pub(super) mod power;
+pub(super) mod scatter;
 
 use drawing::{Drawing, Element, Point, Step};
 use label::{ABOVE, BELOW, LINE, Label, TO_BASELINE, apart, widest};
