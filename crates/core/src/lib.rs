@@ -20,6 +20,7 @@ pub mod steadystate;
 pub mod trace_load;
 pub mod units;
 pub mod uring;
+pub mod watch;
 pub mod workload;
 mod workload_json;
 mod workload_keys;

@@ -7,6 +7,10 @@ use std::process::ExitCode;
 
 pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let store = Store::open(&args.store)?;
+    if let Some(watch) = store.watch()?.filter(|_| !args.format.csv) {
+        print_json(&serde_json::to_value(&watch)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let trials = store.all_trials()?;
     if args.format.csv {
         let mut csv = Vec::new();

@@ -22,6 +22,7 @@ mod restore;
 mod run;
 mod signals;
 mod study;
+mod watch;
 mod winners;
 
 use args::{Cli, Command};
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Check(args) => check::check(&args),
         Command::Run(args) => run::run(&args),
+        Command::Watch(args) => watch::watch(&args),
         Command::Report(args) => report::report(&args),
         Command::Export(args) => export::export(&args),
         Command::Winners(args) => winners::winners(&args),

@@ -15,6 +15,9 @@ use std::process::ExitCode;
 
 pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let store = Store::open(&args.store)?;
+    if let Some(watch) = store.watch()? {
+        return crate::watch::report(args, &watch);
+    }
     let (study, trials) = (store.study()?, store.trials()?);
     let admission = args.competing.admission().of(&study);
     let question = question(&args.asking, &args.competing, &study)?;

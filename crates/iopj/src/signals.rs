@@ -11,17 +11,36 @@ extern "C" fn on_signal(_: libc::c_int) {
     }
 }
 
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_interrupt(_: libc::c_int) {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// Leaves Ctrl-C and Ctrl-\ to a program that this process has started in its own process group; the flag is
+/// true once one of them has arrived.
+pub(crate) fn leave_interrupts() -> &'static AtomicBool {
+    for signal in [libc::SIGINT, libc::SIGQUIT] {
+        catch(signal, on_interrupt);
+    }
+    &INTERRUPTED
+}
+
 /// Catches SIGINT, SIGTERM and SIGHUP; the flag is true once one has arrived.
 pub(crate) fn stop_flag() -> &'static AtomicBool {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler does only what is async-signal-safe; the struct is plain data, for which zero
-        // is a valid value.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = on_signal as *const () as usize;
-            action.sa_flags = libc::SA_RESTART;
-            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
-        }
+        catch(signal, on_signal);
     }
     &STOP
+}
+
+fn catch(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
+    // SAFETY: the handlers do only what is async-signal-safe; the struct is plain data, for which zero is a
+    // valid value.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+    }
 }

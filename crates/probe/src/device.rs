@@ -97,6 +97,11 @@ impl Device {
         Ok(DiskCounts { stat, peer_ios, settings: settings(&self.queue) })
     }
 
+    /// The sums of the times of its reads and of its writes from `earlier` to `later`, in ms.
+    pub(crate) fn times_ms(earlier: &DiskCounts, later: &DiskCounts) -> [u64; 2] {
+        [3, 7].map(|field| since_u32(later.stat.0[field], earlier.stat.0[field]))
+    }
+
     /// What the disk did from `earlier` to `later`.
     pub(crate) fn between(
         &self,

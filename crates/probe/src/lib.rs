@@ -35,6 +35,7 @@ mod symbols;
 mod taken;
 mod threads;
 mod vectors;
+pub mod watch;
 
 pub use child::{ChildJobs, ChildWatch, JobThreads, Watched};
 pub use completion_by_counts::{

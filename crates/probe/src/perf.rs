@@ -15,6 +15,9 @@ pub(crate) const TYPE_RAW: u32 = 4;
 /// `PERF_COUNT_HW_INSTRUCTIONS`, `PERF_COUNT_SW_CPU_CLOCK`.
 pub(crate) const HARDWARE_INSTRUCTIONS: u64 = 1;
 pub(crate) const SOFTWARE_CPU_CLOCK: u64 = 0;
+/// `PERF_COUNT_SW_TASK_CLOCK` (ns), `PERF_COUNT_SW_CONTEXT_SWITCHES`.
+pub(crate) const SOFTWARE_TASK_CLOCK: u64 = 1;
+pub(crate) const SOFTWARE_SWITCHES: u64 = 3;
 /// Where the config of `PERF_TYPE_HARDWARE` holds the PMU's type, for processors with two kinds of cores.
 pub(crate) const HARDWARE_PMU_SHIFT: u32 = 32;
 
@@ -28,6 +31,11 @@ const FLAG_EXCLUDE_IDLE: u64 = 1 << 7;
 const FLAG_ENABLE_ON_EXEC: u64 = 1 << 12;
 const FLAG_EXCLUDE_GUEST: u64 = 1 << 20;
 const FD_CLOEXEC: libc::c_ulong = 1 << 3;
+/// `PERF_FLAG_PID_CGROUP`.
+const PID_CGROUP: libc::c_ulong = 1 << 2;
+/// `PERF_SAMPLE_TID`, `PERF_SAMPLE_TIME`, `PERF_SAMPLE_RAW`: the fields of a tracepoint's sample, in the
+/// kernel's order.
+const RECORD_FIELDS: u64 = 1 << 1 | 1 << 2 | 1 << 10;
 
 /// `PERF_EVENT_IOC_ENABLE`, `_DISABLE`, `_SET_OUTPUT`, `_SET_FILTER`, `_ID`.
 const IOC_ENABLE: libc::c_ulong = 0x2400;
@@ -61,6 +69,12 @@ pub(crate) enum Whose {
     Thread(i32),
     /// Every thread of the processes that the calling thread starts from now on, from their `execve` on.
     Children,
+    /// This thread, and every thread and process that it starts from now on.
+    Lineage(i32),
+    /// The same from the thread's next `execve` on.
+    LineageFromExec(i32),
+    /// What the processes of a control group, by a descriptor of its folder, do on this core.
+    Cgroup(libc::c_int, u32),
 }
 
 /// An event that is counted. Closed when dropped.
@@ -95,9 +109,36 @@ impl Counter {
 
     /// The same for all records.
     pub(crate) fn unfiltered(id: u64, whose: Whose) -> io::Result<Counter> {
-        let of_children = if whose == Whose::Children { FLAG_INHERIT | FLAG_ENABLE_ON_EXEC } else { 0 };
-        let flags = FLAG_DISABLED | of_children;
-        Counter::open(Attributes { kind: TYPE_TRACEPOINT, config: id, flags, ..Attributes::default() }, whose)
+        Counter::counting(TYPE_TRACEPOINT, id, whose)
+    }
+
+    /// Opens a counter of the kernel's own, such as context switches, not yet counting.
+    pub(crate) fn software(config: u64, whose: Whose) -> io::Result<Counter> {
+        Counter::counting(TYPE_SOFTWARE, config, whose)
+    }
+
+    fn counting(kind: u32, config: u64, whose: Whose) -> io::Result<Counter> {
+        let inherited = match whose {
+            Whose::Children | Whose::LineageFromExec(_) => FLAG_INHERIT | FLAG_ENABLE_ON_EXEC,
+            Whose::Lineage(_) => FLAG_INHERIT,
+            Whose::Core(_) | Whose::Thread(_) | Whose::Cgroup(..) => 0,
+        };
+        let flags = FLAG_DISABLED | inherited;
+        Counter::open(Attributes { kind, config, flags, ..Attributes::default() }, whose)
+    }
+
+    /// Opens a tracepoint of one core whose every record is sampled whole, not yet counting.
+    pub(crate) fn recorded(id: u64, filter: &CStr, cpu: u32) -> io::Result<Counter> {
+        let attributes = Attributes {
+            kind: TYPE_TRACEPOINT,
+            config: id,
+            sample_period: 1,
+            sample_type: RECORD_FIELDS,
+            flags: FLAG_DISABLED,
+            ..Attributes::default()
+        };
+        let counter = Counter::open(attributes, Whose::Core(cpu))?;
+        counter.set_filter(filter).map(|()| counter)
     }
 
     /// Counts only the records that pass from now on; a tracepoint with a filter takes no other.
@@ -109,15 +150,16 @@ impl Counter {
 
     fn open(attributes: Attributes, whose: Whose) -> io::Result<Counter> {
         let attributes = Attributes { size: size_of::<Attributes>() as u32, ..attributes };
-        let (pid, cpu): (libc::pid_t, libc::c_int) = match whose {
-            Whose::Core(cpu) => (-1, cpu.cast_signed()),
-            Whose::Thread(tid) => (tid, -1),
-            Whose::Children => (0, -1),
+        let (pid, cpu, cgroup): (libc::pid_t, libc::c_int, libc::c_ulong) = match whose {
+            Whose::Core(cpu) => (-1, cpu.cast_signed(), 0),
+            Whose::Thread(tid) | Whose::Lineage(tid) | Whose::LineageFromExec(tid) => (tid, -1, 0),
+            Whose::Children => (0, -1, 0),
+            Whose::Cgroup(fd, cpu) => (fd, cpu.cast_signed(), PID_CGROUP),
         };
-        let no_group: libc::c_int = -1;
+        let (no_group, flags): (libc::c_int, _) = (-1, FD_CLOEXEC | cgroup);
         // SAFETY: `attributes` is as long as its `size` says and outlives the call, which only reads it.
         let fd = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, pid, cpu, no_group, FD_CLOEXEC)
+            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, pid, cpu, no_group, flags)
         };
         match i32::try_from(fd) {
             // SAFETY: the kernel has just given us this descriptor and nobody else owns it.

@@ -27,6 +27,8 @@ pub(crate) struct Thread {
     pub(crate) cpus_allowed: Option<String>,
     /// When it started, in clock ticks since the machine did.
     pub(crate) started_ticks: u64,
+    /// The signals that it blocks, a bit each.
+    pub(crate) blocked_signals: u64,
 }
 
 /// All threads of the process of this number, or of `self`; none if it is gone.
@@ -134,6 +136,7 @@ impl Thread {
             last_cpu: stat.field(39),
             cpus_allowed,
             started_ticks: stat.field(22)?,
+            blocked_signals: word("SigBlk").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0),
         })
     }
 

@@ -25,6 +25,7 @@ mod target;
 mod traces;
 mod trial;
 mod trials;
+pub mod watch;
 
 pub use dry_run::{PlannedBytes, RunPlan, dry_run};
 pub use error::{RunError, TrialError};

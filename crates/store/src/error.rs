@@ -19,6 +19,12 @@ pub enum StoreError {
     /// The file is not a store.
     #[error("`{path}` is not an iopj store: {reason}; name one that `iopj run` has written")]
     NotAStore { path: PathBuf, reason: String },
+    /// The store is of a program that was watched: it holds no study.
+    #[error(
+        "`{0}` holds what `iopj watch` saw of a program, no study: show it with `iopj report {0}`, or name a \
+         store that `iopj run` has written"
+    )]
+    OfWatch(PathBuf),
     /// The file was written by a newer iopj.
     #[error("`{path}` has schema {found}, this iopj knows schemas up to {known}: use a newer iopj")]
     Newer { path: PathBuf, found: i32, known: i32 },

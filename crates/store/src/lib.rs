@@ -19,6 +19,7 @@ pub mod record;
 mod repeat;
 mod schema;
 mod store;
+pub mod watch;
 
 pub use corunner_window::CorunnerWindow;
 pub use energy_source::{EnergySource, TOOK_NO_PART};

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 pub(crate) const APPLICATION_ID: i32 = 0x696f_706a;
 
 /// Each step brings a store from the schema of its index to the next.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     "
     CREATE TABLE study (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -142,6 +142,17 @@ const MIGRATIONS: [&str; 4] = [
     CREATE INDEX target_cost_trial ON target_cost (trial);
     CREATE TABLE network (           -- the network between two hosts by itself
         block INTEGER NOT NULL,      -- the replicate that it was measured before
+        record TEXT NOT NULL         -- JSON
+    ) STRICT;
+",
+    "
+    CREATE TABLE watch (             -- of a store that holds no study
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        subject TEXT NOT NULL,       -- in words
+        record TEXT NOT NULL         -- the whole as JSON
+    ) STRICT;
+    CREATE TABLE watch_interval (
+        end_ns INTEGER PRIMARY KEY,  -- since the watch began
         record TEXT NOT NULL         -- JSON
     ) STRICT;
 ",

@@ -28,6 +28,18 @@ impl Store {
     /// # Errors
     /// [`StoreError::Exists`], or SQLite's error.
     pub fn create(path: &Path, study: &StudyRecord) -> Result<Store, StoreError> {
+        let record = json(study, path, "study")?;
+        let insert = "INSERT INTO study VALUES (1, ?1, ?2, ?3)";
+        Store::create_filled(path, |connection| {
+            connection.execute(insert, params![study.name, study.text, record]).map(drop)
+        })
+    }
+
+    /// Makes a store that holds from its beginning what `fill` puts into it, and locks it.
+    pub(crate) fn create_filled(
+        path: &Path,
+        fill: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+    ) -> Result<Store, StoreError> {
         let io = |error: std::io::Error| match error.kind() {
             ErrorKind::AlreadyExists => StoreError::Exists(path.to_owned()),
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::NoRoom(path.to_owned()),
@@ -36,11 +48,8 @@ impl Store {
         let sqlite = |error| StoreError::of_sqlite(path, None, error);
         // Built in memory and named when it is whole: a crash leaves no partial store.
         let mut connection = Connection::open_in_memory().map_err(sqlite)?;
-        let record = json(study, path, "study")?;
         schema::migrate(&mut connection, 0).map_err(sqlite)?;
-        connection
-            .execute("INSERT INTO study VALUES (1, ?1, ?2, ?3)", params![study.name, study.text, record])
-            .map_err(sqlite)?;
+        fill(&connection).map_err(sqlite)?;
         let bytes = connection.serialize("main").map_err(sqlite)?;
         let lock = file::create_whole(path, &bytes).map_err(io)?;
         let named = Store { connection: connect(path)?, path: path.to_owned(), _lock: Some(lock) };
@@ -127,6 +136,9 @@ impl Store {
             .optional()
             .map_err(|error| self.sqlite(error))?;
         let Some(text) = text else {
+            if self.watch()?.is_some() {
+                return Err(StoreError::OfWatch(self.path.clone()));
+            }
             let reason = "it holds no study".to_owned();
             return Err(StoreError::NotAStore { path: self.path.clone(), reason });
         };
@@ -420,7 +432,11 @@ struct TrialRow {
     outcome: Result<String, String>,
 }
 
-fn json<T: serde::Serialize>(value: &T, path: &Path, what: &'static str) -> Result<String, StoreError> {
+pub(crate) fn json<T: serde::Serialize>(
+    value: &T,
+    path: &Path,
+    what: &'static str,
+) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Record { path: path.to_owned(), what, error })
 }
 

@@ -198,11 +198,12 @@ fn what_is_no_store_is_refused_by_name() {
 }
 
 /// The tables that each schema added to the one before it.
-const ADDED: [&[&str]; 4] = [
+const ADDED: [&[&str]; 5] = [
     &["event", "histogram", "slice", "study", "trial"],
     &["cost", "energy", "mark", "meter", "profile", "reading", "session"],
     &["repeat"],
     &["network", "target_cost", "target_profile"],
+    &["watch", "watch_interval"],
 ];
 
 /// A store of a former schema: today's tables except those that later ones added.

@@ -99,6 +99,17 @@ Examples:
   iopj restore
       Restore the settings that a killed run left changed";
 
+pub(super) const WATCH: &str = "\
+Examples:
+  iopj watch -- fio job.fio
+      Run fio, and show which paths its I/O takes and what an I/O costs, every second and in the end
+  iopj watch --pid 1234 --for 30s --store db.iopj
+      Watch a process that runs, and keep what was seen; show it again by `iopj report db.iopj`
+  iopj watch --device /dev/nvme0n1 --json
+      Watch a whole disk, whoever uses it
+  iopj watch --cgroup system.slice/postgresql.service --listen 9187
+      Serve the figures of a service to Prometheus on 127.0.0.1:9187";
+
 pub(super) const AGENT: &str = "\
 Examples:
   iopj agent >/dev/ttyS1 </dev/ttyS1

@@ -6,11 +6,13 @@ mod lab;
 mod meter;
 mod results;
 mod run;
+mod watch;
 
 pub(crate) use lab::{GuestArgs, LabCommand, LabRunArgs};
 pub(crate) use meter::{AttachArgs, MeterCommand};
 pub(crate) use results::{AdviseArgs, Asking, ClaimsArgs, CompareArgs, ExplainArgs, ReportArgs, WinnersArgs};
 pub(crate) use run::{Again, RunArgs};
+pub(crate) use watch::WatchArgs;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
@@ -36,6 +38,9 @@ pub(crate) enum Command {
     /// Run a study, or a matrix given by options, and write the results to a store
     #[command(after_help = examples::RUN)]
     Run(Box<RunArgs>),
+    /// Watch a program that does its own I/O: which paths it takes, and what they cost
+    #[command(after_help = examples::WATCH)]
+    Watch(WatchArgs),
     /// Show the results of a store
     #[command(after_help = examples::REPORT)]
     Report(ReportArgs),

@@ -13,7 +13,7 @@ fn percent(text: &str) -> Result<f64, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Store written by `iopj run`
+    /// Store written by `iopj run` or `iopj watch`
     pub(crate) store: PathBuf,
     /// Print every trial as JSON instead of the tables
     #[arg(long, group = "form")]
@@ -41,6 +41,16 @@ pub(crate) struct ReportArgs {
     pub(crate) asking: Asking,
     #[command(flatten)]
     pub(crate) competing: Competing,
+}
+
+impl ReportArgs {
+    /// True if no other form than text was asked for.
+    pub(crate) fn is_text(&self) -> bool {
+        let is_other = self.json || self.latex || self.csv || self.papers;
+        #[cfg(feature = "parquet")]
+        let is_other = is_other || self.parquet.is_some();
+        !is_other && self.html.is_none() && self.figures.is_none()
+    }
 }
 
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@
 //! Sources: proc_pid_io(5); fio's backend.c (`run_threads`, `thread_main`) for the order in which it makes
 //! its threads.
 
-mod rings;
+pub(crate) mod rings;
 #[cfg(test)]
 mod tests;
 

@@ -6,6 +6,9 @@ use iopj_core::evidence::RingEvidence;
 use std::collections::BTreeMap;
 use std::fs;
 
+/// What the kernel shows instead of a file's name for the descriptor of a ring.
+pub(crate) const RING: &str = "anon_inode:[io_uring]";
+
 /// How often a ring is read until its head is there.
 const ATTEMPTS: usize = 16;
 
@@ -24,8 +27,8 @@ struct Ring {
 
 /// One reading; the kernel leaves out a part while the ring is locked.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct FdInfo {
-    poller: Option<i32>,
+pub(crate) struct FdInfo {
+    pub(crate) poller: Option<i32>,
     head: Option<u32>,
 }
 
@@ -35,7 +38,7 @@ impl Rings {
         let directory = root.path("proc").join(process);
         for fd in names(&directory.join("fd")) {
             let is_ring = fs::read_link(directory.join("fd").join(&fd))
-                .is_ok_and(|link| link.to_str().is_some_and(|name| name == "anon_inode:[io_uring]"));
+                .is_ok_and(|link| link.to_str().is_some_and(|name| name == RING));
             if !is_ring {
                 continue;
             }
@@ -85,7 +88,7 @@ impl Ring {
 }
 
 impl FdInfo {
-    fn parse(text: &str) -> FdInfo {
+    pub(crate) fn parse(text: &str) -> FdInfo {
         let value = |key: &str| {
             text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(str::trim)
         };

@@ -5,7 +5,7 @@
 //! (include/linux/trace_events.h). Only counters are opened, no buffer of records: no count is lost
 //! and memory stays small. A hit costs some 100 ns: nothing here may be open inside a window.
 
-mod tracefs;
+pub(crate) mod tracefs;
 
 use crate::cpu::online;
 use crate::error::ProbeError;
@@ -18,11 +18,11 @@ use std::path::Path;
 use tracefs::Tracefs;
 
 /// The tracepoints: a request is complete, a timer is set.
-const COMPLETED: &str = "block/block_rq_complete";
+pub(crate) const COMPLETED: &str = "block/block_rq_complete";
 const TIMER: &str = "timer/hrtimer_start";
 /// `TRACE_FLAG_HARDIRQ`, `TRACE_FLAG_SOFTIRQ`.
-const HARD: u32 = 8;
-const SOFT: u32 = 16;
+pub(crate) const HARD: u32 = 8;
+pub(crate) const SOFT: u32 = 16;
 
 /// Timers of threads that may be sleeps. A timer bound to its processor (`HRTIMER_MODE_PINNED`,
 /// include/linux/hrtimer.h) never is: the scheduler uses it to end a thread's time slice (`hrtick`; each
@@ -30,7 +30,7 @@ const SOFT: u32 = 16;
 const SLEEPS: &str = "!(mode & 2)";
 
 /// Threads of the kernel that complete I/O instead of an interrupt: workers, and threaded interrupt handlers.
-const WORKERS: &str = "(comm ~ \"kworker/*\" || comm ~ \"irq/*\")";
+pub(crate) const WORKERS: &str = "(comm ~ \"kworker/*\" || comm ~ \"irq/*\")";
 
 /// Why completions are not counted, each reason with its remedy.
 #[derive(Debug, thiserror::Error)]
@@ -197,7 +197,7 @@ impl HeldCounters {
 
 /// The part of a filter that selects the disks, by their numbers in `/proc/diskstats`: hidden disks too,
 /// which have no file `dev`.
-fn filter(diskstats: &str, disks: &[&str]) -> Result<String, CompletionsError> {
+pub(crate) fn filter(diskstats: &str, disks: &[&str]) -> Result<String, CompletionsError> {
     /// Bits of the minor number (include/linux/kdev_t.h).
     const MINOR_BITS: u32 = 20;
     let number = |disk: &&str| {

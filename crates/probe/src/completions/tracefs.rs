@@ -12,7 +12,7 @@ const PLACES: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
 
 /// A tracefs that can be read.
 #[derive(Debug)]
-pub(super) struct Tracefs {
+pub(crate) struct Tracefs {
     place: PathBuf,
     /// A mount of our own, gone when this is closed.
     _mount: Option<OwnedFd>,
@@ -21,7 +21,7 @@ pub(super) struct Tracefs {
 impl Tracefs {
     /// The one that is mounted, else one that is mounted for this process alone, in no folder: nobody else
     /// sees it.
-    pub(super) fn find(root: &Root) -> io::Result<Tracefs> {
+    pub(crate) fn find(root: &Root) -> io::Result<Tracefs> {
         let mounted = PLACES.iter().map(|place| root.path(place)).find(|place| place.join("events").is_dir());
         if let Some(place) = mounted {
             return Ok(Tracefs { place, _mount: None });
@@ -34,12 +34,39 @@ impl Tracefs {
         Ok(Tracefs { place, _mount: Some(mount) })
     }
 
+    /// Where the fields of a tracepoint are in its record, in bytes.
+    pub(crate) fn offsets<const N: usize>(
+        &self,
+        tracepoint: &str,
+        fields: [&str; N],
+    ) -> io::Result<[usize; N]> {
+        let file = self.place.join("events").join(tracepoint).join("format");
+        let text = text(&file).map_err(io::Error::other)?;
+        let mut offsets = [0; N];
+        for (at, field) in offsets.iter_mut().zip(fields) {
+            *at = offset(&text, field)
+                .ok_or_else(|| io::Error::other(format!("`{}` has no field `{field}`", file.display())))?;
+        }
+        Ok(offsets)
+    }
+
     /// The number of a tracepoint, such as `block/block_rq_complete`.
-    pub(super) fn id(&self, tracepoint: &str) -> io::Result<u64> {
+    pub(crate) fn id(&self, tracepoint: &str) -> io::Result<u64> {
         let file = self.place.join("events").join(tracepoint).join("id");
         let text = text(&file).map_err(io::Error::other)?;
         text.trim().parse().map_err(|_| io::Error::other(format!("`{}` holds no number", file.display())))
     }
+}
+
+/// The offset of a field in a tracepoint's `format`: `field:dev_t dev;	offset:8;	size:4;	signed:0;`.
+fn offset(format: &str, field: &str) -> Option<usize> {
+    let of_line = |line: &str| {
+        let (declaration, rest) = line.trim_start().strip_prefix("field:")?.split_once(';')?;
+        let name = declaration.rsplit(' ').next()?.split('[').next()?;
+        let offset = rest.trim_start().strip_prefix("offset:")?.split_once(';')?.0;
+        (name == field).then(|| offset.parse().ok())?
+    };
+    format.lines().find_map(of_line)
 }
 
 /// A mount of tracefs in no folder (fsopen(2), fsmount(2); Linux 5.2).
@@ -52,6 +79,15 @@ fn detached() -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_names() {
+        let format = "name: block_rq_issue\nID: 7\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\t\
+                      signed:1;\n\n\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
+                      \tfield:char comm[16];\toffset:44;\tsize:16;\tsigned:0;\n";
+        let found = ["common_pid", "dev", "comm", "sector"].map(|field| offset(format, field));
+        assert_eq!(found, [Some(4), Some(8), Some(44), None]);
+    }
 
     #[test]
     fn numbers_are_those_of_the_first_place_that_is_there() {

@@ -10,7 +10,7 @@
 
 mod error;
 mod events;
-mod ring;
+pub(crate) mod ring;
 mod tally;
 
 pub use error::{MissingSamples, SamplingError};

@@ -42,7 +42,7 @@ pub(super) enum Mode {
 
 /// The mapped ring; unmapped when dropped.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     base: NonNull<u8>,
     page: usize,
     /// What was read last, in one piece.
@@ -51,7 +51,7 @@ pub(super) struct Ring {
 
 impl Ring {
     /// Maps the ring of a counter.
-    pub(super) fn map(counter: &Counter) -> io::Result<Ring> {
+    pub(crate) fn map(counter: &Counter) -> io::Result<Ring> {
         let page = rustix::param::page_size();
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let (flags, fd) = (libc::MAP_SHARED, counter.as_raw_fd());
@@ -66,6 +66,20 @@ impl Ring {
 
     /// Hands out all records that are there, in their order, and makes room.
     pub(super) fn drain(&mut self, mut visit: impl FnMut(Record)) {
+        let is_full = self.take();
+        each(&self.bytes, &mut visit);
+        if is_full {
+            visit(Record::Full);
+        }
+    }
+
+    /// The bytes of all records that are there, in their order; makes room. True if there was none left.
+    pub(crate) fn take_bytes(&mut self) -> (&[u8], bool) {
+        let is_full = self.take();
+        (&self.bytes, is_full)
+    }
+
+    fn take(&mut self) -> bool {
         // The kernel's writes to the records come before its write to `data_head`.
         let head = self.position(HEAD_AT).load(Ordering::Acquire);
         let tail = self.position(TAIL_AT).load(Ordering::Relaxed);
@@ -81,10 +95,7 @@ impl Ring {
         }
         // The records are read before the kernel may overwrite them.
         self.position(TAIL_AT).store(head, Ordering::Release);
-        each(&self.bytes, &mut visit);
-        if is_full(used) {
-            visit(Record::Full);
-        }
+        is_full(used)
     }
 
     /// `data_head` or `data_tail`.
@@ -123,7 +134,7 @@ fn each(mut bytes: &[u8], visit: &mut impl FnMut(Record)) {
 }
 
 /// `struct perf_event_header`: type, mode, and length with the header.
-fn header(bytes: &[u8]) -> Option<(u32, u16, usize)> {
+pub(crate) fn header(bytes: &[u8]) -> Option<(u32, u16, usize)> {
     let kind = u32::from_ne_bytes(*bytes.first_chunk()?);
     let misc = u16::from_ne_bytes(*bytes.get(4..)?.first_chunk()?);
     let len = usize::from(u16::from_ne_bytes(*bytes.get(6..)?.first_chunk()?));

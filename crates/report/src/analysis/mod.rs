@@ -31,6 +31,7 @@ pub mod sequential;
 pub mod stats;
 pub mod steady;
 pub mod two_hosts;
+pub mod watch;
 pub mod winner;
 pub mod without_unsteady;
 pub mod workload_table;

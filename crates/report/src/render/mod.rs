@@ -25,6 +25,7 @@ mod text;
 mod titles;
 mod two_hosts;
 mod unsteady;
+pub mod watch;
 mod winner;
 
 pub use advise::advice;

@@ -101,6 +101,14 @@ impl Meters {
         if failed.is_empty() { Ok(meters) } else { RunError::refuse(failed.join("; ")) }
     }
 
+    /// The meters that the machine itself has.
+    ///
+    /// # Errors
+    /// [`RunError::Interrupted`].
+    pub(crate) fn of_machine(progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Meters, RunError> {
+        Meters::of(MeterSpecs::Local, false, progress, stop)
+    }
+
     /// The meters that are read, and whether the machine's own were asked for and there is none.
     pub(crate) fn into_running(self) -> (Vec<RunningMeter>, bool) {
         (self.running, self.found_none)

@@ -1,0 +1,456 @@
+//! What is seen of a program that does its own I/O, and which paths that shows.
+//!
+//! Only types: `iopj-probe` collects the evidence and finds the paths, `iopj-store` keeps both.
+
+use crate::counts::{CpuTimes, DeviceEvidence};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What is watched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WatchSubject {
+    /// A program that was started to be watched, with its arguments.
+    Command(Vec<String>),
+    /// A process that ran already, by number and name.
+    Process(i32, String),
+    /// The processes of a control group, by its folder.
+    Cgroup(String),
+    /// A whole disk, whoever uses it.
+    Device(String),
+}
+
+impl fmt::Display for WatchSubject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WatchSubject::Command(words) => write!(f, "{}", words.join(" ")),
+            WatchSubject::Process(pid, name) => write!(f, "process {pid} ({name})"),
+            WatchSubject::Cgroup(path) => write!(f, "cgroup {path}"),
+            WatchSubject::Device(name) => write!(f, "device {name}"),
+        }
+    }
+}
+
+/// Raw counts over a stretch of time: one interval of a watch, or all of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WatchEvidence {
+    /// Length of the stretch in ns.
+    pub over_ns: u64,
+    /// What tracepoints counted in the program's threads; absent where they cannot be counted, and for a
+    /// device.
+    pub events: Option<EventCounts>,
+    /// The kernel's own totals of the program's processes; absent for a device.
+    pub program: Option<ProgramCounts>,
+    /// The program's io_urings that were found open.
+    pub rings: Vec<FoundRing>,
+    /// The files that the program was seen to have open at the end of an interval.
+    pub files: OpenFiles,
+    /// The disks that it uses, each with the I/O of everybody.
+    pub devices: Vec<WatchedDevice>,
+    /// CPU time of all cores by kind.
+    pub cpu: CpuTimes,
+    /// Energy by meter and scope; empty where there is no meter.
+    pub power: Vec<WatchPower>,
+    /// What watching cost.
+    pub cost: WatchCost,
+}
+
+impl WatchEvidence {
+    /// Reads and writes that the devices completed.
+    pub fn device_ios(&self) -> u64 {
+        self.devices.iter().map(|device| device.counts.reads + device.counts.writes).sum()
+    }
+}
+
+/// Hits of tracepoints in the program's threads while they were counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EventCounts {
+    /// Time for which they were counted, in ns.
+    pub counted_ns: u64,
+    /// Length of the stretch in ns. Where it is longer than `counted_ns`, counts are of a part of it.
+    pub of_ns: u64,
+    /// System calls of any kind.
+    pub all_calls: u64,
+    /// System calls that do I/O, by their names in the kernel.
+    pub calls: BTreeMap<String, u64>,
+    /// Entries of rings that read, write or sync, taken by the program's own system calls
+    /// (`io_uring:io_uring_submit_req`).
+    pub ring_entries: u64,
+    /// The same, taken by a submission poller.
+    pub poller_entries: u64,
+    /// Entries of rings that pass a command through to a driver (`IORING_OP_URING_CMD`).
+    pub passthrough_entries: u64,
+    /// Folios that the program added to the page cache (`filemap:mm_filemap_add_to_page_cache`): reads that
+    /// missed it, readahead, and new pages that are written.
+    pub cache_adds: u64,
+}
+
+impl EventCounts {
+    /// The share of the stretch for which tracepoints were counted.
+    pub fn share(&self) -> f64 {
+        if self.of_ns == 0 { 1.0 } else { (self.counted_ns as f64 / self.of_ns as f64).min(1.0) }
+    }
+
+    /// A count, scaled up to the whole stretch.
+    pub fn whole(&self, count: u64) -> f64 {
+        count as f64 / self.share().max(f64::MIN_POSITIVE)
+    }
+
+    /// The hits of a system call.
+    pub fn calls_of(&self, name: &str) -> u64 {
+        self.calls.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// Totals that the kernel keeps of a process anyway, summed over the program's processes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProgramCounts {
+    /// Processes at the end.
+    pub processes: u32,
+    /// Threads at the end.
+    pub threads: u32,
+    /// CPU time in user space in ns, in steps of a clock tick, as is `system_ns`.
+    pub user_ns: u64,
+    /// CPU time in the kernel in ns.
+    pub system_ns: u64,
+    /// CPU time in ns, exact and with threads that have ended; absent where events cannot be counted.
+    pub cpu_ns: Option<u64>,
+    /// Context switches; where events cannot be counted, of threads that did not end between two looks.
+    pub switches: u64,
+    /// `/proc/PID/io`; absent where this user may not read it.
+    pub io: Option<ProcessIo>,
+    /// Page faults that had to read.
+    pub major_faults: u64,
+    /// CPU time of submission pollers (`iou-sqp-*`) in ns.
+    pub poller_ns: u64,
+    /// Submission pollers seen.
+    pub pollers: u32,
+    /// io_uring's workers seen (`iou-wrk-*`): requests that would have blocked.
+    pub workers: u32,
+    /// Bytes that threads read or wrote which block all signals, as glibc's threads of POSIX AIO do.
+    pub aio_thread_bytes: u64,
+    /// Threads of that kind seen.
+    pub aio_threads: u32,
+}
+
+/// `/proc/PID/io` (proc_pid_io(5)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessIo {
+    /// Bytes that `read` and its relatives returned, pipes included; io_uring and libaio are not counted.
+    pub read_chars: u64,
+    /// The same for `write`.
+    pub write_chars: u64,
+    /// Calls of `read` and its relatives.
+    pub read_calls: u64,
+    /// Calls of `write` and its relatives.
+    pub write_calls: u64,
+    /// Bytes that it made the block layer read, readahead included.
+    pub read_bytes: u64,
+    /// Bytes that it made the block layer write, or made dirty in the page cache.
+    pub write_bytes: u64,
+}
+
+impl ProgramCounts {
+    /// CPU time in user space and in the kernel in ns: the exact sum where it is known, divided as the ticks
+    /// are.
+    pub fn cpu(&self) -> [f64; 2] {
+        let ticks = [self.user_ns as f64, self.system_ns as f64];
+        let sum = ticks[0] + ticks[1];
+        match self.cpu_ns {
+            Some(exact) if sum > 0.0 => ticks.map(|part| exact as f64 * part / sum),
+            Some(exact) => [0.0, exact as f64],
+            None => ticks,
+        }
+    }
+}
+
+/// An io_uring of the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundRing {
+    /// The process that has it.
+    pub pid: i32,
+    /// Its descriptor there.
+    pub fd: i32,
+    /// The flags of its set-up (`IORING_SETUP_...`, include/uapi/linux/io_uring.h), if its creation was seen
+    /// (`io_uring:io_uring_create`); absent for one that was found open.
+    pub flags: Option<u32>,
+    /// It has a submission poller.
+    pub sqpoll: bool,
+}
+
+impl FoundRing {
+    /// `IORING_SETUP_IOPOLL`, `IORING_SETUP_SQPOLL`, `IORING_SETUP_HYBRID_IOPOLL`.
+    pub const IOPOLL: u32 = 1;
+    /// See [`FoundRing::IOPOLL`].
+    pub const SQPOLL: u32 = 1 << 1;
+    /// See [`FoundRing::IOPOLL`].
+    pub const HYBRID_IOPOLL: u32 = 1 << 17;
+
+    /// True for a ring that is known to have been created with a flag.
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags.is_some_and(|flags| flags & flag != 0)
+    }
+}
+
+/// Regular files and block devices that are open, by the flags in `/proc/PID/fdinfo`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenFiles {
+    /// Opened with `O_DIRECT`.
+    pub direct: u32,
+    /// Opened without.
+    pub buffered: u32,
+    /// Opened with `O_SYNC` or `O_DSYNC`.
+    pub synchronous: u32,
+    /// The flags could not be read for so many processes.
+    pub unreadable: u32,
+}
+
+/// A disk of a watched program: the counts are of everybody who uses it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WatchedDevice {
+    /// Its counters.
+    pub counts: DeviceEvidence,
+    /// Sum of the times of its reads in ms, queueing included.
+    pub read_ms: u64,
+    /// The same of its writes.
+    pub write_ms: u64,
+    /// Who completed its requests; absent where tracepoints cannot be counted, and where the disk has no
+    /// requests, as zram has none.
+    pub completions: Option<DeviceCompletions>,
+    /// Latencies from issue to completion, sampled; absent where there were none.
+    pub latency: Option<SampledLatency>,
+}
+
+/// Requests of a disk by the context that completed them, while tracepoints were counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceCompletions {
+    /// In a hard interrupt.
+    pub hard_interrupt: u64,
+    /// In a soft interrupt.
+    pub soft_interrupt: u64,
+    /// In a worker thread of the kernel, or in a threaded interrupt handler.
+    pub worker: u64,
+    /// In any other thread.
+    pub thread: u64,
+    /// Requests issued by a worker of the kernel: writeback, and I/O that would have blocked.
+    pub issued_by_worker: u64,
+}
+
+impl DeviceCompletions {
+    /// All completions.
+    pub fn total(&self) -> u64 {
+        self.hard_interrupt + self.soft_interrupt + self.worker + self.thread
+    }
+}
+
+/// Latencies of sampled requests, from `block:block_rq_issue` to `block:block_rq_complete`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SampledLatency {
+    /// Requests sampled.
+    pub count: u64,
+    /// Of these, issued by a thread of the program.
+    pub of_program: u64,
+    /// Of these, issued by a worker of the kernel.
+    pub of_workers: u64,
+    /// Of these, completed in a thread of the program, outside of interrupts.
+    pub completed_by_program: u64,
+    /// Median in ns.
+    pub p50_ns: u64,
+    /// 95th percentile in ns.
+    pub p95_ns: u64,
+    /// 99th percentile in ns.
+    pub p99_ns: u64,
+    /// 99.9th percentile in ns.
+    pub p99_9_ns: u64,
+    /// Greatest in ns.
+    pub max_ns: u64,
+}
+
+/// Energy that a meter measured in the stretch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WatchPower {
+    /// The meter.
+    pub meter: String,
+    /// Its channel.
+    pub channel: String,
+    /// What the channel measures.
+    pub scope: crate::energy::Scope,
+    /// Mean power in W.
+    pub watts: f64,
+    /// Time in s that the readings cover.
+    pub over_s: f64,
+}
+
+/// What watching costs the program, measured on this machine when the watch began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WatchCost {
+    /// Time that a counted hit of a tracepoint takes, in ns.
+    pub event_ns: f64,
+    /// Time that counting adds to a context switch of the program, in ns.
+    pub switch_ns: f64,
+    /// Time that a sampled request takes, in ns.
+    pub sample_ns: f64,
+    /// CPU time that watching is estimated to have taken from the program, in ns.
+    pub spent_ns: f64,
+    /// The same as a share of the program's CPU time.
+    pub slowdown: f64,
+    /// Share of the time for which requests were sampled.
+    pub sampled_share: f64,
+    /// Samples for which there was no room.
+    pub lost_samples: u64,
+}
+
+/// The interface of a path that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum SeenInterface {
+    /// `read`, `pread` and their relatives.
+    #[serde(rename = "posix-sio")]
+    PosixSio,
+    /// `aio_read` and its relatives, which threads of the C library serve.
+    #[serde(rename = "posix-aio")]
+    PosixAio,
+    /// `io_submit`.
+    #[serde(rename = "libaio")]
+    Libaio,
+    /// A ring.
+    #[serde(rename = "io_uring")]
+    IoUring,
+    /// Commands passed through a ring.
+    #[serde(rename = "nvme-passthrough")]
+    NvmePassthrough,
+    /// Page faults of mapped files.
+    #[serde(rename = "mmap")]
+    Mmap,
+}
+
+/// How a path that was seen completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SeenCompletion {
+    /// An interrupt, or a kernel worker on its behalf.
+    Interrupt,
+    /// The thread that waits.
+    Poll,
+    /// The same after a sleep.
+    Hybrid,
+    /// Both interrupts and the threads that wait, and it cannot be said which is this path's.
+    Mixed,
+    /// It was not seen.
+    Unknown,
+}
+
+/// Whether I/O goes past the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SeenCaching {
+    /// `O_DIRECT`.
+    Direct,
+    /// Through the page cache.
+    Buffered,
+    /// The program does both, and it cannot be said which is this path's.
+    Mixed,
+    /// It was not seen.
+    Unknown,
+}
+
+/// How sure a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Certainty {
+    /// Events of the kernel that nothing else causes were counted.
+    Proven,
+    /// It follows from what else was seen.
+    Inferred,
+}
+
+/// A path that a program takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SeenPath {
+    /// The interface.
+    pub interface: SeenInterface,
+    /// A submission poller hands the I/O on, instead of a system call.
+    pub sqpoll: bool,
+    /// How it completes.
+    pub completion: SeenCompletion,
+    /// Whether it goes through the page cache.
+    pub caching: SeenCaching,
+    /// Its share of the calls and ring entries that hand I/O to the kernel.
+    pub share: f64,
+    /// How sure that is.
+    pub certainty: Certainty,
+    /// What shows it.
+    pub why: String,
+}
+
+impl SeenPath {
+    /// The path in words: `io_uring/sqpoll/interrupt`; a buffered one is never named like a direct one:
+    /// `posix-sio, buffered`.
+    pub fn name(&self) -> String {
+        let interface = self.interface;
+        let submission = if self.sqpoll { "sqpoll" } else { "syscall" };
+        match self.caching {
+            SeenCaching::Buffered if self.interface == SeenInterface::Mmap => interface.to_string(),
+            SeenCaching::Buffered if self.sqpoll => format!("{interface} sqpoll, buffered"),
+            SeenCaching::Buffered => format!("{interface}, buffered"),
+            SeenCaching::Direct => format!("{interface}/{submission}/{}", self.completion),
+            SeenCaching::Mixed | SeenCaching::Unknown => {
+                let caching = match self.caching {
+                    SeenCaching::Mixed => "partly buffered",
+                    _ => "direct or buffered",
+                };
+                format!("{interface}/{submission}/{}, {caching}", self.completion)
+            }
+        }
+    }
+}
+
+impl fmt::Display for SeenInterface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl fmt::Display for SeenCompletion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl fmt::Display for Certainty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffered_path_is_never_named_like_a_direct_one() {
+        let path = |interface, sqpoll, caching| SeenPath {
+            interface,
+            sqpoll,
+            completion: SeenCompletion::Interrupt,
+            caching,
+            share: 1.0,
+            certainty: Certainty::Proven,
+            why: String::new(),
+        };
+        let direct = path(SeenInterface::IoUring, true, SeenCaching::Direct);
+        assert_eq!(direct.name(), "io_uring/sqpoll/interrupt");
+        let buffered = path(SeenInterface::PosixSio, false, SeenCaching::Buffered);
+        assert_eq!(buffered.name(), "posix-sio, buffered");
+        let unknown = path(SeenInterface::Libaio, false, SeenCaching::Unknown);
+        assert_eq!(unknown.name(), "libaio/syscall/interrupt, direct or buffered");
+        assert_eq!(path(SeenInterface::Mmap, false, SeenCaching::Buffered).name(), "mmap");
+    }
+
+    #[test]
+    fn counts_of_a_part_are_scaled_up_to_the_whole() {
+        let events = EventCounts { counted_ns: 25, of_ns: 100, all_calls: 10, ..EventCounts::default() };
+        assert_eq!((events.share(), events.whole(events.all_calls)), (0.25, 40.0));
+        assert_eq!(EventCounts::default().share(), 1.0);
+    }
+}

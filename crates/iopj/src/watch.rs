@@ -1,0 +1,178 @@
+//! `iopj watch`: a program that does its own I/O, seen from outside.
+
+use crate::args::{ReportArgs, WatchArgs};
+use crate::output::{INTERRUPTED, note, print, print_json};
+use crate::signals;
+use anyhow::bail;
+use iopj_core::watch::{WatchEvidence, WatchSubject};
+use iopj_load::descriptors;
+use iopj_report::analysis::watch::WatchFigures;
+use iopj_report::render::watch as render;
+use iopj_run::watch::{MetricsServer, WatchOptions, WatchStop, WatchTarget, WatchView, watch as live};
+use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
+use serde_json::json;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// The shortest interval: each costs a look at every process and file of the program.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn watch(args: &WatchArgs) -> anyhow::Result<ExitCode> {
+    if args.interval < SHORTEST {
+        bail!("an interval of {} s is too short: name one of 0.1 s or more", args.interval.as_secs_f64());
+    }
+    if args.length.is_some_and(|length| length.is_zero()) {
+        bail!("a watch of no time sees nothing: name a time by --for, such as 10s");
+    }
+    let target = target(args);
+    let starts = matches!(target, WatchTarget::Command(_));
+    let options =
+        WatchOptions { target, length: args.length, interval: args.interval, store: args.store.clone() };
+    if !starts {
+        // A program that is started inherits the limit, and keeps the user's.
+        descriptors::raise_limit();
+    }
+    let server = args.listen.as_deref().map(MetricsServer::start).transpose()?;
+    let mut view = View::new(args.json, starts, server);
+    let now = signals::stop_flag();
+    let interrupted = if starts { signals::leave_interrupts() } else { &NEVER };
+    let record = live(&options, &mut view, WatchStop { now, interrupted })?;
+    view.finish(&record)?;
+    Ok(exit_code(record.end, starts))
+}
+
+fn target(args: &WatchArgs) -> WatchTarget {
+    match (args.pid, &args.cgroup, &args.device) {
+        (Some(pid), _, _) => WatchTarget::Process(pid),
+        (_, Some(path), _) => WatchTarget::Cgroup(path.clone()),
+        (_, _, Some(path)) => WatchTarget::Device(path.clone()),
+        _ => WatchTarget::Command(args.command.clone()),
+    }
+}
+
+/// The program's exit code, as a shell would have it.
+fn exit_code(end: WatchEnd, starts: bool) -> ExitCode {
+    match end {
+        WatchEnd::Exited(code) => ExitCode::from(code as u8),
+        WatchEnd::Signalled(signal) => ExitCode::from(128 + signal as u8),
+        WatchEnd::Stopped if starts => ExitCode::from(INTERRUPTED),
+        WatchEnd::Stopped | WatchEnd::Gone => ExitCode::SUCCESS,
+    }
+}
+
+/// `iopj report` of a store that `iopj watch` has written.
+pub(crate) fn report(args: &ReportArgs, record: &WatchRecord) -> anyhow::Result<ExitCode> {
+    if args.json {
+        print_json(&whole(record)?)?;
+    } else if args.is_text() {
+        print(&render::summary(record))?;
+    } else {
+        bail!(
+            "`{}` holds what `iopj watch` saw, of which there is text and JSON only: leave the other options \
+             out, or use --json",
+            args.store.display()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn whole(record: &WatchRecord) -> anyhow::Result<serde_json::Value> {
+    let figures = WatchFigures::of(&record.evidence, &record.paths);
+    Ok(json!({ "whole": record, "figures": figures }))
+}
+
+/// What the user sees meanwhile.
+struct View {
+    json: bool,
+    /// A program is started, whose standard output is its own.
+    beside: bool,
+    /// Redrawn in place.
+    is_live: bool,
+    /// Lines of the view that stand on the terminal.
+    drawn: usize,
+    server: Option<MetricsServer>,
+}
+
+impl View {
+    fn new(json: bool, beside: bool, server: Option<MetricsServer>) -> View {
+        // Lines of a program that shares the terminal would be drawn over.
+        let shares = beside && std::io::stdout().is_terminal();
+        let is_live = !json && !shares && std::io::stderr().is_terminal();
+        View { json, beside, is_live, drawn: 0, server }
+    }
+
+    fn put_json(&self, value: &serde_json::Value) -> anyhow::Result<()> {
+        match self.beside {
+            true => {
+                let _ = writeln!(std::io::stderr(), "{value}");
+                Ok(())
+            }
+            false => print(&format!("{value}\n")),
+        }
+    }
+
+    /// Takes the view off the terminal.
+    fn clear(&mut self) {
+        if self.drawn > 0 {
+            let _ = write!(std::io::stderr(), "\x1b[{}A\x1b[J", self.drawn);
+            self.drawn = 0;
+        }
+    }
+
+    fn draw(&mut self, lines: &[String]) {
+        self.clear();
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        self.drawn = lines.len();
+    }
+
+    fn finish(&mut self, record: &WatchRecord) -> anyhow::Result<()> {
+        self.clear();
+        if self.json {
+            return self.put_json(&whole(record)?);
+        }
+        let _ = std::io::stderr().write_all(render::summary(record).as_bytes());
+        Ok(())
+    }
+}
+
+impl WatchView for View {
+    fn begin(&mut self, _: &WatchSubject) {
+        if let Some(server) = &self.server {
+            self.note(&format!("the figures are served on http://{}/metrics", server.address()));
+        }
+    }
+
+    fn interval(&mut self, subject: &WatchSubject, interval: &WatchInterval, whole: &WatchEvidence) {
+        if let Some(server) = &self.server {
+            server.set(render::metrics(subject, whole, interval));
+        }
+        if self.json {
+            let figures = WatchFigures::of(&interval.evidence, &interval.paths);
+            // A reader that has seen enough is no error.
+            let _ = self.put_json(&json!({ "interval": interval, "figures": figures }));
+        } else if self.is_live {
+            self.draw(&render::live(subject, interval, columns()));
+        } else {
+            let _ = writeln!(std::io::stderr(), "{}", render::line(interval));
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        if self.json && self.beside {
+            let _ = self.put_json(&json!({ "note": text }));
+            return;
+        }
+        self.clear();
+        note(text);
+    }
+}
+
+/// The columns of the terminal.
+fn columns() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| size.ws_col.max(20).into())
+}

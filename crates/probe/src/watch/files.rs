@@ -1,0 +1,123 @@
+//! The files and rings that a program has open (`/proc/PID/fd`, `/proc/PID/fdinfo`; proc_pid_fdinfo(5)).
+
+use crate::child::rings::{FdInfo, RING};
+use crate::root::{Root, names, text_if_there};
+use iopj_core::watch::{FoundRing, OpenFiles};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// Messages go there, whatever the program does.
+const STANDARD_ERROR: i32 = 2;
+
+/// What was seen so far.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// At the last look.
+    pub(super) open: OpenFiles,
+    /// Every ring that was seen.
+    pub(super) rings: BTreeMap<(i32, i32), FoundRing>,
+    /// Numbers of the block devices that hold files which were seen, or are open themselves (`st_dev`,
+    /// `st_rdev`).
+    pub(super) devices: BTreeSet<u64>,
+}
+
+impl Files {
+    /// Looks at the descriptors of these processes.
+    pub(super) fn look(&mut self, root: &Root, pids: &[i32]) {
+        self.open = OpenFiles::default();
+        for pid in pids {
+            let folder = root.path("proc").join(pid.to_string());
+            if fs::read_dir(folder.join("fd")).is_err() && folder.exists() {
+                self.open.unreadable += 1;
+                continue;
+            }
+            for fd in names(&folder.join("fd")) {
+                self.add(&folder, *pid, &fd);
+            }
+        }
+    }
+
+    fn add(&mut self, folder: &Path, pid: i32, fd: &str) {
+        let Ok(number) = fd.parse::<i32>() else { return };
+        let link = folder.join("fd").join(fd);
+        let Ok(target) = fs::read_link(&link) else { return };
+        let info = || text_if_there(&folder.join("fdinfo").join(fd)).ok().flatten().unwrap_or_default();
+        if target.to_str() == Some(RING) {
+            let sqpoll = FdInfo::parse(&info()).poller.is_some();
+            let found = FoundRing { pid, fd: number, flags: None, sqpoll };
+            let ring = self.rings.entry((pid, number)).or_insert(found);
+            ring.sqpoll |= sqpoll;
+            return;
+        }
+        if number == STANDARD_ERROR || !target.starts_with("/") {
+            return;
+        }
+        let Ok(metadata) = fs::metadata(&link) else { return };
+        let device = match metadata.file_type() {
+            kind if kind.is_block_device() => metadata.rdev(),
+            kind if kind.is_file() && target.starts_with("/proc") => return,
+            kind if kind.is_file() => metadata.dev(),
+            _ => return,
+        };
+        let Some(flags) = flags(&info()) else { return };
+        if flags & libc::O_PATH != 0 {
+            return;
+        }
+        self.devices.insert(device);
+        let is_direct = flags & libc::O_DIRECT != 0;
+        *(if is_direct { &mut self.open.direct } else { &mut self.open.buffered }) += 1;
+        // O_SYNC holds the bit of O_DSYNC.
+        self.open.synchronous += u32::from(flags & libc::O_DSYNC != 0);
+    }
+}
+
+/// The flags that a file was opened with; octal.
+fn flags(info: &str) -> Option<i32> {
+    let text = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+    i32::from_str_radix(text.trim(), 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    #[test]
+    fn flags_are_octal() {
+        assert_eq!(flags("pos:\t0\nflags:\t0140000\nmnt_id:\t25\n"), Some(0o140_000));
+        assert_eq!(flags("pos:\t0\n"), None);
+        assert_eq!(flags("flags:\t9\n"), None);
+    }
+
+    #[test]
+    fn own_files_are_seen_by_their_flags() {
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = folder.path().join("data");
+        fs::write(&path, [0; 4096]).unwrap();
+        let root = Root::new(Path::new("/")).unwrap();
+        let look = || {
+            let mut files = Files::default();
+            files.look(&root, &[std::process::id().cast_signed()]);
+            files
+        };
+        let before = look().open;
+        let device = fs::metadata(&path).unwrap().dev();
+        let _plain = fs::File::open(&path).unwrap();
+        let direct = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path);
+        let Ok(_direct) = direct else { return eprintln!("skipped: needs O_DIRECT here") };
+        let after = look();
+        // Other tests of this process open files too.
+        assert!(after.open.direct > 0 && after.open.buffered > 0, "{before:?} {after:?}");
+        assert!(after.devices.contains(&device));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_panic(text in "flags:\t[0-9]{0,14}\n|\\PC*") {
+            flags(&text);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! A program that does its own I/O, seen from outside: its system calls and rings, the disks that it uses,
+//! and which I/O paths that shows.
+//!
+//! [`Watcher`] reads the kernel's counters, two [`WatchLook`]s give the
+//! [`WatchEvidence`] between them, [`paths_of`] says which paths it shows. When to look, and for how long
+//! tracepoints are counted, is left to the caller.
+
+mod cost;
+mod counters;
+mod disks;
+mod events;
+mod files;
+mod paths;
+mod processes;
+mod samples;
+mod watcher;
+
+pub use paths::{FEW_SHARE, ONE_KIND_SHARE, paths_of};
+pub use watcher::{Denied, SampledRequest, Spent, WatchLook, Watched, Watcher};

@@ -1,0 +1,277 @@
+//! Which I/O paths a program takes, by what was seen of it.
+
+use iopj_core::watch::{
+    Certainty, EventCounts, FoundRing, ProgramCounts, SeenCaching, SeenCompletion, SeenInterface, SeenPath,
+    WatchEvidence,
+};
+
+/// An interface with a smaller share of the calls and ring entries is not named.
+pub const FEW_SHARE: f64 = 0.001;
+/// From this share on, all completions, or all threads' I/O, are taken for one kind.
+pub const ONE_KIND_SHARE: f64 = 0.99;
+/// Bytes of the smallest folio that the page cache takes.
+const PAGE: f64 = 4096.0;
+const SECTOR: f64 = 512.0;
+
+/// Calls that read or write at an offset: of files and devices only.
+const AT_OFFSET: [&str; 6] = ["pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2"];
+/// Calls that serve pipes and sockets too.
+const ANYWHERE: [&str; 4] = ["read", "write", "readv", "writev"];
+
+/// An interface with what it handed to the kernel.
+struct Found {
+    interface: SeenInterface,
+    sqpoll: bool,
+    count: f64,
+    certainty: Certainty,
+    why: String,
+}
+
+/// The paths that a program takes, the most used first. It never sees what the program was asked to do.
+pub fn paths_of(evidence: &WatchEvidence) -> Vec<SeenPath> {
+    let Some(program) = &evidence.program else { return Vec::new() };
+    let mut found = match &evidence.events {
+        Some(events) => by_events(evidence, events, program),
+        None => by_totals(evidence, program),
+    };
+    let all: f64 = found.iter().map(|found| found.count).sum();
+    found.retain(|found| found.count > FEW_SHARE * all);
+    let kinds = found.len();
+    let path = |found: Found| {
+        let (caching, cache_why) = caching(evidence, &found);
+        let (completion, sure, completion_why) = completion(evidence, &found, kinds);
+        // A buffered I/O does not wait for the device, so its completion decides nothing.
+        let is_sure = sure || caching == SeenCaching::Buffered;
+        let mut why = vec![found.why, cache_why];
+        why.extend((caching != SeenCaching::Buffered).then_some(completion_why));
+        SeenPath {
+            interface: found.interface,
+            sqpoll: found.sqpoll,
+            completion,
+            caching,
+            share: found.count / all,
+            certainty: if is_sure { found.certainty } else { Certainty::Inferred },
+            why: why.join("; "),
+        }
+    };
+    let mut paths: Vec<SeenPath> = found.into_iter().map(path).collect();
+    paths.sort_by(|a, b| b.share.total_cmp(&a.share));
+    paths
+}
+
+/// The interfaces by the calls and ring entries that were counted.
+fn by_events(evidence: &WatchEvidence, events: &EventCounts, program: &ProgramCounts) -> Vec<Found> {
+    let mut found = Vec::new();
+    let mut add = |interface, sqpoll, count: u64, certainty, why: String| {
+        if count > 0 {
+            found.push(Found { interface, sqpoll, count: count as f64, certainty, why });
+        }
+    };
+    let proven = Certainty::Proven;
+    add(SeenInterface::IoUring, false, events.ring_entries, proven, ring_words(evidence, events, false));
+    add(SeenInterface::IoUring, true, events.poller_entries, proven, ring_words(evidence, events, true));
+    let commands = format!("{} commands passed through rings", events.passthrough_entries);
+    add(SeenInterface::NvmePassthrough, false, events.passthrough_entries, proven, commands);
+    let submits = events.calls_of("io_submit");
+    add(SeenInterface::Libaio, false, submits, proven, format!("{submits} calls of io_submit"));
+    let (calls, certainty, words) = synchronous(evidence, events, program);
+    match aio_share(program) {
+        Some(share) if calls > 0 => {
+            let of_threads = (calls as f64 * share).round() as u64;
+            let why = format!(
+                "{words}, {:.0} % of the bytes by {} threads that block all signals, as those of POSIX AIO do",
+                100.0 * share,
+                program.aio_threads,
+            );
+            add(SeenInterface::PosixAio, false, of_threads, Certainty::Inferred, why);
+            add(SeenInterface::PosixSio, false, calls - of_threads, certainty, words);
+        }
+        _ => add(SeenInterface::PosixSio, false, calls, certainty, words),
+    }
+    let mapped = format!("{} page faults that had to read", program.major_faults);
+    // The program's own code is read by such faults too.
+    let faults = if program.major_faults as f64 > MANY_FAULTS { program.major_faults } else { 0 };
+    add(SeenInterface::Mmap, false, faults, Certainty::Inferred, mapped);
+    found
+}
+
+/// Page faults beyond what starting a program takes.
+const MANY_FAULTS: f64 = 1000.0;
+
+/// Calls of the synchronous interface, how sure it is that they do I/O of files, and what they are.
+fn synchronous(
+    evidence: &WatchEvidence,
+    events: &EventCounts,
+    program: &ProgramCounts,
+) -> (u64, Certainty, String) {
+    let of = |names: &[&str]| {
+        let calls = names.iter().map(|name| (*name, events.calls_of(name))).filter(|(_, count)| *count > 0);
+        let calls: Vec<(&str, u64)> = calls.collect();
+        let words: Vec<String> =
+            calls.iter().map(|(name, count)| format!("{count} calls of {name}")).collect();
+        (calls.iter().map(|(_, count)| count).sum::<u64>(), words.join(", "))
+    };
+    let (at_offset, words) = of(&AT_OFFSET);
+    let (anywhere, more) = of(&ANYWHERE);
+    let has_files = evidence.files.direct + evidence.files.buffered > 0;
+    let moved = program.io.is_some_and(|io| io.read_bytes + io.write_bytes > 0);
+    // Every program reads its libraries and writes its messages.
+    let counts_too = anywhere > at_offset && anywhere > FEW_CALLS && (has_files || moved);
+    match (at_offset > FEW_CALLS, counts_too) {
+        (_, true) => {
+            let words = if words.is_empty() { more } else { format!("{words}, {more}") };
+            let words = format!("{words}; read and write serve pipes and sockets too");
+            (at_offset + anywhere, Certainty::Inferred, words)
+        }
+        (true, false) => (at_offset, Certainty::Proven, words),
+        (false, false) => (0, Certainty::Proven, words),
+    }
+}
+
+/// Calls that starting and ending a program may take.
+const FEW_CALLS: u64 = 64;
+
+/// The share of synchronous I/O that threads of POSIX AIO did.
+fn aio_share(program: &ProgramCounts) -> Option<f64> {
+    let io = program.io?;
+    let all = io.read_chars.saturating_add(io.write_chars);
+    let share = (program.aio_thread_bytes as f64 / all.max(1) as f64).min(1.0);
+    match share {
+        share if share >= AIO_ALL => Some(1.0),
+        share if share >= 1.0 - AIO_ALL => Some(share),
+        _ => None,
+    }
+}
+
+/// Such threads end when they have nothing to do, and what they did last is not seen: from this share of the
+/// bytes on they are taken to have done all.
+const AIO_ALL: f64 = 0.9;
+
+/// The interfaces by the kernel's own totals, where no event can be counted.
+fn by_totals(evidence: &WatchEvidence, program: &ProgramCounts) -> Vec<Found> {
+    let mut found = Vec::new();
+    let mut add = |interface, sqpoll, count: u64, why: String| {
+        if count > FEW_CALLS {
+            found.push(Found { interface, sqpoll, count: count as f64, certainty: Certainty::Inferred, why });
+        }
+    };
+    let io = program.io.unwrap_or_default();
+    let calls = io.read_calls + io.write_calls;
+    let words = format!("/proc/PID/io counts {calls} calls of read and write, pipes and sockets included");
+    let of_threads = aio_share(program).unwrap_or(0.0);
+    if of_threads > 0.5 {
+        add(SeenInterface::PosixAio, false, calls, format!("{words}, by threads that block all signals"));
+    } else {
+        add(SeenInterface::PosixSio, false, calls, words);
+    }
+    if !evidence.rings.is_empty() {
+        let sqpoll = evidence.rings.iter().any(|ring| ring.sqpoll);
+        // What no call of read or write asked for came by another way.
+        let bytes = (io.read_bytes + io.write_bytes).saturating_sub(io.read_chars + io.write_chars);
+        let words = format!(
+            "{} rings are open, and the device moved more than read and write asked for",
+            evidence.rings.len()
+        );
+        add(SeenInterface::IoUring, sqpoll, bytes / PAGE as u64, words);
+    }
+    found
+}
+
+fn ring_words(evidence: &WatchEvidence, events: &EventCounts, sqpoll: bool) -> String {
+    let (count, by) = match sqpoll {
+        true => (events.poller_entries, "a submission poller"),
+        false => (events.ring_entries, "io_uring_enter"),
+    };
+    let created = evidence.rings.iter().filter(|ring| ring.flags.is_some()).count();
+    let made = match (created, evidence.rings.len() - created) {
+        (0, 0) => String::new(),
+        (0, older) => format!(", {older} rings found open, older than the watch"),
+        (created, _) => format!(", {created} rings created"),
+    };
+    format!("{count} ring entries taken by {by}{made}")
+}
+
+/// Whether the path goes through the page cache.
+fn caching(evidence: &WatchEvidence, found: &Found) -> (SeenCaching, String) {
+    match found.interface {
+        SeenInterface::NvmePassthrough => {
+            return (SeenCaching::Direct, "commands have no page cache".to_owned());
+        }
+        SeenInterface::Mmap => return (SeenCaching::Buffered, "a mapping is the page cache".to_owned()),
+        _ => {}
+    }
+    let files = evidence.files;
+    let cached = evidence.events.as_ref().map(|events| events.whole(events.cache_adds) * PAGE);
+    let moved = device_bytes(evidence);
+    // Both at once: what the page cache took decides.
+    let past_cache = cached.is_some_and(|cached| moved > 0.0 && cached < (1.0 - ONE_KIND_SHARE) * moved);
+    let caching = match (files.direct, files.buffered) {
+        (0, 0) if past_cache => SeenCaching::Direct,
+        (0, 0) if cached.is_some_and(|cached| cached > 0.0) => SeenCaching::Buffered,
+        (0, 0) => SeenCaching::Unknown,
+        (_, 0) => SeenCaching::Direct,
+        (0, _) => SeenCaching::Buffered,
+        (_, _) if past_cache => SeenCaching::Direct,
+        _ => SeenCaching::Mixed,
+    };
+    let words = match (files.direct, files.buffered) {
+        (0, 0) => "no open file was seen".to_owned(),
+        (direct, 0) => format!("{direct} files open with O_DIRECT"),
+        (0, buffered) => format!("{buffered} files open without O_DIRECT"),
+        (direct, buffered) => format!("{direct} files open with O_DIRECT, {buffered} without"),
+    };
+    (caching, words)
+}
+
+/// Bytes that the devices moved.
+fn device_bytes(evidence: &WatchEvidence) -> f64 {
+    let sectors =
+        evidence.devices.iter().map(|device| device.counts.read_sectors + device.counts.write_sectors);
+    sectors.sum::<u64>() as f64 * SECTOR
+}
+
+/// How the path completes, whether that is sure, and what shows it. `kinds` interfaces are in use.
+fn completion(evidence: &WatchEvidence, found: &Found, kinds: usize) -> (SeenCompletion, bool, String) {
+    let seen: Vec<_> = evidence.devices.iter().filter_map(|device| device.completions).collect();
+    let interrupts: u64 =
+        seen.iter().map(|seen| seen.hard_interrupt + seen.soft_interrupt + seen.worker).sum();
+    let threads: u64 = seen.iter().map(|seen| seen.thread).sum();
+    let sampled: u64 = evidence.devices.iter().filter_map(|it| it.latency).map(|it| it.count).sum();
+    let own: u64 =
+        evidence.devices.iter().filter_map(|it| it.latency).map(|it| it.completed_by_program).sum();
+    let all = interrupts + threads;
+    let hybrid = is_hybrid(evidence, found);
+    let polled = if hybrid { SeenCompletion::Hybrid } else { SeenCompletion::Poll };
+    if all == 0 {
+        let is_ring = matches!(found.interface, SeenInterface::IoUring | SeenInterface::NvmePassthrough);
+        let known: Vec<_> = evidence.rings.iter().filter(|ring| ring.flags.is_some()).collect();
+        let all_poll = !known.is_empty() && known.iter().all(|ring| ring.has(FoundRing::IOPOLL));
+        return match is_ring && all_poll {
+            true => {
+                (polled, false, "its rings were created to poll, and no completion was counted".to_owned())
+            }
+            false => (SeenCompletion::Unknown, false, "no completion was counted".to_owned()),
+        };
+    }
+    let is_all = |count: u64| count as f64 >= ONE_KIND_SHARE * all as f64;
+    let words = |count: u64, who: &str| format!("{count} of {all} requests completed by {who}");
+    if is_all(interrupts) {
+        (SeenCompletion::Interrupt, true, words(interrupts, "interrupts and the kernel's workers"))
+    } else if is_all(threads) && sampled > 0 && own as f64 >= ONE_KIND_SHARE * sampled as f64 {
+        (polled, !hybrid || kinds == 1, words(threads, "the threads that wait"))
+    } else if is_all(threads) {
+        (polled, false, words(threads, "threads, of which it was not seen that they are this program's"))
+    } else {
+        (SeenCompletion::Mixed, false, words(interrupts, "interrupts, the others by threads"))
+    }
+}
+
+/// Polling sleeps first: rings made for that, or, for other interfaces, the device's setting.
+fn is_hybrid(evidence: &WatchEvidence, found: &Found) -> bool {
+    let is_ring = matches!(found.interface, SeenInterface::IoUring | SeenInterface::NvmePassthrough);
+    let by_ring = evidence.rings.iter().any(|ring| ring.has(FoundRing::HYBRID_IOPOLL));
+    let delays = |device: &iopj_core::watch::WatchedDevice| {
+        device.counts.settings.get("io_poll_delay").is_some_and(|delay| delay != "-1")
+    };
+    (is_ring && by_ring) || evidence.devices.iter().any(delays)
+}

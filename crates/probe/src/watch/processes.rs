@@ -1,0 +1,408 @@
+//! The processes of a watched program: which they are, and what the kernel has counted of them.
+//!
+//! A process that ends leaves its totals to the one that waits for it (kernel/exit.c, `wait_task_zombie`);
+//! those of a process that nobody in the program waits for are kept here.
+
+use crate::root::{Root, text, text_if_there};
+use crate::threads::{self, ProcStat, Thread, numbers};
+use iopj_core::uring::RingThread;
+use iopj_core::watch::{ProcessIo, ProgramCounts};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The signals from 1 to 31 but `SIGKILL` and `SIGSTOP`, which cannot be blocked, as bits of a mask.
+const BLOCKABLE: u64 = 0x7fff_ffff & !(1 << 8) & !(1 << 18);
+
+/// Which processes belong to the program.
+#[derive(Clone, Debug)]
+pub(super) enum Scope {
+    /// This one and its descendants, also those that became children of the second process because their
+    /// own parents ended.
+    Tree(i32, Option<i32>),
+    /// Those of a control group and of the groups in it, by its folder.
+    Cgroup(PathBuf),
+}
+
+/// What was seen so far.
+#[derive(Debug)]
+pub(super) struct Processes {
+    scope: Scope,
+    tick_ns: u64,
+    /// By number and start.
+    members: BTreeMap<(i32, u64), Totals>,
+    /// Of members that ended and left their totals to nobody.
+    gone: Totals,
+    /// The highest sum so far: it may only grow.
+    highest: Totals,
+    threads: BTreeMap<(i32, u64), Thread>,
+    /// Bytes of threads that block all signals, by thread.
+    aio_bytes: BTreeMap<(i32, u64), u64>,
+    sum: ProgramCounts,
+    pollers: BTreeSet<(i32, u64)>,
+    workers: BTreeSet<(i32, u64)>,
+}
+
+/// Of a process, with its children that it waited for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    parent: i32,
+    user_ticks: u64,
+    system_ticks: u64,
+    major_faults: u64,
+    io: ProcessIo,
+    has_io: bool,
+}
+
+impl Processes {
+    pub(super) fn new(scope: Scope, tick_ns: u64) -> Processes {
+        Processes {
+            scope,
+            tick_ns,
+            members: BTreeMap::new(),
+            gone: Totals::default(),
+            highest: Totals::default(),
+            threads: BTreeMap::new(),
+            aio_bytes: BTreeMap::new(),
+            sum: ProgramCounts::default(),
+            pollers: BTreeSet::new(),
+            workers: BTreeSet::new(),
+        }
+    }
+
+    /// The folder of the control group, if it is one.
+    pub(super) fn cgroup(&self) -> Option<&Path> {
+        match &self.scope {
+            Scope::Cgroup(folder) => Some(folder),
+            Scope::Tree(..) => None,
+        }
+    }
+
+    /// The processes at the last look.
+    pub(super) fn pids(&self) -> Vec<i32> {
+        self.members.keys().map(|(pid, _)| *pid).collect()
+    }
+
+    /// The threads at the last look.
+    pub(super) fn tids(&self) -> Vec<i32> {
+        self.threads.keys().map(|(tid, _)| *tid).collect()
+    }
+
+    /// Reads them; the totals since the first look, at which all counts begin.
+    pub(super) fn look(&mut self, root: &Root) -> ProgramCounts {
+        let found = self.find(root);
+        let ended: Vec<Totals> = self
+            .members
+            .iter()
+            .filter(|(key, totals)| !found.contains_key(key) && !self.is_member(totals.parent))
+            .map(|(_, totals)| *totals)
+            .collect();
+        ended.iter().for_each(|totals| self.gone.add(totals));
+        self.members = found;
+        let mut all = self.gone;
+        self.members.values().for_each(|totals| all.add(totals));
+        self.highest = self.highest.max(&all);
+        self.look_at_threads(root);
+        ProgramCounts {
+            processes: self.members.len() as u32,
+            threads: self.threads.len() as u32,
+            user_ns: self.highest.user_ticks.saturating_mul(self.tick_ns),
+            system_ns: self.highest.system_ticks.saturating_mul(self.tick_ns),
+            io: self.highest.has_io.then_some(self.highest.io),
+            major_faults: self.highest.major_faults,
+            pollers: self.pollers.len() as u32,
+            workers: self.workers.len() as u32,
+            ..self.sum.clone()
+        }
+    }
+
+    fn is_member(&self, pid: i32) -> bool {
+        self.members.keys().any(|(member, _)| *member == pid)
+    }
+
+    fn find(&self, root: &Root) -> BTreeMap<(i32, u64), Totals> {
+        let all = root.path("proc");
+        let read = |pid: i32| Some((pid, stat(&text(&all.join(pid.to_string()).join("stat")).ok()?)?));
+        let belongs: Box<dyn Fn(&BTreeMap<i32, (u64, Totals)>, i32) -> bool> = match &self.scope {
+            Scope::Cgroup(folder) => {
+                let inside = processes_in(folder);
+                Box::new(move |_, pid| inside.contains(&pid))
+            }
+            Scope::Tree(first, adopted_by) => {
+                let (first, adopted_by) = (*first, *adopted_by);
+                Box::new(move |all, pid| self.descends(all, pid, first, adopted_by))
+            }
+        };
+        let candidates: BTreeMap<i32, (u64, Totals)> = numbers(&all).filter_map(read).collect();
+        let mut found = BTreeMap::new();
+        for (pid, (started, totals)) in &candidates {
+            if belongs(&candidates, *pid) {
+                let mut totals = *totals;
+                if let Some(io) = text_if_there(&all.join(pid.to_string()).join("io")).ok().flatten() {
+                    (totals.io, totals.has_io) = (process_io(&io), true);
+                }
+                found.insert((*pid, *started), totals);
+            }
+        }
+        found
+    }
+
+    /// True for a descendant, and for one that was a member at the last look: its parent may have ended.
+    fn descends(&self, all: &BTreeMap<i32, (u64, Totals)>, pid: i32, first: i32, by: Option<i32>) -> bool {
+        let mut at = pid;
+        // Who watches is no part of the program, though he may descend from it.
+        let own = std::process::id().cast_signed();
+        for _ in 0..=all.len() {
+            if at == own && by != Some(own) {
+                return false;
+            }
+            if at == first || (Some(at) == by && pid != at) {
+                return true;
+            }
+            match all.get(&at) {
+                Some((started, totals)) => {
+                    if self.members.contains_key(&(at, *started)) {
+                        return true;
+                    }
+                    at = totals.parent;
+                }
+                None => return false,
+            }
+        }
+        false
+    }
+
+    fn look_at_threads(&mut self, root: &Root) {
+        let mut seen = BTreeMap::new();
+        for pid in self.pids() {
+            // A process that has just ended has no threads.
+            for thread in threads::of_process(root, &pid.to_string(), self.tick_ns).unwrap_or_default() {
+                self.add(root, pid, &thread);
+                seen.insert((thread.tid, thread.started_ticks), thread);
+            }
+        }
+        self.aio_bytes.retain(|key, _| seen.contains_key(key));
+        self.threads = seen;
+    }
+
+    fn add(&mut self, root: &Root, pid: i32, thread: &Thread) {
+        let key = (thread.tid, thread.started_ticks);
+        let since = thread.since(self.threads.get(&key).map(std::slice::from_ref).unwrap_or_default());
+        self.sum.switches += since.voluntary_switches + since.involuntary_switches;
+        match RingThread::of(&thread.name) {
+            Some(RingThread::Poller | RingThread::KernelPoller) => {
+                self.sum.poller_ns += since.cpu_ns;
+                self.pollers.insert(key);
+            }
+            Some(RingThread::Worker) => {
+                self.workers.insert(key);
+            }
+            None if thread.tid != pid && thread.blocked_signals & BLOCKABLE == BLOCKABLE => {
+                let file = root.path("proc").join(pid.to_string()).join("task").join(thread.tid.to_string());
+                let Some(text) = text_if_there(&file.join("io")).ok().flatten() else { return };
+                let io = process_io(&text);
+                let bytes = io.read_chars.saturating_add(io.write_chars);
+                let before = match self.aio_bytes.insert(key, bytes) {
+                    Some(before) => before,
+                    None => {
+                        self.sum.aio_threads += 1;
+                        0
+                    }
+                };
+                self.sum.aio_thread_bytes += bytes.saturating_sub(before);
+            }
+            None => {}
+        }
+    }
+}
+
+impl Totals {
+    fn add(&mut self, other: &Totals) {
+        self.user_ticks += other.user_ticks;
+        self.system_ticks += other.system_ticks;
+        self.major_faults += other.major_faults;
+        self.has_io |= other.has_io;
+        self.io = with(self.io, other.io, u64::saturating_add);
+    }
+
+    fn max(&self, other: &Totals) -> Totals {
+        Totals {
+            parent: 0,
+            user_ticks: self.user_ticks.max(other.user_ticks),
+            system_ticks: self.system_ticks.max(other.system_ticks),
+            major_faults: self.major_faults.max(other.major_faults),
+            io: with(self.io, other.io, u64::max),
+            has_io: self.has_io || other.has_io,
+        }
+    }
+}
+
+/// Both, field by field.
+fn with(one: ProcessIo, other: ProcessIo, of: impl Fn(u64, u64) -> u64) -> ProcessIo {
+    ProcessIo {
+        read_chars: of(one.read_chars, other.read_chars),
+        write_chars: of(one.write_chars, other.write_chars),
+        read_calls: of(one.read_calls, other.read_calls),
+        write_calls: of(one.write_calls, other.write_calls),
+        read_bytes: of(one.read_bytes, other.read_bytes),
+        write_bytes: of(one.write_bytes, other.write_bytes),
+    }
+}
+
+/// What a program did from `earlier` to `later`.
+pub(super) fn between(earlier: &ProgramCounts, later: &ProgramCounts) -> ProgramCounts {
+    let since = |field: fn(&ProgramCounts) -> u64| field(later).saturating_sub(field(earlier));
+    let io = later.io.map(|io| with(io, earlier.io.unwrap_or_default(), u64::saturating_sub));
+    ProgramCounts {
+        processes: later.processes,
+        threads: later.threads,
+        user_ns: since(|counts| counts.user_ns),
+        system_ns: since(|counts| counts.system_ns),
+        cpu_ns: later.cpu_ns.map(|ns| ns.saturating_sub(earlier.cpu_ns.unwrap_or(0))),
+        switches: since(|counts| counts.switches),
+        io,
+        major_faults: since(|counts| counts.major_faults),
+        poller_ns: since(|counts| counts.poller_ns),
+        pollers: later.pollers,
+        workers: later.workers,
+        aio_thread_bytes: since(|counts| counts.aio_thread_bytes),
+        aio_threads: later.aio_threads,
+    }
+}
+
+/// Start and totals of a process.
+fn stat(text: &str) -> Option<(u64, Totals)> {
+    let stat = ProcStat::parse(text)?;
+    let sum = |a: usize, b: usize| Some(stat.field::<u64>(a)?.saturating_add(stat.field(b)?));
+    let totals = Totals {
+        parent: stat.field(4)?,
+        user_ticks: sum(14, 16)?,
+        system_ticks: sum(15, 17)?,
+        major_faults: sum(12, 13)?,
+        ..Totals::default()
+    };
+    Some((stat.field(22)?, totals))
+}
+
+fn process_io(text: &str) -> ProcessIo {
+    let value = |key: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse().ok())
+            .unwrap_or(0)
+    };
+    ProcessIo {
+        read_chars: value("rchar"),
+        write_chars: value("wchar"),
+        read_calls: value("syscr"),
+        write_calls: value("syscw"),
+        read_bytes: value("read_bytes"),
+        write_bytes: value("write_bytes"),
+    }
+}
+
+/// The processes of a control group and of those in it.
+pub(super) fn processes_in(folder: &Path) -> BTreeSet<i32> {
+    let text = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    let mut found: BTreeSet<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    let Ok(entries) = std::fs::read_dir(folder) else { return found };
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        found.extend(processes_in(&entry.path()));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::fs;
+
+    struct Tree(tempfile::TempDir);
+
+    impl Tree {
+        fn new() -> Tree {
+            let tree = tempfile::tempdir().unwrap();
+            fs::create_dir_all(tree.path().join("proc")).unwrap();
+            Tree(tree)
+        }
+
+        fn root(&self) -> Root {
+            Root::new(self.0.path()).unwrap()
+        }
+
+        fn process(&self, pid: i32, parent: i32, user: u64, children: u64, read_bytes: u64) {
+            let folder = self.0.path().join(format!("proc/{pid}"));
+            fs::create_dir_all(&folder).unwrap();
+            let stat =
+                format!("{pid} (a b) S {parent} 1 1 0 0 0 0 0 3 2 {user} 0 {children} 0 20 0 1 0 99 0\n");
+            fs::write(folder.join("stat"), stat).unwrap();
+            fs::write(folder.join("io"), format!("rchar: 9\nread_bytes: {read_bytes}\n")).unwrap();
+        }
+
+        fn ends(&self, pid: i32) {
+            fs::remove_dir_all(self.0.path().join(format!("proc/{pid}"))).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_a_child_leaves_to_its_parent_counts_once_and_what_it_leaves_to_nobody_counts_too() {
+        let tree = Tree::new();
+        tree.process(10, 1, 5, 0, 100);
+        tree.process(11, 10, 7, 0, 200);
+        // A stranger, and one that this program adopted.
+        tree.process(12, 1, 50, 0, 5_000);
+        tree.process(13, 3, 1, 0, 1_000);
+        let mut processes = Processes::new(Scope::Tree(10, Some(3)), 1);
+        let first = processes.look(&tree.root());
+        assert_eq!((first.processes, first.user_ns, first.major_faults), (3, 13, 15));
+        assert_eq!(first.io.unwrap().read_bytes, 1_300);
+        tree.ends(11);
+        tree.process(10, 1, 5, 9, 302);
+        tree.ends(13);
+        let second = processes.look(&tree.root());
+        assert_eq!((second.processes, second.user_ns), (1, 15));
+        assert_eq!(second.io.unwrap().read_bytes, 1_302);
+        let delta = between(&first, &second);
+        assert_eq!((delta.user_ns, delta.io.unwrap().read_bytes), (2, 2));
+    }
+
+    #[test]
+    fn a_member_whose_parent_has_ended_stays_a_member() {
+        let tree = Tree::new();
+        tree.process(10, 1, 5, 0, 0);
+        tree.process(11, 10, 7, 0, 0);
+        let mut processes = Processes::new(Scope::Tree(10, None), 1);
+        assert_eq!(processes.look(&tree.root()).processes, 2);
+        tree.ends(10);
+        tree.process(11, 1, 8, 0, 0);
+        tree.process(14, 11, 1, 0, 0);
+        assert_eq!(processes.look(&tree.root()).processes, 2);
+        assert_eq!(processes.pids(), [11, 14]);
+    }
+
+    #[test]
+    fn processes_of_nested_groups_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("inner")).unwrap();
+        fs::write(folder.path().join("cgroup.procs"), "4\n7\n").unwrap();
+        fs::write(folder.path().join("inner/cgroup.procs"), "9\n").unwrap();
+        assert_eq!(processes_in(folder.path()), BTreeSet::from([4, 7, 9]));
+    }
+
+    #[test]
+    fn threads_of_posix_aio_block_all_signals_and_others_do_not() {
+        for (mask, is_one) in
+            [("fffffffe7ffbfeff", true), ("0000000000000000", false), ("0000000000010000", false)]
+        {
+            let mask = u64::from_str_radix(mask, 16).unwrap();
+            assert_eq!(mask & BLOCKABLE == BLOCKABLE, is_one, "{mask:x}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_panic(text in "(rchar|syscr|read_bytes): ?[0-9]{0,22}\n|\\PC*") {
+            process_io(&text);
+            stat(&text);
+        }
+    }
+}

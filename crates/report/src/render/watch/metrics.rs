@@ -1,0 +1,214 @@
+//! A watch as OpenMetrics text (OpenMetrics 1.0): counters since the watch began, and gauges of the last
+//! interval.
+
+use iopj_core::watch::{WatchEvidence, WatchSubject};
+use iopj_store::watch::WatchInterval;
+use std::fmt::Write;
+
+/// A family of metrics: name, type, unit, help.
+struct Family {
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    samples: Vec<(Vec<(&'static str, String)>, f64)>,
+}
+
+/// The text, from the whole so far and the last interval.
+pub fn metrics(subject: &WatchSubject, whole: &WatchEvidence, last: &WatchInterval) -> String {
+    let mut text = String::new();
+    for family in families(subject, whole, last).iter().filter(|family| !family.samples.is_empty()) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "# TYPE {} {}", family.name, family.kind);
+        let _ = writeln!(text, "# HELP {} {}", family.name, escaped(family.help));
+        let suffix = match family.kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        for (labels, value) in &family.samples {
+            let labels: Vec<String> =
+                labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+            let _ = writeln!(text, "{}{suffix}{labels} {value}", family.name);
+        }
+    }
+    text.push_str("# EOF\n");
+    text
+}
+
+fn families(subject: &WatchSubject, whole: &WatchEvidence, last: &WatchInterval) -> Vec<Family> {
+    let device = |name: &str| ("device", name.to_owned());
+    let mut families = vec![Family {
+        name: "iopj_watch",
+        kind: "info",
+        help: "What is watched.",
+        samples: vec![(vec![("subject", subject.to_string())], 1.0)],
+    }];
+    let mut ios = Vec::new();
+    let mut bytes = Vec::new();
+    let mut interrupts = Vec::new();
+    let mut completions = Vec::new();
+    for found in &whole.devices {
+        let counts = &found.counts;
+        let name = device(&counts.name);
+        let of = |op: &str| vec![name.clone(), ("op", op.to_owned())];
+        ios.extend([(of("read"), counts.reads as f64), (of("write"), counts.writes as f64)]);
+        bytes.push((of("read"), counts.read_sectors as f64 * 512.0));
+        bytes.push((of("write"), counts.write_sectors as f64 * 512.0));
+        interrupts.extend(counts.interrupts.map(|count| (vec![name.clone()], count as f64)));
+        let Some(seen) = found.completions else { continue };
+        for (context, count) in [
+            ("hard_interrupt", seen.hard_interrupt),
+            ("soft_interrupt", seen.soft_interrupt),
+            ("worker", seen.worker),
+            ("thread", seen.thread),
+        ] {
+            completions.push((vec![name.clone(), ("context", context.to_owned())], count as f64));
+        }
+    }
+    let counter = |name, help, samples| Family { name, kind: "counter", help, samples };
+    families.push(counter("iopj_device_ios", "I/Os that the disk completed, of everybody.", ios));
+    families.push(counter("iopj_device_bytes", "Bytes that the disk moved, of everybody.", bytes));
+    families.push(counter("iopj_device_interrupts", "Interrupts on the disk's own vectors.", interrupts));
+    families.push(counter(
+        "iopj_device_completions",
+        "Requests by the context that completed them, while tracepoints were counted.",
+        completions,
+    ));
+    families.extend(of_program(whole));
+    families.extend(of_interval(last));
+    families
+}
+
+fn of_program(whole: &WatchEvidence) -> Vec<Family> {
+    let counter = |name, help, samples| Family { name, kind: "counter", help, samples };
+    let mut families = Vec::new();
+    if let Some(program) = &whole.program {
+        let [user, system] = program.cpu();
+        let kind = |name: &str| vec![("kind", name.to_owned())];
+        families.push(counter(
+            "iopj_program_cpu_seconds",
+            "CPU time of the program.",
+            vec![(kind("user"), user * 1e-9), (kind("system"), system * 1e-9)],
+        ));
+        families.push(counter(
+            "iopj_program_context_switches",
+            "Context switches of the program.",
+            vec![(vec![], program.switches as f64)],
+        ));
+    }
+    if let Some(events) = &whole.events {
+        let named = events.calls.iter().map(|(name, count)| (vec![("call", name.clone())], *count as f64));
+        families.push(counter(
+            "iopj_program_io_calls",
+            "System calls that do I/O, while tracepoints were counted.",
+            named.collect(),
+        ));
+        let submitters = [("syscall", events.ring_entries), ("sqpoll", events.poller_entries)];
+        let entries = submitters.map(|(by, count)| (vec![("submission", by.to_owned())], count as f64));
+        families.push(counter(
+            "iopj_program_ring_entries",
+            "Entries of io_uring that read, write or sync, while tracepoints were counted.",
+            entries.into(),
+        ));
+    }
+    families
+}
+
+fn of_interval(last: &WatchInterval) -> Vec<Family> {
+    let gauge = |name, help, samples| Family { name, kind: "gauge", help, samples };
+    let evidence = &last.evidence;
+    let mut quantiles = Vec::new();
+    for found in &evidence.devices {
+        let Some(seen) = found.latency else { continue };
+        for (quantile, ns) in
+            [("0.5", seen.p50_ns), ("0.95", seen.p95_ns), ("0.99", seen.p99_ns), ("0.999", seen.p99_9_ns)]
+        {
+            let labels = vec![("device", found.counts.name.clone()), ("quantile", quantile.to_owned())];
+            quantiles.push((labels, ns as f64 * 1e-9));
+        }
+    }
+    let paths = last
+        .paths
+        .iter()
+        .map(|path| (vec![("path", path.name()), ("certainty", path.certainty.to_string())], path.share));
+    let power = evidence.power.iter().map(|power| {
+        let labels = vec![
+            ("meter", power.meter.clone()),
+            ("channel", power.channel.clone()),
+            ("scope", power.scope.to_string()),
+        ];
+        (labels, power.watts)
+    });
+    let shares = evidence.events.as_ref().map(|events| (vec![], events.share()));
+    vec![
+        gauge("iopj_device_latency_seconds", "Sampled latency from issue to completion.", quantiles),
+        gauge("iopj_path_share", "Share of the program's I/O by path.", paths.collect()),
+        gauge("iopj_power_watts", "Mean power.", power.collect()),
+        gauge(
+            "iopj_watch_counted_share",
+            "Share of the time for which tracepoints were counted.",
+            shares.into_iter().collect(),
+        ),
+        gauge(
+            "iopj_watch_slowdown",
+            "Estimated share of the program's time that watching took.",
+            vec![(vec![], evidence.cost.slowdown)],
+        ),
+    ]
+}
+
+/// A label's value or a help text (OpenMetrics 1.0, "Escaping").
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::watch::tests::{evidence, path};
+    use iopj_core::watch::SeenCaching;
+
+    fn text() -> String {
+        let paths = vec![path(SeenCaching::Direct)];
+        let last = WatchInterval { end_ns: 2_000_000_000, evidence: evidence(), paths };
+        metrics(&WatchSubject::Command(vec!["a \"b\"\n\\".to_owned()]), &evidence(), &last)
+    }
+
+    #[test]
+    fn counters_end_in_total_and_the_text_in_eof() {
+        let text = text();
+        for line in [
+            "# TYPE iopj_device_ios counter",
+            "iopj_device_ios_total{device=\"vda\",op=\"read\"} 1000",
+            "iopj_device_bytes_total{device=\"vda\",op=\"read\"} 4096000",
+            "iopj_device_completions_total{device=\"vda\",context=\"soft_interrupt\"} 300",
+            "iopj_program_io_calls_total{call=\"pread64\"} 500",
+            "iopj_path_share{path=\"posix-sio/syscall/interrupt\",certainty=\"proven\"} 1",
+            "iopj_watch_info{subject=\"a \\\"b\\\"\\n\\\\\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "`{line}` is missing in: {text}");
+        }
+        assert!(text.ends_with("\n# EOF\n"));
+    }
+
+    #[test]
+    fn every_family_is_declared_once_and_before_its_samples() {
+        let text = text();
+        let mut declared: Vec<&str> = Vec::new();
+        for line in text.lines().filter(|line| *line != "# EOF") {
+            match line.strip_prefix("# TYPE ") {
+                Some(rest) => {
+                    let name = rest.split(' ').next().unwrap();
+                    assert!(!declared.contains(&name), "{name}");
+                    declared.push(name);
+                }
+                None => {
+                    let last = declared.last().unwrap();
+                    let sample = line.strip_prefix("# HELP ").unwrap_or(line);
+                    assert!(sample.starts_with(last), "{line}");
+                }
+            }
+        }
+    }
+}

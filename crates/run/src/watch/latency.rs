@@ -1,0 +1,59 @@
+//! Latencies of sampled requests by disk, of an interval and of the whole watch.
+
+use hdrhistogram::Histogram;
+use iopj_core::watch::{SampledLatency, WatchedDevice};
+use iopj_probe::watch::SampledRequest;
+use iopj_store::histogram;
+use std::collections::BTreeMap;
+
+/// Histograms by the name of the disk.
+#[derive(Debug, Default)]
+pub(super) struct Latencies(BTreeMap<String, OfDisk>);
+
+#[derive(Debug)]
+struct OfDisk {
+    histogram: Histogram<u64>,
+    of_program: u64,
+    of_workers: u64,
+    completed_by_program: u64,
+}
+
+impl Latencies {
+    pub(super) fn add(&mut self, request: &SampledRequest) {
+        let new =
+            || OfDisk { histogram: histogram::new(), of_program: 0, of_workers: 0, completed_by_program: 0 };
+        let disk = self.0.entry(request.device.clone()).or_insert_with(new);
+        disk.histogram.saturating_record(request.latency_ns);
+        disk.of_program += u64::from(request.of_program);
+        disk.of_workers += u64::from(request.by_worker);
+        disk.completed_by_program += u64::from(request.completed_by_program);
+    }
+
+    /// Puts them into the disks of the same stretch of time.
+    pub(super) fn put_into(&self, devices: &mut [WatchedDevice]) {
+        for device in devices {
+            device.latency = self.0.get(&device.counts.name).map(OfDisk::summary);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl OfDisk {
+    fn summary(&self) -> SampledLatency {
+        let at = |quantile| self.histogram.value_at_quantile(quantile);
+        SampledLatency {
+            count: self.histogram.len(),
+            of_program: self.of_program,
+            of_workers: self.of_workers,
+            completed_by_program: self.completed_by_program,
+            p50_ns: at(0.5),
+            p95_ns: at(0.95),
+            p99_ns: at(0.99),
+            p99_9_ns: at(0.999),
+            max_ns: self.histogram.max(),
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The life of a watch: counters opened, the program let go, looks and slices until it ends, the sum.
+
+use super::budget::{Budget, COUNTING, SAMPLING, SLICE};
+use super::latency::Latencies;
+use super::power::Power;
+use super::subject::{Found, disks_of};
+use super::{Notes, WatchError, WatchOptions, WatchStop, WatchView};
+use crate::progress::unix_ns;
+use iopj_core::watch::{WatchEvidence, WatchSubject};
+use iopj_probe::watch::{WatchLook, Watcher, paths_of};
+use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Between two looks at what counting costs.
+const PULSE: Duration = Duration::from_millis(100);
+/// At the beginning files and disks are looked for so often, so that a short program is seen too.
+const EARLY: Duration = Duration::from_millis(20);
+const EARLY_UNTIL: Duration = Duration::from_millis(500);
+/// Intervals that are kept.
+const LONGEST_ROWS: usize = 100_000;
+
+/// A watch that goes on.
+struct Life<'a> {
+    view: &'a mut dyn WatchView,
+    subject: WatchSubject,
+    watcher: Watcher,
+    power: Power,
+    counting: Budget,
+    sampling: Budget,
+    began: Instant,
+    first: WatchLook,
+    /// When the last interval began.
+    interval_at: Instant,
+    interval_look: WatchLook,
+    pulse_at: Instant,
+    sampled: Sampled,
+    intervals: Vec<WatchInterval>,
+    has_told_lost: bool,
+}
+
+/// What was sampled, and for how long.
+#[derive(Default)]
+struct Sampled {
+    interval: Latencies,
+    whole: Latencies,
+    interval_on: Duration,
+    whole_on: Duration,
+    lost: u64,
+    since: Option<Instant>,
+}
+
+pub(super) fn live(
+    options: &WatchOptions,
+    view: &mut dyn WatchView,
+    stop: WatchStop<'_>,
+) -> Result<WatchRecord, WatchError> {
+    let power = Power::open(&mut Notes(view), stop.now)?;
+    let mut found = Found::of(&options.target)?;
+    let mut watcher = Watcher::new(&found.watched)?;
+    found.disks.iter().for_each(|disk| watcher.add_disk(disk));
+    let first = watcher.look(true)?;
+    let now = Instant::now();
+    let mut life = Life {
+        view,
+        subject: found.subject.clone(),
+        watcher,
+        power,
+        counting: Budget::new(COUNTING),
+        sampling: Budget::new(SAMPLING),
+        began: now,
+        interval_look: first.clone(),
+        first,
+        interval_at: now,
+        pulse_at: now,
+        sampled: Sampled::default(),
+        intervals: Vec::new(),
+        has_told_lost: false,
+    };
+    let started_unix_ns = unix_ns();
+    life.watcher.resume();
+    life.start_sampling();
+    if let Some(program) = &mut found.program {
+        program.run()?;
+    }
+    life.view.begin(&life.subject);
+    let denied = life.watcher.denied().0.clone();
+    denied.iter().for_each(|text| life.view.note(text));
+    let end = life.until_end(options, &found, stop)?;
+    let (evidence, end) = life.finish(&found, end)?;
+    Ok(WatchRecord {
+        subject: life.subject,
+        started_unix_ns,
+        end,
+        interval_ns: ns(options.interval),
+        followed: found.followed.to_owned(),
+        denied: life.watcher.denied().0.clone(),
+        provenance: provenance(&life.power),
+        paths: paths_of(&evidence),
+        evidence,
+        intervals: life.intervals,
+    })
+}
+
+impl Life<'_> {
+    /// Looks and counts until the program or the time ends.
+    fn until_end(
+        &mut self,
+        options: &WatchOptions,
+        found: &Found,
+        stop: WatchStop<'_>,
+    ) -> Result<WatchEnd, WatchError> {
+        let end_at = options.length.map(|length| self.began + length);
+        let mut program_ended = false;
+        loop {
+            let now = Instant::now();
+            if stop.now.load(Ordering::Relaxed) || end_at.is_some_and(|end| now >= end) {
+                return Ok(WatchEnd::Stopped);
+            }
+            let next = (self.interval_at + options.interval).min(self.pulse_at + self.pulse());
+            let next = end_at.map_or(next, |end| next.min(end)).saturating_duration_since(now);
+            match &found.program {
+                Some(program) if !program_ended => program_ended = program.wait(next),
+                _ => std::thread::sleep(next),
+            }
+            if self.pulse_at.elapsed() >= self.pulse() || program_ended {
+                self.beat()?;
+            }
+            if self.interval_at.elapsed() >= options.interval {
+                self.interval()?;
+            }
+            if found.program.is_some() {
+                if program_ended && !self.is_left_behind(found, stop)? {
+                    return Ok(WatchEnd::Gone);
+                }
+            } else if self.is_gone()? {
+                return Ok(WatchEnd::Gone);
+            }
+        }
+    }
+
+    /// The time to the next beat.
+    fn pulse(&self) -> Duration {
+        let is_early = self.began.elapsed() < EARLY_UNTIL;
+        let is_dear = self.watcher.is_counting() && self.counting.is_dear();
+        if is_early || is_dear || self.watcher.is_sampling() { EARLY } else { PULSE }
+    }
+
+    /// Accounts for what counting and sampling cost, and decides whether they go on.
+    fn beat(&mut self) -> Result<(), WatchError> {
+        let elapsed = self.pulse_at.elapsed();
+        self.pulse_at = Instant::now();
+        let (was_counting, was_sampling) = (self.watcher.is_counting(), self.watcher.is_sampling());
+        if was_sampling {
+            self.stop_sampling();
+        }
+        if self.began.elapsed() < EARLY_UNTIL {
+            self.watcher.look(true)?;
+            self.find_disks();
+        }
+        let spent = self.watcher.spent();
+        self.counting.pass(elapsed, spent.program_ns, was_counting, spent.counting_ns);
+        self.sampling.pass(elapsed, spent.program_ns, was_sampling, spent.sampling_ns);
+        match (was_counting, self.counting.allows(was_counting)) {
+            (true, false) => self.watcher.suspend(),
+            (false, true) => self.watcher.resume(),
+            _ => {}
+        }
+        if self.sampling.allows(false) {
+            self.start_sampling();
+        }
+        Ok(())
+    }
+
+    fn start_sampling(&mut self) {
+        self.watcher.start_sampling();
+        self.sampled.since = self.watcher.is_sampling().then(Instant::now);
+    }
+
+    fn stop_sampling(&mut self) {
+        let (requests, lost) = self.watcher.stop_sampling();
+        for request in &requests {
+            if request.of_program {
+                self.watcher.add_disk(&request.device);
+            }
+            self.sampled.interval.add(request);
+            self.sampled.whole.add(request);
+        }
+        self.sampled.lost = lost;
+        let on = self.sampled.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        self.sampled.interval_on += on;
+        self.sampled.whole_on += on;
+    }
+
+    /// Adds the disks that hold the program's files.
+    fn find_disks(&mut self) {
+        let devices: Vec<u64> = self.watcher.devices_of_files().iter().copied().collect();
+        for disk in devices.into_iter().flat_map(disks_of) {
+            self.watcher.add_disk(&disk);
+        }
+    }
+
+    /// Ends an interval, shows it, and begins the next.
+    fn interval(&mut self) -> Result<(), WatchError> {
+        let look = self.watcher.look(true)?;
+        self.find_disks();
+        self.watcher.reap_adopted();
+        let mut evidence = self.watcher.between(&self.interval_look, &look);
+        let over = self.interval_at.elapsed();
+        self.sampled.interval.put_into(&mut evidence.devices);
+        evidence.cost.sampled_share = self.sampled.interval_on.as_secs_f64() / over.as_secs_f64();
+        evidence.cost.lost_samples = self.sampled.lost;
+        let (power, notices) = self.power.interval(over.as_secs_f64());
+        evidence.power = power;
+        notices.iter().for_each(|text| self.view.note(text));
+        let (end_ns, paths) = (ns(self.began.elapsed()), paths_of(&evidence));
+        let interval = WatchInterval { end_ns, evidence, paths };
+        let whole = self.watcher.between(&self.first, &look);
+        self.view.interval(&self.subject, &interval, &whole);
+        // A watch of days keeps its first intervals, and the sum of all.
+        if self.intervals.len() < LONGEST_ROWS {
+            self.intervals.push(interval);
+        }
+        self.sampled.interval.clear();
+        self.sampled.interval_on = Duration::ZERO;
+        (self.interval_at, self.interval_look) = (Instant::now(), look);
+        Ok(())
+    }
+
+    /// After the end of the program itself: true if it left processes behind that are watched on.
+    fn is_left_behind(&mut self, found: &Found, stop: WatchStop<'_>) -> Result<bool, WatchError> {
+        let Some(program) = &found.program else { return Ok(false) };
+        if stop.interrupted.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        self.watcher.look(false)?;
+        self.watcher.reap_adopted();
+        let left = self.watcher.pids().iter().filter(|pid| **pid != program.pid().cast_signed()).count();
+        if left > 0 && !std::mem::replace(&mut self.has_told_lost, true) {
+            let what =
+                if left == 1 { "a process that it started runs" } else { "processes that it started run" };
+            self.view.note(&format!(
+                "the program has ended, and {what} on ({left}): watched until the end, or until Ctrl-C"
+            ));
+        }
+        Ok(left > 0)
+    }
+
+    /// True if a watched process has ended, and all that descended from it. A control group may be empty for a
+    /// while.
+    fn is_gone(&mut self) -> Result<bool, WatchError> {
+        match self.subject {
+            WatchSubject::Process(pid, _) if !Path::new(&format!("/proc/{pid}")).exists() => {
+                self.watcher.look(false)?;
+                Ok(self.watcher.pids().is_empty())
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The last look, and the sum.
+    fn finish(&mut self, found: &Found, end: WatchEnd) -> Result<(WatchEvidence, WatchEnd), WatchError> {
+        if self.watcher.is_sampling() {
+            self.stop_sampling();
+        }
+        let last = self.watcher.look(false)?;
+        let spent = self.watcher.spent();
+        self.counting.pass(self.pulse_at.elapsed(), spent.program_ns, true, spent.counting_ns);
+        let last_interval = self.interval_at.elapsed();
+        if last_interval > SLICE {
+            let mut evidence = self.watcher.between(&self.interval_look, &last);
+            self.sampled.interval.put_into(&mut evidence.devices);
+            let (power, _) = self.power.interval(last_interval.as_secs_f64());
+            evidence.power = power;
+            let paths = paths_of(&evidence);
+            self.intervals.push(WatchInterval { end_ns: ns(self.began.elapsed()), evidence, paths });
+        }
+        let mut evidence = self.watcher.between(&self.first, &last);
+        self.sampled.whole.put_into(&mut evidence.devices);
+        let over = self.began.elapsed().as_secs_f64();
+        evidence.power = self.power.whole(over);
+        evidence.cost.sampled_share = self.sampled.whole_on.as_secs_f64() / over.max(1e-9);
+        evidence.cost.lost_samples = self.sampled.lost;
+        let ended = match end {
+            WatchEnd::Gone => found.program.as_ref().and_then(|program| program.reap()),
+            _ => None,
+        };
+        let end = ended.map_or(end, |(status, _)| end_of(status));
+        Ok((evidence, end))
+    }
+}
+
+fn end_of(status: ExitStatus) -> WatchEnd {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => WatchEnd::Exited(code),
+        (None, Some(signal)) => WatchEnd::Signalled(signal),
+        (None, None) => WatchEnd::Gone,
+    }
+}
+
+fn provenance(power: &Power) -> BTreeMap<String, String> {
+    let uname = rustix::system::uname();
+    let text = |value: &std::ffi::CStr| value.to_string_lossy().into_owned();
+    let mut facts = BTreeMap::from([
+        ("iopj".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+        ("kernel".to_owned(), text(uname.release())),
+        ("host".to_owned(), text(uname.nodename())),
+    ]);
+    if !power.names().is_empty() {
+        facts.insert("meters".to_owned(), power.names().join(", "));
+    }
+    facts
+}
+
+fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
