@@ -42,6 +42,10 @@ pub struct WatchEvidence {
     pub events: Option<EventCounts>,
     /// The kernel's own totals of the program's processes; absent for a device.
     pub program: Option<ProgramCounts>,
+    /// The hits of tracepoints in the whole time, as the sum of its intervals, each scaled up by itself; absent
+    /// for one interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimates: Option<EventEstimates>,
     /// The program's io_urings that were found open.
     pub rings: Vec<FoundRing>,
     /// The files that the program was seen to have open at the end of an interval.
@@ -94,12 +98,48 @@ impl EventCounts {
 
     /// A count, scaled up to the whole stretch.
     pub fn whole(&self, count: u64) -> f64 {
-        count as f64 / self.share().max(f64::MIN_POSITIVE)
+        if count == 0 { 0.0 } else { count as f64 / self.share().max(f64::MIN_POSITIVE) }
     }
 
     /// The hits of a system call.
     pub fn calls_of(&self, name: &str) -> u64 {
         self.calls.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// What would have been counted in a stretch of time if counting had not rested.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EventEstimates {
+    /// System calls of any kind.
+    pub all_calls: f64,
+    /// System calls that do I/O, by their names in the kernel.
+    pub calls: BTreeMap<String, f64>,
+    /// Entries of rings that read, write, sync, or pass a command through.
+    pub ring_entries: f64,
+    /// Folios that the program added to the page cache.
+    pub cache_adds: f64,
+}
+
+impl EventEstimates {
+    /// Of one interval.
+    pub fn of(events: &EventCounts) -> EventEstimates {
+        let entries = events.ring_entries + events.poller_entries + events.passthrough_entries;
+        EventEstimates {
+            all_calls: events.whole(events.all_calls),
+            calls: events.calls.iter().map(|(name, count)| (name.clone(), events.whole(*count))).collect(),
+            ring_entries: events.whole(entries),
+            cache_adds: events.whole(events.cache_adds),
+        }
+    }
+
+    /// Adds another interval.
+    pub fn add(&mut self, other: &EventEstimates) {
+        self.all_calls += other.all_calls;
+        for (name, count) in &other.calls {
+            *self.calls.entry(name.clone()).or_default() += count;
+        }
+        self.ring_entries += other.ring_entries;
+        self.cache_adds += other.cache_adds;
     }
 }
 
@@ -130,6 +170,8 @@ pub struct ProgramCounts {
     pub workers: u32,
     /// Bytes that threads read or wrote which block all signals, as glibc's threads of POSIX AIO do.
     pub aio_thread_bytes: u64,
+    /// Bytes that the whole program read or wrote up to the last look at which there was such a thread.
+    pub aio_of_bytes: u64,
     /// Threads of that kind seen.
     pub aio_threads: u32,
 }
@@ -289,6 +331,8 @@ pub struct WatchCost {
     pub event_ns: f64,
     /// Time that counting adds to a context switch of the program, in ns.
     pub switch_ns: f64,
+    /// The same while counting rests.
+    pub resting_switch_ns: f64,
     /// Time that a sampled request takes, in ns.
     pub sample_ns: f64,
     /// CPU time that watching is estimated to have taken from the program, in ns.

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 /// `PERF_TYPE_HARDWARE`, `PERF_TYPE_SOFTWARE`, `PERF_TYPE_TRACEPOINT`, `PERF_TYPE_RAW`.
 pub(crate) const TYPE_HARDWARE: u32 = 0;
 pub(crate) const TYPE_SOFTWARE: u32 = 1;
-const TYPE_TRACEPOINT: u32 = 2;
+pub(crate) const TYPE_TRACEPOINT: u32 = 2;
 pub(crate) const TYPE_RAW: u32 = 4;
 /// `PERF_COUNT_HW_INSTRUCTIONS`, `PERF_COUNT_SW_CPU_CLOCK`.
 pub(crate) const HARDWARE_INSTRUCTIONS: u64 = 1;
@@ -25,6 +25,8 @@ pub(crate) const HARDWARE_PMU_SHIFT: u32 = 32;
 const SAMPLE_FIELDS: u64 = 1 << 16 | 1 | 1 << 1;
 /// `PERF_FORMAT_TOTAL_TIME_ENABLED`, `PERF_FORMAT_TOTAL_TIME_RUNNING`.
 const READ_FIELDS: u64 = 1 | 1 << 1;
+/// `PERF_FORMAT_GROUP`.
+const READ_GROUP: u64 = 1 << 3;
 const FLAG_DISABLED: u64 = 1;
 const FLAG_INHERIT: u64 = 1 << 1;
 const FLAG_EXCLUDE_IDLE: u64 = 1 << 7;
@@ -42,6 +44,8 @@ const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 const IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;
+/// `PERF_IOC_FLAG_GROUP`.
+const WHOLE_GROUP: libc::c_int = 1;
 const IOC_ID: libc::c_ulong = 0x8008_2407;
 
 /// The first published form of `struct perf_event_attr`, which every kernel accepts.
@@ -109,22 +113,36 @@ impl Counter {
 
     /// The same for all records.
     pub(crate) fn unfiltered(id: u64, whose: Whose) -> io::Result<Counter> {
-        Counter::counting(TYPE_TRACEPOINT, id, whose)
+        let flags = FLAG_DISABLED | inherited(whose);
+        Counter::open(Attributes { kind: TYPE_TRACEPOINT, config: id, flags, ..Attributes::default() }, whose)
     }
 
-    /// Opens a counter of the kernel's own, such as context switches, not yet counting.
-    pub(crate) fn software(config: u64, whose: Whose) -> io::Result<Counter> {
-        Counter::counting(TYPE_SOFTWARE, config, whose)
+    /// Opens the first event of a group, which is counted, read and stopped as a whole: a context switch
+    /// passes over all of it at once while it is stopped. Not yet counting.
+    pub(crate) fn leading(kind: u32, config: u64, whose: Whose) -> io::Result<Counter> {
+        let flags = FLAG_DISABLED | inherited(whose);
+        let attributes = Attributes { kind, config, flags, read_format: READ_GROUP, ..Attributes::default() };
+        Counter::open(attributes, whose)
     }
 
-    fn counting(kind: u32, config: u64, whose: Whose) -> io::Result<Counter> {
-        let inherited = match whose {
-            Whose::Children | Whose::LineageFromExec(_) => FLAG_INHERIT | FLAG_ENABLE_ON_EXEC,
-            Whose::Lineage(_) => FLAG_INHERIT,
-            Whose::Core(_) | Whose::Thread(_) | Whose::Cgroup(..) => 0,
-        };
-        let flags = FLAG_DISABLED | inherited;
-        Counter::open(Attributes { kind, config, flags, ..Attributes::default() }, whose)
+    /// Adds an event to the group of `leader`, which is of the same threads.
+    pub(crate) fn following(kind: u32, config: u64, whose: Whose, leader: &Counter) -> io::Result<Counter> {
+        let flags = inherited(whose) & FLAG_INHERIT;
+        let attributes = Attributes { kind, config, flags, read_format: READ_GROUP, ..Attributes::default() };
+        Counter::open_in(attributes, whose, leader.as_raw_fd())
+    }
+
+    /// Begins to count a whole group, or stops.
+    pub(crate) fn enable_group(&self, on: bool) -> io::Result<()> {
+        self.control(if on { IOC_ENABLE } else { IOC_DISABLE }, WHOLE_GROUP)
+    }
+
+    /// The counts of a group of this many events, those of children that have ended included.
+    pub(crate) fn group_counts(&self, events: usize) -> io::Result<Vec<u64>> {
+        let mut bytes = vec![0u8; 8 * (1 + events)];
+        io::Read::read_exact(&mut &self.0, &mut bytes)?;
+        let words = bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
+        Ok(words.skip(1).collect())
     }
 
     /// Opens a tracepoint of one core whose every record is sampled whole, not yet counting.
@@ -149,6 +167,11 @@ impl Counter {
     }
 
     fn open(attributes: Attributes, whose: Whose) -> io::Result<Counter> {
+        let no_group: libc::c_int = -1;
+        Counter::open_in(attributes, whose, no_group)
+    }
+
+    fn open_in(attributes: Attributes, whose: Whose, group: libc::c_int) -> io::Result<Counter> {
         let attributes = Attributes { size: size_of::<Attributes>() as u32, ..attributes };
         let (pid, cpu, cgroup): (libc::pid_t, libc::c_int, libc::c_ulong) = match whose {
             Whose::Core(cpu) => (-1, cpu.cast_signed(), 0),
@@ -156,10 +179,10 @@ impl Counter {
             Whose::Children => (0, -1, 0),
             Whose::Cgroup(fd, cpu) => (fd, cpu.cast_signed(), PID_CGROUP),
         };
-        let (no_group, flags): (libc::c_int, _) = (-1, FD_CLOEXEC | cgroup);
+        let flags = FD_CLOEXEC | cgroup;
         // SAFETY: `attributes` is as long as its `size` says and outlives the call, which only reads it.
         let fd = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, pid, cpu, no_group, flags)
+            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, pid, cpu, group, flags)
         };
         match i32::try_from(fd) {
             // SAFETY: the kernel has just given us this descriptor and nobody else owns it.
@@ -214,6 +237,15 @@ impl Counter {
 impl AsRawFd for Counter {
     fn as_raw_fd(&self) -> libc::c_int {
         self.0.as_raw_fd()
+    }
+}
+
+/// The flags by which threads and processes are counted that the watched ones start.
+fn inherited(whose: Whose) -> u64 {
+    match whose {
+        Whose::Children | Whose::LineageFromExec(_) => FLAG_INHERIT | FLAG_ENABLE_ON_EXEC,
+        Whose::Lineage(_) => FLAG_INHERIT,
+        Whose::Core(_) | Whose::Thread(_) | Whose::Cgroup(..) => 0,
     }
 }
 

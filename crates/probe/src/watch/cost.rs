@@ -41,15 +41,19 @@ fn measure_here(root: &Root) -> Result<WatchCost, CompletionsError> {
     let tid = rustix::thread::gettid().as_raw_pid();
     let bare_ns = fastest(|| calls(CALLS));
     let bare_switch_ns = switches().map_err(io)?;
-    let counters = ProgramCounters::open(root, &[Whose::Thread(tid)])?;
+    let mut counters = ProgramCounters::open(root, &[Whose::Thread(tid)])?;
     let switch_ns = switches().map_err(io)? - bare_switch_ns;
     let counted_ns = fastest(|| calls(CALLS));
-    drop(counters);
+    counters.suspend();
+    let resting_switch_ns = switches().map_err(io)? - bare_switch_ns;
+    // Closing takes a good part of a second.
+    counters.close();
     // Only the tracepoint of any call hits here.
     let event_ns = ((counted_ns - bare_ns) / f64::from(CALLS)).max(0.0);
     Ok(WatchCost {
         event_ns,
         switch_ns: switch_ns.max(0.0),
+        resting_switch_ns: resting_switch_ns.max(0.0),
         sample_ns: sample_ns(root, bare_ns / f64::from(CALLS))?,
         ..WatchCost::default()
     })

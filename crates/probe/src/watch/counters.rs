@@ -5,36 +5,46 @@ use super::events::{self, Event};
 use crate::completions::tracefs::Tracefs;
 use crate::completions::{COMPLETED, CompletionsError, HARD, SOFT, WORKERS, filter};
 use crate::cpu::online;
-use crate::perf::{Counter, EventsError, SOFTWARE_SWITCHES, SOFTWARE_TASK_CLOCK, Whose};
+use crate::perf::{
+    Counter, EventsError, SOFTWARE_SWITCHES, SOFTWARE_TASK_CLOCK, TYPE_SOFTWARE, TYPE_TRACEPOINT, Whose,
+};
 use crate::root::Root;
 use iopj_core::watch::{DeviceCompletions, EventCounts};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A request is handed to the driver.
 pub(super) const ISSUED: &str = "block/block_rq_issue";
 
+/// Events of a group that are not in the table: CPU time in ns and context switches, which come first.
+const TOTALS: [u64; 2] = [SOFTWARE_TASK_CLOCK, SOFTWARE_SWITCHES];
+
 /// Counters of a program. Threads that it starts are counted with those that started them.
-///
-/// Counters cost each context switch of the program some time even while they are disabled, so they are closed
-/// while they rest.
 #[derive(Debug)]
 pub(super) struct ProgramCounters {
     events: Vec<Event>,
-    /// A list for each thread, or for each core of a control group, in the order of `events`.
-    lists: Vec<Vec<Counter>>,
-    /// CPU time and context switches of each.
-    totals: Vec<[Counter; 2]>,
-    /// What closed counters counted.
-    past: EventCounts,
-    /// Since when tracepoints are counted, if they are.
+    /// A group for each thread, or for each core of a control group.
+    groups: Vec<Group>,
+    /// What was counted by groups that were closed.
+    past: (EventCounts, [u64; 2]),
+    /// For how long they counted before the last time that they were stopped.
+    counted: Duration,
+    /// Since when they count, if they do.
     since: Option<Instant>,
     began: Instant,
-    /// The counters were never closed, so their totals are whole.
+    /// They were never stopped, so their totals are whole.
     is_whole: bool,
+}
+
+/// One counter each of [`TOTALS`], and of the events.
+#[derive(Debug)]
+struct Group {
+    leader: Counter,
+    /// Held open.
+    _others: Vec<Counter>,
 }
 
 impl ProgramCounters {
@@ -43,13 +53,16 @@ impl ProgramCounters {
         let tracefs = Tracefs::find(root).map_err(CompletionsError::Tracefs)?;
         let mut events = events::all(&tracefs).map_err(CompletionsError::Tracefs)?;
         // What this kernel knows by another field is left out.
-        events.retain(|event| event.filter.is_none() || open_event(event, Whose::Thread(0)).is_ok());
+        events.retain(|event| {
+            let filtered = |filter| Counter::tracepoint(event.id, filter, Whose::Thread(0));
+            event.filter.as_deref().is_none_or(|filter| filtered(filter).is_ok())
+        });
         let began = Instant::now();
         let mut counters = ProgramCounters {
             events,
-            lists: Vec::new(),
-            totals: Vec::new(),
-            past: EventCounts::default(),
+            groups: Vec::new(),
+            past: (EventCounts::default(), [0; 2]),
+            counted: Duration::ZERO,
             since: Some(began),
             began,
             is_whole: true,
@@ -62,24 +75,16 @@ impl ProgramCounters {
 
     /// Adds a thread, and what it starts from now on. One that has ended meanwhile is none.
     pub(super) fn attach(&mut self, root: &Root, whose: Whose) -> Result<(), CompletionsError> {
-        let needed = (self.lists.len() + 1) * (self.events.len() + 2);
-        match self.attach_now(whose) {
-            Err(source) if source.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-            other => Ok(other.map_err(|source| EventsError::of(source, root, needed))?),
+        let needed = (self.groups.len() + 1) * (self.events.len() + TOTALS.len());
+        let attached = Group::open(&self.events, whose).and_then(|group| {
+            let starts_itself = matches!(whose, Whose::LineageFromExec(_)) || self.since.is_none();
+            if starts_itself { Ok(group) } else { group.leader.enable_group(true).map(|()| group) }
+        });
+        match attached {
+            Ok(group) => self.groups.push(group),
+            Err(source) if source.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(source) => return Err(EventsError::of(source, root, needed).into()),
         }
-    }
-
-    fn attach_now(&mut self, whose: Whose) -> io::Result<()> {
-        let list =
-            self.events.iter().map(|event| open_event(event, whose)).collect::<io::Result<Vec<_>>>()?;
-        let totals =
-            [Counter::software(SOFTWARE_TASK_CLOCK, whose)?, Counter::software(SOFTWARE_SWITCHES, whose)?];
-        if !matches!(whose, Whose::LineageFromExec(_)) {
-            list.iter().chain(&totals).try_for_each(Counter::enable)?;
-        }
-        self.lists.push(list);
-        self.totals.push(totals);
-        self.since.get_or_insert_with(Instant::now);
         Ok(())
     }
 
@@ -87,35 +92,80 @@ impl ProgramCounters {
         self.since.is_some()
     }
 
-    /// Closes the counters; what they counted is kept.
-    pub(super) fn close(&mut self) {
-        self.past = self.read();
-        (self.since, self.is_whole) = (None, false);
-        self.lists.clear();
-        self.totals.clear();
+    pub(super) fn resume(&mut self) {
+        if self.since.is_none() {
+            self.enable(true);
+            self.since = Some(Instant::now());
+        }
     }
 
-    /// What was counted so far.
-    pub(super) fn read(&self) -> EventCounts {
-        let running = self.since.map_or(0, |since| ns(since.elapsed()));
-        let mut counts = EventCounts {
-            counted_ns: self.past.counted_ns + running,
-            of_ns: ns(self.began.elapsed()),
-            ..self.past.clone()
-        };
-        for list in &self.lists {
-            for (event, counter) in self.events.iter().zip(list) {
-                events::add(&mut counts, event.meaning, counter.count().unwrap_or(0));
+    /// To be called again and again while they rest: a process that runs another program starts its counters
+    /// by that.
+    pub(super) fn suspend(&mut self) {
+        self.enable(false);
+        if let Some(since) = self.since.take() {
+            self.counted += since.elapsed();
+            self.is_whole = false;
+        }
+    }
+
+    /// The counters of a thread that has ended refuse, and have nothing to do.
+    fn enable(&self, on: bool) {
+        self.groups.iter().for_each(|group| drop(group.leader.enable_group(on)));
+    }
+
+    /// What was counted so far; CPU time in ns and context switches at the same time, those of ended threads
+    /// included.
+    pub(super) fn read(&self) -> (EventCounts, [u64; 2]) {
+        let counted = self.counted + self.since.map_or(Duration::ZERO, |since| since.elapsed());
+        let (past, mut totals) = self.past.clone();
+        let mut counts = EventCounts { counted_ns: ns(counted), of_ns: ns(self.began.elapsed()), ..past };
+        for group in &self.groups {
+            let all = group.leader.group_counts(TOTALS.len() + self.events.len()).unwrap_or_default();
+            totals.iter_mut().zip(&all).for_each(|(sum, count)| *sum += count);
+            for (event, count) in self.events.iter().zip(all.iter().skip(TOTALS.len())) {
+                events::add(&mut counts, event.meaning, *count);
             }
         }
-        counts
+        (counts, totals)
     }
 
-    /// CPU time in ns and context switches so far, those of ended threads included; `None` once the counters
-    /// were closed.
-    pub(super) fn totals(&self) -> Option<[u64; 2]> {
-        let sum = |at: usize| self.totals.iter().map(|both| both[at].count().unwrap_or(0)).sum();
-        self.is_whole.then(|| [sum(0), sum(1)])
+    /// Closes all groups; what they counted is kept.
+    ///
+    /// The kernel waits for all its processors as often as a tracepoint loses its last counter, a good part of
+    /// a second in all (kernel/trace/trace_event_perf.c, `perf_trace_event_unreg`), so a thread of its own
+    /// does it.
+    pub(super) fn close(&mut self) {
+        self.suspend();
+        self.past = self.read();
+        let groups = std::mem::take(&mut self.groups);
+        let closing = std::thread::Builder::new().name("iopj-close".to_owned());
+        // Where no thread can be had, they are closed here.
+        let _ = closing.spawn(move || drop(groups));
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
+    /// They were never stopped, so their totals are those of all the time.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+}
+
+impl Group {
+    fn open(events: &[Event], whose: Whose) -> io::Result<Group> {
+        let leader = Counter::leading(TYPE_SOFTWARE, TOTALS[0], whose)?;
+        let mut others = vec![Counter::following(TYPE_SOFTWARE, TOTALS[1], whose, &leader)?];
+        for event in events {
+            let counter = Counter::following(TYPE_TRACEPOINT, event.id, whose, &leader)?;
+            if let Some(filter) = &event.filter {
+                counter.set_filter(filter)?;
+            }
+            others.push(counter);
+        }
+        Ok(Group { leader, _others: others })
     }
 }
 
@@ -124,14 +174,7 @@ pub(super) fn of_cgroup(root: &Root, folder: &File) -> Result<Vec<Whose>, Comple
     Ok(online(root)?.into_iter().map(|core| Whose::Cgroup(folder.as_raw_fd(), core)).collect())
 }
 
-fn open_event(event: &Event, whose: Whose) -> io::Result<Counter> {
-    match &event.filter {
-        Some(filter) => Counter::tracepoint(event.id, filter, whose),
-        None => Counter::unfiltered(event.id, whose),
-    }
-}
-
-fn ns(duration: std::time::Duration) -> u64 {
+fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -14,8 +14,10 @@ const STANDARD_ERROR: i32 = 2;
 /// What was seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// At the last look.
+    /// At the last look that saw any.
     pub(super) open: OpenFiles,
+    /// Every file that was seen: device, number, and its flags.
+    seen: BTreeSet<(u64, u64, bool, bool)>,
     /// Every ring that was seen.
     pub(super) rings: BTreeMap<(i32, i32), FoundRing>,
     /// Numbers of the block devices that hold files which were seen, or are open themselves (`st_dev`,
@@ -26,20 +28,35 @@ pub(super) struct Files {
 impl Files {
     /// Looks at the descriptors of these processes.
     pub(super) fn look(&mut self, root: &Root, pids: &[i32]) {
-        self.open = OpenFiles::default();
+        let mut open = OpenFiles::default();
         for pid in pids {
             let folder = root.path("proc").join(pid.to_string());
             if fs::read_dir(folder.join("fd")).is_err() && folder.exists() {
-                self.open.unreadable += 1;
+                open.unreadable += 1;
                 continue;
             }
             for fd in names(&folder.join("fd")) {
-                self.add(&folder, *pid, &fd);
+                self.add(&folder, *pid, &fd, &mut open);
             }
+        }
+        if open != OpenFiles::default() {
+            self.open = open;
         }
     }
 
-    fn add(&mut self, folder: &Path, pid: i32, fd: &str) {
+    /// Every file that was seen open, once for each way.
+    pub(super) fn ever(&self) -> OpenFiles {
+        let count =
+            |is: fn(&(u64, u64, bool, bool)) -> bool| self.seen.iter().filter(|file| is(file)).count() as u32;
+        OpenFiles {
+            direct: count(|file| file.2),
+            buffered: count(|file| !file.2),
+            synchronous: count(|file| file.3),
+            unreadable: self.open.unreadable,
+        }
+    }
+
+    fn add(&mut self, folder: &Path, pid: i32, fd: &str, open: &mut OpenFiles) {
         let Ok(number) = fd.parse::<i32>() else { return };
         let link = folder.join("fd").join(fd);
         let Ok(target) = fs::read_link(&link) else { return };
@@ -66,10 +83,11 @@ impl Files {
             return;
         }
         self.devices.insert(device);
-        let is_direct = flags & libc::O_DIRECT != 0;
-        *(if is_direct { &mut self.open.direct } else { &mut self.open.buffered }) += 1;
         // O_SYNC holds the bit of O_DSYNC.
-        self.open.synchronous += u32::from(flags & libc::O_DSYNC != 0);
+        let [is_direct, is_sync] = [libc::O_DIRECT, libc::O_DSYNC].map(|flag| flags & flag != 0);
+        self.seen.insert((metadata.dev(), metadata.ino(), is_direct, is_sync));
+        *(if is_direct { &mut open.direct } else { &mut open.buffered }) += 1;
+        open.synchronous += u32::from(is_sync);
     }
 }
 

@@ -74,7 +74,8 @@ fn by_events(evidence: &WatchEvidence, events: &EventCounts, program: &ProgramCo
     add(SeenInterface::NvmePassthrough, false, events.passthrough_entries, proven, commands);
     let submits = events.calls_of("io_submit");
     add(SeenInterface::Libaio, false, submits, proven, format!("{submits} calls of io_submit"));
-    let (calls, certainty, words) = synchronous(evidence, events, program);
+    let others = events.ring_entries + events.poller_entries + events.passthrough_entries + submits;
+    let (calls, certainty, words) = synchronous(evidence, events, program, others);
     match aio_share(program) {
         Some(share) if calls > 0 => {
             let of_threads = (calls as f64 * share).round() as u64;
@@ -103,6 +104,7 @@ fn synchronous(
     evidence: &WatchEvidence,
     events: &EventCounts,
     program: &ProgramCounts,
+    others: u64,
 ) -> (u64, Certainty, String) {
     let of = |names: &[&str]| {
         let calls = names.iter().map(|name| (*name, events.calls_of(name))).filter(|(_, count)| *count > 0);
@@ -113,10 +115,12 @@ fn synchronous(
     };
     let (at_offset, words) = of(&AT_OFFSET);
     let (anywhere, more) = of(&ANYWHERE);
-    let has_files = evidence.files.direct + evidence.files.buffered > 0;
-    let moved = program.io.is_some_and(|io| io.read_bytes + io.write_bytes > 0);
-    // Every program reads its libraries and writes its messages.
-    let counts_too = anywhere > at_offset && anywhere > FEW_CALLS && (has_files || moved);
+    let io = program.io.unwrap_or_default();
+    let bytes = (io.read_chars + io.write_chars) as f64;
+    let has_files = evidence.files.direct + evidence.files.buffered > 0 || io.read_bytes + io.write_bytes > 0;
+    // Every program reads its libraries and writes its messages: beside another interface that is no path.
+    let is_much = others == 0 || bytes > FEW_BYTES * device_bytes(evidence);
+    let counts_too = anywhere > at_offset && anywhere > FEW_CALLS && has_files && is_much;
     match (at_offset > FEW_CALLS, counts_too) {
         (_, true) => {
             let words = if words.is_empty() { more } else { format!("{words}, {more}") };
@@ -130,12 +134,12 @@ fn synchronous(
 
 /// Calls that starting and ending a program may take.
 const FEW_CALLS: u64 = 64;
+/// The share of the devices' bytes up to which such calls are no path beside another interface.
+const FEW_BYTES: f64 = 0.05;
 
 /// The share of synchronous I/O that threads of POSIX AIO did.
 fn aio_share(program: &ProgramCounts) -> Option<f64> {
-    let io = program.io?;
-    let all = io.read_chars.saturating_add(io.write_chars);
-    let share = (program.aio_thread_bytes as f64 / all.max(1) as f64).min(1.0);
+    let share = (program.aio_thread_bytes as f64 / program.aio_of_bytes.max(1) as f64).min(1.0);
     match share {
         share if share >= AIO_ALL => Some(1.0),
         share if share >= 1.0 - AIO_ALL => Some(share),
@@ -143,8 +147,8 @@ fn aio_share(program: &ProgramCounts) -> Option<f64> {
     }
 }
 
-/// Such threads end when they have nothing to do, and what they did last is not seen: from this share of the
-/// bytes on they are taken to have done all.
+/// Such threads end when they have nothing to do, and the kernel's counts are read one after the other: from
+/// this share of the bytes on they are taken to have done all.
 const AIO_ALL: f64 = 0.9;
 
 /// The interfaces by the kernel's own totals, where no event can be counted.
@@ -216,9 +220,9 @@ fn caching(evidence: &WatchEvidence, found: &Found) -> (SeenCaching, String) {
     };
     let words = match (files.direct, files.buffered) {
         (0, 0) => "no open file was seen".to_owned(),
-        (direct, 0) => format!("{direct} files open with O_DIRECT"),
-        (0, buffered) => format!("{buffered} files open without O_DIRECT"),
-        (direct, buffered) => format!("{direct} files open with O_DIRECT, {buffered} without"),
+        (direct, 0) => format!("open files: {direct} with O_DIRECT"),
+        (0, buffered) => format!("open files: {buffered} without O_DIRECT"),
+        (direct, buffered) => format!("open files: {direct} with O_DIRECT, {buffered} without"),
     };
     (caching, words)
 }

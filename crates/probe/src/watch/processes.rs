@@ -101,7 +101,12 @@ impl Processes {
         let mut all = self.gone;
         self.members.values().for_each(|totals| all.add(totals));
         self.highest = self.highest.max(&all);
+        let before = self.sum.aio_thread_bytes;
         self.look_at_threads(root);
+        let io = self.highest.io;
+        if self.sum.aio_thread_bytes > before {
+            self.sum.aio_of_bytes = io.read_chars.saturating_add(io.write_chars);
+        }
         ProgramCounts {
             processes: self.members.len() as u32,
             threads: self.threads.len() as u32,
@@ -265,6 +270,7 @@ pub(super) fn between(earlier: &ProgramCounts, later: &ProgramCounts) -> Program
         pollers: later.pollers,
         workers: later.workers,
         aio_thread_bytes: since(|counts| counts.aio_thread_bytes),
+        aio_of_bytes: since(|counts| counts.aio_of_bytes),
         aio_threads: later.aio_threads,
     }
 }

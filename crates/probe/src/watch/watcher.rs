@@ -16,10 +16,15 @@ use iopj_core::watch::{EventCounts, FoundRing, ProgramCounts, WatchCost, WatchEv
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How often threads are looked for until no new one is found.
 const ATTEMPTS: usize = 8;
+/// The longest times, as seen on a busy machine, for which counters that are being opened or closed rest.
+const OPENING: Duration = Duration::from_millis(120);
+const CLOSING: Duration = Duration::from_millis(600);
+/// The least time of counting that shows how often a program switches, in s.
+const LEAST_S: f64 = 0.005;
 /// Counters that a completion passes.
 const COMPLETION_KINDS: u64 = 4;
 /// Bits of a minor number in the kernel (include/linux/kdev_t.h).
@@ -49,7 +54,7 @@ pub struct Spent {
     pub counting_ns: f64,
     /// CPU time that sampling took from it, in ns.
     pub sampling_ns: f64,
-    /// CPU time of the program, in ns.
+    /// CPU time of the program while events were counted, in ns.
     pub program_ns: u64,
 }
 
@@ -82,6 +87,10 @@ pub struct Watcher {
     /// Requests sampled so far.
     sampled: u64,
     costly: Costly,
+    /// Context switches of the program while they were last counted.
+    switches_per_s: f64,
+    /// What opening and closing counters took from the program, not yet accounted for.
+    extra_ns: f64,
     total_spent: Spent,
     /// Where there is no program, whether completions are counted.
     counts_disks: bool,
@@ -91,7 +100,7 @@ pub struct Watcher {
     /// CPU time and context switches by `/proc` at the last look, by counters when they were closed, and by
     /// `/proc` at that moment.
     rough: [u64; 2],
-    exact: Option<[u64; 2]>,
+    exact: [u64; 2],
     rough_at_exact: [u64; 2],
     /// The processes of the control group are counted one by one.
     cgroup_by_threads: bool,
@@ -99,8 +108,10 @@ pub struct Watcher {
 }
 
 /// Counts that cost the program time, up to some moment.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Costly {
+    at: Instant,
+    counted_ns: u64,
     hits: u64,
     switches: u64,
     sampled: u64,
@@ -149,13 +160,22 @@ impl Watcher {
             sampler: None,
             cost: WatchCost::default(),
             sampled: 0,
-            costly: Costly::default(),
+            costly: Costly {
+                at: Instant::now(),
+                counted_ns: 0,
+                hits: 0,
+                switches: 0,
+                sampled: 0,
+                program_ns: 0,
+            },
+            switches_per_s: 0.0,
+            extra_ns: 0.0,
             total_spent: Spent::default(),
             counts_disks: false,
             names: BTreeMap::new(),
             created: BTreeMap::new(),
             rough: [0; 2],
-            exact: None,
+            exact: [0; 2],
             rough_at_exact: [0; 2],
             cgroup_by_threads: false,
             denied: Denied::default(),
@@ -278,42 +298,68 @@ impl Watcher {
         }
     }
 
-    /// Counts tracepoints from now on: of all threads that run, and of those that they start.
+    /// Counts tracepoints from now on.
     pub fn resume(&mut self) {
-        if self.is_counting() {
-            return;
+        if self.program.as_ref().is_some_and(|program| !program.is_open()) {
+            // A thread that it cannot attach to is not counted; the reason was said at the beginning.
+            let _ = self.attach();
+            self.extra_ns += self.resting_ns(OPENING);
         }
-        // Threads that it cannot attach to are not counted; the reason was said at the beginning.
-        let _ = self.attach();
+        if let Some(program) = &mut self.program {
+            program.resume();
+        }
         self.disks.resume();
         self.counts_disks = true;
     }
 
-    /// Counts no tracepoints from now on.
-    pub fn suspend(&mut self) {
-        if let Some(program) = &mut self.program {
-            if let Some([cpu_ns, switches]) = program.totals() {
-                self.exact = Some([cpu_ns, switches]);
-                self.rough_at_exact = self.rough;
-            }
-            program.close();
-        }
+    /// Counts no tracepoints from now on; to be called again and again while they rest.
+    ///
+    /// Counters that rest cost each context switch a little. They are closed where that alone takes more than
+    /// a share of the program's time; exact counts of what starts meanwhile are then lost.
+    pub fn suspend(&mut self, share: f64) {
         self.disks.suspend();
         self.counts_disks = false;
+        let is_dear = self.resting_ns(Duration::from_secs(1)) > share * 1e9;
+        let Some(program) = &mut self.program else { return };
+        if program.is_whole() {
+            (self.exact, self.rough_at_exact) = (program.read().1, self.rough);
+        }
+        program.suspend();
+        if is_dear && program.is_open() {
+            program.close();
+            self.extra_ns += self.resting_ns(CLOSING);
+        }
     }
 
-    /// What watching has cost the program since the last call, and its CPU time since then.
+    /// What counters that rest cost the program in such a time, at the rate at which it switched when that was
+    /// last counted.
+    fn resting_ns(&self, time: Duration) -> f64 {
+        self.switches_per_s * time.as_secs_f64() * self.cost.resting_switch_ns
+    }
+
+    /// What watching has cost the program since the last call.
     pub fn spent(&mut self) -> Spent {
-        let hits = self.program.as_ref().map_or(0, |program| events::hits(&program.read()));
-        let [program_ns, switches] = self.totals(self.rough);
+        let counted = self.program.as_ref().map(ProgramCounters::read);
+        let (counts, [program_ns, switches]) = counted.unwrap_or_default();
         // A completion passes the filters of its four kinds.
-        let hits = hits + COMPLETION_KINDS * self.disks.completed();
-        let now = Costly { hits, switches, sampled: self.sampled, program_ns };
+        let hits = events::hits(&counts) + COMPLETION_KINDS * self.disks.completed();
+        let at = Instant::now();
+        let now =
+            Costly { at, counted_ns: counts.counted_ns, hits, switches, sampled: self.sampled, program_ns };
         let before = std::mem::replace(&mut self.costly, now);
         let since = |field: fn(&Costly) -> u64| field(&now).saturating_sub(field(&before)) as f64;
-        let switch_ns = if self.is_counting() { self.cost.switch_ns } else { 0.0 };
+        let counted_s = since(|it| it.counted_ns) * 1e-9;
+        if counted_s > LEAST_S {
+            self.switches_per_s = since(|it| it.switches) / counted_s;
+        }
+        let rest = at.duration_since(before.at).saturating_sub(Duration::from_secs_f64(counted_s));
+        let is_open = self.program.as_ref().is_some_and(ProgramCounters::is_open);
+        let resting_ns = if is_open { self.resting_ns(rest) } else { 0.0 };
         let spent = Spent {
-            counting_ns: since(|it| it.hits) * self.cost.event_ns + since(|it| it.switches) * switch_ns,
+            counting_ns: since(|it| it.hits) * self.cost.event_ns
+                + since(|it| it.switches) * self.cost.switch_ns
+                + resting_ns
+                + std::mem::take(&mut self.extra_ns),
             // Issue and completion.
             sampling_ns: 2.0 * since(|it| it.sampled) * self.cost.sample_ns,
             program_ns: now.program_ns.saturating_sub(before.program_ns),
@@ -393,20 +439,26 @@ impl Watcher {
             self.files.look(&self.root, &pids);
             self.note_rings(&pids);
         }
+        let counted = self.program.as_ref().map(ProgramCounters::read);
         let program = program.map(|counts| {
             self.rough = [counts.user_ns + counts.system_ns, counts.switches];
-            let [cpu_ns, switches] = self.totals(self.rough);
-            let cpu_ns = self.program.as_ref().map(|_| cpu_ns);
-            ProgramCounts { cpu_ns, switches, ..counts }
+            let Some((_, exact)) = &counted else { return counts };
+            let [cpu_ns, switches] = [0, 1].map(|at| self.totals(self.rough, exact[at])[at]);
+            ProgramCounts { cpu_ns: Some(cpu_ns), switches, ..counts }
         });
         Ok(WatchLook {
             at: Instant::now(),
             program,
-            events: self.program.as_ref().map(ProgramCounters::read),
+            events: counted.map(|(events, _)| events),
             disks: self.disks.look(&self.root),
             cpu: cpu::read(&self.root, self.tick_ns)?,
             spent: self.total_spent,
         })
+    }
+
+    /// What happened in the whole time up to a look: with every file that was seen open.
+    pub fn whole(&self, first: &WatchLook, last: &WatchLook) -> WatchEvidence {
+        WatchEvidence { files: self.files.ever(), ..self.between(first, last) }
     }
 
     /// Adds the rings that the program created since the last call to those that are found open.
@@ -421,13 +473,12 @@ impl Watcher {
     }
 
     /// CPU time in ns and context switches of the program: as the counters say for as long as they were never
-    /// closed, and from then on as much more as `/proc` says.
-    fn totals(&self, rough: [u64; 2]) -> [u64; 2] {
-        if let Some(exact) = self.program.as_ref().and_then(ProgramCounters::totals) {
-            return exact;
+    /// stopped, and from then on as much more as `/proc` says. `counted` is what they say now.
+    fn totals(&self, rough: [u64; 2], counted: u64) -> [u64; 2] {
+        if self.program.as_ref().is_some_and(ProgramCounters::is_whole) {
+            return [counted; 2];
         }
-        let (exact, since) = (self.exact.unwrap_or_default(), self.rough_at_exact);
-        [0, 1].map(|at| exact[at] + rough[at].saturating_sub(since[at]))
+        [0, 1].map(|at| self.exact[at] + rough[at].saturating_sub(self.rough_at_exact[at]))
     }
 
     /// What happened from one look to another. Latencies and power are left to the caller.
@@ -445,6 +496,7 @@ impl Watcher {
             program: program.map(|(later, earlier)| processes::between(earlier, later)),
             rings: self.files.rings.values().cloned().collect(),
             files: self.files.open,
+            estimates: None,
             devices: self.disks.between(&earlier.disks, &later.disks),
             cpu: cpu::between(&earlier.cpu, &later.cpu),
             power: Vec::new(),

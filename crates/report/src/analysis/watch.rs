@@ -1,7 +1,9 @@
 //! Figures of a watched program: what its counts mean per second and per I/O.
 
 use iopj_core::Scope;
-use iopj_core::watch::{SampledLatency, SeenCaching, SeenPath, WatchEvidence, WatchedDevice};
+use iopj_core::watch::{
+    EventEstimates, SampledLatency, SeenCaching, SeenInterface, SeenPath, WatchEvidence, WatchedDevice,
+};
 use serde::Serialize;
 
 /// Bytes of a sector as the kernel counts them.
@@ -82,8 +84,9 @@ pub struct ProgramFigures {
 /// Figures of the page cache, as far as a program uses it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CacheFigures {
-    /// 10^6 bytes a second that `read` and its relatives returned, pipes included.
-    pub read_mb_per_s: f64,
+    /// 10^6 bytes a second that `read` and its relatives returned, pipes included; absent, as are `hits` and
+    /// `readahead`, where most I/O goes another way, whose bytes nobody counts.
+    pub read_mb_per_s: Option<f64>,
     /// The share of these that no device was read for: cache hits.
     pub hits: Option<f64>,
     /// 10^6 bytes a second that the program made the devices read, readahead included.
@@ -136,7 +139,7 @@ impl WatchFigures {
         let seconds = (evidence.over_ns as f64 * 1e-9).max(1e-9);
         let ios = evidence.device_ios() as f64;
         let is_buffered = |path: &SeenPath| path.caching != SeenCaching::Direct;
-        let cache = paths.iter().any(is_buffered).then(|| cache(evidence, seconds)).flatten();
+        let cache = paths.iter().any(is_buffered).then(|| cache(evidence, paths, seconds)).flatten();
         let power = evidence.power.iter().map(|power| PowerFigures {
             meter: format!("{} {}", power.meter, power.channel),
             scope: power.scope,
@@ -184,8 +187,7 @@ fn program(evidence: &WatchEvidence, seconds: f64, ios: f64) -> Option<ProgramFi
     let counts = evidence.program.as_ref()?;
     let [user_ns, system_ns] = counts.cpu();
     let per_io = |count: f64| (ios > 0.0).then(|| count / ios);
-    let events = evidence.events.as_ref();
-    let per_s = |count: u64| events.map(|events| events.whole(count) / seconds);
+    let events = estimates(evidence);
     let calls = events.iter().flat_map(|events| &events.calls);
     Some(ProgramFigures {
         processes: counts.processes,
@@ -194,32 +196,47 @@ fn program(evidence: &WatchEvidence, seconds: f64, ios: f64) -> Option<ProgramFi
         system_cores: system_ns * 1e-9 / seconds,
         switches_per_s: counts.switches as f64 / seconds,
         switches_per_io: per_io(counts.switches as f64),
-        calls_per_s: events.and_then(|events| per_s(events.all_calls)),
-        calls_per_io: events.and_then(|events| per_io(events.whole(events.all_calls))),
-        calls: calls.filter_map(|(name, count)| Some((name.clone(), per_s(*count)?))).collect(),
-        ring_entries_per_s: events.and_then(|events| {
-            per_s(events.ring_entries + events.poller_entries + events.passthrough_entries)
-        }),
+        calls_per_s: events.as_ref().map(|events| events.all_calls / seconds),
+        calls_per_io: calls_per_io(evidence).or_else(|| per_io(events.as_ref()?.all_calls)),
+        calls: calls.map(|(name, count)| (name.clone(), count / seconds)).collect(),
+        ring_entries_per_s: events.as_ref().map(|events| events.ring_entries / seconds),
     })
 }
 
-fn cache(evidence: &WatchEvidence, seconds: f64) -> Option<CacheFigures> {
+fn estimates(evidence: &WatchEvidence) -> Option<EventEstimates> {
+    evidence.estimates.clone().or_else(|| evidence.events.as_ref().map(EventEstimates::of))
+}
+
+/// System calls per request that completed while both were counted.
+fn calls_per_io(evidence: &WatchEvidence) -> Option<f64> {
+    let events = evidence.events.as_ref()?;
+    let completed: u64 =
+        evidence.devices.iter().filter_map(|device| device.completions).map(|it| it.total()).sum();
+    (completed > 0).then(|| events.all_calls as f64 / completed as f64)
+}
+
+fn cache(evidence: &WatchEvidence, paths: &[SeenPath], seconds: f64) -> Option<CacheFigures> {
     let io = evidence.program.as_ref()?.io?;
     let megabytes = |bytes: u64| bytes as f64 / MEGABYTE / seconds;
     let reads: u64 = evidence.devices.iter().map(|device| device.counts.reads).sum();
     let sectors: u64 = evidence.devices.iter().map(|device| device.counts.read_sectors).sum();
+    // Only read and write are counted in bytes.
+    let counts =
+        |path: &SeenPath| matches!(path.interface, SeenInterface::PosixSio | SeenInterface::PosixAio);
+    let are_counted = paths.first().is_some_and(counts);
     let asked = io.read_chars as f64 / io.read_calls.max(1) as f64;
-    let readahead = (reads > 0 && asked > 0.0).then(|| sectors as f64 * SECTOR / reads as f64 / asked);
+    let readahead =
+        (are_counted && reads > 0 && asked > 0.0).then(|| sectors as f64 * SECTOR / reads as f64 / asked);
     // What was read ahead and never asked for leaves less than nothing.
     let hits = 1.0 - io.read_bytes as f64 / io.read_chars.max(1) as f64;
     Some(CacheFigures {
-        read_mb_per_s: megabytes(io.read_chars),
-        hits: (io.read_chars > 0).then(|| hits.max(0.0)),
+        read_mb_per_s: are_counted.then(|| megabytes(io.read_chars)),
+        hits: (are_counted && io.read_chars > 0).then(|| hits.max(0.0)),
         fetched_mb_per_s: megabytes(io.read_bytes),
         readahead,
         write_mb_per_s: megabytes(io.write_chars),
         dirtied_mb_per_s: megabytes(io.write_bytes),
-        adds_per_s: evidence.events.as_ref().map(|events| events.whole(events.cache_adds) / seconds),
+        adds_per_s: estimates(evidence).map(|events| events.cache_adds / seconds),
     })
 }
 
@@ -323,7 +340,7 @@ pub(crate) mod tests {
         assert_eq!(device.completed, Some([0.0, 0.75, 0.0, 0.25]));
         assert_eq!(device.issued_by_workers, Some(0.1));
         let program = figures.program.unwrap();
-        assert_eq!((program.switches_per_io, program.calls_per_io), (Some(1.5), Some(1.2)));
+        assert_eq!((program.switches_per_io, program.calls_per_io), (Some(1.5), Some(1.5)));
         assert_eq!(program.calls, [("pread64".to_owned(), 500.0)]);
         assert_eq!((program.user_cores, program.system_cores), (0.05, 0.15));
         assert_eq!((figures.counted_share, figures.machine.system), (Some(0.5), 0.25));
@@ -335,7 +352,7 @@ pub(crate) mod tests {
     fn a_buffered_program_has_hits_and_readahead() {
         let cache = WatchFigures::of(&evidence(), &[path(SeenCaching::Buffered)]).cache.unwrap();
         assert_eq!((cache.hits, cache.readahead), (Some(0.5), Some(1.0)));
-        assert_eq!((cache.read_mb_per_s, cache.fetched_mb_per_s), (4.096, 2.048));
+        assert_eq!((cache.read_mb_per_s, cache.fetched_mb_per_s), (Some(4.096), 2.048));
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub(super) const COUNTING: f64 = 0.008;
 /// See [`COUNTING`].
 pub(super) const SAMPLING: f64 = 0.002;
+/// Counters that rest may take half of what counting may.
+pub(super) const RESTING: f64 = COUNTING / 2.0;
 /// The least time for which it is worth to begin.
 pub(super) const SLICE: Duration = Duration::from_millis(20);
 
@@ -31,7 +33,7 @@ impl Budget {
     pub(super) fn pass(&mut self, elapsed: Duration, program_ns: u64, was_on: bool, spent_ns: f64) {
         let time_ns = (elapsed.as_nanos() as f64).max(program_ns as f64);
         self.balance_ns += self.share * time_ns - spent_ns;
-        // Idle time is no reason to slow it down later: no more than a slice's worth of ten seconds is kept.
+        // Idle time is no reason to slow it down later: no more than the share of a short time is kept.
         self.balance_ns = self.balance_ns.min(self.share * KEPT.as_nanos() as f64);
         if was_on {
             self.on = (self.on.0 + elapsed, self.on.1 + spent_ns);
@@ -60,7 +62,7 @@ impl Budget {
 }
 
 /// The time whose share may be saved up.
-const KEPT: Duration = Duration::from_secs(10);
+const KEPT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,12 @@
 //! The life of a watch: counters opened, the program let go, looks and slices until it ends, the sum.
 
-use super::budget::{Budget, COUNTING, SAMPLING, SLICE};
+use super::budget::{Budget, COUNTING, RESTING, SAMPLING, SLICE};
 use super::latency::Latencies;
 use super::power::Power;
 use super::subject::{Found, disks_of};
 use super::{Notes, WatchError, WatchOptions, WatchStop, WatchView};
 use crate::progress::unix_ns;
-use iopj_core::watch::{WatchEvidence, WatchSubject};
+use iopj_core::watch::{EventEstimates, WatchEvidence, WatchSubject};
 use iopj_probe::watch::{WatchLook, Watcher, paths_of};
 use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
 use std::collections::BTreeMap;
@@ -40,6 +40,8 @@ struct Life<'a> {
     pulse_at: Instant,
     sampled: Sampled,
     intervals: Vec<WatchInterval>,
+    /// The sum of the intervals, each scaled up by itself.
+    estimates: EventEstimates,
     has_told_lost: bool,
 }
 
@@ -79,6 +81,7 @@ pub(super) fn live(
         pulse_at: now,
         sampled: Sampled::default(),
         intervals: Vec::new(),
+        estimates: EventEstimates::default(),
         has_told_lost: false,
     };
     let started_unix_ns = unix_ns();
@@ -166,7 +169,7 @@ impl Life<'_> {
         self.counting.pass(elapsed, spent.program_ns, was_counting, spent.counting_ns);
         self.sampling.pass(elapsed, spent.program_ns, was_sampling, spent.sampling_ns);
         match (was_counting, self.counting.allows(was_counting)) {
-            (true, false) => self.watcher.suspend(),
+            (_, false) => self.watcher.suspend(RESTING),
             (false, true) => self.watcher.resume(),
             _ => {}
         }
@@ -217,9 +220,10 @@ impl Life<'_> {
         let (power, notices) = self.power.interval(over.as_secs_f64());
         evidence.power = power;
         notices.iter().for_each(|text| self.view.note(text));
+        self.estimate(&evidence);
         let (end_ns, paths) = (ns(self.began.elapsed()), paths_of(&evidence));
         let interval = WatchInterval { end_ns, evidence, paths };
-        let whole = self.watcher.between(&self.first, &look);
+        let whole = self.watcher.whole(&self.first, &look);
         self.view.interval(&self.subject, &interval, &whole);
         // A watch of days keeps its first intervals, and the sum of all.
         if self.intervals.len() < LONGEST_ROWS {
@@ -229,6 +233,12 @@ impl Life<'_> {
         self.sampled.interval_on = Duration::ZERO;
         (self.interval_at, self.interval_look) = (Instant::now(), look);
         Ok(())
+    }
+
+    fn estimate(&mut self, evidence: &WatchEvidence) {
+        if let Some(events) = &evidence.events {
+            self.estimates.add(&EventEstimates::of(events));
+        }
     }
 
     /// After the end of the program itself: true if it left processes behind that are watched on.
@@ -271,16 +281,18 @@ impl Life<'_> {
         let spent = self.watcher.spent();
         self.counting.pass(self.pulse_at.elapsed(), spent.program_ns, true, spent.counting_ns);
         let last_interval = self.interval_at.elapsed();
+        let mut evidence = self.watcher.between(&self.interval_look, &last);
+        self.estimate(&evidence);
         if last_interval > SLICE {
-            let mut evidence = self.watcher.between(&self.interval_look, &last);
             self.sampled.interval.put_into(&mut evidence.devices);
             let (power, _) = self.power.interval(last_interval.as_secs_f64());
             evidence.power = power;
             let paths = paths_of(&evidence);
             self.intervals.push(WatchInterval { end_ns: ns(self.began.elapsed()), evidence, paths });
         }
-        let mut evidence = self.watcher.between(&self.first, &last);
+        let mut evidence = self.watcher.whole(&self.first, &last);
         self.sampled.whole.put_into(&mut evidence.devices);
+        evidence.estimates = evidence.events.as_ref().map(|_| std::mem::take(&mut self.estimates));
         let over = self.began.elapsed().as_secs_f64();
         evidence.power = self.power.whole(over);
         evidence.cost.sampled_share = self.sampled.whole_on.as_secs_f64() / over.max(1e-9);

