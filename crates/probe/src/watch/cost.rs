@@ -46,7 +46,6 @@ fn measure_here(root: &Root) -> Result<WatchCost, CompletionsError> {
     let counted_ns = fastest(|| calls(CALLS));
     counters.suspend();
     let resting_switch_ns = switches().map_err(io)? - bare_switch_ns;
-    // Closing takes a good part of a second.
     counters.close();
     // Only the tracepoint of any call hits here.
     let event_ns = ((counted_ns - bare_ns) / f64::from(CALLS)).max(0.0);

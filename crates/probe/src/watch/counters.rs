@@ -130,18 +130,27 @@ impl ProgramCounters {
         (counts, totals)
     }
 
-    /// Closes all groups; what they counted is kept.
-    ///
-    /// The kernel waits for all its processors as often as a tracepoint loses its last counter, a good part of
-    /// a second in all (kernel/trace/trace_event_perf.c, `perf_trace_event_unreg`), so a thread of its own
-    /// does it.
-    pub(super) fn close(&mut self) {
+    /// Closes all groups; what they counted is kept. How long the program had counters that rested.
+    pub(super) fn close(&mut self) -> Duration {
         self.suspend();
         self.past = self.read();
-        let groups = std::mem::take(&mut self.groups);
-        let closing = std::thread::Builder::new().name("iopj-close".to_owned());
+        let held = self.hold();
+        let began = Instant::now();
+        self.groups.clear();
+        let took = began.elapsed();
         // Where no thread can be had, they are closed here.
-        let _ = closing.spawn(move || drop(groups));
+        let _ = std::thread::Builder::new().name("iopj-close".to_owned()).spawn(move || drop(held));
+        took
+    }
+
+    /// Counters of this thread at the same tracepoints, which count nothing.
+    ///
+    /// The kernel patches its code when a tracepoint gets its first counter, and waits for all its processors
+    /// when it loses its last one (kernel/trace/trace_event_perf.c): a good part of a second in all, for which
+    /// the program would have counters that rest.
+    pub(super) fn hold(&self) -> Vec<Counter> {
+        let held = |event: &Event| Counter::unfiltered(event.id, Whose::Thread(0)).ok();
+        self.events.iter().filter_map(held).collect()
     }
 
     pub(super) fn is_open(&self) -> bool {

@@ -1,8 +1,8 @@
 //! Which I/O paths a program takes, by what was seen of it.
 
 use iopj_core::watch::{
-    Certainty, EventCounts, FoundRing, ProgramCounts, SeenCaching, SeenCompletion, SeenInterface, SeenPath,
-    WatchEvidence,
+    Certainty, EventCounts, EventEstimates, FoundRing, ProgramCounts, SeenCaching, SeenCompletion,
+    SeenInterface, SeenPath, WatchEvidence,
 };
 
 /// An interface with a smaller share of the calls and ring entries is not named.
@@ -74,7 +74,9 @@ fn by_events(evidence: &WatchEvidence, events: &EventCounts, program: &ProgramCo
     add(SeenInterface::NvmePassthrough, false, events.passthrough_entries, proven, commands);
     let submits = events.calls_of("io_submit");
     add(SeenInterface::Libaio, false, submits, proven, format!("{submits} calls of io_submit"));
-    let others = events.ring_entries + events.poller_entries + events.passthrough_entries + submits;
+    // The program's own code is read by such faults too.
+    let faults = if program.major_faults > MANY_FAULTS { program.major_faults } else { 0 };
+    let others = events.ring_entries + events.poller_entries + events.passthrough_entries + submits + faults;
     let (calls, certainty, words) = synchronous(evidence, events, program, others);
     match aio_share(program) {
         Some(share) if calls > 0 => {
@@ -90,14 +92,12 @@ fn by_events(evidence: &WatchEvidence, events: &EventCounts, program: &ProgramCo
         _ => add(SeenInterface::PosixSio, false, calls, certainty, words),
     }
     let mapped = format!("{} page faults that had to read", program.major_faults);
-    // The program's own code is read by such faults too.
-    let faults = if program.major_faults as f64 > MANY_FAULTS { program.major_faults } else { 0 };
     add(SeenInterface::Mmap, false, faults, Certainty::Inferred, mapped);
     found
 }
 
 /// Page faults beyond what starting a program takes.
-const MANY_FAULTS: f64 = 1000.0;
+const MANY_FAULTS: u64 = 1000;
 
 /// Calls of the synchronous interface, how sure it is that they do I/O of files, and what they are.
 fn synchronous(
@@ -205,7 +205,8 @@ fn caching(evidence: &WatchEvidence, found: &Found) -> (SeenCaching, String) {
         _ => {}
     }
     let files = evidence.files;
-    let cached = evidence.events.as_ref().map(|events| events.whole(events.cache_adds) * PAGE);
+    let estimates = evidence.estimates.clone().or_else(|| EventEstimates::of(evidence));
+    let cached = estimates.map(|estimates| estimates.cache_adds * PAGE);
     let moved = device_bytes(evidence);
     // Both at once: what the page cache took decides.
     let past_cache = cached.is_some_and(|cached| moved > 0.0 && cached < (1.0 - ONE_KIND_SHARE) * moved);

@@ -20,9 +20,6 @@ use std::time::{Duration, Instant};
 
 /// How often threads are looked for until no new one is found.
 const ATTEMPTS: usize = 8;
-/// The longest times, as seen on a busy machine, for which counters that are being opened or closed rest.
-const OPENING: Duration = Duration::from_millis(120);
-const CLOSING: Duration = Duration::from_millis(600);
 /// The least time of counting that shows how often a program switches, in s.
 const LEAST_S: f64 = 0.005;
 /// Counters that a completion passes.
@@ -300,10 +297,13 @@ impl Watcher {
 
     /// Counts tracepoints from now on.
     pub fn resume(&mut self) {
-        if self.program.as_ref().is_some_and(|program| !program.is_open()) {
+        if let Some(program) = self.program.as_ref().filter(|program| !program.is_open()) {
+            let held = program.hold();
+            let began = Instant::now();
             // A thread that it cannot attach to is not counted; the reason was said at the beginning.
             let _ = self.attach();
-            self.extra_ns += self.resting_ns(OPENING);
+            self.extra_ns += self.resting_ns(began.elapsed());
+            drop(held);
         }
         if let Some(program) = &mut self.program {
             program.resume();
@@ -326,8 +326,8 @@ impl Watcher {
         }
         program.suspend();
         if is_dear && program.is_open() {
-            program.close();
-            self.extra_ns += self.resting_ns(CLOSING);
+            let took = program.close();
+            self.extra_ns += self.resting_ns(took);
         }
     }
 

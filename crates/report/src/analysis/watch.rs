@@ -197,22 +197,14 @@ fn program(evidence: &WatchEvidence, seconds: f64, ios: f64) -> Option<ProgramFi
         switches_per_s: counts.switches as f64 / seconds,
         switches_per_io: per_io(counts.switches as f64),
         calls_per_s: events.as_ref().map(|events| events.all_calls / seconds),
-        calls_per_io: calls_per_io(evidence).or_else(|| per_io(events.as_ref()?.all_calls)),
+        calls_per_io: events.as_ref().and_then(|events| per_io(events.all_calls)),
         calls: calls.map(|(name, count)| (name.clone(), count / seconds)).collect(),
         ring_entries_per_s: events.as_ref().map(|events| events.ring_entries / seconds),
     })
 }
 
 fn estimates(evidence: &WatchEvidence) -> Option<EventEstimates> {
-    evidence.estimates.clone().or_else(|| evidence.events.as_ref().map(EventEstimates::of))
-}
-
-/// System calls per request that completed while both were counted.
-fn calls_per_io(evidence: &WatchEvidence) -> Option<f64> {
-    let events = evidence.events.as_ref()?;
-    let completed: u64 =
-        evidence.devices.iter().filter_map(|device| device.completions).map(|it| it.total()).sum();
-    (completed > 0).then(|| events.all_calls as f64 / completed as f64)
+    evidence.estimates.clone().or_else(|| EventEstimates::of(evidence))
 }
 
 fn cache(evidence: &WatchEvidence, paths: &[SeenPath], seconds: f64) -> Option<CacheFigures> {
@@ -341,7 +333,7 @@ pub(crate) mod tests {
         assert_eq!(device.issued_by_workers, Some(0.1));
         let program = figures.program.unwrap();
         assert_eq!((program.switches_per_io, program.calls_per_io), (Some(1.5), Some(1.5)));
-        assert_eq!(program.calls, [("pread64".to_owned(), 500.0)]);
+        assert_eq!(program.calls, [("pread64".to_owned(), 625.0)]);
         assert_eq!((program.user_cores, program.system_cores), (0.05, 0.15));
         assert_eq!((figures.counted_share, figures.machine.system), (Some(0.5), 0.25));
         assert_eq!(figures.power[0].ios_per_joule, Some(50.0));

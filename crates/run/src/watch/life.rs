@@ -38,6 +38,8 @@ struct Life<'a> {
     interval_at: Instant,
     interval_look: WatchLook,
     pulse_at: Instant,
+    /// When disks were last looked for.
+    sought_at: Instant,
     sampled: Sampled,
     intervals: Vec<WatchInterval>,
     /// The sum of the intervals, each scaled up by itself.
@@ -79,6 +81,7 @@ pub(super) fn live(
         first,
         interval_at: now,
         pulse_at: now,
+        sought_at: now,
         sampled: Sampled::default(),
         intervals: Vec::new(),
         estimates: EventEstimates::default(),
@@ -161,9 +164,10 @@ impl Life<'_> {
         if was_sampling {
             self.stop_sampling();
         }
-        if self.began.elapsed() < EARLY_UNTIL {
+        if self.seeks_disks() {
             self.watcher.look(true)?;
             self.find_disks();
+            self.sought_at = Instant::now();
         }
         let spent = self.watcher.spent();
         self.counting.pass(elapsed, spent.program_ns, was_counting, spent.counting_ns);
@@ -177,6 +181,12 @@ impl Life<'_> {
             self.start_sampling();
         }
         Ok(())
+    }
+
+    /// While no disk is known they are looked for often at first, then more and more rarely.
+    fn seeks_disks(&self) -> bool {
+        let (age, since) = (self.began.elapsed(), self.sought_at.elapsed());
+        age < EARLY_UNTIL || (self.watcher.disks().is_empty() && since >= age / 10)
     }
 
     fn start_sampling(&mut self) {
@@ -236,8 +246,8 @@ impl Life<'_> {
     }
 
     fn estimate(&mut self, evidence: &WatchEvidence) {
-        if let Some(events) = &evidence.events {
-            self.estimates.add(&EventEstimates::of(events));
+        if let Some(estimates) = EventEstimates::of(evidence) {
+            self.estimates.add(&estimates);
         }
     }
 
