@@ -53,7 +53,7 @@ pub struct WatchEvidence {
     pub estimates: Option<EventEstimates>,
     /// The program's io_urings that were found open.
     pub rings: Vec<FoundRing>,
-    /// The files that the program was seen to have open at the end of an interval.
+    /// The files that the program was seen to have open up to the end.
     pub files: OpenFiles,
     /// The disks that it uses, each with the I/O of everybody.
     pub devices: Vec<WatchedDevice>,
@@ -319,6 +319,8 @@ pub struct SampledLatency {
     pub of_program: u64,
     /// Of these, issued by a worker of the kernel.
     pub of_workers: u64,
+    /// Of these, completed in a hard or soft interrupt.
+    pub completed_in_interrupt: u64,
     /// Of these, completed in a thread of the program, outside of interrupts.
     pub completed_by_program: u64,
     /// Median in ns.

@@ -5,21 +5,25 @@ use crate::completions::CompletionsError;
 use crate::device::{Device, DiskCounts};
 use crate::error::ProbeError;
 use crate::interrupts::{InterruptCounts, InterruptTable};
-use crate::root::Root;
+use crate::root::{Root, names};
 use iopj_core::watch::{DeviceCompletions, WatchedDevice};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The disks, in the order in which they were found.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Disks {
     disks: Vec<Disk>,
+    /// What every disk of the machine had counted when the watch began, by its name: which of them the program
+    /// uses is found later.
+    first: BTreeMap<String, DiskCounts>,
+    interrupts: InterruptCounts,
 }
 
 #[derive(Debug)]
 struct Disk {
     device: Device,
     counters: Option<DeviceCounters>,
-    /// What its counters were when it was found.
+    /// What its counters were when the watch began, or when it was found.
     found: DiskLook,
 }
 
@@ -32,6 +36,18 @@ pub(super) struct DiskLook {
 }
 
 impl Disks {
+    pub(super) fn new(root: &Root) -> Disks {
+        let text = root.text("proc/interrupts").unwrap_or_default();
+        let table = InterruptTable::new(&text);
+        let count = |name: String| {
+            let device = Device::find(root, &name, &table).ok()?;
+            Some((name, device.sample().ok()?))
+        };
+        let first = names(&root.path("sys/block")).into_iter().filter_map(count).collect();
+        let all: BTreeSet<u32> = table.lines().map(|line| line.irq).collect();
+        Disks { disks: Vec::new(), first, interrupts: table.counts(&all) }
+    }
+
     pub(super) fn has(&self, name: &str) -> bool {
         self.disks.iter().any(|disk| disk.device.name() == name)
     }
@@ -51,7 +67,10 @@ impl Disks {
             Ok(counters) => (Some(counters), None),
             Err(error) => (None, Some(error)),
         };
-        let found = look(root, &device, counters.as_ref())?;
+        let mut found = look(root, &device, counters.as_ref())?;
+        if let Some(first) = self.first.get(name) {
+            (found.counts, found.interrupts) = (first.clone(), self.interrupts.clone());
+        }
         self.disks.push(Disk { device, counters, found });
         Ok(refused)
     }
@@ -78,7 +97,7 @@ impl Disks {
         self.disks.iter().map(|disk| look(root, &disk.device, disk.counters.as_ref()).ok()).collect()
     }
 
-    /// What they did from one look to another. A disk that was found since did nothing before.
+    /// What they did from one look to another; a disk that was found since, from the beginning of the watch.
     pub(super) fn between(
         &self,
         earlier: &[Option<DiskLook>],

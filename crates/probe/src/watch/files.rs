@@ -14,8 +14,8 @@ const STANDARD_ERROR: i32 = 2;
 /// What was seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// At the last look that saw any.
-    pub(super) open: OpenFiles,
+    /// Processes whose files could not be read at the last look.
+    unreadable: u32,
     /// Every file that was seen: device, number, and its flags.
     seen: BTreeSet<(u64, u64, bool, bool)>,
     /// Every ring that was seen.
@@ -28,23 +28,20 @@ pub(super) struct Files {
 impl Files {
     /// Looks at the descriptors of these processes.
     pub(super) fn look(&mut self, root: &Root, pids: &[i32]) {
-        let mut open = OpenFiles::default();
+        self.unreadable = 0;
         for pid in pids {
             let folder = root.path("proc").join(pid.to_string());
             if fs::read_dir(folder.join("fd")).is_err() && folder.exists() {
-                open.unreadable += 1;
+                self.unreadable += 1;
                 continue;
             }
             for fd in names(&folder.join("fd")) {
-                self.add(&folder, *pid, &fd, &mut open);
+                self.add(&folder, *pid, &fd);
             }
-        }
-        if open != OpenFiles::default() {
-            self.open = open;
         }
     }
 
-    /// Every file that was seen open, once for each way.
+    /// Every file that was seen open so far, once for each way: a file may be closed at the moment of a look.
     pub(super) fn ever(&self) -> OpenFiles {
         let count =
             |is: fn(&(u64, u64, bool, bool)) -> bool| self.seen.iter().filter(|file| is(file)).count() as u32;
@@ -52,11 +49,11 @@ impl Files {
             direct: count(|file| file.2),
             buffered: count(|file| !file.2),
             synchronous: count(|file| file.3),
-            unreadable: self.open.unreadable,
+            unreadable: self.unreadable,
         }
     }
 
-    fn add(&mut self, folder: &Path, pid: i32, fd: &str, open: &mut OpenFiles) {
+    fn add(&mut self, folder: &Path, pid: i32, fd: &str) {
         let Ok(number) = fd.parse::<i32>() else { return };
         let link = folder.join("fd").join(fd);
         let Ok(target) = fs::read_link(&link) else { return };
@@ -86,8 +83,6 @@ impl Files {
         // O_SYNC holds the bit of O_DSYNC.
         let [is_direct, is_sync] = [libc::O_DIRECT, libc::O_DSYNC].map(|flag| flags & flag != 0);
         self.seen.insert((metadata.dev(), metadata.ino(), is_direct, is_sync));
-        *(if is_direct { &mut open.direct } else { &mut open.buffered }) += 1;
-        open.synchronous += u32::from(is_sync);
     }
 }
 
@@ -121,14 +116,14 @@ mod tests {
             files.look(&root, &[std::process::id().cast_signed()]);
             files
         };
-        let before = look().open;
+        let before = look().ever();
         let device = fs::metadata(&path).unwrap().dev();
         let _plain = fs::File::open(&path).unwrap();
         let direct = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path);
         let Ok(_direct) = direct else { return eprintln!("skipped: needs O_DIRECT here") };
         let after = look();
         // Other tests of this process open files too.
-        assert!(after.open.direct > 0 && after.open.buffered > 0, "{before:?} {after:?}");
+        assert!(after.ever().direct > 0 && after.ever().buffered > 0, "{before:?} {after:?}");
         assert!(after.devices.contains(&device));
     }
 

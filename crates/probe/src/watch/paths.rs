@@ -1,5 +1,6 @@
 //! Which I/O paths a program takes, by what was seen of it.
 
+use crate::completion_by_interrupts::INTERRUPT_SHARE;
 use iopj_core::watch::{
     Certainty, EventCounts, EventEstimates, FoundRing, ProgramCounts, SeenCaching, SeenCompletion,
     SeenInterface, SeenPath, WatchEvidence,
@@ -237,37 +238,79 @@ fn device_bytes(evidence: &WatchEvidence) -> f64 {
 
 /// How the path completes, whether that is sure, and what shows it. `kinds` interfaces are in use.
 fn completion(evidence: &WatchEvidence, found: &Found, kinds: usize) -> (SeenCompletion, bool, String) {
-    let seen: Vec<_> = evidence.devices.iter().filter_map(|device| device.completions).collect();
-    let interrupts: u64 =
-        seen.iter().map(|seen| seen.hard_interrupt + seen.soft_interrupt + seen.worker).sum();
-    let threads: u64 = seen.iter().map(|seen| seen.thread).sum();
-    let sampled: u64 = evidence.devices.iter().filter_map(|it| it.latency).map(|it| it.count).sum();
-    let own: u64 =
-        evidence.devices.iter().filter_map(|it| it.latency).map(|it| it.completed_by_program).sum();
+    let Contexts { interrupts, threads, is_own, what } = contexts(evidence);
     let all = interrupts + threads;
     let hybrid = is_hybrid(evidence, found);
     let polled = if hybrid { SeenCompletion::Hybrid } else { SeenCompletion::Poll };
     if all == 0 {
-        let is_ring = matches!(found.interface, SeenInterface::IoUring | SeenInterface::NvmePassthrough);
-        let known: Vec<_> = evidence.rings.iter().filter(|ring| ring.flags.is_some()).collect();
-        let all_poll = !known.is_empty() && known.iter().all(|ring| ring.has(FoundRing::IOPOLL));
-        return match is_ring && all_poll {
-            true => {
-                (polled, false, "its rings were created to poll, and no completion was counted".to_owned())
-            }
-            false => (SeenCompletion::Unknown, false, "no completion was counted".to_owned()),
-        };
+        return uncounted(evidence, found, polled);
     }
     let is_all = |count: u64| count as f64 >= ONE_KIND_SHARE * all as f64;
-    let words = |count: u64, who: &str| format!("{count} of {all} requests completed by {who}");
+    let words = |count: u64, who: &str| format!("{count} of {all} {what} completed by {who}");
     if is_all(interrupts) {
         (SeenCompletion::Interrupt, true, words(interrupts, "interrupts and the kernel's workers"))
-    } else if is_all(threads) && sampled > 0 && own as f64 >= ONE_KIND_SHARE * sampled as f64 {
+    } else if is_all(threads) && is_own {
         (polled, !hybrid || kinds == 1, words(threads, "the threads that wait"))
     } else if is_all(threads) {
         (polled, false, words(threads, "threads, of which it was not seen that they are this program's"))
     } else {
         (SeenCompletion::Mixed, false, words(interrupts, "interrupts, the others by threads"))
+    }
+}
+
+/// Who completed the requests of the devices.
+struct Contexts {
+    /// Interrupts, and the kernel's workers on their behalf.
+    interrupts: u64,
+    threads: u64,
+    /// The threads are the program's.
+    is_own: bool,
+    what: &'static str,
+}
+
+/// As they were counted; of a disk that was found too late for that, as they were sampled.
+fn contexts(evidence: &WatchEvidence) -> Contexts {
+    let counted = evidence.devices.iter().filter_map(|device| device.completions);
+    let [interrupts, threads] = counted.fold([0, 0], |[interrupts, threads], seen| {
+        let by_interrupt = seen.hard_interrupt + seen.soft_interrupt + seen.worker;
+        [interrupts + by_interrupt, threads + seen.thread]
+    });
+    let latencies = evidence.devices.iter().filter_map(|device| device.latency);
+    let [in_interrupt, in_thread, own] = latencies.fold([0; 3], |[interrupts, threads, own], seen| {
+        let in_thread = seen.count - seen.completed_in_interrupt.min(seen.count);
+        [interrupts + seen.completed_in_interrupt, threads + in_thread, own + seen.completed_by_program]
+    });
+    let is_own = in_thread > 0 && own as f64 >= ONE_KIND_SHARE * in_thread as f64;
+    if interrupts + threads > 0 {
+        Contexts { interrupts, threads, is_own, what: "requests" }
+    } else {
+        Contexts { interrupts: in_interrupt, threads: in_thread, is_own, what: "sampled requests" }
+    }
+}
+
+/// The same where no completion was counted: by what rings were made for, or by the devices' interrupts.
+fn uncounted(
+    evidence: &WatchEvidence,
+    found: &Found,
+    polled: SeenCompletion,
+) -> (SeenCompletion, bool, String) {
+    let is_ring = matches!(found.interface, SeenInterface::IoUring | SeenInterface::NvmePassthrough);
+    let mut known = evidence.rings.iter().filter(|ring| ring.flags.is_some()).peekable();
+    if is_ring && known.peek().is_some() && known.all(|ring| ring.has(FoundRing::IOPOLL)) {
+        return (polled, false, "its rings were created to poll, and no completion was counted".to_owned());
+    }
+    let told = evidence.devices.iter().filter(|device| device.counts.interrupts.is_some());
+    let [ios, interrupts] = told.fold([0, 0], |[ios, interrupts], device| {
+        let counts = &device.counts;
+        [ios + counts.reads + counts.writes, interrupts + counts.interrupts.unwrap_or(0)]
+    });
+    let words =
+        format!("{interrupts} interrupts for {ios} I/Os of its devices, and no completion was counted");
+    match interrupts as f64 / ios.max(1) as f64 {
+        _ if ios < FEW_CALLS => (SeenCompletion::Unknown, false, "no completion was counted".to_owned()),
+        per_io if per_io >= INTERRUPT_SHARE => (SeenCompletion::Interrupt, false, words),
+        _ if interrupts == 0 => (polled, false, words),
+        _ => (SeenCompletion::Unknown, false, words),
     }
 }
 
@@ -280,3 +323,7 @@ fn is_hybrid(evidence: &WatchEvidence, found: &Found) -> bool {
     };
     (is_ring && by_ring) || evidence.devices.iter().any(delays)
 }
+
+#[cfg(test)]
+#[path = "paths_tests.rs"]
+mod tests;

@@ -126,6 +126,8 @@ pub struct SampledRequest {
     pub of_program: bool,
     /// A worker of the kernel issued it.
     pub by_worker: bool,
+    /// It completed in a hard or soft interrupt.
+    pub completed_in_interrupt: bool,
     /// It completed in a thread of the program, outside of interrupts.
     pub completed_by_program: bool,
 }
@@ -145,6 +147,7 @@ impl Watcher {
             Watched::Cgroup(folder) => Some(Scope::Cgroup(folder.clone())),
             Watched::Nothing => None,
         };
+        let disks = Disks::new(&root);
         let mut watcher = Watcher {
             child: if let Watched::Child(pid) = watched { Some(pid.cast_signed()) } else { None },
             processes: scope.map(|scope| Processes::new(scope, tick_ns)),
@@ -152,7 +155,7 @@ impl Watcher {
             tick_ns,
             files: Files::default(),
             program: None,
-            disks: Disks::default(),
+            disks,
             refused: BTreeSet::new(),
             sampler: None,
             cost: WatchCost::default(),
@@ -195,7 +198,7 @@ impl Watcher {
     }
 
     fn deny(&mut self, what: &str, why: &dyn std::fmt::Display) {
-        self.denied.0.push(format!("{what}: {why}"));
+        self.denied.0.push(format!("{what}, for which it takes root, or CAP_PERFMON and tracefs: {why}"));
     }
 
     fn open(&mut self, watched: &Watched) -> Result<(), CompletionsError> {
@@ -250,7 +253,7 @@ impl Watcher {
         &self.cost
     }
 
-    /// Adds a disk by its name in `/sys/block`, with the I/O of everybody from now on. One that is known, or
+    /// Adds a disk by its name in `/sys/block`, with the I/O of everybody since the watch began. One that is known, or
     /// was refused, changes nothing.
     pub fn add_disk(&mut self, name: &str) {
         if self.disks.has(name) || self.refused.contains(name) {
@@ -264,7 +267,7 @@ impl Watcher {
             Ok(Some(_)) => {}
             Err(error) => {
                 self.refused.insert(name.to_owned());
-                self.deny(&format!("{name} is not watched"), &error);
+                self.denied.0.push(format!("{name} is not watched: {error}"));
             }
         }
         if self.is_counting() {
@@ -402,6 +405,7 @@ impl Watcher {
                 latency_ns: request.latency_ns,
                 of_program: members.contains(&request.issuer),
                 by_worker: request.by_worker,
+                completed_in_interrupt: request.completer.is_none(),
                 completed_by_program: request.completer.is_some_and(|pid| members.contains(&pid)),
             })
         };
@@ -456,11 +460,6 @@ impl Watcher {
         })
     }
 
-    /// What happened in the whole time up to a look: with every file that was seen open.
-    pub fn whole(&self, first: &WatchLook, last: &WatchLook) -> WatchEvidence {
-        WatchEvidence { files: self.files.ever(), ..self.between(first, last) }
-    }
-
     /// Adds the rings that the program created since the last call to those that are found open.
     fn note_rings(&mut self, pids: &[i32]) {
         let created = self.sampler.as_mut().map(Sampler::take_rings).unwrap_or_default();
@@ -495,7 +494,7 @@ impl Watcher {
             events: later.events.as_ref().and_then(pair),
             program: program.map(|(later, earlier)| processes::between(earlier, later)),
             rings: self.files.rings.values().cloned().collect(),
-            files: self.files.open,
+            files: self.files.ever(),
             estimates: None,
             devices: self.disks.between(&earlier.disks, &later.disks),
             cpu: cpu::between(&earlier.cpu, &later.cpu),

@@ -15,17 +15,24 @@ struct OfDisk {
     histogram: Histogram<u64>,
     of_program: u64,
     of_workers: u64,
+    completed_in_interrupt: u64,
     completed_by_program: u64,
 }
 
 impl Latencies {
     pub(super) fn add(&mut self, request: &SampledRequest) {
-        let new =
-            || OfDisk { histogram: histogram::new(), of_program: 0, of_workers: 0, completed_by_program: 0 };
+        let new = || OfDisk {
+            histogram: histogram::new(),
+            of_program: 0,
+            of_workers: 0,
+            completed_in_interrupt: 0,
+            completed_by_program: 0,
+        };
         let disk = self.0.entry(request.device.clone()).or_insert_with(new);
         disk.histogram.saturating_record(request.latency_ns);
         disk.of_program += u64::from(request.of_program);
         disk.of_workers += u64::from(request.by_worker);
+        disk.completed_in_interrupt += u64::from(request.completed_in_interrupt);
         disk.completed_by_program += u64::from(request.completed_by_program);
     }
 
@@ -48,6 +55,7 @@ impl OfDisk {
             count: self.histogram.len(),
             of_program: self.of_program,
             of_workers: self.of_workers,
+            completed_in_interrupt: self.completed_in_interrupt,
             completed_by_program: self.completed_by_program,
             p50_ns: at(0.5),
             p95_ns: at(0.95),

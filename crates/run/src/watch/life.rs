@@ -233,7 +233,7 @@ impl Life<'_> {
         self.estimate(&evidence);
         let (end_ns, paths) = (ns(self.began.elapsed()), paths_of(&evidence));
         let interval = WatchInterval { end_ns, evidence, paths };
-        let whole = self.watcher.whole(&self.first, &look);
+        let whole = self.watcher.between(&self.first, &look);
         self.view.interval(&self.subject, &interval, &whole);
         // A watch of days keeps its first intervals, and the sum of all.
         if self.intervals.len() < LONGEST_ROWS {
@@ -300,7 +300,7 @@ impl Life<'_> {
             let paths = paths_of(&evidence);
             self.intervals.push(WatchInterval { end_ns: ns(self.began.elapsed()), evidence, paths });
         }
-        let mut evidence = self.watcher.whole(&self.first, &last);
+        let mut evidence = self.watcher.between(&self.first, &last);
         self.sampled.whole.put_into(&mut evidence.devices);
         evidence.estimates = evidence.events.as_ref().map(|_| std::mem::take(&mut self.estimates));
         let over = self.began.elapsed().as_secs_f64();

@@ -66,13 +66,24 @@ pub fn watch(
     view: &mut dyn WatchView,
     stop: WatchStop<'_>,
 ) -> Result<WatchRecord, WatchError> {
-    let store = options.store.as_deref().map(|path| new_store::path("", Some(path)));
-    let store = store.transpose().map_err(|error| WatchError::Refused(error.to_string()))?;
+    let store = options.store.as_deref();
+    if let Some(path) = store {
+        check_store(path)?;
+    }
     let record = life::live(options, view, stop)?;
     if let Some(path) = store {
-        drop(Store::create_of_watch(&path, &record)?);
+        drop(Store::create_of_watch(path, &record)?);
     }
     Ok(record)
+}
+
+/// Refuses a place for the store before anything is started.
+fn check_store(path: &Path) -> Result<(), WatchError> {
+    if path.exists() {
+        let text = format!("`{}` already exists: name another file with --store", path.display());
+        return Err(WatchError::Refused(text));
+    }
+    new_store::path("", Some(path)).map(drop).map_err(|error| WatchError::Refused(error.to_string()))
 }
 
 /// A view as the meters' code knows it.

@@ -36,7 +36,7 @@ pub fn live(subject: &WatchSubject, interval: &WatchInterval, columns: usize) ->
     let figures = WatchFigures::of(&interval.evidence, &interval.paths);
     let time = format!("{:.0} s", interval.end_ns as f64 * 1e-9);
     let mut rows = vec![row("watch", &[time, escape(&subject.to_string())], columns)];
-    rows.extend(blocks(&figures, columns));
+    rows.extend(blocks(&figures, None, columns));
     rows.push(row("paths", &names(&interval.paths), columns));
     rows.push(row("cost", &cost(&interval.evidence.cost, figures.counted_share), columns));
     rows.concat().into_iter().map(|line| cut(&line, columns)).collect()
@@ -47,12 +47,15 @@ pub fn summary(record: &WatchRecord) -> String {
     let figures = WatchFigures::of(&record.evidence, &record.paths);
     let time = format!("{:.1} s", figures.seconds);
     let mut rows = vec![row("watched", &[time, escape(&record.subject.to_string()), end(record.end)], WIDTH)];
-    rows.extend(blocks(&figures, WIDTH));
+    rows.extend(blocks(&figures, Some(figures.seconds), WIDTH));
     let mut text: String = rows.concat().into_iter().map(|line| line + "\n").collect();
     for path in &record.paths {
         let words = format!("{} ({})", escape(&path.name()), path.certainty);
         text.push_str(&lines(row("path", &[percent(path.share), words], WIDTH)));
         text.push_str(&wrap(&escape(&path.why), WIDTH, &" ".repeat(LABEL)));
+    }
+    if record.evidence.device_ios() == 0 && record.evidence.program.is_none() {
+        text.push_str(&format!("the device did no I/O in {:.1} s\n", figures.seconds));
     }
     if record.paths.is_empty() && record.evidence.program.is_some() {
         text.push_str(&lines(row("path", &["no I/O was seen".to_owned()], WIDTH)));
@@ -68,8 +71,8 @@ fn lines(row: Vec<String>) -> String {
     row.into_iter().map(|line| line + "\n").collect()
 }
 
-/// The rows of the figures.
-fn blocks(figures: &WatchFigures, columns: usize) -> Vec<Vec<String>> {
+/// The rows of the figures; system calls in all, if the time is given, else a second.
+fn blocks(figures: &WatchFigures, over: Option<f64>, columns: usize) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for device in &figures.devices {
         let name = escape(&device.name);
@@ -81,7 +84,7 @@ fn blocks(figures: &WatchFigures, columns: usize) -> Vec<Vec<String>> {
     }
     if let Some(program) = &figures.program {
         rows.push(row("program", &program_words(program), columns));
-        rows.push(row("calls", &calls(program), columns));
+        rows.push(row("calls", &calls(program, over, figures.counted_share), columns));
     }
     if let Some(cache) = &figures.cache {
         rows.push(row("cache", &cache_words(cache), columns));
@@ -202,14 +205,19 @@ fn program_words(program: &ProgramFigures) -> Vec<String> {
     ]
 }
 
-fn calls(program: &ProgramFigures) -> Vec<String> {
+/// System calls by name, the most frequent first: a second, or in all of some time; `~` before what was counted
+/// for a part of it.
+fn calls(program: &ProgramFigures, over: Option<f64>, counted_share: Option<f64>) -> Vec<String> {
+    let unit = if over.is_some() { "" } else { "/s" };
+    let about = if counted_share.is_some_and(|share| share < 1.0) { "~" } else { "" };
+    let text =
+        |name: &str, rate: f64| format!("{name} {about}{}{unit}", thousands(rate * over.unwrap_or(1.0)));
     let mut all: Vec<&(String, f64)> = program.calls.iter().collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let all = all.into_iter().map(|(name, rate)| format!("{name} {}/s", thousands(*rate)));
     let entries = program.ring_entries_per_s.filter(|rate| *rate > 0.0);
-    let entries = entries.map(|rate| format!("ring entries {}/s", thousands(rate)));
-    let total = program.calls_per_s.map(|rate| format!("all {}/s", thousands(rate)));
-    total.into_iter().chain(entries).chain(all).collect()
+    let total = program.calls_per_s.map(|rate| text("all", rate));
+    let entries = entries.map(|rate| text("ring entries", rate));
+    total.into_iter().chain(entries).chain(all.into_iter().map(|(name, rate)| text(name, *rate))).collect()
 }
 
 fn cache_words(cache: &CacheFigures) -> Vec<String> {
@@ -317,6 +325,7 @@ mod tests {
             "500 calls of pread64",
             "hits 50.0 %",
             "estimated slowdown 0.00 %",
+            "all ~1,500  pread64 ~1,250",
             "without: latencies are not sampled: no tracefs",
             "1.50 switches/IO  1.50 calls/IO",
         ] {

@@ -1,0 +1,253 @@
+//! Paths by evidence as it was recorded from fio on Linux 6.18, a virtio disk.
+
+use super::*;
+use iopj_core::evidence::DeviceEvidence;
+use iopj_core::watch::{DeviceCompletions, OpenFiles, ProcessIo, SampledLatency, WatchedDevice};
+use proptest::prelude::*;
+
+/// What a direct reader of 8,000 blocks of 4 KiB leaves on its disk, with the calls of its start.
+fn direct() -> WatchEvidence {
+    let events = EventCounts {
+        counted_ns: 1,
+        of_ns: 1,
+        all_calls: 9_000,
+        calls: [("read".to_owned(), 108), ("pread64".to_owned(), 2)].into(),
+        ..EventCounts::default()
+    };
+    let io =
+        ProcessIo { read_chars: 60_000, read_calls: 110, read_bytes: 32_768_000, ..ProcessIo::default() };
+    WatchEvidence {
+        over_ns: 1_000_000_000,
+        events: Some(events),
+        program: Some(ProgramCounts { io: Some(io), ..ProgramCounts::default() }),
+        files: OpenFiles { direct: 1, ..OpenFiles::default() },
+        devices: vec![WatchedDevice {
+            counts: DeviceEvidence {
+                name: "vda".to_owned(),
+                reads: 8_000,
+                read_sectors: 64_000,
+                interrupts: Some(8_000),
+                ..DeviceEvidence::default()
+            },
+            completions: Some(DeviceCompletions { soft_interrupt: 8_000, ..DeviceCompletions::default() }),
+            ..WatchedDevice::default()
+        }],
+        ..WatchEvidence::default()
+    }
+}
+
+fn events(evidence: &mut WatchEvidence) -> &mut EventCounts {
+    evidence.events.as_mut().unwrap()
+}
+
+fn set(evidence: &mut WatchEvidence, call: &str, count: u64) {
+    events(evidence).calls.insert(call.to_owned(), count);
+}
+
+fn program(evidence: &mut WatchEvidence) -> &mut ProgramCounts {
+    evidence.program.as_mut().unwrap()
+}
+
+/// All requests complete in threads of the program.
+fn polled(evidence: &mut WatchEvidence) {
+    evidence.devices[0].completions =
+        Some(DeviceCompletions { thread: 8_000, ..DeviceCompletions::default() });
+    let latency = SampledLatency { count: 100, completed_by_program: 100, ..SampledLatency::default() };
+    evidence.devices[0].latency = Some(latency);
+}
+
+/// Name and certainty of each path.
+fn named(evidence: &WatchEvidence) -> Vec<(String, Certainty)> {
+    paths_of(evidence).iter().map(|path| (path.name(), path.certainty)).collect()
+}
+
+#[track_caller]
+fn is(evidence: &WatchEvidence, name: &str, certainty: Certainty) {
+    assert_eq!(named(evidence), [(name.to_owned(), certainty)], "{:?}", paths_of(evidence));
+}
+
+const PROVEN: Certainty = Certainty::Proven;
+const INFERRED: Certainty = Certainty::Inferred;
+
+#[test]
+fn synchronous_reads_are_named_by_their_calls() {
+    for call in ["pread64", "preadv", "preadv2", "pwrite64"] {
+        let mut evidence = direct();
+        set(&mut evidence, call, 8_000);
+        is(&evidence, "posix-sio/syscall/interrupt", PROVEN);
+    }
+}
+
+#[test]
+fn what_starting_a_program_takes_is_no_path() {
+    assert_eq!(named(&WatchEvidence { events: Some(EventCounts::default()), ..direct() }), []);
+    let mut evidence = direct();
+    set(&mut evidence, "io_submit", 8_000);
+    is(&evidence, "libaio/syscall/interrupt", PROVEN);
+}
+
+#[test]
+fn rings_are_named_by_who_takes_their_entries() {
+    let mut evidence = direct();
+    events(&mut evidence).ring_entries = 8_000;
+    is(&evidence, "io_uring/syscall/interrupt", PROVEN);
+    let mut evidence = direct();
+    events(&mut evidence).poller_entries = 8_000;
+    is(&evidence, "io_uring/sqpoll/interrupt", PROVEN);
+    let mut evidence = direct();
+    events(&mut evidence).passthrough_entries = 8_000;
+    is(&evidence, "nvme-passthrough/syscall/interrupt", PROVEN);
+}
+
+#[test]
+fn a_ring_that_polls_is_told_from_one_that_sleeps_first() {
+    let mut evidence = direct();
+    events(&mut evidence).ring_entries = 8_000;
+    polled(&mut evidence);
+    is(&evidence, "io_uring/syscall/poll", PROVEN);
+    let flags = Some(FoundRing::IOPOLL | FoundRing::HYBRID_IOPOLL);
+    evidence.rings = vec![FoundRing { pid: 1, fd: 5, flags, sqpoll: false }];
+    is(&evidence, "io_uring/syscall/hybrid", PROVEN);
+    // Threads of somebody else may have completed them.
+    evidence.devices[0].latency = None;
+    is(&evidence, "io_uring/syscall/hybrid", INFERRED);
+}
+
+#[test]
+fn the_devices_setting_tells_polling_from_sleeping_for_synchronous_reads() {
+    let mut evidence = direct();
+    set(&mut evidence, "preadv2", 8_000);
+    polled(&mut evidence);
+    evidence.devices[0].counts.settings = [("io_poll_delay".to_owned(), "-1".to_owned())].into();
+    is(&evidence, "posix-sio/syscall/poll", PROVEN);
+    evidence.devices[0].counts.settings = [("io_poll_delay".to_owned(), "0".to_owned())].into();
+    is(&evidence, "posix-sio/syscall/hybrid", PROVEN);
+}
+
+#[test]
+fn samples_decide_where_a_disk_was_found_too_late_to_be_counted() {
+    let mut evidence = direct();
+    set(&mut evidence, "pread64", 8_000);
+    evidence.devices[0].completions = None;
+    let seen = SampledLatency { count: 50, completed_in_interrupt: 50, ..SampledLatency::default() };
+    evidence.devices[0].latency = Some(seen);
+    is(&evidence, "posix-sio/syscall/interrupt", PROVEN);
+    assert!(paths_of(&evidence)[0].why.contains("50 of 50 sampled requests"));
+    let seen = SampledLatency { completed_in_interrupt: 0, completed_by_program: 50, ..seen };
+    evidence.devices[0].latency = Some(seen);
+    is(&evidence, "posix-sio/syscall/poll", PROVEN);
+}
+
+#[test]
+fn both_kinds_of_completions_are_mixed() {
+    let mut evidence = direct();
+    set(&mut evidence, "pread64", 8_000);
+    evidence.devices[0].completions =
+        Some(DeviceCompletions { soft_interrupt: 7_000, thread: 1_000, ..DeviceCompletions::default() });
+    is(&evidence, "posix-sio/syscall/mixed", INFERRED);
+}
+
+#[test]
+fn reads_by_threads_that_block_all_signals_are_posix_aio() {
+    let mut evidence = direct();
+    set(&mut evidence, "pread64", 8_000);
+    let counts = program(&mut evidence);
+    (counts.aio_threads, counts.aio_thread_bytes, counts.aio_of_bytes) = (1, 32_000_000, 32_060_000);
+    is(&evidence, "posix-aio/syscall/interrupt", INFERRED);
+    program(&mut evidence).aio_thread_bytes = 16_030_000;
+    let names: Vec<String> = paths_of(&evidence).iter().map(SeenPath::name).collect();
+    assert_eq!(names, ["posix-aio/syscall/interrupt", "posix-sio/syscall/interrupt"]);
+}
+
+#[test]
+fn a_buffered_reader_is_named_so_whoever_completes() {
+    let mut evidence = direct();
+    set(&mut evidence, "pread64", 8_000);
+    events(&mut evidence).cache_adds = 8_000;
+    evidence.files = OpenFiles { buffered: 1, ..OpenFiles::default() };
+    is(&evidence, "posix-sio, buffered", PROVEN);
+    // No file was seen, as of a program that ends at once.
+    evidence.files = OpenFiles::default();
+    is(&evidence, "posix-sio, buffered", PROVEN);
+    events(&mut evidence).cache_adds = 0;
+    is(&evidence, "posix-sio/syscall/interrupt", PROVEN);
+}
+
+#[test]
+fn a_message_file_beside_a_direct_one_changes_nothing_and_a_second_data_file_does() {
+    let mut evidence = direct();
+    set(&mut evidence, "pread64", 8_000);
+    evidence.files = OpenFiles { direct: 1, buffered: 1, ..OpenFiles::default() };
+    events(&mut evidence).cache_adds = 3;
+    is(&evidence, "posix-sio/syscall/interrupt", PROVEN);
+    events(&mut evidence).cache_adds = 4_000;
+    is(&evidence, "posix-sio/syscall/interrupt, partly buffered", PROVEN);
+}
+
+#[test]
+fn read_and_write_count_where_nothing_else_does_the_io_and_are_only_inferred() {
+    let mut evidence = direct();
+    set(&mut evidence, "read", 8_000);
+    is(&evidence, "posix-sio/syscall/interrupt", INFERRED);
+    assert!(paths_of(&evidence)[0].why.contains("pipes and sockets too"));
+    // A server that only talks to its clients does no I/O.
+    evidence.files = OpenFiles::default();
+    program(&mut evidence).io = Some(ProcessIo { read_chars: 9_000, ..ProcessIo::default() });
+    assert_eq!(named(&evidence), []);
+}
+
+#[test]
+fn page_faults_of_a_mapping_are_a_path_and_those_of_a_start_are_not() {
+    let mut evidence = direct();
+    evidence.files = OpenFiles { buffered: 1, ..OpenFiles::default() };
+    program(&mut evidence).major_faults = 16_384;
+    is(&evidence, "mmap", INFERRED);
+    program(&mut evidence).major_faults = 200;
+    assert!(named(&evidence).iter().all(|(name, _)| name != "mmap"));
+}
+
+#[test]
+fn without_events_what_is_left_is_inferred() {
+    let mut evidence = WatchEvidence { events: None, ..direct() };
+    evidence.devices[0].completions = None;
+    program(&mut evidence).io =
+        Some(ProcessIo { read_calls: 8_000, read_chars: 32_768_000, ..ProcessIo::default() });
+    is(&evidence, "posix-sio/syscall/interrupt", INFERRED);
+    evidence.devices[0].counts.interrupts = Some(0);
+    is(&evidence, "posix-sio/syscall/poll", INFERRED);
+    evidence.devices[0].counts.interrupts = None;
+    is(&evidence, "posix-sio/syscall/unknown", INFERRED);
+    program(&mut evidence).io = Some(ProcessIo { read_bytes: 32_768_000, ..ProcessIo::default() });
+    evidence.rings = vec![FoundRing { pid: 1, fd: 5, flags: None, sqpoll: true }];
+    is(&evidence, "io_uring/sqpoll/unknown", INFERRED);
+}
+
+#[test]
+fn a_disk_alone_has_no_paths() {
+    assert_eq!(paths_of(&WatchEvidence { program: None, ..direct() }), []);
+}
+
+proptest! {
+    #[test]
+    fn shares_add_up_to_one_whatever_was_counted(
+        reads in 0u64..1 << 40,
+        submits in 0u64..1 << 40,
+        entries in 0u64..1 << 40,
+        polled in 0u64..1 << 40,
+        bytes: u32,
+        threads in 0u64..1 << 40,
+    ) {
+        let mut evidence = direct();
+        set(&mut evidence, "pread64", reads);
+        set(&mut evidence, "io_submit", submits);
+        (events(&mut evidence).ring_entries, events(&mut evidence).poller_entries) = (entries, polled);
+        program(&mut evidence).aio_thread_bytes = bytes.into();
+        program(&mut evidence).aio_of_bytes = u64::from(bytes) * 2;
+        evidence.devices[0].completions =
+            Some(DeviceCompletions { soft_interrupt: 5, thread: threads, ..DeviceCompletions::default() });
+        let paths = paths_of(&evidence);
+        let sum: f64 = paths.iter().map(|path| path.share).sum();
+        prop_assert!(paths.is_empty() || (sum > 1.0 - 5.0 * FEW_SHARE && sum <= 1.0 + 1e-9), "{} {:?}", sum, paths);
+        prop_assert!(paths.is_sorted_by(|a, b| a.share >= b.share));
+    }
+}
