@@ -5,6 +5,7 @@
 //! [`record`] holds the types, [`Store`] the file, [`energy`] what meters add to it, [`export`] JSON and CSV.
 
 mod corunner_window;
+mod create;
 mod details;
 pub mod energy;
 mod energy_source;

@@ -4,12 +4,11 @@ use crate::error::StoreError;
 use crate::open::{check_header, connect, copy_forward, lock};
 use crate::record::{Measurement, Outcome, StudyRecord, Trial};
 use crate::repeat::{self, Repeat};
-use crate::{details, file, schema};
+use crate::{create, details, file, schema};
 use iopj_core::CostProfile;
 use iopj_core::fabric::{HostSide, NetworkBaseline};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::fs::File;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// An open store.
@@ -18,8 +17,8 @@ pub struct Store {
     // Declared, and so closed, before the lock's descriptor: closing any descriptor of the file
     // would drop SQLite's own locks.
     pub(crate) connection: Connection,
-    path: PathBuf,
-    _lock: Option<File>,
+    pub(crate) path: PathBuf,
+    pub(crate) _lock: Option<File>,
 }
 
 impl Store {
@@ -30,37 +29,9 @@ impl Store {
     pub fn create(path: &Path, study: &StudyRecord) -> Result<Store, StoreError> {
         let record = json(study, path, "study")?;
         let insert = "INSERT INTO study VALUES (1, ?1, ?2, ?3)";
-        Store::create_filled(path, |connection| {
+        create::filled(path, |connection| {
             connection.execute(insert, params![study.name, study.text, record]).map(drop)
         })
-    }
-
-    /// Makes a store that holds from its beginning what `fill` puts into it, and locks it.
-    pub(crate) fn create_filled(
-        path: &Path,
-        fill: impl FnOnce(&Connection) -> rusqlite::Result<()>,
-    ) -> Result<Store, StoreError> {
-        let io = |error: std::io::Error| match error.kind() {
-            ErrorKind::AlreadyExists => StoreError::Exists(path.to_owned()),
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::NoRoom(path.to_owned()),
-            _ => StoreError::NotMade { path: path.to_owned(), error },
-        };
-        let sqlite = |error| StoreError::of_sqlite(path, None, error);
-        // Built in memory and named when it is whole: a crash leaves no partial store.
-        let mut connection = Connection::open_in_memory().map_err(sqlite)?;
-        schema::migrate(&mut connection, 0).map_err(sqlite)?;
-        fill(&connection).map_err(sqlite)?;
-        let bytes = connection.serialize("main").map_err(sqlite)?;
-        let lock = file::create_whole(path, &bytes).map_err(io)?;
-        let named = Store { connection: connect(path)?, path: path.to_owned(), _lock: Some(lock) };
-        named.prepare().map_err(|error| {
-            let _ = std::fs::remove_file(path);
-            match named.sqlite(error) {
-                StoreError::Full(path) => StoreError::NoRoom(path),
-                other => other,
-            }
-        })?;
-        Ok(named)
     }
 
     /// Opens a store for reading, unchanged. A live run may be writing to it. One of an older schema is read
@@ -341,7 +312,7 @@ impl Store {
         })
     }
 
-    fn prepare(&self) -> rusqlite::Result<()> {
+    pub(crate) fn prepare(&self) -> rusqlite::Result<()> {
         // On a file system that cannot do WAL the rollback journal stays: SQLite then answers with that.
         self.connection
             .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;

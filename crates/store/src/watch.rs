@@ -1,6 +1,7 @@
 //! What `iopj watch` keeps of a program: the record of the whole watch and a row for each interval. Such a
 //! store holds no study and no trials, because nothing was asked for.
 
+use crate::create;
 use crate::error::StoreError;
 use crate::store::Store;
 use iopj_core::watch::{SeenPath, WatchEvidence, WatchSubject};
@@ -74,7 +75,7 @@ impl Store {
             .map(|interval| Ok((interval.end_ns, crate::store::json(interval, path, "interval of a watch")?)))
             .collect();
         let intervals = intervals?;
-        Store::create_filled(path, |connection| {
+        create::filled(path, |connection| {
             connection.execute(
                 "INSERT INTO watch VALUES (1, ?1, ?2)",
                 params![watch.subject.to_string(), record],

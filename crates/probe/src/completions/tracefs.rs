@@ -58,7 +58,8 @@ impl Tracefs {
     }
 }
 
-/// The offset of a field in a tracepoint's `format`: `field:dev_t dev;	offset:8;	size:4;	signed:0;`.
+/// The offset of a field in a tracepoint's `format`, whose lines begin with `field:dev_t dev;` and
+/// `offset:8;`.
 fn offset(format: &str, field: &str) -> Option<usize> {
     let of_line = |line: &str| {
         let (declaration, rest) = line.trim_start().strip_prefix("field:")?.split_once(';')?;

@@ -1,6 +1,6 @@
 //! What counting costs a program, measured on this machine in some tens of milliseconds.
 
-use super::counters::ProgramCounters;
+use super::counters::{Held, ProgramCounters};
 use crate::completions::CompletionsError;
 use crate::completions::tracefs::Tracefs;
 use crate::cpu::online;
@@ -23,7 +23,7 @@ const SAMPLES: u32 = 1_000;
 ///
 /// # Errors
 /// Events cannot be counted.
-pub(super) fn measure(root: &Root) -> Result<WatchCost, CompletionsError> {
+pub(super) fn measure(root: &Root) -> Result<(WatchCost, Held), CompletionsError> {
     std::thread::scope(|scope| match scope.spawn(|| measure_here(root)).join() {
         Ok(result) => result,
         Err(panic) => std::panic::resume_unwind(panic),
@@ -32,7 +32,7 @@ pub(super) fn measure(root: &Root) -> Result<WatchCost, CompletionsError> {
 
 /// On a thread of its own, which stays on one core, as does the one that it starts: a switch between two
 /// cores takes far longer, and how long is a matter of luck.
-fn measure_here(root: &Root) -> Result<WatchCost, CompletionsError> {
+fn measure_here(root: &Root) -> Result<(WatchCost, Held), CompletionsError> {
     let mut here = CpuSet::new();
     here.set(rustix::thread::sched_getcpu());
     // Where it is refused the figures are rougher.
@@ -46,16 +46,19 @@ fn measure_here(root: &Root) -> Result<WatchCost, CompletionsError> {
     let counted_ns = fastest(|| calls(CALLS));
     counters.suspend();
     let resting_switch_ns = switches().map_err(io)? - bare_switch_ns;
-    counters.close();
+    let resting_ns = fastest(|| calls(CALLS));
+    let (_, held) = counters.close();
     // Only the tracepoint of any call hits here.
-    let event_ns = ((counted_ns - bare_ns) / f64::from(CALLS)).max(0.0);
-    Ok(WatchCost {
-        event_ns,
+    let per_call = |ns: f64| ((ns - bare_ns) / f64::from(CALLS)).max(0.0);
+    let cost = WatchCost {
+        event_ns: per_call(counted_ns),
+        resting_event_ns: per_call(resting_ns),
         switch_ns: switch_ns.max(0.0),
         resting_switch_ns: resting_switch_ns.max(0.0),
         sample_ns: sample_ns(root, bare_ns / f64::from(CALLS))?,
         ..WatchCost::default()
-    })
+    };
+    Ok((cost, held))
 }
 
 /// Time of so many short system calls, in ns.
@@ -132,8 +135,7 @@ mod tests {
     fn a_cost_is_measured_where_events_can_be_counted() {
         let root = Root::new(std::path::Path::new("/")).unwrap();
         match measure(&root) {
-            Ok(cost) => {
-                eprintln!("{cost:?}");
+            Ok((cost, _)) => {
                 assert!([cost.event_ns, cost.switch_ns, cost.sample_ns].iter().all(|ns| ns.is_finite()));
             }
             Err(error) => {

@@ -130,17 +130,15 @@ impl ProgramCounters {
         (counts, totals)
     }
 
-    /// Closes all groups; what they counted is kept. How long the program had counters that rested.
-    pub(super) fn close(&mut self) -> Duration {
+    /// Closes all groups; what they counted is kept. How long the program had counters that rested, and what
+    /// is to be dropped when there is time.
+    pub(super) fn close(&mut self) -> (Duration, Held) {
         self.suspend();
         self.past = self.read();
         let held = self.hold();
         let began = Instant::now();
         self.groups.clear();
-        let took = began.elapsed();
-        // Where no thread can be had, they are closed here.
-        let _ = std::thread::Builder::new().name("iopj-close".to_owned()).spawn(move || drop(held));
-        took
+        (began.elapsed(), held)
     }
 
     /// Counters of this thread at the same tracepoints, which count nothing.
@@ -148,9 +146,9 @@ impl ProgramCounters {
     /// The kernel patches its code when a tracepoint gets its first counter, and waits for all its processors
     /// when it loses its last one (kernel/trace/trace_event_perf.c): a good part of a second in all, for which
     /// the program would have counters that rest.
-    pub(super) fn hold(&self) -> Vec<Counter> {
+    pub(super) fn hold(&self) -> Held {
         let held = |event: &Event| Counter::unfiltered(event.id, Whose::Thread(0)).ok();
-        self.events.iter().filter_map(held).collect()
+        Held(self.events.iter().filter_map(held).collect())
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -175,6 +173,18 @@ impl Group {
             others.push(counter);
         }
         Ok(Group { leader, _others: others })
+    }
+}
+
+/// See [`ProgramCounters::hold`].
+#[derive(Debug)]
+pub(super) struct Held(Vec<Counter>);
+
+impl Drop for Held {
+    /// On a thread of its own; where none can be had, here.
+    fn drop(&mut self) {
+        let held = std::mem::take(&mut self.0);
+        let _ = std::thread::Builder::new().name("iopj-close".to_owned()).spawn(move || drop(held));
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`WatchEvidence`] between them, [`paths_of`] says which paths it shows. When to look, and for how long
 //! tracepoints are counted, is left to the caller.
 
+mod account;
 mod cost;
 mod counters;
 mod disks;
@@ -15,5 +16,6 @@ mod processes;
 mod samples;
 mod watcher;
 
+pub use account::Spent;
 pub use paths::{FEW_SHARE, ONE_KIND_SHARE, paths_of};
-pub use watcher::{Denied, SampledRequest, Spent, WatchLook, Watched, Watcher};
+pub use watcher::{Denied, SampledRequest, WatchLook, Watched, Watcher};

@@ -127,20 +127,15 @@ impl Processes {
     fn find(&self, root: &Root) -> BTreeMap<(i32, u64), Totals> {
         let all = root.path("proc");
         let read = |pid: i32| Some((pid, stat(&text(&all.join(pid.to_string()).join("stat")).ok()?)?));
-        let belongs: Box<dyn Fn(&BTreeMap<i32, (u64, Totals)>, i32) -> bool> = match &self.scope {
-            Scope::Cgroup(folder) => {
-                let inside = processes_in(folder);
-                Box::new(move |_, pid| inside.contains(&pid))
-            }
-            Scope::Tree(first, adopted_by) => {
-                let (first, adopted_by) = (*first, *adopted_by);
-                Box::new(move |all, pid| self.descends(all, pid, first, adopted_by))
-            }
-        };
         let candidates: BTreeMap<i32, (u64, Totals)> = numbers(&all).filter_map(read).collect();
+        let inside = self.cgroup().map(processes_in);
+        let belongs = |pid: i32| match (&self.scope, &inside) {
+            (Scope::Tree(first, adopted_by), _) => self.descends(&candidates, pid, *first, *adopted_by),
+            (Scope::Cgroup(_), inside) => inside.as_ref().is_some_and(|inside| inside.contains(&pid)),
+        };
         let mut found = BTreeMap::new();
         for (pid, (started, totals)) in &candidates {
-            if belongs(&candidates, *pid) {
+            if belongs(*pid) {
                 let mut totals = *totals;
                 if let Some(io) = text_if_there(&all.join(pid.to_string()).join("io")).ok().flatten() {
                     (totals.io, totals.has_io) = (process_io(&io), true);

@@ -1,5 +1,6 @@
 //! [`Watcher`]: all that is read of a watched program.
 
+use super::account::{Account, Costly, Spent};
 use super::counters::{ProgramCounters, of_cgroup};
 use super::disks::{DiskLook, Disks};
 use super::files::Files;
@@ -16,12 +17,10 @@ use iopj_core::watch::{EventCounts, FoundRing, ProgramCounts, WatchCost, WatchEv
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How often threads are looked for until no new one is found.
 const ATTEMPTS: usize = 8;
-/// The least time of counting that shows how often a program switches, in s.
-const LEAST_S: f64 = 0.005;
 /// Counters that a completion passes.
 const COMPLETION_KINDS: u64 = 4;
 /// Bits of a minor number in the kernel (include/linux/kdev_t.h).
@@ -43,17 +42,6 @@ pub enum Watched {
 /// What could not be read, and why: each a sentence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Denied(pub Vec<String>);
-
-/// What watching has cost so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
-    /// CPU time that counting took from the program, in ns.
-    pub counting_ns: f64,
-    /// CPU time that sampling took from it, in ns.
-    pub sampling_ns: f64,
-    /// CPU time of the program while events were counted, in ns.
-    pub program_ns: u64,
-}
 
 /// The counters at one moment.
 #[derive(Clone, Debug)]
@@ -83,12 +71,7 @@ pub struct Watcher {
     cost: WatchCost,
     /// Requests sampled so far.
     sampled: u64,
-    costly: Costly,
-    /// Context switches of the program while they were last counted.
-    switches_per_s: f64,
-    /// What opening and closing counters took from the program, not yet accounted for.
-    extra_ns: f64,
-    total_spent: Spent,
+    account: Account,
     /// Where there is no program, whether completions are counted.
     counts_disks: bool,
     names: BTreeMap<u32, Option<String>>,
@@ -102,17 +85,6 @@ pub struct Watcher {
     /// The processes of the control group are counted one by one.
     cgroup_by_threads: bool,
     denied: Denied,
-}
-
-/// Counts that cost the program time, up to some moment.
-#[derive(Clone, Copy, Debug)]
-struct Costly {
-    at: Instant,
-    counted_ns: u64,
-    hits: u64,
-    switches: u64,
-    sampled: u64,
-    program_ns: u64,
 }
 
 /// A request that was sampled.
@@ -160,17 +132,7 @@ impl Watcher {
             sampler: None,
             cost: WatchCost::default(),
             sampled: 0,
-            costly: Costly {
-                at: Instant::now(),
-                counted_ns: 0,
-                hits: 0,
-                switches: 0,
-                sampled: 0,
-                program_ns: 0,
-            },
-            switches_per_s: 0.0,
-            extra_ns: 0.0,
-            total_spent: Spent::default(),
+            account: Account::new(),
             counts_disks: false,
             names: BTreeMap::new(),
             created: BTreeMap::new(),
@@ -180,13 +142,17 @@ impl Watcher {
             cgroup_by_threads: false,
             denied: Denied::default(),
         };
-        match cost::measure(&watcher.root) {
-            Ok(cost) => watcher.cost = cost,
+        // The tracepoints stay as the kernel has patched them for that until they are opened again below.
+        let _held = match cost::measure(&watcher.root) {
+            Ok((cost, held)) => {
+                watcher.cost = cost;
+                held
+            }
             Err(error) => {
                 watcher.deny("system calls, rings and completions are not counted", &error);
                 return Ok(watcher);
             }
-        }
+        };
         if let Err(error) = watcher.open(watched) {
             watcher.deny("system calls and rings are not counted", &error);
         }
@@ -305,7 +271,7 @@ impl Watcher {
             let began = Instant::now();
             // A thread that it cannot attach to is not counted; the reason was said at the beginning.
             let _ = self.attach();
-            self.extra_ns += self.resting_ns(began.elapsed());
+            self.account.opened(began.elapsed(), &self.cost);
             drop(held);
         }
         if let Some(program) = &mut self.program {
@@ -322,55 +288,25 @@ impl Watcher {
     pub fn suspend(&mut self, share: f64) {
         self.disks.suspend();
         self.counts_disks = false;
-        let is_dear = self.resting_ns(Duration::from_secs(1)) > share * 1e9;
+        let is_dear = self.account.resting_exceeds(share, &self.cost);
         let Some(program) = &mut self.program else { return };
         if program.is_whole() {
             (self.exact, self.rough_at_exact) = (program.read().1, self.rough);
         }
         program.suspend();
         if is_dear && program.is_open() {
-            let took = program.close();
-            self.extra_ns += self.resting_ns(took);
+            let (took, _) = program.close();
+            self.account.closed(took, &self.cost);
         }
-    }
-
-    /// What counters that rest cost the program in such a time, at the rate at which it switched when that was
-    /// last counted.
-    fn resting_ns(&self, time: Duration) -> f64 {
-        self.switches_per_s * time.as_secs_f64() * self.cost.resting_switch_ns
     }
 
     /// What watching has cost the program since the last call.
     pub fn spent(&mut self) -> Spent {
-        let counted = self.program.as_ref().map(ProgramCounters::read);
-        let (counts, [program_ns, switches]) = counted.unwrap_or_default();
+        let (counts, totals) = self.program.as_ref().map(ProgramCounters::read).unwrap_or_default();
         // A completion passes the filters of its four kinds.
         let hits = events::hits(&counts) + COMPLETION_KINDS * self.disks.completed();
-        let at = Instant::now();
-        let now =
-            Costly { at, counted_ns: counts.counted_ns, hits, switches, sampled: self.sampled, program_ns };
-        let before = std::mem::replace(&mut self.costly, now);
-        let since = |field: fn(&Costly) -> u64| field(&now).saturating_sub(field(&before)) as f64;
-        let counted_s = since(|it| it.counted_ns) * 1e-9;
-        if counted_s > LEAST_S {
-            self.switches_per_s = since(|it| it.switches) / counted_s;
-        }
-        let rest = at.duration_since(before.at).saturating_sub(Duration::from_secs_f64(counted_s));
         let is_open = self.program.as_ref().is_some_and(ProgramCounters::is_open);
-        let resting_ns = if is_open { self.resting_ns(rest) } else { 0.0 };
-        let spent = Spent {
-            counting_ns: since(|it| it.hits) * self.cost.event_ns
-                + since(|it| it.switches) * self.cost.switch_ns
-                + resting_ns
-                + std::mem::take(&mut self.extra_ns),
-            // Issue and completion.
-            sampling_ns: 2.0 * since(|it| it.sampled) * self.cost.sample_ns,
-            program_ns: now.program_ns.saturating_sub(before.program_ns),
-        };
-        self.total_spent.counting_ns += spent.counting_ns;
-        self.total_spent.sampling_ns += spent.sampling_ns;
-        self.total_spent.program_ns += spent.program_ns;
-        spent
+        self.account.pass(Costly::of(&counts, totals, hits, self.sampled), is_open, &self.cost)
     }
 
     /// Begins to sample the requests of all disks; [`Watcher::drain`] makes room.
@@ -456,7 +392,7 @@ impl Watcher {
             events: counted.map(|(events, _)| events),
             disks: self.disks.look(&self.root),
             cpu: cpu::read(&self.root, self.tick_ns)?,
-            spent: self.total_spent,
+            spent: self.account.total,
         })
     }
 
@@ -486,8 +422,7 @@ impl Watcher {
         let pair =
             |events: &EventCounts| earlier.events.as_ref().map(|before| events::between(before, events));
         let program = later.program.as_ref().zip(earlier.program.as_ref());
-        let all_ns = |spent: &Spent| spent.counting_ns + spent.sampling_ns;
-        let spent_ns = all_ns(&later.spent) - all_ns(&earlier.spent);
+        let spent_ns = later.spent.all_ns() - earlier.spent.all_ns();
         let program_ns = later.spent.program_ns - earlier.spent.program_ns;
         WatchEvidence {
             over_ns,
