@@ -317,8 +317,11 @@ impl DeviceCompletions {
 /// Latencies of sampled requests, from `block:block_rq_issue` to `block:block_rq_complete`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampledLatency {
-    /// Requests sampled.
+    /// Requests whose latency is known; 0 where this kernel sampled too few completions, and then the
+    /// percentiles mean nothing.
     pub count: u64,
+    /// Requests that were seen from issue to completion.
+    pub requests: u64,
     /// Of these, issued by a thread of the program.
     pub of_program: u64,
     /// Of these, issued by a worker of the kernel.
@@ -365,7 +368,7 @@ pub struct WatchCost {
     pub switch_ns: f64,
     /// The same while counting rests.
     pub resting_switch_ns: f64,
-    /// Time that a sampled request takes, in ns.
+    /// Time that a sampled event takes, in ns: issue or completion of a request.
     pub sample_ns: f64,
     /// CPU time that watching is estimated to have taken from the program, in ns.
     pub spent_ns: f64,

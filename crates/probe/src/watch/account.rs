@@ -36,7 +36,7 @@ pub(super) struct Costly {
     /// Context switches and CPU time while events were counted.
     pub(super) switches: u64,
     pub(super) program_ns: u64,
-    /// Requests sampled.
+    /// Issues and completions sampled.
     pub(super) sampled: u64,
 }
 
@@ -99,8 +99,7 @@ impl Account {
                 + since(|it| it.switches) * cost.switch_ns
                 + resting_ns
                 + std::mem::take(&mut self.extra_ns),
-            // Issue and completion.
-            sampling_ns: 2.0 * since(|it| it.sampled) * cost.sample_ns,
+            sampling_ns: since(|it| it.sampled) * cost.sample_ns,
             program_ns: now.program_ns.saturating_sub(before.program_ns),
         };
         self.total.counting_ns += spent.counting_ns;
@@ -159,7 +158,7 @@ mod tests {
             calls: 400,
             switches: 100,
             program_ns: 7,
-            sampled: 10,
+            sampled: 20,
         };
         let spent = account.add(counted, second, true, &COST);
         assert_eq!((spent.counting_ns, spent.sampling_ns), (300_000.0, 6_000.0));

@@ -9,13 +9,15 @@ use crate::root::Root;
 use iopj_core::watch::WatchCost;
 use rustix::thread::CpuSet;
 use std::io::{self, Read, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// System calls timed at once, and context switches.
 const CALLS: u32 = 4_000;
 const SWITCHES: u32 = 400;
 /// Rounds of which the fastest counts: another program's time is no cost.
 const ROUNDS: usize = 5;
+/// How long a core works before anything is timed.
+const WARM: Duration = Duration::from_millis(20);
 /// System calls sampled at once, which a ring has room for.
 const SAMPLES: u32 = 1_000;
 
@@ -39,6 +41,11 @@ fn measure_here(root: &Root) -> Result<(WatchCost, Held), CompletionsError> {
     let _ = rustix::thread::sched_setaffinity(None, &here);
     let io = |source| CompletionsError::Events(EventsError::of(source, root, 0));
     let tid = rustix::thread::gettid().as_raw_pid();
+    // A core that was idle is slow at first.
+    let warm = Instant::now() + WARM;
+    while Instant::now() < warm {
+        calls(CALLS / 10);
+    }
     let bare_ns = fastest(|| calls(CALLS));
     let bare_switch_ns = switches().map_err(io)?;
     let mut counters = ProgramCounters::open(root, &[Whose::Thread(tid)])?;

@@ -18,4 +18,4 @@ mod watcher;
 
 pub use account::Spent;
 pub use paths::{FEW_SHARE, ONE_KIND_SHARE, paths_of};
-pub use watcher::{Denied, SampledRequest, WatchLook, Watched, Watcher};
+pub use watcher::{Denied, SampledRequest, SampledSlice, WatchLook, Watched, Watcher};

@@ -277,7 +277,7 @@ fn contexts(evidence: &WatchEvidence) -> Contexts {
     });
     let latencies = evidence.devices.iter().filter_map(|device| device.latency);
     let [in_interrupt, in_thread, own] = latencies.fold([0; 3], |[interrupts, threads, own], seen| {
-        let in_thread = seen.count - seen.completed_in_interrupt.min(seen.count);
+        let in_thread = seen.requests.saturating_sub(seen.completed_in_interrupt);
         [interrupts + seen.completed_in_interrupt, threads + in_thread, own + seen.completed_by_program]
     });
     let is_own = in_thread > 0 && own as f64 >= ONE_KIND_SHARE * in_thread as f64;

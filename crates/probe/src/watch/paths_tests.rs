@@ -52,7 +52,7 @@ fn program(evidence: &mut WatchEvidence) -> &mut ProgramCounts {
 fn polled(evidence: &mut WatchEvidence) {
     evidence.devices[0].completions =
         Some(DeviceCompletions { thread: 8_000, ..DeviceCompletions::default() });
-    let latency = SampledLatency { count: 100, completed_by_program: 100, ..SampledLatency::default() };
+    let latency = SampledLatency { requests: 100, completed_by_program: 100, ..SampledLatency::default() };
     evidence.devices[0].latency = Some(latency);
 }
 
@@ -129,7 +129,7 @@ fn samples_decide_where_a_disk_was_found_too_late_to_be_counted() {
     let mut evidence = direct();
     set(&mut evidence, "pread64", 8_000);
     evidence.devices[0].completions = None;
-    let seen = SampledLatency { count: 50, completed_in_interrupt: 50, ..SampledLatency::default() };
+    let seen = SampledLatency { requests: 50, completed_in_interrupt: 50, ..SampledLatency::default() };
     evidence.devices[0].latency = Some(seen);
     is(&evidence, "posix-sio/syscall/interrupt", PROVEN);
     assert!(paths_of(&evidence)[0].why.contains("50 of 50 sampled requests"));

@@ -69,7 +69,7 @@ pub struct Watcher {
     refused: BTreeSet<String>,
     sampler: Option<Sampler>,
     cost: WatchCost,
-    /// Requests sampled so far.
+    /// Issues and completions sampled so far.
     sampled: u64,
     account: Account,
     /// Where there is no program, whether completions are counted.
@@ -87,13 +87,22 @@ pub struct Watcher {
     denied: Denied,
 }
 
+/// What was sampled in a slice of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampledSlice {
+    /// The requests that were seen from issue to completion.
+    pub requests: Vec<SampledRequest>,
+    /// Samples that were lost since the watch began.
+    pub lost: u64,
+}
+
 /// A request that was sampled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampledRequest {
     /// The disk, by its name in `/sys/block`.
     pub device: String,
-    /// From issue to completion.
-    pub latency_ns: u64,
+    /// From issue to completion; absent where too many completions were not sampled.
+    pub latency_ns: Option<u64>,
     /// A thread of the program issued it.
     pub of_program: bool,
     /// A worker of the kernel issued it.
@@ -328,24 +337,25 @@ impl Watcher {
         }
     }
 
-    /// Ends sampling; the requests that were seen from issue to completion, and samples that were lost so far.
-    pub fn stop_sampling(&mut self) -> (Vec<SampledRequest>, u64) {
-        let Some(sampler) = &mut self.sampler else { return (Vec::new(), 0) };
-        let (requests, lost) = (sampler.stop(), sampler.lost());
-        self.sampled += requests.len() as u64;
+    /// Ends sampling.
+    pub fn stop_sampling(&mut self) -> SampledSlice {
+        let Some(sampler) = &mut self.sampler else { return SampledSlice::default() };
+        let ((requests, recorded), lost) = (sampler.stop(), sampler.lost());
+        self.sampled += recorded.all as u64;
         let members: BTreeSet<i32> = self.pids().into_iter().collect();
+        let timed = recorded.are_most(requests.len());
         let known = |request: Request| {
             let device = self.name_of(request.device)?;
             Some(SampledRequest {
                 device,
-                latency_ns: request.latency_ns,
+                latency_ns: timed.then_some(request.latency_ns),
                 of_program: members.contains(&request.issuer),
                 by_worker: request.by_worker,
                 completed_in_interrupt: request.completer.is_none(),
                 completed_by_program: request.completer.is_some_and(|pid| members.contains(&pid)),
             })
         };
-        (requests.into_iter().filter_map(known).collect(), lost)
+        SampledSlice { requests: requests.into_iter().filter_map(known).collect(), lost }
     }
 
     /// The name of a whole disk by the kernel's own form of its number.

@@ -13,6 +13,7 @@ pub(super) struct Latencies(BTreeMap<String, OfDisk>);
 #[derive(Debug)]
 struct OfDisk {
     histogram: Histogram<u64>,
+    requests: u64,
     of_program: u64,
     of_workers: u64,
     completed_in_interrupt: u64,
@@ -23,13 +24,17 @@ impl Latencies {
     pub(super) fn add(&mut self, request: &SampledRequest) {
         let new = || OfDisk {
             histogram: histogram::new(),
+            requests: 0,
             of_program: 0,
             of_workers: 0,
             completed_in_interrupt: 0,
             completed_by_program: 0,
         };
         let disk = self.0.entry(request.device.clone()).or_insert_with(new);
-        disk.histogram.saturating_record(request.latency_ns);
+        disk.requests += 1;
+        if let Some(latency_ns) = request.latency_ns {
+            disk.histogram.saturating_record(latency_ns);
+        }
         disk.of_program += u64::from(request.of_program);
         disk.of_workers += u64::from(request.by_worker);
         disk.completed_in_interrupt += u64::from(request.completed_in_interrupt);
@@ -53,6 +58,7 @@ impl OfDisk {
         let at = |quantile| self.histogram.value_at_quantile(quantile);
         SampledLatency {
             count: self.histogram.len(),
+            requests: self.requests,
             of_program: self.of_program,
             of_workers: self.of_workers,
             completed_in_interrupt: self.completed_in_interrupt,

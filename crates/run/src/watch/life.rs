@@ -7,7 +7,7 @@ use super::subject::{Found, disks_of};
 use super::{Notes, WatchError, WatchOptions, WatchStop, WatchView};
 use crate::progress::unix_ns;
 use iopj_core::watch::{EventEstimates, WatchEvidence, WatchSubject};
-use iopj_probe::watch::{WatchLook, Watcher, paths_of};
+use iopj_probe::watch::{SampledSlice, WatchLook, Watcher, paths_of};
 use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -195,7 +195,7 @@ impl Life<'_> {
     }
 
     fn stop_sampling(&mut self) {
-        let (requests, lost) = self.watcher.stop_sampling();
+        let SampledSlice { requests, lost } = self.watcher.stop_sampling();
         for request in &requests {
             if request.of_program {
                 self.watcher.add_disk(&request.device);

@@ -120,7 +120,7 @@ fn of_interval(last: &WatchInterval) -> Vec<Family> {
     let evidence = &last.evidence;
     let mut quantiles = Vec::new();
     for found in &evidence.devices {
-        let Some(seen) = found.latency else { continue };
+        let Some(seen) = found.latency.filter(|seen| seen.count > 0) else { continue };
         for (quantile, ns) in
             [("0.5", seen.p50_ns), ("0.95", seen.p95_ns), ("0.99", seen.p99_ns), ("0.999", seen.p99_9_ns)]
         {

@@ -162,7 +162,7 @@ fn latency(device: &DeviceFigures) -> Vec<String> {
     let us = |ns: f64| decimal(ns / 1e3);
     let mut words: Vec<String> =
         device.latency_ns_mean.map(|ns| format!("mean {} us", us(ns))).into_iter().collect();
-    if let Some(seen) = device.sampled {
+    if let Some(seen) = device.sampled.filter(|seen| seen.count > 0) {
         let at = [seen.p50_ns, seen.p99_ns, seen.p99_9_ns].map(|ns| us(ns as f64));
         words.push(format!("p50 {} p99 {} p99.9 {} us of {} samples", at[0], at[1], at[2], seen.count));
     }
@@ -256,7 +256,7 @@ fn cost(cost: &WatchCost, counted_share: Option<f64>) -> Vec<String> {
         format!("sampled {}", percent(cost.sampled_share)),
         format!("estimated slowdown {:.2} %", 100.0 * cost.slowdown),
         format!(
-            "an event costs {:.0} ns, a context switch {:.0} ns more, a sample {:.0} ns",
+            "an event costs {:.0} ns, a context switch {:.0} ns more, a sampled event {:.0} ns",
             cost.event_ns, cost.switch_ns, cost.sample_ns
         ),
     ];
