@@ -2,11 +2,26 @@
 
 use crate::error::StoreError;
 use crate::open::connect;
-use crate::store::Store;
+use crate::record::StudyRecord;
+use crate::store::{Store, json};
 use crate::{file, schema};
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 use std::io::ErrorKind;
 use std::path::Path;
+
+impl Store {
+    /// Makes a store for a run and locks it.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`], or SQLite's error.
+    pub fn create(path: &Path, study: &StudyRecord) -> Result<Store, StoreError> {
+        let record = json(study, path, "study")?;
+        let insert = "INSERT INTO study VALUES (1, ?1, ?2, ?3)";
+        filled(path, |connection| {
+            connection.execute(insert, params![study.name, study.text, record]).map(drop)
+        })
+    }
+}
 
 /// Makes a store that holds from its beginning what `fill` puts into it, and locks it.
 pub(crate) fn filled(

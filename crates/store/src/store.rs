@@ -4,7 +4,7 @@ use crate::error::StoreError;
 use crate::open::{check_header, connect, copy_forward, lock};
 use crate::record::{Measurement, Outcome, StudyRecord, Trial};
 use crate::repeat::{self, Repeat};
-use crate::{create, details, file, schema};
+use crate::{details, file, schema};
 use iopj_core::CostProfile;
 use iopj_core::fabric::{HostSide, NetworkBaseline};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -22,18 +22,6 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes a store for a run and locks it.
-    ///
-    /// # Errors
-    /// [`StoreError::Exists`], or SQLite's error.
-    pub fn create(path: &Path, study: &StudyRecord) -> Result<Store, StoreError> {
-        let record = json(study, path, "study")?;
-        let insert = "INSERT INTO study VALUES (1, ?1, ?2, ?3)";
-        create::filled(path, |connection| {
-            connection.execute(insert, params![study.name, study.text, record]).map(drop)
-        })
-    }
-
     /// Opens a store for reading, unchanged. A live run may be writing to it. One of an older schema is read
     /// from a copy in memory that is brought forward, as it is now: open it again to see later trials.
     ///

@@ -20,7 +20,7 @@ pub enum WatchEnd {
     Signalled(i32),
     /// The time was over, or the user ended the watch; the program goes on.
     Stopped,
-    /// The watched process, or the last one of the control group, ended; its exit code is its parent's to know.
+    /// The watched process and its descendants ended; exit codes are their parents' to know.
     Gone,
 }
 

@@ -51,8 +51,8 @@ pub struct WatchEvidence {
     pub events: Option<EventCounts>,
     /// The kernel's own totals of the program's processes; absent for a device.
     pub program: Option<ProgramCounts>,
-    /// The hits of tracepoints in the whole time, as the sum of its intervals, each scaled up by itself; absent
-    /// for one interval.
+    /// The hits of tracepoints in the whole time, as the sum of its intervals, each scaled up by itself;
+    /// absent for one interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimates: Option<EventEstimates>,
     /// The program's io_urings that were found open.

@@ -34,8 +34,8 @@ fn only(record: &WatchRecord) -> &SeenPath {
     }
 }
 
-/// Who completes on a disk that cannot poll is known as soon as it has requests at all, which a disk in memory
-/// has not.
+/// Who completes on a disk that cannot poll is known as soon as it has requests at all, which a disk in
+/// memory has not.
 #[track_caller]
 fn is(record: &WatchRecord, interface: SeenInterface, sqpoll: bool, caching: SeenCaching) {
     let path = only(record);

@@ -144,8 +144,8 @@ impl ProgramCounters {
     /// Counters of this thread at the same tracepoints, which count nothing.
     ///
     /// The kernel patches its code when a tracepoint gets its first counter, and waits for all its processors
-    /// when it loses its last one (kernel/trace/trace_event_perf.c): a good part of a second in all, for which
-    /// the program would have counters that rest.
+    /// when it loses its last one (kernel/trace/trace_event_perf.c): a good part of a second in all, for
+    /// which the program would have counters that rest.
     pub(super) fn hold(&self) -> Held {
         let held = |event: &Event| Counter::unfiltered(event.id, Whose::Thread(0)).ok();
         Held(self.events.iter().filter_map(held).collect())

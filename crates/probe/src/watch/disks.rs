@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 pub(super) struct Disks {
     disks: Vec<Disk>,
-    /// What every disk of the machine had counted when the watch began, by its name: which of them the program
-    /// uses is found later.
+    /// What every disk of the machine had counted when the watch began, by its name: which of them the
+    /// program uses is found later.
     first: BTreeMap<String, DiskCounts>,
     interrupts: InterruptCounts,
 }

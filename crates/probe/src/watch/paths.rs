@@ -83,7 +83,8 @@ fn by_events(evidence: &WatchEvidence, events: &EventCounts, program: &ProgramCo
         Some(share) if calls > 0 => {
             let of_threads = (calls as f64 * share).round() as u64;
             let why = format!(
-                "{words}, {:.0} % of the bytes by {} threads that block all signals, as those of POSIX AIO do",
+                "{words}, {:.0} % of the bytes by {} threads that block all signals, as those of POSIX AIO \
+                 do",
                 100.0 * share,
                 program.aio_threads,
             );

@@ -19,8 +19,8 @@ const SAMPLE: u32 = 9;
 const RAW_AT: usize = 4 + 4 + 8 + 4;
 /// A ring is created.
 const CREATED: &str = "io_uring/io_uring_create";
-/// The share of the requests of a slice that must be seen whole, so that their latencies stand for all: at its
-/// edges some are cut off.
+/// The share of the requests of a slice that must be seen whole, so that their latencies stand for all: at
+/// its edges some are cut off.
 const MOST: f64 = 0.7;
 /// What a worker's name begins with.
 const WORKER: &[u8] = b"kworker/";
@@ -152,8 +152,8 @@ impl Sampler {
 
     /// Stops; the requests that were seen whole, and how many events were recorded for them and for others.
     ///
-    /// A core that idles without a tick is seen to record few of its events (Linux 6.18), so completions may be
-    /// missing where a machine has nothing else to do.
+    /// A core that idles without a tick is seen to record few of its events (Linux 6.18), so completions may
+    /// be missing where a machine has nothing else to do.
     pub(super) fn stop(&mut self) -> (Vec<Request>, Recorded) {
         self.each(Counter::disable);
         self.on = false;

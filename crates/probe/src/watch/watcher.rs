@@ -21,6 +21,8 @@ use std::time::Instant;
 
 /// How often threads are looked for until no new one is found.
 const ATTEMPTS: usize = 8;
+/// What it takes to count events, where tracefs is not mounted for everybody.
+const CAPABILITIES: &str = "CAP_PERFMON, CAP_SYS_ADMIN and CAP_DAC_READ_SEARCH";
 /// Counters that a completion passes.
 const COMPLETION_KINDS: u64 = 4;
 /// Bits of a minor number in the kernel (include/linux/kdev_t.h).
@@ -173,7 +175,7 @@ impl Watcher {
     }
 
     fn deny(&mut self, what: &str, why: &dyn std::fmt::Display) {
-        self.denied.0.push(format!("{what}, for which it takes root, or CAP_PERFMON and tracefs: {why}"));
+        self.denied.0.push(format!("{what} without root, or {CAPABILITIES}: {why}"));
     }
 
     fn open(&mut self, watched: &Watched) -> Result<(), CompletionsError> {
@@ -188,8 +190,8 @@ impl Watcher {
         if matches!(watched, Watched::Child(_)) { Ok(()) } else { self.attach() }
     }
 
-    /// Counters of the whole control group, or of all threads that run. A thread that starts meanwhile is found
-    /// at the next attempt, or is started by one that was found.
+    /// Counters of the whole control group, or of all threads that run. A thread that starts meanwhile is
+    /// found at the next attempt, or is started by one that was found.
     fn attach(&mut self) -> Result<(), CompletionsError> {
         let (Some(processes), Some(counters)) = (&mut self.processes, &mut self.program) else {
             return Ok(());
@@ -228,8 +230,8 @@ impl Watcher {
         &self.cost
     }
 
-    /// Adds a disk by its name in `/sys/block`, with the I/O of everybody since the watch began. One that is known, or
-    /// was refused, changes nothing.
+    /// Adds a disk by its name in `/sys/block`, with the I/O of everybody since the watch began. One that is
+    /// known, or was refused, changes nothing.
     pub fn add_disk(&mut self, name: &str) {
         if self.disks.has(name) || self.refused.contains(name) {
             return;
@@ -369,8 +371,8 @@ impl Watcher {
         self.names.entry(device).or_insert_with(find).clone()
     }
 
-    /// Waits for children that became this process' own because their parents ended, and have ended themselves.
-    /// The program itself is left to the caller.
+    /// Waits for children that became this process' own because their parents ended, and have ended
+    /// themselves. The program itself is left to the caller.
     pub fn reap_adopted(&self) {
         for pid in self.pids().into_iter().filter(|pid| Some(*pid) != self.child) {
             // What is no child of this process is refused, and goes on.

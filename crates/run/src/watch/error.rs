@@ -20,8 +20,8 @@ pub enum WatchError {
     NoProcess(i32),
     /// The process is another user's.
     #[error(
-        "process {pid} ({name}) is not yours to watch: run as root or as its user, or grant CAP_SYS_PTRACE and \
-         CAP_PERFMON"
+        "process {pid} ({name}) is not yours to watch: run as root or as its user, or grant CAP_SYS_PTRACE, \
+         CAP_DAC_READ_SEARCH and CAP_PERFMON"
     )]
     NotYours { pid: i32, name: String },
     /// It would watch itself.

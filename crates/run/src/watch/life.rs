@@ -133,18 +133,18 @@ impl Life<'_> {
                 Some(program) if !program_ended => program_ended = program.wait(next),
                 _ => std::thread::sleep(next),
             }
-            if self.pulse_at.elapsed() >= self.pulse() || program_ended {
-                self.beat()?;
-            }
-            if self.interval_at.elapsed() >= options.interval {
-                self.interval()?;
-            }
             if found.program.is_some() {
                 if program_ended && !self.is_left_behind(found, stop)? {
                     return Ok(WatchEnd::Gone);
                 }
             } else if self.is_gone()? {
                 return Ok(WatchEnd::Gone);
+            }
+            if self.pulse_at.elapsed() >= self.pulse() {
+                self.beat()?;
+            }
+            if self.interval_at.elapsed() >= options.interval {
+                self.interval()?;
             }
         }
     }
@@ -270,8 +270,8 @@ impl Life<'_> {
         Ok(left > 0)
     }
 
-    /// True if a watched process has ended, and all that descended from it. A control group may be empty for a
-    /// while.
+    /// True if a watched process has ended, and all that descended from it. A control group may be empty for
+    /// a while.
     fn is_gone(&mut self) -> Result<bool, WatchError> {
         match self.subject {
             WatchSubject::Process(pid, _) if !Path::new(&format!("/proc/{pid}")).exists() => {

@@ -1,5 +1,5 @@
-//! A program that does its own I/O, watched: started or found, looked at every interval, summed up in the end.
-//! Nothing is claimed about what it was asked to do, and it is never ended.
+//! A program that does its own I/O, watched: started or found, looked at every interval, summed up in the
+//! end. Nothing is claimed about what it was asked to do, and it is never ended.
 
 mod budget;
 mod error;

@@ -49,8 +49,8 @@ impl Program {
                 _ => Ok(()),
             }
         };
-        // SAFETY: between fork and exec the closure makes system calls only; it allocates nothing and takes no
-        // lock.
+        // SAFETY: between fork and exec the closure makes system calls only; it allocates nothing and takes
+        // no lock.
         unsafe { command.pre_exec(wait) };
         let start = move || {
             let started = command.spawn();

@@ -54,7 +54,8 @@ impl Found {
         Ok(Found {
             subject: WatchSubject::Command(words),
             watched: Watched::Child(program.pid()),
-            followed: "by parentage; those whose parents end become children of iopj (PR_SET_CHILD_SUBREAPER)",
+            followed: "by parentage; those whose parents end become children of iopj \
+                       (PR_SET_CHILD_SUBREAPER)",
             program: Some(program),
             disks: Vec::new(),
         })

@@ -58,7 +58,7 @@ pub fn summary(record: &WatchRecord) -> String {
         text.push_str(&format!("the device did no I/O in {:.1} s\n", figures.seconds));
     }
     if record.paths.is_empty() && record.evidence.program.is_some() {
-        text.push_str(&lines(row("path", &["no I/O was seen".to_owned()], WIDTH)));
+        text.push_str(&lines(row("path", &["no I/O of files or devices was seen".to_owned()], WIDTH)));
     }
     text.push_str(&lines(row("cost", &cost(&record.evidence.cost, figures.counted_share), WIDTH)));
     for denied in &record.denied {
@@ -205,8 +205,8 @@ fn program_words(program: &ProgramFigures) -> Vec<String> {
     ]
 }
 
-/// System calls by name, the most frequent first: a second, or in all of some time; `~` before what was counted
-/// for a part of it.
+/// System calls by name, the most frequent first: a second, or in all of some time; `~` before what was
+/// counted for a part of it.
 fn calls(program: &ProgramFigures, over: Option<f64>, counted_share: Option<f64>) -> Vec<String> {
     let unit = if over.is_some() { "" } else { "/s" };
     let about = if counted_share.is_some_and(|share| share < 1.0) { "~" } else { "" };
