@@ -24,7 +24,10 @@ impl WorkloadMatrix {
         WorkloadMatrix {
             rw: is_said.then(|| Axis::One(workload.rw.to_string())),
             rwmixread: (is_said && workload.rw.is_mixed()).then_some(Axis::One(workload.rwmixread)),
-            bs: Some(Axis::One(format_bytes(workload.bs.into()))),
+            bs: workload.sizes.is_none().then(|| Axis::One(format_bytes(workload.bs.into()))),
+            bssplit: workload.sizes.as_ref().map(|sizes| Axis::One(sizes.to_string())),
+            fsync: of(workload.fsync, plain.fsync),
+            fdatasync: of(workload.fdatasync, plain.fdatasync),
             iodepth: Some(Axis::One(workload.iodepth)),
             iodepth_batch_submit: of(workload.iodepth_batch_submit, plain.iodepth_batch_submit),
             iodepth_batch_complete_min: of(
@@ -112,6 +115,14 @@ mod tests {
                 cpus_allowed: vec![0, 2],
                 open: Some(open),
                 corunner: Some(corunner),
+                ..plain.clone()
+            },
+            Workload {
+                rw: Rw::Randwrite,
+                bs: 16_384,
+                sizes: Some("4k/50:16k/50".parse().unwrap()),
+                fsync: 3,
+                fdatasync: 1,
                 ..plain.clone()
             },
             Workload { open: Some(OpenLoad { rate_iops_end: Some(9), ..OpenLoad::at(1) }), ..plain.clone() },
