@@ -48,28 +48,7 @@ pub(crate) fn of(args: &RunArgs) -> anyhow::Result<(Study, Vec<String>)> {
         replace(&mut workload.iodepth_batch_complete_min, axis(&args.iodepth_batch_complete_min));
         replace(&mut workload.numjobs, axis(&args.numjobs));
         replace(&mut workload.random_distribution, axis(&args.random_distribution));
-        replace(&mut workload.rate_iops, axis(&args.rate_iops));
-        replace(&mut workload.rate_process, axis(&args.rate_process));
-        replace(&mut workload.rate_iops_end, args.rate_iops_end);
-        replace(&mut workload.burst_on, args.burst_on.clone());
-        replace(&mut workload.burst_off, args.burst_off.clone());
-        replace(&mut workload.corunner, axis(&args.corunner));
-        replace(&mut workload.corunner_cpus, args.corunner_cpus.clone());
-        replace(&mut workload.corunner_nice, axis(&args.corunner_nice));
-        replace(&mut workload.bssplit, axis(&args.bssplit));
-        if !args.bssplit.is_empty() {
-            workload.bs = None;
-        }
-        replace(&mut workload.fsync, axis(&args.fsync));
-        replace(&mut workload.fdatasync, axis(&args.fdatasync));
-        replace(&mut workload.read_iolog, args.read_iolog.clone());
-        replace(&mut workload.replay_time_scale, axis(&args.replay_time_scale));
-        replace(&mut workload.replay_no_stall, args.replay_no_stall.then_some(Axis::One(true)));
-        replace(&mut workload.replay_scale, args.replay_scale);
-        replace(&mut workload.replay_align, args.replay_align.clone());
-        replace(&mut workload.replay_map, args.replay_map.clone());
-        replace(&mut workload.replay_device, args.replay_device.clone());
-        replace(&mut workload.replay_skip, axis(&args.replay_skip));
+        put_load(workload, args);
         replace(&mut workload.cpus_allowed, args.cpus_allowed.clone());
         replace(&mut workload.ramp_time, args.ramp_time.clone());
         if args.runtime.is_some() || args.ios.is_some() {
@@ -77,6 +56,32 @@ pub(crate) fn of(args: &RunArgs) -> anyhow::Result<(Study, Vec<String>)> {
         }
     }
     Ok((study, notes))
+}
+
+/// The keys that shape the load: arrivals, what works beside it, sizes and flushes, a trace.
+fn put_load(workload: &mut WorkloadMatrix, args: &RunArgs) {
+    replace(&mut workload.rate_iops, axis(&args.rate_iops));
+    replace(&mut workload.rate_process, axis(&args.rate_process));
+    replace(&mut workload.rate_iops_end, args.rate_iops_end);
+    replace(&mut workload.burst_on, args.burst_on.clone());
+    replace(&mut workload.burst_off, args.burst_off.clone());
+    replace(&mut workload.corunner, axis(&args.corunner));
+    replace(&mut workload.corunner_cpus, args.corunner_cpus.clone());
+    replace(&mut workload.corunner_nice, axis(&args.corunner_nice));
+    replace(&mut workload.bssplit, axis(&args.bssplit));
+    if !args.bssplit.is_empty() {
+        workload.bs = None;
+    }
+    replace(&mut workload.fsync, axis(&args.fsync));
+    replace(&mut workload.fdatasync, axis(&args.fdatasync));
+    replace(&mut workload.read_iolog, args.read_iolog.clone());
+    replace(&mut workload.replay_time_scale, axis(&args.replay_time_scale));
+    replace(&mut workload.replay_no_stall, args.replay_no_stall.then_some(Axis::One(true)));
+    replace(&mut workload.replay_scale, args.replay_scale);
+    replace(&mut workload.replay_align, args.replay_align.clone());
+    replace(&mut workload.replay_map, args.replay_map.clone());
+    replace(&mut workload.replay_device, args.replay_device.clone());
+    replace(&mut workload.replay_skip, axis(&args.replay_skip));
 }
 
 /// Leaves out what a trace says itself.

@@ -126,7 +126,7 @@ mod tests {
                 ..plain.clone()
             },
             Workload { open: Some(OpenLoad { rate_iops_end: Some(9), ..OpenLoad::at(1) }), ..plain.clone() },
-            Workload { rw: Rw::Randread, bs: 8192, length: Length::WHOLE_TRACE, trace: Some(trace), ..plain },
+            Workload { rw: Rw::Randrw, bs: 8192, length: Length::WHOLE_TRACE, trace: Some(trace), ..plain },
         ] {
             let matrix = WorkloadMatrix::of(&workload);
             let toml = toml::to_string(&matrix).unwrap();

@@ -7,7 +7,8 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// What a job does besides reads and writes of one size.
 pub(super) struct Sizes {
-    /// Of reads and of writes: sizes in bytes, each with the sum of its share and of those before it, in 2^32.
+    /// Of reads and of writes: sizes in bytes, each with the sum of its share and of those before it, in
+    /// 2^32.
     sizes: Option<[Vec<(u32, u64)>; 2]>,
     /// The largest, in which offsets are drawn.
     largest: u32,

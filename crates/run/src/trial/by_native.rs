@@ -35,7 +35,8 @@ impl Window {
             open.as_ref().map_or((bytes, None), |open| (open.whole_bytes, Some(open.issued_bytes)));
         let syncs = open.as_ref().map_or(0, |open| open.syncs.count());
         let discards = open.as_ref().map_or(0, |open| open.discards);
-        // A trace without times, and a closed loop of I/Os that are not alike, have nothing that could be late.
+        // A trace without times, and a closed loop of I/Os that are not alike, have nothing that could be
+        // late.
         let is_timed =
             replay.map_or(cell.workload.open.is_some(), |replay| replay.mapped().span_ns.is_some());
         let open = open.map(|open| open_window(&open, &run, pacer, (replay, is_timed)));
