@@ -7,8 +7,12 @@ use anyhow::Result;
 use std::fs;
 
 /// Targets, and folders of the repository with their first inputs.
-const SEEDS: &[(&str, &str)] =
-    &[("study_toml", "studies"), ("fio_json", "fuzz/seeds/fio"), ("fio_import", "fuzz/seeds/fio")];
+const SEEDS: &[(&str, &str)] = &[
+    ("study_toml", "studies"),
+    ("fio_json", "fuzz/seeds/fio"),
+    ("fio_import", "fuzz/seeds/fio"),
+    ("trace", "crates/load/src/trace/fixtures"),
+];
 
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let seconds = options.number("--seconds", 60)?;
