@@ -13,8 +13,8 @@ use std::fmt;
 
 /// Completions from which on their ratio is used.
 const ENOUGH: u64 = 100;
-/// The share of the completions to be expected from which on they were counted at the same times.
-const SAME_TIME: f64 = 0.5;
+/// The share of the I/Os, and of the completions to be expected, from which on they stand for all.
+const MOST: f64 = 0.5;
 
 /// What is watched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,11 +85,14 @@ impl WatchEvidence {
         if share >= 1.0 {
             return 1.0;
         }
-        let counted = |device: &&WatchedDevice| device.completions.is_some();
-        let ios: u64 = self.devices.iter().filter(counted).map(|it| it.counts.reads + it.counts.writes).sum();
-        let completed: u64 = self.devices.iter().filter_map(|it| it.completions).map(|it| it.total()).sum();
-        // A disk that was found late was not counted at the same times.
-        let is_same_time = completed as f64 >= SAME_TIME * share * ios as f64;
+        let counted = self.devices.iter().filter(|device| device.completions.is_some());
+        let [ios, completed] = counted.fold([0, 0], |[ios, completed], device| {
+            let seen = device.completions.map_or(0, |seen| seen.total());
+            [ios + device.counts.reads + device.counts.writes, completed + seen]
+        });
+        // A disk that was found late was not counted at the same times, and one without requests never is.
+        let are_most = ios as f64 >= MOST * self.device_ios() as f64;
+        let is_same_time = are_most && completed as f64 >= MOST * share * ios as f64;
         if completed >= ENOUGH && is_same_time {
             ios as f64 / completed as f64
         } else {
@@ -395,6 +398,11 @@ mod tests {
         let counts = DeviceEvidence { reads: 1000, ..DeviceEvidence::default() };
         evidence.devices = vec![WatchedDevice { counts, completions: seen(200), ..WatchedDevice::default() }];
         assert_eq!(EventEstimates::of(&evidence).unwrap().all_calls, 50.0);
+        // Most I/O goes to a disk whose completions nobody can count.
+        let memory = DeviceEvidence { reads: 5_000, ..DeviceEvidence::default() };
+        evidence.devices.push(WatchedDevice { counts: memory, ..WatchedDevice::default() });
+        assert_eq!(EventEstimates::of(&evidence).unwrap().all_calls, 40.0);
+        evidence.devices.pop();
         // Counted for a shorter time than the calls.
         evidence.devices[0].completions = seen(110);
         assert_eq!(EventEstimates::of(&evidence).unwrap().all_calls, 40.0);

@@ -3,7 +3,7 @@
 use crate::completion_by_interrupts::INTERRUPT_SHARE;
 use iopj_core::watch::{
     Certainty, EventCounts, EventEstimates, FoundRing, ProgramCounts, SeenCaching, SeenCompletion,
-    SeenInterface, SeenPath, WatchEvidence,
+    SeenInterface, SeenPath, WatchEvidence, WatchedDevice,
 };
 
 /// An interface with a smaller share of the calls and ring entries is not named.
@@ -246,6 +246,10 @@ fn completion(evidence: &WatchEvidence, found: &Found, kinds: usize) -> (SeenCom
     if all == 0 {
         return uncounted(evidence, found, polled);
     }
+    if let Some(device) = unseen(evidence) {
+        let words = format!("most I/O was of {device}, whose completions cannot be counted");
+        return (SeenCompletion::Unknown, false, words);
+    }
     let is_all = |count: u64| count as f64 >= ONE_KIND_SHARE * all as f64;
     let words = |count: u64, who: &str| format!("{count} of {all} {what} completed by {who}");
     if is_all(interrupts) {
@@ -289,6 +293,17 @@ fn contexts(evidence: &WatchEvidence) -> Contexts {
     }
 }
 
+/// A disk without requests, such as zram, if it did a share of the I/O that matters.
+fn unseen(evidence: &WatchEvidence) -> Option<&str> {
+    let ios = |device: &&WatchedDevice| device.counts.reads + device.counts.writes;
+    let is_unseen = |device: &&WatchedDevice| {
+        device.completions.is_none_or(|seen| seen.total() == 0) && device.latency.is_none()
+    };
+    let most = evidence.devices.iter().filter(is_unseen).max_by_key(ios)?;
+    let share = ios(&most) as f64 / evidence.device_ios().max(1) as f64;
+    (share > 1.0 - ONE_KIND_SHARE).then_some(most.counts.name.as_str())
+}
+
 /// The same where no completion was counted: by what rings were made for, or by the devices' interrupts.
 fn uncounted(
     evidence: &WatchEvidence,
@@ -319,7 +334,7 @@ fn uncounted(
 fn is_hybrid(evidence: &WatchEvidence, found: &Found) -> bool {
     let is_ring = matches!(found.interface, SeenInterface::IoUring | SeenInterface::NvmePassthrough);
     let by_ring = evidence.rings.iter().any(|ring| ring.has(FoundRing::HYBRID_IOPOLL));
-    let delays = |device: &iopj_core::watch::WatchedDevice| {
+    let delays = |device: &WatchedDevice| {
         device.counts.settings.get("io_poll_delay").is_some_and(|delay| delay != "-1")
     };
     (is_ring && by_ring) || evidence.devices.iter().any(delays)

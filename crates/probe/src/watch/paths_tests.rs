@@ -139,6 +139,16 @@ fn samples_decide_where_a_disk_was_found_too_late_to_be_counted() {
 }
 
 #[test]
+fn a_disk_without_requests_is_not_known_by_the_completions_of_another() {
+    let mut evidence = direct();
+    set(&mut evidence, "pread64", 8_000);
+    let counts = DeviceEvidence { name: "zram0".to_owned(), reads: 90_000, ..DeviceEvidence::default() };
+    evidence.devices.push(WatchedDevice { counts, ..WatchedDevice::default() });
+    is(&evidence, "posix-sio/syscall/unknown", INFERRED);
+    assert!(paths_of(&evidence)[0].why.contains("zram0"));
+}
+
+#[test]
 fn both_kinds_of_completions_are_mixed() {
     let mut evidence = direct();
     set(&mut evidence, "pread64", 8_000);

@@ -144,7 +144,8 @@ mod tests {
         let mut connection = TcpStream::connect(server.address()).unwrap();
         connection.write_all(request.as_bytes()).unwrap();
         let mut text = String::new();
-        connection.read_to_string(&mut text).unwrap();
+        // What was not read of a request that is too long resets the connection.
+        let _ = connection.read_to_string(&mut text);
         text
     }
 
