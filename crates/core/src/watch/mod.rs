@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The least time of counting that says anything about a longer one.
+const LEAST_NS: u64 = 1_000_000;
 /// Completions from which on their ratio is used.
 const ENOUGH: u64 = 100;
 /// The share of the I/Os, and of the completions to be expected, from which on they stand for all.
@@ -130,6 +132,11 @@ impl EventCounts {
         if self.of_ns == 0 { 1.0 } else { (self.counted_ns as f64 / self.of_ns as f64).min(1.0) }
     }
 
+    /// Something was counted in this stretch, or would have been.
+    pub fn is_counted(&self) -> bool {
+        self.counted_ns >= LEAST_NS.min(self.of_ns)
+    }
+
     /// The hits of a system call.
     pub fn calls_of(&self, name: &str) -> u64 {
         self.calls.get(name).copied().unwrap_or(0)
@@ -139,6 +146,8 @@ impl EventCounts {
 /// What would have been counted in a stretch of time if counting had not rested.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EventEstimates {
+    /// Length in ns of the intervals in which anything was counted.
+    pub over_ns: u64,
     /// System calls of any kind.
     pub all_calls: f64,
     /// System calls that do I/O, by their names in the kernel.
@@ -150,12 +159,14 @@ pub struct EventEstimates {
 }
 
 impl EventEstimates {
-    /// Of one interval; `None` where nothing could be counted.
+    /// Of one interval; `None` where nothing could be counted, or counting rested all the time.
     pub fn of(evidence: &WatchEvidence) -> Option<EventEstimates> {
-        let (events, scale) = (evidence.events.as_ref()?, evidence.scale());
+        let events = evidence.events.as_ref().filter(|events| events.is_counted())?;
+        let scale = evidence.scale();
         let whole = |count: u64| if count == 0 { 0.0 } else { count as f64 * scale };
         let entries = events.ring_entries + events.poller_entries + events.passthrough_entries;
         Some(EventEstimates {
+            over_ns: evidence.over_ns,
             all_calls: whole(events.all_calls),
             calls: events.calls.iter().map(|(name, count)| (name.clone(), whole(*count))).collect(),
             ring_entries: whole(entries),
@@ -165,12 +176,28 @@ impl EventEstimates {
 
     /// Adds another interval.
     pub fn add(&mut self, other: &EventEstimates) {
+        self.over_ns += other.over_ns;
         self.all_calls += other.all_calls;
         for (name, count) in &other.calls {
             *self.calls.entry(name.clone()).or_default() += count;
         }
         self.ring_entries += other.ring_entries;
         self.cache_adds += other.cache_adds;
+    }
+
+    /// The same for a time that holds intervals in which counting rested.
+    #[must_use]
+    pub fn stretched(mut self, over_ns: u64) -> EventEstimates {
+        if self.over_ns == 0 || over_ns <= self.over_ns {
+            return self;
+        }
+        let factor = over_ns as f64 / self.over_ns as f64;
+        self.over_ns = over_ns;
+        self.calls.values_mut().for_each(|count| *count *= factor);
+        [&mut self.all_calls, &mut self.ring_entries, &mut self.cache_adds]
+            .into_iter()
+            .for_each(|count| *count *= factor);
+        self
     }
 }
 
@@ -389,7 +416,12 @@ mod tests {
 
     #[test]
     fn counts_of_a_part_are_scaled_up_by_the_completions_of_the_same_time() {
-        let events = EventCounts { counted_ns: 25, of_ns: 100, all_calls: 10, ..EventCounts::default() };
+        let events = EventCounts {
+            counted_ns: 25_000_000,
+            of_ns: 100_000_000,
+            all_calls: 10,
+            ..EventCounts::default()
+        };
         assert_eq!((events.share(), EventCounts::default().share()), (0.25, 1.0));
         let mut evidence = WatchEvidence { events: Some(events), ..WatchEvidence::default() };
         assert_eq!(EventEstimates::of(&evidence).unwrap().all_calls, 40.0);
@@ -406,7 +438,18 @@ mod tests {
         // Counted for a shorter time than the calls.
         evidence.devices[0].completions = seen(110);
         assert_eq!(EventEstimates::of(&evidence).unwrap().all_calls, 40.0);
-        evidence.events.as_mut().unwrap().counted_ns = 100;
+        evidence.events.as_mut().unwrap().counted_ns = 100_000_000;
         assert_eq!(EventEstimates::of(&evidence).unwrap().all_calls, 10.0, "all of it was counted");
+    }
+    #[test]
+    fn intervals_in_which_counting_rested_are_like_the_others() {
+        let events = EventCounts { counted_ns: 0, of_ns: 100_000_000, ..EventCounts::default() };
+        let resting = WatchEvidence { events: Some(events), ..WatchEvidence::default() };
+        assert_eq!(EventEstimates::of(&resting), None);
+        let calls = [("fsync".to_owned(), 3.0)].into();
+        let estimates = EventEstimates { over_ns: 50, all_calls: 10.0, calls, ..EventEstimates::default() };
+        let stretched = estimates.clone().stretched(100);
+        assert_eq!((stretched.all_calls, stretched.calls["fsync"]), (20.0, 6.0));
+        assert_eq!(estimates.clone().stretched(40), estimates, "nothing is scaled down");
     }
 }

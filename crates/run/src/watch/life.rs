@@ -6,7 +6,7 @@ use super::power::Power;
 use super::subject::{Found, disks_of};
 use super::{Notes, WatchError, WatchOptions, WatchStop, WatchView};
 use crate::progress::unix_ns;
-use iopj_core::watch::{EventEstimates, WatchEvidence, WatchSubject};
+use iopj_core::watch::{EventCounts, EventEstimates, WatchEvidence, WatchSubject};
 use iopj_probe::watch::{SampledSlice, WatchLook, Watcher, paths_of};
 use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
 use std::collections::BTreeMap;
@@ -231,9 +231,12 @@ impl Life<'_> {
         evidence.power = power;
         notices.iter().for_each(|text| self.view.note(text));
         self.estimate(&evidence);
-        let (end_ns, paths) = (ns(self.began.elapsed()), paths_of(&evidence));
-        let interval = WatchInterval { end_ns, evidence, paths };
-        let whole = self.watcher.between(&self.first, &look);
+        let mut whole = self.watcher.between(&self.first, &look);
+        self.sampled.whole.put_into(&mut whole.devices);
+        // Where counting rested, what was seen before goes on.
+        let is_counted = evidence.events.as_ref().is_none_or(EventCounts::is_counted);
+        let paths = paths_of(if is_counted { &evidence } else { &whole });
+        let interval = WatchInterval { end_ns: ns(self.began.elapsed()), evidence, paths };
         self.view.interval(&self.subject, &interval, &whole);
         // A watch of days keeps its first intervals, and the sum of all.
         if self.intervals.len() < LONGEST_ROWS {
@@ -302,7 +305,8 @@ impl Life<'_> {
         }
         let mut evidence = self.watcher.between(&self.first, &last);
         self.sampled.whole.put_into(&mut evidence.devices);
-        evidence.estimates = evidence.events.as_ref().map(|_| std::mem::take(&mut self.estimates));
+        let estimates = std::mem::take(&mut self.estimates).stretched(evidence.over_ns);
+        evidence.estimates = evidence.events.as_ref().map(|_| estimates);
         let over = self.began.elapsed().as_secs_f64();
         evidence.power = self.power.whole(over);
         evidence.cost.sampled_share = self.sampled.whole_on.as_secs_f64() / over.max(1e-9);
