@@ -112,7 +112,7 @@ pub(super) fn between(group: &Group) -> Option<String> {
     Some(match same {
         Some(way) => {
             let labels = Labels::of(group, None);
-            format!("{place}, at both of which the answer is {}: take it.", labels.whole(way))
+            format!("{place}, at both of which the answer may be {}: take it.", labels.whole(way))
         }
         None => format!(
             "{place}, whose answers differ or are open, so it is undecided: --write-study FILE \
@@ -262,31 +262,34 @@ fn savings(answer: &Answer, labels: &Labels, question: &AdviseQuestion) -> Optio
         Ok(savings) => savings,
         Err(why) => return Some(format!("What it saves in a year is not said: {why}.")),
     };
-    let one = |saving: &Saving| {
-        let what = match saving.against {
-            Against::RunnerUp => "the next",
-            Against::Usual => "the usual way",
-        };
-        let range = |(value, interval): (f64, Option<(f64, f64)>)| {
-            let interval = interval
-                .map(|(low, high)| format!(" (between {} and {})", signed(low), signed(high)))
-                .unwrap_or_default();
-            (signed(value), interval)
-        };
-        let (kwh, between) = range(saving.kwh);
-        let money = saving.money.zip(question.price_per_kwh).map_or(String::new(), |(money, price)| {
-            let (money, between) = range(money);
-            format!(", which is {money}{between} at {price} per kWh")
-        });
-        format!("{kwh} kWh{between} against {}, {what}{money}", labels.short(&saving.way))
-    };
+    let one = |saving: &Saving| saved(saving, &labels.short(&saving.way), question.price_per_kwh);
     let all: Vec<String> = savings.all.iter().map(one).collect();
     let rate = thousands(savings.rate);
-    Some(format!("At {rate} I/Os per second all the year it saves {}.", all.join("; ")))
+    Some(format!("At {rate} I/Os per second all the year it {}.", all.join("; it ")))
 }
 
-fn signed(value: f64) -> String {
-    if value < 0.0 { format!("-{}", decimal(-value)) } else { decimal(value) }
+/// What it saves against another way, or takes more; neither, if the interval holds both.
+fn saved(saving: &Saving, other: &str, price: Option<f64>) -> String {
+    let what = match saving.against {
+        Against::RunnerUp => "the next",
+        Against::Usual => "the usual way",
+    };
+    let signed = |value: f64| if value < 0.0 { format!("-{}", decimal(-value)) } else { decimal(value) };
+    let between = |(low, high): (f64, f64)| format!("between {} and {}", signed(low), signed(high));
+    let is_shown = |(low, high): &(f64, f64)| *low > 0.0 || *high < 0.0;
+    let Some(interval) = saving.kwh.1.filter(is_shown) else {
+        let range = saving.kwh.1.map_or(String::new(), |range| format!(" ({} kWh)", between(range)));
+        return format!("is not shown to save anything against {other}, {what}{range}");
+    };
+    let is_less = interval.0 > 0.0;
+    let (verb, more) = if is_less { ("saves", "") } else { ("takes", " more") };
+    let size = |(low, high): (f64, f64)| between(if is_less { (low, high) } else { (-high, -low) });
+    let money = saving.money.and_then(|(money, range)| Some((money, range?, price?)));
+    let money = money.map_or(String::new(), |(money, range, price)| {
+        format!(", which is {} ({}) at {price} per kWh", decimal(money.abs()), size(range))
+    });
+    let kwh = decimal(saving.kwh.0.abs());
+    format!("{verb} {kwh} kWh{more} ({}) against {other}, {what}{money}", size(interval))
 }
 
 /// Every way at a load; `safe` makes foreign text harmless.
