@@ -105,6 +105,44 @@ fn wrong_values_are_refused() {
 }
 
 #[test]
+fn loads_that_cannot_be_are_refused() {
+    let folder = folder().with_data(1 << 20);
+    for (to, parts) in [
+        ("rate_iops = 0\nios =", ["rate_iops: 0 is no load", "the least is 1"]),
+        ("rate_iops = 20000000\nios =", ["faster than the clock can pace", "the most is 10000000"]),
+        ("rate_iops_end = 5\nrate_iops = 9\nios =", ["the rate at the window's end", "give `runtime`"]),
+        ("rw = \"randwrite\"\nbssplit = \"4k/30\"\nios =", ["`4k/30` are 30 % together", "must be 100 %"]),
+        ("bssplit = \"1000:4k\"\nios =", ["bssplit: ", "is not a multiple of data's logical block"]),
+    ] {
+        let study = STUDY.replace("ios =", to);
+        fs::write(folder.join("t.toml"), study).unwrap();
+        refuses(&folder, "run t.toml --target data", &parts);
+    }
+}
+
+#[test]
+fn traces_that_cannot_be_replayed_are_refused() {
+    let folder = folder().with_data(1 << 20);
+    let read = |at: u64, time: u64| format!("{time},host,0,Read,{at},4096,9\n");
+    for (name, text, parts) in [
+        ("empty", String::new(), ["the trace empty: it is empty", "record one"]),
+        ("prose", "one two three\n".to_owned(), ["one two three", "msr"]),
+        ("beyond", read(1 << 30, 5), ["reaches", "replay_map = \"wrap\""]),
+        ("torn", read(0, 5) + "6,host,0,Read,x\n", ["line 2", "6,host,0,Read,x"]),
+    ] {
+        fs::write(folder.join(name), text).unwrap();
+        let line = format!("run --target data {PLAIN} --read-iolog {name} --replay-skip write,discard");
+        refuses(&folder, &line, &parts);
+    }
+    let line = format!("run --target data {PLAIN} --read-iolog nowhere --replay-skip write,discard");
+    refuses(&folder, &line, &["the trace nowhere: it cannot be read", "No such file"]);
+    fs::write(folder.join("one"), read(0, 5)).unwrap();
+    // Its writes would go to a file that is not iopj's.
+    let line = format!("run --target data {PLAIN} --read-iolog one");
+    refuses(&folder, &line, &["data is not a file that iopj made", ""]);
+}
+
+#[test]
 fn paths_that_nobody_has_are_refused() {
     let folder = folder().with_data(1 << 20);
     for (path, parts) in [

@@ -130,7 +130,7 @@ pub enum ReplayError {
     /// Beyond the target, and not to be wrapped.
     #[error(
         "the trace reaches to byte {end} of a target of {len} that can be used; take a target of {}, \
-         map = \"wrap\", or replay_scale = {scale} or more", format_bytes(*end)
+         replay_map = \"wrap\", or replay_scale = {scale} or more", format_bytes(*end)
     )]
     Beyond { end: u64, len: u64, scale: u64 },
     /// An I/O that is longer than the target.

@@ -91,7 +91,7 @@ fn what_lies_beyond_the_target_is_refused_or_wrapped() {
     ];
     let error = replay(&records, How::default(), ONTO).unwrap_err();
     let text = "the trace reaches to byte 5255168 of a target of 1048576 that can be used; take a target of \
-                5132k, map = \"wrap\", or replay_scale = 6 or more";
+                5132k, replay_map = \"wrap\", or replay_scale = 6 or more";
     assert_eq!(error.to_string(), text);
     let scaled = How { scale: 6, align: 512, ..How::default() };
     replay(&records, scaled, ONTO).unwrap();
