@@ -5,7 +5,7 @@ use iopj_core::watch::{Certainty, SeenCaching, SeenCompletion, SeenInterface, Se
 use iopj_store::watch::{WatchEnd, WatchRecord};
 use std::path::Path;
 
-/// Reads of each job.
+/// Reads of each job, which take it half a second, so that its file is open at a look.
 const READS: u64 = 2000;
 
 /// Watches fio as it reads a file of real bytes; `None` without fio or root.
@@ -16,7 +16,7 @@ fn fio(folder: &Path, options: &str) -> Option<WatchRecord> {
     }
     let job = format!(
         "--interval 100ms -- fio --name=x --filename=data --rw=randread --bs=4k --number_ios={READS} \
-         --output=/dev/null {options}"
+         --rate_iops=4000 --output=/dev/null {options}"
     );
     let (output, record) = watched(folder, &job);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -57,7 +57,7 @@ fn fio_is_named_right_by_each_engine() {
         ("--direct=1 --ioengine=io_uring --iodepth=8", SeenInterface::IoUring, false, Certainty::Proven),
         // A poller starves on a busy machine, so it has less to do.
         (
-            "--direct=1 --ioengine=io_uring --sqthread_poll=1 --number_ios=200",
+            "--direct=1 --ioengine=io_uring --sqthread_poll=1 --number_ios=200 --rate_iops=400",
             SeenInterface::IoUring,
             true,
             Certainty::Proven,
@@ -91,7 +91,7 @@ fn a_buffered_reader_is_never_named_like_a_direct_one() {
 #[test]
 fn a_ring_is_known_by_the_flags_of_its_creation() {
     let folder = common::folder().with_data(8 << 20);
-    let options = "--direct=1 --ioengine=io_uring --sqthread_poll=1 --number_ios=200";
+    let options = "--direct=1 --ioengine=io_uring --sqthread_poll=1 --number_ios=200 --rate_iops=400";
     let Some(record) = fio(&folder, options) else { return };
     let [ring] = &record.evidence.rings[..] else { panic!("one ring: {:?}", record.evidence.rings) };
     assert!(ring.sqpoll && ring.has(iopj_core::watch::FoundRing::SQPOLL), "{ring:?}");

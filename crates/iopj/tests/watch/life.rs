@@ -56,7 +56,7 @@ fn what_a_program_leaves_behind_is_watched_to_its_end() {
     let script = "setsid sh -c 'sleep 0.3; cat data > copy; echo done > after' & exit 3";
     let (output, words) = common::output(&mut shell(&folder, "", script));
     assert_eq!(output.status.code(), Some(3), "{words}");
-    common::says(&words, &["the program has ended", "run on", "ended with exit code 3"]);
+    common::says(&words, &["the program has ended", "watched until the end", "ended with exit code 3"]);
     assert_eq!(std::fs::read_to_string(folder.join("after")).unwrap(), "done\n", "it was not ended");
 }
 

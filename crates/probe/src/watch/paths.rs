@@ -42,7 +42,7 @@ pub fn paths_of(evidence: &WatchEvidence) -> Vec<SeenPath> {
         let (caching, cache_why) = caching(evidence, &found);
         let (completion, sure, completion_why) = completion(evidence, &found, kinds);
         // A buffered I/O does not wait for the device, so its completion decides nothing.
-        let is_sure = sure || caching == SeenCaching::Buffered;
+        let is_sure = (sure || caching == SeenCaching::Buffered) && knows_files(evidence, &found);
         let mut why = vec![found.why, cache_why];
         why.extend((caching != SeenCaching::Buffered).then_some(completion_why));
         SeenPath {
@@ -213,9 +213,12 @@ fn caching(evidence: &WatchEvidence, found: &Found) -> (SeenCaching, String) {
     // Both at once: what the page cache took decides.
     let past_cache = cached.is_some_and(|cached| moved > 0.0 && cached < (1.0 - ONE_KIND_SHARE) * moved);
     let caching = match (files.direct, files.buffered) {
-        (0, 0) if past_cache => SeenCaching::Direct,
-        (0, 0) if cached.is_some_and(|cached| cached > 0.0) => SeenCaching::Buffered,
-        (0, 0) => SeenCaching::Unknown,
+        // The pages of a program that starts are added too.
+        (0, 0) => match cached {
+            Some(cached) if moved > 0.0 && cached < moved / 2.0 => SeenCaching::Direct,
+            Some(cached) if cached > 0.0 => SeenCaching::Buffered,
+            _ => SeenCaching::Unknown,
+        },
         (_, 0) => SeenCaching::Direct,
         (0, _) => SeenCaching::Buffered,
         (_, _) if past_cache => SeenCaching::Direct,
@@ -228,6 +231,12 @@ fn caching(evidence: &WatchEvidence, found: &Found) -> (SeenCaching, String) {
         (direct, buffered) => format!("open files: {direct} with O_DIRECT, {buffered} without"),
     };
     (caching, words)
+}
+
+/// The page cache's part in the path was read off open files, or is plain from its interface.
+fn knows_files(evidence: &WatchEvidence, found: &Found) -> bool {
+    let is_plain = matches!(found.interface, SeenInterface::NvmePassthrough | SeenInterface::Mmap);
+    is_plain || evidence.files.direct + evidence.files.buffered > 0
 }
 
 /// Bytes that the devices moved.

@@ -178,9 +178,9 @@ fn a_buffered_reader_is_named_so_whoever_completes() {
     is(&evidence, "posix-sio, buffered", PROVEN);
     // No file was seen, as of a program that ends at once.
     evidence.files = OpenFiles::default();
-    is(&evidence, "posix-sio, buffered", PROVEN);
-    events(&mut evidence).cache_adds = 0;
-    is(&evidence, "posix-sio/syscall/interrupt", PROVEN);
+    is(&evidence, "posix-sio, buffered", INFERRED);
+    events(&mut evidence).cache_adds = 200;
+    is(&evidence, "posix-sio/syscall/interrupt", INFERRED);
 }
 
 #[test]
