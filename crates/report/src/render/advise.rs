@@ -332,7 +332,7 @@ pub(super) fn table<'a>(
         .right(cost_text(advice.cost).0, move |one| {
             one.cost.map_or_else(dash, |cost| cost_text(advice.cost).1(cost.mean))
         })
-        .left("", state)
+        .left("answer", state)
 }
 
 #[cfg(test)]

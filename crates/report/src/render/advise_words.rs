@@ -125,13 +125,17 @@ pub(super) fn flips(answer: &Answer, labels: &Labels) -> Option<String> {
             labels.short(way)
         ));
     }
-    let other = |ToFlip { at, way }: &ToFlip<u64>| {
-        let way = way.as_ref().map_or_else(|| "none".to_owned(), |way| labels.short(way));
-        format!("{way} at {}", thousands(*at as f64))
+    let named = |ToFlip { at, way }: &ToFlip<u64>| {
+        way.as_ref().map(|way| format!("{} at {}", labels.short(way), thousands(*at as f64)))
     };
-    if !flips.rates.is_empty() {
-        let all: Vec<String> = flips.rates.iter().map(other).collect();
-        parts.push(format!("at other rates, not tested, the best on average is {}", list(&all)));
+    let others: Vec<String> = flips.rates.iter().filter_map(named).collect();
+    if !others.is_empty() {
+        parts.push(format!("at other rates, not tested, the best on average is {}", list(&others)));
+    }
+    let without = flips.rates.iter().filter(|one| one.way.is_none());
+    let without: Vec<String> = without.map(|one| thousands(one.at as f64)).collect();
+    if !without.is_empty() {
+        parts.push(format!("no way can be chosen at {}", list(&without)));
     }
     match flips.keeps_up {
         (Some(up_to), Some(behind)) => parts.push(format!(
