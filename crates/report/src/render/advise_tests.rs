@@ -69,7 +69,7 @@ fn what_takes_more_than_the_usual_way_or_is_not_shown_to_save_says_so() {
         &["it takes 35", " kWh more (between 3", " against io_uring, the usual way, which is 17"],
     );
     let mut alike = store();
-    let half = |trial: &&mut Trial| trial.path.to_string() == SQPOLL && trial.replicate % 2 == 0;
+    let half = |trial: &&mut Trial| trial.path.to_string() == SQPOLL && trial.replicate.is_multiple_of(2);
     for trial in alike.iter_mut().filter(half) {
         let one = measurement_of(trial);
         let joules = 1e-3 * one.ios as f64;
