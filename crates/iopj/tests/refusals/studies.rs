@@ -126,7 +126,7 @@ fn traces_that_cannot_be_replayed_are_refused() {
     let read = |at: u64, time: u64| format!("{time},host,0,Read,{at},4096,9\n");
     for (name, text, parts) in [
         ("empty", String::new(), ["the trace empty: it is empty", "record one"]),
-        ("prose", "one two three\n".to_owned(), ["one two three", "msr"]),
+        ("prose", "one two three\n".to_owned(), ["one two three", "MSR Cambridge"]),
         ("beyond", read(1 << 30, 5), ["reaches", "replay_map = \"wrap\""]),
         ("torn", read(0, 5) + "6,host,0,Read,x\n", ["line 2", "6,host,0,Read,x"]),
     ] {
