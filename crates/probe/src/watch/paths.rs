@@ -121,7 +121,10 @@ fn synchronous(
     let bytes = (io.read_chars + io.write_chars) as f64;
     let has_files = evidence.files.direct + evidence.files.buffered > 0 || io.read_bytes + io.write_bytes > 0;
     // Every program reads its libraries and writes its messages: beside another interface that is no path.
-    let is_much = others == 0 || bytes > FEW_BYTES * device_bytes(evidence);
+    // Without a page cache each would be a request of a disk, beyond those of the other interfaces.
+    let is_direct = evidence.files.direct > 0 && evidence.files.buffered == 0;
+    let has_requests = !is_direct || evidence.device_ios().saturating_sub(others) > FEW_CALLS;
+    let is_much = others == 0 || (has_requests && bytes > FEW_BYTES * device_bytes(evidence));
     let counts_too = anywhere > at_offset && anywhere > FEW_CALLS && has_files && is_much;
     match (at_offset > FEW_CALLS, counts_too) {
         (_, true) => {

@@ -86,6 +86,21 @@ fn what_starting_a_program_takes_is_no_path() {
     is(&evidence, "libaio/syscall/interrupt", PROVEN);
 }
 
+/// A program of 200 reads by a ring was also named as synchronous: what it read as it started was more than a
+/// twentieth of its bytes, though the ring explains every request of the disk.
+#[test]
+fn what_a_program_of_few_reads_takes_to_start_is_no_path_beside_a_ring() {
+    let mut evidence = direct();
+    let device = &mut evidence.devices[0];
+    (device.counts.reads, device.counts.read_sectors) = (196, 196 * 8);
+    device.completions = Some(DeviceCompletions { soft_interrupt: 196, ..DeviceCompletions::default() });
+    events(&mut evidence).poller_entries = 200;
+    is(&evidence, "io_uring/sqpoll/interrupt", PROVEN);
+    // Requests that no ring explains are those of the calls.
+    evidence.devices[0].counts.reads = 196 + 108;
+    assert_eq!(named(&evidence).len(), 2, "{:?}", paths_of(&evidence));
+}
+
 #[test]
 fn rings_are_named_by_who_takes_their_entries() {
     let mut evidence = direct();
