@@ -280,7 +280,7 @@ fn settings_that_distinguish_the_stores_are_listed_and_do_not_separate_cells() {
     let same = super::compare(sides.0, sides.1, &ignored, Admission::default()).unwrap();
     assert_eq!(same.differences, comparison.differences[2..]);
     let unknown = super::compare(sides.0, sides.1, &["govenor".to_owned()], Admission::default());
-    assert!(unknown.unwrap_err().to_string().contains("cpus_allowed, generator, governor,"));
+    assert!(unknown.unwrap_err().to_string().contains("fsync, generator, governor,"));
 }
 
 #[test]
