@@ -1,8 +1,9 @@
 //! A program that does its own I/O, seen from outside: its system calls and rings, the disks that it uses,
 //! and which I/O paths that shows.
 //!
-//! [`Watcher`] reads the kernel's counters, two [`WatchLook`]s give the evidence between them, and [`paths_of`]
-//! says which paths it shows. When to look, and for how long tracepoints are counted, is left to the caller.
+//! [`Watcher`] reads the kernel's counters, two [`WatchLook`]s give the evidence between them, and
+//! [`paths_of`] says which paths it shows. When to look, and for how long tracepoints are counted, is left to
+//! the caller.
 
 mod account;
 mod cost;
