@@ -119,5 +119,5 @@ fn readers_find_all_that_the_figures_show() {
             count += 1;
         }
     }
-    assert_eq!(count, 34 + 7, "figures of the two studies");
+    assert_eq!(count, 55, "figures of the two studies");
 }
