@@ -70,7 +70,15 @@ fn fio(way: &Way, shared: &Workload, load: Load) -> Option<Step> {
     if workload.rw.is_mixed() {
         put("rwmixread", &workload.rwmixread);
     }
-    put("bs", &workload.bs);
+    match &workload.sizes {
+        Some(sizes) => put("bssplit", sizes),
+        None => put("bs", &workload.bs),
+    }
+    for (key, writes) in [("fsync", workload.fsync), ("fdatasync", workload.fdatasync)] {
+        if writes > 0 {
+            put(key, &writes);
+        }
+    }
     for (key, value, plain) in [
         ("iodepth", way.iodepth, 1),
         ("iodepth_batch_submit", way.iodepth_batch_submit, 1),
