@@ -16,7 +16,7 @@ pub enum CorunnerError {
     )]
     Nice(i8),
     /// The buffer of `memory`, in bytes.
-    #[error("the co-runner's {} of memory cannot be had: choose spin or branch", format_bytes(*.0))]
+    #[error("the co-runner needs {} of memory, more than there is: choose spin or branch", format_bytes(*.0))]
     Memory(u64),
     /// A thread was refused, or the kernel refused its processor.
     #[error("the co-runner's thread on cpu {cpu} could not be started: {source}")]

@@ -132,7 +132,7 @@ mod tests {
         let buffer = buffer(Some(cache + 4)).unwrap();
         assert_eq!((buffer.len() as u64 * 8, buffer.len() % LINE_WORDS), (2 * cache, 0));
         let error = super::buffer(Some(u64::MAX / 2)).unwrap_err().to_string();
-        assert!(error.contains("cannot be had"), "{error}");
+        assert!(error.contains("more than there is: choose spin"), "{error}");
     }
 
     #[test]

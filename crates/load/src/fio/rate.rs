@@ -3,22 +3,14 @@
 use super::FioError;
 use iopj_core::{OpenLoad, Workload};
 
-/// `rate_iops` and `rate_process`; none for a closed loop. fio holds reads and writes to a rate each, so the
-/// rate of a mixed workload is shared out by `rwmixread`.
+/// `rate_iops` and `rate_process`; none for a closed loop.
 ///
 /// # Errors
 /// What fio has no option for.
 pub(super) fn options(workload: &Workload) -> Result<Vec<(&'static str, String)>, FioError> {
     let Some(open) = &workload.open else { return Ok(Vec::new()) };
     check(open)?;
-    let rate = if workload.rw.is_mixed() {
-        let reads = (u64::from(open.rate_iops) * u64::from(workload.rwmixread)).div_ceil(100);
-        // A rate of 0 would be none at all.
-        let writes = (u64::from(open.rate_iops) - reads).max(1);
-        format!("{},{writes}", reads.max(1))
-    } else {
-        open.rate_iops.to_string()
-    };
+    let rate = workload.fio_rate_iops(open.rate_iops.into());
     Ok(vec![("rate_iops", rate), ("rate_process", open.rate_process.to_string())])
 }
 

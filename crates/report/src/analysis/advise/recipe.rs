@@ -90,7 +90,7 @@ fn fio(way: &Way, shared: &Workload, load: Load) -> Option<Step> {
         }
     }
     if let (Some(rate), Some(open)) = (load.rate(), workload.open) {
-        put("rate_iops", &way.rate_iops(&open, rate));
+        put("rate_iops", &workload.fio_rate_iops(way.rate_iops(&open, rate)));
         put("rate_process", &open.rate_process);
     }
     put("group_reporting", &1);

@@ -67,7 +67,7 @@ impl Tail {
         Some(Tail { percentile, ns: summary.mean.exp(), between_ns, within_ns, lacks })
     }
 
-    /// The more cautious of the two upper limits, and which that is; `None` if one cannot be had.
+    /// The more cautious of the two upper limits, and which that is; `None` if there is not one of each.
     pub fn upper(&self) -> Option<(f64, LimitBy)> {
         let between = self.between_ns.filter(|_| self.lacks.is_none())?;
         match self.within_ns {
