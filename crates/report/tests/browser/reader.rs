@@ -193,15 +193,18 @@ fn switches(browser: &mut Browser) {
     }
 }
 
-/// Enter opens what is closed, Space closes it, Enter opens it again, and Escape does nothing. Of what begins
-/// open, Enter closes first.
+/// Enter opens what is closed, Space closes it, Enter opens it again, and Escape does nothing. What begins
+/// open is closed first.
 #[track_caller]
 fn unfolds(browser: &mut Browser) {
     let is_open = "document.activeElement.parentElement.open";
-    let was_open = browser.value(is_open) == true;
-    for (key, is_changed) in [("Enter", true), (" ", false), ("Enter", true), ("Escape", true)] {
+    if browser.value(is_open) == true {
+        browser.press("Enter");
+        assert_eq!(browser.value(is_open), false, "closed first");
+    }
+    for (key, open) in [("Enter", true), (" ", false), ("Enter", true), ("Escape", true)] {
         browser.press(key);
-        assert_eq!(browser.value(is_open), was_open != is_changed, "{key}");
+        assert_eq!(browser.value(is_open), open, "{key}");
     }
 }
 
