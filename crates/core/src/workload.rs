@@ -2,6 +2,7 @@
 
 use crate::corunner::Corunner;
 use crate::open_load::OpenLoad;
+use crate::path::IoPath;
 use crate::sizes::BlockSizes;
 use crate::trace_load::TraceLoad;
 use std::fmt;
@@ -142,6 +143,16 @@ impl Length {
     pub const WHOLE_TRACE: Length = Length::Ios(i64::MAX as u64);
 }
 
+/// Jobs of another kind beside those of a workload, as a database's log writer is beside its readers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct JobsBeside {
+    /// Their path.
+    pub path: IoPath,
+    /// What they do. Its ramp and its window are those of the workload that they are beside; it has no jobs
+    /// beside, no co-runner and no trace of its own.
+    pub workload: Workload,
+}
+
 /// One workload. A closed loop, in which each job keeps `iodepth` I/Os in flight, unless the load is open.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Workload {
@@ -180,6 +191,8 @@ pub struct Workload {
     /// The trace that is replayed; then `rw` says what it may do, `bs` is the longest I/O, and a length of
     /// [`Length::WHOLE_TRACE`] is the whole of it.
     pub trace: Option<TraceLoad>,
+    /// Jobs of other kinds that do I/O at the same time, each kind on a path of its own.
+    pub beside: Vec<JobsBeside>,
 }
 
 impl Default for Workload {
@@ -202,6 +215,7 @@ impl Default for Workload {
             fsync: 0,
             fdatasync: 0,
             trace: None,
+            beside: Vec::new(),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::corunner::{Corunner, CorunnerKind};
 use crate::open_load::{Burst, OpenLoad, RateProcess};
 use crate::sizes::BlockSizes;
 use crate::trace_load::TraceLoad;
-use crate::workload::{Length, Rw, Workload};
+use crate::workload::{JobsBeside, Length, Rw, Workload};
 use std::time::Duration;
 
 /// The flat form of a workload in JSON: times as integer nanoseconds. What only an open load has is absent
@@ -35,6 +35,8 @@ struct Flat {
     fdatasync: u32,
     #[serde(flatten)]
     trace: Option<TraceLoad>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    beside: Vec<JobsBeside>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -141,6 +143,7 @@ impl serde::Serialize for Workload {
             fsync: self.fsync,
             fdatasync: self.fdatasync,
             trace: self.trace.clone(),
+            beside: self.beside.clone(),
         }
         .serialize(serializer)
     }
@@ -173,6 +176,7 @@ impl<'de> serde::Deserialize<'de> for Workload {
             fsync: flat.fsync,
             fdatasync: flat.fdatasync,
             trace: flat.trace,
+            beside: flat.beside,
         })
     }
 }

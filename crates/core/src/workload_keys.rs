@@ -5,7 +5,7 @@ use crate::open_load::{Burst, OpenLoad, RateProcess};
 use crate::sizes::BlockSizes;
 use crate::trace_load::TraceLoad;
 use crate::units::{format_bytes, format_duration};
-use crate::workload::{Length, Workload};
+use crate::workload::{JobsBeside, Length, Workload};
 use std::time::Duration;
 
 impl Workload {
@@ -43,6 +43,9 @@ impl Workload {
                 "rate_process" => format!(" {value}"),
                 key => format!(" {key} {value}"),
             };
+        }
+        for jobs in &self.beside {
+            title += &format!(" beside {jobs}");
         }
         title
     }
@@ -122,7 +125,10 @@ impl Workload {
             ("cpus_allowed", processors(&self.cpus_allowed)),
         ];
         let closed = closed.into_iter().chain(self.sync_keys());
-        closed.chain(self.open_keys()).chain(self.corunner_keys()).chain(self.trace_keys()).collect()
+        let beside: Vec<String> = self.beside.iter().map(JobsBeside::to_string).collect();
+        let beside = if beside.is_empty() { NONE.to_owned() } else { beside.join(" beside ") };
+        let others = self.open_keys().into_iter().chain(self.corunner_keys()).chain(self.trace_keys());
+        closed.chain(others).chain([("beside", beside)]).collect()
     }
 
     /// Gives a key its default, for workloads that are to be alike but for that key. False if there is no
@@ -146,6 +152,7 @@ impl Workload {
             "bssplit" => self.sizes = None,
             "fsync" => self.fsync = 0,
             "fdatasync" => self.fdatasync = 0,
+            "beside" => self.beside = Vec::new(),
             "rate_iops" => {
                 self.change_open(|open| open.rate_iops = 0);
                 self.open = self.open.filter(|open| *open != OpenLoad::at(0));
@@ -290,6 +297,10 @@ mod tests {
                 skip: vec![TraceOp::Write],
                 ..TraceLoad::of("a.csv")
             }),
+            beside: vec![JobsBeside {
+                path: "libaio/syscall/interrupt".parse().unwrap(),
+                workload: Workload::default(),
+            }],
         };
         let plain = Workload::default().keys();
         assert!(workload.keys().iter().zip(&plain).all(|(one, plain)| one != plain));

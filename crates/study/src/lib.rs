@@ -1,6 +1,7 @@
 //! Study files and the plan: which trials there are, and in which order. Pure: nothing is opened or run here.
 
 mod axis;
+mod beside;
 mod error;
 mod fabric;
 pub mod keys;
@@ -27,5 +28,6 @@ pub use meters::{Meters, MetersAsked};
 pub use patterns::matching;
 pub use replicates::Replicates;
 pub use steadystate::SteadyStateKeys;
-pub use study::{FioOptions, Study, parse_paths};
+pub use study::{FioOptions, Study};
 pub use time::duration;
+pub use values::parse_paths;

@@ -40,6 +40,8 @@ pub struct WorkloadMatrix {
     pub corunner: Option<Axis<String>>,
     pub corunner_cpus: Option<String>,
     pub corunner_nice: Option<Axis<i32>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<WorkloadMatrix>,
 }
 
 impl WorkloadMatrix {
@@ -61,6 +63,7 @@ impl WorkloadMatrix {
             .chain(corunners)
             .chain(traces)
             .chain(flushes)
+            .chain(self.beside.iter().map(|jobs| of(&jobs.paths).saturating_mul(jobs.count())))
             .fold(1, u64::saturating_mul)
     }
 }

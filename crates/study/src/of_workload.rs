@@ -2,7 +2,7 @@
 
 use crate::axis::Axis;
 use crate::matrix::WorkloadMatrix;
-use iopj_core::{Burst, Length, TraceLoad, Workload, format_bytes, format_duration};
+use iopj_core::{Burst, JobsBeside, Length, TraceLoad, Workload, format_bytes, format_duration};
 
 impl WorkloadMatrix {
     /// The matrix whose one workload is this one. A file of a trace is named as the workload names it.
@@ -49,8 +49,19 @@ impl WorkloadMatrix {
             corunner: corunner.map(|one| Axis::One(one.kind.to_string())),
             corunner_cpus: corunner.and_then(|one| processors(&one.cpus)),
             corunner_nice: corunner.map(|one| Axis::One(one.nice.into())),
+            beside: workload.beside.iter().map(beside).collect(),
             ..trace.map_or_else(WorkloadMatrix::default, of_trace)
         }
+    }
+}
+
+/// Jobs beside. What they share with the workload that they are beside is not said again.
+fn beside(jobs: &JobsBeside) -> WorkloadMatrix {
+    WorkloadMatrix {
+        paths: Some(Axis::One(jobs.path.to_string())),
+        ramp_time: None,
+        runtime: None,
+        ..WorkloadMatrix::of(&jobs.workload)
     }
 }
 
@@ -126,6 +137,18 @@ mod tests {
                 ..plain.clone()
             },
             Workload { open: Some(OpenLoad { rate_iops_end: Some(9), ..OpenLoad::at(1) }), ..plain.clone() },
+            Workload {
+                beside: vec![JobsBeside {
+                    path: "libaio/syscall/interrupt".parse().unwrap(),
+                    workload: Workload {
+                        rw: Rw::Write,
+                        fdatasync: 1,
+                        open: Some(OpenLoad::at(9)),
+                        ..plain.clone()
+                    },
+                }],
+                ..plain.clone()
+            },
             Workload { rw: Rw::Randrw, bs: 8192, length: Length::WHOLE_TRACE, trace: Some(trace), ..plain },
         ] {
             let matrix = WorkloadMatrix::of(&workload);

@@ -4,6 +4,7 @@
 //! unknown key is refused with the nearest known one.
 
 use crate::axis::Axis;
+use crate::beside;
 use crate::error::{StudyError, error};
 use crate::fabric::Fabric;
 use crate::keys::{check_keys, fields_of};
@@ -14,7 +15,7 @@ use crate::replicates::{Replicates, Until};
 use crate::settings;
 use crate::steadystate::SteadyStateKeys;
 use crate::time::duration;
-use iopj_core::{Generator, IoPath, Setting, parse_bytes};
+use iopj_core::{Generator, Setting, parse_bytes};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -213,30 +214,6 @@ impl Study {
     }
 }
 
-/// The paths of a `paths` key; `None` if it says `available`.
-///
-/// # Errors
-/// A text that does not name a path, an empty list, or `available` beside others.
-pub fn parse_paths(paths: &Axis<String>) -> Result<Option<Vec<IoPath>>, StudyError> {
-    let texts = paths.values();
-    if texts.is_empty() {
-        return error("`paths` is an empty list: name at least one path, or `available`");
-    }
-    if texts == ["available"] {
-        return Ok(None);
-    }
-    if texts.iter().any(|text| text == "available") {
-        return error(
-            "`available` means every path that works, so it must be alone in `paths`: leave the others out",
-        );
-    }
-    texts
-        .iter()
-        .map(|text| text.parse().map_err(|e| StudyError(format!("{e}"))))
-        .collect::<Result<Vec<_>, _>>()
-        .map(Some)
-}
-
 /// Refuses a key of a study that is unknown or missing, with an example of what is needed.
 fn check_study_keys(table: &toml::Table, source: &str) -> Result<(), StudyError> {
     let (study, workload) = (fields_of::<Study>(), fields_of::<WorkloadMatrix>());
@@ -274,6 +251,7 @@ fn check_study_keys(table: &toml::Table, source: &str) -> Result<(), StudyError>
             ));
         }
         check_keys(workload_table, workload, source, " in [[workload]]")?;
+        beside::check_tables(workload_table, source)?;
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::values::parse_paths;
 use iopj_core::{Corunner, CorunnerKind};
 use iopj_core::{Length, Rw};
 use proptest::prelude::*;

@@ -1,7 +1,8 @@
 //! Values of a workload's keys, read from their texts.
 
+use crate::axis::Axis;
 use crate::error::{StudyError, error};
-use iopj_core::{format_bytes, parse_bytes};
+use iopj_core::{IoPath, format_bytes, parse_bytes};
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -23,6 +24,30 @@ pub(crate) fn block_size(text: &String) -> Result<u32, String> {
         1..=MAX_BS => Ok(bytes as u32),
         _ => Err(format!("{} is not between 1 and {}", format_bytes(bytes), format_bytes(MAX_BS))),
     }
+}
+
+/// The paths of a `paths` key; `None` if it says `available`.
+///
+/// # Errors
+/// A text that does not name a path, an empty list, or `available` beside others.
+pub fn parse_paths(paths: &Axis<String>) -> Result<Option<Vec<IoPath>>, StudyError> {
+    let texts = paths.values();
+    if texts.is_empty() {
+        return error("`paths` is an empty list: name at least one path, or `available`");
+    }
+    if texts == ["available"] {
+        return Ok(None);
+    }
+    if texts.iter().any(|text| text == "available") {
+        return error(
+            "`available` means every path that works, so it must be alone in `paths`: leave the others out",
+        );
+    }
+    texts
+        .iter()
+        .map(|text| text.parse().map_err(|e| StudyError(format!("{e}"))))
+        .collect::<Result<Vec<_>, _>>()
+        .map(Some)
 }
 
 /// Processors from a list such as `0-3,8`.

@@ -2,6 +2,7 @@
 
 use crate::axis::spread;
 use crate::error::{StudyError, error};
+use crate::beside::spread_beside;
 use crate::load::{plain_open, spread_corunner, spread_open, spread_sizes, spread_trace};
 use crate::matrix::WorkloadMatrix;
 use crate::time::duration;
@@ -59,6 +60,7 @@ impl WorkloadMatrix {
         spread_open(self, &mut all)?;
         spread_corunner(self, &mut all)?;
         spread_trace(self, &mut all)?;
+        spread_beside(self, &mut all)?;
         Ok(all)
     }
 }
