@@ -153,17 +153,31 @@ pub fn run(
     bracket: &mut Bracket<'_>,
     tick: &mut dyn FnMut(),
 ) -> Result<WindowTotals, NativeError> {
-    let jobs = spec.workload.numjobs;
-    let progress = (0..jobs).map(|_| Progress::default()).collect();
-    let shared = Shared { progress, arrivals: shared_arrivals(spec), ..Shared::default() };
+    run_kinds(std::slice::from_ref(spec), stop, bracket, tick)?.pop().ok_or(NativeError::NotStarted)
+}
+
+/// Runs one trial of jobs of several kinds at once, and returns what each kind did. The first decides when
+/// the ramp of all ends, whether there is a pass, and whether the window is that of a trial.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_kinds(
+    kinds: &[JobSpec<'_>],
+    stop: &AtomicBool,
+    bracket: &mut Bracket<'_>,
+    tick: &mut dyn FnMut(),
+) -> Result<Vec<WindowTotals>, NativeError> {
+    let Some(first) = kinds.first() else { return Ok(Vec::new()) };
+    let shared = Shared::new(kinds);
     let Shared { meeting, abort, tids, .. } = &shared;
     let mut steadystate = None;
     let results = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..jobs)
-            .map(|number| {
+        let threads: Vec<_> = jobs_of(kinds)
+            .map(|(kind, number, place)| {
                 let shared = &shared;
-                let body = move || job_thread(spec, number, shared, stop);
-                std::thread::Builder::new().name(format!("iopj-job-{number}")).spawn_scoped(scope, body)
+                let body = move || job_thread((&kinds[kind], kind), (number, place), shared, stop);
+                let name = format!("iopj-job-{place}");
+                std::thread::Builder::new().name(name).spawn_scoped(scope, body)
             })
             .collect();
         let started = threads.iter().filter(|thread| thread.is_ok()).count();
@@ -175,9 +189,9 @@ pub fn run(
         meeting.release();
         let mut bracketed = Ok(());
         let moments = [Moment::Pass, Moment::Window, Moment::End];
-        for (number, moment) in moments.into_iter().skip(usize::from(!spec.has_pass)).enumerate() {
+        for (number, moment) in moments.into_iter().skip(usize::from(!first.has_pass)).enumerate() {
             match number {
-                0 => steadystate = await_ramp(spec, &shared, started, tick),
+                0 => steadystate = await_ramp(first, &shared, started, tick),
                 _ => meeting.gather(started, SECOND, tick),
             }
             let tids = tids.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -202,7 +216,12 @@ pub fn run(
         return Err(NativeError::Interrupted);
     }
     let pass_ios = shared.pass_ios.load(Ordering::Relaxed);
-    Ok(WindowTotals { steadystate, pass_ios, ..merge(results?) })
+    let mut of_jobs = results?.into_iter();
+    let of_kind = |spec: &JobSpec<'_>| {
+        let own = of_jobs.by_ref().take(spec.workload.numjobs as usize).collect();
+        WindowTotals { steadystate, pass_ios, ..merge(own) }
+    };
+    Ok(kinds.iter().map(of_kind).collect())
 }
 
 /// What the jobs of a trial and their runner share.
@@ -217,12 +236,20 @@ struct Shared {
     ramp: Begin,
     window: Begin,
     pass_ios: AtomicU64,
-    /// Of each job.
+    /// Of each job, those of the first kind first.
     progress: Vec<Progress>,
-    /// The arrivals that all jobs serve, if they serve one stream.
-    arrivals: Option<SharedArrivals>,
+    /// The arrivals that all jobs of a kind serve, if they serve one stream.
+    arrivals: Vec<Option<SharedArrivals>>,
     /// The begin of the run for which a trace was started.
     replay_begin_ns: Mutex<u64>,
+}
+
+/// The jobs of all kinds: the number of the kind, that of the job in it, and its place among all.
+fn jobs_of(kinds: &[JobSpec<'_>]) -> impl Iterator<Item = (usize, u32, usize)> {
+    let of_kind = |(kind, spec): (usize, &JobSpec<'_>)| {
+        (0..spec.workload.numjobs).map(move |number| (kind, number))
+    };
+    kinds.iter().enumerate().flat_map(of_kind).enumerate().map(|(place, (kind, number))| (kind, number, place))
 }
 
 fn shared_arrivals(spec: &JobSpec<'_>) -> Option<SharedArrivals> {
@@ -231,8 +258,18 @@ fn shared_arrivals(spec: &JobSpec<'_>) -> Option<SharedArrivals> {
 }
 
 impl Shared {
-    fn load(&self) -> SharedLoad<'_> {
-        SharedLoad { arrivals: self.arrivals.as_ref(), replay_begin_ns: &self.replay_begin_ns }
+    fn new(kinds: &[JobSpec<'_>]) -> Shared {
+        let jobs = kinds.iter().map(|spec| spec.workload.numjobs).sum::<u32>();
+        Shared {
+            progress: (0..jobs).map(|_| Progress::default()).collect(),
+            arrivals: kinds.iter().map(shared_arrivals).collect(),
+            ..Shared::default()
+        }
+    }
+
+    fn load(&self, kind: usize) -> SharedLoad<'_> {
+        let arrivals = self.arrivals.get(kind).and_then(Option::as_ref);
+        SharedLoad { arrivals, replay_begin_ns: &self.replay_begin_ns }
     }
 
     fn abort(&self) {
@@ -268,7 +305,8 @@ fn await_ramp(
     shared.meeting.gather(jobs, steadystate::interval(&rule), &mut || {
         let Some(begin_ns) = shared.ramp.get() else { return };
         let watch = watch.get_or_insert_with(|| Watch::new(rule, begin_ns));
-        if watch.look(monotonic_ns(), shared.progress.iter().map(Progress::issued).sum()) {
+        let own = &shared.progress[..spec.workload.numjobs as usize];
+        if watch.look(monotonic_ns(), own.iter().map(Progress::issued).sum()) {
             shared.ramp_over.store(true, Ordering::Relaxed);
         }
         if ticked.elapsed() >= SECOND {
@@ -297,8 +335,8 @@ pub fn preflight(spec: &JobSpec<'_>) -> Result<(), NativeError> {
 /// The life of a job: open, meet, ramp, meet for the pass if there is one, meet, measure, meet. It arrives at
 /// all meetings whatever happens.
 fn job_thread<'a>(
-    spec: &JobSpec<'a>,
-    number: u32,
+    (spec, kind): (&JobSpec<'a>, usize),
+    (number, place): (u32, usize),
     shared: &'a Shared,
     stop: &'a AtomicBool,
 ) -> Result<JobCounts, NativeError> {
@@ -321,7 +359,7 @@ fn job_thread<'a>(
         if spec.workload.open.is_some() || spec.replay.is_some() {
             pace::without_timer_slack();
         }
-        job = Some(job::open(spec, number, &shared.progress[number as usize], shared.load())?);
+        job = Some(job::open(spec, number, &shared.progress[place], shared.load(kind))?);
         Ok(())
     });
     meeting.arrive();
@@ -442,6 +480,8 @@ fn await_pollers() {
     }
 }
 
+#[cfg(test)]
+mod kinds_tests;
 #[cfg(test)]
 mod open_tests;
 #[cfg(test)]
