@@ -16,6 +16,11 @@ impl Workload {
         Workload { beside: Vec::new(), ..self.clone() }
     }
 
+    /// The jobs beside, as the key `beside` has them; empty without any.
+    pub fn beside_text(&self) -> String {
+        self.beside.iter().map(JobsBeside::to_string).collect::<Vec<_>>().join(" beside ")
+    }
+
     /// True if jobs of any kind write.
     pub fn writes(&self) -> bool {
         self.rw.writes() || self.beside.iter().any(|jobs| jobs.workload.rw.writes())

@@ -5,7 +5,7 @@ use crate::open_load::{Burst, OpenLoad, RateProcess};
 use crate::sizes::BlockSizes;
 use crate::trace_load::TraceLoad;
 use crate::units::{format_bytes, format_duration};
-use crate::workload::{JobsBeside, Length, Workload};
+use crate::workload::{Length, Workload};
 use std::time::Duration;
 
 impl Workload {
@@ -44,8 +44,8 @@ impl Workload {
                 key => format!(" {key} {value}"),
             };
         }
-        for jobs in &self.beside {
-            title += &format!(" beside {jobs}");
+        if !self.beside.is_empty() {
+            title += &format!(" beside {}", self.beside_text());
         }
         title
     }
@@ -125,8 +125,7 @@ impl Workload {
             ("cpus_allowed", processors(&self.cpus_allowed)),
         ];
         let closed = closed.into_iter().chain(self.sync_keys());
-        let beside: Vec<String> = self.beside.iter().map(JobsBeside::to_string).collect();
-        let beside = if beside.is_empty() { NONE.to_owned() } else { beside.join(" beside ") };
+        let beside = if self.beside.is_empty() { NONE.to_owned() } else { self.beside_text() };
         let others = self.open_keys().into_iter().chain(self.corunner_keys()).chain(self.trace_keys());
         closed.chain(others).chain([("beside", beside)]).collect()
     }
@@ -229,7 +228,7 @@ fn processors(cpus: &[u32]) -> String {
 mod tests {
     use super::*;
     use crate::trace_load::TraceOp;
-    use crate::workload::{RandomDistribution, Rw};
+    use crate::workload::{JobsBeside, RandomDistribution, Rw};
 
     fn open() -> OpenLoad {
         let [on, off] = [10, 30].map(Duration::from_millis);

@@ -304,7 +304,7 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
     }
     let mut writes = study.precondition;
     for workload in &study.workloads {
-        writes |= workload.workloads()?.iter().any(|workload| workload.rw.writes());
+        writes |= workload.workloads()?.iter().any(iopj_core::Workload::writes);
     }
     let mut programs = vec![Program::iopj(args.guest.arch)?];
     if study.generators()?.contains(&Generator::Fio) {

@@ -38,8 +38,7 @@ pub(crate) fn compare_machines(
 pub(crate) fn check_reads(trials: &[Trial]) -> Result<(), RunError> {
     let as_found = |trial: &&Trial| {
         let measured = trial.outcome.measurement();
-        !trial.workload.rw.writes()
-            && measured.is_some_and(|measurement| measurement.preconditioning.is_none())
+        !trial.workload.writes() && measured.is_some_and(|measurement| measurement.preconditioning.is_none())
     };
     match trials.iter().find(as_found) {
         None => Ok(()),

@@ -229,8 +229,8 @@ fn bytes(study: &Study, cells: &[Cell], (made, len): (u64, u64)) -> PlannedBytes
                 bytes.written = bytes.written.saturating_add(written.saturating_mul(blocks.into()));
             }
             None => {
-                bytes.unknown[0] += u64::from(blocks) * u64::from(workload.rw.reads());
-                bytes.unknown[1] += u64::from(blocks) * u64::from(workload.rw.writes());
+                bytes.unknown[0] += u64::from(blocks) * u64::from(workload.reads());
+                bytes.unknown[1] += u64::from(blocks) * u64::from(workload.writes());
             }
         }
     }

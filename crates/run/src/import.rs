@@ -324,7 +324,7 @@ fn measurement(
         cpu_percent: (result.usr_cpu + result.sys_cpu) * f64::from(workload.numjobs),
         context_switches_per_io: result.ctx as f64 / ios.max(1) as f64,
         achieved_depth: latency_sum_ns / result.window_ns.max(1) as f64,
-        preconditioning: workload.rw.writes().then(|| "not known: imported".to_owned()),
+        preconditioning: workload.writes().then(|| "not known: imported".to_owned()),
         evidence,
         observed: Observed {
             completion: Finding::Unclear(unclear()),

@@ -20,7 +20,8 @@ const MAX_NUMJOBS: u32 = 4096;
 
 /// Checks a study's numbers against their limits, before a target is opened or made.
 pub(crate) fn check_numbers(cells: &[Cell]) -> Result<(), RunError> {
-    for Cell { workload, generator, .. } in cells {
+    for Cell { workload, generator, .. } in cells.iter().flat_map(Cell::kinds) {
+        let (workload, generator) = (&workload, &generator);
         if *generator == Generator::Native {
             native::check_offsets(workload).or_else(|error| RunError::refuse(error.to_string()))?;
         }
@@ -67,9 +68,10 @@ pub(crate) fn check_cells(
             cell.path
         ));
     }
+    cells.iter().try_for_each(|cell| check_beside(cell))?;
     let (mut opened, traces) = (HashSet::new(), Traces::default());
     cells.sort_by_key(|cell| cell.path.is_bypass());
-    for cell in cells {
+    for cell in &cells.into_iter().flat_map(Cell::kinds).collect::<Vec<_>>() {
         check_fit(cell, access.path(), &access.extent())?;
         if (&cell.generator, &cell.path) == (&Generator::Native, &IoPath::Spdk) {
             return RunError::refuse(format!(
@@ -106,6 +108,39 @@ pub(crate) fn check_cells(
         })?;
     }
     access.reach_kernel()?;
+    Ok(())
+}
+
+/// Refuses jobs of several kinds that cannot be measured together.
+fn check_beside(cell: &Cell) -> Result<(), RunError> {
+    let Some(jobs) = cell.workload.beside.first() else { return Ok(()) };
+    let refuse = |why: String| RunError::refuse(format!("`beside` ({jobs}): {why}"));
+    if cell.generator == Generator::Fio {
+        return refuse("fio runs jobs of one kind for iopj: leave generator = \"fio\" out".to_owned());
+    }
+    if cell.fabric.is_some() {
+        return refuse(
+            "what several kinds of jobs do on two hosts is not told apart: measure them on a drive of this \
+             host, without [fabric]"
+                .to_owned(),
+        );
+    }
+    if cell.path.is_bypass() {
+        return refuse(format!(
+            "{} takes the whole drive, and the jobs beside could not reach it: name a path of the kernel",
+            cell.path
+        ));
+    }
+    let wants = |kind: &Cell| kind.path.io_poll_delay().map(|delay| (kind.path, delay));
+    let mut delays = cell.kinds().into_iter().filter_map(|kind| wants(&kind));
+    if let Some((path, delay)) = delays.next()
+        && let Some((other, another)) = delays.find(|(_, another)| *another != delay)
+    {
+        return refuse(format!(
+            "{path} needs the disk's io_poll_delay to be {delay}, and {other} needs {another}: take paths that \
+             agree"
+        ));
+    }
     Ok(())
 }
 

@@ -38,7 +38,12 @@ pub(crate) enum Class {
 }
 
 impl Class {
+    /// That of the jobs which are hardest on the drive, where several kinds do I/O at once.
     pub(crate) fn of(workload: &Workload) -> Class {
+        Class::of_jobs(hardest(workload))
+    }
+
+    fn of_jobs(workload: &Workload) -> Class {
         match workload.bs {
             _ if !workload.rw.writes() => Class::Reads,
             _ if !workload.rw.is_random() => Class::SequentialWrites,
@@ -60,6 +65,17 @@ impl Class {
     fn needs_fill(self, from: Option<Class>) -> bool {
         from.is_none() || !self.is_random()
     }
+}
+
+/// The kind of jobs of a workload that is hardest on a drive, alone.
+pub(crate) fn hardest(workload: &Workload) -> &Workload {
+    let beside = workload.beside.iter().map(|jobs| &jobs.workload);
+    beside.fold(
+        workload,
+        |hardest, jobs| {
+            if Class::of_jobs(jobs) > Class::of_jobs(hardest) { jobs } else { hardest }
+        },
+    )
 }
 
 impl fmt::Display for Class {
@@ -220,6 +236,7 @@ impl Writer<'_> {
             fsync: 0,
             fdatasync: 0,
             corunner: None,
+            beside: Vec::new(),
             ..workload.clone()
         };
         let bs = format_bytes(workload.bs.into());

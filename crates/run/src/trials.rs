@@ -6,7 +6,7 @@ use crate::energy::{FarHost, GroupPosition, Metering, RunContext, positions};
 use crate::error::{RunError, TrialError};
 use crate::fabric::{FabricSide, Far, Measure};
 use crate::pace::Pace;
-use crate::precondition::{self, Class, Preconditioning};
+use crate::precondition::{self, Class, Preconditioning, hardest};
 use crate::progress::{Progress, unix_ns};
 use crate::target::{Access, MadeFile};
 use crate::trial::{Measured, TrialRunner};
@@ -389,7 +389,9 @@ impl Trials<'_> {
         if self.study.precondition && done.is_due(class) {
             let of_class =
                 self.cells.iter().map(|cell| &cell.workload).filter(|workload| Class::of(workload) == class);
-            let Some(smallest) = of_class.min_by_key(|workload| workload.bs) else { return Ok(false) };
+            let Some(smallest) = of_class.map(hardest).min_by_key(|workload| workload.bs) else {
+                return Ok(false);
+            };
             progress
                 .note(&format!("preconditioning for {class}: writing the target until it is in their state"));
             let target = self.access.reach_kernel()?;
@@ -411,12 +413,14 @@ pub(crate) fn needed_settings(settings: &Settings<'_>, cell: &Cell) -> Vec<(Sett
     let own = cell.settings.iter().filter(|(setting, _)| has_place(setting));
     let mut needed: Vec<(Setting, String)> = own.map(|(setting, value)| (*setting, value.clone())).collect();
     let of_study = cell.settings.contains_key(&Setting::IoPollDelay);
-    let Some(delay) = cell.path.io_poll_delay().filter(|_| !of_study) else { return needed };
+    // Of several kinds of jobs all that need one need the same.
+    let wanted = cell.kinds().into_iter().find_map(|kind| Some((kind.path, kind.path.io_poll_delay()?)));
+    let Some((path, delay)) = wanted.filter(|_| !of_study) else { return needed };
     let delay = delay.to_string();
     match settings.current(Setting::IoPollDelay) {
         Ok(now) if now.iter().all(|(_, value)| *value == delay) => {}
         // A device without the attribute polls all the time, and only hybrid polling needs more.
-        Err(_) if cell.path.completion() == CompletionMode::Poll || cell.path.ring().is_some() => {}
+        Err(_) if path.completion() == CompletionMode::Poll || path.ring().is_some() => {}
         _ => needed.push((Setting::IoPollDelay, delay)),
     }
     needed

@@ -1,5 +1,6 @@
 //! What a co-runner got done in a window, and what it gets done alone.
 
+use crate::rate::per_second;
 use iopj_core::CorunnerKind;
 use serde::{Deserialize, Serialize};
 
@@ -51,10 +52,6 @@ impl CorunnerWindow {
         let missing = 1.0 - self.per_s() / self.alone_per_s()?;
         (ios > 0).then(|| missing * self.cpus.len() as f64 * window_ns as f64 / ios as f64)
     }
-}
-
-fn per_second(rounds: u64, over_ns: u64) -> f64 {
-    if over_ns == 0 { 0.0 } else { rounds as f64 * 1e9 / over_ns as f64 }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use crate::corunner_window::CorunnerWindow;
 use crate::energy_source::EnergySource;
 use crate::histogram;
+use crate::kind_window::KindWindow;
 use crate::latency::Latency;
 use crate::open_window::OpenWindow;
 use crate::record::{Measurement, Outcome, StudyRecord, Trial};
@@ -76,6 +77,14 @@ fn trial_json(study: &StudyRecord, trial: &Trial, detail: Detail) -> Value {
     Value::Object(object)
 }
 
+/// What one kind of jobs did, with its rates.
+fn kind_json(kind: &KindWindow, window_ns: u64) -> Value {
+    let mut object = json!(kind);
+    object["iops"] = json!(kind.iops(window_ns));
+    object["mb_per_s"] = json!(kind.mb_per_s(window_ns));
+    object
+}
+
 fn put_measurement(object: &mut Map<String, Value>, measurement: &Measurement, detail: Detail) {
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
     put("verdict", json!(measurement.verdict.kind));
@@ -105,6 +114,10 @@ fn put_measurement(object: &mut Map<String, Value>, measurement: &Measurement, d
         put("corunner_per_s", json!(corunner.per_s()));
         put("corunner_alone_per_s", json!(corunner.alone_per_s()));
         put("corunner_loss_ns_per_io", json!(measurement.corunner_loss_ns_per_io()));
+    }
+    if !measurement.kinds.is_empty() {
+        let window_ns = measurement.window_ns;
+        put("kinds", measurement.kinds.iter().map(|kind| kind_json(kind, window_ns)).collect());
     }
     put("preconditioning", json!(measurement.preconditioning));
     put("observed", json!(measurement.observed));
@@ -161,6 +174,7 @@ const COLUMNS: &[Column] = &[
     ("corunner", |t| corunner(t, |one| one.kind)),
     ("corunner_cpus", |t| corunner(t, |one| processors(&one.cpus))),
     ("corunner_nice", |t| corunner(t, |one| one.nice)),
+    ("beside", |t| t.workload.beside_text()),
     ("ramp_time_s", |t| t.workload.ramp_time.as_secs_f64().to_string()),
     ("runtime_s", |t| {
         if let Length::Runtime(time) = t.workload.length {

@@ -1,8 +1,10 @@
 //! What a store holds: the study, its trials, and what each trial measured.
 
 use crate::corunner_window::CorunnerWindow;
+use crate::kind_window::KindWindow;
 use crate::latency::Latency;
 use crate::open_window::OpenWindow;
+use crate::rate::per_second;
 use crate::repeat::{self, Repeat};
 use iopj_core::evidence::CpuTimes;
 use iopj_core::fabric::NetworkBaseline;
@@ -233,6 +235,10 @@ pub struct Measurement {
     /// What a co-runner got done, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corunner: Option<CorunnerWindow>,
+    /// What each kind of jobs did, that of the workload itself first; empty where there is one kind. I/Os,
+    /// bytes, rate and latency of the trial are those of the first; counts, CPU time and energy are of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<KindWindow>,
 }
 
 impl Measurement {
@@ -277,8 +283,4 @@ impl Measurement {
         let all = figures.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(of_latencies);
         all.filter_map(|(name, value)| Some((name, value?))).find(|(_, value)| !value.is_finite())
     }
-}
-
-fn per_second(count: u64, window_ns: u64) -> f64 {
-    if window_ns == 0 { 0.0 } else { count as f64 * 1e9 / window_ns as f64 }
 }

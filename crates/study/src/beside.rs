@@ -62,8 +62,7 @@ pub(crate) fn spread_beside(matrix: &WorkloadMatrix, all: &mut Vec<Workload>) ->
     for jobs in &matrix.beside {
         let kinds = kinds_of(jobs)?;
         *all = product(all, &kinds, |workload, jobs| {
-            let shared =
-                Workload { length: Length::Runtime(runtime), ramp_time, ..jobs.workload.clone() };
+            let shared = Workload { length: Length::Runtime(runtime), ramp_time, ..jobs.workload.clone() };
             workload.beside.push(JobsBeside { path: jobs.path, workload: shared });
         });
     }
@@ -75,7 +74,9 @@ fn kinds_of(jobs: &WorkloadMatrix) -> Result<Vec<JobsBeside>, StudyError> {
     let of_beside = |StudyError(why)| StudyError(format!("{PLACE}: {why}"));
     let paths = jobs.paths.as_ref().map(parse_paths).transpose().map_err(of_beside)?;
     let Some(Some(paths)) = paths else {
-        return error(format!("{PLACE}: `available` stands for no path here: name the path of the jobs beside"));
+        return error(format!(
+            "{PLACE}: `available` stands for no path here: name the path of the jobs beside"
+        ));
     };
     let workloads = jobs.workloads().map_err(of_beside)?;
     let mut kinds = Vec::new();

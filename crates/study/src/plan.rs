@@ -36,6 +36,17 @@ impl Cell {
         own.chain(self.fabric.iter().flat_map(FabricCell::settings_by_name)).collect()
     }
 
+    /// One cell for each kind of its jobs, as if they did I/O alone: its own first, then those beside.
+    pub fn kinds(&self) -> Vec<Cell> {
+        let own = Cell { workload: self.workload.alone(), ..self.clone() };
+        let beside = self.workload.beside.iter().map(|jobs| Cell {
+            path: jobs.path,
+            workload: jobs.workload.clone(),
+            ..self.clone()
+        });
+        std::iter::once(own).chain(beside).collect()
+    }
+
     /// True if its path polls where nothing can be polled.
     fn is_polled_over_loop(&self) -> bool {
         let is_loop = self.fabric.as_ref().is_some_and(|fabric| fabric.transport == Transport::Loop);

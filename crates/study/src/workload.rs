@@ -1,8 +1,8 @@
 //! The workloads of a matrix.
 
 use crate::axis::spread;
-use crate::error::{StudyError, error};
 use crate::beside::spread_beside;
+use crate::error::{StudyError, error};
 use crate::load::{plain_open, spread_corunner, spread_open, spread_sizes, spread_trace};
 use crate::matrix::WorkloadMatrix;
 use crate::time::duration;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const LIBAIO: &str = "libaio/syscall/interrupt";
 
-fn exported(folder: &std::path::Path, store: &str) -> Vec<Value> {
+pub(crate) fn exported(folder: &std::path::Path, store: &str) -> Vec<Value> {
     let exported = iopj(folder, &format!("export {store} --json")).output().unwrap();
     let exported: Value = serde_json::from_slice(&exported.stdout).unwrap();
     exported["trials"].as_array().unwrap().clone()

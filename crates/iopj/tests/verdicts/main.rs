@@ -5,6 +5,7 @@
 mod common;
 mod corunner;
 mod faults;
+mod kinds;
 
 use common::{alone, folder, have, iopj, is_root, output, written};
 use serde_json::Value;

@@ -25,8 +25,7 @@ fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobSpec<'a> {
 
 #[test]
 fn kinds_of_jobs_run_together_and_are_counted_apart() {
-    let readers =
-        Workload { iodepth: 4, numjobs: 2, length: Length::Ios(500), ..Workload::default() };
+    let readers = Workload { iodepth: 4, numjobs: 2, length: Length::Ios(500), ..Workload::default() };
     let log = Workload { rw: Rw::Write, bs: 8192, length: Length::Ios(300), ..Workload::default() };
     let log = Workload { open: Some(OpenLoad::at(100_000)), ..log };
     let stop = AtomicBool::new(false);

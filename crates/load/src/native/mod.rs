@@ -246,10 +246,14 @@ struct Shared {
 
 /// The jobs of all kinds: the number of the kind, that of the job in it, and its place among all.
 fn jobs_of(kinds: &[JobSpec<'_>]) -> impl Iterator<Item = (usize, u32, usize)> {
-    let of_kind = |(kind, spec): (usize, &JobSpec<'_>)| {
-        (0..spec.workload.numjobs).map(move |number| (kind, number))
-    };
-    kinds.iter().enumerate().flat_map(of_kind).enumerate().map(|(place, (kind, number))| (kind, number, place))
+    let of_kind =
+        |(kind, spec): (usize, &JobSpec<'_>)| (0..spec.workload.numjobs).map(move |number| (kind, number));
+    kinds
+        .iter()
+        .enumerate()
+        .flat_map(of_kind)
+        .enumerate()
+        .map(|(place, (kind, number))| (kind, number, place))
 }
 
 fn shared_arrivals(spec: &JobSpec<'_>) -> Option<SharedArrivals> {

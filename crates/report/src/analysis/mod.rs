@@ -17,6 +17,7 @@ pub mod exact;
 pub mod explain;
 pub(crate) mod grouping;
 pub mod hosts;
+pub mod kinds;
 pub mod least;
 pub mod loads_stores;
 pub mod metric;

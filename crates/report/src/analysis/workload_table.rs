@@ -4,6 +4,7 @@ use super::admission::Admission;
 use super::cost::Costs;
 use super::energy::CellEnergy;
 use super::grouping::{grouped, unique};
+use super::kinds::KindMeans;
 use super::metric::Metric;
 use super::open_load::LoadMeans;
 use super::stats;
@@ -105,6 +106,8 @@ pub struct CellMeans {
     pub two_hosts: Option<TwoHosts>,
     /// What became of an open load; absent of a closed one.
     pub load: Option<LoadMeans>,
+    /// Each kind of jobs, where several did I/O at once.
+    pub kinds: Vec<KindMeans>,
 }
 
 /// Means of a co-runner's figures.
@@ -276,6 +279,7 @@ fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<CellMeans> {
         }),
         two_hosts,
         load: LoadMeans::of(measured),
+        kinds: KindMeans::of(measured),
     })
 }
 
@@ -336,6 +340,7 @@ pub(crate) mod tests {
             corunner: None,
             two_hosts: None,
             load: None,
+            kinds: Vec::new(),
         };
         CellRow {
             path: path.parse().unwrap(),

@@ -11,6 +11,7 @@ mod energy;
 mod explain;
 mod export;
 pub mod html;
+mod kinds;
 mod network;
 mod number;
 mod open_load;

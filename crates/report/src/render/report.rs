@@ -3,6 +3,7 @@
 use super::choice;
 use super::emulated::{self, banner};
 use super::energy::{self, TableEnergy};
+use super::kinds;
 use super::network::{self, Network};
 use super::open_load;
 use super::repeats;
@@ -89,6 +90,10 @@ fn table_text(table: &WorkloadTable) -> String {
     );
     text += &grid.text();
     text.extend(open_load::table(table, &name));
+    let kinds = kinds::lines(table, &name);
+    if !kinds.is_empty() {
+        text += &kinds::table(&kinds).text();
+    }
     for row in &table.rows {
         for reason in &row.reasons {
             text += &wrap(&format!("* {}: {}", name(row), escape(reason)), WIDTH, "  ");
@@ -139,6 +144,7 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admis
     }
     if study.emulated.is_none() {
         text += &open_load::words(tables);
+        text.extend(kinds::words(tables).map(|words| wrap(words, WIDTH, "")));
     }
     text.extend(two_hosts::words(tables).iter().map(|words| wrap(words, WIDTH, "")));
     let energy = tables.iter().find_map(TableEnergy::of);

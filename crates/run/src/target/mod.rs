@@ -345,7 +345,7 @@ const STUDY_WRITES: &str = "the study writes";
 /// Why the study writes its target, where it does.
 pub(crate) fn writes(study: &Study) -> Result<Option<&'static str>, RunError> {
     for matrix in &study.workloads {
-        if matrix.workloads()?.iter().any(|workload| workload.rw.writes()) {
+        if matrix.workloads()?.iter().any(iopj_core::Workload::writes) {
             return Ok(Some(STUDY_WRITES));
         }
     }

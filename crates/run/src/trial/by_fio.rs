@@ -51,6 +51,7 @@ impl Window {
             latency_sum_ns: (latencies.all.mean * latencies.all.count as f64) as u64,
             latencies,
             series: slices(&result.series),
+            kinds: Vec::new(),
             unsampled: None,
             corunner: None,
             fio: Some(fio_words(result, cell)),

@@ -10,7 +10,7 @@ use crate::latencies;
 use crate::target::Access;
 use iopj_core::Evidence;
 use iopj_core::evidence::{Finding, PaceEvidence};
-use iopj_load::native::{self, BracketResult, JobSpec, Moment, OpenTotals, Pacing, WindowTotals};
+use iopj_load::native::{self, Bracket, BracketResult, JobSpec, Moment, OpenTotals, Pacing, WindowTotals};
 use iopj_load::pass::{EndedPass, Pass, PassWork};
 use iopj_load::trace::Replay;
 use iopj_meter::monotonic_raw_ns;
@@ -20,7 +20,7 @@ use iopj_study::plan::Cell;
 use std::cell::RefCell;
 
 impl Window {
-    fn of_native(
+    pub(super) fn of_native(
         mut run: WindowTotals,
         cell: &Cell,
         (pacer, replay): (Option<f64>, Option<&Replay>),
@@ -59,6 +59,7 @@ impl Window {
             fio: None,
             open,
             corunner: None,
+            kinds: Vec::new(),
             unsampled: None,
         }
     }
@@ -69,7 +70,7 @@ impl TrialRunner<'_> {
     pub(super) fn by_native(
         &self,
         access: &Access<'_>,
-        (cell, beside): (&Cell, &Beside),
+        (cell, beside): (&Cell, Option<&Beside>),
         (position, seed): (u64, u64),
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
@@ -79,13 +80,39 @@ impl TrialRunner<'_> {
         let (pacing, pacer) = self.pacing(cell)?;
         let spec = JobSpec {
             pacing,
-            steadystate: self.steadystate.rule(cell.workload.ramp_time),
-            is_trial: true,
+            steadystate: beside.and_then(|_| self.steadystate.rule(cell.workload.ramp_time)),
+            is_trial: beside.is_some(),
             has_pass,
             ..JobSpec::on(&cell.workload, target, seed, &open)
         };
         let replay = self.traces.replay(&cell.workload, target, &spec)?;
         let spec = JobSpec { replay: replay.as_deref(), ..spec };
+        let begin_ns = monotonic_raw_ns();
+        let (run, Bracketed { snapshots, passed }) =
+            self.bracketed(access, beside, position, &mut |bracket| {
+                Ok(native::run(&spec, self.stop, bracket, tick)?)
+            })?;
+        let window_raw_ns = [run.first_ns, run.last_ns].map(energy::raw_ns);
+        let passed_ns = passed.as_ref().map_or(window_raw_ns[0], |(_, began_raw_ns)| *began_raw_ns);
+        let begin_ns = if has_ramp(&spec) { begin_ns } else { passed_ns };
+        let counting = passed.map(|(passed, _)| passed).ok_or(can_count.err());
+        let mut evidence = evidence_of(&snapshots, &run, counting)?;
+        if let [device] = &mut evidence.devices[..] {
+            device.settings.extend(access.set_up());
+        }
+        Ok((Window::of_native(run, cell, (pacer, replay.as_deref()), begin_ns, window_raw_ns), evidence))
+    }
+
+    /// Runs jobs between snapshots of their pass and of their window. Without what works beside a trial, the
+    /// window is none of a trial.
+    pub(super) fn bracketed<T>(
+        &self,
+        access: &Access<'_>,
+        beside: Option<&Beside>,
+        position: u64,
+        run: &mut dyn FnMut(&mut Bracket<'_>) -> Result<T, TrialError>,
+    ) -> Result<(T, Bracketed), TrialError> {
+        let probe = access.probe()?;
         let (passed, snapshots) = (RefCell::new((None, None)), RefCell::new(Vec::with_capacity(2)));
         let mut bracket = |moment, jobs: &[i32]| -> BracketResult {
             let own = energy::own_threads();
@@ -102,34 +129,28 @@ impl TrialRunner<'_> {
                     // The drive is asked for its counts outside of the window.
                     let counted = access.begin_window(position)?;
                     snapshots.push((snapshot(Edge::Begin)?, counted));
-                    self.begin_samples()?;
-                    beside.mark();
+                    if let Some(beside) = beside {
+                        self.begin_samples()?;
+                        beside.mark();
+                    }
                 }
                 Moment::End => {
-                    beside.mark();
-                    self.end_samples()?;
+                    if let Some(beside) = beside {
+                        beside.mark();
+                        self.end_samples()?;
+                    }
                     snapshots.push((snapshot(Edge::End)?, access.end_window()?));
                 }
             }
             Ok(())
         };
-        let begin_ns = monotonic_raw_ns();
-        let run = native::run(&spec, self.stop, &mut bracket, tick)?;
-        let window_raw_ns = [run.first_ns, run.last_ns].map(energy::raw_ns);
-        let (_, passed) = passed.into_inner();
-        let passed_ns = passed.as_ref().map_or(window_raw_ns[0], |(_, began_raw_ns)| *began_raw_ns);
-        let begin_ns = if has_ramp(&spec) { begin_ns } else { passed_ns };
-        let counting = passed.map(|(passed, _)| passed).ok_or(can_count.err());
-        let mut evidence = evidence_of(&snapshots.into_inner(), &run, counting)?;
-        if let [device] = &mut evidence.devices[..] {
-            device.settings.extend(access.set_up());
-        }
-        Ok((Window::of_native(run, cell, (pacer, replay.as_deref()), begin_ns, window_raw_ns), evidence))
+        let done = run(&mut bracket)?;
+        Ok((done, Bracketed { snapshots: snapshots.into_inner(), passed: passed.into_inner().1 }))
     }
 
     /// How the path of a cell is paced, and what that takes by itself if the load is open; measured once
     /// for each load.
-    fn pacing(&self, cell: &Cell) -> Result<(Pacing, Option<f64>), TrialError> {
+    pub(super) fn pacing(&self, cell: &Cell) -> Result<(Pacing, Option<f64>), TrialError> {
         let pacing = Pacing::of(&cell.path);
         let Some(load) = cell.workload.open else { return Ok((pacing, None)) };
         if let Some(known) = self.pacers.borrow().get(&(load, pacing)) {
@@ -174,12 +195,20 @@ fn open_window(
 }
 
 /// Whether load begins with the jobs: before a window without a ramp they wait for each other.
-fn has_ramp(spec: &JobSpec<'_>) -> bool {
+pub(super) fn has_ramp(spec: &JobSpec<'_>) -> bool {
     spec.steadystate.is_some() || !spec.workload.ramp_time.is_zero()
 }
 
 /// A snapshot, and the reads and writes that the drive had counted by then, if it is asked.
-type Counted = (Snapshot, Option<[u64; 2]>);
+pub(super) type Counted = (Snapshot, Option<[u64; 2]>);
+
+/// What was read around jobs.
+pub(super) struct Bracketed {
+    /// At the window's two ends.
+    pub(super) snapshots: Vec<Counted>,
+    /// The pass before it, if there was one, and when it began: `CLOCK_MONOTONIC_RAW`.
+    passed: Option<(EndedPass, u64)>,
+}
 
 /// The evidence of a window of our jobs between two snapshots, with the counts of the pass before it, or the
 /// reason why there are none.

@@ -2,6 +2,7 @@
 
 mod beside;
 mod by_fio;
+mod by_kinds;
 mod by_native;
 mod window;
 
@@ -10,6 +11,7 @@ use crate::profile::Profiler;
 use crate::target::Access;
 use crate::traces::Traces;
 use beside::Beside;
+use by_kinds::Proof;
 use iopj_core::evidence::ControlRun;
 use iopj_core::{CostProfile, Evidence, Generator, IoPath, OpenLoad, RingThread};
 use iopj_host::machine;
@@ -121,14 +123,20 @@ impl TrialRunner<'_> {
         let before = PowerState::read(self.host, devices);
         marker::announce(planned.position as u32);
         let seed = trial_seed(self.seed, planned);
-        let (mut window, mut evidence) = self.generate(access, cell, (planned.position, seed), tick)?;
+        let trial = (planned.position, seed);
+        let proofs = self.proofs(access, cell, control.as_ref(), trial, tick)?;
+        let (mut window, mut evidence) = self.generate(access, (cell, &proofs), trial, tick)?;
         evidence.fabric = access.fabric_evidence().map(Box::new);
         let (costs, unprofiled) = self.profile(window.unsampled.take());
         let after = PowerState::read(self.host, devices);
         (evidence.control, evidence.throttles, evidence.power_changes) =
             (control, before.throttles_until(&after), before.changes_until(&after));
         window.put_into(&mut evidence, &cell.workload);
-        let (observed, verdict) = iopj_probe::assess(&cell.path, &evidence);
+        let kinds = by_kinds::windows(cell, proofs, std::mem::take(&mut window.kinds));
+        let (observed, verdict) = match kinds.first() {
+            None => iopj_probe::assess(&cell.path, &evidence),
+            Some(own) => (own.observed.clone(), by_kinds::verdict(&kinds)),
+        };
         let per_io = |count: u64| count as f64 / evidence.ios().max(1) as f64;
         let interrupts: Option<u64> = evidence.devices.iter().map(|device| device.interrupts).sum();
         let mixed = cell.workload.rw.is_mixed();
@@ -164,6 +172,7 @@ impl TrialRunner<'_> {
             energy: Vec::new(),
             open: window.open,
             corunner,
+            kinds,
         };
         let Window { first_ns, last_ns, load_raw_ns, .. } = window;
         Ok(Measured { measurement, clock_ns: Some([first_ns, last_ns]), load_raw_ns, unprofiled })
@@ -173,7 +182,7 @@ impl TrialRunner<'_> {
     fn generate(
         &self,
         access: &Access<'_>,
-        cell: &Cell,
+        (cell, proofs): (&Cell, &[Proof]),
         trial: (u64, u64),
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
@@ -183,7 +192,10 @@ impl TrialRunner<'_> {
         };
         let beside = Beside::start(&cell.workload, self.stop)?;
         let done = match (cell.generator, self.fio) {
-            (Generator::Native, _) => self.by_native(access, (cell, &beside), trial, tick),
+            (Generator::Native, _) if !proofs.is_empty() => {
+                self.by_kinds(access, (cell, &beside), proofs, trial, tick)
+            }
+            (Generator::Native, _) => self.by_native(access, (cell, Some(&beside)), trial, tick),
             (Generator::Fio, Some(fio)) => self.by_fio(fio, access, (cell, &beside), trial, tick),
             (Generator::Fio, None) => Err(TrialError::NoFio),
         };

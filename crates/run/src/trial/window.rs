@@ -3,7 +3,16 @@
 use crate::latencies::Latencies;
 use iopj_core::{Evidence, Slice, Workload};
 use iopj_load::native::cpus;
-use iopj_store::{CorunnerWindow, OpenWindow};
+use iopj_store::{CorunnerWindow, Latency, OpenWindow};
+
+/// What the jobs of one kind did in a window of several.
+pub(crate) struct KindDid {
+    pub(crate) ios: u64,
+    pub(crate) bytes: u64,
+    pub(crate) short_ios: u64,
+    pub(crate) latency: Latency,
+    pub(crate) open: Option<OpenWindow>,
+}
 
 /// A window as either generator reports it.
 pub(crate) struct Window {
@@ -29,6 +38,8 @@ pub(crate) struct Window {
     pub(crate) open: Option<OpenWindow>,
     /// What a co-runner got done in it.
     pub(crate) corunner: Option<CorunnerWindow>,
+    /// What each kind of jobs did in it, if there are several, that of the workload itself first.
+    pub(crate) kinds: Vec<KindDid>,
     /// Why it has no samples.
     pub(crate) unsampled: Option<String>,
 }
@@ -37,7 +48,7 @@ impl Window {
     /// Adds what the generator knows to the evidence.
     pub(super) fn put_into(&self, evidence: &mut Evidence, workload: &Workload) {
         evidence.window_ns = self.window_ns;
-        evidence.numjobs = workload.numjobs;
+        evidence.numjobs = workload.all_jobs();
         evidence.iodepth = workload.iodepth;
         let bs = u64::from(workload.bs);
         let bytes = self.issued_bytes.unwrap_or(self.issued.map(|ios| ios * bs));

@@ -11,6 +11,7 @@ mod cpu;
 mod energy;
 mod figure;
 mod helvetica;
+mod kinds;
 mod loads;
 mod maps;
 mod model;

@@ -2,7 +2,9 @@
 
 use super::figure::Section;
 use super::model::Model;
-use super::{by_path, cost_bars, cpu, loads, maps, over_axis, percentiles, power, timeline, two_hosts};
+use super::{
+    by_path, cost_bars, cpu, kinds, loads, maps, over_axis, percentiles, power, timeline, two_hosts,
+};
 use crate::analysis::power::PowerTrace;
 
 /// All sections with figures, in the order of the page.
@@ -13,7 +15,7 @@ pub(super) fn sections(model: &Model<'_>, power: &[PowerTrace]) -> Vec<Section> 
         sections.extend([loads::curves(model), loads::fronts(model)]);
     }
     sections.push(maps::section(model));
-    sections.push(two_hosts::section(model));
+    sections.extend([two_hosts::section(model), kinds::section(model)]);
     sections.extend(over_axis::sections(model));
     sections.extend([by_path::section(model), cost_bars::section(model)]);
     if timed {
