@@ -201,9 +201,8 @@ pub(super) fn verdict(kinds: &[KindWindow]) -> Verdict {
         (false, true) => VerdictKind::Unproven,
         (false, false) => VerdictKind::Verified,
     };
-    let reasons = kinds.iter().flat_map(|one| {
-        let title = one.workload.title();
-        one.verdict.reasons.iter().map(move |reason| format!("{title}, alone: {reason}"))
-    });
+    let reasons = kinds
+        .iter()
+        .map(|one| format!("{}, alone: {}", one.workload.title(), one.verdict.reasons.join("; ")));
     Verdict { kind, reasons: reasons.collect() }
 }
