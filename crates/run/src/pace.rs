@@ -2,6 +2,7 @@
 
 use crate::energy::{Schedule, positions};
 use crate::precondition;
+use crate::trial::PROOF;
 use iopj_core::{Length, Workload};
 use iopj_load::corunner;
 use iopj_study::plan::{self, Cell, Planned, window};
@@ -46,7 +47,12 @@ impl RunTime {
         };
         let ramps = rule.rule(workload.ramp_time).map_or(workload.ramp_time, |rule| rule.ramp[0]);
         let beside = workload.corunner.as_ref().map_or(Duration::ZERO, |_| corunner::BEFORE);
-        RunTime { ramps, windows, set_up: SET_UP + beside, ..RunTime::default() }
+        // Of several kinds of jobs, each does I/O alone first.
+        let alone = match workload.beside.len() {
+            0 => Duration::ZERO,
+            beside => (SET_UP + PROOF).saturating_mul(1 + beside as u32),
+        };
+        RunTime { ramps, windows, set_up: SET_UP + beside + alone, ..RunTime::default() }
     }
 
     /// The time of a study with the fewest and with the most blocks: of its trials in their order, and of the

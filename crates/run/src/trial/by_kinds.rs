@@ -17,7 +17,7 @@ use iopj_study::plan::Cell;
 use std::time::Duration;
 
 /// The longest window in which a kind of jobs proves its path.
-const PROOF: Duration = Duration::from_millis(250);
+pub(crate) const PROOF: Duration = Duration::from_millis(250);
 
 /// What was seen of a kind of jobs as they did I/O alone.
 pub(super) struct Proof {

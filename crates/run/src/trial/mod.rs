@@ -11,6 +11,7 @@ use crate::profile::Profiler;
 use crate::target::Access;
 use crate::traces::Traces;
 use beside::Beside;
+pub(crate) use by_kinds::PROOF;
 use by_kinds::Proof;
 use iopj_core::evidence::ControlRun;
 use iopj_core::{CostProfile, Evidence, Generator, IoPath, OpenLoad, RingThread};
