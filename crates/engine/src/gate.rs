@@ -59,17 +59,16 @@ impl Gate {
         if in_flight >= self.iodepth {
             return Err(Cause::Full { iodepth: self.iodepth }.into());
         }
-        match &request.operation {
-            Operation::Read(Transfer { buffer, len, offset })
-            | Operation::Write(Transfer { buffer, len, offset }) => {
-                if !buffer.pool().is(&self.pool) {
-                    return Err(Cause::OtherPool.into());
-                }
-                if *len > self.most {
-                    return Err(Cause::TooLong { len: *len, buffer_len: self.most }.into());
-                }
-                self.check_range(*offset, u64::from(*len))
+        if let Some(Transfer { buffer, len, offset }) = request.operation.transfer() {
+            if !buffer.pool().is(&self.pool) {
+                return Err(Cause::OtherPool.into());
             }
+            if *len > self.most {
+                return Err(Cause::TooLong { len: *len, buffer_len: self.most }.into());
+            }
+            return self.check_range(*offset, u64::from(*len));
+        }
+        match &request.operation {
             Operation::ReadVectored { buffers, offset } | Operation::WriteVectored { buffers, offset } => {
                 if buffers.iter().any(|buffer| !buffer.pool().is(&self.pool)) {
                     return Err(Cause::OtherPool.into());
@@ -79,7 +78,7 @@ impl Gate {
             Operation::Discard { offset, len } | Operation::WriteZeroes { offset, len } => {
                 self.check_range(*offset, *len)
             }
-            Operation::Flush | Operation::Fsync => Ok(()),
+            _ => Ok(()),
         }
     }
 

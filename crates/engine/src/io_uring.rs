@@ -57,14 +57,15 @@ impl EntryFormat for ReadWrite {
     unsafe fn transfer(
         &self,
         mut entry: NonNull<sys::io_uring_sqe>,
-        write: bool,
+        op: Op,
         transfer: &Transfer,
         address: NonNull<u8>,
         _: EntryBase,
     ) {
         // SAFETY: by this function's condition only we use the entry, which is a valid one.
         let entry = unsafe { entry.as_mut() };
-        entry.opcode = self.read + u8::from(write);
+        entry.opcode = self.read + u8::from(op != Op::Read);
+        entry.__bindgen_anon_3.rw_flags = op.rw_flags();
         entry.__bindgen_anon_1.off = transfer.offset;
         entry.__bindgen_anon_2.addr = address.as_ptr() as u64;
         entry.len = transfer.len;

@@ -283,8 +283,8 @@ impl sealed::Sealed for Libaio {}
 impl Engine for Libaio {
     #[inline]
     fn push(&mut self, request: Request) -> Result<(), Refused> {
-        let write = matches!(request.operation, Operation::Write(_));
-        let (Operation::Read(transfer) | Operation::Write(transfer)) = &request.operation else {
+        let op = request.operation.op();
+        let Some(transfer) = request.operation.transfer() else {
             return self.push_rare(request);
         };
         if self.in_flight() >= self.gate.iodepth() || !self.gate.admits(transfer) {
@@ -295,13 +295,14 @@ impl Engine for Libaio {
         // SAFETY: the buffer is not in flight, so the kernel does not hold its block.
         let block = unsafe { &mut *pointer };
         block.aio_data = u64::from(index);
-        block.aio_lio_opcode = if write { IOCB_CMD_PWRITE } else { IOCB_CMD_PREAD };
+        block.aio_lio_opcode = if op == Op::Read { IOCB_CMD_PREAD } else { IOCB_CMD_PWRITE };
+        block.aio_rw_flags = op.rw_flags() as i32;
         block.aio_buf = self.gate.pool.address(index).as_ptr() as u64;
         block.aio_nbytes = u64::from(transfer.len);
         block.aio_offset = transfer.offset as i64;
         self.tags[index as usize] = request.tag;
         self.queued.push(pointer);
-        if let Operation::Read(transfer) | Operation::Write(transfer) = request.operation {
+        if let Some(transfer) = request.operation.into_transfer() {
             transfer.buffer.take_off();
         }
         Ok(())

@@ -4,7 +4,7 @@ use crate::engine::{Counters, Engine, Leaked, Setup, sealed};
 use crate::error::{EngineError, Refused};
 use crate::gate::Gate;
 use crate::pool::Pool;
-use crate::request::{Completion, Op, Operation, Request};
+use crate::request::{Completion, Op, Request};
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
@@ -31,9 +31,8 @@ impl Engine for Null {
         if let Err(error) = self.gate.check(&request, self.done.len()) {
             return Err(Refused::new(request, error));
         }
-        let len = match &request.operation {
-            Operation::Read(transfer) | Operation::Write(transfer) => transfer.len,
-            operation => return Err(self.lacks(operation.op(), request)),
+        let Some(len) = request.operation.transfer().map(|transfer| transfer.len) else {
+            return Err(self.lacks(request.operation.op(), request));
         };
         let Request { operation, tag } = request;
         self.done.push(Completion { tag, result: Ok(len), buffers: operation.into_buffers() });
@@ -68,7 +67,7 @@ impl Engine for Null {
     }
 
     fn supports(&self, op: Op) -> bool {
-        matches!(op, Op::Read | Op::Write)
+        op.is_transfer()
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -112,7 +111,7 @@ mod tests {
         let found =
             engine.wait(1, None, |completion| seen.push((completion.tag, completion.result))).unwrap();
         assert_eq!((found, seen, engine.in_flight()), (2, vec![(3, Ok(512)), (4, Ok(512))], 0));
-        let refused = engine.push(Request { operation: Operation::Flush, tag: 1 }).unwrap_err();
+        let refused = engine.push(Request::flush()).unwrap_err();
         assert!(refused.to_string().contains("null"), "{refused}");
     }
 }

@@ -52,6 +52,9 @@ const NVME_READ: u8 = 2;
 const NVME_WRITE_ZEROES: u8 = 8;
 const NVME_DATASET_MANAGEMENT: u8 = 9;
 
+/// `FUA` of a write (dword 12): its blocks are durable when it completes.
+const FORCE_UNIT_ACCESS: u32 = 1 << 30;
+
 /// Attribute "deallocate" of a Dataset Management command (dword 11).
 const DEALLOCATE: u32 = 1 << 2;
 
@@ -163,7 +166,7 @@ impl EntryFormat for Passthrough {
     unsafe fn transfer(
         &self,
         entry: NonNull<sys::io_uring_sqe>,
-        write: bool,
+        op: Op,
         transfer: &Transfer,
         address: NonNull<u8>,
         _: EntryBase,
@@ -172,12 +175,12 @@ impl EntryFormat for Passthrough {
         let lba = transfer.offset >> shift;
         // SAFETY: by this function's condition only we use the entry, whose command `prepare` wrote.
         let command = unsafe { command_of(entry).as_mut() };
-        command.opcode = if write { NVME_WRITE } else { NVME_READ };
+        command.opcode = if op == Op::Read { NVME_READ } else { NVME_WRITE };
         command.addr = address.as_ptr() as u64;
         command.data_len = transfer.len;
         (command.cdw10, command.cdw11) = (lba as u32, (lba >> 32) as u32);
         // `is_accepted` has found at least one block.
-        command.cdw12 = (transfer.len >> shift) - 1;
+        command.cdw12 = ((transfer.len >> shift) - 1) | if op.is_durable() { FORCE_UNIT_ACCESS } else { 0 };
     }
 
     #[inline]
@@ -294,7 +297,7 @@ mod tests {
         // SAFETY: the array is as long and as aligned as a 128-byte entry, and the pointer covers all of it.
         let bytes = entry(|entry| unsafe {
             command.prepare(entry, BASE);
-            command.transfer(entry, false, &transfer, address, BASE);
+            command.transfer(entry, Op::Read, &transfer, address, BASE);
         });
         assert_eq!(bytes[0], 46, "IORING_OP_URING_CMD");
         assert_eq!([4, 8, 12].map(|at| u32_at(&bytes, at)), [5, NVME_URING_CMD_IO, 0]);
@@ -302,6 +305,28 @@ mod tests {
         assert_eq!([72, 76, 84].map(|at| u32_at(&bytes, at)), [0x1000, 0, 4096], "address and length");
         let lba = ((1u64 << 42) + 8192) >> 9;
         assert_eq!([88, 92, 96].map(|at| u32_at(&bytes, at)), [lba as u32, (lba >> 32) as u32, 7]);
+    }
+
+    #[test]
+    fn a_durable_write_has_force_unit_access_and_the_next_transfer_has_not() {
+        let pool = Pool::new(1, 4096).unwrap();
+        let transfer = Transfer { buffer: pool.acquire().unwrap(), len: 4096, offset: 0 };
+        let address = NonNull::new(std::ptr::without_provenance_mut(0x1000)).unwrap();
+        let command = with_blocks(9, 3);
+        for (op, opcode, dword) in [
+            (Op::Write, 1, 7),
+            (Op::WriteDsync, 1, 7 | 1 << 30),
+            (Op::WriteSync, 1, 7 | 1 << 30),
+            (Op::Read, 2, 7),
+        ] {
+            // SAFETY: the array is as long and as aligned as a 128-byte entry, and the pointer covers it.
+            let bytes = entry(|entry| unsafe {
+                command.prepare(entry, BASE);
+                command.transfer(entry, Op::WriteDsync, &transfer, address, BASE);
+                command.transfer(entry, op, &transfer, address, BASE);
+            });
+            assert_eq!((bytes[48], u32_at(&bytes, 96)), (opcode, dword), "{op:?}");
+        }
     }
 
     #[test]

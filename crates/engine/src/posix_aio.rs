@@ -2,7 +2,8 @@
 //! `aio_fsync`.
 //!
 //! The engine waits for completions by `aio_suspend`; fio polls `aio_error` instead. glibc serialises the
-//! requests of one descriptor and runs at most 20 threads (sysdeps/pthread/aio_misc.c).
+//! requests of one descriptor and runs at most 20 threads (sysdeps/pthread/aio_misc.c). No call of POSIX makes
+//! one write durable, so those that are to be go to descriptors of their own, opened with `O_DSYNC` or `O_SYNC`.
 
 use crate::control_blocks::ControlBlocks;
 use crate::drain::{DRAIN_LIMIT, Drained, Leaky, drain};
@@ -11,7 +12,7 @@ use crate::error::{EngineError, Refused};
 use crate::gate::{Gate, check_depth};
 use crate::pool::Pool;
 use crate::rare::RareFlights;
-use crate::request::{Buffers, Completion, IoError, Op, Operation, Request};
+use crate::request::{Buffers, Completion, IoError, Op, Request};
 use crate::system::last_errno;
 use crate::target::{Descriptor, Target};
 use iopj_core::path::AioDescriptors;
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 struct Held {
     /// One descriptor, or one per buffer.
     fds: Vec<Descriptor>,
+    /// As many for writes that are to be durable (`O_DSYNC`, `O_SYNC`), opened for the first of them.
+    durable: [Vec<Descriptor>; 2],
     /// One control block per buffer of the pool; written only while the buffer is not in flight.
     blocks: ControlBlocks<libc::aiocb>,
     /// Those of rare requests.
@@ -29,6 +32,25 @@ struct Held {
 }
 
 impl Held {
+    /// The descriptors of an operation.
+    fn fds(&self, op: Op) -> &[Descriptor] {
+        match op {
+            Op::WriteDsync => &self.durable[0],
+            Op::WriteSync => &self.durable[1],
+            _ => &self.fds,
+        }
+    }
+
+    /// Opens the descriptors of writes that are to be durable, for the first such write.
+    #[cold]
+    fn open_durable(&mut self, op: Op) -> Result<(), EngineError> {
+        let (at, flag) = if op == Op::WriteSync { (1, libc::O_SYNC) } else { (0, libc::O_DSYNC) };
+        let again = self.fds.iter().map(|fd| fd.again(flag));
+        self.durable[at] =
+            again.collect::<Result<_, _>>().map_err(|errno| EngineError::failed("open", errno))?;
+        Ok(())
+    }
+
     /// The control block of a request: of a buffer, or of a rare request.
     fn block(&mut self, id: u64) -> *mut libc::aiocb {
         match self.rare.get_mut(id) {
@@ -103,7 +125,7 @@ impl PosixAio {
         let blocks = ControlBlocks::new(blank(), pool.count());
         let depth = iodepth as usize;
         Ok(PosixAio {
-            held: Leaky::new(Held { fds, blocks, rare: RareFlights::new() }),
+            held: Leaky::new(Held { fds, durable: Default::default(), blocks, rare: RareFlights::new() }),
             gate: Gate::new(pool, target, iodepth, "posix-aio"),
             tags: vec![0; pool.count() as usize].into(),
             queued: Vec::with_capacity(depth),
@@ -198,7 +220,7 @@ impl PosixAio {
         for (_, id) in std::mem::take(&mut self.queued) {
             drop(self.complete(id, Ok(0)));
         }
-        for fd in &self.held.fds {
+        for fd in self.held.fds.iter().chain(self.held.durable.iter().flatten()) {
             // SAFETY: cancels requests of our own descriptor; a request that is not cancelled stays in flight
             // and is awaited below.
             unsafe { libc::aio_cancel(fd.as_raw_fd(), std::ptr::null_mut()) };
@@ -233,7 +255,8 @@ impl sealed::Sealed for PosixAio {}
 
 impl Engine for PosixAio {
     fn push(&mut self, request: Request) -> Result<(), Refused> {
-        let (Operation::Read(transfer) | Operation::Write(transfer)) = &request.operation else {
+        let op = request.operation.op();
+        let Some(transfer) = request.operation.transfer() else {
             return self.push_rare(request);
         };
         if self.in_flight() >= self.gate.iodepth() || !self.gate.admits(transfer) {
@@ -241,16 +264,22 @@ impl Engine for PosixAio {
         }
         let index = transfer.buffer.index();
         let address = self.gate.pool.address(index);
-        let fds = &self.held.fds;
+        if self.held.fds(op).is_empty()
+            && let Err(error) = self.held.open_durable(op)
+        {
+            return Err(Refused::new(request, error));
+        }
+        let fds = self.held.fds(op);
+        let fd = fds[index as usize % fds.len()].as_raw_fd();
         // SAFETY: the buffer is not in flight, so glibc does not hold its block.
         let block = unsafe { &mut *self.held.blocks.at(index) };
-        block.aio_fildes = fds[index as usize % fds.len()].as_raw_fd();
+        block.aio_fildes = fd;
         block.aio_buf = address.as_ptr().cast();
         block.aio_nbytes = transfer.len as usize;
         block.aio_offset = transfer.offset as libc::off_t;
         self.tags[index as usize] = request.tag;
-        self.queued.push((request.operation.op(), index.into()));
-        if let Operation::Read(transfer) | Operation::Write(transfer) = request.operation {
+        self.queued.push((op, index.into()));
+        if let Some(transfer) = request.operation.into_transfer() {
             transfer.buffer.take_off();
         }
         Ok(())
@@ -266,7 +295,7 @@ impl Engine for PosixAio {
             let refused = unsafe {
                 match op {
                     Op::Read => libc::aio_read(block),
-                    Op::Write => libc::aio_write(block),
+                    Op::Write | Op::WriteDsync | Op::WriteSync => libc::aio_write(block),
                     Op::Flush => libc::aio_fsync(libc::O_DSYNC, block),
                     _ => libc::aio_fsync(libc::O_SYNC, block),
                 }
@@ -312,7 +341,7 @@ impl Engine for PosixAio {
     }
 
     fn supports(&self, op: Op) -> bool {
-        matches!(op, Op::Read | Op::Write | Op::Flush | Op::Fsync)
+        op.is_transfer() || matches!(op, Op::Flush | Op::Fsync)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -336,5 +365,39 @@ impl Engine for PosixAio {
 impl Drop for PosixAio {
     fn drop(&mut self) {
         self.end(Instant::now() + DRAIN_LIMIT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::{WritePermission, make_file};
+    use rustix::fs::fcntl_getfl;
+
+    #[test]
+    fn a_durable_write_has_a_descriptor_that_makes_it_so() {
+        let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
+        let path = folder.path().join("data");
+        let id = make_file(&path, 4096, &mut |_| true).unwrap();
+        let target = Target::open_for_writing(&path, WritePermission::OwnFile { id: &id }).unwrap();
+        let pool = Pool::new(1, 4096).unwrap();
+        let mut engine = PosixAio::builder().open(&target, &pool).unwrap();
+        // O_SYNC has the bit of O_DSYNC.
+        for (make, flags) in [
+            (Request::write as fn(_, _, _) -> _, 0),
+            (Request::write_dsync, libc::O_DSYNC),
+            (Request::write_sync, libc::O_SYNC),
+            (Request::read, 0),
+        ] {
+            engine.push(make(pool.acquire().unwrap(), 4096, target.data_offset())).unwrap();
+            // SAFETY: the request is queued, and glibc does not have it yet.
+            let fd = unsafe { (*engine.held.blocks.at(0)).aio_fildes };
+            let mut all = engine.held.durable.iter().flatten().chain(&engine.held.fds);
+            let found = all.find(|one| one.as_raw_fd() == fd).unwrap();
+            assert_eq!(fcntl_getfl(found).unwrap().bits() as i32 & libc::O_SYNC, flags);
+            let mut results = Vec::new();
+            engine.wait(1, None, |completion| results.push(completion.result)).unwrap();
+            assert_eq!(results, [Ok(4096)]);
+        }
     }
 }

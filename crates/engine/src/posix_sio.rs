@@ -1,5 +1,5 @@
-//! `posix-sio`: one `preadv2` or `pwritev2` per I/O, with `RWF_HIPRI` where it polls; the rest by the system
-//! calls that are there for it.
+//! `posix-sio`: one `preadv2` or `pwritev2` per I/O, with `RWF_HIPRI` where it polls, and `RWF_DSYNC` or
+//! `RWF_SYNC` for a write that is to be durable; the rest by the system calls that are there for it.
 //!
 //! The device's `io_poll_delay`, which the caller has set, chooses whether a poll sleeps first. Since Linux
 //! 5.19 the flag is accepted and ignored.
@@ -28,12 +28,12 @@ pub struct PosixSio {
     flags: i32,
     is_device: bool,
     state: State,
-    /// The transfer that is queued: tag, offset, length, buffer, and whether it is a write.
+    /// The transfer that is queued: tag, offset, length, buffer, and what it does.
     tag: u64,
     offset: u64,
     len: u32,
     index: u32,
-    write: bool,
+    op: Op,
     /// Another request that is queued.
     rare: Option<Request>,
     done: Option<Box<Completion>>,
@@ -105,7 +105,7 @@ impl PosixSio {
             offset: 0,
             len: 0,
             index: 0,
-            write: false,
+            op: Op::Read,
             rare: None,
             done: None,
             setup: Setup::default(),
@@ -120,10 +120,11 @@ impl PosixSio {
         self.state = State::Idle;
         let base = self.gate.pool.address(self.index);
         let vector = libc::iovec { iov_base: base.as_ptr().cast(), iov_len: self.len as usize };
-        let call = if self.write { libc::SYS_pwritev2 } else { libc::SYS_preadv2 };
+        let call = if self.op == Op::Read { libc::SYS_preadv2 } else { libc::SYS_pwritev2 };
+        let flags = self.flags as u32 | self.op.rw_flags();
         let fd = self.fd.as_raw_fd() as usize;
         // The offset is one word: on 64-bit kernels the high word (the fifth argument) is ignored.
-        let arguments = [fd, (&raw const vector).addr(), 1, self.offset as usize, 0, self.flags as usize];
+        let arguments = [fd, (&raw const vector).addr(), 1, self.offset as usize, 0, flags as usize];
         // SAFETY: the vector covers a buffer that is in flight, so nothing refers to it, and no more of it
         // than it has, as `push` has seen. The call ends before we return.
         let moved = unsafe { syscall6(call, arguments) };
@@ -208,15 +209,15 @@ impl sealed::Sealed for PosixSio {}
 impl Engine for PosixSio {
     #[inline]
     fn push(&mut self, request: Request) -> Result<(), Refused> {
-        let write = matches!(request.operation, Operation::Write(_));
-        let (Operation::Read(transfer) | Operation::Write(transfer)) = &request.operation else {
+        let op = request.operation.op();
+        let Some(transfer) = request.operation.transfer() else {
             return self.push_rare(request);
         };
         if self.state != State::Idle || !self.gate.admits(transfer) {
             return self.push_rare(request);
         }
-        (self.tag, self.write, self.state) = (request.tag, write, State::Transfer);
-        if let Operation::Read(transfer) | Operation::Write(transfer) = request.operation {
+        (self.tag, self.op, self.state) = (request.tag, op, State::Transfer);
+        if let Some(transfer) = request.operation.into_transfer() {
             (self.offset, self.len) = (transfer.offset, transfer.len);
             self.index = transfer.buffer.take_off();
         }

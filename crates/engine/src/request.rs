@@ -12,6 +12,10 @@ pub enum Op {
     Read,
     /// From a buffer to the target.
     Write,
+    /// As [`Op::Write`], and the data are durable when it completes: `RWF_DSYNC`, or a drive's FUA.
+    WriteDsync,
+    /// As [`Op::WriteDsync`], with the file's times: `RWF_SYNC`.
+    WriteSync,
     /// From the target into several buffers, one after the other.
     ReadVectored,
     /// From several buffers, one after the other, to the target.
@@ -30,6 +34,28 @@ impl Op {
     /// True if it changes what the target holds.
     pub fn writes(self) -> bool {
         !matches!(self, Op::Read | Op::ReadVectored | Op::Flush | Op::Fsync)
+    }
+
+    /// True if it moves one buffer.
+    #[inline]
+    pub(crate) fn is_transfer(self) -> bool {
+        matches!(self, Op::Read | Op::Write | Op::WriteDsync | Op::WriteSync)
+    }
+
+    /// True if what it writes is durable when it completes.
+    #[inline]
+    pub fn is_durable(self) -> bool {
+        matches!(self, Op::WriteDsync | Op::WriteSync)
+    }
+
+    /// Its flags of pwritev2(2), which io_uring and libaio take too.
+    #[inline]
+    pub(crate) fn rw_flags(self) -> u32 {
+        match self {
+            Op::WriteDsync => libc::RWF_DSYNC as u32,
+            Op::WriteSync => libc::RWF_SYNC as u32,
+            _ => 0,
+        }
     }
 }
 
@@ -51,6 +77,8 @@ pub struct Transfer {
 pub enum Operation {
     Read(Transfer),
     Write(Transfer),
+    WriteDsync(Transfer),
+    WriteSync(Transfer),
     /// The buffers are filled whole.
     ReadVectored {
         buffers: Vec<Buffer>,
@@ -75,10 +103,13 @@ pub enum Operation {
 
 impl Operation {
     /// What it does.
+    #[inline]
     pub fn op(&self) -> Op {
         match self {
             Operation::Read(_) => Op::Read,
             Operation::Write(_) => Op::Write,
+            Operation::WriteDsync(_) => Op::WriteDsync,
+            Operation::WriteSync(_) => Op::WriteSync,
             Operation::ReadVectored { .. } => Op::ReadVectored,
             Operation::WriteVectored { .. } => Op::WriteVectored,
             Operation::Flush => Op::Flush,
@@ -88,14 +119,37 @@ impl Operation {
         }
     }
 
+    /// The operands of a read or a write of one buffer.
+    #[inline]
+    pub fn transfer(&self) -> Option<&Transfer> {
+        match self {
+            Operation::Read(transfer)
+            | Operation::Write(transfer)
+            | Operation::WriteDsync(transfer)
+            | Operation::WriteSync(transfer) => Some(transfer),
+            _ => None,
+        }
+    }
+
+    /// As [`Operation::transfer`], with the buffer.
+    #[inline]
+    pub fn into_transfer(self) -> Option<Transfer> {
+        match self {
+            Operation::Read(transfer)
+            | Operation::Write(transfer)
+            | Operation::WriteDsync(transfer)
+            | Operation::WriteSync(transfer) => Some(transfer),
+            _ => None,
+        }
+    }
+
     /// The buffers that it was given.
     pub fn into_buffers(self) -> Buffers {
         match self {
-            Operation::Read(transfer) | Operation::Write(transfer) => Buffers::One(transfer.buffer),
             Operation::ReadVectored { buffers, .. } | Operation::WriteVectored { buffers, .. } => {
                 Buffers::Many(buffers.into())
             }
-            _ => Buffers::None,
+            other => other.into_transfer().map_or(Buffers::None, |transfer| Buffers::One(transfer.buffer)),
         }
     }
 }
@@ -120,6 +174,18 @@ impl Request {
     #[inline]
     pub fn write(buffer: Buffer, len: u32, offset: u64) -> Request {
         Operation::Write(Transfer { buffer, len, offset }).into()
+    }
+
+    /// As [`Request::write`], and the data are durable when it completes.
+    #[inline]
+    pub fn write_dsync(buffer: Buffer, len: u32, offset: u64) -> Request {
+        Operation::WriteDsync(Transfer { buffer, len, offset }).into()
+    }
+
+    /// As [`Request::write_dsync`], with the file's times.
+    #[inline]
+    pub fn write_sync(buffer: Buffer, len: u32, offset: u64) -> Request {
+        Operation::WriteSync(Transfer { buffer, len, offset }).into()
     }
 
     /// Fills the buffers, one after the other, from `offset` on.

@@ -12,7 +12,7 @@ use crate::error::{EngineError, Refused};
 use crate::gate::Gate;
 use crate::pool::Pool;
 use crate::rare::RareFlights;
-use crate::request::{Buffers, Completion, Op, Operation, Request};
+use crate::request::{Buffers, Completion, Op, Request};
 use crate::ring::{CQE_LEN, IoUring};
 use crate::ring_entry::{EntryBase, EntryFormat};
 use crate::ring_setup::{KernelCpus, bind_workers, completion_event, register, require_unregistered_files};
@@ -196,8 +196,8 @@ impl<F: EntryFormat> sealed::Sealed for RingEngine<F> {}
 impl<F: EntryFormat> Engine for RingEngine<F> {
     #[inline]
     fn push(&mut self, request: Request) -> Result<(), Refused> {
-        let write = matches!(request.operation, Operation::Write(_));
-        let (Operation::Read(transfer) | Operation::Write(transfer)) = &request.operation else {
+        let op = request.operation.op();
+        let Some(transfer) = request.operation.transfer() else {
             return self.push_rare(request);
         };
         if self.in_flight >= self.gate.iodepth()
@@ -214,12 +214,12 @@ impl<F: EntryFormat> Engine for RingEngine<F> {
         // alive.
         unsafe {
             (*entry.as_ptr()).user_data = index.into();
-            self.format.transfer(entry, write, transfer, address, self.base);
+            self.format.transfer(entry, op, transfer, address, self.base);
         }
         // SAFETY: there is a flight for each buffer of the pool, of which this is one.
         unsafe { *self.flights.get_unchecked_mut(index as usize) = (request.tag, F::kept(transfer.len)) };
         self.entry_taken();
-        if let Operation::Read(transfer) | Operation::Write(transfer) = request.operation {
+        if let Some(transfer) = request.operation.into_transfer() {
             transfer.buffer.take_off();
         }
         Ok(())
@@ -286,7 +286,7 @@ impl<F: EntryFormat> Engine for RingEngine<F> {
     }
 
     fn supports(&self, op: Op) -> bool {
-        matches!(op, Op::Read | Op::Write) || self.lacks(op).is_none()
+        op.is_transfer() || self.lacks(op).is_none()
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

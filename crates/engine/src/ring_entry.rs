@@ -48,15 +48,15 @@ pub(crate) trait EntryFormat {
     /// else uses. The whole length may be written through it.
     unsafe fn prepare(&self, entry: NonNull<sys::io_uring_sqe>, base: EntryBase);
 
-    /// Turns an entry that was prepared, and may have held other transfers since, into this transfer, except
-    /// `user_data`.
+    /// Turns an entry that was prepared, and may have held other transfers since, into this transfer, which
+    /// `op` is, except `user_data`.
     ///
     /// # Safety
     /// As for [`EntryFormat::prepare`], without the zeros.
     unsafe fn transfer(
         &self,
         entry: NonNull<sys::io_uring_sqe>,
-        write: bool,
+        op: Op,
         transfer: &Transfer,
         address: NonNull<u8>,
         base: EntryBase,

@@ -5,7 +5,7 @@ use crate::drain::Leaky;
 use crate::engine::{Counters, Engine, Leaked, Setup, sealed};
 use crate::error::{Cause, EngineError, Refused};
 use crate::pool::Pool;
-use crate::request::{Completion, IoError, Op, Operation, Request};
+use crate::request::{Completion, IoError, Op, Request};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::os::fd::BorrowedFd;
@@ -77,7 +77,7 @@ impl Sim {
         if self.in_flight() >= self.iodepth {
             return Some(Cause::Full { iodepth: self.iodepth });
         }
-        let (Operation::Read(transfer) | Operation::Write(transfer)) = &request.operation else {
+        let Some(transfer) = request.operation.transfer() else {
             let op = request.operation.op();
             return Some(Cause::NoSuchOp { interface: "sim", op, why: "" });
         };
@@ -97,10 +97,7 @@ impl Sim {
                 continue;
             }
             let Request { operation, tag } = self.pending.swap_remove(at).request;
-            let len = match &operation {
-                Operation::Read(transfer) | Operation::Write(transfer) => transfer.len,
-                _ => 0,
-            };
+            let len = operation.transfer().map_or(0, |transfer| transfer.len);
             let result = self.result(len);
             sink(Completion { tag, result, buffers: operation.into_buffers() });
             found += 1;
@@ -170,7 +167,7 @@ impl Engine for Sim {
     }
 
     fn supports(&self, op: Op) -> bool {
-        matches!(op, Op::Read | Op::Write)
+        op.is_transfer()
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -31,10 +31,15 @@ const WRITE: u32 = 0x01;
 const READ: u32 = 0x02;
 const WRITE_ZEROES: u32 = 0x08;
 
+/// Force Unit Access, in dword 12.
+const FUA: u32 = 1 << 30;
+
 /// The part of a read or a write that differs from one to the next; the rest is in its entry already.
 #[derive(Clone, Copy)]
 pub(super) struct Transfer {
     pub(super) write: bool,
+    /// A write that is durable when it completes.
+    pub(super) fua: bool,
     pub(super) id: u16,
     pub(super) lba: u64,
     /// 1 to 65536.
@@ -59,11 +64,11 @@ impl Command {
     /// this transfer.
     #[inline]
     pub(super) fn become_transfer(&mut self, transfer: Transfer) {
-        let Transfer { write, id, lba, blocks, prps } = transfer;
+        let Transfer { write, fua, id, lba, blocks, prps } = transfer;
         self.dword0 = if write { WRITE } else { READ } | u32::from(id) << 16;
         (self.prp1, self.prp2) = prps;
         (self.dwords_10_15[0], self.dwords_10_15[1]) = (lba as u32, (lba >> 32) as u32);
-        self.dwords_10_15[2] = blocks - 1;
+        self.dwords_10_15[2] = (blocks - 1) | if fua { FUA } else { 0 };
     }
 
     /// Makes everything that was written to a namespace durable.
@@ -200,13 +205,15 @@ mod tests {
     #[test]
     fn commands_are_encoded_as_the_specification_has_them() {
         let mut read = Command::transfers(3);
-        let write =
-            Transfer { write: true, id: 0xffff, lba: u64::MAX, blocks: 1 << 16, prps: (u64::MAX, u64::MAX) };
-        read.become_transfer(write);
-        assert_eq!(read.dword0, 0xffff_0001);
-        assert_eq!(read.dwords_10_15, [u32::MAX, u32::MAX, 0xffff, 0, 0, 0]);
-        let lba = (1 << 40) + 7;
-        read.become_transfer(Transfer { write: false, id: 0xabcd, lba, blocks: 8, prps: (0x1000, 0x2000) });
+        let plain = Transfer { write: false, fua: false, id: 0xabcd, lba: 0, blocks: 8, prps: (0, 0) };
+        for (fua, blocks) in [(false, 0xffff), (true, 0xffff | 1 << 30)] {
+            let prps = (u64::MAX, u64::MAX);
+            let all = Transfer { write: true, id: 0xffff, lba: u64::MAX, blocks: 1 << 16, prps, fua };
+            read.become_transfer(all);
+            assert_eq!(read.dword0, 0xffff_0001);
+            assert_eq!(read.dwords_10_15, [u32::MAX, u32::MAX, blocks, 0, 0, 0]);
+        }
+        read.become_transfer(Transfer { lba: (1 << 40) + 7, prps: (0x1000, 0x2000), ..plain });
         assert_eq!(read.dword0, 0xabcd_0002);
         assert_eq!((read.nsid, read.prp1, read.prp2), (3, 0x1000, 0x2000));
         assert_eq!(read.dwords_10_15, [7, 1 << 8, 7, 0, 0, 0]);

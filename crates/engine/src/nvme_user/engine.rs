@@ -18,7 +18,7 @@ use crate::drain::{DRAIN_LIMIT, Leaky};
 use crate::engine::{Counters, Engine, Leaked, Setup, sealed};
 use crate::error::{EngineError, Refused};
 use crate::pool::Pool;
-use crate::request::{Buffers, Completion, IoError, Op, Operation, Request};
+use crate::request::{Buffers, Completion, IoError, Op, Request};
 use iopj_core::UserCompletion;
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -188,10 +188,9 @@ impl NvmeUser {
     /// otherwise gives the request back.
     #[inline(always)]
     fn push_known(&mut self, request: Request) -> Result<(), Request> {
-        let write = matches!(request.operation, Operation::Write(_));
-        let (Operation::Read(transfer) | Operation::Write(transfer)) = &request.operation else {
-            return Err(request);
-        };
+        let op = request.operation.op();
+        let write = op != Op::Read;
+        let Some(transfer) = request.operation.transfer() else { return Err(request) };
         let (index, len, offset) = (transfer.buffer.index(), transfer.len, transfer.offset);
         if self.flights.room() == 0
             || offset & self.limits.mask != 0
@@ -205,12 +204,13 @@ impl NvmeUser {
         let shift = self.limits.shift;
         self.held.pair.submission.push_transfer(Transfer {
             write,
+            fua: op.is_durable(),
             id: index as u16,
             lba: offset >> shift,
             blocks: len >> shift,
             prps,
         });
-        if let Operation::Read(transfer) | Operation::Write(transfer) = request.operation {
+        if let Some(transfer) = request.operation.into_transfer() {
             transfer.buffer.take_off();
         }
         Ok(())
@@ -223,7 +223,7 @@ impl NvmeUser {
         if let Err(error) = self.check(&request) {
             return Err(Refused::new(request, error));
         }
-        if let Operation::Read(transfer) | Operation::Write(transfer) = &request.operation {
+        if let Some(transfer) = request.operation.transfer() {
             // The caller has the buffer, so no command in flight uses its list.
             let (index, len) = (transfer.buffer.index(), transfer.len);
             self.flights.set_prps(index, len, self.prps(index, len));

@@ -99,18 +99,17 @@ impl NvmeUser {
             let reading = format!("{address} was opened for reading: open its target for writing");
             return Err(EngineError::unsupported(reading));
         }
-        match &request.operation {
-            Operation::Read(Transfer { buffer, len, offset })
-            | Operation::Write(Transfer { buffer, len, offset }) => {
-                if !buffer.pool().is(&self.pool) {
-                    return Err(Cause::OtherPool.into());
-                }
-                let buffer_len = self.pool.buffer_len();
-                if *len > buffer_len {
-                    return Err(Cause::TooLong { len: *len, buffer_len }.into());
-                }
-                self.check_blocks(*offset, (*len).into(), self.limits.most.into())
+        if let Some(Transfer { buffer, len, offset }) = request.operation.transfer() {
+            if !buffer.pool().is(&self.pool) {
+                return Err(Cause::OtherPool.into());
             }
+            let buffer_len = self.pool.buffer_len();
+            if *len > buffer_len {
+                return Err(Cause::TooLong { len: *len, buffer_len }.into());
+            }
+            return self.check_blocks(*offset, (*len).into(), self.limits.most.into());
+        }
+        match &request.operation {
             Operation::WriteZeroes { offset, len } => {
                 self.check_blocks(*offset, *len, 1 << (16 + u32::from(self.limits.shift)))
             }

@@ -15,6 +15,8 @@ struct State {
     disk: Vec<u8>,
     /// `user_data` and result of what was consumed and has not completed.
     pending: Vec<(u64, i32)>,
+    /// The flags of the latest transfer.
+    rw_flags: u32,
     random: u64,
 }
 
@@ -54,7 +56,7 @@ impl IoUring {
             mask: 2 * entries - 1,
             local_head: start,
         };
-        let state = State { disk, pending: Vec::new(), random: seed };
+        let state = State { disk, pending: Vec::new(), rw_flags: 0, random: seed };
         IoUring {
             sq,
             cq,
@@ -70,6 +72,11 @@ impl IoUring {
     /// The bytes of the simulated disk.
     pub(crate) fn disk(&self) -> Vec<u8> {
         self.simulated.as_ref().expect("a simulated ring").0.borrow().disk.clone()
+    }
+
+    /// The flags of the latest read or write.
+    pub(crate) fn rw_flags(&self) -> u32 {
+        self.simulated.as_ref().expect("a simulated ring").0.borrow().rw_flags
     }
 }
 
@@ -152,6 +159,8 @@ impl State {
         };
         let writes = is(IORING_OP_WRITE) || is(IORING_OP_WRITEV);
         assert!(writes || is(IORING_OP_READ) || is(IORING_OP_READV), "operation {}", entry.opcode);
+        // SAFETY: as above.
+        self.rw_flags = unsafe { entry.__bindgen_anon_3.rw_flags };
         let mut at = offset as usize;
         for libc::iovec { iov_base, iov_len } in vectors {
             let disk = &mut self.disk[at..at + iov_len];

@@ -4,7 +4,7 @@ use super::RingEngine;
 use crate::drain::{Drained, drain};
 use crate::error::{EngineError, Refused};
 use crate::rare::RARE;
-use crate::request::{Completion, Op, Operation, Request};
+use crate::request::{Completion, Op, Request};
 use crate::ring_entry::EntryFormat;
 use crate::ring_setup::forget_registration;
 use linux_raw_sys::io_uring as sys;
@@ -56,7 +56,7 @@ impl<F: EntryFormat> RingEngine<F> {
     /// Only what is no ordinary transfer passes: `push` takes those, so one that comes here is refused.
     fn admit_rare(&self, request: &Request) -> Result<(), EngineError> {
         let op = request.operation.op();
-        if let Operation::Read(transfer) | Operation::Write(transfer) = &request.operation {
+        if let Some(transfer) = request.operation.transfer() {
             self.gate.check(request, self.in_flight)?;
             self.format.accepts(transfer)?;
             return Err(EngineError::unsupported("the request was refused for no known reason"));

@@ -37,7 +37,8 @@ fn request(pool: &Pool, kind: u8, block: u64, fill: u8) -> Option<(Request, Aske
         4 | 5 => {
             let mut buffer = pool.acquire()?;
             buffer.fill(fill);
-            Request::write(buffer, BLOCK, offset)
+            let durable = [Request::write, Request::write_dsync, Request::write_sync];
+            durable[usize::from(fill) % 3](buffer, BLOCK, offset)
         }
         6 => Request::read_vectored(buffers()?, offset),
         7 => {
@@ -56,7 +57,7 @@ fn request(pool: &Pool, kind: u8, block: u64, fill: u8) -> Option<(Request, Aske
 fn check(completion: Completion, (op, block): Asked, expected: &[u8]) {
     let at = block as usize * BLOCK as usize;
     let moved = match op {
-        Op::Read | Op::Write => BLOCK,
+        op if op.is_transfer() => BLOCK,
         Op::ReadVectored | Op::WriteVectored => 2 * BLOCK,
         _ => 0,
     };
@@ -82,7 +83,7 @@ fn one_by_one(kinds: &[(u8, u64, u8)], seed: u64) {
         let (request, asked) = request(&pool, kind, block % (BLOCKS - 1), fill).unwrap();
         let at = asked.1 as usize * BLOCK as usize;
         match asked.0 {
-            Op::Write => expected[at..at + BLOCK as usize].fill(fill),
+            Op::Write | Op::WriteDsync | Op::WriteSync => expected[at..at + BLOCK as usize].fill(fill),
             Op::WriteVectored => expected[at..at + 2 * BLOCK as usize].fill(fill),
             Op::WriteZeroes => expected[at..at + BLOCK as usize].fill(0),
             _ => {}
@@ -97,6 +98,10 @@ fn one_by_one(kinds: &[(u8, u64, u8)], seed: u64) {
             })
             .unwrap();
         assert_eq!((seen, engine.in_flight()), (1, 0));
+        // A durable write says so, and what has its entry next does not.
+        if asked.0.is_transfer() {
+            assert_eq!(engine.held.ring.rw_flags(), asked.0.rw_flags(), "{:?}", asked.0);
+        }
     }
     assert!(engine.held.ring.disk() == expected);
     drop(engine);

@@ -87,6 +87,15 @@ pub struct Descriptor {
     _claims: Claims,
 }
 
+impl Descriptor {
+    /// Another of the same target, with more flags of open(2); for writing only if this one is.
+    pub(crate) fn again(&self, flags: i32) -> std::io::Result<Descriptor> {
+        let mode = rustix::fs::fcntl_getfl(&self.file)? & rustix::fs::OFlags::RWMODE;
+        let file = sys::reopen(&self.file, mode == rustix::fs::OFlags::RDWR, libc::O_DIRECT | flags)?;
+        Ok(Descriptor { file, _claims: Arc::clone(&self._claims) })
+    }
+}
+
 #[cfg(test)]
 impl Descriptor {
     /// A descriptor of nothing in particular, for engines on a kernel that is simulated.

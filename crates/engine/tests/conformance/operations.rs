@@ -4,9 +4,11 @@ use super::{BLOCK, Test, all, wait};
 use crate::subjects::Subject;
 use iopj_engine::{Buffers, Cause, Completion, Engine, IoError, Op, Pool, Request};
 
-pub(super) const TESTS: [Test; 4] = [
+pub(super) const TESTS: [Test; 6] = [
     ("a_write_that_was_only_pushed_does_not_happen", a_write_that_was_only_pushed_does_not_happen),
     ("writes_reach_the_target", writes_reach_the_target),
+    ("durable_writes_reach_the_target", durable_writes_reach_the_target),
+    ("durable_writes_flush_the_cache_of_a_device", durable_writes_flush_the_cache_of_a_device),
     ("vectored_requests_move_all_their_buffers", vectored_requests_move_all_their_buffers),
     ("rare_operations_are_done_or_refused", rare_operations_are_done_or_refused),
 ];
@@ -41,6 +43,67 @@ fn writes_reach_the_target(subject: &Subject) {
         }
     }
     subject.put_back();
+}
+
+/// Several at once, of both kinds, and a plain one among them; to what was opened for reading there is none.
+fn durable_writes_reach_the_target(subject: &Subject) {
+    let kinds = [Request::write_dsync, Request::write, Request::write_sync];
+    let Some(writable) = subject.writable() else { return };
+    let depth = subject.depth(4);
+    let pool = Pool::new(depth, BLOCK).unwrap();
+    let mut engine = iopj_engine::open(subject.path.unwrap(), &writable, &pool, depth).unwrap();
+    assert!(engine.supports(Op::WriteDsync) && engine.supports(Op::WriteSync));
+    for block in 0..6u8 {
+        let mut buffer = loop {
+            match pool.acquire() {
+                Some(buffer) => break buffer,
+                None => drop(wait(&mut engine, 1)),
+            }
+        };
+        buffer.fill(0xb0 + block);
+        let make = kinds[usize::from(block) % 3];
+        engine.push(make(buffer, BLOCK, subject.offset(block.into())).tagged(block.into())).unwrap();
+    }
+    while engine.in_flight() > 0 {
+        let done = wait(&mut engine, 1);
+        assert!(done.iter().all(|completion| completion.result == Ok(BLOCK)), "{done:?}");
+    }
+    let now = subject.contents();
+    for block in 0..6u8 {
+        let start = subject.offset(block.into()) as usize;
+        assert!(now[start..start + BLOCK as usize].iter().all(|byte| *byte == 0xb0 + block), "block {block}");
+    }
+    let mut reader = subject.open(&pool, 1);
+    for make in [Request::write_dsync, Request::write_sync] {
+        reader.push(make(pool.acquire().unwrap(), BLOCK, subject.offset(0))).unwrap();
+        assert_eq!(one(wait(&mut reader, 1)).result, Err(IoError::Os(libc::EBADF)), "opened for reading");
+    }
+    subject.put_back();
+}
+
+/// A loop device has a cache and no FUA, so the kernel sends it a flush after each durable write, or two: one in
+/// place of FUA, one as fdatasync does.
+fn durable_writes_flush_the_cache_of_a_device(subject: &Subject) {
+    const WRITES: u64 = 4;
+    let Some(writable) = subject.writable_device() else { return };
+    let pool = Pool::new(1, BLOCK).unwrap();
+    let mut engine = iopj_engine::open(subject.path.unwrap(), &writable, &pool, 1).unwrap();
+    for (make, flushes) in [
+        (Request::write as fn(_, _, _) -> _, 0),
+        (Request::write_dsync, WRITES),
+        (Request::write_sync, WRITES),
+        (Request::write, 0),
+    ] {
+        let before = subject.flushes();
+        for block in 0..WRITES {
+            let mut buffer = pool.acquire().unwrap();
+            buffer.copy_from_slice(subject.expected(block));
+            engine.push(make(buffer, BLOCK, subject.offset(block))).unwrap();
+            assert_eq!(one(wait(&mut engine, 1)).result, Ok(BLOCK));
+        }
+        let done = subject.flushes() - before;
+        assert!(if flushes == 0 { done == 0 } else { done >= flushes }, "{}: {done}", subject.name);
+    }
 }
 
 fn a_write_that_was_only_pushed_does_not_happen(subject: &Subject) {

@@ -18,7 +18,7 @@ pub(crate) struct TestTarget {
     contents: Vec<u8>,
     file: Option<PathBuf>,
     _folder: tempfile::TempDir,
-    _device: Option<LoopDevice>,
+    device: Option<LoopDevice>,
 }
 
 /// An engine to be tested: a path on a target, or the simulated one.
@@ -80,6 +80,8 @@ impl Subject {
             "rare_operations_are_done_or_refused",
             "a_write_that_was_only_pushed_does_not_happen",
             "writes_reach_the_target",
+            "durable_writes_reach_the_target",
+            "durable_writes_flush_the_cache_of_a_device",
         ]
         .contains(&test)
     }
@@ -88,6 +90,20 @@ impl Subject {
     pub(crate) fn writable(&self) -> Option<Target> {
         let (file, id) = (self.target.file.as_ref()?, self.target.opened.file_id()?);
         Some(Target::open_for_writing(file, WritePermission::OwnFile { id }).unwrap())
+    }
+
+    /// The target opened again for writing, if it is a device.
+    pub(crate) fn writable_device(&self) -> Option<Target> {
+        let device = Path::new(&self.target.device.as_ref()?.0);
+        let permission = WritePermission::DestroyData { device, i_know: false };
+        Some(Target::open_for_writing(device, permission).unwrap())
+    }
+
+    /// How many flushes the device has done (Documentation/block/stat.rst).
+    pub(crate) fn flushes(&self) -> u64 {
+        let name = self.target.device.as_ref().unwrap().0.replace("/dev/", "");
+        let stat = std::fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
+        stat.split_whitespace().nth(15).unwrap().parse().unwrap()
     }
 
     pub(crate) fn contents(&self) -> Vec<u8> {
@@ -134,7 +150,7 @@ fn on_file() -> TestTarget {
         contents: std::fs::read(&path).unwrap(),
         file: Some(path),
         _folder: folder,
-        _device: None,
+        device: None,
     }
 }
 
@@ -148,7 +164,7 @@ fn on_loop_device() -> Option<TestTarget> {
         contents: std::fs::read(&path).unwrap(),
         file: None,
         _folder: folder,
-        _device: Some(device),
+        device: Some(device),
     })
 }
 

@@ -12,6 +12,9 @@ const WRITE: u32 = 0x01;
 const READ: u32 = 0x02;
 const WRITE_ZEROES: u32 = 0x08;
 
+/// Force Unit Access, of a write.
+const FUA: u32 = 1 << 30;
+
 impl State {
     pub(super) fn admin(&mut self, words: &[u32]) -> Option<(u16, u32)> {
         let prp1 = u64::from(words[6]) | u64::from(words[7]) << 32;
@@ -178,7 +181,8 @@ impl State {
             return Some((0, 0));
         }
         let lba = u64::from(words[10]) | u64::from(words[11]) << 32;
-        let (start, len) = (lba as usize * 512, (words[12] as usize + 1) * 512);
+        assert!(words[12] & FUA == 0 || opcode == WRITE, "FUA of opcode {opcode:#x}");
+        let (start, len) = (lba as usize * 512, ((words[12] & !FUA) as usize + 1) * 512);
         if start + len > self.disk.len() {
             return Some((0x80, 0));
         }
@@ -197,6 +201,7 @@ impl State {
             at += bytes;
         }
         self.use_host_memory();
+        self.seen.fuas += u64::from(words[12] & FUA != 0);
         *(if opcode == READ { &mut self.seen.reads } else { &mut self.seen.writes }) += 1;
         Some((0, 0))
     }

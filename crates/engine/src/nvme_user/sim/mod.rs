@@ -167,6 +167,8 @@ pub(super) struct Seen {
     pub(super) reads: u64,
     pub(super) writes: u64,
     pub(super) flushes: u64,
+    /// Of the writes, those with Force Unit Access.
+    pub(super) fuas: u64,
     pub(super) aborts: u64,
     pub(super) resets: u64,
     /// Pages of host memory that it was given, and how often they were taken back.

@@ -56,7 +56,11 @@ fn an_engine_for_reading_refuses_what_writes() {
     let pool = Pool::new(1, 512).unwrap();
     let path = "nvme-user/doorbell/poll".parse().unwrap();
     let mut reader = crate::open(path, &bench.target(false), &pool, 1).unwrap();
-    let writes = [|pool: &Pool| write(pool, 0, 0, 1), |_: &Pool| Request::write_zeroes(0, 512)];
+    let writes = [
+        |pool: &Pool| write(pool, 0, 0, 1),
+        |pool: &Pool| Request::write_dsync(pool.acquire().unwrap(), 512, 0),
+        |_: &Pool| Request::write_zeroes(0, 512),
+    ];
     for make in writes {
         let message = refused(&mut reader, make(&pool));
         assert!(message.contains("opened for reading"), "{message}");
@@ -69,6 +73,26 @@ fn an_engine_for_reading_refuses_what_writes() {
     drop(reader);
     assert_eq!(bench.sim.disk(), bench.contents);
     bench.close();
+}
+
+#[test]
+fn a_durable_write_has_force_unit_access_and_what_follows_has_not() {
+    let bench = Bench::new(Behaviour::default());
+    let (pool, mut engine) = bench.engine("poll", 1, 512);
+    let durable = [Request::write_dsync, Request::write_sync];
+    for (make, fuas) in durable.into_iter().zip([1, 2]) {
+        let mut buffer = pool.acquire().unwrap();
+        buffer.fill(0xab);
+        assert_eq!(result(&mut engine, make(buffer, 512, 1024)), Ok(512));
+        assert_eq!(bench.sim.seen().fuas, fuas);
+        // They have the entries of the queue one after the other.
+        for block in 0..64 {
+            assert_eq!(result(&mut engine, write(&pool, 0xcd, block, 1)), Ok(512));
+        }
+        assert_eq!(bench.sim.seen().fuas, fuas);
+    }
+    drop(engine);
+    assert_eq!(bench.close().writes, 130);
 }
 
 #[test]
