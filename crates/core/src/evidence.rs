@@ -34,6 +34,9 @@ pub struct Evidence {
     /// Flushes and fsyncs that were complete in the window.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub syncs: u64,
+    /// Of the writes, those that were to be durable when they completed: each may cause flushes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub durable_writes: u64,
     /// Discards.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub discards: u64,

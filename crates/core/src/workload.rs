@@ -76,9 +76,49 @@ pub enum ParseWorkloadError {
     /// Not a direction and order.
     #[error("`{0}` is not a value of rw; there are {all}", all = Rw::WORDS.join(", "))]
     Rw(String),
+    /// Not a way to make writes durable.
+    #[error("`{0}` is not a value of sync; there are {all}", all = WriteSync::WORDS.join(", "))]
+    Sync(String),
     /// Not a distribution of random offsets.
     #[error("`{0}` is not a random_distribution; write uniform or zipf:1.2")]
     RandomDistribution(String),
+}
+
+/// Whether each write is durable when it completes, in fio's words.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum WriteSync {
+    /// It is not: it may lie in the drive's cache.
+    #[default]
+    None,
+    /// Its data and the file's times are (`O_SYNC`, `RWF_SYNC`).
+    Sync,
+    /// Its data are (`O_DSYNC`, `RWF_DSYNC`). A drive knows but this: FUA.
+    Dsync,
+}
+
+impl WriteSync {
+    const ALL: [WriteSync; 3] = [WriteSync::None, WriteSync::Sync, WriteSync::Dsync];
+
+    /// All words.
+    pub const WORDS: [&'static str; 3] = ["none", "sync", "dsync"];
+}
+
+impl fmt::Display for WriteSync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(WriteSync::WORDS[*self as usize])
+    }
+}
+
+impl FromStr for WriteSync {
+    type Err = ParseWorkloadError;
+
+    fn from_str(text: &str) -> Result<WriteSync, ParseWorkloadError> {
+        let found = WriteSync::ALL.into_iter().find(|sync| sync.to_string() == text);
+        found.ok_or_else(|| ParseWorkloadError::Sync(text.to_owned()))
+    }
 }
 
 /// How random offsets are spread over the target.
@@ -188,6 +228,8 @@ pub struct Workload {
     pub fsync: u32,
     /// The same for `fdatasync`; on a device both flush its cache.
     pub fdatasync: u32,
+    /// Whether each write is durable when it completes.
+    pub sync: WriteSync,
     /// The trace that is replayed; then `rw` says what it may do, `bs` is the longest I/O, and a length of
     /// [`Length::WHOLE_TRACE`] is the whole of it.
     pub trace: Option<TraceLoad>,
@@ -214,6 +256,7 @@ impl Default for Workload {
             sizes: None,
             fsync: 0,
             fdatasync: 0,
+            sync: WriteSync::None,
             trace: None,
             beside: Vec::new(),
         }
@@ -231,6 +274,12 @@ mod tests {
             assert_eq!(name.parse(), Ok(rw));
             assert_eq!(serde_json::to_value(rw).unwrap(), name);
         }
+        for (sync, name) in WriteSync::ALL.into_iter().zip(WriteSync::WORDS) {
+            assert_eq!((sync.to_string().as_str(), name.parse()), (name, Ok(sync)));
+            assert_eq!(serde_json::to_value(sync).unwrap(), name);
+        }
+        let refused = "1".parse::<WriteSync>().unwrap_err().to_string();
+        assert_eq!(refused, "`1` is not a value of sync; there are none, sync, dsync");
         assert!("trim".parse::<Rw>().unwrap_err().to_string().contains("randrw"));
         assert!(Rw::Randrw.writes() && Rw::Randrw.reads() && !Rw::Randread.writes() && !Rw::Write.reads());
     }

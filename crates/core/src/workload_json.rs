@@ -4,7 +4,7 @@ use crate::corunner::{Corunner, CorunnerKind};
 use crate::open_load::{Burst, OpenLoad, RateProcess};
 use crate::sizes::BlockSizes;
 use crate::trace_load::TraceLoad;
-use crate::workload::{JobsBeside, Length, Rw, Workload};
+use crate::workload::{JobsBeside, Length, Rw, Workload, WriteSync};
 use std::time::Duration;
 
 /// The flat form of a workload in JSON: times as integer nanoseconds. What only an open load has is absent
@@ -33,6 +33,8 @@ struct Flat {
     fsync: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
     fdatasync: u32,
+    #[serde(default, skip_serializing_if = "is_none")]
+    sync: WriteSync,
     #[serde(flatten)]
     trace: Option<TraceLoad>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -42,6 +44,11 @@ struct Flat {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn is_zero(count: &u32) -> bool {
     *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_none(sync: &WriteSync) -> bool {
+    *sync == WriteSync::None
 }
 
 /// The flat form of a co-runner; without one nothing.
@@ -142,6 +149,7 @@ impl serde::Serialize for Workload {
             bssplit: self.sizes.as_ref().map(BlockSizes::to_string),
             fsync: self.fsync,
             fdatasync: self.fdatasync,
+            sync: self.sync,
             trace: self.trace.clone(),
             beside: self.beside.clone(),
         }
@@ -175,6 +183,7 @@ impl<'de> serde::Deserialize<'de> for Workload {
             sizes: flat.bssplit.map(|text| text.parse()).transpose().map_err(D::Error::custom)?,
             fsync: flat.fsync,
             fdatasync: flat.fdatasync,
+            sync: flat.sync,
             trace: flat.trace,
             beside: flat.beside,
         })

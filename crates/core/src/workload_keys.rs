@@ -60,11 +60,16 @@ impl Workload {
         format!("{},{}", reads.max(1), rate.saturating_sub(reads).max(1))
     }
 
-    /// The keys of several sizes and of flushes; none where there are none.
-    fn sync_keys(&self) -> [(&'static str, String); 3] {
+    /// The keys of several sizes, of flushes and of durable writes; none where there are none.
+    fn sync_keys(&self) -> [(&'static str, String); 4] {
         let every = |writes: u32| if writes == 0 { NONE.to_owned() } else { writes.to_string() };
         let sizes = self.sizes.as_ref().map_or_else(|| NONE.to_owned(), BlockSizes::to_string);
-        [("bssplit", sizes), ("fsync", every(self.fsync)), ("fdatasync", every(self.fdatasync))]
+        [
+            ("bssplit", sizes),
+            ("fsync", every(self.fsync)),
+            ("fdatasync", every(self.fdatasync)),
+            ("sync", self.sync.to_string()),
+        ]
     }
 
     /// The keys of an open load with their values; of a closed one with none.
@@ -152,6 +157,7 @@ impl Workload {
             "fsync" => self.fsync = 0,
             "fdatasync" => self.fdatasync = 0,
             "beside" => self.beside = Vec::new(),
+            "sync" => self.sync = plain.sync,
             "rate_iops" => {
                 self.change_open(|open| open.rate_iops = 0);
                 self.open = self.open.filter(|open| *open != OpenLoad::at(0));
@@ -228,7 +234,7 @@ fn processors(cpus: &[u32]) -> String {
 mod tests {
     use super::*;
     use crate::trace_load::TraceOp;
-    use crate::workload::{JobsBeside, RandomDistribution, Rw};
+    use crate::workload::{JobsBeside, RandomDistribution, Rw, WriteSync};
 
     fn open() -> OpenLoad {
         let [on, off] = [10, 30].map(Duration::from_millis);
@@ -264,7 +270,11 @@ mod tests {
         assert_eq!((&json["corunner"], &json["corunner_nice"]), (&"memory".into(), &(-5).into()));
         assert_eq!(serde_json::from_value::<Workload>(json).unwrap(), beside);
         let plain = serde_json::to_string(&Workload::default()).unwrap();
-        assert!(!plain.contains("corunner"), "{plain}");
+        assert!(!plain.contains("corunner") && !plain.contains("sync"), "{plain}");
+        let durable = Workload { rw: Rw::Write, sync: WriteSync::Dsync, ..Workload::default() };
+        let json = serde_json::to_value(&durable).unwrap();
+        assert_eq!(json["sync"], "dsync");
+        assert_eq!(serde_json::from_value::<Workload>(json).unwrap(), durable);
     }
 
     #[test]
@@ -284,6 +294,7 @@ mod tests {
             sizes: Some("4k/60:8k/40".parse().unwrap()),
             fsync: 3,
             fdatasync: 2,
+            sync: WriteSync::Sync,
             open: Some(open()),
             corunner: Some(Corunner { kind: CorunnerKind::Branch, cpus: vec![1], nice: 5 }),
             trace: Some(TraceLoad {
@@ -318,6 +329,8 @@ mod tests {
         assert_eq!(workload.title(), "randrw 4k iodepth 1 numjobs 1 rwmixread 50 iodepth_batch_submit 4");
         let writer = Workload { rw: Rw::Randwrite, fdatasync: 8, ..Workload::default() };
         assert_eq!(writer.title(), "randwrite 4k iodepth 1 numjobs 1 fdatasync 8");
+        let durable = Workload { rw: Rw::Randwrite, sync: WriteSync::Dsync, ..Workload::default() };
+        assert_eq!(durable.title(), "randwrite 4k iodepth 1 numjobs 1 sync dsync");
         let sizes = Some("4k,64k".parse().unwrap());
         let split = Workload { sizes, ..workload.clone() }.title();
         assert!(split.starts_with("randrw 4k/100,64k/100 iodepth 1 numjobs 1 rwmixread 50 "), "{split}");

@@ -74,6 +74,7 @@ fn put_load(workload: &mut WorkloadMatrix, args: &RunArgs) {
     }
     replace(&mut workload.fsync, axis(&args.fsync));
     replace(&mut workload.fdatasync, axis(&args.fdatasync));
+    replace(&mut workload.sync, axis(&args.sync));
     replace(&mut workload.read_iolog, args.read_iolog.clone());
     replace(&mut workload.replay_time_scale, axis(&args.replay_time_scale));
     replace(&mut workload.replay_no_stall, args.replay_no_stall.then_some(Axis::One(true)));
@@ -156,7 +157,7 @@ mod tests {
                     --random-distribution zipf:1.2 --cpus-allowed 0,1 --ramp-time 1s --ios 9";
         let loads = "--rate-iops 5 --rate-process poisson --rate-iops-end 6 --burst-on 1ms --burst-off 2ms \
                      --corunner spin --corunner-cpus 0 --corunner-nice 3";
-        let sizes = "--bssplit 4k/50:8k/50 --fsync 8 --fdatasync 4";
+        let sizes = "--bssplit 4k/50:8k/50 --fsync 8 --fdatasync 4 --sync dsync";
         let traces = "--read-iolog t.csv --replay-time-scale 50 --replay-no-stall --replay-scale 2 \
                       --replay-align 4k --replay-map wrap --replay-device 8,0 --replay-skip write";
         let (study, _) = asked(line).unwrap();

@@ -98,12 +98,17 @@ impl Direction {
     }
 }
 
+/// The most flushes that a durable write causes: one in place of FUA, where the drive has none (block/blk-flush.c),
+/// and one as fdatasync does (`generic_write_sync`).
+const FLUSHES_PER_WRITE: u64 = 2;
+
 /// An upper bound of what others made the disks do, each of which can cause an interrupt: I/Os, and the
 /// flushes and discards that are not the trial's own. A stack of disks may make several of one.
 pub(crate) fn foreign_at_most(evidence: &Evidence) -> u64 {
     let ios = Direction::both(evidence).iter().map(Direction::foreign_at_most).fold(0, u64::saturating_add);
     let all = |of: fn(&DeviceEvidence) -> u64| evidence.devices.iter().map(of).fold(0, u64::saturating_add);
-    let flushes = all(|disk| disk.flushes).saturating_sub(evidence.syncs);
+    let own_flushes = evidence.syncs.saturating_add(FLUSHES_PER_WRITE * evidence.durable_writes);
+    let flushes = all(|disk| disk.flushes).saturating_sub(own_flushes);
     let discards = all(|disk| disk.discards).saturating_sub(evidence.discards);
     ios.saturating_add(flushes).saturating_add(discards)
 }

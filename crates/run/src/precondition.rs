@@ -7,7 +7,7 @@
 //! the straight line fitted to them rises or falls by at most 10 % of it. Rounds here last as long as a
 //! trial's window; at most 25 are run.
 
-use iopj_core::{IoPath, Length, Ring, Rw, Workload, format_bytes};
+use iopj_core::{IoPath, Length, Ring, Rw, Workload, WriteSync, format_bytes};
 use iopj_engine::{KernelCpus, Target};
 use iopj_load::native::{self, JobSpec, NativeError};
 use iopj_study::Study;
@@ -235,6 +235,7 @@ impl Writer<'_> {
             sizes: None,
             fsync: 0,
             fdatasync: 0,
+            sync: WriteSync::None,
             corunner: None,
             beside: Vec::new(),
             ..workload.clone()

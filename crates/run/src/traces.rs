@@ -40,12 +40,12 @@ impl Traces {
 }
 
 fn how(load: &TraceLoad) -> How {
-    let op = |op: &TraceOp| match op {
-        TraceOp::Read => Op::Read,
-        TraceOp::Write => Op::Write,
-        TraceOp::Flush => Op::Flush,
-        TraceOp::Fsync => Op::Fsync,
-        TraceOp::Discard => Op::Discard,
+    let ops = |op: &TraceOp| match op {
+        TraceOp::Read => &[Op::Read][..],
+        TraceOp::Write => &[Op::Write, Op::WriteDsync],
+        TraceOp::Flush => &[Op::Flush],
+        TraceOp::Fsync => &[Op::Fsync],
+        TraceOp::Discard => &[Op::Discard],
     };
     How {
         time_scale: load.time_scale,
@@ -54,6 +54,6 @@ fn how(load: &TraceLoad) -> How {
         align: load.align,
         map: if load.wrap { Beyond::Wrap } else { Beyond::Refuse },
         device: load.device.clone(),
-        skip: load.skip.iter().map(op).collect(),
+        skip: load.skip.iter().flat_map(ops).copied().collect(),
     }
 }

@@ -5,7 +5,7 @@ use crate::error::{StudyError, error};
 use crate::matrix::WorkloadMatrix;
 use crate::time::duration;
 use crate::values::{parse_cpus, parsed};
-use iopj_core::workload::{Length, Rw, Workload};
+use iopj_core::workload::{Length, Rw, Workload, WriteSync};
 use iopj_core::{
     BlockSizes, Burst, Corunner, CorunnerKind, OpenLoad, RateProcess, TraceLoad, TraceOp, parse_bytes,
 };
@@ -83,7 +83,8 @@ pub(crate) fn spread_open(matrix: &WorkloadMatrix, all: &mut Vec<Workload>) -> R
     })
 }
 
-/// Combines with every list of sizes, and with every number of writes between flushes.
+/// Combines with every list of sizes, every number of writes between flushes, and every way to make writes
+/// durable.
 pub(crate) fn spread_sizes(matrix: &WorkloadMatrix, all: &mut Vec<Workload>) -> Result<(), StudyError> {
     if matrix.bs.is_some() && matrix.bssplit.is_some() {
         return error("`bs` and `bssplit`: the list has all sizes: leave `bs` out");
@@ -95,6 +96,8 @@ pub(crate) fn spread_sizes(matrix: &WorkloadMatrix, all: &mut Vec<Workload>) -> 
     let any = |writes: &u32| Ok(*writes);
     spread(all, "fsync", &matrix.fsync, any, |w, writes| w.fsync = *writes)?;
     spread(all, "fdatasync", &matrix.fdatasync, any, |w, writes| w.fdatasync = *writes)?;
+    let sync = |text: &String| parsed::<WriteSync>(text);
+    spread(all, "sync", &matrix.sync, sync, |w, sync| w.sync = *sync)?;
     let is_flat = |w: &&Workload| w.sizes.is_some() && !w.rw.is_random();
     if let Some(w) = all.iter().find(is_flat) {
         return error(format!(
@@ -102,10 +105,11 @@ pub(crate) fn spread_sizes(matrix: &WorkloadMatrix, all: &mut Vec<Workload>) -> 
             w.rw
         ));
     }
-    let has_nothing_to_flush = |w: &&Workload| (w.fsync > 0 || w.fdatasync > 0) && !w.rw.writes();
+    let has_nothing_to_flush =
+        |w: &&Workload| (w.fsync > 0 || w.fdatasync > 0 || w.sync != WriteSync::None) && !w.rw.writes();
     if let Some(w) = all.iter().find(has_nothing_to_flush) {
         return error(format!(
-            "`fsync` or `fdatasync` and rw = \"{}\": there are no writes to make durable",
+            "`fsync`, `fdatasync` or `sync` and rw = \"{}\": there are no writes to make durable",
             w.rw
         ));
     }
@@ -175,6 +179,7 @@ fn plain_trace(matrix: &WorkloadMatrix) -> Result<Option<TraceLoad>, StudyError>
         ("bssplit", matrix.bssplit.is_some()),
         ("fsync", matrix.fsync.is_some()),
         ("fdatasync", matrix.fdatasync.is_some()),
+        ("sync", matrix.sync.is_some()),
         ("rwmixread", matrix.rwmixread.is_some()),
         ("random_distribution", matrix.random_distribution.is_some()),
         ("rate_iops", matrix.rate_iops.is_some()),

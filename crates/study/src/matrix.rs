@@ -15,6 +15,7 @@ pub struct WorkloadMatrix {
     pub bssplit: Option<Axis<String>>,
     pub fsync: Option<Axis<u32>>,
     pub fdatasync: Option<Axis<u32>>,
+    pub sync: Option<Axis<String>>,
     pub iodepth: Option<Axis<u32>>,
     pub iodepth_batch_submit: Option<Axis<u32>>,
     pub iodepth_batch_complete_min: Option<Axis<u32>>,
@@ -54,7 +55,7 @@ impl WorkloadMatrix {
         let others = [of(&self.rw), of(&self.rwmixread), of(&self.bs), of(&self.iodepth), of(&self.numjobs)];
         let spreads = [of(&self.random_distribution), of(&self.rate_iops), of(&self.rate_process)];
         let corunners = [of(&self.corunner), of(&self.corunner_nice)];
-        let flushes = [of(&self.bssplit), of(&self.fsync), of(&self.fdatasync)];
+        let flushes = [of(&self.bssplit), of(&self.fsync), of(&self.fdatasync), of(&self.sync)];
         let traces = [of(&self.replay_time_scale), of(&self.replay_no_stall)];
         batches
             .into_iter()

@@ -88,6 +88,7 @@ impl Takes {
             "corunner_nice" => (Takes::Whole(0, 19), true),
             "bssplit" => (Takes::Text("4k/60:64k/40"), true),
             "fsync" | "fdatasync" => (Takes::Whole(0, u32::MAX.into()), true),
+            "sync" => (Takes::Text("dsync"), true),
             "read_iolog" => (Takes::Text("trace.csv"), false),
             "replay_time_scale" => (Takes::Whole(1, u32::MAX.into()), true),
             "replay_no_stall" => (Takes::Switch, true),

@@ -28,6 +28,7 @@ impl WorkloadMatrix {
             bssplit: workload.sizes.as_ref().map(|sizes| Axis::One(sizes.to_string())),
             fsync: of(workload.fsync, plain.fsync),
             fdatasync: of(workload.fdatasync, plain.fdatasync),
+            sync: (workload.sync != plain.sync).then(|| Axis::One(workload.sync.to_string())),
             iodepth: Some(Axis::One(workload.iodepth)),
             iodepth_batch_submit: of(workload.iodepth_batch_submit, plain.iodepth_batch_submit),
             iodepth_batch_complete_min: of(
@@ -90,7 +91,9 @@ fn processors(cpus: &[u32]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iopj_core::{Corunner, CorunnerKind, OpenLoad, RandomDistribution, RateProcess, Rw, TraceOp};
+    use iopj_core::{
+        Corunner, CorunnerKind, OpenLoad, RandomDistribution, RateProcess, Rw, TraceOp, WriteSync,
+    };
     use std::time::Duration;
 
     #[test]
@@ -134,6 +137,7 @@ mod tests {
                 sizes: Some("4k/50:16k/50".parse().unwrap()),
                 fsync: 3,
                 fdatasync: 1,
+                sync: WriteSync::Dsync,
                 ..plain.clone()
             },
             Workload { open: Some(OpenLoad { rate_iops_end: Some(9), ..OpenLoad::at(1) }), ..plain.clone() },

@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::Error;
 use clap::{Arg, Command};
-use iopj_core::{CorunnerKind, IoPath, RateProcess, Rw, Workload};
+use iopj_core::{CorunnerKind, IoPath, RateProcess, Rw, Workload, WriteSync};
 use iopj_report::analysis::advise::Objective;
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::winner::Axis;
@@ -31,6 +31,7 @@ pub(super) const OBJECTIVES: Hinted = Hinted(|| Objective::ALL.map(Objective::as
 pub(super) const AXES: Hinted = Hinted(|| Axis::ALL.map(Axis::as_str).to_vec());
 pub(super) const TESTS: Hinted = Hinted(|| vec!["blocks", "welch", "student"]);
 pub(super) const RW: Hinted = Hinted(|| Rw::WORDS.to_vec());
+pub(super) const SYNC: Hinted = Hinted(|| WriteSync::WORDS.to_vec());
 pub(super) const RATE_PROCESS: Hinted = Hinted(|| RateProcess::WORDS.to_vec());
 pub(super) const CORUNNER: Hinted = Hinted(|| CorunnerKind::WORDS.to_vec());
 pub(super) const GENERATORS: Hinted =

@@ -41,6 +41,10 @@ pub(crate) struct RunArgs {
     /// Ask for fdatasync after so many writes of a job
     #[arg(long, value_name = "WRITES", value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) fdatasync: Vec<u32>,
+    /// Make each write durable when it completes: none, dsync (its data), sync (with the file's times)
+    #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    #[arg(value_parser = hints::SYNC, hide_possible_values = true)]
+    pub(crate) sync: Vec<String>,
     /// I/Os that each job keeps in flight
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) iodepth: Vec<u32>,
@@ -145,7 +149,7 @@ pub(crate) struct RunArgs {
         long,
         value_name = "STORE",
         conflicts_with_all = [
-            "study", "target", "name", "path", "rw", "rwmixread", "bs", "bssplit", "fsync", "fdatasync",
+            "study", "target", "name", "path", "rw", "rwmixread", "bs", "bssplit", "fsync", "fdatasync", "sync",
             "iodepth", "iodepth_batch_submit", "iodepth_batch_complete_min", "numjobs",
             "random_distribution", "rate_iops", "rate_process", "rate_iops_end", "burst_on", "burst_off",
             "read_iolog", "replay_time_scale", "replay_no_stall", "replay_scale", "replay_align",

@@ -7,7 +7,7 @@ use super::clock::Clock;
 use super::error::NativeError;
 use super::offsets::Offsets;
 use super::pace::{Pace, SharedReplay, Stream};
-use super::sizes::Sizes;
+use super::sizes::{self, Sizes};
 use super::slices::Begin;
 use super::tally::{Tally, tag, untag};
 use super::{JobSpec, Limit};
@@ -185,15 +185,15 @@ fn pace_of<'a>(spec: &JobSpec<'a>, job: u32, shared: SharedLoad<'a>) -> Option<P
     let workload = spec.workload;
     if let Some(replay) = spec.replay {
         let stream = Stream::Trace(SharedReplay::new(replay, shared.replay_begin_ns), replay.cursor());
-        return Some(Pace::new(stream, spec.pacing.spins, workload.iodepth));
+        return Some(Pace::new(stream, spec.pacing.spins, workload.iodepth, workload.sync));
     }
     let Some(load) = workload.open.as_ref() else {
-        let closed = || Pace::new(Stream::Closed, spec.pacing.spins, workload.iodepth);
+        let closed = || Pace::new(Stream::Closed, spec.pacing.spins, workload.iodepth, workload.sync);
         return spec.is_paced().then(closed);
     };
     let own = || Arrivals::of_job(load, job, workload.numjobs, spec.seed);
     let stream = shared.arrivals.map_or_else(|| Stream::Own(Box::new(own())), Stream::Shared);
-    Some(Pace::new(stream, spec.pacing.spins, workload.iodepth))
+    Some(Pace::new(stream, spec.pacing.spins, workload.iodepth, workload.sync))
 }
 
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -335,12 +335,12 @@ impl<'a, E: Engine> LoopOn<'a, E> {
     /// interface can.
     #[inline]
     fn fill_queue(&mut self) -> Result<(), EngineError> {
-        let LoopState { clock, offsets, bs, batch_submit, free, left, most, .. } = &mut self.state;
-        let (mut started, mut batch_left) = (clock.now(), *batch_submit);
+        let LoopState { clock, offsets, workload, bs, batch_submit, free, left, most, .. } = &mut self.state;
+        let (sync, mut started, mut batch_left) = (workload.sync, clock.now(), *batch_submit);
         while let Some(buffer) = free.pop() {
             let (write, offset) = offsets.next();
             let transfer = Transfer { buffer, len: *bs, offset };
-            let operation = if write { Operation::Write(transfer) } else { Operation::Read(transfer) };
+            let operation = if write { sizes::write(sync, transfer) } else { Operation::Read(transfer) };
             self.engine.push(Request { operation, tag: tag(write, started) })?;
             *left -= 1;
             if *left == 0 {

@@ -20,6 +20,8 @@ pub(crate) struct OpenTally {
     pub(crate) unissued: u64,
     /// Bytes that reads and writes were to move.
     pub(crate) issued_bytes: [u64; 2],
+    /// Durable writes of a trace.
+    pub(crate) durable_writes: u64,
     /// Bytes that whole ones moved.
     pub(crate) whole_bytes: u64,
     /// Latencies of flushes and fsyncs from when they were due; discards that are complete.
@@ -43,6 +45,7 @@ impl OpenTally {
             behind_ns: 0,
             unissued: 0,
             issued_bytes: [0; 2],
+            durable_writes: 0,
             whole_bytes: 0,
             syncs: Recorder::new(),
             syncs_sum_ns: 0,
@@ -57,6 +60,7 @@ impl OpenTally {
         self.submission.reset();
         self.syncs.reset();
         (self.submission_sum_ns, self.issued, self.issued_bytes) = (0, 0, [0; 2]);
+        self.durable_writes = 0;
         (self.syncs_sum_ns, self.discards, self.whole_bytes) = (0, 0, 0);
         (self.lag_sum_ns, self.lag_max_ns, self.last_lag_ns) = (0, 0, 0);
         (self.behind_ns, self.unissued, self.sleeps, self.slept_ns) = (0, 0, 0, 0);
@@ -67,7 +71,8 @@ impl OpenTally {
     pub(super) fn issued(&mut self, flight: &Flight, lag_ns: u64) {
         self.issued += 1;
         if flight.op.transfers() {
-            self.issued_bytes[usize::from(flight.op == Op::Write)] += u64::from(flight.len);
+            self.issued_bytes[usize::from(flight.op.is_write())] += u64::from(flight.len);
+            self.durable_writes += u64::from(flight.op == Op::WriteDsync);
         }
         self.lag_sum_ns += lag_ns;
         self.lag_max_ns = self.lag_max_ns.max(lag_ns);
@@ -106,6 +111,7 @@ impl OpenTally {
         for (sum, part) in self.issued_bytes.iter_mut().zip(other.issued_bytes) {
             *sum += part;
         }
+        self.durable_writes += other.durable_writes;
         self.syncs.add(&other.syncs);
         self.syncs_sum_ns += other.syncs_sum_ns;
         self.discards += other.discards;

@@ -3,7 +3,8 @@ use super::*;
 use crate::trace::{self, How, Onto};
 use hdrhistogram::Histogram;
 use iopj_core::Rw;
-use iopj_core::{Burst, OpenLoad, RateProcess};
+use iopj_core::{Burst, OpenLoad, RateProcess, WriteSync};
+use iopj_engine::Op;
 use iopj_engine::sim::SimOptions;
 
 /// Engines whose first wait takes `first`, each after it `later`.
@@ -220,6 +221,47 @@ fn sizes_and_flushes_are_done_in_a_closed_loop_and_under_an_open_load() {
         assert!(open.issued_bytes[0] > reads * 4096 && open.issued_bytes[0] < reads * 16_384);
         assert_eq!(open.whole_bytes, open.issued_bytes.iter().sum::<u64>());
     }
+}
+
+/// In a closed loop, beside flushes, under an open load, and in the pass before a window.
+#[test]
+fn every_write_is_as_durable_as_the_workload_says() {
+    let plain = Workload { rw: Rw::Randrw, iodepth: 4, length: Length::Ios(200), ..Workload::default() };
+    let kinds =
+        [(WriteSync::None, Op::Write), (WriteSync::Dsync, Op::WriteDsync), (WriteSync::Sync, Op::WriteSync)];
+    let run_of = |workload: &Workload, writes: Op| {
+        let open = |_: &Pool, depth: u32| other(AtOnce::of_writes(depth, writes));
+        let spec = JobSpec { has_pass: true, ..spec(workload, &open) };
+        run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {})
+    };
+    for (load, fsync) in [(None, 0), (None, 5), (Some(OpenLoad::at(100_000)), 0)] {
+        for (sync, op) in kinds {
+            let workload = Workload { open: load, fsync, sync, ..plain.clone() };
+            let run = run_of(&workload, op).unwrap();
+            assert_eq!((run.ios(), run.issued[1] > 50), (200, true));
+            for (_, other) in kinds.iter().filter(|(_, other)| *other != op) {
+                assert!(run_of(&workload, *other).is_err(), "{sync} is not {other:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_durable_write_of_a_trace_is_one() {
+    let event = |flags: &str, sector: u32| format!("8,0 1 1 1.000000000 9 Q {flags} {sector} + 8 [fio]\n");
+    let text = ["R", "WFS", "FWFS", "WFM"].map(|flags| event(flags, 8)).concat();
+    let trace = trace::read_from(text.as_bytes(), None, 100).unwrap();
+    let onto = Onto { base: 0, len: 1 << 20, block: 512, max_len: 8192 };
+    let replay = Replay::new(trace, &How::default(), onto).unwrap();
+    assert_eq!((replay.mapped().written_bytes, replay.mapped().writes()), (3 * 4096, true));
+    assert!(replay.mapped().to_string().contains("1 read, 1 flush, 3 durable writes"), "{}", replay.mapped());
+    let open = |_: &Pool, depth: u32| other(AtOnce::of_writes(depth, Op::WriteDsync));
+    let workload = traced(1);
+    let spec = JobSpec { replay: Some(&replay), ..spec(&workload, &open) };
+    let run = run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).unwrap();
+    let open = run.open.as_ref().unwrap();
+    assert_eq!((run.issued, open.issued_bytes, open.durable_writes), ([1, 3], [4096, 3 * 4096], 3));
+    assert_eq!(open.syncs.count(), 1);
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use super::arrivals::{Arrivals, SharedArrivals};
 use super::clock::Clock;
+use super::sizes::write;
 use crate::trace::Op;
 use crate::trace::{Cursor, Piece, Replay};
-use iopj_core::{CompletionMode, IoPath, RingSubmission};
+use iopj_core::{CompletionMode, IoPath, RingSubmission, WriteSync};
 use iopj_engine::{Buffer, Operation, Transfer};
 use rustix::thread::{ClockId, Timespec};
 use std::num::NonZeroU64;
@@ -136,6 +137,8 @@ pub(super) struct Pace<'a> {
     free: Vec<u32>,
     /// The buffers of I/Os that have none, which keep their place among `iodepth`.
     kept: Vec<Buffer>,
+    /// Whether writes that are drawn are durable.
+    sync: WriteSync,
     /// Nothing is due at a time of its own: it is due when it can be issued.
     pub(super) is_timeless: bool,
     begin_ns: u64,
@@ -149,8 +152,9 @@ pub(super) struct Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
-    pub(super) fn new(stream: Stream<'a>, spins: bool, iodepth: u32) -> Pace<'a> {
+    pub(super) fn new(stream: Stream<'a>, spins: bool, iodepth: u32, sync: WriteSync) -> Pace<'a> {
         Pace {
+            sync,
             is_window: false,
             flights: vec![Flight { due: 0, issued: 0, op: Op::Read, len: 0 }; iodepth as usize],
             free: (0..iodepth).collect(),
@@ -237,7 +241,8 @@ impl<'a> Pace<'a> {
         let Piece { op, offset, len, .. } = piece;
         match op {
             Op::Read => Operation::Read(Transfer { buffer, len, offset }),
-            Op::Write => Operation::Write(Transfer { buffer, len, offset }),
+            Op::Write => write(self.sync, Transfer { buffer, len, offset }),
+            Op::WriteDsync => Operation::WriteDsync(Transfer { buffer, len, offset }),
             rare => {
                 self.kept.push(buffer);
                 match rare {

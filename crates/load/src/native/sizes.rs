@@ -1,9 +1,20 @@
-//! Sizes of a job's I/Os, and the flushes between its writes.
+//! Sizes of a job's I/Os, the flushes between its writes, and whether these are durable.
 
 use crate::trace::{Op, Piece};
-use iopj_core::{BlockSizes, Workload};
+use iopj_core::{BlockSizes, Workload, WriteSync};
+use iopj_engine::{Operation, Transfer};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// A write, durable or not.
+#[inline]
+pub(super) fn write(sync: WriteSync, transfer: Transfer) -> Operation {
+    match sync {
+        WriteSync::None => Operation::Write(transfer),
+        WriteSync::Dsync => Operation::WriteDsync(transfer),
+        WriteSync::Sync => Operation::WriteSync(transfer),
+    }
+}
 
 /// What a job does besides reads and writes of one size.
 pub(super) struct Sizes {

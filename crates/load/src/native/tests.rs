@@ -1,7 +1,7 @@
 use super::*;
 use iopj_core::Rw;
 use iopj_engine::sim::{Sim, SimOptions};
-use iopj_engine::{Completion, DynEngine, Engine, Leaked, Op, Operation, Refused, Request, Setup, sealed};
+use iopj_engine::{Completion, DynEngine, Engine, IoError, Leaked, Op, Refused, Request, Setup, sealed};
 use iopj_study::Study;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -35,9 +35,12 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Completes everything at once and allocates nothing; each wait takes as long as is said.
+/// Completes everything at once and allocates nothing; each wait takes as long as is said. Unlike
+/// [`iopj_engine::Null`] it has every operation.
 pub(super) struct AtOnce {
     done: Vec<Completion>,
+    /// What writes must be; others fail.
+    writes: Option<Op>,
     setup: Setup,
     next_wait: Duration,
     later_waits: Duration,
@@ -46,7 +49,11 @@ pub(super) struct AtOnce {
 impl AtOnce {
     pub(super) fn new(depth: u32, first: Duration, later: Duration) -> AtOnce {
         let done = Vec::with_capacity(depth as usize);
-        AtOnce { done, setup: Setup::default(), next_wait: first, later_waits: later }
+        AtOnce { done, writes: None, setup: Setup::default(), next_wait: first, later_waits: later }
+    }
+
+    pub(super) fn of_writes(depth: u32, writes: Op) -> AtOnce {
+        AtOnce { writes: Some(writes), ..AtOnce::new(depth, Duration::ZERO, Duration::ZERO) }
     }
 }
 
@@ -54,11 +61,10 @@ impl sealed::Sealed for AtOnce {}
 
 impl Engine for AtOnce {
     fn push(&mut self, Request { operation, tag }: Request) -> Result<(), Refused> {
-        let len = match &operation {
-            Operation::Read(transfer) | Operation::Write(transfer) => transfer.len,
-            _ => 0,
-        };
-        self.done.push(Completion { tag, result: Ok(len), buffers: operation.into_buffers() });
+        let len = operation.transfer().map_or(0, |transfer| transfer.len);
+        let is_other = self.writes.is_some_and(|op| operation.op().writes() && operation.op() != op);
+        let result = if is_other { Err(IoError::Os(5)) } else { Ok(len) };
+        self.done.push(Completion { tag, result, buffers: operation.into_buffers() });
         Ok(())
     }
 

@@ -57,6 +57,8 @@ pub struct OpenTotals {
     pub submission_sum_ns: u64,
     /// Bytes that the reads and the writes that were issued were to move.
     pub issued_bytes: [u64; 2],
+    /// Writes that a trace has durable (FUA).
+    pub durable_writes: u64,
     /// Bytes that whole I/Os moved.
     pub whole_bytes: u64,
     /// Latencies of flushes and fsyncs, from when they were due.
@@ -89,6 +91,7 @@ impl From<OpenTally> for OpenTotals {
             submission: open.submission,
             submission_sum_ns: open.submission_sum_ns,
             issued_bytes: open.issued_bytes,
+            durable_writes: open.durable_writes,
             whole_bytes: open.whole_bytes,
             syncs: open.syncs,
             syncs_sum_ns: open.syncs_sum_ns,

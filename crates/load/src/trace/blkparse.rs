@@ -146,13 +146,19 @@ impl Blkparse {
                 return Ok(());
             }
         }
-        let Some(op) = asked.op else {
-            into.leave_out(Reason::OtherOp);
-            return Ok(());
+        let op = match (asked.op, asked.fua) {
+            (None, _) => {
+                into.leave_out(Reason::OtherOp);
+                return Ok(());
+            }
+            (Some(Op::Write), true) => Op::WriteDsync,
+            (Some(op), fua) => {
+                if fua {
+                    into.leave_out(Reason::Fua);
+                }
+                op
+            }
         };
-        if asked.fua {
-            into.leave_out(Reason::Fua);
-        }
         into.take_in_order(Io { at, device, op, offset, len })
     }
 }

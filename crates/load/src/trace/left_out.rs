@@ -18,7 +18,7 @@ pub enum Reason {
     FileAction,
     /// A `wait` in an iolog of version 3, which fio ignores too.
     Wait,
-    /// That a write was to be durable at once (FUA), in a line of blkparse; the write itself is replayed.
+    /// That an I/O that is no write had FUA, in a line of blkparse; the I/O itself is replayed.
     Fua,
 }
 
@@ -43,7 +43,7 @@ impl Reason {
             Reason::ZeroLength => ["I/O of no bytes", "I/Os of no bytes"],
             Reason::FileAction => ["opening or closing of a file", "openings and closings of files"],
             Reason::Wait => ["wait", "waits"],
-            Reason::Fua => ["FUA of a write", "FUAs of writes"],
+            Reason::Fua => ["FUA of what is no write", "FUAs of what is no write"],
         }
     }
 }

@@ -151,6 +151,7 @@ fn by_op(counts: &[u64; Op::ALL.len()]) -> Vec<String> {
         Op::Read => ("read", "reads"),
         Op::Write => ("write", "writes"),
         Op::Discard => ("discard", "discards"),
+        Op::WriteDsync => ("durable write", "durable writes"),
     });
     let counted = counts.iter().zip(words).filter(|(count, _)| **count > 0);
     counted.map(|(count, (one, several))| some(*count, one, several)).collect()

@@ -124,7 +124,7 @@ impl<'a> Mapping<'a> {
         mapped.split += u64::from(len > most);
         match op {
             Op::Read => mapped.read_bytes += len,
-            Op::Write => mapped.written_bytes += len,
+            op if op.is_write() => mapped.written_bytes += len,
             _ => {}
         }
         if op.transfers() {

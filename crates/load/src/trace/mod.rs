@@ -140,20 +140,28 @@ pub enum Op {
     Fsync,
     /// Discards a range.
     Discard,
+    /// Writes what is durable when it completes: FUA.
+    WriteDsync,
 }
 
 impl Op {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Fsync, Op::Discard];
+    pub const ALL: [Op; 6] = [Op::Read, Op::Write, Op::Flush, Op::Fsync, Op::Discard, Op::WriteDsync];
 
     /// True if it has a buffer.
     pub fn transfers(self) -> bool {
-        matches!(self, Op::Read | Op::Write)
+        self == Op::Read || self.is_write()
+    }
+
+    /// True if it writes a buffer.
+    #[inline]
+    pub fn is_write(self) -> bool {
+        matches!(self, Op::Write | Op::WriteDsync)
     }
 
     /// True if it changes what the target holds.
     pub fn writes(self) -> bool {
-        matches!(self, Op::Write | Op::Discard)
+        self.is_write() || self == Op::Discard
     }
 
     /// True if it has an offset and a length.
@@ -170,6 +178,7 @@ impl From<Op> for iopj_engine::Op {
             Op::Flush => iopj_engine::Op::Flush,
             Op::Fsync => iopj_engine::Op::Fsync,
             Op::Discard => iopj_engine::Op::Discard,
+            Op::WriteDsync => iopj_engine::Op::WriteDsync,
         }
     }
 }
@@ -182,6 +191,7 @@ impl fmt::Display for Op {
             Op::Flush => "flush",
             Op::Fsync => "fsync",
             Op::Discard => "discard",
+            Op::WriteDsync => "durable write",
         })
     }
 }

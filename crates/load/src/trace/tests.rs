@@ -102,6 +102,8 @@ fn flags_and_forms_of_blkparse_are_told_apart() {
         event("FWS", "16 + 8 [jbd2/sda1-8]"),
         event("WFSM", "24 + 8 (   12345) [fio]"),
         event("FN", "[kworker/0:1H]"),
+        event("FWFS", "40 + 8 [jbd2/sda1-8]"),
+        event("RF", "48 + 8 [fio]"),
         event("R", "36 (12 01 00 00 24 00 ..) [smartctl]"),
         event("W", "18446744073709551615 + 0 [fio]"),
         event("N", "0 + 0 [fio]"),
@@ -109,10 +111,19 @@ fn flags_and_forms_of_blkparse_are_told_apart() {
     ];
     let trace = read(&lines.concat());
     let found: Vec<(Op, u64)> = trace.records.iter().map(|record| (record.op, record.offset / 512)).collect();
-    let expected = [(Op::Read, 8), (Op::Flush, 0), (Op::Write, 16), (Op::Write, 24), (Op::Flush, 0)];
+    let expected = [
+        (Op::Read, 8),
+        (Op::Flush, 0),
+        (Op::Write, 16),
+        (Op::WriteDsync, 24),
+        (Op::Flush, 0),
+        (Op::Flush, 0),
+        (Op::WriteDsync, 40),
+        (Op::Read, 48),
+    ];
     assert_eq!(found, expected);
-    let left_out = "1 passed-through command (in line 5), 1 operation of another kind (in line 7), 1 I/O of \
-                    no bytes (in line 6), 1 FUA of a write (in line 3)";
+    let left_out = "1 passed-through command (in line 7), 1 operation of another kind (in line 9), 1 I/O of \
+                    no bytes (in line 8), 1 FUA of what is no write (in line 6)";
     assert_eq!(trace.left_out.to_string(), left_out);
 }
 
@@ -252,7 +263,7 @@ fn line(format: Format, record: &Record) -> String {
         }
         Format::Blkparse => {
             let (s, ns) = (at_ns / 1_000_000_000, at_ns % 1_000_000_000);
-            let flags = ["R", "WS", "FN", "FN", "DS"][op as usize];
+            let flags = ["R", "WS", "FN", "FN", "DS", "WFS"][op as usize];
             let range = if len == 0 { String::new() } else { format!("{} + {} ", offset / 512, len / 512) };
             format!("  8,{device:<3} {:2} {:8} {s:5}.{ns:09} {:5}  Q {flags:>3} {range}[fio]\n", 0, 1, 99)
         }
@@ -273,8 +284,8 @@ fn records(format: Format) -> impl Strategy<Value = Vec<Record>> {
     };
     let ops: &[Op] = match format {
         Format::Msr => &[Op::Read, Op::Write],
-        Format::Blkparse => &[Op::Read, Op::Write, Op::Flush, Op::Discard],
-        _ => &Op::ALL,
+        Format::Blkparse => &[Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteDsync],
+        _ => &[Op::Read, Op::Write, Op::Flush, Op::Fsync, Op::Discard],
     };
     let one = (0u64..5000, 0u16..3, 0..ops.len(), 0u64..1 << 40, 1u32..8000);
     proptest::collection::vec(one, 1..60).prop_map(move |rows| {

@@ -45,6 +45,7 @@ impl Window {
             issued: [result.reads.ios, result.writes.ios],
             bytes: result.reads.bytes + result.writes.bytes,
             issued_bytes: None,
+            durable_writes: 0,
             syncs: 0,
             discards: 0,
             short_ios: result.reads.short_ios + result.writes.short_ios,

@@ -35,6 +35,7 @@ impl Window {
             open.as_ref().map_or((bytes, None), |open| (open.whole_bytes, Some(open.issued_bytes)));
         let syncs = open.as_ref().map_or(0, |open| open.syncs.count());
         let discards = open.as_ref().map_or(0, |open| open.discards);
+        let durable_writes = open.as_ref().map_or(0, |open| open.durable_writes);
         // A trace without times, and a closed loop of I/Os that are not alike, have nothing that could be
         // late.
         let is_timed =
@@ -49,6 +50,7 @@ impl Window {
             issued: run.issued,
             bytes,
             issued_bytes,
+            durable_writes,
             syncs,
             discards,
             short_ios: run.short_ios,

@@ -1,7 +1,7 @@
 //! A window as either generator reports it.
 
 use crate::latencies::Latencies;
-use iopj_core::{Evidence, Slice, Workload};
+use iopj_core::{Evidence, Slice, Workload, WriteSync};
 use iopj_load::native::cpus;
 use iopj_store::{CorunnerWindow, Latency, OpenWindow};
 
@@ -26,6 +26,8 @@ pub(crate) struct Window {
     pub(crate) bytes: u64,
     /// Bytes that the reads and writes were to move, if they were not all of `bs`.
     pub(crate) issued_bytes: Option<[u64; 2]>,
+    /// Of a trace, the writes that were durable.
+    pub(crate) durable_writes: u64,
     /// Flushes, fsyncs, and discards.
     pub(crate) syncs: u64,
     pub(crate) discards: u64,
@@ -55,6 +57,10 @@ impl Window {
         [evidence.reads, evidence.writes] = self.issued;
         [evidence.read_bytes, evidence.write_bytes] = bytes;
         (evidence.syncs, evidence.discards) = (self.syncs, self.discards);
+        evidence.durable_writes = match workload.sync {
+            WriteSync::None => self.durable_writes,
+            WriteSync::Sync | WriteSync::Dsync => evidence.writes,
+        };
         evidence.latency_sum_ns = self.latency_sum_ns;
         evidence.allowed_cpus = match &workload.cpus_allowed[..] {
             [] => Some(cpus::allowed().len() as u32).filter(|cpus| (1..evidence.cpu.cores).contains(cpus)),

@@ -76,7 +76,7 @@ impl<'a, E: Engine> LoopOn<'a, E> {
             }
             open.issued(&flight, clock.ns_between(flight.due, flight.issued));
             *left -= 1;
-            if flight.op == Op::Write {
+            if flight.op.is_write() {
                 sizes.wrote();
             }
         }
@@ -171,7 +171,7 @@ impl<'a> LoopState<'a> {
         match (flight.op, result, &mut self.tally.open) {
             (op, Ok(bytes), Some(open)) if op.transfers() && bytes == flight.len => {
                 open.complete(bytes, self.clock.ns_between(flight.issued, now));
-                self.tally.record(op == Op::Write, latency_ns);
+                self.tally.record(op.is_write(), latency_ns);
             }
             (Op::Flush | Op::Fsync, Ok(_), Some(open)) => open.synced(latency_ns),
             (Op::Discard, Ok(_), Some(open)) => open.discards += 1,

@@ -4,7 +4,7 @@
 use super::candidate::{Candidate, Load, Way};
 use iopj_core::uring::RingFlag;
 use iopj_core::{
-    CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Setting, SioCompletion, Workload,
+    CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Setting, SioCompletion, Workload, WriteSync,
 };
 use serde::Serialize;
 
@@ -78,6 +78,9 @@ fn fio(way: &Way, shared: &Workload, load: Load) -> Option<Step> {
         if writes > 0 {
             put(key, &writes);
         }
+    }
+    if workload.sync != WriteSync::None {
+        put("sync", &workload.sync);
     }
     for (key, value, plain) in [
         ("iodepth", way.iodepth, 1),
