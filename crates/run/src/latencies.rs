@@ -1,5 +1,6 @@
 //! Latencies of a window as a generator counts them, in the store's form.
 
+use hdrhistogram::Histogram;
 use iopj_load::fio::{self, FioOutput};
 use iopj_load::native;
 use iopj_store::{Latency, histogram};
@@ -55,23 +56,35 @@ pub(crate) fn of_syncs(open: &native::OpenTotals) -> Latency {
     all
 }
 
+/// Those of fio's flushes and fsyncs.
+pub(crate) fn of_fio_syncs(syncs: &fio::FioLatency) -> Latency {
+    let (mut all, _) = one_of_fio(syncs, syncs.histogram.len());
+    all.histogram = Vec::new();
+    all
+}
+
+/// That of `ios` I/Os of fio, and its bins.
+fn one_of_fio(latency: &fio::FioLatency, ios: u64) -> (Latency, Histogram<u64>) {
+    let mut bins = histogram::new();
+    for bin in latency.histogram.iter_recorded() {
+        bins.saturating_record_n(bin.value_iterated_to(), bin.count_at_value());
+    }
+    let mut summary = histogram::summary(&bins);
+    (summary.count, summary.mean, summary.stddev) = (ios, latency.mean_ns, latency.stddev_ns);
+    (summary.min, summary.max) = (latency.min_ns, latency.max_ns);
+    if let Some(percentiles) = &latency.percentiles {
+        (summary.p20, summary.p80) = (percentiles.p20_ns, percentiles.p80_ns);
+        (summary.p50, summary.p95) = (percentiles.p50_ns, percentiles.p95_ns);
+        (summary.p99, summary.p99_9) = (percentiles.p99_ns, percentiles.p99_9_ns);
+    }
+    (summary, bins)
+}
+
 /// Those of fio.
 pub(crate) fn of_fio(result: &FioOutput) -> Latencies {
-    let convert = |direction: &fio::Direction| {
-        let Some(latency) = &direction.latency else { return (Latency::default(), histogram::new()) };
-        let mut bins = histogram::new();
-        for bin in latency.histogram.iter_recorded() {
-            bins.saturating_record_n(bin.value_iterated_to(), bin.count_at_value());
-        }
-        let mut summary = histogram::summary(&bins);
-        (summary.count, summary.mean, summary.stddev) = (direction.ios, latency.mean_ns, latency.stddev_ns);
-        (summary.min, summary.max) = (latency.min_ns, latency.max_ns);
-        if let Some(percentiles) = &latency.percentiles {
-            (summary.p20, summary.p80) = (percentiles.p20_ns, percentiles.p80_ns);
-            (summary.p50, summary.p95) = (percentiles.p50_ns, percentiles.p95_ns);
-            (summary.p99, summary.p99_9) = (percentiles.p99_ns, percentiles.p99_9_ns);
-        }
-        (summary, bins)
+    let convert = |direction: &fio::Direction| match &direction.latency {
+        Some(latency) => one_of_fio(latency, direction.ios),
+        None => (Latency::default(), histogram::new()),
     };
     let ((reads, mut bins), (writes, write_bins)) = (convert(&result.reads), convert(&result.writes));
     let all = match (reads.count, writes.count) {

@@ -84,7 +84,9 @@ pub(crate) fn check_cells(
             continue;
         }
         let workload = &cell.workload;
-        if !opened.insert((cell.path, workload.bs, workload.iodepth, workload.numjobs, &workload.trace)) {
+        let Workload { bs, iodepth, numjobs, fsync, fdatasync, .. } = workload;
+        let flushes = (*fsync > 0, *fdatasync > 0);
+        if !opened.insert((cell.path, bs, iodepth, numjobs, flushes, &workload.trace)) {
             continue;
         }
         if cell.path.is_bypass() && access.is_planned() {
@@ -148,12 +150,7 @@ fn check_beside(cell: &Cell) -> Result<(), RunError> {
 fn check_fio(cell: &Cell, fio: &Fio) -> Result<(), RunError> {
     fio.supports(&cell.path)?;
     cell.workload.open.as_ref().map_or(Ok(()), fio::rate::check)?;
-    let Workload { sizes, fsync, fdatasync, .. } = &cell.workload;
-    if sizes.is_some() || fsync + fdatasync > 0 {
-        return RunError::refuse(
-            "bssplit, fsync and fdatasync are for the native generator: leave generator = \"fio\" out",
-        );
-    }
+    fio::sizes::check(&cell.path, &cell.workload)?;
     if cell.workload.trace.is_some() {
         return RunError::refuse("fio replays no trace for iopj: leave generator = \"fio\" out");
     }

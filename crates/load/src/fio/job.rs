@@ -3,9 +3,9 @@
 //! The options follow fio's HOWTO (section "Job file parameters"). Every job has a section of its own instead
 //! of `numjobs`, because each sequential job has a region of its own.
 
-use super::{FioError, rate, spdk};
+use super::{FioError, rate, sizes, spdk};
 use crate::pass::PassLimit;
-use iopj_core::{IoPath, Length, RandomDistribution, RingSubmission, Workload};
+use iopj_core::{BlockSizes, IoPath, Length, RandomDistribution, RingSubmission, Workload};
 use iopj_engine::PciAddress;
 use std::fmt::Write;
 use std::path::Path;
@@ -82,7 +82,9 @@ pub(super) fn job_file(job: &FioJob<'_>) -> Result<String, FioError> {
     if workload.rw.is_mixed() {
         put("rwmixread", &workload.rwmixread);
     }
-    put("bs", &workload.bs);
+    for (key, value) in sizes::options(&job.path, workload)? {
+        put(key, &value);
+    }
     put("size", &(region - skipped));
     put("iodepth", &workload.iodepth);
     put("iodepth_batch", &workload.iodepth_batch_submit);
@@ -161,7 +163,9 @@ fn length_options(job: &FioJob<'_>) -> Result<Vec<(&'static str, String)>, FioEr
     let time = match (job.phase, job.workload.length) {
         (Phase::Ramp, _) => job.workload.ramp_time,
         (Phase::Pass(PassLimit { time, ios }), _) => {
-            let bytes = ios.saturating_mul(job.workload.bs.into()).min(i64::MAX as u64);
+            let smallest = job.workload.sizes.iter().flat_map(BlockSizes::all).min();
+            let bs = u64::from(smallest.unwrap_or(job.workload.bs));
+            let bytes = ios.saturating_mul(bs).min(i64::MAX as u64);
             // Without `time_based` whichever comes first.
             let runtime = format!("{}us", time.as_micros());
             return Ok(vec![("io_size", bytes.to_string()), ("runtime", runtime)]);

@@ -18,6 +18,8 @@ pub struct FioOutput {
     pub reads: Direction,
     /// The writes.
     pub writes: Direction,
+    /// Latency of flushes and fsyncs, whose number is that of its histogram; absent where there were none.
+    pub syncs: Option<FioLatency>,
     /// CPU time in user space in per cent of a job's run time, the mean over jobs.
     pub usr_cpu: f64,
     /// CPU time in the kernel in per cent of a job's run time, the mean over jobs.
@@ -136,11 +138,14 @@ pub(super) fn version(root: &Value) -> &str {
 /// The results of jobs that ran at the same time, together.
 pub(super) fn pool(fio_version: &str, jobs: &[&Value]) -> Result<FioOutput, FioError> {
     let (reads, writes) = (direction(jobs, "read")?, direction(jobs, "write")?);
+    // `total_ios` does not count fdatasync (seen with 3.33).
+    let syncs: Vec<&Value> = jobs.iter().filter_map(|job| job.get("sync")).collect();
     Ok(FioOutput {
         fio_version: fio_version.to_owned(),
         window_ns: reads.runtime_ns.max(writes.runtime_ns),
         reads,
         writes,
+        syncs: latency(&syncs)?,
         usr_cpu: mean(jobs, "usr_cpu"),
         sys_cpu: mean(jobs, "sys_cpu"),
         ctx: sum(jobs, "ctx"),
@@ -359,7 +364,9 @@ mod tests {
           "percentile" : { "20.000000" : 18, "50.000000" : 20, "95.000000" : 21, "99.000000" : 22, "99.900000" : 23 },
           "bins" : { "20" : 300 } } },
       "write" : { "io_bytes" : 0, "iops" : 0.0, "runtime" : 0, "total_ios" : 0,
-        "lat_ns" : { "min" : 0, "N" : 0 } } }
+        "lat_ns" : { "min" : 0, "N" : 0 } },
+      "sync" : { "total_ios" : 0, "lat_ns" : { "min" : 700, "max" : 900, "mean" : 800.5, "stddev" : 1.0, "N" : 63,
+        "bins" : { "700" : 60, "900" : 3 } } } }
   ]
 }
 "#;
@@ -388,6 +395,8 @@ mod tests {
         assert_eq!(latency.percentiles, Some(expected));
         assert_eq!((latency.histogram.len(), latency.histogram.min()), (300, 20));
         assert_eq!((result.writes.ios, &result.writes.latency), (0, &None));
+        let syncs = result.syncs.unwrap();
+        assert_eq!((syncs.histogram.len(), syncs.mean_ns, syncs.max_ns), (63, 800.5, 900));
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod json;
 mod ramp;
 pub mod rate;
 pub mod runs;
+pub mod sizes;
 pub mod spdk;
 #[cfg(test)]
 mod tests;

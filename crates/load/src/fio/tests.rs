@@ -4,7 +4,7 @@ use super::*;
 use iopj_core::SteadyStateRule;
 use iopj_core::evidence::{Evidence, Finding, ThreadRole};
 use iopj_core::path::Submission;
-use iopj_core::{Length, Rw, Workload};
+use iopj_core::{Length, Rw, Workload, WriteSync};
 use iopj_probe::Probe;
 use iopj_study::Study;
 use std::sync::atomic::Ordering;
@@ -106,6 +106,68 @@ fn interfaces_read_exactly_the_ios_asked_for() {
         assert_eq!(result.fio_version, fio.version_text());
     }
     assert_eq!(std::fs::read(&filename).unwrap(), content());
+}
+
+/// As often as it is told: one after every fourth write, but for the last, after which nothing comes.
+#[test]
+fn fio_flushes_as_often_as_it_is_told() {
+    let Some((fio, _folder, filename)) = fio_and_file() else { return };
+    for (path, fsync, fdatasync) in [
+        ("posix-sio/syscall/interrupt", 0, 4),
+        ("posix-aio/syscall/interrupt", 4, 0),
+        ("libaio/syscall/interrupt", 4, 0),
+        ("io_uring/syscall/interrupt", 0, 4),
+    ] {
+        let workload = Workload { rw: Rw::Randwrite, fsync, fdatasync, ..ios(100) };
+        let result = run(&fio, &job(path, &workload, &filename)).unwrap();
+        let syncs = result.syncs.unwrap();
+        assert_eq!((result.writes.ios, syncs.histogram.len()), (100, 24), "{path}");
+        assert!(syncs.min_ns > 0 && syncs.min_ns as f64 <= syncs.mean_ns, "{path}: {syncs:?}");
+    }
+}
+
+#[test]
+fn fio_has_the_sizes_and_the_durable_writes_of_the_workload() {
+    let Some((fio, _folder, filename)) = fio_and_file() else { return };
+    let sizes: iopj_core::BlockSizes = "4k/50:16k/50".parse().unwrap();
+    let plain = Workload {
+        rw: Rw::Randwrite,
+        bs: sizes.largest(),
+        sizes: Some(sizes),
+        length: Length::Runtime(Duration::from_millis(300)),
+        ..Workload::default()
+    };
+    /// Whether a process has the file open as `flags` say, of those that can be durable (fcntl.h).
+    fn is_open_so(child: u32, filename: &Path, flags: i32) -> bool {
+        let folder = PathBuf::from(format!("/proc/{child}"));
+        let open = std::fs::read_dir(folder.join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|name| name == filename));
+        let info =
+            |fd: std::fs::DirEntry| std::fs::read_to_string(folder.join("fdinfo").join(fd.file_name()));
+        let flags_of = |info: String| {
+            let line = info.lines().find_map(|line| line.strip_prefix("flags:"))?.trim().to_owned();
+            i32::from_str_radix(&line, 8).ok()
+        };
+        open.filter_map(|fd| flags_of(info(fd).ok()?)).any(|found| found & libc::O_SYNC == flags)
+    }
+    for (sync, flags) in
+        [(WriteSync::None, 0), (WriteSync::Dsync, libc::O_DSYNC), (WriteSync::Sync, libc::O_SYNC)]
+    {
+        let workload = Workload { sync, ..plain.clone() };
+        let (job, stop, mut seen) =
+            (job("libaio/syscall/interrupt", &workload, &filename), AtomicBool::new(false), false);
+        let mut look = |child| {
+            seen |= is_open_so(child, &filename, flags);
+            Duration::from_millis(5)
+        };
+        let (result, _) = fio.run(&job, &stop, &mut || (), &mut look).unwrap();
+        let mean = result.writes.bytes / result.writes.ios.max(1);
+        assert!(seen, "{sync}: no descriptor of fio had the flags {flags:o}");
+        assert!(mean > 4096 && mean < 16_384 && result.syncs.is_none(), "{sync}: {mean} bytes");
+    }
 }
 
 #[test]

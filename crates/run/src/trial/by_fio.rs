@@ -20,7 +20,7 @@ use iopj_load::native;
 use iopj_load::pass;
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{Edge, Probe, Watched, Who, marker};
-use iopj_store::{LatencyFrom, OpenWindow};
+use iopj_store::{Latency, LatencyFrom, OpenWindow};
 use iopj_study::plan::Cell;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -36,6 +36,10 @@ impl Window {
         ends_ns: [u64; 2],
     ) -> Window {
         let latencies = latencies::of_fio(result);
+        let syncs =
+            result.syncs.as_ref().map(|syncs| (syncs.histogram.len(), latencies::of_fio_syncs(syncs)));
+        let (syncs, sync) = syncs.map_or((0, None), |(count, latency)| (count, Some(latency)));
+        let workload = &cell.workload;
         Window {
             load_raw_ns,
             window_raw_ns,
@@ -44,9 +48,9 @@ impl Window {
             window_ns: result.window_ns,
             issued: [result.reads.ios, result.writes.ios],
             bytes: result.reads.bytes + result.writes.bytes,
-            issued_bytes: None,
+            issued_bytes: workload.sizes.as_ref().map(|_| [result.reads.bytes, result.writes.bytes]),
             durable_writes: 0,
-            syncs: 0,
+            syncs,
             discards: 0,
             short_ios: result.reads.short_ios + result.writes.short_ios,
             latency_sum_ns: (latencies.all.mean * latencies.all.count as f64) as u64,
@@ -56,7 +60,7 @@ impl Window {
             unsampled: None,
             corunner: None,
             fio: Some(fio_words(result, cell)),
-            open: cell.workload.open.map(|load| open_window(&load, result, cell.workload.numjobs)),
+            open: open_window(workload, result, sync),
         }
     }
 }
@@ -90,18 +94,24 @@ impl TrialRunner<'_> {
     }
 }
 
-/// What became of an open load that fio kept. It does not say what was due, so it is behind if it did fewer
+/// What became of an open load that fio kept, and the latency of its flushes. fio does not say what was due, so it is behind if it did fewer
 /// I/Os than its rate by a hundredth, and by more than chance explains: four standard deviations of a
 /// Poisson count.
-fn open_window(load: &OpenLoad, result: &FioOutput, numjobs: u32) -> OpenWindow {
-    let due = load.mean_rate() * f64::from(numjobs) * result.window_ns as f64 / 1e9;
-    let slack = f64::max(0.01 * due, 4.0 * due.sqrt());
-    let ios = result.reads.ios + result.writes.ios;
-    OpenWindow {
-        overload: (ios as f64) < due - slack,
-        latency_from: LatencyFrom::Submission,
-        ..OpenWindow::default()
+fn open_window(workload: &Workload, result: &FioOutput, sync: Option<Latency>) -> Option<OpenWindow> {
+    if workload.open.is_none() && sync.is_none() {
+        return None;
     }
+    let is_behind = |load: &OpenLoad| {
+        let due = load.mean_rate() * f64::from(workload.numjobs) * result.window_ns as f64 / 1e9;
+        let slack = f64::max(0.01 * due, 4.0 * due.sqrt());
+        ((result.reads.ios + result.writes.ios) as f64) < due - slack
+    };
+    Some(OpenWindow {
+        overload: workload.open.as_ref().is_some_and(is_behind),
+        latency_from: LatencyFrom::Submission,
+        sync,
+        ..OpenWindow::default()
+    })
 }
 
 /// A trial whose I/O is fio's.
