@@ -111,7 +111,7 @@ fn too_many(evidence: &Evidence, directions: &[Direction; 2]) -> Option<(String,
     if is_beyond(sum(Direction::excess_bytes), evidence.bytes(), SLACK_BYTES) {
         return Some(foreign());
     }
-    let excess = sum(|direction| direction.ios.saturating_sub(direction.issued));
+    let excess = sum(Direction::excess_ios);
     if !is_beyond(excess, evidence.ios(), SLACK_IOS) {
         return None;
     }

@@ -29,6 +29,9 @@ pub(crate) struct Direction {
     pub(crate) ios: u64,
     sectors: u64,
     pub(crate) merges: u64,
+    /// Of the I/Os, the most that may be empty writes: a disk with a cache counts the flush of a flush, an fsync or
+    /// a durable write as one (`blkdev_issue_flush`).
+    flushes: u64,
     /// A taken device counts its I/Os, but nobody counts their sectors.
     without_sectors: bool,
 }
@@ -40,6 +43,8 @@ impl Direction {
             Direction { issued: evidence.reads, issued_bytes: evidence.read_bytes, ..Direction::default() };
         let mut writes =
             Direction { issued: evidence.writes, issued_bytes: evidence.write_bytes, ..Direction::default() };
+        let flushes = evidence.devices.iter().map(|disk| disk.flushes).fold(0, u64::saturating_add);
+        writes.flushes = flushes.min(evidence.syncs.saturating_add(evidence.durable_writes));
         for disk in &evidence.devices {
             reads.add(disk.reads, disk.read_sectors, disk.read_merges);
             writes.add(disk.writes, disk.write_sectors, disk.write_merges);
@@ -57,6 +62,11 @@ impl Direction {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.sectors.saturating_mul(SECTOR_BYTES)
+    }
+
+    /// I/Os beyond those that the trial asked for, and its flushes.
+    pub(crate) fn excess_ios(&self) -> u64 {
+        self.ios.saturating_sub(self.issued.saturating_add(self.flushes))
     }
 
     /// Sectors beyond those that the trial asked for; without sectors, one per excess I/O.

@@ -96,6 +96,25 @@ fn split_and_merged_ios_are_named() {
     assert_unproven("posix-sio/syscall/interrupt", &evidence, "I/Os were merged (50000 merges)");
 }
 
+/// A durable write by a system call was counted as two writes, one of them empty, and called split.
+#[test]
+fn flushes_of_durable_writes_are_no_split_ios() {
+    let mut evidence = interrupt();
+    (evidence.writes, evidence.write_bytes) = (evidence.reads, evidence.read_bytes);
+    (evidence.reads, evidence.read_bytes) = (0, 0);
+    let (disk, path) = (&mut evidence.devices[0], "posix-sio/syscall/interrupt");
+    (disk.write_sectors, disk.writes, disk.flushes) = (disk.read_sectors, 2 * IOS, 2 * IOS);
+    (disk.read_sectors, disk.reads) = (0, 0);
+    disk.interrupts = Some(2 * IOS);
+    assert_unproven(path, &evidence, "I/Os were split");
+    evidence.durable_writes = IOS;
+    assert_eq!(kind(path, &evidence), VerdictKind::Verified);
+    (evidence.durable_writes, evidence.syncs) = (0, IOS);
+    assert_eq!(kind(path, &evidence), VerdictKind::Verified);
+    evidence.devices[0].flushes = 0;
+    assert_unproven(path, &evidence, "I/Os were split");
+}
+
 #[test]
 fn missing_reads_are_not_made_up_for_by_foreign_writes() {
     let mut evidence = interrupt();
