@@ -32,6 +32,8 @@ pub enum Metric {
     InterruptsPerIo,
     /// I/Os per second of CPU time of those threads.
     IopsPerCpu,
+    /// Megabytes (10^6) per second of that CPU time: what compares I/Os of several sizes.
+    MbPerCpu,
     /// System calls of the engine per I/O.
     SystemCallsPerIo,
     /// Voluntary context switches of the jobs per I/O: at depth 1, the share of I/Os that slept.
@@ -64,7 +66,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 31] = [
+    pub const ALL: [Metric; 32] = [
         Metric::Iops,
         Metric::MbPerS,
         Metric::LatencyMean,
@@ -76,6 +78,7 @@ impl Metric {
         Metric::ContextSwitchesPerIo,
         Metric::InterruptsPerIo,
         Metric::IopsPerCpu,
+        Metric::MbPerCpu,
         Metric::SystemCallsPerIo,
         Metric::SleepsPerIo,
         Metric::Instructions(None),
@@ -125,6 +128,7 @@ impl Metric {
             Metric::CpuPercent => ("cpu_percent", "CPU use", "% of one core"),
             Metric::ContextSwitchesPerIo => ("context_switches_per_io", "context switches", "per I/O"),
             Metric::InterruptsPerIo => ("interrupts_per_io", "interrupts", "per I/O"),
+            Metric::MbPerCpu => ("mb_per_cpu", "MB per CPU", "MB per second of CPU time"),
             Metric::IopsPerCpu => ("iops_per_cpu", "IOPS per CPU", "I/Os per second of CPU time"),
             Metric::SystemCallsPerIo => ("system_calls_per_io", "system calls", "per I/O"),
             Metric::SleepsPerIo => ("sleeps_per_io", "sleeps", "per I/O"),
@@ -160,6 +164,7 @@ impl Metric {
             Metric::Iops
                 | Metric::MbPerS
                 | Metric::IopsPerCpu
+                | Metric::MbPerCpu
                 | Metric::IosPerJoule
                 | Metric::BytesPerJoule
                 | Metric::IosPerJouleAboveIdle
@@ -227,6 +232,7 @@ impl Metric {
             Metric::ContextSwitchesPerIo => Some(measurement.context_switches_per_io),
             Metric::InterruptsPerIo => measurement.interrupts_per_io,
             Metric::IopsPerCpu => Some(measurement.iops() / (measurement.cpu_percent / 100.0)),
+            Metric::MbPerCpu => Some(measurement.mb_per_s() / (measurement.cpu_percent / 100.0)),
             Metric::SystemCallsPerIo => measurement.system_calls_per_io,
             Metric::SleepsPerIo => sleeps_per_io(measurement),
             Metric::Instructions(space) => cost::per_io(measurement, CostKind::Instructions, space),
