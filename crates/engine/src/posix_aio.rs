@@ -2,8 +2,9 @@
 //! `aio_fsync`.
 //!
 //! The engine waits for completions by `aio_suspend`; fio polls `aio_error` instead. glibc serialises the
-//! requests of one descriptor and runs at most 20 threads (sysdeps/pthread/aio_misc.c). No call of POSIX makes
-//! one write durable, so those that are to be go to descriptors of their own, opened with `O_DSYNC` or `O_SYNC`.
+//! requests of one descriptor and runs at most 20 threads (sysdeps/pthread/aio_misc.c). No call of POSIX
+//! makes one write durable, so those that are to be go to descriptors of their own, opened with `O_DSYNC` or
+//! `O_SYNC`.
 
 use crate::control_blocks::ControlBlocks;
 use crate::drain::{DRAIN_LIMIT, Drained, Leaky, drain};

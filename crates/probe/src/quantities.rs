@@ -29,8 +29,8 @@ pub(crate) struct Direction {
     pub(crate) ios: u64,
     sectors: u64,
     pub(crate) merges: u64,
-    /// Of the I/Os, the most that may be empty writes: a disk with a cache counts the flush of a flush, an fsync or
-    /// a durable write as one (`blkdev_issue_flush`).
+    /// Of the I/Os, the most that may be empty writes: a disk with a cache counts the flush of a flush, an
+    /// fsync or a durable write as one (`blkdev_issue_flush`).
     flushes: u64,
     /// A taken device counts its I/Os, but nobody counts their sectors.
     without_sectors: bool,
@@ -108,8 +108,8 @@ impl Direction {
     }
 }
 
-/// The most flushes that a durable write causes: one in place of FUA, where the drive has none (block/blk-flush.c),
-/// and one as fdatasync does (`generic_write_sync`).
+/// The most flushes that a durable write causes: one in place of FUA, where the drive has none
+/// (block/blk-flush.c), and one as fdatasync does (`generic_write_sync`).
 const FLUSHES_PER_WRITE: u64 = 2;
 
 /// An upper bound of what others made the disks do, each of which can cause an interrupt: I/Os, and the

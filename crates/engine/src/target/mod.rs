@@ -90,17 +90,8 @@ pub struct Descriptor {
 impl Descriptor {
     /// Another of the same target, with more flags of open(2); for writing only if this one is.
     pub(crate) fn again(&self, flags: i32) -> std::io::Result<Descriptor> {
-        let mode = rustix::fs::fcntl_getfl(&self.file)? & rustix::fs::OFlags::RWMODE;
-        let file = sys::reopen(&self.file, mode == rustix::fs::OFlags::RDWR, libc::O_DIRECT | flags)?;
-        Ok(Descriptor { file, _claims: Arc::clone(&self._claims) })
-    }
-}
-
-#[cfg(test)]
-impl Descriptor {
-    /// A descriptor of nothing in particular, for engines on a kernel that is simulated.
-    pub(crate) fn of_nothing() -> Descriptor {
-        Descriptor { file: File::open("/dev/null").expect("every system has it"), _claims: Claims::default() }
+        let _claims = Arc::clone(&self._claims);
+        Ok(Descriptor { file: sys::reopen_alike(&self.file, libc::O_DIRECT | flags)?, _claims })
     }
 }
 

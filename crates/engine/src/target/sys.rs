@@ -68,6 +68,12 @@ pub(super) fn reopen(node: &impl AsFd, write: bool, flags: c_int) -> io::Result<
     OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)
 }
 
+/// As [`reopen`], for writing only if the descriptor is.
+pub(super) fn reopen_alike(node: &impl AsFd, flags: c_int) -> io::Result<File> {
+    let mode = fs::fcntl_getfl(node)? & fs::OFlags::RWMODE;
+    reopen(node, mode == fs::OFlags::RDWR, flags)
+}
+
 /// Names a file that was opened without a name (open(2), `O_TMPFILE`); never replaces an existing file.
 pub(super) fn link(file: &impl AsFd, path: &Path) -> io::Result<()> {
     let node = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());

@@ -81,8 +81,8 @@ fn durable_writes_reach_the_target(subject: &Subject) {
     subject.put_back();
 }
 
-/// A loop device has a cache and no FUA, so the kernel sends it a flush after each durable write, or two: one in
-/// place of FUA, one as fdatasync does.
+/// A loop device has a cache and no FUA, so the kernel sends it a flush after each durable write, or two:
+/// one in place of FUA, one as fdatasync does.
 fn durable_writes_flush_the_cache_of_a_device(subject: &Subject) {
     const WRITES: u64 = 4;
     let Some(writable) = subject.writable_device() else { return };

@@ -149,8 +149,8 @@ pub(crate) struct RunArgs {
         long,
         value_name = "STORE",
         conflicts_with_all = [
-            "study", "target", "name", "path", "rw", "rwmixread", "bs", "bssplit", "fsync", "fdatasync", "sync",
-            "iodepth", "iodepth_batch_submit", "iodepth_batch_complete_min", "numjobs",
+            "study", "target", "name", "path", "rw", "rwmixread", "bs", "bssplit", "fsync", "fdatasync",
+            "sync", "iodepth", "iodepth_batch_submit", "iodepth_batch_complete_min", "numjobs",
             "random_distribution", "rate_iops", "rate_process", "rate_iops_end", "burst_on", "burst_off",
             "read_iolog", "replay_time_scale", "replay_no_stall", "replay_scale", "replay_align",
             "replay_map", "replay_device", "replay_skip", "corunner", "corunner_cpus", "corunner_nice",

@@ -24,10 +24,9 @@ pub(super) fn options(path: &IoPath, workload: &Workload) -> Result<Vec<(&'stati
     Ok(options)
 }
 
-/// Whether fio does what the keys say. What it does was counted of fio 3.33 by strace: with io_uring and
-/// posixaio above depth 1 it flushes up to once for each write (256 times after 256 writes at fsync=4 and depth
-/// 8), because it asks again while the write that made a flush due is still queued; posixaio has one flush,
-/// fsync.
+/// Whether fio does what the keys say. What it does was counted of fio 3.33 by strace and in its output:
+/// with io_uring and posixaio above depth 1 it flushes up to once for each write (256 times in 256 writes at
+/// fdatasync=4 and depth 8), and posixaio has one flush, fsync.
 ///
 /// # Errors
 /// [`FioError::Unsupported`]: what it does instead.
@@ -37,7 +36,7 @@ pub fn check(path: &IoPath, workload: &Workload) -> Result<(), FioError> {
     let queues_flushes = matches!(path, IoPath::IoUring(_) | IoPath::PosixAio(_));
     let reason = match path {
         IoPath::NvmePassthrough(_) | IoPath::Spdk if is_durable => {
-            "fio's engine for it has neither flushes nor FUA"
+            "its engine in fio 3.33 has neither flushes nor FUA"
         }
         IoPath::PosixAio(_) if workload.fdatasync > 0 => "fio asks for fsync instead of fdatasync",
         _ if flushes && queues_flushes && workload.iodepth > 1 => {

@@ -94,9 +94,9 @@ impl TrialRunner<'_> {
     }
 }
 
-/// What became of an open load that fio kept, and the latency of its flushes. fio does not say what was due, so it is behind if it did fewer
-/// I/Os than its rate by a hundredth, and by more than chance explains: four standard deviations of a
-/// Poisson count.
+/// What became of an open load that fio kept, and the latency of its flushes. fio does not say what was due,
+/// so it is behind if it did fewer I/Os than its rate by a hundredth, and by more than chance explains: four
+/// standard deviations of a Poisson count.
 fn open_window(workload: &Workload, result: &FioOutput, sync: Option<Latency>) -> Option<OpenWindow> {
     if workload.open.is_none() && sync.is_none() {
         return None;
