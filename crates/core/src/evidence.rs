@@ -382,7 +382,7 @@ pub struct Observed {
     pub doubt: Option<String>,
 }
 
-/// The three verdicts.
+/// The verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VerdictKind {
@@ -393,15 +393,23 @@ pub enum VerdictKind {
     /// The evidence shows neither.
     #[default]
     Unproven,
+    /// No path was asked for, because a program did its own I/O: the reasons say what was seen of it.
+    Seen,
 }
 
 impl VerdictKind {
+    /// True where nothing speaks against taking a trial for what it says it is.
+    pub fn stands(self) -> bool {
+        matches!(self, VerdictKind::Verified | VerdictKind::Seen)
+    }
+
     /// The verdict's name.
     pub fn as_str(self) -> &'static str {
         match self {
             VerdictKind::Verified => "verified",
             VerdictKind::Refuted => "refuted",
             VerdictKind::Unproven => "unproven",
+            VerdictKind::Seen => "seen",
         }
     }
 }

@@ -10,6 +10,8 @@ pub enum Generator {
     Native,
     /// The installed fio.
     Fio,
+    /// A program that does its own I/O and reports a figure of its own.
+    Program,
 }
 
 impl Generator {
@@ -18,6 +20,7 @@ impl Generator {
         match self {
             Generator::Native => "native",
             Generator::Fio => "fio",
+            Generator::Program => "program",
         }
     }
 }

@@ -35,8 +35,8 @@ pub use fabric::{FabricEvidence, Transport};
 pub use generator::{Generator, Slice};
 pub use open_load::{Burst, OpenLoad, RateProcess};
 pub use path::{
-    CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, SioCompletion, Sleep, Spin, Submission,
-    UserCompletion,
+    CompletionMode, IoPath, ProgramName, Ring, RingCompletion, RingSubmission, SioCompletion, Sleep, Spin,
+    Submission, UserCompletion,
 };
 pub use power_change::{PowerChange, PowerSetting};
 pub use sequential::Sequential;

@@ -235,6 +235,9 @@ pub struct Workload {
     pub trace: Option<TraceLoad>,
     /// Jobs of other kinds that do I/O at the same time, each kind on a path of its own.
     pub beside: Vec<JobsBeside>,
+    /// Of a program's workload, the keys whose values it is told; all others mean nothing. Absent where iopj
+    /// or fio does the I/O.
+    pub told: Option<Vec<String>>,
 }
 
 impl Default for Workload {
@@ -259,6 +262,7 @@ impl Default for Workload {
             sync: WriteSync::None,
             trace: None,
             beside: Vec::new(),
+            told: None,
         }
     }
 }

@@ -39,6 +39,8 @@ struct Flat {
     trace: Option<TraceLoad>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     beside: Vec<JobsBeside>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    told: Option<Vec<String>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -152,6 +154,7 @@ impl serde::Serialize for Workload {
             sync: self.sync,
             trace: self.trace.clone(),
             beside: self.beside.clone(),
+            told: self.told.clone(),
         }
         .serialize(serializer)
     }
@@ -186,6 +189,7 @@ impl<'de> serde::Deserialize<'de> for Workload {
             sync: flat.sync,
             trace: flat.trace,
             beside: flat.beside,
+            told: flat.told,
         })
     }
 }

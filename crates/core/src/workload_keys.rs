@@ -11,6 +11,9 @@ use std::time::Duration;
 impl Workload {
     /// The workload in a table's heading, such as `randread 4k iodepth 1 numjobs 1`.
     pub fn title(&self) -> String {
+        if let Some(told) = &self.told {
+            return self.title_of_program(told);
+        }
         let what = match &self.trace {
             Some(trace) => format!("trace {}", trace.file),
             None => match &self.sizes {
@@ -48,6 +51,18 @@ impl Workload {
             title += &format!(" beside {}", self.beside_text());
         }
         title
+    }
+
+    /// What a program is told, without the time.
+    fn title_of_program(&self, told: &[String]) -> String {
+        let is_told = |(key, _): &(&'static str, String)| told.iter().any(|name| name == key);
+        let words = |(key, value): (&'static str, String)| match key {
+            "rw" => value,
+            key => format!("{key} {value}"),
+        };
+        let own = self.keys().into_iter().filter(is_told).filter(|(key, _)| *key != "runtime");
+        let words: Vec<String> = own.map(words).collect();
+        if words.is_empty() { "as it is".to_owned() } else { words.join(" ") }
     }
 
     /// A rate as fio's `rate_iops`. fio holds reads and writes to a rate each, so that of a mixed workload is
@@ -213,6 +228,9 @@ impl Workload {
     /// The measured window as text: `3s` or `20000 I/Os per job`.
     pub fn length_text(&self) -> String {
         match self.length {
+            _ if self.told.as_ref().is_some_and(|told| !told.iter().any(|key| key == "runtime")) => {
+                "as long as it takes".to_owned()
+            }
             Length::Runtime(time) => format_duration(time),
             Length::WHOLE_TRACE => "whole".to_owned(),
             Length::Ios(ios) => format!("{ios} I/Os per job"),
@@ -311,6 +329,7 @@ mod tests {
                 path: "libaio/syscall/interrupt".parse().unwrap(),
                 workload: Workload::default(),
             }],
+            told: None,
         };
         let plain = Workload::default().keys();
         assert!(workload.keys().iter().zip(&plain).all(|(one, plain)| one != plain));
@@ -318,6 +337,21 @@ mod tests {
         // The rate last: without it there is no open load.
         assert!(workload.keys().into_iter().rev().all(|(key, _)| workload.clear(key)));
         assert_eq!((workload.keys(), workload.clear("speed")), (plain, false));
+    }
+
+    #[test]
+    fn a_programs_title_names_what_it_is_told() {
+        let told = |keys: &[&str]| {
+            let told = Some(keys.iter().map(|key| (*key).to_owned()).collect());
+            Workload { iodepth: 8, numjobs: 2, told, ..Workload::default() }
+        };
+        assert_eq!(told(&["numjobs", "runtime"]).title(), "numjobs 2");
+        assert_eq!(told(&["rw", "iodepth"]).title(), "randread iodepth 8");
+        assert_eq!(told(&[]).title(), "as it is");
+        assert_eq!(told(&["runtime"]).length_text(), "10s");
+        assert_eq!(told(&["rw"]).length_text(), "as long as it takes");
+        let json = serde_json::to_string(&told(&["rw"])).unwrap();
+        assert_eq!(serde_json::from_str::<Workload>(&json).unwrap(), told(&["rw"]));
     }
 
     #[test]

@@ -6,5 +6,6 @@ pub mod descriptors;
 pub mod fio;
 pub mod native;
 pub mod pass;
+pub mod program;
 pub mod steadystate;
 pub mod trace;

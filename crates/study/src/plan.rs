@@ -118,9 +118,16 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, LeftOut)
     let generators = study.generators()?;
     let fabrics = fabrics(study)?;
     for matrix in &study.workloads {
-        let paths =
-            parse_paths(matrix.paths.as_ref().unwrap_or(&study.paths))?.unwrap_or_else(|| available.to_vec());
+        let paths = match &study.program {
+            Some(program) => program.paths()?,
+            None => parse_paths(matrix.paths.as_ref().unwrap_or(&study.paths))?
+                .unwrap_or_else(|| available.to_vec()),
+        };
         for workload in matrix.workloads()? {
+            let workload = match &study.program {
+                Some(program) => program.told(workload),
+                None => workload,
+            };
             for &path in &paths {
                 if path.is_synchronous() && workload.iodepth > 1 {
                     left_out.deep += 1;
@@ -196,7 +203,11 @@ fn refuse_too_many(study: &Study, available: u64) -> Result<(), StudyError> {
     let others = settings.saturating_mul(study.generator.count()).saturating_mul(fabrics);
     let of_matrix = |matrix: &WorkloadMatrix| {
         let paths = matrix.paths.as_ref().unwrap_or(&study.paths);
-        let paths = if paths.values() == ["available"] { available } else { paths.count() };
+        let paths = match &study.program {
+            Some(program) => program.variants.len() as u64,
+            None if paths.values() == ["available"] => available,
+            None => paths.count(),
+        };
         matrix.count().saturating_mul(paths).saturating_mul(others)
     };
     let combinations = study.workloads.iter().map(of_matrix).fold(0, u64::saturating_add);
@@ -215,6 +226,7 @@ fn refuse_too_many(study: &Study, available: u64) -> Result<(), StudyError> {
 fn generators_of(path: IoPath, all: &[Generator]) -> impl Iterator<Item = Generator> {
     let only = match path {
         IoPath::Spdk => Some(Generator::Fio),
+        IoPath::Program(_) => Some(Generator::Program),
         _ if path.fio_engine().is_err() => Some(Generator::Native),
         _ => None,
     };

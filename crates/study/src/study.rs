@@ -11,6 +11,7 @@ use crate::keys::{check_keys, fields_of};
 use crate::matrix::WorkloadMatrix;
 use crate::meters::Meters;
 use crate::mistakes;
+use crate::program::{DEFAULT_SIZE, Program};
 use crate::replicates::{Replicates, Until};
 use crate::settings;
 use crate::steadystate::SteadyStateKeys;
@@ -27,9 +28,11 @@ use std::time::Duration;
 pub struct Study {
     /// Name of the study, and of its store.
     pub name: String,
-    /// I/O paths; `available` stands for every path without variants that works on the target.
+    /// I/O paths; `available` stands for every path without variants that works on the target. None in the
+    /// study of a program.
+    #[serde(default = "no_path", skip_serializing_if = "is_no_path")]
     pub paths: Axis<String>,
-    /// What issues the I/O: `native`, `fio`, or both.
+    /// What issues the I/O: `native`, `fio`, or both; or `program`.
     #[serde(default = "native")]
     pub generator: Axis<String>,
     /// How often each cell is measured.
@@ -66,6 +69,8 @@ pub struct Study {
     pub fio: Option<FioOptions>,
     /// The target host, if the drive is reached over fabrics.
     pub fabric: Option<Fabric>,
+    /// The program that does its own I/O, if that is the generator.
+    pub program: Option<Program>,
     /// Workloads; each table is a matrix of its own.
     #[serde(rename = "workload")]
     pub workloads: Vec<WorkloadMatrix>,
@@ -81,12 +86,20 @@ pub struct FioOptions {
     pub spdk_plugin: Option<PathBuf>,
 }
 
+fn no_path() -> Axis<String> {
+    Axis::Many(Vec::new())
+}
+
+fn is_no_path(paths: &Axis<String>) -> bool {
+    paths.count() == 0
+}
+
 fn native() -> Axis<String> {
     Axis::One("native".to_owned())
 }
 
 fn one_gib() -> String {
-    "1g".to_owned()
+    DEFAULT_SIZE.to_owned()
 }
 
 impl Study {
@@ -99,6 +112,7 @@ impl Study {
             StudyError(format!("{source} is not TOML: {}", mistakes::message(text, &e)))
         })?;
         check_study_keys(&table, source)?;
+        Program::check_table(&table, &generator_words(&table), source)?;
         if let Some(toml::Value::Table(fio)) = table.get("fio") {
             check_keys(fio, fields_of::<FioOptions>(), source, " in [fio]")?;
         }
@@ -117,6 +131,8 @@ impl Study {
         fabric.map_err(|StudyError(why)| StudyError(format!("{source}: {why}")))?;
         let far = study.fabric.as_ref().and_then(|fabric| fabric.meters.as_ref());
         far.map_or(Ok(()), |meters| meters.asked(source, Fabric::METERS).map(drop))?;
+        let program = study.program.as_ref().map_or(Ok(()), |program| program.check(&study.workloads));
+        program.map_err(|StudyError(why)| StudyError(format!("{source}: {why}")))?;
         study.idle()?;
         study.settle_limit()?;
         study.steadystate()?;
@@ -164,7 +180,8 @@ impl Study {
         let parse = |name: String| match name.as_str() {
             "native" => Ok(Generator::Native),
             "fio" => Ok(Generator::Fio),
-            other => error(format!("there is no generator `{other}`: there are native and fio")),
+            "program" => Ok(Generator::Program),
+            other => error(format!("there is no generator `{other}`: there are native, fio and program")),
         };
         let generators = self.generator.values().into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         if generators.is_empty() {
@@ -214,6 +231,15 @@ impl Study {
     }
 }
 
+/// The words of the generators, as far as they are words.
+fn generator_words(table: &toml::Table) -> Vec<&str> {
+    match table.get("generator") {
+        None => vec!["native"],
+        Some(toml::Value::Array(words)) => words.iter().filter_map(toml::Value::as_str).collect(),
+        Some(word) => word.as_str().into_iter().collect(),
+    }
+}
+
 /// Refuses a key of a study that is unknown or missing, with an example of what is needed.
 fn check_study_keys(table: &toml::Table, source: &str) -> Result<(), StudyError> {
     let (study, workload) = (fields_of::<Study>(), fields_of::<WorkloadMatrix>());
@@ -226,7 +252,9 @@ fn check_study_keys(table: &toml::Table, source: &str) -> Result<(), StudyError>
     }
     check_keys(table, study, source, "")?;
     for (key, example) in [("name", "name = \"my-study\""), ("paths", "paths = \"available\"")] {
-        if !table.contains_key(key) {
+        let is_optional =
+            key == "paths" && (table.contains_key("program") || generator_words(table).contains(&"program"));
+        if !table.contains_key(key) && !is_optional {
             return error(format!(
                 "{source}: `{key}` is missing: write {example} above the first [[workload]]"
             ));

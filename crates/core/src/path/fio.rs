@@ -25,6 +25,7 @@ impl IoPath {
             IoPath::NvmePassthrough(_) => Ok("io_uring_cmd"),
             IoPath::Spdk => Ok("spdk"),
             IoPath::NvmeUser(_) => Err("no engine for this interface"),
+            IoPath::Program(_) => Err("no engine that is another program"),
         }
     }
 

@@ -1,8 +1,10 @@
 //! The I/O path: interface, submission, completion and variants. Its one text form is in `text`.
 
 mod fio;
+mod program;
 mod text;
 
+pub use program::{BadProgramName, ProgramName};
 pub use text::ParsePathError;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,9 @@ pub enum IoPath {
     NvmeUser(UserCompletion),
     /// Kernel bypass: SPDK's NVMe driver, through fio's plugin.
     Spdk,
+    /// A program's own I/O, by the name of the variant that was run (`program:NAME`). Nothing is asked of it,
+    /// so what the others say of a path is said of none: it counts as one of system calls and interrupts.
+    Program(ProgramName),
 }
 
 /// How the caller of a synchronous interface learns of the completion.
@@ -195,6 +200,7 @@ impl IoPath {
             IoPath::NvmePassthrough(_) => "nvme-passthrough",
             IoPath::NvmeUser(_) => "nvme-user",
             IoPath::Spdk => "spdk",
+            IoPath::Program(_) => "program",
         }
     }
 
@@ -226,7 +232,7 @@ impl IoPath {
                 UserCompletion::Poll(_) => CompletionMode::Poll,
                 UserCompletion::Hybrid(..) => CompletionMode::Hybrid,
             },
-            IoPath::PosixAio(_) | IoPath::Libaio => CompletionMode::Interrupt,
+            IoPath::PosixAio(_) | IoPath::Libaio | IoPath::Program(_) => CompletionMode::Interrupt,
             IoPath::Spdk => CompletionMode::Poll,
             IoPath::IoUring(ring) | IoPath::NvmePassthrough(ring) => match ring.completion {
                 RingCompletion::Interrupt => CompletionMode::Interrupt,
@@ -242,6 +248,11 @@ impl IoPath {
             IoPath::IoUring(ring) | IoPath::NvmePassthrough(ring) => Some(*ring),
             _ => None,
         }
+    }
+
+    /// True for a program that does its own I/O.
+    pub fn is_program(&self) -> bool {
+        matches!(self, IoPath::Program(_))
     }
 
     /// True where one job can have no more than one I/O in flight.

@@ -1,13 +1,20 @@
 //! The one text form of a path: `Display`, `FromStr`, and serde by both.
 
 use super::{
-    AioDescriptors, IoPath, Ring, RingCompletion, RingSubmission, SioCompletion, Sleep, Spin, UserCompletion,
+    AioDescriptors, BadProgramName, IoPath, Ring, RingCompletion, RingSubmission, SioCompletion, Sleep, Spin,
+    UserCompletion,
 };
 use std::fmt;
 use std::str::FromStr;
 
+/// What the text of a program's variant begins with.
+const PROGRAM: &str = "program:";
+
 impl fmt::Display for IoPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let IoPath::Program(name) = self {
+            return write!(f, "{PROGRAM}{name}");
+        }
         write!(f, "{}/{}/{}", self.interface(), self.submission(), self.completion())?;
         match self {
             IoPath::PosixSio(SioCompletion::Hybrid(Sleep::Fixed(us))) => write!(f, ":{us}us"),
@@ -63,6 +70,8 @@ enum PathFault {
     Variant { stem: String, given: String, remedy: &'static str },
     #[error("`+{0}` is named twice")]
     Twice(String),
+    #[error(transparent)]
+    Program(#[from] BadProgramName),
 }
 
 impl PathFault {
@@ -85,6 +94,9 @@ impl FromStr for IoPath {
 }
 
 fn parse(text: &str) -> Result<IoPath, PathFault> {
+    if let Some(name) = text.strip_prefix(PROGRAM) {
+        return Ok(IoPath::Program(name.parse()?));
+    }
     let mut pieces = text.split('+');
     let stem = pieces.next().unwrap_or_default();
     let variants: Vec<&str> = pieces.collect();
@@ -258,6 +270,7 @@ mod tests {
             mode.prop_map(IoPath::PosixSio),
             user.prop_map(IoPath::NvmeUser),
             Just(IoPath::Spdk),
+            "[A-Za-z0-9._-]{1,40}".prop_map(|name| IoPath::Program(name.parse().unwrap())),
             Just(IoPath::PosixAio(AioDescriptors::PerJob)),
             Just(IoPath::PosixAio(AioDescriptors::PerSlot)),
             Just(IoPath::Libaio),
@@ -316,6 +329,9 @@ mod tests {
             ("nvme-user/doorbell/interrupt+pause", "no variant `+pause` where it interrupts"),
             ("spdk/doorbell/interrupt", "no completion `interrupt`; it has poll"),
             ("io_uring/syscall/poll+split+split", "is named twice"),
+            ("program:", "cannot name a variant"),
+            ("program:a b", "cannot name a variant"),
+            ("program:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "up to 40 letters"),
         ] {
             let message = text.parse::<IoPath>().unwrap_err().to_string();
             assert!(message.contains(part), "{message}");
