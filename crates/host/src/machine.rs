@@ -57,6 +57,14 @@ fn is_translated(cpu: &str, machine: &[u8], ticks_per_s: u64) -> bool {
 
 /// Facts about this machine and the target's drives. What the machine does not say is absent.
 pub fn provenance(target: &Target) -> BTreeMap<String, String> {
+    let mut facts = facts(target.devices());
+    facts.insert("target_bytes".to_owned(), target.data_len().to_string());
+    facts.insert("target_logical_block".to_owned(), target.logical_block().to_string());
+    facts
+}
+
+/// Facts about this machine and some of its drives.
+pub fn facts(devices: &[String]) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     let mut put = |name: &str, value: Option<String>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
@@ -76,10 +84,8 @@ pub fn provenance(target: &Target) -> BTreeMap<String, String> {
         field(&cpu, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
     put("virtual_machine", virtual_machine.then(|| "yes".to_owned()));
     put("memory", field(&read("/proc/meminfo").unwrap_or_default(), "MemTotal"));
-    put("target_bytes", Some(target.data_len().to_string()));
-    put("target_logical_block", Some(target.logical_block().to_string()));
-    put("devices", Some(target.devices().join(" ")));
-    for device in target.devices() {
+    put("devices", Some(devices.join(" ")));
+    for device in devices {
         let folder = format!("/sys/block/{device}");
         for (name, file) in [
             ("model", "device/model"),

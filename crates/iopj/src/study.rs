@@ -2,7 +2,7 @@
 
 use crate::args::RunArgs;
 use anyhow::anyhow;
-use iopj_core::{IoPath, parse_duration};
+use iopj_core::{Generator, IoPath, parse_duration};
 use iopj_meter::read_whole_text;
 use iopj_run::read_study;
 use iopj_study::{Axis, Replicates, Study, WorkloadMatrix, matching};
@@ -54,6 +54,10 @@ pub(crate) fn of(args: &RunArgs) -> anyhow::Result<(Study, Vec<String>)> {
         if args.runtime.is_some() || args.ios.is_some() {
             (workload.runtime, workload.ios) = (args.runtime.clone(), args.ios);
         }
+    }
+    if study.program.is_some() || study.generators()?.contains(&Generator::Program) {
+        // What the options change must fit a program too.
+        read_study(&study.to_toml()?, "the study and the options")?;
     }
     Ok((study, notes))
 }

@@ -7,6 +7,7 @@ use crate::fabric::{check_options, target_name};
 use crate::options::Options;
 use crate::pace::{self, RunTime};
 use crate::precondition;
+use crate::program_run::{ProgramSetUp, own_program};
 use crate::progress::Progress;
 use crate::runner::{SetUp, Tools, all_cells, open_meters, place};
 use crate::target::{Access, TargetSpec, writes};
@@ -21,6 +22,7 @@ use iopj_store::Unavailable;
 use iopj_study::plan::{self, Cell, LeftOut};
 use iopj_study::{Fabric, Study};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// What a run would do.
@@ -87,6 +89,9 @@ pub fn dry_run(
     stop: &AtomicBool,
 ) -> Result<RunPlan, RunError> {
     let (host, locks) = (Host::new(), DeviceLocks::none());
+    if study.program.is_some() {
+        return of_program(&study, options, (&host, &locks), progress, stop);
+    }
     let tools = Tools::find(&study, options, progress)?;
     let all = all_cells(&study)?;
     if let Some(keys) = &study.fabric {
@@ -126,6 +131,45 @@ pub fn dry_run(
         overwritten_here: None,
         cells: cells.clone(),
         study: study.name.clone(),
+    })
+}
+
+/// What the run of a program would do: what the program reads and writes is its own to know.
+fn of_program(
+    study: &Study,
+    options: &Options,
+    (host, locks): (&Host, &Arc<DeviceLocks>),
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<RunPlan, RunError> {
+    let own = own_program(study, options.target.clone(), options)?;
+    let cells = all_cells(study)?;
+    let store = new_store::path(&study.name, options.store.as_deref())?;
+    let meters = open_meters((study, &cells), None, options, progress, stop)?;
+    let is_root = rustix::process::geteuid().is_root();
+    let set_up = ProgramSetUp::new(study, own, meters, (host, locks), is_root, progress)?;
+    let ProgramSetUp { own, cells, metering, access } = &set_up;
+    let schedule = metering.as_ref().map(Metering::schedule);
+    let foresee = |(setting, value): (Setting, String)| access.settings.foresee(setting, &value);
+    let needed = cells.iter().flat_map(|cell| needed_settings(&access.settings, cell));
+    let (changes, unchangeable) = changes(needed.map(foresee));
+    Ok(RunPlan {
+        study: study.name.clone(),
+        store,
+        target: own.target.clone().unwrap_or_default(),
+        overwritten: None,
+        taken: None,
+        cells: cells.clone(),
+        left_out: LeftOut::default(),
+        unavailable: Vec::new(),
+        replicates: [study.replicates.fewest(), study.replicates.most()],
+        times: RunTime::of_study(study, cells, schedule)?,
+        meters: metering.as_ref().map(Metering::names).unwrap_or_default(),
+        overwritten_here: None,
+        bytes: PlannedBytes::default(),
+        changes,
+        unchangeable,
+        fabric: Vec::new(),
     })
 }
 

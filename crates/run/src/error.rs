@@ -1,5 +1,6 @@
 //! Why a run did not take place or ended early, and why a trial failed.
 
+use crate::own_program::ProgramError;
 use iopj_core::IoPath;
 use iopj_engine::EngineError;
 use iopj_engine::target::{FileId, TargetError};
@@ -121,6 +122,9 @@ pub enum TrialError {
     /// The jobs of the native generator, or a snapshot around them.
     #[error(transparent)]
     Jobs(#[from] NativeError),
+    /// A program that does its own I/O.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// I/Os that fio counts as failed.
     #[error("fio counts {0} failed I/Os")]
     FailedIos(u64),

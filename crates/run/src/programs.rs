@@ -2,12 +2,14 @@
 
 use crate::energy;
 use crate::error::RunError;
+use crate::own_program;
 use iopj_core::Generator;
 use iopj_load::fio::Fio;
 use iopj_study::{Study, StudyError};
 use std::path::Path;
 
-/// The programs that a study names: the paths of fio, of its plugin and of meters.
+/// The programs that a study names: the paths of fio, of its plugin and of meters, and those that do
+/// their own I/O.
 ///
 /// # Errors
 /// A meter's table cannot be read.
@@ -15,6 +17,7 @@ pub fn named(study: &Study) -> Result<Vec<String>, StudyError> {
     let fio = study.fio.clone().unwrap_or_default();
     let paths = [fio.program, fio.spdk_plugin].into_iter().flatten();
     let mut names: Vec<String> = paths.map(|path| path.to_string_lossy().into_owned()).collect();
+    names.extend(own_program::names(study));
     names.extend(energy::programs(study)?);
     Ok(names)
 }

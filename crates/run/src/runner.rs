@@ -7,13 +7,14 @@ use crate::fabric::{FabricSide, check_options};
 use crate::locks::Locker;
 use crate::new_store::provenance_of;
 use crate::options::Options;
+use crate::own_program::figure_of;
 use crate::pace::{self, RunTime};
 use crate::profile::Profiler;
 use crate::progress::{Progress, unix_ns};
 use crate::target::{Access, MadeFile, OpenTarget, Taking, TargetSpec, writes};
 use crate::trial::TrialRunner;
 use crate::trials::{Summary, Trials};
-use crate::{continued, limits, new_store, paths, programs};
+use crate::{continued, limits, new_store, paths, program_run, programs};
 use iopj_core::{IoPath, Transport};
 use iopj_host::machine;
 use iopj_host::settings::Host;
@@ -34,6 +35,7 @@ pub fn read_study(text: &str, source: &str) -> Result<Study, StudyError> {
     energy::meter_specs(study.meters.as_ref(), source)?;
     let there = study.fabric.as_ref().and_then(|fabric| fabric.meters.as_ref());
     energy::target_meter_specs(there, source)?;
+    study.program.as_ref().map_or(Ok(()), |program| figure_of(program).map(drop))?;
     Ok(study)
 }
 
@@ -48,6 +50,9 @@ pub fn run(
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Summary, RunError> {
+    if study.program.is_some() {
+        return program_run::run(study, options, decide, progress, stop);
+    }
     let host = Host::new();
     let mut locker = Locker::new(&host);
     locker.put_back_left_behind(progress)?;
@@ -113,6 +118,9 @@ pub fn resume(
     locker.put_back_left_behind(progress)?;
     let record = store.study()?;
     let study = read_study(&record.text, &store_path.display().to_string())?;
+    if study.program.is_some() {
+        return program_run::resume((study, record, store), options, decide, progress, stop);
+    }
     if study.precondition {
         continued::check_reads(&store.trials()?)?;
     }
@@ -325,7 +333,7 @@ impl<'a> SetUp<'a> {
 }
 
 /// A seed of 63 bits, which TOML can hold.
-fn random_seed() -> Result<u64, RunError> {
+pub(crate) fn random_seed() -> Result<u64, RunError> {
     let mut bytes = [0u8; 8];
     // Up to 256 bytes come whole.
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {

@@ -99,7 +99,9 @@ impl Trials<'_> {
         let mut summary = self.summary(missing.len());
         self.access.begin()?;
         self.here.as_mut().map_or(Ok(()), Access::begin)?;
-        let control = if missing.is_empty() { None } else { self.control(progress)? };
+        // What a program does is held against no request.
+        let has_control = !missing.is_empty() && self.study.program.is_none();
+        let control = if has_control { self.control(progress)? } else { None };
         let mut preconditioning = Preconditioning::default();
         if stop.load(Ordering::Relaxed) {
             return Ok(Summary { interrupted: true, ..summary });
@@ -332,6 +334,7 @@ impl Trials<'_> {
         let measured = set.and_then(|()| {
             let tick = &mut || {
                 access.watch();
+                runner.take_said().iter().for_each(|text| progress.note(text));
                 progress.tick();
             };
             runner.measure(access, cell, planned, control, preconditioning, tick)

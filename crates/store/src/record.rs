@@ -4,6 +4,7 @@ use crate::corunner_window::CorunnerWindow;
 use crate::kind_window::KindWindow;
 use crate::latency::Latency;
 use crate::open_window::OpenWindow;
+use crate::program_window::ProgramWindow;
 use crate::rate::per_second;
 use crate::repeat::{self, Repeat};
 use iopj_core::evidence::CpuTimes;
@@ -239,6 +240,10 @@ pub struct Measurement {
     /// bytes, rate and latency of the trial are those of the first; counts, CPU time and energy are of all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<KindWindow>,
+    /// What a program reported and what was seen of it, if one did its own I/O. Its I/Os are then those of
+    /// the disks that it uses, and latencies are of these, sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Box<ProgramWindow>>,
 }
 
 impl Measurement {
@@ -270,6 +275,7 @@ impl Measurement {
             ("interrupts_per_io", self.interrupts_per_io),
             ("system_calls_per_io", self.system_calls_per_io),
             ("achieved_depth", Some(self.achieved_depth)),
+            ("figure", self.program.as_ref().map(|program| program.figure)),
         ];
         let latencies = [
             ("latency_ns", Some(&self.latency)),

@@ -205,11 +205,6 @@ const NOT_OF_PROGRAMS: [&str; 9] = [
 ];
 
 impl FigureKeys {
-    /// True for a figure per second.
-    pub fn is_rate(unit: &str) -> bool {
-        unit.ends_with("/s")
-    }
-
     fn check(&self) -> Result<(), StudyError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if self.name.is_empty() || self.name.len() > 40 || !self.name.chars().all(is_plain) {

@@ -16,11 +16,21 @@ const BLOCKABLE: u64 = 0x7fff_ffff & !(1 << 8) & !(1 << 18);
 /// Which processes belong to the program.
 #[derive(Clone, Debug)]
 pub(super) enum Scope {
-    /// This one and its descendants, also those that became children of the second process because their
-    /// own parents ended.
-    Tree(i32, Option<i32>),
+    /// The processes of a program.
+    Tree(Family),
     /// Those of a control group and of the groups in it, by its folder.
     Cgroup(PathBuf),
+}
+
+/// A program and servers that work for it, each with its descendants.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Family {
+    pub(super) program: i32,
+    pub(super) servers: Vec<i32>,
+    /// Descendants whose own parents ended become children of this process.
+    pub(super) adopted_by: Option<i32>,
+    /// Its children from before, which are no part of the program.
+    pub(super) strangers: BTreeSet<i32>,
 }
 
 /// What was seen so far.
@@ -46,6 +56,8 @@ pub(super) struct Processes {
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     parent: i32,
+    /// It belongs to a server.
+    of_server: bool,
     user_ticks: u64,
     system_ticks: u64,
     major_faults: u64,
@@ -73,8 +85,13 @@ impl Processes {
     pub(super) fn cgroup(&self) -> Option<&Path> {
         match &self.scope {
             Scope::Cgroup(folder) => Some(folder),
-            Scope::Tree(..) => None,
+            Scope::Tree(_) => None,
         }
+    }
+
+    /// The processes of the program itself at the last look, without its servers'.
+    pub(super) fn own_pids(&self) -> Vec<i32> {
+        self.members.iter().filter(|(_, totals)| !totals.of_server).map(|((pid, _), _)| *pid).collect()
     }
 
     /// The processes at the last look.
@@ -129,14 +146,17 @@ impl Processes {
         let read = |pid: i32| Some((pid, stat(&text(&all.join(pid.to_string()).join("stat")).ok()?)?));
         let candidates: BTreeMap<i32, (u64, Totals)> = numbers(&all).filter_map(read).collect();
         let inside = self.cgroup().map(processes_in);
+        // Whether it belongs to a server, if it belongs at all.
         let belongs = |pid: i32| match (&self.scope, &inside) {
-            (Scope::Tree(first, adopted_by), _) => self.descends(&candidates, pid, *first, *adopted_by),
-            (Scope::Cgroup(_), inside) => inside.as_ref().is_some_and(|inside| inside.contains(&pid)),
+            (Scope::Tree(tree), _) => self.descends(&candidates, pid, tree),
+            (Scope::Cgroup(_), inside) => {
+                inside.as_ref().filter(|inside| inside.contains(&pid)).map(|_| false)
+            }
         };
         let mut found = BTreeMap::new();
         for (pid, (started, totals)) in &candidates {
-            if belongs(*pid) {
-                let mut totals = *totals;
+            if let Some(of_server) = belongs(*pid) {
+                let mut totals = Totals { of_server, ..*totals };
                 if let Some(io) = text_if_there(&all.join(pid.to_string()).join("io")).ok().flatten() {
                     (totals.io, totals.has_io) = (process_io(&io), true);
                 }
@@ -146,29 +166,29 @@ impl Processes {
         found
     }
 
-    /// True for a descendant, and for one that was a member at the last look: its parent may have ended.
-    fn descends(&self, all: &BTreeMap<i32, (u64, Totals)>, pid: i32, first: i32, by: Option<i32>) -> bool {
-        let mut at = pid;
+    /// Whether it descends from the program or from a server (true), or was a member at the last look: its
+    /// parent may have ended.
+    fn descends(&self, all: &BTreeMap<i32, (u64, Totals)>, pid: i32, tree: &Family) -> Option<bool> {
+        let (mut at, by) = (pid, tree.adopted_by);
         // Who watches is no part of the program, though he may descend from it.
         let own = std::process::id().cast_signed();
         for _ in 0..=all.len() {
-            if at == own && by != Some(own) {
-                return false;
+            if tree.servers.contains(&at) {
+                return Some(true);
             }
-            if at == first || (Some(at) == by && pid != at) {
-                return true;
+            if (at == own && by != Some(own)) || tree.strangers.contains(&at) {
+                return None;
             }
-            match all.get(&at) {
-                Some((started, totals)) => {
-                    if self.members.contains_key(&(at, *started)) {
-                        return true;
-                    }
-                    at = totals.parent;
-                }
-                None => return false,
+            if at == tree.program || (Some(at) == by && pid != at) {
+                return Some(false);
             }
+            let (started, totals) = all.get(&at)?;
+            if let Some(member) = self.members.get(&(at, *started)) {
+                return Some(member.of_server);
+            }
+            at = totals.parent;
         }
-        false
+        None
     }
 
     fn look_at_threads(&mut self, root: &Root) {
@@ -227,6 +247,7 @@ impl Totals {
     fn max(&self, other: &Totals) -> Totals {
         Totals {
             parent: 0,
+            of_server: false,
             user_ticks: self.user_ticks.max(other.user_ticks),
             system_ticks: self.system_ticks.max(other.system_ticks),
             major_faults: self.major_faults.max(other.major_faults),
@@ -300,6 +321,16 @@ fn process_io(text: &str) -> ProcessIo {
     }
 }
 
+/// The children of a process.
+pub(super) fn children_of(root: &Root, parent: i32) -> BTreeSet<i32> {
+    let all = root.path("proc");
+    let is_child = |pid: &i32| {
+        let read = text(&all.join(pid.to_string()).join("stat")).ok();
+        read.and_then(|text| stat(&text)).is_some_and(|(_, totals)| totals.parent == parent)
+    };
+    numbers(&all).filter(is_child).collect()
+}
+
 /// The processes of a control group and of those in it.
 pub(super) fn processes_in(folder: &Path) -> BTreeSet<i32> {
     let text = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
@@ -352,7 +383,7 @@ mod tests {
         // A stranger, and one that this program adopted.
         tree.process(12, 1, 50, 0, 5_000);
         tree.process(13, 3, 1, 0, 1_000);
-        let mut processes = Processes::new(Scope::Tree(10, Some(3)), 1);
+        let mut processes = Processes::new(of(10, Some(3)), 1);
         let first = processes.look(&tree.root());
         assert_eq!((first.processes, first.user_ns, first.major_faults), (3, 13, 15));
         assert_eq!(first.io.unwrap().read_bytes, 1_300);
@@ -366,12 +397,43 @@ mod tests {
         assert_eq!((delta.user_ns, delta.io.unwrap().read_bytes), (2, 2));
     }
 
+    fn of(program: i32, adopted_by: Option<i32>) -> Scope {
+        Scope::Tree(Family { program, adopted_by, ..Family::default() })
+    }
+
+    #[test]
+    fn servers_count_too_and_children_from_before_do_not() {
+        let tree = Tree::new();
+        tree.process(3, 1, 0, 0, 0);
+        tree.process(10, 3, 5, 0, 0);
+        // A server with a child of its own, and a meter that was started before.
+        tree.process(20, 1, 7, 0, 100);
+        tree.process(21, 20, 8, 0, 0);
+        tree.process(15, 3, 90, 0, 0);
+        let mut program = Family { program: 10, servers: vec![20], ..Family::default() };
+        program.adopted_by = Some(3);
+        program.strangers = children_of(&tree.root(), 3);
+        program.strangers.remove(&10);
+        let mut processes = Processes::new(Scope::Tree(program), 1);
+        let counts = processes.look(&tree.root());
+        assert_eq!((counts.processes, counts.user_ns), (3, 20));
+        assert_eq!((processes.pids(), processes.own_pids()), (vec![10, 20, 21], vec![10]));
+        // What a server leaves behind is still its own.
+        tree.process(22, 21, 0, 0, 0);
+        processes.look(&tree.root());
+        tree.ends(21);
+        tree.process(22, 3, 0, 0, 0);
+        tree.process(11, 3, 0, 0, 0);
+        processes.look(&tree.root());
+        assert_eq!(processes.own_pids(), [10, 11]);
+    }
+
     #[test]
     fn a_member_whose_parent_has_ended_stays_a_member() {
         let tree = Tree::new();
         tree.process(10, 1, 5, 0, 0);
         tree.process(11, 10, 7, 0, 0);
-        let mut processes = Processes::new(Scope::Tree(10, None), 1);
+        let mut processes = Processes::new(of(10, None), 1);
         assert_eq!(processes.look(&tree.root()).processes, 2);
         tree.ends(10);
         tree.process(11, 1, 8, 0, 0);

@@ -4,7 +4,7 @@ use super::account::{Account, Costly, Spent};
 use super::counters::{ProgramCounters, of_cgroup};
 use super::disks::{DiskLook, Disks};
 use super::files::Files;
-use super::processes::{self, Processes, Scope};
+use super::processes::{self, Family, Processes, Scope};
 use super::samples::{Request, Sampler};
 use super::{cost, events};
 use crate::completions::CompletionsError;
@@ -31,8 +31,9 @@ const MINOR_BITS: u32 = 20;
 /// What is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// A child of this process that has not run its program yet, with all that it starts.
-    Child(u32),
+    /// A child of this process that has not run its program yet, with all that it starts, and servers that
+    /// work for it, with all that these start.
+    Child(u32, Vec<i32>),
     /// A process that runs already, with what it has started and will start.
     Process(i32),
     /// The processes of a control group, by its folder.
@@ -125,14 +126,24 @@ impl Watcher {
         let tick_ns = cpu::tick_ns();
         let own = std::process::id().cast_signed();
         let scope = match watched {
-            Watched::Child(pid) => Some(Scope::Tree(pid.cast_signed(), Some(own))),
-            Watched::Process(pid) => Some(Scope::Tree(*pid, None)),
+            Watched::Child(pid, servers) => {
+                let program = pid.cast_signed();
+                let mut strangers = processes::children_of(&root, own);
+                strangers.remove(&program);
+                Some(Scope::Tree(Family {
+                    program,
+                    servers: servers.clone(),
+                    adopted_by: Some(own),
+                    strangers,
+                }))
+            }
+            Watched::Process(pid) => Some(Scope::Tree(Family { program: *pid, ..Family::default() })),
             Watched::Cgroup(folder) => Some(Scope::Cgroup(folder.clone())),
             Watched::Nothing => None,
         };
         let disks = Disks::new(&root);
         let mut watcher = Watcher {
-            child: if let Watched::Child(pid) = watched { Some(pid.cast_signed()) } else { None },
+            child: if let Watched::Child(pid, _) = watched { Some(pid.cast_signed()) } else { None },
             processes: scope.map(|scope| Processes::new(scope, tick_ns)),
             root,
             tick_ns,
@@ -181,18 +192,23 @@ impl Watcher {
     fn open(&mut self, watched: &Watched) -> Result<(), CompletionsError> {
         let counters = match watched {
             Watched::Nothing => return Ok(()),
-            Watched::Child(pid) => {
+            Watched::Child(pid, _) => {
                 ProgramCounters::open(&self.root, &[Whose::LineageFromExec(pid.cast_signed())])?
             }
             Watched::Cgroup(_) | Watched::Process(_) => ProgramCounters::open(&self.root, &[])?,
         };
         self.program = Some(counters);
-        if matches!(watched, Watched::Child(_)) { Ok(()) } else { self.attach() }
+        match watched {
+            Watched::Child(_, servers) if servers.is_empty() => Ok(()),
+            // The child's own counters begin when it runs its program.
+            Watched::Child(pid, _) => self.attach(Some(pid.cast_signed())),
+            _ => self.attach(None),
+        }
     }
 
     /// Counters of the whole control group, or of all threads that run. A thread that starts meanwhile is
     /// found at the next attempt, or is started by one that was found.
-    fn attach(&mut self) -> Result<(), CompletionsError> {
+    fn attach(&mut self, except: Option<i32>) -> Result<(), CompletionsError> {
         let (Some(processes), Some(counters)) = (&mut self.processes, &mut self.program) else {
             return Ok(());
         };
@@ -206,7 +222,7 @@ impl Watcher {
                 Err(_) => self.cgroup_by_threads = true,
             }
         }
-        let mut known = BTreeSet::new();
+        let mut known: BTreeSet<i32> = except.into_iter().collect();
         for _ in 0..ATTEMPTS {
             processes.look(&self.root);
             let new: Vec<i32> = processes.tids().into_iter().filter(|tid| known.insert(*tid)).collect();
@@ -267,6 +283,11 @@ impl Watcher {
         self.processes.as_ref().map(Processes::pids).unwrap_or_default()
     }
 
+    /// Those of the program itself, without its servers'.
+    pub fn own_pids(&self) -> Vec<i32> {
+        self.processes.as_ref().map(Processes::own_pids).unwrap_or_default()
+    }
+
     /// Tracepoints are counted.
     pub fn is_counting(&self) -> bool {
         match &self.program {
@@ -281,7 +302,7 @@ impl Watcher {
             let held = program.hold();
             let began = Instant::now();
             // A thread that it cannot attach to is not counted; the reason was said at the beginning.
-            let _ = self.attach();
+            let _ = self.attach(None);
             self.account.opened(began.elapsed(), &self.cost);
             drop(held);
         }

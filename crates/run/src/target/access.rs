@@ -77,6 +77,11 @@ enum Reached {
     Left {
         probe: Probe,
     },
+    /// A program has it, and nothing is opened here.
+    Program {
+        devices: Vec<String>,
+        probe: Probe,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -84,6 +89,7 @@ enum Side {
     Kernel,
     User,
     Left,
+    Program,
 }
 
 /// The bytes of the target that may be touched, and in what units.
@@ -134,6 +140,32 @@ impl<'a> Access<'a> {
         })
     }
 
+    /// For a program that has the target, on these devices.
+    pub(crate) fn of_program(
+        host: &'a Host,
+        locks: &Arc<DeviceLocks>,
+        devices: Vec<String>,
+        spec: TargetSpec,
+    ) -> Result<Access<'a>, TrialError> {
+        let probe = Probe::new(&devices)?;
+        Ok(Access {
+            settings: host.settings(&devices, locks),
+            // Nothing of it is touched.
+            extent: Extent { offset: 0, len: 0, logical_block: 1, kind: TargetKind::File },
+            reached: Some(Reached::Program { devices, probe }),
+            spec,
+            drive: None,
+            taken: None,
+            twins: Vec::new(),
+            facts: BTreeMap::new(),
+            asks_drive: false,
+            is_planned: false,
+            noted: 0,
+            seen: RefCell::new(None),
+            over: None,
+        })
+    }
+
     /// For a plan: no drive is taken, and what stands in for a file counts as long as that file.
     pub(crate) fn planned(self, len: Option<u64>) -> Access<'a> {
         let extent = Extent { len: len.unwrap_or(self.extent.len), ..self.extent };
@@ -171,7 +203,7 @@ impl<'a> Access<'a> {
         match &self.reached {
             Some(Reached::Kernel { target, .. } | Reached::User { target, .. }) => Ok(target),
             Some(Reached::Left { .. }) => Err(TrialError::LeftToSpdk),
-            None => Err(self.not_open()),
+            Some(Reached::Program { .. }) | None => Err(self.not_open()),
         }
     }
 
@@ -181,16 +213,22 @@ impl<'a> Access<'a> {
     /// It could not be reached.
     pub(crate) fn probe(&self) -> Result<&Probe, TrialError> {
         match &self.reached {
-            Some(Reached::Kernel { probe, .. } | Reached::User { probe, .. } | Reached::Left { probe }) => {
-                Ok(probe)
-            }
+            Some(
+                Reached::Kernel { probe, .. }
+                | Reached::User { probe, .. }
+                | Reached::Left { probe }
+                | Reached::Program { probe, .. },
+            ) => Ok(probe),
             None => Err(self.not_open()),
         }
     }
 
     /// The block devices below the target: none while it is taken.
     pub(crate) fn devices(&self) -> &[String] {
-        self.target().map_or(&[], Target::devices)
+        match &self.reached {
+            Some(Reached::Program { devices, .. }) => devices,
+            _ => self.target().map_or(&[], Target::devices),
+        }
     }
 
     /// The device and the namespace, to open them without the kernel.
@@ -244,6 +282,7 @@ impl<'a> Access<'a> {
         let side = match path {
             IoPath::NvmeUser(_) => Side::User,
             IoPath::Spdk => Side::Left,
+            IoPath::Program(_) if self.on_side() == Some(Side::Program) => return Ok(()),
             _ => return self.reach_kernel().map(drop),
         };
         if self.on_side() == Some(side) {
@@ -277,6 +316,9 @@ impl<'a> Access<'a> {
     /// # Errors
     /// As for [`Access::reach`].
     pub(crate) fn begin(&mut self) -> Result<(), TrialError> {
+        if self.on_side() == Some(Side::Program) {
+            return Ok(());
+        }
         self.reach_kernel()?;
         if let Some(Reached::Kernel { target, .. }) = &self.reached {
             self.asks_drive = target.nvme().is_some() && !count_passthrough(&mut self.settings);
@@ -323,6 +365,7 @@ impl<'a> Access<'a> {
             Reached::Kernel { .. } => Side::Kernel,
             Reached::User { .. } => Side::User,
             Reached::Left { .. } => Side::Left,
+            Reached::Program { .. } => Side::Program,
         })
     }
 

@@ -89,6 +89,15 @@ impl TargetSpec {
         TargetSpec { path: path.to_owned(), is_option: true, ..TargetSpec::default() }
     }
 
+    /// What a program is told as its target, if anything; iopj opens nothing there.
+    pub(crate) fn of_program(path: Option<&Path>) -> TargetSpec {
+        TargetSpec {
+            path: path.unwrap_or(Path::new("")).to_owned(),
+            is_option: true,
+            ..TargetSpec::default()
+        }
+    }
+
     /// The drive of the target host, as the host asks for it, or the file that was made there instead.
     pub(crate) fn on_target_host(open: &OpenDrive, made: Option<&(PathBuf, FileId)>) -> TargetSpec {
         let writes = open.writes.then_some(STUDY_WRITES);

@@ -4,9 +4,12 @@ mod beside;
 mod by_fio;
 mod by_kinds;
 mod by_native;
+mod by_program;
+mod commands;
 mod window;
 
 use crate::error::TrialError;
+use crate::own_program::{OwnProgram, ProgramError};
 use crate::profile::Profiler;
 use crate::target::Access;
 use crate::traces::Traces;
@@ -44,6 +47,10 @@ pub(crate) struct TrialRunner<'a> {
     /// What pacing takes by itself under each open load so far.
     pacers: RefCell<HashMap<(OpenLoad, Pacing), f64>>,
     traces: Traces,
+    /// The program of a study that does its own I/O.
+    program: Option<&'a OwnProgram>,
+    /// What is to be said to the user.
+    said: RefCell<Vec<String>>,
 }
 
 /// A measurement and the clock at its window's ends (`CLOCK_MONOTONIC`, ns).
@@ -97,7 +104,20 @@ impl<'a> TrialRunner<'a> {
             can_count: OnceCell::new(),
             pacers: RefCell::default(),
             traces: Traces::default(),
+            program: None,
+            said: RefCell::default(),
         }
+    }
+
+    /// For the trials of a program.
+    pub(crate) fn of_program(
+        host: &'a Host,
+        program: &'a OwnProgram,
+        seed: u64,
+        stop: &'a AtomicBool,
+    ) -> TrialRunner<'a> {
+        let program = Some(program);
+        TrialRunner { program, ..TrialRunner::native(host, seed, SteadyStateKeys::off(), stop) }
     }
 
     /// With a fio, where there is one.
@@ -120,6 +140,10 @@ impl TrialRunner<'_> {
         preconditioning: Option<String>,
         tick: &mut dyn FnMut(),
     ) -> Result<Measured, TrialError> {
+        if let Some(program) = self.program {
+            marker::announce(planned.position as u32);
+            return self.by_program(program, access, cell, tick);
+        }
         let devices = access.devices();
         let before = PowerState::read(self.host, devices);
         marker::announce(planned.position as u32);
@@ -174,6 +198,7 @@ impl TrialRunner<'_> {
             open: window.open,
             corunner,
             kinds,
+            program: None,
         };
         let Window { first_ns, last_ns, load_raw_ns, .. } = window;
         Ok(Measured { measurement, clock_ns: Some([first_ns, last_ns]), load_raw_ns, unprofiled })
@@ -199,6 +224,7 @@ impl TrialRunner<'_> {
             (Generator::Native, _) => self.by_native(access, (cell, Some(&beside)), trial, tick),
             (Generator::Fio, Some(fio)) => self.by_fio(fio, access, (cell, &beside), trial, tick),
             (Generator::Fio, None) => Err(TrialError::NoFio),
+            (Generator::Program, _) => Err(ProgramError::NoProgram.into()),
         };
         let done = done.map(|(window, evidence)| beside.put_into(window, evidence));
         // A trial that failed has left its window open.

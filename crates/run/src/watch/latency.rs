@@ -48,6 +48,16 @@ impl Latencies {
         }
     }
 
+    /// Those of all disks.
+    pub(super) fn all(&self) -> Histogram<u64> {
+        let mut all = histogram::new();
+        // All have the same bounds, so nothing can be out of range.
+        for disk in self.0.values() {
+            let _ = all.add(&disk.histogram);
+        }
+        all
+    }
+
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

@@ -6,6 +6,8 @@ use super::power::Power;
 use super::subject::{Found, disks_of};
 use super::{Notes, WatchError, WatchOptions, WatchStop, WatchView};
 use crate::progress::unix_ns;
+use hdrhistogram::Histogram;
+use iopj_core::evidence::ProcessEvidence;
 use iopj_core::watch::{EventCounts, EventEstimates, WatchEvidence, WatchSubject};
 use iopj_probe::watch::{SampledSlice, WatchLook, Watcher, paths_of};
 use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
@@ -24,9 +26,30 @@ const EARLY_UNTIL: Duration = Duration::from_millis(500);
 /// Intervals that are kept.
 const LONGEST_ROWS: usize = 100_000;
 
+/// How long a watch lasts, and how often it gives figures.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) length: Option<Duration>,
+    pub(super) interval: Duration,
+    /// How long processes that a program leaves behind are watched on; without a limit until they end.
+    pub(super) grace: Option<Duration>,
+}
+
+/// What a watch gave.
+pub(super) struct Lived {
+    pub(super) record: WatchRecord,
+    /// How a program that was started ended, and its totals.
+    pub(super) ended: Option<Ended>,
+    /// Processes that it left behind.
+    pub(super) left: Vec<i32>,
+    /// Latencies of all disks.
+    pub(super) latencies: Histogram<u64>,
+}
+
 /// A watch that goes on.
 struct Life<'a> {
     view: &'a mut dyn WatchView,
+    span: Span,
     subject: WatchSubject,
     watcher: Watcher,
     power: Power,
@@ -47,6 +70,9 @@ struct Life<'a> {
     has_told_lost: bool,
 }
 
+/// How a program ended, and its totals.
+type Ended = (ExitStatus, ProcessEvidence);
+
 /// What was sampled, and for how long.
 #[derive(Default)]
 struct Sampled {
@@ -64,13 +90,26 @@ pub(super) fn live(
     stop: WatchStop<'_>,
 ) -> Result<WatchRecord, WatchError> {
     let power = Power::open(&mut Notes(view), stop.now)?;
-    let mut found = Found::of(&options.target)?;
+    let found = Found::of(&options.target)?;
+    let span = Span { length: options.length, interval: options.interval, grace: None };
+    lived(found, power, span, view, stop).map(|lived| lived.record)
+}
+
+/// Watches what was found.
+pub(super) fn lived(
+    mut found: Found,
+    power: Power,
+    span: Span,
+    view: &mut dyn WatchView,
+    stop: WatchStop<'_>,
+) -> Result<Lived, WatchError> {
     let mut watcher = Watcher::new(&found.watched)?;
     found.disks.iter().for_each(|disk| watcher.add_disk(disk));
     let first = watcher.look(true)?;
     let now = Instant::now();
     let mut life = Life {
         view,
+        span,
         subject: found.subject.clone(),
         watcher,
         power,
@@ -90,51 +129,60 @@ pub(super) fn live(
     let started_unix_ns = unix_ns();
     life.watcher.resume();
     life.start_sampling();
+    life.view.starts();
     if let Some(program) = &mut found.program {
         program.run()?;
     }
     life.view.begin(&life.subject);
     let denied = life.watcher.denied().0.clone();
     denied.iter().for_each(|text| life.view.note(text));
-    let end = life.until_end(options, &found, stop)?;
-    let (evidence, end) = life.finish(&found, end)?;
-    Ok(WatchRecord {
+    let end = life.until_end(&found, stop)?;
+    let (evidence, ended) = life.finish(&found, end)?;
+    let left = if found.program.is_some() { life.left_behind(&found) } else { Vec::new() };
+    let latencies = life.sampled.whole.all();
+    let record = WatchRecord {
         subject: life.subject,
         started_unix_ns,
-        end,
-        interval_ns: ns(options.interval),
+        end: ended.map_or(end, |(status, _)| end_of(status)),
+        interval_ns: ns(span.interval),
         followed: found.followed.to_owned(),
         denied: life.watcher.denied().0.clone(),
         provenance: provenance(&life.power),
         paths: paths_of(&evidence),
         evidence,
         intervals: life.intervals,
-    })
+    };
+    Ok(Lived { record, ended, left, latencies })
 }
 
 impl Life<'_> {
     /// Looks and counts until the program or the time ends.
-    fn until_end(
-        &mut self,
-        options: &WatchOptions,
-        found: &Found,
-        stop: WatchStop<'_>,
-    ) -> Result<WatchEnd, WatchError> {
-        let end_at = options.length.map(|length| self.began + length);
-        let mut program_ended = false;
+    fn until_end(&mut self, found: &Found, stop: WatchStop<'_>) -> Result<WatchEnd, WatchError> {
+        let end_at = self.span.length.map(|length| self.began + length);
+        let mut program_ended: Option<Instant> = None;
         loop {
             let now = Instant::now();
             if stop.now.load(Ordering::Relaxed) || end_at.is_some_and(|end| now >= end) {
                 return Ok(WatchEnd::Stopped);
             }
-            let next = (self.interval_at + options.interval).min(self.pulse_at + self.pulse());
+            let next = (self.interval_at + self.span.interval).min(self.pulse_at + self.pulse());
             let next = end_at.map_or(next, |end| next.min(end)).saturating_duration_since(now);
             match &found.program {
-                Some(program) if !program_ended => program_ended = program.wait(next),
+                Some(program) if program_ended.is_none() => {
+                    if program.wait(next) {
+                        self.view.ended();
+                        program_ended = Some(Instant::now());
+                    }
+                    self.view.passes(program.pid());
+                }
                 _ => std::thread::sleep(next),
             }
             if found.program.is_some() {
-                if program_ended && !self.is_left_behind(found, stop)? {
+                let grace = self.span.grace;
+                let is_over = |at: Instant| grace.is_some_and(|grace| at.elapsed() >= grace);
+                if let Some(at) = program_ended
+                    && (!self.is_left_behind(found, stop)? || is_over(at))
+                {
                     return Ok(WatchEnd::Gone);
                 }
             } else if self.is_gone()? {
@@ -143,7 +191,7 @@ impl Life<'_> {
             if self.pulse_at.elapsed() >= self.pulse() {
                 self.beat()?;
             }
-            if self.interval_at.elapsed() >= options.interval {
+            if self.interval_at.elapsed() >= self.span.interval {
                 self.interval()?;
             }
         }
@@ -256,14 +304,13 @@ impl Life<'_> {
 
     /// After the end of the program itself: true if it left processes behind that are watched on.
     fn is_left_behind(&mut self, found: &Found, stop: WatchStop<'_>) -> Result<bool, WatchError> {
-        let Some(program) = &found.program else { return Ok(false) };
         if stop.interrupted.load(Ordering::Relaxed) {
             return Ok(false);
         }
         self.watcher.look(false)?;
         self.watcher.reap_adopted();
-        let left = self.watcher.pids().iter().filter(|pid| **pid != program.pid().cast_signed()).count();
-        if left > 0 && !std::mem::replace(&mut self.has_told_lost, true) {
+        let left = self.left_behind(found).len();
+        if left > 0 && self.span.grace.is_none() && !std::mem::replace(&mut self.has_told_lost, true) {
             let what =
                 if left == 1 { "a process that it started runs" } else { "processes that it started run" };
             self.view.note(&format!(
@@ -271,6 +318,12 @@ impl Life<'_> {
             ));
         }
         Ok(left > 0)
+    }
+
+    /// The program's processes that go on after it.
+    fn left_behind(&self, found: &Found) -> Vec<i32> {
+        let program = found.program.as_ref().map(|program| program.pid().cast_signed());
+        self.watcher.own_pids().into_iter().filter(|pid| Some(*pid) != program).collect()
     }
 
     /// True if a watched process has ended, and all that descended from it. A control group may be empty for
@@ -286,7 +339,7 @@ impl Life<'_> {
     }
 
     /// The last look, and the sum.
-    fn finish(&mut self, found: &Found, end: WatchEnd) -> Result<(WatchEvidence, WatchEnd), WatchError> {
+    fn finish(&mut self, found: &Found, end: WatchEnd) -> Result<(WatchEvidence, Option<Ended>), WatchError> {
         if self.watcher.is_sampling() {
             self.stop_sampling();
         }
@@ -315,8 +368,7 @@ impl Life<'_> {
             WatchEnd::Gone => found.program.as_ref().and_then(|program| program.reap()),
             _ => None,
         };
-        let end = ended.map_or(end, |(status, _)| end_of(status));
-        Ok((evidence, end))
+        Ok((evidence, ended))
     }
 }
 

@@ -9,10 +9,12 @@ mod power;
 mod program;
 mod serve;
 mod subject;
+mod trial;
 
 pub use error::WatchError;
 pub use serve::MetricsServer;
 pub use subject::WatchTarget;
+pub(crate) use trial::{TrialWatch, WatchedTrial, watch_trial};
 
 use crate::new_store;
 use crate::progress::Progress;
@@ -45,6 +47,12 @@ pub trait WatchView {
     fn interval(&mut self, subject: &WatchSubject, interval: &WatchInterval, whole: &WatchEvidence);
     /// Something to know.
     fn note(&mut self, text: &str);
+    /// A program is let go now.
+    fn starts(&mut self) {}
+    /// Some time has passed, at most a tenth of a second; with the process id of a program that was started.
+    fn passes(&mut self, _program: u32) {}
+    /// The program has just ended.
+    fn ended(&mut self) {}
 }
 
 /// What may end a watch early.

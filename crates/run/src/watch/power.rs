@@ -32,6 +32,11 @@ impl Power {
         Ok(Power { meters: meters.into_running().0.into_iter().map(metered).collect() })
     }
 
+    /// No meters.
+    pub(super) fn none() -> Power {
+        Power { meters: Vec::new() }
+    }
+
     /// The names of the meters.
     pub(super) fn names(&self) -> Vec<String> {
         self.meters.iter().map(|metered| metered.meter.spec.name.clone()).collect()

@@ -5,7 +5,6 @@ use super::error::WatchError;
 use iopj_core::evidence::ProcessEvidence;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, set_child_subreaper, waitid};
-use std::ffi::OsString;
 use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -26,14 +25,12 @@ pub(super) struct Program {
 impl Program {
     /// Forks; the child waits. Descendants whose parents end become children of this process, so that they
     /// are found and waited for.
-    pub(super) fn fork(words: &[OsString]) -> Result<Program, WatchError> {
-        let name = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    pub(super) fn fork(mut command: Command) -> Result<Program, WatchError> {
+        let name = command.get_program().to_string_lossy().into_owned();
         // Where it is refused, such descendants are followed for as long as they were seen before.
         let _ = set_child_subreaper(Some(rustix::process::getpid()));
         let (mut ready, ready_out) = io::pipe().map_err(WatchError::SetUp)?;
         let (gate_in, gate) = io::pipe().map_err(WatchError::SetUp)?;
-        let mut command = Command::new(words.first().cloned().unwrap_or_default());
-        command.args(words.iter().skip(1));
         let (ready_fd, gate_fd, own_gate) = (ready_out.as_raw_fd(), gate_in.as_raw_fd(), gate.as_raw_fd());
         let wait = move || {
             // SAFETY: the descriptors are copies of pipes that the parent holds open until the child runs its

@@ -10,6 +10,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What is to be watched, as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,11 +50,19 @@ impl Found {
     }
 
     fn command(words: &[OsString]) -> Result<Found, WatchError> {
-        let program = Program::fork(words)?;
-        let words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let mut command = Command::new(words.first().cloned().unwrap_or_default());
+        command.args(words.iter().skip(1));
+        Found::started(command, &[])
+    }
+
+    /// A program that is started, and servers that work for it.
+    pub(super) fn started(command: Command, servers: &[i32]) -> Result<Found, WatchError> {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        let program = Program::fork(command)?;
         Ok(Found {
             subject: WatchSubject::Command(words),
-            watched: Watched::Child(program.pid()),
+            watched: Watched::Child(program.pid(), servers.to_vec()),
             followed: "by parentage; those whose parents end become children of iopj \
                        (PR_SET_CHILD_SUBREAPER)",
             program: Some(program),
