@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use iopj_report::analysis::answer::More;
 use iopj_report::analysis::contrast::in_blocks;
 use iopj_report::analysis::energy::lacks_of;
+use iopj_report::analysis::figure::FigureName;
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::stats::Method;
 use iopj_report::analysis::winner::{
@@ -27,10 +28,8 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
         return Err(anyhow!("--axes takes two names, such as iodepth,numjobs"));
     };
     let axis = |name: &String| name.parse::<Axis>().map_err(|error| anyhow!("--axes: {error}"));
-    let named = args.metric.as_deref().map(str::parse::<Metric>).transpose();
-    let named = named.map_err(|error| anyhow!("--metric: {error}"))?;
-    let question = WinnerQuestion::new(named.unwrap_or(Metric::Iops), axis(x)?, axis(y)?)
-        .map_err(|error| anyhow!("--axes: {error}"))?;
+    let question =
+        WinnerQuestion::new(Metric::Iops, axis(x)?, axis(y)?).map_err(|error| anyhow!("--axes: {error}"))?;
     let test = args.test.as_deref().map(|name| {
         TESTS
             .iter()
@@ -48,6 +47,10 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     question.method = test.unwrap_or(question.method);
     question.admission = args.competing.admission().of(&study);
     let trials = store.trials()?;
+    let figure = FigureName::of(&trials);
+    let own = |word: &str| figure.as_ref().and_then(|figure| figure.metric(word));
+    let named = args.metric.as_deref().map(|word| own(word).map_or_else(|| word.parse::<Metric>(), Ok));
+    let named = named.transpose().map_err(|error| anyhow!("--metric: {error}"))?;
     question.metric = named.unwrap_or_else(|| default_metric(&study, &trials, question.admission));
     question.admits(&study).map_err(|why| anyhow!("{}: {why}", args.store.display()))?;
     if args.json {
@@ -103,6 +106,7 @@ fn map_json(map: &WinnerMap, apart: Option<&MapWithoutUnsteady>) -> Value {
         "settings": map.settings,
         "generator": map.generator.as_str(),
         "energy": map.source,
+        "figure": map.figure,
         "cells": map.cells.iter().map(cell).collect::<Vec<Value>>(),
         "without_unsteady": apart.map(|apart| without_unsteady_json(map, apart)),
     })
@@ -222,6 +226,7 @@ mod tests {
             settings: Default::default(),
             generator: iopj_store::Generator::Native,
             source: None,
+            figure: None,
             cells: Default::default(),
         };
         assert_eq!(map_json(&map, None)["without_unsteady"], Value::Null);

@@ -92,7 +92,7 @@ impl Admission {
 
     /// True if a trial that competes is not verified, or was disturbed.
     pub fn is_marked(self, measurement: &Measurement) -> bool {
-        measurement.verdict.kind != VerdictKind::Verified || self.is_disturbed(measurement)
+        !measurement.verdict.kind.stands() || self.is_disturbed(measurement)
     }
 
     /// The measurement of a trial that competes.
@@ -106,7 +106,7 @@ impl Admission {
             _ if is_incomplete(measurement) => Err(Barred::Incomplete),
             VerdictKind::Unproven if !self.with_unproven => Err(Barred::Unproven),
             _ if self.is_disturbed(measurement) && !self.with_unproven => Err(Barred::Disturbed),
-            VerdictKind::Unproven | VerdictKind::Verified => Ok(measurement),
+            VerdictKind::Unproven | VerdictKind::Verified | VerdictKind::Seen => Ok(measurement),
         }
     }
 
@@ -122,9 +122,7 @@ impl Admission {
             .map(|one| one.verdict.reasons.first().map_or("no reason given", String::as_str))
             .collect();
         let disturbed = measured.iter().filter(|one| self.is_disturbed(one)).count();
-        if let Some(one) =
-            measured.iter().find(|one| one.verdict.kind == VerdictKind::Verified && self.is_disturbed(one))
-        {
+        if let Some(one) = measured.iter().find(|one| one.verdict.kind.stands() && self.is_disturbed(one)) {
             return Some(format!(
                 "nothing is ranked: every verified trial was disturbed. {disturbed} of {} trials were \
                  disturbed: {}; stop what else is running, or rank such trials, marked, with --with-unproven",
@@ -153,6 +151,9 @@ fn most_frequent<'r>(reasons: &[&'r str]) -> Option<&'r str> {
 /// True if a trial did not do all of its I/O.
 fn is_incomplete(measurement: &Measurement) -> bool {
     let short = measurement.short_ios as f64;
+    if measurement.program.is_some() {
+        return measurement.window_ns == 0; // it may find all of its data in memory
+    }
     measurement.ios == 0
         || measurement.window_ns == 0
         || short > SHORT_SHARE * (measurement.ios as f64 + short)

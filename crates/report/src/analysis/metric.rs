@@ -44,6 +44,10 @@ pub enum Metric {
     Loads(Option<Space>),
     /// Stores to memory per I/O, in one space or in both.
     Stores(Option<Space>),
+    /// What a program reports of itself.
+    Figure,
+    /// The same per second of CPU time of the program and its servers.
+    FigurePerCpu,
     /// Rounds of the co-runner per second.
     CorunnerPerS,
     /// What the co-runner lost to each I/O, in CPU time.
@@ -62,11 +66,13 @@ pub enum Metric {
     IosPerJouleAboveIdle,
     /// Rounds of the co-runner per joule.
     CorunnerPerJoule,
+    /// What a program reports of itself per joule.
+    FigurePerJoule,
 }
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 32] = [
+    pub const ALL: [Metric; 35] = [
         Metric::Iops,
         Metric::MbPerS,
         Metric::LatencyMean,
@@ -90,6 +96,8 @@ impl Metric {
         Metric::Stores(None),
         Metric::Stores(Some(Space::Kernel)),
         Metric::Stores(Some(Space::User)),
+        Metric::Figure,
+        Metric::FigurePerCpu,
         Metric::CorunnerPerS,
         Metric::CorunnerLossPerIo,
         Metric::Joules,
@@ -99,6 +107,7 @@ impl Metric {
         Metric::WattsAboveIdle,
         Metric::IosPerJouleAboveIdle,
         Metric::CorunnerPerJoule,
+        Metric::FigurePerJoule,
     ];
 
     /// The metric's word in options and files.
@@ -148,6 +157,9 @@ impl Metric {
             Metric::CorunnerPerS => ("corunner_per_s", "co-runner work", "rounds/s"),
             Metric::CorunnerLossPerIo => ("corunner_loss_per_io", "co-runner's loss", "ns of CPU per I/O"),
             Metric::CorunnerPerJoule => ("corunner_per_joule", "co-runner work per joule", "rounds/J"),
+            Metric::Figure => ("figure", "figure", "its own unit"),
+            Metric::FigurePerCpu => ("figure_per_cpu", "figure per CPU second", "per second of CPU time"),
+            Metric::FigurePerJoule => ("figure_per_joule", "figure per joule", "per J"),
             Metric::Joules => ("joules", "energy", "J"),
             Metric::Watts => ("watts", "power", "W"),
             Metric::IosPerJoule => ("ios_per_joule", "I/Os per joule", "IO/J"),
@@ -170,7 +182,7 @@ impl Metric {
                 | Metric::IosPerJouleAboveIdle
                 | Metric::CorunnerPerS
                 | Metric::CorunnerPerJoule
-        )
+        ) || self.is_figure()
     }
 
     /// True for times and everything measured with them: rates, shares and energy. Under emulation they mean
@@ -184,6 +196,21 @@ impl Metric {
                 | Metric::SleepsPerIo
         );
         !is_count && !self.is_cost()
+    }
+
+    /// True for what a program reports of itself.
+    pub fn is_figure(self) -> bool {
+        matches!(self, Metric::Figure | Metric::FigurePerCpu | Metric::FigurePerJoule)
+    }
+
+    /// True for counts and shares per I/O.
+    fn is_per_io(self) -> bool {
+        self.words().2.ends_with("per I/O")
+    }
+
+    /// True for latencies.
+    fn is_latency(self) -> bool {
+        self == Metric::LatencyMean || self.is_percentile()
     }
 
     /// True for percentiles: their replicates are compared by their logarithms.
@@ -207,6 +234,7 @@ impl Metric {
                 | Metric::WattsAboveIdle
                 | Metric::IosPerJouleAboveIdle
                 | Metric::CorunnerPerJoule
+                | Metric::FigurePerJoule
         )
     }
 
@@ -220,6 +248,12 @@ impl Metric {
     /// time). Energy is that of `source`; without one there is none.
     pub fn value(self, measurement: &Measurement, source: Option<&EnergySource>) -> Option<f64> {
         let latency = &measurement.latency;
+        // What the disks of a program did not do, or nobody sampled, has no figure.
+        if measurement.program.is_some()
+            && ((self.is_per_io() && measurement.ios == 0) || (self.is_latency() && latency.count == 0))
+        {
+            return None;
+        }
         let value = match self {
             Metric::Iops => Some(measurement.iops()),
             Metric::MbPerS => Some(measurement.mb_per_s()),
@@ -238,6 +272,8 @@ impl Metric {
             Metric::Instructions(space) => cost::per_io(measurement, CostKind::Instructions, space),
             Metric::Loads(space) => cost::per_io(measurement, CostKind::Loads, space),
             Metric::Stores(space) => cost::per_io(measurement, CostKind::Stores, space),
+            Metric::Figure => measurement.program.as_ref().map(|program| program.figure),
+            Metric::FigurePerCpu => figure_per_cpu(measurement),
             Metric::CorunnerPerS => measurement.corunner.as_ref().map(CorunnerWindow::per_s),
             Metric::CorunnerLossPerIo => measurement.corunner_loss_ns_per_io(),
             _ => self.energy(measurement, source?.joules(measurement)?),
@@ -255,6 +291,10 @@ impl Metric {
                 let rounds = measurement.corunner.as_ref()?.rounds as f64;
                 (joules.joules > 0.0).then(|| rounds / joules.joules)
             }
+            Metric::FigurePerJoule => {
+                let total = measurement.program.as_ref()?.total(joules.seconds);
+                (joules.joules > 0.0).then(|| total / joules.joules)
+            }
             Metric::Joules => Some(joules.joules),
             Metric::Watts => Some(joules.watts()),
             Metric::IosPerJoule | Metric::BytesPerJoule => {
@@ -269,9 +309,19 @@ impl Metric {
     }
 }
 
+/// The figure over the window, per second of CPU time.
+fn figure_per_cpu(measurement: &Measurement) -> Option<f64> {
+    let seconds = measurement.window_ns as f64 / 1e9;
+    let cpu_s = measurement.cpu_percent / 100.0 * seconds;
+    measurement.program.as_ref().map(|program| program.total(seconds) / cpu_s)
+}
+
 /// Counts only the jobs' switches if threads were recorded separately: an idle kernel poller sleeps, but not
 /// for an I/O.
 fn sleeps_per_io(measurement: &Measurement) -> Option<f64> {
+    if measurement.program.is_some() {
+        return None; // not every sleep of a program is one for an I/O
+    }
     let evidence = &measurement.evidence;
     let jobs = || evidence.threads.iter().filter(|thread| thread.role == ThreadRole::Job);
     let sleeps = match jobs().next() {

@@ -15,6 +15,7 @@ pub mod efficiency;
 pub mod energy;
 pub mod exact;
 pub mod explain;
+pub mod figure;
 pub(crate) mod grouping;
 pub mod hosts;
 pub mod kinds;
@@ -38,4 +39,6 @@ pub mod without_unsteady;
 pub mod workload_table;
 
 pub use admission::Admission;
-pub use workload_table::{CellMeans, CellRow, CorunnerMeans, Times, WorkloadTable, workload_tables};
+pub use workload_table::{
+    CellMeans, CellRow, CorunnerMeans, FigureMeans, Times, WorkloadTable, workload_tables,
+};

@@ -7,6 +7,7 @@ use super::admission::{Admission, BarredCounts};
 use super::answer::Open;
 pub use super::axis::{Axis, AxisValue, UnknownAxis};
 use super::contrast::{Contrast, Sample, TOLERANCE, TestPlan, in_blocks, tolerance_of};
+use super::figure::FigureName;
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, Summary, holm_over_tested, summarize};
 use iopj_core::{IoPath, Workload};
@@ -92,6 +93,9 @@ impl WinnerQuestion {
 /// What is compared where no metric is named: I/Os per second or, under emulation, a count that all competing
 /// trials have, instructions first.
 pub fn default_metric(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Metric {
+    if FigureName::of(trials).is_some() {
+        return Metric::Figure;
+    }
     if study.emulated.is_none() {
         return Metric::Iops;
     }
@@ -120,6 +124,8 @@ pub struct WinnerMap {
     /// The meter and scope that an energy metric is of: one for all maps of a store. Absent for other metrics
     /// and without a meter.
     pub source: Option<EnergySource>,
+    /// What the program calls its figure, if one did the I/O.
+    pub figure: Option<FigureName>,
     /// The cells by their values down and across. There is no cell without trials.
     pub cells: ByPlace<MapCell>,
 }
@@ -351,6 +357,7 @@ pub(super) fn maps_by(
     source: Option<&EnergySource>,
 ) -> Vec<WinnerMap> {
     let mut maps: Vec<(WinnerMap, ByPlace<Gathered>)> = Vec::new();
+    let figure = FigureName::of(trials);
     for trial in trials {
         let place = maps.iter().position(|(map, _)| map.has(trial)).unwrap_or_else(|| {
             let mut workload = trial.workload.clone();
@@ -358,7 +365,9 @@ pub(super) fn maps_by(
             question.y.clear(&mut workload);
             let (settings, generator) = (trial.settings.clone(), trial.generator);
             let (question, source) = (*question, source.cloned());
-            let map = WinnerMap { question, workload, settings, generator, source, cells: BTreeMap::new() };
+            let figure = figure.clone();
+            let map =
+                WinnerMap { question, workload, settings, generator, source, figure, cells: BTreeMap::new() };
             maps.push((map, BTreeMap::new()));
             maps.len() - 1
         });

@@ -3,6 +3,7 @@
 use super::admission::Admission;
 use super::cost::Costs;
 use super::energy::CellEnergy;
+use super::figure::FigureName;
 use super::grouping::{grouped, unique};
 use super::kinds::KindMeans;
 use super::metric::Metric;
@@ -45,7 +46,8 @@ pub struct CellRow {
     pub competes: bool,
     /// True if an unproven trial of it competes.
     pub marked: bool,
-    /// Mean latency over that of the table's first row, less one; absent for rows that do not compete and
+    /// Mean latency over that of the table's first row, or for a program the first row's figure over its own,
+    /// less one; absent for rows that do not compete and
     /// under emulation.
     pub slower: Option<f64>,
     /// Reasons of verdicts other than `verified`, and errors, each once.
@@ -76,8 +78,12 @@ impl CellRow {
         !self.verdicts.is_empty() && self.verdicts.iter().all(|(kind, _)| *kind == VerdictKind::Refuted)
     }
 
-    fn mean_ns(&self) -> Option<f64> {
-        self.figures.as_ref()?.times.as_ref().map(|times| times.mean_ns)
+    /// What rows are ordered by, the least first: the mean latency, or for a program the reciprocal of its
+    /// figure.
+    fn slowness(&self) -> Option<f64> {
+        let figures = self.figures.as_ref()?;
+        let latency = || figures.times.as_ref().map(|times| times.mean_ns);
+        figures.figure.as_ref().map_or_else(latency, |figure| Some(figure.mean.recip()))
     }
 }
 
@@ -108,6 +114,31 @@ pub struct CellMeans {
     pub load: Option<LoadMeans>,
     /// Each kind of jobs, where several did I/O at once.
     pub kinds: Vec<KindMeans>,
+    /// What a program reported; absent unless one did the I/O, and under emulation.
+    pub figure: Option<FigureMeans>,
+}
+
+impl CellMeans {
+    /// Context switches per I/O; absent where a program's disks did no I/O.
+    pub fn context_switches_per_io(&self) -> Option<f64> {
+        let had_none = self.figure.is_some() && self.times.as_ref().is_some_and(|times| times.iops == 0.0);
+        (!had_none).then_some(self.context_switches_per_io)
+    }
+}
+
+/// Means of what a program reported of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FigureMeans {
+    /// What the program calls it.
+    pub name: FigureName,
+    /// The figure.
+    pub mean: f64,
+    /// Standard deviation of the replicates' figures over their mean; absent for one replicate.
+    pub spread: Option<f64>,
+    /// The figure per second of CPU time; absent without any.
+    pub per_cpu: Option<f64>,
+    /// The figure per joule of the table's source; absent without energy.
+    pub per_joule: Option<f64>,
 }
 
 /// Means of a co-runner's figures.
@@ -180,10 +211,10 @@ fn rows(trials: &[&Trial], shown: &Shown<'_>) -> Vec<CellRow> {
     let cells = grouped(trials.iter().map(|trial| ((trial.path, trial.generator, &trial.settings), *trial)));
     let mut rows: Vec<CellRow> = cells.iter().map(|(_, all)| row(all[0], all, shown)).collect();
     rows.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(std::cmp::Ordering::Equal));
-    let first = rows.iter().find(|row| row.competes).and_then(CellRow::mean_ns);
+    let first = rows.iter().find(|row| row.competes).and_then(CellRow::slowness);
     if let Some(first) = first.filter(|first| *first > 0.0) {
         for row in rows.iter_mut().filter(|row| row.competes) {
-            row.slower = row.mean_ns().map(|mean_ns| mean_ns / first - 1.0);
+            row.slower = row.slowness().map(|one| one / first - 1.0);
         }
     }
     rows
@@ -198,7 +229,7 @@ fn order(row: &CellRow) -> (u8, f64, IoPath) {
         Some(_) => 2,
         None => 3,
     };
-    (rank, row.mean_ns().unwrap_or(0.0), row.path)
+    (rank, row.slowness().unwrap_or(0.0), row.path)
 }
 
 fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> CellRow {
@@ -210,7 +241,7 @@ fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> CellRow {
     }
     // One trial's reasons represent all of its verdict: others differ only in the last digits of their
     // figures.
-    for kind in [VerdictKind::Refuted, VerdictKind::Unproven] {
+    for kind in [VerdictKind::Refuted, VerdictKind::Unproven, VerdictKind::Seen] {
         if let Some(one) = measured.iter().find(|measurement| measurement.verdict.kind == kind) {
             reasons.push(format!("{}: {}", kind.as_str(), one.verdict.reasons.join("; ")));
         }
@@ -280,6 +311,25 @@ fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<CellMeans> {
         two_hosts,
         load: LoadMeans::of(measured),
         kinds: KindMeans::of(measured),
+        figure: FigureName::of_one(measured[0]).filter(|_| shown.timed).and_then(|name| {
+            Some(FigureMeans {
+                name,
+                mean: if_all(Metric::Figure)?,
+                spread: spread(measured, |one| Metric::Figure.value(one, None)),
+                per_cpu: if_all(Metric::FigurePerCpu),
+                per_joule: if_all(Metric::FigurePerJoule),
+            })
+        }),
+    })
+}
+
+/// The standard deviation over replicates over their mean; `None` for one replicate, or a mean of 0.
+fn spread(measured: &[&Measurement], of: impl Fn(&Measurement) -> Option<f64>) -> Option<f64> {
+    let values: Vec<f64> = measured.iter().filter_map(|one| of(one)).collect();
+    let mean = stats::mean(&values);
+    (values.len() > 1 && mean > 0.0).then(|| {
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        (squares / (values.len() - 1) as f64).sqrt() / mean
     })
 }
 
@@ -294,10 +344,7 @@ fn times(measured: &[&Measurement], mean: impl Fn(&dyn Fn(&Measurement) -> f64) 
     let all_have = |of: fn(&Latency) -> Option<u64>| measured.iter().all(|one| of(&one.latency).is_some());
     Times {
         iops,
-        iops_spread: (measured.len() > 1 && iops > 0.0).then(|| {
-            let squares: f64 = measured.iter().map(|measurement| (measurement.iops() - iops).powi(2)).sum();
-            (squares / (measured.len() - 1) as f64).sqrt() / iops
-        }),
+        iops_spread: spread(measured, |one| Some(one.iops())),
         mb_per_s: mean(&Measurement::mb_per_s),
         mean_ns: mean(&|m| m.latency.mean),
         p50_ns: quantile(0.5),

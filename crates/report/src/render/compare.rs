@@ -9,6 +9,7 @@ use crate::analysis::compare::{
     Change, ChangeOutcome, ComparedCell, Comparison, Gate, NearCells, SampleMean, Side, SideDifference,
     SplitBy,
 };
+use crate::analysis::figure::{self, FigureName};
 use crate::analysis::grouping::{grouped, list};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{LEVEL, p_text};
@@ -135,7 +136,7 @@ fn changes(comparison: &Comparison) -> String {
     }
     let interval = |(low, high)| format!("{} to {}", change_percent(low), change_percent(high));
     let table = table
-        .left("metric", |change| title(change.metric))
+        .left("metric", |change| title(change.metric, comparison.figure.as_ref()))
         .right("before", |change| mean(change.metric, change.before))
         .right("after", |change| mean(change.metric, change.after))
         .right("change", |change| or_dash(change.ratio, change_percent))
@@ -175,7 +176,8 @@ fn not_measured(comparison: &Comparison) -> String {
         let what = if metrics.len() == comparison.metrics.len() {
             "no trial competes on both sides".to_owned()
         } else {
-            list(&metrics.iter().map(|metric| metric.title().to_owned()).collect::<Vec<_>>())
+            let figure = comparison.figure.as_ref();
+            list(&metrics.iter().map(|metric| figure::title(*metric, figure)).collect::<Vec<_>>())
         };
         text += &format!("  {}\n", escape(&format!("{}, {}: {what}", name(cell), cell.workload.title())));
     }
@@ -186,8 +188,11 @@ fn name(cell: &ComparedCell) -> String {
     path_name(cell.path, cell.generator, &cell.settings)
 }
 
-fn title(metric: Metric) -> String {
+fn title(metric: Metric, figure: Option<&FigureName>) -> String {
     match metric.unit() {
+        _ if metric.is_figure() => {
+            escape(&format!("{}, {}", figure::title(metric, figure), figure::unit(metric, figure)))
+        }
         "ns" => format!("{}, us", metric.title()),
         "per I/O" | "% of one core" => format!("{}, {}", metric.title(), metric.unit()),
         "W" | "IO/J" => format!("{}, {}", metric.title(), metric.unit()),

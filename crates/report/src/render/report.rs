@@ -15,6 +15,7 @@ use super::unsteady;
 use crate::analysis::Admission;
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::cost::{Costs, any_sampled};
+use crate::analysis::figure::FigureName;
 use crate::analysis::grouping::grouped;
 use crate::analysis::noise::Noise;
 use crate::analysis::{CellRow, WorkloadTable, workload_tables};
@@ -40,7 +41,12 @@ pub fn report(study: &StudyRecord, trials: &[Trial], admission: Admission) -> St
     let _ = writeln!(
         text,
         "target {}",
-        [Some(escape(&study.target))].into_iter().chain(place).flatten().collect::<Vec<_>>().join(", ")
+        [Some(escape(if study.target.is_empty() { "the program's own" } else { &study.target }))]
+            .into_iter()
+            .chain(place)
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(", ")
     );
     text += &format!("\n{}", choice::text(&choice::decided(study, trials, admission)));
     for sentence in repeats::sentences(study) {
@@ -77,7 +83,7 @@ fn table_text(table: &WorkloadTable) -> String {
         .left("path", |row| name(row) + if row.marked { MARK } else { "" })
         .left("verdict", verdicts);
     for number in NUMBERS.iter().filter(|number| number.is_on_terminal(table)) {
-        grid = grid.right(number.terminal_heading(), |row| number.terminal_cell(row));
+        grid = grid.right(number.terminal_heading(table), |row| number.terminal_cell(row));
     }
     let replicates =
         table.rows.iter().map(|row| row.verdicts.iter().map(|(_, n)| n).sum::<usize>() + row.failed).max();
@@ -129,6 +135,10 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admis
     let mut text = String::from(if study.emulated.is_some() {
         "Counts are means over replicates, per I/O; context switches are of all threads that do or serve the \
          I/O, slept/IO of\nthe jobs alone: with one I/O in flight the share of I/Os that slept.\n"
+    } else if FigureName::of(trials).is_some() {
+        "Figures are means over replicates; the window of a program is its life. IOPS and latencies are those of \
+         the disks that\nit uses, whoever did the I/O; latencies are sampled from issue to completion. CPU % is \
+         of one core, over the program and\nthe servers that are watched, as are context switches.\n"
     } else {
         "IOPS and mean latency are means over replicates, percentiles those of all their I/Os; spread is the \
          relative standard\ndeviation of the replicates' IOPS. Latency runs from just before an I/O is \
@@ -153,6 +163,12 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admis
         text += &wrap(emulated::CAVEAT, WIDTH, "");
     }
     let count = |kind| measured.iter().filter(|measurement| measurement.verdict.kind == kind).count();
+    let failed = trials.len() - measured.len();
+    if FigureName::of(trials).is_some() {
+        let seen = count(VerdictKind::Seen);
+        let _ = writeln!(text, "nothing was asked of the program: {seen} trials seen, {failed} failed");
+        return text + &noise_and_remarks(study, trials, tables, admission);
+    }
     let _ = writeln!(
         text,
         "verdicts: {} verified, {} refuted, {} unproven ({} left out of the ranking); {} failed",
@@ -160,8 +176,19 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admis
         count(VerdictKind::Refuted),
         count(VerdictKind::Unproven),
         if admission.with_unproven { "refuted ones" } else { "both" },
-        trials.len() - measured.len()
+        failed
     );
+    text + &noise_and_remarks(study, trials, tables, admission)
+}
+
+/// What disturbed the trials, and what else to know about the store.
+fn noise_and_remarks(
+    study: &StudyRecord,
+    trials: &[Trial],
+    tables: &[WorkloadTable],
+    admission: Admission,
+) -> String {
+    let mut text = String::new();
     let noise = Noise::of(trials, admission).map(|noise| format!("conditions: {noise}"));
     text.extend(noise.map(|noise| wrap(&escape(&noise), WIDTH, "")));
     if tables.iter().flat_map(|table| &table.rows).any(|row| row.marked) {

@@ -5,7 +5,7 @@ use super::number::{decimal, four_digits, percent, thousands, uncertainty};
 use super::text::settings;
 use crate::analysis::energy::{CellEnergy, Uncertain};
 use crate::analysis::two_hosts::TwoHosts;
-use crate::analysis::{CellMeans, CellRow, CorunnerMeans, Times, WorkloadTable};
+use crate::analysis::{CellMeans, CellRow, CorunnerMeans, FigureMeans, Times, WorkloadTable};
 use iopj_core::{Length, Workload};
 use iopj_store::Generator;
 
@@ -22,6 +22,10 @@ pub(super) enum Kind {
     Cost,
     /// What a co-runner got done.
     Corunner,
+    /// What a program reported.
+    Figure,
+    /// The same per joule.
+    FigureEnergy,
     Energy,
     /// Half of the 95 % interval of an energy, random part only.
     Random,
@@ -69,6 +73,13 @@ const fn number(
 
 /// All columns of numbers, in order.
 pub(super) const NUMBERS: &[Number] = &[
+    number((Kind::Figure, "figure", ""), "figure", |r| Some(figure(r)?.mean), four_digits),
+    Number {
+        is_share: true,
+        ..number((Kind::Figure, "its spread", "%"), "figure_spread", |r| figure(r)?.spread, percent)
+    },
+    number((Kind::Figure, "figure/CPU s", ""), "figure_per_cpu", |r| figure(r)?.per_cpu, four_digits),
+    number((Kind::FigureEnergy, "figure/J", ""), "figure_per_joule", |r| figure(r)?.per_joule, four_digits),
     number((Kind::Time, "IOPS", ""), "iops", |r| Some(times(r)?.iops), thousands),
     Number {
         is_share: true,
@@ -80,19 +91,19 @@ pub(super) const NUMBERS: &[Number] = &[
     },
     Number {
         terminal_heading: "mean us",
-        ..number((Kind::Time, "mean", "ns"), "latency_ns_mean", |r| Some(times(r)?.mean_ns), us)
+        ..number((Kind::Time, "mean", "ns"), "latency_ns_mean", |r| latency(r, |times| times.mean_ns), us)
     },
     number((Kind::TimeOverFabrics, "p20", "ns"), "latency_ns_p20", |r| times(r)?.p20_ns, us),
-    number((Kind::Time, "p50", "ns"), "latency_ns_p50", |r| Some(times(r)?.p50_ns), us),
+    number((Kind::Time, "p50", "ns"), "latency_ns_p50", |r| latency(r, |times| times.p50_ns), us),
     number((Kind::TimeOverFabrics, "p80", "ns"), "latency_ns_p80", |r| times(r)?.p80_ns, us),
-    number((Kind::TimeOverFabrics, "p95", "ns"), "latency_ns_p95", |r| Some(times(r)?.p95_ns), us),
-    number((Kind::Time, "p99", "ns"), "latency_ns_p99", |r| Some(times(r)?.p99_ns), us),
-    number((Kind::Time, "p99.9", "ns"), "latency_ns_p99_9", |r| Some(times(r)?.p99_9_ns), us),
+    number((Kind::TimeOverFabrics, "p95", "ns"), "latency_ns_p95", |r| latency(r, |times| times.p95_ns), us),
+    number((Kind::Time, "p99", "ns"), "latency_ns_p99", |r| latency(r, |times| times.p99_ns), us),
+    number((Kind::Time, "p99.9", "ns"), "latency_ns_p99_9", |r| latency(r, |times| times.p99_9_ns), us),
     Number {
         terminal_heading: "CPU %",
         ..number((Kind::Time, "CPU", "%"), "cpu_percent", |r| Some(times(r)?.cpu_percent), whole)
     },
-    number(CONTEXT_SWITCHES, "context_switches_per_io", |r| Some(means(r)?.context_switches_per_io), per_io),
+    number(CONTEXT_SWITCHES, "context_switches_per_io", |r| means(r)?.context_switches_per_io(), per_io),
     number((Kind::Count, "irq/IO", ""), "interrupts_per_io", |r| means(r)?.interrupts_per_io, per_io),
     Number { name: None, ..number((Kind::Time, "slower", ""), "", |r| r.slower, slower) },
     Number {
@@ -164,6 +175,15 @@ fn times(row: &CellRow) -> Option<&Times> {
     means(row)?.times.as_ref()
 }
 
+fn figure(row: &CellRow) -> Option<&FigureMeans> {
+    means(row)?.figure.as_ref()
+}
+
+/// A latency; absent where none of a program's was sampled.
+fn latency(row: &CellRow, of: fn(&Times) -> f64) -> Option<f64> {
+    times(row).map(of).filter(|ns| *ns > 0.0 || !row.path.is_program())
+}
+
 fn corunner(row: &CellRow) -> Option<&CorunnerMeans> {
     means(row)?.corunner.as_ref()
 }
@@ -204,6 +224,10 @@ impl Number {
             Kind::TimeOverFabrics => table.emulated.is_none() && table.is_over_fabrics(),
             Kind::Count => true,
             Kind::Cost => table.rows.iter().any(|row| means(row).is_some_and(|means| means.costs.is_some())),
+            Kind::Figure => table.rows.iter().any(|row| figure(row).is_some()),
+            Kind::FigureEnergy => {
+                table.rows.iter().filter_map(figure).any(|figure| figure.per_joule.is_some())
+            }
             Kind::Corunner => table.rows.iter().any(|row| corunner(row).is_some()),
             Kind::Energy | Kind::Random | Kind::Combined => table.energy().is_some(),
         }
@@ -219,8 +243,13 @@ impl Number {
         shown && self.is_in(table) && (self.kind != Kind::Combined || has_combined(table))
     }
 
-    pub(super) fn terminal_heading(&self) -> &'static str {
-        self.terminal_heading
+    /// Its heading on the terminal; a program's figure has its own name.
+    pub(super) fn terminal_heading(&self, table: &WorkloadTable) -> String {
+        let own = table.rows.iter().find_map(figure).filter(|_| self.heading.starts_with("figure"));
+        own.map_or_else(
+            || self.terminal_heading.to_owned(),
+            |own| self.terminal_heading.replacen("figure", &own.name.name, 1),
+        )
     }
 
     /// Its cell on the terminal: samples and estimates are marked.
@@ -361,6 +390,8 @@ pub(super) fn has_combined(table: &WorkloadTable) -> bool {
 /// The path of a row with its settings, and its generator if that is fio or `with_generator`.
 pub(super) fn row_name(row: &CellRow, with_generator: bool) -> String {
     let generator = match row.generator {
+        // The path of a program says so itself.
+        Generator::Program => String::new(),
         generator if with_generator || generator == Generator::Fio => format!(" ({})", generator.as_str()),
         _ => String::new(),
     };

@@ -7,6 +7,7 @@ use super::table::Table;
 use super::text::{WIDTH, escape, letter, wrap};
 use super::unsteady;
 use crate::analysis::admission::{LEGEND, MARK};
+use crate::analysis::figure;
 use crate::analysis::grouping::ascending;
 use crate::analysis::sequential;
 use crate::analysis::stats::{LEVEL, Method, p_text};
@@ -76,12 +77,13 @@ fn blocks_text(study: &StudyRecord, trials: &[Trial], Sequential { min, max, .. 
 fn map_text(map: &WinnerMap) -> String {
     let WinnerQuestion { metric, x, y, .. } = map.question;
     let better = if metric.more_is_better() { "more" } else { "less" };
+    let figure = map.figure.as_ref();
+    let (title, unit) = (figure::title(metric, figure), escape(&figure::unit(metric, figure)));
     let of = map.source.as_ref().map_or(String::new(), |source| format!(", {}", escape(&source.to_string())));
-    let mut text =
-        format!("{} ({}){of}, {better} is better: {}\n", metric.title(), metric.unit(), fixed(map));
+    let mut text = format!("{title} ({unit}){of}, {better} is better: {}\n", fixed(map));
     let paths = ascending(map.cells.values().flat_map(|cell| cell.ranking.iter().map(|p| p.path)));
     if paths.is_empty() {
-        let _ = writeln!(text, "  no winner: no competing trial measured {}", metric.title());
+        let _ = writeln!(text, "  no winner: no competing trial measured {title}");
         return text + &left_out(map.left_out());
     }
     let across = ascending(map.cells.keys().map(|(_, x)| *x));

@@ -17,6 +17,7 @@ pub use split::{SplitBy, SplitError};
 use crate::analysis::admission::Admission;
 use crate::analysis::answer::{Answer, More};
 use crate::analysis::contrast::{Contrast, Sample, TestPlan, in_blocks, pairs, tolerance_of};
+use crate::analysis::figure::FigureName;
 use crate::analysis::grouping::grouped;
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{Method, Ratio, holm_over_tested};
@@ -39,7 +40,11 @@ const COSTS: [Metric; 3] = [Metric::Instructions(None), Metric::Loads(None), Met
 const ENERGY: [Metric; 2] = [Metric::Watts, Metric::IosPerJoule];
 /// Further ones if a cell has a co-runner on both sides, and neither store is emulated.
 const CORUNNER: [Metric; 2] = [Metric::CorunnerPerS, Metric::CorunnerLossPerIo];
+/// Further ones, the first of all, if a cell is of a program on both sides.
+const FIGURES: [Metric; 2] = [Metric::Figure, Metric::FigurePerCpu];
 /// Of these, one if both stores have energy too.
+const FIGURE_ENERGY: [Metric; 1] = [Metric::FigurePerJoule];
+/// Of the co-runner's, one if both stores have energy too.
 const CORUNNER_ENERGY: [Metric; 1] = [Metric::CorunnerPerJoule];
 
 /// The result of a comparison.
@@ -68,6 +73,9 @@ pub struct Comparison {
     /// The meter and scope by which energy is compared; absent if the stores have none in common.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy: Option<EnergySource>,
+    /// What the program calls its figure; absent unless one did the I/O on both sides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub figure: Option<FigureName>,
     /// What is compared.
     #[serde(serialize_with = "words")]
     pub metrics: Vec<Metric>,
@@ -222,6 +230,12 @@ fn compare_sides(
         metrics.extend(CORUNNER);
         metrics.extend(CORUNNER_ENERGY.iter().filter(|_| energy.is_some()));
     }
+    let is_timed = before.emulated.is_none() && after.emulated.is_none();
+    let figure = pairs.iter().find_map(figure_of).filter(|_| is_timed);
+    if figure.is_some() {
+        let of_energy = FIGURE_ENERGY.iter().filter(|_| energy.is_some());
+        metrics = FIGURES.iter().chain(of_energy).copied().chain(metrics).collect();
+    }
     let method = if in_blocks { Method::Paired } else { Method::Welch };
     let changes = changes(&pairs, &metrics, (method, looks, tolerance, energy.as_ref(), admissions));
     Ok(Comparison {
@@ -234,6 +248,7 @@ fn compare_sides(
         unpaired,
         differences,
         energy,
+        figure,
         metrics,
         changes,
         ignored: ignored.to_vec(),
@@ -278,6 +293,12 @@ fn keep_shared_blocks((_, before, after): &mut Pair<'_>) -> usize {
     before.retain(|one| of_both(one, after));
     after.retain(|one| of_both(one, before));
     count - before.len() - after.len()
+}
+
+/// The figure of a cell whose trials are a program's on both sides.
+fn figure_of((_, before, after): &Pair<'_>) -> Option<FigureName> {
+    let of = |side: &[Replicate<'_>]| side.iter().find_map(|(_, measured)| FigureName::of_one(measured));
+    of(before).filter(|figure| of(after).as_ref() == Some(figure))
 }
 
 /// True if both sides of a cell had a co-runner.

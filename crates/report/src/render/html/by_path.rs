@@ -14,8 +14,10 @@ type Count = fn(&SeriesCell<'_>) -> usize;
 
 /// Trials of each path by verdict.
 pub(super) fn verdicts(model: &Model<'_>) -> Section {
+    // Nothing is asked of a program, so its trials have no other verdict than what was seen.
+    let is_program = model.cells.iter().any(|cell| cell.seen > 0);
     let kinds: [(&'static str, Count); 4] = [
-        ("verified", |cell| cell.verified),
+        if is_program { ("seen", |cell| cell.seen) } else { ("verified", |cell| cell.verified) },
         ("unproven", |cell| cell.unproven),
         ("refuted", |cell| cell.refuted),
         ("failed", |cell| cell.failed),
@@ -24,7 +26,7 @@ pub(super) fn verdicts(model: &Model<'_>) -> Section {
         model.cells.iter().filter(|cell| cell.series == series).map(of).sum::<usize>()
     };
     let part = |word: &str, count: usize| BarPart {
-        class: word.to_owned(),
+        class: if word == "seen" { "verified" } else { word }.to_owned(),
         what: word.to_owned(),
         value: count as f64,
         text: count.to_string(),

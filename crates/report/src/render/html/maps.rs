@@ -18,7 +18,10 @@ use crate::render::unsteady::{decision, without_words};
 
 /// The metrics that get maps if the store holds them. Every trial has the first, and the first that is
 /// not a time.
-const METRICS: [Metric; 9] = [
+const METRICS: [Metric; 12] = [
+    Metric::Figure,
+    Metric::FigurePerCpu,
+    Metric::FigurePerJoule,
     Metric::LatencyMean,
     Metric::LatencyP99,
     Metric::LatencyP99_9,
@@ -74,6 +77,7 @@ fn heading(model: &Model<'_>, metric: Metric) -> String {
         }
         Metric::IosPerJoule => "Most I/Os per joule".to_owned(),
         Metric::IopsPerCpu => "Most I/Os per second of CPU time".to_owned(),
+        figure if figure.is_figure() => format!("Most {}", figure.title()),
         count => format!("Fewest {}", model.name_of(count).replacen(", per", " per", 1)),
     }
 }

@@ -35,6 +35,7 @@ pub(super) struct SeriesCell<'a> {
     /// True if these compete.
     competes: bool,
     pub(super) verified: usize,
+    pub(super) seen: usize,
     pub(super) unproven: usize,
     pub(super) refuted: usize,
     pub(super) failed: usize,
@@ -62,7 +63,9 @@ pub(super) struct Model<'a> {
 }
 
 /// The metrics that have a figure of their own if the store has them; times only where they mean something.
-const METRICS: [Metric; 7] = [
+const METRICS: [Metric; 9] = [
+    Metric::Figure,
+    Metric::FigurePerJoule,
     Metric::Iops,
     Metric::LatencyMean,
     Metric::Watts,
@@ -87,6 +90,8 @@ pub(super) fn shown(metric: Metric) -> (String, f64) {
         Metric::CpuPercent | Metric::ContextSwitchesPerIo | Metric::InterruptsPerIo => {
             (format!("{}, {}", metric.title(), metric.unit()), 1.0)
         }
+        // Its unit is the study's own.
+        figure if figure.is_figure() => (figure.title().to_owned(), 1.0),
         other if other.unit() == "ns" => (format!("{}, \u{b5}s", other.title()), 1e-3),
         other => (format!("{}, {}", other.title(), other.unit()), 1.0),
     }
@@ -224,6 +229,7 @@ impl<'a> SeriesCell<'a> {
                 match measurement.verdict.kind {
                     VerdictKind::Refuted => self.refuted += 1,
                     VerdictKind::Verified => self.verified += 1,
+                    VerdictKind::Seen => self.seen += 1,
                     VerdictKind::Unproven => self.unproven += 1,
                 }
                 let competes = admission.admit(trial).is_ok();

@@ -20,7 +20,6 @@ use crate::render::number::thousands;
 use crate::render::repeats;
 use crate::render::report::by_reason;
 use crate::render::table::Table;
-use iopj_core::VerdictKind;
 use iopj_store::{Outcome, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
 
@@ -96,6 +95,12 @@ fn title_block(study: &StudyRecord, model: &Model<'_>) -> String {
         ("unproven".to_owned(), sum(|cell| cell.unproven)),
         ("refuted".to_owned(), sum(|cell| cell.refuted)),
     ];
+    let seen = sum(|cell| cell.seen);
+    if seen > 0 {
+        // Nothing was asked of a program.
+        facts.truncate(3);
+        facts.push(("seen".to_owned(), seen));
+    }
     let failed = sum(|cell| cell.failed);
     if failed > 0 {
         facts.push(("failed".to_owned(), failed));
@@ -209,8 +214,7 @@ fn reason_for(word: &str, admission: Admission, outcome: &Outcome) -> Option<Str
         Outcome::Failed(error) => (word == "failed").then(|| error.clone()),
         Outcome::Measured(one) if word == "disturbed" => admission.disturbed(one),
         Outcome::Measured(one) if word == "starved" => admission.starved(one).map(ToString::to_string),
-        Outcome::Measured(one) => (word == one.verdict.kind.as_str()
-            && one.verdict.kind != VerdictKind::Verified)
+        Outcome::Measured(one) => (word == one.verdict.kind.as_str() && !one.verdict.kind.stands())
             .then(|| one.verdict.reasons.first().cloned().unwrap_or_default()),
     }
 }

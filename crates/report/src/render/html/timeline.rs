@@ -72,12 +72,7 @@ fn strokes(model: &Model<'_>, trials: &[Measured<'_>], start: u64) -> Vec<Curve>
                 format!("{}, {}", model.series[*series].label, trial.workload.title())
             };
             let points = rates(measurement, each).into_iter().map(|(s, iops)| (started + s, iops)).collect();
-            Curve {
-                series: *series,
-                label,
-                points,
-                hollow: measurement.verdict.kind != VerdictKind::Verified,
-            }
+            Curve { series: *series, label, points, hollow: !measurement.verdict.kind.stands() }
         })
         .collect()
 }
