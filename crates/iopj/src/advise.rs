@@ -9,7 +9,7 @@ use crate::output::{FAILURES, note, print, print_json};
 use anyhow::anyhow;
 use iopj_core::parse_duration;
 use iopj_report::analysis::advise::next::next_study;
-use iopj_report::analysis::advise::{AdviseQuestion, Bound, Percentile, advise as advise_on};
+use iopj_report::analysis::advise::{AdviseError, AdviseQuestion, Bound, Percentile, advise as advise_on};
 use iopj_report::render;
 use iopj_store::{Store, StudyRecord};
 use std::process::ExitCode;
@@ -19,8 +19,9 @@ pub(crate) fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
     let (study, trials) = (store.study()?, store.trials()?);
     let question = question(&args.asking, &args.competing, &study)?;
     let advice = advise_on(&study, &trials, &question);
+    let is_program = matches!(advice, Err(AdviseError::Program(_)));
     // Before anything is printed, because the file may be refused.
-    let next = args.write_study.as_ref().map(|file| {
+    let next = args.write_study.as_ref().filter(|_| !is_program).map(|file| {
         let next = next_study(&study, &trials, &question);
         let next = next.ok_or_else(|| anyhow!("--write-study: the store has no trial to start from"))?;
         next::write(&study, &next, file).map(|()| (next, file))

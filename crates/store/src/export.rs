@@ -119,6 +119,7 @@ fn put_measurement(object: &mut Map<String, Value>, measurement: &Measurement, d
         let window_ns = measurement.window_ns;
         put("kinds", measurement.kinds.iter().map(|kind| kind_json(kind, window_ns)).collect());
     }
+    put("program", json!(measurement.program));
     put("preconditioning", json!(measurement.preconditioning));
     put("observed", json!(measurement.observed));
     put("evidence", json!(measurement.evidence));
@@ -207,6 +208,8 @@ const COLUMNS: &[Column] = &[
     ("reads", |t| figure(t, |m| m.reads)),
     ("writes", |t| figure(t, |m| m.writes)),
     ("short_ios", |t| figure(t, |m| m.short_ios)),
+    ("figure", |t| figure(t, |m| known(m.program.as_ref().map(|program| program.figure)))),
+    ("figure_name", |t| figure(t, |m| known(m.program.as_ref().map(|program| program.name.clone())))),
     ("iops", |t| figure(t, Measurement::iops)),
     ("mb_per_s", |t| figure(t, Measurement::mb_per_s)),
     ("offered_iops", |t| {
@@ -224,16 +227,16 @@ const COLUMNS: &[Column] = &[
     ("corunner_per_s", |t| corunner_figure(t, |one| Some(one.per_s()))),
     ("corunner_alone_per_s", |t| corunner_figure(t, CorunnerWindow::alone_per_s)),
     ("corunner_loss_ns_per_io", |t| figure(t, |m| known(m.corunner_loss_ns_per_io()))),
-    ("latency_ns_mean", |t| figure(t, |m| m.latency.mean)),
-    ("latency_ns_stddev", |t| figure(t, |m| m.latency.stddev)),
-    ("latency_ns_min", |t| figure(t, |m| m.latency.min)),
+    ("latency_ns_mean", |t| latency(t, |one| one.mean)),
+    ("latency_ns_stddev", |t| latency(t, |one| one.stddev)),
+    ("latency_ns_min", |t| latency(t, |one| one.min)),
     ("latency_ns_p20", |t| figure(t, |m| known(m.latency.p20))),
-    ("latency_ns_p50", |t| figure(t, |m| m.latency.p50)),
+    ("latency_ns_p50", |t| latency(t, |one| one.p50)),
     ("latency_ns_p80", |t| figure(t, |m| known(m.latency.p80))),
-    ("latency_ns_p95", |t| figure(t, |m| m.latency.p95)),
-    ("latency_ns_p99", |t| figure(t, |m| m.latency.p99)),
-    ("latency_ns_p99_9", |t| figure(t, |m| m.latency.p99_9)),
-    ("latency_ns_max", |t| figure(t, |m| m.latency.max)),
+    ("latency_ns_p95", |t| latency(t, |one| one.p95)),
+    ("latency_ns_p99", |t| latency(t, |one| one.p99)),
+    ("latency_ns_p99_9", |t| latency(t, |one| one.p99_9)),
+    ("latency_ns_max", |t| latency(t, |one| one.max)),
     ("read_latency_ns_mean", |t| figure(t, |m| known(m.read_latency.as_ref().map(|l| l.mean)))),
     ("read_latency_ns_stddev", |t| figure(t, |m| known(m.read_latency.as_ref().map(|l| l.stddev)))),
     ("read_latency_ns_min", |t| figure(t, |m| known(m.read_latency.as_ref().map(|l| l.min)))),
@@ -368,6 +371,11 @@ fn open<T: ToString>(trial: &Trial, of: impl Fn(&OpenLoad) -> Option<T>) -> Stri
 
 fn open_figure<T: ToString>(trial: &Trial, of: impl Fn(&OpenWindow) -> Option<T>) -> String {
     figure(trial, |measurement| known(measurement.open.as_ref().and_then(&of)))
+}
+
+/// A latency; none where a program's were not sampled.
+fn latency<T: ToString>(trial: &Trial, of: impl Fn(&Latency) -> T) -> String {
+    figure(trial, |m| known((m.program.is_none() || m.latency.count > 0).then(|| of(&m.latency))))
 }
 
 fn corunner<T: ToString>(trial: &Trial, of: impl Fn(&Corunner) -> T) -> String {

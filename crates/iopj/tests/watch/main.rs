@@ -5,6 +5,7 @@
 mod common;
 mod engines;
 mod life;
+mod program;
 mod refused;
 
 use iopj_store::Store;

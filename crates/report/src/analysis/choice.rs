@@ -5,6 +5,7 @@
 
 use super::admission::{Admission, Barred};
 use super::contrast::{Sample, TestPlan, in_blocks};
+use super::figure::FigureName;
 use super::grouping::{TrialSetup, grouped};
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, mean};
@@ -34,7 +35,7 @@ pub struct Choices {
 pub struct Choice {
     /// The workload, its settings, and what issued the I/O.
     pub setup: TrialSetup,
-    /// The answer by I/Os per second, or by instructions per I/O under emulation.
+    /// The answer by I/Os per second, by a program's figure, or by instructions per I/O under emulation.
     pub first: Standing,
     /// Mean latency of the best path in ns; absent under emulation.
     pub latency_ns: Option<f64>,
@@ -55,6 +56,8 @@ pub struct Standing {
     pub metric: Metric,
     /// The meter and scope of an energy metric.
     pub source: Option<EnergySource>,
+    /// What the program calls its figure, if one did the I/O.
+    pub figure: Option<FigureName>,
     /// The share within which paths are equal.
     pub tolerance: f64,
     /// The ranking, and what it decides.
@@ -122,7 +125,9 @@ pub struct Lead {
 pub fn choices(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Choices {
     let admission = admission.of(study);
     let by = |metric| standings(study, trials, metric, admission);
-    let (first, others) = if study.emulated.is_some() {
+    let (first, others) = if FigureName::of(trials).is_some() && study.emulated.is_none() {
+        (by(Metric::Figure), vec![by(Metric::FigurePerCpu), by(Metric::FigurePerJoule)])
+    } else if study.emulated.is_some() {
         (by(Metric::Instructions(None)), Vec::new())
     } else {
         // Under an open load every path does the same number of I/Os, if it does not fall behind.
@@ -185,14 +190,15 @@ fn standings(
     let question = WinnerQuestion { admission, ..question.of(study) };
     let tolerance = question.tolerance;
     let of = |(map, apart): (WinnerMap, Option<MapWithoutUnsteady>)| {
-        let WinnerMap { workload, settings, generator, source, cells, .. } = map;
+        let WinnerMap { workload, settings, generator, source, figure, cells, .. } = map;
         let standing = move |(at, cell): ((AxisValue, AxisValue), MapCell)| {
             let (AxisValue::Count(numjobs), AxisValue::Count(iodepth)) = at else { return None };
             let workload = Workload { iodepth, numjobs, ..workload.clone() };
             let setup = TrialSetup { workload, settings: settings.clone(), generator };
             let mut redecided = apart.iter().flat_map(|apart| &apart.cells);
             let without_unsteady = redecided.find(|one| one.at == at).map(|one| one.without.clone());
-            Some((setup, Standing { metric, source: source.clone(), tolerance, cell, without_unsteady }))
+            let (source, figure) = (source.clone(), figure.clone());
+            Some((setup, Standing { metric, source, figure, tolerance, cell, without_unsteady }))
         };
         cells.into_iter().filter(|(_, cell)| !cell.ranking.is_empty()).filter_map(standing)
     };

@@ -6,6 +6,7 @@
 
 use super::admission::Admission;
 use super::contrast::Sample;
+use super::figure::FigureName;
 use super::grouping::{grouped, setup};
 use super::metric::Metric;
 use super::stats::Method;
@@ -14,18 +15,21 @@ use iopj_core::IoPath;
 use iopj_store::{Sequential, StudyRecord, Trial};
 use std::collections::BTreeMap;
 
-/// What every decision is about.
-pub const METRIC: Metric = Metric::Iops;
+/// What every decision is about: I/Os per second, or the figure of a program.
+pub fn metric(trials: &[Trial]) -> Metric {
+    if FigureName::of(trials).is_some() { Metric::Figure } else { Metric::Iops }
+}
 
 /// The decisions of a study's workloads, under the same settings and generator, after the measured blocks, in
 /// the order in which the workloads first appear in `trials`. Trials that do not compete in winner maps do
 /// not decide here either. Under emulation nothing is decided, because the metric is a time.
 fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) -> Vec<Decision> {
+    let metric = metric(trials);
     let samples_of = |(_, trials): (_, Vec<&Trial>)| {
         let mut samples: BTreeMap<IoPath, Sample> = BTreeMap::new();
         for trial in trials.iter().filter(|_| study.emulated.is_none()) {
             let measurement = Admission::default().admit(trial).ok();
-            if let Some(value) = measurement.and_then(|measurement| METRIC.value(measurement, None)) {
+            if let Some(value) = measurement.and_then(|measurement| metric.value(measurement, None)) {
                 samples.entry(trial.path).or_default().push((trial.replicate, value));
             }
         }
@@ -46,7 +50,7 @@ pub fn decisions(
     // Any two axes will do: cells are ranked one by one.
     let (x, y) = (Axis::Bs, Axis::Iodepth);
     let (method, admission) = (Method::Paired, Admission::default());
-    let question = WinnerQuestion { metric: METRIC, x, y, method, admission, looks, tolerance };
+    let question = WinnerQuestion { metric: Metric::Iops, x, y, method, admission, looks, tolerance };
     let family = samples.iter().filter(|samples| samples.len() > 1).count();
     let mut cells: Vec<MapCell> =
         samples.iter().map(|samples| rank(samples.clone(), &question, family)).collect();

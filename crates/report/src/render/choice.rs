@@ -1,13 +1,14 @@
 //! What to choose, in sentences: the beginning of the report and of the page. `analysis::choice` decides.
 
 use super::answer::open_words;
-use super::number::{decimal, thousands, without_zeros};
+use super::number::{decimal, four_digits, thousands, without_zeros};
 use super::text::{WIDTH, escape, short_name, wrap};
 use super::titles::Titles;
 use crate::analysis::Admission;
 use crate::analysis::admission::{Barred, MARK};
 use crate::analysis::answer::{More, Open};
 use crate::analysis::choice::{Choice, Choices, Lead, Out, Standing, choices};
+use crate::analysis::figure;
 use crate::analysis::grouping::{ascending, grouped, list};
 use crate::analysis::metric::Metric;
 use crate::analysis::winner::{Decision, RankedPath};
@@ -160,6 +161,9 @@ fn words(standing: &Standing) -> Words {
             " instructions per I/O",
             fewer,
         ),
+        metric if metric.is_figure() => {
+            (format!("By {} ", figure::title(metric, standing.figure.as_ref())), four_digits, "", more)
+        }
         time => (format!("By {} ", time.title()), us, "", ["less", "more"]),
     };
     Words { by, value, noun, better, worse }

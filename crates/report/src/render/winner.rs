@@ -7,7 +7,7 @@ use super::table::Table;
 use super::text::{WIDTH, escape, letter, wrap};
 use super::unsteady;
 use crate::analysis::admission::{LEGEND, MARK};
-use crate::analysis::figure;
+use crate::analysis::figure::{self, FigureName};
 use crate::analysis::grouping::ascending;
 use crate::analysis::sequential;
 use crate::analysis::stats::{LEVEL, Method, p_text};
@@ -69,7 +69,7 @@ fn blocks_text(study: &StudyRecord, trials: &[Trial], Sequential { min, max, .. 
     format!(
         "Blocks were added while a decision by {} was open, {min} to {max}: after {blocks}, {says}. Each \
          p-value is for all {} looks.",
-        sequential::METRIC.title(),
+        figure::title(sequential::metric(trials), FigureName::of(trials).as_ref()),
         study.looks()
     )
 }

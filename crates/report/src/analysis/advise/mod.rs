@@ -19,6 +19,7 @@ pub use saving::{Against, Saving, SavingLack, Savings};
 pub use tail::{BoundAnswer, LimitBy, Tail};
 
 use super::contrast::Sample;
+use super::figure::FigureName;
 use super::metric::Metric;
 use super::winner::{Axis, Decision, MapCell, WinnerQuestion, correct, rank};
 use candidate::{Family, Measures};
@@ -145,6 +146,9 @@ pub fn advise(
     trials: &[Trial],
     question: &AdviseQuestion,
 ) -> Result<Advice, AdviseError> {
+    if let Some(figure) = FigureName::of(trials) {
+        return Err(AdviseError::Program(figure.name));
+    }
     let question = AdviseQuestion { admission: question.admission.of(study), ..question.clone() };
     let source = EnergySource::measured(&[trials]);
     let (objective, metric) = decide_by(study, trials, &question, source.as_ref())?;

@@ -150,6 +150,12 @@ pub enum AdviseError {
     /// There is no trial.
     #[error("the store holds no trial: `iopj run --resume STORE` runs the missing ones")]
     Empty,
+    /// A program did its own I/O.
+    #[error(
+        "a program did the I/O, and what it does for an I/O is its own: `iopj winners STORE --axes numjobs,bs \
+         --metric {0}_per_joule` (or {0}_per_cpu, {0}) says which variant is best"
+    )]
+    Program(String),
     /// The processor was emulated.
     #[error(
         "times and joules mean nothing under {0}, so no path can be advised: measure on a real machine, or \
