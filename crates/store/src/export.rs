@@ -98,14 +98,15 @@ fn put_measurement(object: &mut Map<String, Value>, measurement: &Measurement, d
     put("short_ios", json!(measurement.short_ios));
     put("iops", json!(measurement.iops()));
     put("mb_per_s", json!(measurement.mb_per_s()));
-    put("latency_ns", latency_json(&measurement.latency, detail));
-    for (key, latency) in
-        [("read_latency_ns", &measurement.read_latency), ("write_latency_ns", &measurement.write_latency)]
-    {
-        put(key, latency.as_ref().map_or(Value::Null, |latency| latency_json(latency, detail)));
+    for (key, latency) in [
+        ("latency_ns", measurement.known_latency()),
+        ("read_latency_ns", measurement.read_latency.as_ref()),
+        ("write_latency_ns", measurement.write_latency.as_ref()),
+    ] {
+        put(key, latency.map_or(Value::Null, |latency| latency_json(latency, detail)));
     }
     put("cpu_percent", json!(measurement.cpu_percent));
-    put("context_switches_per_io", json!(measurement.context_switches_per_io));
+    put("context_switches_per_io", json!(measurement.known_switches_per_io()));
     put("interrupts_per_io", json!(measurement.interrupts_per_io));
     put("system_calls_per_io", json!(measurement.system_calls_per_io));
     put("achieved_depth", json!(measurement.achieved_depth));
@@ -270,7 +271,7 @@ const COLUMNS: &[Column] = &[
     ("process_system_ns", |t| figure(t, |m| m.evidence.process.system_ns)),
     ("process_voluntary_switches", |t| figure(t, |m| m.evidence.process.voluntary_switches)),
     ("process_involuntary_switches", |t| figure(t, |m| m.evidence.process.involuntary_switches)),
-    ("context_switches_per_io", |t| figure(t, |m| m.context_switches_per_io)),
+    ("context_switches_per_io", |t| figure(t, |m| known(m.known_switches_per_io()))),
     ("interrupts_per_io", |t| figure(t, |m| known(m.interrupts_per_io))),
     ("system_calls_per_io", |t| figure(t, |m| known(m.system_calls_per_io))),
     ("achieved_depth", |t| figure(t, |m| m.achieved_depth)),
@@ -373,9 +374,8 @@ fn open_figure<T: ToString>(trial: &Trial, of: impl Fn(&OpenWindow) -> Option<T>
     figure(trial, |measurement| known(measurement.open.as_ref().and_then(&of)))
 }
 
-/// A latency; none where a program's were not sampled.
 fn latency<T: ToString>(trial: &Trial, of: impl Fn(&Latency) -> T) -> String {
-    figure(trial, |m| known((m.program.is_none() || m.latency.count > 0).then(|| of(&m.latency))))
+    figure(trial, |m| known(m.known_latency().map(&of)))
 }
 
 fn corunner<T: ToString>(trial: &Trial, of: impl Fn(&Corunner) -> T) -> String {

@@ -257,6 +257,16 @@ impl Measurement {
         per_second(self.bytes, self.window_ns) / 1e6
     }
 
+    /// The latencies; `None` where none of a program's I/Os was sampled.
+    pub fn known_latency(&self) -> Option<&Latency> {
+        (self.program.is_none() || self.latency.count > 0).then_some(&self.latency)
+    }
+
+    /// Context switches per I/O; `None` where a program's disks did no I/O.
+    pub fn known_switches_per_io(&self) -> Option<f64> {
+        (self.program.is_none() || self.ios > 0).then_some(self.context_switches_per_io)
+    }
+
     /// What its co-runner lost to each I/O, in ns of CPU time; `None` without one.
     pub fn corunner_loss_ns_per_io(&self) -> Option<f64> {
         self.corunner.as_ref()?.loss_ns_per_io(self.window_ns, self.ios)

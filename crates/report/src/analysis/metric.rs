@@ -249,9 +249,8 @@ impl Metric {
     pub fn value(self, measurement: &Measurement, source: Option<&EnergySource>) -> Option<f64> {
         let latency = &measurement.latency;
         // What the disks of a program did not do, or nobody sampled, has no figure.
-        if measurement.program.is_some()
-            && ((self.is_per_io() && measurement.ios == 0) || (self.is_latency() && latency.count == 0))
-        {
+        let lacks_ios = self.is_per_io() && measurement.known_switches_per_io().is_none();
+        if lacks_ios || (self.is_latency() && measurement.known_latency().is_none()) {
             return None;
         }
         let value = match self {

@@ -213,7 +213,7 @@ fn measurement(own: &OwnProgram, cell: &Cell, ran: Ran, evidence: Evidence) -> (
     let Ran { watched, usage, ends_ns, servers, figure, .. } = ran;
     let WatchedTrial { evidence: watch, paths, denied, latencies, .. } = watched;
     let ios = evidence.ios();
-    let per_io = |count: f64| count / ios.max(1) as f64;
+    let per_io = |count: f64| (ios > 0).then(|| count / ios as f64);
     let counts = watch.program.as_ref();
     let switches = match counts {
         Some(counts) if !servers.is_empty() => counts.switches,
@@ -232,9 +232,11 @@ fn measurement(own: &OwnProgram, cell: &Cell, ran: Ran, evidence: Evidence) -> (
         writes: evidence.writes,
         latency: histogram::summary(&latencies),
         cpu_percent: 100.0 * cpu as f64 / window_ns.max(1) as f64,
-        context_switches_per_io: per_io(switches as f64),
-        interrupts_per_io: interrupts.filter(|_| !evidence.devices.is_empty()).map(|all| per_io(all as f64)),
-        system_calls_per_io: calls.map(per_io),
+        context_switches_per_io: per_io(switches as f64).unwrap_or_default(),
+        interrupts_per_io: interrupts
+            .filter(|_| !evidence.devices.is_empty())
+            .and_then(|all| per_io(all as f64)),
+        system_calls_per_io: calls.and_then(per_io),
         achieved_depth: evidence.latency_sum_ns as f64 / window_ns.max(1) as f64,
         conditions: iopj_probe::conditions(&cell.path, &evidence),
         observed: Observed::default(),

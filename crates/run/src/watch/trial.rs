@@ -74,9 +74,10 @@ pub(crate) fn watch_trial(
     let never = AtomicBool::new(false);
     let stop = WatchStop { now: &never, interrupted };
     let span = Span { length: None, interval: INTERVAL, grace: Some(GRACE) };
-    let lived = lived(found, Power::none(), span, &mut View(watch), stop)?;
+    let lived = lived(found, Power::none(), span, &mut View(watch), stop);
     // From now on a daemon that is started is init's, as one from a shell is.
     let _ = rustix::process::set_child_subreaper(None);
+    let lived = lived?;
     let name = |pid: i32| {
         let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         (pid, comm.trim_end().to_owned())

@@ -79,7 +79,7 @@ fn figure(model: &Model<'_>, workload: usize, metric: Metric, rest: &str) -> Opt
         label: model.series[cell.series].label.clone(),
         value: summary.mean,
         interval: summary.interval,
-        hollow: cell.verified == 0,
+        hollow: cell.verified + cell.seen == 0,
         text: readable(summary.mean),
     };
     let bars: Vec<Bar> = cells.iter().map(bar).collect();
@@ -89,6 +89,7 @@ fn figure(model: &Model<'_>, workload: usize, metric: Metric, rest: &str) -> Opt
         .left("verified", |(cell, _)| cell.verified.to_string())
         .left("mean", |(_, summary)| exact(summary.mean))
         .left("\u{b1} 95 %", |(_, summary)| half(summary).map_or(String::new(), exact));
-    let title = format!("{} by path: {rest}", metric.title());
-    Figure::new(capital(metric.title()), bars::draw(&title, &model.name_of(metric), &bars), table.data())
+    let name = model.title_of(metric);
+    let title = format!("{name} by path: {rest}");
+    Figure::new(capital(&name), bars::draw(&title, &model.name_of(metric), &bars), table.data())
 }

@@ -108,7 +108,7 @@ fn power_of(model: &Model<'_>, run: &[usize]) -> Option<Figure> {
         let dot = |(cell, x, y): &(&SeriesCell<'_>, f64, f64)| {
             let title = model.title(model.workloads[cell.workload], &[]);
             let tip = format!("{label}, {title}: {} %, {} W", readable(*x), readable(*y));
-            Dot { x: *x, y: *y, hollow: cell.verified == 0, tip }
+            Dot { x: *x, y: *y, hollow: cell.verified + cell.seen == 0, tip }
         };
         Dots { series: cells[0].0.series, dots: cells.iter().map(dot).collect(), label: label.clone() }
     };

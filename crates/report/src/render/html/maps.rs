@@ -77,7 +77,7 @@ fn heading(model: &Model<'_>, metric: Metric) -> String {
         }
         Metric::IosPerJoule => "Most I/Os per joule".to_owned(),
         Metric::IopsPerCpu => "Most I/Os per second of CPU time".to_owned(),
-        figure if figure.is_figure() => format!("Most {}", figure.title()),
+        figure if figure.is_figure() => format!("Most {}", model.title_of(figure)),
         count => format!("Fewest {}", model.name_of(count).replacen(", per", " per", 1)),
     }
 }
@@ -164,7 +164,10 @@ fn drawn(
     (place, cell, series): &BestOf<'_>,
 ) -> DrawnCell {
     let decided = cell.decision();
-    let (unit, factor) = shown(map.question.metric);
+    let (unit, factor) = match map.question.metric {
+        metric if metric.is_figure() => (model.name_of(metric), 1.0),
+        metric => shown(metric),
+    };
     let value = |ranked: &RankedPath| format!("{} {}", ranked.path, readable(ranked.summary.mean * factor));
     let mut tips = Vec::new();
     if model.cells.len() <= TIPPED_CELLS {

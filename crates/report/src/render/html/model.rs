@@ -4,6 +4,7 @@
 use crate::analysis::Admission;
 use crate::analysis::advise::{Advice, AdviseQuestion, advise};
 use crate::analysis::cost::any_sampled;
+use crate::analysis::figure::{self, FigureName};
 use crate::analysis::grouping::{ascending, unique};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{Summary, summarize};
@@ -60,6 +61,8 @@ pub(super) struct Model<'a> {
     pub(super) question: AdviseQuestion,
     /// The advice on it, if the store can answer.
     pub(super) advice: Option<Advice>,
+    /// What the program calls its figure, if one did the I/O.
+    figure: Option<FigureName>,
 }
 
 /// The metrics that have a figure of their own if the store has them; times only where they mean something.
@@ -90,8 +93,6 @@ pub(super) fn shown(metric: Metric) -> (String, f64) {
         Metric::CpuPercent | Metric::ContextSwitchesPerIo | Metric::InterruptsPerIo => {
             (format!("{}, {}", metric.title(), metric.unit()), 1.0)
         }
-        // Its unit is the study's own.
-        figure if figure.is_figure() => (figure.title().to_owned(), 1.0),
         other if other.unit() == "ns" => (format!("{}, \u{b5}s", other.title()), 1e-3),
         other => (format!("{}, {}", other.title(), other.unit()), 1.0),
     }
@@ -119,6 +120,7 @@ impl<'a> Model<'a> {
             sampled: any_sampled(trials),
             source: EnergySource::measured(&[trials]).filter(|_| study.emulated.is_none()),
             advice: advise(study, trials, &question).ok(),
+            figure: FigureName::of(trials),
             question,
         };
         let mut places: HashMap<(usize, usize), usize> = HashMap::new();
@@ -161,11 +163,20 @@ impl<'a> Model<'a> {
     /// The name of a metric with its unit; for energy also the source, for costs also whether they are
     /// sampled.
     pub(super) fn name_of(&self, metric: Metric) -> String {
+        let whole = match metric.is_figure() {
+            true => format!("{}, {}", self.title_of(metric), figure::unit(metric, self.figure.as_ref())),
+            false => shown(metric).0,
+        };
         if let Some(source) = self.source.as_ref().filter(|_| metric.is_energy()) {
-            return format!("{}, {source}", shown(metric).0);
+            return format!("{whole}, {source}");
         }
         let sampled = if metric.is_cost() && self.sampled { ", sampled" } else { "" };
-        format!("{}{sampled}", shown(metric).0)
+        format!("{whole}{sampled}")
+    }
+
+    /// The metric in words.
+    pub(super) fn title_of(&self, metric: Metric) -> String {
+        figure::title(metric, self.figure.as_ref())
     }
 
     /// The series that a trial belongs to.

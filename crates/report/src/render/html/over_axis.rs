@@ -54,7 +54,7 @@ pub(super) fn error_words(model: &Model<'_>) -> String {
              without a cap reaches beyond the figure."
         }
     };
-    let hollow = model.cells.iter().any(|cell| cell.verified == 0 && !cell.trusted.is_empty());
+    let hollow = model.cells.iter().any(|cell| cell.verified + cell.seen == 0 && !cell.trusted.is_empty());
     format!("{bars}{}", if hollow { " Hollow marks: no trial of the cell is verified." } else { "" })
 }
 
@@ -98,12 +98,12 @@ fn figure(
             x: number(cell.workload),
             y: summary.mean,
             interval: summary.interval,
-            hollow: cell.verified == 0,
+            hollow: cell.verified + cell.seen == 0,
             tip: tip(model, label, &at(cell).to_string(), summary),
         };
         Line { series, label: label.clone(), points: cells.iter().map(point).collect() }
     };
-    let name = metric.title();
+    let name = model.title_of(metric);
     let chart = LineChart {
         title: format!("{name} over {}: {rest}", axis.as_str()),
         x_title: what.to_owned(),
@@ -128,7 +128,7 @@ fn figure(
             table = table.left("\u{b1} 95 %", move |cells| of(cells, half));
         }
     }
-    Figure::new(capital(name), lines::draw(&chart), table.data())
+    Figure::new(capital(&name), lines::draw(&chart), table.data())
 }
 
 /// The tooltip of a point; empty if the page has too many points.

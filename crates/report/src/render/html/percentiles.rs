@@ -64,7 +64,7 @@ fn distribution(model: &Model<'_>, workload: usize) -> Option<Figure> {
         series: cell.series,
         label: model.series[cell.series].label.clone(),
         points: steps.iter().zip(us).filter_map(point).collect(),
-        hollow: cell.verified == 0,
+        hollow: cell.verified + cell.seen == 0,
     };
     let curves: Vec<Curve> = cells.iter().map(curve).collect();
     let mut table = Table::of(&cells)
@@ -143,7 +143,7 @@ fn figure(model: &Model<'_>, workload: usize) -> Option<Figure> {
         series: cell.series,
         label: model.series[cell.series].label.clone(),
         points: quantiles.iter().zip(us).filter_map(point).collect(),
-        hollow: cell.verified == 0,
+        hollow: cell.verified + cell.seen == 0,
     };
     let curves: Vec<Curve> = cells.iter().map(curve).collect();
     let mut table = Table::of(&cells)

@@ -141,7 +141,7 @@ fn figure(model: &Model<'_>, run: &[usize], path: &str, counted: &[Counted<'_>])
             x: f64::from(depth(cell)),
             y: summary.mean,
             interval: summary.interval,
-            hollow: cell.verified == 0,
+            hollow: cell.verified + cell.seen == 0,
             tip: format!("{}, {}: {}", side.name, depth(cell), readable(summary.mean)),
         };
         Line { series, label: side.name.clone(), points: side.points.iter().map(point).collect() }
