@@ -58,6 +58,7 @@ fn as_text(plan: &RunPlan) -> String {
 fn target(plan: &RunPlan) -> String {
     let path = plan.target.display();
     match (&plan.overwritten, plan.bytes.made) {
+        _ if plan.target.as_os_str().is_empty() => "the program's own".to_owned(),
         (Some(_), _) => format!("{path}, which will be overwritten"),
         (None, 0) => path.to_string(),
         (None, made) => format!("{path}, a file of {} that is made and then removed", format_bytes(made)),

@@ -37,8 +37,8 @@ pub enum ProgramError {
     Signal { name: String, signal: i32, end: String },
     /// What it started goes on.
     #[error(
-        "`{name}` ended and left processes behind: {list}. They would disturb other trials: end them, and let the \
-         program wait for what it starts, or start servers in `before` and end them in `after`"
+        "`{name}` ended and left processes behind: {list}. They would disturb other trials: end them, and \
+         let the program wait for what it starts, or start servers in `before` and end them in `after`"
     )]
     LeftBehind { name: String, list: String },
     /// A server of `watch` does not run.
@@ -89,8 +89,8 @@ impl OwnProgram {
         }
         if options.take_device.is_some() || !options.destroy_data.is_empty() {
             return RunError::refuse(
-                "a program opens its target itself, so --destroy-data and --take-device allow nothing: leave them \
-                 out",
+                "a program opens its target itself, so --destroy-data and --take-device allow nothing: \
+                 leave them out",
             );
         }
         let target = match target {

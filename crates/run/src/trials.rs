@@ -99,9 +99,7 @@ impl Trials<'_> {
         let mut summary = self.summary(missing.len());
         self.access.begin()?;
         self.here.as_mut().map_or(Ok(()), Access::begin)?;
-        // What a program does is held against no request.
-        let has_control = !missing.is_empty() && self.study.program.is_none();
-        let control = if has_control { self.control(progress)? } else { None };
+        let control = if missing.is_empty() { None } else { self.control(progress)? };
         let mut preconditioning = Preconditioning::default();
         if stop.load(Ordering::Relaxed) {
             return Ok(Summary { interrupted: true, ..summary });
@@ -343,6 +341,9 @@ impl Trials<'_> {
     }
 
     fn control(&mut self, progress: &mut dyn Progress) -> Result<Option<ControlRun>, RunError> {
+        if self.study.program.is_some() {
+            return Ok(None); // what a program does is held against no request
+        }
         match control_run(&self.access, self.runner.stop) {
             Ok(control) => {
                 let detail = serde_json::to_string(&control).unwrap_or_default();

@@ -73,15 +73,15 @@ impl Program {
             return match is_program {
                 false => Ok(()),
                 true => error(format!(
-                    "{source}: generator = \"program\" needs a table [program] with `figure`, and at least one \
-                     [[program.variants]] with `name` and `command`"
+                    "{source}: generator = \"program\" needs a table [program] with `figure`, and at least \
+                     one [[program.variants]] with `name` and `command`"
                 )),
             };
         };
         if generators != ["program"] {
             return error(format!(
-                "{source}: [program] is for generator = \"program\" alone, and the generator is {}: write that, \
-                 or leave [program] out",
+                "{source}: [program] is for generator = \"program\" alone, and the generator is {}: write \
+                 that, or leave [program] out",
                 generators.join(" and ")
             ));
         }
@@ -143,8 +143,8 @@ impl Program {
         let written = workloads.iter().flat_map(written_keys);
         match written.into_iter().find(|key| !used.contains(*key)) {
             Some(key) => error(format!(
-                "`{key}` is in [[workload]], but no variant of the program is told it: write {{{key}}} where it \
-                 belongs in a `command`, or leave `{key}` out"
+                "`{key}` is in [[workload]], but no variant of the program is told it: write {{{key}}} \
+                 where it belongs in a `command`, or leave `{key}` out"
             )),
             None => Ok(()),
         }
@@ -221,8 +221,8 @@ impl FigureKeys {
         match (&self.regex, &self.json) {
             (Some(_), None) | (None, Some(_)) => Ok(()),
             (None, None) => error(
-                "program.figure says not where the figure is: add `regex`, such as 'tps = ([0-9.]+)', or `json`, \
-                 such as \"/jobs/0/read/iops\"",
+                "program.figure says not where the figure is: add `regex`, such as 'tps = ([0-9.]+)', or \
+                 `json`, such as \"/jobs/0/read/iops\"",
             ),
             (Some(_), Some(_)) => error("program.figure has both `regex` and `json`: leave one out"),
         }
@@ -255,8 +255,8 @@ impl Variant {
         let unknown = |word: &&str| *word != TARGET && !TOLD.contains(word);
         match words().flat_map(|word| in_braces(word)).find(unknown) {
             Some(word) => error(format!(
-                "the variant `{name}` has {{{word}}}, which stands for nothing: there are {{{TARGET}}}, {}; braces \
-                 that are the program's own go into a script of its own",
+                "the variant `{name}` has {{{word}}}, which stands for nothing: there are {{{TARGET}}}, {}; \
+                 braces that are the program's own go into a script of its own",
                 TOLD.map(|key| format!("{{{key}}}")).join(", ")
             )),
             None => Ok(()),
@@ -292,7 +292,8 @@ enum Piece<'a> {
     Key(&'a str),
 }
 
-/// The parts of an argument: a word of small letters in braces is a key, unless `$` precedes it, as in shells.
+/// The parts of an argument: a word of small letters in braces is a key, unless `$` precedes it, as in
+/// shells.
 fn pieces(word: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = word;
     std::iter::from_fn(move || {

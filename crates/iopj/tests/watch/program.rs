@@ -1,5 +1,5 @@
-//! Studies whose generator is a program: fio and SQLite by variants, their figures in maps and comparisons, and
-//! what is refused or fails.
+//! Studies whose generator is a program: fio and SQLite by variants, their figures in maps and comparisons,
+//! and what is refused or fails.
 
 use crate::common::{self, alone, says};
 use iopj_core::VerdictKind;
@@ -30,26 +30,35 @@ fn trials(folder: &Path) -> Vec<Trial> {
     Store::open(&folder.join("s.iopj")).unwrap().trials().unwrap()
 }
 
-/// Why the one trial of a script failed.
-fn failure(script: &str, more: &str) -> String {
-    let folder = common::folder();
-    of_script(&folder, script, more);
-    let (code, _, words) = common::run(&folder, "run s.toml --allow-exec --replicates 1");
-    assert_eq!(code, 1, "{words}");
-    match &trials(&folder)[0].outcome {
-        Outcome::Failed(why) => why.clone(),
-        Outcome::Measured(_) => panic!("it was measured"),
+/// A trial of fio has its figure, a window that is fio's whole life, and the path that fio took.
+fn check_trial_of_fio(trial: &Trial) {
+    let measured = trial.outcome.measurement().unwrap();
+    let program = measured.program.as_ref().unwrap();
+    assert_eq!((program.name.as_str(), measured.verdict.kind), ("read_iops", VerdictKind::Seen));
+    // The window is fio's whole life, and the figure that of its jobs.
+    assert!(measured.window_ns > 300_000_000 && program.figure > 0.0);
+    assert!(measured.ios as f64 >= 0.5 * program.figure * 0.3, "{} {}", measured.ios, program.figure);
+    assert!(measured.evidence.process.user_ns + measured.evidence.process.system_ns > 0);
+    assert_eq!(program.watch.devices.is_empty(), measured.ios == 0);
+    if program.denied.is_empty() {
+        let named = if trial.path.to_string() == "program:psync" {
+            SeenInterface::PosixSio
+        } else {
+            SeenInterface::IoUring
+        };
+        assert_eq!(program.paths[0].interface, named, "{:?}", measured.verdict.reasons);
+        assert!(measured.system_calls_per_io.is_some());
     }
 }
 
 #[test]
 fn fio_by_two_engines_is_compared_by_the_figure_that_it_prints() {
-    let (_alone, folder) = (alone(), common::folder().with_data(64 << 20));
+    let (_alone, folder) = (alone(), common::folder().with_data(16 << 20));
     let variant = |name: &str| {
         format!(
-            "[[program.variants]]\nname = \"{name}\"\ncommand = [\"fio\", \"--name=t\", \"--filename={{target}}\", \
-             \"--rw={{rw}}\", \"--direct=1\", \"--ioengine={name}\", \"--time_based\", \"--runtime={{runtime}}\", \
-             \"--output-format=json\"]\n"
+            "[[program.variants]]\nname = \"{name}\"\ncommand = [\"fio\", \"--name=t\", \
+             \"--filename={{target}}\", \"--rw={{rw}}\", \"--direct=1\", \"--ioengine={name}\", \
+             \"--time_based\", \"--runtime={{runtime}}\", \"--output-format=json\"]\n"
         )
     };
     let figure =
@@ -59,33 +68,15 @@ fn fio_by_two_engines_is_compared_by_the_figure_that_it_prints() {
         &format!("{figure}{}{}", variant("psync"), variant("io_uring")),
         "rw = \"randread\"\nruntime = \"300ms\"",
     );
-    let (code, text, words) = common::run(&folder, "run s.toml --target data --allow-exec");
+    let (code, text, words) = common::run(&folder, "run s.toml --target data --allow-exec --replicates 1");
     assert_eq!(code, 0, "{words}");
     says(
         &text,
-        &["program:psync", "program:io_uring", "read_iops", "randread, 300ms, 2 replicates", "4 trials seen"],
+        &["program:psync", "program:io_uring", "read_iops", "randread, 300ms, 1 replicate", "2 trials seen"],
     );
     let all = trials(&folder);
-    assert_eq!(all.len(), 4);
-    for trial in &all {
-        let measured = trial.outcome.measurement().unwrap();
-        let program = measured.program.as_ref().unwrap();
-        assert_eq!((program.name.as_str(), measured.verdict.kind), ("read_iops", VerdictKind::Seen));
-        // The window is fio's whole life, and the figure that of its jobs.
-        assert!(measured.window_ns > 300_000_000 && program.figure > 0.0);
-        assert!(measured.ios as f64 >= 0.5 * program.figure * 0.3, "{} {}", measured.ios, program.figure);
-        assert!(measured.evidence.process.user_ns + measured.evidence.process.system_ns > 0);
-        assert_eq!(program.watch.devices.is_empty(), measured.ios == 0);
-        if program.denied.is_empty() {
-            let named = if trial.path.to_string() == "program:psync" {
-                SeenInterface::PosixSio
-            } else {
-                SeenInterface::IoUring
-            };
-            assert_eq!(program.paths[0].interface, named, "{:?}", measured.verdict.reasons);
-            assert!(measured.latency.count > 0 && measured.system_calls_per_io.is_some());
-        }
-    }
+    assert_eq!(all.len(), 2);
+    all.iter().for_each(check_trial_of_fio);
     let winners = "winners s.iopj --axes numjobs,iodepth --with-unproven";
     let (code, text, _) = common::run(&folder, &format!("{winners} --metric read_iops_per_cpu"));
     assert_eq!(code, 0);
@@ -113,7 +104,8 @@ fn fio_by_two_engines_is_compared_by_the_figure_that_it_prints() {
 #[test]
 fn sqlite_by_its_ways_to_sync_is_measured_between_before_and_after() {
     let (_alone, folder) = (alone(), common::folder());
-    let script = "import sqlite3, sys, time\ndb = sqlite3.connect(sys.argv[1] + \"/t.db\", isolation_level=None)\n\
+    let script = "import sqlite3, sys, time\ndb = sqlite3.connect(sys.argv[1] + \"/t.db\", \
+    isolation_level=None)\n\
                   db.execute(\"pragma synchronous = \" + sys.argv[2])\nbegin = time.monotonic()\n\
                   for n in range(50): db.execute(\"insert into t values (?)\", (n,))\n\
                   print(\"tps =\", 50 / (time.monotonic() - begin))\n";
@@ -122,7 +114,8 @@ fn sqlite_by_its_ways_to_sync_is_measured_between_before_and_after() {
         format!(
             "[[program.variants]]\nname = \"{name}\"\nbefore = [\"python3\", \"-c\", \"import sqlite3, sys; \
              sqlite3.connect(sys.argv[1] + '/t.db').execute('create table t (n)')\", \"{{target}}\"]\n\
-             command = [\"python3\", \"insert.py\", \"{{target}}\", \"{name}\"]\nafter = [\"rm\", \"{{target}}/t.db\"]\n"
+             command = [\"python3\", \"insert.py\", \"{{target}}\", \"{name}\"]\nafter = [\"rm\", \
+             \"{{target}}/t.db\"]\n"
         )
     };
     let figure = "[program]\nfigure = { name = \"inserts\", unit = \"1/s\", regex = 'tps = (\\S+)' }\n";
@@ -143,51 +136,61 @@ fn sqlite_by_its_ways_to_sync_is_measured_between_before_and_after() {
 
 #[test]
 fn a_trial_whose_program_fails_says_why_and_after_runs() {
-    for (script, more, part) in [
-        ("echo no luck >&2; exit 4", "", "`sh` ended with exit code 4. Its last lines: no luck"),
-        ("kill -9 $$", "", "`sh` was ended by signal 9. It printed nothing"),
-        ("echo hello", "", "`tps` was not found: nothing that the program printed matches"),
-        ("echo tps = fast", "", "`tps` is not a number: the program printed `fast`"),
-        ("sleep 8 & echo tps = 1", "", "`sh` ended and left processes behind: "),
-        ("echo tps = 1", "before = [\"false\"]", "`false` ended with exit code 1"),
-        ("echo tps = 1", "after = [\"sh\", \"-c\", \"exit 9\"]", "`sh` ended with exit code 9"),
-    ] {
-        let why = failure(script, more);
+    let cases = [
+        ("exit", "echo no luck >&2; exit 4", "", "`sh` ended with exit code 4. Its last lines: no luck"),
+        ("signal", "kill -9 $$", "", "`sh` was ended by signal 9. It printed nothing"),
+        ("nothing", "echo hello", "", "`tps` was not found: nothing that the program printed matches"),
+        ("words", "echo tps = fast", "", "`tps` is not a number: the program printed `fast`"),
+        ("left", "sleep 8 & echo tps = 1", "", "`sh` ended and left processes behind: "),
+        ("before", "echo tps = 1", "before = [\"false\"]", "`false` ended with exit code 1"),
+        ("after", "echo tps = 1", "after = [\"sh\", \"-c\", \"exit 9\"]", "`sh` ended with exit code 9"),
+        ("cleared", "exit 1", "after = [\"touch\", \"cleared\"]", "`sh` ended with exit code 1"),
+    ];
+    let folder = common::folder();
+    let figure = "[program]\nfigure = { name = \"tps\", unit = \"1/s\", regex = 'tps = (\\S+)' }\n";
+    let variants = cases.iter().map(|(name, script, more, _)| {
+        format!("[[program.variants]]\nname = \"{name}\"\ncommand = [\"sh\", \"-c\", '{script}']\n{more}\n")
+    });
+    study(&folder, &format!("{figure}{}", variants.collect::<String>()), "");
+    let (code, _, words) = common::run(&folder, "run s.toml --allow-exec --replicates 1");
+    assert_eq!(code, 1, "{words}");
+    let all = trials(&folder);
+    for (name, _, _, part) in cases {
+        let trial = all.iter().find(|trial| trial.path.to_string() == format!("program:{name}")).unwrap();
+        let Outcome::Failed(why) = &trial.outcome else { panic!("{name} was measured") };
         assert!(why.contains(part), "{why}");
     }
-    let folder = common::folder();
-    of_script(&folder, "exit 1", "after = [\"touch\", \"ended\"]");
-    assert_eq!(common::run(&folder, "run s.toml --allow-exec --replicates 1").0, 1);
-    assert!(folder.join("ended").exists());
+    assert!(folder.join("cleared").exists());
 }
 
 #[test]
 fn a_server_that_before_starts_counts_as_the_programs_own() {
     let folder = common::folder();
-    // It works for as long as the program waits for it.
-    let server = "while ! [ -e stop ]; do :; done";
+    let wait = |file: &str| format!("while ! [ -e {file} ]; do sleep 0.02; done");
+    let work = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    let server = format!("{}; {work}; touch worked; {}", wait("go"), wait("stop"));
+    std::fs::write(folder.join("server.sh"), server).unwrap();
     let figure =
         "[program]\nfigure = { name = \"tps\", unit = \"1/s\", regex = 'tps = (1)' }\nwatch = [\"pid\"]\n";
+    let before = "rm -f go worked stop; setsid sh server.sh & echo $! > pid";
+    let command = format!("touch go; {}; echo tps = 1", wait("worked"));
     let variant = format!(
-        "[[program.variants]]\nname = \"a\"\nbefore = [\"sh\", \"-c\", \"rm -f stop; setsid sh -c '{server}' & echo \
-         $! > pid\"]\ncommand = [\"sh\", \"-c\", \"sleep 0.3; echo tps = 1\"]\nafter = [\"touch\", \"stop\"]\n"
+        "[[program.variants]]\nname = \"a\"\nbefore = [\"sh\", \"-c\", \"{before}\"]\ncommand = [\"sh\", \
+         \"-c\", \"{command}\"]\nafter = [\"touch\", \"stop\"]\n"
     );
     study(&folder, &format!("{figure}{variant}"), "");
-    let (code, _, words) = common::run(&folder, "run s.toml --allow-exec");
+    let (code, _, words) = common::run(&folder, "run s.toml --allow-exec --replicates 1");
     assert_eq!(code, 0, "{words}");
-    for trial in trials(&folder) {
-        let measured = trial.outcome.measurement().unwrap().clone();
-        // The program itself sleeps.
-        let process = measured.evidence.process;
-        assert!(process.user_ns + process.system_ns > 20_000_000, "{process:?}");
-        assert_eq!(measured.program.unwrap().watch.program.unwrap().processes, 2);
-    }
+    let all = trials(&folder);
+    let measured = all[0].outcome.measurement().unwrap();
+    // The program itself only waits.
+    let process = measured.evidence.process;
+    assert!(process.user_ns + process.system_ns > 20_000_000, "{process:?}");
+    assert!(measured.program.as_ref().unwrap().watch.program.as_ref().unwrap().processes >= 2);
     std::fs::write(folder.join("pid"), "999999999\n").unwrap();
     study(&folder, &format!("{figure}[[program.variants]]\nname = \"a\"\ncommand = [\"true\"]\n"), "");
-    says(
-        &common::refusal(&folder, "run s.toml --allow-exec"),
-        &["`pid`, which [program] watches", "no process 999999999"],
-    );
+    let words = common::refusal(&folder, "run s.toml --allow-exec");
+    says(&words, &["`pid`, which [program] watches", "no process 999999999"]);
 }
 
 #[test]

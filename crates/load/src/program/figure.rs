@@ -27,8 +27,8 @@ pub enum FigureError {
     Regex { regex: String, why: String },
     /// The expression does not say which part is the figure.
     #[error(
-        "program.figure: the regular expression `{0}` has no group: put the figure in parentheses, such as 'tps = \
-         ([0-9.]+)'"
+        "program.figure: the regular expression `{0}` has no group: put the figure in parentheses, such as \
+         'tps = ([0-9.]+)'"
     )]
     NoGroup(String),
     /// It is no JSON pointer.
@@ -48,7 +48,8 @@ pub enum FigureError {
     NotANumber { name: String, text: String },
     /// The program printed too much for one document.
     #[error(
-        "`{name}` was not found: the program printed {printed} bytes of JSON, more than {most}: let it print less"
+        "`{name}` was not found: the program printed {printed} bytes of JSON, more than {most}: let it \
+         print less"
     )]
     TooLong { name: String, printed: u64, most: usize },
 }
@@ -183,7 +184,9 @@ mod tests {
         }
 
         #[test]
-        fn any_output_and_any_expression_give_a_figure_or_a_message(text in "\\PC{0,80}", regex in "\\PC{0,20}") {
+        fn any_output_and_any_expression_give_a_figure_or_a_message(
+            text in "\\PC{0,80}", regex in "\\PC{0,20}",
+        ) {
             if let Ok(value) = by_regex(&regex, &text) {
                 prop_assert!(value.is_finite());
             }

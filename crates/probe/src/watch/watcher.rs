@@ -124,23 +124,7 @@ impl Watcher {
     pub fn new(watched: &Watched) -> Result<Watcher, ProbeError> {
         let root = Root::new(Path::new("/"))?;
         let tick_ns = cpu::tick_ns();
-        let own = std::process::id().cast_signed();
-        let scope = match watched {
-            Watched::Child(pid, servers) => {
-                let program = pid.cast_signed();
-                let mut strangers = processes::children_of(&root, own);
-                strangers.remove(&program);
-                Some(Scope::Tree(Family {
-                    program,
-                    servers: servers.clone(),
-                    adopted_by: Some(own),
-                    strangers,
-                }))
-            }
-            Watched::Process(pid) => Some(Scope::Tree(Family { program: *pid, ..Family::default() })),
-            Watched::Cgroup(folder) => Some(Scope::Cgroup(folder.clone())),
-            Watched::Nothing => None,
-        };
+        let scope = scope_of(watched, &root);
         let disks = Disks::new(&root);
         let mut watcher = Watcher {
             child: if let Watched::Child(pid, _) = watched { Some(pid.cast_signed()) } else { None },
@@ -473,5 +457,22 @@ impl Watcher {
                 ..self.cost.clone()
             },
         }
+    }
+}
+
+/// The processes of what is watched; of a child, without the other children that this process has.
+fn scope_of(watched: &Watched, root: &Root) -> Option<Scope> {
+    let family = |family: Family| Some(Scope::Tree(family));
+    match watched {
+        Watched::Child(pid, servers) => {
+            let (own, program) = (std::process::id().cast_signed(), pid.cast_signed());
+            let mut strangers = processes::children_of(root, own);
+            strangers.remove(&program);
+            let servers = servers.clone();
+            family(Family { program, servers, adopted_by: Some(own), strangers })
+        }
+        Watched::Process(pid) => family(Family { program: *pid, ..Family::default() }),
+        Watched::Cgroup(folder) => Some(Scope::Cgroup(folder.clone())),
+        Watched::Nothing => None,
     }
 }

@@ -124,9 +124,9 @@ impl Admission {
         let disturbed = measured.iter().filter(|one| self.is_disturbed(one)).count();
         if let Some(one) = measured.iter().find(|one| one.verdict.kind.stands() && self.is_disturbed(one)) {
             return Some(format!(
-                "nothing is ranked: every {} trial was disturbed. {disturbed} of {} trials were \
+                "nothing is ranked: every {}trial was disturbed. {disturbed} of {} trials were \
                  disturbed: {}; stop what else is running, or rank such trials, marked, with --with-unproven",
-                one.verdict.kind.as_str(),
+                if one.verdict.kind == VerdictKind::Seen { "" } else { "verified " },
                 trials.len(),
                 self.disturbed(one).unwrap_or_default()
             ));

@@ -81,3 +81,7 @@ mod tests {
         assert_eq!(title(Metric::FigurePerJoule, None), "figure per joule");
     }
 }
+
+#[cfg(test)]
+#[path = "figure_tests.rs"]
+mod figure_tests;

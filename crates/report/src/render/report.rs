@@ -136,9 +136,10 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admis
         "Counts are means over replicates, per I/O; context switches are of all threads that do or serve the \
          I/O, slept/IO of\nthe jobs alone: with one I/O in flight the share of I/Os that slept.\n"
     } else if FigureName::of(trials).is_some() {
-        "Figures are means over replicates; the window of a program is its life. IOPS and latencies are those of \
-         the disks that\nit uses, whoever did the I/O; latencies are sampled from issue to completion. CPU % is \
-         of one core, over the program and\nthe servers that are watched, as are context switches.\n"
+        "Figures are means over replicates; the window of a program is its life. IOPS and latencies are \
+         those of the disks that\nit uses, whoever did the I/O; latencies are sampled from issue to \
+         completion. CPU % is of one core, over the program and\nthe servers that are watched, as are \
+         context switches.\n"
     } else {
         "IOPS and mean latency are means over replicates, percentiles those of all their I/Os; spread is the \
          relative standard\ndeviation of the replicates' IOPS. Latency runs from just before an I/O is \

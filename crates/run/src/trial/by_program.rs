@@ -49,8 +49,8 @@ impl TrialWatch for Life<'_> {
             self.asked = true;
             commands::end_group(program);
             (self.say)(format!(
-                "interrupted: `{}` and its process group {program} were asked to end (SIGTERM), and are waited \
-                 for; a second Ctrl-C leaves them as they are",
+                "interrupted: `{}` and its process group {program} were asked to end (SIGTERM), and are \
+                 waited for; a second Ctrl-C leaves them as they are",
                 self.name
             ));
         }

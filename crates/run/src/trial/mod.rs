@@ -140,20 +140,18 @@ impl TrialRunner<'_> {
         preconditioning: Option<String>,
         tick: &mut dyn FnMut(),
     ) -> Result<Measured, TrialError> {
+        marker::announce(planned.position as u32);
         if let Some(program) = self.program {
-            marker::announce(planned.position as u32);
             return self.by_program(program, access, cell, tick);
         }
-        let devices = access.devices();
-        let before = PowerState::read(self.host, devices);
-        marker::announce(planned.position as u32);
+        let before = PowerState::read(self.host, access.devices());
         let seed = trial_seed(self.seed, planned);
         let trial = (planned.position, seed);
         let proofs = self.proofs(access, cell, control.as_ref(), trial, tick)?;
         let (mut window, mut evidence) = self.generate(access, (cell, &proofs), trial, tick)?;
         evidence.fabric = access.fabric_evidence().map(Box::new);
         let (costs, unprofiled) = self.profile(window.unsampled.take());
-        let after = PowerState::read(self.host, devices);
+        let after = PowerState::read(self.host, access.devices());
         (evidence.control, evidence.throttles, evidence.power_changes) =
             (control, before.throttles_until(&after), before.changes_until(&after));
         window.put_into(&mut evidence, &cell.workload);
@@ -164,8 +162,7 @@ impl TrialRunner<'_> {
         };
         let per_io = |count: u64| count as f64 / evidence.ios().max(1) as f64;
         let interrupts: Option<u64> = evidence.devices.iter().map(|device| device.interrupts).sum();
-        let mixed = cell.workload.rw.is_mixed();
-        let (latencies, corunner) = (window.latencies, window.corunner);
+        let (mixed, latencies, corunner) = (cell.workload.rw.is_mixed(), window.latencies, window.corunner);
         let measurement = Measurement {
             window_ns: window.window_ns,
             ios: latencies.all.count,
@@ -192,13 +189,11 @@ impl TrialRunner<'_> {
             power_state: [power_json(&before), power_json(&after)],
             fio: window.fio,
             costs,
-            target_costs: None,
             window_raw_ns: Some(window.window_raw_ns),
-            energy: Vec::new(),
             open: window.open,
             corunner,
             kinds,
-            program: None,
+            ..Measurement::default()
         };
         let Window { first_ns, last_ns, load_raw_ns, .. } = window;
         Ok(Measured { measurement, clock_ns: Some([first_ns, last_ns]), load_raw_ns, unprofiled })

@@ -60,7 +60,7 @@ impl WatchView for View<'_> {
 }
 
 /// Runs a program and watches it until it ends, and what it leaves behind for a second more; with the
-/// processes of servers that work for it, and these disks from the beginning. The program gets a process group of its own if `command` says so.
+/// processes of servers that work for it, and these disks from the beginning.
 ///
 /// # Errors
 /// It cannot be started or watched.

@@ -152,8 +152,8 @@ pub enum AdviseError {
     Empty,
     /// A program did its own I/O.
     #[error(
-        "a program did the I/O, and what it does for an I/O is its own: `iopj winners STORE --axes numjobs,bs \
-         --metric {0}_per_joule` (or {0}_per_cpu, {0}) says which variant is best"
+        "a program did the I/O, and what it does for an I/O is its own: `iopj winners STORE --axes \
+         numjobs,bs --metric {0}_per_joule` (or {0}_per_cpu, {0}) says which variant is best"
     )]
     Program(String),
     /// The processor was emulated.
