@@ -388,6 +388,7 @@ pub(crate) mod tests {
             two_hosts: None,
             load: None,
             kinds: Vec::new(),
+            figure: None,
         };
         CellRow {
             path: path.parse().unwrap(),

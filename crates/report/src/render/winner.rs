@@ -208,7 +208,8 @@ fn undecided(map: &WinnerMap, paths: &[IoPath]) -> String {
 fn fixed(map: &WinnerMap) -> String {
     let (WinnerQuestion { x, y, .. }, workload, plain) = (map.question, &map.workload, Workload::default());
     let fixed = |axis: &Axis| *axis != x && *axis != y;
-    let is_set = |axis: &Axis| !axis.value(workload).is_none();
+    let is_told = |key: &str| workload.told.iter().all(|told| told.iter().any(|one| one == key));
+    let is_set = |axis: &Axis| !axis.value(workload).is_none() && is_told(axis.as_str());
     let axes = Axis::ALL.into_iter().filter(fixed).filter(is_set);
     let mut parts: Vec<String> =
         axes.map(|axis| format!("{} {}", axis.as_str(), axis.value(workload))).collect();
