@@ -1,7 +1,10 @@
-//! Standard output and standard error: results, and one message per error. A closed pipe is no error.
+//! Standard output, standard error and files: results, and one message per error. A closed pipe is no error.
 
+use anyhow::Context;
 use iopj_report::render::escape;
+use iopj_report::render::html::Figures;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// A usage or set-up error.
@@ -24,6 +27,26 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 /// Prints a value as JSON.
 pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
     print(&format!("{value:#}\n"))
+}
+
+/// Writes a file and prints its name.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    std::fs::write(path, bytes)
+        .with_context(|| format!("{} cannot be written: name another file", path.display()))?;
+    print(&format!("{}\n", path.display()))
+}
+
+/// Writes every figure into a folder, as SVG in light and dark and as PDF.
+pub(crate) fn write_figures(folder: &Path, figures: &Figures) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("the folder {} cannot be made: name another one", folder.display()))?;
+    for (name, svg) in figures.svg().into_iter().chain(figures.dark_svg()) {
+        write(&folder.join(name), svg.as_bytes())?;
+    }
+    for (name, pdf) in figures.pdf() {
+        write(&folder.join(name), &pdf)?;
+    }
+    Ok(())
 }
 
 /// Prints a line for the user beside the results.
@@ -51,7 +74,6 @@ fn message(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyhow::Context;
 
     /// The message about a missing program once ended in "No such file or directory" twice.
     #[test]

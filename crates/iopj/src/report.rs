@@ -2,15 +2,14 @@
 
 use crate::advise::question;
 use crate::args::ReportArgs;
-use crate::output::{print, print_json};
-use anyhow::{Context, anyhow, bail};
+use crate::output::{print, print_json, write, write_figures};
+use anyhow::{anyhow, bail};
 use iopj_report::analysis::advise::advise;
 use iopj_report::analysis::power::{PowerTrace, windows};
 use iopj_report::analysis::{Admission, workload_tables};
 use iopj_report::render;
 use iopj_run::energy::{ChannelPower, traces};
 use iopj_store::{Store, StoreError, StudyRecord, Trial, export};
-use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
@@ -38,15 +37,7 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     } else if let Some(path) = &args.html {
         write(path, render::html::page(&study, &trials, &power(&store, &trials)?, question).as_bytes())?;
     } else if let Some(folder) = &args.figures {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("the folder {} cannot be made: name another one", folder.display()))?;
-        let figures = render::html::figures(&study, &trials, &power(&store, &trials)?, question);
-        for (name, svg) in figures.svg().into_iter().chain(figures.dark_svg()) {
-            write(&folder.join(name), svg.as_bytes())?;
-        }
-        for (name, pdf) in figures.pdf() {
-            write(&folder.join(name), &pdf)?;
-        }
+        write_figures(folder, &render::html::figures(&study, &trials, &power(&store, &trials)?, question))?;
     } else if !wrote_parquet(args, &study, &trials, admission)? {
         print(&render::report(&study, &trials, admission))?;
     }
@@ -69,13 +60,6 @@ fn power(store: &Store, trials: &[Trial]) -> Result<Vec<PowerTrace>, StoreError>
         session.channels.into_iter().map(trace)
     });
     Ok(of_sessions.collect())
-}
-
-/// Writes a file and prints its name.
-fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    std::fs::write(path, bytes)
-        .with_context(|| format!("{} cannot be written: name another file", path.display()))?;
-    print(&format!("{}\n", path.display()))
 }
 
 #[cfg(feature = "parquet")]

@@ -1,13 +1,13 @@
 //! `iopj watch`: a program that does its own I/O, seen from outside.
 
 use crate::args::{ReportArgs, WatchArgs};
-use crate::output::{INTERRUPTED, note, print, print_json};
+use crate::output::{INTERRUPTED, note, print, print_json, write, write_figures};
 use crate::signals;
 use anyhow::bail;
 use iopj_core::watch::{WatchEvidence, WatchSubject};
 use iopj_load::descriptors;
 use iopj_report::analysis::watch::WatchFigures;
-use iopj_report::render::watch as render;
+use iopj_report::render::{html, watch as render};
 use iopj_run::watch::{MetricsServer, WatchOptions, WatchStop, WatchTarget, WatchView, watch as live};
 use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
 use serde_json::json;
@@ -66,15 +66,28 @@ fn exit_code(end: WatchEnd, starts: bool) -> ExitCode {
 
 /// `iopj report` of a store that `iopj watch` has written.
 pub(crate) fn report(args: &ReportArgs, record: &WatchRecord) -> anyhow::Result<ExitCode> {
+    let store = args.store.display();
+    if let Some(option) = args.asking.given() {
+        bail!("`{store}` holds what `iopj watch` saw, which answers no question: leave {option} out");
+    }
     if args.json {
         print_json(&whole(record)?)?;
+    } else if let Some(path) = &args.html {
+        write(path, html::watch_page(record).as_bytes())?;
+    } else if let Some(folder) = &args.figures {
+        let figures = html::watch_figures(record);
+        if figures.is_empty() {
+            bail!(
+                "`{store}` holds no interval with I/O or CPU time, so there is no figure: watch for longer"
+            );
+        }
+        write_figures(folder, &figures)?;
     } else if args.is_text() {
         print(&render::summary(record))?;
     } else {
         bail!(
-            "`{}` holds what `iopj watch` saw, of which there is text and JSON only: leave the other options \
-             out, or use --json",
-            args.store.display()
+            "`{store}` holds what `iopj watch` saw, of which there are text, JSON, a page and figures: leave \
+             the other options out, or use --json, --html FILE or --figures DIR"
         );
     }
     Ok(ExitCode::SUCCESS)

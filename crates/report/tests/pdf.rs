@@ -5,13 +5,14 @@
 
 #[path = "browser/fixture.rs"]
 mod fixture;
+#[path = "browser/watched.rs"]
+mod watched;
 
 use fixture::{judge, study, trials, workloads};
 use iopj_core::{PowerReading, Scope, VerdictKind};
 use iopj_report::analysis::Admission;
 use iopj_report::analysis::power::PowerTrace;
-use iopj_report::render::html::figures;
-use iopj_store::Trial;
+use iopj_report::render::html::{Figures, figures, watch_figures};
 use std::path::Path;
 use std::process::Command;
 
@@ -41,9 +42,9 @@ fn read(tool: &str, options: &[&str], file: &Path) -> Vec<u8> {
     output.stdout
 }
 
-/// Lines, maps, stacks, percentiles, rates and power over time, with one path unproven; and bars of workloads
-/// that are on no line.
-fn studies() -> [(Vec<Trial>, Vec<PowerTrace>); 2] {
+/// Lines, maps, stacks, percentiles, rates and power over time, with one path unproven; bars of workloads
+/// that are on no line; and a watched program over time.
+fn drawn() -> [Figures; 3] {
     let mut lines = trials(&PATHS, &workloads(&[1, 4, 16], &[1, 2], &[4096]), 3);
     judge(&mut lines, "io_uring/sqpoll/poll", VerdictKind::Unproven);
     for trial in &mut lines {
@@ -57,7 +58,8 @@ fn studies() -> [(Vec<Trial>, Vec<PowerTrace>); 2] {
         windows: Vec::new(),
     };
     let bars = trials(&PATHS, &workloads(&[1], &[1], &[4096]), 3);
-    [(lines, vec![power]), (bars, Vec::new())]
+    let of = |trials: &[_], power: &[_]| figures(&study("s"), trials, power, Admission::default());
+    [of(&lines, &[power]), of(&bars, &[]), watch_figures(&watched::watch("s", 9))]
 }
 
 /// The texts that an SVG document shows, without white space; tips and the title are not shown.
@@ -93,9 +95,7 @@ fn readers_find_all_that_the_figures_show() {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut count = 0;
-    for (trials, power) in studies() {
-        let study = study("s");
-        let figures = figures(&study, &trials, &power, Admission::default());
+    for figures in drawn() {
         for ((svg_name, svg), (name, pdf)) in figures.svg().into_iter().zip(figures.pdf()) {
             assert_eq!(svg_name.strip_suffix(".svg"), name.strip_suffix(".pdf"));
             let file = folder.path().join(&name);
@@ -119,5 +119,5 @@ fn readers_find_all_that_the_figures_show() {
             count += 1;
         }
     }
-    assert_eq!(count, 55, "figures of the two studies");
+    assert_eq!(count, 55 + 8, "figures of the two studies and of the watch");
 }

@@ -48,6 +48,10 @@ fn an_interrupt_is_left_to_the_program_and_the_store_is_written() {
     let (code, text, words) = common::run(&folder, "report w.iopj");
     assert_eq!(code, 0, "{words}");
     common::says(&text, &["watched", "trap", "ended with exit code 5"]);
+    let (code, text, words) = common::run(&folder, "report w.iopj --html w.html");
+    assert_eq!((code, text.as_str()), (0, "w.html\n"), "{words}");
+    let page = std::fs::read_to_string(folder.join("w.html")).unwrap();
+    common::says(&page, &["<h1>sh</h1>", "ended with exit code 5", "Paths seen"]);
 }
 
 #[test]

@@ -76,7 +76,9 @@ fn other_commands_say_what_such_a_store_holds() {
     for command in ["winners w.iopj", "explain w.iopj", "export --csv w.iopj"] {
         refuses(&folder, command, &["`w.iopj` holds what `iopj watch` saw", "iopj report w.iopj"]);
     }
-    refuses(&folder, "report --html x.html w.iopj", &["text and JSON only"]);
+    refuses(&folder, "report --csv w.iopj", &["there are text, JSON, a page and figures"]);
+    refuses(&folder, "report --html x.html --p99 1ms w.iopj", &["answers no question: leave --p99 out"]);
+    assert!(!folder.join("x.html").exists());
     let (code, text, _) = common::run(&folder, "export --json w.iopj");
     assert_eq!(code, 0);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["end"]["exited"], 0);

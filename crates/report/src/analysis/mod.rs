@@ -34,6 +34,7 @@ pub mod stats;
 pub mod steady;
 pub mod two_hosts;
 pub mod watch;
+pub mod watch_timeline;
 pub mod winner;
 pub mod without_unsteady;
 pub mod workload_table;

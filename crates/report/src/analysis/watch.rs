@@ -253,8 +253,9 @@ pub(crate) mod tests {
     use iopj_core::evidence::{CpuTimes, DeviceEvidence};
     use iopj_core::watch::{
         Certainty, DeviceCompletions, EventCounts, ProcessIo, ProgramCounts, SeenCompletion, SeenInterface,
-        WatchPower,
+        WatchPower, WatchSubject,
     };
+    use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
 
     /// Two seconds of a program that reads 1000 blocks of 4 KiB, counted for half of the time.
     pub(crate) fn evidence() -> WatchEvidence {
@@ -320,6 +321,28 @@ pub(crate) mod tests {
             share: 1.0,
             certainty: Certainty::Proven,
             why: "500 calls of pread64".to_owned(),
+        }
+    }
+
+    /// A watch of a program named with a control character, in so many intervals: the n-th reads n times as
+    /// much.
+    pub(crate) fn watch(intervals: u64) -> WatchRecord {
+        let interval = |at: u64| {
+            let mut evidence = evidence();
+            evidence.devices[0].counts.reads *= at;
+            WatchInterval { end_ns: at * evidence.over_ns, evidence, paths: vec![path(SeenCaching::Direct)] }
+        };
+        WatchRecord {
+            subject: WatchSubject::Command(vec!["db\u{1b}[2J".to_owned()]),
+            started_unix_ns: 0,
+            end: WatchEnd::Exited(3),
+            interval_ns: 2_000_000_000,
+            followed: String::new(),
+            denied: vec!["latencies are not sampled: no tracefs".to_owned()],
+            provenance: Default::default(),
+            evidence: evidence(),
+            paths: vec![path(SeenCaching::Buffered)],
+            intervals: (1..=intervals).map(interval).collect(),
         }
     }
 

@@ -4,6 +4,7 @@
 mod devtools;
 mod fixture;
 mod reader;
+mod watched;
 
 use devtools::{Browser, chromium, fonts};
 use fixture::{judge, measurement, study, trials, workloads};
@@ -15,6 +16,7 @@ use iopj_report::render::html;
 use iopj_store::{Outcome, StudyRecord, Trial};
 use serde_json::Value;
 use std::path::PathBuf;
+use watched::watch;
 
 const EVIL: &str = "<img src=x onerror=alert(1)>";
 
@@ -54,19 +56,23 @@ fn unsettled() -> SteadyState {
     SteadyState { ramp_ns, duration_ns, limit, change: Some(1.0), noise: None, over_ns: None, attained }
 }
 
-/// Every figure of the study is on the page, with as many marks as its own file has.
+/// Every figure of the study is on the page.
 #[track_caller]
 fn holds_all_figures(seen: &Value, study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) {
+    holds(seen, &html::figures(study, trials, power, Admission::default()));
+}
+
+/// The page has these figures, with as many marks as their own files have.
+#[track_caller]
+fn holds(seen: &Value, figures: &html::Figures) {
+    let files = figures.svg();
     let figures = seen["figures"].as_array().expect("figures");
     let seen: Vec<(String, usize)> = figures
         .iter()
         .map(|one| (format!("{}.svg", one["id"].as_str().unwrap()), one["marks"].as_u64().unwrap() as usize))
         .collect();
-    let expected: Vec<(String, usize)> = html::figures(study, trials, power, Admission::default())
-        .svg()
-        .into_iter()
-        .map(|(file, svg)| (file, svg.matches("class=\"mark").count()))
-        .collect();
+    let expected: Vec<(String, usize)> =
+        files.into_iter().map(|(file, svg)| (file, svg.matches("class=\"mark").count())).collect();
     assert_eq!(seen, expected);
 }
 
@@ -214,7 +220,7 @@ fn metered() -> (Vec<Trial>, Vec<PowerTrace>) {
 }
 
 #[test]
-fn energy_and_power_over_time_are_drawn() {
+fn energy_power_and_a_watched_program_are_drawn_over_time() {
     let Some(program) = chromium() else { return };
     let (trials, power) = metered();
     let study = study(EVIL);
@@ -224,9 +230,16 @@ fn energy_and_power_over_time_are_drawn() {
     );
     let (_folder, page) = written(&html::page(&study, &trials, &power, Admission::default()));
     reader::is_valid(&page);
+    let watched = watch(EVIL, 40);
+    let (_second, over_time) = written(&html::watch_page(&watched));
+    reader::is_valid(&over_time);
     for fonts in fonts() {
-        let seen = reader::looks(&mut Browser::with(fonts, program), &page);
-        holds_all_figures(&seen, &study, &trials, &power);
+        let mut browser = Browser::with(fonts, program);
+        holds_all_figures(&reader::looks(&mut browser, &page), &study, &trials, &power);
+        let seen = reader::looks_in_light(&mut browser, &over_time);
+        holds(&seen, &html::watch_figures(&watched));
+        assert_eq!(seen["figures"].as_array().map(Vec::len), Some(8));
+        assert_eq!(browser.text("document.querySelector('h1').textContent"), EVIL);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The report as one HTML page, and its figures as SVG and PDF files.
+//! The report of a study or of a watch as one HTML page, and its figures as SVG and PDF files.
 //!
 //! The page contains its style, script and figures, and its content security policy lets it load nothing.
 //! `text` escapes every text that comes from a study, a target or a machine. `analysis` makes the decisions
@@ -10,6 +10,7 @@ mod cost_bars;
 mod cpu;
 mod energy;
 mod figure;
+mod frame;
 mod helvetica;
 mod kinds;
 mod loads;
@@ -26,9 +27,12 @@ mod text;
 mod timeline;
 mod two_hosts;
 mod unsteady;
+mod watch;
+mod watch_time;
 
 use crate::analysis::advise::AdviseQuestion;
 use crate::analysis::power::PowerTrace;
+use iopj_store::watch::WatchRecord;
 use iopj_store::{StudyRecord, Trial};
 use model::Model;
 
@@ -67,6 +71,16 @@ pub fn page(
     page::page(study, trials, &model, &sections::sections(&model, power))
 }
 
+/// What a watch saw, as a whole HTML document.
+pub fn watch_page(record: &WatchRecord) -> String {
+    watch::page(record, &watch_time::section(record))
+}
+
+/// Every figure of a watch: it over time.
+pub fn watch_figures(record: &WatchRecord) -> Figures {
+    Figures(watch_time::section(record).groups.into_iter().flat_map(|group| group.figures).collect())
+}
+
 /// The figures of a report, drawn once. Each method gives files: their names and contents.
 pub struct Figures(Vec<figure::Figure>);
 
@@ -83,6 +97,11 @@ pub fn figures(
 }
 
 impl Figures {
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// SVG documents on white.
     pub fn svg(&self) -> Vec<(String, String)> {
         let style = light_style();
@@ -132,3 +151,6 @@ mod tests;
 
 #[cfg(test)]
 mod advise_tests;
+
+#[cfg(test)]
+mod watch_tests;

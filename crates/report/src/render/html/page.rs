@@ -1,13 +1,13 @@
-//! The page around the figures: title, summary in words, tables, provenance, and what is missing.
+//! The page of a study around its figures: title, summary in words, tables, provenance, and what is missing.
 
 use super::advice;
 use super::energy;
-use super::figure::{Figure, Group, Note, Section};
+use super::figure::Section;
+use super::frame;
 use super::model::Model;
 use super::svg::swatch;
 use super::text::{capital, escape, plural};
 use super::unsteady;
-use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, light_style};
 use crate::analysis::Admission;
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::claims::{Answer, Claim, ClaimContext, decide};
@@ -23,18 +23,11 @@ use crate::render::table::Table;
 use iopj_store::{Outcome, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
 
-/// If there are more groups of figures than this, all but the first are folded.
-const OPEN_GROUPS: usize = 4;
-
-/// The list of a note with more items is folded.
-const OPEN_ITEMS: usize = 8;
-
 /// If there are more answers than this, they are not in large type.
 const LARGE_ANSWERS: usize = 4;
 
 pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sections: &[Section]) -> String {
-    let mut html = head(study);
-    html += "<body><a class=\"skip\" href=\"#main\">Skip to the results</a>";
+    let mut html = frame::head(&study.name);
     html += &title_block(study, model);
     if let Some(emulator) = model.emulated {
         let _ = write!(html, "<p class=\"banner\" role=\"note\">{}</p>", escape(&capital(&banner(emulator))));
@@ -47,31 +40,16 @@ pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sec
     html += &advice;
     html += &summary(study, model);
     for section in sections {
-        html += &section_text(section);
+        html += &frame::section(section);
     }
     html += &claims_section(study, trials, model.admission);
     html += &missing;
     html += &unavailable(&study.unavailable);
     html += &provenance(study);
-    html += "</main><footer>Made by iopj from the study's store. This page is one file and loads nothing. \
-             Refuted trials are kept in the store and left out of every figure and comparison; unproven and \
-             disturbed ones are drawn and do not compete, unless asked for.</footer>";
-    let _ = write!(html, "<template id=\"figure-style\">{}</template>", light_style());
-    let _ = write!(html, "<script>{SCRIPT}</script></body></html>");
-    html
-}
-
-fn head(study: &StudyRecord) -> String {
-    let colours: String =
-        COLOURS.iter().map(|(name, light, dark)| format!("{name}:light-dark({light},{dark});")).collect();
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta \
-         http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         script-src 'sha256-{SCRIPT_SHA256}'; img-src data:; base-uri 'none'; form-action 'none'\"><meta \
-         name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{} \u{2013} iopj \
-         report</title><link rel=\"icon\" \
-         href=\"data:,\"><style>:root{{{colours}}}\n{STYLE}{FIGURE_STYLE}</style></head>",
-        escape(&study.name)
+    html + &frame::end(
+        "Made by iopj from the study's store. This page is one file and loads nothing. Refuted trials are \
+         kept in the store and left out of every figure and comparison; unproven and disturbed ones are \
+         drawn and do not compete, unless asked for.",
     )
 }
 
@@ -131,9 +109,7 @@ fn contents(sections: &[Section], study: &StudyRecord, [advice, missing]: [bool;
         links.push(("unavailable", "Not available"));
     }
     links.push(("provenance", "Provenance"));
-    let items: String =
-        links.iter().map(|(id, text)| format!("<li><a href=\"#{id}\">{text}</a></li>")).collect();
-    format!("<nav aria-label=\"Contents\"><ul>{items}</ul></nav>")
+    frame::contents(&links)
 }
 
 fn summary(study: &StudyRecord, model: &Model<'_>) -> String {
@@ -260,80 +236,6 @@ fn key(model: &Model<'_>) -> String {
     }
 }
 
-fn section_text(section: &Section) -> String {
-    let mut html = format!("<section id=\"{}\"><h2>{}</h2>", section.id, section.heading);
-    if !section.words.is_empty() {
-        let _ = write!(html, "<p class=\"note\">{}</p>", escape(&section.words));
-    }
-    for (index, group) in section.groups.iter().enumerate() {
-        let figures: String = group.figures.iter().map(figure).collect();
-        html += &group_text(group, index == 0 || section.groups.len() <= OPEN_GROUPS, &figures);
-    }
-    html + &section.tables + "</section>"
-}
-
-fn group_text(group: &Group, open: bool, figures: &str) -> String {
-    let grid = format!("<div class=\"grid-of-figures\">{figures}</div>");
-    match (group.heading.as_str(), open) {
-        ("", _) => grid,
-        (heading, true) => format!("<h3>{}</h3>{grid}", escape(heading)),
-        (heading, false) => {
-            format!("<details class=\"group\"><summary>{}</summary>{grid}</details>", escape(heading))
-        }
-    }
-}
-
-fn figure(figure: &Figure) -> String {
-    let class = if figure.wide { " class=\"wide\"" } else { "" };
-    let scrolls = if figure.wide {
-        " tabindex=\"0\" role=\"region\" aria-label=\"Figure, scrolls sideways\""
-    } else {
-        ""
-    };
-    let caption = escape(&figure.caption);
-    // A column is numeric if every cell is.
-    let numeric: Vec<bool> = (0..figure.columns.len())
-        .map(|column| {
-            figure.rows.iter().all(|row| row[column].is_empty() || row[column].parse::<f64>().is_ok())
-        })
-        .collect();
-    // Numbers have no class, because there are many.
-    let class_of = |column: usize| if column == 0 || numeric[column] { "" } else { " class=t" };
-    let mut html = format!(
-        "<figure id={}{class}><figcaption>{caption}</figcaption><div \
-         class=plot{scrolls}>{}</div>{}<details><summary>Table</summary><div class=scroll tabindex=0 \
-         role=region aria-label=Data><table class=data><thead><tr>",
-        figure.id,
-        figure.drawing.svg(),
-        figure.note.as_ref().map_or_else(String::new, note)
-    );
-    for (column, heading) in figure.columns.iter().enumerate() {
-        let _ = write!(html, "<th{}>{}", class_of(column), escape(heading));
-    }
-    html += "<tbody>";
-    for row in &figure.rows {
-        html += "<tr>";
-        for (column, cell) in row.iter().enumerate() {
-            let _ = match column {
-                0 => write!(html, "<th>{}", escape(cell)),
-                _ => write!(html, "<td{}>{}", class_of(column), escape(cell)),
-            };
-        }
-    }
-    html + "</table></div></details></figure>"
-}
-
-fn note(Note { words, items }: &Note) -> String {
-    let list: String = items.iter().map(|item| format!("<li>{}</li>", escape(item))).collect();
-    let list = format!("<ul class=\"plain note\">{list}</ul>");
-    let list = match items.len() {
-        0 => String::new(),
-        1..=OPEN_ITEMS => list,
-        count => format!("<details><summary>All {count}</summary>{list}</details>"),
-    };
-    format!("<p class=note>{}</p>{list}", escape(words))
-}
-
 /// The papers' claims that this store decides, and the number that it does not.
 fn claims_section(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let claims = decide(trials, &ClaimContext::of(study, trials, admission));
@@ -416,19 +318,10 @@ fn provenance(study: &StudyRecord) -> String {
     let seed = study.seed.to_string();
     let facts = [("study", study.name.as_str()), ("target", study.target.as_str()), ("seed", seed.as_str())];
     let emulated = study.emulated.iter().map(|emulator| ("emulated", emulator.as_str()));
-    let stored = study.provenance.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let rows: String = facts
-        .into_iter()
-        .chain(emulated)
-        .chain(stored)
-        .map(|(name, value)| {
-            format!("<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escape(name), escape(value))
-        })
-        .collect();
+    let facts: Vec<(&str, &str)> = facts.into_iter().chain(emulated).collect();
     format!(
-        "<section id=\"provenance\"><h2>Provenance</h2><div class=\"scroll tall\" tabindex=\"0\" \
-         role=\"region\" aria-label=\"Provenance\"><table><tbody>{rows}</tbody></table></div><h3>The study, \
-         complete</h3><pre tabindex=\"0\">{}</pre></section>",
+        "<section id=\"provenance\">{}<h3>The study, complete</h3><pre tabindex=\"0\">{}</pre></section>",
+        frame::provenance(&facts, &study.provenance),
         escape(&study.text)
     )
 }

@@ -2,7 +2,7 @@
 //! metrics for Prometheus.
 
 mod metrics;
-mod text;
+pub(super) mod text;
 
 pub use metrics::metrics;
 pub use text::{line, live, summary};

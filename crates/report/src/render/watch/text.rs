@@ -73,22 +73,22 @@ fn lines(row: Vec<String>) -> String {
 
 /// The rows of the figures; system calls in all, if the time is given, else a second.
 fn blocks(figures: &WatchFigures, over: Option<f64>, columns: usize) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
+    facts(figures, over).iter().map(|(label, words)| row(label, words, columns)).collect()
+}
+
+/// The figures in words, by what they are of; without a label they belong to those before them.
+pub(in super::super) fn facts(figures: &WatchFigures, over: Option<f64>) -> Vec<(String, Vec<String>)> {
+    let mut facts = Vec::new();
     for device in &figures.devices {
-        let name = escape(&device.name);
-        let first: Vec<String> = rates(device).into_iter().chain(latency(device)).collect();
-        rows.push(row(&name, &first, columns));
-        let own: Vec<String> =
-            per_io(device, figures.program.as_ref()).into_iter().chain(contexts(device)).collect();
-        rows.push(row("", &own, columns));
+        facts.push((escape(&device.name), rates(device).into_iter().chain(latency(device)).collect()));
+        let own = per_io(device, figures.program.as_ref()).into_iter().chain(contexts(device));
+        facts.push((String::new(), own.collect()));
     }
     if let Some(program) = &figures.program {
-        rows.push(row("program", &program_words(program), columns));
-        rows.push(row("calls", &calls(program, over, figures.counted_share), columns));
+        facts.push(("program".to_owned(), program_words(program)));
+        facts.push(("calls".to_owned(), calls(program, over, figures.counted_share)));
     }
-    if let Some(cache) = &figures.cache {
-        rows.push(row("cache", &cache_words(cache), columns));
-    }
+    facts.extend(figures.cache.as_ref().map(|cache| ("cache".to_owned(), cache_words(cache))));
     let machine = figures.machine;
     let kinds = [
         ("user", machine.user),
@@ -99,10 +99,10 @@ fn blocks(figures: &WatchFigures, over: Option<f64>, columns: usize) -> Vec<Vec<
         ("steal", machine.steal),
         ("idle", machine.idle),
     ];
-    let words: Vec<String> = kinds.map(|(name, share)| format!("{name} {}", percent(share))).into();
-    rows.push(row("CPU", &words, columns));
-    rows.push(row("power", &power(figures), columns));
-    rows
+    let words = kinds.map(|(name, share)| format!("{name} {}", percent(share)));
+    facts.push(("CPU".to_owned(), words.into()));
+    facts.push(("power".to_owned(), power(figures)));
+    facts
 }
 
 /// Lines of a row, broken between figures; none without figures.
@@ -249,7 +249,7 @@ fn names(paths: &[SeenPath]) -> Vec<String> {
 }
 
 /// What watching cost.
-fn cost(cost: &WatchCost, counted_share: Option<f64>) -> Vec<String> {
+pub(in super::super) fn cost(cost: &WatchCost, counted_share: Option<f64>) -> Vec<String> {
     let Some(share) = counted_share else { return Vec::new() };
     let mut words = vec![
         format!("counted {} of the time", percent(share)),
@@ -266,7 +266,8 @@ fn cost(cost: &WatchCost, counted_share: Option<f64>) -> Vec<String> {
     words
 }
 
-fn end(end: WatchEnd) -> String {
+/// How a watch ended.
+pub(in super::super) fn end(end: WatchEnd) -> String {
     match end {
         WatchEnd::Exited(code) => format!("ended with exit code {code}"),
         WatchEnd::Signalled(signal) => format!("ended by signal {signal}"),
@@ -278,28 +279,13 @@ fn end(end: WatchEnd) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::watch::tests::{evidence, path};
+    use crate::analysis::watch::tests::{evidence, path, watch};
     use iopj_core::watch::SeenCaching;
     use proptest::prelude::*;
 
     fn interval() -> WatchInterval {
         let paths = vec![path(SeenCaching::Direct)];
         WatchInterval { end_ns: 2_000_000_000, evidence: evidence(), paths }
-    }
-
-    fn record() -> WatchRecord {
-        WatchRecord {
-            subject: WatchSubject::Command(vec!["db\u{1b}[2J".to_owned()]),
-            started_unix_ns: 0,
-            end: WatchEnd::Exited(3),
-            interval_ns: 1_000_000_000,
-            followed: String::new(),
-            denied: vec!["latencies are not sampled: no tracefs".to_owned()],
-            provenance: Default::default(),
-            evidence: evidence(),
-            paths: vec![path(SeenCaching::Buffered)],
-            intervals: vec![],
-        }
     }
 
     #[test]
@@ -318,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_sum_says_how_it_ended_what_shows_each_path_and_what_is_missing() {
-        let text = summary(&record());
+        let text = summary(&watch(0));
         for part in [
             "ended with exit code 3",
             "posix-sio, buffered (proven)",

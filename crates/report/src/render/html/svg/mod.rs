@@ -11,6 +11,7 @@ pub(super) mod lines;
 pub(super) mod map;
 pub(super) mod power;
 pub(super) mod scatter;
+pub(super) mod steps;
 
 use drawing::{Drawing, Element, Point, Step};
 use label::{ABOVE, BELOW, LINE, Label, TO_BASELINE, apart, widest};
