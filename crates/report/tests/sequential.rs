@@ -4,7 +4,8 @@
 mod simulated;
 
 use iopj_core::IoPath;
-use iopj_report::analysis::sequential::decisions;
+use iopj_report::analysis::metric::Metric;
+use iopj_report::analysis::sequential::{Examined, decisions};
 use iopj_report::analysis::stats::LEVEL;
 use iopj_report::analysis::winner::Decision;
 use iopj_store::Sequential;
@@ -72,12 +73,12 @@ fn study(kind: &Kind<'_>, rng: &mut Xoshiro256PlusPlus, tally: &mut Tally) {
     let best = kind.means.iter().copied().fold(0.0, f64::max);
     let mean = |path: &IoPath| kind.means[paths.iter().position(|other| other == path).unwrap()];
     let is_sole = kind.means.iter().filter(|mean| **mean == best).count() == 1;
-    let mut samples: Vec<BTreeMap<IoPath, Vec<(u32, f64)>>> = vec![BTreeMap::new(); kind.workloads];
+    let mut samples: Vec<Examined> = vec![(Metric::Iops, BTreeMap::new()); kind.workloads];
     let (mut erred, mut block) = (false, 0);
     loop {
         // Blocks drift, the same for all paths.
         let drift = 1.0 + 0.05 * f64::from(block % 4);
-        for workload in &mut samples {
+        for (_, workload) in &mut samples {
             for path in &paths {
                 workload
                     .entry(*path)

@@ -130,13 +130,13 @@ pub fn choices(study: &StudyRecord, trials: &[Trial], admission: Admission) -> C
     } else if study.emulated.is_some() {
         (by(Metric::Instructions(None)), Vec::new())
     } else {
-        // Under an open load every path does the same number of I/Os, if it does not fall behind.
-        // So it is in the replay of a trace.
-        let is_open =
-            |open: bool| move |(setup, _): &(TrialSetup, Standing)| is_paced(&setup.workload) == open;
-        let closed = by(Metric::Iops).into_iter().filter(is_open(false));
-        let open = by(Metric::LatencyMean).into_iter().filter(is_open(true));
-        (closed.chain(open).collect(), vec![by(Metric::LatencyP99), by(Metric::IosPerJoule)])
+        let deciding = |metric| {
+            let is_own =
+                move |(setup, _): &(TrialSetup, Standing)| Metric::deciding(&setup.workload) == metric;
+            by(metric).into_iter().filter(is_own)
+        };
+        let first = deciding(Metric::Iops).chain(deciding(Metric::LatencyMean)).collect();
+        (first, vec![by(Metric::LatencyP99), by(Metric::IosPerJoule)])
     };
     let groups = grouped(trials.iter().map(|trial| (TrialSetup::of(trial), trial)));
     let of = |(setup, first): (TrialSetup, Standing)| {
@@ -169,11 +169,6 @@ pub fn choices(study: &StudyRecord, trials: &[Trial], admission: Admission) -> C
     };
     let uncounted = groups.iter().filter(is_uncounted).count();
     Choices { all, out: out(&groups, admission), setups: groups.len(), uncounted }
-}
-
-/// True if I/Os come when they are due.
-fn is_paced(workload: &Workload) -> bool {
-    workload.open.is_some() || workload.trace.as_ref().is_some_and(|trace| !trace.no_stall)
 }
 
 /// A trial that competes: its path, its replicate, and what it measured.

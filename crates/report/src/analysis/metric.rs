@@ -2,7 +2,7 @@
 
 use super::cost;
 use iopj_core::evidence::ThreadRole;
-use iopj_core::{CostKind, Joules, Space};
+use iopj_core::{CostKind, Joules, Space, Workload};
 use iopj_store::{CorunnerWindow, EnergySource, Measurement};
 use std::fmt;
 use std::str::FromStr;
@@ -109,6 +109,19 @@ impl Metric {
         Metric::CorunnerPerJoule,
         Metric::FigurePerJoule,
     ];
+
+    /// What decides which path is best under a workload: I/Os per second, but mean latency where I/Os come when
+    /// they are due, because every path that keeps up does the same number of them; and of a program's its own
+    /// figure.
+    pub fn deciding(workload: &Workload) -> Metric {
+        let is_paced =
+            workload.open.is_some() || workload.trace.as_ref().is_some_and(|trace| !trace.no_stall);
+        match (&workload.told, is_paced) {
+            (Some(_), _) => Metric::Figure,
+            (None, true) => Metric::LatencyMean,
+            (None, false) => Metric::Iops,
+        }
+    }
 
     /// The metric's word in options and files.
     pub fn as_str(self) -> &'static str {

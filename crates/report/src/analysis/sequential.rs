@@ -1,31 +1,34 @@
-//! Decisions of a study that adds blocks until they are made: which path does the most I/Os per second in
-//! each workload, or which are equivalent, examined after each block.
+//! Decisions of a study that adds blocks until they are made: which path is best in each workload, by I/Os per
+//! second, by mean latency under an open load, by the figure of a program; or which are equivalent, examined
+//! after each block.
 //!
 //! The tests are those of winner maps by blocks; the looks share the level. `docs/statistics.md` says why
 //! that limits the rate of false winners, and how large the rate is.
 
 use super::admission::Admission;
 use super::contrast::Sample;
-use super::figure::FigureName;
-use super::grouping::{grouped, setup};
+use super::grouping::{ascending, grouped, setup};
 use super::metric::Metric;
 use super::stats::Method;
 use super::winner::{Axis, Decision, MapCell, WinnerQuestion, correct, rank};
-use iopj_core::IoPath;
+use iopj_core::{IoPath, Workload};
 use iopj_store::{Sequential, StudyRecord, Trial};
 use std::collections::BTreeMap;
 
-/// What every decision is about: I/Os per second, or the figure of a program.
-pub fn metric(trials: &[Trial]) -> Metric {
-    if FigureName::of(trials).is_some() { Metric::Figure } else { Metric::Iops }
+/// What is examined of a workload: the metric that decides it, and the values of each path.
+pub type Examined = (Metric, BTreeMap<IoPath, Sample>);
+
+/// What the decisions about these trials are by.
+pub fn metrics(trials: &[Trial]) -> Vec<Metric> {
+    ascending(trials.iter().map(|trial| Metric::deciding(&trial.workload)))
 }
 
 /// The decisions of a study's workloads, under the same settings and generator, after the measured blocks, in
 /// the order in which the workloads first appear in `trials`. Trials that do not compete in winner maps do
-/// not decide here either. Under emulation nothing is decided, because the metric is a time.
+/// not decide here either. Under emulation nothing is decided, because the metrics are times.
 fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) -> Vec<Decision> {
-    let metric = metric(trials);
-    let samples_of = |(_, trials): (_, Vec<&Trial>)| {
+    let examined = |((workload, ..), trials): ((&Workload, _, _), Vec<&Trial>)| {
+        let metric = Metric::deciding(workload);
         let mut samples: BTreeMap<IoPath, Sample> = BTreeMap::new();
         for trial in trials.iter().filter(|_| study.emulated.is_none()) {
             let measurement = Admission::default().admit(trial).ok();
@@ -33,27 +36,25 @@ fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) -> Vec
                 samples.entry(trial.path).or_default().push((trial.replicate, value));
             }
         }
-        samples
+        (metric, samples)
     };
     let groups = grouped(trials.iter().map(|trial| (setup(trial), trial)));
-    let samples: Vec<_> = groups.into_iter().map(samples_of).collect();
-    decisions(&samples, study.looks(), sequential.until).into_iter().map(|(decision, _)| decision).collect()
+    let examined: Vec<Examined> = groups.into_iter().map(examined).collect();
+    decisions(&examined, study.looks(), sequential.until).into_iter().map(|(decision, _)| decision).collect()
 }
 
 /// Each workload's decision at one of so many looks, and the best path with those that do not differ
 /// significantly from it.
-pub fn decisions(
-    samples: &[BTreeMap<IoPath, Sample>],
-    looks: u32,
-    tolerance: f64,
-) -> Vec<(Decision, Vec<IoPath>)> {
+pub fn decisions(examined: &[Examined], looks: u32, tolerance: f64) -> Vec<(Decision, Vec<IoPath>)> {
     // Any two axes will do: cells are ranked one by one.
     let (x, y) = (Axis::Bs, Axis::Iodepth);
     let (method, admission) = (Method::Paired, Admission::default());
-    let question = WinnerQuestion { metric: Metric::Iops, x, y, method, admission, looks, tolerance };
-    let family = samples.iter().filter(|samples| samples.len() > 1).count();
-    let mut cells: Vec<MapCell> =
-        samples.iter().map(|samples| rank(samples.clone(), &question, family)).collect();
+    let family = examined.iter().filter(|(_, samples)| samples.len() > 1).count();
+    let of_workload = |(metric, samples): &Examined| {
+        let question = WinnerQuestion { metric: *metric, x, y, method, admission, looks, tolerance };
+        rank(samples.clone(), &question, family)
+    };
+    let mut cells: Vec<MapCell> = examined.iter().map(of_workload).collect();
     correct(cells.iter_mut());
     let of = |cell: &MapCell| (cell.decision(), cell.best().iter().map(|place| place.path).collect());
     cells.iter().map(of).collect()

@@ -23,7 +23,7 @@ fn workload(means: &[f64], noise: f64) -> BTreeMap<IoPath, Sample> {
 }
 
 fn state(samples: BTreeMap<IoPath, Sample>) -> (Decision, Vec<IoPath>) {
-    decisions(&[samples], SEQUENTIAL.looks(), SEQUENTIAL.until).remove(0)
+    decisions(&[(Metric::Iops, samples)], SEQUENTIAL.looks(), SEQUENTIAL.until).remove(0)
 }
 
 #[test]
@@ -58,6 +58,7 @@ fn the_level_is_shared_between_looks_and_workloads() {
     let samples = workload(&[100.0, 101.3], 1.0);
     let with = |max, others: usize| {
         let all = [vec![samples.clone()], vec![workload(&[100.0, 100.0], 9.0); others]].concat();
+        let all: Vec<Examined> = all.into_iter().map(|samples| (Metric::Iops, samples)).collect();
         decisions(&all, Sequential { max, ..SEQUENTIAL }.looks(), 1e-9).remove(0).0
     };
     // One look at one workload: p = 0.0482. With two looks, or two workloads, that is too high.
@@ -84,4 +85,35 @@ fn a_repeat_of_blocks_is_a_look_too() {
     let twice = StudyRecord { repeats: vec![repeat], ..once.clone() };
     // p = 0.0482 at one look.
     assert_eq!([look(&once, &trials).0, look(&twice, &trials).0], [0, 1]);
+}
+
+/// Under an open load every path that keeps up does the same number of I/Os, which decides nothing.
+#[test]
+fn an_open_load_is_decided_by_mean_latency_and_a_closed_one_by_ios() {
+    let trials = |is_open: bool| -> Vec<Trial> {
+        let trial = |path: IoPath, replicate: u32, latency_ns: f64| {
+            let mut trial = crate::analysis::compare::tests::trial(&path.to_string(), 40_000);
+            trial.replicate = replicate;
+            trial.workload.open = is_open.then(|| iopj_core::OpenLoad::at(40_000));
+            trial.outcome.measurement_mut().unwrap().latency.mean = latency_ns;
+            trial
+        };
+        let of = |(path, sample): (IoPath, Sample)| {
+            sample.into_iter().map(move |(at, ns)| trial(path, at, 1000.0 * ns)).collect::<Vec<_>>()
+        };
+        workload(&[100.0, 80.0, 90.0], 1.0).into_iter().flat_map(of).collect()
+    };
+    let study = StudyRecord { sequential: Some(SEQUENTIAL), ..StudyRecord::default() };
+    let (open, says) = look(&study, &trials(true));
+    assert_eq!((open, says.as_str()), (0, "no decision is open in 1 workloads: 1 where one path wins"));
+    let (open, says) = look(&study, &trials(false));
+    assert!(open == 0 && says.contains("equal within 2 %"), "the same I/Os: {says}");
+    let decided = decide(&study, &trials(true), &SEQUENTIAL);
+    assert_eq!(decided, [Decision::Wins]);
+    let best = |examined: Examined| decisions(&[examined], 1, 0.02).remove(0).1;
+    let samples = workload(&[100.0, 80.0, 90.0], 1.0);
+    assert_eq!(best((Metric::LatencyMean, samples.clone())), [path(1)], "less is better");
+    assert_eq!(best((Metric::Iops, samples)), [path(0)]);
+    let both: Vec<Trial> = [trials(true), trials(false)].concat();
+    assert_eq!(metrics(&both), [Metric::Iops, Metric::LatencyMean]);
 }

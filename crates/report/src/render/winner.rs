@@ -8,7 +8,7 @@ use super::text::{WIDTH, escape, letter, wrap};
 use super::unsteady;
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::figure::{self, FigureName};
-use crate::analysis::grouping::ascending;
+use crate::analysis::grouping::{ascending, list};
 use crate::analysis::sequential;
 use crate::analysis::stats::{LEVEL, Method, p_text};
 use crate::analysis::winner::{
@@ -66,10 +66,13 @@ fn energy_text(trials: &[Trial], source: Option<&EnergySource>) -> String {
 fn blocks_text(study: &StudyRecord, trials: &[Trial], Sequential { min, max, .. }: &Sequential) -> String {
     let blocks = trials.iter().map(|trial| trial.replicate).collect::<BTreeSet<_>>().len();
     let (_, says) = sequential::look(study, trials);
+    let name = FigureName::of(trials);
+    let title = |metric: &Metric| figure::title(*metric, name.as_ref());
+    let by = list(&sequential::metrics(trials).iter().map(title).collect::<Vec<_>>());
     format!(
         "Blocks were added while a decision by {} was open, {min} to {max}: after {blocks}, {says}. Each \
          p-value is for all {} looks.",
-        figure::title(sequential::metric(trials), FigureName::of(trials).as_ref()),
+        by,
         study.looks()
     )
 }
