@@ -1,6 +1,8 @@
 //! Advice as JSON.
 
-use iopj_report::analysis::advise::{Advice, AdviseQuestion, Answer, Asked, Candidate, Group};
+use iopj_report::analysis::advise::{
+    Advice, AdviseQuestion, Answer, Asked, Candidate, Carried, Group, Highest,
+};
 use iopj_report::analysis::answer::More;
 use serde_json::{Value, json};
 
@@ -31,7 +33,19 @@ fn group(group: &Group) -> Value {
         "generator": group.generator.as_str(),
         "between": between,
         "answers": group.answers.iter().map(answer).collect::<Vec<Value>>(),
+        "highest": group.highest.as_ref().map(highest),
     })
+}
+
+fn highest(highest: &Highest) -> Value {
+    let at = |at: &Option<(u64, Candidate)>| {
+        at.as_ref().map(|(rate, one)| json!({ "rate": rate, "figures": candidate(one) }))
+    };
+    let carried =
+        |one: &Carried| json!({ "way": one.way, "carries": at(&one.at), "beyond": at(&one.beyond) });
+    let looser =
+        highest.looser.as_ref().map(|(ns, rate, way)| json!({ "bound_ns": ns, "rate": rate, "way": way }));
+    json!({ "ways": highest.ways.iter().map(carried).collect::<Vec<Value>>(), "looser": looser })
 }
 
 fn answer(answer: &Answer) -> Value {
@@ -56,6 +70,7 @@ fn answer(answer: &Answer) -> Value {
     };
     json!({
         "load": answer.load,
+        "metric": answer.metric.as_str(),
         "decision": cell.decision().as_str(),
         "way": answer.way(),
         "p": cell.p,

@@ -80,8 +80,8 @@ pub(crate) struct WinnersArgs {
 /// What to ask for advice on.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Asking {
-    /// What the path to take is best in: ios_per_joule, latency, cpu (time per I/O) or ios (per second)
-    /// [default: ios_per_joule, or cpu if no joules were measured]
+    /// What the path to take is best in: ios_per_joule, latency, cpu (time per I/O) or ios (per second; under
+    /// an open load the highest rate) [default: ios_per_joule, or cpu if no joules were measured]
     #[arg(long, value_parser = hints::OBJECTIVES, hide_possible_values = true)]
     pub(crate) objective: Option<String>,
     /// The most that the 99th percentile of the latency may be, such as 200us; its upper confidence limit

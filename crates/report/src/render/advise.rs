@@ -1,6 +1,7 @@
 //! Advice in sentences: which way to take at a load, what decided it, what it saves, what would change it,
 //! and what to type. `analysis::advise` decides.
 
+use super::advise_highest as highest;
 use super::advise_words::{Labels, bound_text, cost_text, figure, flips, limit, us};
 use super::answer::open_words;
 use super::number::{decimal, thousands};
@@ -33,10 +34,13 @@ pub fn advice(advice: &Advice, question: &AdviseQuestion) -> String {
         text += &wrap(&escape(&heading(advice, group, question)), WIDTH, "");
         text.extend(between(group).map(|words| wrap(&escape(&words), WIDTH, "  ")));
         for answer in &group.answers {
-            let Said { load, lead, rest } = said(advice, group, answer, question);
+            let Said { load, lead, rest } = said(group, answer, question);
             text += &format!("\n  {load}\n");
             text += &wrap(&escape(&lead), WIDTH, "    ");
-            let table = table(advice, answer, str::to_owned).text();
+            let table = match &group.highest {
+                Some(highest) => highest::table(advice, highest, answer, str::to_owned).text(),
+                None => table(advice, answer, str::to_owned).text(),
+            };
             text.extend(table.lines().map(|line| format!("  {line}\n")));
             text.extend(rest.iter().map(|sentence| wrap(&escape(sentence), WIDTH, "    ")));
             if !several {
@@ -82,6 +86,7 @@ pub(super) fn heading(advice: &Advice, group: &Group, question: &AdviseQuestion)
     let source = advice.source.as_ref().filter(|_| advice.metric.is_energy());
     let by = source.map_or(String::new(), |source| format!(" ({source})"));
     let metric = match advice.metric {
+        Metric::Iops if group.highest.is_some() => "the highest rate",
         Metric::IopsPerCpu => "CPU time per I/O",
         other => other.title(),
     };
@@ -130,27 +135,33 @@ fn load_text(load: Load) -> String {
 }
 
 /// The answer at a load.
-pub(super) fn said(advice: &Advice, group: &Group, answer: &Answer, question: &AdviseQuestion) -> Said {
+pub(super) fn said(group: &Group, answer: &Answer, question: &AdviseQuestion) -> Said {
     let labels = Labels::of(group, Some(answer.load));
-    let load = match answer.load {
-        Load::Rate(_) => format!("At {} I/Os per second, an open load:", load_text(answer.load)),
-        Load::Trace => "When the trace says, an open load:".to_owned(),
-        Load::Closed { .. } => format!("With {}, a closed loop:", load_text(answer.load)),
+    let load = match (answer.load, &group.highest) {
+        (_, Some(highest)) => highest::load(highest),
+        (Load::Rate(_), _) => format!("At {} I/Os per second, an open load:", load_text(answer.load)),
+        (Load::Trace, _) => "When the trace says, an open load:".to_owned(),
+        (Load::Closed { .. }, _) => format!("With {}, a closed loop:", load_text(answer.load)),
     };
     let mut rest = Vec::new();
     rest.extend(latency(answer));
     rest.extend(excluded(answer, &labels));
     rest.extend(starved(answer, &labels));
     rest.extend(savings(answer, &labels, question));
-    rest.extend(flips(answer, &labels));
-    Said { load, lead: lead(advice, answer, &labels), rest }
+    let Some(highest) = &group.highest else {
+        rest.extend(flips(answer, &labels));
+        return Said { load, lead: lead(answer, &labels), rest };
+    };
+    rest.extend(highest::flips(highest, answer, &labels));
+    let lead = highest::lead(highest, answer, &labels, question);
+    Said { load, lead: lead.unwrap_or_else(|| nobody(answer, &labels)), rest }
 }
 
-fn lead(advice: &Advice, answer: &Answer, labels: &Labels) -> String {
+fn lead(answer: &Answer, labels: &Labels) -> String {
     let Some(way) = answer.way() else { return nobody(answer, labels) };
     let cell = &answer.cell;
     let of = |way: &Way| cell.ranking.iter().find(|place| place.path == *way);
-    let figure = of(way).map_or(String::new(), |place| figure(advice.metric, &place.summary));
+    let figure = of(way).map_or(String::new(), |place| figure(answer.metric, &place.summary));
     let mark = if of(way).is_some_and(|place| place.marked) { MARK } else { "" };
     let name = labels.whole(way) + mark;
     match cell.decision() {
@@ -159,7 +170,7 @@ fn lead(advice: &Advice, answer: &Answer, labels: &Labels) -> String {
             let lead = cell.lead().and_then(|lead| lead.ratio).map_or(String::new(), |ratio| {
                 let share = |ratio: f64| format!("{:.1} %", 100.0 * (ratio - 1.0).abs());
                 let (low, high) = (share(ratio.low), share(ratio.high));
-                let better = if advice.metric.more_is_better() { "more" } else { "less" };
+                let better = if answer.metric.more_is_better() { "more" } else { "less" };
                 format!(", {} {better} than {next} (between {low} and {high})", share(ratio.ratio))
             });
             let p = cell.p.map_or(String::new(), |p| format!("; {}", p_statement(p)));

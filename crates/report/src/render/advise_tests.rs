@@ -1,8 +1,8 @@
 //! Advice in words, on the constructed trials of its analysis.
 
 use super::*;
-use crate::analysis::advise::advise;
 use crate::analysis::advise::tests::{SQPOLL, URING, asking, measured, store};
+use crate::analysis::advise::{Objective, advise};
 use crate::analysis::claims::fixture::measurement_of;
 use crate::analysis::compare::tests::study;
 use iopj_core::Scope;
@@ -135,5 +135,39 @@ fn closed_loops_and_parts_of_a_machine_are_answered_as_what_they_are() {
              iodepth 32, the only way measured: ",
             "What it saves in a year is not said: package by rapl is a part of the machine",
         ],
+    );
+}
+
+#[test]
+fn the_highest_rate_is_said_with_what_each_way_carries_and_what_would_change_it() {
+    let of = |p99_us| AdviseQuestion { objective: Some(Objective::Ios), ..asking(None, p99_us) };
+    says(
+        &text(&store(), &of(Some(100.0))),
+        &[
+            "Advice for randread 4k, by the highest rate, p99 within 100 us",
+            "At 40,000 I/Os per second, the highest rate that is carried:",
+            "Take io_uring/sqpoll/interrupt with numjobs 1 and iodepth 32: it carries 40,000 I/Os per second \
+             with its p99 within 100 us; it misses the bound at 80,000, the next rate measured.",
+            "misses the bound at 40,000",
+            "is not shown to meet the bound at 10,000",
+            "a bound of the p99 below 91.",
+            "no way is shown to carry this; under one of 15",
+            " us or more io_uring sqpoll carries 80,000.",
+        ],
+    );
+    let all = text(&store(), &of(None));
+    says(
+        &all,
+        &["it carries 80,000 I/Os per second; no higher rate was measured.", "falls behind at 80,000"],
+    );
+    says(
+        &text(&store(), &of(Some(50.0))),
+        &["At the least rate that was measured:", "No way meets the bound"],
+    );
+    let mut tied = store();
+    tied.extend(measured((URING, (2, 32), 80_000, 120.0, Some(9.0)), ("plug", Scope::System)));
+    says(
+        &text(&tied, &of(None)),
+        &["io_uring sqpoll carries as much; of these its p99 latency is the lowest (p"],
     );
 }

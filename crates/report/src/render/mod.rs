@@ -1,6 +1,7 @@
 //! Results as text and for other programs: aligned tables, the report of a store, winner maps, claims.
 
 mod advise;
+mod advise_highest;
 mod advise_words;
 mod answer;
 mod choice;

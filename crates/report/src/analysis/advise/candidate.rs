@@ -1,6 +1,6 @@
 //! The ways to carry a load that a store has measured, with their figures there.
 
-use super::question::{AdviseQuestion, Bound};
+use super::question::{AdviseQuestion, Bound, Objective};
 use super::tail::{BoundAnswer, Tail};
 use crate::analysis::contrast::Sample;
 use crate::analysis::grouping::{grouped, unique};
@@ -126,7 +126,7 @@ impl Family {
         let of_load = |(load, keyed): (Load, Vec<_>)| {
             let ways = grouped(keyed).into_iter();
             let mut all: Vec<Candidate> =
-                ways.map(|(way, trials)| Candidate::of(way, &trials, measures)).collect();
+                ways.map(|(way, trials)| Candidate::of(way, load, &trials, measures)).collect();
             all.sort_by(|a, b| a.way.cmp(&b.way));
             mark_front(&mut all, measures.cost);
             (load, all)
@@ -143,12 +143,25 @@ impl Family {
 /// What is measured of a candidate.
 pub(super) struct Measures<'q> {
     pub(super) question: &'q AdviseQuestion,
-    /// What is ranked.
+    /// What the best way is best in.
+    pub(super) objective: Objective,
+    /// What that is ranked by.
     pub(super) metric: Metric,
     /// The cost of the front.
     pub(super) cost: Metric,
     /// The source of joules.
     pub(super) source: Option<&'q EnergySource>,
+}
+
+impl Measures<'_> {
+    /// What is ranked at a load. One that gives the number of I/Os does not tell ways apart by it: there the
+    /// latency does.
+    pub(super) fn metric_at(&self, load: Load) -> Metric {
+        match self.objective {
+            Objective::Ios if load.is_open() => self.question.percentile().metric(),
+            _ => self.metric,
+        }
+    }
 }
 
 /// A bound, and whether a way meets it.
@@ -201,8 +214,9 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    fn of(way: Way, trials: &[(&Trial, &Measurement)], measured: &Measures<'_>) -> Candidate {
-        let Measures { question, metric, cost, source } = *measured;
+    fn of(way: Way, load: Load, trials: &[(&Trial, &Measurement)], measures: &Measures<'_>) -> Candidate {
+        let Measures { question, cost, source, .. } = *measures;
+        let metric = measures.metric_at(load);
         let all: Vec<&Measurement> = trials.iter().map(|(_, one)| *one).collect();
         let sample = |value: &dyn Fn(&Measurement) -> Option<f64>| -> Sample {
             trials.iter().filter_map(|(trial, one)| Some((trial.replicate, value(one)?))).collect()

@@ -3,6 +3,7 @@
 use super::Answer;
 use super::candidate::{Candidate, Load, Measures, Way};
 use super::question::Percentile;
+use crate::analysis::metric::Metric;
 use crate::analysis::stats::mean;
 use serde::Serialize;
 
@@ -32,12 +33,19 @@ pub struct Flips {
     pub keeps_up: (Option<u64>, Option<u64>),
 }
 
+impl Flips {
+    /// Leaves only the tighter bound: where the highest rate is asked for, the rates are the answer.
+    pub(super) fn only_tighter(&mut self) {
+        *self = Flips { percentile: self.percentile, tighter: self.tighter.take(), ..Flips::default() };
+    }
+}
+
 /// The loads of a group, with the ways at each.
 type Loads = [(Load, Vec<Candidate>)];
 
 pub(super) fn flips(answer: &Answer, way: &Way, loads: &Loads, measures: &Measures<'_>) -> Flips {
     let percentile = measures.question.percentile();
-    let value = |one: &Candidate| value(one, measures);
+    let value = |one: &Candidate| value(one, answer.metric);
     // What has an upper limit and keeps up, the best first.
     let mut limited: Vec<(&Candidate, f64)> = answer
         .candidates
@@ -58,21 +66,22 @@ pub(super) fn flips(answer: &Answer, way: &Way, loads: &Loads, measures: &Measur
         let first = excluded.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
         Some(ToFlip { at: first.1, way: Some(first.0.way.clone()) })
     });
-    let (rates, keeps_up) = over_rates(answer, way, loads, measures);
+    let (rates, keeps_up) = over_rates(answer, way, loads);
     Flips { percentile, tighter, looser, rates, keeps_up }
 }
 
 /// The mean of what is ranked, as less is better.
-fn value(one: &Candidate, measures: &Measures<'_>) -> Option<f64> {
+fn value(one: &Candidate, metric: Metric) -> Option<f64> {
     let values: Vec<f64> = one.ranked.iter().map(|(_, value)| *value).collect();
-    let sign = if measures.metric.more_is_better() { -1.0 } else { 1.0 };
+    let sign = if metric.more_is_better() { -1.0 } else { 1.0 };
     (!values.is_empty()).then(|| sign * mean(&values))
 }
 
 type OverRates = (Vec<ToFlip<u64>>, (Option<u64>, Option<u64>));
 
 /// The best way at each other rate, and up to which rate this one keeps up.
-fn over_rates(answer: &Answer, way: &Way, loads: &Loads, measures: &Measures<'_>) -> OverRates {
+fn over_rates(answer: &Answer, way: &Way, loads: &Loads) -> OverRates {
+    let value = |one: &Candidate| value(one, answer.metric);
     let (mut rates, mut keeps, mut behind) = (Vec::new(), None, None);
     if answer.load.rate().is_none() {
         return (rates, (keeps, behind));
@@ -83,9 +92,9 @@ fn over_rates(answer: &Answer, way: &Way, loads: &Loads, measures: &Measures<'_>
             Some(own) if !own.keeps_up() => behind = behind.or(Some(rate)),
             _ => {}
         }
-        let eligible = candidates.iter().filter(|one| one.is_eligible() && value(one, measures).is_some());
+        let eligible = candidates.iter().filter(|one| one.is_eligible() && value(one).is_some());
         let by_value = |a: &&Candidate, b: &&Candidate| {
-            value(a, measures).partial_cmp(&value(b, measures)).unwrap_or(std::cmp::Ordering::Equal)
+            value(a).partial_cmp(&value(b)).unwrap_or(std::cmp::Ordering::Equal)
         };
         let best = eligible.min_by(by_value).map(|one| one.way.clone());
         if answer.load != Load::Rate(rate) && best.as_ref() != Some(way) {

@@ -5,6 +5,7 @@
 
 pub mod candidate;
 mod flips;
+pub mod highest;
 pub mod next;
 pub mod question;
 pub mod recipe;
@@ -13,6 +14,7 @@ pub mod tail;
 
 pub use candidate::{BoundCheck, Candidate, Load, Way};
 pub use flips::{Flips, ToFlip};
+pub use highest::{Carried, Highest};
 pub use question::{AdviseError, AdviseQuestion, Bound, Objective, Percentile, UnknownObjective};
 pub use recipe::Step;
 pub use saving::{Against, Saving, SavingLack, Savings};
@@ -32,7 +34,7 @@ use std::collections::BTreeMap;
 pub struct Advice {
     /// What the best way is best in.
     pub objective: Objective,
-    /// What is ranked.
+    /// What is ranked, or, of the most I/Os per second, what decides.
     pub metric: Metric,
     /// The cost of the front.
     pub cost: Metric,
@@ -53,6 +55,9 @@ pub struct Group {
     pub asked: Option<Asked>,
     /// The answers, in the order of the loads.
     pub answers: Vec<Answer>,
+    /// Where the most I/Os per second are asked for and their number is given by the load: the highest rates.
+    /// Then the only answer is that at the highest of all, or if none is carried, at the least.
+    pub highest: Option<Highest>,
     /// All loads that were measured, with the ways at each, ascending.
     pub loads: Vec<(Load, Vec<Candidate>)>,
 }
@@ -78,6 +83,9 @@ pub struct Answer {
     pub load: Load,
     /// Every way that was measured at it.
     pub candidates: Vec<Candidate>,
+    /// What these are ranked by: the metric of the advice, but of a load that gives the number of I/Os, the
+    /// latency instead of that.
+    pub metric: Metric,
     /// Those that may be chosen, ranked.
     pub cell: MapCell<Way>,
     /// What the chosen way saves in a year, or why that is not said; absent if none can be chosen.
@@ -154,9 +162,10 @@ pub fn advise(
     let (objective, metric) = decide_by(study, trials, &question, source.as_ref())?;
     let cost = if source.is_some() { Metric::IosPerJoule } else { Metric::IopsPerCpu };
     let cost = if objective == Objective::Cpu { Metric::IopsPerCpu } else { cost };
-    let measures = Measures { question: &question, metric, cost, source: source.as_ref() };
+    let measures = Measures { question: &question, objective, metric, cost, source: source.as_ref() };
     let families = Family::all(trials, &measures);
-    let asked = asked(&families, question.rate)?;
+    let mut asked = asked(&families, question.rate)?;
+    let highest = highest(&families, &measures, &mut asked)?;
     let plan = plan(study, metric);
     // The family of the correction is every load that is answered and has two ways to choose from.
     let is_asked = |(family, loads): &(&Family, &Vec<Load>)| {
@@ -166,9 +175,11 @@ pub fn advise(
         family.loads.iter().filter(several).count()
     };
     let tests = families.iter().zip(&asked).map(|pair| is_asked(&pair)).sum();
-    let answered = families.into_iter().zip(asked).filter(|(_, loads)| !loads.is_empty());
-    let mut groups: Vec<Group> =
-        answered.map(|(family, loads)| Group::ranked(family, &loads, &plan, tests)).collect();
+    let ranked = |((family, loads), highest): ((Family, Vec<Load>), Option<Highest>)| {
+        let plan = |load| WinnerQuestion { metric: measures.metric_at(load), ..plan };
+        (!loads.is_empty()).then(|| Group::ranked(family, &loads, highest, &plan, tests))
+    };
+    let mut groups: Vec<Group> = families.into_iter().zip(asked).zip(highest).filter_map(ranked).collect();
     correct(groups.iter_mut().flat_map(|group| &mut group.answers).map(|answer| &mut answer.cell));
     groups.iter_mut().for_each(|group| group.complete(&measures, &plan));
     Ok(Advice { objective, metric, cost, source, groups })
@@ -236,6 +247,28 @@ fn asked(families: &[Family], rate: Option<u64>) -> Result<Vec<Vec<Load>>, Advis
     })
 }
 
+/// The highest rates of each family, if the most I/Os per second are asked for; of the loads to answer then
+/// that at the highest alone is left, or if none is carried, at the least.
+fn highest(
+    families: &[Family],
+    measures: &Measures<'_>,
+    asked: &mut [Vec<Load>],
+) -> Result<Vec<Option<Highest>>, AdviseError> {
+    if measures.objective != Objective::Ios {
+        return Ok(vec![None; families.len()]);
+    }
+    if let Some(rate) = measures.question.rate {
+        return Err(AdviseError::RateOfIos(rate));
+    }
+    let highest: Vec<Option<Highest>> = families.iter().map(|family| Highest::of(&family.loads)).collect();
+    for (loads, highest) in asked.iter_mut().zip(&highest) {
+        let Some(highest) = highest else { continue };
+        let most = highest.most().map(|(rate, _)| Load::Rate(rate));
+        *loads = most.or(loads.first().copied()).into_iter().collect();
+    }
+    Ok(highest)
+}
+
 /// Where a rate lies among the loads that are answered.
 fn placed(rate: u64, answers: &[Answer]) -> Asked {
     let [low, high] = answers else { return Asked::Measured(rate) };
@@ -248,11 +281,23 @@ fn placed(rate: u64, answers: &[Answer]) -> Asked {
 impl Group {
     /// Ranks the ways that may be chosen at these loads; `tests` is the number of rankings of two ways or
     /// more. Not corrected.
-    fn ranked(family: Family, loads: &[Load], plan: &WinnerQuestion, tests: usize) -> Group {
+    fn ranked(
+        family: Family,
+        loads: &[Load],
+        highest: Option<Highest>,
+        plan: &dyn Fn(Load) -> WinnerQuestion,
+        tests: usize,
+    ) -> Group {
         let Family { workload, generator, loads: all } = family;
+        // At the highest rate, a way that did not carry a lower one is no choice.
+        let carry = highest.as_ref().and_then(Highest::most).map(|(_, ways)| ways);
+        let may =
+            |one: &Candidate| one.is_eligible() && carry.as_ref().is_none_or(|ways| ways.contains(&&one.way));
         let own = all.iter().filter(|(load, _)| loads.contains(load));
-        let answers = own.map(|(load, candidates)| Answer::of(*load, candidates, plan, tests)).collect();
-        Group { workload, generator, asked: None, answers, loads: all }
+        let answers = own
+            .map(|(load, candidates)| Answer::of((*load, candidates), &may, &plan(*load), tests))
+            .collect();
+        Group { workload, generator, asked: None, answers, highest, loads: all }
     }
 
     /// Adds what follows from the corrected rankings.
@@ -265,13 +310,21 @@ impl Group {
             let candidate = answer.candidate(&way);
             answer.recipe = candidate.map_or_else(Vec::new, |one| recipe::recipe(one, workload, answer.load));
         }
+        if self.highest.is_some() {
+            answers.iter_mut().for_each(|answer| answer.flips.only_tighter());
+        }
         self.asked = measures.question.rate.map(|rate| placed(rate, &self.answers));
     }
 }
 
 impl Answer {
-    fn of(load: Load, candidates: &[Candidate], plan: &WinnerQuestion, tests: usize) -> Answer {
-        let eligible = candidates.iter().filter(|one| one.is_eligible());
+    fn of(
+        (load, candidates): (Load, &[Candidate]),
+        may: &dyn Fn(&Candidate) -> bool,
+        plan: &WinnerQuestion,
+        tests: usize,
+    ) -> Answer {
+        let eligible = candidates.iter().filter(|one| may(one));
         let samples: BTreeMap<Way, Sample> =
             eligible.map(|one| (one.way.clone(), one.ranked.clone())).collect();
         let mut cell = rank(samples, plan, tests);
@@ -279,7 +332,7 @@ impl Answer {
             place.marked = candidates.iter().any(|one| one.way == place.path && one.marked);
         }
         let (candidates, flips) = (candidates.to_vec(), Flips::default());
-        Answer { load, candidates, cell, savings: None, flips, recipe: Vec::new() }
+        Answer { load, candidates, metric: plan.metric, cell, savings: None, flips, recipe: Vec::new() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::candidate::{Family, Load, Measures, Way};
 use super::question::AdviseQuestion;
-use super::{Advice, Answer, Group, advise, decide_by};
+use super::{Advice, Answer, Carried, Group, Highest, advise, decide_by};
 use crate::analysis::answer::More;
 use crate::analysis::grouping::{ascending, grouped, unique};
 use crate::analysis::winner::Decision;
@@ -69,14 +69,33 @@ fn of_advice(advice: &Advice) -> NextStudy {
             let group = (&group.workload, group.generator);
             cells.extend(ways.into_iter().map(|way| Cell { group, way, load }));
         }
+        let steps = group.highest.iter().flat_map(halves);
+        let group = (&group.workload, group.generator);
+        cells.extend(steps.map(|(way, rate)| Cell { group, way, load: Load::Rate(rate) }));
     }
+    let finer =
+        advice.groups.iter().filter_map(|group| group.highest.as_ref()).any(|one| !halves(one).is_empty());
     let why = match (advice.groups.iter().find_map(rate_between), open) {
         (Some(rate), _) => format!("It measures {rate} I/Os per second, which the store lacks."),
+        (None, _) if finer => {
+            "It measures rates between the highest that a path carries and the next.".to_owned()
+        }
         (None, 0) => "It repeats what decided, to be held against the answer.".to_owned(),
         (None, 1) => "It decides what is open at one load.".to_owned(),
         (None, many) => format!("It decides what is open at {many} loads."),
     };
     NextStudy { why, replicates: replicates.min(MOST) as u32, tables: tables(cells) }
+}
+
+/// For each of the ways that carry the highest rate, the rate halfway to the next, which it does not carry.
+fn halves(highest: &Highest) -> Vec<(Way, u64)> {
+    let most = highest.most().map(|(rate, _)| rate);
+    let top = highest.ways.iter().filter(|one| one.rate().is_some() && one.rate() == most);
+    let half = |one: &Carried| {
+        let (rate, (beyond, _)) = (one.rate()?, one.beyond.as_ref()?);
+        (beyond - rate > 1).then(|| (one.way.clone(), rate + (beyond - rate) / 2))
+    };
+    top.filter_map(half).collect()
 }
 
 /// The rate that was asked for, if it was not measured itself.
@@ -123,8 +142,8 @@ fn of_ways(
     let question = AdviseQuestion { admission: question.admission.of(study), ..question.clone() };
     let (source, plain) =
         (EnergySource::measured(&[trials]), AdviseQuestion { objective: None, ..question.clone() });
-    let (_, metric) = decide_by(study, trials, &plain, source.as_ref()).ok()?;
-    let measures = Measures { question: &plain, metric, cost: metric, source: source.as_ref() };
+    let (objective, metric) = decide_by(study, trials, &plain, source.as_ref()).ok()?;
+    let measures = Measures { question: &plain, objective, metric, cost: metric, source: source.as_ref() };
     let families = Family::all(trials, &measures);
     let mut cells = Vec::new();
     for family in &families {

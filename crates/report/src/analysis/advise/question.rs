@@ -186,6 +186,13 @@ pub enum AdviseError {
          decides, and --write-study FILE writes it"
     )]
     NoOpenLoad(u64),
+    /// The most I/Os per second are asked for at a load that gives their number.
+    #[error(
+        "--rate {0}: at one rate every way that keeps up does the same number of I/Os, so --objective ios has \
+         no answer there; leave --rate out to find the highest rate, or ask for --objective latency, cpu or \
+         ios_per_joule"
+    )]
+    RateOfIos(u64),
     /// A rate that lies below or above all that were measured.
     #[error(
         "--rate {rate}: the store has rates from {least} to {most}, and nothing is extrapolated; a study \

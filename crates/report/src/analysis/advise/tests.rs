@@ -296,3 +296,93 @@ fn closed_loops_are_answered_load_by_load() {
     assert_eq!(found[0].load, Load::Closed { numjobs: 1, iodepth: 32 });
     assert_eq!((path(&found[0]).as_deref(), found[0].flips.rates.len()), (Some(URING), 0));
 }
+
+fn most_ios(p99_us: Option<f64>) -> AdviseQuestion {
+    AdviseQuestion { objective: Some(Objective::Ios), ..asking(None, p99_us) }
+}
+
+/// A path, the highest rate that it carries, and the next.
+type Rates = (String, Option<u64>, Option<u64>);
+
+/// The one group, the rates of its paths, and at which rate the answer is.
+fn highest(trials: &[Trial], p99_us: Option<f64>) -> (Group, Vec<Rates>, u64) {
+    let mut advice = advise(&study("6.1"), trials, &most_ios(p99_us)).unwrap();
+    let group = advice.groups.remove(0);
+    assert!(advice.groups.is_empty() && group.answers.len() == 1);
+    let ways = &group.highest.as_ref().unwrap().ways;
+    let beyond = |one: &Carried| one.beyond.as_ref().map(|(rate, _)| *rate);
+    let found = ways.iter().map(|one| (one.way.path.to_string(), one.rate(), beyond(one))).collect();
+    let rate = group.answers[0].load.rate().unwrap();
+    (group, found, rate)
+}
+
+fn carries(path: &str, rate: u64, beyond: u64) -> Rates {
+    let some = |rate| (rate > 0).then_some(rate);
+    (path.to_owned(), some(rate), some(beyond))
+}
+
+#[test]
+fn the_most_ios_under_an_open_load_are_the_highest_rate_that_is_carried_within_the_bound() {
+    let (group, found, rate) = highest(&store(), None);
+    let expected = [carries(SQPOLL, 80_000, 0), carries(URING, 40_000, 80_000), carries(SIO, 10_000, 40_000)];
+    assert_eq!((found.as_slice(), rate), (&expected[..], 80_000));
+    assert_eq!(path(&group.answers[0]).as_deref(), Some(SQPOLL));
+    assert_eq!(group.highest.unwrap().looser, None);
+    // At 80,000 its p99 is 150 us, at 40,000 it is 90 us; that of system calls at 10,000 is 100 us.
+    let (group, found, rate) = highest(&store(), Some(100.0));
+    let expected = [carries(SQPOLL, 40_000, 80_000), carries(URING, 10_000, 40_000), carries(SIO, 0, 10_000)];
+    assert_eq!((found.as_slice(), rate), (&expected[..], 40_000));
+    let answer = &group.answers[0];
+    assert_eq!((path(answer).as_deref(), answer.cell.decision()), (Some(SQPOLL), Decision::Alone));
+    let (ns, rate, way) = group.highest.unwrap().looser.unwrap();
+    assert!((150e3..154e3).contains(&ns) && rate == 80_000 && way.path.to_string() == SQPOLL, "{ns} {way:?}");
+    let (group, _, rate) = highest(&store(), Some(50.0));
+    assert_eq!((rate, path(&group.answers[0])), (10_000, None));
+}
+
+#[test]
+fn of_ways_that_carry_the_same_rate_the_one_of_the_least_latency_is_taken() {
+    const LIBAIO: &str = "libaio/syscall/interrupt";
+    let mut trials = store();
+    for (rate, p99_us) in [(10_000, 50.0), (40_000, 80.0), (80_000, 120.0)] {
+        trials.extend(measured((LIBAIO, (1, 32), rate, p99_us, Some(9.0)), PLUG));
+    }
+    let (group, found, _) = highest(&trials, None);
+    assert_eq!(found[..2], [carries(LIBAIO, 80_000, 0), carries(SQPOLL, 80_000, 0)]);
+    let answer = &group.answers[0];
+    assert_eq!((answer.metric, answer.cell.decision()), (Metric::LatencyP99, Decision::Wins));
+    assert_eq!(path(answer).as_deref(), Some(LIBAIO));
+}
+
+#[test]
+fn a_way_that_falls_behind_at_a_lower_rate_does_not_carry_a_higher_one() {
+    let mut trials = store();
+    let is_lower = |trial: &&mut Trial| {
+        trial.path.to_string() == SQPOLL && trial.workload.open.unwrap().rate_iops == 40_000
+    };
+    let overload = |trial: &mut Trial| measurement_of(trial).open.as_mut().unwrap().overload = true;
+    trials.iter_mut().filter(is_lower).take(1).for_each(overload);
+    let (group, found, rate) = highest(&trials, None);
+    assert_eq!(found[0], carries(URING, 40_000, 80_000));
+    assert_eq!(found[1..].iter().find(|one| one.0 == SQPOLL), Some(&carries(SQPOLL, 10_000, 40_000)));
+    assert_eq!((path(&group.answers[0]).as_deref(), rate), (Some(URING), 40_000));
+}
+
+#[test]
+fn a_rate_and_the_most_ios_cannot_both_be_asked_for_and_closed_loops_have_no_highest_rate() {
+    let both = AdviseQuestion { rate: Some(40_000), ..most_ios(None) };
+    let why = refusal(&store(), &both);
+    assert!(why.contains("does the same number of I/Os") && why.contains("leave --rate out"), "{why}");
+    let next = next_study(&study("6.1"), &store(), &most_ios(Some(100.0))).unwrap();
+    let rates: Vec<u32> = next.tables.iter().flat_map(|table| table.rates.clone()).collect();
+    assert!(rates.contains(&60_000) && next.why.contains("between the highest"), "{next:?}");
+    let mut trials = store();
+    trials.retain(|trial| trial.workload.numjobs == 1);
+    for trial in &mut trials {
+        trial.workload.open = None;
+        measurement_of(trial).open = None;
+    }
+    let advice = advise(&study("6.1"), &trials[..10], &most_ios(None)).unwrap();
+    assert!(advice.groups[0].highest.is_none());
+    assert_eq!(advice.groups[0].answers[0].metric, Metric::Iops);
+}

@@ -4,6 +4,7 @@ use super::model::Model;
 use super::text::escape;
 use crate::analysis::advise::{Advice, Answer, Group, Step};
 use crate::render::advise::{Said, between, heading, said, table};
+use crate::render::advise_highest::table as highest_table;
 
 /// If there are more answers than this, all but what to take is folded.
 const OPEN_ANSWERS: usize = 3;
@@ -32,13 +33,16 @@ pub(super) fn section(model: &Model<'_>) -> String {
 }
 
 fn answer(model: &Model<'_>, advice: &Advice, (group, answer): (&Group, &Answer), all: usize) -> String {
-    let Said { load, lead, rest } = said(advice, group, answer, &model.question);
+    let Said { load, lead, rest } = said(group, answer, &model.question);
     let lead = format!("<p>{} <b>{}</b></p>", escape(&load), escape(&lead));
     if all > DETAILED_ANSWERS {
         return lead;
     }
     let rest: String = rest.iter().map(|sentence| format!("<p>{}</p>", escape(sentence))).collect();
-    let table = table(advice, answer, escape).html("Ways at this load", false);
+    let table = match &group.highest {
+        Some(highest) => highest_table(advice, highest, answer, escape).html("What each way carries", false),
+        None => table(advice, answer, escape).html("Ways at this load", false),
+    };
     let recipe: String = answer.recipe.iter().map(step).collect();
     let recipe = if recipe.is_empty() { recipe } else { format!("<h4>What to type</h4>{recipe}") };
     format!(
