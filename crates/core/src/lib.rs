@@ -46,6 +46,4 @@ pub use steadystate::SteadyStateRule;
 pub use trace_load::{TraceLoad, TraceOp};
 pub use units::{format_bytes, format_duration, parse_bytes, parse_duration};
 pub use uring::{RingFlag, RingThread};
-pub use workload::{
-    JobsBeside, Length, ParseWorkloadError, RandomDistribution, Rw, Workload, WriteSync,
-};
+pub use workload::{JobsBeside, Length, ParseWorkloadError, RandomDistribution, Rw, Workload, WriteSync};

@@ -9,6 +9,7 @@ use super::unsteady;
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::figure::{self, FigureName};
 use crate::analysis::grouping::{ascending, list};
+use crate::analysis::metric::Metric;
 use crate::analysis::sequential;
 use crate::analysis::stats::{LEVEL, Method, p_text};
 use crate::analysis::winner::{

@@ -48,7 +48,10 @@ fn keys_are_refused_that_no_cell_has_or_that_tell_cells_apart() {
     let depth = |depth: u32| with(trials(LIBAIO, &[1000; 3]), |trial| trial.workload.iodepth = depth);
     let (before, after) = ([depth(1), depth(4)].concat(), [depth(2), depth(8)].concat());
     let why = compared(&before, &after, &["speed"]).unwrap_err();
-    assert!(why.starts_with("--ignore speed: no cell has a `speed`: name one of beside, bs, bssplit,"), "{why}");
+    assert!(
+        why.starts_with("--ignore speed: no cell has a `speed`: name one of beside, bs, bssplit,"),
+        "{why}"
+    );
     assert_eq!(
         compared(&before, &after, &["iodepth"]).unwrap_err(),
         "--ignore: 2 cells before differ only in iodepth, such as iodepth 1 and iodepth 4: without iodepth \
