@@ -41,19 +41,8 @@ pub(in super::super) fn percentiles(title: &str, curves: &[Curve]) -> Drawing {
     let texts = named.iter().zip(&places).rev().map(|((_, text), at)| (*at, (*text).to_owned()));
     canvas.ticks(height - BOTTOM, texts);
     below(&mut canvas, across, "percentile, each further nine as wide");
-    let mut ends = Vec::new();
-    for curve in curves {
-        let places: Vec<(f64, f64)> =
-            curve.points.iter().map(|(q, us)| (x.at(rarity(*q)).round(), y.at(*us))).collect();
-        canvas.begin_series(curve.series);
-        canvas.polyline(&places, if curve.hollow { "mark curve dashed" } else { "mark curve" }, &curve.label);
-        if let Some(last) = places.last() {
-            canvas.mark(*last, curve.series, "key", "");
-            ends.push(End { series: curve.series, label: &curve.label, at: *last });
-        }
-        canvas.end_series();
-    }
-    name_series(&mut canvas, across.1, &ends, (TOP, height - BOTTOM));
+    let place = |(q, us): (f64, f64)| (x.at(rarity(q)).round(), y.at(us));
+    draw(&mut canvas, curves, place, (across.1, (TOP, height - BOTTOM)));
     canvas.finish(title)
 }
 
@@ -87,10 +76,22 @@ pub(in super::super) fn distribution(title: &str, curves: &[Curve]) -> Drawing {
     canvas.ticks(y.start(), x.ticks().into_iter().map(|tick| (x.at(tick), short(tick))));
     let log = if x.scale == Scale::Log { ", log scale" } else { "" };
     below(&mut canvas, across, &format!("latency, \u{b5}s{log}"));
+    let place = |(q, us): (f64, f64)| (x.at(us).round(), y.at(rarity(q)).round());
+    draw(&mut canvas, curves, place, (across.1, (TOP, height - BOTTOM)));
+    canvas.finish(title)
+}
+
+/// Draws the curves, the mark of each at its end, and their names beside a plot that reaches to the right and
+/// to these heights.
+fn draw(
+    canvas: &mut Canvas,
+    curves: &[Curve],
+    place: impl Fn((f64, f64)) -> (f64, f64),
+    (plot_right, bounds): (f64, (f64, f64)),
+) {
     let mut ends = Vec::new();
     for curve in curves {
-        let places: Vec<(f64, f64)> =
-            curve.points.iter().map(|(q, us)| (x.at(*us).round(), y.at(rarity(*q)).round())).collect();
+        let places: Vec<(f64, f64)> = curve.points.iter().map(|point| place(*point)).collect();
         canvas.begin_series(curve.series);
         canvas.polyline(&places, if curve.hollow { "mark curve dashed" } else { "mark curve" }, &curve.label);
         if let Some(last) = places.last() {
@@ -99,8 +100,7 @@ pub(in super::super) fn distribution(title: &str, curves: &[Curve]) -> Drawing {
         }
         canvas.end_series();
     }
-    name_series(&mut canvas, across.1, &ends, (TOP, height - BOTTOM));
-    canvas.finish(title)
+    name_series(canvas, plot_right, &ends, bounds);
 }
 
 /// Distance from the shares to the plot.
