@@ -8,6 +8,7 @@ use super::lines::{self, Line, LineChart, LinePoint};
 use super::map::{self, DrawnMap};
 use super::power::{self, Stroke};
 use super::scatter::{self, Dot, Dots, ScatterChart};
+use super::steps::{self, Lane, StepChart, StepLine, Stretch};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use unicode_width::UnicodeWidthStr;
@@ -325,7 +326,32 @@ impl Data {
         })
     }
 
-    fn drawings(&self) -> [(&'static str, Drawing); 9] {
+    /// Steps, some without a value, with marked stretches below; as lines or stacked.
+    fn steps(&self) -> Drawing {
+        let draw = if self.seed.is_multiple_of(2) { steps::lines } else { steps::stacked };
+        let at = |step: usize| self.seconds * step as f64 / 5.0;
+        let spans: Vec<(f64, f64)> = (0..5).map(|step| (at(step), at(step + 1))).collect();
+        let value = |series, step| (series + step != 3).then(|| self.value(series, step));
+        let values: Vec<Vec<Option<f64>>> =
+            self.series(|series, _| (0..5).map(|step| value(series, step)).collect());
+        let stretch = |step: usize| Stretch {
+            from_s: at(step),
+            until_s: at(step + 1),
+            faint: step.is_multiple_of(2),
+            tip: String::new(),
+        };
+        draw(&StepChart {
+            title: self.title.clone(),
+            y_title: self.title.clone(),
+            since: "the watch began",
+            spans: &spans,
+            lines: self.names.iter().zip(&values).map(|(name, values)| StepLine { name, values }).collect(),
+            lane: Some(Lane { name: "~", stretches: (0..3).map(stretch).collect() }),
+            right: super::right_of_plot(self.names.iter().map(String::as_str)),
+        })
+    }
+
+    fn drawings(&self) -> [(&'static str, Drawing); 10] {
         [
             ("lines", self.lines()),
             ("bars", self.bars()),
@@ -335,6 +361,7 @@ impl Data {
             ("scatter", self.scatter()),
             ("timeline", self.timeline()),
             ("power", self.power()),
+            ("steps", self.steps()),
             ("map", self.map()),
         ]
     }

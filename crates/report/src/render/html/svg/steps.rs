@@ -127,8 +127,9 @@ pub(in super::super) fn stacked(chart: &StepChart<'_>) -> Drawing {
         tops.push(below.iter().zip(*values).map(|(below, value)| below + value.unwrap_or(0.0)).collect());
     }
     let greatest = tops.last().into_iter().flatten().copied().fold(0.0, f64::max);
+    let height = (LINE * (chart.lines.len() + 1) as f64).max(LEAST_HEIGHT);
     let Frame { mut canvas, across, y, places, .. } =
-        Frame::new(chart, LEAST_HEIGHT, |ends| PlotAxis::from_zero(greatest, ends));
+        Frame::new(chart, height, |ends| PlotAxis::from_zero(greatest, ends));
     let mut floor = vec![y.at(0.0); chart.spans.len()];
     for ((StepLine { name, .. }, tops), class) in chart.lines.iter().zip(&tops).zip(KINDS.iter().cycle()) {
         let heights: Vec<f64> = tops.iter().map(|top| y.at(*top)).collect();
