@@ -75,9 +75,13 @@ fn recipe(steps: &[Step]) -> String {
 /// How the figures are to be read.
 fn footer(advice: &Advice) -> String {
     let cost = if advice.cost.is_energy() { "I/Os per joule" } else { "CPU time per I/O" };
+    let front = format!(
+        "* on the Pareto front: no way that keeps up has both a lower latency and a better cost ({cost}). "
+    );
+    let has_front = advice.groups.iter().any(|group| group.highest.is_none());
     format!(
-        "* on the Pareto front: no way that keeps up has both a lower latency and a better cost ({cost}). At \
-         most: the upper 95 % confidence limit. A bound is met only if that limit meets it."
+        "{}At most: the upper 95 % confidence limit. A bound is met only if that limit meets it.",
+        if has_front { front } else { String::new() }
     )
 }
 

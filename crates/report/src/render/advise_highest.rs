@@ -98,7 +98,7 @@ pub(super) fn flips(highest: &Highest, answer: &Answer, labels: &Labels) -> Opti
     }));
     parts.extend(highest.looser.as_ref().map(|(ns, rate, way)| {
         let rate = thousands(*rate as f64);
-        format!("under one of {} or more {} carries {rate}", us(*ns), labels.short(way))
+        format!("under a bound of {} or more {} carries {rate}", us(*ns), labels.short(way))
     }));
     (!parts.is_empty()).then(|| format!("What would change the answer: {}.", parts.join("; ")))
 }

@@ -151,7 +151,7 @@ fn the_highest_rate_is_said_with_what_each_way_carries_and_what_would_change_it(
             "misses the bound at 40,000",
             "is not shown to meet the bound at 10,000",
             "a bound of the p99 below 91.",
-            "no way is shown to carry this; under one of 15",
+            "no way is shown to carry this; under a bound of 15",
             " us or more io_uring sqpoll carries 80,000.",
         ],
     );

@@ -2,6 +2,7 @@
 
 use super::Answer;
 use super::candidate::{Candidate, Load, Measures, Way};
+use super::highest::Highest;
 use super::question::Percentile;
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::mean;
@@ -34,9 +35,15 @@ pub struct Flips {
 }
 
 impl Flips {
-    /// Leaves only the tighter bound: where the highest rate is asked for, the rates are the answer.
-    pub(super) fn only_tighter(&mut self) {
-        *self = Flips { percentile: self.percentile, tighter: self.tighter.take(), ..Flips::default() };
+    /// Leaves only the tighter bound, and of its ways only those that carry the highest rate: where that is
+    /// asked for, the rates are the answer.
+    pub(super) fn only_tighter(&mut self, highest: &Highest) {
+        let carry = highest.most().map_or_else(Vec::new, |(_, ways)| ways);
+        let tighter = self
+            .tighter
+            .take()
+            .map(|flip| ToFlip { way: flip.way.filter(|way| carry.contains(&way)), ..flip });
+        *self = Flips { percentile: self.percentile, tighter, ..Flips::default() };
     }
 }
 

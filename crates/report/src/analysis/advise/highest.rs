@@ -48,13 +48,10 @@ impl Highest {
         };
         ways.sort_by(|a, b| b.rate().cmp(&a.rate()).then_with(|| latency(a).total_cmp(&latency(b))));
         let most = ways.first()?.rate();
-        let higher = rated().filter(|(rate, _)| most.is_none_or(|most| *rate > most));
-        let limited = higher.flat_map(|(rate, all)| {
-            let keeping_up = all.iter().filter(|one| one.keeps_up());
-            keeping_up.filter_map(move |one| Some((one.tail.as_ref()?.upper()?.0, rate, one.way.clone())))
-        });
+        let beyond = ways.iter().flat_map(|one| limits(&one.way, rated()));
+        let higher = beyond.filter(|(_, rate, _)| most.is_none_or(|most| *rate > most));
         // Of one bound the higher rate.
-        let looser = limited.min_by(|(a, low, _), (b, high, _)| a.total_cmp(b).then(high.cmp(low)));
+        let looser = higher.min_by(|(a, low, _), (b, high, _)| a.total_cmp(b).then(high.cmp(low)));
         Some(Highest { ways, looser })
     }
 
@@ -64,6 +61,21 @@ impl Highest {
         let own = self.ways.iter().filter(|one| one.rate() == Some(rate));
         Some((rate, own.map(|one| &one.way).collect()))
     }
+}
+
+/// The least bound in ns under which a way carries each rate, of those up to which it keeps up.
+fn limits<'a>(way: &Way, rated: impl Iterator<Item = (u64, &'a Vec<Candidate>)>) -> Vec<(f64, u64, Way)> {
+    let own = rated.filter_map(|(rate, all)| Some((rate, all.iter().find(|one| one.way == *way)?)));
+    let limited = own.map_while(|(rate, one)| {
+        let upper = one.tail.as_ref().filter(|_| one.keeps_up())?.upper()?;
+        Some((upper.0, rate))
+    });
+    let mut greatest: f64 = 0.0;
+    let so_far = limited.map(|(upper, rate)| {
+        greatest = greatest.max(upper);
+        (greatest, rate, way.clone())
+    });
+    so_far.collect()
 }
 
 /// What a way carries of rates that ascend.

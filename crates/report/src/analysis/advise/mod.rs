@@ -310,8 +310,8 @@ impl Group {
             let candidate = answer.candidate(&way);
             answer.recipe = candidate.map_or_else(Vec::new, |one| recipe::recipe(one, workload, answer.load));
         }
-        if self.highest.is_some() {
-            answers.iter_mut().for_each(|answer| answer.flips.only_tighter());
+        if let Some(highest) = &self.highest {
+            answers.iter_mut().for_each(|answer| answer.flips.only_tighter(highest));
         }
         self.asked = measures.question.rate.map(|rate| placed(rate, &self.answers));
     }

@@ -366,6 +366,9 @@ fn a_way_that_falls_behind_at_a_lower_rate_does_not_carry_a_higher_one() {
     assert_eq!(found[0], carries(URING, 40_000, 80_000));
     assert_eq!(found[1..].iter().find(|one| one.0 == SQPOLL), Some(&carries(SQPOLL, 10_000, 40_000)));
     assert_eq!((path(&group.answers[0]).as_deref(), rate), (Some(URING), 40_000));
+    // Nor would it under any bound: it is no alternative here, nor at 80,000.
+    assert_eq!(group.answers[0].flips.tighter.as_ref().unwrap().way, None);
+    assert_eq!(group.highest.unwrap().looser, None);
 }
 
 #[test]
