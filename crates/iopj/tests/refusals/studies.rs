@@ -112,6 +112,8 @@ fn loads_that_cannot_be_are_refused() {
         ("rate_iops = 20000000\nios =", ["faster than the clock can pace", "the most is 10000000"]),
         ("rate_iops_end = 5\nrate_iops = 9\nios =", ["the rate at the window's end", "give `runtime`"]),
         ("rw = \"randwrite\"\nbssplit = \"4k/30\"\nios =", ["`4k/30` are 30 % together", "must be 100 %"]),
+        ("sync = \"dsync\"\nios =", ["`sync` and rw = \"randread\"", "no writes to make durable"]),
+        ("rw = \"write\"\nsync = \"1\"\nios =", ["`1` is not a value of sync", "none, sync, dsync"]),
         ("bssplit = \"1000:4k\"\nios =", ["bssplit: ", "is not a multiple of data's logical block"]),
     ] {
         let study = STUDY.replace("ios =", to);
