@@ -18,8 +18,10 @@ pub(super) struct Files {
     unreadable: u32,
     /// Every file that was seen: device, number, and its flags.
     seen: BTreeSet<(u64, u64, bool, bool)>,
-    /// Every ring that was seen.
+    /// Every ring that was seen, by the first process and descriptor that it was seen of.
     pub(super) rings: BTreeMap<(i32, i32), FoundRing>,
+    /// Descriptors of these rings in other processes, which got them when they were forked.
+    inherited: BTreeSet<(i32, i32)>,
     /// Numbers of the block devices that hold files which were seen, or are open themselves (`st_dev`,
     /// `st_rdev`).
     pub(super) devices: BTreeSet<u64>,
@@ -29,6 +31,7 @@ impl Files {
     /// Looks at the descriptors of these processes.
     pub(super) fn look(&mut self, root: &Root, pids: &[i32]) {
         self.unreadable = 0;
+        self.inherited.retain(|(pid, _)| pids.contains(pid));
         for pid in pids {
             let folder = root.path("proc").join(pid.to_string());
             if fs::read_dir(folder.join("fd")).is_err() && folder.exists() {
@@ -53,16 +56,31 @@ impl Files {
         }
     }
 
+    /// A ring that a process got when it was forked has the descriptor that it had before.
+    fn is_inherited(&mut self, pid: i32, fd: i32) -> bool {
+        let key = (pid, fd);
+        if self.rings.contains_key(&key) || self.inherited.contains(&key) {
+            return self.inherited.contains(&key);
+        }
+        let mut others = self.rings.keys().filter(|(other, at)| *at == fd && *other != pid);
+        let is_inherited = others.any(|(other, _)| is_same_file(*other, pid, fd));
+        if is_inherited {
+            self.inherited.insert(key);
+        }
+        is_inherited
+    }
+
     fn add(&mut self, folder: &Path, pid: i32, fd: &str) {
         let Ok(number) = fd.parse::<i32>() else { return };
         let link = folder.join("fd").join(fd);
         let Ok(target) = fs::read_link(&link) else { return };
         let info = || text_if_there(&folder.join("fdinfo").join(fd)).ok().flatten().unwrap_or_default();
         if target.to_str() == Some(RING) {
-            let sqpoll = FdInfo::parse(&info()).poller.is_some();
-            let found = FoundRing { pid, fd: number, flags: None, sqpoll };
-            let ring = self.rings.entry((pid, number)).or_insert(found);
-            ring.sqpoll |= sqpoll;
+            if !self.is_inherited(pid, number) {
+                let sqpoll = FdInfo::parse(&info()).poller.is_some();
+                let found = FoundRing { pid, fd: number, flags: None, sqpoll };
+                self.rings.entry((pid, number)).or_insert(found).sqpoll |= sqpoll;
+            }
             return;
         }
         if number == STANDARD_ERROR || !target.starts_with("/") {
@@ -84,6 +102,14 @@ impl Files {
         let [is_direct, is_sync] = [libc::O_DIRECT, libc::O_DSYNC].map(|flag| flags & flag != 0);
         self.seen.insert((metadata.dev(), metadata.ino(), is_direct, is_sync));
     }
+}
+
+/// Whether this descriptor is the same open file in both processes (kcmp(2)). A kernel without that call, or
+/// one that refuses, tells no files apart, and then each is another.
+fn is_same_file(one: i32, other: i32, fd: i32) -> bool {
+    const KCMP_FILE: libc::c_int = 0;
+    // SAFETY: takes five numbers, and changes nothing.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILE, fd, fd) == 0 }
 }
 
 /// The flags that a file was opened with; octal.
@@ -125,6 +151,29 @@ mod tests {
         // Other tests of this process open files too.
         assert!(after.ever().direct > 0 && after.ever().buffered > 0, "{before:?} {after:?}");
         assert!(after.devices.contains(&device));
+    }
+
+    /// A server whose processes share its rings was said to have as many times more.
+    #[test]
+    fn a_ring_that_a_child_inherits_is_one_ring() {
+        // `struct io_uring_params` (include/uapi/linux/io_uring.h), all zero.
+        let mut params = [0u64; 15];
+        // SAFETY: the kernel reads and writes as many bytes as there are.
+        let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr()) };
+        let Ok(fd @ 0..) = i32::try_from(fd) else { return eprintln!("skipped: needs io_uring") };
+        // SAFETY: the descriptor is open and ours alone.
+        let ring = unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) };
+        rustix::io::fcntl_setfd(&ring, rustix::io::FdFlags::empty()).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pids = [std::process::id().cast_signed(), child.id().cast_signed()];
+        let root = Root::new(Path::new("/")).unwrap();
+        let mut files = Files::default();
+        files.look(&root, &pids);
+        files.look(&root, &pids);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let own = files.rings.keys().filter(|(_, at)| *at == fd).count();
+        assert_eq!((own, files.inherited.contains(&(pids[1], fd))), (1, true), "{:?}", files.rings);
     }
 
     proptest! {
