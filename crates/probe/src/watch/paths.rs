@@ -130,7 +130,10 @@ fn synchronous(
         (_, true) => {
             let words = if words.is_empty() { more } else { format!("{words}, {more}") };
             let words = format!("{words}; read and write serve pipes and sockets too");
-            (at_offset + anywhere, Certainty::Inferred, words)
+            // Of other interfaces the share would be unsure.
+            let is_sure = others == 0 && at_offset > FEW_CALLS;
+            let certainty = if is_sure { Certainty::Proven } else { Certainty::Inferred };
+            (at_offset + anywhere, certainty, words)
         }
         (true, false) => (at_offset, Certainty::Proven, words),
         (false, false) => (0, Certainty::Proven, words),

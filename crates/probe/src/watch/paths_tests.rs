@@ -78,6 +78,15 @@ fn synchronous_reads_are_named_by_their_calls() {
     }
 }
 
+/// A database that wakes its processes by descriptors, which they read, was said to read files by inference.
+#[test]
+fn reads_at_an_offset_prove_the_interface_beside_more_reads_of_pipes() {
+    let mut evidence = direct();
+    set(&mut evidence, "pread64", 8_000);
+    set(&mut evidence, "read", 9_000);
+    is(&evidence, "posix-sio/syscall/interrupt", PROVEN);
+}
+
 #[test]
 fn what_starting_a_program_takes_is_no_path() {
     assert_eq!(named(&WatchEvidence { events: Some(EventCounts::default()), ..direct() }), []);
