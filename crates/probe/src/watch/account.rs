@@ -11,6 +11,8 @@ const LINGERING: Duration = Duration::from_millis(500);
 /// What watching has cost in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
+    /// The time in which that was spent.
+    pub elapsed: Duration,
     /// CPU time that counting took from the program, in ns.
     pub counting_ns: f64,
     /// CPU time that sampling took from it, in ns.
@@ -95,6 +97,7 @@ impl Account {
         let rest = elapsed.saturating_sub(Duration::from_secs_f64(counted_s));
         let resting_ns = if is_open { self.resting_ns(rest, cost) } else { 0.0 };
         let spent = Spent {
+            elapsed,
             counting_ns: since(|it| it.hits) * cost.event_ns
                 + since(|it| it.switches) * cost.switch_ns
                 + resting_ns
@@ -102,6 +105,7 @@ impl Account {
             sampling_ns: since(|it| it.sampled) * cost.sample_ns,
             program_ns: now.program_ns.saturating_sub(before.program_ns),
         };
+        self.total.elapsed += elapsed;
         self.total.counting_ns += spent.counting_ns;
         self.total.sampling_ns += spent.sampling_ns;
         self.total.program_ns += spent.program_ns;
@@ -162,6 +166,7 @@ mod tests {
         };
         let spent = account.add(counted, second, true, &COST);
         assert_eq!((spent.counting_ns, spent.sampling_ns), (300_000.0, 6_000.0));
+        assert_eq!(spent.elapsed, second);
         // A second in which nothing was counted.
         let spent = account.add(counted, second, true, &COST);
         assert_eq!(spent.counting_ns, 100.0 * 500.0 + 400.0 * 50.0);

@@ -61,8 +61,9 @@ struct Life<'a> {
     interval_at: Instant,
     interval_look: WatchLook,
     pulse_at: Instant,
-    /// When disks were last looked for.
+    /// When disks were last looked for, and how long that took.
     sought_at: Instant,
+    seeking_took: Duration,
     sampled: Sampled,
     intervals: Vec<WatchInterval>,
     /// The sum of the intervals, each scaled up by itself.
@@ -121,6 +122,7 @@ pub(super) fn lived(
         interval_at: now,
         pulse_at: now,
         sought_at: now,
+        seeking_took: Duration::ZERO,
         sampled: Sampled::default(),
         intervals: Vec::new(),
         estimates: EventEstimates::default(),
@@ -131,6 +133,8 @@ pub(super) fn lived(
     life.start_sampling();
     life.view.starts();
     if let Some(program) = &mut found.program {
+        // It has done nothing yet, and earned nothing.
+        life.watcher.spent();
         program.run()?;
     }
     life.view.begin(&life.subject);
@@ -206,20 +210,20 @@ impl Life<'_> {
 
     /// Accounts for what counting and sampling cost, and decides whether they go on.
     fn beat(&mut self) -> Result<(), WatchError> {
-        let elapsed = self.pulse_at.elapsed();
-        self.pulse_at = Instant::now();
         let (was_counting, was_sampling) = (self.watcher.is_counting(), self.watcher.is_sampling());
         if was_sampling {
             self.stop_sampling();
         }
         if self.seeks_disks() {
+            let began = Instant::now();
             self.watcher.look(true)?;
             self.find_disks();
-            self.sought_at = Instant::now();
+            (self.sought_at, self.seeking_took) = (Instant::now(), began.elapsed());
         }
         let spent = self.watcher.spent();
-        self.counting.pass(elapsed, spent.program_ns, was_counting, spent.counting_ns);
-        self.sampling.pass(elapsed, spent.program_ns, was_sampling, spent.sampling_ns);
+        self.pulse_at = Instant::now();
+        self.counting.pass(spent.elapsed, spent.program_ns, was_counting, spent.counting_ns);
+        self.sampling.pass(spent.elapsed, spent.program_ns, was_sampling, spent.sampling_ns);
         match (was_counting, self.counting.allows(was_counting)) {
             (_, false) => self.watcher.suspend(RESTING),
             (false, true) => self.watcher.resume(),
@@ -231,10 +235,12 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// While no disk is known they are looked for often at first, then more and more rarely.
+    /// While no disk is known they are looked for often at first, then more and more rarely; of many
+    /// processes, which take long, for a tenth of the time.
     fn seeks_disks(&self) -> bool {
         let (age, since) = (self.began.elapsed(), self.sought_at.elapsed());
-        age < EARLY_UNTIL || (self.watcher.disks().is_empty() && since >= age / 10)
+        let is_due = age < EARLY_UNTIL || (self.watcher.disks().is_empty() && since >= age / 10);
+        is_due && since >= 9 * self.seeking_took
     }
 
     fn start_sampling(&mut self) {
@@ -345,7 +351,7 @@ impl Life<'_> {
         }
         let last = self.watcher.look(false)?;
         let spent = self.watcher.spent();
-        self.counting.pass(self.pulse_at.elapsed(), spent.program_ns, true, spent.counting_ns);
+        self.counting.pass(spent.elapsed, spent.program_ns, true, spent.counting_ns);
         let last_interval = self.interval_at.elapsed();
         let mut evidence = self.watcher.between(&self.interval_look, &last);
         self.estimate(&evidence);
