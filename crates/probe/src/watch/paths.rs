@@ -42,7 +42,7 @@ pub fn paths_of(evidence: &WatchEvidence) -> Vec<SeenPath> {
         let (caching, cache_why) = caching(evidence, &found);
         let (completion, sure, completion_why) = completion(evidence, &found, kinds);
         // A buffered I/O does not wait for the device, so its completion decides nothing.
-        let is_sure = (sure || caching == SeenCaching::Buffered) && knows_files(evidence, &found);
+        let is_sure = (sure || caching == SeenCaching::Buffered) && knows_files(evidence, &found, caching);
         let mut why = vec![found.why, cache_why];
         why.extend((caching != SeenCaching::Buffered).then_some(completion_why));
         SeenPath {
@@ -226,6 +226,7 @@ fn caching(evidence: &WatchEvidence, found: &Found) -> (SeenCaching, String) {
             _ => SeenCaching::Unknown,
         },
         (_, 0) => SeenCaching::Direct,
+        (0, _) if is_past_cache(evidence, cached) => SeenCaching::Direct,
         (0, _) => SeenCaching::Buffered,
         (_, _) if past_cache => SeenCaching::Direct,
         _ => SeenCaching::Mixed,
@@ -233,16 +234,32 @@ fn caching(evidence: &WatchEvidence, found: &Found) -> (SeenCaching, String) {
     let words = match (files.direct, files.buffered) {
         (0, 0) => "no open file was seen".to_owned(),
         (direct, 0) => format!("open files: {direct} with O_DIRECT"),
+        (0, buffered) if caching == SeenCaching::Direct => {
+            format!(
+                "open files: {buffered} without O_DIRECT, but what was read was not added to the page cache"
+            )
+        }
         (0, buffered) => format!("open files: {buffered} without O_DIRECT"),
         (direct, buffered) => format!("open files: {direct} with O_DIRECT, {buffered} without"),
     };
     (caching, words)
 }
 
+/// Files were met that are not those which the program reads: it fetched much by itself, of which the page
+/// cache took nothing.
+fn is_past_cache(evidence: &WatchEvidence, cached: Option<f64>) -> bool {
+    let fetched = evidence.program.as_ref().and_then(|program| program.io).unwrap_or_default().read_bytes;
+    fetched > MUCH && cached.is_some_and(|cached| cached < (1.0 - ONE_KIND_SHARE) * fetched as f64)
+}
+
+/// Bytes beyond what starting a program fetches.
+const MUCH: u64 = 1 << 20;
+
 /// The page cache's part in the path was read off open files, or is plain from its interface.
-fn knows_files(evidence: &WatchEvidence, found: &Found) -> bool {
+fn knows_files(evidence: &WatchEvidence, found: &Found, caching: SeenCaching) -> bool {
     let is_plain = matches!(found.interface, SeenInterface::NvmePassthrough | SeenInterface::Mmap);
-    is_plain || evidence.files.direct + evidence.files.buffered > 0
+    let files = evidence.files;
+    is_plain || files.direct > 0 || (files.buffered > 0 && caching == SeenCaching::Buffered)
 }
 
 /// Bytes that the devices moved.

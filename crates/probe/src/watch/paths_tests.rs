@@ -87,6 +87,21 @@ fn reads_at_an_offset_prove_the_interface_beside_more_reads_of_pipes() {
     is(&evidence, "posix-sio/syscall/interrupt", PROVEN);
 }
 
+/// A short program of which a look met only a library's file was said to be buffered.
+#[test]
+fn what_never_entered_the_page_cache_is_not_called_buffered_though_only_such_files_were_met() {
+    let mut evidence = direct();
+    set(&mut evidence, "io_submit", 8_000);
+    evidence.files = OpenFiles { buffered: 1, ..OpenFiles::default() };
+    is(&evidence, "libaio/syscall/interrupt", INFERRED);
+    // A reader whose pages are cached beside others who use the disk.
+    program(&mut evidence).io = Some(ProcessIo::default());
+    is(&evidence, "libaio, buffered", PROVEN);
+    program(&mut evidence).io = Some(ProcessIo { read_bytes: 32_768_000, ..ProcessIo::default() });
+    events(&mut evidence).cache_adds = 1_000;
+    is(&evidence, "libaio, buffered", PROVEN);
+}
+
 #[test]
 fn what_starting_a_program_takes_is_no_path() {
     assert_eq!(named(&WatchEvidence { events: Some(EventCounts::default()), ..direct() }), []);
