@@ -77,6 +77,14 @@ impl WatchEvidence {
         self.devices.iter().map(|device| device.counts.reads + device.counts.writes).sum()
     }
 
+    /// Enough was counted to stand for the whole stretch: all of it, or so many completions that their number
+    /// is no luck. Where completions are not counted there is no such number.
+    pub fn is_enough(&self) -> bool {
+        let is_whole = self.events.as_ref().is_none_or(|events| events.share() >= 1.0);
+        let mut counted = self.devices.iter().filter_map(|device| device.completions).peekable();
+        is_whole || counted.peek().is_none() || counted.map(|seen| seen.total()).sum::<u64>() >= ENOUGH
+    }
+
     /// By what a count of tracepoints is multiplied to stand for the whole stretch.
     ///
     /// Completions are counted at the same times, and the devices' own counters know how many there were in
@@ -129,7 +137,9 @@ pub struct EventCounts {
 impl EventCounts {
     /// The share of the stretch for which tracepoints were counted.
     pub fn share(&self) -> f64 {
-        if self.of_ns == 0 { 1.0 } else { (self.counted_ns as f64 / self.of_ns as f64).min(1.0) }
+        // Both are read one after the other, and a rest takes much longer than that.
+        let is_whole = self.is_counted() && self.of_ns.saturating_sub(self.counted_ns) < LEAST_NS;
+        if is_whole || self.of_ns == 0 { 1.0 } else { (self.counted_ns as f64 / self.of_ns as f64).min(1.0) }
     }
 
     /// Something was counted in this stretch, or would have been.
@@ -423,6 +433,8 @@ mod tests {
             ..EventCounts::default()
         };
         assert_eq!((events.share(), EventCounts::default().share()), (0.25, 1.0));
+        let whole = EventCounts { counted_ns: 99_999_000, ..events.clone() };
+        assert_eq!(whole.share(), 1.0, "read a moment earlier than the time");
         let mut evidence = WatchEvidence { events: Some(events), ..WatchEvidence::default() };
         assert_eq!(EventEstimates::of(&evidence).unwrap().all_calls, 40.0);
         let seen =
@@ -441,6 +453,23 @@ mod tests {
         evidence.events.as_mut().unwrap().counted_ns = 100_000_000;
         assert_eq!(EventEstimates::of(&evidence).unwrap().all_calls, 10.0, "all of it was counted");
     }
+
+    /// Intervals of which a thousandth was counted were scaled up from a handful of calls, or from none.
+    #[test]
+    fn a_few_completions_of_a_part_do_not_stand_for_an_interval() {
+        let events = EventCounts { counted_ns: 2_000_000, of_ns: 1_000_000_000, ..EventCounts::default() };
+        let mut evidence = WatchEvidence { events: Some(events), ..WatchEvidence::default() };
+        assert!(evidence.is_enough(), "no completions are counted at all");
+        let seen = |thread| Some(DeviceCompletions { thread, ..DeviceCompletions::default() });
+        evidence.devices = vec![WatchedDevice { completions: seen(20), ..WatchedDevice::default() }];
+        assert!(!evidence.is_enough());
+        evidence.devices[0].completions = seen(100);
+        assert!(evidence.is_enough());
+        evidence.devices[0].completions = seen(0);
+        evidence.events.as_mut().unwrap().counted_ns = 1_000_000_000;
+        assert!(evidence.is_enough(), "all of it was counted");
+    }
+
     #[test]
     fn intervals_in_which_counting_rested_are_like_the_others() {
         let events = EventCounts { counted_ns: 0, of_ns: 100_000_000, ..EventCounts::default() };

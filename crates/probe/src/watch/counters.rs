@@ -211,6 +211,8 @@ impl DeviceCounters {
         let id = |name| tracefs.id(name).map_err(CompletionsError::Tracefs);
         let (completed, issued) = (id(COMPLETED)?, id(ISSUED)?);
         let disk = filter(&root.text("proc/diskstats")?, &[device])?;
+        // A flush has no sectors, and is no read or write: a log that is synced has as many of them.
+        let done = format!("{disk} && nr_sector > 0");
         let cores = online(root)?;
         let thread = format!("!(common_flags & {})", HARD | SOFT);
         let needed = 5 * cores.len();
@@ -223,10 +225,10 @@ impl DeviceCounters {
         };
         Ok(DeviceCounters {
             kinds: [
-                open(completed, format!("{disk} && (common_flags & {HARD})"))?,
-                open(completed, format!("{disk} && (common_flags & {SOFT}) && !(common_flags & {HARD})"))?,
-                open(completed, format!("{disk} && {thread}"))?,
-                open(completed, format!("{disk} && {thread} && {WORKERS}"))?,
+                open(completed, format!("{done} && (common_flags & {HARD})"))?,
+                open(completed, format!("{done} && (common_flags & {SOFT}) && !(common_flags & {HARD})"))?,
+                open(completed, format!("{done} && {thread}"))?,
+                open(completed, format!("{done} && {thread} && {WORKERS}"))?,
                 open(issued, format!("{disk} && comm ~ \"kworker/*\""))?,
             ],
         })

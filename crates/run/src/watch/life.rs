@@ -66,8 +66,10 @@ struct Life<'a> {
     seeking_took: Duration,
     sampled: Sampled,
     intervals: Vec<WatchInterval>,
-    /// The sum of the intervals, each scaled up by itself.
+    /// The sum of the intervals, each scaled up by itself, or with those before it of which too little was
+    /// counted; up to this look.
     estimates: EventEstimates,
+    estimated_look: WatchLook,
     has_told_lost: bool,
 }
 
@@ -118,6 +120,7 @@ pub(super) fn lived(
         sampling: Budget::new(SAMPLING),
         began: now,
         interval_look: first.clone(),
+        estimated_look: first.clone(),
         first,
         interval_at: now,
         pulse_at: now,
@@ -284,7 +287,7 @@ impl Life<'_> {
         let (power, notices) = self.power.interval(over.as_secs_f64());
         evidence.power = power;
         notices.iter().for_each(|text| self.view.note(text));
-        self.estimate(&evidence);
+        self.estimate(&look, false);
         let mut whole = self.watcher.between(&self.first, &look);
         self.sampled.whole.put_into(&mut whole.devices);
         // Where counting rested, what was seen before goes on.
@@ -302,10 +305,16 @@ impl Life<'_> {
         Ok(())
     }
 
-    fn estimate(&mut self, evidence: &WatchEvidence) {
-        if let Some(estimates) = EventEstimates::of(evidence) {
+    /// Adds what was counted since the last time, scaled up, if that is enough or all that there will be.
+    fn estimate(&mut self, look: &WatchLook, is_last: bool) {
+        let evidence = self.watcher.between(&self.estimated_look, look);
+        if !is_last && !evidence.is_enough() {
+            return;
+        }
+        if let Some(estimates) = EventEstimates::of(&evidence) {
             self.estimates.add(&estimates);
         }
+        self.estimated_look = look.clone();
     }
 
     /// After the end of the program itself: true if it left processes behind that are watched on.
@@ -353,8 +362,8 @@ impl Life<'_> {
         let spent = self.watcher.spent();
         self.counting.pass(spent.elapsed, spent.program_ns, true, spent.counting_ns);
         let last_interval = self.interval_at.elapsed();
+        self.estimate(&last, true);
         let mut evidence = self.watcher.between(&self.interval_look, &last);
-        self.estimate(&evidence);
         if last_interval > SLICE {
             self.sampled.interval.put_into(&mut evidence.devices);
             let (power, _) = self.power.interval(last_interval.as_secs_f64());
