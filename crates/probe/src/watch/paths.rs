@@ -124,7 +124,8 @@ fn synchronous(
     // Without a page cache each would be a request of a disk, beyond those of the other interfaces.
     let is_direct = evidence.files.direct > 0 && evidence.files.buffered == 0;
     let has_requests = !is_direct || evidence.device_ios().saturating_sub(others) > FEW_CALLS;
-    let is_much = others == 0 || (has_requests && bytes > FEW_BYTES * device_bytes(evidence));
+    let few_bytes = (FEW_BYTES * device_bytes(evidence)).max(MUCH as f64);
+    let is_much = others == 0 || (has_requests && bytes > few_bytes);
     let counts_too = anywhere > at_offset && anywhere > FEW_CALLS && has_files && is_much;
     match (at_offset > FEW_CALLS, counts_too) {
         (_, true) => {
@@ -252,7 +253,7 @@ fn is_past_cache(evidence: &WatchEvidence, cached: Option<f64>) -> bool {
     fetched > MUCH && cached.is_some_and(|cached| cached < (1.0 - ONE_KIND_SHARE) * fetched as f64)
 }
 
-/// Bytes beyond what starting a program fetches.
+/// Bytes beyond what starting a program reads.
 const MUCH: u64 = 1 << 20;
 
 /// The page cache's part in the path was read off open files, or is plain from its interface.

@@ -87,6 +87,19 @@ fn reads_at_an_offset_prove_the_interface_beside_more_reads_of_pipes() {
     is(&evidence, "posix-sio/syscall/interrupt", PROVEN);
 }
 
+/// A ring of 200 reads, of which a quarter was counted, beside what its program read as it started.
+#[test]
+fn less_than_a_mebibyte_of_reads_beside_a_ring_is_no_path() {
+    let mut evidence = direct();
+    set(&mut evidence, "read", 91);
+    events(&mut evidence).poller_entries = 41;
+    (evidence.devices[0].counts.reads, evidence.devices[0].counts.read_sectors) = (200, 1_600);
+    evidence.files.buffered = 1;
+    is(&evidence, "io_uring/sqpoll/interrupt", PROVEN);
+    program(&mut evidence).io.as_mut().unwrap().read_chars = 2 << 20;
+    assert_eq!(named(&evidence).len(), 2);
+}
+
 /// A short program of which a look met only a library's file was said to be buffered.
 #[test]
 fn what_never_entered_the_page_cache_is_not_called_buffered_though_only_such_files_were_met() {
@@ -122,6 +135,7 @@ fn what_a_program_of_few_reads_takes_to_start_is_no_path_beside_a_ring() {
     is(&evidence, "io_uring/sqpoll/interrupt", PROVEN);
     // Requests that no ring explains are those of the calls.
     evidence.devices[0].counts.reads = 196 + 108;
+    program(&mut evidence).io.as_mut().unwrap().read_chars = 2 << 20;
     assert_eq!(named(&evidence).len(), 2, "{:?}", paths_of(&evidence));
 }
 
