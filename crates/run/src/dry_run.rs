@@ -1,6 +1,7 @@
 //! What a run would do, found by the steps of the run itself up to its first change: no store and no named
 //! file is made, nothing is locked, set, taken or written, and no other host is asked.
 
+use crate::begin::open_meters;
 use crate::energy::Metering;
 use crate::error::RunError;
 use crate::fabric::{check_options, target_name};
@@ -9,7 +10,7 @@ use crate::pace::{self, RunTime};
 use crate::precondition;
 use crate::program_run::{ProgramSetUp, own_program};
 use crate::progress::Progress;
-use crate::runner::{SetUp, Tools, all_cells, open_meters, place};
+use crate::runner::{SetUp, Tools, all_cells, place};
 use crate::target::{Access, TargetSpec, writes};
 use crate::trials::needed_settings;
 use crate::{limits, new_store, paths};

@@ -1,6 +1,6 @@
 //! Why a run did not take place or ended early, and why a trial failed.
 
-use crate::own_program::ProgramError;
+use crate::program_error::ProgramError;
 use iopj_core::IoPath;
 use iopj_engine::EngineError;
 use iopj_engine::target::{FileId, TargetError};

@@ -1,5 +1,6 @@
 //! The life of a run and of a trial: target, paths, settings, generators, evidence, meters, store.
 
+mod begin;
 pub mod blocks;
 mod continued;
 mod control;
@@ -19,6 +20,7 @@ mod pace;
 pub mod paths;
 mod precondition;
 mod profile;
+mod program_error;
 mod program_run;
 pub mod programs;
 mod progress;
@@ -33,8 +35,8 @@ pub use dry_run::{PlannedBytes, RunPlan, dry_run};
 pub use error::{RunError, TrialError};
 pub use fabric::serve_agent;
 pub use options::Options;
-pub use own_program::ProgramError;
 pub use pace::RunTime;
+pub use program_error::ProgramError;
 pub use progress::Progress;
 pub use runner::{read_study, resume, run};
 pub use trials::Summary;

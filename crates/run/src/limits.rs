@@ -56,22 +56,11 @@ pub(crate) fn check_cells(
     access: &mut Access<'_>,
     fio: Option<&Fio>,
 ) -> Result<(), RunError> {
-    // A path of a ring does not name the delay, though some kernels apply it there too: the study may set it.
-    let own_delay = |cell: &&Cell| {
-        let is_set = cell.settings.contains_key(&Setting::IoPollDelay);
-        is_set && cell.path.ring().is_none() && cell.path.io_poll_delay().is_some()
-    };
-    if let Some(cell) = cells.iter().copied().find(own_delay) {
-        return RunError::refuse(format!(
-            "the setting io_poll_delay contradicts {}, which sets it itself: leave the setting out, and \
-             write a fixed sleep as posix-sio/syscall/hybrid:50us",
-            cell.path
-        ));
-    }
     cells.iter().try_for_each(|cell| check_beside(cell))?;
     let (mut opened, traces) = (HashSet::new(), Traces::default());
     cells.sort_by_key(|cell| cell.path.is_bypass());
     for cell in &cells.into_iter().flat_map(Cell::kinds).collect::<Vec<_>>() {
+        check_delay(cell)?;
         check_fit(cell, access.path(), &access.extent())?;
         if (&cell.generator, &cell.path) == (&Generator::Native, &IoPath::Spdk) {
             return RunError::refuse(format!(
@@ -113,6 +102,20 @@ pub(crate) fn check_cells(
     Ok(())
 }
 
+/// Refuses a poll delay that the study sets against the path's own. A path of a ring does not name the delay,
+/// though some kernels apply it there too: the study may set it.
+fn check_delay(cell: &Cell) -> Result<(), RunError> {
+    let is_set = cell.settings.contains_key(&Setting::IoPollDelay);
+    if !is_set || cell.path.ring().is_some() || cell.path.io_poll_delay().is_none() {
+        return Ok(());
+    }
+    RunError::refuse(format!(
+        "the setting io_poll_delay contradicts {}, which sets it itself: leave the setting out, and write a \
+         fixed sleep as posix-sio/syscall/hybrid:50us",
+        cell.path
+    ))
+}
+
 /// Refuses jobs of several kinds that cannot be measured together.
 fn check_beside(cell: &Cell) -> Result<(), RunError> {
     let Some(jobs) = cell.workload.beside.first() else { return Ok(()) };
@@ -139,8 +142,8 @@ fn check_beside(cell: &Cell) -> Result<(), RunError> {
         && let Some((other, another)) = delays.find(|(_, another)| *another != delay)
     {
         return refuse(format!(
-            "{path} needs the disk's io_poll_delay to be {delay}, and {other} needs {another}: take paths that \
-             agree"
+            "{path} needs the disk's io_poll_delay to be {delay}, and {other} needs {another}: take paths \
+             that agree"
         ));
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! A run whose generator is a program: as any run, but that iopj opens no target and tries no path.
 
+use crate::begin::{open_meters, random_seed};
 use crate::blocks::{self, Decide};
 use crate::continued;
 use crate::energy::{Metering, Meters};
@@ -11,7 +12,6 @@ use crate::options::Options;
 use crate::own_program::OwnProgram;
 use crate::pace::{self, RunTime};
 use crate::progress::{Progress, unix_ns};
-use crate::runner::{open_meters, random_seed};
 use crate::target::{Access, TargetSpec, devices_below};
 use crate::trial::TrialRunner;
 use crate::trials::{Summary, Trials};

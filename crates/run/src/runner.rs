@@ -1,5 +1,6 @@
 //! Runs a study: each step takes what the one before it made, up to the first trial.
 
+use crate::begin::{open_meters, random_seed};
 use crate::blocks::{self, Decide};
 use crate::energy::{self, FarHost, Metering, Meters};
 use crate::error::{RunError, TrialError};
@@ -241,19 +242,6 @@ fn open_first(
     side.map(open).transpose()
 }
 
-/// The meters of a study, open and read once, before a file is made, a drive locked or a setting changed.
-pub(crate) fn open_meters(
-    (study, cells): (&Study, &[Cell]),
-    far: Option<&dyn FarHost>,
-    options: &Options,
-    progress: &mut dyn Progress,
-    stop: &AtomicBool,
-) -> Result<Meters, RunError> {
-    let mut meters = Meters::open(study, far, options.allow_exec, progress, stop)?;
-    meters.check_windows(cells, progress);
-    Ok(meters)
-}
-
 /// What a run uses besides its engines, and what the user allows it.
 pub(crate) struct Tools {
     pub(crate) fio: Option<Fio>,
@@ -329,18 +317,5 @@ impl<'a> SetUp<'a> {
         let (fio, profiler) = (tools.fio.as_ref(), tools.profiler.as_ref());
         let runner = TrialRunner::new(host, fio, profiler, study, seed, stop)?;
         Trials { runner, study, cells, store, made, access, here, metering, decide }.run(progress)
-    }
-}
-
-/// A seed of 63 bits, which TOML can hold.
-pub(crate) fn random_seed() -> Result<u64, RunError> {
-    let mut bytes = [0u8; 8];
-    // Up to 256 bytes come whole.
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(8) => Ok(u64::from_ne_bytes(bytes) >> 1),
-        Ok(_) => RunError::refuse("the kernel gives half a random seed: set `seed` in the study"),
-        Err(error) => {
-            RunError::refuse(format!("the kernel gives no random seed ({error}): set `seed` in the study"))
-        }
     }
 }

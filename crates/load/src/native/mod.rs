@@ -169,8 +169,6 @@ pub fn run_kinds(
 ) -> Result<Vec<WindowTotals>, NativeError> {
     let Some(first) = kinds.first() else { return Ok(Vec::new()) };
     let shared = Shared::new(kinds);
-    let Shared { meeting, abort, tids, .. } = &shared;
-    let mut steadystate = None;
     let results = std::thread::scope(|scope| {
         let threads: Vec<_> = jobs_of(kinds)
             .map(|(kind, number, place)| {
@@ -185,43 +183,58 @@ pub fn run_kinds(
             shared.abort();
         }
         let release = ReleaseAll(&shared);
-        meeting.gather(started, SECOND, tick);
-        meeting.release();
-        let mut bracketed = Ok(());
-        let moments = [Moment::Pass, Moment::Window, Moment::End];
-        for (number, moment) in moments.into_iter().skip(usize::from(!first.has_pass)).enumerate() {
-            match number {
-                0 => steadystate = await_ramp(first, &shared, started, tick),
-                _ => meeting.gather(started, SECOND, tick),
-            }
-            let tids = tids.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if bracketed.is_ok() && (moment == Moment::End || !abort.load(Ordering::Relaxed)) {
-                bracketed = bracket(moment, &tids).map_err(NativeError::Caller);
-            }
-            if bracketed.is_err() {
-                shared.abort();
-            }
-            meeting.release();
-        }
+        shared.meeting.gather(started, SECOND, tick);
+        shared.meeting.release();
+        let bracketed = meet(first, &shared, started, bracket, tick);
         std::mem::forget(release);
         let joined = threads.into_iter().map(|thread| match thread {
             Ok(thread) => thread.join().unwrap_or(Err(NativeError::Panic)),
             Err(error) => Err(NativeError::Thread(error)),
         });
         let joined: Result<Vec<_>, NativeError> = joined.collect();
-        bracketed.and(joined)
+        bracketed.and_then(|steadystate| Ok((steadystate, joined?)))
     });
     await_pollers();
     if stop.load(Ordering::Relaxed) {
         return Err(NativeError::Interrupted);
     }
     let pass_ios = shared.pass_ios.load(Ordering::Relaxed);
-    let mut of_jobs = results?.into_iter();
+    let (steadystate, of_jobs) = results?;
+    let mut of_jobs = of_jobs.into_iter();
     let of_kind = |spec: &JobSpec<'_>| {
         let own = of_jobs.by_ref().take(spec.workload.numjobs as usize).collect();
         WindowTotals { steadystate, pass_ios, ..merge(own) }
     };
     Ok(kinds.iter().map(of_kind).collect())
+}
+
+/// The runner's part of a trial: it meets the jobs at each moment, and lets the caller read counters there.
+/// Returns how the ramp ended.
+fn meet(
+    spec: &JobSpec<'_>,
+    shared: &Shared,
+    jobs: usize,
+    bracket: &mut Bracket<'_>,
+    tick: &mut dyn FnMut(),
+) -> Result<Option<SteadyState>, NativeError> {
+    let Shared { meeting, abort, tids, .. } = shared;
+    let (mut steadystate, mut bracketed) = (None, Ok(()));
+    let moments = [Moment::Pass, Moment::Window, Moment::End];
+    for (number, moment) in moments.into_iter().skip(usize::from(!spec.has_pass)).enumerate() {
+        match number {
+            0 => steadystate = await_ramp(spec, shared, jobs, tick),
+            _ => meeting.gather(jobs, SECOND, tick),
+        }
+        let tids = tids.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if bracketed.is_ok() && (moment == Moment::End || !abort.load(Ordering::Relaxed)) {
+            bracketed = bracket(moment, &tids).map_err(NativeError::Caller);
+        }
+        if bracketed.is_err() {
+            shared.abort();
+        }
+        meeting.release();
+    }
+    bracketed.map(|()| steadystate)
 }
 
 /// What the jobs of a trial and their runner share.

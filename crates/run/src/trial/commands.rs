@@ -1,6 +1,6 @@
 //! Programs beside a trial's I/O: what they print is read as it comes, and they are waited for.
 
-use crate::own_program::ProgramError;
+use crate::program_error::ProgramError;
 use iopj_load::program::{Output, last_lines};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};

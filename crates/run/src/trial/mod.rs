@@ -9,8 +9,9 @@ mod commands;
 mod window;
 
 use crate::error::TrialError;
-use crate::own_program::{OwnProgram, ProgramError};
+use crate::own_program::OwnProgram;
 use crate::profile::Profiler;
+use crate::program_error::ProgramError;
 use crate::target::Access;
 use crate::traces::Traces;
 use beside::Beside;
@@ -160,43 +161,19 @@ impl TrialRunner<'_> {
             None => iopj_probe::assess(&cell.path, &evidence),
             Some(own) => (own.observed.clone(), by_kinds::verdict(&kinds)),
         };
-        let per_io = |count: u64| count as f64 / evidence.ios().max(1) as f64;
-        let interrupts: Option<u64> = evidence.devices.iter().map(|device| device.interrupts).sum();
-        let (mixed, latencies, corunner) = (cell.workload.rw.is_mixed(), window.latencies, window.corunner);
+        let clock_ns = Some([window.first_ns, window.last_ns]);
+        let load_raw_ns = std::mem::take(&mut window.load_raw_ns);
         let measurement = Measurement {
-            window_ns: window.window_ns,
-            ios: latencies.all.count,
-            bytes: window.bytes,
-            reads: latencies.reads.count,
-            writes: latencies.writes.count,
-            short_ios: window.short_ios,
-            latency: latencies.all,
-            read_latency: mixed.then_some(latencies.reads),
-            write_latency: mixed.then_some(latencies.writes),
-            series: window.series,
-            cpu_percent: 100.0 * cpu_ns(&evidence) as f64 / window.window_ns.max(1) as f64,
-            context_switches_per_io: per_io(
-                evidence.process.voluntary_switches + evidence.process.involuntary_switches,
-            ),
-            interrupts_per_io: interrupts.filter(|_| !evidence.devices.is_empty()).map(per_io),
-            system_calls_per_io: evidence.engine.as_ref().and_then(|engine| engine.system_calls).map(per_io),
-            achieved_depth: window.latency_sum_ns as f64 / window.window_ns.max(1) as f64,
             preconditioning,
             conditions: iopj_probe::conditions(&cell.path, &evidence),
-            evidence,
             observed,
             verdict,
             power_state: [power_json(&before), power_json(&after)],
-            fio: window.fio,
             costs,
-            window_raw_ns: Some(window.window_raw_ns),
-            open: window.open,
-            corunner,
             kinds,
-            ..Measurement::default()
+            ..figures(window, evidence, cell.workload.rw.is_mixed())
         };
-        let Window { first_ns, last_ns, load_raw_ns, .. } = window;
-        Ok(Measured { measurement, clock_ns: Some([first_ns, last_ns]), load_raw_ns, unprofiled })
+        Ok(Measured { measurement, clock_ns, load_raw_ns, unprofiled })
     }
 
     /// Lets the generator do the I/O of a trial, which has a position in the study's order and a seed.
@@ -255,6 +232,38 @@ impl TrialRunner<'_> {
                 Err(reason) => (None, Some(reason.to_string())),
             },
         }
+    }
+}
+
+/// What a window measured.
+fn figures(window: Window, evidence: Evidence, mixed: bool) -> Measurement {
+    let per_io = |count: u64| count as f64 / evidence.ios().max(1) as f64;
+    let interrupts: Option<u64> = evidence.devices.iter().map(|device| device.interrupts).sum();
+    let latencies = window.latencies;
+    Measurement {
+        window_ns: window.window_ns,
+        ios: latencies.all.count,
+        bytes: window.bytes,
+        reads: latencies.reads.count,
+        writes: latencies.writes.count,
+        short_ios: window.short_ios,
+        latency: latencies.all,
+        read_latency: mixed.then_some(latencies.reads),
+        write_latency: mixed.then_some(latencies.writes),
+        series: window.series,
+        cpu_percent: 100.0 * cpu_ns(&evidence) as f64 / window.window_ns.max(1) as f64,
+        context_switches_per_io: per_io(
+            evidence.process.voluntary_switches + evidence.process.involuntary_switches,
+        ),
+        interrupts_per_io: interrupts.filter(|_| !evidence.devices.is_empty()).map(per_io),
+        system_calls_per_io: evidence.engine.as_ref().and_then(|engine| engine.system_calls).map(per_io),
+        achieved_depth: window.latency_sum_ns as f64 / window.window_ns.max(1) as f64,
+        evidence,
+        fio: window.fio,
+        window_raw_ns: Some(window.window_raw_ns),
+        open: window.open,
+        corunner: window.corunner,
+        ..Measurement::default()
     }
 }
 

@@ -144,25 +144,30 @@ pub(super) fn lived(
     let denied = life.watcher.denied().0.clone();
     denied.iter().for_each(|text| life.view.note(text));
     let end = life.until_end(&found, stop)?;
-    let (evidence, ended) = life.finish(&found, end)?;
-    let left = if found.program.is_some() { life.left_behind(&found) } else { Vec::new() };
-    let latencies = life.sampled.whole.all();
-    let record = WatchRecord {
-        subject: life.subject,
-        started_unix_ns,
-        end: ended.map_or(end, |(status, _)| end_of(status)),
-        interval_ns: ns(span.interval),
-        followed: found.followed.to_owned(),
-        denied: life.watcher.denied().0.clone(),
-        provenance: provenance(&life.power),
-        paths: paths_of(&evidence),
-        evidence,
-        intervals: life.intervals,
-    };
-    Ok(Lived { record, ended, left, latencies })
+    life.into_lived(&found, end, started_unix_ns)
 }
 
 impl Life<'_> {
+    /// What was seen of a life that has ended.
+    fn into_lived(mut self, found: &Found, end: WatchEnd, started_unix_ns: u64) -> Result<Lived, WatchError> {
+        let (evidence, ended) = self.finish(found, end)?;
+        let left = if found.program.is_some() { self.left_behind(found) } else { Vec::new() };
+        let latencies = self.sampled.whole.all();
+        let record = WatchRecord {
+            started_unix_ns,
+            end: ended.map_or(end, |(status, _)| end_of(status)),
+            interval_ns: ns(self.span.interval),
+            followed: found.followed.to_owned(),
+            denied: self.watcher.denied().0.clone(),
+            provenance: provenance(&self.power),
+            paths: paths_of(&evidence),
+            evidence,
+            subject: self.subject,
+            intervals: self.intervals,
+        };
+        Ok(Lived { record, ended, left, latencies })
+    }
+
     /// Looks and counts until the program or the time ends.
     fn until_end(&mut self, found: &Found, stop: WatchStop<'_>) -> Result<WatchEnd, WatchError> {
         let end_at = self.span.length.map(|length| self.began + length);
