@@ -110,9 +110,9 @@ impl Metric {
         Metric::FigurePerJoule,
     ];
 
-    /// What decides which path is best under a workload: I/Os per second, but mean latency where I/Os come when
-    /// they are due, because every path that keeps up does the same number of them; and of a program's its own
-    /// figure.
+    /// What decides which path is best under a workload: I/Os per second, but mean latency where I/Os come
+    /// when they are due, because every path that keeps up does the same number of them; and of a program's
+    /// its own figure.
     pub fn deciding(workload: &Workload) -> Metric {
         let is_paced =
             workload.open.is_some() || workload.trace.as_ref().is_some_and(|trace| !trace.no_stall);

@@ -1,6 +1,6 @@
-//! Decisions of a study that adds blocks until they are made: which path is best in each workload, by I/Os per
-//! second, by mean latency under an open load, by the figure of a program; or which are equivalent, examined
-//! after each block.
+//! Decisions of a study that adds blocks until they are made: which path is best in each workload, by I/Os
+//! per second, by mean latency under an open load, by the figure of a program; or which are equivalent,
+//! examined after each block.
 //!
 //! The tests are those of winner maps by blocks; the looks share the level. `docs/statistics.md` says why
 //! that limits the rate of false winners, and how large the rate is.

@@ -7,8 +7,8 @@ use crate::analysis::{CellRow, WorkloadTable};
 
 /// What the figures of such a workload mean, for the report's foot.
 const WORDS: &str = "Of jobs of several kinds at once, rate, latency and I/Os per joule are those of the \
-                     workload's own jobs; CPU time, context switches and energy are those of all. Each kind's \
-                     path was judged as it did I/O alone, just before the trial.";
+                     workload's own jobs; CPU time, context switches and energy are those of all. Each \
+                     kind's path was judged as it did I/O alone, just before the trial.";
 
 fn kinds(row: &CellRow) -> &[KindMeans] {
     row.figures.as_ref().map_or(&[], |figures| &figures.kinds)
