@@ -189,7 +189,7 @@ pub enum AdviseError {
     /// The most I/Os per second are asked for at a load that gives their number.
     #[error(
         "--rate {0}: at one rate every way that keeps up does the same number of I/Os, so --objective ios \
-         has no answer there; leave --rate out to find the highest rate, or ask for --objective latency, cpu or \
+         has no answer there; leave --rate out to find the highest rate, or ask for the latency, cpu or \
          ios_per_joule"
     )]
     RateOfIos(u64),

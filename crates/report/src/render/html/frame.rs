@@ -1,5 +1,5 @@
-//! What every page has: its head, the list of its parts, sections with figures and the tables behind them, and
-//! its end.
+//! What every page has: its head, the list of its parts, sections with figures and the tables behind them,
+//! and its end.
 
 use super::figure::{Figure, Group, Note, Section};
 use super::text::escape;

@@ -114,8 +114,8 @@ fn values(pooled: &Histogram<u64>, quantiles: &[f64]) -> Vec<Option<f64>> {
     values
 }
 
-/// A way to show latencies: its title, the quantiles of its curves, those of its table with their headings, and
-/// its drawing.
+/// A way to show latencies: its title, the quantiles of its curves, those of its table with their headings,
+/// and its drawing.
 struct View<'a> {
     title: &'static str,
     drawn: &'a [f64],

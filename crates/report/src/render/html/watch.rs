@@ -101,8 +101,9 @@ fn paths(record: &WatchRecord) -> String {
         }
         true => "<p>No I/O of files or devices was seen.</p>".to_owned(),
     };
-    let note = "<p class=\"note\">The most used first, with its share of the calls and ring entries that hand \
-                I/O to the kernel. Proven: events were counted that nothing else causes; else inferred.</p>";
+    let note = "<p class=\"note\">The most used first, with its share of the calls and ring entries that \
+                give I/O to the kernel. Proven: events were counted that nothing else causes; else \
+                inferred.</p>";
     let note = if record.paths.is_empty() { "" } else { note };
     format!("<section id=\"paths\"><h2>Paths seen</h2>{note}{words}</section>")
 }
