@@ -23,6 +23,7 @@ pub mod units;
 pub mod uring;
 pub mod watch;
 pub mod workload;
+mod workload_fio;
 mod workload_json;
 mod workload_keys;
 

@@ -65,16 +65,6 @@ impl Workload {
         if words.is_empty() { "as it is".to_owned() } else { words.join(" ") }
     }
 
-    /// A rate as fio's `rate_iops`. fio holds reads and writes to a rate each, so that of a mixed workload is
-    /// shared out by `rwmixread`; a rate of 0 would be none at all.
-    pub fn fio_rate_iops(&self, rate: u64) -> String {
-        if !self.rw.is_mixed() {
-            return rate.to_string();
-        }
-        let reads = rate.saturating_mul(self.rwmixread.into()).div_ceil(100);
-        format!("{},{}", reads.max(1), rate.saturating_sub(reads).max(1))
-    }
-
     /// The keys of several sizes, of flushes and of durable writes; none where there are none.
     fn sync_keys(&self) -> [(&'static str, String); 4] {
         let every = |writes: u32| if writes == 0 { NONE.to_owned() } else { writes.to_string() };

@@ -78,11 +78,8 @@ pub(super) fn job_file(job: &FioJob<'_>) -> Result<String, FioError> {
     for (key, value) in options {
         put(key, &value);
     }
-    put("rw", &workload.rw);
-    if workload.rw.is_mixed() {
-        put("rwmixread", &workload.rwmixread);
-    }
-    for (key, value) in sizes::options(&job.path, workload)? {
+    sizes::check(&job.path, workload)?;
+    for (key, value) in workload.fio_options() {
         put(key, &value);
     }
     put("size", &(region - skipped));

@@ -1,28 +1,7 @@
-//! fio's options for several sizes, flushes and durable writes.
+//! What fio does of several sizes, flushes and durable writes.
 
 use super::FioError;
 use iopj_core::{IoPath, Length, Workload, WriteSync};
-
-/// `bs` or `bssplit`, `fsync`, `fdatasync` and `sync`.
-///
-/// # Errors
-/// What fio would not do as it is asked.
-pub(super) fn options(path: &IoPath, workload: &Workload) -> Result<Vec<(&'static str, String)>, FioError> {
-    check(path, workload)?;
-    let mut options = vec![match &workload.sizes {
-        Some(sizes) => ("bssplit", sizes.to_string()),
-        None => ("bs", workload.bs.to_string()),
-    }];
-    for (key, writes) in [("fsync", workload.fsync), ("fdatasync", workload.fdatasync)] {
-        if writes > 0 {
-            options.push((key, writes.to_string()));
-        }
-    }
-    if workload.sync != WriteSync::None {
-        options.push(("sync", workload.sync.to_string()));
-    }
-    Ok(options)
-}
 
 /// Whether fio does what the keys say. What it does was counted of fio 3.33 by strace and in its output:
 /// with io_uring and posixaio above depth 1 it flushes up to once for each write (256 times in 256 writes at
@@ -59,25 +38,8 @@ mod tests {
         Workload { rw: Rw::Randwrite, ..Workload::default() }
     }
 
-    fn of(path: &str, workload: &Workload) -> Result<Vec<(&'static str, String)>, String> {
-        options(&path.parse().unwrap(), workload).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn the_keys_are_fios() {
-        let path = "libaio/syscall/interrupt";
-        assert_eq!(of(path, &plain()).unwrap(), [("bs", "4096".to_owned())]);
-        let all = Workload {
-            sizes: Some("4k/60:64k/40,8k".parse().unwrap()),
-            fsync: 8,
-            fdatasync: 4,
-            sync: WriteSync::Dsync,
-            iodepth: 8,
-            ..plain()
-        };
-        let texts =
-            [("bssplit", "4k/60:64k/40,8k/100"), ("fsync", "8"), ("fdatasync", "4"), ("sync", "dsync")];
-        assert_eq!(of(path, &all).unwrap(), texts.map(|(key, value)| (key, value.to_owned())));
+    fn of(path: &str, workload: &Workload) -> Result<(), String> {
+        check(&path.parse().unwrap(), workload).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn the_answer_says_what_to_take_why_what_it_saves_and_what_to_type() {
             " at 0.5 per kWh.",
             "What would change the answer: a bound of the p99 below ",
             "it keeps up to 40,000 I/Os per second and falls behind at 80,000.",
-            "What to type: fio (rate_iops is that of each job): fio --name=job",
+            "What to type: fio (rate_iops is that of each job): fio --filename=TARGET",
             "postgresql.conf",
         ],
     );

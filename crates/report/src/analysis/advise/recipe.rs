@@ -4,7 +4,7 @@
 use super::candidate::{Candidate, Load, Way};
 use iopj_core::uring::RingFlag;
 use iopj_core::{
-    CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Setting, SioCompletion, Workload, WriteSync,
+    CompletionMode, IoPath, OpenLoad, Ring, RingCompletion, RingSubmission, Setting, SioCompletion, Workload,
 };
 use serde::Serialize;
 
@@ -46,57 +46,26 @@ pub(super) fn recipe(candidate: &Candidate, workload: &Workload, load: Load) -> 
     .collect()
 }
 
-/// fio's command line; `TARGET` is the file or device.
+/// fio's command line; `TARGET` is the file or device. Jobs beside are further jobs of it.
 fn fio(way: &Way, shared: &Workload, load: Load) -> Option<Step> {
-    let options = match way.path.fio_options() {
-        Ok(options) => options,
-        Err(lack) => {
-            let line = format!("# fio has {lack}; iopj run --path {} does it", way.path);
-            return Step::new("fio", vec![line], "");
-        }
-    };
     if shared.trace.is_some() {
         let line =
             format!("# iopj run --path {} replays the trace; fio's read_iolog reads its own logs", way.path);
         return Step::new("fio", vec![line], "");
     }
     let workload = way.workload(shared);
-    let mut words: Vec<String> = vec!["fio --name=job --filename=TARGET --thread=1".to_owned()];
-    let mut put = |key: &str, value: &dyn std::fmt::Display| words.push(format!("--{key}={value}"));
-    for (key, value) in options {
-        put(key, &value);
+    let paths = std::iter::once(&way.path).chain(workload.beside.iter().map(|jobs| &jobs.path));
+    if let Some((path, lack)) = paths.filter_map(|path| Some((path, path.fio_options().err()?))).next() {
+        let line = format!("# fio has {lack}; iopj run --path {path} does it");
+        return Step::new("fio", vec![line], "");
     }
-    put("rw", &workload.rw);
-    if workload.rw.is_mixed() {
-        put("rwmixread", &workload.rwmixread);
+    let rate = |open: &OpenLoad| load.rate().map(|rate| way.rate_iops(open, rate));
+    let mut words = vec!["fio --filename=TARGET --thread=1 --group_reporting=1".to_owned()];
+    words.extend(job("job", way.path, &workload, &rate));
+    for (number, jobs) in workload.beside.iter().enumerate() {
+        let name = format!("beside{}", number + 1);
+        words.extend(job(&name, jobs.path, &jobs.workload, &|open| Some(open.rate_iops.into())));
     }
-    match &workload.sizes {
-        Some(sizes) => put("bssplit", sizes),
-        None => put("bs", &workload.bs),
-    }
-    for (key, writes) in [("fsync", workload.fsync), ("fdatasync", workload.fdatasync)] {
-        if writes > 0 {
-            put(key, &writes);
-        }
-    }
-    if workload.sync != WriteSync::None {
-        put("sync", &workload.sync);
-    }
-    for (key, value, plain) in [
-        ("iodepth", way.iodepth, 1),
-        ("iodepth_batch_submit", way.iodepth_batch_submit, 1),
-        ("iodepth_batch_complete_min", way.iodepth_batch_complete_min, 1),
-        ("numjobs", way.numjobs, 1),
-    ] {
-        if value != plain {
-            put(key, &value);
-        }
-    }
-    if let (Some(rate), Some(open)) = (load.rate(), workload.open) {
-        put("rate_iops", &workload.fio_rate_iops(way.rate_iops(&open, rate)));
-        put("rate_process", &open.rate_process);
-    }
-    put("group_reporting", &1);
     let note = match workload.open {
         Some(open) if open.burst.is_some() || open.rate_iops_end.is_some() => {
             "rate_iops is that of each job; fio has neither bursts nor rates that move."
@@ -105,6 +74,38 @@ fn fio(way: &Way, shared: &Workload, load: Load) -> Option<Step> {
         None => "",
     };
     Step::new("fio", vec![words.join(" ")], note)
+}
+
+/// The options of one job of fio, with its rate under an open load.
+fn job(
+    name: &str,
+    path: IoPath,
+    workload: &Workload,
+    rate: &dyn Fn(&OpenLoad) -> Option<u64>,
+) -> Vec<String> {
+    let mut words = vec![format!("--name={name}")];
+    let mut put = |key: &str, value: &dyn std::fmt::Display| words.push(format!("--{key}={value}"));
+    for (key, value) in path.fio_options().unwrap_or_default() {
+        put(key, &value);
+    }
+    for (key, value) in workload.fio_options() {
+        put(key, &value);
+    }
+    for (key, value) in [
+        ("iodepth", workload.iodepth),
+        ("iodepth_batch_submit", workload.iodepth_batch_submit),
+        ("iodepth_batch_complete_min", workload.iodepth_batch_complete_min),
+        ("numjobs", workload.numjobs),
+    ] {
+        if value != 1 {
+            put(key, &value);
+        }
+    }
+    if let Some((open, rate)) = workload.open.as_ref().and_then(|open| Some((open, rate(open)?))) {
+        put("rate_iops", &workload.fio_rate_iops(rate));
+        put("rate_process", &open.rate_process);
+    }
+    words
 }
 
 /// The flags of `io_uring_setup`: those that the trials' rings had, or else those that the path needs.

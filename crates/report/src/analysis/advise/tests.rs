@@ -5,7 +5,7 @@ use super::*;
 use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of, workload};
 use crate::analysis::compare::tests::study;
 use crate::analysis::energy::tests::give;
-use iopj_core::{OpenLoad, Rw, Scope, VerdictKind};
+use iopj_core::{JobsBeside, OpenLoad, Rw, Scope, VerdictKind};
 use iopj_store::OpenWindow;
 
 pub(crate) const SIO: &str = "posix-sio/syscall/interrupt";
@@ -248,14 +248,25 @@ fn what_to_type_follows_the_path_and_its_settings() {
         measurement_of(trial).evidence.devices.push(disk.clone());
     }
     let expected = [
-        "fio --name=job --filename=TARGET --thread=1 --ioengine=io_uring --direct=1 --sqthread_poll=1 \
-         --rw=randread --bs=4096 --iodepth=16 --numjobs=2 --rate_iops=20000 --rate_process=linear \
-         --group_reporting=1",
+        "fio --filename=TARGET --thread=1 --group_reporting=1 --name=job --ioengine=io_uring --direct=1 \
+         --sqthread_poll=1 --rw=randread --bs=4096 --iodepth=16 --numjobs=2 --rate_iops=20000 \
+         --rate_process=linear",
         "params.flags = IORING_SETUP_SQPOLL;",
         "echo none > /sys/block/nvme0n1/queue/scheduler",
         "ACTION==\"add|change\", SUBSYSTEM==\"block\", KERNEL==\"nvme0n1\", ATTR{queue/scheduler}=\"none\"",
     ];
     assert_eq!(lines(&trials), expected);
+    // Jobs beside are further jobs of fio's, at their own rate.
+    let mut both = trials.clone();
+    let log = Workload { rw: Rw::Write, fdatasync: 1, open: Some(OpenLoad::at(50)), ..Workload::default() };
+    let path = "posix-sio/syscall/interrupt".parse().unwrap();
+    for trial in &mut both {
+        trial.workload.beside = vec![JobsBeside { path, workload: log.clone() }];
+    }
+    let line = lines(&both).remove(0);
+    let beside = " --name=beside1 --ioengine=pvsync2 --direct=1 --rw=write --bs=4096 --fdatasync=1 \
+                  --rate_iops=50 --rate_process=linear";
+    assert!(line.starts_with(expected[0]) && line.ends_with(beside), "{line}");
     // Whoever made the store, nothing of it is typed unseen.
     let mut foreign = trials.clone();
     for trial in &mut foreign {
