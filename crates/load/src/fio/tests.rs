@@ -122,6 +122,7 @@ fn fio_flushes_as_often_as_it_is_told() {
         let result = run(&fio, &job(path, &workload, &filename)).unwrap();
         let syncs = result.syncs.unwrap();
         assert_eq!((result.writes.ios, syncs.histogram.len()), (100, 24), "{path}");
+        assert_eq!((result.reads.short_ios, result.writes.short_ios), (0, 0), "{path}");
         assert!(syncs.min_ns > 0 && syncs.min_ns as f64 <= syncs.mean_ns, "{path}: {syncs:?}");
     }
 }
