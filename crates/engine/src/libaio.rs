@@ -189,7 +189,7 @@ impl Libaio {
 
     /// Hands out what needs no system call: what `io_submit` refused, and the events that are here; returns
     /// how many.
-    #[inline]
+    #[inline(always)]
     fn take_known<S: FnMut(Completion)>(&mut self, sink: &mut S) -> usize {
         let count = self.refused.len() + self.filled.len();
         while let Some((id, errno)) = self.refused.pop() {
@@ -281,7 +281,7 @@ fn blank(fd: &Descriptor, event: Option<&OwnedFd>) -> libc::iocb {
 impl sealed::Sealed for Libaio {}
 
 impl Engine for Libaio {
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, request: Request) -> Result<(), Refused> {
         let op = request.operation.op();
         let Some(transfer) = request.operation.transfer() else {
@@ -355,7 +355,7 @@ impl Engine for Libaio {
         Ok(found)
     }
 
-    #[inline]
+    #[inline(always)]
     fn wait<S: FnMut(Completion)>(
         &mut self,
         min: usize,
