@@ -97,8 +97,8 @@ fn metrics_are_those_of_the_source_alone() {
         assert!(metric.is_energy() && metric.is_time(), "{metric}");
         assert_eq!(metric.as_str().parse(), Ok(metric));
     }
-    // The work of a co-runner per joule is the one of another kind.
-    assert_eq!(Metric::ALL.iter().filter(|metric| metric.is_energy()).count(), metrics.len() + 1);
+    // The work of a co-runner and the figure of a program per joule are those of other kinds.
+    assert_eq!(Metric::ALL.iter().filter(|metric| metric.is_energy()).count(), metrics.len() + 2);
 }
 
 #[test]

@@ -82,7 +82,8 @@ fn table_text(table: &WorkloadTable) -> String {
     let mut grid = Table::of(&table.rows)
         .left("path", |row| name(row) + if row.marked { MARK } else { "" })
         .left("verdict", verdicts);
-    for number in NUMBERS.iter().filter(|number| number.is_on_terminal(table)) {
+    let (figures, others): (Vec<_>, Vec<_>) = NUMBERS.iter().partition(|number| number.is_figure());
+    for number in figures.into_iter().chain(others).filter(|number| number.is_on_terminal(table)) {
         grid = grid.right(number.terminal_heading(table), |row| number.terminal_cell(row));
     }
     let replicates =

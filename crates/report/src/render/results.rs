@@ -73,13 +73,6 @@ const fn number(
 
 /// All columns of numbers, in order.
 pub(super) const NUMBERS: &[Number] = &[
-    number((Kind::Figure, "figure", ""), "figure", |r| Some(figure(r)?.mean), four_digits),
-    Number {
-        is_share: true,
-        ..number((Kind::Figure, "its spread", "%"), "figure_spread", |r| figure(r)?.spread, percent)
-    },
-    number((Kind::Figure, "figure/CPU s", ""), "figure_per_cpu", |r| figure(r)?.per_cpu, four_digits),
-    number((Kind::FigureEnergy, "figure/J", ""), "figure_per_joule", |r| figure(r)?.per_joule, four_digits),
     number((Kind::Time, "IOPS", ""), "iops", |r| Some(times(r)?.iops), thousands),
     Number {
         is_share: true,
@@ -125,6 +118,13 @@ pub(super) const NUMBERS: &[Number] = &[
     cost("user instr", "user_instructions_per_io", |r| means(r)?.costs?.user.instructions),
     cost("loads", "user_loads_per_io", |r| means(r)?.costs?.user.loads),
     cost("stores", "user_stores_per_io", |r| means(r)?.costs?.user.stores),
+    number((Kind::Figure, "figure", ""), "figure", |r| Some(figure(r)?.mean), four_digits),
+    Number {
+        is_share: true,
+        ..number((Kind::Figure, "its spread", "%"), "figure_spread", |r| figure(r)?.spread, percent)
+    },
+    number((Kind::Figure, "figure/CPU s", ""), "figure_per_cpu", |r| figure(r)?.per_cpu, four_digits),
+    number((Kind::FigureEnergy, "figure/J", ""), "figure_per_joule", |r| figure(r)?.per_joule, four_digits),
     number((Kind::Corunner, "co-run/s", ""), "corunner_per_s", |r| Some(corunner(r)?.per_s), thousands),
     number(CORUNNER_LOSS, "corunner_loss_ns_per_io", |r| corunner(r)?.loss_ns_per_io, whole),
     number((Kind::Corunner, "co-run/J", ""), "corunner_per_joule", |r| corunner(r)?.per_joule, four_digits),
@@ -241,6 +241,11 @@ impl Number {
             Terminal::None => false,
         };
         shown && self.is_in(table) && (self.kind != Kind::Combined || has_combined(table))
+    }
+
+    /// True for what a program reported, which comes first on the terminal.
+    pub(super) fn is_figure(&self) -> bool {
+        matches!(self.kind, Kind::Figure | Kind::FigureEnergy)
     }
 
     /// Its heading on the terminal; a program's figure has its own name.
