@@ -10,6 +10,7 @@ use crate::perf::{
 };
 use crate::root::Root;
 use iopj_core::watch::{DeviceCompletions, EventCounts};
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -45,6 +46,7 @@ struct Group {
     leader: Counter,
     /// Held open.
     _others: Vec<Counter>,
+    last: RefCell<Vec<u64>>,
 }
 
 impl ProgramCounters {
@@ -121,7 +123,7 @@ impl ProgramCounters {
         let (past, mut totals) = self.past.clone();
         let mut counts = EventCounts { counted_ns: ns(counted), of_ns: ns(self.began.elapsed()), ..past };
         for group in &self.groups {
-            let all = group.leader.group_counts(TOTALS.len() + self.events.len()).unwrap_or_default();
+            let all = group.counts(TOTALS.len() + self.events.len());
             totals.iter_mut().zip(&all).for_each(|(sum, count)| *sum += count);
             for (event, count) in self.events.iter().zip(all.iter().skip(TOTALS.len())) {
                 events::add(&mut counts, event.meaning, *count);
@@ -172,8 +174,26 @@ impl Group {
             }
             others.push(counter);
         }
-        Ok(Group { leader, _others: others })
+        Ok(Group { leader, _others: others, last: RefCell::default() })
     }
+
+    fn counts(&self, events: usize) -> Vec<u64> {
+        let read = || self.leader.group_counts(events);
+        let first = (1..ATTEMPTS).find_map(|_| read().inspect_err(|_| std::thread::yield_now()).ok());
+        or_last(first.map_or_else(read, Ok), &self.last)
+    }
+}
+
+/// How often a group is read until no thread starts or ends meanwhile.
+const ATTEMPTS: usize = 8;
+
+/// What was read, or else what was read last: a read is refused while a thread that inherits the group starts
+/// or ends (ECHILD, kernel/events/core.c, `__perf_read_group_add`), and counts only grow.
+fn or_last(read: io::Result<Vec<u64>>, last: &RefCell<Vec<u64>>) -> Vec<u64> {
+    if let Ok(counts) = read {
+        last.replace(counts);
+    }
+    last.borrow().clone()
 }
 
 /// See [`ProgramCounters::hold`].
@@ -257,4 +277,20 @@ impl DeviceCounters {
 
 fn sum(counters: &[Counter]) -> u64 {
     counters.iter().map(|counter| counter.count().unwrap_or(0)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that was counted was lost when the last read met a thread that ended.
+    #[test]
+    fn a_read_that_is_refused_changes_no_count() {
+        let last = RefCell::default();
+        let refused = || Err(io::Error::from_raw_os_error(libc::ECHILD));
+        assert_eq!(or_last(refused(), &last), []);
+        assert_eq!(or_last(Ok(vec![3, 4]), &last), [3, 4]);
+        assert_eq!(or_last(refused(), &last), [3, 4]);
+        assert_eq!(or_last(Ok(vec![5, 4]), &last), [5, 4]);
+    }
 }
