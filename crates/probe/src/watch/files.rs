@@ -6,7 +6,6 @@ use iopj_core::watch::{FoundRing, OpenFiles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
 
 /// Messages go there, whatever the program does.
 const STANDARD_ERROR: i32 = 2;
@@ -39,7 +38,7 @@ impl Files {
                 continue;
             }
             for fd in names(&folder.join("fd")) {
-                self.add(&folder, *pid, &fd);
+                self.add(root, *pid, &fd);
             }
         }
     }
@@ -70,8 +69,9 @@ impl Files {
         is_inherited
     }
 
-    fn add(&mut self, folder: &Path, pid: i32, fd: &str) {
+    fn add(&mut self, root: &Root, pid: i32, fd: &str) {
         let Ok(number) = fd.parse::<i32>() else { return };
+        let folder = root.path("proc").join(pid.to_string());
         let link = folder.join("fd").join(fd);
         let Ok(target) = fs::read_link(&link) else { return };
         let info = || text_if_there(&folder.join("fdinfo").join(fd)).ok().flatten().unwrap_or_default();
@@ -89,6 +89,10 @@ impl Files {
         let Ok(metadata) = fs::metadata(&link) else { return };
         let device = match metadata.file_type() {
             kind if kind.is_block_device() => metadata.rdev(),
+            kind if kind.is_char_device() => {
+                self.devices.extend(namespace(root, metadata.rdev()));
+                return;
+            }
             kind if kind.is_file() && target.starts_with("/proc") => return,
             kind if kind.is_file() => metadata.dev(),
             _ => return,
@@ -102,6 +106,17 @@ impl Files {
         let [is_direct, is_sync] = [libc::O_DIRECT, libc::O_DSYNC].map(|flag| flags & flag != 0);
         self.seen.insert((metadata.dev(), metadata.ino(), is_direct, is_sync));
     }
+}
+
+/// The block device of the namespace behind a node for passthrough, such as `/dev/ng0n1` (the kernel gives both
+/// the same numbers: drivers/nvme/host/core.c, `nvme_add_ns_cdev`); none for another node.
+fn namespace(root: &Root, node: u64) -> Option<u64> {
+    let link = format!("sys/dev/char/{}:{}", libc::major(node), libc::minor(node));
+    let place = fs::canonicalize(root.path(&link)).ok()?;
+    let numbers = place.file_name()?.to_str()?.strip_prefix("ng")?.to_owned();
+    let text = root.text(&format!("sys/class/block/nvme{numbers}/dev")).ok()?;
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Whether this descriptor is the same open file in both processes (kcmp(2)). A kernel without that call, or
@@ -123,6 +138,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::os::unix::fs::OpenOptionsExt;
+    use std::path::Path;
 
     #[test]
     fn flags_are_octal() {
@@ -151,6 +167,25 @@ mod tests {
         // Other tests of this process open files too.
         assert!(after.ever().direct > 0 && after.ever().buffered > 0, "{before:?} {after:?}");
         assert!(after.devices.contains(&device));
+    }
+
+    /// The disk of a program that passes commands through was not found.
+    #[test]
+    fn a_node_for_passthrough_leads_to_its_namespace() {
+        let tree = tempfile::tempdir().unwrap();
+        let at = |path: &str| tree.path().join(path);
+        for folder in ["devices/ng3n1", "devices/null", "dev/char", "class/block/nvme3n1"] {
+            fs::create_dir_all(at("sys").join(folder)).unwrap();
+        }
+        for (number, node) in [("237:4", "ng3n1"), ("1:3", "null")] {
+            let link = at("sys/dev/char").join(number);
+            std::os::unix::fs::symlink(at("sys/devices").join(node), link).unwrap();
+        }
+        fs::write(at("sys/class/block/nvme3n1/dev"), "259:6\n").unwrap();
+        let root = Root::new(tree.path()).unwrap();
+        assert_eq!(namespace(&root, libc::makedev(237, 4)), Some(libc::makedev(259, 6)));
+        assert_eq!(namespace(&root, libc::makedev(1, 3)), None);
+        assert_eq!(namespace(&root, libc::makedev(1, 9)), None);
     }
 
     /// A server whose processes share its rings was said to have as many times more.
