@@ -287,7 +287,8 @@ impl Life<'_> {
         let mut evidence = self.watcher.between(&self.interval_look, &look);
         let over = self.interval_at.elapsed();
         self.sampled.interval.put_into(&mut evidence.devices);
-        evidence.cost.sampled_share = self.sampled.interval_on.as_secs_f64() / over.as_secs_f64();
+        // A slice may have begun in the interval before.
+        evidence.cost.sampled_share = (self.sampled.interval_on.as_secs_f64() / over.as_secs_f64()).min(1.0);
         evidence.cost.lost_samples = self.sampled.lost;
         let (power, notices) = self.power.interval(over.as_secs_f64());
         evidence.power = power;
