@@ -108,8 +108,8 @@ impl Files {
     }
 }
 
-/// The block device of the namespace behind a node for passthrough, such as `/dev/ng0n1` (the kernel gives both
-/// the same numbers: drivers/nvme/host/core.c, `nvme_add_ns_cdev`); none for another node.
+/// The block device of the namespace behind a node for passthrough, such as `/dev/ng0n1` (the kernel gives
+/// both the same numbers: drivers/nvme/host/core.c, `nvme_add_ns_cdev`); none for another node.
 fn namespace(root: &Root, node: u64) -> Option<u64> {
     let link = format!("sys/dev/char/{}:{}", libc::major(node), libc::minor(node));
     let place = fs::canonicalize(root.path(&link)).ok()?;
