@@ -353,6 +353,9 @@ fn uncounted(
         let counts = &device.counts;
         [ios + counts.reads + counts.writes, interrupts + counts.interrupts.unwrap_or(0)]
     });
+    // Commands that pass through are no reads and writes of the disk's own counters.
+    let is_passthrough = found.interface == SeenInterface::NvmePassthrough;
+    let ios = if is_passthrough { ios.max(found.count as u64) } else { ios };
     let words =
         format!("{interrupts} interrupts for {ios} I/Os of its devices, and no completion was counted");
     match interrupts as f64 / ios.max(1) as f64 {

@@ -87,6 +87,20 @@ fn reads_at_an_offset_prove_the_interface_beside_more_reads_of_pipes() {
     is(&evidence, "posix-sio/syscall/interrupt", PROVEN);
 }
 
+/// The disk's own counters leave such commands out, and its interrupts were held against no I/O.
+#[test]
+fn commands_that_pass_through_are_held_against_the_disks_interrupts() {
+    let mut evidence = direct();
+    evidence.files = OpenFiles::default();
+    events(&mut evidence).passthrough_entries = 300;
+    let counts = &mut evidence.devices[0].counts;
+    (counts.reads, counts.read_sectors, counts.interrupts) = (0, 0, Some(3_600));
+    evidence.devices[0].completions = Some(DeviceCompletions::default());
+    is(&evidence, "nvme-passthrough/syscall/interrupt", INFERRED);
+    evidence.devices[0].counts.interrupts = Some(0);
+    is(&evidence, "nvme-passthrough/syscall/poll", INFERRED);
+}
+
 /// A ring of 200 reads, of which a quarter was counted, beside what its program read as it started.
 #[test]
 fn less_than_a_mebibyte_of_reads_beside_a_ring_is_no_path() {
