@@ -22,7 +22,7 @@ fn content_is_whole(mut bench: Bench, vfio: &str) {
     let before = files.each_ref().map(|path| digest(&std::fs::read(path).unwrap()));
     let ready = if bench.iommu { "" } else { NO_IOMMU };
     let script = format!(
-        "drives 2\n{ready}VFIO={vfio} bypass --ignored --exact guest::content::is_whole --nocapture\n"
+        "drives 2\n{ready}VFIO={vfio} tests --ignored --exact guest::content::is_whole --nocapture\n"
     );
     let left = bench.run(&script, |_, _| {});
     assert_eq!(left.status, 0, "{}", left.printed);

@@ -15,7 +15,7 @@ fn an_engine_ends_by_its_drives_failures_in_words() {
     let stallable = Backend::Stallable { size_bytes: SIZE_BYTES };
     bench.drives =
         [bad, stallable, nothing.clone(), nothing].map(|backend| Drive::Nvme(Nvme::new(2, backend))).into();
-    let script = "drives 4\nbypass --ignored guest::failures:: --nocapture --test-threads 1\n";
+    let script = "drives 4\ntests --ignored guest::failures:: --nocapture --test-threads 1\n";
     let left = bench.run(script, |line, run| match line {
         "stall" => qmp(run).stall(1).unwrap(),
         "resume" => qmp(run).resume(1).unwrap(),

@@ -24,6 +24,8 @@ pub(crate) struct Bench {
     pub(crate) nvme_options: Vec<String>,
     /// Modules beside those of NVMe and VFIO.
     pub(crate) modules: Vec<&'static str>,
+    /// Programs of this machine.
+    pub(crate) programs: Vec<&'static str>,
 }
 
 /// A guest's results.
@@ -80,8 +82,17 @@ impl Bench {
 
     fn with(kernel: Kernel, alone: Alone) -> Bench {
         let cache = Cache::open().unwrap();
-        let (drives, modules, nvme_options) = (Vec::new(), Vec::new(), Vec::new());
-        Bench { _alone: alone, cache, kernel, folder: folder(), drives, iommu: true, nvme_options, modules }
+        Bench {
+            _alone: alone,
+            cache,
+            kernel,
+            folder: folder(),
+            drives: Vec::new(),
+            iommu: true,
+            nvme_options: Vec::new(),
+            modules: Vec::new(),
+            programs: Vec::new(),
+        }
     }
 
     /// Adds a drive over a file of this name in the bench's folder.
@@ -92,18 +103,20 @@ impl Bench {
         path
     }
 
-    /// Runs a script in the guest, with `iopj` and this test binary, as `bypass`, on the path. `on_line` gets
+    /// Runs a script in the guest, with `iopj` and this test binary, as `tests`, on the path. `on_line` gets
     /// each line of the console, and may change the machine while its script runs.
     pub(crate) fn run(&self, script: &str, mut on_line: impl FnMut(&str, &RunFolder)) -> Left {
         let run = RunFolder::create(self.cache.folder()).unwrap();
         let machine = self.machine(&run);
         let iopj = Program { name: "iopj".to_owned(), host: iopj_of_guests() };
+        let mut programs = vec![iopj, Program::running("tests")];
+        programs.extend(self.programs.iter().map(|name| Program::named(name).unwrap()));
         let mut modules = vec!["vfio_iommu_type1", "vfio-pci"];
         modules.extend(&self.modules);
         let nvme = ModuleWish { name: "nvme".to_owned(), options: self.nvme_options.clone() };
         let others = modules.into_iter().map(ModuleWish::plain);
         let guest = GuestSpec {
-            programs: vec![iopj, Program::running("bypass")],
+            programs,
             modules: std::iter::once(nvme).chain(others).collect(),
             files: Vec::new(),
             script: format!("{}{HOLD_COUNTERS}{script}", include_str!("guest.sh")),

@@ -11,7 +11,7 @@ fn soak(seconds: u64, series: &str) -> Option<String> {
     let file = bench.file_drive("soak", 4, 512);
     written(&file, 16 * MIB);
     let script = format!(
-        "drives 1\nSEED={seconds} SECONDS_OF_SOAK={seconds} bypass --ignored --exact \
+        "drives 1\nSEED={seconds} SECONDS_OF_SOAK={seconds} tests --ignored --exact \
          guest::soak::every_path_agrees_on_the_content --nocapture\n"
     );
     let left = bench.run(&script, |_, _| {});

@@ -1,6 +1,9 @@
 //! Studies in real guests: polled paths are verified on the kernels that have them, and drives fail.
 
 mod arm;
+#[path = "../bypass/host.rs"]
+#[allow(dead_code, reason = "a part of it serves tests of other binaries")]
+mod bench;
 mod bypass;
 #[path = "../common/mod.rs"]
 mod common;
@@ -19,6 +22,7 @@ mod reader;
 mod records;
 mod refusals;
 mod walk_through;
+mod watched;
 
 use common::{Alone, TestFolder, alone, folder, have, iopj_of_guests, kernel};
 use iopj_core::{CostSource, FunctionCost, IoPath, Space, Verdict, VerdictKind};
