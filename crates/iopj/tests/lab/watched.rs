@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 const RUNTIME: Duration = Duration::from_secs(2);
 
 /// What runs, and how it is named. Linux has polled no synchronous I/O since 5.19, whatever is asked for.
-const CASES: [(&str, &str); 11] = [
-    ("psync", "posix-sio/syscall/interrupt"),
+const CASES: [(&str, &str); 9] = [
     ("pvsync2 --hipri=1", "posix-sio/syscall/interrupt"),
     ("libaio --iodepth=8", "libaio/syscall/interrupt"),
     ("posixaio --iodepth=8", "posix-aio/syscall/interrupt"),
@@ -23,7 +22,6 @@ const CASES: [(&str, &str); 11] = [
     ("io_uring --sqthread_poll=1", "io_uring/sqpoll/interrupt"),
     ("io_uring --sqthread_poll=1 --hipri=1", "io_uring/sqpoll/poll"),
     ("io_uring_cmd", "nvme-passthrough/syscall/interrupt"),
-    ("io_uring_cmd --hipri=1", "nvme-passthrough/syscall/poll"),
     ("", "io_uring/syscall/hybrid"),
 ];
 
