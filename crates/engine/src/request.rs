@@ -51,14 +51,11 @@ impl Op {
     /// Its flags of pwritev2(2), which io_uring and libaio take too.
     #[inline]
     pub(crate) fn rw_flags(self) -> u32 {
-        // One load, where branches would cost every I/O.
-        const FLAGS: [u32; Op::WriteZeroes as usize + 1] = {
-            let mut flags = [0; Op::WriteZeroes as usize + 1];
-            flags[Op::WriteDsync as usize] = libc::RWF_DSYNC as u32;
-            flags[Op::WriteSync as usize] = libc::RWF_SYNC as u32;
-            flags
-        };
-        FLAGS[self as usize]
+        match self {
+            Op::WriteDsync => libc::RWF_DSYNC as u32,
+            Op::WriteSync => libc::RWF_SYNC as u32,
+            _ => 0,
+        }
     }
 }
 

@@ -183,6 +183,10 @@ fn lengths(program: &Program) -> [u64; 2] {
 fn profiles(program: &Program, case: &Case, file: &Path, folder: &Path) -> Result<[Profile; 2]> {
     let profile = |ios| {
         let command = program.command(case, ios, file, folder);
+        // A case that is counted again would find its store.
+        if let Some(store) = program.store(case, ios, folder).filter(|store| store.exists()) {
+            fs::remove_file(store)?;
+        }
         let profile = callgrind::profile(&command, program.counted(case), &folder.join("callgrind.out"));
         profile.with_context(|| format!("{}, depth {}", case.path, case.iodepth))
     };

@@ -73,10 +73,17 @@ impl Program {
         }
     }
 
+    /// The store that this command leaves in `folder`.
+    pub(crate) fn store(&self, case: &Case, ios: u64, folder: &Path) -> Option<PathBuf> {
+        let path = case.path.replace('/', "-");
+        let name = format!("{path}-{}-{ios}.iopj", case.iodepth);
+        matches!(self, Program::Iopj(_)).then(|| folder.join(name))
+    }
+
     /// Random reads of 4 KiB from `file`, `ios` of them; what the program keeps goes to `folder`.
     pub(crate) fn command(&self, case: &Case, ios: u64, file: &Path, folder: &Path) -> Vec<String> {
         match self {
-            Program::Iopj(binary) => iopj(binary, case, ios, file, folder),
+            Program::Iopj(binary) => iopj(binary, case, ios, file, self.store(case, ios, folder)),
             Program::Fio => fio(case, ios, file),
             Program::Engine(bench) => {
                 vec![
@@ -90,9 +97,7 @@ impl Program {
     }
 }
 
-fn iopj(binary: &Path, case: &Case, ios: u64, file: &Path, folder: &Path) -> Vec<String> {
-    let path = case.path.replace('/', "-");
-    let store = folder.join(format!("{path}-{}-{ios}.iopj", case.iodepth));
+fn iopj(binary: &Path, case: &Case, ios: u64, file: &Path, store: Option<PathBuf>) -> Vec<String> {
     let mut words = vec![binary.display().to_string(), "run".to_owned()];
     words.extend(
         "--rw randread --bs 4k --numjobs 1 --ramp-time 0s --replicates 1".split(' ').map(str::to_owned),
@@ -102,10 +107,10 @@ fn iopj(binary: &Path, case: &Case, ios: u64, file: &Path, folder: &Path) -> Vec
         ("--path", case.path.clone()),
         ("--iodepth", case.iodepth.to_string()),
         ("--ios", ios.to_string()),
-        ("--store", store.display().to_string()),
     ] {
         words.extend([option.to_owned(), value]);
     }
+    words.extend(store.iter().flat_map(|store| ["--store".to_owned(), store.display().to_string()]));
     words
 }
 

@@ -7,12 +7,12 @@ use super::clock::Clock;
 use super::error::NativeError;
 use super::offsets::Offsets;
 use super::pace::{Pace, SharedReplay, Stream};
-use super::sizes::{self, Sizes};
+use super::sizes::Sizes;
 use super::slices::Begin;
 use super::tally::{Tally, tag, untag};
 use super::{JobSpec, Limit};
 use crate::trace::{Op, Replay};
-use iopj_core::Workload;
+use iopj_core::{Workload, WriteSync};
 use iopj_engine::{
     Buffer, Buffers, Completion, Counters, Engine, EngineError, IoError, Operation, Pool, Request, Setup,
     Transfer, Visitor,
@@ -35,6 +35,8 @@ pub(crate) struct LoopOn<'a, E> {
     apart: Offsets,
     /// Bytes of one of its I/Os.
     apart_bs: u32,
+    /// How it issues them, if they are durable: the closed loop has plain reads and writes alone.
+    apart_pace: Option<Pace<'a>>,
     progress: &'a Progress,
 }
 
@@ -156,7 +158,8 @@ pub(crate) fn open<'a>(
     };
     let small = of_pass(spec);
     let (apart, apart_bs) = (Offsets::apart(&small, spec.base, spec.len, job, spec.seed)?, small.bs);
-    engine.visit(MakeLoop { state, apart, apart_bs, replay: spec.replay, progress })
+    let apart_pace = (workload.sync != WriteSync::None).then(|| closed_pace(spec));
+    engine.visit(MakeLoop { state, apart, apart_bs, apart_pace, replay: spec.replay, progress })
 }
 
 /// The workload of the pass before the window. That of a trace asks which path is taken, not how long I/Os
@@ -188,12 +191,16 @@ fn pace_of<'a>(spec: &JobSpec<'a>, job: u32, shared: SharedLoad<'a>) -> Option<P
         return Some(Pace::new(stream, spec.pacing.spins, workload.iodepth, workload.sync));
     }
     let Some(load) = workload.open.as_ref() else {
-        let closed = || Pace::new(Stream::Closed, spec.pacing.spins, workload.iodepth, workload.sync);
-        return spec.is_paced().then(closed);
+        return spec.is_paced().then(|| closed_pace(spec));
     };
     let own = || Arrivals::of_job(load, job, workload.numjobs, spec.seed);
     let stream = shared.arrivals.map_or_else(|| Stream::Own(Box::new(own())), Stream::Shared);
     Some(Pace::new(stream, spec.pacing.spins, workload.iodepth, workload.sync))
+}
+
+/// The pace of I/Os that are all due at once.
+fn closed_pace<'a>(spec: &JobSpec<'a>) -> Pace<'a> {
+    Pace::new(Stream::Closed, spec.pacing.spins, spec.workload.iodepth, spec.workload.sync)
 }
 
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -210,6 +217,7 @@ struct MakeLoop<'a> {
     state: LoopState<'a>,
     apart: Offsets,
     apart_bs: u32,
+    apart_pace: Option<Pace<'a>>,
     replay: Option<&'a Replay>,
     progress: &'a Progress,
 }
@@ -218,7 +226,7 @@ impl<'a> Visitor for MakeLoop<'a> {
     type Output = Result<Box<dyn Job<'a> + 'a>, NativeError>;
 
     fn visit<E: Engine + 'static>(self, engine: E) -> Self::Output {
-        let MakeLoop { state, apart, apart_bs, replay, progress } = self;
+        let MakeLoop { state, apart, apart_bs, apart_pace, replay, progress } = self;
         let mut replayed = replay.map_or([0; Op::ALL.len()], |replay| replay.mapped().replayed);
         replayed[Op::Flush as usize] += u64::from(state.workload.fdatasync);
         replayed[Op::Fsync as usize] += u64::from(state.workload.fsync);
@@ -226,7 +234,7 @@ impl<'a> Visitor for MakeLoop<'a> {
         match Op::ALL.into_iter().find(lacks) {
             Some(op) if replay.is_some() => Err(NativeError::NoSuchOp { op, many: replayed[op as usize] }),
             Some(op) => Err(NativeError::NoFlush(op)),
-            None => Ok(Box::new(LoopOn { engine, state, apart, apart_bs, progress })),
+            None => Ok(Box::new(LoopOn { engine, state, apart, apart_bs, apart_pace, progress })),
         }
     }
 }
@@ -242,7 +250,14 @@ impl<'a, E: Engine> Job<'a> for LoopOn<'a, E> {
     fn run_apart(&mut self, limit: Limit, stop: [&'a AtomicBool; 2]) -> Result<(), EngineError> {
         std::mem::swap(&mut self.state.offsets, &mut self.apart);
         std::mem::swap(&mut self.state.bs, &mut self.apart_bs);
-        let run = self.run_closed(limit, &Begin::default(), stop);
+        let run = if self.apart_pace.is_some() {
+            std::mem::swap(&mut self.state.pace, &mut self.apart_pace);
+            let run = self.run_open(limit, &Begin::default(), stop);
+            std::mem::swap(&mut self.state.pace, &mut self.apart_pace);
+            run
+        } else {
+            self.run_closed(limit, &Begin::default(), stop)
+        };
         std::mem::swap(&mut self.state.offsets, &mut self.apart);
         std::mem::swap(&mut self.state.bs, &mut self.apart_bs);
         run
@@ -335,12 +350,12 @@ impl<'a, E: Engine> LoopOn<'a, E> {
     /// interface can.
     #[inline]
     fn fill_queue(&mut self) -> Result<(), EngineError> {
-        let LoopState { clock, offsets, workload, bs, batch_submit, free, left, most, .. } = &mut self.state;
-        let (sync, mut started, mut batch_left) = (workload.sync, clock.now(), *batch_submit);
+        let LoopState { clock, offsets, bs, batch_submit, free, left, most, .. } = &mut self.state;
+        let (mut started, mut batch_left) = (clock.now(), *batch_submit);
         while let Some(buffer) = free.pop() {
             let (write, offset) = offsets.next();
             let transfer = Transfer { buffer, len: *bs, offset };
-            let operation = if write { sizes::write(sync, transfer) } else { Operation::Read(transfer) };
+            let operation = if write { Operation::Write(transfer) } else { Operation::Read(transfer) };
             self.engine.push(Request { operation, tag: tag(write, started) })?;
             *left -= 1;
             if *left == 0 {

@@ -33,7 +33,7 @@ use crate::steadystate::{self, Watch};
 use crate::trace::Replay;
 use arrivals::{Arrivals, SharedArrivals};
 use iopj_core::evidence::SteadyState;
-use iopj_core::{Length, RingThread, SteadyStateRule, Workload};
+use iopj_core::{Length, RingThread, SteadyStateRule, Workload, WriteSync};
 use iopj_engine::{AnyEngine, Counters, EngineError, Pool, Target};
 use iopj_probe::marker;
 use job::{Job, Progress, SharedLoad};
@@ -102,7 +102,11 @@ impl<'a> JobSpec<'a> {
 impl JobSpec<'_> {
     /// True if its I/Os are not all alike and all due at once.
     fn is_paced(&self) -> bool {
-        self.workload.open.is_some() || self.replay.is_some() || Sizes::are_needed(self.workload)
+        let is_durable = self.workload.sync != WriteSync::None;
+        is_durable
+            || self.workload.open.is_some()
+            || self.replay.is_some()
+            || Sizes::are_needed(self.workload)
     }
 }
 

@@ -82,7 +82,10 @@ pub(super) fn words(tables: &[WorkloadTable]) -> String {
         text += &wrap(FROM_DUE, WIDTH, "");
         text += &wrap("`issued` is latency from submission, as fio counts it.", WIDTH, "");
     }
-    if all.iter().any(|load| load.latency_from == LatencyFrom::Submission) {
+    // A closed loop has no other latency, and is here for its flushes.
+    let is_open = |table: &&WorkloadTable| table.workload.open.is_some() || table.workload.trace.is_some();
+    let mut open = tables.iter().filter(is_open).flat_map(|table| &table.rows).filter_map(load);
+    if open.any(|load| load.latency_from == LatencyFrom::Submission) {
         let words = "fio's latency runs from submission under an open load, so it hides what waited to be \
                      issued: compare it with `issued`.";
         text += &wrap(words, WIDTH, "");

@@ -40,7 +40,7 @@ impl Window {
         // late.
         let is_timed =
             replay.map_or(cell.workload.open.is_some(), |replay| replay.mapped().span_ns.is_some());
-        let open = open.map(|open| open_window(&open, &run, pacer, (replay, is_timed)));
+        let open = open.and_then(|open| open_window(&open, &run, pacer, (replay, is_timed)));
         Window {
             load_raw_ns: vec![begin_raw_ns, window_raw_ns[1]],
             window_raw_ns,
@@ -167,21 +167,24 @@ impl TrialRunner<'_> {
 /// Of a window's time, by how much an open load may be behind at its end and still count as kept up with.
 const BEHIND_SHARE: f64 = 0.01;
 
-/// What became of an open load. The window is longer than its time by what it took to issue all that was due.
+/// What became of an open load, or of flushes; none of a closed loop without any. The window is longer than its time by what it took to issue all that was due.
 fn open_window(
     open: &OpenTotals,
     run: &WindowTotals,
     pacer_cpu_ns_per_io: Option<f64>,
     (replay, is_timed): (Option<&Replay>, bool),
-) -> OpenWindow {
+) -> Option<OpenWindow> {
     let issued = open.due - open.unissued;
     let sync = (open.syncs.count() > 0).then(|| latencies::of_syncs(open));
     let trace = replay.map(|replay| replay.mapped().to_string());
     if !is_timed {
         // Nothing was due at a time of its own, so nothing was late.
-        return OpenWindow { latency_from: LatencyFrom::Submission, sync, trace, ..OpenWindow::default() };
+        let has_any = sync.is_some() || trace.is_some();
+        let untimed =
+            OpenWindow { latency_from: LatencyFrom::Submission, sync, trace, ..OpenWindow::default() };
+        return has_any.then_some(untimed);
     }
-    OpenWindow {
+    Some(OpenWindow {
         sync,
         trace,
         due: Some(open.due),
@@ -193,7 +196,7 @@ fn open_window(
         latency_from: LatencyFrom::Due,
         from_submission: Some(latencies::from_submission(open)),
         pacer_cpu_ns_per_io,
-    }
+    })
 }
 
 /// Whether load begins with the jobs: before a window without a ramp they wait for each other.
