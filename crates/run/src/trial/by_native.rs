@@ -167,7 +167,8 @@ impl TrialRunner<'_> {
 /// Of a window's time, by how much an open load may be behind at its end and still count as kept up with.
 const BEHIND_SHARE: f64 = 0.01;
 
-/// What became of an open load, or of flushes; none of a closed loop without any. The window is longer than its time by what it took to issue all that was due.
+/// What became of an open load, or of flushes; none of a closed loop without any. The window is longer than
+/// its time by what it took to issue all that was due.
 fn open_window(
     open: &OpenTotals,
     run: &WindowTotals,
