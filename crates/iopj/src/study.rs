@@ -173,7 +173,8 @@ mod tests {
             .unwrap();
         let matrix = all.split("[[workload]]").nth(1).unwrap();
         let keys = iopj_study::keys::fields_of::<iopj_study::WorkloadMatrix>();
-        let set: Vec<_> = keys.iter().filter(|key| !["paths", "runtime", "bs"].contains(key)).collect();
+        let set: Vec<_> =
+            keys.iter().filter(|key| !["paths", "runtime", "bs", "beside"].contains(key)).collect();
         assert!(set.iter().all(|key| matrix.contains(&format!("{key} = "))), "{matrix}");
         let traced = asked(&format!("run {traces}")).unwrap().0.workloads[0].workloads().unwrap();
         assert!(traced[0].trace.is_some() && traced[0].open.is_none(), "the quick study's rw gives way");

@@ -235,6 +235,10 @@ fn fixed(map: &WinnerMap) -> String {
         add(true, format!("corunner_nice {}", corunner.nice));
     }
     add(workload.random_distribution != plain.random_distribution, workload.random_distribution.to_string());
+    let others = ["bssplit", "fsync", "fdatasync", "sync", "read_iolog", "beside"];
+    for (key, value) in workload.keys().into_iter().filter(|(key, _)| others.contains(key)) {
+        add(value != "none", format!("{key} {}", escape(&value)));
+    }
     add(!workload.cpus_allowed.is_empty(), format!("cpus_allowed {:?}", workload.cpus_allowed));
     add(!workload.ramp_time.is_zero(), format!("ramp_time {}", format_duration(workload.ramp_time)));
     add(true, format!("{} measured", workload.length_text()));
