@@ -126,7 +126,10 @@ fn synchronous(
     let has_requests = !is_direct || evidence.device_ios().saturating_sub(others) > FEW_CALLS;
     let few_bytes = (FEW_BYTES * device_bytes(evidence)).max(MUCH as f64);
     let is_much = others == 0 || (has_requests && bytes > few_bytes);
-    let counts_too = anywhere > at_offset && anywhere > FEW_CALLS && has_files && is_much;
+    // Past the page cache, calls fetch what they ask for: those that asked for far less did not fetch it.
+    let past_cache = is_past_cache(evidence, cached_bytes(evidence));
+    let is_too_little = others == 0 && past_cache && bytes < io.read_bytes as f64 / 2.0;
+    let counts_too = anywhere > at_offset && anywhere > FEW_CALLS && has_files && is_much && !is_too_little;
     match (at_offset > FEW_CALLS, counts_too) {
         (_, true) => {
             let words = if words.is_empty() { more } else { format!("{words}, {more}") };
@@ -214,8 +217,7 @@ fn caching(evidence: &WatchEvidence, found: &Found) -> (SeenCaching, String) {
         _ => {}
     }
     let files = evidence.files;
-    let estimates = evidence.estimates.clone().or_else(|| EventEstimates::of(evidence));
-    let cached = estimates.map(|estimates| estimates.cache_adds * PAGE);
+    let cached = cached_bytes(evidence);
     let moved = device_bytes(evidence);
     // Both at once: what the page cache took decides.
     let past_cache = cached.is_some_and(|cached| moved > 0.0 && cached < (1.0 - ONE_KIND_SHARE) * moved);
@@ -244,6 +246,12 @@ fn caching(evidence: &WatchEvidence, found: &Found) -> (SeenCaching, String) {
         (direct, buffered) => format!("open files: {direct} with O_DIRECT, {buffered} without"),
     };
     (caching, words)
+}
+
+/// Bytes that the program added to the page cache.
+fn cached_bytes(evidence: &WatchEvidence) -> Option<f64> {
+    let estimates = evidence.estimates.clone().or_else(|| EventEstimates::of(evidence));
+    estimates.map(|estimates| estimates.cache_adds * PAGE)
 }
 
 /// Files were met that are not those which the program reads: it fetched much by itself, of which the page

@@ -129,6 +129,20 @@ fn what_never_entered_the_page_cache_is_not_called_buffered_though_only_such_fil
     is(&evidence, "libaio, buffered", PROVEN);
 }
 
+/// A ring whose entries were not counted, because counting rested: what its program read as it started was
+/// named in its place.
+#[test]
+fn reads_that_asked_for_far_less_than_was_fetched_past_the_page_cache_are_no_path() {
+    let mut evidence = direct();
+    set(&mut evidence, "read", 68);
+    evidence.files = OpenFiles { buffered: 5, ..OpenFiles::default() };
+    let io = ProcessIo { read_bytes: 2 << 20, read_chars: 200_000, ..ProcessIo::default() };
+    program(&mut evidence).io = Some(io);
+    assert_eq!(named(&evidence), []);
+    program(&mut evidence).io = Some(ProcessIo { read_chars: 2 << 20, ..io });
+    is(&evidence, "posix-sio/syscall/interrupt", INFERRED);
+}
+
 #[test]
 fn what_starting_a_program_takes_is_no_path() {
     assert_eq!(named(&WatchEvidence { events: Some(EventCounts::default()), ..direct() }), []);
@@ -265,6 +279,7 @@ fn a_message_file_beside_a_direct_one_changes_nothing_and_a_second_data_file_doe
 fn read_and_write_count_where_nothing_else_does_the_io_and_are_only_inferred() {
     let mut evidence = direct();
     set(&mut evidence, "read", 8_000);
+    program(&mut evidence).io.as_mut().unwrap().read_chars = 32_768_000;
     is(&evidence, "posix-sio/syscall/interrupt", INFERRED);
     assert!(paths_of(&evidence)[0].why.contains("pipes and sockets too"));
     // A server that only talks to its clients does no I/O.
