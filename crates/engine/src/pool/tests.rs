@@ -79,6 +79,7 @@ fn a_pool_in_huge_pages_says_how_many_it_lacks() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri ends where it cannot have what is asked for")]
 fn what_no_machine_has_is_refused() {
     assert!(matches!(Pool::new(u32::MAX, u32::MAX), Err(PoolError::NoMemory { .. })));
 }
