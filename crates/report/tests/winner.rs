@@ -387,7 +387,8 @@ fn an_emulated_store_is_asked_for_counts_alone() {
         ];
         let time = words.contains(&metric.as_str())
             || ["cpu_percent", "iops_per_cpu", "mb_per_cpu"].contains(&metric.as_str());
-        let time = time || ["corunner_per_s", "corunner_loss_per_io"].contains(&metric.as_str());
+        let others = ["corunner_per_s", "corunner_loss_per_io", "figure", "figure_per_cpu"];
+        let time = time || others.contains(&metric.as_str());
         let time = time || metric.is_energy();
         assert_eq!(question(metric).admits(&emulated).is_err(), time, "{metric}");
     }

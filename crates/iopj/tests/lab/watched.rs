@@ -1,5 +1,6 @@
-//! Programs that are watched where a drive can be polled: fio by each way that it has, and a ring that sleeps
-//! before it polls, each named by interface, submission and completion.
+//! Programs that are watched where a drive can be polled: fio by the ways that need such a drive, and a
+//! ring that sleeps before it polls, each named by interface, submission and completion. The other ways are
+//! in `tests/watch`.
 
 use crate::bench::Bench;
 use iopj_engine::{Completion, Engine, IoUring, Pool, Request, Target};
@@ -13,13 +14,9 @@ use std::time::{Duration, Instant};
 const RUNTIME: Duration = Duration::from_secs(2);
 
 /// What runs, and how it is named. Linux has polled no synchronous I/O since 5.19, whatever is asked for.
-const CASES: [(&str, &str); 9] = [
+const CASES: [(&str, &str); 5] = [
     ("pvsync2 --hipri=1", "posix-sio/syscall/interrupt"),
-    ("libaio --iodepth=8", "libaio/syscall/interrupt"),
-    ("posixaio --iodepth=8", "posix-aio/syscall/interrupt"),
-    ("io_uring --iodepth=8", "io_uring/syscall/interrupt"),
     ("io_uring --hipri=1", "io_uring/syscall/poll"),
-    ("io_uring --sqthread_poll=1", "io_uring/sqpoll/interrupt"),
     ("io_uring --sqthread_poll=1 --hipri=1", "io_uring/sqpoll/poll"),
     ("io_uring_cmd", "nvme-passthrough/syscall/interrupt"),
     ("", "io_uring/syscall/hybrid"),
