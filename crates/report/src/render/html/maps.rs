@@ -39,7 +39,10 @@ pub(super) fn section(model: &Model<'_>) -> Section {
     axes.sort_by_key(|axis| std::cmp::Reverse(model.values_of(*axis).len()));
     let [x, y, ..] = axes;
     let is_map = model.values_of(x).len() > 1;
-    let metrics = METRICS.into_iter().filter(|metric| model.emulated.is_none() || !metric.is_time());
+    let is_shown = |metric: &Metric| {
+        (model.figure.is_some() || !metric.is_figure()) && (model.emulated.is_none() || !metric.is_time())
+    };
+    let metrics = METRICS.into_iter().filter(is_shown);
     let mut all: Vec<_> =
         metrics.filter(|_| is_map).map(|metric| maps_with_unsteady(model, metric, x, y)).collect();
     let (mut groups, mut left_out, mut incomplete) = (Vec::new(), 0, 0);

@@ -62,7 +62,7 @@ pub(super) struct Model<'a> {
     /// The advice on it, if the store can answer.
     pub(super) advice: Option<Advice>,
     /// What the program calls its figure, if one did the I/O.
-    figure: Option<FigureName>,
+    pub(super) figure: Option<FigureName>,
 }
 
 /// The metrics that have a figure of their own if the store has them; times only where they mean something.
