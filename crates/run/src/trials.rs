@@ -342,7 +342,7 @@ impl Trials<'_> {
 
     fn control(&mut self, progress: &mut dyn Progress) -> Result<Option<ControlRun>, RunError> {
         if self.study.program.is_some() {
-            return Ok(None); // what a program does is held against no request
+            return Ok(None); // nothing was asked of a program, so there is nothing to compare
         }
         match control_run(&self.access, self.runner.stop) {
             Ok(control) => {

@@ -153,7 +153,7 @@ impl Program {
     /// The paths whose place the variants take.
     ///
     /// # Errors
-    /// A name that is none.
+    /// The name cannot follow `program:`.
     pub fn paths(&self) -> Result<Vec<IoPath>, StudyError> {
         self.variants.iter().map(Variant::path).collect()
     }

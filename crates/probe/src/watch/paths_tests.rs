@@ -87,7 +87,7 @@ fn reads_at_an_offset_prove_the_interface_beside_more_reads_of_pipes() {
     is(&evidence, "posix-sio/syscall/interrupt", PROVEN);
 }
 
-/// The disk's own counters leave such commands out, and its interrupts were held against no I/O.
+/// The disk's own counters leave such commands out, so its interrupts were compared with no I/O at all.
 #[test]
 fn commands_that_pass_through_are_held_against_the_disks_interrupts() {
     let mut evidence = direct();
