@@ -16,6 +16,7 @@ mod meta;
 mod meter;
 mod meter_test;
 mod output;
+mod predict;
 mod progress;
 mod report;
 mod restore;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Export(args) => export::export(&args),
         Command::Winners(args) => winners::winners(&args),
         Command::Advise(args) => advise::advise(&args),
+        Command::Predict(args) => predict::predict(&args),
         Command::Claims(args) => claims::claims(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Explain(args) => explain::explain(&args),

@@ -424,6 +424,7 @@ fn the_page_on_json_has_the_keys_that_are_printed() {
         ("report", "report a.iopj --json"),
         ("winners", "winners a.iopj --json"),
         ("advise", "advise a.iopj --json"),
+        ("predict", "predict a.iopj --path libaio,io_uring/syscall --json"),
         ("claims", "claims a.iopj --json"),
         ("compare", "compare a.iopj b.iopj --ignore cpus_allowed --fail-on-regression 5 --json"),
         ("import fio", import.as_str()),

@@ -55,6 +55,17 @@ Examples:
   iopj winners drive.iopj --metric ios_per_joule
       The path that does the most I/Os per joule";
 
+pub(super) const PREDICT: &str = "\
+Examples:
+  iopj predict drive.iopj --iodepth 1,64 --numjobs 8
+      Rates, latencies and CPU time at depths and with jobs that were not measured
+  iopj predict drive.iopj --drive read=8us,parallelism=7 --path '*/poll','*/interrupt'
+      The same paths on a drive that is known by its data sheet
+  iopj predict drive.iopj --against drive.iopj
+      How good such predictions are: each cell from the other cells
+  iopj predict --published
+      The model against the figures that the papers print";
+
 pub(super) const ADVISE: &str = "\
 Examples:
   iopj advise drive.iopj

@@ -4,12 +4,14 @@ mod examples;
 mod hints;
 mod lab;
 mod meter;
+mod predict;
 mod results;
 mod run;
 mod watch;
 
 pub(crate) use lab::{GuestArgs, LabCommand, LabRunArgs};
 pub(crate) use meter::{AttachArgs, MeterCommand};
+pub(crate) use predict::PredictArgs;
 pub(crate) use results::{AdviseArgs, Asking, ClaimsArgs, CompareArgs, ExplainArgs, ReportArgs, WinnersArgs};
 pub(crate) use run::{Again, RunArgs};
 pub(crate) use watch::WatchArgs;
@@ -53,6 +55,9 @@ pub(crate) enum Command {
     /// Show which path to take at a load within a latency bound, how sure that is, and what to type
     #[command(after_help = examples::ADVISE)]
     Advise(AdviseArgs),
+    /// Predict what paths and workloads would do that were not measured, and how sure that is
+    #[command(after_help = examples::PREDICT)]
+    Predict(Box<PredictArgs>),
     /// Test the papers' findings against a store's trials
     #[command(after_help = examples::CLAIMS)]
     Claims(ClaimsArgs),

@@ -1,0 +1,56 @@
+//! The options of `iopj predict`.
+
+use super::{Competing, hints};
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct PredictArgs {
+    /// Store that calibrates the model, or a model written by --write-model
+    #[arg(required_unless_present = "published")]
+    pub(crate) source: Option<PathBuf>,
+    /// I/O paths, an interface, or a pattern such as '*/poll'; by default those that the model was calibrated
+    /// by
+    #[arg(long, value_delimiter = ',', help_heading = "Cases")]
+    #[arg(value_parser = hints::PATHS, hide_possible_values = true)]
+    pub(crate) path: Vec<String>,
+    /// read, write, randread, randwrite, rw, randrw
+    #[arg(long, value_delimiter = ',', help_heading = "Cases")]
+    #[arg(value_parser = hints::RW, hide_possible_values = true)]
+    pub(crate) rw: Vec<String>,
+    /// Share of reads in rw and randrw, in per cent
+    #[arg(long, help_heading = "Cases", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) rwmixread: Option<u8>,
+    /// Sizes of one I/O
+    #[arg(long, value_delimiter = ',', help_heading = "Cases")]
+    pub(crate) bs: Vec<String>,
+    /// I/Os that each job keeps in flight
+    #[arg(long, value_delimiter = ',', help_heading = "Cases")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) iodepth: Vec<u32>,
+    /// Threads that do I/O
+    #[arg(long, value_delimiter = ',', help_heading = "Cases")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) numjobs: Vec<u32>,
+    /// Cores that the threads may use; by default those of the calibrated machine
+    #[arg(long, help_heading = "Cases", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) cores: Option<u32>,
+    /// Another drive by its data sheet, such as read=8us,write=10us,parallelism=7
+    #[arg(long, value_name = "SHEET", help_heading = "Cases")]
+    pub(crate) drive: Option<String>,
+    /// Compare predictions with this store's trials. If it is the store that calibrates the model, each cell
+    /// is predicted from the other cells
+    #[arg(long, value_name = "STORE")]
+    pub(crate) against: Option<PathBuf>,
+    /// Compare the model with the figures that the papers print, each half of them predicted from the other
+    #[arg(long, conflicts_with_all = ["source", "against", "write_model"])]
+    pub(crate) published: bool,
+    /// Write the model into this new file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write_model: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) competing: Competing,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

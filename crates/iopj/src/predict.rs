@@ -1,0 +1,180 @@
+//! `iopj predict`: what paths and workloads would do that were not measured, and how good such predictions
+//! are.
+
+mod cases;
+mod json;
+mod published;
+mod text;
+
+use crate::args::PredictArgs;
+use crate::output::{note, print, print_json};
+use anyhow::{Context, anyhow};
+use iopj_model::{
+    Case, DataSheet, Model, Observation, Prediction, Quantity, Scored, Turn, against, cross_validate,
+    observations,
+};
+use iopj_report::analysis::Admission;
+use iopj_store::{Store, Trial};
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Folds of a cross-validation.
+const FOLDS: usize = 10;
+
+/// Predictions of one workload, the best path first.
+struct Group {
+    workload: String,
+    rows: Vec<Vec<Prediction>>,
+    /// How sure it is that the first path is better than the second, and what would change their order.
+    lead: Option<(f64, Vec<Turn>)>,
+    /// Paths without a prediction, and why.
+    without: Vec<(Case, String)>,
+}
+
+/// Predictions beside measurements.
+struct Scores {
+    scored: Vec<Scored>,
+    /// Measurements for which the model lacks a parameter.
+    lacking: usize,
+    /// How the model came not to see them.
+    held_back: String,
+}
+
+pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<ExitCode> {
+    if args.published {
+        return published::published(args.json);
+    }
+    let source = args.source.as_ref().ok_or_else(|| anyhow!("name a store or a model"))?;
+    let (model, observations) = calibrated(source, args)?;
+    if let Some(file) = &args.write_model {
+        write_model(&model, file)?;
+    }
+    if let Some(store) = &args.against {
+        let scores = scores(&model, &observations, (source, store), args)?;
+        return if args.json { print_json(&json::scores(&scores)) } else { print(&text::scores(&scores)) }
+            .map(|()| ExitCode::SUCCESS);
+    }
+    let sheet = args.drive.as_deref().map(str::parse::<DataSheet>).transpose();
+    let sheet = sheet.map_err(|error| anyhow!("--drive: {error}"))?;
+    let model = sheet.map_or_else(|| model.clone(), |sheet| model.on(&sheet));
+    let groups: Vec<Group> = cases::cases(args, &model)?
+        .into_iter()
+        .map(|(workload, cases)| group(&model, workload, &cases))
+        .collect();
+    if args.json {
+        print_json(&json::groups(&model, &groups))?;
+    } else {
+        print(&text::groups(&model, &groups))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The model of a file, or one that a store calibrates, with what that store says.
+fn calibrated(source: &Path, args: &PredictArgs) -> anyhow::Result<(Model, Vec<Observation>)> {
+    if source.extension().is_some_and(|ending| ending == "toml") {
+        let text = std::fs::read_to_string(source)
+            .with_context(|| format!("{} cannot be read: name a store or a model", source.display()))?;
+        let model = Model::from_toml(&text).map_err(|error| anyhow!("{}: {error}", source.display()))?;
+        return Ok((model, Vec::new()));
+    }
+    let (observations, mut provenance) = observed(source, args)?;
+    provenance.insert("store".to_owned(), source.display().to_string());
+    let model = Model::calibrate(&observations, provenance)
+        .map_err(|error| anyhow!("{}: {error}{}", source.display(), barred(source, args)))?;
+    Ok((model, observations))
+}
+
+/// What the competing trials of a store say, and the store's provenance. Trials that say nothing are noted.
+fn observed(
+    store: &Path,
+    args: &PredictArgs,
+) -> anyhow::Result<(Vec<Observation>, BTreeMap<String, String>)> {
+    let opened = Store::open(store)?;
+    let study = opened.study()?;
+    if let Some(emulator) = &study.emulated {
+        return Err(anyhow!(
+            "{}: times mean nothing under {emulator}, so nothing can be predicted from it: name a store of a \
+             real machine",
+            store.display()
+        ));
+    }
+    let trials = opened.trials()?;
+    let admission = args.competing.admission().of(&study);
+    let (observations, left_out) = observations(&competing(&trials, admission));
+    for (why, count) in left_out {
+        note(&format!("{}: {count} trials say nothing to the model, because of {why}", store.display()));
+    }
+    Ok((observations, study.provenance))
+}
+
+fn competing(trials: &[Trial], admission: Admission) -> Vec<&Trial> {
+    trials.iter().filter(|trial| admission.admit(trial).is_ok()).collect()
+}
+
+/// Why no trial of a store competes, if that is so, as a further sentence.
+fn barred(store: &Path, args: &PredictArgs) -> String {
+    let nobody = || {
+        let store = Store::open(store).ok()?;
+        let (study, trials) = (store.study().ok()?, store.trials().ok()?);
+        args.competing.admission().of(&study).why_none_competes(&trials)
+    };
+    nobody().map_or(String::new(), |why| format!(" ({why})"))
+}
+
+/// Predictions of another store's trials, or of each cell of the same store from the others.
+fn scores(
+    model: &Model,
+    own: &[Observation],
+    (source, store): (&Path, &Path),
+    args: &PredictArgs,
+) -> anyhow::Result<Scores> {
+    let is_same = source.canonicalize().ok().is_some_and(|path| store.canonicalize().ok() == Some(path));
+    if is_same {
+        let (scored, lacking) = cross_validate(own, FOLDS)
+            .map_err(|error| anyhow!("{}: without a tenth of its cells, {error}", store.display()))?;
+        let held_back = format!("each cell is predicted by a model of the other cells, in {FOLDS} parts");
+        return Ok(Scores { scored, lacking, held_back });
+    }
+    let (observations, _) = observed(store, args)?;
+    let (scored, lacking) = against(model, &observations);
+    let held_back = format!("{} calibrated the model, and {} did not", source.display(), store.display());
+    Ok(Scores { scored, lacking, held_back })
+}
+
+fn group(model: &Model, workload: String, cases: &[Case]) -> Group {
+    let (mut rows, mut without) = (Vec::new(), Vec::new());
+    for case in cases {
+        match model.predict(case, Quantity::Iops) {
+            Err(why) => without.push((*case, why.to_string())),
+            Ok(_) => {
+                let all = Quantity::ALL.into_iter().filter_map(|one| model.predict(case, one).ok());
+                rows.push(all.collect::<Vec<Prediction>>());
+            }
+        }
+    }
+    // The first quantity is the rate, of which each row has one.
+    rows.sort_by(|a, b| b[0].value.total_cmp(&a[0].value));
+    let lead = rows.first().zip(rows.get(1)).and_then(|(first, second)| {
+        let pair = [&first[0].case, &second[0].case];
+        Some((model.better(pair, Quantity::Iops).ok()?, model.turns(pair, Quantity::Iops)))
+    });
+    Group { workload, rows, lead, without }
+}
+
+/// Writes the model into a new file.
+fn write_model(model: &Model, file: &Path) -> anyhow::Result<()> {
+    let text = model.to_toml().map_err(|error| anyhow!("--write-model: {error}"))?;
+    let opened = OpenOptions::new().write(true).create_new(true).open(file);
+    let mut opened = opened.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            anyhow!("--write-model: {} exists already: name a new file", file.display())
+        }
+        _ => anyhow!("--write-model: {} cannot be written: {error}", file.display()),
+    })?;
+    opened.write_all(text.as_bytes()).with_context(|| format!("{} cannot be written", file.display()))?;
+    note(&format!("{} is written", file.display()));
+    Ok(())
+}

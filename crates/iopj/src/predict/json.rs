@@ -1,0 +1,83 @@
+//! Predictions and their scores as JSON.
+
+use super::{Group, Scores};
+use iopj_model::{Basis, Case, Model, Prediction, Score, Scored, Turn, by_quantity, score};
+use serde_json::{Value, json};
+
+pub(super) fn groups(model: &Model, groups: &[Group]) -> Value {
+    let parameters = model.parameters().map(|(parameter, value, spread)| {
+        json!({ "name": parameter.to_string(), "value": value, "unit": parameter.unit(), "spread": spread })
+    });
+    json!({
+        "model": {
+            "provenance": model.provenance,
+            "cells": model.cases.len(),
+            "data": model.data,
+            "decided": model.decided(),
+            "parameters": parameters.collect::<Vec<Value>>(),
+        },
+        "groups": groups.iter().map(group).collect::<Vec<Value>>(),
+    })
+}
+
+fn group(group: &Group) -> Value {
+    let row = |row: &Vec<Prediction>| {
+        let quantities: Vec<Value> = row.iter().map(quantity).collect();
+        let beyond: &[String] = match &row[0].basis {
+            Basis::Interpolated => &[],
+            Basis::Extrapolated(beyond) => beyond,
+        };
+        json!({ "case": row[0].case, "extrapolated": beyond, "quantities": quantities })
+    };
+    let lead = group.lead.as_ref().map(|(probability, turns)| {
+        json!({ "probability": probability, "turns": turns.iter().map(turn).collect::<Vec<Value>>() })
+    });
+    let without = |(case, why): &(Case, String)| json!({ "case": case, "why": why });
+    json!({
+        "rows": group.rows.iter().map(row).collect::<Vec<Value>>(),
+        "lead": lead,
+        "without": group.without.iter().map(without).collect::<Vec<Value>>(),
+    })
+}
+
+fn quantity(one: &Prediction) -> Value {
+    json!({ "quantity": one.quantity.to_string(), "value": one.value, "interval": one.interval })
+}
+
+fn turn(turn: &Turn) -> Value {
+    json!({ "parameter": turn.parameter.to_string(), "now": turn.now, "at": turn.at })
+}
+
+pub(super) fn scores(scores: &Scores) -> Value {
+    let by_quantity: serde_json::Map<String, Value> =
+        by_quantity(&scores.scored).iter().map(|(quantity, one)| (quantity.to_string(), of(one))).collect();
+    json!({
+        "held_back": scores.held_back,
+        "lacking": scores.lacking,
+        "all": score(scores.scored.iter()).as_ref().map(of),
+        "quantities": by_quantity,
+        "predictions": scores.scored.iter().map(scored).collect::<Vec<Value>>(),
+    })
+}
+
+fn of(score: &Score) -> Value {
+    json!({
+        "n": score.n,
+        "median_error": score.median,
+        "p90_error": score.p90,
+        "covered": score.covered,
+        "coverage_interval": score.coverage,
+        "mean_width": score.width,
+    })
+}
+
+pub(super) fn scored(one: &Scored) -> Value {
+    json!({
+        "case": one.observation.case,
+        "quantity": one.observation.quantity.to_string(),
+        "measured": one.observation.value,
+        "predicted": one.prediction.value,
+        "interval": one.prediction.interval,
+        "covered": one.is_covered(),
+    })
+}

@@ -1,0 +1,175 @@
+//! Predictions and their scores as text.
+
+use super::{Group, Scores};
+use iopj_model::{Basis, Case, Model, Prediction, Quantity, Score, Scored, Turn, by_quantity, score};
+use iopj_report::render::{Table, WIDTH, escape, wrap};
+use std::fmt::Write;
+
+/// Fewest significant digits of a value.
+const DIGITS: i32 = 4;
+/// What the table has; the rest is in JSON.
+const SHOWN: [Quantity; 7] = [
+    Quantity::Iops,
+    Quantity::LatencyMean,
+    Quantity::LatencyP99,
+    Quantity::CpuPerIo,
+    Quantity::Instructions,
+    Quantity::Watts,
+    Quantity::IosPerJoule,
+];
+/// Turns that are shown of a lead.
+const TURNS: usize = 3;
+
+/// The predictions of each workload, with what they rest on.
+pub(super) fn groups(model: &Model, groups: &[Group]) -> String {
+    let fact = |name: &str| model.provenance.get(name).map_or("", String::as_str);
+    let mut text = format!(
+        "{} cells with {} quantities calibrate the model; data decide {:.1} of its {} parameters\n",
+        model.cases.len(),
+        model.data,
+        model.decided(),
+        model.parameters().count()
+    );
+    let kernel = match fact("kernel") {
+        "" => String::new(),
+        kernel => format!("Linux {kernel}"),
+    };
+    let machine = [fact("devices"), &kernel, fact("cpu_model")];
+    let machine: Vec<&str> = machine.into_iter().filter(|one| !one.is_empty()).collect();
+    if !machine.is_empty() {
+        text += &wrap(&format!("calibrated on {}", escape(&machine.join(", "))), WIDTH, "");
+    }
+    text += "\u{b1}: a measurement is that near with a probability of 90 %\n";
+    for group in groups {
+        text += &format!("\n{}\n", group.workload);
+        text += &table(group);
+        text += &lead(group);
+        text += &bases(group);
+        for (case, why) in &group.without {
+            text += &wrap(&format!("{}: not predicted: {why}", case.path), WIDTH, "  ");
+        }
+    }
+    text
+}
+
+fn table(group: &Group) -> String {
+    let mut table = Table::of(&group.rows).left("path", |row: &Vec<Prediction>| path(&row[0].case));
+    for quantity in SHOWN {
+        if group.rows.iter().flatten().any(|one| one.quantity == quantity) {
+            table = table.right(quantity.shown().0, |row: &Vec<Prediction>| {
+                let own = row.iter().find(|one| one.quantity == quantity);
+                own.map_or("-".to_owned(), with_interval)
+            });
+        }
+    }
+    table.text()
+}
+
+fn path(case: &Case) -> String {
+    case.path.to_string()
+}
+
+fn with_interval(one: &Prediction) -> String {
+    let (_, factor) = one.quantity.shown();
+    let reach = (one.interval[1] / one.value - 1.0) * 100.0;
+    format!("{} \u{b1}{:.0} %", digits(one.value * factor), reach.ceil().min(999.0))
+}
+
+/// A number with four significant digits.
+fn digits(value: f64) -> String {
+    let whole = value.abs().max(1e-9).log10().floor() as i32 + 1;
+    let decimals = (DIGITS - whole).clamp(0, 3);
+    format!("{value:.*}", decimals as usize)
+}
+
+/// Which path is the best, how sure that is, and what would change it.
+fn lead(group: &Group) -> String {
+    let Some((sure, turns)) = &group.lead else { return String::new() };
+    let [first, second] = [0, 1].map(|at| group.rows[at][0].case.path);
+    let sure = (sure * 100.0).floor().min(99.0);
+    let mut text = format!("most IOPS: {first}, ahead of {second} with a probability of {sure:.0} %");
+    let turn = |turn: &Turn| {
+        let beyond = if turn.at > turn.now { "above" } else { "below" };
+        let unit = match turn.parameter.unit() {
+            "1" => String::new(),
+            unit => format!(" {unit}"),
+        };
+        let [at, now] = [turn.at, turn.now].map(digits);
+        format!("`{}` is {beyond} {at}{unit} (now {now})", turn.parameter)
+    };
+    let turns: Vec<String> = turns.iter().take(TURNS).map(turn).collect();
+    match turns.split_last() {
+        None => text += "; no parameter within a factor of 16 changes that",
+        Some((last, [])) => _ = write!(text, "; it is not where {last}"),
+        Some((last, rest)) => _ = write!(text, "; it is not where {} or {last}", rest.join(", ")),
+    }
+    wrap(&text, WIDTH, "  ")
+}
+
+/// What is extrapolated, said once for all paths of which it is true.
+fn bases(group: &Group) -> String {
+    let mut said: Vec<(&[String], Vec<String>)> = Vec::new();
+    for row in &group.rows {
+        let Basis::Extrapolated(beyond) = &row[0].basis else { continue };
+        match said.iter_mut().find(|(one, _)| *one == beyond.as_slice()) {
+            Some((_, paths)) => paths.push(path(&row[0].case)),
+            None => said.push((beyond, vec![path(&row[0].case)])),
+        }
+    }
+    let whom = |paths: &[String]| match paths.len() == group.rows.len() {
+        true => "all".to_owned(),
+        false => paths.join(", "),
+    };
+    let line = |(beyond, paths): &(&[String], Vec<String>)| {
+        wrap(&format!("extrapolated ({}): {}", whom(paths), beyond.join("; ")), WIDTH, "  ")
+    };
+    said.iter().map(line).collect()
+}
+
+/// Errors and coverage by quantity, and every prediction beside its measurement.
+pub(super) fn scores(scores: &Scores) -> String {
+    let mut text = wrap(&scores.held_back, WIDTH, "");
+    let by_quantity: Vec<(Quantity, Score)> = by_quantity(&scores.scored).into_iter().collect();
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let all = Table::of(&by_quantity)
+        .left("quantity", |(quantity, _)| quantity.to_string())
+        .right("n", |(_, score)| score.n.to_string())
+        .right("median error", |(_, score)| percent(score.median))
+        .right("90th percentile", |(_, score)| percent(score.p90))
+        .right("within the 90 % interval", |(_, score)| coverage(score))
+        .right("mean width", |(_, score)| percent(score.width));
+    text += &all.text();
+    if let Some(whole) = score(scores.scored.iter()) {
+        text += &format!(
+            "all: median error {}, within the interval {}\n",
+            percent(whole.median),
+            coverage(&whole)
+        );
+    }
+    if scores.lacking > 0 {
+        text += &format!("{} measurements are not predicted: the model lacks a parameter\n", scores.lacking);
+    }
+    text += "\n";
+    text += &scored(&scores.scored);
+    text
+}
+
+fn coverage(score: &Score) -> String {
+    let [low, high] = score.coverage.map(|share| share * 100.0);
+    let share = score.covered as f64 / score.n as f64 * 100.0;
+    format!("{} of {} = {share:.0} % ({low:.0} to {high:.0})", score.covered, score.n)
+}
+
+/// Every prediction beside its measurement.
+pub(super) fn scored(scored: &[Scored]) -> String {
+    let shown = |value: f64, one: &Scored| digits(value * one.observation.quantity.shown().1);
+    Table::of(scored)
+        .left("path", |one: &Scored| path(&one.observation.case))
+        .left("workload", |one: &Scored| one.observation.case.workload())
+        .left("quantity", |one: &Scored| one.observation.quantity.shown().0.to_owned())
+        .right("measured", |one: &Scored| shown(one.observation.value, one))
+        .right("predicted", |one: &Scored| with_interval(&one.prediction))
+        .right("error", |one: &Scored| format!("{:+.1} %", one.error() * 100.0))
+        .left("", |one: &Scored| if one.is_covered() { String::new() } else { "outside".to_owned() })
+        .text()
+}

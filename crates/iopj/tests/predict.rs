@@ -1,0 +1,167 @@
+//! `iopj predict`: predictions from stores and models, their scores, the papers' figures, and refusals.
+
+mod common;
+#[path = "../../report/tests/browser/fixture.rs"]
+mod fixture;
+
+use common::{folder, run, says};
+use fixture::{judge, study, trials, workloads};
+use iopj_core::VerdictKind;
+use iopj_store::{Store, Trial};
+use serde_json::Value;
+use std::path::Path;
+
+/// A store of two paths at these depths, three times each.
+fn stored(path: &Path, iodepths: &[u32], emulated: bool, change: impl FnOnce(&mut [Trial])) {
+    let paths = ["libaio/syscall/interrupt", "io_uring/syscall/interrupt"];
+    let mut trials = trials(&paths, &workloads(iodepths, &[1], &[4096]), 3);
+    change(&mut trials);
+    let mut study = study("fixed");
+    study.emulated = emulated.then(|| "QEMU TCG".to_owned());
+    let mut store = Store::create(path, &study).unwrap();
+    trials.iter().for_each(|trial| store.add(trial).unwrap());
+}
+
+/// Closed loops of a drive that takes 40 us, with a software of 10 us on one path and 5 us on the other, of
+/// which a job can do 100,000 and 200,000 I/Os a second.
+fn plausible(trials: &mut [Trial]) {
+    for trial in trials {
+        let software: f64 = if trial.path.to_string().starts_with("libaio") { 10e3 } else { 5e3 };
+        let depth = f64::from(trial.workload.iodepth);
+        let cycle = ((40e3 + software).powi(3) + ((depth - 1.0) * software).powi(3)).cbrt();
+        let one = trial.outcome.measurement_mut().unwrap();
+        let seconds = one.window_ns as f64 / 1e9;
+        one.ios = (depth / cycle * 1e9 * seconds) as u64;
+        one.latency.mean = cycle;
+        one.latency.p50 = cycle as u64;
+        one.latency.p99 = (cycle * 1.5) as u64;
+        one.latency.p99_9 = (cycle * 2.0) as u64;
+        one.cpu_percent = one.iops() * software * 1e-7;
+        one.context_switches_per_io = 1.0;
+    }
+}
+
+/// A predicted quantity of a row.
+fn value(row: &Value, quantity: &str) -> Option<f64> {
+    let mut all = row["quantities"].as_array().unwrap().iter();
+    all.find(|one| one["quantity"] == quantity)?["value"].as_f64()
+}
+
+#[test]
+fn a_store_predicts_what_it_did_not_measure() {
+    let folder = &*folder();
+    stored(&folder.join("s.iopj"), &[1, 2, 4, 8, 16, 32], false, plausible);
+    let (code, text, messages) = run(folder, "predict s.iopj --iodepth 12,64");
+    assert_eq!(code, 0, "{messages}");
+    says(
+        &text,
+        &[
+            "12 cells with ",
+            "randread, bs 4096, iodepth 12, numjobs 1",
+            "most IOPS: io_uring/syscall/interrupt, ahead of libaio/syscall/interrupt with a probability of ",
+            "extrapolated (all): I/Os in flight 64 is 2 times the most, 32",
+        ],
+    );
+    let (code, printed, _) = run(folder, "predict s.iopj --iodepth 12 --json");
+    let printed: Value = serde_json::from_str(&printed).unwrap();
+    let rows = printed["groups"][0]["rows"].as_array().unwrap();
+    assert_eq!((code, rows.len()), (0, 2));
+    for row in rows {
+        let is_libaio = row["case"]["path"] == "libaio/syscall/interrupt";
+        let software: f64 = if is_libaio { 10e3 } else { 5e3 };
+        let exact = 12.0 / ((40e3 + software).powi(3) + (11.0 * software).powi(3)).cbrt() * 1e9;
+        let said = value(row, "iops").unwrap();
+        assert!((said / exact - 1.0).abs() < 0.1, "{said} is {exact}: {row}");
+        assert!(row["extrapolated"].as_array().unwrap().is_empty());
+        assert_eq!((value(row, "watts"), value(row, "ios_per_joule")), (None, None));
+    }
+    // A model in a file predicts the same as the store that made it.
+    let (code, _, messages) = run(folder, "predict s.iopj --iodepth 12 --write-model m.toml");
+    assert_eq!(code, 0, "{messages}");
+    says(&messages, &["m.toml is written"]);
+    let (_, again, _) = run(folder, "predict m.toml --iodepth 12 --json");
+    let again: Value = serde_json::from_str(&again).unwrap();
+    let first =
+        |value: &Value| value["groups"][0]["rows"][0]["quantities"]["iops"]["value"].as_f64().unwrap();
+    assert!((first(&printed) / first(&again) - 1.0).abs() < 1e-9);
+    let (_, text, _) = run(folder, "predict m.toml --drive read=100us --path posix-sio,libaio --iodepth 1");
+    says(
+        &text,
+        &[
+            "the drive is that of a data sheet",
+            "posix-sio/syscall/poll: not predicted: the model has no `time:posix-sio`",
+        ],
+    );
+    let (code, text, _) = run(folder, "predict s.iopj --against s.iopj");
+    assert_eq!(code, 0);
+    says(
+        &text,
+        &["each cell is predicted by a model of the other cells", "latency_p99 ", "all: median error "],
+    );
+    let (_, scored, _) = run(folder, "predict s.iopj --against s.iopj --json");
+    let scored: Value = serde_json::from_str(&scored).unwrap();
+    assert!(scored["all"]["median_error"].as_f64().unwrap() < 0.1, "{scored}");
+}
+
+#[test]
+fn what_cannot_be_predicted_is_refused_in_one_line() {
+    let folder = &*folder();
+    stored(&folder.join("s.iopj"), &[1, 4], false, plausible);
+    stored(&folder.join("few.iopj"), &[1], false, plausible);
+    stored(&folder.join("refuted.iopj"), &[1, 4], false, |trials| {
+        plausible(trials);
+        judge(trials, "libaio/syscall/interrupt", VerdictKind::Refuted);
+    });
+    stored(&folder.join("emulated.iopj"), &[1, 4], true, plausible);
+    stored(&folder.join("open.iopj"), &[1, 4], false, |trials| {
+        trials.iter_mut().for_each(|trial| trial.workload.open = Some(iopj_core::OpenLoad::at(1000)));
+    });
+    std::fs::write(folder.join("bad.toml"), "version = 1\n").unwrap();
+    std::fs::write(folder.join("there.toml"), "").unwrap();
+    for (line, part) in [
+        ("", "required"),
+        ("no.iopj", "no.iopj"),
+        ("few.iopj", "needs 3 cells of paths and workloads, and there are 2"),
+        ("refuted.iopj", "there are 2, of io_uring/syscall/interrupt"),
+        ("emulated.iopj", "times mean nothing under QEMU TCG"),
+        ("open.iopj", "there is none: measure more depths"),
+        ("bad.toml", "this is no cost model: missing field"),
+        ("no.toml", "cannot be read: name a store or a model"),
+        ("s.iopj --drive 8us", "--drive: `8us` does not describe a drive"),
+        ("s.iopj --bs 0", "--bs: no I/O has 0"),
+        ("s.iopj --rw trim", "--rw: `trim`"),
+        ("s.iopj --path aio", "--path: `aio` matches no I/O path"),
+        ("s.iopj --iodepth 0", "0 is not in 1.."),
+        ("s.iopj --write-model there.toml", "there.toml exists already: name a new file"),
+    ] {
+        let (code, _, messages) = run(folder, &format!("predict {line}"));
+        assert_eq!(code, 2, "{line}: {messages}");
+        says(&messages, &[part]);
+        assert!(!messages.contains("panicked"), "{messages}");
+    }
+    assert_eq!(std::fs::read(folder.join("there.toml")).unwrap(), b"", "it is as it was");
+    let (_, _, messages) = run(folder, "predict open.iopj");
+    says(&messages, &["open.iopj: 12 trials say nothing to the model, because of an open load"]);
+}
+
+/// The papers' figures are facts and the fit has no luck in it, so these errors are the same everywhere.
+#[test]
+fn the_papers_figures_are_predicted_within_a_tenth_from_half_of_them() {
+    let folder = &*folder();
+    let (code, printed, _) = run(folder, "predict --published --json");
+    let papers: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, papers.as_array().unwrap().len()), (0, 2));
+    let mut errors = Vec::new();
+    for (paper, figures) in papers.as_array().unwrap().iter().zip([12, 36]) {
+        assert_eq!((&paper["all"]["n"], &paper["lacking"]), (&Value::from(figures), &Value::from(0)));
+        assert!(paper["all"]["median_error"].as_f64().unwrap() < 0.1, "{paper}");
+        for one in paper["predictions"].as_array().unwrap() {
+            let of = |key: &str| one[key].as_f64().unwrap();
+            errors.push((of("predicted") / of("measured") - 1.0).abs());
+        }
+    }
+    errors.sort_by(f64::total_cmp);
+    assert!(errors.len() == 48 && errors[24] < 0.08, "{errors:?}");
+    let (_, text, _) = run(folder, "predict --published");
+    says(&text, &["18 and 18 figures calibrate a model of 28 and 28 parameters, of which they decide "]);
+}

@@ -1,0 +1,25 @@
+//! Cost models: what an I/O takes on a path, as a function of depth, size, sleeps and spins; calibrated by
+//! measured data, with the covariance of every parameter; and what they predict. Pure: no I/O, no clock.
+
+mod case;
+mod drive;
+mod file;
+mod fit;
+pub mod formula;
+mod linear;
+mod model;
+mod parameter;
+mod predict;
+mod score;
+mod sensitivity;
+mod trials;
+
+pub use case::{Case, NotClosed, Observation, Quantity};
+pub use drive::{DataSheet, ParseDataSheetError};
+pub use file::FileError;
+pub use model::{CalibrateError, FEWEST_CASES, Model};
+pub use parameter::{Front, Kind, Parameter, Prior, Quantile, UnknownParameter};
+pub use predict::{Basis, CannotPredict, Prediction};
+pub use score::{Score, Scored, against, by_quantity, cross_validate, score};
+pub use sensitivity::Turn;
+pub use trials::{LeftOut, observations};

@@ -1,0 +1,169 @@
+//! Predictions: a value, its interval, and what it rests on.
+
+use crate::case::{Case, Quantity};
+use crate::fit::slopes;
+use crate::formula::value;
+use crate::model::Model;
+use crate::parameter::{Front, Kind, Parameter};
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+use std::collections::BTreeSet;
+
+/// What a prediction rests on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The case lies within what the model was calibrated by.
+    Interpolated,
+    /// It lies outside, by these.
+    Extrapolated(Vec<String>),
+}
+
+/// A predicted quantity with its interval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// Of what.
+    pub case: Case,
+    /// Which quantity.
+    pub quantity: Quantity,
+    /// The value, in the quantity's unit.
+    pub value: f64,
+    /// The interval in which a measurement is with a probability of 90 %.
+    pub interval: [f64; 2],
+    /// Standard deviation of the value's logarithm.
+    pub spread: f64,
+    /// What it rests on.
+    pub basis: Basis,
+}
+
+/// Why there is no prediction.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the model has no `{lacking}`: {remedy}")]
+pub struct CannotPredict {
+    /// The parameter that it lacks.
+    pub lacking: Parameter,
+    /// What would give it.
+    pub remedy: &'static str,
+}
+
+impl CannotPredict {
+    fn lacks(lacking: Parameter) -> CannotPredict {
+        let remedy = match lacking {
+            Parameter::Service(_) | Parameter::PerKib(_) | Parameter::Tail(..) => {
+                "calibrate it by a store with this direction and order (`rw`)"
+            }
+            Parameter::IdlePower | Parameter::CorePower | Parameter::WakeEnergy => {
+                "calibrate it by a store with joules of the whole machine"
+            }
+            Parameter::Instructions(_) | Parameter::InstructionsPerWake | Parameter::InstructionsPerSpin => {
+                "calibrate it by a store whose trials have a profile"
+            }
+            Parameter::Cpu(_) | Parameter::CpuPerWake | Parameter::CpuPerCall => {
+                "calibrate it by a store in which this interface sleeps for its completions"
+            }
+            _ => "calibrate it by a store with this interface, submission and completion",
+        };
+        CannotPredict { lacking, remedy }
+    }
+}
+
+/// Both tails of a 90 % interval.
+const TAIL: f64 = 0.05;
+
+impl Model {
+    /// Predicts a quantity of a case.
+    ///
+    /// # Errors
+    /// The model lacks a parameter.
+    pub fn predict(&self, case: &Case, quantity: Quantity) -> Result<Prediction, CannotPredict> {
+        let exact = value(self, case, quantity).map_err(CannotPredict::lacks)?;
+        let spread = self.variance(case, quantity).sqrt();
+        let reach = spread * self.t_quantile(1.0 - TAIL);
+        Ok(Prediction {
+            case: *case,
+            quantity,
+            value: exact,
+            interval: [exact * (-reach).exp(), exact * reach.exp()],
+            spread,
+            basis: self.basis(case),
+        })
+    }
+
+    /// How sure it is that the first case is better than the second in a quantity: the probability by the
+    /// parameters' covariance and by what the formula misses of each.
+    ///
+    /// # Errors
+    /// The model lacks a parameter.
+    pub fn better(&self, [a, b]: [&Case; 2], quantity: Quantity) -> Result<f64, CannotPredict> {
+        let of = |case: &Case| {
+            value(self, case, quantity).map_err(CannotPredict::lacks)?;
+            let slopes = slopes(&self.parameters, &self.fitted.logs, (case, quantity));
+            Ok(slopes.unwrap_or_else(|| (0.0, vec![0.0; self.parameters.len()])))
+        };
+        let ((log_a, slopes_a), (log_b, slopes_b)) = (of(a)?, of(b)?);
+        let apart: Vec<f64> = slopes_a.iter().zip(&slopes_b).map(|(a, b)| a - b).collect();
+        let variance = self.covariance().quadratic(&apart) + 2.0 * self.missed(quantity);
+        let lead = if quantity.more_is_better() { log_a - log_b } else { log_b - log_a };
+        Ok(Normal::standard().cdf(lead / variance.sqrt().max(f64::MIN_POSITIVE)))
+    }
+
+    /// Variance of a prediction's logarithm: of its parameters, and of what the formula misses.
+    fn variance(&self, case: &Case, quantity: Quantity) -> f64 {
+        let slopes = slopes(&self.parameters, &self.fitted.logs, (case, quantity));
+        let of_parameters = slopes.map_or(0.0, |(_, slopes)| self.covariance().quadratic(&slopes));
+        of_parameters.max(0.0) + self.missed(quantity)
+    }
+
+    /// The variance that the formula misses of a quantity; of one that was not calibrated by, the greatest of
+    /// all.
+    fn missed(&self, quantity: Quantity) -> f64 {
+        let all = || self.fitted.misfit.values().copied().fold(0.0, f64::max);
+        self.fitted.misfit.get(&quantity).copied().unwrap_or_else(all)
+    }
+
+    /// A quantile of Student's distribution with as many degrees of freedom as data exceed the parameters.
+    fn t_quantile(&self, probability: f64) -> f64 {
+        let free = (self.data as f64 - self.decided()).max(1.0);
+        StudentsT::new(0.0, 1.0, free).map_or(f64::INFINITY, |student| student.inverse_cdf(probability))
+    }
+
+    /// Whether a case lies within what calibrated the model, and by what it does not.
+    fn basis(&self, case: &Case) -> Basis {
+        let mut beyond = Vec::new();
+        if self.drive.is_some() {
+            beyond.push("the drive is that of a data sheet".to_owned());
+        }
+        if !self.paths().contains(&case.path) {
+            beyond.push(format!("{} was not measured, only its parts", case.path));
+        }
+        let kinds = |case: &Case| -> BTreeSet<Kind> {
+            Kind::shares(case.rw, case.rwmixread).into_iter().map(|(kind, _)| kind).collect()
+        };
+        let own = kinds(case);
+        let alike = || self.cases.iter().filter(|one| !kinds(one).is_disjoint(&own));
+        let of_path = || self.cases.iter().filter(|one| Front::of(one.path) == Front::of(case.path));
+        beyond.extend(outside("bs", case.bs, alike().map(|one| one.bs)));
+        beyond.extend(outside("I/Os in flight", in_flight(case), self.cases.iter().map(in_flight)));
+        beyond.extend(outside("I/Os in flight per job", case.depth(), of_path().map(Case::depth)));
+        beyond.extend(outside("numjobs", case.numjobs, self.cases.iter().map(|one| one.numjobs)));
+        beyond.extend(outside("cores", case.cores, self.cases.iter().map(|one| one.cores)));
+        beyond.extend(outside("batch", case.batch, self.cases.iter().map(|one| one.batch)));
+        if beyond.is_empty() { Basis::Interpolated } else { Basis::Extrapolated(beyond) }
+    }
+}
+
+fn in_flight(case: &Case) -> u32 {
+    case.numjobs.saturating_mul(case.depth())
+}
+
+/// Says by how much a value is outside of those that were measured.
+fn outside(what: &str, value: u32, measured: impl Iterator<Item = u32>) -> Option<String> {
+    let all: Vec<u32> = measured.collect();
+    let (least, most) = (*all.iter().min()?, *all.iter().max()?);
+    let times = |a: u32, b: u32| format!("{:.1}", f64::from(a) / f64::from(b)).replace(".0", "");
+    match value {
+        above if above > most => {
+            Some(format!("{what} {value} is {} times the most, {most}", times(value, most)))
+        }
+        below if below < least => Some(format!("{what} {value} is below the least, {least}")),
+        _ => None,
+    }
+}
