@@ -81,8 +81,7 @@ fn a_store_predicts_what_it_did_not_measure() {
     says(&messages, &["m.toml is written"]);
     let (_, again, _) = run(folder, "predict m.toml --iodepth 12 --json");
     let again: Value = serde_json::from_str(&again).unwrap();
-    let first =
-        |value: &Value| value["groups"][0]["rows"][0]["quantities"]["iops"]["value"].as_f64().unwrap();
+    let first = |printed: &Value| value(&printed["groups"][0]["rows"][0], "iops").unwrap();
     assert!((first(&printed) / first(&again) - 1.0).abs() < 1e-9);
     let (_, text, _) = run(folder, "predict m.toml --drive read=100us --path posix-sio,libaio --iodepth 1");
     says(

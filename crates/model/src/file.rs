@@ -48,6 +48,11 @@ struct TextParameter {
     correlations: Vec<f64>,
 }
 
+/// A correlation to six digits, which is more than data give.
+fn rounded(correlation: f64) -> f64 {
+    (correlation * 1e6).round() / 1e6
+}
+
 impl Model {
     /// The model's text.
     ///
@@ -61,7 +66,7 @@ impl Model {
             unit: name.unit().to_owned(),
             spread,
             correlations: (0..at)
-                .map(|other| self.covariance().get(at, other) / (spread * spreads[other]))
+                .map(|other| rounded(self.covariance().get(at, other) / (spread * spreads[other])))
                 .collect(),
         });
         let text = Text {
