@@ -23,13 +23,24 @@ use std::process::ExitCode;
 
 /// Folds of a cross-validation.
 const FOLDS: usize = 10;
+/// What paths are ranked by.
+const RANKED: [Quantity; 4] =
+    [Quantity::Iops, Quantity::LatencyP99, Quantity::CpuPerIo, Quantity::IosPerJoule];
 
-/// Predictions of one workload, the best path first.
+/// Which path is the best in a quantity, how sure it is that it is better than the next, and what would change
+/// their order.
+struct Lead {
+    quantity: Quantity,
+    pair: [Case; 2],
+    probability: f64,
+    turns: Vec<Turn>,
+}
+
+/// Predictions of one workload, the path with the most IOPS first.
 struct Group {
     workload: String,
     rows: Vec<Vec<Prediction>>,
-    /// How sure it is that the first path is better than the second, and what would change their order.
-    lead: Option<(f64, Vec<Turn>)>,
+    leads: Vec<Lead>,
     /// Paths without a prediction, and why.
     without: Vec<(Case, String)>,
 }
@@ -157,11 +168,21 @@ fn group(model: &Model, workload: String, cases: &[Case]) -> Group {
     }
     // The first quantity is the rate, of which each row has one.
     rows.sort_by(|a, b| b[0].value.total_cmp(&a[0].value));
-    let lead = rows.first().zip(rows.get(1)).and_then(|(first, second)| {
-        let pair = [&first[0].case, &second[0].case];
-        Some((model.better(pair, Quantity::Iops).ok()?, model.turns(pair, Quantity::Iops)))
+    let leads = RANKED.into_iter().filter_map(|quantity| lead(model, &rows, quantity)).collect();
+    Group { workload, rows, leads, without }
+}
+
+/// The lead in a quantity, of which two paths at least have a prediction.
+fn lead(model: &Model, rows: &[Vec<Prediction>], quantity: Quantity) -> Option<Lead> {
+    let mut all: Vec<&Prediction> = rows.iter().flatten().filter(|one| one.quantity == quantity).collect();
+    all.sort_by(|a, b| match quantity.more_is_better() {
+        true => b.value.total_cmp(&a.value),
+        false => a.value.total_cmp(&b.value),
     });
-    Group { workload, rows, lead, without }
+    let pair = [all.first()?.case, all.get(1)?.case];
+    let [first, second] = &pair;
+    let probability = model.better([first, second], quantity).ok()?;
+    Some(Lead { quantity, pair, probability, turns: model.turns([first, second], quantity) })
 }
 
 /// Writes the model into a new file.

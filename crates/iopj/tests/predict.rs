@@ -88,7 +88,9 @@ fn a_store_predicts_what_it_did_not_measure() {
         &text,
         &[
             "the drive is that of a data sheet",
-            "posix-sio/syscall/poll: not predicted: the model has no `time:posix-sio`",
+            "not predicted (posix-sio/syscall/interrupt, posix-sio/syscall/poll, posix-sio/syscall/hybrid): the \
+             model",
+            "`time:posix-sio`: calibrate it by",
         ],
     );
     let (code, text, _) = run(folder, "predict s.iopj --against s.iopj");

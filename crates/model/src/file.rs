@@ -8,7 +8,10 @@ use crate::model::Model;
 use crate::parameter::Parameter;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
+/// Logarithms and spreads beyond these are no measurement's.
+const WIDEST: RangeInclusive<f64> = -70.0..=70.0;
 /// The version of the file's form.
 const VERSION: u32 = 1;
 
@@ -110,7 +113,7 @@ impl Model {
         }
         let all_of = |ok: bool, what: &str| if ok { Ok(()) } else { Err(form(what.to_owned())) };
         let misfit: BTreeMap<Quantity, f64> = text.misfit.into_iter().map(|(one, s)| (one, s * s)).collect();
-        all_of(misfit.values().all(|variance| variance.is_finite()), "a misfit is not finite")?;
+        all_of(misfit.values().all(|variance| WIDEST.contains(variance)), "a misfit is beyond all measure")?;
         all_of(!text.case.is_empty() && text.data > 0, "it has no case that calibrated it")?;
         let is_sound = |case: &Case| case.numjobs > 0 && case.iodepth > 0 && case.bs > 0 && case.cores > 0;
         all_of(text.case.iter().all(is_sound), "a case has a count of 0")?;
@@ -137,6 +140,9 @@ impl TextParameter {
         let is_positive = |value: f64| value.is_finite() && value > 0.0;
         if !is_positive(self.value) || !is_positive(self.spread) {
             return Err(FileError::Form(format!("`{name}` has a value or a spread that is not positive")));
+        }
+        if !WIDEST.contains(&self.value.ln()) || !WIDEST.contains(&self.spread) {
+            return Err(FileError::Form(format!("`{name}` has a value or a spread beyond all measure")));
         }
         if self.correlations.iter().any(|one| !one.is_finite() || one.abs() > 1.0 + 1e-9) {
             return Err(FileError::Form(format!("`{name}` has a correlation that is not between -1 and 1")));

@@ -5,7 +5,7 @@
 
 use crate::case::{Case, Quantity};
 use crate::parameter::{Front, Kind, Parameter, Quantile};
-use iopj_core::path::{AioDescriptors, RingSubmission};
+use iopj_core::path::{AioDescriptors, RingSubmission, Submission};
 use iopj_core::{CompletionMode, IoPath};
 
 /// What a job does while its I/Os are in flight.
@@ -30,6 +30,13 @@ impl Waiting {
             (CompletionMode::Hybrid, _) => Waiting::Both,
         }
     }
+}
+
+/// Threads that spin all the time: jobs, and the kernel's threads that poll for submissions.
+pub fn spinners(case: &Case) -> u32 {
+    let jobs = if Waiting::of(case.path) == Waiting::Spins { case.numjobs } else { 0 };
+    let pollers = if case.path.submission() == Submission::Sqpoll { case.numjobs } else { 0 };
+    jobs.saturating_add(pollers)
 }
 
 /// What the formula says of a case; a quantity whose parameters the model lacks is absent.

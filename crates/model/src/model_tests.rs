@@ -4,7 +4,7 @@ use crate::case::{Case, Observation, Quantity};
 use crate::formula::value;
 use crate::model::Model;
 use crate::parameter::{Front, Kind, Parameter, Quantile};
-use crate::predict::Basis;
+use crate::predict::{Basis, CannotPredict};
 use crate::score::{against, by_quantity, cross_validate, score};
 use iopj_core::workload::Rw;
 use std::collections::BTreeMap;
@@ -162,7 +162,7 @@ fn what_lies_outside_is_said_to() {
     );
     // Its parts were measured: the way of io_uring, and polling without an interrupt.
     let unseen = case("io_uring/syscall/poll", 4096, 1, 1);
-    assert_eq!(basis(&unseen), ["io_uring/syscall/poll was not measured, only its parts"]);
+    assert_eq!(basis(&unseen), ["the path was not measured, only its parts"]);
     let exact = value(&known, &unseen, Quantity::LatencyMean).unwrap();
     let said = model.predict(&unseen, Quantity::LatencyMean).unwrap();
     assert!(said.interval[0] < exact && exact < said.interval[1], "{said:?}, made by {exact}");
@@ -170,8 +170,11 @@ fn what_lies_outside_is_said_to() {
     assert!(width(&far) > width(&case("libaio/syscall/interrupt", 4096, 1, 4)));
     let lacking =
         model.predict(&case("posix-aio/syscall/interrupt", 4096, 1, 1), Quantity::Iops).unwrap_err();
-    assert_eq!(lacking.lacking, Parameter::Time(Front::PosixAio));
+    assert!(matches!(lacking, CannotPredict::Lacks { lacking: Parameter::Time(Front::PosixAio), .. }));
     assert!(lacking.to_string().contains("`time:posix-aio`: calibrate it by a store with this interface"));
+    let crowded = case("posix-sio/syscall/poll", 4096, 9, 1);
+    let error = model.predict(&crowded, Quantity::Iops).unwrap_err().to_string();
+    assert_eq!(error, "9 threads would spin on 8 cores, and no formula says how they take turns");
     let writes = Case { rw: Rw::Randwrite, ..case("libaio/syscall/interrupt", 4096, 1, 1) };
     assert!(model.predict(&writes, Quantity::Iops).unwrap_err().to_string().contains("(`rw`)"));
 }
@@ -275,6 +278,19 @@ fn a_file_reads_back_and_predicts_the_same() {
         let error = Model::from_toml(&broken).unwrap_err().to_string();
         assert!(error.contains(why), "{from}: {error}");
     }
+}
+
+/// A damaged file once had so many degrees of freedom that Student's distribution was searched for ever.
+#[test]
+fn endless_degrees_of_freedom_end() {
+    let text = calibrated().to_toml().unwrap();
+    let many = text.replacen("data = ", "data = 900000000000000", 1);
+    let said = Model::from_toml(&many).unwrap().predict(&cases()[0], Quantity::Iops).unwrap();
+    assert!(said.interval[0] < said.value && said.value < said.interval[1], "{said:?}");
+    let spread = text.find("spread = ").unwrap();
+    let line = &text[spread..][..text[spread..].find('\n').unwrap()];
+    let error = Model::from_toml(&text.replacen(line, "spread = 1e300", 1)).unwrap_err().to_string();
+    assert!(error.contains("beyond all measure"), "{error}");
 }
 
 proptest::proptest! {

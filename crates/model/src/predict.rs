@@ -2,7 +2,7 @@
 
 use crate::case::{Case, Quantity};
 use crate::fit::slopes;
-use crate::formula::value;
+use crate::formula::{spinners, value};
 use crate::model::Model;
 use crate::parameter::{Front, Kind, Parameter};
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
@@ -36,12 +36,23 @@ pub struct Prediction {
 
 /// Why there is no prediction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the model has no `{lacking}`: {remedy}")]
-pub struct CannotPredict {
-    /// The parameter that it lacks.
-    pub lacking: Parameter,
-    /// What would give it.
-    pub remedy: &'static str,
+pub enum CannotPredict {
+    /// The model lacks a parameter.
+    #[error("the model has no `{lacking}`: {remedy}")]
+    Lacks {
+        /// The parameter.
+        lacking: Parameter,
+        /// What would give it.
+        remedy: &'static str,
+    },
+    /// Threads that spin outnumber the cores, and no closed formula says how they take turns.
+    #[error("{spinners} threads would spin on {cores} cores, and no formula says how they take turns")]
+    Crowded {
+        /// Threads that spin.
+        spinners: u32,
+        /// Cores.
+        cores: u32,
+    },
 }
 
 impl CannotPredict {
@@ -61,7 +72,7 @@ impl CannotPredict {
             }
             _ => "calibrate it by a store with this interface, submission and completion",
         };
-        CannotPredict { lacking, remedy }
+        CannotPredict::Lacks { lacking, remedy }
     }
 }
 
@@ -72,9 +83,9 @@ impl Model {
     /// Predicts a quantity of a case.
     ///
     /// # Errors
-    /// The model lacks a parameter.
+    /// The model lacks a parameter, or threads that spin outnumber the cores.
     pub fn predict(&self, case: &Case, quantity: Quantity) -> Result<Prediction, CannotPredict> {
-        let exact = value(self, case, quantity).map_err(CannotPredict::lacks)?;
+        let exact = self.value(case, quantity)?;
         let spread = self.variance(case, quantity).sqrt();
         let reach = spread * self.t_quantile(1.0 - TAIL);
         Ok(Prediction {
@@ -91,10 +102,10 @@ impl Model {
     /// parameters' covariance and by what the formula misses of each.
     ///
     /// # Errors
-    /// The model lacks a parameter.
+    /// As [`Model::predict`].
     pub fn better(&self, [a, b]: [&Case; 2], quantity: Quantity) -> Result<f64, CannotPredict> {
         let of = |case: &Case| {
-            value(self, case, quantity).map_err(CannotPredict::lacks)?;
+            self.value(case, quantity)?;
             let slopes = slopes(&self.parameters, &self.fitted.logs, (case, quantity));
             Ok(slopes.unwrap_or_else(|| (0.0, vec![0.0; self.parameters.len()])))
         };
@@ -103,6 +114,15 @@ impl Model {
         let variance = self.covariance().quadratic(&apart) + 2.0 * self.missed(quantity);
         let lead = if quantity.more_is_better() { log_a - log_b } else { log_b - log_a };
         Ok(Normal::standard().cdf(lead / variance.sqrt().max(f64::MIN_POSITIVE)))
+    }
+
+    /// What the formula says, where it holds.
+    fn value(&self, case: &Case, quantity: Quantity) -> Result<f64, CannotPredict> {
+        let (spinners, cores) = (spinners(case), case.cores);
+        if spinners > cores {
+            return Err(CannotPredict::Crowded { spinners, cores });
+        }
+        value(self, case, quantity).map_err(CannotPredict::lacks)
     }
 
     /// Variance of a prediction's logarithm: of its parameters, and of what the formula misses.
@@ -121,7 +141,8 @@ impl Model {
 
     /// A quantile of Student's distribution with as many degrees of freedom as data exceed the parameters.
     fn t_quantile(&self, probability: f64) -> f64 {
-        let free = (self.data as f64 - self.decided()).max(1.0);
+        // Beyond so many it is the normal distribution, to all digits that are shown.
+        let free = (self.data as f64 - self.decided()).clamp(1.0, 1e4);
         StudentsT::new(0.0, 1.0, free).map_or(f64::INFINITY, |student| student.inverse_cdf(probability))
     }
 
@@ -132,7 +153,7 @@ impl Model {
             beyond.push("the drive is that of a data sheet".to_owned());
         }
         if !self.paths().contains(&case.path) {
-            beyond.push(format!("{} was not measured, only its parts", case.path));
+            beyond.push("the path was not measured, only its parts".to_owned());
         }
         let kinds = |case: &Case| -> BTreeSet<Kind> {
             Kind::shares(case.rw, case.rwmixread).into_iter().map(|(kind, _)| kind).collect()

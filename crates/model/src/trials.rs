@@ -1,7 +1,7 @@
 //! What the trials of a store say to a model.
 
 use crate::case::{Case, Observation, Quantity};
-use crate::formula::Waiting;
+use crate::formula::{Waiting, spinners};
 use iopj_core::{CostKind, Generator, Scope};
 use iopj_store::{EnergySource, Measurement, Trial};
 use std::collections::BTreeMap;
@@ -29,6 +29,7 @@ pub fn observations(trials: &[&Trial]) -> (Vec<Observation>, LeftOut) {
         }
         match Case::of(trial.path, &trial.workload, measurement.evidence.cpu.cores.max(1)) {
             Err(why) => leave(why.0),
+            Ok(case) if spinners(&case) > case.cores => leave("threads that spin and outnumber the cores"),
             Ok(case) => {
                 let sleeps = Waiting::of(trial.path) != Waiting::Spins;
                 for quantity in

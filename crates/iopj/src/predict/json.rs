@@ -1,6 +1,6 @@
 //! Predictions and their scores as JSON.
 
-use super::{Group, Scores};
+use super::{Group, Lead, Scores};
 use iopj_model::{Basis, Case, Model, Prediction, Score, Scored, Turn, by_quantity, score};
 use serde_json::{Value, json};
 
@@ -29,19 +29,26 @@ fn group(group: &Group) -> Value {
         };
         json!({ "case": row[0].case, "extrapolated": beyond, "quantities": quantities })
     };
-    let lead = group.lead.as_ref().map(|(probability, turns)| {
-        json!({ "probability": probability, "turns": turns.iter().map(turn).collect::<Vec<Value>>() })
-    });
     let without = |(case, why): &(Case, String)| json!({ "case": case, "why": why });
     json!({
         "rows": group.rows.iter().map(row).collect::<Vec<Value>>(),
-        "lead": lead,
+        "leads": group.leads.iter().map(lead).collect::<Vec<Value>>(),
         "without": group.without.iter().map(without).collect::<Vec<Value>>(),
     })
 }
 
 fn quantity(one: &Prediction) -> Value {
     json!({ "quantity": one.quantity.to_string(), "value": one.value, "interval": one.interval })
+}
+
+fn lead(lead: &Lead) -> Value {
+    json!({
+        "quantity": lead.quantity.to_string(),
+        "path": lead.pair[0].path,
+        "next": lead.pair[1].path,
+        "probability": lead.probability,
+        "turns": lead.turns.iter().map(turn).collect::<Vec<Value>>(),
+    })
 }
 
 fn turn(turn: &Turn) -> Value {

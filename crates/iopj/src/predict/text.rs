@@ -1,6 +1,6 @@
 //! Predictions and their scores as text.
 
-use super::{Group, Scores};
+use super::{Group, Lead, Scores};
 use iopj_model::{Basis, Case, Model, Prediction, Quantity, Score, Scored, Turn, by_quantity, score};
 use iopj_report::render::{Table, WIDTH, escape, wrap};
 use std::fmt::Write;
@@ -18,7 +18,7 @@ const SHOWN: [Quantity; 7] = [
     Quantity::IosPerJoule,
 ];
 /// Turns that are shown of a lead.
-const TURNS: usize = 3;
+const TURNS: usize = 2;
 
 /// The predictions of each workload, with what they rest on.
 pub(super) fn groups(model: &Model, groups: &[Group]) -> String {
@@ -43,11 +43,9 @@ pub(super) fn groups(model: &Model, groups: &[Group]) -> String {
     for group in groups {
         text += &format!("\n{}\n", group.workload);
         text += &table(group);
-        text += &lead(group);
+        text.extend(group.leads.iter().map(lead));
         text += &bases(group);
-        for (case, why) in &group.without {
-            text += &wrap(&format!("{}: not predicted: {why}", case.path), WIDTH, "  ");
-        }
+        text += &without(group);
     }
     text
 }
@@ -82,28 +80,34 @@ fn digits(value: f64) -> String {
     format!("{value:.*}", decimals as usize)
 }
 
-/// Which path is the best, how sure that is, and what would change it.
-fn lead(group: &Group) -> String {
-    let Some((sure, turns)) = &group.lead else { return String::new() };
-    let [first, second] = [0, 1].map(|at| group.rows[at][0].case.path);
-    let sure = (sure * 100.0).floor().min(99.0);
-    let mut text = format!("most IOPS: {first}, ahead of {second} with a probability of {sure:.0} %");
-    let turn = |turn: &Turn| {
-        let beyond = if turn.at > turn.now { "above" } else { "below" };
-        let unit = match turn.parameter.unit() {
-            "1" => String::new(),
-            unit => format!(" {unit}"),
-        };
-        let [at, now] = [turn.at, turn.now].map(digits);
-        format!("`{}` is {beyond} {at}{unit} (now {now})", turn.parameter)
+/// Which path is the best in a quantity, how sure that is, and what would change it.
+fn lead(lead: &Lead) -> String {
+    let [first, second] = lead.pair.map(|case| case.path);
+    let sure = (lead.probability * 100.0).floor().min(99.0);
+    let most = match lead.quantity {
+        Quantity::Iops => "most IOPS",
+        Quantity::IosPerJoule => "most I/Os per joule",
+        Quantity::CpuPerIo => "least CPU time",
+        _ => "least p99",
     };
-    let turns: Vec<String> = turns.iter().take(TURNS).map(turn).collect();
+    let mut text = format!("{most}: {first}, ahead of {second} with a probability of {sure:.0} %");
+    let turns: Vec<String> = lead.turns.iter().take(TURNS).map(turn).collect();
     match turns.split_last() {
         None => text += "; no parameter within a factor of 16 changes that",
-        Some((last, [])) => _ = write!(text, "; it is not where {last}"),
-        Some((last, rest)) => _ = write!(text, "; it is not where {} or {last}", rest.join(", ")),
+        Some((last, [])) => _ = write!(text, "; not so where {last}"),
+        Some((last, rest)) => _ = write!(text, "; not so where {} or {last}", rest.join(", ")),
     }
     wrap(&text, WIDTH, "  ")
+}
+
+fn turn(turn: &Turn) -> String {
+    let beyond = if turn.at > turn.now { "above" } else { "below" };
+    let unit = match turn.parameter.unit() {
+        "1" => String::new(),
+        unit => format!(" {unit}"),
+    };
+    let [at, now] = [turn.at, turn.now].map(digits);
+    format!("`{}` is {beyond} {at}{unit} (now {now})", turn.parameter)
 }
 
 /// What is extrapolated, said once for all paths of which it is true.
@@ -122,6 +126,21 @@ fn bases(group: &Group) -> String {
     };
     let line = |(beyond, paths): &(&[String], Vec<String>)| {
         wrap(&format!("extrapolated ({}): {}", whom(paths), beyond.join("; ")), WIDTH, "  ")
+    };
+    said.iter().map(line).collect()
+}
+
+/// Paths without a prediction, those with one reason together.
+fn without(group: &Group) -> String {
+    let mut said: Vec<(&str, Vec<String>)> = Vec::new();
+    for (case, why) in &group.without {
+        match said.iter_mut().find(|(one, _)| one == why) {
+            Some((_, paths)) => paths.push(path(case)),
+            None => said.push((why, vec![path(case)])),
+        }
+    }
+    let line = |(why, paths): &(&str, Vec<String>)| {
+        wrap(&format!("not predicted ({}): {why}", paths.join(", ")), WIDTH, "  ")
     };
     said.iter().map(line).collect()
 }
