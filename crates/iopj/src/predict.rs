@@ -27,7 +27,7 @@ const FOLDS: usize = 10;
 const RANKED: [Quantity; 4] =
     [Quantity::Iops, Quantity::LatencyP99, Quantity::CpuPerIo, Quantity::IosPerJoule];
 
-/// Which path is the best in a quantity, how sure it is that it is better than the next, and what would change
+/// Which path is the best in a quantity, how sure it is that it beats the next, and what would change
 /// their order.
 struct Lead {
     quantity: Quantity,
