@@ -73,7 +73,7 @@ pub(crate) fn question(
 }
 
 /// I/Os per second: `40000`, `40k`, `1.5M`; k is 1,000.
-fn rate(text: &str) -> anyhow::Result<u64> {
+pub(crate) fn rate(text: &str) -> anyhow::Result<u64> {
     let factor = |c: char| match c {
         'k' | 'K' => Some(1e3),
         'm' | 'M' => Some(1e6),

@@ -9,9 +9,10 @@ mod text;
 use crate::args::PredictArgs;
 use crate::output::{note, print, print_json};
 use anyhow::{Context, anyhow};
+use iopj_core::RateProcess;
 use iopj_model::{
-    Case, DataSheet, Model, Observation, Prediction, Quantity, Scored, Turn, against, cross_validate,
-    observations,
+    CannotPredict, Case, DataSheet, Load, Model, Observation, OpenPrediction, Prediction, Quantity, Scored,
+    Turn, against, cross_validate, observations,
 };
 use iopj_report::analysis::Admission;
 use iopj_store::{Store, Trial};
@@ -33,7 +34,8 @@ struct Lead {
     quantity: Quantity,
     pair: [Case; 2],
     probability: f64,
-    turns: Vec<Turn>,
+    /// Absent under an open load, for which they are not sought.
+    turns: Option<Vec<Turn>>,
 }
 
 /// Predictions of one workload, the path with the most IOPS first.
@@ -41,6 +43,8 @@ struct Group {
     workload: String,
     rows: Vec<Vec<Prediction>>,
     leads: Vec<Lead>,
+    /// Paths that fall behind an open load, and the share of the parameters' draws in which they do.
+    behind: Vec<(Case, f64)>,
     /// Paths without a prediction, and why.
     without: Vec<(Case, String)>,
 }
@@ -71,10 +75,12 @@ pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     let sheet = args.drive.as_deref().map(str::parse::<DataSheet>).transpose();
     let sheet = sheet.map_err(|error| anyhow!("--drive: {error}"))?;
     let model = sheet.map_or_else(|| model.clone(), |sheet| model.on(&sheet));
-    let groups: Vec<Group> = cases::cases(args, &model)?
-        .into_iter()
-        .map(|(workload, cases)| group(&model, workload, &cases))
-        .collect();
+    let load = load(args)?;
+    let of = |(workload, cases): (String, Vec<Case>)| match load {
+        None => closed(&model, workload, &cases),
+        Some(load) => open(&model, workload, &cases, load),
+    };
+    let groups: Vec<Group> = cases::cases(args, &model)?.into_iter().map(of).collect();
     if args.json {
         print_json(&json::groups(&model, &groups))?;
     } else {
@@ -155,10 +161,24 @@ fn scores(
     Ok(Scores { scored, lacking, held_back })
 }
 
-fn group(model: &Model, workload: String, cases: &[Case]) -> Group {
+/// The open load that is asked for.
+fn load(args: &PredictArgs) -> anyhow::Result<Option<Load>> {
+    let Some(text) = &args.rate else { return Ok(None) };
+    let iops = crate::advise::rate(text)? as f64;
+    let process: RateProcess =
+        args.rate_process.parse().map_err(|error| anyhow!("--rate-process: {error}"))?;
+    Ok(Some(Load { iops, poisson: process == RateProcess::Poisson }))
+}
+
+/// Predictions of a closed workload.
+fn closed(model: &Model, workload: String, cases: &[Case]) -> Group {
     let (mut rows, mut without) = (Vec::new(), Vec::new());
     for case in cases {
         match model.predict(case, Quantity::Iops) {
+            Err(CannotPredict::Crowded { .. }) => match model.closed(case) {
+                Ok(simulated) => rows.push(simulated.predictions),
+                Err(why) => without.push((*case, why.to_string())),
+            },
             Err(why) => without.push((*case, why.to_string())),
             Ok(_) => {
                 let all = Quantity::ALL.into_iter().filter_map(|one| model.predict(case, one).ok());
@@ -168,12 +188,43 @@ fn group(model: &Model, workload: String, cases: &[Case]) -> Group {
     }
     // The first quantity is the rate, of which each row has one.
     rows.sort_by(|a, b| b[0].value.total_cmp(&a[0].value));
-    let leads = RANKED.into_iter().filter_map(|quantity| lead(model, &rows, quantity)).collect();
-    Group { workload, rows, leads, without }
+    let sure = |[first, second]: [&Case; 2], quantity| model.better([first, second], quantity).ok();
+    let turns = |pair: [&Case; 2], quantity| Some(model.turns(pair, quantity));
+    let leads = RANKED.into_iter().filter_map(|quantity| lead(&rows, quantity, sure, turns)).collect();
+    Group { workload, rows, leads, behind: Vec::new(), without }
+}
+
+/// Predictions of an open load. Those that keep up are ranked, but not by their rate, which is the load's.
+fn open(model: &Model, workload: String, cases: &[Case], load: Load) -> Group {
+    let (mut rows, mut behind, mut without) = (Vec::new(), Vec::new(), Vec::new());
+    let mut known: Vec<(Case, OpenPrediction)> = Vec::new();
+    for case in cases {
+        match model.open(case, load) {
+            Err(why) => without.push((*case, why.to_string())),
+            Ok(open) => {
+                rows.push(open.predictions.clone());
+                match open.overload {
+                    true => behind.push((*case, open.overloaded)),
+                    false => known.push((*case, open)),
+                }
+            }
+        }
+    }
+    let of = |case: &Case| known.iter().find(|(one, _)| one == case).map(|(_, open)| open);
+    let sure = |[first, second]: [&Case; 2], quantity| model.better_open([of(first)?, of(second)?], quantity);
+    let keep_up: Vec<Vec<Prediction>> = known.iter().map(|(_, open)| open.predictions.clone()).collect();
+    let leads = RANKED[1..].iter().filter_map(|quantity| lead(&keep_up, *quantity, sure, |_, _| None));
+    let leads = leads.collect();
+    Group { workload: format!("{workload}, {} I/Os per second", load.iops), rows, leads, behind, without }
 }
 
 /// The lead in a quantity, of which two paths at least have a prediction.
-fn lead(model: &Model, rows: &[Vec<Prediction>], quantity: Quantity) -> Option<Lead> {
+fn lead(
+    rows: &[Vec<Prediction>],
+    quantity: Quantity,
+    sure: impl Fn([&Case; 2], Quantity) -> Option<f64>,
+    turns: impl Fn([&Case; 2], Quantity) -> Option<Vec<Turn>>,
+) -> Option<Lead> {
     let mut all: Vec<&Prediction> = rows.iter().flatten().filter(|one| one.quantity == quantity).collect();
     all.sort_by(|a, b| match quantity.more_is_better() {
         true => b.value.total_cmp(&a.value),
@@ -181,8 +232,8 @@ fn lead(model: &Model, rows: &[Vec<Prediction>], quantity: Quantity) -> Option<L
     });
     let pair = [all.first()?.case, all.get(1)?.case];
     let [first, second] = &pair;
-    let probability = model.better([first, second], quantity).ok()?;
-    Some(Lead { quantity, pair, probability, turns: model.turns([first, second], quantity) })
+    let probability = sure([first, second], quantity)?;
+    Some(Lead { quantity, pair, probability, turns: turns([first, second], quantity) })
 }
 
 /// Writes the model into a new file.

@@ -93,6 +93,14 @@ fn a_store_predicts_what_it_did_not_measure() {
             "`time:posix-sio`: calibrate it by",
         ],
     );
+    let (code, text, messages) = run(
+        folder,
+        "predict s.iopj --rate 5k --rate-process poisson --iodepth 8 --path io_uring/syscall,libaio",
+    );
+    assert_eq!(code, 0, "{messages}");
+    says(&text, &["numjobs 1, 5000 I/Os per second", "least p99: ", "an open load is simulated"]);
+    let (_, text, _) = run(folder, "predict s.iopj --rate 1M --iodepth 8 --path libaio");
+    says(&text, &["falls behind, with a latency", "libaio/syscall/interrupt (100 %)"]);
     let (code, text, _) = run(folder, "predict s.iopj --against s.iopj");
     assert_eq!(code, 0);
     says(
@@ -129,6 +137,8 @@ fn what_cannot_be_predicted_is_refused_in_one_line() {
         ("bad.toml", "this is no cost model: missing field"),
         ("no.toml", "cannot be read: name a store or a model"),
         ("s.iopj --drive 8us", "--drive: `8us` does not describe a drive"),
+        ("s.iopj --rate 0", "`0` is not a rate"),
+        ("s.iopj --rate 1k --rate-process poison", "poison"),
         ("s.iopj --bs 0", "--bs: no I/O has 0"),
         ("s.iopj --rw trim", "--rw: `trim`"),
         ("s.iopj --path aio", "--path: `aio` matches no I/O path"),

@@ -95,6 +95,17 @@ impl Square {
         Some(inverse)
     }
 
+    /// The lower factor times a vector: what independent normal numbers become that shall have this
+    /// covariance. Of a matrix that has no factor, each by itself.
+    pub(crate) fn drawn(&self, normal: &[f64]) -> Vec<f64> {
+        let factor = self.factor();
+        let row = |row: usize| match &factor {
+            Some(lower) => (0..=row).map(|k| lower.get(row, k) * normal[k]).sum(),
+            None => self.get(row, row).max(0.0).sqrt() * normal[row],
+        };
+        (0..self.n).map(row).collect()
+    }
+
     /// Row by row.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &[f64]> {
         self.cells.chunks(self.n.max(1))

@@ -56,7 +56,7 @@ pub enum CannotPredict {
 }
 
 impl CannotPredict {
-    fn lacks(lacking: Parameter) -> CannotPredict {
+    pub(crate) fn lacks(lacking: Parameter) -> CannotPredict {
         let remedy = match lacking {
             Parameter::Service(_) | Parameter::PerKib(_) | Parameter::Tail(..) => {
                 "calibrate it by a store with this direction and order (`rw`)"
@@ -87,15 +87,20 @@ impl Model {
     pub fn predict(&self, case: &Case, quantity: Quantity) -> Result<Prediction, CannotPredict> {
         let exact = self.value(case, quantity)?;
         let spread = self.variance(case, quantity).sqrt();
+        Ok(self.prediction(case, quantity, exact, spread, self.basis(case)))
+    }
+
+    pub(crate) fn prediction(
+        &self,
+        case: &Case,
+        quantity: Quantity,
+        value: f64,
+        spread: f64,
+        basis: Basis,
+    ) -> Prediction {
         let reach = spread * self.t_quantile(1.0 - TAIL);
-        Ok(Prediction {
-            case: *case,
-            quantity,
-            value: exact,
-            interval: [exact * (-reach).exp(), exact * reach.exp()],
-            spread,
-            basis: self.basis(case),
-        })
+        let interval = [value * (-reach).exp(), value * reach.exp()];
+        Prediction { case: *case, quantity, value, interval, spread, basis }
     }
 
     /// How sure it is that the first case is better than the second in a quantity: the probability by the
@@ -134,7 +139,7 @@ impl Model {
 
     /// The variance that the formula misses of a quantity; of one that was not calibrated by, the greatest of
     /// all.
-    fn missed(&self, quantity: Quantity) -> f64 {
+    pub(crate) fn missed(&self, quantity: Quantity) -> f64 {
         let all = || self.fitted.misfit.values().copied().fold(0.0, f64::max);
         self.fitted.misfit.get(&quantity).copied().unwrap_or_else(all)
     }
@@ -147,7 +152,7 @@ impl Model {
     }
 
     /// Whether a case lies within what calibrated the model, and by what it does not.
-    fn basis(&self, case: &Case) -> Basis {
+    pub(crate) fn basis(&self, case: &Case) -> Basis {
         let mut beyond = Vec::new();
         if self.drive.is_some() {
             beyond.push("the drive is that of a data sheet".to_owned());

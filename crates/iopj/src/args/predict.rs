@@ -35,6 +35,13 @@ pub(crate) struct PredictArgs {
     /// Cores that the threads may use; by default those of the calibrated machine
     #[arg(long, help_heading = "Cases", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) cores: Option<u32>,
+    /// An open load: I/Os per second of all jobs together, such as 40k. It is simulated
+    #[arg(long, value_name = "IOPS", conflicts_with = "against", help_heading = "Cases")]
+    pub(crate) rate: Option<String>,
+    /// How the I/Os of an open load arrive: linear (evenly), poisson
+    #[arg(long, requires = "rate", default_value = "linear", help_heading = "Cases")]
+    #[arg(value_parser = hints::RATE_PROCESS, hide_possible_values = true)]
+    pub(crate) rate_process: String,
     /// Another drive by its data sheet, such as read=8us,write=10us,parallelism=7
     #[arg(long, value_name = "SHEET", help_heading = "Cases")]
     pub(crate) drive: Option<String>,

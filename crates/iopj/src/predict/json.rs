@@ -29,10 +29,12 @@ fn group(group: &Group) -> Value {
         };
         json!({ "case": row[0].case, "extrapolated": beyond, "quantities": quantities })
     };
+    let behind = |(case, share): &(Case, f64)| json!({ "case": case, "draws": share });
     let without = |(case, why): &(Case, String)| json!({ "case": case, "why": why });
     json!({
         "rows": group.rows.iter().map(row).collect::<Vec<Value>>(),
         "leads": group.leads.iter().map(lead).collect::<Vec<Value>>(),
+        "behind": group.behind.iter().map(behind).collect::<Vec<Value>>(),
         "without": group.without.iter().map(without).collect::<Vec<Value>>(),
     })
 }
@@ -47,7 +49,7 @@ fn lead(lead: &Lead) -> Value {
         "path": lead.pair[0].path,
         "next": lead.pair[1].path,
         "probability": lead.probability,
-        "turns": lead.turns.iter().map(turn).collect::<Vec<Value>>(),
+        "turns": lead.turns.iter().flatten().map(turn).collect::<Vec<Value>>(),
     })
 }
 

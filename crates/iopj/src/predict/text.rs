@@ -44,6 +44,7 @@ pub(super) fn groups(model: &Model, groups: &[Group]) -> String {
         text += &format!("\n{}\n", group.workload);
         text += &table(group);
         text.extend(group.leads.iter().map(lead));
+        text += &behind(group);
         text += &bases(group);
         text += &without(group);
     }
@@ -91,8 +92,9 @@ fn lead(lead: &Lead) -> String {
         _ => "least p99",
     };
     let mut text = format!("{most}: {first}, ahead of {second} with a probability of {sure:.0} %");
-    let turns: Vec<String> = lead.turns.iter().take(TURNS).map(turn).collect();
+    let turns = lead.turns.iter().flatten().take(TURNS).map(turn).collect::<Vec<String>>();
     match turns.split_last() {
+        None if lead.turns.is_none() => {}
         None => text += "; no parameter within a factor of 16 changes that",
         Some((last, [])) => _ = write!(text, "; not so where {last}"),
         Some((last, rest)) => _ = write!(text, "; not so where {} or {last}", rest.join(", ")),
@@ -108,6 +110,18 @@ fn turn(turn: &Turn) -> String {
     };
     let [at, now] = [turn.at, turn.now].map(digits);
     format!("`{}` is {beyond} {at}{unit} (now {now})", turn.parameter)
+}
+
+/// Which paths fall behind an open load, and how sure that is.
+fn behind(group: &Group) -> String {
+    let line = |(case, share): &(Case, f64)| format!("{} ({:.0} %)", case.path, share * 100.0);
+    let paths: Vec<String> = group.behind.iter().map(line).collect();
+    if paths.is_empty() {
+        return String::new();
+    }
+    let text = "falls behind, with a latency that grows for as long as the load lasts (in so many draws of the \
+                parameters)";
+    wrap(&format!("{text}: {}", paths.join(", ")), WIDTH, "  ")
 }
 
 /// What is extrapolated, said once for all paths of which it is true.

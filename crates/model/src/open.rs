@@ -1,0 +1,199 @@
+//! Predictions by simulation: of open loads, whose latency runs from when an I/O was due, and of threads that
+//! spin on too few cores.
+
+use crate::case::{Case, Quantity};
+use crate::formula::Values;
+use crate::model::Model;
+use crate::parameter::Parameter;
+use crate::predict::{Basis, CannotPredict, Prediction};
+use crate::scenario::{closed_mean, scenario};
+use crate::simulate::{Arrivals, SimError, Simulated, simulate};
+use iopj_core::IoPath;
+use rand_distr::{Distribution, StandardNormal};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use statrs::distribution::{ContinuousCDF, Normal};
+use std::collections::BTreeMap;
+
+/// I/Os due at a rate, whatever became of those before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// I/Os per second of all jobs together.
+    pub iops: f64,
+    /// Exponential times between them; otherwise even ones.
+    pub poisson: bool,
+}
+
+/// What a simulation says of a path under a load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenPrediction {
+    /// What was predicted, each with its interval.
+    pub predictions: Vec<Prediction>,
+    /// True if the path falls behind: its latency grows for as long as the load lasts.
+    pub overload: bool,
+    /// The share of the draws of the parameters in which it does.
+    pub overloaded: f64,
+    /// Logarithms of each quantity in each draw. Two paths have the same draws of what they share.
+    draws: BTreeMap<Quantity, Vec<f64>>,
+}
+
+/// Why there is no prediction of an open load.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum OpenError {
+    /// The model lacks a parameter.
+    #[error(transparent)]
+    Model(#[from] CannotPredict),
+    /// The simulation refuses it.
+    #[error(transparent)]
+    Simulation(#[from] SimError),
+    /// Its jobs have threads that block for them, which are not simulated.
+    #[error("the threads that do the I/O of POSIX AIO are not simulated")]
+    Helpers,
+}
+
+/// I/Os of one simulation.
+const IOS: u64 = 20_000;
+/// Draws of the parameters.
+const DRAWS: u64 = 16;
+/// Every simulation and every draw begins here: the same model gives the same answer.
+const SEED: u64 = 0x1095;
+
+impl Model {
+    /// Predicts what an open load does to a case, whose `iodepth` is the most in flight for each job. The
+    /// parameters are drawn from their covariance; what the simulation says of the closed loop differently
+    /// from the formula, which was fitted, widens the intervals.
+    ///
+    /// # Errors
+    /// The model lacks a parameter, the load makes no sense, or the path is not simulated.
+    pub fn open(&self, case: &Case, load: Load) -> Result<OpenPrediction, OpenError> {
+        let per_job_iops = load.iops / f64::from(case.numjobs);
+        let arrivals = Arrivals::Open { per_job_iops, poisson: load.poisson, bursts: None };
+        let apart = self.apart(case)?;
+        self.simulated(case, &arrivals, apart, "an open load is simulated")
+    }
+
+    /// Predicts a closed loop by simulation: where threads that spin outnumber the cores no formula holds.
+    ///
+    /// # Errors
+    /// The model lacks a parameter, or the path is not simulated.
+    pub fn closed(&self, case: &Case) -> Result<OpenPrediction, OpenError> {
+        self.simulated(case, &Arrivals::Closed, 0.0, "threads that take turns on a core are simulated")
+    }
+
+    /// What simulations say, of the parameters and of draws from their covariance.
+    fn simulated(
+        &self,
+        case: &Case,
+        arrivals: &Arrivals,
+        apart: f64,
+        why: &str,
+    ) -> Result<OpenPrediction, OpenError> {
+        if matches!(case.path, IoPath::PosixAio(_)) {
+            return Err(OpenError::Helpers);
+        }
+        let best = self.once(self, case, arrivals, SEED)?;
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
+        let mut draws = Vec::new();
+        for draw in 0..DRAWS {
+            let values = self.draw(&mut random);
+            draws.push(self.once(&values, case, arrivals, SEED + 1 + draw)?);
+        }
+        let overloaded = draws.iter().filter(|one| one.overload).count() as f64 / DRAWS as f64;
+        let logs = |quantity| draws.iter().filter_map(|one| of(one, quantity).map(f64::ln)).collect();
+        let draws: BTreeMap<Quantity, Vec<f64>> =
+            QUANTITIES.into_iter().map(|quantity| (quantity, logs(quantity))).collect();
+        let keeps_up = *arrivals != Arrivals::Closed && !best.overload;
+        let predictions = QUANTITIES.into_iter().filter_map(|quantity| {
+            let value = of(&best, quantity)?;
+            // A path that keeps up does what it is given.
+            let missed = match quantity {
+                Quantity::Iops if keeps_up => 0.0,
+                _ => self.missed(quantity) + apart,
+            };
+            let spread = (scatter(&draws[&quantity], value.ln()) + missed).sqrt();
+            Some(self.prediction(case, quantity, value, spread, self.simulated_basis(case, why)))
+        });
+        Ok(OpenPrediction { predictions: predictions.collect(), overload: best.overload, overloaded, draws })
+    }
+
+    /// How sure it is that the first of two paths is better than the second in a quantity of the same load;
+    /// `None` where one of them lacks it.
+    pub fn better_open(&self, [a, b]: [&OpenPrediction; 2], quantity: Quantity) -> Option<f64> {
+        let (a, b) = (a.draws.get(&quantity)?, b.draws.get(&quantity)?);
+        let leads: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+        let lead = leads.iter().sum::<f64>() / leads.len() as f64;
+        let spread = (scatter(&leads, lead) + 2.0 * self.missed(quantity)).sqrt();
+        let lead = if quantity.more_is_better() { lead } else { -lead };
+        (!leads.is_empty()).then(|| Normal::standard().cdf(lead / spread.max(f64::MIN_POSITIVE)))
+    }
+
+    fn once(
+        &self,
+        values: &impl Values,
+        case: &Case,
+        arrivals: &Arrivals,
+        seed: u64,
+    ) -> Result<Simulated, OpenError> {
+        let scenario = scenario(values, case, arrivals.clone(), IOS, seed).map_err(CannotPredict::lacks)?;
+        Ok(simulate(&scenario)?)
+    }
+
+    /// The square of the difference between the logarithms of what simulation and formula say of the closed
+    /// loop.
+    fn apart(&self, case: &Case) -> Result<f64, OpenError> {
+        let simulated = self.once(self, case, &Arrivals::Closed, SEED)?;
+        let formula = closed_mean(self, case);
+        Ok(formula.map_or(0.0, |formula| (simulated.mean_ns / formula).ln().powi(2)))
+    }
+
+    fn simulated_basis(&self, case: &Case, why: &str) -> Basis {
+        match self.basis(case) {
+            Basis::Interpolated => Basis::Extrapolated(vec![why.to_owned()]),
+            Basis::Extrapolated(beyond) => Basis::Extrapolated([vec![why.to_owned()], beyond].concat()),
+        }
+    }
+
+    /// Parameters drawn from their covariance.
+    fn draw(&self, random: &mut Xoshiro256PlusPlus) -> impl Fn(Parameter) -> Option<f64> + '_ {
+        let normal: Vec<f64> = self.parameters.iter().map(|_| StandardNormal.sample(random)).collect();
+        let off = self.covariance().drawn(&normal);
+        move |parameter| {
+            let at = self.parameters.binary_search(&parameter).ok()?;
+            Some((self.fitted.logs[at] + off[at]).exp())
+        }
+    }
+}
+
+/// Mean square of these about a centre.
+fn scatter(logs: &[f64], centre: f64) -> f64 {
+    logs.iter().map(|log| (log - centre).powi(2)).sum::<f64>() / logs.len().max(1) as f64
+}
+
+/// What is predicted of an open load.
+const QUANTITIES: [Quantity; 7] = [
+    Quantity::Iops,
+    Quantity::LatencyMean,
+    Quantity::LatencyP50,
+    Quantity::LatencyP99,
+    Quantity::CpuPerIo,
+    Quantity::Watts,
+    Quantity::IosPerJoule,
+];
+
+fn of(simulated: &Simulated, quantity: Quantity) -> Option<f64> {
+    let at = |share: f64| Some(simulated.latency.value_at_quantile(share) as f64);
+    match quantity {
+        Quantity::Iops => Some(simulated.iops),
+        Quantity::LatencyMean => Some(simulated.mean_ns),
+        Quantity::LatencyP50 => at(0.5),
+        Quantity::LatencyP99 => at(0.99),
+        Quantity::CpuPerIo => Some(simulated.cpu_ns_per_io.job_ns + simulated.cpu_ns_per_io.poller_ns),
+        Quantity::Watts => simulated.watts,
+        Quantity::IosPerJoule => simulated.ios_per_joule,
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "open_tests.rs"]
+mod open_tests;

@@ -1,0 +1,128 @@
+//! Open loads of a model whose cells a known model made: rates, latencies and overload.
+
+use crate::case::{Case, Observation, Quantity};
+use crate::formula::value;
+use crate::model::Model;
+use crate::open::{Load, OpenError, OpenPrediction};
+use crate::parameter::{Front, Kind, Parameter};
+use crate::predict::CannotPredict;
+use iopj_core::workload::Rw;
+use std::collections::BTreeMap;
+
+fn known(parameter: Parameter) -> Option<f64> {
+    Some(match parameter {
+        Parameter::Service(Kind::RandomRead) => 20_000.0,
+        Parameter::Parallelism => 4.0,
+        Parameter::Sharpness => 4.0,
+        Parameter::Gap => 100.0,
+        Parameter::Time(Front::PosixSio) => 2_000.0,
+        Parameter::Time(Front::PosixAio | Front::IoUring) => 2_500.0,
+        Parameter::Interrupt => 500.0,
+        Parameter::Wake => 3_000.0,
+        Parameter::Cpu(_) => 2_000.0,
+        Parameter::CpuPerWake => 2_500.0,
+        Parameter::Gathered => 0.05,
+        _ => return None,
+    })
+}
+
+const PATHS: [&str; 4] = [
+    "posix-sio/syscall/interrupt",
+    "posix-sio/syscall/poll",
+    "io_uring/syscall/interrupt",
+    "posix-aio/syscall/interrupt",
+];
+
+fn case(path: &str, iodepth: u32) -> Case {
+    let path = path.parse().unwrap();
+    Case { path, rw: Rw::Randread, rwmixread: 50, bs: 4096, iodepth, numjobs: 1, batch: 1, cores: 4 }
+}
+
+fn model() -> Model {
+    let mut all = Vec::new();
+    for path in PATHS {
+        for iodepth in [1, 2, 4, 8, 16] {
+            let case = case(path, iodepth);
+            for quantity in [Quantity::Iops, Quantity::LatencyMean, Quantity::CpuPerIo] {
+                let value = value(&known, &case, quantity).unwrap();
+                all.push(Observation { case, quantity, value, variance: 1e-6, replicates: 5 });
+            }
+        }
+    }
+    Model::calibrate(&all, BTreeMap::new()).unwrap()
+}
+
+fn of(open: &OpenPrediction, quantity: Quantity) -> f64 {
+    open.predictions.iter().find(|one| one.quantity == quantity).unwrap().value
+}
+
+#[test]
+fn a_load_that_a_path_carries_has_the_latency_of_an_idle_drive() {
+    let model = model();
+    let load = Load { iops: 1_000.0, poisson: false };
+    let open = model.open(&case(PATHS[2], 16), load).unwrap();
+    assert!(!open.overload && open.overloaded == 0.0);
+    assert!((of(&open, Quantity::Iops) / 1_000.0 - 1.0).abs() < 0.01, "{open:?}");
+    // Nothing queues: 20 us of the drive, 6 us of software, and the wake-up for the arrival.
+    let latency = of(&open, Quantity::LatencyMean);
+    assert!((26_000.0..33_000.0).contains(&latency), "{latency}");
+    // It sleeps twice for each I/O: until it is due, and until it is complete.
+    let cpu = of(&open, Quantity::CpuPerIo);
+    assert!((6_000.0..8_500.0).contains(&cpu), "{cpu}");
+    // A poller spins until the next one is due.
+    let poll = model.open(&case(PATHS[1], 1), load).unwrap();
+    assert!((of(&poll, Quantity::CpuPerIo) / 1e6 - 1.0).abs() < 0.05, "{poll:?}");
+    let sure = model.better_open([&open, &poll], Quantity::CpuPerIo).unwrap();
+    let quicker = model.better_open([&poll, &open], Quantity::LatencyMean).unwrap();
+    assert!(sure > 0.99 && quicker > 0.9, "{sure} {quicker}");
+    assert_eq!(model.open(&case(PATHS[2], 16), load).unwrap(), open, "there is no luck in it");
+}
+
+#[test]
+fn a_load_beyond_a_path_is_an_overload() {
+    let model = model();
+    // A drive that does four at once in 20 us does 200,000; one I/O at a time some 38,000.
+    let open = |path, iops| model.open(&case(path, 16), Load { iops, poisson: true }).unwrap();
+    let one = open(PATHS[0], 60_000.0);
+    assert!(one.overload && one.overloaded > 0.9, "{one:?}");
+    let most = of(&one, Quantity::Iops);
+    assert!((32_000.0..42_000.0).contains(&most), "{most}");
+    let many = open(PATHS[2], 60_000.0);
+    assert!(!many.overload, "{many:?}");
+    let idle = of(&open(PATHS[2], 5_000.0), Quantity::LatencyMean);
+    assert!(of(&many, Quantity::LatencyMean) > idle, "arrivals by chance queue");
+    assert!(open(PATHS[2], 400_000.0).overload);
+}
+
+#[test]
+fn spinning_threads_take_turns_on_too_few_cores() {
+    let model = model();
+    let poll = |numjobs| Case { numjobs, cores: 2, ..case(PATHS[1], 1) };
+    let two = model.predict(&poll(2), Quantity::Iops).unwrap();
+    let simulated = model.closed(&poll(2)).unwrap();
+    assert!(
+        (of(&simulated, Quantity::Iops) / two.value - 1.0).abs() < 0.05,
+        "both hold: {two:?} {simulated:?}"
+    );
+    assert!(matches!(model.predict(&poll(4), Quantity::Iops), Err(CannotPredict::Crowded { .. })));
+    let four = model.closed(&poll(4)).unwrap();
+    // Two cores poll as two did, but an I/O may be complete while its job waits for its turn of 3 ms.
+    let rate = of(&four, Quantity::Iops) / two.value;
+    assert!((0.5..1.05).contains(&rate), "{rate}");
+    // One of the I/Os of each turn waits for all of the other's, which doubles the mean (Little's law).
+    let mean = of(&four, Quantity::LatencyMean) / of(&four, Quantity::LatencyP50);
+    assert!((1.8..2.3).contains(&mean), "{mean}");
+    let all: Vec<Quantity> = four.predictions.iter().map(|one| one.quantity).collect();
+    assert!(!all.contains(&Quantity::Watts), "no joules were measured");
+}
+
+#[test]
+fn what_is_not_simulated_is_refused() {
+    let model = model();
+    let load = Load { iops: 1_000.0, poisson: true };
+    assert_eq!(model.open(&case(PATHS[3], 4), load), Err(OpenError::Helpers));
+    let lacking = model.open(&case("libaio/syscall/interrupt", 4), load).unwrap_err();
+    assert!(lacking.to_string().contains("`time:libaio`"), "{lacking}");
+    let nothing = Load { iops: 0.0, poisson: true };
+    assert!(matches!(model.open(&case(PATHS[0], 1), nothing), Err(OpenError::Simulation(_))));
+}
