@@ -88,8 +88,7 @@ fn a_store_predicts_what_it_did_not_measure() {
         &text,
         &[
             "the drive is that of a data sheet",
-            "not predicted (posix-sio/syscall/interrupt, posix-sio/syscall/poll, posix-sio/syscall/hybrid): the \
-             model",
+            "not predicted (posix-sio/syscall/interrupt, posix-sio/syscall/poll, posix-sio/syscall/hybrid): ",
             "`time:posix-sio`: calibrate it by",
         ],
     );

@@ -119,7 +119,7 @@ fn behind(group: &Group) -> String {
     if paths.is_empty() {
         return String::new();
     }
-    let text = "falls behind, with a latency that grows for as long as the load lasts (in so many draws of the \
+    let text = "falls behind, with a latency that grows while the load lasts (in so many of the draws of the \
                 parameters)";
     wrap(&format!("{text}: {}", paths.join(", ")), WIDTH, "  ")
 }
