@@ -123,8 +123,10 @@ impl From<PoolError> for EngineError {
 pub struct Refused(Box<(Request, EngineError)>);
 
 impl Refused {
+    /// For engines, of this crate and its sisters.
     #[cold]
-    pub(crate) fn new(request: Request, error: EngineError) -> Refused {
+    #[doc(hidden)]
+    pub fn new(request: Request, error: EngineError) -> Refused {
         Refused(Box::new((request, error)))
     }
 

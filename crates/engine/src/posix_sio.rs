@@ -10,7 +10,7 @@ use crate::gate::Gate;
 use crate::io_uring::fallocate_mode;
 use crate::pool::Pool;
 use crate::rare::vectors;
-use crate::request::{Buffers, Completion, IoError, Op, Operation, Request};
+use crate::request::{Buffers, Completion, IoError, Op, Operation, Request, Transfer};
 use crate::syscall::syscall6;
 use crate::target::{Descriptor, Target, TargetKind};
 use iopj_core::SioCompletion;
@@ -111,6 +111,24 @@ impl PosixSio {
             setup: Setup::default(),
             system_calls: 0,
         })
+    }
+
+    /// Takes back a read or a write of one buffer that was pushed and not submitted.
+    pub fn take_back(&mut self) -> Option<Request> {
+        if self.state != State::Transfer {
+            return None;
+        }
+        self.state = State::Idle;
+        // SAFETY: the buffer took off in `push`, and the kernel never got it: it lands here alone.
+        let buffer = unsafe { self.gate.pool.land(self.index) };
+        let transfer = Transfer { buffer, len: self.len, offset: self.offset };
+        let operation = match self.op {
+            Op::Write => Operation::Write(transfer),
+            Op::WriteDsync => Operation::WriteDsync(transfer),
+            Op::WriteSync => Operation::WriteSync(transfer),
+            _ => Operation::Read(transfer),
+        };
+        Some(Request::from(operation).tagged(self.tag))
     }
 
     /// Does the queued transfer and returns when it has ended.

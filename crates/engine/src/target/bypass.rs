@@ -6,7 +6,7 @@ use crate::nvme_user::{Controller, NamespaceInfo};
 use std::path::Path;
 use std::sync::Arc;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Bypass {
     controller: Arc<Controller>,
     namespace: NamespaceInfo,

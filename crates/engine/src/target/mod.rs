@@ -5,6 +5,7 @@
 //! `topology` says what is below a device, `namespace` what commands to a namespace need, `taking` what
 //! forbids taking a drive from its driver; `make` makes a file to measure on. The engines do the I/O.
 
+mod another;
 mod bypass;
 mod error;
 mod header;
