@@ -1,7 +1,7 @@
 //! What engines do besides reading: writes, vectors, flushes, discards, zeros.
 
+use super::subjects::Subject;
 use super::{BLOCK, Test, all, wait};
-use crate::subjects::Subject;
 use iopj_engine::{Buffers, Cause, Completion, Engine, IoError, Op, Pool, Request};
 
 pub(super) const TESTS: [Test; 6] = [
@@ -22,7 +22,7 @@ fn writes_reach_the_target(subject: &Subject) {
     let Some(writable) = subject.writable() else { return };
     let depth = subject.depth(4);
     let pool = Pool::new(depth, BLOCK).unwrap();
-    let mut engine = iopj_engine::open(subject.path.unwrap(), &writable, &pool, depth).unwrap();
+    let mut engine = subject.open_on(&writable, &pool, depth);
     for (number, mut buffer) in (0..u64::from(depth)).zip(all(&pool)) {
         buffer.fill(0xa0 + number as u8);
         engine.push(Request::write(buffer, BLOCK, subject.offset(number * 3 + 1))).unwrap();
@@ -51,7 +51,7 @@ fn durable_writes_reach_the_target(subject: &Subject) {
     let Some(writable) = subject.writable() else { return };
     let depth = subject.depth(4);
     let pool = Pool::new(depth, BLOCK).unwrap();
-    let mut engine = iopj_engine::open(subject.path.unwrap(), &writable, &pool, depth).unwrap();
+    let mut engine = subject.open_on(&writable, &pool, depth);
     assert!(engine.supports(Op::WriteDsync) && engine.supports(Op::WriteSync));
     for block in 0..6u8 {
         let mut buffer = loop {
@@ -87,7 +87,7 @@ fn durable_writes_flush_the_cache_of_a_device(subject: &Subject) {
     const WRITES: u64 = 4;
     let Some(writable) = subject.writable_device() else { return };
     let pool = Pool::new(1, BLOCK).unwrap();
-    let mut engine = iopj_engine::open(subject.path.unwrap(), &writable, &pool, 1).unwrap();
+    let mut engine = subject.open_on(&writable, &pool, 1);
     for (make, flushes) in [
         (Request::write as fn(_, _, _) -> _, 0),
         (Request::write_dsync, WRITES),
@@ -110,7 +110,7 @@ fn a_write_that_was_only_pushed_does_not_happen(subject: &Subject) {
     let Some(writable) = subject.writable() else { return };
     let depth = subject.depth(4);
     let pool = Pool::new(depth, BLOCK).unwrap();
-    let mut engine = iopj_engine::open(subject.path.unwrap(), &writable, &pool, depth).unwrap();
+    let mut engine = subject.open_on(&writable, &pool, depth);
     for (block, mut buffer) in (0..u64::from(depth)).zip(all(&pool)) {
         buffer.fill(0x5a);
         engine.push(Request::write(buffer, BLOCK, subject.offset(block))).unwrap();
@@ -143,7 +143,7 @@ fn vectored_requests_move_all_their_buffers(subject: &Subject) {
         assert_eq!(&buffer[..], subject.expected(2 + number));
     }
     let Some(writable) = subject.writable() else { return };
-    let mut writer = iopj_engine::open(subject.path.unwrap(), &writable, &pool, 1).unwrap();
+    let mut writer = subject.open_on(&writable, &pool, 1);
     let mut buffers = buffers.into_vec();
     buffers.iter_mut().enumerate().for_each(|(number, buffer)| buffer.fill(number as u8 + 1));
     writer.push(Request::write_vectored(buffers, subject.offset(5))).unwrap();
@@ -172,7 +172,7 @@ fn is_done(result: Result<u32, IoError>) -> bool {
 fn rare_operations_are_done_or_refused(subject: &Subject) {
     let Some(writable) = subject.writable() else { return };
     let pool = Pool::new(1, BLOCK).unwrap();
-    let mut engine = iopj_engine::open(subject.path.unwrap(), &writable, &pool, 1).unwrap();
+    let mut engine = subject.open_on(&writable, &pool, 1);
     let polls = subject.name.contains("poll on") || subject.name.contains("hybrid");
     assert!(
         !polls || subject.name.starts_with("posix-sio") || !engine.supports(Op::Flush),

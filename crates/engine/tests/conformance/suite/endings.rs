@@ -1,7 +1,7 @@
 //! How engines wait and end: deadlines, panics of a sink, drop, close, fork.
 
+use super::subjects::Subject;
 use super::{BLOCK, DEPTH, Test, all, wait};
-use crate::subjects::Subject;
 use iopj_engine::{Completion, DynEngine, Engine, Pool, Request};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,8 +1,8 @@
 //! Several engines over one target and one pool, driven at random and compared with a model: every request
 //! completes once, on its own engine, with its buffer and the right bytes.
 
+use super::subjects::Subject;
 use super::{BLOCK, DEPTH};
-use crate::subjects::{Subject, subjects};
 use iopj_engine::{Buffer, Completion, Engine, Pool, Request};
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -101,11 +101,10 @@ fn run(subject: &Subject, steps: &[Step]) {
     assert_eq!((pool.available(), pool.holders()), (DEPTH, 1));
 }
 
-#[test]
-fn engines_on_one_pool_agree_with_a_model() {
-    let subjects: Vec<Subject> = subjects().into_iter().filter(|subject| subject.path.is_some()).collect();
+/// Runs random steps on three engines of each subject.
+pub(crate) fn agree(subjects: &[Subject]) {
     let config = ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() };
-    for subject in &subjects {
+    for subject in subjects {
         proptest!(config.clone(), |(steps in prop::collection::vec(step(), 1..60))| run(subject, &steps));
     }
 }

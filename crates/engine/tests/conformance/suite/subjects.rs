@@ -5,7 +5,7 @@ use iopj_core::path::{AioDescriptors, Ring, RingSubmission};
 use iopj_engine::check::{Availability, check};
 use iopj_engine::sim::{Sim, SimOptions};
 use iopj_engine::target::{WritePermission, make_file};
-use iopj_engine::{DynEngine, Pool, Target};
+use iopj_engine::{DynEngine, EngineError, Pool, Target};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -26,19 +26,25 @@ pub(crate) struct Subject {
     pub(crate) name: String,
     pub(crate) path: Option<IoPath>,
     target: Rc<TestTarget>,
+    opens: Opens,
 }
 
+/// Opens an engine on a target, with a pool and a depth.
+pub(crate) type Opens = Rc<dyn Fn(&Target, &Pool, u32) -> Result<Box<dyn DynEngine>, EngineError>>;
+
 impl Subject {
+    /// Another engine on the target of this one.
+    #[allow(dead_code, reason = "the adaptive engine's tests need it")]
+    pub(crate) fn alike(&self, name: String, path: IoPath, opens: Opens) -> Subject {
+        Subject { name, path: Some(path), target: Rc::clone(&self.target), opens }
+    }
+
     pub(crate) fn open(&self, pool: &Pool, iodepth: u32) -> Box<dyn DynEngine> {
-        match self.path {
-            Some(path) => iopj_engine::open(path, &self.target.opened, pool, iodepth)
-                .unwrap_or_else(|error| panic!("{}: {error}", self.name)),
-            None => Box::new(Sim::open(
-                pool,
-                iodepth,
-                SimOptions { seed: 1, latency_steps: 5, ..SimOptions::default() },
-            )),
-        }
+        self.open_on(&self.target.opened, pool, iodepth)
+    }
+
+    pub(crate) fn open_on(&self, target: &Target, pool: &Pool, iodepth: u32) -> Box<dyn DynEngine> {
+        (self.opens)(target, pool, iodepth).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
     pub(crate) fn depth(&self, most: u32) -> u32 {
@@ -194,7 +200,9 @@ pub(crate) fn subjects() -> Vec<Subject> {
             assert!(std::env::var_os("CI").is_none(), "a loop device needs root and losetup (package mount)")
         }
     }
-    let mut subjects = vec![Subject { name: "sim".to_owned(), path: None, target: file }];
+    let options = SimOptions { seed: 1, latency_steps: 5, ..SimOptions::default() };
+    let simulated: Opens = Rc::new(move |_, pool, iodepth| Ok(Box::new(Sim::open(pool, iodepth, options))));
+    let mut subjects = vec![Subject { name: "sim".to_owned(), path: None, target: file, opens: simulated }];
     for (number, (kind, target)) in targets.iter().enumerate() {
         for path in paths(number == 0) {
             match check(path, &target.opened) {
@@ -203,6 +211,9 @@ pub(crate) fn subjects() -> Vec<Subject> {
                         name: format!("{path} on a {kind}"),
                         path: Some(path),
                         target: Rc::clone(target),
+                        opens: Rc::new(move |target, pool, iodepth| {
+                            iopj_engine::open(path, target, pool, iodepth)
+                        }),
                     });
                 }
                 Availability::Unavailable { reason, .. } => {
