@@ -1,0 +1,217 @@
+//! The end of an epoch: what it showed goes to the chooser, and the routes that come of it are adopted.
+
+use super::{Auto, ROUTES, Route};
+use crate::chooser::{BOUND_GRACE_NS, Plan};
+use crate::clock::Clock;
+use crate::engines::{SLOTS, slot_of};
+use crate::key::{KINDS, Kind};
+use crate::seen::{LEAST_TIMED, Seen};
+use crate::way::Way;
+use std::time::{Duration, Instant};
+
+/// An engine that no route leads to is closed after this time.
+const IDLE_NS: u64 = 5_000_000_000;
+/// How often the threads that want to run are counted.
+const CROWDING_EVERY_NS: u64 = 100_000_000;
+/// I/Os that are timed in a second, at most.
+const TIMED_PER_SECOND: u64 = 4_096;
+/// The same with a bound of latency, which needs percentiles.
+const TIMED_PER_SECOND_BOUNDED: u64 = 16_384;
+/// Of how many I/Os one is timed while no rate is known.
+const TIMED_AT_FIRST: u32 = 16;
+/// Of how many I/Os of a burst one is timed.
+const TIMED_IN_BURST: u32 = 4;
+/// Time in which an engine without requests ends.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+
+/// The epoch that runs.
+pub(super) struct Epoch {
+    ios: [u32; ROUTES],
+    /// Completions until its end.
+    pub(super) left: i32,
+    /// Requests until one is timed, and between two of them.
+    until_timed: u32,
+    every: u32,
+    plan: Plan,
+    is_settling: bool,
+    opened_ns: u64,
+    began_ns: u64,
+    began_cpu_ns: u64,
+    /// When threads are counted next.
+    crowding_ns: u64,
+    /// Requests that a way refused, without a success between them.
+    pub(super) refusals: u32,
+    /// By engine, when a route led to it last.
+    used_ns: [u64; SLOTS],
+}
+
+impl Epoch {
+    pub(super) fn new(now_ns: u64, is_bounded: bool) -> Epoch {
+        Epoch {
+            ios: [0; ROUTES],
+            left: 0,
+            until_timed: 1,
+            every: if is_bounded { 1 } else { TIMED_AT_FIRST },
+            plan: Plan { settle: 0, ios: 0, ns: 0, explores: false },
+            is_settling: false,
+            opened_ns: now_ns,
+            began_ns: now_ns,
+            began_cpu_ns: 0,
+            crowding_ns: 0,
+            refusals: 0,
+            used_ns: [now_ns; SLOTS],
+        }
+    }
+
+    /// Counts a request that was pushed; true if it is to be timed.
+    #[inline(always)]
+    pub(super) fn count(&mut self, kind: Kind) -> bool {
+        self.ios[kind.index() & (ROUTES - 1)] += 1;
+        self.until_timed -= 1;
+        if self.until_timed > 0 {
+            return false;
+        }
+        self.until_timed = self.every;
+        true
+    }
+
+    /// Counts completions; true if it may be over.
+    #[inline(always)]
+    pub(super) fn progress(&mut self, found: usize) -> bool {
+        self.left -= found as i32;
+        self.left <= 0
+    }
+
+    /// Requests that were pushed in it, of some kinds.
+    pub(super) fn pushed_by(&self, is_one: impl Fn(Kind) -> bool) -> u32 {
+        Kind::all().filter(|kind| is_one(*kind)).map(|kind| self.ios[kind.index()]).sum()
+    }
+
+    /// A time of the clock, in ns since the engine was opened.
+    pub(super) fn at_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.opened_ns)
+    }
+
+    fn pushed(&self) -> [u32; KINDS] {
+        std::array::from_fn(|kind| self.ios[kind])
+    }
+
+    /// One of how many I/Os is timed at the rate of this epoch.
+    fn timed_every(&self, elapsed_ns: u64, is_bounded: bool) -> u32 {
+        let rate = u64::from(self.pushed_by(|_| true)) * 1_000_000_000 / elapsed_ns.max(1);
+        let per_second = if is_bounded { TIMED_PER_SECOND_BOUNDED } else { TIMED_PER_SECOND };
+        rate.div_ceil(per_second).clamp(1, 1 << 20) as u32
+    }
+}
+
+impl<C: Clock> Auto<C> {
+    /// Ends the epoch, if it is over.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn turn(&mut self) {
+        let now_ns = self.clock.now_ns();
+        if self.epoch.is_settling {
+            self.chooser.settled(&self.epoch.pushed());
+            return self.measure_from(now_ns);
+        }
+        let elapsed_ns = now_ns.saturating_sub(self.epoch.began_ns);
+        if !self.is_over(elapsed_ns) {
+            self.epoch.left = (self.epoch.plan.ios / 8).max(1) as i32;
+            return;
+        }
+        let at_ns = self.epoch.at_ns(now_ns);
+        let counts_threads = at_ns >= self.epoch.crowding_ns;
+        if counts_threads {
+            self.epoch.crowding_ns = at_ns + CROWDING_EVERY_NS;
+        }
+        let seen = Seen {
+            now_ns: at_ns,
+            elapsed_ns,
+            cpu_ns: self.clock.cpu_ns().saturating_sub(self.epoch.began_cpu_ns),
+            ios: &self.epoch.pushed(),
+            timed: &self.timings.timed,
+            crowding: if counts_threads { self.clock.crowding() } else { None },
+        };
+        self.epoch.every = self.epoch.timed_every(elapsed_ns, self.timings.bound_ns.is_some());
+        self.chooser.epoch(&seen);
+        self.adopt_routes();
+        self.close_idle(now_ns);
+        self.begin_epoch();
+    }
+
+    fn is_over(&self, elapsed_ns: u64) -> bool {
+        let lacks_timings = self.timings.bound_ns.is_some()
+            && self.timings.timed.len() < LEAST_TIMED
+            && elapsed_ns < BOUND_GRACE_NS;
+        self.timings.is_breached() || elapsed_ns >= self.epoch.plan.ns && !lacks_timings
+    }
+
+    /// Begins an epoch as the chooser wants it.
+    pub(super) fn begin_epoch(&mut self) {
+        self.epoch.plan = self.chooser.plan();
+        self.measure_from(self.clock.now_ns());
+        let settle = self.epoch.plan.settle;
+        if settle > 0 {
+            (self.epoch.is_settling, self.epoch.left) = (true, settle as i32);
+        }
+    }
+
+    /// Begins to count and to measure.
+    fn measure_from(&mut self, now_ns: u64) {
+        let epoch = &mut self.epoch;
+        if epoch.plan.explores {
+            epoch.every = if self.timings.bound_ns.is_some() { 1 } else { epoch.every.min(TIMED_IN_BURST) };
+        }
+        (epoch.is_settling, epoch.left) = (false, epoch.plan.ios as i32);
+        (epoch.until_timed, epoch.refusals) = (epoch.every, 0);
+        epoch.ios.fill(0);
+        (epoch.began_ns, epoch.began_cpu_ns) = (now_ns, self.clock.cpu_ns());
+        self.timings.begin(now_ns);
+    }
+
+    /// Adopts the chooser's routes. A way whose engine cannot be opened is left for good.
+    pub(super) fn adopt_routes(&mut self) {
+        let mut wanted = self.routes_wanted();
+        while let Some(way) = wanted.pop() {
+            if let Err(error) = self.engines.make_ready(way) {
+                let now_ns = self.epoch.at_ns(self.clock.now_ns());
+                self.chooser.fail(way, &error.to_string(), now_ns);
+                wanted = self.routes_wanted();
+                wanted.retain(|other| *other != way);
+            }
+        }
+        for kind in Kind::all() {
+            self.routes[kind.index()] = Route::of(self.chooser.route(kind));
+        }
+        if self.fallback.is_bypass() {
+            // One engine, which waits in one way for all.
+            self.active = self.routes[0];
+        }
+    }
+
+    /// The ways that any kind is routed to.
+    fn routes_wanted(&self) -> Vec<Way> {
+        let mut ways: Vec<Way> = Kind::all().map(|kind| self.chooser.route(kind)).collect();
+        ways.sort_unstable();
+        ways.dedup();
+        ways
+    }
+
+    /// Closes the engines that no route has led to for a while.
+    fn close_idle(&mut self, now_ns: u64) {
+        let wanted = self.routes_wanted();
+        for slot in 0..SLOTS {
+            let engine = &self.engines.slots[slot];
+            let is_wanted = wanted.iter().any(|way| slot_of(*way) == slot) || slot == slot_of(self.fallback);
+            if is_wanted || engine.in_flight() > 0 {
+                self.epoch.used_ns[slot] = now_ns;
+            } else if engine.is_open() && now_ns.saturating_sub(self.epoch.used_ns[slot]) >= IDLE_NS {
+                // Nothing is in flight, so nothing can be left.
+                let _ = self.engines.close(slot, Instant::now() + CLOSE_LIMIT);
+            }
+        }
+        if !wanted.contains(&Way::SleepPoll) && self.active.way != Way::SleepPoll {
+            self.sleeper.rest(&self.clock);
+        }
+    }
+}

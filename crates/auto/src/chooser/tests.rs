@@ -1,0 +1,282 @@
+//! The chooser over ways of known latency and CPU time.
+
+use super::*;
+use crate::clock::Crowding;
+use crate::key::Direction;
+use crate::policy::{Aim, Cell, Figures};
+use crate::seen::Timed;
+
+const KERNEL: [Way; 3] = [Way::Interrupt, Way::Poll, Way::Sio];
+
+/// What an I/O takes and costs on a way, in ns.
+type World = fn(Way) -> (u64, u64);
+
+fn poll_is_fast(way: Way) -> (u64, u64) {
+    match way {
+        Way::Poll | Way::UserPoll => (6_000, 6_000),
+        Way::Sio => (10_500, 2_500),
+        _ => (10_000, 3_000),
+    }
+}
+
+fn read() -> Kind {
+    Kind::new(Direction::Read, 4096)
+}
+
+fn chooser(policy: Policy, ways: &[Way]) -> Chooser {
+    policy.check().unwrap();
+    Chooser::new(Choice {
+        policy,
+        ways: ways.to_vec(),
+        is_bypass: ways[0].is_bypass(),
+        rule: Rule::Follow,
+        iodepth: 1,
+        seed: 1,
+        epochs: Epochs::default(),
+    })
+}
+
+struct Run {
+    chooser: Chooser,
+    now_ns: u64,
+    in_flight: u32,
+    crowding: Option<Crowding>,
+}
+
+impl Run {
+    fn new(chooser: Chooser) -> Run {
+        Run { chooser, now_ns: 0, in_flight: 1, crowding: None }
+    }
+
+    /// One epoch of reads of 4 KiB.
+    fn epoch(&mut self, world: World) {
+        self.mixed_epoch(&[(read(), 1)], world);
+    }
+
+    /// One epoch of kinds in these shares.
+    fn mixed_epoch(&mut self, kinds: &[(Kind, u32)], world: World) {
+        let plan = self.chooser.plan();
+        let (mut ios, mut timed) = ([0; KINDS], Vec::new());
+        let (mut elapsed_ns, mut cpu_ns) = (0, 0);
+        let shares: u32 = kinds.iter().map(|(_, share)| share).sum();
+        for (kind, share) in kinds {
+            let count = plan.ios * share / shares;
+            let way = self.chooser.route(*kind);
+            let (latency_ns, cpu) = world(way);
+            ios[kind.index()] = count;
+            elapsed_ns += u64::from(count) * latency_ns / u64::from(self.in_flight);
+            cpu_ns += u64::from(count) * cpu;
+            let one = Timed { kind: *kind, way, in_flight: self.in_flight, latency_ns };
+            timed.extend((0..count.min(200)).map(|_| one));
+        }
+        self.now_ns += elapsed_ns;
+        let (now_ns, crowding) = (self.now_ns, self.crowding);
+        self.chooser.epoch(&Seen { now_ns, elapsed_ns, cpu_ns, ios: &ios, timed: &timed, crowding });
+    }
+
+    fn epochs(&mut self, count: u32, world: World) {
+        (0..count).for_each(|_| self.epoch(world));
+    }
+
+    fn log(&mut self) -> Vec<Decision> {
+        self.chooser.drain_log().collect()
+    }
+}
+
+fn with_aim(aim: Aim) -> Policy {
+    Policy { aim, ..Policy::default() }
+}
+
+fn figures(way: Way, mean_ns: f64) -> Figures {
+    Figures { mean_ns: Some(mean_ns), ..Figures::unknown(way) }
+}
+
+fn knows(ways: Vec<Figures>) -> Policy {
+    let cell = Cell { op: Direction::Read, size: 4096, in_flight: 1, ways };
+    Policy { cells: vec![cell], ..Policy::default() }
+}
+
+#[test]
+fn without_a_policy_interrupts_come_first_and_the_better_way_is_found() {
+    let mut run = Run::new(chooser(Policy::default(), &KERNEL));
+    assert_eq!(run.chooser.route(read()), Way::Interrupt);
+    run.epochs(100, poll_is_fast);
+    assert_eq!(run.chooser.route(read()), Way::Poll);
+    let log = run.log();
+    let [only] = &log[..] else { panic!("{log:?}") };
+    assert_eq!((only.from, only.to, only.kind), (Way::Interrupt, Way::Poll, Some(read())));
+    let cost = Why::Better { aim: Aim::Latency, from: Some(10_000.0), to: 6_000.0 };
+    assert_eq!(only.why, cost);
+}
+
+#[test]
+fn the_aim_decides_what_is_better() {
+    let mut run = Run::new(chooser(with_aim(Aim::Cpu), &KERNEL));
+    run.epochs(100, poll_is_fast);
+    assert_eq!(run.chooser.route(read()), Way::Sio, "which costs the least CPU time");
+    run.in_flight = 4;
+    run.epochs(2, poll_is_fast);
+    assert_eq!(run.chooser.route(read()), Way::Interrupt, "with several in flight there is no Sio");
+    let last = run.log().pop().unwrap();
+    assert_eq!((last.why, last.band), (Why::InFlight { from: Band::ONE }, Band::of(4)));
+}
+
+#[test]
+fn no_more_than_the_share_explores() {
+    for share in [0.0, 0.01, 0.05] {
+        let policy = Policy { exploration: share, ..Policy::default() };
+        let mut run = Run::new(chooser(policy, &KERNEL));
+        run.epochs(200, |_| (10_000, 10_000));
+        let counts = run.chooser.counts();
+        let total: u64 = counts.by_way.iter().sum();
+        assert!(counts.explored as f64 <= share * total as f64, "{share}: {counts:?}");
+        assert_eq!(counts.explored > 0, share > 0.0);
+        assert_eq!(counts.switches, 0, "nothing is better");
+    }
+}
+
+#[test]
+fn a_gain_below_the_margin_or_of_one_epoch_changes_nothing() {
+    fn nearly_equal(way: Way) -> (u64, u64) {
+        if way == Way::Poll { (9_600, 1) } else { (10_000, 1) }
+    }
+    let mut run = Run::new(chooser(knows(vec![figures(Way::Interrupt, 10_000.0)]), &KERNEL));
+    run.epochs(100, nearly_equal);
+    assert_eq!((run.chooser.route(read()), run.log().len()), (Way::Interrupt, 0));
+    // Interrupts are slow for one epoch, and again two epochs later: never twice running.
+    let both = vec![figures(Way::Interrupt, 10_000.0), figures(Way::Poll, 10_500.0)];
+    let policy = Policy { exploration: 0.0, ..knows(both) };
+    let mut run = Run::new(chooser(policy, &KERNEL));
+    for _ in 0..5 {
+        run.epoch(|way| if way == Way::Interrupt { (15_000, 1) } else { (10_500, 1) });
+        run.epochs(8, |way| if way == Way::Interrupt { (8_000, 1) } else { (10_500, 1) });
+    }
+    assert_eq!((run.chooser.route(read()), run.log()), (Way::Interrupt, vec![]));
+    run.epochs(3, |way| if way == Way::Interrupt { (15_000, 1) } else { (10_500, 1) });
+    assert_eq!(run.chooser.route(read()), Way::Poll);
+}
+
+#[test]
+fn a_policys_first_way_is_taken_at_once_and_its_figures_are_corrected() {
+    let policy =
+        Policy { exploration: 0.0, ..knows(vec![figures(Way::Poll, 5_000.0), figures(Way::Sio, 9_000.0)]) };
+    let mut run = Run::new(chooser(policy, &KERNEL));
+    assert_eq!(run.chooser.route(read()), Way::Poll);
+    run.epochs(3, |way| if way == Way::Poll { (20_000, 1) } else { (9_000, 1) });
+    assert_eq!(run.chooser.route(read()), Way::Sio);
+    let unknown = knows(vec![Figures::unknown(Way::Sio), Figures::unknown(Way::Poll)]);
+    assert_eq!(
+        chooser(unknown, &KERNEL).route(read()),
+        Way::Sio,
+        "the order counts where figures are missing"
+    );
+    let lacking = knows(vec![figures(Way::Hybrid, 1.0), figures(Way::Poll, 5_000.0)]);
+    assert_eq!(chooser(lacking, &KERNEL).route(read()), Way::Poll, "a way that is not here is passed over");
+}
+
+#[test]
+fn over_the_bound_the_fastest_way_is_taken_at_once_and_nothing_explores() {
+    let known = knows(vec![figures(Way::Interrupt, 10_000.0), figures(Way::Poll, 12_000.0)]);
+    let mut run = Run::new(chooser(Policy { bound_p99_ns: Some(15_000), ..known }, &KERNEL));
+    run.epoch(|_| (10_000, 1));
+    run.epoch(|way| if way == Way::Interrupt { (16_000, 1) } else { (12_000, 1) });
+    assert_eq!(run.chooser.route(read()), Way::Poll);
+    let why = Why::OverBound { p99_ns: 16_000, bound_ns: 15_000 };
+    assert_eq!(run.log().iter().map(|one| &one.why).collect::<Vec<_>>(), [&why]);
+    // It is faster on the average again, but is not taken before it was seen within the bound.
+    run.epochs(3, |way| if way == Way::Interrupt { (16_000, 1) } else { (14_000, 1) });
+    assert_eq!(run.chooser.route(read()), Way::Poll);
+    let explored = run.chooser.counts().explored;
+    run.epochs(200, |_| (20_000, 1));
+    assert_eq!(run.chooser.counts().explored, explored, "every way is over the bound");
+}
+
+#[test]
+fn where_threads_wait_for_processors_none_is_kept_busy() {
+    let mut run = Run::new(chooser(knows(vec![figures(Way::Poll, 5_000.0)]), &KERNEL));
+    run.crowding = Some(Crowding { runnable: 3, processors: 2 });
+    run.epoch(poll_is_fast);
+    assert_eq!(run.chooser.route(read()), Way::Poll, "one reading is not enough");
+    run.epoch(poll_is_fast);
+    assert_eq!(run.chooser.route(read()), Way::Interrupt);
+    assert_eq!(run.log().pop().map(|last| last.why), Some(Why::Crowded));
+    run.epochs(200, poll_is_fast);
+    assert_eq!(run.chooser.counts().by_way[Way::Poll.index()], 2 * u64::from(EPOCH_IOS), "nor explored");
+    run.crowding = Some(Crowding { runnable: 1, processors: 2 });
+    run.epochs(4, poll_is_fast);
+    assert_eq!(run.chooser.route(read()), Way::Poll);
+}
+
+#[test]
+fn the_poller_of_the_kernel_counts_as_cpu_time() {
+    let mut run = Run::new(chooser(with_aim(Aim::Cpu), &[Way::Interrupt, Way::Sqpoll]));
+    // Without its poller, which is busy for 10 us an I/O, it would cost 1 us.
+    run.epochs(100, |way| if way == Way::Sqpoll { (10_000, 1_000) } else { (10_000, 4_000) });
+    assert_eq!((run.chooser.route(read()), run.log()), (Way::Interrupt, vec![]));
+    assert!(run.chooser.counts().by_way[Way::Sqpoll.index()] > 0, "it was tried");
+}
+
+#[test]
+fn kinds_are_routed_apart_though_the_cpu_time_is_measured_together() {
+    let write = Kind::new(Direction::Write, 64 << 10);
+    let mut run = Run::new(chooser(with_aim(Aim::Cpu), &KERNEL));
+    run.in_flight = 2;
+    for _ in 0..400 {
+        run.mixed_epoch(&[(read(), 3), (write, 1)], |way| {
+            if way == Way::Poll { (9_000, 2_000) } else { (9_000, 4_000) }
+        });
+    }
+    assert_eq!([read(), write].map(|kind| run.chooser.route(kind)), [Way::Poll; 2]);
+    assert_eq!(run.chooser.route(Kind::new(Direction::Read, 512)), Way::Interrupt, "nobody asked for it");
+}
+
+#[test]
+fn a_failed_way_is_left_for_good() {
+    let mut run = Run::new(chooser(knows(vec![figures(Way::Poll, 5_000.0)]), &KERNEL));
+    assert!(run.chooser.fail(Way::Poll, "it broke", 7));
+    assert!(!run.chooser.fail(Way::Poll, "it broke", 8), "once");
+    assert_eq!(run.chooser.route(read()), Way::Interrupt);
+    run.epochs(300, poll_is_fast);
+    assert_eq!(run.chooser.counts().by_way[Way::Poll.index()], 0);
+    assert_eq!(run.chooser.counts().failures, 1);
+    assert_eq!(run.log()[0].why, Why::Failed("it broke".to_owned()));
+}
+
+#[test]
+fn one_engine_waits_in_one_way_for_all_kinds() {
+    let user = [Way::UserInterrupt, Way::UserPoll, Way::UserHybrid];
+    let mut run = Run::new(chooser(Policy::default(), &user));
+    run.epochs(200, poll_is_fast);
+    assert!(Kind::all().all(|kind| run.chooser.route(kind) == Way::UserPoll));
+    assert_eq!(run.log().iter().map(|one| one.kind).collect::<Vec<_>>(), [None]);
+}
+
+#[test]
+fn joules_of_the_policy_decide_and_are_not_made_up() {
+    let joules = |way, joules| Figures { joules: Some(joules), ..Figures::unknown(way) };
+    let policy = knows(vec![joules(Way::Sio, 3e-5), joules(Way::Interrupt, 2e-5)]);
+    let mut run = Run::new(chooser(Policy { aim: Aim::IosPerJoule, ..policy }, &KERNEL));
+    assert_eq!(run.chooser.route(read()), Way::Interrupt);
+    run.epochs(200, poll_is_fast);
+    assert_eq!(run.log(), []);
+    assert!(run.chooser.counts().by_way[Way::Poll.index()] > 0, "it was tried, but nobody knows its joules");
+}
+
+#[test]
+fn chance_and_pins_are_what_they_say() {
+    let with = |rule, seed| {
+        let choice = chooser(Policy::default(), &KERNEL).choice;
+        let mut run = Run::new(Chooser::new(Choice { rule, seed, ..choice }));
+        let mut routes = Vec::new();
+        for _ in 0..50 {
+            run.epoch(poll_is_fast);
+            routes.push(run.chooser.route(read()));
+        }
+        routes
+    };
+    assert_eq!(with(Rule::Pinned(Way::Poll), 1), [Way::Poll; 50]);
+    let random = with(Rule::Random, 1);
+    assert_eq!(random, with(Rule::Random, 1));
+    assert_ne!(random, with(Rule::Random, 2));
+    assert!(KERNEL.iter().all(|way| random.contains(way)));
+}

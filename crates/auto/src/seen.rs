@@ -1,0 +1,109 @@
+//! What an epoch showed: counts, CPU time, and the latencies that were timed.
+
+use crate::clock::Crowding;
+use crate::key::{KINDS, Kind};
+use crate::way::Way;
+
+/// Timed I/Os below which a percentile says nothing.
+pub(crate) const LEAST_TIMED: usize = 100;
+
+/// One I/O that was timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timed {
+    /// What it was.
+    pub kind: Kind,
+    /// The way that it went.
+    pub way: Way,
+    /// Requests in flight, with itself, when it was pushed.
+    pub in_flight: u32,
+    /// From its push to the clock read after its completion, in ns.
+    pub latency_ns: u64,
+}
+
+/// What an epoch showed.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// Its end, in ns since the engine was opened.
+    pub now_ns: u64,
+    /// Its length in ns.
+    pub elapsed_ns: u64,
+    /// CPU time of the thread in it, in ns.
+    pub cpu_ns: u64,
+    /// Requests pushed in it, by kind: each went by the route of its kind.
+    pub ios: &'a [u32; KINDS],
+    /// Those of them that were timed.
+    pub timed: &'a [Timed],
+    /// Threads and processors, where that was looked at.
+    pub crowding: Option<Crowding>,
+}
+
+impl Seen<'_> {
+    /// Requests pushed in it.
+    pub(crate) fn total(&self) -> u64 {
+        self.ios.iter().map(|ios| u64::from(*ios)).sum()
+    }
+
+    /// The kinds of which there were requests, with how many.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (Kind, u32)> + '_ {
+        Kind::all().map(|kind| (kind, self.ios[kind.index()])).filter(|(_, ios)| *ios > 0)
+    }
+
+    /// The latencies of a kind on a way.
+    pub(crate) fn latencies(&self, kind: Kind, way: Way) -> Latencies {
+        let is_its = |timed: &&Timed| timed.kind == kind && timed.way == way;
+        let mut sorted: Vec<u64> = self.timed.iter().filter(is_its).map(|timed| timed.latency_ns).collect();
+        sorted.sort_unstable();
+        Latencies(sorted)
+    }
+
+    /// Mean requests in flight when those of a kind were pushed, whichever way they went.
+    pub(crate) fn in_flight(&self, kind: Kind) -> Option<u32> {
+        let of_kind = || self.timed.iter().filter(|timed| timed.kind == kind);
+        let sum: u64 = of_kind().map(|timed| u64::from(timed.in_flight)).sum();
+        let count = of_kind().count() as u64;
+        (count > 0).then(|| ((sum + count / 2) / count) as u32)
+    }
+}
+
+/// Latencies in their order.
+pub(crate) struct Latencies(Vec<u64>);
+
+impl Latencies {
+    /// Their mean in ns, if there are any.
+    pub(crate) fn mean_ns(&self) -> Option<f64> {
+        let sum: u64 = self.0.iter().sum();
+        (!self.0.is_empty()).then(|| sum as f64 / self.0.len() as f64)
+    }
+
+    /// The 99th percentile in ns, if there are enough.
+    pub(crate) fn p99_ns(&self) -> Option<u64> {
+        if self.0.len() < LEAST_TIMED { None } else { self.at_99() }
+    }
+
+    fn at_99(&self) -> Option<u64> {
+        let rank = (self.0.len() * 99).div_ceil(100);
+        self.0.get(rank.checked_sub(1)?).copied()
+    }
+
+    /// The 99th percentile in ns if it is over the bound: of few I/Os, if two of them are over it at least.
+    pub(crate) fn over(&self, bound_ns: u64) -> Option<u64> {
+        let over = self.0.len() - self.0.partition_point(|latency| *latency <= bound_ns);
+        let is_sure = self.0.len() >= LEAST_TIMED || over >= 2;
+        self.at_99().filter(|p99| is_sure && *p99 > bound_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_needs_enough_and_a_breach_two() {
+        let of = |count: u64| Latencies((1..=count).collect());
+        assert_eq!((of(99).p99_ns(), of(100).p99_ns(), of(200).p99_ns()), (None, Some(99), Some(198)));
+        assert_eq!((of(0).mean_ns(), of(3).mean_ns()), (None, Some(2.0)));
+        // One of a hundred may be over the bound, two may not.
+        assert_eq!((of(100).over(99), of(100).over(98)), (None, Some(99)));
+        assert_eq!((of(10).over(9), of(10).over(8), of(0).over(0)), (None, Some(10), None));
+    }
+}

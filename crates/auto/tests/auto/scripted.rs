@@ -1,0 +1,264 @@
+//! Drives of scripted latencies: what is decided is the same each time, and what fails is done again.
+
+use crate::short_epochs;
+use iopj_auto::chooser::{BOUND_GRACE_NS, EPOCH_IOS, Epochs};
+use iopj_auto::sim::{Asked, Drive, End, ScriptedClock, Service};
+use iopj_auto::{Aim, Auto, Clock, Direction, Kind, Policy, Way, Why};
+use iopj_engine::{Engine, IoError, Pool, Request};
+use std::cell::Cell;
+use std::rc::Rc;
+
+const WAYS: [Way; 3] = [Way::Interrupt, Way::Poll, Way::Sqpoll];
+
+fn read_4k() -> Kind {
+    Kind::new(Direction::Read, 4096)
+}
+
+fn whole(latency_ns: u64, cpu_ns: u64) -> Service {
+    Service { latency_ns, cpu_ns, end: End::Whole }
+}
+
+fn prefers(way: Way) -> Policy {
+    let text = format!(
+        "exploration = 0.0\n[[cell]]\nop = \"read\"\nsize = 4096\nin_flight = 1\nways = [{{ way = \"{way}\" }}]"
+    );
+    text.parse().unwrap()
+}
+
+/// Reads `count` blocks with `depth` in flight; each completes once and whole.
+fn read(auto: &mut Auto<ScriptedClock>, pool: &Pool, depth: usize, count: u64) {
+    let (mut pushed, mut done, mut seen) = (0, 0, vec![false; count as usize]);
+    while done < count {
+        while pushed < count && auto.in_flight() < depth {
+            let buffer = pool.acquire().unwrap();
+            auto.push(Request::read(buffer, 4096, pushed * 4096).tagged(pushed)).unwrap();
+            pushed += 1;
+        }
+        done += auto
+            .wait(1, None, |completion| {
+                assert_eq!(completion.result, Ok(4096));
+                assert!(!std::mem::replace(&mut seen[completion.tag as usize], true), "twice");
+            })
+            .unwrap() as u64;
+    }
+    assert_eq!((auto.in_flight(), pool.available()), (0, pool.count()));
+}
+
+/// Epochs of an eighth of the usual length.
+fn brief_epochs() -> Epochs {
+    Epochs { ios: 256, ns: 0, burst_ios: 32 }
+}
+
+/// Interrupts take longer for a while, then polling does.
+fn changing(asked: Asked) -> Service {
+    let is_slow = asked.now_ns / 125_000_000 % 2 == 1;
+    match asked.way {
+        Way::Poll => whole(if is_slow { 20_000 } else { 7_000 }, 500),
+        Way::Sqpoll => whole(11_000, 800),
+        _ => whole(10_000, 2_500),
+    }
+}
+
+fn decisions(seed: u64) -> Vec<String> {
+    let pool = Pool::new(1, 4096).unwrap();
+    let drive = Drive::new(changing);
+    let builder = Auto::builder().seed(seed).epochs(brief_epochs());
+    let mut auto = builder.open_on_drive(&drive, &WAYS, &pool).unwrap();
+    read(&mut auto, &pool, 1, 45_000);
+    auto.drain_log().map(|decision| decision.to_string()).collect()
+}
+
+#[test]
+fn the_same_latencies_make_the_same_decisions() {
+    let lines = decisions(1);
+    assert_eq!(lines, decisions(1));
+    let changes: Vec<&str> = lines.iter().map(|line| line.split(": ").nth(2).unwrap()).collect();
+    let (poll, back) = (
+        "from io_uring/syscall/interrupt to io_uring/syscall/poll",
+        "from io_uring/syscall/poll to io_uring/syscall/interrupt",
+    );
+    assert_eq!(changes[..3], [poll, back, poll], "{lines:#?}");
+    assert!(lines[0].contains("read 4k, 1 in flight or more"), "{}", lines[0]);
+    assert!(lines[0].ends_with("mean latency 7000 ns instead of 10000 ns"), "{}", lines[0]);
+}
+
+#[test]
+fn cpu_time_is_what_the_thread_spent() {
+    let pool = Pool::new(1, 4096).unwrap();
+    let drive = Drive::new(changing);
+    let builder = Auto::builder().aim(Aim::Cpu).epochs(brief_epochs());
+    let mut auto = builder.open_on_drive(&drive, &WAYS, &pool).unwrap();
+    read(&mut auto, &pool, 1, 30_000);
+    // Polling is faster half of the time, but costs all of it.
+    assert_eq!((auto.route(read_4k()), auto.drain_log().count()), (Way::Interrupt, 0));
+    assert!(auto.counts().by_way[Way::Poll as usize] >= 64, "{:?}", auto.counts());
+}
+
+#[test]
+fn a_way_that_refuses_everything_is_left_and_its_reads_are_done() {
+    let pool = Pool::new(8, 4096).unwrap();
+    for (errno, depth) in [(libc::EOPNOTSUPP, 1), (libc::EINVAL, 8)] {
+        let drive = Drive::new(move |asked| Service {
+            end: if asked.way == Way::Poll { End::Errno(errno) } else { End::Whole },
+            ..whole(5_000, 1_000)
+        });
+        let builder = Auto::builder().policy(prefers(Way::Poll)).iodepth(8);
+        let mut auto = builder.open_on_drive(&drive, &WAYS, &pool).unwrap();
+        assert_eq!(auto.route(read_4k()), Way::Poll);
+        read(&mut auto, &pool, depth, 500);
+        assert_eq!(auto.route(read_4k()), Way::Interrupt);
+        let counts = auto.counts().clone();
+        assert!((16..=32).contains(&counts.redone) && counts.failures == 1, "{counts:?}");
+        let why: Vec<Why> = auto.drain_log().map(|decision| decision.why).collect();
+        assert!(
+            matches!(&why[..], [Why::Failed(error)] if error.contains("refuses every request")),
+            "{why:?}"
+        );
+    }
+}
+
+#[test]
+fn a_request_that_no_way_can_do_fails_once_and_costs_no_way() {
+    let pool = Pool::new(1, 4096).unwrap();
+    let drive = Drive::new(|asked| Service {
+        end: if asked.len == 512 { End::Errno(libc::EINVAL) } else { End::Whole },
+        ..whole(5_000, 1_000)
+    });
+    let mut auto = Auto::builder().policy(prefers(Way::Poll)).open_on_drive(&drive, &WAYS, &pool).unwrap();
+    for number in 0..200 {
+        let len = if number % 2 == 0 { 512 } else { 4096 };
+        auto.push(Request::read(pool.acquire().unwrap(), len, 0).tagged(number)).unwrap();
+        let mut results = Vec::new();
+        auto.wait(1, None, |completion| results.push((completion.tag, completion.result))).unwrap();
+        let result = if len == 512 { Err(IoError::Os(libc::EINVAL)) } else { Ok(len) };
+        assert_eq!(results, [(number, result)]);
+    }
+    assert_eq!((auto.route(read_4k()), auto.counts().redone, auto.counts().failures), (Way::Poll, 100, 0));
+}
+
+#[test]
+fn an_engine_that_ends_is_left_and_what_it_had_is_done_again() {
+    let pool = Pool::new(12, 4096).unwrap();
+    let asked_of_poll = Rc::new(Cell::new(0));
+    let asked_before = Rc::clone(&asked_of_poll);
+    let drive = Drive::new(move |asked| {
+        asked_before.set(asked_before.get() + u32::from(asked.way == Way::Poll));
+        let ends = asked.way == Way::Poll && asked_before.get() == 50;
+        Service { end: if ends { End::Engine } else { End::Whole }, ..whole(5_000, 1_000) }
+    });
+    let builder = Auto::builder().policy(prefers(Way::Poll)).iodepth(8);
+    let mut auto = builder.open_on_drive(&drive, &WAYS, &pool).unwrap();
+    read(&mut auto, &pool, 8, 300);
+    assert_eq!((asked_of_poll.get(), auto.route(read_4k())), (50, Way::Interrupt));
+    let counts = auto.counts();
+    assert!((1..=8).contains(&counts.redone), "{counts:?}");
+    let log: Vec<String> = auto.drain_log().map(|decision| decision.to_string()).collect();
+    assert!(log[0].ends_with("it failed and is left for good: the script ended the engine"), "{log:?}");
+}
+
+#[test]
+fn the_end_of_the_fallback_is_the_end() {
+    let pool = Pool::new(1, 4096).unwrap();
+    let drive = Drive::new(|_| Service { end: End::Engine, ..whole(1, 1) });
+    let mut auto = Auto::builder().open_on_drive(&drive, &WAYS, &pool).unwrap();
+    auto.push(Request::read(pool.acquire().unwrap(), 4096, 0)).unwrap();
+    let error = auto.wait(1, None, drop).unwrap_err();
+    assert_eq!(error.to_string(), "the script ended the engine");
+    drop(auto);
+    assert_eq!(pool.available(), 1);
+}
+
+/// The drive becomes slow by interrupt: how long that is borne.
+#[test]
+fn over_the_bound_no_way_is_kept_for_longer_than_the_grace() {
+    for (think_ns, slow_ns) in [(0, 300_000), (20_000_000, 300_000)] {
+        let pool = Pool::new(1, 4096).unwrap();
+        let slow_from = Rc::new(Cell::new(u64::MAX));
+        let from = Rc::clone(&slow_from);
+        let drive = Drive::new(move |asked| match asked.way {
+            Way::Interrupt if asked.now_ns >= from.get() => whole(slow_ns, 1_000),
+            Way::Interrupt => whole(50_000, 1_000),
+            _ => whole(60_000, 1_000),
+        });
+        let text = "bound_p99_ns = 200000\nexploration = 0.0\n[[cell]]\nop = \"read\"\nsize = 4096\n\
+                    in_flight = 1\nways = [{ way = \"io_uring/syscall/interrupt\", mean_ns = 50000 }, \
+                    { way = \"io_uring/syscall/poll\", mean_ns = 60000 }]";
+        let builder = Auto::builder().policy(text.parse().unwrap());
+        let mut auto = builder.open_on_drive(&drive, &WAYS, &pool).unwrap();
+        read(&mut auto, &pool, 1, 2 * u64::from(EPOCH_IOS));
+        assert_eq!(auto.route(read_4k()), Way::Interrupt);
+        slow_from.set(drive.clock().now_ns());
+        while auto.route(read_4k()) == Way::Interrupt {
+            drive.clock().pass(think_ns, false);
+            read(&mut auto, &pool, 1, 1);
+        }
+        let borne_ns = drive.clock().now_ns() - slow_from.get();
+        // The I/O that ends the epoch is late itself, and an epoch may have begun within the bound.
+        assert!(borne_ns <= 2 * BOUND_GRACE_NS + think_ns + slow_ns, "{borne_ns}");
+        let last = auto.drain_log().last().unwrap();
+        assert!(matches!(last.why, Why::OverBound { p99_ns: 300_000, bound_ns: 200_000 }), "{last}");
+        assert_eq!(last.to, Way::Poll);
+    }
+}
+
+#[test]
+fn sleeping_before_polling_saves_time_of_the_processor_and_little_is_late() {
+    let pool = Pool::new(1, 4096).unwrap();
+    let drive = Drive::new(|_| whole(80_000, 1_000));
+    let ways = [Way::Interrupt, Way::Poll, Way::SleepPoll];
+    let builder = Auto::builder().policy(prefers(Way::SleepPoll));
+    let mut auto = builder.open_on_drive(&drive, &ways, &pool).unwrap();
+    read(&mut auto, &pool, 1, 2_000); // it learns
+    let (began, cpu) = (drive.clock().now_ns(), drive.clock().cpu_ns());
+    let sleeps = auto.counters().sleeps;
+    read(&mut auto, &pool, 1, 2_000);
+    assert_eq!(auto.counters().sleeps - sleeps, 2_000);
+    let (took, busy) = (drive.clock().now_ns() - began, drive.clock().cpu_ns() - cpu);
+    assert!(took < 2_000 * 90_000, "{} ns an I/O", took / 2_000);
+    assert!(busy < 2_000 * 20_000, "{} ns of CPU time an I/O", busy / 2_000);
+    assert_eq!(auto.route(read_4k()), Way::SleepPoll);
+}
+
+#[test]
+fn an_engine_is_opened_when_it_is_needed_and_closed_when_it_is_idle() {
+    let pool = Pool::new(1, 4096).unwrap();
+    let drive = Drive::new(|_| whole(10_000, 1_000));
+    let opened = Rc::new(Cell::new([0u32; Way::COUNT]));
+    let (counts, on) = (Rc::clone(&opened), drive.clone());
+    let open = move |way: Way| {
+        let mut all = counts.get();
+        all[way as usize] += 1;
+        counts.set(all);
+        Ok(on.engine(way, 1))
+    };
+    let builder = Auto::builder().epochs(short_epochs());
+    let mut auto = builder.open_with(&WAYS[..2], &pool, drive.clock().clone(), open).unwrap();
+    let of = |way: Way| opened.get()[way as usize];
+    assert_eq!((of(Way::Interrupt), of(Way::Poll)), (1, 0));
+    read(&mut auto, &pool, 1, 5_000);
+    assert!(auto.counts().explored > 20);
+    assert_eq!((of(Way::Interrupt), of(Way::Poll)), (1, 1), "bursts follow each other closely");
+    // An hour passes between two bursts.
+    for _ in 0..2_000 {
+        drive.clock().pass(2_000_000_000, false);
+        read(&mut auto, &pool, 1, 1);
+    }
+    assert!(of(Way::Poll) > 1 && of(Way::Interrupt) == 1, "{:?}", opened.get());
+}
+
+#[test]
+fn an_engine_that_cannot_be_opened_is_left_for_good() {
+    let pool = Pool::new(1, 4096).unwrap();
+    let drive = Drive::new(|_| whole(10_000, 1_000));
+    let on = drive.clone();
+    let open = move |way: Way| match way {
+        Way::Poll => Err(iopj_engine::EngineError::unsupported("no memory is left")),
+        way => Ok(on.engine(way, 1)),
+    };
+    let builder = Auto::builder().policy(prefers(Way::Poll));
+    let mut auto = builder.open_with(&WAYS, &pool, drive.clock().clone(), open).unwrap();
+    assert_eq!(auto.route(read_4k()), Way::Interrupt);
+    read(&mut auto, &pool, 1, 100);
+    let log: Vec<String> = auto.drain_log().map(|decision| decision.to_string()).collect();
+    assert!(log.len() == 1 && log[0].ends_with("left for good: no memory is left"), "{log:?}");
+}

@@ -1,0 +1,183 @@
+//! Changes of way while requests are in flight: nothing is lost, doubled or mixed up.
+
+use crate::short_epochs;
+use iopj_auto::chooser::Epochs;
+use iopj_auto::sim::ScriptedClock;
+use iopj_auto::{Auto, Direction, Kind, Policy, Way};
+use iopj_engine::sim::{Sim, SimOptions};
+use iopj_engine::{Completion, DynEngine, Engine, IoError, Pool, Request, Target};
+use std::collections::HashMap;
+
+const DEPTH: u32 = 6;
+const SWITCHES: u32 = 10_000;
+const KERNEL: [Way; 6] = [Way::Interrupt, Way::Poll, Way::Hybrid, Way::SleepPoll, Way::Sqpoll, Way::Sio];
+
+fn numbers(mut state: u64) -> impl FnMut() -> u64 {
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    }
+}
+
+/// An engine that switches by chance after every few I/Os, over engines that reorder, move half, and fail.
+fn restless(pool: &Pool) -> Auto<ScriptedClock> {
+    let over = pool.clone();
+    let options =
+        SimOptions { latency_steps: 6, short_ppm: 50_000, error_ppm: 50_000, ..SimOptions::default() };
+    let open = move |way: Way| {
+        let iodepth = if way == Way::Sio { 1 } else { DEPTH };
+        let options = SimOptions { seed: way as u64 + 1, ..options };
+        Ok(Box::new(Sim::open(&over, iodepth, options)) as Box<dyn DynEngine>)
+    };
+    Auto::builder()
+        .random_switching(11)
+        .iodepth(DEPTH)
+        .epochs(Epochs { ios: 1, ns: 0, burst_ios: 1 })
+        .open_with(&KERNEL, pool, ScriptedClock::default(), open)
+        .unwrap()
+}
+
+/// What is in flight, by tag: its length and the number of its buffer.
+#[derive(Default)]
+struct Flying {
+    by_tag: HashMap<u64, (u32, u32)>,
+    ends: [u32; 3],
+}
+
+impl Flying {
+    fn land(&mut self, completion: Completion) {
+        let (len, index) = self.by_tag.remove(&completion.tag).expect("it was in flight, once");
+        let end = match completion.result {
+            Ok(bytes) if bytes == len => 0,
+            Ok(bytes) if bytes == len / 2 => 1,
+            Err(IoError::Os(libc::EIO)) => 2,
+            other => panic!("{other:?} of {len} bytes"),
+        };
+        self.ends[end] += 1;
+        assert_eq!(completion.into_buffer().map(|buffer| buffer.index()), Some(index), "its own buffer");
+    }
+}
+
+#[test]
+fn ten_thousand_changes_of_way_lose_and_double_nothing() {
+    let pool = Pool::new(2 * DEPTH, 8192).unwrap();
+    let mut auto = restless(&pool);
+    let mut number = numbers(3);
+    let mut flying = Flying::default();
+    let kinds = [Kind::new(Direction::Read, 4096), Kind::new(Direction::Write, 512)];
+    let (mut routes, mut switches, mut next_tag) = (kinds.map(|kind| auto.route(kind)), 0, 0);
+    while switches < SWITCHES {
+        for _ in 0..number() % 4 {
+            let Some(buffer) = pool.acquire() else { break };
+            let index = buffer.index();
+            let request = match number() % 2 {
+                0 => Request::read(buffer, 4096, 4096 * next_tag),
+                _ => Request::write(buffer, 512, 4096 * next_tag),
+            };
+            let len = request.operation.transfer().unwrap().len;
+            match auto.push(request.tagged(next_tag)) {
+                Ok(()) => drop(flying.by_tag.insert(next_tag, (len, index))),
+                Err(refused) => assert_eq!(auto.in_flight(), DEPTH as usize, "{refused}"),
+            }
+            next_tag += 1;
+        }
+        match number() % 4 {
+            0 => auto.submit().unwrap(),
+            1 => drop(auto.reap(|completion| flying.land(completion)).unwrap()),
+            _ => {
+                let min = number() as usize % (flying.by_tag.len() + 1);
+                let found = auto.wait(min, None, |completion| flying.land(completion)).unwrap();
+                assert!(found >= min, "{found} of {min}");
+            }
+        }
+        assert_eq!(auto.in_flight(), flying.by_tag.len());
+        assert_eq!(pool.available() as usize + flying.by_tag.len(), pool.count() as usize);
+        let now = kinds.map(|kind| auto.route(kind));
+        switches += now.iter().zip(&routes).filter(|(now, before)| now != before).count() as u32;
+        routes = now;
+    }
+    auto.wait(usize::MAX, None, |completion| flying.land(completion)).unwrap();
+    let counts = auto.counts().clone();
+    assert!(flying.by_tag.is_empty() && flying.ends.iter().all(|ends| *ends > 0), "{:?}", flying.ends);
+    assert!(KERNEL.iter().all(|way| counts.by_way[*way as usize] > 0), "every way was taken: {counts:?}");
+    assert_eq!((counts.failures, counts.redone), (0, 0));
+    drop(auto);
+    assert_eq!((pool.available(), pool.holders()), (pool.count(), 1));
+}
+
+/// A file of known bytes, and a target on it.
+fn file() -> (tempfile::TempDir, Target, Vec<u8>) {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().join("data");
+    iopj_engine::target::make_file(&path, 1 << 20, &mut |_| true).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    (folder, Target::open(&path).unwrap(), bytes)
+}
+
+#[test]
+fn real_engines_change_while_reads_are_in_flight() {
+    let (_folder, target, bytes) = file();
+    let pool = Pool::new(DEPTH, 4096).unwrap();
+    let mut auto = Auto::builder()
+        .random_switching(5)
+        .iodepth(DEPTH)
+        .epochs(short_epochs())
+        .open(&target, &pool)
+        .unwrap();
+    let mut number = numbers(9);
+    let mut done = 0;
+    while done < 3_000 {
+        for _ in 0..number() % 3 + 1 {
+            let Some(buffer) = pool.acquire() else { break };
+            let offset = target.data_offset() + number() % 256 * 4096;
+            auto.push(Request::read(buffer, 4096, offset).tagged(offset)).unwrap();
+        }
+        done += auto
+            .wait(1, None, |completion| {
+                assert_eq!(completion.result, Ok(4096));
+                let at = completion.tag as usize;
+                assert_eq!(completion.buffer().unwrap()[..], bytes[at..at + 4096]);
+            })
+            .unwrap();
+    }
+    let counts = auto.counts();
+    for way in [Way::Interrupt, Way::Sqpoll, Way::Sio] {
+        assert!(counts.by_way[way as usize] > 100, "{way}: {counts:?}");
+    }
+    assert_eq!((counts.failures, counts.redone), (0, 0));
+}
+
+/// The system call blocks, so a second request takes the first one off it.
+#[test]
+fn the_synchronous_way_is_left_where_a_second_request_comes() {
+    let (_folder, target, bytes) = file();
+    let pool = Pool::new(4, 4096).unwrap();
+    let policy = "[[cell]]\nop = \"read\"\nsize = 4096\nin_flight = 1\nways = [\
+                  { way = \"posix-sio/syscall/interrupt\" }]";
+    let policy = Policy { exploration: 0.0, ..policy.parse().unwrap() };
+    let mut auto = Auto::builder().policy(policy).iodepth(4).open(&target, &pool).unwrap();
+    // It begins as if four were in flight, for which there is no synchronous way.
+    let read = |auto: &mut Auto, count: u64| {
+        for block in 0..count {
+            let offset = target.data_offset() + block * 4096;
+            auto.push(Request::read(pool.acquire().unwrap(), 4096, offset).tagged(offset)).unwrap();
+        }
+        let found = auto.wait(count as usize, None, |completion| {
+            let at = completion.tag as usize;
+            assert_eq!(completion.buffer().unwrap()[..], bytes[at..at + 4096]);
+        });
+        assert_eq!((found.unwrap(), auto.in_flight()), (count as usize, 0));
+    };
+    assert_eq!(auto.route(Kind::new(Direction::Read, 4096)), Way::Interrupt);
+    while auto.route(Kind::new(Direction::Read, 4096)) != Way::Sio {
+        read(&mut auto, 1);
+        assert!(auto.counts().by_way[Way::Interrupt as usize] < 50_000, "{:?}", auto.counts());
+    }
+    let calls = |auto: &Auto| auto.counters().submit_calls;
+    let before = calls(&auto);
+    read(&mut auto, 1);
+    assert_eq!(calls(&auto) - before, 1, "one system call for one read");
+    let before = calls(&auto);
+    read(&mut auto, 3);
+    assert_eq!(calls(&auto) - before, 1, "one for three that go by the ring");
+}
