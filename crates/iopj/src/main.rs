@@ -4,6 +4,7 @@ mod advise;
 mod again;
 mod agent;
 mod args;
+mod calibrate;
 mod check;
 mod claims;
 mod compare;
@@ -16,6 +17,7 @@ mod meta;
 mod meter;
 mod meter_test;
 mod output;
+mod policy;
 mod predict;
 mod progress;
 mod report;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Export(args) => export::export(&args),
         Command::Winners(args) => winners::winners(&args),
         Command::Advise(args) => advise::advise(&args),
+        Command::Policy(command) => policy::policy(&command),
         Command::Predict(args) => predict::predict(&args),
         Command::Claims(args) => claims::claims(&args),
         Command::Compare(args) => compare::compare(&args),

@@ -7,16 +7,14 @@ mod published;
 mod text;
 
 use crate::args::PredictArgs;
+use crate::calibrate::{calibrated, observed};
 use crate::output::{note, print, print_json};
 use anyhow::{Context, anyhow};
 use iopj_core::RateProcess;
 use iopj_model::{
     CannotPredict, Case, DataSheet, Load, Model, Observation, OpenPrediction, Prediction, Quantity, Scored,
-    Turn, against, cross_validate, observations,
+    Turn, against, cross_validate,
 };
-use iopj_report::analysis::Admission;
-use iopj_store::{Store, Trial};
-use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
@@ -63,7 +61,7 @@ pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<ExitCode> {
         return published::published(args.json);
     }
     let source = args.source.as_ref().ok_or_else(|| anyhow!("name a store or a model"))?;
-    let (model, observations) = calibrated(source, args)?;
+    let (model, observations) = calibrated(source, &args.competing)?;
     if let Some(file) = &args.write_model {
         write_model(&model, file)?;
     }
@@ -89,58 +87,6 @@ pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The model of a file, or one that a store calibrates, with what that store says.
-fn calibrated(source: &Path, args: &PredictArgs) -> anyhow::Result<(Model, Vec<Observation>)> {
-    if source.extension().is_some_and(|ending| ending == "toml") {
-        let text = std::fs::read_to_string(source)
-            .with_context(|| format!("{} cannot be read: name a store or a model", source.display()))?;
-        let model = Model::from_toml(&text).map_err(|error| anyhow!("{}: {error}", source.display()))?;
-        return Ok((model, Vec::new()));
-    }
-    let (observations, mut provenance) = observed(source, args)?;
-    provenance.insert("store".to_owned(), source.display().to_string());
-    let model = Model::calibrate(&observations, provenance)
-        .map_err(|error| anyhow!("{}: {error}{}", source.display(), barred(source, args)))?;
-    Ok((model, observations))
-}
-
-/// What the competing trials of a store say, and the store's provenance. Trials that say nothing are noted.
-fn observed(
-    store: &Path,
-    args: &PredictArgs,
-) -> anyhow::Result<(Vec<Observation>, BTreeMap<String, String>)> {
-    let opened = Store::open(store)?;
-    let study = opened.study()?;
-    if let Some(emulator) = &study.emulated {
-        return Err(anyhow!(
-            "{}: times mean nothing under {emulator}, so nothing can be predicted from it: name a store of a \
-             real machine",
-            store.display()
-        ));
-    }
-    let trials = opened.trials()?;
-    let admission = args.competing.admission().of(&study);
-    let (observations, left_out) = observations(&competing(&trials, admission));
-    for (why, count) in left_out {
-        note(&format!("{}: {count} trials say nothing to the model, because of {why}", store.display()));
-    }
-    Ok((observations, study.provenance))
-}
-
-fn competing(trials: &[Trial], admission: Admission) -> Vec<&Trial> {
-    trials.iter().filter(|trial| admission.admit(trial).is_ok()).collect()
-}
-
-/// Why no trial of a store competes, if that is so, as a further sentence.
-fn barred(store: &Path, args: &PredictArgs) -> String {
-    let nobody = || {
-        let store = Store::open(store).ok()?;
-        let (study, trials) = (store.study().ok()?, store.trials().ok()?);
-        args.competing.admission().of(&study).why_none_competes(&trials)
-    };
-    nobody().map_or(String::new(), |why| format!(" ({why})"))
-}
-
 /// Predictions of another store's trials, or of each cell of the same store from the others.
 fn scores(
     model: &Model,
@@ -155,7 +101,7 @@ fn scores(
         let held_back = format!("each cell is predicted by a model of the other cells, in {FOLDS} parts");
         return Ok(Scores { scored, lacking, held_back });
     }
-    let (observations, _) = observed(store, args)?;
+    let (observations, _) = observed(store, &args.competing)?;
     let (scored, lacking) = against(model, &observations);
     let held_back = format!("{} calibrated the model, and {} did not", source.display(), store.display());
     Ok(Scores { scored, lacking, held_back })

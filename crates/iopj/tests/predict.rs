@@ -1,4 +1,4 @@
-//! `iopj predict`: predictions from stores and models, their scores, the papers' figures, and refusals.
+//! `iopj predict` and `iopj policy`: predictions, scores, the papers' figures, policies, and refusals.
 
 mod common;
 #[path = "../../report/tests/browser/fixture.rs"]
@@ -174,4 +174,61 @@ fn the_papers_figures_are_predicted_within_a_tenth_from_half_of_them() {
     assert!(errors.len() == 48 && errors[24] < 0.08, "{errors:?}");
     let (_, text, _) = run(folder, "predict --published");
     says(&text, &["18 and 18 figures calibrate a model of 28 and 28 parameters, of which they decide "]);
+}
+
+#[test]
+fn a_policy_is_derived_shown_and_checked() {
+    let folder = &*folder();
+    stored(&folder.join("s.iopj"), &[1, 2, 4, 8, 16, 32], false, plausible);
+    let (code, _, messages) = run(folder, "policy derive s.iopj --objective cpu --p99 150us -o p.toml");
+    assert_eq!(code, 0, "{messages}");
+    says(&messages, &["p.toml is written"]);
+    let text = std::fs::read_to_string(folder.join("p.toml")).unwrap();
+    let policy: iopj_auto::Policy = text.parse().unwrap();
+    assert_eq!((policy.bound_p99_ns, policy.cells.len()), (Some(150_000), 6), "{text}");
+    assert!(
+        policy.cells.iter().all(|cell| cell.ways.len() == 1),
+        "libaio is no way that can be chosen: {text}"
+    );
+    let one = &policy.cells[0].ways[0];
+    assert_eq!(one.way.to_string(), "io_uring/syscall/interrupt");
+    assert!((one.mean_ns.unwrap() / 45_000.0 - 1.0).abs() < 0.05 && one.joules.is_none(), "{text}");
+    let (code, shown, _) = run(folder, "policy show p.toml");
+    assert_eq!(code, 0);
+    says(
+        &shown,
+        &["chosen for cpu, with a p99 within 150.0 us", "read 4k  32 or more  io_uring/syscall/interrupt"],
+    );
+    // The store is of a machine that nobody has, and the policy is refused here with what differs.
+    iopj_engine::target::make_file(&folder.join("data"), 1 << 20, &mut |_| true).unwrap();
+    let (code, checked, _) = run(folder, "policy check p.toml --target data");
+    assert_eq!(code, 1, "{checked}");
+    says(&checked, &["its kernel is `fixed`, here it is `", "it is refused here: derive one from a store"]);
+    let anywhere: String = text
+        .lines()
+        .filter(|line| !line.starts_with("kernel") && !line.starts_with("drive"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    std::fs::write(folder.join("here.toml"), anywhere.replace("cpu_model", "# cpu_model")).unwrap();
+    let (code, checked, _) = run(folder, "policy check here.toml --target data --json");
+    let checked: Value = serde_json::from_str(&checked).unwrap();
+    assert_eq!((code, &checked["differences"]), (0, &Value::Array(Vec::new())), "{checked}");
+    assert_eq!(checked["cells"].as_array().unwrap().len(), 6);
+    for (line, part) in [
+        ("derive s.iopj --objective ios_per_joule", "has none: derive it from a study with a meter"),
+        ("derive s.iopj --objective speed", "--objective: `speed` is no aim"),
+        ("derive s.iopj --p99 0s", "--p99: no I/O takes 0s"),
+        ("derive s.iopj --output p.toml", "--output: p.toml exists already"),
+        ("show no.toml", "no.toml cannot be read"),
+        ("show s.iopj", "s.iopj cannot be read"),
+        ("check p.toml --target no", "no does not exist: name a file"),
+    ] {
+        let (code, _, messages) = run(folder, &format!("policy {line}"));
+        assert_eq!((code, messages.lines().count()), (2, 1), "{line}: {messages}");
+        says(&messages, &[part]);
+    }
+    std::fs::write(folder.join("bad.toml"), text.replace("size = 4096", "size = 4095")).unwrap();
+    let (code, _, messages) = run(folder, "policy show bad.toml");
+    assert_eq!(code, 2);
+    says(&messages, &["bad.toml: size = 4095 of the policy is not a power of two"]);
 }

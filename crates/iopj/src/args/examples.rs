@@ -55,6 +55,23 @@ Examples:
   iopj winners drive.iopj --metric ios_per_joule
       The path that does the most I/Os per joule";
 
+pub(super) const POLICY_DERIVE: &str = "\
+Examples:
+  iopj policy derive drive.iopj --objective cpu --p99 200us --output drive.toml
+      The ways with the least CPU time within a latency bound, for each operation, size and depth
+  iopj policy derive drive.iopj
+      The policy for the least latency, on standard output";
+
+pub(super) const POLICY_SHOW: &str = "\
+Examples:
+  iopj policy show drive.toml
+      Which way it takes for each operation, size and depth";
+
+pub(super) const POLICY_CHECK: &str = "\
+Examples:
+  iopj policy check drive.toml --target /dev/nvme0n1
+      What it would do on this drive, and which ways it lacks here";
+
 pub(super) const PREDICT: &str = "\
 Examples:
   iopj predict drive.iopj --iodepth 1,64 --numjobs 8

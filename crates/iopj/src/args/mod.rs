@@ -4,6 +4,7 @@ mod examples;
 mod hints;
 mod lab;
 mod meter;
+mod policy;
 mod predict;
 mod results;
 mod run;
@@ -11,6 +12,7 @@ mod watch;
 
 pub(crate) use lab::{GuestArgs, LabCommand, LabRunArgs};
 pub(crate) use meter::{AttachArgs, MeterCommand};
+pub(crate) use policy::{DeriveArgs, PolicyCommand};
 pub(crate) use predict::PredictArgs;
 pub(crate) use results::{AdviseArgs, Asking, ClaimsArgs, CompareArgs, ExplainArgs, ReportArgs, WinnersArgs};
 pub(crate) use run::{Again, RunArgs};
@@ -58,6 +60,9 @@ pub(crate) enum Command {
     /// Predict what paths and workloads would do that were not measured, and how sure that is
     #[command(after_help = examples::PREDICT)]
     Predict(Box<PredictArgs>),
+    /// Derive the policy that an adaptive engine follows, show one, or check it against this machine
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Test the papers' findings against a store's trials
     #[command(after_help = examples::CLAIMS)]
     Claims(ClaimsArgs),

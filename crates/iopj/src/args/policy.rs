@@ -1,0 +1,50 @@
+//! The options of `iopj policy`.
+
+use super::{Competing, examples};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Derive a policy from what a store measured, or from a cost model
+    #[command(after_help = examples::POLICY_DERIVE)]
+    Derive(DeriveArgs),
+    /// Show which way a policy takes when
+    #[command(after_help = examples::POLICY_SHOW)]
+    Show {
+        /// Policy file
+        file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a policy would do on this machine: where it comes from, and which of its ways are missing
+    #[command(after_help = examples::POLICY_CHECK)]
+    Check {
+        /// Policy file
+        file: PathBuf,
+        /// File or block device; without one, no way is tried
+        #[arg(long)]
+        target: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeriveArgs {
+    /// Store that calibrates a cost model, or a model written by `iopj predict --write-model`
+    pub(crate) source: PathBuf,
+    /// What ways are chosen for: latency, cpu, ios_per_joule
+    #[arg(long, default_value = "latency")]
+    pub(crate) objective: String,
+    /// Most that the 99th percentile may be, such as 200us
+    #[arg(long, value_name = "TIME")]
+    pub(crate) p99: Option<String>,
+    /// Write the policy into this new file
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) competing: Competing,
+}

@@ -1,0 +1,189 @@
+//! `iopj policy`: the file that says which way an adaptive engine takes when: derived, shown, checked here.
+
+mod derive;
+
+use crate::args::{DeriveArgs, PolicyCommand};
+use crate::calibrate::calibrated;
+use crate::output::{FAILURES, note, print, print_json};
+use anyhow::{Context, anyhow};
+use iopj_auto::{Aim, Cell, Figures, Policy, Provenance, Way, available};
+use iopj_core::parse_duration;
+use iopj_engine::Target;
+use iopj_engine::check::Availability;
+use iopj_report::render::{Table, WIDTH, escape, wrap};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(crate) fn policy(command: &PolicyCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        PolicyCommand::Derive(args) => derived(args),
+        PolicyCommand::Show { file, json } => show(&read(file)?, *json),
+        PolicyCommand::Check { file, target, json } => check(&read(file)?, target.as_deref(), *json),
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Policy> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("{} cannot be read: name a policy file", file.display()))?;
+    text.parse().map_err(|error| anyhow!("{}: {error}", file.display()))
+}
+
+fn derived(args: &DeriveArgs) -> anyhow::Result<ExitCode> {
+    let aim: Aim = args.objective.parse().map_err(|error| anyhow!("--objective: {error}"))?;
+    let bound = args.p99.as_deref().map(|text| {
+        let time = parse_duration(text).map_err(|error| anyhow!("--p99: {error}"))?;
+        let ns = u64::try_from(time.as_nanos()).ok().filter(|ns| *ns > 0);
+        ns.ok_or_else(|| anyhow!("--p99: no I/O takes {text}; give a time such as 200us"))
+    });
+    let (model, _) = calibrated(&args.source, &args.competing)?;
+    let policy = derive::derive(&model, aim, bound.transpose()?)
+        .map_err(|why| anyhow!("{}: {why}", args.source.display()))?;
+    let text = format!("{HEAD}{policy}");
+    match &args.output {
+        None => print(&text)?,
+        Some(file) => write(file, &text)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a reader of the file should know.
+const HEAD: &str = "\
+# Which way an adaptive engine takes: of each operation, size and number of requests in flight, the first of
+# `ways` that the target has. Figures are what a cost model predicts of one job (`iopj predict`).
+
+";
+
+fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    let opened = OpenOptions::new().write(true).create_new(true).open(file);
+    let mut opened = opened.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            anyhow!("--output: {} exists already: name a new file", file.display())
+        }
+        _ => anyhow!("--output: {} cannot be written: {error}", file.display()),
+    })?;
+    opened.write_all(text.as_bytes()).with_context(|| format!("{} cannot be written", file.display()))?;
+    note(&format!("{} is written", file.display()));
+    Ok(())
+}
+
+fn show(policy: &Policy, as_json: bool) -> anyhow::Result<ExitCode> {
+    if as_json {
+        print_json(&json!(policy))?;
+    } else {
+        print(&(head(policy) + &table(policy, &|cell| cell.ways.first())))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Aim, bound and provenance.
+fn head(policy: &Policy) -> String {
+    let bound =
+        policy.bound_p99_ns.map_or(String::new(), |ns| format!(", with a p99 within {}", us(ns as f64)));
+    let from = policy.provenance.as_ref().map_or(String::new(), |from| {
+        let known = [&from.store, &from.cpu_model, &from.kernel, &from.drive];
+        let known: Vec<&str> = known.into_iter().filter_map(Option::as_deref).collect();
+        wrap(&format!("from {}", escape(&known.join(", "))), WIDTH, "")
+    });
+    format!("chosen for {}{bound}\n{from}", policy.aim)
+}
+
+/// What is taken in each cell, and its figures.
+fn table<'a>(policy: &'a Policy, taken: &dyn Fn(&'a Cell) -> Option<&'a Figures>) -> String {
+    let rows: Vec<(&Cell, Option<&Figures>)> = policy.cells.iter().map(|cell| (cell, taken(cell))).collect();
+    let figure = |of: fn(&Figures) -> Option<f64>, factor: f64| {
+        move |(_, figures): &(&Cell, Option<&Figures>)| {
+            figures.and_then(of).map_or("-".to_owned(), |value| format!("{:.2}", value * factor))
+        }
+    };
+    let mut table = Table::of(&rows)
+        .left("request", |(cell, _)| cell.kind().to_string())
+        .right("in flight", |(cell, _)| format!("{} or more", cell.in_flight))
+        .left("way", |(_, figures)| figures.map_or("-".to_owned(), |one| one.way.to_string()))
+        .right("mean us", figure(|one| one.mean_ns, 1e-3))
+        .right("p99 us", figure(|one| one.p99_ns, 1e-3))
+        .right("CPU us/IO", figure(|one| one.cpu_ns, 1e-3));
+    if policy.knows_joules() {
+        table = table.right("uJ/IO", figure(|one| one.joules, 1e6));
+    }
+    table.text()
+}
+
+fn us(ns: f64) -> String {
+    format!("{:.1} us", ns / 1e3)
+}
+
+/// Whether a policy fits here, and what it would do: without a target its provenance alone is compared.
+fn check(policy: &Policy, target: Option<&Path>, as_json: bool) -> anyhow::Result<ExitCode> {
+    let Some(path) = target else {
+        if as_json {
+            print_json(&json!({ "differences": Value::Null, "ways": Value::Null, "cells": policy.cells }))?;
+        } else {
+            print(&(head(policy) + "name a --target to see what it would do there\n"))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    let target = Target::open(path)?;
+    let here = Provenance::here(&target);
+    let differences = policy.provenance.as_ref().map_or_else(Vec::new, |from| from.differences(&here));
+    let states = available(&target);
+    let works: BTreeSet<Way> = states
+        .iter()
+        .filter(|(_, state)| matches!(state, Availability::Available { .. }))
+        .map(|(way, _)| *way)
+        .collect();
+    let named: BTreeSet<Way> = policy.cells.iter().flat_map(|cell| &cell.ways).map(|one| one.way).collect();
+    let missing: Vec<&(Way, Availability)> =
+        states.iter().filter(|(way, _)| named.contains(way) && !works.contains(way)).collect();
+    if as_json {
+        print_json(&checked_json(policy, &differences, &missing, &works))?;
+    } else {
+        let taken = |cell: &'_ Cell| cell.ways.iter().position(|one| works.contains(&one.way));
+        let mut text = head(policy) + &table(policy, &|cell| cell.ways.get(taken(cell)?));
+        for difference in &differences {
+            text += &wrap(&escape(difference), WIDTH, "  ");
+        }
+        for (way, state) in &missing {
+            if let Availability::Unavailable { reason, remedy } = state {
+                text += &wrap(&format!("{way} is missing: {reason} (remedy: {remedy})"), WIDTH, "  ");
+            }
+        }
+        text += &verdict(&differences);
+        print(&text)?;
+    }
+    Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILURES) })
+}
+
+fn verdict(differences: &[String]) -> String {
+    match differences.len() {
+        0 => "it may be followed here\n".to_owned(),
+        _ => "it is refused here: derive one from a store of this machine\n".to_owned(),
+    }
+}
+
+fn checked_json(
+    policy: &Policy,
+    differences: &[String],
+    missing: &[&(Way, Availability)],
+    works: &BTreeSet<Way>,
+) -> Value {
+    let cell = |cell: &Cell| {
+        let taken = cell.ways.iter().find(|one| works.contains(&one.way));
+        json!({ "op": cell.op, "size": cell.size, "in_flight": cell.in_flight, "takes": taken })
+    };
+    let lack = |(way, state): &&(Way, Availability)| match state {
+        Availability::Unavailable { reason, remedy } => {
+            json!({ "way": way, "reason": reason, "remedy": remedy })
+        }
+        Availability::Available { .. } => json!({ "way": way }),
+    };
+    json!({
+        "aim": policy.aim,
+        "differences": differences,
+        "missing": missing.iter().map(lack).collect::<Vec<Value>>(),
+        "cells": policy.cells.iter().map(cell).collect::<Vec<Value>>(),
+    })
+}
