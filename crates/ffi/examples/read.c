@@ -1,5 +1,6 @@
 /*
- * Reads 4 KiB blocks at random offsets of a file, 32 of them in flight, on the path that is named:
+ * Reads 4 KiB blocks at random offsets of a file, 32 of them in flight, on the path that is named, or on those
+ * that an engine chooses: `auto`, or `auto:POLICY` with a policy of iopj_auto_open.
  *
  *     cargo xtask ffi
  *     export PKG_CONFIG_PATH=$PWD/target/ffi
@@ -10,8 +11,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { DEPTH = 32, LEN = 4096 };
+
+/* The policy of a word that asks for an engine that chooses; another word names a path. */
+static int chooses(const char *word, const char **policy)
+{
+    *policy = strncmp(word, "auto:", 5) == 0 ? word + 5 : NULL;
+    return *policy != NULL || strcmp(word, "auto") == 0;
+}
 
 static void must(int ok, const char *what)
 {
@@ -33,13 +42,15 @@ static uint64_t random_number(void)
 int main(int count, char **words)
 {
     if (count != 4) {
-        fprintf(stderr, "usage: read PATH FILE READS, such as read io_uring/syscall/interrupt FILE 100000\n");
+        fprintf(stderr, "usage: read PATH FILE READS, such as read auto:cpu FILE 100000\n");
         return 2;
     }
     uint64_t target = iopj_target_open(words[2]);
     must(target != 0, "target");
-    struct iopj_availability found;
-    must(iopj_check(words[1], target, &found) == IOPJ_OK, "path");
+    const char *policy;
+    int is_auto = chooses(words[1], &policy);
+    struct iopj_availability found = { .available = 1 };
+    must(is_auto || iopj_check(words[1], target, &found) == IOPJ_OK, "path");
     if (!found.available) {
         fprintf(stderr, "%s: %s; %s\n", words[1], found.reason, found.remedy);
         return 1;
@@ -52,7 +63,8 @@ int main(int count, char **words)
     }
     uint64_t pool = iopj_pool_new(DEPTH, LEN);
     must(pool != 0, "pool");
-    uint64_t engine = iopj_engine_open(words[1], target, pool, DEPTH);
+    uint64_t engine = is_auto ? iopj_auto_open(policy, target, pool, DEPTH)
+                              : iopj_engine_open(words[1], target, pool, DEPTH);
     must(engine != 0, "engine");
 
     uint64_t reads = strtoull(words[3], NULL, 10), pushed = 0, done = 0, bytes = 0;
@@ -80,6 +92,9 @@ int main(int count, char **words)
         }
         done += (uint64_t)got;
     }
+    char line[256];
+    while (is_auto && iopj_auto_decision(engine, line, sizeof line) > 0)
+        fprintf(stderr, "%s\n", line);
     must(iopj_engine_close(engine, -1) == IOPJ_OK, "close");
     must(iopj_pool_close(pool) == IOPJ_OK, "close");
     must(iopj_target_close(target) == IOPJ_OK, "close");

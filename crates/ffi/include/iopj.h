@@ -74,6 +74,12 @@
 // Makes `len` bytes at `offset` read as zeros.
 #define IOPJ_WRITE_ZEROES 5
 
+// As `IOPJ_WRITE`, and the data are durable when it completes: `RWF_DSYNC`, or a drive's FUA.
+#define IOPJ_WRITE_DSYNC 6
+
+// As `IOPJ_WRITE_DSYNC`, with the file's times: `RWF_SYNC`.
+#define IOPJ_WRITE_SYNC 7
+
 // The buffer of a completion whose request had none.
 #define IOPJ_NO_BUFFER UINT32_MAX
 
@@ -349,6 +355,23 @@ int32_t iopj_counters(uint64_t engine, struct iopj_counters *counters);
 // pool. It says `IOPJ_ERROR_LEAKED`, and is closed, if requests had not ended by then: their buffers never
 // come back, and their memory is never freed, because a leak is safe and a free is not.
 int32_t iopj_engine_close(uint64_t engine, int64_t timeout_ns);
+
+// Opens an engine that chooses among the paths that a target has, for up to `iodepth` requests in flight over
+// the buffers of a pool. It is used and closed as any other engine. `policy` is `NULL` for the least latency;
+// `latency`, `cpu`, or another aim; or the name of a policy file, which has a `/` or a `.` in it. Returns its
+// handle, or 0.
+//
+// # Safety
+// `policy` is `NULL`, or a text that ends with a zero byte.
+uint64_t iopj_auto_open(const char *policy, uint64_t target, uint64_t pool, uint32_t iodepth);
+
+// Writes the oldest decision of such an engine that was not asked for yet, as a line of text that ends with a
+// zero byte; what does not fit into `capacity` bytes is cut off. Returns the length of the whole line, 0 if
+// there is none, or a negative code.
+//
+// # Safety
+// `line` is `NULL` (which is an error), or `capacity` bytes that may be written.
+int32_t iopj_auto_decision(uint64_t engine, char *line, size_t capacity);
 
 #ifdef __cplusplus
 }  // extern "C"

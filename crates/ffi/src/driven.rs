@@ -5,6 +5,7 @@ use crate::error::{
     Failure, IOPJ_ERROR_ARGUMENT, IOPJ_ERROR_ENGINE, IOPJ_ERROR_FULL, IOPJ_ERROR_LEAKED, IOPJ_ERROR_REFUSED,
     Outcome, failure,
 };
+use iopj_auto::Auto;
 use iopj_engine::{
     Buffers as OfRequest, Cause, Completion, DynEngine, Engine, EngineError, Op, Operation, Request, Transfer,
 };
@@ -13,13 +14,37 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
+/// The engine of one path, or one that chooses among several.
+pub(crate) enum Inner {
+    Plain(Box<dyn DynEngine>),
+    Auto(Box<Auto>),
+}
+
+impl Inner {
+    fn engine(&self) -> &dyn DynEngine {
+        match self {
+            Inner::Plain(engine) => &**engine,
+            Inner::Auto(engine) => &**engine,
+        }
+    }
+
+    fn engine_mut(&mut self) -> &mut dyn DynEngine {
+        match self {
+            Inner::Plain(engine) => &mut **engine,
+            Inner::Auto(engine) => &mut **engine,
+        }
+    }
+}
+
 /// An engine that C opened.
 pub(crate) struct Driven {
-    engine: Box<dyn DynEngine>,
+    inner: Inner,
     handle: u64,
     buffers: Rc<Buffers>,
     /// What was completed and not fetched, as the caller's array was full.
     done: VecDeque<Completion>,
+    /// What an engine that chooses has decided, as lines that were not asked for yet.
+    decisions: VecDeque<String>,
     /// Why the engine is finished, to be said once what it has completed is fetched.
     finished: Option<EngineError>,
     /// The bytes of the target that I/O may touch.
@@ -36,19 +61,24 @@ pub(crate) struct Asked {
 }
 
 impl Driven {
-    pub(crate) fn new(
-        engine: Box<dyn DynEngine>,
-        handle: u64,
-        buffers: Rc<Buffers>,
-        data: Range<u64>,
-    ) -> Driven {
-        let done = VecDeque::with_capacity(engine.iodepth());
-        Driven { engine, handle, buffers, done, finished: None, data }
+    pub(crate) fn new(inner: Inner, handle: u64, buffers: Rc<Buffers>, data: Range<u64>) -> Driven {
+        let done = VecDeque::with_capacity(inner.engine().dyn_iodepth());
+        Driven { inner, handle, buffers, done, decisions: VecDeque::new(), finished: None, data }
+    }
+
+    /// The oldest decision of an engine that chooses which was not asked for yet; `None` if there is none.
+    pub(crate) fn decision(&mut self) -> Outcome<Option<String>> {
+        let Inner::Auto(auto) = &mut self.inner else {
+            let text = "this engine has one path and decides nothing: open it by iopj_auto_open";
+            return Err(failure(IOPJ_ERROR_ARGUMENT, text));
+        };
+        self.decisions.extend(auto.drain_log().map(|decision| decision.to_string()));
+        Ok(self.decisions.pop_front())
     }
 
     pub(crate) fn push(&mut self, asked: &Asked) -> Outcome<()> {
         let operation = self.operation(asked)?;
-        let refused = match self.engine.push(Request { operation, tag: asked.tag }) {
+        let refused = match self.inner.engine_mut().dyn_push(Request { operation, tag: asked.tag }) {
             Ok(()) => return Ok(()),
             Err(refused) => refused,
         };
@@ -77,6 +107,8 @@ impl Driven {
         Ok(match op {
             Op::Read => Operation::Read(transfer()?),
             Op::Write => Operation::Write(transfer()?),
+            Op::WriteDsync => Operation::WriteDsync(transfer()?),
+            Op::WriteSync => Operation::WriteSync(transfer()?),
             Op::Flush => Operation::Flush,
             Op::Fsync => Operation::Fsync,
             Op::Discard => Operation::Discard { offset, len },
@@ -111,13 +143,13 @@ impl Driven {
     }
 
     pub(crate) fn submit(&mut self) -> Outcome<()> {
-        self.engine.submit().map_err(ended)
+        self.inner.engine_mut().dyn_submit().map_err(ended)
     }
 
     /// Looks for completions without waiting.
     pub(crate) fn reap(&mut self) -> Outcome<()> {
         let done = &mut self.done;
-        let found = self.engine.reap(|completion| done.push_back(completion));
+        let found = self.inner.engine_mut().dyn_reap(&mut |completion| done.push_back(completion));
         self.unless_finished(found)
     }
 
@@ -125,7 +157,8 @@ impl Driven {
     pub(crate) fn wait(&mut self, min: usize, until: Option<Instant>) -> Outcome<()> {
         let done = &mut self.done;
         let min = min.saturating_sub(done.len());
-        let found = self.engine.wait(min, until, |completion| done.push_back(completion));
+        let engine = self.inner.engine_mut();
+        let found = engine.dyn_wait(min, until, &mut |completion| done.push_back(completion));
         self.unless_finished(found)
     }
 
@@ -153,19 +186,22 @@ impl Driven {
 
     /// Requests whose completions were not fetched.
     pub(crate) fn in_flight(&self) -> usize {
-        self.engine.in_flight() + self.done.len()
+        self.inner.engine().dyn_in_flight() + self.done.len()
     }
 
     /// The engine, for what only looks at it.
-    pub(crate) fn engine(&self) -> &impl Engine {
-        &self.engine
+    pub(crate) fn engine(&self) -> &dyn DynEngine {
+        self.inner.engine()
     }
 
     /// Cancels what is in flight and waits for it until then. Completions that were not fetched are lost.
     pub(crate) fn close(self, until: Instant) -> Outcome<()> {
-        let Driven { engine, handle, buffers, done, .. } = self;
+        let Driven { inner, handle, buffers, done, .. } = self;
         drop(done);
-        let closed = engine.close(until);
+        let closed = match inner {
+            Inner::Plain(engine) => engine.close(until),
+            Inner::Auto(engine) => engine.close(until),
+        };
         buffers.forget(handle);
         closed.map_err(|leaked| failure(IOPJ_ERROR_LEAKED, format!("{leaked}: let requests end before")))
     }

@@ -1,11 +1,11 @@
 //! Engines for C: opened by a path's text, given requests, asked for completions, closed.
 
-use crate::driven::{Asked, Driven};
+use crate::driven::{Asked, Driven, Inner};
 use crate::error::{IOPJ_ERROR_ARGUMENT, IOPJ_ERROR_ENGINE, IOPJ_OK, Outcome, failure, guard};
 use crate::handle::Kind;
 use crate::pointers::{io_path, read, require, write};
 use crate::table::{self, Object};
-use iopj_engine::{Completion, Engine, IoError, Op};
+use iopj_engine::{Completion, IoError, Op};
 use std::ffi::c_char;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -22,6 +22,10 @@ pub const IOPJ_FSYNC: u32 = 3;
 pub const IOPJ_DISCARD: u32 = 4;
 /// Makes `len` bytes at `offset` read as zeros.
 pub const IOPJ_WRITE_ZEROES: u32 = 5;
+/// As `IOPJ_WRITE`, and the data are durable when it completes: `RWF_DSYNC`, or a drive's FUA.
+pub const IOPJ_WRITE_DSYNC: u32 = 6;
+/// As `IOPJ_WRITE_DSYNC`, with the file's times: `RWF_SYNC`.
+pub const IOPJ_WRITE_SYNC: u32 = 7;
 
 /// The buffer of a completion whose request had none.
 pub const IOPJ_NO_BUFFER: u32 = u32::MAX;
@@ -101,7 +105,7 @@ pub unsafe extern "C" fn iopj_engine_open(path: *const c_char, target: u64, pool
             Ok((engine, start..start.saturating_add(target.data_len())))
         })?;
         table::insert(Kind::Engine, |handle| {
-            Object::Engine(Box::new(Driven::new(engine, handle, buffers, data)))
+            Object::Engine(Box::new(Driven::new(Inner::Plain(engine), handle, buffers, data)))
         })
     })
 }
@@ -130,6 +134,8 @@ fn operation(number: u32) -> Outcome<Op> {
         IOPJ_FSYNC => Op::Fsync,
         IOPJ_DISCARD => Op::Discard,
         IOPJ_WRITE_ZEROES => Op::WriteZeroes,
+        IOPJ_WRITE_DSYNC => Op::WriteDsync,
+        IOPJ_WRITE_SYNC => Op::WriteSync,
         other => {
             let text = format!("there is no operation {other}: use IOPJ_READ or another one of iopj.h");
             return Err(failure(IOPJ_ERROR_ARGUMENT, text));
@@ -233,7 +239,7 @@ pub extern "C" fn iopj_in_flight(engine: u64) -> i32 {
 pub extern "C" fn iopj_supports(engine: u64, op: u32) -> i32 {
     guard(|| {
         let op = operation(op)?;
-        table::engine(engine, |driven| Ok(i32::from(driven.engine().supports(op))))
+        table::engine(engine, |driven| Ok(i32::from(driven.engine().dyn_supports(op))))
     })
 }
 
@@ -247,7 +253,7 @@ pub extern "C" fn iopj_supports(engine: u64, op: u32) -> i32 {
 pub unsafe extern "C" fn iopj_descriptor(engine: u64, descriptor: *mut i32) -> i32 {
     guard(|| {
         let found = table::engine(engine, |driven| {
-            Ok(driven.engine().descriptor().map_or(-1, |descriptor| descriptor.as_raw_fd()))
+            Ok(driven.engine().dyn_descriptor().map_or(-1, |descriptor| descriptor.as_raw_fd()))
         })?;
         // SAFETY: this function's condition.
         unsafe { write(descriptor, "descriptor", found) }?;
@@ -262,7 +268,7 @@ pub unsafe extern "C" fn iopj_descriptor(engine: u64, descriptor: *mut i32) -> i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iopj_counters(engine: u64, counters: *mut IopjCounters) -> i32 {
     guard(|| {
-        let done = table::engine(engine, |driven| Ok(driven.engine().counters()))?;
+        let done = table::engine(engine, |driven| Ok(driven.engine().dyn_counters()))?;
         let answer = IopjCounters {
             system_calls: done.system_calls.unwrap_or(IOPJ_NOT_COUNTED),
             submit_calls: done.submit_calls,

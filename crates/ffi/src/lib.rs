@@ -8,6 +8,7 @@
 #[cfg(not(panic = "unwind"))]
 compile_error!("without unwinding, a panic would end the C program: build iopj-ffi with panic = \"unwind\"");
 
+mod auto;
 mod buffers;
 mod driven;
 mod engine;
@@ -19,6 +20,7 @@ mod table;
 mod target;
 
 // Every `#[unsafe(no_mangle)]` is sound: the names begin with `iopj_`, and nothing else defines such names.
+pub use auto::*;
 pub use engine::*;
 pub use error::*;
 pub use pool::*;

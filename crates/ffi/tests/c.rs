@@ -78,6 +78,12 @@ fn the_example_reads_a_file_on_the_path_that_is_named() {
     for path in ["posix-aio/syscall/interrupt", "libaio/syscall/interrupt"] {
         assert_eq!(said(read(path, &file)), format!("500 reads, 2048000 bytes on {path}\n"));
     }
+    // An engine that chooses its way reads the same; what it decided comes by itself.
+    for path in ["auto", "auto:cpu"] {
+        assert_eq!(said(read(path, &file)), format!("500 reads, 2048000 bytes on {path}\n"));
+    }
+    let refused = String::from_utf8(read("auto:speed", &file).stderr).unwrap();
+    assert!(refused.contains("`speed` is no aim"), "{refused}");
     let refused = read("nvme-user/doorbell/poll", &file);
     let reason = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(1));

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { THREADS = 2, MOST = 1 << 16, BUFFERS = 8, LEN = 8192, OPEN_AT_MOST = 2, DEPTH = 6, FUNCTIONS = 26 };
+enum { THREADS = 2, MOST = 1 << 16, BUFFERS = 8, LEN = 8192, OPEN_AT_MOST = 2, DEPTH = 6, FUNCTIONS = 28 };
 enum kind { TARGET, POOL, ENGINE, KINDS };
 /* Where a buffer is. */
 enum place { AWAY, HELD, IN_FLIGHT };
@@ -23,6 +23,7 @@ struct thing {
     int owner, open;
     int pool;                  /* of an engine: the place of its pool */
     int in_flight;             /* of an engine */
+    int chooses;               /* of an engine: it is one of iopj_auto_open */
     uint64_t start, end;       /* of an engine: the target's data */
     int engines;               /* of a pool: how many are open over it */
     enum place place[BUFFERS]; /* of a pool */
@@ -302,10 +303,11 @@ static void on_pools(struct caller *self, int function)
     }
 }
 
-static void open_engine(struct caller *self)
+static void open_engine(struct caller *self, int chooses)
 {
+    static const char *const policies[] = { NULL, "latency", "cpu", "ios_per_joule", "speed", "no/such/policy" };
     static const uint32_t depths[] = { 0, 1, DEPTH, DEPTH, DEPTH, DEPTH, DEPTH, 100000 };
-    struct thing *target, *pool, made = { .kind = ENGINE };
+    struct thing *target, *pool, made = { .kind = ENGINE, .chooses = chooses };
     uint64_t of_target = pick(self, TARGET, &target), of_pool = pick(self, POOL, &pool);
     const char *path = path_text(self);
     uint32_t depth = depths[next(self, 8)];
@@ -317,8 +319,15 @@ static void open_engine(struct caller *self)
         made.end = info.data_offset + info.data_len;
     }
     made.pool = pool ? (int)(pool - things) : 0;
+    int must_fail = !target || !pool || depth == 0 || depth == 100000;
+    if (chooses) {
+        int policy = (int)next(self, 6);
+        uint64_t handle = iopj_auto_open(policies[policy], of_target, of_pool, depth);
+        remember(self, handle, made, must_fail || policy > 2);
+        return;
+    }
     uint64_t handle = iopj_engine_open(path, of_target, of_pool, depth);
-    remember(self, handle, made, !target || !pool || !path || depth == 0 || depth == 100000);
+    remember(self, handle, made, must_fail || !path);
 }
 
 static void push(struct caller *self)
@@ -326,7 +335,7 @@ static void push(struct caller *self)
     struct thing *engine;
     uint64_t handle = pick(self, ENGINE, &engine), odd[] = { 0, 1, 512, LEN + 512, 1u << 31, UINT64_MAX };
     struct iopj_request request = {
-        .op = (uint32_t)(one_in(self, 8) ? next(self, 8) : next(self, 2)),
+        .op = (uint32_t)(one_in(self, 8) ? next(self, 10) : next(self, 2)),
         .buffer = one_in(self, 10) ? (uint32_t)self->random : (uint32_t)next(self, BUFFERS),
         .len = one_in(self, 12) ? odd[next(self, 6)] : 4096 * next(self, 3),
         .offset = one_in(self, 12) ? self->random >> next(self, 64) : 4096 * (256 + next(self, 60)),
@@ -336,13 +345,14 @@ static void push(struct caller *self)
     for (uint32_t at = 0; pool && at < BUFFERS && !one_in(self, 10); at++)
         if (pool->place[at] == HELD)
             request.buffer = at;
-    int moves = request.op == IOPJ_READ || request.op == IOPJ_WRITE;
+    int moves = request.op == IOPJ_READ || request.op == IOPJ_WRITE || request.op == IOPJ_WRITE_DSYNC
+        || request.op == IOPJ_WRITE_SYNC;
     int is_held = pool && request.buffer < BUFFERS && pool->place[request.buffer] == HELD;
     int is_flush = request.op == IOPJ_FLUSH || request.op == IOPJ_FSYNC, is_null = one_in(self, 30);
     int is_within = engine && request.offset >= engine->start && request.offset <= engine->end
         && request.len <= engine->end - request.offset;
     int code = iopj_push(handle, is_null ? NULL : &request);
-    judge(self, code, !engine || is_null || (moves && !is_held) || request.op > IOPJ_WRITE_ZEROES
+    judge(self, code, !engine || is_null || (moves && !is_held) || request.op > IOPJ_WRITE_SYNC
           || (!is_flush && !is_within));
     if (code != IOPJ_OK)
         return;
@@ -387,8 +397,8 @@ static void on_engines(struct caller *self, int function)
     struct iopj_counters counters;
     int32_t descriptor, is_null = one_in(self, 20), code;
     uint64_t handle;
-    if (function == 15)
-        return open_engine(self);
+    if (function == 15 || function == 26)
+        return open_engine(self, function == 26);
     if (function == 16)
         return push(self);
     if (function == 18 || function == 19)
@@ -405,8 +415,8 @@ static void on_engines(struct caller *self, int function)
             CHECK(self, code == engine->in_flight);
         break;
     case 21:
-        judge(self, iopj_supports(handle, (uint32_t)next(self, 6)), !engine);
-        judge(self, iopj_supports(handle, 6 + (uint32_t)next(self, 1000)), 1);
+        judge(self, iopj_supports(handle, (uint32_t)next(self, 8)), !engine);
+        judge(self, iopj_supports(handle, 8 + (uint32_t)next(self, 1000)), 1);
         break;
     case 22:
         judge(self, iopj_descriptor(handle, is_null ? NULL : &descriptor), !engine || is_null);
@@ -430,6 +440,15 @@ static void on_engines(struct caller *self, int function)
     case 25:
         CHECK(self, iopj_last_error() != NULL && iopj_last_code() <= 0);
         break;
+    case 27: {
+        char line[200];
+        size_t capacity = one_in(self, 4) ? next(self, 3) : sizeof line;
+        code = iopj_auto_decision(handle, is_null ? NULL : line, capacity);
+        judge(self, code, !engine || is_null || capacity == 0 || !engine->chooses);
+        if (code > 0)
+            CHECK(self, strlen(line) == ((size_t)code < capacity ? (size_t)code : capacity - 1));
+        break;
+    }
     }
 }
 
