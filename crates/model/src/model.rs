@@ -166,7 +166,7 @@ fn of_time(case: &Case, front: Front) -> Vec<Parameter> {
     if front.is_asynchronous() && case.rw.writes() {
         all.push(Parameter::AsyncWrite);
     }
-    if case.numjobs * case.depth() > 1 {
+    if case.numjobs.saturating_mul(case.depth()) > 1 {
         all.extend([Parameter::Parallelism, Parameter::Sharpness]);
     }
     if case.depth() > 1 && Waiting::of(case.path) != Waiting::Spins {
