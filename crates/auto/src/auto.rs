@@ -6,7 +6,7 @@ mod turn;
 use crate::chooser::Chooser;
 use crate::clock::{Clock, SystemClock};
 use crate::engines::{Engines, SLOTS, Slot, slot_of};
-use crate::flight::{Flight, Taker, Timings};
+use crate::flight::{Flight, Start, Taker, Timings};
 use crate::key::{KINDS, Kind};
 use crate::log::{Counts, Decision};
 use crate::sleep::Sleeper;
@@ -21,26 +21,20 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// Places in the table of routes: as many as kinds, rounded up to a power of two, so that no bound is checked.
 const ROUTES: usize = KINDS.next_power_of_two();
 
-/// A way and the place of its engine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Route {
+/// The latest push, which the next one is likely to resemble: it then needs no lookup.
+#[derive(Clone, Copy, Debug)]
+struct Memo {
+    len: u32,
+    op: Op,
+    kind: Kind,
     way: Way,
-    slot: u8,
+    /// The way is not the fallback, so that a request may have to be done again.
+    is_recorded: bool,
 }
 
-impl Route {
-    /// What is in flight may be on several engines.
-    const SEVERAL: Route = Route { way: Way::Interrupt, slot: u8::MAX };
-
-    fn of(way: Way) -> Route {
-        Route { way, slot: slot_of(way) as u8 }
-    }
-
-    /// True if a wait on the one engine is all that is needed.
-    #[inline(always)]
-    fn is_plain(self) -> bool {
-        usize::from(self.slot) < SLOTS && self.way != Way::SleepPoll
-    }
+impl Memo {
+    /// Nothing resembles it: no engine takes a request of this length.
+    const NONE_LEN: u32 = u32::MAX;
 }
 
 /// An engine that owns several over one target and one pool, and sends each request to the one that serves
@@ -60,9 +54,14 @@ impl Route {
 /// It has no descriptor to wait on, because it may poll at any time.
 pub struct Auto<C: Clock = SystemClock> {
     engines: Engines,
-    routes: [Route; ROUTES],
-    /// The route of the latest request, if everything in flight is on its engine.
-    active: Route,
+    memo: Memo,
+    /// The engine that has everything in flight, unless there are several.
+    active: usize,
+    /// There may be several.
+    is_several: bool,
+    /// A wait on that engine is all that is needed: there is one, and nobody sleeps before it polls.
+    is_plain: bool,
+    routes: [Way; ROUTES],
     /// By buffer.
     flights: Box<[Flight]>,
     epoch: Epoch,
@@ -71,9 +70,10 @@ pub struct Auto<C: Clock = SystemClock> {
     redo: Vec<Request>,
     fallback: Way,
     iodepth: usize,
-    /// The way that each engine's latest request went, and the kind of the latest of all.
+    /// The way that each engine's latest request went.
     latest: [Way; SLOTS],
-    latest_kind: Kind,
+    /// The kind of the latest request before whose completion this process may sleep.
+    sleeps_for: Kind,
     sleeper: Sleeper,
     chooser: Chooser,
     clock: C,
@@ -91,17 +91,21 @@ impl<C: Clock> Auto<C> {
         let fallback = chooser.fallback();
         engines.make_ready(fallback)?;
         let setup = engines.slots[slot_of(fallback)].setup().cloned().unwrap_or_default();
+        let kind = Kind::of(Op::Read, 0);
         let mut auto = Auto {
-            routes: [Route::of(fallback); ROUTES],
-            active: Route::of(fallback),
+            memo: Memo { len: Memo::NONE_LEN, op: Op::Read, kind, way: fallback, is_recorded: false },
+            active: slot_of(fallback),
+            is_several: false,
+            is_plain: true,
+            routes: [fallback; ROUTES],
             flights: vec![Flight::NONE; engines.pool.count() as usize].into(),
             epoch: Epoch::new(clock.now_ns(), chooser.bound_ns().is_some()),
-            timings: Timings::new(chooser.bound_ns()),
+            timings: Timings::new(engines.pool.count(), chooser.bound_ns()),
             redo: Vec::new(),
             fallback,
             iodepth: iodepth as usize,
             latest: [fallback; SLOTS],
-            latest_kind: Kind::of(Op::Read, 0),
+            sleeps_for: kind,
             sleeper: Sleeper::new(),
             engines,
             chooser,
@@ -133,24 +137,25 @@ impl<C: Clock> Auto<C> {
     #[inline(always)]
     fn split(&mut self, slot: usize) -> (&mut Slot, Taker<'_, C>) {
         let taker = Taker {
-            flights: &mut self.flights,
+            flights: &self.flights,
             timings: &mut self.timings,
             redo: &mut self.redo,
             left: &mut self.epoch.left,
             clock: &self.clock,
-            fallback: self.fallback,
+            is_fallback: slot == slot_of(self.fallback),
         };
-        (&mut self.engines.slots[slot], taker)
+        (&mut self.engines.slots[slot & (SLOTS - 1)], taker)
     }
 
-    /// Remembers a request that was pushed, and times it if it is its turn.
+    /// Remembers a request of the latest kind that was pushed, and times it if it is its turn.
     #[inline(always)]
-    fn note(&mut self, index: u32, flight: Flight, kind: Kind) {
-        self.latest_kind = kind;
-        if let Some(place) = self.flights.get_mut(index as usize) {
+    fn note(&mut self, index: u32, flight: Flight) {
+        if self.memo.is_recorded
+            && let Some(place) = self.flights.get_mut(index as usize)
+        {
             *place = flight;
         }
-        if self.epoch.count(kind) {
+        if self.epoch.count(self.memo.kind) {
             self.time(index);
         }
     }
@@ -158,11 +163,9 @@ impl<C: Clock> Auto<C> {
     #[cold]
     #[inline(never)]
     fn time(&mut self, index: u32) {
-        let in_flight = self.in_flight();
-        if let Some(flight) = self.flights.get_mut(index as usize) {
-            flight.in_flight = in_flight.min(u16::MAX.into()) as u16;
-            flight.began_ns = self.clock.now_ns().max(1);
-        }
+        let Memo { kind, way, .. } = self.memo;
+        let in_flight = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
+        self.timings.start(index, Start { kind, way, in_flight }, self.clock.now_ns());
     }
 
     /// Counts what was handed out, and ends the epoch where that is due.
@@ -181,52 +184,46 @@ impl<C: Clock> Engine for Auto<C> {
     fn push(&mut self, request: Request) -> Result<(), Refused> {
         let op = request.operation.op();
         let Some(transfer) = request.operation.transfer() else { return self.push_other(request) };
-        let kind = Kind::of(op, transfer.len);
-        let route = self.routes[kind.index() & (ROUTES - 1)];
-        if route != self.active {
-            return self.push_elsewhere(request, kind, route);
+        if transfer.len != self.memo.len || op != self.memo.op {
+            return self.push_elsewhere(request);
         }
         let index = transfer.buffer.index();
-        let (tag, offset, len) = (request.tag, transfer.offset, transfer.len);
-        match self.engines.slots[usize::from(route.slot)].push(request) {
+        let flight = Flight { tag: request.tag, offset: transfer.offset, len: transfer.len, op };
+        match self.engines.slots[self.active & (SLOTS - 1)].push(request) {
             Ok(()) => {
-                let flight = Flight { tag, offset, began_ns: 0, len, in_flight: 0, op, way: route.way };
-                self.note(index, flight, kind);
+                self.note(index, flight);
                 Ok(())
             }
-            Err(refused) => self.push_refused(refused, kind, route),
+            Err(refused) => self.push_refused(refused),
         }
     }
 
     #[inline]
     fn submit(&mut self) -> Result<(), EngineError> {
-        if self.active == Route::SEVERAL || !self.redo.is_empty() {
+        if self.is_several || !self.redo.is_empty() {
             return self.submit_all();
         }
-        let slot = usize::from(self.active.slot);
-        match self.engines.slots[slot].submit() {
+        match self.engines.slots[self.active & (SLOTS - 1)].submit() {
             Ok(()) => Ok(()),
-            Err(error) => self.submit_after(slot, error),
+            Err(error) => self.submit_after(error),
         }
     }
 
     #[inline]
     fn reap<S: FnMut(Completion)>(&mut self, mut sink: S) -> Result<usize, EngineError> {
-        if self.active == Route::SEVERAL || !self.redo.is_empty() {
+        if self.is_several || !self.redo.is_empty() {
             let found = self.reap_all(&mut sink)?;
             self.progress(found);
             return Ok(found);
         }
-        let slot = usize::from(self.active.slot);
-        let before = self.engines.slots[slot].in_flight();
-        let (engine, mut taker) = self.split(slot);
+        let (engine, mut taker) = self.split(self.active);
         let reaped = engine.reap(|completion| taker.take(completion, &mut sink));
         match reaped {
             Ok(found) if self.redo.is_empty() => {
                 self.progress(found);
                 Ok(found)
             }
-            other => self.reap_after(other, slot, before),
+            other => self.reap_after(other),
         }
     }
 
@@ -237,27 +234,25 @@ impl<C: Clock> Engine for Auto<C> {
         until: Option<Instant>,
         mut sink: S,
     ) -> Result<usize, EngineError> {
-        if !self.active.is_plain() || !self.redo.is_empty() {
+        if !self.is_plain {
             return self.wait_apart(0, min, until, &mut sink);
         }
-        let slot = usize::from(self.active.slot);
-        let before = self.engines.slots[slot].in_flight();
-        let (engine, mut taker) = self.split(slot);
+        let (engine, mut taker) = self.split(self.active);
         let waited = engine.wait(min, until, |completion| taker.take(completion, &mut sink));
         match waited {
             Ok(found) if self.redo.is_empty() => {
                 self.progress(found);
                 Ok(found)
             }
-            other => self.wait_after(other, (slot, before), min, until, &mut sink),
+            other => self.wait_after(other, min, until, &mut sink),
         }
     }
 
     #[inline]
     fn in_flight(&self) -> usize {
-        let in_engines = match self.engines.slots.get(usize::from(self.active.slot)) {
-            Some(engine) => engine.in_flight(),
-            None => self.engines.in_flight(),
+        let in_engines = match self.is_several {
+            false => self.engines.slots[self.active & (SLOTS - 1)].in_flight(),
+            true => self.engines.in_flight(),
         };
         in_engines + self.redo.len()
     }

@@ -12,22 +12,17 @@ const MOST_TIMED: usize = 2048;
 /// Timed I/Os over the bound that end an epoch at once.
 const BREACHES: usize = 8;
 
-/// A read or a write of one buffer, as it was pushed last.
+/// A read or a write of one buffer, as it was pushed last by a way other than the fallback.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     pub(crate) tag: u64,
     pub(crate) offset: u64,
-    /// When it was pushed; 0 if it is not timed.
-    pub(crate) began_ns: u64,
     pub(crate) len: u32,
-    pub(crate) in_flight: u16,
     pub(crate) op: Op,
-    pub(crate) way: Way,
 }
 
 impl Flight {
-    pub(crate) const NONE: Flight =
-        Flight { tag: 0, offset: 0, began_ns: 0, len: 0, in_flight: 0, op: Op::Read, way: Way::Interrupt };
+    pub(crate) const NONE: Flight = Flight { tag: 0, offset: 0, len: 0, op: Op::Read };
 
     /// The request anew.
     pub(crate) fn again(&self, buffer: Buffer) -> Request {
@@ -42,25 +37,59 @@ impl Flight {
     }
 }
 
-/// Those that were timed in an epoch.
+/// What is noted of a request that is timed, when it is pushed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub(crate) kind: Kind,
+    pub(crate) way: Way,
+    pub(crate) in_flight: u32,
+}
+
+/// Those that are timed, and those that were in an epoch.
 #[derive(Debug)]
 pub(crate) struct Timings {
+    /// By buffer, when its request was pushed; 0 if it is not timed.
+    begun_ns: Box<[u64]>,
+    /// By buffer, what was noted then.
+    starts: Box<[Option<Start>]>,
     pub(crate) timed: Vec<Timed>,
     /// Of them, those over the bound.
     breaches: usize,
     pub(crate) bound_ns: Option<u64>,
-    began_ns: u64,
+    epoch_ns: u64,
 }
 
 impl Timings {
-    pub(crate) fn new(bound_ns: Option<u64>) -> Timings {
-        Timings { timed: Vec::with_capacity(MOST_TIMED), breaches: 0, bound_ns, began_ns: 0 }
+    pub(crate) fn new(buffers: u32, bound_ns: Option<u64>) -> Timings {
+        Timings {
+            begun_ns: vec![0; buffers as usize].into(),
+            starts: vec![None; buffers as usize].into(),
+            timed: Vec::with_capacity(MOST_TIMED),
+            breaches: 0,
+            bound_ns,
+            epoch_ns: 0,
+        }
     }
 
     /// Begins an epoch.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         self.timed.clear();
-        (self.breaches, self.began_ns) = (0, now_ns);
+        (self.breaches, self.epoch_ns) = (0, now_ns);
+    }
+
+    /// Times the request of a buffer from now on.
+    pub(crate) fn start(&mut self, index: u32, start: Start, now_ns: u64) {
+        if let Some(begun_ns) = self.begun_ns.get_mut(index as usize) {
+            *begun_ns = now_ns.max(1);
+            self.starts[index as usize] = Some(start);
+        }
+    }
+
+    /// Times the request of a buffer no more.
+    pub(crate) fn forget(&mut self, index: u32) {
+        if let Some(begun_ns) = self.begun_ns.get_mut(index as usize) {
+            *begun_ns = 0;
+        }
     }
 
     /// True if the 99th percentile is over the bound, however the epoch goes on.
@@ -68,66 +97,74 @@ impl Timings {
         self.breaches >= BREACHES && self.breaches * 100 > self.timed.len()
     }
 
-    /// Adds one; true if the epoch should end, because the bound is broken or must be looked at.
-    fn add(&mut self, flight: &Flight, now_ns: u64) -> bool {
-        let latency_ns = now_ns.saturating_sub(flight.began_ns);
+    #[inline(always)]
+    fn has(&self, index: u32) -> bool {
+        self.begun_ns.get(index as usize).is_some_and(|begun_ns| *begun_ns != 0)
+    }
+
+    /// Ends the timing of a buffer's request. True if the epoch should end, because the bound is broken or
+    /// must be looked at.
+    fn end(&mut self, index: u32, now_ns: u64) -> bool {
+        let latency_ns = now_ns.saturating_sub(std::mem::take(&mut self.begun_ns[index as usize]));
         self.breaches += usize::from(self.bound_ns.is_some_and(|bound| latency_ns > bound));
-        if self.timed.len() < MOST_TIMED {
-            let (kind, in_flight) = (Kind::of(flight.op, flight.len), flight.in_flight.into());
-            self.timed.push(Timed { kind, way: flight.way, in_flight, latency_ns });
+        let start = self.starts[index as usize].filter(|_| self.timed.len() < MOST_TIMED);
+        if let Some(Start { kind, way, in_flight }) = start {
+            self.timed.push(Timed { kind, way, in_flight, latency_ns });
         }
-        let is_late = now_ns.saturating_sub(self.began_ns) >= BOUND_GRACE_NS;
+        let is_late = now_ns.saturating_sub(self.epoch_ns) >= BOUND_GRACE_NS;
         self.bound_ns.is_some() && (is_late || self.is_breached())
     }
 }
 
 /// What stands between an engine and the caller's sink.
 pub(crate) struct Taker<'a, C> {
-    pub(crate) flights: &'a mut [Flight],
+    pub(crate) flights: &'a [Flight],
     pub(crate) timings: &'a mut Timings,
     pub(crate) redo: &'a mut Vec<Request>,
     /// Completions until the epoch's end.
     pub(crate) left: &'a mut i32,
     pub(crate) clock: &'a C,
-    pub(crate) fallback: Way,
+    /// What the engine refuses is final.
+    pub(crate) is_fallback: bool,
 }
 
 impl<C: Clock> Taker<'_, C> {
-    /// Hands a completion on, unless a way refused what another one can do.
+    /// Hands a completion on, unless a way refused what another one can do. The completion is taken apart and
+    /// put together again, so that it stays in registers.
     #[inline(always)]
     pub(crate) fn take(&mut self, completion: Completion, sink: &mut impl FnMut(Completion)) {
-        if let Buffers::One(buffer) = &completion.buffers {
-            let at = buffer.index() as usize;
-            if self.flights.get(at).is_some_and(|flight| flight.began_ns != 0) {
-                self.time(at);
+        let Completion { tag, result, buffers } = completion;
+        match buffers {
+            Buffers::One(buffer) => {
+                if self.timings.has(buffer.index()) {
+                    self.time(buffer.index());
+                }
+                let buffers = Buffers::One(buffer);
+                match result {
+                    Ok(_) => sink(Completion { tag, result, buffers }),
+                    Err(error) => self.take_failed(Completion { tag, result: Err(error), buffers }, sink),
+                }
             }
-            if completion.result.is_err() {
-                return self.take_failed(at, completion, sink);
-            }
+            buffers => sink(Completion { tag, result, buffers }),
         }
-        sink(completion);
     }
 
     #[cold]
     #[inline(never)]
-    fn time(&mut self, at: usize) {
-        let now_ns = self.clock.now_ns();
-        if self.timings.add(&self.flights[at], now_ns) {
+    fn time(&mut self, index: u32) {
+        if self.timings.end(index, self.clock.now_ns()) {
             *self.left = 0;
         }
-        self.flights[at].began_ns = 0;
     }
 
     #[cold]
     #[inline(never)]
-    fn take_failed(&mut self, at: usize, completion: Completion, sink: &mut impl FnMut(Completion)) {
+    fn take_failed(&mut self, completion: Completion, sink: &mut impl FnMut(Completion)) {
         let is_refusal = matches!(completion.result, Err(IoError::Os(libc::EOPNOTSUPP | libc::EINVAL)));
-        match self.flights.get(at) {
-            Some(flight) if is_refusal && flight.way != self.fallback => {
-                let again = *flight;
-                self.redo.extend(completion.into_buffer().map(|buffer| again.again(buffer)));
-            }
-            _ => sink(completion),
+        let flight = completion.buffer().and_then(|buffer| self.flights.get(buffer.index() as usize));
+        match flight.filter(|_| is_refusal && !self.is_fallback) {
+            Some(flight) => self.redo.extend(completion.into_buffer().map(|buffer| flight.again(buffer))),
+            None => sink(completion),
         }
     }
 }

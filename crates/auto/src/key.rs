@@ -29,8 +29,8 @@ impl Kind {
     /// Of a transfer of `len` bytes.
     #[inline]
     pub fn of(op: Op, len: u32) -> Kind {
-        // The number of bits of the last byte's block: 0 for the first 512 bytes.
-        let size = (32 - (len.saturating_sub(1) >> 9).leading_zeros()).min(SIZES as u32 - 1);
+        // 0 for the first 512 bytes, 1 for the next 512, 2 for the 1024 after them, and so on.
+        let size = (len.saturating_sub(1) >> 8 | 1).ilog2().min(SIZES as u32 - 1);
         Kind(size as u8 + if op == Op::Read { 0 } else { SIZES as u8 })
     }
 

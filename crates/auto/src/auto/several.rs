@@ -1,7 +1,7 @@
 //! Requests on several engines at once, or on one of which more is asked than to wait: to sleep before it
 //! polls, or to do again what a way refused or lost.
 
-use super::{Auto, Route};
+use super::{Auto, Memo};
 use crate::clock::Clock;
 use crate::engines::{SLOTS, slot_of};
 use crate::flight::Flight;
@@ -22,53 +22,68 @@ impl<C: Clock> Auto<C> {
     #[cold]
     #[inline(never)]
     pub(super) fn push_other(&mut self, request: Request) -> Result<(), Refused> {
-        self.push_to(request, Route::of(self.fallback))
+        self.push_to(request, self.fallback)
     }
 
-    /// Pushes a transfer to another engine than the latest, or to one of several.
+    /// Pushes a transfer that does not resemble the latest one, or while several engines have requests.
     #[inline(never)]
-    pub(super) fn push_elsewhere(
-        &mut self,
-        request: Request,
-        kind: Kind,
-        mut route: Route,
-    ) -> Result<(), Refused> {
-        if route.way == Way::Sio && self.in_flight() > 0 {
-            route = Route::of(self.fallback);
-        }
+    pub(super) fn push_elsewhere(&mut self, request: Request) -> Result<(), Refused> {
         let op = request.operation.op();
-        let Some(transfer) = request.operation.transfer() else { return self.push_to(request, route) };
-        let index = transfer.buffer.index();
-        let (tag, offset, len, way) = (request.tag, transfer.offset, transfer.len, route.way);
-        self.push_to(request, route)?;
-        self.note(index, Flight { tag, offset, began_ns: 0, len, in_flight: 0, op, way }, kind);
+        let Some(transfer) = request.operation.transfer() else { return self.push_other(request) };
+        let (index, kind) = (transfer.buffer.index(), Kind::of(op, transfer.len));
+        let flight = Flight { tag: request.tag, offset: transfer.offset, len: transfer.len, op };
+        let mut way = self.routes[kind.index()];
+        if way == Way::Sio && self.in_flight() > 0 {
+            way = self.fallback;
+        }
+        self.push_to(request, way)?;
+        if way == Way::SleepPoll {
+            self.sleeps_for = kind;
+        }
+        let is_alike = self.is_plain && way == self.routes[kind.index()];
+        let len = if is_alike { flight.len } else { Memo::NONE_LEN };
+        self.memo = Memo { len, op, kind, way, is_recorded: way != self.fallback };
+        self.note(index, flight);
         Ok(())
     }
 
     /// After a refusal: perhaps the synchronous engine has its one request, and others take more.
     #[cold]
     #[inline(never)]
-    pub(super) fn push_refused(&mut self, refused: Refused, kind: Kind, route: Route) -> Result<(), Refused> {
-        if route.way == Way::Sio && self.in_flight() > 0 && self.iodepth > 1 {
-            return self.push_elsewhere(refused.into_parts().0, kind, route);
+    pub(super) fn push_refused(&mut self, refused: Refused) -> Result<(), Refused> {
+        if self.memo.way == Way::Sio && self.in_flight() > 0 && self.iodepth > 1 {
+            return self.push_elsewhere(refused.into_parts().0);
         }
         Err(refused)
     }
 
     /// Pushes to one engine, while others may have requests.
-    fn push_to(&mut self, request: Request, route: Route) -> Result<(), Refused> {
+    fn push_to(&mut self, request: Request, way: Way) -> Result<(), Refused> {
         if self.in_flight() >= self.iodepth {
             return Err(Refused::new(request, Cause::Full { iodepth: self.iodepth }.into()));
         }
-        if route.way != Way::Sio {
+        if way != Way::Sio {
             self.make_asynchronous();
         }
-        let is_alone = self.in_flight() == 0 || self.active.slot == route.slot;
-        let slot = usize::from(route.slot);
+        let slot = slot_of(way);
+        let is_alone = self.in_flight() == 0 || self.is_only(slot);
         self.engines.slots[slot].push(request)?;
-        self.latest[slot] = route.way;
-        self.active = if is_alone { route } else { Route::SEVERAL };
+        self.latest[slot] = way;
+        self.set_active(is_alone.then_some(slot));
         Ok(())
+    }
+
+    /// True if everything in flight is on this engine.
+    fn is_only(&self, slot: usize) -> bool {
+        !self.is_several && self.active == slot && self.redo.is_empty()
+    }
+
+    /// Everything in flight is on this engine, or on several.
+    pub(super) fn set_active(&mut self, only: Option<usize>) {
+        self.is_several = only.is_none();
+        self.active = only.unwrap_or(self.active);
+        self.is_plain = !self.is_several && self.latest[self.active] != Way::SleepPoll;
+        self.memo.len = Memo::NONE_LEN;
     }
 
     /// Moves a request that the synchronous engine has not begun to the fallback: it would block while
@@ -81,22 +96,18 @@ impl<C: Clock> Auto<C> {
 
     /// Pushes what waits for the fallback, as far as there is room.
     fn push_again(&mut self) {
-        let to = Route::of(self.fallback);
-        let slot = usize::from(to.slot);
-        let is_alone = self.active.slot == to.slot || self.engines.in_flight() == 0;
+        let slot = slot_of(self.fallback);
+        let is_alone = self.engines.in_flight() == self.engines.slots[slot].in_flight();
         for request in std::mem::take(&mut self.redo) {
-            let index = request.operation.transfer().map(|transfer| transfer.buffer.index());
-            match self.engines.slots[slot].push(request) {
-                Ok(()) => {
-                    if let Some(flight) = index.and_then(|index| self.flights.get_mut(index as usize)) {
-                        (flight.way, flight.began_ns) = (self.fallback, 0);
-                    }
-                }
-                Err(refused) => self.redo.push(refused.into_parts().0),
+            if let Some(transfer) = request.operation.transfer() {
+                self.timings.forget(transfer.buffer.index());
+            }
+            if let Err(refused) = self.engines.slots[slot].push(request) {
+                self.redo.push(refused.into_parts().0);
             }
         }
         self.latest[slot] = self.fallback;
-        self.active = if is_alone { to } else { Route::SEVERAL };
+        self.set_active(is_alone.then_some(slot));
     }
 
     /// Gives what was refused or lost to the fallback.
@@ -123,8 +134,8 @@ impl<C: Clock> Auto<C> {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn submit_after(&mut self, slot: usize, error: EngineError) -> Result<(), EngineError> {
-        self.give_up(slot, error)?;
+    pub(super) fn submit_after(&mut self, error: EngineError) -> Result<(), EngineError> {
+        self.give_up(self.active, error)?;
         self.do_again()
     }
 
@@ -132,12 +143,11 @@ impl<C: Clock> Auto<C> {
     pub(super) fn reap_all(&mut self, sink: &mut impl FnMut(Completion)) -> Result<usize, EngineError> {
         let mut found = 0;
         for slot in 0..SLOTS {
-            let before = self.engines.slots[slot].in_flight();
-            if before > 0 {
-                let refused = self.redo.len();
+            if self.engines.slots[slot].in_flight() > 0 {
+                let waiting = self.redo.len();
                 let (engine, mut taker) = self.split(slot);
                 let reaped = engine.reap(|completion| taker.take(completion, sink));
-                found += self.taken(slot, before, refused, reaped)?;
+                found += self.taken(slot, waiting, reaped)?;
             }
         }
         self.do_again()?;
@@ -147,35 +157,31 @@ impl<C: Clock> Auto<C> {
     /// Goes on with a reap after an engine failed or refused something.
     #[cold]
     #[inline(never)]
-    pub(super) fn reap_after(
-        &mut self,
-        reaped: Result<usize, EngineError>,
-        slot: usize,
-        before: usize,
-    ) -> Result<usize, EngineError> {
-        let found = self.taken(slot, before, 0, reaped)?;
+    pub(super) fn reap_after(&mut self, reaped: Result<usize, EngineError>) -> Result<usize, EngineError> {
+        let found = self.taken(self.active, 0, reaped)?;
         self.do_again()?;
         self.progress(found);
         Ok(found)
     }
 
-    /// How many of `before` an engine handed out. What it refused is in `redo`, which had `waiting` requests
-    /// before. An engine that failed is left.
+    /// How many an engine handed out. What it refused is in `redo`, which had `waiting` requests before. An
+    /// engine that failed is left; what it handed out in that call is not known, which is as with any engine.
     fn taken(
         &mut self,
         slot: usize,
-        before: usize,
         waiting: usize,
         result: Result<usize, EngineError>,
     ) -> Result<usize, EngineError> {
         let refused = self.redo.len() - waiting;
-        let found = before.saturating_sub(self.engines.slots[slot].in_flight());
         match result {
-            Ok(_) if refused == 0 => {}
-            Ok(_) => self.note_refusals(slot, refused as u32, found > refused),
-            Err(error) => self.give_up(slot, error)?,
+            Ok(found) => {
+                if refused > 0 {
+                    self.note_refusals(slot, refused as u32, found > refused);
+                }
+                Ok(found.saturating_sub(refused))
+            }
+            Err(error) => self.give_up(slot, error).map(|()| 0),
         }
-        Ok(found.saturating_sub(refused))
     }
 
     /// A way that refuses all that it is given is left.
@@ -217,7 +223,7 @@ impl<C: Clock> Auto<C> {
                 self.redo.push(flight.again(buffer));
             }
         }
-        self.active = Route::SEVERAL;
+        self.set_active(None);
         let now_ns = self.epoch.at_ns(self.clock.now_ns());
         for way in Way::ALL.into_iter().filter(|way| slot_of(*way) == slot) {
             self.chooser.fail(way, &error.to_string(), now_ns);
@@ -233,12 +239,11 @@ impl<C: Clock> Auto<C> {
     pub(super) fn wait_after(
         &mut self,
         waited: Result<usize, EngineError>,
-        (slot, before): (usize, usize),
         min: usize,
         until: Option<Instant>,
         sink: &mut impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
-        let found = self.taken(slot, before, 0, waited)?;
+        let found = self.taken(self.active, 0, waited)?;
         self.wait_apart(found, min, until, sink)
     }
 
@@ -272,13 +277,12 @@ impl<C: Clock> Auto<C> {
     /// The engine that has all requests in flight, if it is one.
     fn only_slot(&mut self) -> Option<usize> {
         let mut used = (0..SLOTS).filter(|slot| self.engines.slots[*slot].in_flight() > 0);
-        let only = used.next().unwrap_or(slot_of(self.fallback));
-        if used.next().is_some() {
-            self.active = Route::SEVERAL;
-            return None;
+        let first = used.next().unwrap_or(slot_of(self.fallback));
+        let only = if used.next().is_some() { None } else { Some(first) };
+        if only != (!self.is_several).then_some(self.active) {
+            self.set_active(only);
         }
-        self.active = Route { way: self.latest[only], slot: only as u8 };
-        Some(only)
+        only
     }
 
     /// Waits on one engine, which has all requests, after a sleep where the way has one.
@@ -290,14 +294,14 @@ impl<C: Clock> Auto<C> {
         sink: &mut impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
         let mut found = 0;
-        if wanted > 0 && self.active.way == Way::SleepPoll {
+        if wanted > 0 && self.latest[slot] == Way::SleepPoll {
             found = self.sleep_first(slot, until, sink)?;
         }
         if found < wanted || wanted == 0 {
-            let (before, refused) = (self.engines.slots[slot].in_flight(), self.redo.len());
+            let waiting = self.redo.len();
             let (engine, mut taker) = self.split(slot);
             let waited = engine.wait(wanted - found, until, |completion| taker.take(completion, sink));
-            found += self.taken(slot, before, refused, waited)?;
+            found += self.taken(slot, waiting, waited)?;
         }
         Ok(found)
     }
@@ -309,18 +313,17 @@ impl<C: Clock> Auto<C> {
         until: Option<Instant>,
         sink: &mut impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
-        let (before, refused) = (self.engines.slots[slot].in_flight(), self.redo.len());
+        let waiting = self.redo.len();
         if let Err(error) = self.engines.slots[slot].submit() {
-            return self.taken(slot, before, refused, Err(error));
+            return self.taken(slot, waiting, Err(error));
         }
-        let kind = self.latest_kind;
         let most = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let teaches = self.sleeper.sleep(kind, most, &self.clock);
+        let teaches = self.sleeper.sleep(self.sleeps_for, most, &self.clock);
         let (engine, mut taker) = self.split(slot);
         let reaped = engine.reap(|completion| taker.take(completion, sink));
-        let found = self.taken(slot, before, refused, reaped)?;
+        let found = self.taken(slot, waiting, reaped)?;
         if teaches {
-            self.sleeper.learn(kind, found > 0);
+            self.sleeper.learn(self.sleeps_for, found > 0);
         }
         Ok(found)
     }
@@ -338,15 +341,16 @@ impl<C: Clock> Auto<C> {
         let used = |slot: &usize| self.engines.slots[*slot].in_flight() > 0;
         let must_be_asked = (0..SLOTS).filter(used).any(|slot| self.latest[slot].must_be_asked());
         for slot in 0..SLOTS {
-            let (before, refused) = (self.engines.slots[slot].in_flight(), self.redo.len());
-            if must_be_asked || before == 0 || found >= wanted {
+            let is_used = self.engines.slots[slot].in_flight() > 0;
+            if must_be_asked || !is_used || found >= wanted {
                 continue;
             }
             let turn = Instant::now() + TURN;
             let end = until.map_or(turn, |until| until.min(turn));
+            let waiting = self.redo.len();
             let (engine, mut taker) = self.split(slot);
             let waited = engine.wait(1, Some(end), |completion| taker.take(completion, sink));
-            found += self.taken(slot, before, refused, waited)?;
+            found += self.taken(slot, waiting, waited)?;
         }
         Ok(found)
     }

@@ -1,6 +1,6 @@
 //! The end of an epoch: what it showed goes to the chooser, and the routes that come of it are adopted.
 
-use super::{Auto, ROUTES, Route};
+use super::{Auto, Memo, ROUTES};
 use crate::chooser::{BOUND_GRACE_NS, Plan};
 use crate::clock::Clock;
 use crate::engines::{SLOTS, slot_of};
@@ -19,6 +19,10 @@ const TIMED_PER_SECOND: u64 = 4_096;
 const TIMED_PER_SECOND_BOUNDED: u64 = 16_384;
 /// Of how many I/Os one is timed while no rate is known.
 const TIMED_AT_FIRST: u32 = 16;
+/// Of how many I/Os one is timed at most often, without a bound and with one: two clock reads are dear beside
+/// the rest.
+const TIMED_OFTEN: u32 = 64;
+const TIMED_OFTEN_BOUNDED: u32 = 4;
 /// Of how many I/Os of a burst one is timed.
 const TIMED_IN_BURST: u32 = 4;
 /// Time in which an engine without requests ends.
@@ -99,8 +103,13 @@ impl Epoch {
     /// One of how many I/Os is timed at the rate of this epoch.
     fn timed_every(&self, elapsed_ns: u64, is_bounded: bool) -> u32 {
         let rate = u64::from(self.pushed_by(|_| true)) * 1_000_000_000 / elapsed_ns.max(1);
-        let per_second = if is_bounded { TIMED_PER_SECOND_BOUNDED } else { TIMED_PER_SECOND };
-        rate.div_ceil(per_second).clamp(1, 1 << 20) as u32
+        let (per_second, least) = match is_bounded {
+            // Few I/Os in a second: each is timed, or a percentile would come too late.
+            true if rate <= TIMED_PER_SECOND => return 1,
+            true => (TIMED_PER_SECOND_BOUNDED, TIMED_OFTEN_BOUNDED),
+            false => (TIMED_PER_SECOND, TIMED_OFTEN),
+        };
+        rate.div_ceil(per_second).clamp(least.into(), 1 << 20) as u32
     }
 }
 
@@ -181,12 +190,9 @@ impl<C: Clock> Auto<C> {
             }
         }
         for kind in Kind::all() {
-            self.routes[kind.index()] = Route::of(self.chooser.route(kind));
+            self.routes[kind.index()] = self.chooser.route(kind);
         }
-        if self.fallback.is_bypass() {
-            // One engine, which waits in one way for all.
-            self.active = self.routes[0];
-        }
+        self.memo.len = Memo::NONE_LEN;
     }
 
     /// The ways that any kind is routed to.
@@ -210,7 +216,7 @@ impl<C: Clock> Auto<C> {
                 let _ = self.engines.close(slot, Instant::now() + CLOSE_LIMIT);
             }
         }
-        if !wanted.contains(&Way::SleepPoll) && self.active.way != Way::SleepPoll {
+        if !wanted.contains(&Way::SleepPoll) && self.is_plain {
             self.sleeper.rest(&self.clock);
         }
     }
