@@ -5,8 +5,8 @@ mod turn;
 
 use crate::chooser::Chooser;
 use crate::clock::{Clock, SystemClock};
-use crate::engines::{Engines, SLOTS, Slot, slot_of};
-use crate::flight::{Flight, Start, Taker, Timings};
+use crate::engines::{Engines, SLOTS, slot_of};
+use crate::flight::{Flight, Start, Timings, Watch};
 use crate::key::{KINDS, Kind};
 use crate::log::{Counts, Decision};
 use crate::sleep::Sleeper;
@@ -18,14 +18,11 @@ use turn::Epoch;
 
 /// How long a dropped engine waits for what is in flight, over all the engines that it owns.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
-/// Places in the table of routes: as many as kinds, rounded up to a power of two, so that no bound is checked.
-const ROUTES: usize = KINDS.next_power_of_two();
-
 /// The latest push, which the next one is likely to resemble: it then needs no lookup.
 #[derive(Clone, Copy, Debug)]
 struct Memo {
-    len: u32,
-    op: Op,
+    /// Length and operation.
+    what: u64,
     kind: Kind,
     way: Way,
     /// The way is not the fallback, so that a request may have to be done again.
@@ -33,8 +30,13 @@ struct Memo {
 }
 
 impl Memo {
-    /// Nothing resembles it: no engine takes a request of this length.
-    const NONE_LEN: u32 = u32::MAX;
+    /// What no request is: none resembles it.
+    const NOTHING: u64 = u64::MAX;
+
+    #[inline(always)]
+    fn what(op: Op, len: u32) -> u64 {
+        (op as u64) << 32 | u64::from(len)
+    }
 }
 
 /// An engine that owns several over one target and one pool, and sends each request to the one that serves
@@ -61,13 +63,9 @@ pub struct Auto<C: Clock = SystemClock> {
     is_several: bool,
     /// A wait on that engine is all that is needed: there is one, and nobody sleeps before it polls.
     is_plain: bool,
-    routes: [Way; ROUTES],
-    /// By buffer.
-    flights: Box<[Flight]>,
+    routes: [Way; KINDS],
     epoch: Epoch,
-    timings: Timings,
-    /// Requests that a way refused or lost, to be done by the fallback.
-    redo: Vec<Request>,
+    watch: Watch<C>,
     fallback: Way,
     iodepth: usize,
     /// The way that each engine's latest request went.
@@ -76,7 +74,6 @@ pub struct Auto<C: Clock = SystemClock> {
     sleeps_for: Kind,
     sleeper: Sleeper,
     chooser: Chooser,
-    clock: C,
     setup: Setup,
 }
 
@@ -93,15 +90,20 @@ impl<C: Clock> Auto<C> {
         let setup = engines.slots[slot_of(fallback)].setup().cloned().unwrap_or_default();
         let kind = Kind::of(Op::Read, 0);
         let mut auto = Auto {
-            memo: Memo { len: Memo::NONE_LEN, op: Op::Read, kind, way: fallback, is_recorded: false },
+            memo: Memo { what: Memo::NOTHING, kind, way: fallback, is_recorded: false },
             active: slot_of(fallback),
             is_several: false,
             is_plain: true,
-            routes: [fallback; ROUTES],
-            flights: vec![Flight::NONE; engines.pool.count() as usize].into(),
+            routes: [fallback; KINDS],
             epoch: Epoch::new(clock.now_ns(), chooser.bound_ns().is_some()),
-            timings: Timings::new(engines.pool.count(), chooser.bound_ns()),
-            redo: Vec::new(),
+            watch: Watch {
+                flights: vec![Flight::NONE; engines.pool.count() as usize].into(),
+                timings: Timings::new(engines.pool.count(), chooser.bound_ns()),
+                redo: Vec::new(),
+                left: 0,
+                clock,
+                fallback,
+            },
             fallback,
             iodepth: iodepth as usize,
             latest: [fallback; SLOTS],
@@ -109,7 +111,6 @@ impl<C: Clock> Auto<C> {
             sleeper: Sleeper::new(),
             engines,
             chooser,
-            clock,
             setup,
         };
         auto.adopt_routes();
@@ -133,29 +134,15 @@ impl<C: Clock> Auto<C> {
         self.chooser.counts()
     }
 
-    /// An engine, and what stands between it and the caller's sink.
-    #[inline(always)]
-    fn split(&mut self, slot: usize) -> (&mut Slot, Taker<'_, C>) {
-        let taker = Taker {
-            flights: &self.flights,
-            timings: &mut self.timings,
-            redo: &mut self.redo,
-            left: &mut self.epoch.left,
-            clock: &self.clock,
-            is_fallback: slot == slot_of(self.fallback),
-        };
-        (&mut self.engines.slots[slot & (SLOTS - 1)], taker)
-    }
-
-    /// Remembers a request of the latest kind that was pushed, and times it if it is its turn.
+    /// Remembers a request like the latest one that was pushed, and times it if it is its turn.
     #[inline(always)]
     fn note(&mut self, index: u32, flight: Flight) {
         if self.memo.is_recorded
-            && let Some(place) = self.flights.get_mut(index as usize)
+            && let Some(place) = self.watch.flights.get_mut(index as usize)
         {
             *place = flight;
         }
-        if self.epoch.count(self.memo.kind) {
+        if self.epoch.count() {
             self.time(index);
         }
     }
@@ -164,14 +151,17 @@ impl<C: Clock> Auto<C> {
     #[inline(never)]
     fn time(&mut self, index: u32) {
         let Memo { kind, way, .. } = self.memo;
+        self.epoch.settle(kind);
+        self.epoch.time_again();
         let in_flight = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
-        self.timings.start(index, Start { kind, way, in_flight }, self.clock.now_ns());
+        self.watch.timings.start(index, Start { kind, way, in_flight }, self.watch.clock.now_ns());
     }
 
     /// Counts what was handed out, and ends the epoch where that is due.
     #[inline(always)]
     fn progress(&mut self, found: usize) {
-        if self.epoch.progress(found) {
+        self.watch.left -= found as i32;
+        if self.watch.left <= 0 {
             self.turn();
         }
     }
@@ -184,7 +174,7 @@ impl<C: Clock> Engine for Auto<C> {
     fn push(&mut self, request: Request) -> Result<(), Refused> {
         let op = request.operation.op();
         let Some(transfer) = request.operation.transfer() else { return self.push_other(request) };
-        if transfer.len != self.memo.len || op != self.memo.op {
+        if Memo::what(op, transfer.len) != self.memo.what {
             return self.push_elsewhere(request);
         }
         let index = transfer.buffer.index();
@@ -200,7 +190,7 @@ impl<C: Clock> Engine for Auto<C> {
 
     #[inline]
     fn submit(&mut self) -> Result<(), EngineError> {
-        if self.is_several || !self.redo.is_empty() {
+        if self.is_several || !self.watch.redo.is_empty() {
             return self.submit_all();
         }
         match self.engines.slots[self.active & (SLOTS - 1)].submit() {
@@ -211,15 +201,15 @@ impl<C: Clock> Engine for Auto<C> {
 
     #[inline]
     fn reap<S: FnMut(Completion)>(&mut self, mut sink: S) -> Result<usize, EngineError> {
-        if self.is_several || !self.redo.is_empty() {
+        if self.is_several || !self.watch.redo.is_empty() {
             let found = self.reap_all(&mut sink)?;
             self.progress(found);
             return Ok(found);
         }
-        let (engine, mut taker) = self.split(self.active);
-        let reaped = engine.reap(|completion| taker.take(completion, &mut sink));
+        let (slot, watch) = (self.active & (SLOTS - 1), &mut self.watch);
+        let reaped = self.engines.slots[slot].reap(|completion| watch.take(slot, completion, &mut sink));
         match reaped {
-            Ok(found) if self.redo.is_empty() => {
+            Ok(found) if self.watch.redo.is_empty() => {
                 self.progress(found);
                 Ok(found)
             }
@@ -237,10 +227,11 @@ impl<C: Clock> Engine for Auto<C> {
         if !self.is_plain {
             return self.wait_apart(0, min, until, &mut sink);
         }
-        let (engine, mut taker) = self.split(self.active);
-        let waited = engine.wait(min, until, |completion| taker.take(completion, &mut sink));
+        let (slot, watch) = (self.active & (SLOTS - 1), &mut self.watch);
+        let waited =
+            self.engines.slots[slot].wait(min, until, |completion| watch.take(slot, completion, &mut sink));
         match waited {
-            Ok(found) if self.redo.is_empty() => {
+            Ok(found) if self.watch.redo.is_empty() => {
                 self.progress(found);
                 Ok(found)
             }
@@ -254,7 +245,7 @@ impl<C: Clock> Engine for Auto<C> {
             false => self.engines.slots[self.active & (SLOTS - 1)].in_flight(),
             true => self.engines.in_flight(),
         };
-        in_engines + self.redo.len()
+        in_engines + self.watch.redo.len()
     }
 
     fn iodepth(&self) -> usize {
@@ -281,14 +272,14 @@ impl<C: Clock> Engine for Auto<C> {
     }
 
     fn close(mut self, until: Instant) -> Result<(), Leaked> {
-        self.sleeper.rest(&self.clock);
+        self.sleeper.rest(&self.watch.clock);
         self.engines.close_all(until)
     }
 }
 
 impl<C: Clock> Drop for Auto<C> {
     fn drop(&mut self) {
-        self.sleeper.rest(&self.clock);
+        self.sleeper.rest(&self.watch.clock);
         // What has not ended by then is leaked with its memory.
         let _ = self.engines.close_all(Instant::now() + DRAIN_LIMIT);
     }

@@ -38,38 +38,50 @@ pub(crate) enum Slot {
     Scripted(Box<dyn DynEngine>),
 }
 
-/// Does the same with whichever engine is there, and something else if there is none. A ring is looked for
-/// first: that costs a comparison, where a `match` jumps by a table.
+/// Does the same with whichever engine is there, and something else if there is none.
 macro_rules! with {
     ($slot:expr, $engine:ident => $do:expr, $otherwise:expr) => {
-        if let Slot::Ring($engine) = $slot {
-            $do
-        } else {
-            match $slot {
-                Slot::Ring($engine) => $do,
-                Slot::Sio($engine) => $do,
-                Slot::User($engine) => $do,
-                #[cfg(any(test, feature = "sim"))]
-                Slot::Scripted($engine) => $do,
-                Slot::Closed => $otherwise,
-            }
+        match $slot {
+            Slot::Ring($engine) => $do,
+            Slot::Sio($engine) => $do,
+            Slot::User($engine) => $do,
+            #[cfg(any(test, feature = "sim"))]
+            Slot::Scripted($engine) => $do,
+            Slot::Closed => $otherwise,
         }
     };
 }
 
+/// For each I/O. A ring takes a comparison, where a `match` jumps by a table; what follows for other engines is
+/// apart, else the compiler makes a table of both.
 impl Slot {
     #[inline(always)]
     pub(crate) fn push(&mut self, request: Request) -> Result<(), Refused> {
+        if let Slot::Ring(ring) = self { ring.push(request) } else { self.push_other(request) }
+    }
+
+    #[inline(never)]
+    fn push_other(&mut self, request: Request) -> Result<(), Refused> {
         with!(self, engine => engine.push(request), Err(Refused::new(request, closed())))
     }
 
     #[inline(always)]
     pub(crate) fn submit(&mut self) -> Result<(), EngineError> {
+        if let Slot::Ring(ring) = self { ring.submit() } else { self.submit_other() }
+    }
+
+    #[inline(never)]
+    fn submit_other(&mut self) -> Result<(), EngineError> {
         with!(self, engine => engine.submit(), Ok(()))
     }
 
     #[inline(always)]
     pub(crate) fn reap(&mut self, sink: impl FnMut(Completion)) -> Result<usize, EngineError> {
+        if let Slot::Ring(ring) = self { ring.reap(sink) } else { self.reap_other(sink) }
+    }
+
+    #[inline(never)]
+    fn reap_other(&mut self, sink: impl FnMut(Completion)) -> Result<usize, EngineError> {
         with!(self, engine => engine.reap(sink), Ok(0))
     }
 
@@ -80,14 +92,35 @@ impl Slot {
         until: Option<Instant>,
         sink: impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
+        if let Slot::Ring(ring) = self {
+            ring.wait(min, until, sink)
+        } else {
+            self.wait_other(min, until, sink)
+        }
+    }
+
+    #[inline(never)]
+    fn wait_other(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        sink: impl FnMut(Completion),
+    ) -> Result<usize, EngineError> {
         with!(self, engine => engine.wait(min, until, sink), Ok(0))
     }
 
     #[inline(always)]
     pub(crate) fn in_flight(&self) -> usize {
-        with!(self, engine => engine.in_flight(), 0)
+        if let Slot::Ring(ring) = self { ring.in_flight() } else { self.in_flight_other() }
     }
 
+    #[inline(never)]
+    fn in_flight_other(&self) -> usize {
+        with!(self, engine => engine.in_flight(), 0)
+    }
+}
+
+impl Slot {
     pub(crate) fn counters(&self) -> Counters {
         with!(self, engine => engine.counters(), Counters::default())
     }

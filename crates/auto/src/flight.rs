@@ -2,6 +2,7 @@
 
 use crate::chooser::BOUND_GRACE_NS;
 use crate::clock::Clock;
+use crate::engines::slot_of;
 use crate::key::Kind;
 use crate::seen::Timed;
 use crate::way::Way;
@@ -116,23 +117,25 @@ impl Timings {
     }
 }
 
-/// What stands between an engine and the caller's sink.
-pub(crate) struct Taker<'a, C> {
-    pub(crate) flights: &'a [Flight],
-    pub(crate) timings: &'a mut Timings,
-    pub(crate) redo: &'a mut Vec<Request>,
+/// What stands between the engines and the caller's sink.
+pub(crate) struct Watch<C> {
+    /// By buffer.
+    pub(crate) flights: Box<[Flight]>,
+    pub(crate) timings: Timings,
+    /// Requests that a way refused or lost, to be done by the fallback.
+    pub(crate) redo: Vec<Request>,
     /// Completions until the epoch's end.
-    pub(crate) left: &'a mut i32,
-    pub(crate) clock: &'a C,
-    /// What the engine refuses is final.
-    pub(crate) is_fallback: bool,
+    pub(crate) left: i32,
+    pub(crate) clock: C,
+    /// What its engine refuses is final.
+    pub(crate) fallback: Way,
 }
 
-impl<C: Clock> Taker<'_, C> {
-    /// Hands a completion on, unless a way refused what another one can do. The completion is taken apart and
-    /// put together again, so that it stays in registers.
+impl<C: Clock> Watch<C> {
+    /// Hands a completion of the engine in `slot` on, unless it refused what another one can do. The completion
+    /// is taken apart and put together again, so that it stays in registers.
     #[inline(always)]
-    pub(crate) fn take(&mut self, completion: Completion, sink: &mut impl FnMut(Completion)) {
+    pub(crate) fn take(&mut self, slot: usize, completion: Completion, sink: &mut impl FnMut(Completion)) {
         let Completion { tag, result, buffers } = completion;
         match buffers {
             Buffers::One(buffer) => {
@@ -142,7 +145,9 @@ impl<C: Clock> Taker<'_, C> {
                 let buffers = Buffers::One(buffer);
                 match result {
                     Ok(_) => sink(Completion { tag, result, buffers }),
-                    Err(error) => self.take_failed(Completion { tag, result: Err(error), buffers }, sink),
+                    Err(error) => {
+                        self.take_failed(slot, Completion { tag, result: Err(error), buffers }, sink)
+                    }
                 }
             }
             buffers => sink(Completion { tag, result, buffers }),
@@ -153,16 +158,17 @@ impl<C: Clock> Taker<'_, C> {
     #[inline(never)]
     fn time(&mut self, index: u32) {
         if self.timings.end(index, self.clock.now_ns()) {
-            *self.left = 0;
+            self.left = 0;
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn take_failed(&mut self, completion: Completion, sink: &mut impl FnMut(Completion)) {
+    fn take_failed(&mut self, slot: usize, completion: Completion, sink: &mut impl FnMut(Completion)) {
         let is_refusal = matches!(completion.result, Err(IoError::Os(libc::EOPNOTSUPP | libc::EINVAL)));
+        let is_final = !is_refusal || slot == slot_of(self.fallback);
         let flight = completion.buffer().and_then(|buffer| self.flights.get(buffer.index() as usize));
-        match flight.filter(|_| is_refusal && !self.is_fallback) {
+        match flight.filter(|_| !is_final) {
             Some(flight) => self.redo.extend(completion.into_buffer().map(|buffer| flight.again(buffer))),
             None => sink(completion),
         }

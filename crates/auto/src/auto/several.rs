@@ -41,8 +41,9 @@ impl<C: Clock> Auto<C> {
             self.sleeps_for = kind;
         }
         let is_alike = self.is_plain && way == self.routes[kind.index()];
-        let len = if is_alike { flight.len } else { Memo::NONE_LEN };
-        self.memo = Memo { len, op, kind, way, is_recorded: way != self.fallback };
+        let what = if is_alike { Memo::what(op, flight.len) } else { Memo::NOTHING };
+        self.epoch.settle(self.memo.kind);
+        self.memo = Memo { what, kind, way, is_recorded: way != self.fallback };
         self.note(index, flight);
         Ok(())
     }
@@ -75,7 +76,7 @@ impl<C: Clock> Auto<C> {
 
     /// True if everything in flight is on this engine.
     fn is_only(&self, slot: usize) -> bool {
-        !self.is_several && self.active == slot && self.redo.is_empty()
+        !self.is_several && self.active == slot && self.watch.redo.is_empty()
     }
 
     /// Everything in flight is on this engine, or on several.
@@ -83,14 +84,14 @@ impl<C: Clock> Auto<C> {
         self.is_several = only.is_none();
         self.active = only.unwrap_or(self.active);
         self.is_plain = !self.is_several && self.latest[self.active] != Way::SleepPoll;
-        self.memo.len = Memo::NONE_LEN;
+        self.memo.what = Memo::NOTHING;
     }
 
     /// Moves a request that the synchronous engine has not begun to the fallback: it would block while
     /// another one is in flight.
     fn make_asynchronous(&mut self) {
         let Some(request) = self.engines.slots[slot_of(Way::Sio)].take_back() else { return };
-        self.redo.push(request);
+        self.watch.redo.push(request);
         self.push_again();
     }
 
@@ -98,12 +99,12 @@ impl<C: Clock> Auto<C> {
     fn push_again(&mut self) {
         let slot = slot_of(self.fallback);
         let is_alone = self.engines.in_flight() == self.engines.slots[slot].in_flight();
-        for request in std::mem::take(&mut self.redo) {
+        for request in std::mem::take(&mut self.watch.redo) {
             if let Some(transfer) = request.operation.transfer() {
-                self.timings.forget(transfer.buffer.index());
+                self.watch.timings.forget(transfer.buffer.index());
             }
             if let Err(refused) = self.engines.slots[slot].push(request) {
-                self.redo.push(refused.into_parts().0);
+                self.watch.redo.push(refused.into_parts().0);
             }
         }
         self.latest[slot] = self.fallback;
@@ -112,12 +113,12 @@ impl<C: Clock> Auto<C> {
 
     /// Gives what was refused or lost to the fallback.
     fn do_again(&mut self) -> Result<(), EngineError> {
-        if self.redo.is_empty() {
+        if self.watch.redo.is_empty() {
             return Ok(());
         }
-        let waiting = self.redo.len();
+        let waiting = self.watch.redo.len();
         self.push_again();
-        self.chooser.redone((waiting - self.redo.len()) as u64);
+        self.chooser.redone((waiting - self.watch.redo.len()) as u64);
         self.engines.slots[slot_of(self.fallback)].submit()
     }
 
@@ -144,9 +145,9 @@ impl<C: Clock> Auto<C> {
         let mut found = 0;
         for slot in 0..SLOTS {
             if self.engines.slots[slot].in_flight() > 0 {
-                let waiting = self.redo.len();
-                let (engine, mut taker) = self.split(slot);
-                let reaped = engine.reap(|completion| taker.take(completion, sink));
+                let waiting = self.watch.redo.len();
+                let (engine, watch) = (&mut self.engines.slots[slot], &mut self.watch);
+                let reaped = engine.reap(|completion| watch.take(slot, completion, sink));
                 found += self.taken(slot, waiting, reaped)?;
             }
         }
@@ -172,7 +173,7 @@ impl<C: Clock> Auto<C> {
         waiting: usize,
         result: Result<usize, EngineError>,
     ) -> Result<usize, EngineError> {
-        let refused = self.redo.len() - waiting;
+        let refused = self.watch.redo.len() - waiting;
         match result {
             Ok(found) => {
                 if refused > 0 {
@@ -192,11 +193,12 @@ impl<C: Clock> Auto<C> {
         }
         let way = self.latest[slot];
         self.epoch.refusals += refused;
+        self.epoch.settle(self.memo.kind);
         let pushed = self.epoch.pushed_by(|kind| self.chooser.route(kind) == way);
         let pending = self.engines.slots[slot].in_flight() as u32;
         if self.epoch.refusals >= REFUSALS && pushed <= self.epoch.refusals + pending {
             let error = "it refuses every request (EOPNOTSUPP or EINVAL)";
-            self.chooser.fail(way, error, self.epoch.at_ns(self.clock.now_ns()));
+            self.chooser.fail(way, error, self.epoch.at_ns(self.watch.clock.now_ns()));
             self.adopt_routes();
             self.begin_epoch();
         }
@@ -219,12 +221,12 @@ impl<C: Clock> Auto<C> {
         let lost: Vec<Buffer> = std::iter::from_fn(|| pool.acquire()).collect();
         drop(free);
         for buffer in lost {
-            if let Some(flight) = self.flights.get(buffer.index() as usize) {
-                self.redo.push(flight.again(buffer));
+            if let Some(flight) = self.watch.flights.get(buffer.index() as usize) {
+                self.watch.redo.push(flight.again(buffer));
             }
         }
         self.set_active(None);
-        let now_ns = self.epoch.at_ns(self.clock.now_ns());
+        let now_ns = self.epoch.at_ns(self.watch.clock.now_ns());
         for way in Way::ALL.into_iter().filter(|way| slot_of(*way) == slot) {
             self.chooser.fail(way, &error.to_string(), now_ns);
         }
@@ -298,9 +300,9 @@ impl<C: Clock> Auto<C> {
             found = self.sleep_first(slot, until, sink)?;
         }
         if found < wanted || wanted == 0 {
-            let waiting = self.redo.len();
-            let (engine, mut taker) = self.split(slot);
-            let waited = engine.wait(wanted - found, until, |completion| taker.take(completion, sink));
+            let waiting = self.watch.redo.len();
+            let (engine, watch) = (&mut self.engines.slots[slot], &mut self.watch);
+            let waited = engine.wait(wanted - found, until, |completion| watch.take(slot, completion, sink));
             found += self.taken(slot, waiting, waited)?;
         }
         Ok(found)
@@ -313,14 +315,14 @@ impl<C: Clock> Auto<C> {
         until: Option<Instant>,
         sink: &mut impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
-        let waiting = self.redo.len();
+        let waiting = self.watch.redo.len();
         if let Err(error) = self.engines.slots[slot].submit() {
             return self.taken(slot, waiting, Err(error));
         }
         let most = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let teaches = self.sleeper.sleep(self.sleeps_for, most, &self.clock);
-        let (engine, mut taker) = self.split(slot);
-        let reaped = engine.reap(|completion| taker.take(completion, sink));
+        let teaches = self.sleeper.sleep(self.sleeps_for, most, &self.watch.clock);
+        let (engine, watch) = (&mut self.engines.slots[slot], &mut self.watch);
+        let reaped = engine.reap(|completion| watch.take(slot, completion, sink));
         let found = self.taken(slot, waiting, reaped)?;
         if teaches {
             self.sleeper.learn(self.sleeps_for, found > 0);
@@ -347,9 +349,9 @@ impl<C: Clock> Auto<C> {
             }
             let turn = Instant::now() + TURN;
             let end = until.map_or(turn, |until| until.min(turn));
-            let waiting = self.redo.len();
-            let (engine, mut taker) = self.split(slot);
-            let waited = engine.wait(1, Some(end), |completion| taker.take(completion, sink));
+            let waiting = self.watch.redo.len();
+            let (engine, watch) = (&mut self.engines.slots[slot], &mut self.watch);
+            let waited = engine.wait(1, Some(end), |completion| watch.take(slot, completion, sink));
             found += self.taken(slot, waiting, waited)?;
         }
         Ok(found)

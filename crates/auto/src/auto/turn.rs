@@ -1,6 +1,6 @@
 //! The end of an epoch: what it showed goes to the chooser, and the routes that come of it are adopted.
 
-use super::{Auto, Memo, ROUTES};
+use super::{Auto, Memo};
 use crate::chooser::{BOUND_GRACE_NS, Plan};
 use crate::clock::Clock;
 use crate::engines::{SLOTS, slot_of};
@@ -30,12 +30,12 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// The epoch that runs.
 pub(super) struct Epoch {
-    ios: [u32; ROUTES],
-    /// Completions until its end.
-    pub(super) left: i32,
+    ios: [u32; KINDS],
     /// Requests until one is timed, and between two of them.
     until_timed: u32,
     every: u32,
+    /// What `until_timed` was when requests were counted last.
+    counted_at: u32,
     plan: Plan,
     is_settling: bool,
     opened_ns: u64,
@@ -52,9 +52,9 @@ pub(super) struct Epoch {
 impl Epoch {
     pub(super) fn new(now_ns: u64, is_bounded: bool) -> Epoch {
         Epoch {
-            ios: [0; ROUTES],
-            left: 0,
+            ios: [0; KINDS],
             until_timed: 1,
+            counted_at: 1,
             every: if is_bounded { 1 } else { TIMED_AT_FIRST },
             plan: Plan { settle: 0, ios: 0, ns: 0, explores: false },
             is_settling: false,
@@ -67,23 +67,23 @@ impl Epoch {
         }
     }
 
-    /// Counts a request that was pushed; true if it is to be timed.
+    /// Counts down to the next request that is to be timed; true if this is it. [`Epoch::settle`] counts the
+    /// requests by what is left.
     #[inline(always)]
-    pub(super) fn count(&mut self, kind: Kind) -> bool {
-        self.ios[kind.index() & (ROUTES - 1)] += 1;
+    pub(super) fn count(&mut self) -> bool {
         self.until_timed -= 1;
-        if self.until_timed > 0 {
-            return false;
-        }
-        self.until_timed = self.every;
-        true
+        self.until_timed == 0
     }
 
-    /// Counts completions; true if it may be over.
-    #[inline(always)]
-    pub(super) fn progress(&mut self, found: usize) -> bool {
-        self.left -= found as i32;
-        self.left <= 0
+    /// Counts the requests of the latest kind that were pushed since this was called last.
+    pub(super) fn settle(&mut self, kind: Kind) {
+        self.ios[kind.index()] += self.counted_at - self.until_timed;
+        self.counted_at = self.until_timed;
+    }
+
+    /// Counts down anew.
+    pub(super) fn time_again(&mut self) {
+        (self.until_timed, self.counted_at) = (self.every, self.every);
     }
 
     /// Requests that were pushed in it, of some kinds.
@@ -94,10 +94,6 @@ impl Epoch {
     /// A time of the clock, in ns since the engine was opened.
     pub(super) fn at_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.opened_ns)
-    }
-
-    fn pushed(&self) -> [u32; KINDS] {
-        std::array::from_fn(|kind| self.ios[kind])
     }
 
     /// One of how many I/Os is timed at the rate of this epoch.
@@ -118,14 +114,15 @@ impl<C: Clock> Auto<C> {
     #[cold]
     #[inline(never)]
     pub(super) fn turn(&mut self) {
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.watch.clock.now_ns();
+        self.epoch.settle(self.memo.kind);
         if self.epoch.is_settling {
-            self.chooser.settled(&self.epoch.pushed());
+            self.chooser.settled(&self.epoch.ios);
             return self.measure_from(now_ns);
         }
         let elapsed_ns = now_ns.saturating_sub(self.epoch.began_ns);
         if !self.is_over(elapsed_ns) {
-            self.epoch.left = (self.epoch.plan.ios / 8).max(1) as i32;
+            self.watch.left = (self.epoch.plan.ios / 8).max(1) as i32;
             return;
         }
         let at_ns = self.epoch.at_ns(now_ns);
@@ -136,12 +133,12 @@ impl<C: Clock> Auto<C> {
         let seen = Seen {
             now_ns: at_ns,
             elapsed_ns,
-            cpu_ns: self.clock.cpu_ns().saturating_sub(self.epoch.began_cpu_ns),
-            ios: &self.epoch.pushed(),
-            timed: &self.timings.timed,
-            crowding: if counts_threads { self.clock.crowding() } else { None },
+            cpu_ns: self.watch.clock.cpu_ns().saturating_sub(self.epoch.began_cpu_ns),
+            ios: &self.epoch.ios,
+            timed: &self.watch.timings.timed,
+            crowding: if counts_threads { self.watch.clock.crowding() } else { None },
         };
-        self.epoch.every = self.epoch.timed_every(elapsed_ns, self.timings.bound_ns.is_some());
+        self.epoch.every = self.epoch.timed_every(elapsed_ns, self.watch.timings.bound_ns.is_some());
         self.chooser.epoch(&seen);
         self.adopt_routes();
         self.close_idle(now_ns);
@@ -149,19 +146,19 @@ impl<C: Clock> Auto<C> {
     }
 
     fn is_over(&self, elapsed_ns: u64) -> bool {
-        let lacks_timings = self.timings.bound_ns.is_some()
-            && self.timings.timed.len() < LEAST_TIMED
+        let lacks_timings = self.watch.timings.bound_ns.is_some()
+            && self.watch.timings.timed.len() < LEAST_TIMED
             && elapsed_ns < BOUND_GRACE_NS;
-        self.timings.is_breached() || elapsed_ns >= self.epoch.plan.ns && !lacks_timings
+        self.watch.timings.is_breached() || elapsed_ns >= self.epoch.plan.ns && !lacks_timings
     }
 
     /// Begins an epoch as the chooser wants it.
     pub(super) fn begin_epoch(&mut self) {
         self.epoch.plan = self.chooser.plan();
-        self.measure_from(self.clock.now_ns());
+        self.measure_from(self.watch.clock.now_ns());
         let settle = self.epoch.plan.settle;
         if settle > 0 {
-            (self.epoch.is_settling, self.epoch.left) = (true, settle as i32);
+            (self.epoch.is_settling, self.watch.left) = (true, settle as i32);
         }
     }
 
@@ -169,13 +166,15 @@ impl<C: Clock> Auto<C> {
     fn measure_from(&mut self, now_ns: u64) {
         let epoch = &mut self.epoch;
         if epoch.plan.explores {
-            epoch.every = if self.timings.bound_ns.is_some() { 1 } else { epoch.every.min(TIMED_IN_BURST) };
+            epoch.every =
+                if self.watch.timings.bound_ns.is_some() { 1 } else { epoch.every.min(TIMED_IN_BURST) };
         }
-        (epoch.is_settling, epoch.left) = (false, epoch.plan.ios as i32);
-        (epoch.until_timed, epoch.refusals) = (epoch.every, 0);
+        (epoch.is_settling, epoch.refusals) = (false, 0);
+        epoch.time_again();
         epoch.ios.fill(0);
-        (epoch.began_ns, epoch.began_cpu_ns) = (now_ns, self.clock.cpu_ns());
-        self.timings.begin(now_ns);
+        (epoch.began_ns, epoch.began_cpu_ns) = (now_ns, self.watch.clock.cpu_ns());
+        self.watch.left = epoch.plan.ios as i32;
+        self.watch.timings.begin(now_ns);
     }
 
     /// Adopts the chooser's routes. A way whose engine cannot be opened is left for good.
@@ -183,7 +182,7 @@ impl<C: Clock> Auto<C> {
         let mut wanted = self.routes_wanted();
         while let Some(way) = wanted.pop() {
             if let Err(error) = self.engines.make_ready(way) {
-                let now_ns = self.epoch.at_ns(self.clock.now_ns());
+                let now_ns = self.epoch.at_ns(self.watch.clock.now_ns());
                 self.chooser.fail(way, &error.to_string(), now_ns);
                 wanted = self.routes_wanted();
                 wanted.retain(|other| *other != way);
@@ -192,7 +191,7 @@ impl<C: Clock> Auto<C> {
         for kind in Kind::all() {
             self.routes[kind.index()] = self.chooser.route(kind);
         }
-        self.memo.len = Memo::NONE_LEN;
+        self.memo.what = Memo::NOTHING;
     }
 
     /// The ways that any kind is routed to.
@@ -217,7 +216,7 @@ impl<C: Clock> Auto<C> {
             }
         }
         if !wanted.contains(&Way::SleepPoll) && self.is_plain {
-            self.sleeper.rest(&self.clock);
+            self.sleeper.rest(&self.watch.clock);
         }
     }
 }
