@@ -57,12 +57,15 @@ impl Memo {
 pub struct Auto<C: Clock = SystemClock> {
     engines: Engines,
     memo: Memo,
-    /// The engine that has everything in flight, unless there are several.
+    /// The place of the engine that has everything in flight, unless there are several.
     active: usize,
     /// There may be several.
     is_several: bool,
-    /// A wait on that engine is all that is needed: there is one, and nobody sleeps before it polls.
+    /// A wait on the engine in front is all that is needed: it has everything in flight, nobody sleeps before
+    /// it polls, and nothing is to be done again.
     is_plain: bool,
+    /// The routes were adopted just now: the engine of the next request comes to the front.
+    is_fresh: bool,
     routes: [Way; KINDS],
     epoch: Epoch,
     watch: Watch<C>,
@@ -87,18 +90,19 @@ impl<C: Clock> Auto<C> {
     ) -> Result<Auto<C>, EngineError> {
         let fallback = chooser.fallback();
         engines.make_ready(fallback)?;
-        let setup = engines.slots[slot_of(fallback)].setup().cloned().unwrap_or_default();
+        let setup = engines.at(slot_of(fallback)).setup().cloned().unwrap_or_default();
         let kind = Kind::of(Op::Read, 0);
         let mut auto = Auto {
             memo: Memo { what: Memo::NOTHING, kind, way: fallback, is_recorded: false },
             active: slot_of(fallback),
             is_several: false,
             is_plain: true,
+            is_fresh: true,
             routes: [fallback; KINDS],
             epoch: Epoch::new(clock.now_ns(), chooser.bound_ns().is_some()),
             watch: Watch {
                 flights: vec![Flight::NONE; engines.pool.count() as usize].into(),
-                timings: Timings::new(engines.pool.count(), chooser.bound_ns()),
+                timings: Timings::new(chooser.bound_ns()),
                 redo: Vec::new(),
                 left: 0,
                 clock,
@@ -153,15 +157,16 @@ impl<C: Clock> Auto<C> {
         let Memo { kind, way, .. } = self.memo;
         self.epoch.settle(kind);
         self.epoch.time_again();
-        let in_flight = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
-        self.watch.timings.start(index, Start { kind, way, in_flight }, self.watch.clock.now_ns());
+        if !self.watch.timings.is_busy() {
+            let in_flight = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
+            let now_ns = self.watch.clock.now_ns();
+            self.watch.timings.start(index, Start { kind, way, in_flight, now_ns });
+        }
     }
 
     /// Counts what was handed out, and ends the epoch where that is due.
-    #[inline(always)]
     fn progress(&mut self, found: usize) {
-        self.watch.left -= found as i32;
-        if self.watch.left <= 0 {
+        if self.watch.has_passed(found) {
             self.turn();
         }
     }
@@ -179,7 +184,7 @@ impl<C: Clock> Engine for Auto<C> {
         }
         let index = transfer.buffer.index();
         let flight = Flight { tag: request.tag, offset: transfer.offset, len: transfer.len, op };
-        match self.engines.slots[self.active & (SLOTS - 1)].push(request) {
+        match self.engines.front.push(request) {
             Ok(()) => {
                 self.note(index, flight);
                 Ok(())
@@ -190,10 +195,10 @@ impl<C: Clock> Engine for Auto<C> {
 
     #[inline]
     fn submit(&mut self) -> Result<(), EngineError> {
-        if self.is_several || !self.watch.redo.is_empty() {
+        if !self.is_plain {
             return self.submit_all();
         }
-        match self.engines.slots[self.active & (SLOTS - 1)].submit() {
+        match self.engines.front.submit() {
             Ok(()) => Ok(()),
             Err(error) => self.submit_after(error),
         }
@@ -201,18 +206,15 @@ impl<C: Clock> Engine for Auto<C> {
 
     #[inline]
     fn reap<S: FnMut(Completion)>(&mut self, mut sink: S) -> Result<usize, EngineError> {
-        if self.is_several || !self.watch.redo.is_empty() {
+        if !self.is_plain {
             let found = self.reap_all(&mut sink)?;
             self.progress(found);
             return Ok(found);
         }
-        let (slot, watch) = (self.active & (SLOTS - 1), &mut self.watch);
-        let reaped = self.engines.slots[slot].reap(|completion| watch.take(slot, completion, &mut sink));
+        let (slot, watch) = (self.active, &mut self.watch);
+        let reaped = self.engines.front.reap(|completion| watch.take(slot, completion, &mut sink));
         match reaped {
-            Ok(found) if self.watch.redo.is_empty() => {
-                self.progress(found);
-                Ok(found)
-            }
+            Ok(found) if !self.watch.has_passed(found) => Ok(found),
             other => self.reap_after(other),
         }
     }
@@ -227,25 +229,19 @@ impl<C: Clock> Engine for Auto<C> {
         if !self.is_plain {
             return self.wait_apart(0, min, until, &mut sink);
         }
-        let (slot, watch) = (self.active & (SLOTS - 1), &mut self.watch);
+        let (slot, watch) = (self.active, &mut self.watch);
         let waited =
-            self.engines.slots[slot].wait(min, until, |completion| watch.take(slot, completion, &mut sink));
+            self.engines.front.wait(min, until, |completion| watch.take(slot, completion, &mut sink));
         match waited {
-            Ok(found) if self.watch.redo.is_empty() => {
-                self.progress(found);
-                Ok(found)
-            }
+            Ok(found) if !self.watch.has_passed(found) => Ok(found),
             other => self.wait_after(other, min, until, &mut sink),
         }
     }
 
     #[inline]
     fn in_flight(&self) -> usize {
-        let in_engines = match self.is_several {
-            false => self.engines.slots[self.active & (SLOTS - 1)].in_flight(),
-            true => self.engines.in_flight(),
-        };
-        in_engines + self.watch.redo.len()
+        let on_engines = if self.is_plain { self.engines.front.in_flight() } else { self.engines.in_flight() };
+        on_engines + self.watch.redo.len()
     }
 
     fn iodepth(&self) -> usize {
@@ -253,7 +249,7 @@ impl<C: Clock> Engine for Auto<C> {
     }
 
     fn supports(&self, op: Op) -> bool {
-        self.engines.slots[slot_of(self.fallback)].supports(op)
+        self.engines.supports(slot_of(self.fallback), op)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

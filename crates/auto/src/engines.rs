@@ -10,9 +10,8 @@ use iopj_engine::{
 };
 use std::time::Instant;
 
-/// Places for engines, of which five are used: a power of two, so that no bound is checked for each I/O. Ways
-/// that differ in how one engine waits share its place.
-pub(crate) const SLOTS: usize = 8;
+/// Places for engines. Ways that differ in how one engine waits share its place.
+pub(crate) const SLOTS: usize = 5;
 
 /// The place of a way's engine.
 #[inline]
@@ -129,10 +128,6 @@ impl Slot {
         with!(self, engine => Some(engine.setup()), None)
     }
 
-    pub(crate) fn supports(&self, op: Op) -> bool {
-        with!(self, engine => engine.supports(op), false)
-    }
-
     /// Takes back what a synchronous engine was given and has not begun.
     pub(crate) fn take_back(&mut self) -> Option<Request> {
         if let Slot::Sio(engine) = self { engine.take_back() } else { None }
@@ -165,7 +160,11 @@ pub(crate) type Script = Box<dyn FnMut(Way) -> Result<Box<dyn DynEngine>, Engine
 
 /// The engines, and what opens more.
 pub(crate) struct Engines {
-    pub(crate) slots: [Slot; SLOTS],
+    /// The engine that most requests are expected to go to, where it is found at once.
+    pub(crate) front: Slot,
+    /// Its place, which is empty.
+    front_at: usize,
+    slots: [Slot; SLOTS],
     source: Source,
     pub(crate) pool: Pool,
     iodepth: u32,
@@ -176,7 +175,46 @@ pub(crate) struct Engines {
 impl Engines {
     pub(crate) fn new(source: Source, pool: &Pool, iodepth: u32) -> Engines {
         let slots = [const { Slot::Closed }; SLOTS];
-        Engines { slots, source, pool: pool.clone(), iodepth, closed: Counters::default() }
+        Engines {
+            front: Slot::Closed,
+            front_at: 0,
+            slots,
+            source,
+            pool: pool.clone(),
+            iodepth,
+            closed: Counters::default(),
+        }
+    }
+
+    /// The engine of a place.
+    pub(crate) fn at(&mut self, slot: usize) -> &mut Slot {
+        if slot == self.front_at { &mut self.front } else { &mut self.slots[slot] }
+    }
+
+    pub(crate) fn in_flight_at(&self, slot: usize) -> usize {
+        if slot == self.front_at { self.front.in_flight() } else { self.slots[slot].in_flight() }
+    }
+
+    /// True if the engine of a place has the operation.
+    pub(crate) fn supports(&self, slot: usize, op: Op) -> bool {
+        let slot = if slot == self.front_at { &self.front } else { &self.slots[slot] };
+        with!(slot, engine => engine.supports(op), false)
+    }
+
+    /// True if the engine of a place is in front.
+    pub(crate) fn is_front(&self, slot: usize) -> bool {
+        slot == self.front_at
+    }
+
+    /// Puts the engine of a place in front.
+    pub(crate) fn bring_to_front(&mut self, slot: usize) {
+        std::mem::swap(&mut self.front, &mut self.slots[self.front_at]);
+        std::mem::swap(&mut self.front, &mut self.slots[slot]);
+        self.front_at = slot;
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().chain([&self.front])
     }
 
     /// Opens the engine of a way, unless it is open, and makes it wait in that way.
@@ -184,7 +222,8 @@ impl Engines {
     /// # Errors
     /// It cannot be opened, or not switched: what was open goes on as before.
     pub(crate) fn make_ready(&mut self, way: Way) -> Result<(), EngineError> {
-        let slot = &mut self.slots[slot_of(way)];
+        let at = slot_of(way);
+        let slot = if at == self.front_at { &mut self.front } else { &mut self.slots[at] };
         if let Slot::User(engine) = slot {
             return engine.set_completion(way.user_completion());
         }
@@ -215,7 +254,7 @@ impl Engines {
     /// # Errors
     /// What had not ended by then.
     pub(crate) fn close(&mut self, slot: usize, until: Instant) -> Result<(), Leaked> {
-        let slot = std::mem::replace(&mut self.slots[slot], Slot::Closed);
+        let slot = std::mem::replace(self.at(slot), Slot::Closed);
         add(&mut self.closed, &slot.counters());
         slot.close(until)
     }
@@ -231,14 +270,14 @@ impl Engines {
 
     /// Requests in flight on all of them.
     pub(crate) fn in_flight(&self) -> usize {
-        self.slots.iter().map(Slot::in_flight).sum()
+        self.all().map(Slot::in_flight).sum()
     }
 
     /// What all of them did, those too that are closed.
     pub(crate) fn counters(&self) -> Counters {
         let mut sum = self.closed;
         // Closed ones count nothing, and a count that is absent would make the sum absent.
-        for slot in self.slots.iter().filter(|slot| slot.is_open()) {
+        for slot in self.all().filter(|slot| slot.is_open()) {
             add(&mut sum, &slot.counters());
         }
         sum

@@ -38,21 +38,21 @@ impl Flight {
     }
 }
 
-/// What is noted of a request that is timed, when it is pushed.
+/// What is noted of the request that is timed, when it is pushed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     pub(crate) kind: Kind,
     pub(crate) way: Way,
     pub(crate) in_flight: u32,
+    pub(crate) now_ns: u64,
 }
 
-/// Those that are timed, and those that were in an epoch.
+/// The request that is timed, of which there is one at a time, and those that were in an epoch.
 #[derive(Debug)]
 pub(crate) struct Timings {
-    /// By buffer, when its request was pushed; 0 if it is not timed.
-    begun_ns: Box<[u64]>,
-    /// By buffer, what was noted then.
-    starts: Box<[Option<Start>]>,
+    /// The number of its buffer.
+    index: Option<u32>,
+    start: Start,
     pub(crate) timed: Vec<Timed>,
     /// Of them, those over the bound.
     breaches: usize,
@@ -61,15 +61,10 @@ pub(crate) struct Timings {
 }
 
 impl Timings {
-    pub(crate) fn new(buffers: u32, bound_ns: Option<u64>) -> Timings {
-        Timings {
-            begun_ns: vec![0; buffers as usize].into(),
-            starts: vec![None; buffers as usize].into(),
-            timed: Vec::with_capacity(MOST_TIMED),
-            breaches: 0,
-            bound_ns,
-            epoch_ns: 0,
-        }
+    pub(crate) fn new(bound_ns: Option<u64>) -> Timings {
+        let start = Start { kind: Kind::of(Op::Read, 0), way: Way::Interrupt, in_flight: 0, now_ns: 0 };
+        let timed = Vec::with_capacity(MOST_TIMED);
+        Timings { index: None, start, timed, breaches: 0, bound_ns, epoch_ns: 0 }
     }
 
     /// Begins an epoch.
@@ -78,19 +73,19 @@ impl Timings {
         (self.breaches, self.epoch_ns) = (0, now_ns);
     }
 
+    /// True if a request is timed.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.index.is_some()
+    }
+
     /// Times the request of a buffer from now on.
-    pub(crate) fn start(&mut self, index: u32, start: Start, now_ns: u64) {
-        if let Some(begun_ns) = self.begun_ns.get_mut(index as usize) {
-            *begun_ns = now_ns.max(1);
-            self.starts[index as usize] = Some(start);
-        }
+    pub(crate) fn start(&mut self, index: u32, start: Start) {
+        (self.index, self.start) = (Some(index), start);
     }
 
     /// Times the request of a buffer no more.
     pub(crate) fn forget(&mut self, index: u32) {
-        if let Some(begun_ns) = self.begun_ns.get_mut(index as usize) {
-            *begun_ns = 0;
-        }
+        self.index = self.index.filter(|timed| *timed != index);
     }
 
     /// True if the 99th percentile is over the bound, however the epoch goes on.
@@ -98,18 +93,13 @@ impl Timings {
         self.breaches >= BREACHES && self.breaches * 100 > self.timed.len()
     }
 
-    #[inline(always)]
-    fn has(&self, index: u32) -> bool {
-        self.begun_ns.get(index as usize).is_some_and(|begun_ns| *begun_ns != 0)
-    }
-
-    /// Ends the timing of a buffer's request. True if the epoch should end, because the bound is broken or
-    /// must be looked at.
-    fn end(&mut self, index: u32, now_ns: u64) -> bool {
-        let latency_ns = now_ns.saturating_sub(std::mem::take(&mut self.begun_ns[index as usize]));
+    /// Ends the timing. True if the epoch should end, because the bound is broken or must be looked at.
+    fn end(&mut self, now_ns: u64) -> bool {
+        self.index = None;
+        let Start { kind, way, in_flight, now_ns: begun_ns } = self.start;
+        let latency_ns = now_ns.saturating_sub(begun_ns);
         self.breaches += usize::from(self.bound_ns.is_some_and(|bound| latency_ns > bound));
-        let start = self.starts[index as usize].filter(|_| self.timed.len() < MOST_TIMED);
-        if let Some(Start { kind, way, in_flight }) = start {
+        if self.timed.len() < MOST_TIMED {
             self.timed.push(Timed { kind, way, in_flight, latency_ns });
         }
         let is_late = now_ns.saturating_sub(self.epoch_ns) >= BOUND_GRACE_NS;
@@ -139,8 +129,8 @@ impl<C: Clock> Watch<C> {
         let Completion { tag, result, buffers } = completion;
         match buffers {
             Buffers::One(buffer) => {
-                if self.timings.has(buffer.index()) {
-                    self.time(buffer.index());
+                if self.timings.index == Some(buffer.index()) {
+                    self.time();
                 }
                 let buffers = Buffers::One(buffer);
                 match result {
@@ -154,10 +144,17 @@ impl<C: Clock> Watch<C> {
         }
     }
 
+    /// Counts completions; true if the epoch may be over, or something is to be done again.
+    #[inline(always)]
+    pub(crate) fn has_passed(&mut self, found: usize) -> bool {
+        self.left = self.left.saturating_sub(found as i32);
+        self.left <= 0
+    }
+
     #[cold]
     #[inline(never)]
-    fn time(&mut self, index: u32) {
-        if self.timings.end(index, self.clock.now_ns()) {
+    fn time(&mut self) {
+        if self.timings.end(self.clock.now_ns()) {
             self.left = 0;
         }
     }
@@ -169,7 +166,11 @@ impl<C: Clock> Watch<C> {
         let is_final = !is_refusal || slot == slot_of(self.fallback);
         let flight = completion.buffer().and_then(|buffer| self.flights.get(buffer.index() as usize));
         match flight.filter(|_| !is_final) {
-            Some(flight) => self.redo.extend(completion.into_buffer().map(|buffer| flight.again(buffer))),
+            Some(flight) => {
+                self.redo.extend(completion.into_buffer().map(|buffer| flight.again(buffer)));
+                // What is to be done again is looked for where an epoch may end.
+                self.left = 0;
+            }
             None => sink(completion),
         }
     }

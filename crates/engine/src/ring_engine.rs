@@ -253,7 +253,7 @@ impl<F: EntryFormat> Engine for RingEngine<F> {
         Ok(found)
     }
 
-    #[inline]
+    #[inline(always)]
     fn wait<S: FnMut(Completion)>(
         &mut self,
         min: usize,

@@ -68,7 +68,10 @@ impl<C: Clock> Auto<C> {
         }
         let slot = slot_of(way);
         let is_alone = self.in_flight() == 0 || self.is_only(slot);
-        self.engines.slots[slot].push(request)?;
+        self.engines.at(slot).push(request)?;
+        if std::mem::take(&mut self.is_fresh) {
+            self.engines.bring_to_front(slot);
+        }
         self.latest[slot] = way;
         self.set_active(is_alone.then_some(slot));
         Ok(())
@@ -83,14 +86,17 @@ impl<C: Clock> Auto<C> {
     pub(super) fn set_active(&mut self, only: Option<usize>) {
         self.is_several = only.is_none();
         self.active = only.unwrap_or(self.active);
-        self.is_plain = !self.is_several && self.latest[self.active] != Way::SleepPoll;
+        self.is_plain = !self.is_several
+            && self.engines.is_front(self.active)
+            && self.latest[self.active] != Way::SleepPoll
+            && self.watch.redo.is_empty();
         self.memo.what = Memo::NOTHING;
     }
 
     /// Moves a request that the synchronous engine has not begun to the fallback: it would block while
     /// another one is in flight.
     fn make_asynchronous(&mut self) {
-        let Some(request) = self.engines.slots[slot_of(Way::Sio)].take_back() else { return };
+        let Some(request) = self.engines.at(slot_of(Way::Sio)).take_back() else { return };
         self.watch.redo.push(request);
         self.push_again();
     }
@@ -98,12 +104,12 @@ impl<C: Clock> Auto<C> {
     /// Pushes what waits for the fallback, as far as there is room.
     fn push_again(&mut self) {
         let slot = slot_of(self.fallback);
-        let is_alone = self.engines.in_flight() == self.engines.slots[slot].in_flight();
+        let is_alone = self.engines.in_flight() == self.engines.in_flight_at(slot);
         for request in std::mem::take(&mut self.watch.redo) {
             if let Some(transfer) = request.operation.transfer() {
                 self.watch.timings.forget(transfer.buffer.index());
             }
-            if let Err(refused) = self.engines.slots[slot].push(request) {
+            if let Err(refused) = self.engines.at(slot).push(request) {
                 self.watch.redo.push(refused.into_parts().0);
             }
         }
@@ -119,14 +125,14 @@ impl<C: Clock> Auto<C> {
         let waiting = self.watch.redo.len();
         self.push_again();
         self.chooser.redone((waiting - self.watch.redo.len()) as u64);
-        self.engines.slots[slot_of(self.fallback)].submit()
+        self.engines.at(slot_of(self.fallback)).submit()
     }
 
     #[cold]
     #[inline(never)]
     pub(super) fn submit_all(&mut self) -> Result<(), EngineError> {
         for slot in 0..SLOTS {
-            if let Err(error) = self.engines.slots[slot].submit() {
+            if let Err(error) = self.engines.at(slot).submit() {
                 self.give_up(slot, error)?;
             }
         }
@@ -144,9 +150,9 @@ impl<C: Clock> Auto<C> {
     pub(super) fn reap_all(&mut self, sink: &mut impl FnMut(Completion)) -> Result<usize, EngineError> {
         let mut found = 0;
         for slot in 0..SLOTS {
-            if self.engines.slots[slot].in_flight() > 0 {
+            if self.engines.in_flight_at(slot) > 0 {
                 let waiting = self.watch.redo.len();
-                let (engine, watch) = (&mut self.engines.slots[slot], &mut self.watch);
+                let (engine, watch) = (self.engines.at(slot), &mut self.watch);
                 let reaped = engine.reap(|completion| watch.take(slot, completion, sink));
                 found += self.taken(slot, waiting, reaped)?;
             }
@@ -161,7 +167,7 @@ impl<C: Clock> Auto<C> {
     pub(super) fn reap_after(&mut self, reaped: Result<usize, EngineError>) -> Result<usize, EngineError> {
         let found = self.taken(self.active, 0, reaped)?;
         self.do_again()?;
-        self.progress(found);
+        self.progress(0);
         Ok(found)
     }
 
@@ -195,7 +201,7 @@ impl<C: Clock> Auto<C> {
         self.epoch.refusals += refused;
         self.epoch.settle(self.memo.kind);
         let pushed = self.epoch.pushed_by(|kind| self.chooser.route(kind) == way);
-        let pending = self.engines.slots[slot].in_flight() as u32;
+        let pending = self.engines.in_flight_at(slot) as u32;
         if self.epoch.refusals >= REFUSALS && pushed <= self.epoch.refusals + pending {
             let error = "it refuses every request (EOPNOTSUPP or EINVAL)";
             self.chooser.fail(way, error, self.epoch.at_ns(self.watch.clock.now_ns()));
@@ -246,6 +252,10 @@ impl<C: Clock> Auto<C> {
         sink: &mut impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
         let found = self.taken(self.active, 0, waited)?;
+        if found >= min && self.watch.redo.is_empty() {
+            self.progress(0);
+            return Ok(found);
+        }
         self.wait_apart(found, min, until, sink)
     }
 
@@ -278,7 +288,7 @@ impl<C: Clock> Auto<C> {
 
     /// The engine that has all requests in flight, if it is one.
     fn only_slot(&mut self) -> Option<usize> {
-        let mut used = (0..SLOTS).filter(|slot| self.engines.slots[*slot].in_flight() > 0);
+        let mut used = (0..SLOTS).filter(|slot| self.engines.in_flight_at(*slot) > 0);
         let first = used.next().unwrap_or(slot_of(self.fallback));
         let only = if used.next().is_some() { None } else { Some(first) };
         if only != (!self.is_several).then_some(self.active) {
@@ -301,7 +311,7 @@ impl<C: Clock> Auto<C> {
         }
         if found < wanted || wanted == 0 {
             let waiting = self.watch.redo.len();
-            let (engine, watch) = (&mut self.engines.slots[slot], &mut self.watch);
+            let (engine, watch) = (self.engines.at(slot), &mut self.watch);
             let waited = engine.wait(wanted - found, until, |completion| watch.take(slot, completion, sink));
             found += self.taken(slot, waiting, waited)?;
         }
@@ -316,12 +326,12 @@ impl<C: Clock> Auto<C> {
         sink: &mut impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
         let waiting = self.watch.redo.len();
-        if let Err(error) = self.engines.slots[slot].submit() {
+        if let Err(error) = self.engines.at(slot).submit() {
             return self.taken(slot, waiting, Err(error));
         }
         let most = until.map(|until| until.saturating_duration_since(Instant::now()));
         let teaches = self.sleeper.sleep(self.sleeps_for, most, &self.watch.clock);
-        let (engine, watch) = (&mut self.engines.slots[slot], &mut self.watch);
+        let (engine, watch) = (self.engines.at(slot), &mut self.watch);
         let reaped = engine.reap(|completion| watch.take(slot, completion, sink));
         let found = self.taken(slot, waiting, reaped)?;
         if teaches {
@@ -340,17 +350,17 @@ impl<C: Clock> Auto<C> {
     ) -> Result<usize, EngineError> {
         self.submit_all()?;
         let mut found = self.reap_all(sink)?;
-        let used = |slot: &usize| self.engines.slots[*slot].in_flight() > 0;
+        let used = |slot: &usize| self.engines.in_flight_at(*slot) > 0;
         let must_be_asked = (0..SLOTS).filter(used).any(|slot| self.latest[slot].must_be_asked());
         for slot in 0..SLOTS {
-            let is_used = self.engines.slots[slot].in_flight() > 0;
+            let is_used = self.engines.in_flight_at(slot) > 0;
             if must_be_asked || !is_used || found >= wanted {
                 continue;
             }
             let turn = Instant::now() + TURN;
             let end = until.map_or(turn, |until| until.min(turn));
             let waiting = self.watch.redo.len();
-            let (engine, watch) = (&mut self.engines.slots[slot], &mut self.watch);
+            let (engine, watch) = (self.engines.at(slot), &mut self.watch);
             let waited = engine.wait(1, Some(end), |completion| watch.take(slot, completion, sink));
             found += self.taken(slot, waiting, waited)?;
         }

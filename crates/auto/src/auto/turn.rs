@@ -191,7 +191,7 @@ impl<C: Clock> Auto<C> {
         for kind in Kind::all() {
             self.routes[kind.index()] = self.chooser.route(kind);
         }
-        self.memo.what = Memo::NOTHING;
+        (self.memo.what, self.is_fresh) = (Memo::NOTHING, true);
     }
 
     /// The ways that any kind is routed to.
@@ -206,11 +206,12 @@ impl<C: Clock> Auto<C> {
     fn close_idle(&mut self, now_ns: u64) {
         let wanted = self.routes_wanted();
         for slot in 0..SLOTS {
-            let engine = &self.engines.slots[slot];
             let is_wanted = wanted.iter().any(|way| slot_of(*way) == slot) || slot == slot_of(self.fallback);
-            if is_wanted || engine.in_flight() > 0 {
+            if is_wanted || self.engines.in_flight_at(slot) > 0 {
                 self.epoch.used_ns[slot] = now_ns;
-            } else if engine.is_open() && now_ns.saturating_sub(self.epoch.used_ns[slot]) >= IDLE_NS {
+            } else if self.engines.at(slot).is_open()
+                && now_ns.saturating_sub(self.epoch.used_ns[slot]) >= IDLE_NS
+            {
                 // Nothing is in flight, so nothing can be left.
                 let _ = self.engines.close(slot, Instant::now() + CLOSE_LIMIT);
             }
