@@ -106,7 +106,7 @@ impl<C: Clock> Auto<C> {
                 redo: Vec::new(),
                 left: 0,
                 clock,
-                fallback,
+                is_final: true,
             },
             fallback,
             iodepth: iodepth as usize,
@@ -211,8 +211,7 @@ impl<C: Clock> Engine for Auto<C> {
             self.progress(found);
             return Ok(found);
         }
-        let (slot, watch) = (self.active, &mut self.watch);
-        let reaped = self.engines.front.reap(|completion| watch.take(slot, completion, &mut sink));
+        let reaped = self.engines.front.reap(|completion| self.watch.take(completion, &mut sink));
         match reaped {
             Ok(found) if !self.watch.has_passed(found) => Ok(found),
             other => self.reap_after(other),
@@ -229,9 +228,7 @@ impl<C: Clock> Engine for Auto<C> {
         if !self.is_plain {
             return self.wait_apart(0, min, until, &mut sink);
         }
-        let (slot, watch) = (self.active, &mut self.watch);
-        let waited =
-            self.engines.front.wait(min, until, |completion| watch.take(slot, completion, &mut sink));
+        let waited = self.engines.front.wait(min, until, |completion| self.watch.take(completion, &mut sink));
         match waited {
             Ok(found) if !self.watch.has_passed(found) => Ok(found),
             other => self.wait_after(other, min, until, &mut sink),
@@ -240,7 +237,8 @@ impl<C: Clock> Engine for Auto<C> {
 
     #[inline]
     fn in_flight(&self) -> usize {
-        let on_engines = if self.is_plain { self.engines.front.in_flight() } else { self.engines.in_flight() };
+        let on_engines =
+            if self.is_plain { self.engines.front.in_flight() } else { self.engines.in_flight() };
         on_engines + self.watch.redo.len()
     }
 

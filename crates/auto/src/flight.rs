@@ -2,7 +2,6 @@
 
 use crate::chooser::BOUND_GRACE_NS;
 use crate::clock::Clock;
-use crate::engines::slot_of;
 use crate::key::Kind;
 use crate::seen::Timed;
 use crate::way::Way;
@@ -12,6 +11,9 @@ use iopj_engine::{Buffer, Buffers, Completion, IoError, Op, Operation, Request, 
 const MOST_TIMED: usize = 2048;
 /// Timed I/Os over the bound that end an epoch at once.
 const BREACHES: usize = 8;
+
+/// The number of no buffer.
+const NO_INDEX: u32 = u32::MAX;
 
 /// A read or a write of one buffer, as it was pushed last by a way other than the fallback.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +52,8 @@ pub(crate) struct Start {
 /// The request that is timed, of which there is one at a time, and those that were in an epoch.
 #[derive(Debug)]
 pub(crate) struct Timings {
-    /// The number of its buffer.
-    index: Option<u32>,
+    /// The number of its buffer; [`NO_INDEX`] if none is timed.
+    index: u32,
     start: Start,
     pub(crate) timed: Vec<Timed>,
     /// Of them, those over the bound.
@@ -64,7 +66,7 @@ impl Timings {
     pub(crate) fn new(bound_ns: Option<u64>) -> Timings {
         let start = Start { kind: Kind::of(Op::Read, 0), way: Way::Interrupt, in_flight: 0, now_ns: 0 };
         let timed = Vec::with_capacity(MOST_TIMED);
-        Timings { index: None, start, timed, breaches: 0, bound_ns, epoch_ns: 0 }
+        Timings { index: NO_INDEX, start, timed, breaches: 0, bound_ns, epoch_ns: 0 }
     }
 
     /// Begins an epoch.
@@ -75,17 +77,19 @@ impl Timings {
 
     /// True if a request is timed.
     pub(crate) fn is_busy(&self) -> bool {
-        self.index.is_some()
+        self.index != NO_INDEX
     }
 
     /// Times the request of a buffer from now on.
     pub(crate) fn start(&mut self, index: u32, start: Start) {
-        (self.index, self.start) = (Some(index), start);
+        (self.index, self.start) = (index, start);
     }
 
     /// Times the request of a buffer no more.
     pub(crate) fn forget(&mut self, index: u32) {
-        self.index = self.index.filter(|timed| *timed != index);
+        if self.index == index {
+            self.index = NO_INDEX;
+        }
     }
 
     /// True if the 99th percentile is over the bound, however the epoch goes on.
@@ -95,7 +99,7 @@ impl Timings {
 
     /// Ends the timing. True if the epoch should end, because the bound is broken or must be looked at.
     fn end(&mut self, now_ns: u64) -> bool {
-        self.index = None;
+        self.index = NO_INDEX;
         let Start { kind, way, in_flight, now_ns: begun_ns } = self.start;
         let latency_ns = now_ns.saturating_sub(begun_ns);
         self.breaches += usize::from(self.bound_ns.is_some_and(|bound| latency_ns > bound));
@@ -117,27 +121,25 @@ pub(crate) struct Watch<C> {
     /// Completions until the epoch's end.
     pub(crate) left: i32,
     pub(crate) clock: C,
-    /// What its engine refuses is final.
-    pub(crate) fallback: Way,
+    /// The engine that hands out completions now is the fallback's: what it refuses is refused.
+    pub(crate) is_final: bool,
 }
 
 impl<C: Clock> Watch<C> {
-    /// Hands a completion of the engine in `slot` on, unless it refused what another one can do. The completion
-    /// is taken apart and put together again, so that it stays in registers.
+    /// Hands a completion on, unless its engine refused what another one can do. The completion is taken apart
+    /// and put together again, so that it stays in registers.
     #[inline(always)]
-    pub(crate) fn take(&mut self, slot: usize, completion: Completion, sink: &mut impl FnMut(Completion)) {
+    pub(crate) fn take(&mut self, completion: Completion, sink: &mut impl FnMut(Completion)) {
         let Completion { tag, result, buffers } = completion;
         match buffers {
             Buffers::One(buffer) => {
-                if self.timings.index == Some(buffer.index()) {
+                if buffer.index() == self.timings.index {
                     self.time();
                 }
                 let buffers = Buffers::One(buffer);
                 match result {
                     Ok(_) => sink(Completion { tag, result, buffers }),
-                    Err(error) => {
-                        self.take_failed(slot, Completion { tag, result: Err(error), buffers }, sink)
-                    }
+                    Err(error) => self.take_failed(Completion { tag, result: Err(error), buffers }, sink),
                 }
             }
             buffers => sink(Completion { tag, result, buffers }),
@@ -147,7 +149,7 @@ impl<C: Clock> Watch<C> {
     /// Counts completions; true if the epoch may be over, or something is to be done again.
     #[inline(always)]
     pub(crate) fn has_passed(&mut self, found: usize) -> bool {
-        self.left = self.left.saturating_sub(found as i32);
+        self.left = self.left.wrapping_sub(found as i32);
         self.left <= 0
     }
 
@@ -161,9 +163,9 @@ impl<C: Clock> Watch<C> {
 
     #[cold]
     #[inline(never)]
-    fn take_failed(&mut self, slot: usize, completion: Completion, sink: &mut impl FnMut(Completion)) {
+    fn take_failed(&mut self, completion: Completion, sink: &mut impl FnMut(Completion)) {
         let is_refusal = matches!(completion.result, Err(IoError::Os(libc::EOPNOTSUPP | libc::EINVAL)));
-        let is_final = !is_refusal || slot == slot_of(self.fallback);
+        let is_final = self.is_final || !is_refusal;
         let flight = completion.buffer().and_then(|buffer| self.flights.get(buffer.index() as usize));
         match flight.filter(|_| !is_final) {
             Some(flight) => {

@@ -3,8 +3,8 @@
 
 use super::{Auto, Memo};
 use crate::clock::Clock;
-use crate::engines::{SLOTS, slot_of};
-use crate::flight::Flight;
+use crate::engines::{SLOTS, Slot, slot_of};
+use crate::flight::{Flight, Watch};
 use crate::key::Kind;
 use crate::way::Way;
 use iopj_engine::{Buffer, Cause, Completion, Engine, EngineError, Refused, Request};
@@ -90,6 +90,7 @@ impl<C: Clock> Auto<C> {
             && self.engines.is_front(self.active)
             && self.latest[self.active] != Way::SleepPoll
             && self.watch.redo.is_empty();
+        self.watch.is_final = self.active == slot_of(self.fallback);
         self.memo.what = Memo::NOTHING;
     }
 
@@ -146,14 +147,20 @@ impl<C: Clock> Auto<C> {
         self.do_again()
     }
 
+    /// An engine, and what stands between it and the caller's sink.
+    fn split(&mut self, slot: usize) -> (&mut Slot, &mut Watch<C>) {
+        self.watch.is_final = slot == slot_of(self.fallback);
+        (self.engines.at(slot), &mut self.watch)
+    }
+
     /// Hands out what is complete on every engine.
     pub(super) fn reap_all(&mut self, sink: &mut impl FnMut(Completion)) -> Result<usize, EngineError> {
         let mut found = 0;
         for slot in 0..SLOTS {
             if self.engines.in_flight_at(slot) > 0 {
                 let waiting = self.watch.redo.len();
-                let (engine, watch) = (self.engines.at(slot), &mut self.watch);
-                let reaped = engine.reap(|completion| watch.take(slot, completion, sink));
+                let (engine, watch) = self.split(slot);
+                let reaped = engine.reap(|completion| watch.take(completion, sink));
                 found += self.taken(slot, waiting, reaped)?;
             }
         }
@@ -311,8 +318,8 @@ impl<C: Clock> Auto<C> {
         }
         if found < wanted || wanted == 0 {
             let waiting = self.watch.redo.len();
-            let (engine, watch) = (self.engines.at(slot), &mut self.watch);
-            let waited = engine.wait(wanted - found, until, |completion| watch.take(slot, completion, sink));
+            let (engine, watch) = self.split(slot);
+            let waited = engine.wait(wanted - found, until, |completion| watch.take(completion, sink));
             found += self.taken(slot, waiting, waited)?;
         }
         Ok(found)
@@ -331,8 +338,8 @@ impl<C: Clock> Auto<C> {
         }
         let most = until.map(|until| until.saturating_duration_since(Instant::now()));
         let teaches = self.sleeper.sleep(self.sleeps_for, most, &self.watch.clock);
-        let (engine, watch) = (self.engines.at(slot), &mut self.watch);
-        let reaped = engine.reap(|completion| watch.take(slot, completion, sink));
+        let (engine, watch) = self.split(slot);
+        let reaped = engine.reap(|completion| watch.take(completion, sink));
         let found = self.taken(slot, waiting, reaped)?;
         if teaches {
             self.sleeper.learn(self.sleeps_for, found > 0);
@@ -360,8 +367,8 @@ impl<C: Clock> Auto<C> {
             let turn = Instant::now() + TURN;
             let end = until.map_or(turn, |until| until.min(turn));
             let waiting = self.watch.redo.len();
-            let (engine, watch) = (self.engines.at(slot), &mut self.watch);
-            let waited = engine.wait(1, Some(end), |completion| watch.take(slot, completion, sink));
+            let (engine, watch) = self.split(slot);
+            let waited = engine.wait(1, Some(end), |completion| watch.take(completion, sink));
             found += self.taken(slot, waiting, waited)?;
         }
         Ok(found)
