@@ -8,13 +8,14 @@ mod text;
 
 use crate::args::PredictArgs;
 use crate::calibrate::{calibrated, observed};
-use crate::output::{note, print, print_json};
+use crate::output::{note, print, print_json, write_figures};
 use anyhow::{Context, anyhow};
 use iopj_core::RateProcess;
 use iopj_model::{
     CannotPredict, Case, DataSheet, Load, Model, Observation, OpenPrediction, Prediction, Quantity, Scored,
     Turn, against, cross_validate,
 };
+use iopj_report::render::html::{Predicted, predicted_figures};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
@@ -57,8 +58,11 @@ struct Scores {
 }
 
 pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<ExitCode> {
+    if args.figures.is_some() && args.against.is_none() && !args.published {
+        return Err(anyhow!("--figures draws predictions against measurements: add --against STORE"));
+    }
     if args.published {
-        return published::published(args.json);
+        return published::published(args);
     }
     let source = args.source.as_ref().ok_or_else(|| anyhow!("name a store or a model"))?;
     let (model, observations) = calibrated(source, &args.competing)?;
@@ -67,8 +71,14 @@ pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     }
     if let Some(store) = &args.against {
         let scores = scores(&model, &observations, (source, store), args)?;
-        return if args.json { print_json(&json::scores(&scores)) } else { print(&text::scores(&scores)) }
-            .map(|()| ExitCode::SUCCESS);
+        if let Some(folder) = &args.figures {
+            draw(folder, &scores, "predictions")?;
+        } else if args.json {
+            print_json(&json::scores(&scores))?;
+        } else {
+            print(&text::scores(&scores))?;
+        }
+        return Ok(ExitCode::SUCCESS);
     }
     let sheet = args.drive.as_deref().map(str::parse::<DataSheet>).transpose();
     let sheet = sheet.map_err(|error| anyhow!("--drive: {error}"))?;
@@ -180,6 +190,25 @@ fn lead(
     let [first, second] = &pair;
     let probability = sure([first, second], quantity)?;
     Some(Lead { quantity, pair, probability, turns: turns([first, second], quantity) })
+}
+
+/// Draws predictions against measurements into a folder.
+fn draw(folder: &Path, scores: &Scores, title: &str) -> anyhow::Result<()> {
+    let point = |one: &Scored| {
+        let (quantity, factor) = one.observation.quantity.shown();
+        Predicted {
+            quantity: quantity.to_owned(),
+            series: one.observation.case.path.to_string(),
+            place: one.observation.case.workload(),
+            measured: one.observation.value * factor,
+            predicted: one.prediction.value * factor,
+            interval: one.prediction.interval.map(|end| end * factor),
+            is_covered: one.is_covered(),
+        }
+    };
+    let mut points: Vec<Predicted> = scores.scored.iter().map(point).collect();
+    points.sort_by(|a, b| a.series.cmp(&b.series));
+    write_figures(folder, &predicted_figures(&points, title))
 }
 
 /// Writes the model into a new file.

@@ -138,6 +138,7 @@ fn what_cannot_be_predicted_is_refused_in_one_line() {
         ("s.iopj --drive 8us", "--drive: `8us` does not describe a drive"),
         ("s.iopj --rate 0", "`0` is not a rate"),
         ("s.iopj --rate 1k --rate-process poison", "poison"),
+        ("s.iopj --figures f", "--figures draws predictions against measurements: add --against STORE"),
         ("s.iopj --bs 0", "--bs: no I/O has 0"),
         ("s.iopj --rw trim", "--rw: `trim`"),
         ("s.iopj --path aio", "--path: `aio` matches no I/O path"),
@@ -172,6 +173,10 @@ fn the_papers_figures_are_predicted_within_a_tenth_from_half_of_them() {
     }
     errors.sort_by(f64::total_cmp);
     assert!(errors.len() == 48 && errors[24] < 0.08, "{errors:?}");
+    let (code, files, _) = run(folder, "predict --published --figures figures");
+    let svg = files.lines().filter(|file| file.ends_with(".svg") && !file.ends_with("-dark.svg"));
+    let marks = |file| std::fs::read_to_string(folder.join(file)).unwrap().matches("class=\"mark").count();
+    assert_eq!((code, svg.map(marks).collect::<Vec<_>>()), (0, vec![6, 6, 18, 18]), "{files}");
     let (_, text, _) = run(folder, "predict --published");
     says(&text, &["18 and 18 figures calibrate a model of 28 and 28 parameters, of which they decide "]);
 }
@@ -221,7 +226,7 @@ fn a_policy_is_derived_shown_and_checked() {
         ("derive s.iopj --output p.toml", "--output: p.toml exists already"),
         ("show no.toml", "no.toml cannot be read"),
         ("show s.iopj", "s.iopj cannot be read"),
-        ("check p.toml --target no", "no does not exist: name a file"),
+        ("check p.toml --target no", "`no` does not exist: name a file"),
     ] {
         let (code, _, messages) = run(folder, &format!("policy {line}"));
         assert_eq!((code, messages.lines().count()), (2, 1), "{line}: {messages}");

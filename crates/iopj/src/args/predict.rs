@@ -52,6 +52,10 @@ pub(crate) struct PredictArgs {
     /// Compare the model with the figures that the papers print, each half of them predicted from the other
     #[arg(long, conflicts_with_all = ["source", "against", "write_model"])]
     pub(crate) published: bool,
+    /// Write figures of predictions against measurements into this folder, as SVG and PDF; for --against and
+    /// --published
+    #[arg(long, value_name = "DIR")]
+    pub(crate) figures: Option<PathBuf>,
     /// Write the model into this new file
     #[arg(long, value_name = "FILE")]
     pub(crate) write_model: Option<PathBuf>,

@@ -1,7 +1,8 @@
 //! The model against the papers: half of the figures that they print calibrate it, and it predicts the
 //! others. Nothing here was measured by iopj.
 
-use super::{Scores, json, text};
+use super::{Scores, draw, json, text};
+use crate::args::PredictArgs;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
 use iopj_core::workload::Rw;
@@ -28,9 +29,13 @@ struct Tested {
     scores: Scores,
 }
 
-pub(super) fn published(as_json: bool) -> anyhow::Result<ExitCode> {
+pub(super) fn published(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     let papers = [tested(Paper::Poll22, &poll22()?)?, tested(Paper::Iface23, &iface23()?)?];
-    if as_json {
+    if let Some(folder) = &args.figures {
+        for (one, name) in papers.iter().zip(["poll22", "iface23"]) {
+            draw(folder, &one.scores, name)?;
+        }
+    } else if args.json {
         let of = |one: &Tested| {
             let mut value = json::scores(&one.scores);
             value["paper"] = serde_json::json!(one.paper);

@@ -122,6 +122,7 @@ fn power_of(model: &Model<'_>, run: &[usize]) -> Option<Figure> {
         all,
         joined: true,
         front: Vec::new(),
+        front_name: "Pareto front",
         bound: None,
     };
     let table = Table::of(&cells)

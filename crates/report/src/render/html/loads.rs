@@ -181,6 +181,7 @@ fn front(
         all: dots,
         joined: false,
         front: corners,
+        front_name: "Pareto front",
         bound: model.question.bounds.first().map(|bound| bound.ns / 1e3),
     };
     let number = |value: Option<f64>| value.map_or(String::new(), exact);

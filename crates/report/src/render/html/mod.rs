@@ -21,6 +21,7 @@ mod page;
 mod pdf;
 mod percentiles;
 mod power;
+mod predicted;
 mod sections;
 mod svg;
 mod text;
@@ -35,6 +36,8 @@ use crate::analysis::power::PowerTrace;
 use iopj_store::watch::WatchRecord;
 use iopj_store::{StudyRecord, Trial};
 use model::Model;
+
+pub use predicted::Predicted;
 
 /// Style of the page.
 const STYLE: &str = include_str!("style.css");
@@ -79,6 +82,11 @@ pub fn watch_page(record: &WatchRecord) -> String {
 /// Every figure of a watch: it over time.
 pub fn watch_figures(record: &WatchRecord) -> Figures {
     Figures(watch_time::section(record).groups.into_iter().flat_map(|group| group.figures).collect())
+}
+
+/// Figures of predictions beside measurements, one for each quantity.
+pub fn predicted_figures(all: &[Predicted], title: &str) -> Figures {
+    Figures(predicted::figures(all, title))
 }
 
 /// The figures of a report, drawn once. Each method gives files: their names and contents.

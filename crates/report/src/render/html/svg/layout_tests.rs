@@ -274,6 +274,7 @@ impl Data {
             all: self.series(|series, label| Dots { series, label, dots: dots(series) }),
             joined: true,
             front: (0..3).map(|at| (self.value(at, 0), self.value(0, at))).collect(),
+            front_name: "Pareto front",
             bound: self.seed.is_multiple_of(2).then(|| self.value(1, 1)),
         })
     }

@@ -30,8 +30,11 @@ pub(in super::super) struct ScatterChart {
     pub(in super::super) all: Vec<Dots>,
     /// A line joins the points of each series in their order.
     pub(in super::super) joined: bool,
-    /// The corners of a line through points that no other one beats, from left to right.
+    /// The corners of a line, from left to right: through points that no other one beats, or where both
+    /// quantities are equal.
     pub(in super::super) front: Vec<(f64, f64)>,
+    /// What the line is.
+    pub(in super::super) front_name: &'static str,
     /// The greatest x that was asked for.
     pub(in super::super) bound: Option<f64>,
 }
@@ -56,7 +59,7 @@ pub(in super::super) fn draw(chart: &ScatterChart) -> Drawing {
     }
     let front: Vec<(f64, f64)> = chart.front.iter().map(|(a, b)| (x.at(*a), y.at(*b))).collect();
     if front.len() > 1 {
-        canvas.polyline(&front, "limit", "Pareto front");
+        canvas.polyline(&front, "limit", chart.front_name);
     }
     let mut ends = Vec::new();
     for Dots { series, label, dots } in &chart.all {
