@@ -4,7 +4,7 @@
 use crate::case::{Case, Observation, Quantity};
 use crate::drive::{DataSheet, SPREAD};
 use crate::fit::{Fitted, fit};
-use crate::formula::{Values, Waiting};
+use crate::formula::{Values, Waiting, value};
 use crate::linear::Square;
 use crate::parameter::{Front, Kind, Parameter, Quantile};
 use iopj_core::{CompletionMode, IoPath};
@@ -63,7 +63,11 @@ impl Model {
             )));
         }
         let parameters = parameters(observations);
-        let fitted = fit(&parameters, observations).ok_or(CalibrateError::Unsettled)?;
+        // Power without CPU time, for example, cannot be explained, and decides nothing.
+        let medians = |one: Parameter| parameters.binary_search(&one).ok().map(|_| one.prior().median);
+        let is_said = |one: &&Observation| value(&medians, &one.case, one.quantity).is_ok();
+        let observations: Vec<Observation> = observations.iter().filter(is_said).copied().collect();
+        let fitted = fit(&parameters, &observations).ok_or(CalibrateError::Unsettled)?;
         Ok(Model { provenance, parameters, fitted, cases, data: observations.len(), drive: None })
     }
 

@@ -191,6 +191,18 @@ fn without_joules_there_are_none_in_a_prediction() {
 }
 
 #[test]
+fn what_cannot_be_explained_decides_nothing() {
+    // Watts of a path that sleeps mean nothing without its CPU time, and spoil no model.
+    let some = [Quantity::Iops, Quantity::LatencyMean, Quantity::Watts];
+    let all = observations(&cases(), &some, 0.02);
+    let model = Model::calibrate(&all, BTreeMap::new()).unwrap();
+    assert!(model.data < all.len() && model.data > all.len() / 2, "{} of {}", model.data, all.len());
+    let sleeps = case(PATHS[0], 4096, 1, 1);
+    assert!(model.predict(&sleeps, Quantity::LatencyMean).is_ok());
+    assert!(model.predict(&sleeps, Quantity::Watts).unwrap_err().to_string().contains("`cpu:posix-sio`"));
+}
+
+#[test]
 fn orders_are_as_sure_as_the_data_make_them() {
     let model = calibrated();
     let [interrupt, poll] = [PATHS[0], PATHS[1]].map(|path| case(path, 4096, 1, 1));
