@@ -25,7 +25,7 @@ struct Memo {
     what: u64,
     kind: Kind,
     way: Way,
-    /// The way is not the fallback, so that a request may have to be done again.
+    /// The way may refuse a request, so that it may have to be done again.
     is_recorded: bool,
 }
 

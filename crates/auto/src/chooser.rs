@@ -182,6 +182,11 @@ impl Chooser {
         self.log.drain()
     }
 
+    /// True if the routes are others than when the last epoch was planned.
+    pub fn has_new_routes(&self) -> bool {
+        self.are_routes_new
+    }
+
     /// The epoch that begins now.
     pub fn plan(&mut self) -> Plan {
         let Epochs { ios, ns, burst_ios } = self.choice.epochs;

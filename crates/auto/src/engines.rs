@@ -51,37 +51,66 @@ macro_rules! with {
     };
 }
 
-/// For each I/O. A ring takes a comparison, where a `match` jumps by a table; what follows for other engines is
-/// apart, else the compiler makes a table of both.
-impl Slot {
-    #[inline(always)]
-    pub(crate) fn push(&mut self, request: Request) -> Result<(), Refused> {
-        if let Slot::Ring(ring) = self { ring.push(request) } else { self.push_other(request) }
+/// Does the same with whichever engine is there, for each I/O: a ring at once, after one comparison; what others
+/// do is apart, in functions of their own, else the compiler makes one long function of all.
+macro_rules! apart {
+    ($slot:expr, $method:ident ( $($argument:expr),* ), $otherwise:expr) => {
+        match $slot {
+            Slot::Ring(ring) => ring.$method($($argument),*),
+            Slot::Sio(engine) => apart::$method(engine $(, $argument)*),
+            Slot::User(engine) => apart::$method(engine $(, $argument)*),
+            #[cfg(any(test, feature = "sim"))]
+            Slot::Scripted(engine) => apart::$method(engine $(, $argument)*),
+            Slot::Closed => $otherwise,
+        }
+    };
+}
+
+/// The methods of an engine as functions that are not made part of their caller.
+mod apart {
+    use iopj_engine::{Completion, Engine, EngineError, Refused, Request};
+    use std::time::Instant;
+
+    #[inline(never)]
+    pub(super) fn push(engine: &mut impl Engine, request: Request) -> Result<(), Refused> {
+        engine.push(request)
     }
 
     #[inline(never)]
-    fn push_other(&mut self, request: Request) -> Result<(), Refused> {
-        with!(self, engine => engine.push(request), Err(Refused::new(request, closed())))
+    pub(super) fn submit(engine: &mut impl Engine) -> Result<(), EngineError> {
+        engine.submit()
+    }
+
+    #[inline(never)]
+    pub(super) fn reap(engine: &mut impl Engine, sink: impl FnMut(Completion)) -> Result<usize, EngineError> {
+        engine.reap(sink)
+    }
+
+    #[inline(never)]
+    pub(super) fn wait(
+        engine: &mut impl Engine,
+        min: usize,
+        until: Option<Instant>,
+        sink: impl FnMut(Completion),
+    ) -> Result<usize, EngineError> {
+        engine.wait(min, until, sink)
+    }
+}
+
+impl Slot {
+    #[inline(always)]
+    pub(crate) fn push(&mut self, request: Request) -> Result<(), Refused> {
+        apart!(self, push(request), Err(Refused::new(request, closed())))
     }
 
     #[inline(always)]
     pub(crate) fn submit(&mut self) -> Result<(), EngineError> {
-        if let Slot::Ring(ring) = self { ring.submit() } else { self.submit_other() }
-    }
-
-    #[inline(never)]
-    fn submit_other(&mut self) -> Result<(), EngineError> {
-        with!(self, engine => engine.submit(), Ok(()))
+        apart!(self, submit(), Ok(()))
     }
 
     #[inline(always)]
     pub(crate) fn reap(&mut self, sink: impl FnMut(Completion)) -> Result<usize, EngineError> {
-        if let Slot::Ring(ring) = self { ring.reap(sink) } else { self.reap_other(sink) }
-    }
-
-    #[inline(never)]
-    fn reap_other(&mut self, sink: impl FnMut(Completion)) -> Result<usize, EngineError> {
-        with!(self, engine => engine.reap(sink), Ok(0))
+        apart!(self, reap(sink), Ok(0))
     }
 
     #[inline(always)]
@@ -91,30 +120,11 @@ impl Slot {
         until: Option<Instant>,
         sink: impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
-        if let Slot::Ring(ring) = self {
-            ring.wait(min, until, sink)
-        } else {
-            self.wait_other(min, until, sink)
-        }
-    }
-
-    #[inline(never)]
-    fn wait_other(
-        &mut self,
-        min: usize,
-        until: Option<Instant>,
-        sink: impl FnMut(Completion),
-    ) -> Result<usize, EngineError> {
-        with!(self, engine => engine.wait(min, until, sink), Ok(0))
+        apart!(self, wait(min, until, sink), Ok(0))
     }
 
     #[inline(always)]
     pub(crate) fn in_flight(&self) -> usize {
-        if let Slot::Ring(ring) = self { ring.in_flight() } else { self.in_flight_other() }
-    }
-
-    #[inline(never)]
-    fn in_flight_other(&self) -> usize {
         with!(self, engine => engine.in_flight(), 0)
     }
 }

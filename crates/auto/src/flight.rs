@@ -15,7 +15,7 @@ const BREACHES: usize = 8;
 /// The number of no buffer.
 const NO_INDEX: u32 = u32::MAX;
 
-/// A read or a write of one buffer, as it was pushed last by a way other than the fallback.
+/// A read or a write of one buffer, as it was pushed last by a way that may refuse it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     pub(crate) tag: u64,
@@ -121,7 +121,7 @@ pub(crate) struct Watch<C> {
     /// Completions until the epoch's end.
     pub(crate) left: i32,
     pub(crate) clock: C,
-    /// The engine that hands out completions now is the fallback's: what it refuses is refused.
+    /// What the engine that hands out completions now refuses is refused by all.
     pub(crate) is_final: bool,
 }
 

@@ -99,6 +99,11 @@ impl Way {
         !matches!(self, Way::Interrupt | Way::Sio | Way::UserInterrupt)
     }
 
+    /// True if the kernel or the target may come to refuse it for what another way can do, such as polling.
+    pub(crate) fn may_refuse(self) -> bool {
+        matches!(self, Way::Poll | Way::Hybrid | Way::SleepPoll | Way::Sqpoll)
+    }
+
     /// True if a thread of the kernel's spins beside the caller, whose time the caller's clock does not show.
     pub fn has_poller(self) -> bool {
         self == Way::Sqpoll

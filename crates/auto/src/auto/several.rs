@@ -43,7 +43,7 @@ impl<C: Clock> Auto<C> {
         let is_alike = self.is_plain && way == self.routes[kind.index()];
         let what = if is_alike { Memo::what(op, flight.len) } else { Memo::NOTHING };
         self.epoch.settle(self.memo.kind);
-        self.memo = Memo { what, kind, way, is_recorded: way != self.fallback };
+        self.memo = Memo { what, kind, way, is_recorded: way.may_refuse() };
         self.note(index, flight);
         Ok(())
     }
@@ -90,7 +90,7 @@ impl<C: Clock> Auto<C> {
             && self.engines.is_front(self.active)
             && self.latest[self.active] != Way::SleepPoll
             && self.watch.redo.is_empty();
-        self.watch.is_final = self.active == slot_of(self.fallback);
+        self.watch.is_final = !self.latest[self.active].may_refuse();
         self.memo.what = Memo::NOTHING;
     }
 
@@ -149,7 +149,7 @@ impl<C: Clock> Auto<C> {
 
     /// An engine, and what stands between it and the caller's sink.
     fn split(&mut self, slot: usize) -> (&mut Slot, &mut Watch<C>) {
-        self.watch.is_final = slot == slot_of(self.fallback);
+        self.watch.is_final = !self.latest[slot].may_refuse();
         (self.engines.at(slot), &mut self.watch)
     }
 

@@ -41,6 +41,8 @@ pub(super) struct Epoch {
     opened_ns: u64,
     began_ns: u64,
     began_cpu_ns: u64,
+    /// When idle engines are looked for next.
+    idle_ns: u64,
     /// When threads are counted next.
     crowding_ns: u64,
     /// Requests that a way refused, without a success between them.
@@ -61,6 +63,7 @@ impl Epoch {
             opened_ns: now_ns,
             began_ns: now_ns,
             began_cpu_ns: 0,
+            idle_ns: 0,
             crowding_ns: 0,
             refusals: 0,
             used_ns: [now_ns; SLOTS],
@@ -140,8 +143,13 @@ impl<C: Clock> Auto<C> {
         };
         self.epoch.every = self.epoch.timed_every(elapsed_ns, self.watch.timings.bound_ns.is_some());
         self.chooser.epoch(&seen);
-        self.adopt_routes();
-        self.close_idle(now_ns);
+        if self.chooser.has_new_routes() {
+            self.adopt_routes();
+        }
+        if now_ns >= self.epoch.idle_ns {
+            self.epoch.idle_ns = now_ns + IDLE_NS / 8;
+            self.close_idle(now_ns);
+        }
         self.begin_epoch();
     }
 
