@@ -51,22 +51,79 @@ macro_rules! with {
     };
 }
 
-/// Does the same with whichever engine is there, for each I/O: a ring at once, after one comparison; what others
-/// do is apart, in functions of their own, else the compiler makes one long function of all.
-macro_rules! apart {
-    ($slot:expr, $method:ident ( $($argument:expr),* ), $otherwise:expr) => {
-        match $slot {
-            Slot::Ring(ring) => ring.$method($($argument),*),
-            Slot::Sio(engine) => apart::$method(engine $(, $argument)*),
-            Slot::User(engine) => apart::$method(engine $(, $argument)*),
-            #[cfg(any(test, feature = "sim"))]
-            Slot::Scripted(engine) => apart::$method(engine $(, $argument)*),
-            Slot::Closed => $otherwise,
+/// For each I/O: a ring at once, after one comparison, then the synchronous engine, then the others. What is not
+/// a ring has functions of its own, else the compiler makes one long function of all, or a table to jump by.
+impl Slot {
+    #[inline(always)]
+    pub(crate) fn push(&mut self, request: Request) -> Result<(), Refused> {
+        match self {
+            Slot::Ring(ring) => ring.push(request),
+            Slot::Sio(sio) => apart::push(sio, request),
+            _ => self.push_other(request),
         }
-    };
+    }
+
+    #[inline(never)]
+    fn push_other(&mut self, request: Request) -> Result<(), Refused> {
+        with!(self, engine => apart::push(engine, request), Err(Refused::new(request, closed())))
+    }
+
+    #[inline(always)]
+    pub(crate) fn submit(&mut self) -> Result<(), EngineError> {
+        if let Slot::Ring(ring) = self { ring.submit() } else { self.submit_other() }
+    }
+
+    #[inline(never)]
+    fn submit_other(&mut self) -> Result<(), EngineError> {
+        with!(self, engine => engine.submit(), Ok(()))
+    }
+
+    #[inline(always)]
+    pub(crate) fn reap(&mut self, sink: impl FnMut(Completion)) -> Result<usize, EngineError> {
+        if let Slot::Ring(ring) = self { ring.reap(sink) } else { self.reap_other(sink) }
+    }
+
+    #[inline(never)]
+    fn reap_other(&mut self, sink: impl FnMut(Completion)) -> Result<usize, EngineError> {
+        with!(self, engine => engine.reap(sink), Ok(0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn wait(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        sink: impl FnMut(Completion),
+    ) -> Result<usize, EngineError> {
+        match self {
+            Slot::Ring(ring) => ring.wait(min, until, sink),
+            Slot::Sio(sio) => apart::wait(sio, min, until, sink),
+            _ => self.wait_other(min, until, sink),
+        }
+    }
+
+    #[inline(never)]
+    fn wait_other(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        sink: impl FnMut(Completion),
+    ) -> Result<usize, EngineError> {
+        with!(self, engine => apart::wait(engine, min, until, sink), Ok(0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn in_flight(&self) -> usize {
+        if let Slot::Ring(ring) = self { ring.in_flight() } else { self.in_flight_other() }
+    }
+
+    #[inline(never)]
+    fn in_flight_other(&self) -> usize {
+        with!(self, engine => engine.in_flight(), 0)
+    }
 }
 
-/// The methods of an engine as functions that are not made part of their caller.
+/// Methods of an engine as functions that are not made part of their caller.
 mod apart {
     use iopj_engine::{Completion, Engine, EngineError, Refused, Request};
     use std::time::Instant;
@@ -77,16 +134,6 @@ mod apart {
     }
 
     #[inline(never)]
-    pub(super) fn submit(engine: &mut impl Engine) -> Result<(), EngineError> {
-        engine.submit()
-    }
-
-    #[inline(never)]
-    pub(super) fn reap(engine: &mut impl Engine, sink: impl FnMut(Completion)) -> Result<usize, EngineError> {
-        engine.reap(sink)
-    }
-
-    #[inline(never)]
     pub(super) fn wait(
         engine: &mut impl Engine,
         min: usize,
@@ -94,38 +141,6 @@ mod apart {
         sink: impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
         engine.wait(min, until, sink)
-    }
-}
-
-impl Slot {
-    #[inline(always)]
-    pub(crate) fn push(&mut self, request: Request) -> Result<(), Refused> {
-        apart!(self, push(request), Err(Refused::new(request, closed())))
-    }
-
-    #[inline(always)]
-    pub(crate) fn submit(&mut self) -> Result<(), EngineError> {
-        apart!(self, submit(), Ok(()))
-    }
-
-    #[inline(always)]
-    pub(crate) fn reap(&mut self, sink: impl FnMut(Completion)) -> Result<usize, EngineError> {
-        apart!(self, reap(sink), Ok(0))
-    }
-
-    #[inline(always)]
-    pub(crate) fn wait(
-        &mut self,
-        min: usize,
-        until: Option<Instant>,
-        sink: impl FnMut(Completion),
-    ) -> Result<usize, EngineError> {
-        apart!(self, wait(min, until, sink), Ok(0))
-    }
-
-    #[inline(always)]
-    pub(crate) fn in_flight(&self) -> usize {
-        with!(self, engine => engine.in_flight(), 0)
     }
 }
 
