@@ -1,7 +1,7 @@
 //! Reads by a ring alone, or by the adaptive engine over such rings, for callgrind to count what the choice
 //! costs: `routed WHAT FILE IODEPTH COUNT`, where WHAT is `ring`, `pinned`, `follow` (without exploration, so
-//! the way stays that of the ring), `bounded` (with a bound of latency too) or `sio` and `pinned-sio`, at depth
-//! 1.
+//! the way stays that of the ring), `bounded` (with a bound of latency too) or, at depth 1, `sio` and
+//! `pinned-sio`.
 //!
 //! The loop is a function whose name begins with `counted_`. The difference between two counts, divided by
 //! the difference in I/Os, excludes the start.

@@ -184,9 +184,9 @@ impl AutoBuilder {
     }
 }
 
-/// Which of the ways that a target may have work on it, and why others do not: each is tried by one read. On a
-/// drive that was taken there are three, all by the one engine whose opening shows whether it works. Where the
-/// kernel sleeps before it polls, this process need not, and has no such way.
+/// Which of the ways that a target may have work on it, and why others do not: each is tried by one read. On
+/// a drive that was taken there are three, all by the one engine whose opening shows whether it works. Where
+/// the kernel sleeps before it polls, this process need not, and has no such way.
 pub fn available(target: &Target) -> Vec<(Way, Availability)> {
     let is_bypass = target.controller().is_some();
     let ways = Way::ALL.into_iter().filter(|way| way.is_bypass() == is_bypass && *way != Way::SleepPoll);

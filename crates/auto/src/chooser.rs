@@ -1,5 +1,6 @@
 //! Which way each kind of request takes: pure, so a simulation can drive it as the engine does.
 
+mod choice;
 mod explore;
 mod learn;
 #[cfg(test)]
@@ -8,84 +9,17 @@ mod tests;
 use crate::estimate::Estimates;
 use crate::key::{Band, KINDS, Kind};
 use crate::log::{Counts, Decision, Log, Why};
-use crate::policy::Policy;
 use crate::seen::Seen;
 use crate::way::Way;
+pub use choice::{BOUND_GRACE_NS, BURST_IOS, Choice, EPOCH_IOS, EPOCH_NS, Epochs, Plan, Rule};
 use explore::Burst;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// I/Os of an epoch at least.
-pub const EPOCH_IOS: u32 = 2048;
-/// Time of an epoch at least, in ns.
-pub const EPOCH_NS: u64 = 10_000_000;
-/// With a bound of latency, the longest time of an epoch in ns: so long at most is a way taken whose 99th
-/// percentile is over the bound, once two of its I/Os were seen over it.
-pub const BOUND_GRACE_NS: u64 = 1_000_000_000;
 /// Epochs running in which another way must be better before it is taken.
 const EPOCHS_RUNNING: u32 = 2;
 /// Requests of a kind in an epoch below which its route stays.
 const LEAST_IOS: u32 = 32;
-
-/// What decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// The policy, and what is seen.
-    Follow,
-    /// Nothing: this way is always taken.
-    Pinned(Way),
-    /// Chance, anew in each epoch.
-    Random,
-}
-
-/// How long epochs are; a test makes them short.
-#[derive(Clone, Copy, Debug)]
-pub struct Epochs {
-    /// I/Os of an epoch at least.
-    pub ios: u32,
-    /// Time of an epoch at least, in ns.
-    pub ns: u64,
-    /// I/Os that try another way.
-    pub burst_ios: u32,
-}
-
-impl Default for Epochs {
-    fn default() -> Epochs {
-        Epochs { ios: EPOCH_IOS, ns: EPOCH_NS, burst_ios: explore::BURST_IOS }
-    }
-}
-
-/// What may be chosen among, and how.
-#[derive(Clone, Debug)]
-pub struct Choice {
-    /// The policy, which was checked.
-    pub policy: Policy,
-    /// The ways that the target has, the fallback among them.
-    pub ways: Vec<Way>,
-    /// The driver is this process's own: one engine, which waits in one way for all kinds at a time.
-    pub is_bypass: bool,
-    /// What decides.
-    pub rule: Rule,
-    /// The most requests in flight.
-    pub iodepth: u32,
-    /// Seed of what is left to chance.
-    pub seed: u64,
-    /// How long epochs are.
-    pub epochs: Epochs,
-}
-
-/// The next epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// I/Os that end before it begins, because those of other routes end among them.
-    pub settle: u32,
-    /// Its I/Os at least.
-    pub ios: u32,
-    /// Its time at least, in ns.
-    pub ns: u64,
-    /// True while another way is tried.
-    pub explores: bool,
-}
 
 /// A kind whose requests in flight are in another band.
 struct Move {

@@ -51,8 +51,9 @@ macro_rules! with {
     };
 }
 
-/// For each I/O: a ring at once, after one comparison, then the synchronous engine, then the others. What is not
-/// a ring has functions of its own, else the compiler makes one long function of all, or a table to jump by.
+/// For each I/O: a ring at once, after one comparison, then the synchronous engine, then the others. What is
+/// not a ring has functions of its own, else the compiler makes one long function of all, or a table to jump
+/// by.
 impl Slot {
     #[inline(always)]
     pub(crate) fn push(&mut self, request: Request) -> Result<(), Refused> {

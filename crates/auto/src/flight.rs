@@ -126,8 +126,8 @@ pub(crate) struct Watch<C> {
 }
 
 impl<C: Clock> Watch<C> {
-    /// Hands a completion on, unless its engine refused what another one can do. The completion is taken apart
-    /// and put together again, so that it stays in registers.
+    /// Hands a completion on, unless its engine refused what another one can do. The completion is taken
+    /// apart and put together again, so that it stays in registers.
     #[inline(always)]
     pub(crate) fn take(&mut self, completion: Completion, sink: &mut impl FnMut(Completion)) {
         let Completion { tag, result, buffers } = completion;

@@ -29,7 +29,8 @@
 //! ```
 //!
 //! From the bottom up: `way` and `key` are the words, `policy` what is known beforehand, `seen` what an epoch
-//! showed, `chooser` what decides (pure: a simulation may drive it), `engines` what is open, `auto` the engine.
+//! showed, `chooser` what decides (pure: a simulation may drive it), `engines` what is open, `auto` the
+//! engine.
 
 /// The examples of the guide are tests.
 #[cfg(doctest)]

@@ -170,8 +170,8 @@ mod tests {
         assert!(decision(why).to_string().ends_with("energy of an I/O 1.250e-5 J instead of an unknown one"));
         let why = Why::OverBound { p99_ns: 7, bound_ns: 5 };
         let all = Decision { kind: None, ..decision(why) };
-        let says = ": everything: from io_uring/syscall/poll to io_uring/syscall/interrupt: the 99th percentile \
-                    was 7 ns, over the bound of 5 ns";
+        let says = ": everything: from io_uring/syscall/poll to io_uring/syscall/interrupt: the 99th \
+                    percentile was 7 ns, over the bound of 5 ns";
         assert!(all.to_string().ends_with(says), "{all}");
     }
 

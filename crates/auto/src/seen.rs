@@ -51,9 +51,7 @@ impl Seen<'_> {
     /// The latencies of a kind on a way.
     pub(crate) fn latencies(&self, kind: Kind, way: Way) -> Latencies {
         let is_its = |timed: &&Timed| timed.kind == kind && timed.way == way;
-        let mut sorted: Vec<u64> = self.timed.iter().filter(is_its).map(|timed| timed.latency_ns).collect();
-        sorted.sort_unstable();
-        Latencies(sorted)
+        Latencies(self.timed.iter().filter(is_its).map(|timed| timed.latency_ns).collect())
     }
 
     /// Mean requests in flight when those of a kind were pushed, whichever way they went.
@@ -65,7 +63,7 @@ impl Seen<'_> {
     }
 }
 
-/// Latencies in their order.
+/// Latencies in any order.
 pub(crate) struct Latencies(Vec<u64>);
 
 impl Latencies {
@@ -76,18 +74,19 @@ impl Latencies {
     }
 
     /// The 99th percentile in ns, if there are enough.
-    pub(crate) fn p99_ns(&self) -> Option<u64> {
+    pub(crate) fn p99_ns(&mut self) -> Option<u64> {
         if self.0.len() < LEAST_TIMED { None } else { self.at_99() }
     }
 
-    fn at_99(&self) -> Option<u64> {
+    fn at_99(&mut self) -> Option<u64> {
         let rank = (self.0.len() * 99).div_ceil(100);
-        self.0.get(rank.checked_sub(1)?).copied()
+        let (_, at_rank, _) = self.0.select_nth_unstable(rank.checked_sub(1)?);
+        Some(*at_rank)
     }
 
     /// The 99th percentile in ns if it is over the bound: of few I/Os, if two of them are over it at least.
-    pub(crate) fn over(&self, bound_ns: u64) -> Option<u64> {
-        let over = self.0.len() - self.0.partition_point(|latency| *latency <= bound_ns);
+    pub(crate) fn over(&mut self, bound_ns: u64) -> Option<u64> {
+        let over = self.0.iter().filter(|latency| **latency > bound_ns).count();
         let is_sure = self.0.len() >= LEAST_TIMED || over >= 2;
         self.at_99().filter(|p99| is_sure && *p99 > bound_ns)
     }
@@ -99,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_percentile_needs_enough_and_a_breach_two() {
-        let of = |count: u64| Latencies((1..=count).collect());
+        let of = |count: u64| Latencies((1..=count).rev().collect());
         assert_eq!((of(99).p99_ns(), of(100).p99_ns(), of(200).p99_ns()), (None, Some(99), Some(198)));
         assert_eq!((of(0).mean_ns(), of(3).mean_ns()), (None, Some(2.0)));
         // One of a hundred may be over the bound, two may not.

@@ -3,10 +3,11 @@
 //!
 //! The rule is that of PAS, the per-I/O adaptive sleep of DPAS ("DPAS: A Prompt, Accurate and Safe I/O
 //! Completion Method for SSDs", FAST '26), with its constants: if the first poll after the sleep finds the
-//! completion, the thread slept too long, else too briefly. Two alike in a row speed the change up, a turn sets
-//! it back to one step; a step down is ten times a step up. PAS runs in the kernel, per processor; this is one
-//! table for a thread, and the time that `clock_nanosleep` takes beyond what it was asked for is measured
-//! apart and subtracted. Above one request in flight, what is learnt is the time to the next completion.
+//! completion, the thread slept too long, else too briefly. Two alike in a row speed the change up, a turn
+//! sets it back to one step; a step down is ten times a step up. PAS runs in the kernel, per processor; this
+//! is one table for a thread, and the time that `clock_nanosleep` takes beyond what it was asked for is
+//! measured apart and subtracted. Above one request in flight, what is learnt is the time to the next
+//! completion.
 
 use crate::clock::Clock;
 use crate::key::{KINDS, Kind};

@@ -6,9 +6,6 @@ use crate::seen::Seen;
 use crate::way::Way;
 use rand_xoshiro::rand_core::Rng;
 
-/// I/Os of a burst.
-pub(crate) const BURST_IOS: u32 = 256;
-
 /// A way that one kind tries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {

@@ -42,7 +42,7 @@ impl Chooser {
     fn learn_latency(&mut self, kind: Kind, seen: &Seen<'_>) {
         let (way, weight) = (self.route(kind), self.weight(kind));
         let band = self.band_of(kind, seen);
-        let latencies = seen.latencies(kind, way);
+        let mut latencies = seen.latencies(kind, way);
         let estimate = self.estimates.get_mut(kind, band, way);
         if let Some(mean_ns) = latencies.mean_ns() {
             move_towards(&mut estimate.mean_ns, mean_ns, weight);
@@ -57,8 +57,8 @@ impl Chooser {
         }
     }
 
-    /// A load that is some four times another one, or a fourth, is another load: what is known of the ways that
-    /// are not taken is old.
+    /// A load that is some four times another one, or a fourth, is another load: what is known of the ways
+    /// that are not taken is old.
     fn learn_load(&mut self, kind: Kind, ios: u32, seen: &Seen<'_>) {
         if self.burst.is_some() {
             return;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::clock::Crowding;
 use crate::key::Direction;
-use crate::policy::{Aim, Cell, Figures};
+use crate::policy::{Aim, Cell, Figures, Policy};
 use crate::seen::Timed;
 
 const KERNEL: [Way; 3] = [Way::Interrupt, Way::Poll, Way::Sio];

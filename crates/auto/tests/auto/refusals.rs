@@ -31,8 +31,8 @@ fn a_policy_of_another_place_is_refused_with_the_difference_unless_it_is_wanted(
     assert_eq!(
         message,
         format!(
-            "the policy was made elsewhere: its kernel is `2.6.32`, here it is `{kernel}`; derive one here, or \
-             take it anyway"
+            "the policy was made elsewhere: its kernel is `2.6.32`, here it is `{kernel}`; derive one here, \
+             or take it anyway"
         )
     );
     let pool = Pool::new(1, 4096).unwrap();

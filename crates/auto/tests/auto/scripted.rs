@@ -20,7 +20,8 @@ fn whole(latency_ns: u64, cpu_ns: u64) -> Service {
 
 fn prefers(way: Way) -> Policy {
     let text = format!(
-        "exploration = 0.0\n[[cell]]\nop = \"read\"\nsize = 4096\nin_flight = 1\nways = [{{ way = \"{way}\" }}]"
+        "exploration = 0.0\n[[cell]]\nop = \"read\"\nsize = 4096\nin_flight = 1\n\
+         ways = [{{ way = \"{way}\" }}]"
     );
     text.parse().unwrap()
 }
