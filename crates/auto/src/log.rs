@@ -110,7 +110,8 @@ impl fmt::Display for Why {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// I/Os that were pushed, by [`Way::ALL`]: those of the epoch that runs are not in it yet.
+    /// Reads and writes of one buffer, by the route of their kind, in the order of [`Way::ALL`]: those of the
+    /// epoch that runs are not in it yet.
     pub by_way: [u64; Way::COUNT],
     /// Changes of route.
     pub switches: u64,

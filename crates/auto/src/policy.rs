@@ -149,8 +149,8 @@ pub enum PolicyError {
     },
     /// The aim needs joules that nobody measured.
     #[error(
-        "the aim `ios_per_joule` needs joules of an I/O, and the policy has none: derive it from a study with \
-         a meter of the whole machine, or choose `cpu`, which needs no meter"
+        "the aim `ios_per_joule` needs joules of an I/O, and the policy has none: derive it from a study \
+         with a meter of the whole machine, or choose `cpu`, which needs no meter"
     )]
     NoJoules,
     /// A number out of its range.

@@ -155,6 +155,7 @@ impl<C: Clock> Auto<C> {
 
     fn is_over(&self, elapsed_ns: u64) -> bool {
         let lacks_timings = self.watch.timings.bound_ns.is_some()
+            && !self.epoch.plan.explores
             && self.watch.timings.timed.len() < LEAST_TIMED
             && elapsed_ns < BOUND_GRACE_NS;
         self.watch.timings.is_breached() || elapsed_ns >= self.epoch.plan.ns && !lacks_timings
