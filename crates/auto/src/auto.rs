@@ -212,10 +212,11 @@ impl<C: Clock> Engine for Auto<C> {
             return Ok(found);
         }
         let reaped = self.engines.front.reap(|completion| self.watch.take(completion, &mut sink));
-        match reaped {
-            Ok(found) if !self.watch.has_passed(found) => Ok(found),
-            other => self.reap_after(other),
-        }
+        let found = match reaped {
+            Ok(found) => found,
+            Err(error) => return self.reap_after(Err(error)),
+        };
+        if self.watch.has_passed(found) { self.reap_after(Ok(found)) } else { Ok(found) }
     }
 
     #[inline]
@@ -229,10 +230,14 @@ impl<C: Clock> Engine for Auto<C> {
             return self.wait_apart(0, min, until, &mut sink);
         }
         let waited = self.engines.front.wait(min, until, |completion| self.watch.take(completion, &mut sink));
-        match waited {
-            Ok(found) if !self.watch.has_passed(found) => Ok(found),
-            other => self.wait_after(other, min, until, &mut sink),
+        let found = match waited {
+            Ok(found) => found,
+            Err(error) => return self.wait_after(Err(error), min, until, &mut sink),
+        };
+        if self.watch.has_passed(found) {
+            return self.wait_after(Ok(found), min, until, &mut sink);
         }
+        Ok(found)
     }
 
     #[inline]
