@@ -51,22 +51,21 @@ macro_rules! with {
     };
 }
 
-/// For each I/O: a ring at once, after one comparison, then the synchronous engine, then the others. What is
-/// not a ring has functions of its own, else the compiler makes one long function of all, or a table to jump
-/// by.
+/// For each I/O: a ring at once, after one comparison, then the synchronous engine, then the others, apart:
+/// else the compiler makes a table to jump by.
 impl Slot {
     #[inline(always)]
     pub(crate) fn push(&mut self, request: Request) -> Result<(), Refused> {
         match self {
             Slot::Ring(ring) => ring.push(request),
-            Slot::Sio(sio) => apart::push(sio, request),
+            Slot::Sio(sio) => sio.push(request),
             _ => self.push_other(request),
         }
     }
 
     #[inline(never)]
     fn push_other(&mut self, request: Request) -> Result<(), Refused> {
-        with!(self, engine => apart::push(engine, request), Err(Refused::new(request, closed())))
+        with!(self, engine => engine.push(request), Err(Refused::new(request, closed())))
     }
 
     #[inline(always)]
@@ -98,7 +97,7 @@ impl Slot {
     ) -> Result<usize, EngineError> {
         match self {
             Slot::Ring(ring) => ring.wait(min, until, sink),
-            Slot::Sio(sio) => apart::wait(sio, min, until, sink),
+            Slot::Sio(sio) => sio.wait(min, until, sink),
             _ => self.wait_other(min, until, sink),
         }
     }
@@ -110,7 +109,7 @@ impl Slot {
         until: Option<Instant>,
         sink: impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
-        with!(self, engine => apart::wait(engine, min, until, sink), Ok(0))
+        with!(self, engine => engine.wait(min, until, sink), Ok(0))
     }
 
     #[inline(always)]
@@ -121,27 +120,6 @@ impl Slot {
     #[inline(never)]
     fn in_flight_other(&self) -> usize {
         with!(self, engine => engine.in_flight(), 0)
-    }
-}
-
-/// Methods of an engine as functions that are not made part of their caller.
-mod apart {
-    use iopj_engine::{Completion, Engine, EngineError, Refused, Request};
-    use std::time::Instant;
-
-    #[inline(never)]
-    pub(super) fn push(engine: &mut impl Engine, request: Request) -> Result<(), Refused> {
-        engine.push(request)
-    }
-
-    #[inline(never)]
-    pub(super) fn wait(
-        engine: &mut impl Engine,
-        min: usize,
-        until: Option<Instant>,
-        sink: impl FnMut(Completion),
-    ) -> Result<usize, EngineError> {
-        engine.wait(min, until, sink)
     }
 }
 
