@@ -356,18 +356,18 @@ int32_t iopj_counters(uint64_t engine, struct iopj_counters *counters);
 // come back, and their memory is never freed, because a leak is safe and a free is not.
 int32_t iopj_engine_close(uint64_t engine, int64_t timeout_ns);
 
-// Opens an engine that chooses among the paths that a target has, for up to `iodepth` requests in flight over
-// the buffers of a pool. It is used and closed as any other engine. `policy` is `NULL` for the least latency;
-// `latency`, `cpu`, or another aim; or the name of a policy file, which has a `/` or a `.` in it. Returns its
-// handle, or 0.
+// Opens an engine that chooses among the paths that a target has, for up to `iodepth` requests in flight
+// over the buffers of a pool. It is used and closed as any other engine. `policy` is `NULL` for the least
+// latency; `latency`, `cpu`, or another aim; or the name of a policy file, which has a `/` or a `.` in it.
+// Returns its handle, or 0.
 //
 // # Safety
 // `policy` is `NULL`, or a text that ends with a zero byte.
 uint64_t iopj_auto_open(const char *policy, uint64_t target, uint64_t pool, uint32_t iodepth);
 
-// Writes the oldest decision of such an engine that was not asked for yet, as a line of text that ends with a
-// zero byte; what does not fit into `capacity` bytes is cut off. Returns the length of the whole line, 0 if
-// there is none, or a negative code.
+// Writes the oldest decision of such an engine that was not asked for yet, as a line of text that ends with
+// a zero byte; what does not fit into `capacity` bytes is cut off. Returns the length of the whole line, 0
+// if there is none, or a negative code.
 //
 // # Safety
 // `line` is `NULL` (which is an error), or `capacity` bytes that may be written.

@@ -8,10 +8,10 @@ use crate::table::{self, Object};
 use iopj_auto::{Aim, Auto, AutoBuilder, Policy};
 use std::ffi::c_char;
 
-/// Opens an engine that chooses among the paths that a target has, for up to `iodepth` requests in flight over
-/// the buffers of a pool. It is used and closed as any other engine. `policy` is `NULL` for the least latency;
-/// `latency`, `cpu`, or another aim; or the name of a policy file, which has a `/` or a `.` in it. Returns its
-/// handle, or 0.
+/// Opens an engine that chooses among the paths that a target has, for up to `iodepth` requests in flight
+/// over the buffers of a pool. It is used and closed as any other engine. `policy` is `NULL` for the least
+/// latency; `latency`, `cpu`, or another aim; or the name of a policy file, which has a `/` or a `.` in it.
+/// Returns its handle, or 0.
 ///
 /// # Safety
 /// `policy` is `NULL`, or a text that ends with a zero byte.
@@ -55,9 +55,9 @@ unsafe fn builder(policy: *const c_char) -> Outcome<AutoBuilder> {
     Ok(Auto::builder().policy(policy))
 }
 
-/// Writes the oldest decision of such an engine that was not asked for yet, as a line of text that ends with a
-/// zero byte; what does not fit into `capacity` bytes is cut off. Returns the length of the whole line, 0 if
-/// there is none, or a negative code.
+/// Writes the oldest decision of such an engine that was not asked for yet, as a line of text that ends with
+/// a zero byte; what does not fit into `capacity` bytes is cut off. Returns the length of the whole line, 0
+/// if there is none, or a negative code.
 ///
 /// # Safety
 /// `line` is `NULL` (which is an error), or `capacity` bytes that may be written.
