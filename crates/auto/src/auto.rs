@@ -39,6 +39,13 @@ impl Memo {
     }
 }
 
+/// How often an engine refused a request, and how many it was given in earlier epochs since it began to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Refusals {
+    refused: u32,
+    given: u32,
+}
+
 /// An engine that owns several over one target and one pool, and sends each request to the one that serves
 /// it best: by a policy, and by what it sees. Opened by [`Auto::builder`].
 ///
@@ -73,6 +80,8 @@ pub struct Auto<C: Clock = SystemClock> {
     iodepth: usize,
     /// The way that each engine's latest request went.
     latest: [Way; SLOTS],
+    /// By engine, what it refuses.
+    refusals: [Refusals; SLOTS],
     /// The kind of the latest request before whose completion this process may sleep.
     sleeps_for: Kind,
     sleeper: Sleeper,
@@ -111,6 +120,7 @@ impl<C: Clock> Auto<C> {
             fallback,
             iodepth: iodepth as usize,
             latest: [fallback; SLOTS],
+            refusals: [Refusals::default(); SLOTS],
             sleeps_for: kind,
             sleeper: Sleeper::new(),
             engines,

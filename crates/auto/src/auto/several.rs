@@ -1,7 +1,7 @@
 //! Requests on several engines at once, or on one of which more is asked than to wait: to sleep before it
 //! polls, or to do again what a way refused or lost.
 
-use super::{Auto, Memo};
+use super::{Auto, Memo, Refusals};
 use crate::clock::Clock;
 use crate::engines::{SLOTS, Slot, slot_of};
 use crate::flight::{Flight, Watch};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const TURN: Duration = Duration::from_micros(100);
 /// How long an engine that failed may hold what it was given.
 const END_LIMIT: Duration = Duration::from_secs(5);
-/// Refusals of a way, of all that it was given in the epoch, after which it is left for good.
+/// Refusals of a way, of all that it was given, after which it is left for good.
 const REFUSALS: u32 = 16;
 
 impl<C: Clock> Auto<C> {
@@ -201,19 +201,36 @@ impl<C: Clock> Auto<C> {
     /// A way that refuses all that it is given is left.
     fn note_refusals(&mut self, slot: usize, refused: u32, has_succeeded: bool) {
         if has_succeeded {
-            self.epoch.refusals = 0;
+            self.refusals[slot] = Refusals::default();
             return;
         }
-        let way = self.latest[slot];
-        self.epoch.refusals += refused;
-        self.epoch.settle(self.memo.kind);
-        let pushed = self.epoch.pushed_by(|kind| self.chooser.route(kind) == way);
-        let pending = self.engines.in_flight_at(slot) as u32;
-        if self.epoch.refusals >= REFUSALS && pushed <= self.epoch.refusals + pending {
+        self.refusals[slot].refused += refused;
+        let Refusals { refused, .. } = self.refusals[slot];
+        if refused >= REFUSALS && self.given(slot) <= refused + self.engines.in_flight_at(slot) as u32 {
+            let way = self.latest[slot];
             let error = "it refuses every request (EOPNOTSUPP or EINVAL)";
             self.chooser.fail(way, error, self.epoch.at_ns(self.watch.clock.now_ns()));
             self.adopt_routes();
             self.begin_epoch();
+        }
+    }
+
+    /// Requests that an engine was given since it began to refuse, or in the epoch before that at most.
+    fn given(&mut self, slot: usize) -> u32 {
+        self.epoch.settle(self.memo.kind);
+        let way = self.latest[slot];
+        self.refusals[slot].given + self.epoch.pushed_by(|kind| self.chooser.route(kind) == way)
+    }
+
+    /// At the end of an epoch: an engine that was given more than it refused has done some.
+    pub(super) fn carry_refusals(&mut self) {
+        for slot in 0..SLOTS {
+            let Refusals { refused, .. } = self.refusals[slot];
+            if refused > 0 {
+                let given = self.given(slot);
+                let is_all = given <= refused + self.engines.in_flight_at(slot) as u32;
+                self.refusals[slot] = if is_all { Refusals { refused, given } } else { Refusals::default() };
+            }
         }
     }
 

@@ -45,8 +45,6 @@ pub(super) struct Epoch {
     idle_ns: u64,
     /// When threads are counted next.
     crowding_ns: u64,
-    /// Requests that a way refused, without a success between them.
-    pub(super) refusals: u32,
     /// By engine, when a route led to it last.
     used_ns: [u64; SLOTS],
 }
@@ -65,7 +63,6 @@ impl Epoch {
             began_cpu_ns: 0,
             idle_ns: 0,
             crowding_ns: 0,
-            refusals: 0,
             used_ns: [now_ns; SLOTS],
         }
     }
@@ -120,6 +117,7 @@ impl<C: Clock> Auto<C> {
         let now_ns = self.watch.clock.now_ns();
         self.epoch.settle(self.memo.kind);
         if self.epoch.is_settling {
+            self.carry_refusals();
             self.chooser.settled(&self.epoch.ios);
             return self.measure_from(now_ns);
         }
@@ -128,6 +126,7 @@ impl<C: Clock> Auto<C> {
             self.watch.left = (self.epoch.plan.ios / 8).max(1) as i32;
             return;
         }
+        self.carry_refusals();
         let at_ns = self.epoch.at_ns(now_ns);
         let counts_threads = at_ns >= self.epoch.crowding_ns;
         if counts_threads {
@@ -178,7 +177,7 @@ impl<C: Clock> Auto<C> {
             epoch.every =
                 if self.watch.timings.bound_ns.is_some() { 1 } else { epoch.every.min(TIMED_IN_BURST) };
         }
-        (epoch.is_settling, epoch.refusals) = (false, 0);
+        epoch.is_settling = false;
         epoch.time_again();
         epoch.ios.fill(0);
         (epoch.began_ns, epoch.began_cpu_ns) = (now_ns, self.watch.clock.cpu_ns());

@@ -118,6 +118,20 @@ fn a_way_that_refuses_everything_is_left_and_its_reads_are_done() {
     }
 }
 
+/// On a slow disk an epoch is over before a way has refused often enough, and the next one goes on counting.
+#[test]
+fn a_way_that_refuses_slowly_is_left_too() {
+    let pool = Pool::new(1, 4096).unwrap();
+    let drive = Drive::new(move |asked| Service {
+        end: if asked.way == Way::Poll { End::Errno(libc::EOPNOTSUPP) } else { End::Whole },
+        ..whole(8_000_000, 1_000)
+    });
+    let builder = Auto::builder().policy(prefers(Way::Poll));
+    let mut auto = builder.open_on_drive(&drive, &WAYS, &pool).unwrap();
+    read(&mut auto, &pool, 1, 40);
+    assert_eq!((auto.route(read_4k()), auto.counts().failures), (Way::Interrupt, 1));
+}
+
 #[test]
 fn a_request_that_no_way_can_do_fails_once_and_costs_no_way() {
     let pool = Pool::new(1, 4096).unwrap();

@@ -2,8 +2,8 @@
 
 use crate::short_epochs;
 use iopj_auto::chooser::Epochs;
-use iopj_auto::sim::ScriptedClock;
-use iopj_auto::{Auto, Direction, Kind, Policy, Way};
+use iopj_auto::sim::{Drive, End, ScriptedClock, Service};
+use iopj_auto::{Auto, Direction, Kind, Policy, Way, available};
 use iopj_engine::sim::{Sim, SimOptions};
 use iopj_engine::{Completion, DynEngine, Engine, IoError, Pool, Request, Target};
 use std::collections::HashMap;
@@ -105,6 +105,49 @@ fn ten_thousand_changes_of_way_lose_and_double_nothing() {
     assert_eq!((pool.available(), pool.holders()), (pool.count(), 1));
 }
 
+/// A drive on which ways come to refuse requests, and engines end, while others have requests in flight.
+#[test]
+fn whatever_fails_each_request_completes_once_with_its_buffer() {
+    let (mut redone, mut failures) = (0, 0);
+    for seed in 0..200 {
+        let pool = Pool::new(DEPTH, 4096).unwrap();
+        let mut chance = numbers(seed);
+        let drive = Drive::new(move |asked| {
+            let is_safe = matches!(asked.way, Way::Interrupt | Way::Sio);
+            let end = match chance() % 40 {
+                0 if !is_safe => End::Engine,
+                1..=9 if !is_safe => End::Errno(libc::EOPNOTSUPP),
+                10 => End::Half,
+                11 => End::Errno(libc::EIO),
+                _ => End::Whole,
+            };
+            Service { latency_ns: 1_000 + chance() % 20_000, cpu_ns: 500, end }
+        });
+        let builder = Auto::builder().random_switching(seed).iodepth(DEPTH).epochs(short_epochs());
+        let mut auto = builder.open_on_drive(&drive, &KERNEL, &pool).unwrap();
+        let mut number = numbers(seed + 1_000);
+        let mut flying = Flying::default();
+        for tag in 0..300 {
+            if let Some(buffer) = pool.acquire() {
+                flying.by_tag.insert(tag, (4096, buffer.index()));
+                auto.push(Request::read(buffer, 4096, tag * 4096).tagged(tag)).unwrap();
+            }
+            if auto.in_flight() == DEPTH as usize || number() % 2 == 0 {
+                let min = number() as usize % 3;
+                let found = auto.wait(min, None, |completion| flying.land(completion)).unwrap();
+                assert!(found >= min.min(flying.by_tag.len()), "seed {seed}");
+            }
+            assert_eq!(auto.in_flight(), flying.by_tag.len(), "seed {seed}");
+        }
+        auto.wait(usize::MAX, None, |completion| flying.land(completion)).unwrap();
+        assert!(flying.by_tag.is_empty(), "seed {seed}: {:?}", flying.by_tag);
+        (redone, failures) = (redone + auto.counts().redone, failures + auto.counts().failures);
+        drop(auto);
+        assert_eq!((pool.available(), pool.holders()), (DEPTH, 1), "seed {seed}");
+    }
+    assert!(redone > 1_000 && failures > 100, "{redone} {failures}");
+}
+
 /// A file of known bytes, and a target on it.
 fn file() -> (tempfile::TempDir, Target, Vec<u8>) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -145,6 +188,42 @@ fn real_engines_change_while_reads_are_in_flight() {
         assert!(counts.by_way[way as usize] > 100, "{way}: {counts:?}");
     }
     assert_eq!((counts.failures, counts.redone), (0, 0));
+}
+
+/// A ring that polls opens on any file; that the file's disk cannot be polled shows with the first read.
+#[test]
+fn a_real_way_that_refuses_every_read_is_left() {
+    let (_folder, target, bytes) = file();
+    if available(&target).iter().any(|(way, state)| *way == Way::Poll && state.is_available()) {
+        return; // the disk can be polled, and nothing refuses
+    }
+    let pool = Pool::new(DEPTH, 4096).unwrap();
+    let policy = "[[cell]]\nop = \"read\"\nsize = 4096\nin_flight = 4\nways = [\
+                  { way = \"io_uring/syscall/poll\" }]";
+    let builder = Auto::builder().policy(policy.parse().unwrap()).iodepth(DEPTH);
+    let mut auto = builder.among(&[Way::Interrupt, Way::Poll]).open(&target, &pool).unwrap();
+    assert_eq!(auto.route(Kind::new(Direction::Read, 4096)), Way::Poll);
+    let mut done = 0;
+    for block in 0..200 {
+        let Some(buffer) = pool.acquire() else { panic!("every buffer came back") };
+        let offset = target.data_offset() + block * 4096;
+        auto.push(Request::read(buffer, 4096, offset).tagged(offset)).unwrap();
+        let min = usize::from(auto.in_flight() == DEPTH as usize);
+        let mut see = |completion: Completion| {
+            assert_eq!(completion.result, Ok(4096));
+            assert_eq!(completion.buffer().unwrap()[..], bytes[completion.tag as usize..][..4096]);
+        };
+        done += auto.wait(min, None, &mut see).unwrap();
+        if block == 199 {
+            done += auto.wait(usize::MAX, None, &mut see).unwrap();
+        }
+    }
+    let counts = auto.counts();
+    assert_eq!(
+        (done, counts.failures, auto.route(Kind::new(Direction::Read, 4096))),
+        (200, 1, Way::Interrupt)
+    );
+    assert!(counts.redone >= 16, "{counts:?}");
 }
 
 /// The system call blocks, so a second request takes the first one off it.
