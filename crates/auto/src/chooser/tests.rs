@@ -5,6 +5,7 @@ use crate::clock::Crowding;
 use crate::key::Direction;
 use crate::policy::{Aim, Cell, Figures, Policy};
 use crate::seen::Timed;
+use proptest::prelude::*;
 
 const KERNEL: [Way; 3] = [Way::Interrupt, Way::Poll, Way::Sio];
 
@@ -279,4 +280,56 @@ fn chance_and_pins_are_what_they_say() {
     assert_eq!(random, with(Rule::Random, 1));
     assert_ne!(random, with(Rule::Random, 2));
     assert!(KERNEL.iter().all(|way| random.contains(way)));
+}
+
+/// An epoch of any kind: how long an I/O takes on each way, what it costs, how many are in flight, and how
+/// crowded the processors are.
+fn any_epoch() -> impl Strategy<Value = ([u64; Way::COUNT], [u64; Way::COUNT], u32, u32, bool)> {
+    let times = || prop::array::uniform9(0u64..1_000_000);
+    (times(), times(), 1u32..200, 0u32..5, any::<bool>())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is seen, routes lead to ways that are there, that did not fail, and that the number in flight
+    /// allows; and no more than the share explores.
+    #[test]
+    fn routes_lead_where_they_may(
+        epochs in prop::collection::vec(any_epoch(), 1..120),
+        bound in prop::option::of(1u64..1_000_000),
+        fails_at in 0usize..60,
+        seed in any::<u64>(),
+    ) {
+        let policy = Policy { bound_p99_ns: bound, exploration: 0.2, ..Policy::default() };
+        let choice = chooser(policy, &KERNEL).choice;
+        let mut chooser = Chooser::new(Choice { seed, ..choice });
+        let mut now_ns = 0;
+        for (number, (latency, cpu, in_flight, runnable, mixes)) in epochs.into_iter().enumerate() {
+            if number == fails_at {
+                chooser.fail(Way::Poll, "it broke", now_ns);
+            }
+            let plan = chooser.plan();
+            let (mut ios, mut timed, mut cpu_ns) = ([0; KINDS], Vec::new(), 0);
+            for kind in [read(), Kind::new(Direction::Write, 512)].into_iter().take(1 + usize::from(mixes)) {
+                let way = chooser.route(kind);
+                ios[kind.index()] = plan.ios / (1 + u32::from(mixes));
+                cpu_ns += u64::from(ios[kind.index()]) * cpu[way.index()];
+                let one = Timed { kind, way, in_flight, latency_ns: latency[way.index()] };
+                timed.extend([one; 128]);
+            }
+            let elapsed_ns = 1 + cpu_ns;
+            now_ns += elapsed_ns;
+            let crowding = Some(Crowding { runnable, processors: 2 });
+            chooser.epoch(&Seen { now_ns, elapsed_ns, cpu_ns, ios: &ios, timed: &timed, crowding });
+            for kind in Kind::all() {
+                let way = chooser.route(kind);
+                prop_assert!(KERNEL.contains(&way) && (way != Way::Poll || number < fails_at));
+                prop_assert!(way != Way::Sio || ios[kind.index()] == 0 || in_flight == 1);
+            }
+            let counts = chooser.counts();
+            let total: u64 = counts.by_way.iter().sum();
+            prop_assert!(counts.explored as f64 <= 0.2 * total as f64, "{counts:?}");
+        }
+    }
 }

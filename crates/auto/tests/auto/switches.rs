@@ -132,7 +132,7 @@ fn whatever_fails_each_request_completes_once_with_its_buffer() {
                 flying.by_tag.insert(tag, (4096, buffer.index()));
                 auto.push(Request::read(buffer, 4096, tag * 4096).tagged(tag)).unwrap();
             }
-            if auto.in_flight() == DEPTH as usize || number() % 2 == 0 {
+            if auto.in_flight() == DEPTH as usize || number().is_multiple_of(2) {
                 let min = number() as usize % 3;
                 let found = auto.wait(min, None, |completion| flying.land(completion)).unwrap();
                 assert!(found >= min.min(flying.by_tag.len()), "seed {seed}");
