@@ -161,6 +161,18 @@ impl<C: Clock> Auto<C> {
         }
     }
 
+    /// Pushes a request like the latest one to the engine in front.
+    #[inline(always)]
+    fn push_to_front(&mut self, request: Request, index: u32, flight: Flight) -> Result<(), Refused> {
+        match self.engines.front.push(request) {
+            Ok(()) => {
+                self.note(index, flight);
+                Ok(())
+            }
+            Err(refused) => self.push_refused(refused),
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn time(&mut self, index: u32) {
@@ -194,13 +206,7 @@ impl<C: Clock> Engine for Auto<C> {
         }
         let index = transfer.buffer.index();
         let flight = Flight { tag: request.tag, offset: transfer.offset, len: transfer.len, op };
-        match self.engines.front.push(request) {
-            Ok(()) => {
-                self.note(index, flight);
-                Ok(())
-            }
-            Err(refused) => self.push_refused(refused),
-        }
+        self.push_to_front(request, index, flight)
     }
 
     #[inline]

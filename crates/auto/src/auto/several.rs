@@ -33,6 +33,10 @@ impl<C: Clock> Auto<C> {
         let (index, kind) = (transfer.buffer.index(), Kind::of(op, transfer.len));
         let flight = Flight { tag: request.tag, offset: transfer.offset, len: transfer.len, op };
         let mut way = self.routes[kind.index()];
+        if self.is_plain && way == self.latest[self.active] && way != Way::Sio {
+            self.remember(Memo::what(op, flight.len), kind, way);
+            return self.push_to_front(request, index, flight);
+        }
         if way == Way::Sio && self.in_flight() > 0 {
             way = self.fallback;
         }
@@ -41,11 +45,14 @@ impl<C: Clock> Auto<C> {
             self.sleeps_for = kind;
         }
         let is_alike = self.is_plain && way == self.routes[kind.index()];
-        let what = if is_alike { Memo::what(op, flight.len) } else { Memo::NOTHING };
-        self.epoch.settle(self.memo.kind);
-        self.memo = Memo { what, kind, way, is_recorded: way.may_refuse() };
+        self.remember(if is_alike { Memo::what(op, flight.len) } else { Memo::NOTHING }, kind, way);
         self.note(index, flight);
         Ok(())
+    }
+
+    fn remember(&mut self, what: u64, kind: Kind, way: Way) {
+        self.epoch.settle(self.memo.kind);
+        self.memo = Memo { what, kind, way, is_recorded: way.may_refuse() };
     }
 
     /// After a refusal: perhaps the synchronous engine has its one request, and others take more.
