@@ -55,8 +55,8 @@ fn reads_mixed(mut engine: impl Engine, target: &Target, pool: &Pool, count: u64
     counted_reads(&mut engine, pool, [first, blocks, count], LEN / 2)
 }
 
-/// Reads with every buffer in flight: as many are pushed after a wait as came back in it. Every other one is of
-/// `other` bytes.
+/// Reads with every buffer in flight: as many are pushed after a wait as came back in it. Every other one is
+/// of `other` bytes.
 #[inline(never)]
 fn counted_reads(
     engine: &mut impl Engine,

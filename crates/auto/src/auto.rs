@@ -71,6 +71,8 @@ pub struct Auto<C: Clock = SystemClock> {
     /// A wait on the engine in front is all that is needed: it has everything in flight, nobody sleeps before
     /// it polls, and nothing is to be done again.
     is_plain: bool,
+    /// What takes the way of the latest push goes to the engine in front, whatever its kind.
+    is_direct: bool,
     /// The routes were adopted just now: the engine of the next request comes to the front.
     is_fresh: bool,
     routes: [Way; KINDS],
@@ -106,6 +108,7 @@ impl<C: Clock> Auto<C> {
             active: slot_of(fallback),
             is_several: false,
             is_plain: true,
+            is_direct: false,
             is_fresh: true,
             routes: [fallback; KINDS],
             epoch: Epoch::new(clock.now_ns(), chooser.bound_ns().is_some()),
@@ -161,18 +164,6 @@ impl<C: Clock> Auto<C> {
         }
     }
 
-    /// Pushes a request like the latest one to the engine in front.
-    #[inline(always)]
-    fn push_to_front(&mut self, request: Request, index: u32, flight: Flight) -> Result<(), Refused> {
-        match self.engines.front.push(request) {
-            Ok(()) => {
-                self.note(index, flight);
-                Ok(())
-            }
-            Err(refused) => self.push_refused(refused),
-        }
-    }
-
     #[cold]
     #[inline(never)]
     fn time(&mut self, index: u32) {
@@ -201,12 +192,24 @@ impl<C: Clock> Engine for Auto<C> {
     fn push(&mut self, request: Request) -> Result<(), Refused> {
         let op = request.operation.op();
         let Some(transfer) = request.operation.transfer() else { return self.push_other(request) };
-        if Memo::what(op, transfer.len) != self.memo.what {
-            return self.push_elsewhere(request);
+        let what = Memo::what(op, transfer.len);
+        if what != self.memo.what {
+            let kind = Kind::of(op, transfer.len);
+            if !self.is_direct || self.routes[kind.index()] != self.memo.way {
+                return self.push_elsewhere(request);
+            }
+            self.epoch.settle(self.memo.kind);
+            (self.memo.what, self.memo.kind) = (what, kind);
         }
         let index = transfer.buffer.index();
         let flight = Flight { tag: request.tag, offset: transfer.offset, len: transfer.len, op };
-        self.push_to_front(request, index, flight)
+        match self.engines.front.push(request) {
+            Ok(()) => {
+                self.note(index, flight);
+                Ok(())
+            }
+            Err(refused) => self.push_refused(refused),
+        }
     }
 
     #[inline]

@@ -33,10 +33,6 @@ impl<C: Clock> Auto<C> {
         let (index, kind) = (transfer.buffer.index(), Kind::of(op, transfer.len));
         let flight = Flight { tag: request.tag, offset: transfer.offset, len: transfer.len, op };
         let mut way = self.routes[kind.index()];
-        if self.is_plain && way == self.latest[self.active] && way != Way::Sio {
-            self.remember(Memo::what(op, flight.len), kind, way);
-            return self.push_to_front(request, index, flight);
-        }
         if way == Way::Sio && self.in_flight() > 0 {
             way = self.fallback;
         }
@@ -44,15 +40,13 @@ impl<C: Clock> Auto<C> {
         if way == Way::SleepPoll {
             self.sleeps_for = kind;
         }
+        self.is_direct = self.is_plain;
         let is_alike = self.is_plain && way == self.routes[kind.index()];
-        self.remember(if is_alike { Memo::what(op, flight.len) } else { Memo::NOTHING }, kind, way);
-        self.note(index, flight);
-        Ok(())
-    }
-
-    fn remember(&mut self, what: u64, kind: Kind, way: Way) {
+        let what = if is_alike { Memo::what(op, flight.len) } else { Memo::NOTHING };
         self.epoch.settle(self.memo.kind);
         self.memo = Memo { what, kind, way, is_recorded: way.may_refuse() };
+        self.note(index, flight);
+        Ok(())
     }
 
     /// After a refusal: perhaps the synchronous engine has its one request, and others take more.
@@ -98,7 +92,7 @@ impl<C: Clock> Auto<C> {
             && self.latest[self.active] != Way::SleepPoll
             && self.watch.redo.is_empty();
         self.watch.is_final = !self.latest[self.active].may_refuse();
-        self.memo.what = Memo::NOTHING;
+        (self.memo.what, self.is_direct) = (Memo::NOTHING, false);
     }
 
     /// Moves a request that the synchronous engine has not begun to the fallback: it would block while
