@@ -165,6 +165,10 @@ impl Chooser {
         if self.burst.is_some_and(|burst| burst.way == way) {
             self.end_burst();
         }
+        let fallback = self.fallback();
+        if let Some(burst) = self.burst.as_mut().filter(|burst| burst.home == way) {
+            burst.home = fallback;
+        }
         self.counts.failures += 1;
         let why = Why::Failed(error.to_owned());
         self.note(None, self.bands[0], [way, self.fallback()], why, now_ns);

@@ -7,6 +7,9 @@ use crate::way::Way;
 /// Timed I/Os below which a percentile says nothing.
 pub(crate) const LEAST_TIMED: usize = 100;
 
+/// Timed I/Os that say something of a bound, if none is over it.
+const SOME_TIMED: usize = 8;
+
 /// One I/O that was timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed {
@@ -84,6 +87,11 @@ impl Latencies {
         Some(*at_rank)
     }
 
+    /// True if there are some, and none is over the bound.
+    pub(crate) fn are_within(&self, bound_ns: u64) -> bool {
+        self.0.len() >= SOME_TIMED && self.0.iter().all(|latency| *latency <= bound_ns)
+    }
+
     /// The 99th percentile in ns if it is over the bound: of few I/Os, if two of them are over it at least.
     pub(crate) fn over(&mut self, bound_ns: u64) -> Option<u64> {
         let over = self.0.iter().filter(|latency| **latency > bound_ns).count();
@@ -103,6 +111,7 @@ mod tests {
         assert_eq!((of(0).mean_ns(), of(3).mean_ns()), (None, Some(2.0)));
         // One of a hundred may be over the bound, two may not.
         assert_eq!((of(100).over(99), of(100).over(98)), (None, Some(99)));
+        assert_eq!([of(7).are_within(8), of(8).are_within(8), of(9).are_within(8)], [false, true, false]);
         assert_eq!((of(10).over(9), of(10).over(8), of(0).over(0)), (None, Some(10), None));
     }
 }

@@ -4,6 +4,7 @@ use super::Chooser;
 use crate::estimate::move_towards;
 use crate::key::{Band, Kind};
 use crate::seen::Seen;
+use crate::way::Way;
 
 /// How much an epoch counts in what is believed.
 const WEIGHT: f64 = 0.25;
@@ -51,9 +52,23 @@ impl Chooser {
         if let Some(p99_ns) = latencies.p99_ns() {
             move_towards(&mut estimate.p99_ns, p99_ns as f64, weight);
         }
+        let is_burst = self.burst.is_some_and(|burst| burst.kind == kind);
+        if is_burst && self.choice.policy.bound_p99_ns.is_some_and(|bound| latencies.are_within(bound)) {
+            self.forgive(kind, band, way);
+        }
         if let Some(p99_ns) = self.choice.policy.bound_p99_ns.and_then(|bound| latencies.over(bound)) {
             // Averaged, it might be within the bound, and the way be taken again at once.
             self.estimates.get_mut(kind, band, way).p99_ns = Some(p99_ns as f64);
+        }
+    }
+
+    /// A burst has too few I/Os for a percentile where many are in flight. If none of them was over the
+    /// bound, a way that broke it once may be taken again; if it breaks it again, it is left at once.
+    fn forgive(&mut self, kind: Kind, band: Band, way: Way) {
+        let bound = self.choice.policy.bound_p99_ns;
+        let estimate = self.estimates.get_mut(kind, band, way);
+        if !estimate.is_within(bound) {
+            estimate.p99_ns = None;
         }
     }
 

@@ -42,11 +42,13 @@ struct Run {
     now_ns: u64,
     in_flight: u32,
     crowding: Option<Crowding>,
+    /// I/Os of a burst that are timed.
+    timed_in_burst: u32,
 }
 
 impl Run {
     fn new(chooser: Chooser) -> Run {
-        Run { chooser, now_ns: 0, in_flight: 1, crowding: None }
+        Run { chooser, now_ns: 0, in_flight: 1, crowding: None, timed_in_burst: 200 }
     }
 
     /// One epoch of reads of 4 KiB.
@@ -68,7 +70,8 @@ impl Run {
             elapsed_ns += u64::from(count) * latency_ns / u64::from(self.in_flight);
             cpu_ns += u64::from(count) * cpu;
             let one = Timed { kind: *kind, way, in_flight: self.in_flight, latency_ns };
-            timed.extend((0..count.min(200)).map(|_| one));
+            let most = if plan.explores { self.timed_in_burst } else { 200 };
+            timed.extend((0..count.min(most)).map(|_| one));
         }
         self.now_ns += elapsed_ns;
         let (now_ns, crowding) = (self.now_ns, self.crowding);
@@ -193,6 +196,19 @@ fn over_the_bound_the_fastest_way_is_taken_at_once_and_nothing_explores() {
 }
 
 #[test]
+fn a_way_that_broke_the_bound_is_taken_again_when_bursts_keep_it() {
+    let known = knows(vec![figures(Way::Poll, 10_000.0), figures(Way::Interrupt, 14_000.0)]);
+    let policy = Policy { bound_p99_ns: Some(15_000), ..known };
+    let mut run = Run::new(chooser(policy, &[Way::Interrupt, Way::Poll]));
+    run.timed_in_burst = 10;
+    run.epoch(|way| if way == Way::Poll { (20_000, 1) } else { (14_000, 1) });
+    run.epochs(200, |way| if way == Way::Poll { (20_000, 1) } else { (14_000, 1) });
+    assert_eq!((run.chooser.route(read()), run.log().len()), (Way::Interrupt, 1), "bursts break it too");
+    run.epochs(200, |way| if way == Way::Poll { (10_000, 1) } else { (14_000, 1) });
+    assert_eq!(run.log().iter().map(|one| one.to).collect::<Vec<_>>(), [Way::Poll]);
+}
+
+#[test]
 fn where_threads_wait_for_processors_none_is_kept_busy() {
     let mut run = Run::new(chooser(knows(vec![figures(Way::Poll, 5_000.0)]), &KERNEL));
     run.crowding = Some(Crowding { runnable: 3, processors: 2 });
@@ -241,6 +257,17 @@ fn a_failed_way_is_left_for_good() {
     assert_eq!(run.chooser.counts().by_way[Way::Poll.index()], 0);
     assert_eq!(run.chooser.counts().failures, 1);
     assert_eq!(run.log()[0].why, Why::Failed("it broke".to_owned()));
+}
+
+#[test]
+fn a_way_that_fails_while_another_one_is_tried_is_not_gone_back_to() {
+    let mut run = Run::new(chooser(knows(vec![figures(Way::Poll, 5_000.0)]), &KERNEL));
+    while run.chooser.burst.is_none() {
+        run.epoch(poll_is_fast);
+    }
+    run.chooser.fail(Way::Poll, "it broke", 7);
+    run.epochs(3, poll_is_fast);
+    assert_eq!(run.chooser.route(read()), Way::Interrupt);
 }
 
 #[test]
