@@ -96,7 +96,7 @@ impl Slot {
         sink: impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
         match self {
-            Slot::Ring(ring) => ring.wait(min, until, sink),
+            Slot::Ring(ring) => ring.wait_inline(min, until, sink),
             Slot::Sio(sio) => sio.wait(min, until, sink),
             _ => self.wait_other(min, until, sink),
         }

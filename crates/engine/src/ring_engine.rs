@@ -189,6 +189,35 @@ impl<F: EntryFormat> RingEngine<F> {
             None => *self.end_rare(user_data, result),
         }
     }
+
+    /// As [`Engine::wait`], always in its caller's code: an engine that owns this one has a wait of its own
+    /// around it, and would pay for two calls.
+    ///
+    /// # Errors
+    /// The engine is finished.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn wait_inline<S: FnMut(Completion)>(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        mut sink: S,
+    ) -> Result<usize, EngineError> {
+        let min = min.min(self.in_flight);
+        let mut found = 0;
+        loop {
+            let is_over = if self.queued > 0 && self.waits_and_submits && min > found && until.is_none() {
+                self.submit_and_wait(min - found)?;
+                false
+            } else {
+                self.wait_otherwise(min, found, until)?
+            };
+            found += self.take(&mut sink);
+            if found >= min || is_over {
+                return Ok(found);
+            }
+        }
+    }
 }
 
 impl<F: EntryFormat> sealed::Sealed for RingEngine<F> {}
@@ -253,27 +282,14 @@ impl<F: EntryFormat> Engine for RingEngine<F> {
         Ok(found)
     }
 
-    #[inline(always)]
+    #[inline]
     fn wait<S: FnMut(Completion)>(
         &mut self,
         min: usize,
         until: Option<Instant>,
-        mut sink: S,
+        sink: S,
     ) -> Result<usize, EngineError> {
-        let min = min.min(self.in_flight);
-        let mut found = 0;
-        loop {
-            let is_over = if self.queued > 0 && self.waits_and_submits && min > found && until.is_none() {
-                self.submit_and_wait(min - found)?;
-                false
-            } else {
-                self.wait_otherwise(min, found, until)?
-            };
-            found += self.take(&mut sink);
-            if found >= min || is_over {
-                return Ok(found);
-            }
-        }
+        self.wait_inline(min, until, sink)
     }
 
     #[inline]
