@@ -45,11 +45,17 @@ fn hello(version: u32) -> Hello {
 
 /// An agent at one end of a socket: the other end, how its service ends, and what its handlers say.
 fn agent(version: u32) -> (UnixStream, JoinHandle<Served>, Receiver<&'static str>) {
+    slow_agent(version, Duration::ZERO)
+}
+
+/// The same, which takes so long to begin a session.
+fn slow_agent(version: u32, delay: Duration) -> (UnixStream, JoinHandle<Served>, Receiver<&'static str>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (sender, said) = channel();
     let served = thread::spawn(move || {
         let input = theirs.try_clone().unwrap();
         serve(input, theirs, &hello(version), &mut || {
+            thread::sleep(delay);
             sender.send("opened").unwrap();
             Box::new(Echo(sender.clone()))
         })
@@ -64,6 +70,15 @@ fn client(stream: &UnixStream) -> Result<Client, FabricError> {
 
 fn next(said: &Receiver<&'static str>) -> &'static str {
     said.recv_timeout(Duration::from_secs(60)).unwrap()
+}
+
+/// What the handlers said from the last session's begin on, once the service has ended. A client says `hello`
+/// until it is answered, so on a slow machine a session may begin more than once.
+fn latest(said: &Receiver<&'static str>) -> Vec<&'static str> {
+    let all: Vec<&str> = said.iter().collect();
+    let begin = all.iter().rposition(|text| *text == "opened").unwrap();
+    assert!(all[..begin].chunks(2).all(|pair| pair == ["opened", "dropped"]), "{all:?}");
+    all[begin..].to_vec()
 }
 
 /// Ends both directions, as a connection that is cut.
@@ -83,7 +98,7 @@ fn questions_are_answered_and_refused() {
     drop(client);
     cut(&stream);
     assert_eq!(served.join().unwrap(), Served::Ended);
-    assert_eq!([next(&said), next(&said)], ["opened", "dropped"]);
+    assert_eq!(latest(&said), ["opened", "dropped"]);
 }
 
 /// Ctrl-C waited for the end of the question at hand.
@@ -101,10 +116,19 @@ fn a_question_that_is_stopped_ends_and_stops_no_other() {
     drop(client);
     cut(&stream);
     served.join().unwrap();
-    assert_eq!(
-        [next(&said), next(&said), next(&said), next(&said)],
-        ["opened", "stopped", "stopped", "dropped"]
-    );
+    assert_eq!(latest(&said), ["opened", "stopped", "stopped", "dropped"]);
+}
+
+/// On an emulated processor beside a build, `hello` was said twice, and tests took that for a failure.
+#[test]
+fn a_session_that_begins_slowly_is_asked_for_again_and_works() {
+    let (stream, served, said) = slow_agent(VERSION, Duration::from_millis(450));
+    let mut client = client(&stream).unwrap();
+    assert_eq!(client.ask::<Vec<u32>>(&7, &mut |_| {}).unwrap(), [7]);
+    drop(client);
+    cut(&stream);
+    served.join().unwrap();
+    assert_eq!(latest(&said), ["opened", "dropped"]);
 }
 
 #[test]
@@ -121,7 +145,7 @@ fn a_cut_connection_stops_the_answer_and_puts_everything_back() {
     assert!(error.starts_with("storage1: the agent was lost: the connection ended"), "{error}");
     assert_eq!(noted, ["waiting"]);
     assert_eq!(served.join().unwrap(), Served::Ended);
-    assert_eq!([next(&said), next(&said), next(&said)], ["opened", "stopped", "dropped"]);
+    assert_eq!(latest(&said), ["opened", "stopped", "dropped"]);
 }
 
 /// A host that was killed leaves a serial port open: nothing ends there, it only falls silent.
@@ -151,8 +175,8 @@ fn a_new_session_ends_the_one_before() {
     drop(client);
     cut(&stream);
     served.join().unwrap();
-    let all: Vec<&str> = said.try_iter().filter(|text| *text != "stopped").collect();
-    assert_eq!(all, ["opened", "dropped", "opened", "dropped"]);
+    let all: Vec<&str> = said.iter().filter(|text| *text != "stopped").collect();
+    assert!(all.len() >= 4 && all.chunks(2).all(|pair| pair == ["opened", "dropped"]), "{all:?}");
 }
 
 #[test]
