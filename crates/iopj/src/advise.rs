@@ -13,6 +13,7 @@ use iopj_report::analysis::advise::{AdviseError, AdviseQuestion, Bound, Percenti
 use iopj_report::render;
 use iopj_store::{Store, StudyRecord};
 use std::process::ExitCode;
+use std::time::Duration;
 
 pub(crate) fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
     let store = Store::open(&args.store)?;
@@ -50,11 +51,8 @@ pub(crate) fn question(
     let bounds = [("--p99", Percentile::P99, &asking.p99), ("--p99-9", Percentile::P99_9, &asking.p99_9)];
     let bound = |(option, percentile, text): (&str, Percentile, &Option<String>)| {
         let text = text.as_deref()?;
-        let time = parse_duration(text).map_err(|error| anyhow!("{option}: {error}"));
-        let positive = time.and_then(|time| match time.as_nanos() {
-            0 => Err(anyhow!("{option}: no I/O takes {text}; give a time such as 200us")),
-            ns => Ok(Bound { percentile, ns: ns as f64 }),
-        });
+        let time = positive_time(option, text);
+        let positive = time.map(|time| Bound { percentile, ns: time.as_nanos() as f64 });
         Some(positive)
     };
     let price = match asking.price {
@@ -70,6 +68,15 @@ pub(crate) fn question(
         price_per_kwh: price,
         admission: competing.admission().of(study),
     })
+}
+
+/// A latency that an option names.
+pub(crate) fn positive_time(option: &str, text: &str) -> anyhow::Result<Duration> {
+    let time = parse_duration(text).map_err(|error| anyhow!("{option}: {error}"))?;
+    match time.is_zero() {
+        true => Err(anyhow!("{option}: no I/O takes {text}; give a time such as 200us")),
+        false => Ok(time),
+    }
 }
 
 /// I/Os per second: `40000`, `40k`, `1.5M`; k is 1,000.

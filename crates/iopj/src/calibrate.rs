@@ -4,7 +4,7 @@ use crate::args::Competing;
 use crate::output::note;
 use anyhow::{Context, anyhow};
 use iopj_model::{Model, Observation, observations};
-use iopj_store::{Store, Trial};
+use iopj_store::Store;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -39,8 +39,7 @@ pub(crate) fn observed(
     }
     let trials = opened.trials()?;
     let admission = competing.admission().of(&study);
-    let admitted: Vec<&Trial> = trials.iter().filter(|trial| admission.admit(trial).is_ok()).collect();
-    let (observations, left_out) = observations(&admitted);
+    let (observations, left_out) = observations(&trials, |trial| admission.admit(trial).is_ok());
     for (why, count) in left_out {
         note(&format!("{}: {count} trials say nothing to the model, because of {why}", store.display()));
     }

@@ -36,6 +36,14 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     print(&format!("{}\n", path.display()))
 }
 
+/// Writes a file that must not exist yet, for the option that names it, and says so.
+pub(crate) fn write_new(option: &str, path: &Path, text: &str) -> anyhow::Result<()> {
+    let name = path.display();
+    let refused = || format!("{option}: {name} cannot be written: name a file that does not exist");
+    let mut file = std::fs::File::create_new(path).with_context(refused)?;
+    file.write_all(text.as_bytes()).with_context(refused)
+}
+
 /// Writes every figure into a folder, as SVG in light and dark and as PDF.
 pub(crate) fn write_figures(folder: &Path, figures: &Figures) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder)

@@ -2,19 +2,17 @@
 
 mod derive;
 
+use crate::advise::positive_time;
 use crate::args::{DeriveArgs, PolicyCommand};
 use crate::calibrate::calibrated;
-use crate::output::{FAILURES, note, print, print_json};
+use crate::output::{FAILURES, note, print, print_json, write_new};
 use anyhow::{Context, anyhow};
 use iopj_auto::{Aim, Cell, Figures, Policy, Provenance, Way, available};
-use iopj_core::parse_duration;
 use iopj_engine::Target;
 use iopj_engine::check::Availability;
 use iopj_report::render::{Table, WIDTH, escape, wrap};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -34,18 +32,19 @@ fn read(file: &Path) -> anyhow::Result<Policy> {
 
 fn derived(args: &DeriveArgs) -> anyhow::Result<ExitCode> {
     let aim: Aim = args.objective.parse().map_err(|error| anyhow!("--objective: {error}"))?;
-    let bound = args.p99.as_deref().map(|text| {
-        let time = parse_duration(text).map_err(|error| anyhow!("--p99: {error}"))?;
-        let ns = u64::try_from(time.as_nanos()).ok().filter(|ns| *ns > 0);
-        ns.ok_or_else(|| anyhow!("--p99: no I/O takes {text}; give a time such as 200us"))
-    });
+    let bound = args.p99.as_deref().map(|text| positive_time("--p99", text)).transpose()?;
+    // A policy's bound has 64 bits of ns, which are 584 years.
+    let bound = bound.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     let (model, _) = calibrated(&args.source, &args.competing)?;
-    let policy = derive::derive(&model, aim, bound.transpose()?)
-        .map_err(|why| anyhow!("{}: {why}", args.source.display()))?;
+    let policy =
+        derive::derive(&model, aim, bound).map_err(|why| anyhow!("{}: {why}", args.source.display()))?;
     let text = format!("{HEAD}{policy}");
     match &args.output {
         None => print(&text)?,
-        Some(file) => write(file, &text)?,
+        Some(file) => {
+            write_new("--output", file, &text)?;
+            note(&format!("{} is written", file.display()));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -56,19 +55,6 @@ const HEAD: &str = "\
 # `ways` that the target has. Figures are what a cost model predicts of one job (`iopj predict`).
 
 ";
-
-fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    let opened = OpenOptions::new().write(true).create_new(true).open(file);
-    let mut opened = opened.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            anyhow!("--output: {} exists already: name a new file", file.display())
-        }
-        _ => anyhow!("--output: {} cannot be written: {error}", file.display()),
-    })?;
-    opened.write_all(text.as_bytes()).with_context(|| format!("{} cannot be written", file.display()))?;
-    note(&format!("{} is written", file.display()));
-    Ok(())
-}
 
 fn show(policy: &Policy, as_json: bool) -> anyhow::Result<ExitCode> {
     if as_json {

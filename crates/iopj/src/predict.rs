@@ -8,16 +8,14 @@ mod text;
 
 use crate::args::PredictArgs;
 use crate::calibrate::{calibrated, observed};
-use crate::output::{note, print, print_json, write_figures};
-use anyhow::{Context, anyhow};
+use crate::output::{note, print, print_json, write_figures, write_new};
+use anyhow::anyhow;
 use iopj_core::RateProcess;
 use iopj_model::{
     CannotPredict, Case, DataSheet, Load, Model, Observation, OpenPrediction, Prediction, Quantity, Scored,
     Turn, against, cross_validate,
 };
 use iopj_report::render::html::{Predicted, predicted_figures};
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -67,7 +65,9 @@ pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     let source = args.source.as_ref().ok_or_else(|| anyhow!("name a store or a model"))?;
     let (model, observations) = calibrated(source, &args.competing)?;
     if let Some(file) = &args.write_model {
-        write_model(&model, file)?;
+        let text = model.to_toml().map_err(|error| anyhow!("--write-model: {error}"))?;
+        write_new("--write-model", file, &text)?;
+        note(&format!("{} is written", file.display()));
     }
     if let Some(store) = &args.against {
         let scores = scores(&model, &observations, (source, store), args)?;
@@ -82,7 +82,10 @@ pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     }
     let sheet = args.drive.as_deref().map(str::parse::<DataSheet>).transpose();
     let sheet = sheet.map_err(|error| anyhow!("--drive: {error}"))?;
-    let model = sheet.map_or_else(|| model.clone(), |sheet| model.on(&sheet));
+    let model = match sheet {
+        Some(sheet) => model.on(&sheet),
+        None => model,
+    };
     let load = load(args)?;
     let of = |(workload, cases): (String, Vec<Case>)| match load {
         None => closed(&model, workload, &cases),
@@ -110,6 +113,15 @@ fn scores(
             .map_err(|error| anyhow!("{}: without a tenth of its cells, {error}", store.display()))?;
         let held_back = format!("each cell is predicted by a model of the other cells, in {FOLDS} parts");
         return Ok(Scores { scored, lacking, held_back });
+    }
+    let calibrated_by = model.provenance.get("store").and_then(|name| Path::new(name).canonicalize().ok());
+    if calibrated_by.is_some_and(|path| store.canonicalize().ok() == Some(path)) {
+        return Err(anyhow!(
+            "{} was calibrated by {store}, so it has seen what it would be compared with: predict from {store} \
+             itself, which holds cells back",
+            source.display(),
+            store = store.display()
+        ));
     }
     let (observations, _) = observed(store, &args.competing)?;
     let (scored, lacking) = against(model, &observations);
@@ -209,19 +221,4 @@ fn draw(folder: &Path, scores: &Scores, title: &str) -> anyhow::Result<()> {
     let mut points: Vec<Predicted> = scores.scored.iter().map(point).collect();
     points.sort_by(|a, b| a.series.cmp(&b.series));
     write_figures(folder, &predicted_figures(&points, title))
-}
-
-/// Writes the model into a new file.
-fn write_model(model: &Model, file: &Path) -> anyhow::Result<()> {
-    let text = model.to_toml().map_err(|error| anyhow!("--write-model: {error}"))?;
-    let opened = OpenOptions::new().write(true).create_new(true).open(file);
-    let mut opened = opened.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            anyhow!("--write-model: {} exists already: name a new file", file.display())
-        }
-        _ => anyhow!("--write-model: {} cannot be written: {error}", file.display()),
-    })?;
-    opened.write_all(text.as_bytes()).with_context(|| format!("{} cannot be written", file.display()))?;
-    note(&format!("{} is written", file.display()));
-    Ok(())
 }

@@ -92,6 +92,10 @@ fn a_store_predicts_what_it_did_not_measure() {
             "`time:posix-sio`: calibrate it by",
         ],
     );
+    // It has seen the store that calibrated it: nothing was held back.
+    let (code, _, messages) = run(folder, "predict m.toml --against s.iopj");
+    assert_eq!(code, 2);
+    says(&messages, &["m.toml was calibrated by s.iopj, so it has seen what it would be compared with"]);
     let (code, text, messages) = run(
         folder,
         "predict s.iopj --rate 5k --rate-process poisson --iodepth 8 --path io_uring/syscall,libaio",
@@ -139,11 +143,13 @@ fn what_cannot_be_predicted_is_refused_in_one_line() {
         ("s.iopj --rate 0", "`0` is not a rate"),
         ("s.iopj --rate 1k --rate-process poison", "poison"),
         ("s.iopj --figures f", "--figures draws predictions against measurements: add --against STORE"),
+        ("s.iopj --against s.iopj --iodepth 4", "cannot be used with"),
+        ("--published --drive read=8us", "cannot be used with"),
         ("s.iopj --bs 0", "--bs: no I/O has 0"),
         ("s.iopj --rw trim", "--rw: `trim`"),
         ("s.iopj --path aio", "--path: `aio` matches no I/O path"),
         ("s.iopj --iodepth 0", "0 is not in 1.."),
-        ("s.iopj --write-model there.toml", "there.toml exists already: name a new file"),
+        ("s.iopj --write-model there.toml", "there.toml cannot be written: name a file that does not exist"),
     ] {
         let (code, _, messages) = run(folder, &format!("predict {line}"));
         assert_eq!(code, 2, "{line}: {messages}");
@@ -223,7 +229,10 @@ fn a_policy_is_derived_shown_and_checked() {
         ("derive s.iopj --objective ios_per_joule", "has none: derive it from a study with a meter"),
         ("derive s.iopj --objective speed", "--objective: `speed` is no aim"),
         ("derive s.iopj --p99 0s", "--p99: no I/O takes 0s"),
-        ("derive s.iopj --output p.toml", "--output: p.toml exists already"),
+        (
+            "derive s.iopj --output p.toml",
+            "--output: p.toml cannot be written: name a file that does not exist",
+        ),
         ("show no.toml", "no.toml cannot be read"),
         ("show s.iopj", "s.iopj cannot be read"),
         ("check p.toml --target no", "`no` does not exist: name a file"),

@@ -2,11 +2,11 @@
 //! spin on too few cores.
 
 use crate::case::{Case, Quantity};
-use crate::formula::Values;
+use crate::formula::{Values, value};
 use crate::model::Model;
 use crate::parameter::Parameter;
 use crate::predict::{Basis, CannotPredict, Prediction};
-use crate::scenario::{closed_mean, scenario};
+use crate::scenario::scenario;
 use crate::simulate::{Arrivals, SimError, Simulated, simulate};
 use iopj_core::IoPath;
 use rand_distr::{Distribution, StandardNormal};
@@ -88,9 +88,6 @@ impl Model {
         apart: f64,
         why: &str,
     ) -> Result<OpenPrediction, OpenError> {
-        if matches!(case.path, IoPath::PosixAio(_)) {
-            return Err(OpenError::Helpers);
-        }
         let best = self.once(self, case, arrivals, SEED)?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
         let mut draws = Vec::new();
@@ -134,6 +131,9 @@ impl Model {
         arrivals: &Arrivals,
         seed: u64,
     ) -> Result<Simulated, OpenError> {
+        if matches!(case.path, IoPath::PosixAio(_)) {
+            return Err(OpenError::Helpers);
+        }
         let scenario = scenario(values, case, arrivals.clone(), IOS, seed).map_err(CannotPredict::lacks)?;
         Ok(simulate(&scenario)?)
     }
@@ -142,7 +142,7 @@ impl Model {
     /// loop.
     fn apart(&self, case: &Case) -> Result<f64, OpenError> {
         let simulated = self.once(self, case, &Arrivals::Closed, SEED)?;
-        let formula = closed_mean(self, case);
+        let formula = value(self, case, Quantity::LatencyMean).ok();
         Ok(formula.map_or(0.0, |formula| (simulated.mean_ns / formula).ln().powi(2)))
     }
 

@@ -1,8 +1,8 @@
 //! A model's parameters as a scenario of the simulation: for open loads, and for threads that spin on too few
 //! cores, of which no closed formula speaks.
 
-use crate::case::{Case, Quantity};
-use crate::formula::{Values, Waiting, outcome, value};
+use crate::case::Case;
+use crate::formula::{Values, Waiting, outcome};
 use crate::parameter::{Front, Kind, Parameter, Quantile};
 use crate::simulate::{
     Arrivals, Class, HybridSleep, KernelPoller, Scenario, Service, SimDrive, SimPath, SimPower,
@@ -135,9 +135,4 @@ fn power(values: &impl Values) -> Option<SimPower> {
         deep_idle_w: 0.0,
         deep_after_ns: 0.0,
     })
-}
-
-/// The closed formula's mean latency of a case; `None` where it does not hold.
-pub(crate) fn closed_mean(values: &impl Values, case: &Case) -> Option<f64> {
-    value(values, case, Quantity::LatencyMean).ok()
 }

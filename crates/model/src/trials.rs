@@ -12,14 +12,14 @@ pub type LeftOut = BTreeMap<&'static str, usize>;
 /// Settings and generator, of which a model has one.
 type Circumstances<'a> = (&'a BTreeMap<String, String>, Generator);
 
-/// The quantities of these trials, over their replicates, and the trials that were left out. The caller has
-/// left out those that do not compete.
-pub fn observations(trials: &[&Trial]) -> (Vec<Observation>, LeftOut) {
+/// The quantities of those of a store's trials that compete, over their replicates, and the competing ones
+/// that were left out.
+pub fn observations(trials: &[Trial], competes: impl Fn(&Trial) -> bool) -> (Vec<Observation>, LeftOut) {
     let mut left_out = LeftOut::new();
     let mut leave = |why: &'static str| *left_out.entry(why).or_default() += 1;
-    let common = most_common(trials);
-    let all: Vec<Trial> = trials.iter().map(|trial| (*trial).clone()).collect();
-    let source = EnergySource::measured(&[&all]).filter(|source| source.scope == Scope::System);
+    let source = EnergySource::measured(&[trials]).filter(|source| source.scope == Scope::System);
+    let trials: Vec<&Trial> = trials.iter().filter(|trial| competes(trial)).collect();
+    let common = most_common(&trials);
     let mut values: BTreeMap<(Case, Quantity), Vec<f64>> = BTreeMap::new();
     for trial in trials {
         let Some(measurement) = trial.outcome.measurement() else { continue };

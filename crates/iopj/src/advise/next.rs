@@ -1,20 +1,15 @@
 //! The study that would decide, as a file for `iopj run`: the store's own study with other workloads.
 
-use anyhow::{Context, anyhow};
+use crate::output::write_new;
+use anyhow::anyhow;
 use iopj_report::analysis::advise::next::{NextStudy, NextTable};
 use iopj_store::StudyRecord;
 use iopj_study::{Axis, Replicates, Study, WorkloadMatrix};
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 
 /// Writes the study into a file that does not exist.
 pub(super) fn write(record: &StudyRecord, next: &NextStudy, file: &Path) -> anyhow::Result<()> {
-    let text = text(record, next)?;
-    let name = file.display();
-    let refused = || format!("--write-study: {name} cannot be written: name a file that does not exist");
-    let mut out = File::create_new(file).with_context(refused)?;
-    out.write_all(text.as_bytes()).with_context(refused)
+    write_new("--write-study", file, &text(record, next)?)
 }
 
 fn text(record: &StudyRecord, next: &NextStudy) -> anyhow::Result<String> {
