@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::key::Kind;
 use crate::seen::Timed;
 use crate::way::Way;
-use iopj_engine::{Buffer, Buffers, Completion, IoError, Op, Operation, Request, Transfer};
+use iopj_engine::{Buffer, Buffers, Completion, IoError, Op, Request, Transfer};
 
 /// Timed I/Os that an epoch keeps.
 const MOST_TIMED: usize = 2048;
@@ -30,13 +30,7 @@ impl Flight {
     /// The request anew.
     pub(crate) fn again(&self, buffer: Buffer) -> Request {
         let transfer = Transfer { buffer, len: self.len, offset: self.offset };
-        let operation = match self.op {
-            Op::Write => Operation::Write(transfer),
-            Op::WriteDsync => Operation::WriteDsync(transfer),
-            Op::WriteSync => Operation::WriteSync(transfer),
-            _ => Operation::Read(transfer),
-        };
-        Request::from(operation).tagged(self.tag)
+        Request::from(transfer.by(self.op)).tagged(self.tag)
     }
 }
 

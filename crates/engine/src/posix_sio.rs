@@ -122,13 +122,7 @@ impl PosixSio {
         // SAFETY: the buffer took off in `push`, and the kernel never got it: it lands here alone.
         let buffer = unsafe { self.gate.pool.land(self.index) };
         let transfer = Transfer { buffer, len: self.len, offset: self.offset };
-        let operation = match self.op {
-            Op::Write => Operation::Write(transfer),
-            Op::WriteDsync => Operation::WriteDsync(transfer),
-            Op::WriteSync => Operation::WriteSync(transfer),
-            _ => Operation::Read(transfer),
-        };
-        Some(Request::from(operation).tagged(self.tag))
+        Some(Request::from(transfer.by(self.op)).tagged(self.tag))
     }
 
     /// Does the queued transfer and returns when it has ended.

@@ -101,6 +101,20 @@ pub enum Operation {
     },
 }
 
+impl Transfer {
+    /// The operation that moves it. Operations that move no single buffer are none of a transfer, and become
+    /// reads.
+    #[doc(hidden)]
+    pub fn by(self, op: Op) -> Operation {
+        match op {
+            Op::Write => Operation::Write(self),
+            Op::WriteDsync => Operation::WriteDsync(self),
+            Op::WriteSync => Operation::WriteSync(self),
+            _ => Operation::Read(self),
+        }
+    }
+}
+
 impl Operation {
     /// What it does.
     #[inline]

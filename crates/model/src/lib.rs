@@ -11,7 +11,8 @@ mod model;
 mod open;
 mod parameter;
 mod predict;
-pub mod queueing;
+#[cfg(test)]
+mod queueing;
 mod scenario;
 mod score;
 mod sensitivity;

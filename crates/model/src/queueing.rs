@@ -8,7 +8,7 @@
 /// The share of arrivals that find all of `servers` busy and wait, by Erlang's C formula, for exponential
 /// times between arrivals and in service. `load` is the arrival rate times the mean service time: the servers
 /// that are busy on average. `None` unless it is positive and below `servers`.
-pub fn erlang_c(servers: u32, load: f64) -> Option<f64> {
+pub(crate) fn erlang_c(servers: u32, load: f64) -> Option<f64> {
     let servers_f = f64::from(servers);
     if !(load > 0.0 && load < servers_f) {
         return None;
@@ -20,28 +20,28 @@ pub fn erlang_c(servers: u32, load: f64) -> Option<f64> {
 
 /// The mean time that an arrival waits for one of `servers`, before its service (M/M/c). `None` unless the
 /// servers can keep up.
-pub fn mmc_wait(servers: u32, rate: f64, service: f64) -> Option<f64> {
+pub(crate) fn mmc_wait(servers: u32, rate: f64, service: f64) -> Option<f64> {
     let load = rate * service;
     Some(erlang_c(servers, load)? * service / (f64::from(servers) - load))
 }
 
 /// The mean time that an arrival waits for one server whose service times have this mean and this mean square
 /// (M/G/1, the formula of Pollaczek and Khinchine). `None` unless the server can keep up.
-pub fn mg1_wait(rate: f64, service: f64, mean_square: f64) -> Option<f64> {
+pub(crate) fn mg1_wait(rate: f64, service: f64, mean_square: f64) -> Option<f64> {
     let load = rate * service;
     (load > 0.0 && load < 1.0 && mean_square >= service * service)
         .then(|| rate * mean_square / (2.0 * (1.0 - load)))
 }
 
 /// The same where all service times are alike (M/D/1): half of what it is for exponential ones.
-pub fn md1_wait(rate: f64, service: f64) -> Option<f64> {
+pub(crate) fn md1_wait(rate: f64, service: f64) -> Option<f64> {
     mg1_wait(rate, service, service * service)
 }
 
 /// The rate of a closed loop: `jobs` that each think for a mean time, whatever its distribution, then wait
 /// for one of `servers` with exponential service times (the machine repairman, M/M/c//N). `None` unless there
 /// are jobs, servers and a service time.
-pub fn closed_rate(jobs: u32, think: f64, servers: u32, service: f64) -> Option<f64> {
+pub(crate) fn closed_rate(jobs: u32, think: f64, servers: u32, service: f64) -> Option<f64> {
     if jobs == 0 || servers == 0 || !(service > 0.0 && service.is_finite() && think >= 0.0) {
         return None;
     }
@@ -67,7 +67,7 @@ pub fn closed_rate(jobs: u32, think: f64, servers: u32, service: f64) -> Option<
 
 /// The rate that a closed loop cannot exceed, whatever the distributions: `jobs` over the time of one round
 /// alone, or all `servers` busy.
-pub fn closed_rate_bound(jobs: u32, think: f64, servers: u32, service: f64) -> f64 {
+pub(crate) fn closed_rate_bound(jobs: u32, think: f64, servers: u32, service: f64) -> f64 {
     (f64::from(jobs) / (think + service)).min(f64::from(servers) / service)
 }
 

@@ -23,7 +23,7 @@
 //! Not simulated are other work on the machine, caches, the memory's bandwidth, frequencies, and threads that
 //! block for a job, as those of POSIX AIO do.
 //!
-//! The formulas in [`queueing`](crate::queueing) hold where the path costs nothing, or cores abound.
+//! Its tests compare it with formulas of queueing, which apply where the path costs nothing, or cores abound.
 
 mod calendar;
 mod check;

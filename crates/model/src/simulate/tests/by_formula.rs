@@ -1,4 +1,4 @@
-//! The simulation held against closed formulas, where these hold.
+//! The simulation compared with closed formulas of queueing, where they apply.
 
 use super::super::*;
 use super::{free_of_cost, run};
