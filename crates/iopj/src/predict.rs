@@ -117,8 +117,8 @@ fn scores(
     let calibrated_by = model.provenance.get("store").and_then(|name| Path::new(name).canonicalize().ok());
     if calibrated_by.is_some_and(|path| store.canonicalize().ok() == Some(path)) {
         return Err(anyhow!(
-            "{} was calibrated by {store}, so it has seen what it would be compared with: predict from {store} \
-             itself, which holds cells back",
+            "{} was calibrated by {store}, so it has seen what it would be compared with: predict from \
+             {store} itself, which holds cells back",
             source.display(),
             store = store.display()
         ));

@@ -14,39 +14,49 @@ pub(crate) struct PredictArgs {
     pub(crate) source: Option<PathBuf>,
     /// I/O paths, an interface, or a pattern such as '*/poll'; by default those that the model was calibrated
     /// by
-    #[arg(long, value_delimiter = ',', help_heading = "Cases", conflicts_with_all = SCORES)]
+    #[arg(long, value_delimiter = ',', help_heading = "Cases")]
+    #[arg(conflicts_with_all = SCORES)]
     #[arg(value_parser = hints::PATHS, hide_possible_values = true)]
     pub(crate) path: Vec<String>,
     /// read, write, randread, randwrite, rw, randrw
-    #[arg(long, value_delimiter = ',', help_heading = "Cases", conflicts_with_all = SCORES)]
+    #[arg(long, value_delimiter = ',', help_heading = "Cases")]
+    #[arg(conflicts_with_all = SCORES)]
     #[arg(value_parser = hints::RW, hide_possible_values = true)]
     pub(crate) rw: Vec<String>,
     /// Share of reads in rw and randrw, in per cent
-    #[arg(long, help_heading = "Cases", conflicts_with_all = SCORES, value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, help_heading = "Cases", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(conflicts_with_all = SCORES)]
     pub(crate) rwmixread: Option<u8>,
     /// Sizes of one I/O
-    #[arg(long, value_delimiter = ',', help_heading = "Cases", conflicts_with_all = SCORES)]
+    #[arg(long, value_delimiter = ',', help_heading = "Cases")]
+    #[arg(conflicts_with_all = SCORES)]
     pub(crate) bs: Vec<String>,
     /// I/Os that each job keeps in flight
-    #[arg(long, value_delimiter = ',', help_heading = "Cases", conflicts_with_all = SCORES)]
+    #[arg(long, value_delimiter = ',', help_heading = "Cases")]
+    #[arg(conflicts_with_all = SCORES)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iodepth: Vec<u32>,
     /// Threads that do I/O
-    #[arg(long, value_delimiter = ',', help_heading = "Cases", conflicts_with_all = SCORES)]
+    #[arg(long, value_delimiter = ',', help_heading = "Cases")]
+    #[arg(conflicts_with_all = SCORES)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) numjobs: Vec<u32>,
     /// Cores that the threads may use; by default those of the calibrated machine
-    #[arg(long, help_heading = "Cases", conflicts_with_all = SCORES, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = "Cases", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(conflicts_with_all = SCORES)]
     pub(crate) cores: Option<u32>,
     /// An open load: I/Os per second of all jobs together, such as 40k. It is simulated
-    #[arg(long, value_name = "IOPS", help_heading = "Cases", conflicts_with_all = SCORES)]
+    #[arg(long, value_name = "IOPS", help_heading = "Cases")]
+    #[arg(conflicts_with_all = SCORES)]
     pub(crate) rate: Option<String>,
     /// How the I/Os of an open load arrive: linear (evenly), poisson
-    #[arg(long, requires = "rate", default_value = "linear", help_heading = "Cases", conflicts_with_all = SCORES)]
+    #[arg(long, requires = "rate", default_value = "linear", help_heading = "Cases")]
+    #[arg(conflicts_with_all = SCORES)]
     #[arg(value_parser = hints::RATE_PROCESS, hide_possible_values = true)]
     pub(crate) rate_process: String,
     /// Another drive by its data sheet, such as read=8us,write=10us,parallelism=7
-    #[arg(long, value_name = "SHEET", help_heading = "Cases", conflicts_with_all = SCORES)]
+    #[arg(long, value_name = "SHEET", help_heading = "Cases")]
+    #[arg(conflicts_with_all = SCORES)]
     pub(crate) drive: Option<String>,
     /// Compare predictions with this store's trials. If it is the store that calibrates the model, each cell
     /// is predicted from the other cells
