@@ -35,7 +35,8 @@ impl Availability {
     }
 }
 
-/// Tries `path` on `target` with one read of one logical block. Writes nothing and changes no setting.
+/// Tries `path` on `target` with one read of one logical block. Writes nothing and changes no setting. On a
+/// descriptor of the caller's ([`Target::of_callers`]) nothing is read either: the engine is opened.
 pub fn check(path: IoPath, target: &Target) -> Availability {
     match obstacle(path, target) {
         None => Availability::Available { notes: notes(path, target) },
@@ -56,17 +57,34 @@ fn obstacle(path: IoPath, target: &Target) -> Option<Obstacle> {
     {
         return Some(wrong_kind(path));
     }
+    if target.callers().is_some() {
+        return obstacle_for_callers(path, target);
+    }
     match read_one(path, target) {
         Ok(Ok(_)) => None,
         Ok(Err(error)) => Some(explain(path, target, error)),
-        Err(error) => Some(match error.cause() {
-            Cause::Call { call, errno, remedy } => {
-                let reason = format!("{call} failed: {}", std::io::Error::from_raw_os_error(*errno));
-                Obstacle::new(reason, remedy.trim_start_matches([':', ' ']))
-            }
-            other => Obstacle::new(other.to_string(), ""),
-        }),
+        Err(error) => Some(unopened(&error)),
     }
+}
+
+/// Why an engine could not be opened.
+fn unopened(error: &EngineError) -> Obstacle {
+    match error.cause() {
+        Cause::Call { call, errno, remedy } => {
+            let reason = format!("{call} failed: {}", std::io::Error::from_raw_os_error(*errno));
+            Obstacle::new(reason, remedy.trim_start_matches([':', ' ']))
+        }
+        other => Obstacle::new(other.to_string(), ""),
+    }
+}
+
+/// On a descriptor of the caller's nothing is read: an engine is opened, and the queue is asked whether it
+/// polls.
+fn obstacle_for_callers(path: IoPath, target: &Target) -> Option<Obstacle> {
+    if path.completion() != CompletionMode::Interrupt && !has_poll_queues(target) {
+        return Some(no_poll_queues(target));
+    }
+    crate::open(path, target, &Pool::lent(1), 1).err().map(|error| unopened(&error))
 }
 
 fn read_one(path: IoPath, target: &Target) -> Result<Result<u32, IoError>, EngineError> {

@@ -125,6 +125,7 @@ compile_error!("iopj measures Linux on 64-bit machines");
 mod guide {}
 
 mod any;
+mod aside;
 #[cfg(feature = "tokio")]
 pub mod asynchronous;
 pub mod check;
@@ -162,6 +163,7 @@ mod system;
 pub mod target;
 
 pub use any::{AnyEngine, Visitor, open, open_on};
+pub use aside::{is_ring, keep_rings_from};
 pub use engine::{Counters, DynEngine, Engine, Leaked, Registration, Setup, sealed};
 pub use error::{Cause, EngineError, Refused};
 pub use gate::MAX_IODEPTH;

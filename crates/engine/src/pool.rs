@@ -18,18 +18,19 @@ use std::rc::Rc;
 pub struct Pool(Rc<Inner>);
 
 struct Inner {
-    /// The first buffer, in the part.
-    base: NonNull<u8>,
-    stride: usize,
+    /// Where each buffer is: in the part, or where the caller lent it.
+    places: Box<[Cell<NonNull<u8>>]>,
+    /// Length of each buffer, where they differ because they are lent.
+    lens: Option<Box<[Cell<u32>]>>,
+    /// The most bytes of a buffer.
     len: u32,
-    count: u32,
     /// The buffers that nobody has, last in first out.
     free: RefCell<Vec<u32>>,
     /// The descriptor of the ring that registered the memory, for others to share its registration.
     registered_by: Cell<Option<i32>>,
     /// Dropped only when no buffer is left, neither with a user nor in flight: each holds a count of the
-    /// pool.
-    part: Part,
+    /// pool. Absent where the memory is lent.
+    part: Option<Part>,
 }
 
 impl Pool {
@@ -75,9 +76,21 @@ impl Pool {
         let part = region.take(bytes).ok_or(PoolError::RegionFull { bytes })?;
         // SAFETY: the shift is below a page, and the part has at least one.
         let base = unsafe { part.base().add(shift as usize) };
-        let free = RefCell::new((0..count).rev().collect());
         let stride = stride(len, shift);
-        Ok(Pool(Rc::new(Inner { base, stride, len, count, free, registered_by: Cell::new(None), part })))
+        // SAFETY: the part has room for `count` buffers that are `stride` bytes apart.
+        let places =
+            (0..count as usize).map(|index| Cell::new(unsafe { base.add(index * stride) })).collect();
+        Ok(Pool::of(places, None, len, Some(part)))
+    }
+
+    fn of(
+        places: Box<[Cell<NonNull<u8>>]>,
+        lens: Option<Box<[Cell<u32>]>>,
+        len: u32,
+        part: Option<Part>,
+    ) -> Pool {
+        let free = RefCell::new((0..places.len() as u32).rev().collect());
+        Pool(Rc::new(Inner { places, lens, len, free, registered_by: Cell::new(None), part }))
     }
 
     /// Takes a buffer, the one that came back last; `None` if all are with users or in flight. What is in it
@@ -89,7 +102,7 @@ impl Pool {
 
     /// Number of buffers.
     pub fn count(&self) -> u32 {
-        self.0.count
+        self.0.places.len() as u32
     }
 
     /// Number of buffers that nobody has.
@@ -104,7 +117,7 @@ impl Pool {
 
     /// True if the pool lies in huge pages.
     pub fn is_huge(&self) -> bool {
-        self.0.part.is_huge()
+        self.0.part.as_ref().is_some_and(Part::is_huge)
     }
 
     /// True if `other` is a handle of the same pool.
@@ -113,19 +126,21 @@ impl Pool {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The memory as the kernel registers it: address and length.
-    pub(crate) fn region(&self) -> libc::iovec {
-        libc::iovec { iov_base: self.0.part.base().as_ptr().cast(), iov_len: self.0.part.len() }
+    /// The memory as the kernel registers it: address and length. None where it is lent: it has no end.
+    pub(crate) fn region(&self) -> Option<libc::iovec> {
+        let (base, iov_len) = self.memory()?;
+        Some(libc::iovec { iov_base: base.as_ptr().cast(), iov_len })
     }
 
-    /// The memory as a driver gives it to its device: address and length, whole pages.
-    pub(crate) fn memory(&self) -> (NonNull<u8>, usize) {
-        (self.0.part.base(), self.0.part.len())
+    /// The memory as a driver gives it to its device: address and length, whole pages. None where it is lent.
+    pub(crate) fn memory(&self) -> Option<(NonNull<u8>, usize)> {
+        self.0.part.as_ref().map(|part| (part.base(), part.len()))
     }
 
     /// Offset of a buffer in the memory, in bytes.
     pub(crate) fn offset(&self, index: u32) -> usize {
-        self.address(index).as_ptr() as usize - self.0.part.base().as_ptr() as usize
+        let base = self.0.part.as_ref().map_or(0, |part| part.base().as_ptr() as usize);
+        self.address(index).as_ptr() as usize - base
     }
 
     /// The descriptor of the ring that registered the memory.
@@ -136,10 +151,15 @@ impl Pool {
     /// The address of buffer `index`, which the pool must have.
     #[inline]
     pub(crate) fn address(&self, index: u32) -> NonNull<u8> {
-        debug_assert!(index < self.0.count);
-        // SAFETY: the callers have the index from a buffer of this pool or count below its number, so it lies
-        // within the part.
-        unsafe { self.0.base.add(index as usize * self.0.stride) }
+        debug_assert!(index < self.count());
+        // SAFETY: the callers have the index from a buffer of this pool or count below its number.
+        unsafe { self.0.places.get_unchecked(index as usize) }.get()
+    }
+
+    /// Bytes of buffer `index`, which a vectored request moves.
+    pub(crate) fn extent(&self, index: u32) -> usize {
+        let lent = self.0.lens.as_ref().and_then(|lens| lens.get(index as usize));
+        lent.map_or(self.0.len, Cell::get) as usize
     }
 
     /// The buffer `index`, back from a flight.
@@ -173,7 +193,7 @@ fn bytes(count: u32, len: u32, shift: u32) -> Result<usize, PoolError> {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("count", &self.0.count).field("len", &self.0.len).finish_non_exhaustive()
+        f.debug_struct("Pool").field("count", &self.count()).field("len", &self.0.len).finish_non_exhaustive()
     }
 }
 
@@ -220,10 +240,9 @@ impl Deref for Buffer {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: the range lies in the pool's part, which lives as long as the pool, and no other buffer has
-        // it. Neither the kernel nor a device has it, as the buffer is not in flight.
-        unsafe {
-            std::slice::from_raw_parts(self.pool.address(self.index).as_ptr(), self.pool.0.len as usize)
-        }
+        // it; or it is empty, as the memory is lent. Neither the kernel nor a device has it, as the buffer is
+        // not in flight.
+        unsafe { std::slice::from_raw_parts(self.pool.address(self.index).as_ptr(), self.pool.visible()) }
     }
 }
 
@@ -231,15 +250,13 @@ impl DerefMut for Buffer {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; `&mut self` makes this the only reference.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.pool.address(self.index).as_ptr(), self.pool.0.len as usize)
-        }
+        unsafe { std::slice::from_raw_parts_mut(self.pool.address(self.index).as_ptr(), self.pool.visible()) }
     }
 }
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer {} of {} bytes", self.index, self.pool.0.len)
+        write!(f, "Buffer {} of {} bytes", self.index, self.pool.extent(self.index))
     }
 }
 
@@ -258,5 +275,6 @@ fn give_back(pool: Pool, index: u32) {
     pool.0.free.borrow_mut().push(index);
 }
 
+mod lent;
 #[cfg(test)]
 mod tests;

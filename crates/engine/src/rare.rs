@@ -64,16 +64,20 @@ fn several(operation: &Operation) -> &[Buffer] {
     }
 }
 
+fn extent(buffer: &Buffer) -> usize {
+    buffer.pool().extent(buffer.index())
+}
+
 /// Bytes that a vectored operation moves; none for the others.
 pub(crate) fn bytes(operation: &Operation) -> u32 {
-    several(operation).iter().map(|buffer| buffer.len() as u32).fold(0, u32::saturating_add)
+    several(operation).iter().map(|buffer| extent(buffer) as u32).fold(0, u32::saturating_add)
 }
 
 /// The vectors that preadv(2) and its like take: each buffer whole.
 pub(crate) fn vectors(operation: &Operation) -> Box<[libc::iovec]> {
     let vector = |buffer: &Buffer| libc::iovec {
         iov_base: buffer.pool().address(buffer.index()).as_ptr().cast(),
-        iov_len: buffer.len(),
+        iov_len: extent(buffer),
     };
     several(operation).iter().map(vector).collect()
 }

@@ -5,11 +5,13 @@
 //! include/uapi/linux/io_uring.h. The queues' index arithmetic is separate from the system calls, so it runs
 //! under Miri.
 
+use crate::aside::RingFd;
 use crate::error::EngineError;
 use crate::mmap::Mmap;
 use crate::remedy;
 use crate::syscall::syscall6;
 use crate::system::last_errno;
+use crate::target::Drivers;
 use iopj_core::uring::RingFlag;
 use linux_raw_sys::io_uring as sys;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -184,7 +186,7 @@ pub(crate) struct IoUring {
     pub(crate) flags: u32,
     /// What the kernel says that it can do: `IORING_FEAT_*`.
     pub(crate) features: u32,
-    fd: OwnedFd,
+    fd: RingFd,
     _rings: Mmap,
     _entries: Mmap,
     /// What takes the kernel's place in tests of the engine under Miri.
@@ -195,13 +197,18 @@ pub(crate) struct IoUring {
 impl IoUring {
     /// An instance for `iodepth` entries with all the `required` flags, and with as many of the flags that
     /// save work as this kernel knows (`IORING_SETUP_DEFER_TASKRUN` since 6.1, `IORING_SETUP_COOP_TASKRUN`
-    /// since 5.19; fio asks for the same). The calling thread must be the one that submits. A submission
-    /// poller is kept to the processor `poller`, if one is given.
-    pub(crate) fn new(iodepth: u32, required: u32, poller: Option<u32>) -> Result<IoUring, EngineError> {
+    /// since 5.19; fio asks for the same). The calling thread must be the one that submits, unless `drivers`
+    /// are several. A submission poller is kept to the processor `poller`, if one is given.
+    pub(crate) fn new(
+        iodepth: u32,
+        required: u32,
+        poller: Option<u32>,
+        drivers: Drivers,
+    ) -> Result<IoUring, EngineError> {
         const COOPERATE: u32 = sys::IORING_SETUP_COOP_TASKRUN;
         const DEFER: u32 = COOPERATE | sys::IORING_SETUP_SINGLE_ISSUER | sys::IORING_SETUP_DEFER_TASKRUN;
-        let savings: &[u32] =
-            if required & sys::IORING_SETUP_SQPOLL != 0 { &[0] } else { &[DEFER, COOPERATE, 0] };
+        let has_none = required & sys::IORING_SETUP_SQPOLL != 0 || drivers == Drivers::Several;
+        let savings: &[u32] = if has_none { &[0] } else { &[DEFER, COOPERATE, 0] };
         let mut errno = 0;
         for saving in savings {
             // SAFETY: the parameters are plain integers, for which zero is a valid value.
@@ -215,7 +222,9 @@ impl IoUring {
             let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, iodepth, &raw mut params) };
             if fd >= 0 {
                 // SAFETY: the call has just returned this descriptor to us alone.
-                return IoUring::map(unsafe { OwnedFd::from_raw_fd(fd as i32) }, &params);
+                let fd = RingFd::new(unsafe { OwnedFd::from_raw_fd(fd as i32) });
+                let fd = fd.map_err(|errno| EngineError::call("fcntl", errno, String::new()))?;
+                return IoUring::map(fd, &params);
             }
             errno = last_errno();
             if errno != libc::EINVAL {
@@ -225,7 +234,7 @@ impl IoUring {
         Err(EngineError::call("io_uring_setup", errno, remedy::io_uring_setup(errno, required)))
     }
 
-    fn map(fd: OwnedFd, params: &sys::io_uring_params) -> Result<IoUring, EngineError> {
+    fn map(fd: RingFd, params: &sys::io_uring_params) -> Result<IoUring, EngineError> {
         let (sq_off, cq_off) = (&params.sq_off, &params.cq_off);
         let sqe = if params.flags & sys::IORING_SETUP_SQE128 != 0 { 2 * SQE_LEN } else { SQE_LEN };
         let cqe = if params.flags & sys::IORING_SETUP_CQE32 != 0 { 2 * CQE_LEN } else { CQE_LEN };

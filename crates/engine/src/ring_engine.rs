@@ -15,8 +15,11 @@ use crate::rare::RareFlights;
 use crate::request::{Buffers, Completion, Op, Request};
 use crate::ring::{CQE_LEN, IoUring};
 use crate::ring_entry::{EntryBase, EntryFormat};
-use crate::ring_setup::{KernelCpus, bind_workers, completion_event, register, require_unregistered_files};
-use crate::target::{Descriptor, Target};
+use crate::ring_setup::{
+    KernelCpus, bind_workers, completion_event, register, require_ring_for_callers,
+    require_unregistered_files,
+};
+use crate::target::{Descriptor, Drivers, Target};
 use iopj_core::path::{Ring as Modes, RingCompletion, RingSubmission};
 use linux_raw_sys::io_uring as sys;
 use std::cell::OnceCell;
@@ -83,7 +86,11 @@ impl<F: EntryFormat> RingEngine<F> {
         if sqpoll {
             required |= sys::IORING_SETUP_SQPOLL;
         }
-        let ring = IoUring::new(iodepth, required, cpus.poller.filter(|_| sqpoll))?;
+        if target.callers().is_some() {
+            require_ring_for_callers(modes)?;
+        }
+        let drivers = target.callers().unwrap_or(Drivers::One);
+        let ring = IoUring::new(iodepth, required, cpus.poller.filter(|_| sqpoll), drivers)?;
         bind_workers(&ring, &cpus.workers)?;
         if sqpoll && !modes.registered {
             require_unregistered_files(ring.features)?;

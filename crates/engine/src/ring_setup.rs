@@ -6,6 +6,7 @@ use crate::error::EngineError;
 use crate::pool::Pool;
 use crate::remedy;
 use crate::ring::IoUring;
+use iopj_core::{Ring, RingSubmission};
 use linux_raw_sys::io_uring as sys;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -47,6 +48,20 @@ pub(crate) fn require_unregistered_files(features: u32) -> Result<(), EngineErro
     Ok(())
 }
 
+/// Refuses modes of a ring that would look a caller's descriptor up after the call, or keep it open.
+pub(crate) fn require_ring_for_callers(modes: Ring) -> Result<(), EngineError> {
+    let why = match modes {
+        Ring { submission: RingSubmission::Sqpoll { .. }, .. } => {
+            "sqpoll looks a descriptor up later than the call that names it: leave it to descriptors of iopj's own"
+        }
+        Ring { registered: true, .. } => {
+            "+registered keeps a file open that its owner may close: leave it to descriptors of iopj's own"
+        }
+        _ => return Ok(()),
+    };
+    Err(EngineError::unsupported(why))
+}
+
 /// Keeps the ring's workers to `cpus`, where the kernel can.
 pub(crate) fn bind_workers(ring: &IoUring, cpus: &[u32]) -> Result<(), EngineError> {
     let Some(most) = cpus.iter().max() else { return Ok(()) };
@@ -73,7 +88,8 @@ pub(crate) fn register(ring: &IoUring, pool: &Pool, fd: i32) -> Result<Registrat
     if pool.registered_by().get().is_some_and(|other| ring.clone_buffers(other).is_ok()) {
         return Ok(Registration::Shared);
     }
-    let region = pool.region();
+    let lent = || EngineError::unsupported("memory that is lent cannot be registered: leave +registered out");
+    let region = pool.region().ok_or_else(lent)?;
     require_registrable(region.iov_len)?;
     let deadline = Instant::now() + UNLOCK_LIMIT;
     loop {
@@ -108,6 +124,8 @@ pub(crate) fn forget_registration(ring: &IoUring, pool: &Pool) {
 mod tests {
     use super::*;
     use crate::ring::SQE_LEN;
+    use crate::target::Drivers;
+    use iopj_core::IoPath;
     use iopj_core::uring::RingFlag;
 
     /// Opens and closes registered rings that lock most of `RLIMIT_MEMLOCK`, as a user to whom the limit
@@ -202,7 +220,7 @@ mod tests {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
         let cpu: u32 = allowed.trim().rsplit([',', '-']).next().unwrap().parse().unwrap();
-        let ring = match IoUring::new(4, sys::IORING_SETUP_SQPOLL, Some(cpu)) {
+        let ring = match IoUring::new(4, sys::IORING_SETUP_SQPOLL, Some(cpu), Drivers::One) {
             Ok(ring) => ring,
             Err(error) => {
                 assert!(std::env::var("CI").as_deref() != Ok("true"), "needs io_uring with sqpoll: {error}");
@@ -217,7 +235,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(cpus_of(&name), [cpu.to_string()]);
-        let mut ring = IoUring::new(4, 0, None).unwrap();
+        let mut ring = IoUring::new(4, 0, None, Drivers::One).unwrap();
         bind_workers(&ring, &[cpu]).unwrap();
         let mut entry = ring.sq.next(SQE_LEN).cast::<sys::io_uring_sqe>();
         // SAFETY: the entry is zeroed by the kernel, ours and not published.
@@ -240,6 +258,18 @@ mod tests {
             "{message}"
         );
         assert!(require_unregistered_files(sys::IORING_FEAT_SQPOLL_NONFIXED).is_ok());
+        let of_callers = |path: &str| match path.parse() {
+            Ok(IoPath::IoUring(modes)) => require_ring_for_callers(modes),
+            other => panic!("{other:?}"),
+        };
+        assert!(of_callers("io_uring/syscall/poll").is_ok());
+        for (path, word) in [
+            ("io_uring/sqpoll/interrupt", "sqpoll looks"),
+            ("io_uring/syscall/interrupt+registered", "+registered keeps"),
+        ] {
+            let message = of_callers(path).unwrap_err().to_string();
+            assert!(message.starts_with(word), "{message}");
+        }
         let message = require_unregistered_files(!sys::IORING_FEAT_SQPOLL_NONFIXED).unwrap_err().to_string();
         assert!(message.ends_with("use +registered, or Linux 5.11 or newer"), "{message}");
     }

@@ -116,7 +116,12 @@ impl NvmeUser {
                 pool.count()
             )));
         }
-        let (base, len) = pool.memory();
+        let lent = || {
+            EngineError::unsupported(
+                "nvme-user needs buffers of its own: memory that is lent is not mapped for the drive",
+            )
+        };
+        let (base, len) = pool.memory().ok_or_else(lent)?;
         let buffers =
             DmaMapping::new(controller.device(), &PageRange { base, len, is_huge: pool.is_huge() })?;
         let flights = Flights::new(pool.count(), iodepth);

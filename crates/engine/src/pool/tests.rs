@@ -41,7 +41,8 @@ fn buffers_may_begin_within_a_page() {
     for (number, buffer) in buffers.iter().enumerate() {
         assert!(buffer.iter().all(|byte| *byte == number as u8 + 1));
     }
-    assert_eq!((pool.region().iov_base as usize % ALIGNMENT, pool.region().iov_len), (0, 2 * 8192));
+    let region = pool.region().unwrap();
+    assert_eq!((region.iov_base as usize % ALIGNMENT, region.iov_len), (0, 2 * 8192));
 }
 
 #[test]
@@ -71,8 +72,8 @@ fn a_pool_in_huge_pages_says_how_many_it_lacks() {
     assert!(message.contains("8388608 free huge pages of 2 MiB"), "{message}");
     match Pool::huge(3, 512) {
         Ok(pool) => {
-            assert!(pool.is_huge() && (pool.region().iov_base as usize).is_multiple_of(HUGE_PAGE));
-            assert_eq!(pool.region().iov_len, HUGE_PAGE);
+            assert!(pool.is_huge() && (pool.region().unwrap().iov_base as usize).is_multiple_of(HUGE_PAGE));
+            assert_eq!(pool.region().unwrap().iov_len, HUGE_PAGE);
         }
         Err(error) => assert_eq!(error, PoolError::NoHugePages { pages: 1 }),
     }
@@ -109,7 +110,7 @@ fn a_forked_child_neither_has_the_pool_nor_unmaps_what_it_has_in_its_place() {
     let pool = Pool::new(2, 4096).unwrap();
     let mut buffer = pool.acquire().unwrap();
     buffer.fill(7);
-    let iovec = pool.region();
+    let iovec = pool.region().unwrap();
     let is_mapped = || {
         let mut pages = [0u8; 2];
         // SAFETY: mincore(2) reads no memory of the range; `pages` has a byte for each of its pages.
@@ -170,4 +171,30 @@ proptest! {
         drop(held);
         prop_assert_eq!(pool.holders(), 1);
     }
+}
+
+#[test]
+fn lent_memory_is_where_the_caller_has_it_and_rust_sees_none_of_it() {
+    let pool = Pool::lent(2);
+    let mut memory = [0_u8; 64];
+    let base = NonNull::from(&mut memory).cast::<u8>();
+    // SAFETY: nothing is pushed to an engine.
+    let lend = |at: NonNull<u8>, len| unsafe { pool.lend(at, len) };
+    let buffer = lend(base, 64).unwrap();
+    assert_eq!((pool.address(buffer.index()), pool.extent(buffer.index()), buffer.len()), (base, 64, 0));
+    let second = lend(base, 32).unwrap();
+    assert!(lend(base, 1).is_none(), "both are lent");
+    let index = buffer.index();
+    drop(buffer);
+    assert_eq!(
+        pool.address(pool.acquire().unwrap().index()),
+        base,
+        "what an engine takes back is where it was"
+    );
+    assert_eq!((index, pool.extent(second.index())), (0, 32));
+    assert!(lend(base, (1 << 30) + 1).is_none(), "more than a gibibyte");
+    assert!(pool.region().is_none() && !pool.is_huge());
+    let own = Pool::new(1, 512).unwrap();
+    // SAFETY: as above.
+    assert!(unsafe { own.lend(base, 64) }.is_none(), "it has memory of its own");
 }

@@ -62,7 +62,8 @@ impl IoUring {
             cq,
             flags: 0,
             features: 0,
-            fd: std::fs::File::open("/dev/null").expect("every system has it").into(),
+            fd: RingFd::new(std::fs::File::open("/dev/null").expect("every system has it").into())
+                .expect("it keeps its number"),
             _rings: rings,
             _entries: sqes,
             simulated: Some(Kernel(RefCell::new(state))),

@@ -7,6 +7,8 @@
 
 mod another;
 mod bypass;
+mod callers;
+mod descriptor;
 mod error;
 mod header;
 mod make;
@@ -24,6 +26,8 @@ mod fixtures;
 #[cfg(test)]
 mod tests;
 
+pub use callers::Drivers;
+pub use descriptor::Descriptor;
 pub use error::{DataFault, DiskUse, PassthroughFault, TakeRefusal, TargetError, TargetFault};
 pub use header::{FileId, HEADER_LEN, ParseFileIdError};
 pub use make::{make_file, make_file_as, make_stand_in, remove_file_made_as};
@@ -34,10 +38,10 @@ pub use topology::leaf_devices;
 
 use crate::system::attribute;
 use bypass::Bypass;
+use descriptor::Handle;
 use error::shown;
 use header::Header;
 use std::fs::{File, Metadata};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,34 +84,6 @@ pub enum WritePermission<'a> {
 /// Holding them open is enough: the kernel drops a claim when its descriptor is closed.
 type Claims = Arc<[File]>;
 
-/// A descriptor of a target for an engine of its own, with the target's claims: no one else can claim the
-/// devices until the last descriptor that may write is closed, and never if it is leaked.
-#[derive(Debug)]
-pub struct Descriptor {
-    file: File,
-    _claims: Claims,
-}
-
-impl Descriptor {
-    /// Another of the same target, with more flags of open(2); for writing only if this one is.
-    pub(crate) fn again(&self, flags: i32) -> std::io::Result<Descriptor> {
-        let _claims = Arc::clone(&self._claims);
-        Ok(Descriptor { file: sys::reopen_alike(&self.file, libc::O_DIRECT | flags)?, _claims })
-    }
-}
-
-impl AsFd for Descriptor {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-}
-
-impl AsRawFd for Descriptor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.file.as_raw_fd()
-    }
-}
-
 /// An open target. It holds its descriptor and, where it may be written, the exclusive claims on its devices.
 #[derive(Debug)]
 pub struct Target {
@@ -115,7 +91,7 @@ pub struct Target {
     kind: TargetKind,
     writable: bool,
     /// Absent with a controller, which needs none.
-    file: Option<File>,
+    file: Option<Handle>,
     claims: Claims,
     data_offset: u64,
     data_len: u64,
@@ -126,6 +102,8 @@ pub struct Target {
     bypass: Option<Bypass>,
     warnings: Vec<String>,
     file_id: Option<FileId>,
+    /// Who drives its engines, where the descriptor is the caller's.
+    callers: Option<Drivers>,
 }
 
 /// What a path names, found without opening it for I/O.
@@ -216,7 +194,7 @@ impl Target {
             path: path.to_owned(),
             kind: TargetKind::File,
             writable: own.is_some(),
-            file: Some(file),
+            file: Some(file.into()),
             claims: Claims::default(),
             data_offset,
             data_len: size - data_offset,
@@ -227,6 +205,7 @@ impl Target {
             bypass: None,
             warnings,
             file_id: header.map(|header| header.id),
+            callers: None,
         })
     }
 
@@ -267,7 +246,7 @@ impl Target {
             path: path.to_owned(),
             kind,
             writable,
-            file: Some(file),
+            file: Some(file.into()),
             claims: claims.unwrap_or_default().into(),
             data_offset: 0,
             data_len,
@@ -278,6 +257,7 @@ impl Target {
             bypass: None,
             warnings: dir.map(|dir| device_warnings(path, &dir, data_len)).unwrap_or_default(),
             file_id: None,
+            callers: None,
         })
     }
 
@@ -293,10 +273,13 @@ impl Target {
         let Some(file) = &self.file else {
             return Err(TargetFault::Taken(self.taken()).of(&self.path));
         };
+        if let Some(same) = file.of_callers() {
+            return Ok(Descriptor::new(same, &self.claims));
+        }
         let file = sys::reopen(file, self.writable, flags);
         let is_device = self.kind != TargetKind::File;
         let file = file.map_err(|e| TargetError::opening(&self.path, access(self.writable), is_device, e))?;
-        Ok(Descriptor { file, _claims: Arc::clone(&self.claims) })
+        Ok(Descriptor::new(file.into(), &self.claims))
     }
 
     /// The path that was asked for.

@@ -4,6 +4,7 @@ use super::*;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 
 mod devices;
@@ -11,7 +12,7 @@ mod devices;
 impl Descriptor {
     /// A descriptor of nothing in particular, for engines on a kernel that is simulated.
     pub(crate) fn of_nothing() -> Descriptor {
-        Descriptor { file: File::open("/dev/null").expect("every system has it"), _claims: Claims::default() }
+        Descriptor::new(File::open("/dev/null").expect("every system has it").into(), &Claims::default())
     }
 }
 
