@@ -29,6 +29,7 @@ impl Target {
             bypass: self.bypass.clone(),
             warnings: self.warnings.clone(),
             file_id: self.file_id,
+            callers: self.callers,
         })
     }
 }

@@ -30,6 +30,11 @@ impl Handle {
         // SAFETY: whoever made this one answers for the number.
         self.is_callers.then(|| unsafe { Handle::callers(self.file.as_raw_fd()) })
     }
+
+    /// Another descriptor of the same file; of a caller's, the same number.
+    pub(super) fn try_clone(&self) -> io::Result<Handle> {
+        self.of_callers().map_or_else(|| Ok(self.file.try_clone()?.into()), Ok)
+    }
 }
 
 impl From<File> for Handle {
