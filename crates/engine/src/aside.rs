@@ -23,6 +23,20 @@ pub fn is_ring(fd: RawFd) -> bool {
     mark(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
+/// In a forked child: closes the descriptors of the parent's rings, whose engines the child must leak. Only
+/// those that were made since [`keep_rings_from`] are known.
+pub fn close_rings_of_parent() {
+    for (number, word) in RINGS.iter().enumerate() {
+        let mut bits = word.swap(0, Ordering::Relaxed);
+        while bits != 0 {
+            let fd = number * 64 + bits.trailing_zeros() as usize;
+            // SAFETY: the descriptor is a copy of a ring's of the parent, and nothing here uses it.
+            unsafe { libc::syscall(libc::SYS_close, fd) };
+            bits &= bits - 1;
+        }
+    }
+}
+
 fn mark(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
     let fd = usize::try_from(fd).ok()?;
     RINGS.get(fd / 64).map(|word| (word, 1 << (fd % 64)))

@@ -1,0 +1,155 @@
+//! Which descriptors have I/O that is moved.
+//!
+//! What is remembered only saves questions: each I/O that is moved asks the kernel again what the descriptor
+//! names, and is given to the kernel by the program's own number. A number that was closed or opened anew
+//! behind the library (by a raw system call, by another library) does its I/O where the program means it.
+
+use crate::stats::Reason;
+use crate::sys;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Numbers that are remembered; above them every call asks.
+const MOST: usize = 1 << 16;
+
+/// Nothing is known.
+const UNKNOWN: u8 = 0;
+/// It is a file or a block device that is open for direct I/O.
+const DIRECT: u8 = 1;
+const BUFFERED: u8 = 2;
+const NOT_A_FILE: u8 = 3;
+const OPEN_FLAGS: u8 = 4;
+
+static KNOWN: [AtomicU8; MOST] = [const { AtomicU8::new(UNKNOWN) }; MOST];
+
+/// What a descriptor names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct File {
+    /// The device that the file is on, or that it is.
+    pub(crate) device: u64,
+    /// Its number there.
+    pub(crate) inode: u64,
+}
+
+/// That nothing is known of a descriptor any more: it was closed, opened, or its flags have changed.
+pub(crate) fn forget(fd: c_int) {
+    if let Some(known) = usize::try_from(fd).ok().and_then(|fd| KNOWN.get(fd)) {
+        known.store(UNKNOWN, Ordering::Relaxed);
+    }
+}
+
+/// As [`forget`], for all from `first` to `last`.
+pub(crate) fn forget_range(first: u32, last: u32) {
+    let last = (last as usize).min(MOST - 1);
+    for known in KNOWN.get(first as usize..=last).unwrap_or_default() {
+        known.store(UNKNOWN, Ordering::Relaxed);
+    }
+}
+
+/// True if I/O on this number was moved, for all that is remembered.
+pub(crate) fn is_direct(fd: c_int) -> bool {
+    let known = usize::try_from(fd).ok().and_then(|fd| KNOWN.get(fd));
+    known.is_some_and(|known| known.load(Ordering::Relaxed) == DIRECT)
+}
+
+/// Whether the I/O of a descriptor may be moved, from memory if something is known.
+///
+/// # Errors
+/// Why not.
+#[inline]
+pub(crate) fn may_move(fd: c_int) -> Result<(), Reason> {
+    let known = usize::try_from(fd).ok().and_then(|fd| KNOWN.get(fd));
+    let state = match known {
+        Some(known) => match known.load(Ordering::Relaxed) {
+            UNKNOWN => {
+                let state = ask(fd);
+                known.store(state, Ordering::Relaxed);
+                state
+            }
+            state => state,
+        },
+        None => ask(fd),
+    };
+    match state {
+        DIRECT => Ok(()),
+        BUFFERED => Err(Reason::Buffered),
+        NOT_A_FILE => Err(Reason::NotAFile),
+        OPEN_FLAGS => Err(Reason::OpenFlags),
+        _ => Err(Reason::NotOpen),
+    }
+}
+
+/// As [`may_move`], with nothing from memory.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn may_move_now(fd: c_int) -> Result<File, Reason> {
+    forget(fd);
+    may_move(fd)?;
+    file(fd).ok_or(Reason::NotOpen)
+}
+
+/// True if a descriptor is open for this.
+pub(crate) fn is_open_for(fd: c_int, reads: bool) -> bool {
+    let mode = sys::open_flags(fd).map(|flags| flags & libc::O_ACCMODE);
+    mode == Some(libc::O_RDWR) || mode == Some(if reads { libc::O_RDONLY } else { libc::O_WRONLY })
+}
+
+/// What a descriptor names now, if that is a file or a block device.
+pub(crate) fn file(fd: c_int) -> Option<File> {
+    let status = sys::file_status(fd)?;
+    let device = match status.st_mode & libc::S_IFMT {
+        libc::S_IFREG => status.st_dev,
+        libc::S_IFBLK => status.st_rdev,
+        _ => return None,
+    };
+    Some(File { device, inode: status.st_ino })
+}
+
+fn ask(fd: c_int) -> u8 {
+    match sys::open_flags(fd) {
+        None => UNKNOWN,
+        Some(flags) if flags & libc::O_DIRECT == 0 => BUFFERED,
+        // A ring would not wait for a descriptor with O_NONBLOCK, and the place of what is appended is known
+        // to the kernel alone.
+        Some(flags) if flags & (libc::O_APPEND | libc::O_NONBLOCK) != 0 => OPEN_FLAGS,
+        Some(_) => file(fd).map_or(NOT_A_FILE, |_| DIRECT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{File, OpenOptions};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    #[test]
+    fn only_files_that_are_open_for_direct_io_are_moved() {
+        let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
+        let path = folder.path().join("data");
+        std::fs::write(&path, [0; 512]).unwrap();
+        let open = |flags| OpenOptions::new().write(true).custom_flags(flags).open(&path).unwrap();
+        let direct = open(libc::O_DIRECT);
+        assert_eq!(may_move(direct.as_raw_fd()), Ok(()));
+        assert!(is_open_for(direct.as_raw_fd(), false) && !is_open_for(direct.as_raw_fd(), true));
+        let appends = open(libc::O_DIRECT | libc::O_APPEND);
+        assert_eq!(may_move(appends.as_raw_fd()), Err(Reason::OpenFlags));
+        let buffered = File::open(&path).unwrap();
+        assert_eq!(may_move(buffered.as_raw_fd()), Err(Reason::Buffered));
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(may_move(socket.as_raw_fd()), Err(Reason::Buffered));
+        assert_eq!((may_move(-1), may_move(1 << 20)), (Err(Reason::NotOpen), Err(Reason::NotOpen)));
+        // What is remembered is wrong until it is forgotten, or asked for.
+        let fd = direct.as_raw_fd();
+        set_flags(fd, 0);
+        assert_eq!((may_move(fd), may_move_now(fd)), (Ok(()), Err(Reason::Buffered)));
+        forget_range(0, u32::MAX);
+        assert_eq!(may_move(buffered.as_raw_fd()), Err(Reason::Buffered));
+    }
+
+    fn set_flags(fd: c_int, flags: c_int) {
+        // SAFETY: the call touches no memory.
+        assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFL, flags) }, 0);
+    }
+}

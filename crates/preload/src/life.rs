@@ -1,0 +1,104 @@
+//! How the library begins in a process, and what it leaves at the end.
+
+use crate::real::stand_before;
+use crate::state::{Inside, State};
+use crate::{moved, process, settings, stats, sys, thread};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+type Exit = unsafe extern "C-unwind" fn(c_int);
+
+stand_before! {
+    _exit = exit: (code: c_int) -> ();
+    _Exit = exit: (code: c_int) -> ();
+}
+
+/// The generation of the process that has written its counts.
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+/// The highest number that a ring is given, and how many numbers are for rings at the most.
+const HIGHEST: u64 = 1 << 16;
+const MOST_RINGS: u64 = 1024;
+/// Rings that an engine may have at a time.
+const RINGS_OF_ENGINE: u64 = 4;
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+/// Called when the library is loaded.
+#[cfg_attr(test, expect(dead_code, reason = "tests are not preloaded"))]
+extern "C" fn begin() {
+    if settings::get().is_off {
+        return;
+    }
+    // Nothing is printed, whatever happens.
+    std::panic::set_hook(Box::new(|_| {}));
+    let (lowest, count) = numbers_of_rings(most_descriptors());
+    iopj_engine::keep_rings_from(lowest as c_int);
+    moved::limit_engines((count / RINGS_OF_ENGINE) as u32);
+    thread::start::<State>();
+    process::start();
+}
+
+/// The lowest number for rings, and how many there are: the upper half of those that a process may have, at
+/// most.
+fn numbers_of_rings(most: u64) -> (u64, u64) {
+    let most = most.min(HIGHEST);
+    let lowest = (most / 2).max(most.saturating_sub(MOST_RINGS));
+    (lowest, most - lowest)
+}
+
+/// The most descriptors of this process (getrlimit(2), `RLIMIT_NOFILE`).
+fn most_descriptors() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call writes the limit.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur
+}
+
+/// Called when the process ends by exit(3) or `_exit`.
+extern "C" fn end() {
+    let Some(path) = settings::get().stats.as_deref().filter(|_| process::is_working()) else { return };
+    if WRITTEN.swap(process::generation(), Ordering::Relaxed) == process::generation() {
+        return;
+    }
+    let errno = sys::errno();
+    let before = sys::hold_off_all();
+    tell_own();
+    let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    sys::append(path, stats::line(program.trim_end()).as_bytes());
+    sys::hold_off(before);
+    sys::set_errno(errno);
+}
+
+/// Counts what the engines of this thread have done and not said.
+fn tell_own() {
+    if let Ok(mut inside) = Inside::enter() {
+        inside.state().engines.tell();
+    }
+}
+
+unsafe fn exit(real: Exit, code: c_int) {
+    end();
+    // SAFETY: by the condition of the function of this name.
+    unsafe { real(code) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_have_the_upper_numbers() {
+        assert_eq!(numbers_of_rings(1024), (512, 512));
+        assert_eq!(numbers_of_rings(1 << 20), (65_536 - 1024, 1024));
+        assert_eq!(numbers_of_rings(u64::MAX), (65_536 - 1024, 1024));
+        assert_eq!(numbers_of_rings(16), (8, 8));
+    }
+}

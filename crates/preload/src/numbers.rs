@@ -1,0 +1,203 @@
+//! Keeps the program's descriptors and the library's rings apart, and forgets what is known of a number when
+//! the program gives it another meaning.
+
+use crate::descriptors;
+use crate::process::is_working;
+use crate::real::stand_before;
+use crate::state::Inside;
+use crate::sys;
+use iopj_engine::is_ring;
+use std::ffi::{c_char, c_int, c_uint};
+
+type Open = unsafe extern "C-unwind" fn(*const c_char, c_int, libc::mode_t) -> c_int;
+type OpenAt = unsafe extern "C-unwind" fn(c_int, *const c_char, c_int, libc::mode_t) -> c_int;
+type Create = unsafe extern "C-unwind" fn(*const c_char, libc::mode_t) -> c_int;
+type OpenChecked = unsafe extern "C-unwind" fn(*const c_char, c_int) -> c_int;
+type OpenAtChecked = unsafe extern "C-unwind" fn(c_int, *const c_char, c_int) -> c_int;
+type OfOne = unsafe extern "C-unwind" fn(c_int) -> c_int;
+type OfTwo = unsafe extern "C-unwind" fn(c_int, c_int) -> c_int;
+type OfThree = unsafe extern "C-unwind" fn(c_int, c_int, c_int) -> c_int;
+type OfRange = unsafe extern "C-unwind" fn(c_uint, c_uint, c_int) -> c_int;
+type CloseFrom = unsafe extern "C-unwind" fn(c_int);
+type Control = unsafe extern "C-unwind" fn(c_int, c_int, usize) -> c_int;
+
+// Where C has a variable number of arguments, there is one more at most, which is passed as a fixed one is on
+// x86-64 and Arm.
+stand_before! {
+    open = open_one: (path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int;
+    open64 = open_one: (path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int;
+    openat = open_at: (at: c_int, path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int;
+    openat64 = open_at: (at: c_int, path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int;
+    creat = create: (path: *const c_char, mode: libc::mode_t) -> c_int;
+    creat64 = create: (path: *const c_char, mode: libc::mode_t) -> c_int;
+    __open_2 = open_checked: (path: *const c_char, flags: c_int) -> c_int;
+    __open64_2 = open_checked: (path: *const c_char, flags: c_int) -> c_int;
+    __openat_2 = open_at_checked: (at: c_int, path: *const c_char, flags: c_int) -> c_int;
+    __openat64_2 = open_at_checked: (at: c_int, path: *const c_char, flags: c_int) -> c_int;
+    close = close_one: (fd: c_int) -> c_int;
+    close_range = range: (first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    closefrom = close_from: (first: c_int) -> ();
+    dup = duplicate: (fd: c_int) -> c_int;
+    dup2 = put_over: (fd: c_int, over: c_int) -> c_int;
+    dup3 = put_over_with_flags: (fd: c_int, over: c_int, flags: c_int) -> c_int;
+    fcntl = control: (fd: c_int, command: c_int, argument: usize) -> c_int;
+    fcntl64 = control: (fd: c_int, command: c_int, argument: usize) -> c_int;
+}
+
+/// A descriptor that is new.
+fn new(fd: c_int) -> c_int {
+    descriptors::forget(fd);
+    fd
+}
+
+unsafe fn open_one(real: Open, path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
+    // SAFETY: by the condition of the function of this name.
+    new(unsafe { real(path, flags, mode) })
+}
+
+unsafe fn open_at(real: OpenAt, at: c_int, path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
+    // SAFETY: by the condition of the function of this name.
+    new(unsafe { real(at, path, flags, mode) })
+}
+
+unsafe fn create(real: Create, path: *const c_char, mode: libc::mode_t) -> c_int {
+    // SAFETY: by the condition of the function of this name.
+    new(unsafe { real(path, mode) })
+}
+
+unsafe fn open_checked(real: OpenChecked, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: by the condition of the function of this name.
+    new(unsafe { real(path, flags) })
+}
+
+unsafe fn open_at_checked(real: OpenAtChecked, at: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: by the condition of the function of this name.
+    new(unsafe { real(at, path, flags) })
+}
+
+unsafe fn duplicate(real: OfOne, fd: c_int) -> c_int {
+    // SAFETY: by the condition of the function of this name.
+    new(unsafe { real(fd) })
+}
+
+unsafe fn close_one(real: OfOne, fd: c_int) -> c_int {
+    if is_ring(fd) && !is_inside() {
+        return sys::returned(-(libc::EBADF as isize)) as c_int;
+    }
+    end(fd);
+    // SAFETY: by the condition of the function of this name.
+    new_after(unsafe { real(fd) }, fd)
+}
+
+/// The rings of the library are not the program's to close: to it their numbers are not open.
+unsafe fn range(real: OfRange, first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    const UNSHARE: c_int = libc::CLOSE_RANGE_UNSHARE as c_int;
+    descriptors::forget_range(first, last);
+    if first > last || flags & UNSHARE != 0 || !is_working() {
+        // SAFETY: by the condition of the function of this name.
+        return unsafe { real(first, last, flags) };
+    }
+    for (first, last) in around_rings(first, last, is_ring) {
+        // SAFETY: as above.
+        let result = unsafe { real(first, last, flags) };
+        if result != 0 {
+            return result;
+        }
+    }
+    0
+}
+
+unsafe fn close_from(real: CloseFrom, first: c_int) {
+    descriptors::forget_range(first.max(0) as u32, u32::MAX);
+    if !is_working() {
+        // SAFETY: by the condition of the function of this name.
+        return unsafe { real(first) };
+    }
+    for (first, last) in around_rings(first.max(0) as u32, u32::MAX, is_ring) {
+        let range = [first as usize, last as usize, 0, 0, 0, 0];
+        // SAFETY: as above. A kernel without this call (before Linux 5.9) is what glibc's own is for.
+        if unsafe { sys::call(libc::SYS_close_range, range) } < 0 {
+            // SAFETY: as above.
+            return unsafe { real(first as c_int) };
+        }
+    }
+}
+
+/// The ranges of numbers from `first` to `last` between those of rings.
+fn around_rings(first: u32, last: u32, is_ring: impl Fn(c_int) -> bool) -> Vec<(u32, u32)> {
+    const MARKED: u32 = 1 << 16;
+    let mut ranges = Vec::new();
+    let mut start = first;
+    for ring in (first..=last.min(MARKED)).filter(|fd| is_ring(*fd as c_int)) {
+        if ring > start {
+            ranges.push((start, ring - 1));
+        }
+        start = ring + 1;
+    }
+    if start <= last {
+        ranges.push((start, last));
+    }
+    ranges
+}
+
+unsafe fn put_over(real: OfTwo, fd: c_int, over: c_int) -> c_int {
+    if is_ring(over) {
+        return sys::returned(-(libc::EBUSY as isize)) as c_int;
+    }
+    // SAFETY: by the condition of the function of this name.
+    new(unsafe { real(fd, over) })
+}
+
+unsafe fn put_over_with_flags(real: OfThree, fd: c_int, over: c_int, flags: c_int) -> c_int {
+    if is_ring(over) {
+        return sys::returned(-(libc::EBUSY as isize)) as c_int;
+    }
+    // SAFETY: by the condition of the function of this name.
+    new(unsafe { real(fd, over, flags) })
+}
+
+unsafe fn control(real: Control, fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: by the condition of the function of this name.
+    let result = unsafe { real(fd, command, argument) };
+    match command {
+        libc::F_SETFL => descriptors::forget(fd),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => descriptors::forget(result),
+        _ => {}
+    }
+    result
+}
+
+fn new_after(result: c_int, fd: c_int) -> c_int {
+    descriptors::forget(fd);
+    result
+}
+
+/// True if the library itself calls.
+fn is_inside() -> bool {
+    crate::thread::is_inside::<crate::state::State>()
+}
+
+/// Ends the engine that this thread has for a number.
+fn end(fd: c_int) {
+    if descriptors::is_direct(fd)
+        && is_working()
+        && let Ok(mut inside) = Inside::enter()
+    {
+        inside.state().engines.forget(fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_go_around_rings() {
+        let rings = |fd: c_int| [5, 6, 9].contains(&fd);
+        assert_eq!(around_rings(3, 20, rings), [(3, 4), (7, 8), (10, 20)]);
+        assert_eq!(around_rings(5, 6, rings), []);
+        assert_eq!(around_rings(5, 9, rings), [(7, 8)]);
+        assert_eq!(around_rings(0, u32::MAX, |_| false), [(0, u32::MAX)]);
+        assert_eq!(around_rings(0, u32::MAX, |fd| fd == 65_535), [(0, 65_534), (65_536, u32::MAX)]);
+    }
+}

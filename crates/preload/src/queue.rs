@@ -1,0 +1,220 @@
+//! Engines for calls that do not wait: what is in flight, and what has ended and was not asked for yet.
+
+use crate::descriptors::File;
+use crate::moved::{Moved, Transfer, is_to_be_done_again};
+use crate::stats::{self, Reason};
+use crate::sys;
+use iopj_engine::Op;
+use iopj_engine::target::Drivers;
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::time::{Duration, Instant};
+
+/// The most engines of a queue.
+const MOST_ENGINES: usize = 32;
+/// How long one of several engines is waited for.
+const TURN: Duration = Duration::from_micros(200);
+
+/// Engines of one depth by descriptor. What is in flight has a `T` of the caller's.
+pub(crate) struct Queue<T> {
+    engines: Vec<OnFd>,
+    flights: Vec<Option<Flight<T>>>,
+    free: Vec<usize>,
+    depth: u32,
+    /// What has ended: whose, and bytes or an errno negated.
+    pub(crate) ended: VecDeque<(T, isize)>,
+}
+
+struct OnFd {
+    fd: c_int,
+    /// Absent once it has failed.
+    moved: Option<Moved>,
+    in_flight: usize,
+    has_new: bool,
+}
+
+struct Flight<T> {
+    whose: T,
+    engine: usize,
+    fd: c_int,
+    op: Op,
+    vector: libc::iovec,
+    offset: u64,
+}
+
+// SAFETY: the engines, their pools and all handles of both are within the queue, so a thread that has the queue
+// (in a lock, as all users of this type have it) has all of them. Their rings are for several drivers.
+unsafe impl<T: Send> Send for Queue<T> {}
+
+impl<T> Queue<T> {
+    pub(crate) fn new(depth: u32) -> Queue<T> {
+        let (engines, flights, free, ended) = (Vec::new(), Vec::new(), Vec::new(), VecDeque::new());
+        Queue { engines, flights, free, depth, ended }
+    }
+
+    /// Transfers in flight.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flights.len() - self.free.len()
+    }
+
+    /// Those that are in flight, by descriptor.
+    pub(crate) fn in_flight_on(&self, fd: c_int) -> usize {
+        self.engines.iter().filter(|engine| engine.fd == fd).map(|engine| engine.in_flight).sum()
+    }
+
+    /// Queues a transfer of one vector; [`Queue::submit`] hands it to the kernel.
+    ///
+    /// # Errors
+    /// It was not taken.
+    ///
+    /// # Safety
+    /// The program's memory is the kernel's until the transfer ends, as by the interface's own call.
+    pub(crate) unsafe fn push(
+        &mut self,
+        transfer: &Transfer<'_>,
+        file: File,
+        whose: T,
+    ) -> Result<(), Reason> {
+        let [vector] = *transfer.vectors else { return Err(Reason::Vectors) };
+        let engine = self.engine(transfer.fd, file)?;
+        let place = self.free.pop().unwrap_or(self.flights.len());
+        let OnFd { moved: Some(moved), in_flight, has_new, .. } = &mut self.engines[engine] else {
+            return Err(Reason::NoEngine);
+        };
+        // SAFETY: by this function's condition.
+        let pushed = unsafe { moved.push(transfer, place as u64) };
+        if pushed.is_ok() {
+            (*in_flight, *has_new) = (*in_flight + 1, true);
+        }
+        let Transfer { fd, op, offset, .. } = *transfer;
+        let flight = pushed.is_ok().then_some(Flight { whose, engine, fd, op, vector, offset });
+        if pushed.is_err() && place < self.flights.len() {
+            self.free.push(place);
+        } else if place == self.flights.len() {
+            self.flights.push(flight);
+            if pushed.is_err() {
+                self.free.push(place);
+            }
+        } else {
+            self.flights[place] = flight;
+        }
+        pushed
+    }
+
+    /// The engine for a descriptor.
+    fn engine(&mut self, fd: c_int, file: File) -> Result<usize, Reason> {
+        let known = self.engines.iter().position(|engine| engine.fd == fd);
+        if let Some(known) = known {
+            let engine = &mut self.engines[known];
+            match &engine.moved {
+                Some(moved) if moved.device() == file.device => return Ok(known),
+                Some(_) if engine.in_flight > 0 => return Err(Reason::Full),
+                _ => engine.moved = None,
+            }
+        }
+        // One that has nothing in flight gives its place to another number.
+        let idle = || self.engines.iter().position(|engine| engine.in_flight == 0);
+        let place = known.or_else(|| if self.engines.len() < MOST_ENGINES { None } else { idle() });
+        if place.is_none() && self.engines.len() >= MOST_ENGINES {
+            return Err(Reason::Engines);
+        }
+        let moved = Moved::open(fd, file.device, Drivers::Several, self.depth)?;
+        let engine = OnFd { fd, moved: Some(moved), in_flight: 0, has_new: false };
+        match place {
+            Some(place) => self.engines[place] = engine,
+            None => self.engines.push(engine),
+        }
+        Ok(place.unwrap_or(self.engines.len() - 1))
+    }
+
+    /// Hands what was queued to the kernel.
+    pub(crate) fn submit(&mut self) {
+        self.each(|engine| std::mem::take(&mut engine.has_new), |moved, _| moved.submit());
+    }
+
+    /// Takes what has ended, without waiting.
+    pub(crate) fn reap(&mut self) {
+        self.each(
+            |engine| engine.in_flight > 0,
+            |moved, ended| moved.reap(|tag, outcome| ended.push((tag, outcome))),
+        );
+    }
+
+    /// Waits until something has ended, or until `until`, and takes it.
+    pub(crate) fn wait(&mut self, until: Instant) {
+        self.reap();
+        if !self.ended.is_empty() {
+            return;
+        }
+        let is_one = self.engines.iter().filter(|engine| engine.in_flight > 0).count() == 1;
+        let end = if is_one { until } else { until.min(Instant::now() + TURN) };
+        self.each(
+            |engine| engine.in_flight > 0,
+            |moved, ended| moved.wait(Some(end), |tag, outcome| ended.push((tag, outcome))),
+        );
+    }
+
+    /// Waits until nothing is in flight.
+    pub(crate) fn drain(&mut self) {
+        while self.in_flight() > 0 {
+            self.each(
+                |engine| engine.in_flight > 0,
+                |moved, ended| moved.wait(None, |tag, outcome| ended.push((tag, outcome))),
+            );
+        }
+    }
+
+    /// Does something with each engine of which `is_meant` is true, and takes what has ended. What one that
+    /// fails had in flight is done by system calls.
+    fn each(
+        &mut self,
+        mut is_meant: impl FnMut(&mut OnFd) -> bool,
+        mut work: impl FnMut(&mut Moved, &mut Vec<(u64, isize)>) -> Result<(), String>,
+    ) {
+        let mut ended = Vec::new();
+        for number in 0..self.engines.len() {
+            let engine = &mut self.engines[number];
+            if !is_meant(engine) {
+                continue;
+            }
+            let Some(moved) = &mut engine.moved else { continue };
+            let worked = work(moved, &mut ended);
+            engine.in_flight -= ended.len();
+            for (tag, outcome) in ended.drain(..) {
+                self.settle(tag as usize, outcome);
+            }
+            if let Err(error) = worked {
+                stats::failed(&error);
+                self.give_up(number);
+            }
+        }
+    }
+
+    /// A transfer has ended.
+    fn settle(&mut self, place: usize, outcome: isize) {
+        let Some(flight) = self.flights.get_mut(place).and_then(Option::take) else { return };
+        self.free.push(place);
+        let outcome = if is_to_be_done_again(outcome) { flight.again() } else { outcome };
+        self.ended.push_back((flight.whose, outcome));
+    }
+
+    fn give_up(&mut self, number: usize) {
+        // The kernel has nothing of it when it is dropped.
+        drop(self.engines[number].moved.take());
+        self.engines[number].in_flight = 0;
+        for place in 0..self.flights.len() {
+            if self.flights[place].as_ref().is_some_and(|flight| flight.engine == number) {
+                self.settle(place, -(libc::ECANCELED as isize));
+            }
+        }
+    }
+}
+
+impl<T> Flight<T> {
+    fn again(&self) -> isize {
+        stats::passed(Reason::Refused);
+        let transfer = Transfer { fd: self.fd, op: self.op, vectors: &[self.vector], offset: self.offset };
+        // SAFETY: the program's memory is the kernel's until the transfer has ended, which is now.
+        unsafe { sys::transfer(transfer.reads(), self.fd, transfer.vectors, self.offset) }
+    }
+}

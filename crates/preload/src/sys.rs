@@ -1,0 +1,164 @@
+//! Raw system calls: none of them is a function that this library stands in for.
+
+use std::ffi::{CStr, c_int, c_long};
+
+/// A set of signals as the kernel has it: signal n is bit n - 1.
+pub(crate) type Signals = u64;
+
+/// Every signal.
+const ALL: Signals = !0;
+
+/// A system call; its result, or its errno negated. The thread's errno is as before.
+///
+/// # Safety
+/// As the system call's own.
+pub(crate) unsafe fn call(number: c_long, arguments: [usize; 6]) -> isize {
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    let before = errno();
+    // SAFETY: by this function's condition.
+    let result = unsafe { libc::syscall(number, first, second, third, fourth, fifth, sixth) };
+    if result >= 0 {
+        return result as isize;
+    }
+    let error = errno();
+    set_errno(before);
+    -(error as isize)
+}
+
+/// The thread's errno.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: the C library gives the address of this thread's errno, which lives as long as the thread.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the thread's errno.
+pub(crate) fn set_errno(value: c_int) {
+    // SAFETY: as in `errno`.
+    unsafe { *libc::__errno_location() = value };
+}
+
+/// A result as C functions have it: -1 and errno where it is an errno negated.
+pub(crate) fn returned(result: isize) -> isize {
+    if result >= 0 {
+        return result;
+    }
+    set_errno(-result as c_int);
+    -1
+}
+
+/// Sets the signals that this thread holds off; returns those that it held off before.
+pub(crate) fn hold_off(signals: Signals) -> Signals {
+    let mut before: Signals = 0;
+    let (new, old) = ((&raw const signals) as usize, (&raw mut before) as usize);
+    // SAFETY: the call reads and writes a set of eight bytes each.
+    unsafe {
+        call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, new, old, size_of::<Signals>(), 0, 0])
+    };
+    before
+}
+
+/// Holds off every signal.
+pub(crate) fn hold_off_all() -> Signals {
+    hold_off(ALL)
+}
+
+/// True if a signal has come for which the program has a handler, and which `before` did not hold off: it
+/// would have interrupted a wait.
+pub(crate) fn is_interrupted(before: Signals) -> bool {
+    let mut pending: Signals = 0;
+    // SAFETY: the call writes a set of eight bytes.
+    unsafe { call(libc::SYS_rt_sigpending, [(&raw mut pending) as usize, size_of::<Signals>(), 0, 0, 0, 0]) };
+    (1..=64).filter(|signal| pending & !before & 1 << (signal - 1) != 0).any(has_handler)
+}
+
+/// True if the program handles a signal.
+fn has_handler(signal: usize) -> bool {
+    // The kernel's `struct sigaction` begins with the handler.
+    let mut action = [0_usize; 8];
+    let at = action.as_mut_ptr() as usize;
+    // SAFETY: the kernel's structure is shorter than what the call may write to.
+    let asked = unsafe { call(libc::SYS_rt_sigaction, [signal, 0, at, size_of::<Signals>(), 0, 0]) };
+    asked == 0 && ![libc::SIG_DFL, libc::SIG_IGN].contains(&action[0])
+}
+
+/// What a descriptor names, and how it is open; none if it is closed.
+pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
+    let mut status = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the call writes a `struct stat`, which is the kernel's own on 64-bit machines.
+    let result = unsafe { call(libc::SYS_fstat, [fd as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    // SAFETY: zeroed it is valid, and so it is once the call has written it.
+    (result == 0).then(|| unsafe { status.assume_init() })
+}
+
+/// The flags of open(2) that a descriptor has; none if it is closed.
+pub(crate) fn open_flags(fd: c_int) -> Option<c_int> {
+    // SAFETY: the call touches no memory.
+    let flags = unsafe { call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) };
+    (flags >= 0).then_some(flags as c_int)
+}
+
+/// Appends `bytes` to a file by one write, and makes it if there is none.
+pub(crate) fn append(path: &CStr, bytes: &[u8]) {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    let at = libc::AT_FDCWD as usize;
+    // SAFETY: the path ends with a zero byte.
+    let fd = unsafe { call(libc::SYS_openat, [at, path.as_ptr() as usize, flags as usize, 0o644, 0, 0]) };
+    if fd >= 0 {
+        // SAFETY: the bytes live through the call; the descriptor is ours and is closed once.
+        unsafe {
+            call(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]);
+            call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
+        }
+    }
+}
+
+/// One read or write that waits, by preadv2(2) or pwritev2(2); bytes, or an errno negated.
+///
+/// # Safety
+/// The kernel may write to the memory of a read, or read that of a write.
+pub(crate) unsafe fn transfer(reads: bool, fd: c_int, vectors: &[libc::iovec], offset: u64) -> isize {
+    let number = if reads { libc::SYS_preadv } else { libc::SYS_pwritev };
+    // SAFETY: by this function's condition; the vectors live through the call.
+    unsafe { call(number, [fd as usize, vectors.as_ptr() as usize, vectors.len(), offset as usize, 0, 0]) }
+}
+
+/// Gives the processor to another thread for about `ns` nanoseconds.
+pub(crate) fn pause(ns: i64) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: ns };
+    // SAFETY: the call reads the time.
+    unsafe { call(libc::SYS_nanosleep, [(&raw const time) as usize, 0, 0, 0, 0, 0]) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_come_back_negated_and_leave_errno_alone() {
+        set_errno(7);
+        // SAFETY: the call touches no memory.
+        assert_eq!(unsafe { call(libc::SYS_close, [usize::MAX, 0, 0, 0, 0, 0]) }, -libc::EBADF as isize);
+        assert_eq!(errno(), 7);
+        assert_eq!((returned(3), errno()), (3, 7));
+        assert_eq!((returned(-libc::EIO as isize), errno()), (-1, libc::EIO));
+        assert!(file_status(-1).is_none() && open_flags(-1).is_none());
+    }
+
+    #[test]
+    fn only_a_signal_with_a_handler_interrupts() {
+        extern "C" fn handler(_: c_int) {}
+        let before = hold_off_all();
+        // SAFETY: the signals are held off in this thread, and go to it alone.
+        let raise = |signal| unsafe { libc::raise(signal) };
+        assert!(!is_interrupted(before));
+        raise(libc::SIGCHLD);
+        assert!(!is_interrupted(before), "it is ignored");
+        // SAFETY: the handler does nothing.
+        unsafe { libc::signal(libc::SIGUSR2, handler as extern "C" fn(c_int) as libc::sighandler_t) };
+        raise(libc::SIGUSR2);
+        assert!(is_interrupted(before));
+        assert!(!is_interrupted(1 << (libc::SIGUSR2 - 1)), "it was held off before");
+        hold_off(before);
+        assert!(!is_interrupted(before), "the handler has run");
+    }
+}

@@ -1,0 +1,134 @@
+//! What a thread has: its state, and whether it is in the library.
+
+use crate::stats::Reason;
+use crate::{process, sys};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Made when a thread first needs it, and dropped when the thread ends.
+pub(crate) trait State: Default + 'static {
+    /// The state of this thread.
+    fn place() -> &'static std::thread::LocalKey<Place>;
+}
+
+/// Where a thread keeps its state. It has no destructor, so that a call from a destructor of the program's
+/// finds it.
+pub(crate) struct Place {
+    /// A `Box` of the state.
+    state: Cell<*mut c_void>,
+    generation: Cell<u64>,
+    is_inside: Cell<bool>,
+    has_ended: Cell<bool>,
+    /// The signals that all calls of the thread held off.
+    usual: Cell<sys::Signals>,
+}
+
+impl Place {
+    pub(crate) const fn new() -> Place {
+        Place {
+            state: Cell::new(null_mut()),
+            generation: Cell::new(0),
+            is_inside: Cell::new(false),
+            has_ended: Cell::new(false),
+            usual: Cell::new(!0),
+        }
+    }
+}
+
+/// The key whose destructor ends a thread's state. It is made early, so that its number is low: glibc has
+/// room for the first 32 in each thread, and asks no allocator.
+static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Makes states end with their threads.
+pub(crate) fn start<S: State>() {
+    let mut key = 0;
+    // SAFETY: the call writes the key; the destructor gets what `enter` puts under it.
+    if unsafe { libc::pthread_key_create(&raw mut key, Some(end::<S>)) } == 0 {
+        KEY.store(key, Ordering::Release);
+    }
+}
+
+/// True if this thread is in the library.
+pub(crate) fn is_inside<S: State>() -> bool {
+    S::place().with(|place| place.is_inside.get())
+}
+
+/// Drops the state of a thread that ends.
+extern "C" fn end<S: State>(state: *mut c_void) {
+    let before = sys::hold_off_all();
+    S::place().with(|place| {
+        place.has_ended.set(true);
+        let is_ours = place.generation.get() == process::generation();
+        if process::is_working() && is_ours && place.state.replace(null_mut()) == state {
+            // SAFETY: `enter` made the box, and only this place had it.
+            drop(unsafe { Box::from_raw(state.cast::<S>()) });
+        }
+    });
+    sys::hold_off(before);
+}
+
+/// A thread in the library: signals are held off, so that no handler leaves it halfway or comes in again.
+pub(crate) struct Inside<S: State> {
+    state: *mut S,
+    before: sys::Signals,
+    errno: i32,
+}
+
+impl<S: State> Inside<S> {
+    /// Takes the thread in.
+    ///
+    /// # Errors
+    /// It is in already, it ends, or it seems to be in a signal handler.
+    pub(crate) fn enter() -> Result<Inside<S>, Reason> {
+        S::place().with(|place| {
+            if place.is_inside.get() {
+                return Err(Reason::Nested);
+            }
+            if place.has_ended.get() || KEY.load(Ordering::Acquire) == u32::MAX {
+                return Err(Reason::ThreadEnds);
+            }
+            let (errno, before) = (sys::errno(), sys::hold_off_all());
+            if place.generation.get() != process::generation() {
+                // The state is that of the parent's thread, and is leaked.
+                place.state.set(null_mut());
+                place.generation.set(process::generation());
+                place.usual.set(!0);
+            }
+            place.usual.set(place.usual.get() & before);
+            if before != place.usual.get() {
+                // A handler runs with its signal held off.
+                sys::hold_off(before);
+                return Err(Reason::SignalHandler);
+            }
+            place.is_inside.set(true);
+            if place.state.get().is_null() {
+                let state = Box::into_raw(Box::<S>::default()).cast();
+                place.state.set(state);
+                // SAFETY: the key was made; what it is given is an address.
+                unsafe { libc::pthread_setspecific(KEY.load(Ordering::Relaxed), state) };
+            }
+            Ok(Inside { state: place.state.get().cast(), before, errno })
+        })
+    }
+
+    /// The thread's state.
+    pub(crate) fn state(&mut self) -> &mut S {
+        // SAFETY: the box lives until the thread ends, and the thread is in the library once.
+        unsafe { &mut *self.state }
+    }
+
+    /// True if a signal has come which would have interrupted a wait.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        sys::is_interrupted(self.before)
+    }
+}
+
+impl<S: State> Drop for Inside<S> {
+    fn drop(&mut self) {
+        S::place().with(|place| place.is_inside.set(false));
+        sys::set_errno(self.errno);
+        sys::hold_off(self.before);
+    }
+}
