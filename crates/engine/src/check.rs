@@ -5,6 +5,7 @@ use crate::error::{Cause, EngineError};
 use crate::obstacle::{Obstacle, not_taken};
 use crate::pool::Pool;
 use crate::request::{IoError, Request};
+use crate::ring_setup::require_ring_for_callers;
 use crate::system::{attribute, is_root, kernel_version};
 use crate::target::{Target, TargetKind};
 use iopj_core::{CompletionMode, IoPath, SioCompletion};
@@ -36,7 +37,7 @@ impl Availability {
 }
 
 /// Tries `path` on `target` with one read of one logical block. Writes nothing and changes no setting. On a
-/// descriptor of the caller's ([`Target::of_callers`]) nothing is read either: the engine is opened.
+/// descriptor of the caller's ([`Target::of_callers`]) nothing is read either, and no engine is opened.
 pub fn check(path: IoPath, target: &Target) -> Availability {
     match obstacle(path, target) {
         None => Availability::Available { notes: notes(path, target) },
@@ -57,7 +58,7 @@ fn obstacle(path: IoPath, target: &Target) -> Option<Obstacle> {
     {
         return Some(wrong_kind(path));
     }
-    if target.callers().is_some() {
+    if target.is_callers() {
         return obstacle_for_callers(path, target);
     }
     match read_one(path, target) {
@@ -78,13 +79,17 @@ fn unopened(error: &EngineError) -> Obstacle {
     }
 }
 
-/// On a descriptor of the caller's nothing is read: an engine is opened, and the queue is asked whether it
-/// polls.
+/// On a descriptor of the caller's nothing is tried: the queue is asked whether it polls. A ring that was opened
+/// and closed again would interrupt its thread some time later (the kernel's `io_tctx_exit_cb`), in the middle
+/// of a call of the caller's.
 fn obstacle_for_callers(path: IoPath, target: &Target) -> Option<Obstacle> {
     if path.completion() != CompletionMode::Interrupt && !has_poll_queues(target) {
         return Some(no_poll_queues(target));
     }
-    crate::open(path, target, &Pool::lent(1), 1).err().map(|error| unopened(&error))
+    match path {
+        IoPath::IoUring(modes) => require_ring_for_callers(modes).err().map(|error| unopened(&error)),
+        _ => None,
+    }
 }
 
 fn read_one(path: IoPath, target: &Target) -> Result<Result<u32, IoError>, EngineError> {

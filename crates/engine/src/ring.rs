@@ -11,7 +11,6 @@ use crate::mmap::Mmap;
 use crate::remedy;
 use crate::syscall::syscall6;
 use crate::system::last_errno;
-use crate::target::Drivers;
 use iopj_core::uring::RingFlag;
 use linux_raw_sys::io_uring as sys;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -197,18 +196,13 @@ pub(crate) struct IoUring {
 impl IoUring {
     /// An instance for `iodepth` entries with all the `required` flags, and with as many of the flags that
     /// save work as this kernel knows (`IORING_SETUP_DEFER_TASKRUN` since 6.1, `IORING_SETUP_COOP_TASKRUN`
-    /// since 5.19; fio asks for the same). The calling thread must be the one that submits, unless `drivers`
-    /// are several. A submission poller is kept to the processor `poller`, if one is given.
-    pub(crate) fn new(
-        iodepth: u32,
-        required: u32,
-        poller: Option<u32>,
-        drivers: Drivers,
-    ) -> Result<IoUring, EngineError> {
+    /// since 5.19; fio asks for the same). The calling thread must be the one that submits. A submission
+    /// poller is kept to the processor `poller`, if one is given.
+    pub(crate) fn new(iodepth: u32, required: u32, poller: Option<u32>) -> Result<IoUring, EngineError> {
         const COOPERATE: u32 = sys::IORING_SETUP_COOP_TASKRUN;
         const DEFER: u32 = COOPERATE | sys::IORING_SETUP_SINGLE_ISSUER | sys::IORING_SETUP_DEFER_TASKRUN;
-        let has_none = required & sys::IORING_SETUP_SQPOLL != 0 || drivers == Drivers::Several;
-        let savings: &[u32] = if has_none { &[0] } else { &[DEFER, COOPERATE, 0] };
+        let savings: &[u32] =
+            if required & sys::IORING_SETUP_SQPOLL != 0 { &[0] } else { &[DEFER, COOPERATE, 0] };
         let mut errno = 0;
         for saving in savings {
             // SAFETY: the parameters are plain integers, for which zero is a valid value.

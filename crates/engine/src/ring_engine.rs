@@ -19,7 +19,7 @@ use crate::ring_setup::{
     KernelCpus, bind_workers, completion_event, register, require_ring_for_callers,
     require_unregistered_files,
 };
-use crate::target::{Descriptor, Drivers, Target};
+use crate::target::{Descriptor, Target};
 use iopj_core::path::{Ring as Modes, RingCompletion, RingSubmission};
 use linux_raw_sys::io_uring as sys;
 use std::cell::OnceCell;
@@ -86,11 +86,10 @@ impl<F: EntryFormat> RingEngine<F> {
         if sqpoll {
             required |= sys::IORING_SETUP_SQPOLL;
         }
-        if target.callers().is_some() {
+        if target.is_callers() {
             require_ring_for_callers(modes)?;
         }
-        let drivers = target.callers().unwrap_or(Drivers::One);
-        let ring = IoUring::new(iodepth, required, cpus.poller.filter(|_| sqpoll), drivers)?;
+        let ring = IoUring::new(iodepth, required, cpus.poller.filter(|_| sqpoll))?;
         bind_workers(&ring, &cpus.workers)?;
         if sqpoll && !modes.registered {
             require_unregistered_files(ring.features)?;

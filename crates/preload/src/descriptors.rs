@@ -46,12 +46,6 @@ pub(crate) fn forget_range(first: u32, last: u32) {
     }
 }
 
-/// True if I/O on this number was moved, for all that is remembered.
-pub(crate) fn is_direct(fd: c_int) -> bool {
-    let known = usize::try_from(fd).ok().and_then(|fd| KNOWN.get(fd));
-    known.is_some_and(|known| known.load(Ordering::Relaxed) == DIRECT)
-}
-
 /// Whether the I/O of a descriptor may be moved, from memory if something is known.
 ///
 /// # Errors

@@ -3,7 +3,6 @@
 use crate::descriptors::{self, File};
 use crate::moved::Moved;
 use crate::stats::Reason;
-use iopj_engine::target::Drivers;
 use std::ffi::c_int;
 
 /// Calls of a thread on a descriptor before it gets an engine: a file of which only a header is read is not
@@ -37,6 +36,15 @@ enum Opened {
     Never,
 }
 
+impl Opened {
+    /// Puts another in its place, and ends what was open.
+    fn replace(&mut self, with: Opened) {
+        if let Opened::Now(moved) = std::mem::replace(self, with) {
+            moved.retire();
+        }
+    }
+}
+
 impl Engines {
     /// The entry of a descriptor.
     ///
@@ -54,7 +62,7 @@ impl Engines {
             // Another file than the one that was asked about.
             let now = descriptors::may_move_now(fd)?;
             if entry.file.device != now.device {
-                entry.engine = Opened::NotYet(WARM_UP);
+                entry.engine.replace(Opened::NotYet(WARM_UP));
             }
             entry.file = now;
         }
@@ -70,7 +78,7 @@ impl Engines {
         let oldest = self.entries.iter().enumerate().min_by_key(|(_, entry)| entry.used);
         match oldest.map(|(number, oldest)| (number, self.calls - oldest.used)) {
             Some((number, age)) if age > IDLE_CALLS => {
-                self.entries[number] = entry;
+                std::mem::replace(&mut self.entries[number], entry).engine.replace(Opened::Never);
                 Ok(number)
             }
             _ => Err(Reason::Engines),
@@ -88,7 +96,7 @@ impl Engines {
                 *calls -= 1;
                 return Err(Reason::WarmUp);
             }
-            entry.engine = match Moved::open(entry.fd, entry.file.device, Drivers::One, 1) {
+            entry.engine = match Moved::open(entry.fd, entry.file.device, 1) {
                 Ok(moved) => Opened::Now(Box::new(moved)),
                 Err(Reason::Engines) => {
                     *calls = WARM_UP;
@@ -105,7 +113,7 @@ impl Engines {
 
     /// Ends an engine that failed: there is no other.
     pub(crate) fn give_up(&mut self, number: usize) {
-        self.entries[number].engine = Opened::Never;
+        self.entries[number].engine.replace(Opened::Never);
     }
 
     /// Counts what the engines have done and not said.
@@ -115,10 +123,5 @@ impl Engines {
                 moved.tell();
             }
         }
-    }
-
-    /// Ends the engine of a descriptor that is closed.
-    pub(crate) fn forget(&mut self, fd: c_int) {
-        self.entries.retain(|entry| entry.fd != fd);
     }
 }

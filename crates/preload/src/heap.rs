@@ -139,6 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
         #[test]
         fn blocks_are_aligned_and_nobody_elses(
             wanted in prop::collection::vec((1_usize..200_000, 0_u32..13, any::<bool>()), 1..80),

@@ -7,16 +7,21 @@
 //!
 //! From the bottom up: `sys` makes raw system calls, `heap` is the library's own memory, `real` finds the
 //! functions behind ours, `stats` counts, `settings` reads the environment; `process` and `thread` are what a
-//! process and a thread have, `descriptors` says what may be moved, `moved` is an engine, `engines` are those
-//! of a thread for calls that wait, `queue` those for calls that do not, `control_block` is an I/O of POSIX
-//! AIO, and `state` all that a thread has of them. Then the functions, by interface: `synchronous`, `libaio`, `posix_aio`; and
-//! `numbers`, which keeps the program's descriptors and ours apart, and `life`, for beginning and end.
+//! process and a thread have, `descriptors` says what may be moved. `moved` is an engine, `engines` are those
+//! of a thread for calls that wait, `queue` those for calls that do not; `owner` is a thread to others,
+//! `control_block` an I/O of POSIX AIO, `context` one of libaio, `state` all that a thread has. Then the
+//! functions, by interface: `synchronous`, `libaio`, `posix_aio`; and `numbers`, which keeps the program's
+//! descriptors and ours apart, and `life`, for beginning and end.
 
-#![cfg_attr(test, allow(dead_code, reason = "the functions that stand before others are not called by tests"))]
+#![cfg_attr(
+    test,
+    allow(dead_code, reason = "the functions that stand before others are not called by tests")
+)]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
 compile_error!("the library stands in for the C library of 64-bit Linux");
 
+mod context;
 mod control_block;
 mod descriptors;
 mod engines;
@@ -25,6 +30,7 @@ mod libaio;
 mod life;
 mod moved;
 mod numbers;
+mod owner;
 mod posix_aio;
 mod process;
 mod queue;

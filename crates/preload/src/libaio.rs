@@ -1,21 +1,21 @@
 //! `libaio`: contexts, `io_submit`, `io_getevents` and the rest.
 //!
-//! Each context is one of the kernel's too, which has what is not moved. It is moved while one thread uses it:
-//! the one that made it. Once another comes, what is in flight is handed out to whoever asks, and from then on
-//! everything goes to the kernel, where threads can wait beside each other.
+//! Each context is one of the kernel's too, which has what is not moved. It is moved once it has been seen that
+//! one thread uses it, the one that made it. If another comes, it gets what is in flight by asking the first,
+//! and from then on everything goes to the kernel, where threads can wait beside each other.
 
+use crate::context::{Block, Context, Event, Owned};
 use crate::descriptors;
 use crate::moved::Transfer;
-use crate::process::{Shared, is_working};
-use crate::queue::Queue;
+use crate::process::is_working;
 use crate::real::stand_before;
-use crate::state::Inside;
-use crate::stats::{self, Interface, Reason};
+use crate::state::{Inside, State};
+use crate::stats::{self, Reason};
 use crate::sys;
 use iopj_engine::Op;
 use std::ffi::{c_int, c_long};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 type Setup = unsafe extern "C-unwind" fn(c_int, *mut usize) -> c_int;
@@ -50,96 +50,45 @@ const MOST_DEPTH: u32 = 1024;
 const SLICE: Duration = Duration::from_millis(10);
 const SHORT: Duration = Duration::from_micros(100);
 
-/// `struct io_event` of include/uapi/linux/aio_abi.h.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Event {
-    data: u64,
-    block: u64,
-    result: i64,
-    result2: i64,
-}
-
-/// The control block that is in flight.
-struct Whose {
-    data: u64,
-    block: u64,
-}
-
-struct Context {
-    /// The thread that made it.
-    owner: u64,
-    /// Another thread has used it.
-    is_shared: AtomicBool,
-    /// In flight in the kernel's context.
-    in_kernel: AtomicUsize,
-    queue: Mutex<Queue<Whose>>,
-}
-
-static CONTEXTS: Shared<Vec<(usize, Arc<Context>)>> = Shared::new();
-
-fn context(id: usize) -> Option<Arc<Context>> {
-    CONTEXTS.with(|all| all.iter().find(|(other, _)| *other == id).map(|(_, context)| Arc::clone(context)))
-}
-
-impl Context {
-    /// Notes who uses it; true if it still belongs to one thread.
-    fn is_used_by(&self, thread: u64) -> bool {
-        if thread != self.owner {
-            self.is_shared.store(true, Ordering::Relaxed);
-        }
-        !self.is_shared.load(Ordering::Relaxed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue<Whose>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The queue, unless another thread waits in it.
-    fn try_lock(&self) -> Option<MutexGuard<'_, Queue<Whose>>> {
-        match self.queue.try_lock() {
-            Ok(queue) => Some(queue),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-}
-
 unsafe fn setup(real: Setup, most: c_int, context: *mut usize) -> c_int {
     // SAFETY: by the condition of the function of this name.
     let made = unsafe { real(most, context) };
-    if made == 0 && is_working() {
-        if let Ok(mut inside) = Inside::enter() {
-            // SAFETY: the call has just written it.
-            let id = unsafe { *context };
-            let queue = Mutex::new(Queue::new((most as u32).clamp(1, MOST_DEPTH)));
-            let owner = inside.state().id;
-            let (is_shared, in_kernel) = (AtomicBool::new(false), AtomicUsize::new(0));
-            let new = Arc::new(Context { owner, is_shared, in_kernel, queue });
-            CONTEXTS.with(|all| {
-                all.retain(|(other, _)| *other != id);
-                all.push((id, new));
-            });
-        }
+    if made == 0
+        && is_working()
+        && let Ok(mut inside) = Inside::enter()
+    {
+        // SAFETY: the call has just written it.
+        let id = unsafe { *context };
+        Context::add(id, (most as u32).clamp(1, MOST_DEPTH), &inside.state().owner);
     }
     made
 }
 
 unsafe fn destroy(real: Destroy, id: usize) -> c_int {
-    if is_working() {
-        if let Ok(_inside) = Inside::enter() {
-            let known = CONTEXTS.with(|all| {
-                let place = all.iter().position(|(other, _)| *other == id)?;
-                Some(all.swap_remove(place).1)
-            });
-            // As the kernel does: what is in flight is waited for, and nobody gets it.
-            if let Some(known) = known {
-                known.lock().drain();
+    if is_working()
+        && let Ok(mut inside) = Inside::enter()
+        && let Some(known) = Context::remove(id)
+    {
+        // As the kernel does: what is in flight is waited for, and nobody gets it.
+        match inside.state().disown(id) {
+            Some(mut owned) => {
+                owned.queue.drain();
+                owned.queue.retire();
             }
+            None => wait_for_owner(&known),
         }
     }
     // SAFETY: by the condition of the function of this name.
     unsafe { real(id) }
+}
+
+/// Waits until nothing of a context is in flight in the queue of its owner, which is another thread.
+fn wait_for_owner(context: &Context) {
+    context.share();
+    while context.is_moved.load(Ordering::SeqCst) > context.ready().len() {
+        context.owner.ask();
+        sys::pause(SHORT.as_nanos() as i64);
+    }
 }
 
 unsafe fn submit(real: Submit, id: usize, count: c_long, blocks: *mut *mut libc::iocb) -> c_int {
@@ -151,38 +100,37 @@ unsafe fn submit(real: Submit, id: usize, count: c_long, blocks: *mut *mut libc:
         _ => &[],
     };
     let entered = if all.is_empty() { Err(Reason::Length) } else { Inside::enter() };
-    let known = entered.ok().and_then(|inside| Some((inside, context(id)?)));
+    let known = entered.ok().and_then(|inside| Some((inside, Context::of(id)?)));
     let Some((mut inside, known)) = known else {
         // SAFETY: as above.
         return unsafe { real(id, count, blocks) };
     };
-    if !known.is_used_by(inside.state().id) {
-        all.iter().for_each(|_| stats::passed(Reason::Shared));
+    known.is_used_by(&inside.state().owner);
+    if known.is_shared() || !known.has_passed_trial() {
+        let reason = if known.is_shared() { Reason::Shared } else { Reason::Trial };
+        all.iter().for_each(|_| stats::passed(reason));
         // SAFETY: as above.
         let taken = unsafe { real(id, count, blocks) };
         known.in_kernel.fetch_add(taken.max(0) as usize, Ordering::Relaxed);
         return taken;
     }
-    let mut queue = known.lock();
+    let owned = inside.state().owned(&known);
     let mut taken = 0;
     for place in all {
         // SAFETY: as above: the blocks are the program's, and live until their events.
-        match unsafe { push(&mut queue, *place) } {
-            Ok(()) => taken += 1,
-            Err(reason) => {
-                stats::passed(reason);
-                // SAFETY: as above.
-                let one = unsafe { real(id, 1, std::ptr::from_ref(place).cast_mut()) };
-                if one != 1 {
-                    queue.submit();
-                    return if taken > 0 { taken } else { one };
-                }
-                known.in_kernel.fetch_add(1, Ordering::Relaxed);
-                taken += 1;
+        if let Err(reason) = unsafe { push(owned, *place) } {
+            stats::passed(reason);
+            // SAFETY: as above.
+            let one = unsafe { real(id, 1, std::ptr::from_ref(place).cast_mut()) };
+            if one != 1 {
+                taken = if taken > 0 { taken } else { one };
+                break;
             }
+            known.in_kernel.fetch_add(1, Ordering::Relaxed);
         }
+        taken += 1;
     }
-    queue.submit();
+    owned.queue.submit();
     taken
 }
 
@@ -190,7 +138,7 @@ unsafe fn submit(real: Submit, id: usize, count: c_long, blocks: *mut *mut libc:
 ///
 /// # Safety
 /// As for io_submit(2).
-unsafe fn push(queue: &mut Queue<Whose>, block: *mut libc::iocb) -> Result<(), Reason> {
+unsafe fn push(owned: &mut Owned, block: *mut libc::iocb) -> Result<(), Reason> {
     // SAFETY: by this function's condition; a null pointer is left to the kernel.
     let Some(iocb) = (unsafe { block.as_mut() }) else { return Err(Reason::Length) };
     let op = match (iocb.aio_lio_opcode, iocb.aio_rw_flags) {
@@ -216,10 +164,17 @@ unsafe fn push(queue: &mut Queue<Whose>, block: *mut libc::iocb) -> Result<(), R
     if !descriptors::is_open_for(fd, transfer.reads()) {
         return Err(Reason::NotOpen);
     }
-    let whose = Whose { data: iocb.aio_data, block: block.expose_provenance() as u64 };
+    if !owned.context.announce() {
+        return Err(Reason::Shared);
+    }
+    let whose = Block { data: iocb.aio_data, address: block.expose_provenance() as u64 };
     iocb.aio_key = 0;
     // SAFETY: by this function's condition.
-    unsafe { queue.push(&transfer, file, whose) }
+    let pushed = unsafe { owned.queue.push(&transfer, file, whose) };
+    if pushed.is_err() {
+        owned.context.withdraw(1);
+    }
+    pushed
 }
 
 unsafe fn get_events(
@@ -230,42 +185,38 @@ unsafe fn get_events(
     to: *mut Event,
     limit: *mut libc::timespec,
 ) -> c_int {
+    // SAFETY: by the condition of the function of this name.
+    let time = unsafe { limit.as_ref() };
+    let until = time.and_then(deadline);
     let is_usual = is_working() && most > 0 && (0..=most).contains(&least) && !to.is_null();
-    let entered = if is_usual { Inside::enter().ok() } else { None };
-    let Some((mut inside, known)) = entered.and_then(|inside| Some((inside, context(id)?))) else {
-        // SAFETY: by the condition of the function of this name.
+    let entered = if is_usual && time.is_none() == until.is_none() { Inside::enter().ok() } else { None };
+    let Some((mut inside, known)) = entered.and_then(|inside| Some((inside, Context::of(id)?))) else {
+        // SAFETY: as above.
         return unsafe { real(id, least, most, to, limit) };
     };
-    // SAFETY: as above.
-    let deadline = match unsafe { limit.as_ref() } {
-        None => None,
-        Some(time) => match deadline(time) {
-            Some(deadline) => Some(deadline),
-            // SAFETY: as above; the time is none, which the kernel says.
-            None => return unsafe { real(id, least, most, to, limit) },
-        },
-    };
-    known.is_used_by(inside.state().id);
+    known.is_used_by(&inside.state().owner);
     // By the condition of the function of this name there is room for `most` events.
     let mut events = Events { real, id, to, most: most as usize, count: 0 };
     loop {
-        let state = events.look(&known, least as usize, deadline);
+        let state = events.look(&known, inside.state(), least as usize, until);
         let is_interrupted = inside.is_interrupted();
         // Signals that have come are handled here.
         drop(inside);
         match state {
-            Look::Done => return events.count as c_int,
-            Look::Kernel => return unsafe { events.wait_in_kernel(&known, least as usize, deadline, limit) },
+            Look::Done => break,
+            // SAFETY: by the condition of the function of this name.
+            Look::Kernel => return unsafe { events.wait_in_kernel(&known, least as usize, until, limit) },
             Look::Waited if is_interrupted && events.count == 0 => return -libc::EINTR,
-            Look::Waited if is_interrupted => return events.count as c_int,
+            Look::Waited if is_interrupted => break,
             Look::Waited => {}
-            Look::Busy => sys::pause(SHORT.as_nanos() as i64),
+            Look::OfOthers => sys::pause(SHORT.as_nanos() as i64),
         }
         inside = match Inside::enter() {
             Ok(inside) => inside,
-            Err(_) => return events.count as c_int,
+            Err(_) => break,
         };
     }
+    events.count as c_int
 }
 
 /// What one look found.
@@ -276,8 +227,8 @@ enum Look {
     Kernel,
     /// A while has passed.
     Waited,
-    /// Another thread waits in the queue.
-    Busy,
+    /// What is in flight is another thread's, which was asked for it.
+    OfOthers,
 }
 
 /// The program's array of events.
@@ -291,44 +242,62 @@ struct Events {
 
 impl Events {
     /// Takes what there is, and waits for a while if that is not enough.
-    fn look(&mut self, context: &Context, least: usize, deadline: Option<Instant>) -> Look {
-        let Some(mut queue) = context.try_lock() else {
-            let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            return if is_over { Look::Done } else { Look::Busy };
-        };
-        queue.reap();
-        self.take(&mut queue);
+    fn look(
+        &mut self,
+        context: &Arc<Context>,
+        state: &mut State,
+        least: usize,
+        until: Option<Instant>,
+    ) -> Look {
+        let is_owner = context.owner.is(&state.owner);
+        let owned = (is_owner && context.has_passed_trial()).then(|| state.owned(context));
+        self.take(context, owned, None);
         if context.in_kernel.load(Ordering::Relaxed) > 0 && self.count < self.most {
             self.ask_kernel(context);
         }
-        if self.count >= least.max(1) || self.count >= self.most {
+        if is_owner {
+            context.see(self.count);
+        }
+        if self.count >= least.max(1) {
             return Look::Done;
         }
-        if queue.in_flight() == 0 {
+        if context.is_moved.load(Ordering::SeqCst) == 0 {
             return if least == 0 && self.count > 0 { Look::Done } else { Look::Kernel };
         }
         let now = Instant::now();
-        if least == 0 || deadline.is_some_and(|deadline| now >= deadline) {
+        if least == 0 || until.is_some_and(|until| now >= until) {
             return Look::Done;
         }
-        let in_kernel = context.in_kernel.load(Ordering::Relaxed) > 0;
-        let end = now + if in_kernel || context.is_shared.load(Ordering::Relaxed) { SHORT } else { SLICE };
-        queue.wait(deadline.map_or(end, |deadline| deadline.min(end)));
-        self.take(&mut queue);
+        if !is_owner {
+            context.owner.ask();
+            return Look::OfOthers;
+        }
+        let is_alone = context.in_kernel.load(Ordering::Relaxed) == 0 && !context.is_shared();
+        let end = now + if is_alone { SLICE } else { SHORT };
+        let owned = Some(state.owned(context));
+        self.take(context, owned, Some(until.map_or(end, |until| until.min(end))));
         if self.count >= least { Look::Done } else { Look::Waited }
     }
 
-    /// Takes what has ended of the queue.
-    fn take(&mut self, queue: &mut Queue<Whose>) {
+    /// Takes what has ended and was moved. The owner waits for it until `wait`, if that is given.
+    fn take(&mut self, context: &Context, owned: Option<&mut Owned>, wait: Option<Instant>) {
+        if let Some(owned) = owned {
+            match wait {
+                Some(until) => owned.queue.wait(until),
+                None => owned.queue.reap(),
+            }
+            owned.publish();
+        }
+        let mut ready = context.ready();
+        let before = self.count;
         while self.count < self.most
-            && let Some((whose, outcome)) = queue.ended.pop_front()
+            && let Some(event) = ready.pop_front()
         {
-            stats::moved(Interface::Libaio, outcome.max(0) as u64);
-            let event = Event { data: whose.data, block: whose.block, result: outcome as i64, result2: 0 };
             // SAFETY: there is room for `most` events.
             unsafe { self.to.add(self.count).write(event) };
             self.count += 1;
         }
+        context.withdraw(self.count - before);
     }
 
     /// Takes what has ended of the kernel's, without waiting.
@@ -348,10 +317,10 @@ impl Events {
         &mut self,
         context: &Context,
         least: usize,
-        deadline: Option<Instant>,
+        until: Option<Instant>,
         limit: *mut libc::timespec,
     ) -> c_int {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let mut left = left.map(|left| libc::timespec {
             tv_sec: left.as_secs() as i64,
             tv_nsec: left.subsec_nanos().into(),
@@ -361,7 +330,11 @@ impl Events {
         // SAFETY: there is room for so many events; by this function's condition.
         let found =
             unsafe { (self.real)(self.id, least as c_long, room as c_long, self.to.add(self.count), limit) };
+        let before = self.count;
         self.count_kernel(context, found);
+        if !context.is_shared() {
+            context.see(self.count - before);
+        }
         if found < 0 && self.count == 0 { found } else { self.count as c_int }
     }
 
@@ -394,18 +367,22 @@ unsafe fn pget_events(
     let is_usual = is_working() && most > 0 && (0..=most).contains(&least) && !to.is_null();
     let mut count = 0;
     if is_usual
-        && let Ok(_inside) = Inside::enter()
-        && let Some(known) = context(id)
+        && let Ok(mut inside) = Inside::enter()
+        && let Some(known) = Context::of(id)
     {
-        known.is_shared.store(true, Ordering::Relaxed);
-        let mut queue = known.lock();
-        queue.drain();
-        let none = no_events;
-        let mut events = Events { real: none, id, to, most: most as usize, count: 0 };
-        events.take(&mut queue);
+        known.share();
+        let mut events = Events { real: no_events, id, to, most: most as usize, count: 0 };
+        if known.owner.is(&inside.state().owner) {
+            let owned = inside.state().owned(&known);
+            owned.queue.drain();
+            events.take(&known, Some(owned), None);
+        } else {
+            wait_for_owner(&known);
+            events.take(&known, None, None);
+        }
         count = events.count;
     }
-    if count as c_long >= least.max(1) {
+    if count > 0 && count as c_long >= least {
         return count as c_int;
     }
     let (least, room) = (least - count as c_long, most - count as c_long);

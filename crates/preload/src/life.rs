@@ -1,8 +1,8 @@
 //! How the library begins in a process, and what it leaves at the end.
 
 use crate::real::stand_before;
-use crate::state::{Inside, State};
-use crate::{moved, process, settings, stats, sys, thread};
+use crate::state::{self, Inside, State};
+use crate::{moved, owner, process, settings, stats, sys, thread};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,6 +42,7 @@ extern "C" fn begin() {
     let (lowest, count) = numbers_of_rings(most_descriptors());
     iopj_engine::keep_rings_from(lowest as c_int);
     moved::limit_engines((count / RINGS_OF_ENGINE) as u32);
+    owner::answer_by(state::answer);
     thread::start::<State>();
     process::start();
 }
@@ -69,8 +70,8 @@ extern "C" fn end() {
         return;
     }
     let errno = sys::errno();
-    let before = sys::hold_off_all();
     tell_own();
+    let before = sys::hold_off_all();
     let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     sys::append(path, stats::line(program.trim_end()).as_bytes());
     sys::hold_off(before);
@@ -80,7 +81,7 @@ extern "C" fn end() {
 /// Counts what the engines of this thread have done and not said.
 fn tell_own() {
     if let Ok(mut inside) = Inside::enter() {
-        inside.state().engines.tell();
+        inside.state().tell();
     }
 }
 

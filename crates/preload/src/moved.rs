@@ -3,8 +3,8 @@
 use crate::process::Shared;
 use crate::settings;
 use crate::stats::{self, Reason};
+use crate::sys;
 use iopj_auto::{Auto, Kind, Way};
-use iopj_engine::target::Drivers;
 use iopj_engine::{Buffer, Completion, Engine, IoError, Op, Pool, Request, Target};
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
@@ -21,6 +21,9 @@ pub(crate) const MOST_BYTES: usize = 1 << 30;
 const UNALIGNED: usize = 511;
 /// How long what is in flight when an engine ends is waited for.
 const END_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long after the close of a ring its thread is interrupted, at the most.
+const LATEST_NS: i64 = 60_000_000;
 
 /// The most engines of a process.
 static MOST_ENGINES: AtomicU32 = AtomicU32::new(0);
@@ -92,7 +95,7 @@ impl Moved {
     ///
     /// # Errors
     /// There are too many, or it cannot be opened, which is counted with the error.
-    pub(crate) fn open(fd: c_int, device: u64, drivers: Drivers, depth: u32) -> Result<Moved, Reason> {
+    pub(crate) fn open(fd: c_int, device: u64, depth: u32) -> Result<Moved, Reason> {
         let most = MOST_ENGINES.load(Ordering::Relaxed);
         let has_room = ENGINES.with(|engines| {
             let has_room = *engines < most;
@@ -102,7 +105,7 @@ impl Moved {
         if !has_room {
             return Err(Reason::Engines);
         }
-        let opened = Moved::try_open(fd, drivers, depth);
+        let opened = Moved::try_open(fd, depth);
         match opened {
             Ok((engine, pool)) => {
                 stats::opened();
@@ -125,10 +128,10 @@ impl Moved {
         }
     }
 
-    fn try_open(fd: c_int, drivers: Drivers, depth: u32) -> Result<(Auto, Pool), String> {
+    fn try_open(fd: c_int, depth: u32) -> Result<(Auto, Pool), String> {
         let policy = settings::get().policy()?;
         // SAFETY: the engine does what the program asks for on this number, and nothing else.
-        let target = unsafe { Target::of_callers(fd, drivers) }.map_err(|error| error.to_string())?;
+        let target = unsafe { Target::of_callers(fd) }.map_err(|error| error.to_string())?;
         let pool = Pool::lent(depth.max(MOST_VECTORS as u32));
         let opened = Auto::builder().policy(policy).iodepth(depth).open(&target, &pool);
         Ok((opened.map_err(|error| error.to_string())?, pool))
@@ -224,6 +227,16 @@ impl Moved {
     ) -> Result<(), String> {
         let waited = self.engine.wait(1, until, |completion| sink(completion.tag, outcome(&completion)));
         waited.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Ends the engine while its thread goes on: afterwards the kernel interrupts no call of the thread on its
+    /// account.
+    pub(crate) fn retire(self) {
+        let before = iopj_engine::open_rings();
+        drop(self);
+        for _ in iopj_engine::open_rings()..before {
+            sys::take_interruption(LATEST_NS);
+        }
     }
 
     /// Counts what was done since this was called last.

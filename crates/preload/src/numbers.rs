@@ -4,7 +4,6 @@
 use crate::descriptors;
 use crate::process::is_working;
 use crate::real::stand_before;
-use crate::state::Inside;
 use crate::sys;
 use iopj_engine::is_ring;
 use std::ffi::{c_char, c_int, c_uint};
@@ -84,7 +83,6 @@ unsafe fn close_one(real: OfOne, fd: c_int) -> c_int {
     if is_ring(fd) && !is_inside() {
         return sys::returned(-(libc::EBADF as isize)) as c_int;
     }
-    end(fd);
     // SAFETY: by the condition of the function of this name.
     new_after(unsafe { real(fd) }, fd)
 }
@@ -175,16 +173,6 @@ fn new_after(result: c_int, fd: c_int) -> c_int {
 /// True if the library itself calls.
 fn is_inside() -> bool {
     crate::thread::is_inside::<crate::state::State>()
-}
-
-/// Ends the engine that this thread has for a number.
-fn end(fd: c_int) {
-    if descriptors::is_direct(fd)
-        && is_working()
-        && let Ok(mut inside) = Inside::enter()
-    {
-        inside.state().engines.forget(fd);
-    }
 }
 
 #[cfg(test)]

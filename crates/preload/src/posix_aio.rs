@@ -1,20 +1,20 @@
 //! `posix-aio`: `aio_read`, `aio_write` and what belongs to them.
 //!
-//! An I/O is in the queue of the thread that asked for it, and has glibc's own state in its control block, so
-//! that aio_return(3) is glibc's. Any thread takes what has ended: the one that asks for it.
+//! An I/O is in the queue of the thread that began it, and has glibc's own state in its control block, so that
+//! aio_return(3) is glibc's. I/Os are moved once it has been seen that threads ask for their own alone; one that
+//! asks for another's all the same gets it by asking its thread, and is the last.
 
-use crate::control_block::{self, Address, ControlBlock, Flights};
+use crate::control_block::{self, ControlBlock, Whose};
 use crate::descriptors;
 use crate::libaio::deadline;
 use crate::moved::Transfer;
 use crate::process::is_working;
 use crate::real::stand_before;
-use crate::state::Inside;
+use crate::state::{Inside, State};
 use crate::stats::{self, Reason};
 use crate::sys;
 use iopj_engine::Op;
 use std::ffi::c_int;
-use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 type Block = *mut ControlBlock;
@@ -103,16 +103,19 @@ unsafe fn submit(all: &[(Block, Op)]) -> Result<(), Reason> {
         unsafe { check(*block, *op, |_| ()) }?;
     }
     let mut inside = Inside::enter()?;
-    let owner = Arc::clone(inside.state().aio());
-    let mut queue = owner.lock().unwrap_or_else(PoisonError::into_inner);
-    for (number, (block, op)) in all.iter().enumerate() {
+    let State { owner, aio: queue, .. } = inside.state();
+    for (block, _) in all {
         // SAFETY: `check` has seen that it is not null.
+        control_block::may_move(unsafe { &**block }, owner)?;
+    }
+    for (number, (block, op)) in all.iter().enumerate() {
+        // SAFETY: as above.
         let at = unsafe { &**block };
         // SAFETY: by this function's condition.
         let pushed = unsafe {
             check(*block, *op, |transfer| {
                 let file = descriptors::may_move_now(transfer.fd)?;
-                at.begin(&owner);
+                at.begin(owner);
                 queue.push(transfer, file, at.address())
             })
         };
@@ -126,50 +129,35 @@ unsafe fn submit(all: &[(Block, Op)]) -> Result<(), Reason> {
             let done =
                 unsafe { check(*block, *op, |it| sys::transfer(it.reads(), it.fd, it.vectors, it.offset)) };
             stats::passed(reason);
-            at.begin(&owner);
+            at.begin(owner);
             queue.ended.push_back((at.address(), done.unwrap_or(-(libc::EINVAL as isize))));
         }
     }
     queue.submit();
-    control_block::tell(&mut queue);
+    control_block::tell(queue);
     Ok(())
 }
 
-/// Takes what has ended of a queue, unless another thread does; waits for something until `until`, if that is
-/// given. False if another thread does.
-fn take(queue: &Arc<Flights>, until: Option<Instant>) -> bool {
-    let mut queue = match queue.try_lock() {
-        Ok(queue) => queue,
-        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        Err(TryLockError::WouldBlock) => return false,
-    };
+/// Takes what this thread has and has ended; waits for something until `until`, if that is given.
+fn take(state: &mut State, until: Option<Instant>) {
     match until {
-        Some(until) => queue.wait(until),
-        None => queue.reap(),
+        Some(until) => state.aio.wait(until),
+        None => state.aio.reap(),
     }
-    control_block::tell(&mut queue);
-    true
-}
-
-/// True if the program has not been told the end of an I/O that is ours.
-///
-/// # Safety
-/// The block is null or the program's.
-unsafe fn is_pending(block: Block) -> bool {
-    // SAFETY: by this function's condition.
-    unsafe { block.as_ref() }.is_some_and(|block| {
-        block.error() == libc::EINPROGRESS && control_block::queue_of(block.address()).is_some()
-    })
+    control_block::tell(&mut state.aio);
 }
 
 unsafe fn error(real: Start, block: Block) -> c_int {
-    // SAFETY: by the condition of the function of this name.
-    let asks = is_working() && unsafe { block.as_ref() }.is_some_and(|it| it.error() == libc::EINPROGRESS);
-    if asks
-        && let Ok(_inside) = Inside::enter()
-        && let Some(queue) = control_block::queue_of(Address(block.expose_provenance()))
+    if is_working()
+        // SAFETY: by the condition of the function of this name.
+        && let Some(at) = unsafe { block.as_ref() }
+        && let Ok(mut inside) = Inside::enter()
     {
-        take(&queue, None);
+        match at.asked_by(&inside.state().owner) {
+            Whose::Own => take(inside.state(), None),
+            Whose::Others(owner) => owner.ask(),
+            Whose::Nobodys => {}
+        }
     }
     // SAFETY: as above.
     unsafe { real(block) }
@@ -181,7 +169,7 @@ enum Look {
     Ended,
     /// None is ours, so glibc waits.
     Glibcs,
-    /// Some are glibc's, of which none has ended.
+    /// Not all are this thread's: a while is to be waited by glibc, which knows its own.
     Mixed,
     /// A while has passed.
     Waited,
@@ -229,62 +217,57 @@ unsafe fn suspend(real: Suspend, list: *const Block, count: c_int, limit: *const
 /// # Safety
 /// `list` has `count` addresses of blocks or null pointers.
 unsafe fn look(list: *const Block, count: usize, until: Option<Instant>) -> Look {
-    let Ok(inside) = Inside::enter() else { return Look::Glibcs };
+    let Ok(mut inside) = Inside::enter() else { return Look::Glibcs };
+    take(inside.state(), None);
     // SAFETY: by this function's condition.
     let blocks = unsafe { std::slice::from_raw_parts(list, count) };
-    let (mut queues, mut others) = (Vec::new(), 0);
+    let (mut own, mut others, mut glibcs) = (0, 0, 0);
     for block in blocks {
         // SAFETY: by this function's condition.
         let Some(at) = (unsafe { block.as_ref() }) else { continue };
-        if at.error() != libc::EINPROGRESS {
-            return Look::Ended;
-        }
-        match control_block::queue_of(at.address()) {
-            Some(queue) if queues.iter().any(|other| Arc::ptr_eq(other, &queue)) => {}
-            Some(queue) => queues.push(queue),
-            None => others += 1,
+        match at.asked_by(&inside.state().owner) {
+            _ if at.error() != libc::EINPROGRESS => return Look::Ended,
+            Whose::Own => own += 1,
+            Whose::Others(owner) => {
+                owner.ask();
+                others += 1;
+            }
+            Whose::Nobodys => glibcs += 1,
         }
     }
-    if queues.is_empty() {
+    if own + others == 0 {
         return Look::Glibcs;
     }
-    let is_alone = queues.len() == 1 && others == 0;
-    let end = Instant::now() + if is_alone { SLICE } else { SHORT };
-    let end = until.map_or(end, |until| until.min(end));
-    let mut is_busy = false;
-    for queue in &queues {
-        is_busy |= !take(queue, Some(end));
+    if own > 0 {
+        let end = Instant::now() + if others + glibcs == 0 { SLICE } else { SHORT };
+        take(inside.state(), Some(until.map_or(end, |until| until.min(end))));
     }
-    // SAFETY: as above.
+    // SAFETY: by this function's condition.
     let has_ended =
         |block: &Block| unsafe { block.as_ref() }.is_some_and(|block| block.error() != libc::EINPROGRESS);
     if blocks.iter().any(has_ended) {
-        return Look::Ended;
+        Look::Ended
+    } else if inside.is_interrupted() {
+        Look::Interrupted
+    } else if others + glibcs > 0 {
+        Look::Mixed
+    } else {
+        Look::Waited
     }
-    if inside.is_interrupted() {
-        return Look::Interrupted;
-    }
-    drop(inside);
-    if is_busy {
-        sys::pause(SHORT.as_nanos() as i64);
-    }
-    if others > 0 { Look::Mixed } else { Look::Waited }
 }
 
 /// A device cannot be asked to give up what it has.
 unsafe fn cancel(real: OfNumber, fd: c_int, block: Block) -> c_int {
     if is_working()
-        && let Ok(_inside) = Inside::enter()
+        && let Ok(mut inside) = Inside::enter()
     {
-        for queue in control_block::queues() {
-            take(&queue, None);
-        }
+        take(inside.state(), None);
         // SAFETY: by the condition of the function of this name.
-        if unsafe { is_pending(block) } {
-            return libc::AIO_NOTCANCELED;
-        }
-        let is_busy = |queue: &Arc<Flights>| queue.try_lock().map_or(true, |it| it.in_flight_on(fd) > 0);
-        if block.is_null() && control_block::queues().iter().any(is_busy) {
+        let is_in_flight = match unsafe { block.as_ref() } {
+            Some(at) => !matches!(at.asked_by(&inside.state().owner), Whose::Nobodys),
+            None => !control_block::owners_on(fd).is_empty(),
+        };
+        if is_in_flight {
             return libc::AIO_NOTCANCELED;
         }
     }
@@ -296,19 +279,19 @@ unsafe fn cancel(real: OfNumber, fd: c_int, block: Block) -> c_int {
 unsafe fn sync(real: OfNumber, op: c_int, block: Block) -> c_int {
     // SAFETY: by the condition of the function of this name.
     let fd = unsafe { block.as_ref() }.map_or(-1, |block| block.fd);
-    while is_working() && fd >= 0 {
-        let Ok(_inside) = Inside::enter() else { break };
-        let mut is_busy = false;
-        for queue in control_block::queues() {
-            let has_some = queue.try_lock().map_or(true, |it| it.in_flight_on(fd) > 0);
-            is_busy |= has_some;
-            if has_some {
-                take(&queue, Some(Instant::now() + SLICE));
-            }
-        }
-        if !is_busy {
+    while is_working()
+        && let Ok(mut inside) = Inside::enter()
+    {
+        take(inside.state(), None);
+        let owners = control_block::owners_on(fd);
+        if owners.is_empty() {
             break;
         }
+        for owner in owners.iter().filter(|owner| !owner.is(&inside.state().owner)) {
+            owner.ask();
+            sys::pause(SHORT.as_nanos() as i64);
+        }
+        take(inside.state(), Some(Instant::now() + SHORT));
     }
     // SAFETY: as above.
     unsafe { real(op, block) }
@@ -387,10 +370,8 @@ unsafe fn all_ended(list: *const Block, count: usize) -> Result<bool, c_int> {
         // SAFETY: by this function's condition.
         let Some(at) = (unsafe { block.as_ref() }) else { continue };
         if at.error() == libc::EINPROGRESS {
-            let Ok(inside) = Inside::enter() else { return Ok(false) };
-            if let Some(queue) = control_block::queue_of(at.address()) {
-                take(&queue, Some(Instant::now() + SLICE));
-            }
+            let Ok(mut inside) = Inside::enter() else { return Ok(false) };
+            take(inside.state(), Some(Instant::now() + SLICE));
             return if inside.is_interrupted() { Err(libc::EINTR) } else { Ok(false) };
         }
         has_failed |= at.error() != 0;

@@ -1,11 +1,10 @@
-//! Engines for calls that do not wait: what is in flight, and what has ended and was not asked for yet.
+//! Engines of a thread for calls that do not wait: what is in flight, and what has ended and was not asked for.
 
 use crate::descriptors::File;
 use crate::moved::{Moved, Transfer, is_to_be_done_again};
 use crate::stats::{self, Reason};
 use crate::sys;
 use iopj_engine::Op;
-use iopj_engine::target::Drivers;
 use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -42,10 +41,6 @@ struct Flight<T> {
     offset: u64,
 }
 
-// SAFETY: the engines, their pools and all handles of both are within the queue, so a thread that has the queue
-// (in a lock, as all users of this type have it) has all of them. Their rings are for several drivers.
-unsafe impl<T: Send> Send for Queue<T> {}
-
 impl<T> Queue<T> {
     pub(crate) fn new(depth: u32) -> Queue<T> {
         let (engines, flights, free, ended) = (Vec::new(), Vec::new(), Vec::new(), VecDeque::new());
@@ -57,9 +52,14 @@ impl<T> Queue<T> {
         self.flights.len() - self.free.len()
     }
 
-    /// Those that are in flight, by descriptor.
-    pub(crate) fn in_flight_on(&self, fd: c_int) -> usize {
-        self.engines.iter().filter(|engine| engine.fd == fd).map(|engine| engine.in_flight).sum()
+    /// Counts what the engines have done and not said.
+    pub(crate) fn tell(&mut self) {
+        self.engines.iter_mut().filter_map(|engine| engine.moved.as_mut()).for_each(Moved::tell);
+    }
+
+    /// Ends the engines, which have nothing in flight, while their thread goes on.
+    pub(crate) fn retire(self) {
+        self.engines.into_iter().filter_map(|engine| engine.moved).for_each(Moved::retire);
     }
 
     /// Queues a transfer of one vector; [`Queue::submit`] hands it to the kernel.
@@ -109,7 +109,7 @@ impl<T> Queue<T> {
             match &engine.moved {
                 Some(moved) if moved.device() == file.device => return Ok(known),
                 Some(_) if engine.in_flight > 0 => return Err(Reason::Full),
-                _ => engine.moved = None,
+                _ => engine.moved.take().map_or((), Moved::retire),
             }
         }
         // One that has nothing in flight gives its place to another number.
@@ -118,10 +118,14 @@ impl<T> Queue<T> {
         if place.is_none() && self.engines.len() >= MOST_ENGINES {
             return Err(Reason::Engines);
         }
-        let moved = Moved::open(fd, file.device, Drivers::Several, self.depth)?;
+        let moved = Moved::open(fd, file.device, self.depth)?;
         let engine = OnFd { fd, moved: Some(moved), in_flight: 0, has_new: false };
         match place {
-            Some(place) => self.engines[place] = engine,
+            Some(place) => {
+                if let Some(before) = std::mem::replace(&mut self.engines[place], engine).moved {
+                    before.retire();
+                }
+            }
             None => self.engines.push(engine),
         }
         Ok(place.unwrap_or(self.engines.len() - 1))

@@ -1,11 +1,12 @@
 //! All that a thread has of the library.
 
-use crate::control_block::{self, Flights};
+use crate::context::{Context, Owned};
+use crate::control_block::{self, Address};
 use crate::engines::Engines;
+use crate::owner::Owner;
 use crate::queue::Queue;
 use crate::thread::{self, Place};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::LocalKey;
 
 thread_local! {
@@ -22,16 +23,17 @@ pub(crate) type Inside = thread::Inside<State>;
 pub(crate) struct State {
     /// Its engines for calls that wait.
     pub(crate) engines: Engines,
-    /// A number that no other thread has.
-    pub(crate) id: u64,
+    /// The thread.
+    pub(crate) owner: Arc<Owner>,
     /// What it has in flight by POSIX AIO.
-    aio: Option<Arc<Flights>>,
+    pub(crate) aio: Queue<Address>,
+    contexts: Vec<Owned>,
 }
 
 impl Default for State {
     fn default() -> State {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        State { engines: Engines::default(), id: NEXT.fetch_add(1, Ordering::Relaxed), aio: None }
+        let (owner, aio) = (Arc::new(Owner::this_thread()), Queue::new(AIO_DEPTH));
+        State { engines: Engines::default(), owner, aio, contexts: Vec::new() }
     }
 }
 
@@ -42,19 +44,57 @@ impl thread::State for State {
 }
 
 impl State {
-    /// The thread's queue of POSIX AIO.
-    pub(crate) fn aio(&mut self) -> &Arc<Flights> {
-        self.aio.get_or_insert_with(|| Arc::new(Mutex::new(Queue::new(AIO_DEPTH))))
+    /// The owner's side of a context, which this thread has made.
+    pub(crate) fn owned(&mut self, context: &Arc<Context>) -> &mut Owned {
+        let known = self.contexts.iter().position(|owned| owned.context.id == context.id);
+        let number = known.unwrap_or_else(|| {
+            self.contexts.push(Owned::new(context));
+            self.contexts.len() - 1
+        });
+        &mut self.contexts[number]
+    }
+
+    /// Takes the owner's side of a context that is destroyed.
+    pub(crate) fn disown(&mut self, id: usize) -> Option<Owned> {
+        let number = self.contexts.iter().position(|owned| owned.context.id == id)?;
+        Some(self.contexts.swap_remove(number))
+    }
+
+    /// Takes what has ended to where other threads see it.
+    pub(crate) fn publish(&mut self) {
+        self.aio.reap();
+        control_block::tell(&mut self.aio);
+        for owned in self.contexts.iter_mut().filter(|owned| owned.context.is_shared()) {
+            owned.queue.reap();
+            owned.publish();
+        }
+        self.owner.answered();
+    }
+
+    /// Counts what the engines have done and not said.
+    pub(crate) fn tell(&mut self) {
+        self.engines.tell();
+        self.aio.tell();
+        self.contexts.iter_mut().for_each(|owned| owned.queue.tell());
+    }
+}
+
+/// What a thread does that is asked by another (`owner`).
+pub(crate) fn answer() {
+    if let Some(mut inside) = Inside::enter_in_handler() {
+        inside.state().publish();
     }
 }
 
 impl Drop for State {
     /// Other threads may wait for what this one has in flight.
     fn drop(&mut self) {
-        if let Some(queue) = &self.aio {
-            let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-            queue.drain();
-            control_block::tell(&mut queue);
+        self.aio.drain();
+        control_block::tell(&mut self.aio);
+        for owned in &mut self.contexts {
+            owned.context.share();
+            owned.queue.drain();
+            owned.publish();
         }
     }
 }

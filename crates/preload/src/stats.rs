@@ -47,8 +47,10 @@ reasons! {
     Operation = "operation",
     /// The program is to be notified by a signal, a thread or a descriptor.
     Notified = "notified",
-    /// A context that several threads use.
+    /// Several threads use a context, or each other's control blocks.
     Shared = "shared",
+    /// The first of a context, or of POSIX AIO: whether one thread alone uses them is seen there.
+    Trial = "trial",
     /// As many are in flight as the engine takes.
     Full = "full",
     /// The first calls of a thread on a descriptor.

@@ -129,6 +129,20 @@ pub(crate) fn pause(ns: i64) {
     unsafe { call(libc::SYS_nanosleep, [(&raw const time) as usize, 0, 0, 0, 0, 0]) };
 }
 
+/// Sleeps until the kernel interrupts this thread, which holds off every signal, or for `ns` nanoseconds.
+pub(crate) fn take_interruption(ns: i64) {
+    let (none, time): (Signals, _) = (0, libc::timespec { tv_sec: 0, tv_nsec: ns });
+    let arguments = [(&raw const none) as usize, 0, (&raw const time) as usize, size_of::<Signals>(), 0, 0];
+    // SAFETY: the call reads a set of eight bytes and the time. It waits for no signal.
+    unsafe { call(libc::SYS_rt_sigtimedwait, arguments) };
+}
+
+/// The number of this thread.
+pub(crate) fn thread_id() -> i32 {
+    // SAFETY: the call touches no memory.
+    unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

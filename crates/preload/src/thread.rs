@@ -113,6 +113,20 @@ impl<S: State> Inside<S> {
         })
     }
 
+    /// As [`Inside::enter`], from a handler of the library's own; `None` if the thread has no state. If it is
+    /// in already the signal is held off, so that this is not called.
+    pub(crate) fn enter_in_handler() -> Option<Inside<S>> {
+        S::place().with(|place| {
+            let has_state = !place.state.get().is_null() && place.generation.get() == process::generation();
+            if !has_state || place.is_inside.get() || place.has_ended.get() {
+                return None;
+            }
+            let (errno, before) = (sys::errno(), sys::hold_off_all());
+            place.is_inside.set(true);
+            Some(Inside { state: place.state.get().cast(), before, errno })
+        })
+    }
+
     /// The thread's state.
     pub(crate) fn state(&mut self) -> &mut S {
         // SAFETY: the box lives until the thread ends, and the thread is in the library once.

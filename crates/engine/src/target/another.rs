@@ -29,7 +29,7 @@ impl Target {
             bypass: self.bypass.clone(),
             warnings: self.warnings.clone(),
             file_id: self.file_id,
-            callers: self.callers,
+            is_callers: self.is_callers,
         })
     }
 }

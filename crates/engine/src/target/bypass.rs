@@ -52,7 +52,7 @@ impl Target {
             bypass: Some(Bypass { controller: Arc::clone(controller), namespace }),
             warnings: Vec::new(),
             file_id: None,
-            callers: None,
+            is_callers: false,
         })
     }
 

@@ -8,16 +8,6 @@ use std::os::fd::RawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Which threads drive the engines of a target whose descriptor is the caller's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drivers {
-    /// The one that opened them, as usual.
-    One,
-    /// Several, one at a time, in a lock of the caller's. Their rings leave completions to whichever thread
-    /// comes (neither `IORING_SETUP_SINGLE_ISSUER` nor `IORING_SETUP_DEFER_TASKRUN`).
-    Several,
-}
-
 impl Target {
     /// A file or a block device by the number of a descriptor that the caller has opened with O_DIRECT, and
     /// goes on using. Its engines give the kernel that number with each I/O, as the caller's own system call
@@ -34,7 +24,7 @@ impl Target {
     /// # Safety
     /// While the target or an engine of it lives, I/O under this number is I/O that the caller means:
     /// requests write to whatever is open under it when they are submitted.
-    pub unsafe fn of_callers(fd: RawFd, drivers: Drivers) -> Result<Target, TargetError> {
+    pub unsafe fn of_callers(fd: RawFd) -> Result<Target, TargetError> {
         let path = PathBuf::from(format!("/proc/self/fd/{fd}"));
         let closed =
             || TargetError::system(&path, "asking how it is open")(std::io::ErrorKind::NotFound.into());
@@ -77,14 +67,14 @@ impl Target {
             bypass: None,
             warnings,
             file_id: None,
-            callers: Some(drivers),
+            is_callers: true,
             path,
         })
     }
 
-    /// Who drives the engines, if the descriptor is the caller's.
-    pub(crate) fn callers(&self) -> Option<Drivers> {
-        self.callers
+    /// True if the descriptor is the caller's.
+    pub(crate) fn is_callers(&self) -> bool {
+        self.is_callers
     }
 }
 
@@ -130,7 +120,7 @@ mod tests {
         let (first, second) = (file(folder.path(), 1), file(folder.path(), 2));
         let fd = first.as_raw_fd();
         // SAFETY: the number is of files of this test alone.
-        let target = unsafe { Target::of_callers(fd, Drivers::Several) }.unwrap();
+        let target = unsafe { Target::of_callers(fd) }.unwrap();
         assert!(target.is_writable() && target.data_len() == 2 * BLOCK as u64);
         let pool = Pool::lent(2);
         let mut ring = IoUring::builder().open(&target, &pool).unwrap();
@@ -160,7 +150,7 @@ mod tests {
         let direct = file(folder.path(), 1);
         let buffered = File::open(folder.path().join("1")).unwrap();
         // SAFETY: nothing is written.
-        let of = |fd| unsafe { Target::of_callers(fd, Drivers::One) };
+        let of = |fd| unsafe { Target::of_callers(fd) };
         for (fd, says) in [(-1, "asking how it is open"), (buffered.as_raw_fd(), "direct I/O")] {
             let message = of(fd).unwrap_err().to_string();
             assert!(message.contains(says), "{message}");

@@ -26,7 +26,6 @@ mod fixtures;
 #[cfg(test)]
 mod tests;
 
-pub use callers::Drivers;
 pub use descriptor::Descriptor;
 pub use error::{DataFault, DiskUse, PassthroughFault, TakeRefusal, TargetError, TargetFault};
 pub use header::{FileId, HEADER_LEN, ParseFileIdError};
@@ -102,8 +101,8 @@ pub struct Target {
     bypass: Option<Bypass>,
     warnings: Vec<String>,
     file_id: Option<FileId>,
-    /// Who drives its engines, where the descriptor is the caller's.
-    callers: Option<Drivers>,
+    /// The descriptor is the caller's.
+    is_callers: bool,
 }
 
 /// What a path names, found without opening it for I/O.
@@ -205,7 +204,7 @@ impl Target {
             bypass: None,
             warnings,
             file_id: header.map(|header| header.id),
-            callers: None,
+            is_callers: false,
         })
     }
 
@@ -257,7 +256,7 @@ impl Target {
             bypass: None,
             warnings: dir.map(|dir| device_warnings(path, &dir, data_len)).unwrap_or_default(),
             file_id: None,
-            callers: None,
+            is_callers: false,
         })
     }
 

@@ -61,13 +61,13 @@ static bool is_filled(const char *memory, int byte, size_t len) {
 }
 
 // Reads until a descriptor has an engine.
-static void warm(int fd) {
+__attribute__((unused)) static void warm(int fd) {
     char *memory = blocks(1);
     for (int round = 0; round < 10; round++) need(pread(fd, memory, BLOCK, 0) == BLOCK, "a read");
     free(memory);
 }
 
-static void say(const char *what, long result) {
+__attribute__((unused)) static void say(const char *what, long result) {
     printf("%s: %ld %d\n", what, result, result < 0 ? errno : 0);
     fflush(stdout);
 }

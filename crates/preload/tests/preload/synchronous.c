@@ -4,6 +4,9 @@
 #include <sys/file.h>
 #include <sys/time.h>
 
+static void *volatile nothing = NULL;
+static volatile int fewer = -1;
+
 static void results(void) {
     int fd = make("data", 0, O_RDWR);
     warm(fd);
@@ -22,7 +25,7 @@ static void results(void) {
     say("an unaligned offset", pread(fd, memory, BLOCK, 1));
     say("an unaligned length", pread(fd, memory, BLOCK - 1, 0));
     say("an unaligned address", pread(fd, memory + 1, BLOCK, 0));
-    say("no memory", pread(fd, NULL, BLOCK, 0));
+    say("no memory", pread(fd, nothing, BLOCK, 0));
     say("memory of nobody", pread(fd, (void *)0x10000, BLOCK, 0));
     say("memory that cannot be read", pwrite(fd, (void *)0x10000, BLOCK, 0));
     memset(memory, 200, BLOCK);
@@ -39,7 +42,7 @@ static void results(void) {
     say("the same", memcmp(memory, memory + 2 * BLOCK, 2 * BLOCK) == 0);
     say("twenty vectors", preadv(fd, vectors, 20, 0));
     say("no vector", preadv(fd, vectors, 0, 0));
-    say("fewer than none", preadv(fd, vectors, -1, 0));
+    say("fewer than none", preadv(fd, vectors, fewer, 0));
     say("durable", pwritev2(fd, vectors, 1, 0, RWF_DSYNC));
     say("durable with times", pwritev2(fd, vectors, 1, 0, RWF_SYNC));
     say("by a flag of reads", preadv2(fd, vectors, 1, 0, RWF_HIPRI));
@@ -160,6 +163,11 @@ static void numbers(void) {
     say("and again", pread(fd, memory, BLOCK, 2 * BLOCK) + memory[0]);
 }
 
+static void *warms(void *fd) {
+    warm((int)(intptr_t)fd);
+    return NULL;
+}
+
 // A lock of the process ends when any of its descriptors of the file is closed.
 static void locks(void) {
     int fd = make("data", 0, O_RDWR);
@@ -169,7 +177,7 @@ static void locks(void) {
     need(flock(locked, LOCK_EX) == 0, "another lock");
     pthread_t thread;
     warm(fd);
-    need(!pthread_create(&thread, NULL, (void *(*)(void *))warm, (void *)(intptr_t)fd), "a thread");
+    need(!pthread_create(&thread, NULL, warms, (void *)(intptr_t)fd), "a thread");
     need(!pthread_join(thread, NULL), "its end");
     pid_t child = fork();
     if (child == 0) {

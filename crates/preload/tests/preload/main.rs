@@ -1,0 +1,243 @@
+//! Programs in C, and fio, with the library and without it: they say the same, and their I/O is moved.
+
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// Below `target/`, which is on a disk's file system.
+fn folder() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// True to go on; otherwise the test is skipped, or fails under CI.
+fn have(condition: bool, what: &str) -> bool {
+    if !condition {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "needs {what}");
+        eprintln!("skipped: needs {what}");
+    }
+    condition
+}
+
+/// The library that cargo built for these tests.
+fn library() -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name("libiopj_preload.so")
+}
+
+/// Compiles a C program beside this file; `None` without a compiler.
+fn compile(folder: &Path, name: &str) -> Option<PathBuf> {
+    let has_compiler = Command::new("cc").arg("--version").output().is_ok();
+    if !have(has_compiler, "a C compiler (apt-get install gcc libc6-dev)") {
+        return None;
+    }
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preload");
+    let program = folder.join(name);
+    let mut command = Command::new("cc");
+    command.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program);
+    let output = command.arg(sources.join(format!("{name}.c"))).arg("-ldl").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
+/// A program under the library; `stats` gets a line for each of its processes.
+fn preloaded(program: &OsStr, stats: &Path) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg("120").arg("env").arg(format!("LD_PRELOAD={}", library().display())).arg(program);
+    command.env("IOPJ_PRELOAD_STATS", stats);
+    command
+}
+
+/// What its processes counted.
+fn counts(stats: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(stats).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The sum over the processes of a number, by its place.
+fn sum(counts: &[Value], place: &str) -> u64 {
+    counts.iter().filter_map(|process| process.pointer(place)?.as_u64()).sum()
+}
+
+fn said(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// Runs a test of a C program with the library and without: it must say the same. Returns what was counted.
+fn compared(program: &Path, test: &str) -> Vec<Value> {
+    let (plain, under) = (folder(), folder());
+    let without = Command::new(program).arg(test).arg(plain.path()).output().unwrap();
+    let stats = under.path().join("stats");
+    let with = preloaded(program.as_os_str(), &stats).arg(test).arg(under.path()).output().unwrap();
+    assert_eq!(said(&without).0, Some(0), "{test}: {:?}", said(&without));
+    assert_eq!(said(&with), said(&without), "{test}");
+    let counts = counts(&stats);
+    assert_eq!(
+        (sum(&counts, "/bytes_copied"), sum(&counts, "/engines_failed")),
+        (0, 0),
+        "{test}: {counts:?}"
+    );
+    counts
+}
+
+/// Runs tests, each of which must move something by `interface`, and pass something through for each reason.
+fn all(program: &Path, interface: &str, tests: &[(&str, &[&str])]) {
+    for (test, reasons) in tests {
+        let counts = compared(program, test);
+        let calls = sum(&counts, &format!("/moved/{interface}/calls"));
+        assert!(calls > 0 && sum(&counts, "/engines_opened") > 0, "{test}: {counts:?}");
+        let by_way: u64 =
+            counts.iter().filter_map(|process| process["ways"].as_object()).flatten().count() as u64;
+        assert!(by_way > 0, "{test}: {counts:?}");
+        for reason in *reasons {
+            assert!(sum(&counts, &format!("/passed/{reason}")) > 0, "{test}: {reason}: {counts:?}");
+        }
+    }
+}
+
+#[test]
+fn calls_that_wait_mean_what_they_meant() {
+    let folder = folder();
+    let Some(program) = compile(folder.path(), "synchronous") else { return };
+    let results = ["unaligned", "length", "vectors", "call_flags", "open_flags", "not_open", "warm_up"];
+    let tests: [(&str, &[&str]); 8] = [
+        ("results", &results),
+        ("threads", &["warm_up"]),
+        ("forks", &["warm_up"]),
+        ("numbers", &["buffered", "not_a_file", "not_open"]),
+        ("locks", &[]),
+        ("signals", &["signal_handler"]),
+        ("leap", &[]),
+        ("cancel", &[]),
+    ];
+    all(&program, "posix-sio", &tests);
+}
+
+#[test]
+fn buffered_descriptors_are_left_alone() {
+    let folder = folder();
+    let Some(program) = compile(folder.path(), "synchronous") else { return };
+    let counts = compared(&program, "buffered");
+    assert_eq!((sum(&counts, "/passed/buffered"), sum(&counts, "/engines_opened")), (100, 0), "{counts:?}");
+    assert_eq!(sum(&counts, "/moved/posix-sio/calls"), 0);
+}
+
+/// libaio is on every machine with fio.
+fn has_libaio() -> bool {
+    let output = Command::new("sh").args(["-c", "ldconfig -p | grep -q 'libaio.so.1 '"]).output();
+    have(output.is_ok_and(|output| output.status.success()), "libaio.so.1 (apt-get install fio)")
+}
+
+#[test]
+fn calls_of_libaio_mean_what_they_meant() {
+    let folder = folder();
+    let Some(program) = compile(folder.path(), "asynchronous").filter(|_| has_libaio()) else { return };
+    let tests: [(&str, &[&str]); 3] = [
+        ("libaio", &["trial", "not_open", "unaligned", "operation", "notified"]),
+        ("libaio_threads", &["shared"]),
+        ("interrupted", &[]),
+    ];
+    all(&program, "libaio", &tests);
+}
+
+#[test]
+fn calls_of_posix_aio_mean_what_they_meant() {
+    let folder = folder();
+    let Some(program) = compile(folder.path(), "asynchronous") else { return };
+    let tests: [(&str, &[&str]); 4] = [
+        ("posix_aio", &["trial", "not_open", "unaligned", "notified"]),
+        ("posix_aio_threads", &["shared"]),
+        ("ended_in_flight", &[]),
+        ("closed_in_flight", &[]),
+    ];
+    all(&program, "posix-aio", &tests);
+}
+
+#[test]
+fn one_variable_switches_it_off() {
+    let (programs, data) = (folder(), folder());
+    let Some(program) = compile(programs.path(), "synchronous") else { return };
+    let stats = data.path().join("stats");
+    let mut command = preloaded(program.as_os_str(), &stats);
+    let output = command.env("IOPJ_PRELOAD", "off").arg("results").arg(data.path()).output().unwrap();
+    assert!(output.status.success() && !stats.exists(), "{:?}", said(&output));
+}
+
+#[test]
+fn a_policy_that_is_none_leaves_the_program_as_it_was() {
+    let (programs, data) = (folder(), folder());
+    let Some(program) = compile(programs.path(), "synchronous") else { return };
+    let run = |policy: &str| {
+        let stats = data.path().join(policy);
+        let mut command = preloaded(program.as_os_str(), &stats);
+        let output =
+            command.env("IOPJ_PRELOAD_POLICY", policy).arg("threads").arg(data.path()).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{:?}", said(&output));
+        counts(&stats)
+    };
+    let counts = run("no-such-file");
+    assert_eq!((sum(&counts, "/moved/posix-sio/calls"), sum(&counts, "/engines_opened")), (0, 0));
+    assert!(sum(&counts, "/engines_failed") > 0 && sum(&counts, "/passed/no_engine") > 0, "{counts:?}");
+    let error = counts[0]["error"].as_str().unwrap();
+    assert!(error.starts_with("IOPJ_PRELOAD_POLICY: no-such-file: "), "{error}");
+    let counts = run("cpu");
+    assert!(sum(&counts, "/moved/posix-sio/calls") > 0, "{counts:?}");
+}
+
+/// Writes a file by an engine of fio and verifies it, with `more` options. Every call is to be moved but those
+/// of the trial, and no byte copied.
+fn fio(engine: &str, interface: &str, more: &[&str]) {
+    let folder = folder();
+    let stats = folder.path().join("stats");
+    let mut command = preloaded(OsStr::new("fio"), &stats);
+    command.arg(format!("--filename={}", folder.path().join("data").display()));
+    command.args(["--name=job", "--direct=1", "--rw=randrw", "--verify=crc32c", "--output-format=json"]);
+    let output = command.arg(format!("--ioengine={engine}")).args(more).output().unwrap();
+    let (code, text, errors) = said(&output);
+    assert_eq!((code, errors.as_str()), (Some(0), ""), "{engine}: {text}");
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let job = &json["jobs"][0];
+    let ios = job["read"]["total_ios"].as_u64().unwrap() + job["write"]["total_ios"].as_u64().unwrap();
+    assert_eq!(job["error"], 0, "{text}");
+    let counts = counts(&stats);
+    let (moved, bytes) = (format!("/moved/{interface}/calls"), format!("/moved/{interface}/bytes"));
+    let (moved, bytes) = (sum(&counts, &moved), sum(&counts, &bytes));
+    assert_eq!((sum(&counts, "/bytes_copied"), sum(&counts, "/engines_failed")), (0, 0), "{counts:?}");
+    assert!(ios >= 512 && moved > ios * 9 / 10 && bytes >= moved * 4096, "{engine}: {ios} {counts:?}");
+    let passed = sum(&counts, "/passed/trial") + sum(&counts, "/passed/warm_up");
+    assert!(passed > 0 && passed <= 64, "{engine}: {counts:?}");
+    eprintln!("{engine}: {moved} calls moved of {ios}, {bytes} bytes, none copied");
+}
+
+const ENGINES: [(&str, &str, &str); 4] = [
+    ("psync", "posix-sio", "--iodepth=1"),
+    ("pvsync2", "posix-sio", "--iodepth=1"),
+    ("libaio", "libaio", "--iodepth=8"),
+    ("posixaio", "posix-aio", "--iodepth=8"),
+];
+
+fn has_fio() -> bool {
+    have(Command::new("fio").arg("--version").output().is_ok(), "fio (apt-get install fio)")
+}
+
+#[test]
+fn fio_verifies_what_it_wrote() {
+    if has_fio() {
+        for (engine, interface, depth) in ENGINES {
+            fio(engine, interface, &["--bs=4k", "--size=4m", depth]);
+        }
+    }
+}
+
+#[test]
+#[ignore = "a soak: cargo xtask soak"]
+fn soak_fio_verifies_for_ten_minutes_by_each_engine() {
+    if has_fio() {
+        for (engine, interface, depth) in ENGINES {
+            let long = ["--time_based", "--runtime=600", "--bsrange=4k-128k", "--size=256m"];
+            fio(engine, interface, &[&long[..], &[depth]].concat());
+        }
+    }
+}
