@@ -44,6 +44,7 @@ macro_rules! stand_before {
         #[doc = concat!("Stands before the function of the C library or libaio of this name.\n\n",
             "# Safety\nAs for that function.")]
         #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[allow(non_snake_case, reason = "C has the names")]
         pub(crate) unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> $result {
             static REAL: $crate::real::Real = $crate::real::Real::new(
                 match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {

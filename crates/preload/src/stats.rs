@@ -74,7 +74,9 @@ reasons! {
 struct Counter(AtomicU64);
 
 impl Counter {
-    const NEW: Counter = Counter(AtomicU64::new(0));
+    const fn new() -> Counter {
+        Counter(AtomicU64::new(0))
+    }
 
     fn add(&self, number: u64) {
         self.0.fetch_add(number, Ordering::Relaxed);
@@ -85,14 +87,14 @@ impl Counter {
     }
 }
 
-static CALLS: [Counter; INTERFACES.len()] = [Counter::NEW; INTERFACES.len()];
-static BYTES: [Counter; INTERFACES.len()] = [Counter::NEW; INTERFACES.len()];
-static PASSED: [Counter; REASONS.len()] = [Counter::NEW; REASONS.len()];
-static WAYS: [Counter; Way::COUNT] = [Counter::NEW; Way::COUNT];
-static COPIED: Counter = Counter::NEW;
-static OPENED: Counter = Counter::NEW;
-static FAILED: Counter = Counter::NEW;
-static SWITCHES: Counter = Counter::NEW;
+static CALLS: [Counter; INTERFACES.len()] = [const { Counter::new() }; INTERFACES.len()];
+static BYTES: [Counter; INTERFACES.len()] = [const { Counter::new() }; INTERFACES.len()];
+static PASSED: [Counter; REASONS.len()] = [const { Counter::new() }; REASONS.len()];
+static WAYS: [Counter; Way::COUNT] = [const { Counter::new() }; Way::COUNT];
+static COPIED: Counter = Counter::new();
+static OPENED: Counter = Counter::new();
+static FAILED: Counter = Counter::new();
+static SWITCHES: Counter = Counter::new();
 /// Why an engine could not be opened, or failed, the latest.
 static ERROR: Mutex<String> = Mutex::new(String::new());
 

@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(read(&mut ring, &pool, 0, &mut memory), BLOCK as u32);
         assert_eq!(memory.0, [1; BLOCK]);
         // What is open under the number now is what is read.
-        rustix::io::dup2(&second, &mut *std::mem::ManuallyDrop::new(std::os::fd::OwnedFd::from(first)))
+        rustix::io::dup2(&second, &mut std::mem::ManuallyDrop::new(std::os::fd::OwnedFd::from(first)))
             .unwrap();
         for offset in [0, BLOCK as u64] {
             assert_eq!(read(&mut ring, &pool, offset, &mut memory), BLOCK as u32);
