@@ -73,20 +73,17 @@ pub(crate) fn may_move(fd: c_int) -> Result<(), Reason> {
     }
 }
 
-/// As [`may_move`], with nothing from memory.
+/// As [`may_move`], with nothing from memory: what a descriptor names now, if it is open for reads, or for
+/// writes.
 ///
 /// # Errors
 /// Why not.
-pub(crate) fn may_move_now(fd: c_int) -> Result<File, Reason> {
-    forget(fd);
-    may_move(fd)?;
-    file(fd).ok_or(Reason::NotOpen)
-}
-
-/// True if a descriptor is open for this.
-pub(crate) fn is_open_for(fd: c_int, reads: bool) -> bool {
-    let mode = sys::open_flags(fd).map(|flags| flags & libc::O_ACCMODE);
-    mode == Some(libc::O_RDWR) || mode == Some(if reads { libc::O_RDONLY } else { libc::O_WRONLY })
+pub(crate) fn may_move_now(fd: c_int, reads: bool) -> Result<File, Reason> {
+    let flags = sys::open_flags(fd).ok_or(Reason::NotOpen)?;
+    let mode = flags & libc::O_ACCMODE;
+    let file = judge(fd, flags)?;
+    let is_open_for_it = mode == libc::O_RDWR || mode == if reads { libc::O_RDONLY } else { libc::O_WRONLY };
+    if is_open_for_it { Ok(file) } else { Err(Reason::NotOpen) }
 }
 
 /// What a descriptor names now, if that is a file or a block device.
@@ -101,14 +98,25 @@ pub(crate) fn file(fd: c_int) -> Option<File> {
 }
 
 fn ask(fd: c_int) -> u8 {
-    match sys::open_flags(fd) {
-        None => UNKNOWN,
-        Some(flags) if flags & libc::O_DIRECT == 0 => BUFFERED,
-        // A ring would not wait for a descriptor with O_NONBLOCK, and the place of what is appended is known
-        // to the kernel alone.
-        Some(flags) if flags & (libc::O_APPEND | libc::O_NONBLOCK) != 0 => OPEN_FLAGS,
-        Some(_) => file(fd).map_or(NOT_A_FILE, |_| DIRECT),
+    let Some(flags) = sys::open_flags(fd) else { return UNKNOWN };
+    match judge(fd, flags) {
+        Ok(_) => DIRECT,
+        Err(Reason::Buffered) => BUFFERED,
+        Err(Reason::OpenFlags) => OPEN_FLAGS,
+        Err(_) => NOT_A_FILE,
     }
+}
+
+fn judge(fd: c_int, flags: c_int) -> Result<File, Reason> {
+    if flags & libc::O_DIRECT == 0 {
+        return Err(Reason::Buffered);
+    }
+    // A ring would not wait for a descriptor with O_NONBLOCK, and the place of what is appended is known to the
+    // kernel alone.
+    if flags & (libc::O_APPEND | libc::O_NONBLOCK) != 0 {
+        return Err(Reason::OpenFlags);
+    }
+    file(fd).ok_or(Reason::NotAFile)
 }
 
 #[cfg(test)]
@@ -126,7 +134,8 @@ mod tests {
         let open = |flags| OpenOptions::new().write(true).custom_flags(flags).open(&path).unwrap();
         let direct = open(libc::O_DIRECT);
         assert_eq!(may_move(direct.as_raw_fd()), Ok(()));
-        assert!(is_open_for(direct.as_raw_fd(), false) && !is_open_for(direct.as_raw_fd(), true));
+        assert!(may_move_now(direct.as_raw_fd(), false).is_ok());
+        assert_eq!(may_move_now(direct.as_raw_fd(), true), Err(Reason::NotOpen));
         let appends = open(libc::O_DIRECT | libc::O_APPEND);
         assert_eq!(may_move(appends.as_raw_fd()), Err(Reason::OpenFlags));
         let buffered = File::open(&path).unwrap();
@@ -137,7 +146,7 @@ mod tests {
         // What is remembered is wrong until it is forgotten, or asked for.
         let fd = direct.as_raw_fd();
         set_flags(fd, 0);
-        assert_eq!((may_move(fd), may_move_now(fd)), (Ok(()), Err(Reason::Buffered)));
+        assert_eq!((may_move(fd), may_move_now(fd, false)), (Ok(()), Err(Reason::Buffered)));
         forget_range(0, u32::MAX);
         assert_eq!(may_move(buffered.as_raw_fd()), Err(Reason::Buffered));
     }

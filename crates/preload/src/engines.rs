@@ -60,11 +60,12 @@ impl Engines {
         entry.used = self.calls;
         if entry.file != file {
             // Another file than the one that was asked about.
-            let now = descriptors::may_move_now(fd)?;
-            if entry.file.device != now.device {
+            descriptors::forget(fd);
+            descriptors::may_move(fd)?;
+            if entry.file.device != file.device {
                 entry.engine.replace(Opened::NotYet(WARM_UP));
             }
-            entry.file = now;
+            entry.file = file;
         }
         Ok(number)
     }

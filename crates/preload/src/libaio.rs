@@ -160,10 +160,7 @@ unsafe fn push(owned: &mut Owned, block: *mut libc::iocb) -> Result<(), Reason> 
     let (fd, offset) = (iocb.aio_fildes as c_int, iocb.aio_offset as u64);
     let transfer = Transfer { fd, op, vectors: &[vector], offset };
     transfer.check()?;
-    let file = descriptors::may_move_now(fd)?;
-    if !descriptors::is_open_for(fd, transfer.reads()) {
-        return Err(Reason::NotOpen);
-    }
+    let file = descriptors::may_move_now(fd, transfer.reads())?;
     if !owned.context.announce() {
         return Err(Reason::Shared);
     }
@@ -250,8 +247,18 @@ impl Events {
         until: Option<Instant>,
     ) -> Look {
         let is_owner = context.owner.is(&state.owner);
-        let owned = (is_owner && context.has_passed_trial()).then(|| state.owned(context));
-        self.take(context, owned, None);
+        self.take(context);
+        if is_owner && context.is_moved.load(Ordering::SeqCst) > 0 {
+            let is_alone = context.in_kernel.load(Ordering::Relaxed) == 0 && !context.is_shared();
+            let end = Instant::now() + if is_alone { SLICE } else { SHORT };
+            let owned = state.owned(context);
+            match self.count < least {
+                true => owned.queue.wait(until.map_or(end, |until| until.min(end))),
+                false => owned.queue.reap(),
+            }
+            owned.publish();
+            self.take(context);
+        }
         if context.in_kernel.load(Ordering::Relaxed) > 0 && self.count < self.most {
             self.ask_kernel(context);
         }
@@ -264,30 +271,18 @@ impl Events {
         if context.is_moved.load(Ordering::SeqCst) == 0 {
             return if least == 0 && self.count > 0 { Look::Done } else { Look::Kernel };
         }
-        let now = Instant::now();
-        if least == 0 || until.is_some_and(|until| now >= until) {
+        if least == 0 || until.is_some_and(|until| Instant::now() >= until) {
             return Look::Done;
         }
-        if !is_owner {
-            context.owner.ask();
-            return Look::OfOthers;
+        if is_owner {
+            return Look::Waited;
         }
-        let is_alone = context.in_kernel.load(Ordering::Relaxed) == 0 && !context.is_shared();
-        let end = now + if is_alone { SLICE } else { SHORT };
-        let owned = Some(state.owned(context));
-        self.take(context, owned, Some(until.map_or(end, |until| until.min(end))));
-        if self.count >= least { Look::Done } else { Look::Waited }
+        context.owner.ask();
+        Look::OfOthers
     }
 
-    /// Takes what has ended and was moved. The owner waits for it until `wait`, if that is given.
-    fn take(&mut self, context: &Context, owned: Option<&mut Owned>, wait: Option<Instant>) {
-        if let Some(owned) = owned {
-            match wait {
-                Some(until) => owned.queue.wait(until),
-                None => owned.queue.reap(),
-            }
-            owned.publish();
-        }
+    /// Takes what has ended and was moved.
+    fn take(&mut self, context: &Context) {
         let mut ready = context.ready();
         let before = self.count;
         while self.count < self.most
@@ -375,11 +370,11 @@ unsafe fn pget_events(
         if known.owner.is(&inside.state().owner) {
             let owned = inside.state().owned(&known);
             owned.queue.drain();
-            events.take(&known, Some(owned), None);
+            owned.publish();
         } else {
             wait_for_owner(&known);
-            events.take(&known, None, None);
         }
+        events.take(&known);
         count = events.count;
     }
     if count > 0 && count as c_long >= least {

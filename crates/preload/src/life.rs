@@ -13,8 +13,8 @@ stand_before! {
     _Exit = exit: (code: c_int) -> ();
 }
 
-/// The generation of the process that has written its counts.
-static WRITTEN: AtomicU64 = AtomicU64::new(0);
+/// The generation of the process that has ended.
+static ENDED: AtomicU64 = AtomicU64::new(0);
 /// The highest number that a ring is given, and how many numbers are for rings at the most.
 const HIGHEST: u64 = 1 << 16;
 const MOST_RINGS: u64 = 1024;
@@ -65,12 +65,15 @@ fn most_descriptors() -> u64 {
 
 /// Called when the process ends by exit(3) or `_exit`.
 extern "C" fn end() {
-    let Some(path) = settings::get().stats.as_deref().filter(|_| process::is_working()) else { return };
-    if WRITTEN.swap(process::generation(), Ordering::Relaxed) == process::generation() {
+    if !process::is_working()
+        || !process::is_own()
+        || ENDED.swap(process::generation(), Ordering::Relaxed) == process::generation()
+    {
         return;
     }
+    finish_own();
+    let Some(path) = settings::get().stats.as_deref() else { return };
     let errno = sys::errno();
-    tell_own();
     let before = sys::hold_off_all();
     let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     sys::append(path, stats::line(program.trim_end()).as_bytes());
@@ -78,10 +81,10 @@ extern "C" fn end() {
     sys::set_errno(errno);
 }
 
-/// Counts what the engines of this thread have done and not said.
-fn tell_own() {
+/// Ends what this thread has in flight: a kernel that ends a ring drops what it has not begun.
+fn finish_own() {
     if let Ok(mut inside) = Inside::enter() {
-        inside.state().tell();
+        inside.state().finish();
     }
 }
 

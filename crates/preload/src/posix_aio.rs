@@ -87,9 +87,6 @@ unsafe fn check<T>(block: Block, op: Op, with: impl FnOnce(&Transfer<'_>) -> T) 
     let vector = libc::iovec { iov_base: block.buffer, iov_len: block.len };
     let transfer = Transfer { fd: block.fd, op, vectors: &[vector], offset: block.offset as u64 };
     transfer.check()?;
-    if !descriptors::is_open_for(block.fd, transfer.reads()) {
-        return Err(Reason::NotOpen);
-    }
     Ok(with(&transfer))
 }
 
@@ -114,7 +111,7 @@ unsafe fn submit(all: &[(Block, Op)]) -> Result<(), Reason> {
         // SAFETY: by this function's condition.
         let pushed = unsafe {
             check(*block, *op, |transfer| {
-                let file = descriptors::may_move_now(transfer.fd)?;
+                let file = descriptors::may_move_now(transfer.fd, transfer.reads())?;
                 at.begin(owner);
                 queue.push(transfer, file, at.address())
             })
@@ -218,7 +215,6 @@ unsafe fn suspend(real: Suspend, list: *const Block, count: c_int, limit: *const
 /// `list` has `count` addresses of blocks or null pointers.
 unsafe fn look(list: *const Block, count: usize, until: Option<Instant>) -> Look {
     let Ok(mut inside) = Inside::enter() else { return Look::Glibcs };
-    take(inside.state(), None);
     // SAFETY: by this function's condition.
     let blocks = unsafe { std::slice::from_raw_parts(list, count) };
     let (mut own, mut others, mut glibcs) = (0, 0, 0);

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// A word in a page that is zeroed in a forked child, however it was forked: [`NEW`] there.
 static ALIVE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+/// The process in which the library works.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// How many forks lie between the process that loaded the library and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 
@@ -19,6 +21,7 @@ pub(crate) fn start() {
     let page = heap::page_of_this_process().cast::<AtomicU32>();
     // SAFETY: the page is never unmapped; zeros are a valid word.
     if let Some(word) = unsafe { page.as_ref() } {
+        PROCESS.store(std::process::id(), Ordering::Relaxed);
         word.store(WORKS, Ordering::Relaxed);
         ALIVE.store(page, Ordering::Release);
     }
@@ -33,6 +36,7 @@ pub(crate) fn is_working() -> bool {
         WORKS => true,
         NEW if word.compare_exchange(NEW, BEGINS, Ordering::AcqRel, Ordering::Relaxed).is_ok() => {
             GENERATION.fetch_add(1, Ordering::Relaxed);
+            PROCESS.store(std::process::id(), Ordering::Relaxed);
             iopj_engine::close_rings_of_parent();
             stats::reset();
             word.store(WORKS, Ordering::Release);
@@ -40,6 +44,11 @@ pub(crate) fn is_working() -> bool {
         }
         _ => false,
     }
+}
+
+/// False in a child that has the memory of its parent (vfork(2)).
+pub(crate) fn is_own() -> bool {
+    PROCESS.load(Ordering::Relaxed) == std::process::id()
 }
 
 /// A number that differs between a process and its children.

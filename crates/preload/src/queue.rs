@@ -146,11 +146,13 @@ impl<T> Queue<T> {
 
     /// Waits until something has ended, or until `until`, and takes it.
     pub(crate) fn wait(&mut self, until: Instant) {
-        self.reap();
+        let is_one = self.engines.iter().filter(|engine| engine.in_flight > 0).count() == 1;
+        if !is_one {
+            self.reap();
+        }
         if !self.ended.is_empty() {
             return;
         }
-        let is_one = self.engines.iter().filter(|engine| engine.in_flight > 0).count() == 1;
         let end = if is_one { until } else { until.min(Instant::now() + TURN) };
         self.each(
             |engine| engine.in_flight > 0,

@@ -71,8 +71,10 @@ impl State {
         self.owner.answered();
     }
 
-    /// Counts what the engines have done and not said.
-    pub(crate) fn tell(&mut self) {
+    /// Waits for what is in flight, and counts what the engines have done and not said: the process ends.
+    pub(crate) fn finish(&mut self) {
+        self.aio.drain();
+        self.contexts.iter_mut().for_each(|owned| owned.queue.drain());
         self.engines.tell();
         self.aio.tell();
         self.contexts.iter_mut().for_each(|owned| owned.queue.tell());

@@ -21,9 +21,14 @@ pub(crate) struct Place {
     generation: Cell<u64>,
     is_inside: Cell<bool>,
     has_ended: Cell<bool>,
-    /// The signals that all calls of the thread held off.
+    /// The signals that its calls usually hold off, and those that its latest calls held off beside them, with
+    /// how many calls these were.
     usual: Cell<sys::Signals>,
+    latest: Cell<(sys::Signals, u32)>,
 }
+
+/// After so many calls in a row with more signals held off that is usual.
+const USUAL: u32 = 256;
 
 impl Place {
     pub(crate) const fn new() -> Place {
@@ -33,7 +38,25 @@ impl Place {
             is_inside: Cell::new(false),
             has_ended: Cell::new(false),
             usual: Cell::new(!0),
+            latest: Cell::new((0, 0)),
         }
+    }
+}
+
+impl Place {
+    /// False if the thread seems to be in a signal handler, which runs with its signal held off.
+    fn is_usual(&self, before: sys::Signals) -> bool {
+        self.usual.set(self.usual.get() & before);
+        if before == self.usual.get() {
+            self.latest.set((0, 0));
+            return true;
+        }
+        let count = if self.latest.get().0 == before { self.latest.get().1 + 1 } else { 1 };
+        self.latest.set((before, count));
+        if count >= USUAL {
+            self.usual.set(before);
+        }
+        count >= USUAL
     }
 }
 
@@ -96,9 +119,7 @@ impl<S: State> Inside<S> {
                 place.generation.set(process::generation());
                 place.usual.set(!0);
             }
-            place.usual.set(place.usual.get() & before);
-            if before != place.usual.get() {
-                // A handler runs with its signal held off.
+            if !place.is_usual(before) {
                 sys::hold_off(before);
                 return Err(Reason::SignalHandler);
             }
@@ -144,5 +165,21 @@ impl<S: State> Drop for Inside<S> {
         S::place().with(|place| place.is_inside.set(false));
         sys::set_errno(self.errno);
         sys::hold_off(self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_signals_held_off_are_a_handler_until_they_are_usual() {
+        let place = Place::new();
+        assert!(place.is_usual(0b100) && place.is_usual(0b100));
+        assert!(!place.is_usual(0b110) && place.is_usual(0b100), "a handler");
+        assert!(place.is_usual(0b000) && !place.is_usual(0b100), "what it holds off usually is the least");
+        let handled: Vec<bool> = (0..USUAL).map(|_| place.is_usual(0b011)).collect();
+        assert_eq!(handled.iter().position(|usual| *usual), Some(USUAL as usize - 1));
+        assert!(place.is_usual(0b011));
     }
 }

@@ -113,6 +113,11 @@ static void forks(void) {
         need(pread(fd, memory, BLOCK, (off_t)round * BLOCK) == BLOCK, "a read");
         say("it wrote", (unsigned char)memory[0]);
     }
+    pid_t child = vfork();
+    if (child == 0) _exit(7);
+    int status = 0;
+    need(waitpid(child, &status, 0) == child, "its end");
+    say("a child in the same memory", WEXITSTATUS(status));
 }
 
 static void numbers(void) {
