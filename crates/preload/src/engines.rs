@@ -99,9 +99,9 @@ impl Engines {
             }
             entry.engine = match Moved::open(entry.fd, entry.file.device, 1) {
                 Ok(moved) => Opened::Now(Box::new(moved)),
-                Err(Reason::Engines) => {
+                Err(reason @ (Reason::Engines | Reason::Stack)) => {
                     *calls = WARM_UP;
-                    return Err(Reason::Engines);
+                    return Err(reason);
                 }
                 Err(_) => Opened::Never,
             };

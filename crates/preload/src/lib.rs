@@ -7,7 +7,7 @@
 //!
 //! From the bottom up: `sys` makes raw system calls, `heap` is the library's own memory, `real` finds the
 //! functions behind ours, `stats` counts, `settings` reads the environment; `process` and `thread` are what a
-//! process and a thread have, `descriptors` says what may be moved. `moved` is an engine, `engines` are those
+//! process and a thread have, `stack` how much room one has, `descriptors` says what may be moved. `moved` is an engine, `engines` are those
 //! of a thread for calls that wait, `queue` those for calls that do not; `owner` is a thread to others,
 //! `control_block` an I/O of POSIX AIO, `context` one of libaio, `state` all that a thread has. Then the
 //! functions, by interface: `synchronous`, `libaio`, `posix_aio`; and `numbers`, which keeps the program's
@@ -36,6 +36,7 @@ mod process;
 mod queue;
 mod real;
 mod settings;
+mod stack;
 mod state;
 mod stats;
 mod synchronous;

@@ -2,6 +2,7 @@
 
 use crate::process::Shared;
 use crate::settings;
+use crate::stack;
 use crate::stats::{self, Reason};
 use crate::sys;
 use iopj_auto::{Auto, Kind, Way};
@@ -80,7 +81,7 @@ impl Transfer<'_> {
 /// The engine.
 pub(crate) struct Moved {
     /// Closed when this is dropped.
-    engine: ManuallyDrop<Auto>,
+    engine: ManuallyDrop<Box<Auto>>,
     pool: Pool,
     device: u64,
     /// A limit of size is on files (RLIMIT_FSIZE).
@@ -96,6 +97,9 @@ impl Moved {
     /// # Errors
     /// There are too many, or it cannot be opened, which is counted with the error.
     pub(crate) fn open(fd: c_int, device: u64, depth: u32) -> Result<Moved, Reason> {
+        if !stack::has_room(stack::TO_OPEN) {
+            return Err(Reason::Stack);
+        }
         let most = MOST_ENGINES.load(Ordering::Relaxed);
         let has_room = ENGINES.with(|engines| {
             let has_room = *engines < most;
@@ -128,13 +132,15 @@ impl Moved {
         }
     }
 
-    fn try_open(fd: c_int, depth: u32) -> Result<(Auto, Pool), String> {
+    /// Out of line, so that only a thread with room for it has it on its stack.
+    #[inline(never)]
+    fn try_open(fd: c_int, depth: u32) -> Result<(Box<Auto>, Pool), String> {
         let policy = settings::get().policy()?;
         // SAFETY: the engine does what the program asks for on this number, and nothing else.
         let target = unsafe { Target::of_callers(fd) }.map_err(|error| error.to_string())?;
         let pool = Pool::lent(depth.max(MOST_VECTORS as u32));
         let opened = Auto::builder().policy(policy).iodepth(depth).open(&target, &pool);
-        Ok((opened.map_err(|error| error.to_string())?, pool))
+        Ok((Box::new(opened.map_err(|error| error.to_string())?), pool))
     }
 
     /// The device of what it does I/O on.
@@ -150,6 +156,9 @@ impl Moved {
     /// # Safety
     /// The program's memory is the kernel's, as by the system call, until the transfer ends.
     pub(crate) unsafe fn push(&mut self, transfer: &Transfer<'_>, tag: u64) -> Result<(), Reason> {
+        if !stack::has_room(stack::TO_CALL) {
+            return Err(Reason::Stack);
+        }
         if self.is_limited && !transfer.reads() {
             return Err(Reason::SizeLimit);
         }
@@ -254,9 +263,15 @@ impl Drop for Moved {
         self.tell();
         // SAFETY: taken here alone, and not used afterwards.
         let engine = unsafe { ManuallyDrop::take(&mut self.engine) };
-        let _ = engine.close(Instant::now() + END_LIMIT);
+        close(engine);
         ENGINES.with(|engines| *engines = engines.saturating_sub(1));
     }
+}
+
+/// Out of line, as opening is.
+#[inline(never)]
+fn close(engine: Box<Auto>) {
+    let _ = engine.close(Instant::now() + END_LIMIT);
 }
 
 fn outcome(completion: &Completion) -> isize {

@@ -63,6 +63,8 @@ reasons! {
     ThreadEnds = "thread_ends",
     /// There are as many engines as may be.
     Engines = "engines",
+    /// The thread has not room enough on its stack, or another stack than it was made with.
+    Stack = "stack",
     /// No engine could be opened.
     NoEngine = "no_engine",
     /// Files may not grow over a limit (RLIMIT_FSIZE), about which a signal tells.

@@ -173,6 +173,19 @@ static void *warms(void *fd) {
     return NULL;
 }
 
+// Threads whose stacks are no larger than they must be.
+static void stacks(void) {
+    int fd = make("data", 0, O_RDWR);
+    for (size_t len = 24 << 10; len <= 1 << 20; len *= 2) {
+        pthread_attr_t attributes;
+        pthread_t thread;
+        need(!pthread_attr_init(&attributes) && !pthread_attr_setstacksize(&attributes, len), "a stack");
+        need(!pthread_create(&thread, &attributes, warms, (void *)(intptr_t)fd), "a thread");
+        need(!pthread_join(thread, NULL), "its end");
+        say("a thread with little room has read", (long)len);
+    }
+}
+
 // A lock of the process ends when any of its descriptors of the file is closed.
 static void locks(void) {
     int fd = make("data", 0, O_RDWR);
@@ -320,7 +333,7 @@ int main(int argc, char **argv) {
     struct test tests[] = {
         {"results", results}, {"threads", threads}, {"forks", forks},   {"numbers", numbers},
         {"locks", locks},     {"signals", signals}, {"leap", leap},     {"cancel", cancel},
-        {"buffered", buffered}, {NULL, NULL},
+        {"buffered", buffered}, {"stacks", stacks}, {NULL, NULL},
     };
     return run(tests, argc, argv);
 }
