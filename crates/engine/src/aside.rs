@@ -19,14 +19,14 @@ pub fn keep_rings_from(lowest: RawFd) {
     LOWEST.store(lowest.clamp(0, MARKS as i32 - 1), Ordering::Relaxed);
 }
 
-/// True if a ring that was made since [`keep_rings_from`] has this number: closing it, or putting another file
-/// in its place, would end the I/O of its engine.
+/// True if a ring that was made since [`keep_rings_from`] has this number: closing it, or putting another
+/// file in its place, would end the I/O of its engine.
 pub fn is_ring(fd: RawFd) -> bool {
     mark(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
-/// How many rings of this process are open, of those that [`is_ring`] knows. The kernel interrupts the thread that
-/// made a ring once more some time after its close (`io_tctx_exit_cb` of io_uring/io_uring.c).
+/// How many rings of this process are open, of those that [`is_ring`] knows. The kernel interrupts the thread
+/// that made a ring once more some time after its close (`io_tctx_exit_cb` of io_uring/io_uring.c).
 pub fn open_rings() -> u32 {
     OPEN.load(Ordering::Relaxed)
 }

@@ -79,9 +79,9 @@ fn unopened(error: &EngineError) -> Obstacle {
     }
 }
 
-/// On a descriptor of the caller's nothing is tried: the queue is asked whether it polls. A ring that was opened
-/// and closed again would interrupt its thread some time later (the kernel's `io_tctx_exit_cb`), in the middle
-/// of a call of the caller's.
+/// On a descriptor of the caller's nothing is tried: the queue is asked whether it polls. A ring that was
+/// opened and closed again would interrupt its thread some time later (the kernel's `io_tctx_exit_cb`), in
+/// the middle of a call of the caller's.
 fn obstacle_for_callers(path: IoPath, target: &Target) -> Option<Obstacle> {
     if path.completion() != CompletionMode::Interrupt && !has_poll_queues(target) {
         return Some(no_poll_queues(target));

@@ -52,7 +52,7 @@ pub(crate) fn require_unregistered_files(features: u32) -> Result<(), EngineErro
 pub(crate) fn require_ring_for_callers(modes: Ring) -> Result<(), EngineError> {
     let why = match modes {
         Ring { submission: RingSubmission::Sqpoll { .. }, .. } => {
-            "sqpoll looks a descriptor up later than the call that names it: leave it to descriptors of iopj's own"
+            "sqpoll looks a descriptor up after the call that names it: leave it to iopj's own descriptors"
         }
         Ring { registered: true, .. } => {
             "+registered keeps a file open that its owner may close: leave it to descriptors of iopj's own"

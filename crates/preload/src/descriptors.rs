@@ -111,8 +111,8 @@ fn judge(fd: c_int, flags: c_int) -> Result<File, Reason> {
     if flags & libc::O_DIRECT == 0 {
         return Err(Reason::Buffered);
     }
-    // A ring would not wait for a descriptor with O_NONBLOCK, and the place of what is appended is known to the
-    // kernel alone.
+    // A ring would not wait for a descriptor with O_NONBLOCK, and the place of what is appended is known to
+    // the kernel alone.
     if flags & (libc::O_APPEND | libc::O_NONBLOCK) != 0 {
         return Err(Reason::OpenFlags);
     }

@@ -13,8 +13,8 @@ const MOST_OPEN: usize = 64;
 /// Calls of a thread after which a descriptor that had none may lose its engine to another.
 const IDLE_CALLS: u64 = 4096;
 
-/// The engines of a thread, by descriptor. An engine belongs to the number: it holds nothing open, and goes on
-/// when another file of the same device is open there.
+/// The engines of a thread, by descriptor. An engine belongs to the number: it holds nothing open, and goes
+/// on when another file of the same device is open there.
 #[derive(Default)]
 pub(crate) struct Engines {
     entries: Vec<Entry>,

@@ -157,7 +157,8 @@ mod tests {
                     let (block, layout, byte) = held.swap_remove(number % held.len());
                     // SAFETY: the block is as long as its layout says, and comes back once.
                     unsafe {
-                        prop_assert!(std::slice::from_raw_parts(block, layout.size()).iter().all(|it| *it == byte));
+                        let bytes = std::slice::from_raw_parts(block, layout.size());
+                        prop_assert!(bytes.iter().all(|it| *it == byte));
                         Heap.dealloc(block, layout);
                     }
                 }
@@ -165,7 +166,8 @@ mod tests {
             for (block, layout, byte) in held {
                 // SAFETY: as above.
                 unsafe {
-                    prop_assert!(std::slice::from_raw_parts(block, layout.size()).iter().all(|it| *it == byte));
+                    let bytes = std::slice::from_raw_parts(block, layout.size());
+                    prop_assert!(bytes.iter().all(|it| *it == byte));
                     Heap.dealloc(block, layout);
                 }
             }

@@ -7,11 +7,11 @@
 //!
 //! From the bottom up: `sys` makes raw system calls, `heap` is the library's own memory, `real` finds the
 //! functions behind ours, `stats` counts, `settings` reads the environment; `process` and `thread` are what a
-//! process and a thread have, `stack` how much room one has, `descriptors` says what may be moved. `moved` is an engine, `engines` are those
-//! of a thread for calls that wait, `queue` those for calls that do not; `owner` is a thread to others,
-//! `control_block` an I/O of POSIX AIO, `context` one of libaio, `state` all that a thread has. Then the
-//! functions, by interface: `synchronous`, `libaio`, `posix_aio`; and `numbers`, which keeps the program's
-//! descriptors and ours apart, and `life`, for beginning and end.
+//! process and a thread have, `stack` how much room one has, `descriptors` says what may be moved. `moved` is
+//! an engine, `engines` are those of a thread for calls that wait, `queue` those for calls that do not;
+//! `owner` is a thread to others, `control_block` an I/O of POSIX AIO, `context` one of libaio, `state` all
+//! that a thread has. Then the functions, by interface: `synchronous`, `libaio`, `posix_aio`; and `numbers`,
+//! which keeps the program's descriptors and ours apart, and `life`, for beginning and end.
 
 #![cfg_attr(
     test,

@@ -1,8 +1,8 @@
 //! `libaio`: contexts, `io_submit`, `io_getevents` and the rest.
 //!
-//! Each context is one of the kernel's too, which has what is not moved. It is moved once it has been seen that
-//! one thread uses it, the one that made it. If another comes, it gets what is in flight by asking the first,
-//! and from then on everything goes to the kernel, where threads can wait beside each other.
+//! Each context is one of the kernel's too, which has what is not moved. It is moved once it has been seen
+//! that one thread uses it, the one that made it. If another comes, it gets what is in flight by asking the
+//! first, and from then on everything goes to the kernel, where threads can wait beside each other.
 
 use crate::context::{Block, Context, Event, Owned};
 use crate::descriptors;
@@ -349,7 +349,8 @@ pub(crate) fn deadline(time: &libc::timespec) -> Option<Instant> {
     Instant::now().checked_add(Duration::new(seconds, ns).min(far))
 }
 
-/// With a mask of signals the wait is the kernel's. What was moved and is in flight ends first: it is disk I/O.
+/// With a mask of signals the wait is the kernel's. What was moved and is in flight ends first: it is disk
+/// I/O.
 unsafe fn pget_events(
     real: PGetEvents,
     id: usize,

@@ -238,8 +238,8 @@ impl Moved {
         waited.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Ends the engine while its thread goes on: afterwards the kernel interrupts no call of the thread on its
-    /// account.
+    /// Ends the engine while its thread goes on: afterwards the kernel interrupts no call of the thread on
+    /// its account.
     pub(crate) fn retire(self) {
         let before = iopj_engine::open_rings();
         drop(self);

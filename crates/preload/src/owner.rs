@@ -1,5 +1,5 @@
-//! Whose I/O is in flight: only the thread that began it can take its end out of a ring. Another that waits for
-//! it asks the first by a signal of the library's own.
+//! Whose I/O is in flight: only the thread that began it can take its end out of a ring. Another that waits
+//! for it asks the first by a signal of the library's own.
 
 use crate::sys;
 use std::ffi::c_int;

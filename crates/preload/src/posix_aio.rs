@@ -1,8 +1,8 @@
 //! `posix-aio`: `aio_read`, `aio_write` and what belongs to them.
 //!
-//! An I/O is in the queue of the thread that began it, and has glibc's own state in its control block, so that
-//! aio_return(3) is glibc's. I/Os are moved once it has been seen that threads ask for their own alone; one that
-//! asks for another's all the same gets it by asking its thread, and is the last.
+//! An I/O is in the queue of the thread that began it, and has glibc's own state in its control block, so
+//! that aio_return(3) is glibc's. I/Os are moved once it has been seen that threads ask for their own alone;
+//! one that asks for another's all the same gets it by asking its thread, and is the last.
 
 use crate::control_block::{self, ControlBlock, Whose};
 use crate::descriptors;
@@ -18,10 +18,11 @@ use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
 type Block = *mut ControlBlock;
+type Event = *mut libc::sigevent;
 type Start = unsafe extern "C-unwind" fn(Block) -> c_int;
 type Suspend = unsafe extern "C-unwind" fn(*const Block, c_int, *const libc::timespec) -> c_int;
 type OfNumber = unsafe extern "C-unwind" fn(c_int, Block) -> c_int;
-type Listio = unsafe extern "C-unwind" fn(c_int, *const Block, c_int, *mut libc::sigevent) -> c_int;
+type Listio = unsafe extern "C-unwind" fn(c_int, *const Block, c_int, Event) -> c_int;
 
 stand_before! {
     aio_read = read: (block: Block) -> c_int;
@@ -36,8 +37,8 @@ stand_before! {
     aio_cancel64 = cancel: (fd: c_int, block: Block) -> c_int;
     aio_fsync = sync: (op: c_int, block: Block) -> c_int;
     aio_fsync64 = sync: (op: c_int, block: Block) -> c_int;
-    lio_listio = list_io: (mode: c_int, list: *const Block, count: c_int, event: *mut libc::sigevent) -> c_int;
-    lio_listio64 = list_io: (mode: c_int, list: *const Block, count: c_int, event: *mut libc::sigevent) -> c_int;
+    lio_listio = list_io: (mode: c_int, list: *const Block, count: c_int, event: Event) -> c_int;
+    lio_listio64 = list_io: (mode: c_int, list: *const Block, count: c_int, event: Event) -> c_int;
 }
 
 unsafe extern "C-unwind" {
@@ -293,13 +294,7 @@ unsafe fn sync(real: OfNumber, op: c_int, block: Block) -> c_int {
     unsafe { real(op, block) }
 }
 
-unsafe fn list_io(
-    real: Listio,
-    mode: c_int,
-    list: *const Block,
-    count: c_int,
-    event: *mut libc::sigevent,
-) -> c_int {
+unsafe fn list_io(real: Listio, mode: c_int, list: *const Block, count: c_int, event: Event) -> c_int {
     // SAFETY: by the condition of the function of this name.
     match unsafe { submit_list(mode, list, count, event) } {
         Ok(()) if mode != libc::LIO_WAIT => return 0,
@@ -325,12 +320,7 @@ unsafe fn list_io(
 
 /// # Safety
 /// As for lio_listio(3).
-unsafe fn submit_list(
-    mode: c_int,
-    list: *const Block,
-    count: c_int,
-    event: *mut libc::sigevent,
-) -> Result<(), Reason> {
+unsafe fn submit_list(mode: c_int, list: *const Block, count: c_int, event: Event) -> Result<(), Reason> {
     if !is_working() || count <= 0 || list.is_null() || ![libc::LIO_WAIT, libc::LIO_NOWAIT].contains(&mode) {
         return Err(Reason::Operation);
     }

@@ -1,4 +1,5 @@
-//! Engines of a thread for calls that do not wait: what is in flight, and what has ended and was not asked for.
+//! Engines of a thread for calls that do not wait: what is in flight, and what has ended and was not asked
+//! for.
 
 use crate::descriptors::File;
 use crate::moved::{Moved, Transfer, is_to_be_done_again};

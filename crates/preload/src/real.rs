@@ -37,8 +37,8 @@ extern "C" fn absent() -> isize {
     sys::returned(-libc::ENOSYS as isize)
 }
 
-/// Defines functions that come before others of the same name: each is called with the arguments, and with the
-/// function that it stands before. They may be unwound, as a thread that is cancelled is.
+/// Defines functions that come before others of the same name: each is called with the arguments, and with
+/// the function that it stands before. They may be unwound, as a thread that is cancelled is.
 macro_rules! stand_before {
     ($($name:ident = $ours:path: ($($argument:ident: $kind:ty),*) -> $result:ty;)*) => {$(
         #[doc = concat!("Stands before the function of the C library or libaio of this name.\n\n",

@@ -21,8 +21,8 @@ pub(crate) struct Place {
     generation: Cell<u64>,
     is_inside: Cell<bool>,
     has_ended: Cell<bool>,
-    /// The signals that its calls usually hold off, and those that its latest calls held off beside them, with
-    /// how many calls these were.
+    /// The signals that its calls usually hold off, and those that its latest calls held off beside them,
+    /// with how many calls these were.
     usual: Cell<sys::Signals>,
     latest: Cell<(sys::Signals, u32)>,
 }

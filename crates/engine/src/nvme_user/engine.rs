@@ -22,6 +22,7 @@ use crate::request::{Buffers, Completion, IoError, Op, Request};
 use iopj_core::UserCompletion;
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -116,12 +117,7 @@ impl NvmeUser {
                 pool.count()
             )));
         }
-        let lent = || {
-            EngineError::unsupported(
-                "nvme-user needs buffers of its own: memory that is lent is not mapped for the drive",
-            )
-        };
-        let (base, len) = pool.memory().ok_or_else(lent)?;
+        let (base, len) = memory(pool)?;
         let buffers =
             DmaMapping::new(controller.device(), &PageRange { base, len, is_huge: pool.is_huge() })?;
         let flights = Flights::new(pool.count(), iodepth);
@@ -424,6 +420,11 @@ impl Drop for Taking<'_> {
 #[inline(never)]
 fn failed(status: u16) -> Result<u32, IoError> {
     Err(IoError::Nvme(status.into()))
+}
+
+/// The memory of a pool, to be mapped for the drive.
+fn memory(pool: &Pool) -> Result<(NonNull<u8>, usize), EngineError> {
+    pool.memory().ok_or_else(|| EngineError::unsupported("nvme-user needs buffers of its own, not lent ones"))
 }
 
 impl sealed::Sealed for NvmeUser {}

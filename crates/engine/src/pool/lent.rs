@@ -24,9 +24,9 @@ impl Pool {
     ///
     /// # Safety
     /// Until the buffer is dropped, and for ever if an engine leaks it, a read may write to the memory and a
-    /// write may read it, as by the system call; the kernel refuses what is not mapped (EFAULT). A buffer that
-    /// [`Pool::acquire`] takes from this pool stands for what was lent under its number last: it goes to no
-    /// engine, unless that memory is still lent.
+    /// write may read it, as by the system call; the kernel refuses what is not mapped (EFAULT). A buffer
+    /// that [`Pool::acquire`] takes from this pool stands for what was lent under its number last: it goes to
+    /// no engine, unless that memory is still lent.
     pub unsafe fn lend(&self, base: NonNull<u8>, len: u32) -> Option<Buffer> {
         let lens = self.0.lens.as_ref().filter(|_| len <= MOST_LENT)?;
         let buffer = self.acquire()?;

@@ -1,5 +1,5 @@
-//! Targets by a descriptor that somebody else has opened and goes on using: for a library that does the I/O of
-//! a program which does not know of it.
+//! Targets by a descriptor that somebody else has opened and goes on using: for a library that does the I/O
+//! of a program which does not know of it.
 
 use super::descriptor::Handle;
 use super::error::{TargetError, TargetFault};

@@ -137,7 +137,8 @@ static void *gets_sixteen(void *sum) {
     for (int found = 0; found < 16;) {
         int more = get_events(shared, 1, 16, events, NULL);
         need(more > 0, "events");
-        for (int number = 0; number < more; number++) *(long *)sum += events[number].res + events[number].data;
+        for (int number = 0; number < more; number++)
+            *(long *)sum += events[number].res + events[number].data;
         found += more;
     }
     return NULL;
@@ -388,7 +389,8 @@ static void closed_in_flight(void) {
 int main(int argc, char **argv) {
     struct test tests[] = {
         {"libaio", libaio},       {"libaio_threads", libaio_threads},     {"interrupted", interrupted},
-        {"posix_aio", posix_aio}, {"posix_aio_threads", posix_aio_threads}, {"ended_in_flight", ended_in_flight},
+        {"posix_aio", posix_aio}, {"posix_aio_threads", posix_aio_threads},
+        {"ended_in_flight", ended_in_flight},
         {"closed_in_flight", closed_in_flight}, {NULL, NULL},
     };
     return run(tests, argc, argv);

@@ -1,4 +1,5 @@
-// What the programs share: a file of numbered blocks for direct I/O, and lines that do not differ between runs.
+// What the programs share: a file of numbered blocks for direct I/O, and lines that do not differ between
+// runs.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -199,8 +199,8 @@ fn a_policy_that_is_none_leaves_the_program_as_it_was() {
     assert!(sum(&counts, "/moved/posix-sio/calls") > 0, "{counts:?}");
 }
 
-/// Writes a file by an engine of fio and verifies it, with `more` options. Every call is to be moved but those
-/// of the trial, and no byte copied.
+/// Writes a file by an engine of fio and verifies it, with `more` options. Every call is to be moved but
+/// those of the trial, and no byte copied.
 fn fio(engine: &str, interface: &str, more: &[&str]) {
     let folder = folder();
     let stats = folder.path().join("stats");

@@ -50,7 +50,8 @@ static void results(void) {
     need(lseek(fd, 3 * BLOCK, SEEK_SET) == 3 * BLOCK, "a place");
     say("where the file stands", preadv2(fd, vectors, 1, -1, 0) + is_filled(memory, 3, BLOCK));
     say("it went on", lseek(fd, 0, SEEK_CUR));
-    int reads = open(path_of("data"), O_RDONLY | O_DIRECT), writes = open(path_of("data"), O_WRONLY | O_DIRECT);
+    int reads = open(path_of("data"), O_RDONLY | O_DIRECT);
+    int writes = open(path_of("data"), O_WRONLY | O_DIRECT);
     warm(reads);
     for (int round = 0; round < 8; round++) need(pwrite(writes, memory, BLOCK, 0) == BLOCK, "a write");
     say("a write where only reads are", pwrite(reads, memory, BLOCK, 0));
@@ -241,7 +242,8 @@ static void signals(void) {
     long bad = 0;
     while (handled < 100) {
         int block = rand() % BLOCKS;
-        if (pread(fd, memory, BLOCK, (off_t)block * BLOCK) != BLOCK || !is_filled(memory, block, BLOCK)) bad++;
+        long result = pread(fd, memory, BLOCK, (off_t)block * BLOCK);
+        if (result != BLOCK || !is_filled(memory, block, BLOCK)) bad++;
     }
     never();
     say("bad reads", bad);
@@ -294,7 +296,8 @@ static void *reads_for_ever(void *fd) {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
     warm((int)(intptr_t)fd);
     has_begun = true;
-    for (int round = 0; round < 200; round++) need(pread((int)(intptr_t)fd, memory, BLOCK, 0) == BLOCK, "a read");
+    for (int round = 0; round < 200; round++)
+        need(pread((int)(intptr_t)fd, memory, BLOCK, 0) == BLOCK, "a read");
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &before);
     pthread_cleanup_push(clean, NULL);
     for (;;) need(pread((int)(intptr_t)fd, memory, BLOCK, 0) == BLOCK, "a read");
