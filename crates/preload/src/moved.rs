@@ -135,7 +135,7 @@ impl Moved {
     /// Out of line, so that only a thread with room for it has it on its stack.
     #[inline(never)]
     fn try_open(fd: c_int, depth: u32) -> Result<(Box<Auto>, Pool), String> {
-        let policy = settings::get().policy()?;
+        let policy = settings::get().policy.clone()?;
         // SAFETY: the engine does what the program asks for on this number, and nothing else.
         let target = unsafe { Target::of_callers(fd) }.map_err(|error| error.to_string())?;
         let pool = Pool::lent(depth.max(MOST_VECTORS as u32));

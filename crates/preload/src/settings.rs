@@ -10,7 +10,8 @@ pub(crate) struct Settings {
     pub(crate) is_off: bool,
     /// Where the counts go when a process ends.
     pub(crate) stats: Option<CString>,
-    policy: String,
+    /// What ways are chosen for, or why that cannot be said.
+    pub(crate) policy: Result<Policy, String>,
 }
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -28,27 +29,21 @@ pub(crate) fn get() -> &'static Settings {
     SETTINGS.get_or_init(|| Settings {
         is_off: variable(c"IOPJ_PRELOAD").is_some_and(|value| value.as_c_str() == c"off"),
         stats: variable(c"IOPJ_PRELOAD_STATS").filter(|value| !value.is_empty()),
-        policy: variable(c"IOPJ_PRELOAD_POLICY")
-            .map_or_else(String::new, |value| value.to_string_lossy().into_owned()),
+        policy: policy(&variable(c"IOPJ_PRELOAD_POLICY").unwrap_or_default().to_string_lossy()),
     })
 }
 
-impl Settings {
-    /// The policy: by the name of its aim, or from a file; the default if nothing is said.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is no policy.
-    pub(crate) fn policy(&self) -> Result<Policy, String> {
-        let of_aim = |aim| Policy { aim, ..Policy::default() };
-        match self.policy.as_str() {
-            "" | "latency" => Ok(of_aim(Aim::Latency)),
-            "cpu" => Ok(of_aim(Aim::Cpu)),
-            path => {
-                let text = std::fs::read_to_string(path).map_err(|error| {
-                    format!("IOPJ_PRELOAD_POLICY: {path}: {error}: name a policy file, `latency` or `cpu`")
-                })?;
-                text.parse().map_err(|error| format!("IOPJ_PRELOAD_POLICY: {path}: {error}"))
-            }
+/// The policy: by the name of its aim, or from a file; the default if nothing is said.
+fn policy(text: &str) -> Result<Policy, String> {
+    let of_aim = |aim| Policy { aim, ..Policy::default() };
+    match text {
+        "" | "latency" => Ok(of_aim(Aim::Latency)),
+        "cpu" => Ok(of_aim(Aim::Cpu)),
+        path => {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                format!("IOPJ_PRELOAD_POLICY: {path}: {error}: name a policy file, `latency` or `cpu`")
+            })?;
+            text.parse().map_err(|error| format!("IOPJ_PRELOAD_POLICY: {path}: {error}"))
         }
     }
 }
@@ -59,16 +54,15 @@ mod tests {
 
     #[test]
     fn a_policy_is_an_aim_or_a_file() {
-        let of = |policy: &str| Settings { is_off: false, stats: None, policy: policy.to_owned() }.policy();
-        assert_eq!(of("").unwrap(), Policy::default());
-        assert_eq!(of("cpu").unwrap().aim, Aim::Cpu);
-        let error = of("no/such/file").unwrap_err();
+        assert_eq!(policy("").unwrap(), Policy::default());
+        assert_eq!(policy("cpu").unwrap().aim, Aim::Cpu);
+        let error = policy("no/such/file").unwrap_err();
         assert!(error.ends_with("name a policy file, `latency` or `cpu`"), "{error}");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("policy.toml");
         std::fs::write(&path, "aim = \"cpu\"\n").unwrap();
-        assert_eq!(of(path.to_str().unwrap()).unwrap().aim, Aim::Cpu);
+        assert_eq!(policy(path.to_str().unwrap()).unwrap().aim, Aim::Cpu);
         std::fs::write(&path, "aim = \"speed\"\n").unwrap();
-        assert!(of(path.to_str().unwrap()).unwrap_err().contains("speed"));
+        assert!(policy(path.to_str().unwrap()).unwrap_err().contains("speed"));
     }
 }

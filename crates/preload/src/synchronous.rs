@@ -183,7 +183,10 @@ fn moved(fd: c_int, op: Op, vectors: &[libc::iovec], offset: i64) -> Option<isiz
 /// Does it by the engine of this thread; bytes, or an errno negated.
 fn perform(transfer: &Transfer<'_>) -> Result<isize, Reason> {
     let mut inside = Inside::enter()?;
-    let file = descriptors::file(transfer.fd).ok_or(Reason::NotAFile)?;
+    let Some(file) = descriptors::file(transfer.fd) else {
+        descriptors::forget(transfer.fd);
+        return Err(Reason::NotAFile);
+    };
     let engines = &mut inside.state().engines;
     let number = engines.number(transfer.fd, file)?;
     let moved = engines.open(number)?;
