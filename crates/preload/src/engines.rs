@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 /// Calls of a thread on a descriptor before it gets an engine: a file of which only a header is read is not
 /// worth one.
-const WARM_UP: u32 = 4;
+const WARM_UP: u32 = 32;
 /// The most descriptors that a thread remembers.
 const MOST_OPEN: usize = 64;
 /// Calls of a thread after which a descriptor that had none may lose its engine to another.

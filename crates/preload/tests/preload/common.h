@@ -64,7 +64,7 @@ static bool is_filled(const char *memory, int byte, size_t len) {
 // Reads until a descriptor has an engine.
 __attribute__((unused)) static void warm(int fd) {
     char *memory = blocks(1);
-    for (int round = 0; round < 10; round++) need(pread(fd, memory, BLOCK, 0) == BLOCK, "a read");
+    for (int round = 0; round < 40; round++) need(pread(fd, memory, BLOCK, 0) == BLOCK, "a read");
     free(memory);
 }
 

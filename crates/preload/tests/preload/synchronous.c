@@ -53,7 +53,7 @@ static void results(void) {
     int reads = open(path_of("data"), O_RDONLY | O_DIRECT);
     int writes = open(path_of("data"), O_WRONLY | O_DIRECT);
     warm(reads);
-    for (int round = 0; round < 8; round++) need(pwrite(writes, memory, BLOCK, 0) == BLOCK, "a write");
+    for (int round = 0; round < 40; round++) need(pwrite(writes, memory, BLOCK, 0) == BLOCK, "a write");
     say("a write where only reads are", pwrite(reads, memory, BLOCK, 0));
     say("a read where only writes are", pread(writes, memory, BLOCK, 0));
     int appends = open(path_of("data"), O_WRONLY | O_DIRECT | O_APPEND);
@@ -98,7 +98,7 @@ static void forks(void) {
         pid_t child = round % 2 ? fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
         need(child >= 0, "a child");
         if (child == 0) {
-            for (int again = 0; again < 10; again++) {
+            for (int again = 0; again < 40; again++) {
                 memset(memory, round + 100, BLOCK);
                 if (pwrite(fd, memory, BLOCK, (off_t)round * BLOCK) != BLOCK) _exit(1);
                 if (pread(fd, memory, BLOCK, 40 * BLOCK) != BLOCK || !is_filled(memory, 40, BLOCK)) _exit(2);
@@ -106,7 +106,7 @@ static void forks(void) {
             _exit(0);
         }
         // Beside the child.
-        for (int again = 0; again < 10; again++)
+        for (int again = 0; again < 40; again++)
             need(pread(fd, memory, BLOCK, 50 * BLOCK) == BLOCK && is_filled(memory, 50, BLOCK), "a read");
         int status = 0;
         need(waitpid(child, &status, 0) == child, "its end");
