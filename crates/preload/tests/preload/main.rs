@@ -205,7 +205,8 @@ fn fio(engine: &str, interface: &str, more: &[&str]) {
     let folder = folder();
     let stats = folder.path().join("stats");
     let mut command = preloaded(OsStr::new("fio"), &stats);
-    command.arg(format!("--filename={}", folder.path().join("data").display()));
+    // Where fio leaves a file of its own, too.
+    command.current_dir(folder.path()).arg("--filename=data");
     command.args(["--name=job", "--direct=1", "--rw=randwrite", "--verify=crc32c", "--output-format=json"]);
     let output = command.arg(format!("--ioengine={engine}")).args(more).output().unwrap();
     let (code, text, errors) = said(&output);
