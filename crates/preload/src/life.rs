@@ -37,14 +37,25 @@ extern "C" fn begin() {
     if settings::get().is_off {
         return;
     }
-    // Nothing is printed, whatever happens.
-    std::panic::set_hook(Box::new(|_| {}));
+    std::panic::set_hook(Box::new(|fault| die(&format!("{fault}"))));
     let (lowest, count) = numbers_of_rings(most_descriptors());
     iopj_engine::keep_rings_from(lowest as c_int);
     moved::limit_engines((count / RINGS_OF_ENGINE) as u32);
     owner::answer_by(state::answer);
     thread::start::<State>();
     process::start();
+}
+
+/// Ends the program after a fault of the library's own: whatever it did next might be wrong.
+fn die(fault: &str) {
+    let fault = fault.replace('\n', " ");
+    let text = format!(
+        "libiopj_preload.so: {fault}: this is a fault of the library, and the program is ended; IOPJ_PRELOAD=off \
+         switches the library off\n"
+    );
+    // SAFETY: the text lives through the call.
+    unsafe { sys::call(libc::SYS_write, [2, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
+    std::process::abort();
 }
 
 /// The lowest number for rings, and how many there are: the upper half of those that a process may have, at

@@ -114,7 +114,9 @@ fn calls_that_wait_mean_what_they_meant() {
     let folder = folder();
     let Some(program) = compile(folder.path(), "synchronous") else { return };
     let results = ["unaligned", "length", "vectors", "call_flags", "open_flags", "not_open", "warm_up"];
-    let tests: [(&str, &[&str]); 9] = [
+    let tests: [(&str, &[&str]); 11] = [
+        ("limits", &["size_limit"]),
+        ("forks_beside", &[]),
         ("stacks", &["stack"]),
         ("results", &results),
         ("threads", &["warm_up"]),

@@ -1,6 +1,8 @@
 // Calls that wait. Each test says what it saw; with the library and without, that is the same.
 #include "common.h"
+#include <dirent.h>
 #include <setjmp.h>
+#include <sys/resource.h>
 #include <sys/file.h>
 #include <sys/time.h>
 
@@ -121,11 +123,66 @@ static void forks(void) {
     say("a child in the same memory", WEXITSTATUS(status));
 }
 
+static void *reads_until_told(void *done) {
+    int fd = open(path_of("data"), O_RDWR | O_DIRECT);
+    char *memory = blocks(1);
+    for (int block = 0; !*(volatile bool *)done; block = (block + 1) % BLOCKS) {
+        need(pread(fd, memory, BLOCK, (off_t)block * BLOCK) == BLOCK, "a read");
+        need(is_filled(memory, block, BLOCK), "its bytes");
+    }
+    close(fd);
+    return NULL;
+}
+
+// Forks while other threads are in the library, and holding whatever they hold.
+static void forks_beside(void) {
+    int fd = make("data", 0, O_RDWR);
+    volatile bool done = false;
+    pthread_t threads[3];
+    for (int number = 0; number < 3; number++)
+        need(!pthread_create(&threads[number], NULL, reads_until_told, (void *)&done), "a thread");
+    long bad = 0;
+    for (int round = 0; round < 60; round++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            warm(fd);
+            _exit(0);
+        }
+        int status = 0;
+        need(waitpid(child, &status, 0) == child, "its end");
+        bad += status != 0;
+    }
+    say("bad children", bad);
+    say("a program", WEXITSTATUS(system("exit 3")));
+    done = true;
+    for (int number = 0; number < 3; number++) need(!pthread_join(threads[number], NULL), "its end");
+}
+
+// The numbers of the library's rings are nobody's, and nobody gets them.
+static void rings(int fd) {
+    DIR *numbers = opendir("/proc/self/fd");
+    need(numbers != NULL, "a folder");
+    int found = 0;
+    for (struct dirent *entry; (entry = readdir(numbers)) != NULL;) {
+        char link[512], target[512] = "";
+        snprintf(link, sizeof link, "/proc/self/fd/%s", entry->d_name);
+        if (readlink(link, target, sizeof target - 1) < 0 || strstr(target, "io_uring") == NULL) continue;
+        int ring = atoi(entry->d_name);
+        found++;
+        need(ring > 100 && close(ring) == -1 && errno == EBADF, "no such number");
+        need(dup2(fd, ring) == -1 && errno == EBUSY, "a number that is taken");
+    }
+    closedir(numbers);
+    need(found > 0 || getenv("IOPJ_PRELOAD_STATS") == NULL, "a ring");
+}
+
 static void numbers(void) {
     int one = make("one", 0, O_RDWR), two = make("two", 100, O_RDWR);
     char *memory = blocks(1);
     warm(one);
     warm(two);
+    rings(one);
     int copy = dup(one);
     warm(copy);
     close(one);
@@ -185,6 +242,27 @@ static void stacks(void) {
         need(!pthread_join(thread, NULL), "its end");
         say("a thread with little room has read", (long)len);
     }
+}
+
+static volatile sig_atomic_t grown;
+
+static void grows(int signal) {
+    (void)signal;
+    grown++;
+}
+
+// A file that may not grow: a signal says so.
+static void limits(void) {
+    int fd = make("data", 0, O_RDWR);
+    char *memory = blocks(1);
+    struct sigaction action = {.sa_handler = grows};
+    struct rlimit limit = {(BLOCKS + 8) * BLOCK, RLIM_INFINITY};
+    need(sigaction(SIGXFSZ, &action, NULL) == 0 && setrlimit(RLIMIT_FSIZE, &limit) == 0, "a limit");
+    warm(fd);
+    say("within it", pwrite(fd, memory, BLOCK, (BLOCKS + 4) * BLOCK));
+    say("beyond it", pwrite(fd, memory, BLOCK, (BLOCKS + 8) * BLOCK));
+    say("signals", grown);
+    say("reads", pread(fd, memory, BLOCK, BLOCK) + memory[0]);
 }
 
 // A lock of the process ends when any of its descriptors of the file is closed.
@@ -336,7 +414,7 @@ int main(int argc, char **argv) {
     struct test tests[] = {
         {"results", results}, {"threads", threads}, {"forks", forks},   {"numbers", numbers},
         {"locks", locks},     {"signals", signals}, {"leap", leap},     {"cancel", cancel},
-        {"buffered", buffered}, {"stacks", stacks}, {NULL, NULL},
+        {"buffered", buffered}, {"stacks", stacks}, {"limits", limits}, {"forks_beside", forks_beside}, {NULL, NULL},
     };
     return run(tests, argc, argv);
 }
