@@ -50,8 +50,8 @@ extern "C" fn begin() {
 fn die(fault: &str) {
     let fault = fault.replace('\n', " ");
     let text = format!(
-        "libiopj_preload.so: {fault}: this is a fault of the library, and the program is ended; IOPJ_PRELOAD=off \
-         switches the library off\n"
+        "libiopj_preload.so: {fault}: this is a fault of the library, and the program is ended; \
+         IOPJ_PRELOAD=off switches the library off\n"
     );
     // SAFETY: the text lives through the call.
     unsafe { sys::call(libc::SYS_write, [2, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
