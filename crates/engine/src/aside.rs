@@ -39,11 +39,21 @@ pub fn close_rings_of_parent() {
         let mut bits = word.swap(0, Ordering::Relaxed);
         while bits != 0 {
             let fd = number * 64 + bits.trailing_zeros() as usize;
-            // SAFETY: the descriptor is a copy of a ring's of the parent, and nothing here uses it.
-            unsafe { libc::syscall(libc::SYS_close, fd) };
+            if names_ring(fd) {
+                // SAFETY: the descriptor is a copy of a ring's of the parent, and nothing here uses it.
+                unsafe { libc::syscall(libc::SYS_close, fd) };
+            }
             bits &= bits - 1;
         }
     }
+}
+
+/// True if a ring is open under this number: the child may have closed it, and opened something else.
+fn names_ring(fd: usize) -> bool {
+    let (path, mut name) = (format!("/proc/self/fd/{fd}\0"), [0_u8; 64]);
+    // SAFETY: the path ends with a zero byte, and the call writes no more than there is room for.
+    let len = unsafe { libc::readlink(path.as_ptr().cast(), name.as_mut_ptr().cast(), name.len()) };
+    name[..len.max(0) as usize].starts_with(b"anon_inode:[io_uring]")
 }
 
 fn mark(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
@@ -119,6 +129,7 @@ mod tests {
             return eprintln!("skipped: needs io_uring");
         };
         let fd = ring.fd().as_raw_fd();
+        assert!(names_ring(fd as usize) && !names_ring(0));
         assert!(fd >= 700 && is_ring(fd) && open_rings() > 0, "{fd}");
         drop(ring);
         assert!(!is_ring(fd));

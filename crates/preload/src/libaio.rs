@@ -49,6 +49,8 @@ const MOST_DEPTH: u32 = 1024;
 /// How long signals are held off at a time, and how long a busy queue is left alone.
 const SLICE: Duration = Duration::from_millis(10);
 const SHORT: Duration = Duration::from_micros(100);
+/// How long a thread is waited for that does not answer. By then the drive has done what it was given.
+const LONG: Duration = Duration::from_secs(30);
 
 unsafe fn setup(real: Setup, most: c_int, context: *mut usize) -> c_int {
     // SAFETY: by the condition of the function of this name.
@@ -70,7 +72,7 @@ unsafe fn destroy(real: Destroy, id: usize) -> c_int {
         && let Some(known) = Context::remove(id)
     {
         // As the kernel does: what is in flight is waited for, and nobody gets it.
-        match inside.state().disown(id) {
+        match inside.state().disown(&known) {
             Some(mut owned) => {
                 owned.queue.drain();
                 owned.queue.retire();
@@ -85,7 +87,8 @@ unsafe fn destroy(real: Destroy, id: usize) -> c_int {
 /// Waits until nothing of a context is in flight in the queue of its owner, which is another thread.
 fn wait_for_owner(context: &Context) {
     context.share();
-    while context.is_moved.load(Ordering::SeqCst) > context.ready().len() {
+    let until = Instant::now() + LONG;
+    while context.is_moved.load(Ordering::SeqCst) > context.ready().len() && Instant::now() < until {
         context.owner.ask();
         sys::pause(SHORT.as_nanos() as i64);
     }

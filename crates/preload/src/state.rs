@@ -46,7 +46,7 @@ impl thread::State for State {
 impl State {
     /// The owner's side of a context, which this thread has made.
     pub(crate) fn owned(&mut self, context: &Arc<Context>) -> &mut Owned {
-        let known = self.contexts.iter().position(|owned| owned.context.id == context.id);
+        let known = self.contexts.iter().position(|owned| Arc::ptr_eq(&owned.context, context));
         let number = known.unwrap_or_else(|| {
             self.contexts.push(Owned::new(context));
             self.contexts.len() - 1
@@ -55,8 +55,8 @@ impl State {
     }
 
     /// Takes the owner's side of a context that is destroyed.
-    pub(crate) fn disown(&mut self, id: usize) -> Option<Owned> {
-        let number = self.contexts.iter().position(|owned| owned.context.id == id)?;
+    pub(crate) fn disown(&mut self, context: &Arc<Context>) -> Option<Owned> {
+        let number = self.contexts.iter().position(|owned| Arc::ptr_eq(&owned.context, context))?;
         Some(self.contexts.swap_remove(number))
     }
 
