@@ -220,6 +220,9 @@ static void interrupted(void) {
     struct io_event two[2];
     printf("one of two: %d\n", get_events(shared, 2, 2, two, NULL));
     printf("handled: %d\n", handled);
+    // Nor does the end of a ring.
+    printf("destroyed: %d\n", destroy(shared));
+    for (int round = 0; round < 4; round++) printf("nothing: %d\n", epoll_wait(epoll, &other, 1, 20));
 }
 
 static struct aiocb io(int fd, void *memory, size_t len, off_t offset) {
