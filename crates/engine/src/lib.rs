@@ -163,7 +163,7 @@ mod system;
 pub mod target;
 
 pub use any::{AnyEngine, Visitor, open, open_on};
-pub use aside::{close_rings_of_parent, is_ring, keep_rings_from, open_rings};
+pub use aside::{close_rings_of_parent, is_ring, keep_rings_from, rings_closed};
 pub use engine::{Counters, DynEngine, Engine, Leaked, Registration, Setup, sealed};
 pub use error::{Cause, EngineError, Refused};
 pub use gate::MAX_IODEPTH;

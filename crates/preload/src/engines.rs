@@ -36,15 +36,6 @@ enum Opened {
     Never,
 }
 
-impl Opened {
-    /// Puts another in its place, and ends what was open.
-    fn replace(&mut self, with: Opened) {
-        if let Opened::Now(moved) = std::mem::replace(self, with) {
-            moved.retire();
-        }
-    }
-}
-
 impl Engines {
     /// The entry of a descriptor.
     ///
@@ -63,7 +54,7 @@ impl Engines {
             descriptors::forget(fd);
             descriptors::may_move(fd)?;
             if entry.file.device != file.device {
-                entry.engine.replace(Opened::NotYet(WARM_UP));
+                entry.engine = Opened::NotYet(WARM_UP);
             }
             entry.file = file;
         }
@@ -79,7 +70,7 @@ impl Engines {
         let oldest = self.entries.iter().enumerate().min_by_key(|(_, entry)| entry.used);
         match oldest.map(|(number, oldest)| (number, self.calls - oldest.used)) {
             Some((number, age)) if age > IDLE_CALLS => {
-                std::mem::replace(&mut self.entries[number], entry).engine.replace(Opened::Never);
+                self.entries[number] = entry;
                 Ok(number)
             }
             _ => Err(Reason::Engines),
@@ -114,7 +105,7 @@ impl Engines {
 
     /// Ends an engine that failed: there is no other.
     pub(crate) fn give_up(&mut self, number: usize) {
-        self.entries[number].engine.replace(Opened::Never);
+        self.entries[number].engine = Opened::Never;
     }
 
     /// Counts what the engines have done and not said.

@@ -73,10 +73,7 @@ unsafe fn destroy(real: Destroy, id: usize) -> c_int {
     {
         // As the kernel does: what is in flight is waited for, and nobody gets it.
         match inside.state().disown(&known) {
-            Some(mut owned) => {
-                owned.queue.drain();
-                owned.queue.retire();
-            }
+            Some(mut owned) => owned.queue.drain(),
             None => wait_for_owner(&known),
         }
     }

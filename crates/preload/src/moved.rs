@@ -4,7 +4,6 @@ use crate::process::Shared;
 use crate::settings;
 use crate::stack;
 use crate::stats::{self, Reason};
-use crate::sys;
 use iopj_auto::{Auto, Kind, Way};
 use iopj_engine::{Buffer, Completion, Engine, IoError, Op, Pool, Request, Target};
 use std::ffi::c_int;
@@ -22,9 +21,6 @@ pub(crate) const MOST_BYTES: usize = 1 << 30;
 const UNALIGNED: usize = 511;
 /// How long what is in flight when an engine ends is waited for.
 const END_LIMIT: Duration = Duration::from_secs(30);
-
-/// How long after the close of a ring its thread is interrupted, at the most.
-const LATEST_NS: i64 = 60_000_000;
 
 /// The most engines of a process.
 static MOST_ENGINES: AtomicU32 = AtomicU32::new(0);
@@ -236,16 +232,6 @@ impl Moved {
     ) -> Result<(), String> {
         let waited = self.engine.wait(1, until, |completion| sink(completion.tag, outcome(&completion)));
         waited.map(drop).map_err(|error| error.to_string())
-    }
-
-    /// Ends the engine while its thread goes on: afterwards the kernel interrupts no call of the thread on
-    /// its account.
-    pub(crate) fn retire(self) {
-        let before = iopj_engine::open_rings();
-        drop(self);
-        for _ in iopj_engine::open_rings()..before {
-            sys::take_interruption(LATEST_NS);
-        }
     }
 
     /// Counts what was done since this was called last.

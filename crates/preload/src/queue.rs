@@ -58,11 +58,6 @@ impl<T> Queue<T> {
         self.engines.iter_mut().filter_map(|engine| engine.moved.as_mut()).for_each(Moved::tell);
     }
 
-    /// Ends the engines, which have nothing in flight, while their thread goes on.
-    pub(crate) fn retire(self) {
-        self.engines.into_iter().filter_map(|engine| engine.moved).for_each(Moved::retire);
-    }
-
     /// Queues a transfer of one vector; [`Queue::submit`] hands it to the kernel.
     ///
     /// # Errors
@@ -110,7 +105,7 @@ impl<T> Queue<T> {
             match &engine.moved {
                 Some(moved) if moved.device() == file.device => return Ok(known),
                 Some(_) if engine.in_flight > 0 => return Err(Reason::Full),
-                _ => engine.moved.take().map_or((), Moved::retire),
+                _ => engine.moved = None,
             }
         }
         // One that has nothing in flight gives its place to another number.
@@ -122,11 +117,7 @@ impl<T> Queue<T> {
         let moved = Moved::open(fd, file.device, self.depth)?;
         let engine = OnFd { fd, moved: Some(moved), in_flight: 0, has_new: false };
         match place {
-            Some(place) => {
-                if let Some(before) = std::mem::replace(&mut self.engines[place], engine).moved {
-                    before.retire();
-                }
-            }
+            Some(place) => self.engines[place] = engine,
             None => self.engines.push(engine),
         }
         Ok(place.unwrap_or(self.engines.len() - 1))

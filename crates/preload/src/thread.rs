@@ -2,6 +2,7 @@
 
 use crate::stats::Reason;
 use crate::{process, sys};
+use iopj_engine::rings_closed;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -27,6 +28,8 @@ pub(crate) struct Place {
     latest: Cell<(sys::Signals, u32)>,
 }
 
+/// How long after the close of a ring its thread is interrupted, at the most.
+const LATEST_NS: i64 = 60_000_000;
 /// After so many calls in a row with more signals held off that is usual.
 const USUAL: u32 = 256;
 
@@ -97,6 +100,8 @@ pub(crate) struct Inside<S: State> {
     state: *mut S,
     before: sys::Signals,
     errno: i32,
+    /// Rings that the thread had closed when it came in.
+    closed: u32,
 }
 
 impl<S: State> Inside<S> {
@@ -130,7 +135,7 @@ impl<S: State> Inside<S> {
                 // SAFETY: the key was made; what it is given is an address.
                 unsafe { libc::pthread_setspecific(KEY.load(Ordering::Relaxed), state) };
             }
-            Ok(Inside { state: place.state.get().cast(), before, errno })
+            Ok(Inside { state: place.state.get().cast(), before, errno, closed: rings_closed() })
         })
     }
 
@@ -144,7 +149,7 @@ impl<S: State> Inside<S> {
             }
             let (errno, before) = (sys::errno(), sys::hold_off_all());
             place.is_inside.set(true);
-            Some(Inside { state: place.state.get().cast(), before, errno })
+            Some(Inside { state: place.state.get().cast(), before, errno, closed: rings_closed() })
         })
     }
 
@@ -161,7 +166,12 @@ impl<S: State> Inside<S> {
 }
 
 impl<S: State> Drop for Inside<S> {
+    /// The kernel interrupts a thread on account of each ring that it has closed: here, where no call of the
+    /// program's is in the way.
     fn drop(&mut self) {
+        for _ in self.closed..rings_closed() {
+            sys::take_interruption(LATEST_NS);
+        }
         S::place().with(|place| place.is_inside.set(false));
         sys::set_errno(self.errno);
         sys::hold_off(self.before);
