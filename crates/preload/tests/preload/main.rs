@@ -77,7 +77,17 @@ fn said(output: &Output) -> (Option<i32>, String, String) {
 
 /// Runs a test of a C program with the library and without: it must say the same. Returns what was counted.
 fn compared(program: &Path, test: &str) -> Vec<Value> {
+    compared_with(program, test, None)
+}
+
+/// As [`compared`], with a device that the program finds in its folder.
+fn compared_with(program: &Path, test: &str, device: Option<&Path>) -> Vec<Value> {
     let (plain, under) = (folder(), folder());
+    for folder in [&plain, &under] {
+        if let Some(device) = device {
+            std::os::unix::fs::symlink(device, folder.path().join("device")).unwrap();
+        }
+    }
     let without = Command::new(program).arg(test).arg(plain.path()).output().unwrap();
     let stats = under.path().join("stats");
     let with = preloaded(program.as_os_str(), &stats).arg(test).arg(under.path()).output().unwrap();
@@ -128,6 +138,37 @@ fn calls_that_wait_mean_what_they_meant() {
         ("cancel", &[]),
     ];
     all(&program, "posix-sio", &tests);
+}
+
+/// A loop device over a file of one byte; gone when it is dropped.
+struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    fn over(file: &Path) -> Option<LoopDevice> {
+        fs::write(file, vec![5; 1 << 20]).unwrap();
+        let mut command = Command::new("losetup");
+        let output = command.args(["--find", "--show", "--direct-io=on"]).arg(file).output();
+        let output = output.ok().filter(|output| output.status.success());
+        if !have(output.is_some(), "root, and loop devices") {
+            return None;
+        }
+        output.map(|output| LoopDevice(said(&output).1.trim().into()))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_number_that_names_another_device_gets_another_engine() {
+    let folder = folder();
+    let Some(program) = compile(folder.path(), "synchronous") else { return };
+    let Some(device) = LoopDevice::over(&folder.path().join("image")) else { return };
+    let counts = compared_with(&program, "devices", Some(&device.0));
+    assert!(sum(&counts, "/engines_opened") >= 6, "{counts:?}");
 }
 
 #[test]

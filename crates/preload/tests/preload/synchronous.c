@@ -2,6 +2,7 @@
 #include "common.h"
 #include <dirent.h>
 #include <setjmp.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/file.h>
 #include <sys/time.h>
@@ -265,6 +266,24 @@ static void limits(void) {
     say("reads", pread(fd, memory, BLOCK, BLOCK) + memory[0]);
 }
 
+// A number that names files of two devices in turn, for each of which there must be another engine.
+static void devices(void) {
+    int fd = make("data", 7, O_RDWR), device = open(path_of("device"), O_RDWR | O_DIRECT);
+    need(device >= 0, "a device");
+    char *memory = blocks(1);
+    int epoll = epoll_create1(0);
+    struct epoll_event event;
+    for (int round = 0; round < 6; round++) {
+        int from = round % 2 ? open(path_of("data"), O_RDWR | O_DIRECT) : device;
+        warm(fd);
+        need(dup2(from, fd) == fd, "a number");
+        warm(fd);
+        say("reads", pread(fd, memory, BLOCK, BLOCK) + memory[0]);
+        // The end of the other engine interrupts no call.
+        for (int again = 0; again < 4; again++) say("nothing", epoll_wait(epoll, &event, 1, 15));
+    }
+}
+
 // A lock of the process ends when any of its descriptors of the file is closed.
 static void locks(void) {
     int fd = make("data", 0, O_RDWR);
@@ -414,7 +433,7 @@ int main(int argc, char **argv) {
     struct test tests[] = {
         {"results", results}, {"threads", threads}, {"forks", forks},   {"numbers", numbers},
         {"locks", locks},     {"signals", signals}, {"leap", leap},     {"cancel", cancel},
-        {"buffered", buffered}, {"stacks", stacks}, {"limits", limits}, {"forks_beside", forks_beside}, {NULL, NULL},
+        {"buffered", buffered}, {"stacks", stacks}, {"limits", limits}, {"devices", devices}, {"forks_beside", forks_beside}, {NULL, NULL},
     };
     return run(tests, argc, argv);
 }
