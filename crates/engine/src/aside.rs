@@ -28,8 +28,8 @@ pub fn is_ring(fd: RawFd) -> bool {
     mark(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
-/// How many rings this thread has closed, of those that [`is_ring`] knew. The kernel interrupts the thread that
-/// made a ring once more some time after its close (`io_tctx_exit_cb` of io_uring/io_uring.c).
+/// How many rings this thread has closed, of those that [`is_ring`] knew. The kernel interrupts the thread
+/// that made a ring once more some time after its close (`io_tctx_exit_cb` of io_uring/io_uring.c).
 pub fn rings_closed() -> u32 {
     CLOSED.get()
 }

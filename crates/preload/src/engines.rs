@@ -3,6 +3,7 @@
 use crate::descriptors::{self, File};
 use crate::moved::Moved;
 use crate::stats::Reason;
+use crate::sys;
 use std::ffi::c_int;
 
 /// Calls of a thread on a descriptor before it gets an engine: a file of which only a header is read is not
@@ -10,8 +11,6 @@ use std::ffi::c_int;
 const WARM_UP: u32 = 32;
 /// The most descriptors that a thread remembers.
 const MOST_OPEN: usize = 64;
-/// Calls of a thread after which a descriptor that had none may lose its engine to another.
-const IDLE_CALLS: u64 = 4096;
 
 /// The engines of a thread, by descriptor. An engine belongs to the number: it holds nothing open, and goes
 /// on when another file of the same device is open there.
@@ -34,6 +33,12 @@ enum Opened {
     Now(Box<Moved>),
     /// It could not be opened, or it failed.
     Never,
+}
+
+impl Entry {
+    fn is_open(&self) -> bool {
+        matches!(self.engine, Opened::Now(_))
+    }
 }
 
 impl Engines {
@@ -67,14 +72,16 @@ impl Engines {
             self.entries.push(entry);
             return Ok(self.entries.len() - 1);
         }
-        let oldest = self.entries.iter().enumerate().min_by_key(|(_, entry)| entry.used);
-        match oldest.map(|(number, oldest)| (number, self.calls - oldest.used)) {
-            Some((number, age)) if age > IDLE_CALLS => {
-                self.entries[number] = entry;
-                Ok(number)
-            }
-            _ => Err(Reason::Engines),
-        }
+        let idle = self.entries.iter().enumerate().filter(|(_, entry)| !entry.is_open());
+        let oldest = idle.min_by_key(|(_, entry)| entry.used).map(|(number, _)| number);
+        let number = oldest.or_else(|| self.closed()).ok_or(Reason::Engines)?;
+        self.entries[number] = entry;
+        Ok(number)
+    }
+
+    /// An entry with an engine whose number is closed.
+    fn closed(&self) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.is_open() && sys::file_status(entry.fd).is_none())
     }
 
     /// The engine of an entry, which is opened when it is time.
@@ -88,16 +95,20 @@ impl Engines {
                 *calls -= 1;
                 return Err(Reason::WarmUp);
             }
-            entry.engine = match Moved::open(entry.fd, entry.file.device, 1) {
-                Ok(moved) => Opened::Now(Box::new(moved)),
-                Err(reason @ (Reason::Engines | Reason::Stack)) => {
-                    *calls = WARM_UP;
+            *calls = WARM_UP;
+            match Moved::open(entry.fd, entry.file.device, 1) {
+                Ok(moved) => entry.engine = Opened::Now(Box::new(moved)),
+                Err(Reason::NoEngine) => entry.engine = Opened::Never,
+                Err(reason) => {
+                    // There may be room the next time.
+                    if let Some(closed) = self.closed().filter(|_| reason == Reason::Engines) {
+                        self.entries[closed].engine = Opened::NotYet(WARM_UP);
+                    }
                     return Err(reason);
                 }
-                Err(_) => Opened::Never,
-            };
+            }
         }
-        match &mut entry.engine {
+        match &mut self.entries[number].engine {
             Opened::Now(moved) => Ok(moved),
             _ => Err(Reason::NoEngine),
         }
