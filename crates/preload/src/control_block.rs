@@ -1,13 +1,13 @@
 //! `struct aiocb` of POSIX AIO as glibc has it (aio.h), and who has those that are in flight.
 
 use crate::owner::Owner;
-use crate::process::Shared;
+use crate::process::{self, Shared};
 use crate::queue::Queue;
 use crate::stats::{self, Interface, Reason};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicIsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicIsize, AtomicU64, Ordering};
 
 /// The control block, with the members that glibc keeps to itself.
 #[repr(C)]
@@ -54,6 +54,8 @@ struct All {
 }
 
 static ALL: Shared<All> = Shared::new();
+/// The generation of the process in which the trial is over.
+static TRIED: AtomicU64 = AtomicU64::new(0);
 
 /// Who asks for a control block.
 #[derive(Clone)]
@@ -106,10 +108,18 @@ impl ControlBlock {
                     all.watched.remove(&self.address());
                     all.seen += 1;
                 }
+                if all.seen >= TRIAL || all.is_mixed {
+                    TRIED.store(process::generation(), Ordering::Relaxed);
+                }
             }
             Whose::Nobodys
         })
     }
+}
+
+/// True while it is seen whether threads ask for their own alone.
+pub(crate) fn is_trial() -> bool {
+    TRIED.load(Ordering::Relaxed) != process::generation()
 }
 
 /// Whether control blocks are moved.

@@ -2,9 +2,10 @@
 //! the program gives it another meaning.
 
 use crate::descriptors;
-use crate::process::is_working;
+use crate::process::{self, is_working};
 use crate::real::stand_before;
-use crate::sys;
+use crate::state::State;
+use crate::{sys, thread};
 use iopj_engine::is_ring;
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -80,7 +81,7 @@ unsafe fn duplicate(real: OfOne, fd: c_int) -> c_int {
 }
 
 unsafe fn close_one(real: OfOne, fd: c_int) -> c_int {
-    if is_ring(fd) && !is_inside() {
+    if is_kept(fd) {
         return sys::returned(-(libc::EBADF as isize)) as c_int;
     }
     // SAFETY: by the condition of the function of this name.
@@ -91,7 +92,7 @@ unsafe fn close_one(real: OfOne, fd: c_int) -> c_int {
 unsafe fn range(real: OfRange, first: c_uint, last: c_uint, flags: c_int) -> c_int {
     const UNSHARE: c_int = libc::CLOSE_RANGE_UNSHARE as c_int;
     descriptors::forget_range(first, last);
-    if first > last || flags & UNSHARE != 0 || !is_working() {
+    if first > last || flags & UNSHARE != 0 || !has_rings() {
         // SAFETY: by the condition of the function of this name.
         return unsafe { real(first, last, flags) };
     }
@@ -107,7 +108,7 @@ unsafe fn range(real: OfRange, first: c_uint, last: c_uint, flags: c_int) -> c_i
 
 unsafe fn close_from(real: CloseFrom, first: c_int) {
     descriptors::forget_range(first.max(0) as u32, u32::MAX);
-    if !is_working() {
+    if !has_rings() {
         // SAFETY: by the condition of the function of this name.
         return unsafe { real(first) };
     }
@@ -139,7 +140,7 @@ fn around_rings(first: u32, last: u32, is_ring: impl Fn(c_int) -> bool) -> Vec<(
 }
 
 unsafe fn put_over(real: OfTwo, fd: c_int, over: c_int) -> c_int {
-    if is_ring(over) {
+    if is_kept(over) {
         return sys::returned(-(libc::EBUSY as isize)) as c_int;
     }
     // SAFETY: by the condition of the function of this name.
@@ -147,7 +148,7 @@ unsafe fn put_over(real: OfTwo, fd: c_int, over: c_int) -> c_int {
 }
 
 unsafe fn put_over_with_flags(real: OfThree, fd: c_int, over: c_int, flags: c_int) -> c_int {
-    if is_ring(over) {
+    if is_kept(over) {
         return sys::returned(-(libc::EBUSY as isize)) as c_int;
     }
     // SAFETY: by the condition of the function of this name.
@@ -170,9 +171,15 @@ fn new_after(result: c_int, fd: c_int) -> c_int {
     result
 }
 
-/// True if the library itself calls.
-fn is_inside() -> bool {
-    crate::thread::is_inside::<crate::state::State>()
+/// True if rings of this process may be among its descriptors: a child has copies, which are its own to
+/// close.
+fn has_rings() -> bool {
+    is_working() && process::is_own()
+}
+
+/// True if a number is that of a ring, which the library alone may close.
+fn is_kept(fd: c_int) -> bool {
+    is_working() && is_ring(fd) && process::is_own() && !thread::is_inside::<State>()
 }
 
 #[cfg(test)]

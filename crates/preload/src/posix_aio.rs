@@ -149,6 +149,7 @@ unsafe fn error(real: Start, block: Block) -> c_int {
     if is_working()
         // SAFETY: by the condition of the function of this name.
         && let Some(at) = unsafe { block.as_ref() }
+        && (at.error() == libc::EINPROGRESS || control_block::is_trial())
         && let Ok(mut inside) = Inside::enter()
     {
         match at.asked_by(&inside.state().owner) {

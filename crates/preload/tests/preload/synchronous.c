@@ -160,6 +160,14 @@ static void forks_beside(void) {
     for (int number = 0; number < 3; number++) need(!pthread_join(threads[number], NULL), "its end");
 }
 
+// A child has copies of them, which are its own.
+static void in_child(pid_t (*fork)(void), volatile int fd, volatile int ring) {
+    volatile pid_t child = fork();
+    if (child == 0) _exit(dup2(fd, ring) == ring && close(ring) == 0 ? 0 : 1);
+    int status = 0;
+    need(waitpid(child, &status, 0) == child && status == 0, "a number of a child");
+}
+
 // The numbers of the library's rings are nobody's, and nobody gets them.
 static void rings(int fd) {
     DIR *numbers = opendir("/proc/self/fd");
@@ -171,6 +179,8 @@ static void rings(int fd) {
         if (readlink(link, target, sizeof target - 1) < 0 || strstr(target, "io_uring") == NULL) continue;
         int ring = atoi(entry->d_name);
         found++;
+        in_child(fork, fd, ring);
+        in_child(vfork, fd, ring);
         need(ring > 100 && close(ring) == -1 && errno == EBADF, "no such number");
         need(dup2(fd, ring) == -1 && errno == EBUSY, "a number that is taken");
     }
