@@ -186,7 +186,8 @@ unsafe fn get_events(
     let time = unsafe { limit.as_ref() };
     let until = time.and_then(deadline);
     let is_usual = is_working() && most > 0 && (0..=most).contains(&least) && !to.is_null();
-    let entered = if is_usual && time.is_none() == until.is_none() { Inside::enter().ok() } else { None };
+    let entered =
+        if is_usual && time.is_none() == until.is_none() { Inside::enter_to_take().ok() } else { None };
     let Some((mut inside, known)) = entered.and_then(|inside| Some((inside, Context::of(id)?))) else {
         // SAFETY: as above.
         return unsafe { real(id, least, most, to, limit) };
@@ -208,7 +209,7 @@ unsafe fn get_events(
             Look::Waited => {}
             Look::OfOthers => sys::pause(SHORT.as_nanos() as i64),
         }
-        inside = match Inside::enter() {
+        inside = match Inside::enter_to_take() {
             Ok(inside) => inside,
             Err(_) => break,
         };

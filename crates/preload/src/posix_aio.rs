@@ -150,7 +150,7 @@ unsafe fn error(real: Start, block: Block) -> c_int {
         // SAFETY: by the condition of the function of this name.
         && let Some(at) = unsafe { block.as_ref() }
         && (at.error() == libc::EINPROGRESS || control_block::is_trial())
-        && let Ok(mut inside) = Inside::enter()
+        && let Ok(mut inside) = Inside::enter_to_take()
     {
         match at.asked_by(&inside.state().owner) {
             Whose::Own => take(inside.state(), None),
@@ -168,8 +168,6 @@ enum Look {
     Ended,
     /// None is ours, so glibc waits.
     Glibcs,
-    /// Not all are this thread's: a while is to be waited by glibc, which knows its own.
-    Mixed,
     /// A while has passed.
     Waited,
     Interrupted,
@@ -193,16 +191,6 @@ unsafe fn suspend(real: Suspend, list: *const Block, count: c_int, limit: *const
             // SAFETY: as above.
             Look::Glibcs => return unsafe { real(list, count, limit) },
             Look::Interrupted => return sys::returned(-(libc::EINTR as isize)) as c_int,
-            Look::Mixed => {
-                let short = libc::timespec { tv_sec: 0, tv_nsec: SHORT.as_nanos() as i64 };
-                let errno = sys::errno();
-                // SAFETY: as above. To glibc ours are in progress.
-                let waited = unsafe { real(list, count, &raw const short) };
-                if waited == 0 || sys::errno() != libc::EAGAIN {
-                    return waited;
-                }
-                sys::set_errno(errno);
-            }
             Look::Waited => {}
         }
         if until.is_some_and(|until| Instant::now() >= until) {
@@ -216,7 +204,7 @@ unsafe fn suspend(real: Suspend, list: *const Block, count: c_int, limit: *const
 /// # Safety
 /// `list` has `count` addresses of blocks or null pointers.
 unsafe fn look(list: *const Block, count: usize, until: Option<Instant>) -> Look {
-    let Ok(mut inside) = Inside::enter() else { return Look::Glibcs };
+    let Ok(mut inside) = Inside::enter_to_take() else { return Look::Glibcs };
     // SAFETY: by this function's condition.
     let blocks = unsafe { std::slice::from_raw_parts(list, count) };
     let (mut own, mut others, mut glibcs) = (0, 0, 0);
@@ -240,6 +228,10 @@ unsafe fn look(list: *const Block, count: usize, until: Option<Instant>) -> Look
         let end = Instant::now() + if others + glibcs == 0 { SLICE } else { SHORT };
         take(inside.state(), Some(until.map_or(end, |until| until.min(end))));
     }
+    if others + glibcs > 0 {
+        // glibc's threads say so in the control blocks when they are done, and other threads of ours do.
+        sys::pause(SHORT.as_nanos() as i64);
+    }
     // SAFETY: by this function's condition.
     let has_ended =
         |block: &Block| unsafe { block.as_ref() }.is_some_and(|block| block.error() != libc::EINPROGRESS);
@@ -247,8 +239,6 @@ unsafe fn look(list: *const Block, count: usize, until: Option<Instant>) -> Look
         Look::Ended
     } else if inside.is_interrupted() {
         Look::Interrupted
-    } else if others + glibcs > 0 {
-        Look::Mixed
     } else {
         Look::Waited
     }
@@ -257,7 +247,7 @@ unsafe fn look(list: *const Block, count: usize, until: Option<Instant>) -> Look
 /// A device cannot be asked to give up what it has.
 unsafe fn cancel(real: OfNumber, fd: c_int, block: Block) -> c_int {
     if is_working()
-        && let Ok(mut inside) = Inside::enter()
+        && let Ok(mut inside) = Inside::enter_to_take()
     {
         take(inside.state(), None);
         // SAFETY: by the condition of the function of this name.
@@ -278,7 +268,7 @@ unsafe fn sync(real: OfNumber, op: c_int, block: Block) -> c_int {
     // SAFETY: by the condition of the function of this name.
     let fd = unsafe { block.as_ref() }.map_or(-1, |block| block.fd);
     while is_working()
-        && let Ok(mut inside) = Inside::enter()
+        && let Ok(mut inside) = Inside::enter_to_take()
     {
         take(inside.state(), None);
         let owners = control_block::owners_on(fd);
@@ -357,7 +347,7 @@ unsafe fn all_ended(list: *const Block, count: usize) -> Result<bool, c_int> {
         // SAFETY: by this function's condition.
         let Some(at) = (unsafe { block.as_ref() }) else { continue };
         if at.error() == libc::EINPROGRESS {
-            let Ok(mut inside) = Inside::enter() else { return Ok(false) };
+            let Ok(mut inside) = Inside::enter_to_take() else { return Ok(false) };
             take(inside.state(), Some(Instant::now() + SLICE));
             return if inside.is_interrupted() { Err(libc::EINTR) } else { Ok(false) };
         }

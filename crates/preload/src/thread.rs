@@ -139,8 +139,15 @@ impl<S: State> Inside<S> {
         })
     }
 
-    /// As [`Inside::enter`], from a handler of the library's own; `None` if the thread has no state. If it is
-    /// in already the signal is held off, so that this is not called.
+    /// As [`Inside::enter`], for what a handler may wait for, and opens no engine.
+    ///
+    /// # Errors
+    /// As for [`Inside::enter`].
+    pub(crate) fn enter_to_take() -> Result<Inside<S>, Reason> {
+        Inside::enter_in_handler().map_or_else(Inside::enter, Ok)
+    }
+
+    /// As [`Inside::enter`], in a handler; `None` if the thread has no state.
     pub(crate) fn enter_in_handler() -> Option<Inside<S>> {
         S::place().with(|place| {
             let has_state = !place.state.get().is_null() && place.generation.get() == process::generation();

@@ -337,6 +337,42 @@ static void posix_aio(void) {
     printf("for nothing: %d\n", waited);
 }
 
+static struct aiocb *awaited;
+
+static void waits(int signal) {
+    (void)signal;
+    suspends(awaited);
+    handled++;
+}
+
+// A handler that waits for what its own thread has begun; and one of ours in a list with one of glibc's.
+static void posix_aio_waits(void) {
+    int fd = make("data", 0, O_RDWR), plain = open(path_of("data"), O_RDONLY);
+    char *memory = blocks(2);
+    posix_trial(fd, memory);
+    struct sigaction action = {.sa_handler = waits};
+    need(sigaction(SIGUSR2, &action, NULL) == 0, "a handler");
+    for (int round = 0; round < 20; round++) {
+        struct aiocb block = io(fd, memory, BLOCK, round * BLOCK);
+        awaited = &block;
+        need(aio_read(&block) == 0 && raise(SIGUSR2) == 0, "a signal");
+        finish("awaited in a handler", 0, &block);
+        struct aiocb direct = io(fd, memory, BLOCK, round * BLOCK);
+        struct aiocb buffered = io(plain, memory + BLOCK, 100, 3);
+        const struct aiocb *list[] = {&direct, NULL, &buffered};
+        need(aio_read(&direct) == 0 && aio_read(&buffered) == 0, "two reads");
+        while (aio_error(&direct) == EINPROGRESS || aio_error(&buffered) == EINPROGRESS) {
+            need(aio_suspend(list, 3, NULL) == 0, "an end");
+            need(aio_error(&direct) != EINPROGRESS || aio_error(&buffered) != EINPROGRESS, "it");
+            for (int number = 0; number < 3; number += 2)
+                if (list[number] != NULL && aio_error(list[number]) != EINPROGRESS) list[number] = NULL;
+            if (list[0] == NULL && list[2] == NULL) break;
+        }
+        printf("both: %ld %ld\n", (long)aio_return(&direct), (long)aio_return(&buffered));
+    }
+    printf("handled: %d\n", handled);
+}
+
 // One that asks for another's, which waits for its end.
 static void posix_aio_threads(void) {
     int fd = make("data", 0, O_RDWR);
@@ -393,6 +429,7 @@ int main(int argc, char **argv) {
     struct test tests[] = {
         {"libaio", libaio},       {"libaio_threads", libaio_threads},     {"interrupted", interrupted},
         {"posix_aio", posix_aio}, {"posix_aio_threads", posix_aio_threads},
+        {"posix_aio_waits", posix_aio_waits},
         {"ended_in_flight", ended_in_flight},
         {"closed_in_flight", closed_in_flight}, {NULL, NULL},
     };

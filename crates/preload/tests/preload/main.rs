@@ -202,7 +202,8 @@ fn calls_of_libaio_mean_what_they_meant() {
 fn calls_of_posix_aio_mean_what_they_meant() {
     let folder = folder();
     let Some(program) = compile(folder.path(), "asynchronous") else { return };
-    let tests: [(&str, &[&str]); 4] = [
+    let tests: [(&str, &[&str]); 5] = [
+        ("posix_aio_waits", &["unaligned"]),
         ("posix_aio", &["trial", "not_open", "unaligned", "notified"]),
         ("posix_aio_threads", &["shared"]),
         ("ended_in_flight", &[]),
