@@ -79,7 +79,6 @@ pub(crate) struct Moved {
     /// Closed when this is dropped.
     engine: ManuallyDrop<Box<Auto>>,
     pool: Pool,
-    device: u64,
     /// A limit of size is on files (RLIMIT_FSIZE).
     is_limited: bool,
     by_way: [u64; Way::COUNT],
@@ -88,11 +87,11 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
-    /// Opens an engine for up to `depth` calls in flight on a descriptor that names something on `device`.
+    /// Opens an engine for up to `depth` calls in flight on a descriptor.
     ///
     /// # Errors
     /// There are too many, or it cannot be opened, which is counted with the error.
-    pub(crate) fn open(fd: c_int, device: u64, depth: u32) -> Result<Moved, Reason> {
+    pub(crate) fn open(fd: c_int, depth: u32) -> Result<Moved, Reason> {
         if !stack::has_room(stack::TO_OPEN) {
             return Err(Reason::Stack);
         }
@@ -113,7 +112,6 @@ impl Moved {
                 Ok(Moved {
                     engine: ManuallyDrop::new(engine),
                     pool,
-                    device,
                     is_limited,
                     by_way,
                     switches: 0,
@@ -137,11 +135,6 @@ impl Moved {
         let pool = Pool::lent(depth.max(MOST_VECTORS as u32));
         let opened = Auto::builder().policy(policy).iodepth(depth).open(&target, &pool);
         Ok((Box::new(opened.map_err(|error| error.to_string())?), pool))
-    }
-
-    /// The device of what it does I/O on.
-    pub(crate) fn device(&self) -> u64 {
-        self.device
     }
 
     /// Queues a transfer that [`Transfer::check`] has passed. What the engine says with its end has this tag.

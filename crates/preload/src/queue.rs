@@ -27,7 +27,8 @@ pub(crate) struct Queue<T> {
 
 struct OnFd {
     fd: c_int,
-    /// Absent once it has failed.
+    device: u64,
+    /// Absent if it could not be opened, or has failed.
     moved: Option<Moved>,
     in_flight: usize,
     has_new: bool,
@@ -72,55 +73,53 @@ impl<T> Queue<T> {
         whose: T,
     ) -> Result<(), Reason> {
         let [vector] = *transfer.vectors else { return Err(Reason::Vectors) };
-        let engine = self.engine(transfer.fd, file)?;
-        let place = self.free.pop().unwrap_or(self.flights.len());
-        let OnFd { moved: Some(moved), in_flight, has_new, .. } = &mut self.engines[engine] else {
-            return Err(Reason::NoEngine);
-        };
+        let number = self.engine(transfer.fd, file)?;
+        let engine = &mut self.engines[number];
+        let Some(moved) = &mut engine.moved else { return Err(Reason::NoEngine) };
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.flights.push(None);
+            self.flights.len() - 1
+        });
         // SAFETY: by this function's condition.
-        let pushed = unsafe { moved.push(transfer, place as u64) };
-        if pushed.is_ok() {
-            (*in_flight, *has_new) = (*in_flight + 1, true);
-        }
-        let Transfer { fd, op, offset, .. } = *transfer;
-        let flight = pushed.is_ok().then_some(Flight { whose, engine, fd, op, vector, offset });
-        if pushed.is_err() && place < self.flights.len() {
+        if let Err(reason) = unsafe { moved.push(transfer, place as u64) } {
             self.free.push(place);
-        } else if place == self.flights.len() {
-            self.flights.push(flight);
-            if pushed.is_err() {
-                self.free.push(place);
-            }
-        } else {
-            self.flights[place] = flight;
+            return Err(reason);
         }
-        pushed
+        (engine.in_flight, engine.has_new) = (engine.in_flight + 1, true);
+        let Transfer { fd, op, offset, .. } = *transfer;
+        self.flights[place] = Some(Flight { whose, engine: number, fd, op, vector, offset });
+        Ok(())
     }
 
-    /// The engine for a descriptor.
+    /// The engine for a descriptor, which may have failed.
     fn engine(&mut self, fd: c_int, file: File) -> Result<usize, Reason> {
         let known = self.engines.iter().position(|engine| engine.fd == fd);
-        if let Some(known) = known {
-            let engine = &mut self.engines[known];
-            match &engine.moved {
-                Some(moved) if moved.device() == file.device => return Ok(known),
-                Some(_) if engine.in_flight > 0 => return Err(Reason::Full),
-                _ => engine.moved = None,
-            }
+        match known.map(|known| (known, &self.engines[known])) {
+            Some((known, engine)) if engine.device == file.device => return Ok(known),
+            Some((_, engine)) if engine.in_flight > 0 => return Err(Reason::Full),
+            _ => {}
         }
-        // One that has nothing in flight gives its place to another number.
-        let idle = || self.engines.iter().position(|engine| engine.in_flight == 0);
-        let place = known.or_else(|| if self.engines.len() < MOST_ENGINES { None } else { idle() });
-        if place.is_none() && self.engines.len() >= MOST_ENGINES {
-            return Err(Reason::Engines);
-        }
-        let moved = Moved::open(fd, file.device, self.depth)?;
-        let engine = OnFd { fd, moved: Some(moved), in_flight: 0, has_new: false };
+        let place = match known {
+            None if self.engines.len() >= MOST_ENGINES => Some(self.closed().ok_or(Reason::Engines)?),
+            known => known,
+        };
+        let moved = match Moved::open(fd, self.depth) {
+            Ok(moved) => Some(moved),
+            Err(Reason::NoEngine) => None,
+            Err(reason) => return Err(reason),
+        };
+        let engine = OnFd { fd, device: file.device, moved, in_flight: 0, has_new: false };
         match place {
             Some(place) => self.engines[place] = engine,
             None => self.engines.push(engine),
         }
         Ok(place.unwrap_or(self.engines.len() - 1))
+    }
+
+    /// An engine that has nothing in flight and whose number is closed.
+    fn closed(&self) -> Option<usize> {
+        let is_closed = |engine: &OnFd| engine.in_flight == 0 && sys::file_status(engine.fd).is_none();
+        self.engines.iter().position(is_closed)
     }
 
     /// Hands what was queued to the kernel.
