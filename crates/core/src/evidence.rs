@@ -5,6 +5,7 @@
 use crate::fabric::FabricEvidence;
 use crate::path::{CompletionMode, Submission};
 use crate::power_change::PowerChange;
+use crate::routes::Routes;
 use crate::uring::RingFlag;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -256,6 +257,9 @@ pub struct EngineEvidence {
     /// Polls of the device's own completion queue that found nothing; absent for interfaces of the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub empty_polls: Option<u64>,
+    /// What went which way; absent of engines that have one. Boxed, as few trials have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routes: Option<Box<Routes>>,
 }
 
 impl EngineEvidence {

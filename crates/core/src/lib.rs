@@ -14,6 +14,7 @@ mod jobs_beside;
 pub mod open_load;
 pub mod path;
 pub mod power_change;
+pub mod routes;
 pub mod sequential;
 pub mod setting;
 pub mod sizes;
@@ -36,10 +37,11 @@ pub use fabric::{FabricEvidence, Transport};
 pub use generator::{Generator, Slice};
 pub use open_load::{Burst, OpenLoad, RateProcess};
 pub use path::{
-    CompletionMode, IoPath, ProgramName, Ring, RingCompletion, RingSubmission, SioCompletion, Sleep, Spin,
-    Submission, UserCompletion,
+    AutoPath, CompletionMode, IoPath, PolicyName, ProgramName, Ring, RingCompletion, RingSubmission,
+    SioCompletion, Sleep, Spin, Submission, UserCompletion, Way,
 };
 pub use power_change::{PowerChange, PowerSetting};
+pub use routes::{Route, Routes};
 pub use sequential::Sequential;
 pub use setting::{Setting, SettingError};
 pub use sizes::BlockSizes;

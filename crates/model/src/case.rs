@@ -40,6 +40,7 @@ impl Case {
             (!workload.beside.is_empty(), "jobs of several kinds"),
             (workload.corunner.is_some(), "a co-runner"),
             (workload.told.is_some() || path.is_program(), "a program"),
+            (path.auto().is_some(), "auto, which takes other paths"),
             (workload.fsync > 0 || workload.fdatasync > 0, "fsync or fdatasync"),
             (workload.sync != iopj_core::workload::WriteSync::None, "durable writes"),
         ];

@@ -1,7 +1,10 @@
 //! Patterns of paths, as options name them: an interface, the beginning of a path, or a text with `*`.
 
 use crate::error::StudyError;
-use iopj_core::IoPath;
+use iopj_core::{AutoPath, IoPath, Way};
+
+/// What patterns of an adaptive engine begin with: others do not name its rules, which take the same ways.
+const AUTO: &str = "auto";
 
 /// The paths that a pattern names, among all without variants; a pattern's own variants are added to each.
 /// A path names itself.
@@ -17,10 +20,19 @@ pub fn matching(pattern: &str) -> Result<Vec<IoPath>, StudyError> {
         true => is_match(stem, path),
         false => path.strip_prefix(stem).is_some_and(|rest| rest.starts_with('/')),
     };
-    let all: Vec<String> = IoPath::all().iter().map(IoPath::to_string).collect();
+    let all: Vec<String> = match stem.starts_with(AUTO) {
+        true => rules().map(|rule| IoPath::Auto(rule).to_string()).collect(),
+        false => IoPath::all().iter().map(IoPath::to_string).collect(),
+    };
     let named = all.iter().filter(|path| names(path));
     let found: Vec<IoPath> = named.filter_map(|path| format!("{path}{variants}").parse().ok()).collect();
     if found.is_empty() { Err(no_match(pattern, &all)) } else { Ok(found) }
+}
+
+/// The rules of an adaptive engine that need no file and no joules.
+fn rules() -> impl Iterator<Item = AutoPath> {
+    let ways = Way::ALL.into_iter().filter(|way| !way.is_bypass());
+    [AutoPath::Latency, AutoPath::Cpu, AutoPath::Random].into_iter().chain(ways.map(AutoPath::Pinned))
 }
 
 /// Whether `*`, which stands for any text, makes the pattern this path. The first place of each text between
@@ -79,6 +91,13 @@ mod tests {
         // Only what can have the variant.
         assert_eq!(texts("io_uring/*/poll+split"), ["io_uring/syscall/poll+split"]);
         assert_eq!(texts("posix-sio/syscall/hybrid:4us"), ["posix-sio/syscall/hybrid:4us"]);
+        assert_eq!(texts("auto"), ["auto"]);
+        assert_eq!(
+            texts("auto*")[..4],
+            ["auto", "auto:cpu", "auto:random", "auto:io_uring/syscall/interrupt"]
+        );
+        assert_eq!((texts("auto*").len(), texts("auto:*/sqpoll/*").len()), (9, 1));
+        assert!(texts("*interrupt").iter().all(|path| !path.starts_with("auto")));
         assert_eq!(texts("*").len(), IoPath::all().len());
     }
 

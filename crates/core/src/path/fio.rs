@@ -26,6 +26,7 @@ impl IoPath {
             IoPath::Spdk => Ok("spdk"),
             IoPath::NvmeUser(_) => Err("no engine for this interface"),
             IoPath::Program(_) => Err("no engine that is another program"),
+            IoPath::Auto(_) => Err("no engine that chooses its way"),
         }
     }
 

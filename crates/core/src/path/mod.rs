@@ -1,11 +1,15 @@
 //! The I/O path: interface, submission, completion and variants. Its one text form is in `text`.
 
+mod auto;
 mod fio;
 mod program;
 mod text;
+mod way;
 
+pub use auto::{AutoPath, BadAutoPath, PolicyName};
 pub use program::{BadProgramName, ProgramName};
 pub use text::ParsePathError;
+pub use way::{ParseWayError, Way};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -35,6 +39,10 @@ pub enum IoPath {
     /// A program's own I/O, by the name of the variant that was run (`program:NAME`). Nothing is asked of it,
     /// so what the others say of a path is said of none: it counts as one of system calls and interrupts.
     Program(ProgramName),
+    /// An engine that chooses a way for each request (`auto`, `auto:RULE`). Its ways differ in how they submit
+    /// and complete, so what the others say of a path is said of none: it counts as one of system calls and
+    /// interrupts, and is judged by what was seen on each way.
+    Auto(AutoPath),
 }
 
 /// How the caller of a synchronous interface learns of the completion.
@@ -169,7 +177,8 @@ impl fmt::Display for Submission {
 }
 
 impl IoPath {
-    /// Every path without variants, in the order of the design space.
+    /// Every path without variants, in the order of the design space. `auto` is none of them, because it has
+    /// no place of its own there: it takes others.
     pub fn all() -> Vec<IoPath> {
         let mut paths = vec![
             IoPath::PosixSio(SioCompletion::Interrupt),
@@ -201,6 +210,7 @@ impl IoPath {
             IoPath::NvmeUser(_) => "nvme-user",
             IoPath::Spdk => "spdk",
             IoPath::Program(_) => "program",
+            IoPath::Auto(_) => "auto",
         }
     }
 
@@ -232,7 +242,9 @@ impl IoPath {
                 UserCompletion::Poll(_) => CompletionMode::Poll,
                 UserCompletion::Hybrid(..) => CompletionMode::Hybrid,
             },
-            IoPath::PosixAio(_) | IoPath::Libaio | IoPath::Program(_) => CompletionMode::Interrupt,
+            IoPath::PosixAio(_) | IoPath::Libaio | IoPath::Program(_) | IoPath::Auto(_) => {
+                CompletionMode::Interrupt
+            }
             IoPath::Spdk => CompletionMode::Poll,
             IoPath::IoUring(ring) | IoPath::NvmePassthrough(ring) => match ring.completion {
                 RingCompletion::Interrupt => CompletionMode::Interrupt,
@@ -255,9 +267,19 @@ impl IoPath {
         matches!(self, IoPath::Program(_))
     }
 
+    /// The rule of an engine that chooses its way.
+    pub fn auto(&self) -> Option<AutoPath> {
+        if let IoPath::Auto(auto) = self { Some(*auto) } else { None }
+    }
+
+    /// True for a path that is asked for as such: by interface, submission and completion.
+    pub fn is_fixed(&self) -> bool {
+        !matches!(self, IoPath::Program(_) | IoPath::Auto(_))
+    }
+
     /// True where one job can have no more than one I/O in flight.
     pub fn is_synchronous(&self) -> bool {
-        matches!(self, IoPath::PosixSio(_))
+        matches!(self, IoPath::PosixSio(_) | IoPath::Auto(AutoPath::Pinned(Way::Sio)))
     }
 
     /// The value that the queue's `io_poll_delay` must have for this path: -1 polls all the time,
@@ -267,6 +289,7 @@ impl IoPath {
         match self {
             IoPath::PosixSio(SioCompletion::Hybrid(Sleep::Auto)) => Some(0),
             IoPath::PosixSio(SioCompletion::Hybrid(Sleep::Fixed(us))) => Some(i64::from(us.get())),
+            IoPath::Auto(AutoPath::Pinned(way)) => way.path().io_poll_delay(),
             _ if self.completion() == CompletionMode::Interrupt || self.is_bypass() => None,
             _ => Some(-1),
         }

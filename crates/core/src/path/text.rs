@@ -1,19 +1,24 @@
 //! The one text form of a path: `Display`, `FromStr`, and serde by both.
 
 use super::{
-    AioDescriptors, BadProgramName, IoPath, Ring, RingCompletion, RingSubmission, SioCompletion, Sleep, Spin,
-    UserCompletion,
+    AioDescriptors, AutoPath, BadAutoPath, BadProgramName, IoPath, Ring, RingCompletion, RingSubmission,
+    SioCompletion, Sleep, Spin, UserCompletion,
 };
 use std::fmt;
 use std::str::FromStr;
 
 /// What the text of a program's variant begins with.
 const PROGRAM: &str = "program:";
+/// The text of an engine that chooses its way, which a rule may follow.
+const AUTO: &str = "auto";
 
 impl fmt::Display for IoPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let IoPath::Program(name) = self {
-            return write!(f, "{PROGRAM}{name}");
+        match self {
+            IoPath::Program(name) => return write!(f, "{PROGRAM}{name}"),
+            IoPath::Auto(AutoPath::Latency) => return f.write_str(AUTO),
+            IoPath::Auto(rule) => return write!(f, "{AUTO}:{rule}"),
+            _ => {}
         }
         write!(f, "{}/{}/{}", self.interface(), self.submission(), self.completion())?;
         match self {
@@ -60,7 +65,7 @@ enum PathFault {
     Form,
     #[error(
         "there is no interface `{0}`; there are posix-sio, posix-aio, libaio, io_uring, nvme-passthrough, \
-         nvme-user and spdk"
+         nvme-user and spdk; `auto` stands alone"
     )]
     Interface(String),
     /// `part` is `submission` or `completion`; `offer` names those that the interface has.
@@ -72,6 +77,8 @@ enum PathFault {
     Twice(String),
     #[error(transparent)]
     Program(#[from] BadProgramName),
+    #[error(transparent)]
+    Auto(#[from] BadAutoPath),
 }
 
 impl PathFault {
@@ -96,6 +103,10 @@ impl FromStr for IoPath {
 fn parse(text: &str) -> Result<IoPath, PathFault> {
     if let Some(name) = text.strip_prefix(PROGRAM) {
         return Ok(IoPath::Program(name.parse()?));
+    }
+    if let Some(rule) = text.strip_prefix(AUTO).filter(|rest| rest.is_empty() || rest.starts_with(':')) {
+        let rule = rule.strip_prefix(':').map_or(Ok(AutoPath::Latency), str::parse)?;
+        return Ok(IoPath::Auto(rule));
     }
     let mut pieces = text.split('+');
     let stem = pieces.next().unwrap_or_default();
@@ -242,8 +253,22 @@ impl<'de> serde::Deserialize<'de> for IoPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::Way;
     use proptest::prelude::*;
     use std::num::NonZeroU32;
+
+    fn any_rule() -> impl Strategy<Value = AutoPath> {
+        let ways: Vec<Way> = Way::ALL.into_iter().filter(|way| !way.is_bypass()).collect();
+        prop_oneof![
+            Just(AutoPath::Latency),
+            Just(AutoPath::Cpu),
+            Just(AutoPath::IosPerJoule),
+            Just(AutoPath::Random),
+            proptest::sample::select(ways).prop_map(AutoPath::Pinned),
+            "[A-Za-z0-9._/-]{0,54}[A-Za-z0-9._-]\\.toml"
+                .prop_map(|name| AutoPath::Policy(name.parse().unwrap())),
+        ]
+    }
 
     fn any_path() -> impl Strategy<Value = IoPath> {
         let mode = prop_oneof![
@@ -271,6 +296,7 @@ mod tests {
             user.prop_map(IoPath::NvmeUser),
             Just(IoPath::Spdk),
             "[A-Za-z0-9._-]{1,40}".prop_map(|name| IoPath::Program(name.parse().unwrap())),
+            any_rule().prop_map(IoPath::Auto),
             Just(IoPath::PosixAio(AioDescriptors::PerJob)),
             Just(IoPath::PosixAio(AioDescriptors::PerSlot)),
             Just(IoPath::Libaio),
@@ -314,6 +340,26 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_to_choose_by_is_written_behind_auto() {
+        let text = |text: &str| text.parse::<IoPath>().unwrap().to_string();
+        assert_eq!([text("auto"), text("auto:latency")], ["auto", "auto"]);
+        for same in
+            ["auto:cpu", "auto:random", "auto:policies/drive.toml", "auto:io_uring/syscall/poll+sleep"]
+        {
+            assert_eq!(text(same), same);
+        }
+        let long = format!("auto:{}.toml", "a".repeat(55));
+        assert_eq!(text(&long), long);
+        let message = format!("auto:{}.toml", "a".repeat(56)).parse::<IoPath>().unwrap_err().to_string();
+        assert!(message.contains("up to 60 letters"), "{message}");
+        let pinned = |text: &str| text.parse::<IoPath>().unwrap();
+        assert!(pinned("auto:posix-sio/syscall/interrupt").is_synchronous());
+        assert!(!pinned("auto").is_synchronous() && !pinned("auto").is_fixed());
+        let delays = ["auto", "auto:io_uring/syscall/poll"].map(|text| pinned(text).io_poll_delay());
+        assert_eq!(delays, [None, Some(-1)]);
+    }
+
+    #[test]
     fn nonsense_is_refused_with_the_reason() {
         for (text, part) in [
             ("io_uring", "interface/submission/completion"),
@@ -332,6 +378,14 @@ mod tests {
             ("program:", "cannot name a variant"),
             ("program:a b", "cannot name a variant"),
             ("program:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "up to 40 letters"),
+            ("auto:", "`` is no rule to choose by: write auto, auto:cpu"),
+            ("auto:fast", "`fast` is no rule to choose by"),
+            ("auto:libaio/syscall/interrupt", "is no rule to choose by"),
+            ("auto:nvme-user/doorbell/poll", "write nvme-user/doorbell/poll itself"),
+            ("auto:.toml", "cannot name a policy file"),
+            ("auto:a b.toml", "cannot name a policy file"),
+            ("automatic", "interface/submission/completion"),
+            ("auto/syscall/interrupt", "no interface `auto`"),
         ] {
             let message = text.parse::<IoPath>().unwrap_err().to_string();
             assert!(message.contains(part), "{message}");

@@ -49,7 +49,13 @@ pub(super) fn cases(args: &PredictArgs, model: &Model) -> anyhow::Result<Vec<(St
 fn named(patterns: &[String]) -> anyhow::Result<BTreeSet<IoPath>> {
     let mut all = BTreeSet::new();
     for pattern in patterns {
-        all.extend(iopj_study::matching(pattern).map_err(|error| anyhow!("--path: {error}"))?);
+        let paths = iopj_study::matching(pattern).map_err(|error| anyhow!("--path: {error}"))?;
+        if let Some(path) = paths.iter().find(|path| path.auto().is_some()) {
+            return Err(anyhow!(
+                "--path: {path} takes other paths: name those, to see what it chooses among"
+            ));
+        }
+        all.extend(paths);
     }
     Ok(all)
 }

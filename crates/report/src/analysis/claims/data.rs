@@ -63,17 +63,19 @@ fn shared(trial: &Trial) -> (Workload, &BTreeMap<String, String>, iopj_store::Ge
 }
 
 impl<'a> TrialSet<'a> {
-    /// The trials of a store by what they share; one set without trials for an empty store.
+    /// The trials of a store by what they share, of paths that were asked for as such; one set without trials
+    /// for a store without any.
     pub(super) fn of(
         trials: &'a [Trial],
         machine: ClaimContext,
         source: Option<&'a EnergySource>,
     ) -> Vec<TrialSet<'a>> {
-        if trials.is_empty() {
+        let fixed = trials.iter().filter(|trial| trial.path.is_fixed());
+        let sets = grouped(fixed.map(|trial| (shared(trial), trial)));
+        if sets.is_empty() {
             return vec![TrialSet { trials: Vec::new(), machine, source }];
         }
-        let sets = grouped(trials.iter().map(|trial| (shared(trial), trial))).into_iter();
-        sets.map(|(_, trials)| TrialSet { trials, machine, source }).collect()
+        sets.into_iter().map(|(_, trials)| TrialSet { trials, machine, source }).collect()
     }
 
     /// The cell of a path under a workload.

@@ -294,6 +294,9 @@ fn series(trials: &[Trial]) -> Vec<Series> {
 
 /// The interface, with what distinguishes its paths: submission, completion, variants.
 fn label(path: &IoPath, paths: &[IoPath]) -> String {
+    if !path.is_fixed() {
+        return path.to_string();
+    }
     let parts = |path: &IoPath| {
         let text = path.to_string();
         let (stem, variants) = text.split_once('+').unwrap_or((&text, ""));

@@ -50,7 +50,9 @@ pub(super) fn is_remote(trial: &Trial) -> bool {
 
 /// True for the paths of the paper: system calls, completed by interrupts.
 fn is_papers(trial: &Trial) -> bool {
-    trial.path.submission() == Submission::Syscall && trial.path.completion() == CompletionMode::Interrupt
+    trial.path.is_fixed()
+        && trial.path.submission() == Submission::Syscall
+        && trial.path.completion() == CompletionMode::Interrupt
 }
 
 /// Whether the network cards held interrupts back: as the study set them on one host or on both, else as the
