@@ -1,5 +1,6 @@
 //! The engine that owns several: each request goes to the one that its kind is routed to, by a lookup.
 
+mod counted;
 mod several;
 mod turn;
 
@@ -282,11 +283,16 @@ impl<C: Clock> Engine for Auto<C> {
         let mut counters = self.engines.counters();
         counters.sleeps += self.sleeper.sleeps;
         counters.system_calls = counters.system_calls.map(|calls| calls + self.sleeper.sleeps);
+        counters.routes = Some(self.route_counts());
         counters
     }
 
     fn setup(&self) -> &Setup {
         &self.setup
+    }
+
+    fn decisions(&mut self) -> Vec<String> {
+        self.drain_log().map(|decision| decision.to_string()).collect()
     }
 
     fn close(mut self, until: Instant) -> Result<(), Leaked> {

@@ -8,7 +8,7 @@ use crate::policy::{Aim, Policy};
 use crate::provenance::Provenance;
 use crate::way::Way;
 use iopj_engine::check::{Availability, check};
-use iopj_engine::{EngineError, Pool, Target};
+use iopj_engine::{EngineError, KernelCpus, Pool, Target};
 
 /// How an [`Auto`] is opened.
 #[derive(Clone, Debug)]
@@ -19,6 +19,7 @@ pub struct AutoBuilder {
     seed: u64,
     anyway: bool,
     ways: Option<Vec<Way>>,
+    cpus: KernelCpus,
     epochs: Epochs,
 }
 
@@ -32,6 +33,7 @@ impl Auto {
             seed: 0,
             anyway: false,
             ways: None,
+            cpus: KernelCpus::default(),
             epochs: Epochs::default(),
         }
     }
@@ -67,6 +69,12 @@ impl AutoBuilder {
     #[must_use]
     pub fn among(self, ways: &[Way]) -> AutoBuilder {
         AutoBuilder { ways: Some(ways.to_vec()), ..self }
+    }
+
+    /// Keeps the kernel's own threads, such as a submission poller, to these processors.
+    #[must_use]
+    pub fn cpus(self, cpus: KernelCpus) -> AutoBuilder {
+        AutoBuilder { cpus, ..self }
     }
 
     /// Always takes one way: for what the choice itself costs.
@@ -113,9 +121,10 @@ impl AutoBuilder {
         let is_here = |(way, state): &(Way, Availability)| state.is_available().then_some(*way);
         let works = states.iter().filter_map(is_here).collect();
         let again = target.another().map_err(|error| EngineError::unsupported(error.to_string()))?;
-        let iodepth = self.iodepth;
+        let (iodepth, cpus) = (self.iodepth, self.cpus.clone());
         let chooser = self.chooser(works, is_bypass)?;
-        Auto::start(Engines::new(Source::Target(again), pool, iodepth), chooser, SystemClock, iodepth)
+        let engines = Engines::new(Source::Target(again), pool, iodepth).on(cpus);
+        Auto::start(engines, chooser, SystemClock, iodepth)
     }
 
     /// The fallback must work, and the way that was asked for.

@@ -172,6 +172,7 @@ pub(crate) struct Engines {
     source: Source,
     pub(crate) pool: Pool,
     iodepth: u32,
+    cpus: KernelCpus,
     /// What engines did that are closed.
     closed: Counters,
 }
@@ -186,8 +187,14 @@ impl Engines {
             source,
             pool: pool.clone(),
             iodepth,
+            cpus: KernelCpus::default(),
             closed: Counters::default(),
         }
+    }
+
+    /// Keeps threads of the kernel's to these processors.
+    pub(crate) fn on(self, cpus: KernelCpus) -> Engines {
+        Engines { cpus, ..self }
     }
 
     /// The engine of a place.
@@ -241,7 +248,7 @@ impl Engines {
             }
             Source::Target(target) => {
                 let iodepth = if way == Way::Sio { 1 } else { self.iodepth };
-                match open_on(way.path(), target, &self.pool, iodepth, &KernelCpus::default())? {
+                match open_on(way.path(), target, &self.pool, iodepth, &self.cpus)? {
                     AnyEngine::IoUring(engine) => Slot::Ring(engine),
                     AnyEngine::PosixSio(engine) => Slot::Sio(engine),
                     _ => return Err(EngineError::unsupported(format!("{way} has no engine of its own"))),

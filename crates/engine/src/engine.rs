@@ -2,6 +2,7 @@
 
 use crate::error::{EngineError, Refused};
 use crate::request::{Completion, Op, Request};
+use iopj_core::Way;
 use iopj_core::uring::RingFlag;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -24,6 +25,24 @@ pub struct Counters {
     pub empty_polls: u64,
     /// Of the system calls, sleeps before polling (`clock_nanosleep`) by `nvme-user` with hybrid completion.
     pub sleeps: u64,
+    /// What went which way, of an engine that chooses among several; absent of every other.
+    pub routes: Option<RouteCounts>,
+}
+
+/// What an engine that chooses its way has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteCounts {
+    /// Reads and writes of one buffer that were pushed, by the route of their kind, in the order of
+    /// [`Way::ALL`].
+    pub by_way: [u64; Way::COUNT],
+    /// Changes of route.
+    pub switches: u64,
+    /// I/Os that tried a way other than the chosen one, up to the end of the latest epoch.
+    pub explored: u64,
+    /// Ways that were left for good.
+    pub failures: u64,
+    /// I/Os that a way refused, or lost in its failure, and the fallback did.
+    pub redone: u64,
 }
 
 /// How an engine was set up; nothing in it changes.
@@ -146,6 +165,12 @@ pub trait Engine: sealed::Sealed {
     /// How it was set up.
     fn setup(&self) -> &Setup;
 
+    /// The latest decisions of an engine that chooses among ways, a line each and the oldest first; each is
+    /// handed out once. Other engines decide nothing.
+    fn decisions(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Cancels what is in flight and waits for it until `until`; completions are not handed out, their
     /// buffers go back to the pool. Engines that are closed one after the other may share one deadline.
     ///
@@ -184,6 +209,8 @@ pub trait DynEngine: sealed::Sealed {
     fn dyn_counters(&self) -> Counters;
     #[doc(hidden)]
     fn dyn_setup(&self) -> &Setup;
+    #[doc(hidden)]
+    fn dyn_decisions(&mut self) -> Vec<String>;
     #[doc(hidden)]
     fn dyn_close(self: Box<Self>, until: Instant) -> Result<(), Leaked>;
 }
@@ -232,6 +259,10 @@ impl<E: Engine> DynEngine for E {
 
     fn dyn_setup(&self) -> &Setup {
         self.setup()
+    }
+
+    fn dyn_decisions(&mut self) -> Vec<String> {
+        self.decisions()
     }
 
     fn dyn_close(self: Box<Self>, until: Instant) -> Result<(), Leaked> {
@@ -285,6 +316,10 @@ impl Engine for Box<dyn DynEngine + '_> {
 
     fn setup(&self) -> &Setup {
         (**self).dyn_setup()
+    }
+
+    fn decisions(&mut self) -> Vec<String> {
+        (**self).dyn_decisions()
     }
 
     fn close(self, until: Instant) -> Result<(), Leaked> {

@@ -164,7 +164,7 @@ pub mod target;
 
 pub use any::{AnyEngine, Visitor, open, open_on};
 pub use aside::{close_rings_of_parent, is_ring, keep_rings_from, rings_closed};
-pub use engine::{Counters, DynEngine, Engine, Leaked, Registration, Setup, sealed};
+pub use engine::{Counters, DynEngine, Engine, Leaked, Registration, RouteCounts, Setup, sealed};
 pub use error::{Cause, EngineError, Refused};
 pub use gate::MAX_IODEPTH;
 pub use iopj_core::{path, path::IoPath, workload};

@@ -86,6 +86,11 @@ impl Epoch {
         (self.until_timed, self.counted_at) = (self.every, self.every);
     }
 
+    /// Requests of the latest kind that were pushed since [`Epoch::settle`] was called last.
+    pub(super) fn unsettled(&self) -> u32 {
+        self.counted_at - self.until_timed
+    }
+
     /// Requests that were pushed in it, of some kinds.
     pub(super) fn pushed_by(&self, is_one: impl Fn(Kind) -> bool) -> u32 {
         Kind::all().filter(|kind| is_one(*kind)).map(|kind| self.ios[kind.index()]).sum()

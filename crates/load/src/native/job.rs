@@ -110,6 +110,8 @@ pub(crate) trait Job<'a> {
 
     fn counters(&self) -> Counters;
     fn setup(&self) -> Setup;
+    /// What the engine decided since this was called last.
+    fn decisions(&mut self) -> Vec<String>;
     fn tally(&mut self) -> &mut Tally;
     fn into_tally(self: Box<Self>) -> Tally;
 }
@@ -275,6 +277,10 @@ impl<'a, E: Engine> Job<'a> for LoopOn<'a, E> {
 
     fn setup(&self) -> Setup {
         self.engine.setup().clone()
+    }
+
+    fn decisions(&mut self) -> Vec<String> {
+        self.engine.decisions()
     }
 
     fn tally(&mut self) -> &mut Tally {

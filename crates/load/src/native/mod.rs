@@ -374,7 +374,7 @@ fn job_thread<'a>(
         }
     };
     let mut job = None;
-    let mut before = Counters::default();
+    let (mut before_pass, mut before) = (Counters::default(), Counters::default());
     attempt(&mut || {
         cpus::keep_to(&spec.workload.cpus_allowed)?;
         if spec.workload.open.is_some() || spec.replay.is_some() {
@@ -386,6 +386,9 @@ fn job_thread<'a>(
     meeting.arrive();
     attempt(&mut || job.as_mut().map_or(Ok(()), |job| ramp(&mut **job, spec, shared, stop)));
     let stop = [abort, stop];
+    if let Some(job) = &job {
+        before_pass = job.counters();
+    }
     if spec.has_pass {
         meeting.arrive();
         attempt(&mut || match (&mut job, stop[0].load(Ordering::Relaxed)) {
@@ -396,8 +399,10 @@ fn job_thread<'a>(
             _ => Ok(()),
         });
     }
-    if let Some(job) = &job {
+    if let Some(job) = &mut job {
         before = job.counters();
+        // Those of the window are wanted.
+        drop(job.decisions());
     }
     meeting.arrive();
     attempt(&mut || match (&mut job, stop[0].load(Ordering::Relaxed)) {
@@ -406,9 +411,9 @@ fn job_thread<'a>(
     });
     meeting.arrive();
     match (failed, job) {
-        (None, Some(job)) => {
-            let (setup, after) = (job.setup(), job.counters());
-            Ok(JobCounts { tally: job.into_tally(), setup, before, after })
+        (None, Some(mut job)) => {
+            let (setup, after, decisions) = (job.setup(), job.counters(), job.decisions());
+            Ok(JobCounts { tally: job.into_tally(), setup, before_pass, before, after, decisions })
         }
         (error, _) => Err(error.unwrap_or(NativeError::NotStarted)),
     }

@@ -5,7 +5,7 @@ use super::clock::Clock;
 use super::sizes::write;
 use crate::trace::Op;
 use crate::trace::{Cursor, Piece, Replay};
-use iopj_core::{CompletionMode, IoPath, RingSubmission, WriteSync};
+use iopj_core::{CompletionMode, IoPath, RingSubmission, Way, WriteSync};
 use iopj_engine::{Buffer, Operation, Transfer};
 use rustix::thread::{ClockId, Timespec};
 use std::num::NonZeroU64;
@@ -26,7 +26,10 @@ impl Pacing {
     /// That of a path. Where the job spins for completions (polled queues, and a submission poller without
     /// waits in the kernel) it has no reason to sleep between arrivals. A synchronous call has nothing to
     /// spin on: its thread waits for work asleep.
+    /// An adaptive engine that takes one way alone waits as that does; if it chooses, its job sleeps.
     pub fn of(path: &IoPath) -> Pacing {
+        let pinned = path.auto().and_then(|auto| auto.pinned()).map(Way::path);
+        let path = pinned.as_ref().unwrap_or(path);
         let waits_by_spinning = match path.ring() {
             Some(ring) => matches!(ring.submission, RingSubmission::Sqpoll { kernel_wait: false }),
             None => false,

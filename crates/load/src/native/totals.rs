@@ -4,9 +4,10 @@ use super::open_tally::OpenTally;
 use super::recorder::Recorder;
 use super::slices;
 use super::tally::Tally;
-use iopj_core::Slice;
 use iopj_core::evidence::{EngineEvidence, SteadyState};
-use iopj_engine::{Counters, Registration, Setup};
+use iopj_core::routes::MOST_DECISIONS;
+use iopj_core::{Route, Routes, Slice, Way};
+use iopj_engine::{Counters, Registration, RouteCounts, Setup};
 
 /// What the jobs of a trial did over the window, together.
 pub struct WindowTotals {
@@ -102,12 +103,15 @@ impl From<OpenTally> for OpenTotals {
     }
 }
 
-/// What a job counted, and its engine's set-up and counters before and after the window.
+/// What a job counted, and its engine's set-up and counters: before the pass, before the window and after it.
 pub(super) struct JobCounts {
     pub(super) tally: Tally,
     pub(super) setup: Setup,
+    pub(super) before_pass: Counters,
     pub(super) before: Counters,
     pub(super) after: Counters,
+    /// What the engine decided in the window.
+    pub(super) decisions: Vec<String>,
 }
 
 /// Adds up what the jobs did.
@@ -117,7 +121,7 @@ pub(super) fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
     let (mut issued, mut short_ios, mut latency_sum_ns) = ([0; 2], 0, 0);
     let (mut min_ns, mut max_ns, mut first_ns, mut last_ns) = (u64::MAX, 0, u64::MAX, 0);
     let (mut slices, mut open): (Vec<_>, Option<Box<OpenTally>>) = (Vec::new(), None);
-    for JobCounts { tally, setup, before, after } in jobs {
+    for JobCounts { tally, setup, before_pass, before, after, decisions } in jobs {
         for (sum, part) in latency.iter_mut().zip(&tally.latency) {
             sum.add(part);
         }
@@ -141,6 +145,9 @@ pub(super) fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
         engine.wakeups += after.wakeups - before.wakeups;
         engine.ring_flags = setup.ring_flags;
         engine.registered = setup.registration != Registration::None;
+        if let (Some(first), Some(begin), Some(end)) = (before_pass.routes, before.routes, after.routes) {
+            add_routes(engine.routes.get_or_insert_default(), [&first, &begin, &end], decisions);
+        }
         if after.doorbells > 0 {
             let add = |sum: &mut Option<u64>, after: u64, before: u64| {
                 *sum = Some(sum.unwrap_or(0) + after - before)
@@ -165,4 +172,28 @@ pub(super) fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
         pass_ios: 0,
         open: open.map(|open| OpenTotals::from(*open)),
     }
+}
+
+/// Adds what went which way in a job's pass and window, by the counts before, between and after them.
+fn add_routes(sum: &mut Routes, [first, begin, end]: [&RouteCounts; 3], decisions: Vec<String>) {
+    for way in Way::ALL {
+        let [first, begin, end] = [first, begin, end].map(|counts| counts.by_way[way.index()]);
+        let (ios, pass_ios) = (end.saturating_sub(begin), begin.saturating_sub(first));
+        if (ios, pass_ios) == (0, 0) {
+            continue;
+        }
+        match sum.ways.iter_mut().find(|route| route.way == way) {
+            Some(route) => (route.ios, route.pass_ios) = (route.ios + ios, route.pass_ios + pass_ios),
+            None => sum.ways.push(Route { way, ios, pass_ios }),
+        }
+    }
+    sum.ways.sort_by_key(|route| route.way);
+    sum.switches += end.switches - begin.switches;
+    sum.explored += end.explored - begin.explored;
+    sum.failures += end.failures - begin.failures;
+    sum.redone += end.redone - begin.redone;
+    sum.pass_redone += begin.redone - first.redone;
+    let left = MOST_DECISIONS.saturating_sub(sum.decisions.len());
+    let skipped = decisions.len().saturating_sub(left);
+    sum.decisions.extend(decisions.into_iter().skip(skipped));
 }
