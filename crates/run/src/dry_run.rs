@@ -22,6 +22,7 @@ use iopj_probe::Nics;
 use iopj_store::Unavailable;
 use iopj_study::plan::{self, Cell, LeftOut};
 use iopj_study::{Fabric, Study};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -93,8 +94,8 @@ pub fn dry_run(
     if study.program.is_some() {
         return of_program(&study, options, (&host, &locks), progress, stop);
     }
-    let tools = Tools::find(&study, options, progress)?;
     let all = all_cells(&study)?;
+    let tools = Tools::find((&study, &all), options, &BTreeMap::new(), progress)?;
     if let Some(keys) = &study.fabric {
         return over_fabrics((&study, keys), options, &host, progress, stop);
     }
@@ -104,7 +105,7 @@ pub fn dry_run(
     let (spec, target, made) = spec.look()?;
     let (path, overwritten) = (spec.path().to_owned(), spec.overwritten().map(ToOwned::to_owned));
     let mut access = Access::new(&host, &locks, target, spec, tools.taking)?.planned(made);
-    let unavailable = paths::settle(&mut study, &mut access, tools.fio.as_ref(), stop)?;
+    let unavailable = paths::settle(&mut study, &mut access, tools.engines(), stop)?;
     let is_root = rustix::process::geteuid().is_root();
     let set_up = SetUp::new(&study, &tools, meters, (None, access, None), is_root, progress)?;
     let SetUp { cells, access, metering, left_out, .. } = &set_up;

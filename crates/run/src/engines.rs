@@ -1,19 +1,27 @@
 //! How the jobs of a cell open their engines.
 
+use crate::adaptive::Adaptive;
 use iopj_engine::{AnyEngine, EngineError, KernelCpus, Pool, Target};
 use iopj_study::plan::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How the jobs of a cell open their engines. Submission pollers share the processors of `cpus_allowed` one
-/// after the other.
+/// after the other. `seed` is of what an adaptive engine leaves to chance, apart for each job.
 pub(crate) fn open_engine<'a>(
     cell: &'a Cell,
     target: &'a Target,
+    (adaptive, seed): (&'a Adaptive, u64),
 ) -> impl Fn(&Pool, u32) -> Result<AnyEngine, EngineError> + Sync + 'a {
     let (allowed, next) = (&cell.workload.cpus_allowed, AtomicUsize::new(0));
     move |pool, depth| {
-        let poller = allowed.get(next.fetch_add(1, Ordering::Relaxed) % allowed.len().max(1)).copied();
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let poller = allowed.get(number % allowed.len().max(1)).copied();
         let cpus = KernelCpus { poller, workers: allowed.clone() };
-        iopj_engine::open_on(cell.path, target, pool, depth, &cpus)
+        match cell.path.auto() {
+            Some(rule) => {
+                adaptive.open((rule, seed.wrapping_add(number as u64)), (target, pool), depth, cpus)
+            }
+            None => iopj_engine::open_on(cell.path, target, pool, depth, &cpus),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The life of a run and of a trial: target, paths, settings, generators, evidence, meters, store.
 
+mod adaptive;
 mod begin;
 pub mod blocks;
 mod continued;

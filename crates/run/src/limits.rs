@@ -1,5 +1,6 @@
 //! Checks of a study's cells before anything is measured: numbers, sizes, memory, engines, settings.
 
+use crate::adaptive::Adaptive;
 use crate::engines::open_engine;
 use crate::error::RunError;
 use crate::target::{Access, Extent};
@@ -54,7 +55,7 @@ pub(crate) fn check_numbers(cells: &[Cell]) -> Result<(), RunError> {
 pub(crate) fn check_cells(
     mut cells: Vec<&Cell>,
     access: &mut Access<'_>,
-    fio: Option<&Fio>,
+    (fio, adaptive): (Option<&Fio>, &Adaptive),
 ) -> Result<(), RunError> {
     cells.iter().try_for_each(|cell| check_beside(cell))?;
     let (mut opened, traces) = (HashSet::new(), Traces::default());
@@ -84,7 +85,7 @@ pub(crate) fn check_cells(
         access.reach(cell.path)?;
         let target = access.target()?;
         check_transfer(cell, target)?;
-        let open = open_engine(cell, target);
+        let open = open_engine(cell, target, (adaptive, 0));
         let len = access.extent().len;
         let spec = JobSpec { len, ..JobSpec::on(workload, target, 0, &open) };
         let replay = traces.replay(workload, target, &spec)?;

@@ -1,5 +1,6 @@
 //! Which paths work on a target: checks each one, and settles the paths of a study.
 
+use crate::adaptive::Adaptive;
 use crate::error::{RunError, TrialError};
 use crate::options::Options;
 use crate::target::{Access, Taking, TargetSpec};
@@ -20,6 +21,9 @@ pub struct Checked {
     pub lost: Vec<String>,
 }
 
+/// What engines need besides their target.
+type Engines<'a> = (Option<&'a Fio>, &'a Adaptive);
+
 /// Whether each path works on a target. With `take_device`, kernel bypass is tried too: the device is taken
 /// for it and given back. The target is opened for reading.
 ///
@@ -35,7 +39,7 @@ pub fn check_paths(options: &Options, fio: Option<&Fio>, stop: &AtomicBool) -> R
     let target = spec.open_again()?;
     let locks = host.lock(target.devices())?;
     let mut access = Access::new(&host, &locks, target, spec, Taking::of(options))?;
-    let states = availabilities(&mut access, fio, IoPath::all(), stop);
+    let states = availabilities(&mut access, (fio, &Adaptive::default()), IoPath::all(), stop);
     access.leave()?;
     let mut states = states?;
     let paths = IoPath::all().into_iter().filter_map(|path| Some((path, states.remove(&path)?))).collect();
@@ -47,7 +51,7 @@ pub fn check_paths(options: &Options, fio: Option<&Fio>, stop: &AtomicBool) -> R
 pub(crate) fn settle(
     study: &mut Study,
     access: &mut Access<'_>,
-    fio: Option<&Fio>,
+    engines: Engines<'_>,
     stop: &AtomicBool,
 ) -> Result<Vec<Unavailable>, RunError> {
     let can_bypass = access.namespace().is_some();
@@ -56,7 +60,7 @@ pub(crate) fn settle(
         asked.extend(named_paths(paths, can_bypass)?);
     }
     asked.extend(named_paths(&study.paths, can_bypass)?);
-    let states = availabilities(access, fio, asked, stop)?;
+    let states = availabilities(access, engines, asked, stop)?;
     let mut unavailable: Vec<Unavailable> = Vec::new();
     let mut works = |path: IoPath| match states.get(&path) {
         Some(Availability::Available { .. }) => true,
@@ -98,12 +102,12 @@ pub(crate) fn settle(
 pub(crate) fn check_here(
     study: &Study,
     here: &mut Access<'_>,
-    fio: Option<&Fio>,
+    engines: Engines<'_>,
     stop: &AtomicBool,
 ) -> Result<(), RunError> {
     let (cells, _) = plan::cells(study, &[])?;
     let own = cells.iter().filter(|cell| cell.is_here()).map(|cell| cell.path);
-    let states = availabilities(here, fio, own, stop)?.into_iter();
+    let states = availabilities(here, engines, own, stop)?.into_iter();
     let unavailable: Vec<Unavailable> = states
         .filter_map(|(path, state)| match state {
             Availability::Available { .. } => None,
@@ -145,7 +149,7 @@ fn reasons(unavailable: &[Unavailable]) -> String {
 /// device taken.
 fn availabilities(
     access: &mut Access<'_>,
-    fio: Option<&Fio>,
+    (fio, adaptive): Engines<'_>,
     paths: impl IntoIterator<Item = IoPath>,
     stop: &AtomicBool,
 ) -> Result<BTreeMap<IoPath, Availability>, RunError> {
@@ -167,6 +171,7 @@ fn availabilities(
             IoPath::NvmeUser(_) if can_bypass => by_our_driver(access, path).unwrap_or_else(|error| {
                 Availability::Unavailable { reason: error.to_string(), remedy: String::new() }
             }),
+            IoPath::Auto(rule) => adaptive.check(rule, access.reach_kernel()?)?,
             _ => check(path, access.reach_kernel()?),
         };
         found.insert(path, state);

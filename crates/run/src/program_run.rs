@@ -1,5 +1,6 @@
 //! A run whose generator is a program: as any run, but that iopj opens no target and tries no path.
 
+use crate::adaptive::Adaptive;
 use crate::begin::{open_meters, random_seed};
 use crate::blocks::{self, Decide};
 use crate::continued;
@@ -59,7 +60,8 @@ impl<'a> ProgramSetUp<'a> {
         stop: &AtomicBool,
     ) -> Result<Summary, RunError> {
         let ProgramSetUp { own, cells, metering, access } = self;
-        let runner = TrialRunner::of_program(host, &own, seed, stop);
+        let adaptive = Adaptive::default();
+        let runner = TrialRunner::of_program((host, &adaptive), &own, seed, stop);
         let (made, here) = (None, None);
         Trials { runner, study, cells, store, made, access, here, metering, decide }.run(progress)
     }

@@ -1,5 +1,6 @@
 //! Runs a study: each step takes what the one before it made, up to the first trial.
 
+use crate::adaptive::Adaptive;
 use crate::begin::{open_meters, random_seed};
 use crate::blocks::{self, Decide};
 use crate::energy::{self, FarHost, Metering, Meters};
@@ -23,6 +24,7 @@ use iopj_load::fio::Fio;
 use iopj_store::Store;
 use iopj_study::plan::{self, Cell, LeftOut};
 use iopj_study::{Study, StudyError};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -57,8 +59,8 @@ pub fn run(
     let host = Host::new();
     let mut locker = Locker::new(&host);
     locker.put_back_left_behind(progress)?;
-    let tools = Tools::find(&study, options, progress)?;
     let all = all_cells(&study)?;
+    let tools = Tools::find((&study, &all), options, &BTreeMap::new(), progress)?;
     let mut here = open_here((&study, options), &host, &mut locker, progress, stop)?;
     let mut side = FabricSide::start(&study, options, &host, stop)?;
     let opened = open_first(&study, side.as_ref(), &all, options, progress, stop)?;
@@ -74,11 +76,11 @@ pub fn run(
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open((&mut locker, waited), progress, stop)?;
     let mut access = Access::new(&host, &locks, target, spec, tools.taking)?.with_fabric(side);
-    let unavailable = paths::settle(&mut study, &mut access, tools.fio.as_ref(), stop)?;
+    let unavailable = paths::settle(&mut study, &mut access, tools.engines(), stop)?;
     if !unavailable.is_empty() {
         progress.unavailable(&unavailable);
     }
-    here.as_mut().map_or(Ok(()), |here| paths::check_here(&study, here, tools.fio.as_ref(), stop))?;
+    here.as_mut().map_or(Ok(()), |here| paths::check_here(&study, here, tools.engines(), stop))?;
     let seed = study.seed.map_or_else(random_seed, Ok)?;
     study.seed = Some(seed);
     let may_change = locks.is_effective();
@@ -87,7 +89,9 @@ pub fn run(
     let set_up = SetUp::new(&study, &tools, meters, (made, access, here), may_change, progress)?;
     let SetUp { cells, access, here, made, metering, .. } = &set_up;
     let (planned, drives) = ((cells.len(), seed), (access, here.as_ref()));
-    let record = new_store::record(&study, planned, drives, made.is_some(), metering.as_ref(), unavailable)?;
+    let mut record =
+        new_store::record(&study, planned, drives, made.is_some(), metering.as_ref(), unavailable)?;
+    record.provenance.extend(tools.adaptive.provenance());
     let times = RunTime::of_study(&study, cells, metering.as_ref().map(Metering::schedule))?;
     if let Some(estimate) = blocks::estimate(&study, cells, times.map(|time| time.all())) {
         progress.note(&estimate);
@@ -125,10 +129,10 @@ pub fn resume(
     if study.precondition {
         continued::check_reads(&store.trials()?)?;
     }
-    let tools = Tools::find(&study, options, progress)?;
+    let all = all_cells(&study)?;
+    let tools = Tools::find((&study, &all), options, &record.provenance, progress)?;
     let here = open_here((&study, options), &host, &mut locker, progress, stop)?;
     let mut side = FabricSide::start(&study, options, &host, stop)?;
-    let all = all_cells(&study)?;
     let opened = open_first(&study, side.as_ref(), &all, options, progress, stop)?;
     let spec = match first_connection(&study, options, &mut side, progress)? {
         Some(spec) => spec,
@@ -247,20 +251,29 @@ pub(crate) struct Tools {
     pub(crate) fio: Option<Fio>,
     profiler: Option<Profiler>,
     pub(crate) taking: Option<Taking>,
+    pub(crate) adaptive: Adaptive,
 }
 
 impl Tools {
-    /// Finds what the study needs, and refuses a drive to take that it has no use for.
+    /// Finds what the study needs, and refuses a drive to take that it has no use for. Policies that are
+    /// `known`, by the facts of a store that is continued, are not read anew.
     pub(crate) fn find(
-        study: &Study,
+        (study, cells): (&Study, &[Cell]),
         options: &Options,
+        known: &BTreeMap<String, String>,
         progress: &mut dyn Progress,
     ) -> Result<Tools, RunError> {
         let fio = programs::find_fio(study, options.allow_exec)?;
         let profiler = Profiler::of(study, progress)?;
         let taking = Taking::of(options);
         taking.map_or(Ok(()), |taking| taking.check(study))?;
-        Ok(Tools { fio, profiler, taking })
+        let adaptive = Adaptive::of(cells, known)?;
+        Ok(Tools { fio, profiler, taking, adaptive })
+    }
+
+    /// What engines need besides their target.
+    pub(crate) fn engines(&self) -> (Option<&Fio>, &Adaptive) {
+        (self.fio.as_ref(), &self.adaptive)
     }
 }
 
@@ -290,9 +303,9 @@ impl<'a> SetUp<'a> {
     ) -> Result<SetUp<'a>, RunError> {
         let (cells, left_out) = plan::cells(study, &[])?;
         let (own, others): (Vec<&Cell>, Vec<&Cell>) = cells.iter().partition(|cell| cell.is_here());
-        limits::check_cells(others, &mut access, tools.fio.as_ref())?;
+        limits::check_cells(others, &mut access, tools.engines())?;
         if let Some(here) = &mut here {
-            limits::check_cells(own, here, tools.fio.as_ref())?;
+            limits::check_cells(own, here, tools.engines())?;
         }
         limits::check_settings(&cells, may_change)?;
         limits::check_corunner(&cells, tools.profiler.is_some(), machine::emulator())?;
@@ -314,8 +327,7 @@ impl<'a> SetUp<'a> {
         for (count, why) in left_out.reasons() {
             progress.note(&format!("{count} combinations left out: {why}"));
         }
-        let (fio, profiler) = (tools.fio.as_ref(), tools.profiler.as_ref());
-        let runner = TrialRunner::new(host, fio, profiler, study, seed, stop)?;
+        let runner = TrialRunner::new(host, tools.engines(), tools.profiler.as_ref(), study, seed, stop)?;
         Trials { runner, study, cells, store, made, access, here, metering, decide }.run(progress)
     }
 }

@@ -5,6 +5,7 @@ use super::ask::{Ask, Done, Measure, OpenDrive, Opened, PutBackThere};
 use super::counts::{between, context_switches};
 use super::meters::MetersHere;
 use super::network::NetworkHere;
+use crate::adaptive::Adaptive;
 use crate::error::{RunError, TrialError};
 use crate::target::{Access, TargetSpec, devices_below};
 use crate::trial::{Measured, TrialRunner};
@@ -328,7 +329,8 @@ fn measure_on(
         let planned = Planned { cell: 0, replicate: *replicate, position: *position };
         let fio = (cell.generator == Generator::Fio).then(Fio::find).transpose()?;
         fio.as_ref().map_or(Ok(()), |fio| fio.supports(&cell.path))?;
-        let runner = TrialRunner::native(host, *seed, *steadystate, stop).with_fio(fio.as_ref());
+        let adaptive = Adaptive::default();
+        let runner = TrialRunner::native((host, &adaptive), *seed, *steadystate, stop).with_fio(fio.as_ref());
         runner.measure(&access, cell, planned, control, None, &mut || {})
     });
     let left = access.leave();

@@ -77,7 +77,8 @@ impl TrialRunner<'_> {
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
         let (target, probe) = (access.target()?, access.probe()?);
-        let (can_count, open) = (self.can_count(&cell.path, probe), open_engine(cell, target));
+        let (can_count, open) =
+            (self.can_count(&cell.path, probe), open_engine(cell, target, (self.adaptive, seed)));
         let has_pass = can_count.is_ok() && !cell.path.is_bypass();
         let (pacing, pacer) = self.pacing(cell)?;
         let spec = JobSpec {

@@ -8,6 +8,7 @@ mod by_program;
 mod commands;
 mod window;
 
+use crate::adaptive::Adaptive;
 use crate::error::TrialError;
 use crate::own_program::OwnProgram;
 use crate::profile::Profiler;
@@ -39,6 +40,7 @@ use window::Window;
 pub(crate) struct TrialRunner<'a> {
     host: &'a Host,
     fio: Option<&'a Fio>,
+    adaptive: &'a Adaptive,
     profiler: Option<&'a Profiler>,
     pub(crate) seed: u64,
     pub(crate) steadystate: SteadyStateKeys,
@@ -72,7 +74,7 @@ impl<'a> TrialRunner<'a> {
     /// The study's rule for the ramp's end cannot be read.
     pub(crate) fn new(
         host: &'a Host,
-        fio: Option<&'a Fio>,
+        (fio, adaptive): (Option<&'a Fio>, &'a Adaptive),
         profiler: Option<&'a Profiler>,
         study: &Study,
         seed: u64,
@@ -80,7 +82,7 @@ impl<'a> TrialRunner<'a> {
     ) -> Result<TrialRunner<'a>, StudyError> {
         Ok(TrialRunner {
             profiler,
-            ..TrialRunner::native(host, seed, study.steadystate()?, stop).with_fio(fio)
+            ..TrialRunner::native((host, adaptive), seed, study.steadystate()?, stop).with_fio(fio)
         })
     }
 }
@@ -88,7 +90,7 @@ impl<'a> TrialRunner<'a> {
 impl<'a> TrialRunner<'a> {
     /// For trials by our own jobs alone, by a rule for the ramp's end.
     pub(crate) fn native(
-        host: &'a Host,
+        (host, adaptive): (&'a Host, &'a Adaptive),
         seed: u64,
         declared: SteadyStateKeys,
         stop: &'a AtomicBool,
@@ -98,6 +100,7 @@ impl<'a> TrialRunner<'a> {
         TrialRunner {
             host,
             fio: None,
+            adaptive,
             profiler: None,
             seed,
             steadystate,
@@ -112,13 +115,13 @@ impl<'a> TrialRunner<'a> {
 
     /// For the trials of a program.
     pub(crate) fn of_program(
-        host: &'a Host,
+        (host, adaptive): (&'a Host, &'a Adaptive),
         program: &'a OwnProgram,
         seed: u64,
         stop: &'a AtomicBool,
     ) -> TrialRunner<'a> {
         let program = Some(program);
-        TrialRunner { program, ..TrialRunner::native(host, seed, SteadyStateKeys::off(), stop) }
+        TrialRunner { program, ..TrialRunner::native((host, adaptive), seed, SteadyStateKeys::off(), stop) }
     }
 
     /// With a fio, where there is one.

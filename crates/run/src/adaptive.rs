@@ -1,0 +1,215 @@
+//! The adaptive engines of a run: the policies that they follow, what their target has, and how jobs open
+//! them.
+
+use crate::error::RunError;
+use iopj_auto::{Aim, Auto, AutoBuilder, Policy, Provenance, Way, available};
+use iopj_core::{AutoPath, IoPath, PolicyName};
+use iopj_engine::check::Availability;
+use iopj_engine::{AnyEngine, EngineError, KernelCpus, Pool, Target};
+use iopj_study::plan::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// The longest policy file in bytes: one that is derived has a page or two.
+const LONGEST: u64 = 1 << 20;
+
+/// What the adaptive engines of a run need to know.
+#[derive(Debug, Default)]
+pub(crate) struct Adaptive {
+    policies: BTreeMap<PolicyName, (String, Policy)>,
+    /// The state of each way, by target: each is tried once in a run, because a ring that is opened and closed
+    /// leaves its threads for a while.
+    ways: Mutex<HashMap<PathBuf, Vec<(Way, Availability)>>>,
+}
+
+/// The name of a policy's text among the facts of a store.
+fn fact_of(name: &PolicyName) -> String {
+    format!("policy.{name}")
+}
+
+impl Adaptive {
+    /// Reads the policies that cells follow: from the facts of a store that is continued, else their files.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is no policy.
+    pub(crate) fn of(cells: &[Cell], known: &BTreeMap<String, String>) -> Result<Adaptive, RunError> {
+        let far = cells.iter().find_map(|cell| {
+            let transport = cell.fabric.as_ref()?.transport;
+            let rule = cell.path.auto().filter(|rule| rule.policy().is_some())?;
+            transport.is_on_target().then_some((rule, transport))
+        });
+        if let Some((rule, transport)) = far {
+            return RunError::refuse(format!(
+                "{}: over transport `{transport}` the target host does the I/O, and the policy is of this \
+                 host: write auto or auto:cpu, or leave that transport out",
+                IoPath::Auto(rule)
+            ));
+        }
+        let kinds = cells.iter().flat_map(Cell::kinds);
+        let rules: Vec<AutoPath> = kinds.filter_map(|kind| kind.path.auto()).collect();
+        let mut policies = BTreeMap::new();
+        for name in rules.iter().filter_map(AutoPath::policy) {
+            if !policies.contains_key(name) {
+                let text = known.get(&fact_of(name)).map_or_else(|| read(name), |text| Ok(text.clone()))?;
+                let policy = text.parse().map_err(|error| RunError::Refused(format!("{name}: {error}")))?;
+                policies.insert(*name, (text, policy));
+            }
+        }
+        Ok(Adaptive { policies, ways: Mutex::default() })
+    }
+
+    /// The policies' texts, which the store keeps.
+    pub(crate) fn provenance(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        self.policies.iter().map(|(name, (text, _))| (fact_of(name), text.clone()))
+    }
+
+    /// Whether an adaptive engine by this rule works on a target.
+    ///
+    /// # Errors
+    /// Its policy is of another machine, kernel or drive, or there is none where it needs one.
+    pub(crate) fn check(&self, rule: AutoPath, target: &Target) -> Result<Availability, RunError> {
+        let refuse = |why: String| RunError::refuse(format!("{}: {why}", IoPath::Auto(rule)));
+        let policy = self.policy(rule).unwrap_or_default();
+        if let Err(error) = policy.check() {
+            return match rule {
+                AutoPath::IosPerJoule => refuse(
+                    "nothing is known of the joules of an I/O: write auto:cpu, which needs no meter, or \
+                     auto:FILE.toml, a policy that `iopj policy derive` made of a store with joules of the \
+                     whole machine"
+                        .to_owned(),
+                ),
+                _ => refuse(error.to_string()),
+            };
+        }
+        let here = Provenance::here(target);
+        let differences = policy.provenance.map_or_else(Vec::new, |from| from.differences(&here));
+        if !differences.is_empty() {
+            return refuse(format!(
+                "the policy was made elsewhere: {}; derive one from a store of this machine and drive",
+                differences.join(", and ")
+            ));
+        }
+        let states = self.states(target);
+        let is_needed = |way: &Way| *way == Way::fallback(false) || Some(*way) == rule.pinned();
+        let missing = states.into_iter().find(|(way, state)| is_needed(way) && !state.is_available());
+        Ok(match missing {
+            Some((way, Availability::Unavailable { reason, remedy })) => {
+                Availability::Unavailable { reason: format!("{way}: {reason}"), remedy }
+            }
+            _ => Availability::Available { notes: Vec::new() },
+        })
+    }
+
+    /// Opens the engine of a job.
+    ///
+    /// # Errors
+    /// As [`AutoBuilder::open`].
+    pub(crate) fn open(
+        &self,
+        (rule, seed): (AutoPath, u64),
+        (target, pool): (&Target, &Pool),
+        iodepth: u32,
+        cpus: KernelCpus,
+    ) -> Result<AnyEngine, EngineError> {
+        if let Some(name) = rule.policy().filter(|name| !self.policies.contains_key(*name)) {
+            return Err(EngineError::unsupported(format!("this host does not have the policy {name}")));
+        }
+        let states = self.states(target);
+        let ways: Vec<Way> =
+            states.iter().filter(|(_, state)| state.is_available()).map(|(way, _)| *way).collect();
+        let builder = self.builder(rule, seed).among(&ways).iodepth(iodepth).cpus(cpus);
+        Ok(AnyEngine::Other(Box::new(builder.open(target, pool)?)))
+    }
+
+    fn builder(&self, rule: AutoPath, seed: u64) -> AutoBuilder {
+        let builder = Auto::builder().seed(seed);
+        match rule {
+            AutoPath::Random => builder.random_switching(seed),
+            AutoPath::Pinned(way) => builder.pinned(way),
+            _ => builder.policy(self.policy(rule).unwrap_or_default()),
+        }
+    }
+
+    /// The policy that a rule follows; none of the baselines.
+    fn policy(&self, rule: AutoPath) -> Option<Policy> {
+        let of = |aim| Some(Policy { aim, ..Policy::default() });
+        match rule {
+            AutoPath::Latency => of(Aim::Latency),
+            AutoPath::Cpu => of(Aim::Cpu),
+            AutoPath::IosPerJoule => of(Aim::IosPerJoule),
+            AutoPath::Policy(name) => self.policies.get(&name).map(|(_, policy)| policy.clone()),
+            AutoPath::Random | AutoPath::Pinned(_) => None,
+        }
+    }
+
+    fn states(&self, target: &Target) -> Vec<(Way, Availability)> {
+        let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        ways.entry(target.path().to_owned()).or_insert_with(|| available(target)).clone()
+    }
+}
+
+fn read(name: &PolicyName) -> Result<String, RunError> {
+    let file = Path::new(name.as_str());
+    let unread = |why: String| {
+        RunError::Refused(format!(
+            "the policy `{name}` of auto:{name} cannot be read ({why}): name a file that `iopj policy derive` \
+             wrote, from the folder that iopj is started in"
+        ))
+    };
+    let len = std::fs::metadata(file).map_err(|error| unread(error.to_string()))?.len();
+    if len > LONGEST {
+        return Err(unread(format!("it has {len} bytes, and a policy at most {LONGEST}")));
+    }
+    std::fs::read_to_string(file).map_err(|error| unread(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iopj_study::{Study, plan};
+
+    const POLICY: &str = "aim = \"cpu\"\n[provenance]\nkernel = \"0.1\"\n";
+
+    fn cells(paths: &str) -> Vec<Cell> {
+        let text = format!("name = \"s\"\npaths = [{paths}]\n[[workload]]\nrw = \"randread\"\n");
+        plan::cells(&Study::parse(&text, "s.toml").unwrap(), &[]).unwrap().0
+    }
+
+    fn target(folder: &Path) -> Target {
+        let file = folder.join("data");
+        iopj_engine::target::make_file(&file, 1 << 20, &mut |_| true).unwrap();
+        Target::open(&file).unwrap()
+    }
+
+    #[test]
+    fn a_policy_of_another_kernel_is_refused_with_the_difference() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let known = BTreeMap::from([("policy.p.toml".to_owned(), POLICY.to_owned())]);
+        let adaptive = Adaptive::of(&cells("\"auto:p.toml\""), &known).unwrap();
+        assert_eq!(adaptive.provenance().collect::<BTreeMap<_, _>>(), known, "its text is kept");
+        let rule = "auto:p.toml".parse::<IoPath>().unwrap().auto().unwrap();
+        let target = target(folder.path());
+        let message = adaptive.check(rule, &target).unwrap_err().to_string();
+        let begins = "auto:p.toml: the policy was made elsewhere: its kernel is `0.1`, here it is `";
+        assert!(message.starts_with(begins), "{message}");
+        let own = adaptive.check(AutoPath::Cpu, &target).unwrap();
+        assert!(own.is_available(), "{own:?}");
+        let message = adaptive.check(AutoPath::IosPerJoule, &target).unwrap_err().to_string();
+        assert!(message.contains("write auto:cpu, which needs no meter"), "{message}");
+    }
+
+    #[test]
+    fn a_policy_that_is_missing_or_none_is_refused_by_name() {
+        let of = |paths: &str, known: &str| {
+            let known = BTreeMap::from([("policy.no/p.toml".to_owned(), known.to_owned())]);
+            Adaptive::of(&cells(paths), &known).unwrap_err().to_string()
+        };
+        let message = of("\"auto:missing.toml\"", "");
+        assert!(
+            message.contains("the policy `missing.toml` of auto:missing.toml cannot be read (No such file")
+        );
+        let message = of("\"auto:no/p.toml\"", "aim = \"speed\"");
+        assert!(message.starts_with("no/p.toml: the policy cannot be read"), "{message}");
+    }
+}
