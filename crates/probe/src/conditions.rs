@@ -4,7 +4,7 @@
 use crate::quantities::{POLL_SLEEPS, per_window_round, ratio, running_sqpolls};
 use iopj_core::evidence::{Evidence, OthersEvidence, ThreadEvidence, ThreadRole};
 use iopj_core::path::{CompletionMode, IoPath, Submission};
-use iopj_core::{Conditions, Disturbance, Spinner};
+use iopj_core::{Conditions, Disturbance, Spinner, Way};
 
 /// Share of all cores' time that other processes or a hypervisor may take.
 pub const DISTURBED_SHARE: f64 = 0.02;
@@ -32,7 +32,11 @@ pub fn conditions(path: &IoPath, evidence: &Evidence) -> Conditions {
         evidence.throttles.filter(|times| *times > 0).map(|times| Disturbance::Throttled { times });
     let changed = evidence.power_changes.iter().cloned().map(Disturbance::Changed);
     let found = others(evidence).into_iter().chain(stolen(evidence)).chain(throttled);
-    let spins = path.submission() == Submission::Sqpoll || path.completion() != CompletionMode::Interrupt;
+    let spins = match evidence.engine.as_ref().and_then(|engine| engine.routes.as_ref()) {
+        // An engine that mostly takes ways that spin.
+        Some(routes) => 2 * routes.ios_by(Way::spins) > routes.ios(),
+        None => path.submission() == Submission::Sqpoll || path.completion() != CompletionMode::Interrupt,
+    };
     let spinner = if spins { spinner(evidence) } else { None };
     Conditions { disturbances: found.chain(changed).collect(), spinner }
 }

@@ -66,7 +66,8 @@ pub(crate) fn uncounted(evidence: &Evidence) -> Option<&str> {
 /// A submission poller ends some time after its ring is closed; until then it takes CPU time from this trial.
 fn other_poller(evidence: &Evidence) -> Option<String> {
     let engine = evidence.engine.as_ref()?;
-    let own = if has_sqpolls(engine) { evidence.numjobs as usize } else { 0 };
+    let may_have = has_sqpolls(engine) || engine.routes.is_some();
+    let own = if may_have { evidence.numjobs as usize } else { 0 };
     let found = sqpolls(evidence).count();
     (found > own).then(|| {
         let figures = format!("{found} were there where the trial has {own}");

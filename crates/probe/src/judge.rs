@@ -1,11 +1,11 @@
 //! An observation compared with the path that was asked for.
 
+use crate::comparison::{Comparison, compare, other_delay};
 use crate::observe::observe;
 use crate::quantities::summary;
-use crate::remedy::Remedy;
-use iopj_core::evidence::{Evidence, Finding, Observed, Verdict, VerdictKind};
+use crate::routes::by_routes;
+use iopj_core::evidence::{Evidence, Observed, Verdict, VerdictKind};
 use iopj_core::path::{IoPath, Submission};
-use std::fmt::Display;
 
 /// The verdict on `path`: *refuted* if another completion, submission or registration was seen; *verified* if
 /// what was asked for was seen, under the settings that it needs, and the disk did all of the I/O and nothing
@@ -17,7 +17,13 @@ use std::fmt::Display;
 /// are not counted. If the generator ran as another process that nobody watched, its word is taken for a
 /// submission by system call: only a submission poller could contradict it. Its word is not taken for a
 /// submission poller, nor is that of an engine in this process.
+///
+/// Of an engine that chose its way (`auto`), each way is judged by what was seen of it; the engine's word is
+/// taken for how many I/Os went which way, and must agree with what was counted.
 pub fn judge(path: &IoPath, observed: &Observed, evidence: &Evidence) -> Verdict {
+    if let Some(rule) = path.auto() {
+        return by_routes(rule, observed, evidence);
+    }
     let completion = compare(path.completion(), &observed.completion);
     let submission = compare(path.submission(), &observed.submission);
     let is_word_taken =
@@ -48,21 +54,6 @@ pub fn judge(path: &IoPath, observed: &Observed, evidence: &Evidence) -> Verdict
     }
 }
 
-enum Comparison {
-    AsAsked(String),
-    Other(String),
-    Open(String),
-}
-
-fn compare<T: PartialEq + Display>(asked: T, finding: &Finding<T>) -> Comparison {
-    match finding {
-        Finding::Seen(seen) if *seen == asked => Comparison::AsAsked(seen.to_string()),
-        Finding::Seen(seen) => Comparison::Other(format!("asked for {asked}, seen {seen}")),
-        Finding::Mixed(what) => Comparison::Other(format!("asked for {asked}, seen several: {what}")),
-        Finding::Unclear(reason) => Comparison::Open(reason.clone()),
-    }
-}
-
 /// A difference in the registration of buffers and file, if the engine says and the path can ask for it.
 fn other_registration(path: &IoPath, evidence: &Evidence) -> Option<String> {
     let (ring, engine) = (path.ring()?, evidence.engine.as_ref()?);
@@ -73,17 +64,6 @@ fn other_registration(path: &IoPath, evidence: &Evidence) -> Option<String> {
         (false, true) => Some("asked for plain buffers and file, but they were registered".to_owned()),
         _ => None,
     }
-}
-
-/// A disk whose `io_poll_delay` is not the path's. It governs the polling of every interface up to Linux 6.3,
-/// and always reads -1 since then, which is what all paths but `posix-sio`'s hybrid want.
-fn other_delay(path: &IoPath, evidence: &Evidence) -> Option<String> {
-    let wanted = path.io_poll_delay()?.to_string();
-    evidence.devices.iter().find_map(|disk| {
-        let found = disk.settings.get("io_poll_delay").filter(|found| **found != wanted)?;
-        let why = format!("`queue/io_poll_delay` of {} was {found} where {path} needs {wanted}", disk.name);
-        Some(Remedy::PollDelay.after(why))
-    })
 }
 
 /// [`observe`](crate::observe()) and [`judge`], with [`summary`] as the verdict's last reason.

@@ -6,6 +6,7 @@
 //! window and counting its I/Os are left to the caller.
 
 mod child;
+mod comparison;
 mod completion_by_counts;
 mod completion_by_interrupts;
 mod completions;
@@ -27,6 +28,7 @@ mod perf;
 mod quantities;
 mod remedy;
 mod root;
+mod routes;
 pub mod sampling;
 mod snapshot;
 pub mod sources;
@@ -69,4 +71,4 @@ pub use symbols::{Symbol, Symbols};
 
 /// Version of the rules by which evidence is collected, observed and judged; it changes with every
 /// predicate or threshold, so stored evidence shows by which rules it was judged.
-pub const RULES: u32 = 9;
+pub const RULES: u32 = 10;

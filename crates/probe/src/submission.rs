@@ -37,6 +37,9 @@ pub(crate) fn submission(evidence: &Evidence, completion: &Finding<CompletionMod
     if evidence.ios() == 0 {
         return unclear("no I/O was submitted", Remedy::MeasureLonger);
     }
+    if engine.routes.is_some() {
+        return by_several(evidence, engine.submit_calls);
+    }
     let has_run = running_sqpolls(evidence).next().is_some();
     match (has_sqpolls(engine), engine.submit_calls) {
         (true, 0) if !has_run => {
@@ -59,6 +62,22 @@ pub(crate) fn submission(evidence: &Evidence, completion: &Finding<CompletionMod
             unclear("neither a submitting system call nor a submission poller was seen", Remedy::Report)
         }
         (false, _) => Finding::Seen(Submission::Syscall),
+    }
+}
+
+/// How the I/Os of an engine that chooses its way reached the kernel: by system calls, by a submission poller,
+/// or by both in turn.
+fn by_several(evidence: &Evidence, submit_calls: u64) -> Finding<Submission> {
+    let pollers = sqpolls(evidence).filter(|thread| thread.cpu_ns > 0).count();
+    match (pollers, submit_calls) {
+        (0, 0) => {
+            unclear("neither a submitting system call nor a submission poller was seen", Remedy::Report)
+        }
+        (0, _) => Finding::Seen(Submission::Syscall),
+        (_, 0) => Finding::Seen(Submission::Sqpoll),
+        (pollers, calls) => {
+            Finding::Mixed(format!("{calls} system calls submitted, and {pollers} submission pollers ran"))
+        }
     }
 }
 

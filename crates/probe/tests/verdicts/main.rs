@@ -6,6 +6,7 @@ mod counted;
 mod doubts;
 mod fabric;
 mod paths;
+mod routes;
 mod seeded;
 mod watched;
 
