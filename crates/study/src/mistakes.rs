@@ -72,6 +72,7 @@ impl Takes {
             "steadystate" => (Takes::Text("iops_slope:2%"), false),
             "steadystate_duration" | "steadystate_limit" | "idle" | "settle_limit" => (Takes::Time(1), false),
             "settings" => (Takes::Table("scheduler = \"none\""), false),
+            "score" => (Takes::Table("margin = 0.97"), false),
             "fio" => (Takes::Table("program = \"/usr/bin/fio\""), false),
             "rw" => (Takes::Text("randread"), true),
             "rwmixread" => (Takes::Whole(0, 100), true),

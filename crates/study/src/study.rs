@@ -13,6 +13,7 @@ use crate::meters::Meters;
 use crate::mistakes;
 use crate::program::{DEFAULT_SIZE, Program};
 use crate::replicates::{Replicates, Until};
+use crate::score::ScoreKeys;
 use crate::settings;
 use crate::steadystate::SteadyStateKeys;
 use crate::time::duration;
@@ -71,6 +72,8 @@ pub struct Study {
     pub fabric: Option<Fabric>,
     /// The program that does its own I/O, if that is the generator.
     pub program: Option<Program>,
+    /// What is demanded of the paths that choose their way.
+    pub score: Option<ScoreKeys>,
     /// Workloads; each table is a matrix of its own.
     #[serde(rename = "workload")]
     pub workloads: Vec<WorkloadMatrix>,
@@ -116,6 +119,9 @@ impl Study {
         if let Some(toml::Value::Table(fio)) = table.get("fio") {
             check_keys(fio, fields_of::<FioOptions>(), source, " in [fio]")?;
         }
+        if let Some(toml::Value::Table(score)) = table.get("score") {
+            check_keys(score, fields_of::<ScoreKeys>(), source, " in [score]")?;
+        }
         if let Some(toml::Value::Table(fabric)) = table.get("fabric") {
             Fabric::check_table(fabric, source)?;
         }
@@ -126,6 +132,8 @@ impl Study {
             .map_err(|e| StudyError(format!("{source}: {}", mistakes::message(text, &e))))?;
         check_name(&study.name, source)?;
         study.replicates.sequential().map_err(|StudyError(why)| StudyError(format!("{source}: {why}")))?;
+        let score = study.score.as_ref().map_or(Ok(()), ScoreKeys::check);
+        score.map_err(|StudyError(why)| StudyError(format!("{source}: {why}")))?;
         study.meters.iter().try_for_each(|meters| meters.asked(source, Meters::TABLE).map(drop))?;
         let fabric = study.fabric.as_ref().map_or(Ok(()), |fabric| fabric.check(study.meters.as_ref()));
         fabric.map_err(|StudyError(why)| StudyError(format!("{source}: {why}")))?;
