@@ -127,7 +127,11 @@ impl TestPlan {
             replicates,
             sign,
             p,
-            ratio: if self.logs { ratio_of_logs(&x, &y, &test) } else { self.ratio(&a, &b) },
+            ratio: if self.logs {
+                ratio_of_logs(&x, &y, &test, quantile(test.df))
+            } else {
+                self.ratio(&a, &b)
+            },
             equal: equality.map(|within| over(self.looks, within.p)),
             sight: Sensitivity {
                 df: test.df,
@@ -202,9 +206,10 @@ pub fn pairs(a: &Sample, b: &Sample) -> Vec<(f64, f64)> {
     a.iter().filter_map(|(replicate, a)| partner(*replicate).map(|(_, b)| (*a, *b))).collect()
 }
 
-/// The ratio of geometric means with the interval of the difference of logarithms.
-fn ratio_of_logs(x: &[f64], y: &[f64], test: &TTest) -> Option<Ratio> {
-    let (difference, half) = (mean(x) - mean(y), quantile(test.df) * test.standard_error);
+/// The ratio of geometric means with the interval of the difference of logarithms: so many standard errors to
+/// either side.
+pub(super) fn ratio_of_logs(x: &[f64], y: &[f64], test: &TTest, critical: f64) -> Option<Ratio> {
+    let (difference, half) = (mean(x) - mean(y), critical * test.standard_error);
     let [ratio, low, high] = [difference, difference - half, difference + half].map(f64::exp);
     Some(Ratio { ratio, low, high }).filter(|ratio| ratio.low > 0.0 && ratio.high.is_finite())
 }

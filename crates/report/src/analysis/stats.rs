@@ -224,16 +224,21 @@ pub struct Within {
 /// `high`, each by `method`. Where nothing varies the means themselves decide, the bounds included. `None` if
 /// one of the tests is.
 pub fn within(method: Method, a: &[f64], low: &[f64], high: &[f64]) -> Option<Within> {
-    let one_sided = |bound: &[f64], inward: f64| {
-        let TTest { t, p, standard_error, .. } = t_test(method, a, bound)?;
-        let scale = a.iter().chain(bound).fold(0.0, |greatest: f64, value| greatest.max(value.abs()));
-        if t == 0.0 && standard_error <= rounding(scale) {
-            return Some((0.0, f64::INFINITY));
-        }
-        Some((if t * inward > 0.0 { p / 2.0 } else { 1.0 - p / 2.0 }, t * inward))
-    };
-    let ((above, from_low), (below, from_high)) = (one_sided(low, 1.0)?, one_sided(high, -1.0)?);
+    let ((above, from_low), (below, from_high)) =
+        (beyond(method, a, low, 1.0)?, beyond(method, a, high, -1.0)?);
     Some(Within { p: above.max(below), inside: [from_low, from_high] })
+}
+
+/// The one-sided test of the mean of `a` lying above that of `bound` (`direction` 1) or below it (-1): its
+/// p-value, and how far beyond the bound it lies, in standard errors. Where nothing varies the means decide,
+/// the bound included. `None` as for [`t_test`].
+pub(super) fn beyond(method: Method, a: &[f64], bound: &[f64], direction: f64) -> Option<(f64, f64)> {
+    let TTest { t, p, standard_error, .. } = t_test(method, a, bound)?;
+    let scale = a.iter().chain(bound).fold(0.0, |greatest: f64, value| greatest.max(value.abs()));
+    if t == 0.0 && standard_error <= rounding(scale) {
+        return Some((0.0, f64::INFINITY));
+    }
+    Some((if t * direction > 0.0 { p / 2.0 } else { 1.0 - p / 2.0 }, t * direction))
 }
 
 /// The p-value of the mean of `a` lying within `tolerance`, relative to the mean of `b`. Each of the two

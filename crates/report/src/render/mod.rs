@@ -22,6 +22,7 @@ mod parquet;
 mod repeats;
 mod report;
 mod results;
+mod score;
 mod table;
 mod text;
 mod titles;
@@ -40,6 +41,7 @@ pub use paper_tables::paper_tables;
 #[cfg(feature = "parquet")]
 pub use parquet::parquet;
 pub use report::{report, unavailable};
+pub use score::score;
 pub use table::Table;
 pub use text::{WIDTH, escape, wrap};
 pub use winner::winners;

@@ -1,0 +1,147 @@
+//! The evaluation of paths that choose, as text: a table for each cell, then each path over all cells.
+//! `analysis::score` decides.
+
+use super::number::{decimal, or_dash, thousands};
+use super::table::Table;
+use super::text::{WIDTH, escape, path_name, settings, wrap};
+use crate::analysis::admission::{LEGEND, MARK};
+use crate::analysis::grouping::{TrialSetup, unique};
+use crate::analysis::metric::Metric;
+use crate::analysis::score::{Answer, Kind, More, Row, Score, ScoredCell, Together};
+use crate::analysis::stats::Ratio;
+use iopj_store::Generator;
+
+/// The whole evaluation.
+pub fn score(score: &Score) -> String {
+    let mut text = wrap(&demand(score), WIDTH, "");
+    for cell in &score.cells {
+        text.push('\n');
+        text += &wrap(&escape(&heading(cell)), WIDTH, "");
+        text += &table(cell).text();
+        let left_out = (cell.left_out.total() > 0).then(|| format!("left out: {}\n", cell.left_out.text()));
+        text.extend(left_out.map(|line| format!("  {line}")));
+        let reasons = cell.rows.iter().filter_map(|row| match &row.answer {
+            Some(Answer::NotTested(why)) => Some(why),
+            _ => None,
+        });
+        text.extend(unique(reasons).into_iter().map(|why| wrap(&format!("not tested: {why}"), WIDTH, "  ")));
+    }
+    text.push('\n');
+    for one in &score.together {
+        text += &wrap(&over_all(one, score.level), WIDTH, "");
+    }
+    text += &wrap(&counts(score), WIDTH, "");
+    text += &wrap(&rule(score), WIDTH, "");
+    if score.cells.iter().flat_map(|cell| &cell.rows).any(|row| row.marked) {
+        text += &wrap(LEGEND, WIDTH, "");
+    }
+    text
+}
+
+/// What is demanded.
+fn demand(score: &Score) -> String {
+    let by = match score.frozen {
+        true => "the study's own thresholds",
+        false => "the usual thresholds: the study states none under [score]",
+    };
+    let energy = score.energy.as_ref().map_or(String::new(), |source| format!("; joules are of {source}"));
+    escape(&format!(
+        "Each path that chooses is to reach {} of the best static path of its cell, with {} confidence \
+         ({by}){energy}.",
+        share(score.margin),
+        share(score.level)
+    ))
+}
+
+/// A share in per cent without trailing zeros.
+fn share(share: f64) -> String {
+    format!("{} %", (1e6 * share).round() / 1e4)
+}
+
+fn heading(cell: &ScoredCell) -> String {
+    let TrialSetup { workload, settings: own, generator } = &cell.setup;
+    let by = if *generator == Generator::Fio { " (fio)" } else { "" };
+    let cpus: Vec<String> = workload.cpus_allowed.iter().map(u32::to_string).collect();
+    let cpus = if cpus.is_empty() { cpus.concat() } else { format!(" cpus_allowed {}", cpus.join(",")) };
+    format!("{}{cpus}{}{by}, by {}", workload.title(), settings(own), unit(cell.metric).0)
+}
+
+/// A metric in words, with what a value of it is shown as.
+fn unit(metric: Metric) -> (&'static str, fn(f64) -> String) {
+    match metric {
+        Metric::LatencyMean => ("mean latency in us", |ns| decimal(ns / 1e3)),
+        Metric::IopsPerCpu => ("CPU time of an I/O in us", |rate| decimal(1e6 / rate)),
+        Metric::IosPerJoule => ("I/Os per joule", decimal),
+        other => (other.title(), thousands),
+    }
+}
+
+fn table(cell: &ScoredCell) -> Table<'_, Row> {
+    let shown = unit(cell.metric).1;
+    let generator = cell.setup.generator;
+    let name = move |row: &Row| {
+        let path = path_name(row.path, generator, &Default::default());
+        let worst = if row.is == Kind::Worst { ", the worst" } else { "" };
+        format!("{path}{worst}{}", if row.marked { MARK } else { "" })
+    };
+    Table::of(&cell.rows)
+        .left("path", name)
+        .left("against", |row| or_dash(row.against, |path| path.to_string()))
+        .right("blocks", |row| row.blocks.to_string())
+        .right("its", move |row| or_dash(row.means, |[own, _]| shown(own)))
+        .right("the other's", move |row| or_dash(row.means, |[_, other]| shown(other)))
+        .right("ratio", |row| or_dash(row.ratio, |ratio| format!("{:.3}", ratio.ratio)))
+        .left("limits", |row| or_dash(row.ratio, limits))
+        .left("IOPS", |row| or_dash(row.iops, |ratio| format!("{:.3}, {}", ratio.ratio, limits(ratio))))
+        .left("answer", |row| row.answer.as_ref().map_or_else(String::new, ToString::to_string))
+}
+
+fn limits(ratio: Ratio) -> String {
+    format!("{:.3} to {:.3}", ratio.low, ratio.high)
+}
+
+fn over_all(one: &Together, level: f64) -> String {
+    let Together { path, metric, cells, against, blocks, ratio, answer, .. } = one;
+    let by = unit(*metric).0;
+    let Some(other) = against else {
+        return format!("{path} over its {cells} cells: no static path was measured in all of them.");
+    };
+    let (Some(ratio), Some(answer)) = (ratio, answer) else {
+        return format!(
+            "{path} over its {cells} cells, against {other}: blocks that test and have both in every cell: \
+             {blocks}, and a test needs 2."
+        );
+    };
+    let is = match answer {
+        More::Better => "it is better than any one static path",
+        More::Worse => "it is worse than the best single static path",
+        More::Undecided => "no difference from the best single static path is shown",
+    };
+    format!(
+        "{path} over its {cells} cells, by {by}, against {other}: {:.3} times as good, {} at {} confidence \
+         each, in {blocks} blocks: {is}.",
+        ratio.ratio,
+        limits(*ratio),
+        share(level)
+    )
+}
+
+fn counts(score: &Score) -> String {
+    let count = |word: &str| score.answers().filter(|answer| answer.as_str() == word).count();
+    let words = ["holds", "fails", "undecided", "not tested"].map(|word| format!("{} {word}", count(word)));
+    format!("Of {} answers: {}.", score.answers().count(), words.join(", "))
+}
+
+/// By which rule.
+fn rule(score: &Score) -> String {
+    let looks = match score.looks {
+        1 => String::new(),
+        looks => format!(" Every p-value is multiplied by the {looks} looks that there may be."),
+    };
+    format!(
+        "The best and the worst static path are chosen in every second block, and all but what is bound to one \
+         way is tested in the others. A ratio above 1 means that the path is better. Its limits hold with {} \
+         confidence each and are not corrected; the answers are, by Holm's rule over all cells.{looks}",
+        share(score.level)
+    )
+}
