@@ -1,6 +1,8 @@
-//! `iopj policy`: the file that says which way an adaptive engine takes when: derived, shown, checked here.
+//! `iopj policy`: the file that says which way an adaptive engine takes when: derived, shown, checked here; and
+//! what those that followed one brought.
 
 mod derive;
+mod score;
 
 use crate::advise::positive_time;
 use crate::args::{DeriveArgs, PolicyCommand};
@@ -19,6 +21,7 @@ use std::process::ExitCode;
 pub(crate) fn policy(command: &PolicyCommand) -> anyhow::Result<ExitCode> {
     match command {
         PolicyCommand::Derive(args) => derived(args),
+        PolicyCommand::Score(args) => score::score(args),
         PolicyCommand::Show { file, json } => show(&read(file)?, *json),
         PolicyCommand::Check { file, target, json } => check(&read(file)?, target.as_deref(), *json),
     }

@@ -72,6 +72,11 @@ Examples:
   iopj policy check drive.toml --target /dev/nvme0n1
       What it would do on this drive, and which ways it lacks here";
 
+pub(super) const POLICY_SCORE: &str = "\
+Examples:
+  iopj policy score auto.iopj
+      Each path that chooses against the best static path of its cell, by the study's own thresholds";
+
 pub(super) const PREDICT: &str = "\
 Examples:
   iopj predict drive.iopj --iodepth 1,64 --numjobs 8

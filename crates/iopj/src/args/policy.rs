@@ -30,6 +30,20 @@ pub(crate) enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Test whether paths that choose come up to the best static path of each cell
+    #[command(after_help = examples::POLICY_SCORE)]
+    Score(ScoreArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScoreArgs {
+    /// Store of a study with `auto` among its paths
+    pub(crate) store: PathBuf,
+    #[command(flatten)]
+    pub(crate) competing: Competing,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
