@@ -140,7 +140,8 @@ pub fn outcome(values: &impl Values, case: &Case) -> Result<Outcome, Parameter> 
     let cycle = power_mean(bounds, values.get(Parameter::Sharpness).unwrap_or(3.0).max(1.0));
     let iops = in_flight / cycle * 1e9;
     let gathered = gathered(values, case);
-    let sleeps = if Waiting::of(case.path) == Waiting::Spins { 0.0 } else { 1.0 / gathered };
+    let own_sleeps = if Waiting::of(case.path) == Waiting::Spins { 0.0 } else { 1.0 / gathered };
+    let sleeps = own_sleeps + handoffs(values, front);
     let whole = cycle / depth;
     let (cpu_ns, spin_ns) = cpu(values, case, own_cpu, sleeps, [whole, service]);
     // Those that complete together wait for each other before the job submits again, which is in no latency.
@@ -157,6 +158,16 @@ fn gathered(values: &impl Values, case: &Case) -> f64 {
     }
 }
 
+/// Sleeps of others than the job for an I/O.
+fn handoffs(values: &impl Values, front: Front) -> f64 {
+    if front == Front::PosixAio { values.get(Parameter::Handoffs).unwrap_or(0.0) } else { 0.0 }
+}
+
+/// CPU time that an I/O takes for its size.
+pub(crate) fn of_size_ns(values: &impl Values, case: &Case) -> f64 {
+    values.get(Parameter::CpuPerKib).unwrap_or(0.0) * f64::from(case.bs) / 1024.0
+}
+
 /// `(a^p + b^p + ...)^(1/p)`, without overflow.
 fn power_mean(bounds: [f64; 4], p: f64) -> f64 {
     let greatest = bounds.into_iter().fold(0.0, f64::max);
@@ -165,7 +176,7 @@ fn power_mean(bounds: [f64; 4], p: f64) -> f64 {
 
 fn cpu_without_waiting(values: &impl Values, case: &Case, front: Front) -> Option<f64> {
     let per_call = values.get(Parameter::CpuPerCall).unwrap_or(0.0) / f64::from(case.batch.max(1));
-    let own = values.get(Parameter::Cpu(front))? + per_call;
+    let own = values.get(Parameter::Cpu(front))? + per_call + of_size_ns(values, case);
     Some(own * values.get(Parameter::CpuDeviation(case.path)).unwrap_or(1.0))
 }
 
@@ -206,7 +217,7 @@ pub fn value(values: &impl Values, case: &Case, quantity: Quantity) -> Result<f6
         Quantity::Iops => Ok(outcome.iops),
         Quantity::LatencyMean => Ok(outcome.latency_ns),
         Quantity::CpuPerIo => cpu(),
-        // A job sleeps once and is woken once: one switch. Of a job that spins they are others' doing.
+        // Whoever sleeps once is woken once: one switch. Of a job that spins they are others' doing.
         Quantity::ContextSwitches if outcome.sleeps > 0.0 => Ok(outcome.sleeps),
         Quantity::ContextSwitches => Err(Parameter::Gathered),
         Quantity::Instructions => {
@@ -268,6 +279,8 @@ mod tests {
             Parameter::Interrupt => 1_000.0,
             Parameter::Wake => 1_500.0,
             Parameter::CpuPerWake => 3_000.0,
+            Parameter::CpuPerKib => 0.0,
+            Parameter::Handoffs => 2.5,
             Parameter::Timer | Parameter::CpuPerCall => 400.0,
             Parameter::AsyncWrite => 700.0,
             Parameter::SpinShare => 0.5,
@@ -318,6 +331,12 @@ mod tests {
         // The job and the kernel's thread spin.
         close(of("io_uring/sqpoll/poll", Quantity::CpuPerIo), 25_000.0);
         close(of("io_uring/sqpoll/interrupt", Quantity::LatencyMean), 13_000.0);
+        // The job sleeps once, glibc's threads 2.5 times.
+        close(of("posix-aio/syscall/interrupt", Quantity::ContextSwitches), 3.5);
+        close(of("posix-aio/syscall/interrupt", Quantity::CpuPerIo), 2_400.0 + 3.5 * 3_000.0);
+        // 100 ns of CPU time for each of 4 KiB.
+        let by_size = |one| if one == Parameter::CpuPerKib { Some(100.0) } else { values(one) };
+        close(value(&by_size, &case(interrupt, 1, 1), Quantity::CpuPerIo).unwrap(), 5_800.0);
     }
 
     #[test]

@@ -146,8 +146,12 @@ fn parameters(observations: &[Observation]) -> Vec<Parameter> {
         all.extend(of_time(&one.case, front));
         all.extend(of_quantity(&one.case, one.quantity, front));
     }
-    let several = sizes.into_iter().filter(|(_, sizes)| sizes.len() > 1);
-    all.extend(several.map(|(kind, _)| Parameter::PerKib(kind)));
+    let several: Vec<Kind> =
+        sizes.iter().filter(|(_, sizes)| sizes.len() > 1).map(|(kind, _)| *kind).collect();
+    if !several.is_empty() && all.contains(&Parameter::CpuPerWake) {
+        all.insert(Parameter::CpuPerKib);
+    }
+    all.extend(several.into_iter().map(Parameter::PerKib));
     let has_both = |quantity| observations.iter().any(|one| one.quantity == quantity);
     if has_both(Quantity::Iops) && has_both(Quantity::LatencyMean) {
         all.insert(Parameter::Gap);
@@ -195,6 +199,7 @@ fn of_quantity(case: &Case, quantity: Quantity, front: Front) -> Vec<Parameter> 
             }
             all
         }
+        Quantity::ContextSwitches if front == Front::PosixAio => vec![Parameter::Handoffs],
         Quantity::Instructions => {
             let of_spinning = (waiting != Waiting::Sleeps).then_some(Parameter::InstructionsPerSpin);
             let of_sleeping = (waiting != Waiting::Spins).then_some(Parameter::InstructionsPerWake);

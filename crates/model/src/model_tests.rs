@@ -26,6 +26,7 @@ fn known(parameter: Parameter) -> Option<f64> {
         Parameter::Cpu(Front::PosixSio) => 1_500.0,
         Parameter::Cpu(_) => 1_900.0,
         Parameter::CpuPerWake => 2_800.0,
+        Parameter::CpuPerKib => 90.0,
         Parameter::Tail(Quantile::P99, _) => 1.6,
         Parameter::IdlePower => 60.0,
         Parameter::CorePower => 9.0,

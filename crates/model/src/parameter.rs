@@ -180,6 +180,11 @@ pub enum Parameter {
     CpuPerCall,
     /// CPU time of a sleep and of waking up, in ns.
     CpuPerWake,
+    /// Further CPU time for each KiB, whose pages the kernel pins and maps for the drive, in ns.
+    CpuPerKib,
+    /// Sleeps that glibc's helper threads add to an I/O of POSIX AIO, as they take it, wait for the drive, and
+    /// tell of its end.
+    Handoffs,
     /// The share of the drive's time that hybrid completion spins.
     SpinShare,
     /// What a path takes in CPU time more or less than its parts say, as a factor.
@@ -228,6 +233,8 @@ impl Parameter {
             Parameter::Timer => (500.0, 1.0),
             Parameter::AsyncWrite => (500.0, 1.5),
             Parameter::CpuPerCall => (300.0, 1.0),
+            Parameter::CpuPerKib => (50.0, 1.5),
+            Parameter::Handoffs => (2.0, 0.7),
             Parameter::Deviation(_) | Parameter::CpuDeviation(_) => (1.0, 0.1),
             Parameter::SpinShare => (0.5, 0.3),
             Parameter::Tail(Quantile::P50, _) => (1.0, 0.2),
@@ -257,7 +264,7 @@ impl Parameter {
             | Parameter::Cpu(_)
             | Parameter::CpuPerCall
             | Parameter::CpuPerWake => "ns",
-            Parameter::PerKib(_) => "ns per KiB",
+            Parameter::PerKib(_) | Parameter::CpuPerKib => "ns per KiB",
             Parameter::Instructions(_) | Parameter::InstructionsPerWake => "instructions",
             Parameter::InstructionsPerSpin => "instructions per us",
             Parameter::IdlePower | Parameter::CorePower => "W",
@@ -289,7 +296,7 @@ impl fmt::Display for Parameter {
 }
 
 /// Parameters of which there is one.
-const PLAIN: [(Parameter, &str); 16] = [
+const PLAIN: [(Parameter, &str); 18] = [
     (Parameter::Parallelism, "parallelism"),
     (Parameter::Sharpness, "sharpness"),
     (Parameter::Gap, "gap"),
@@ -300,6 +307,8 @@ const PLAIN: [(Parameter, &str); 16] = [
     (Parameter::AsyncWrite, "async_write"),
     (Parameter::CpuPerCall, "cpu_per_call"),
     (Parameter::CpuPerWake, "cpu_per_wake"),
+    (Parameter::CpuPerKib, "cpu_per_kib"),
+    (Parameter::Handoffs, "handoffs"),
     (Parameter::SpinShare, "spin_share"),
     (Parameter::InstructionsPerWake, "instructions_per_wake"),
     (Parameter::InstructionsPerSpin, "instructions_per_us_of_spinning"),

@@ -67,7 +67,7 @@ impl CannotPredict {
             Parameter::Instructions(_) | Parameter::InstructionsPerWake | Parameter::InstructionsPerSpin => {
                 "calibrate it by a store whose trials have a profile"
             }
-            Parameter::Cpu(_) | Parameter::CpuPerWake | Parameter::CpuPerCall => {
+            Parameter::Cpu(_) | Parameter::CpuPerWake | Parameter::CpuPerCall | Parameter::CpuPerKib => {
                 "calibrate it by a store in which this interface sleeps for its completions"
             }
             _ => "calibrate it by a store with this interface, submission and completion",

@@ -2,7 +2,7 @@
 //! cores, of which no closed formula speaks.
 
 use crate::case::Case;
-use crate::formula::{Values, Waiting, outcome};
+use crate::formula::{Values, Waiting, of_size_ns, outcome};
 use crate::parameter::{Front, Kind, Parameter, Quantile};
 use crate::simulate::{
     Arrivals, Class, HybridSleep, KernelPoller, Scenario, Service, SimDrive, SimPath, SimPower,
@@ -95,7 +95,7 @@ fn path(values: &impl Values, case: &Case, software_ns: f64) -> Result<SimPath, 
         CompletionMode::Interrupt => get(Parameter::Interrupt).min(software_ns / 2.0),
         _ => 0.0,
     };
-    let own = values.get(Parameter::Cpu(front)).unwrap_or(time);
+    let own = values.get(Parameter::Cpu(front)).map_or(time, |cpu| cpu + of_size_ns(values, case));
     let wake = if sleeps { get(Parameter::CpuPerWake) } else { 0.0 };
     let call = get(Parameter::CpuPerCall);
     // CPU time that is in no latency is left out: the parts may not exceed the whole.
