@@ -108,6 +108,34 @@ ios = 8000
 "#,
 );
 
+/// The engine that chooses, bound to each way of polling, and taking ways by chance.
+const CHOSEN: (&str, &str) = (
+    "chosen",
+    r#"
+name = "chosen"
+replicates = 3
+seed = 35
+paths = ["auto:io_uring/syscall/poll", "auto:io_uring/syscall/hybrid", "auto:io_uring/syscall/poll+sleep"]
+
+[settings]
+scheduler = "none"
+
+[[workload]]
+rw = "randread"
+bs = "4k"
+ramp_time = "300ms"
+ios = 1000
+
+[[workload]]
+paths = "auto:random"
+rw = "randread"
+bs = "4k"
+iodepth = 4
+ramp_time = "300ms"
+ios = 6000
+"#,
+);
+
 /// A study that cannot start: no drive has such blocks.
 const FAILING: (&str, &str) = (
     "failing",
@@ -196,6 +224,30 @@ fn polled(trials: &[Trial]) {
     are(trials, "io_uring/syscall/poll", VerdictKind::Verified);
 }
 
+/// Asserts that the engine that chooses went these ways where it was bound to one, as is proven, and several
+/// where chance took them, which nothing contradicts.
+#[track_caller]
+fn chosen(trials: &[Trial], ways: [&str; 2]) {
+    let paths: BTreeSet<String> = trials.iter().map(|trial| trial.path.to_string()).collect();
+    let bound = ways.map(|way| format!("auto:{way}"));
+    let all: BTreeSet<String> = bound.iter().cloned().chain(["auto:random".to_owned()]).collect();
+    assert_eq!(paths, all);
+    for trial in trials {
+        let measurement = trial.outcome.measurement().unwrap();
+        let routes = measurement.evidence.engine.as_ref().unwrap().routes.as_ref().unwrap();
+        let taken: Vec<String> = routes.ways.iter().map(|route| route.way.to_string()).collect();
+        eprintln!("{}: {:?}, {taken:?}", trial.path, measurement.verdict);
+        assert_eq!((routes.ios(), routes.failures), (measurement.ios, 0), "{}", trial.path);
+        if trial.path.to_string() == "auto:random" {
+            assert!(taken.len() > 1 && routes.switches > 0, "{routes:?}");
+            assert_ne!(measurement.verdict.kind, VerdictKind::Refuted, "{:?}", measurement.verdict);
+        } else {
+            assert_eq!(vec![trial.path.to_string()], [format!("auto:{}", taken[0])]);
+        }
+    }
+    bound.iter().for_each(|path| are(trials, path, VerdictKind::Verified));
+}
+
 /// Passthrough on a kernel: each I/O is seen, by the kernel's own count if it has one, else by the drive's.
 #[track_caller]
 fn passed_through(trials: &[Trial], paths: [usize; 2], by_log: bool) {
@@ -218,12 +270,15 @@ fn every_path_and_io_poll_delay_on_5_10() {
     let Some((_alone, folder)) = lab(&["5.10"]) else { return };
     let delay = crate::delay_lab(&folder);
     let (name, text) = again(BLOCK);
-    let studies = [BLOCK, (&name, &text), FIO, ("delay-lab", &delay)];
+    let studies = [BLOCK, (&name, &text), FIO, CHOSEN, ("delay-lab", &delay)];
     let (words, code) = boot(&folder, "5.10", &studies, "--allow-exec");
     assert_eq!(code, Some(0), "{words}");
     // All but io_uring's hybrid polling, by both.
     polled(&trials_kept(&folder, FIO.0, &words));
     completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 10], true);
+    // This kernel does not sleep before it polls a ring: the process does.
+    let ways = ["io_uring/syscall/poll", "io_uring/syscall/poll+sleep"];
+    chosen(&trials_kept(&folder, CHOSEN.0, &words), ways);
     crate::io_poll_delay_rules_the_ring(&folder, trials_kept(&folder, "delay-lab", &words));
 }
 
@@ -251,13 +306,15 @@ fn every_path_on_6_1_beside_a_study_that_fails() {
 fn every_path_on_6_18() {
     let Some((_alone, folder)) = lab(&["6.18"]) else { return };
     let (block, passthrough) = (again(BLOCK), again(PASSTHROUGH));
-    let studies = [BLOCK, PASSTHROUGH, (&block.0, &block.1), (&passthrough.0, &passthrough.1), FIO];
+    let studies = [BLOCK, PASSTHROUGH, (&block.0, &block.1), (&passthrough.0, &passthrough.1), FIO, CHOSEN];
     let (words, code) = boot(&folder, "6.18", &studies, "");
     assert_eq!(code, Some(0), "{words}");
     // fio cannot ask for hybrid polling of rings, and no `io_poll_delay` can be set for that of synchronous
     // reads.
     polled(&trials_kept(&folder, FIO.0, &words));
     completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 8], false);
+    let ways = ["io_uring/syscall/poll", "io_uring/syscall/hybrid"];
+    chosen(&trials_kept(&folder, CHOSEN.0, &words), ways);
     passed_through(&with_again(&folder, PASSTHROUGH, &words), [6, 4], false);
 }
 
