@@ -35,6 +35,14 @@ pub(crate) fn are(trial: &Trial, completion: CompletionMode) {
     }
 }
 
+/// Asserts that the waiting thread completed the I/Os of a trial's pass, whether it slept before or not.
+#[track_caller]
+pub(crate) fn are_by_waiting(trial: &Trial) {
+    let counts = counts(trial);
+    let is_all = counts.waiting as f64 >= (1.0 - STRAY) * counts.total() as f64;
+    assert!(counts.ios > 0 && counts.total() >= counts.ios && is_all, "{}: {counts:?}", trial.path);
+}
+
 #[track_caller]
 fn counts(trial: &Trial) -> Completions {
     let measurement = trial.outcome.measurement().unwrap_or_else(|| panic!("{:?}", trial.outcome));
