@@ -55,6 +55,12 @@ impl Routes {
         self.of(is_one).map(|route| route.pass_ios).fold(0, u64::saturating_add)
     }
 
+    /// The I/Os of the window by way, as in `io_uring/syscall/interrupt=900 io_uring/sqpoll/interrupt=100`.
+    pub fn text(&self) -> String {
+        let taken = self.ways.iter().filter(|route| route.ios > 0);
+        taken.map(|route| format!("{}={}", route.way, route.ios)).collect::<Vec<_>>().join(" ")
+    }
+
     fn of(&self, is_one: impl Fn(Way) -> bool) -> impl Iterator<Item = &Route> {
         self.ways.iter().filter(move |route| is_one(route.way))
     }

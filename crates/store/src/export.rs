@@ -13,7 +13,7 @@ use crate::open_window::OpenWindow;
 use crate::record::{Measurement, Outcome, StudyRecord, Trial};
 use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
 use iopj_core::workload::Length;
-use iopj_core::{Corunner, CostKind, CostSource, Joules, OpenLoad, Space};
+use iopj_core::{Corunner, CostKind, CostSource, IoPath, Joules, OpenLoad, Space};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -53,8 +53,8 @@ fn trial_json(study: &StudyRecord, trial: &Trial, detail: Detail) -> Value {
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
     put("path", json!(trial.path));
     put("interface", json!(trial.path.interface()));
-    put("submission", json!(trial.path.submission()));
-    put("completion", json!(trial.path.completion()));
+    put("submission", json!(asked(trial, IoPath::submission)));
+    put("completion", json!(asked(trial, IoPath::completion)));
     put("workload", json!(trial.workload));
     put("settings", json!(trial.settings));
     put("generator", json!(trial.generator));
@@ -75,6 +75,11 @@ fn trial_json(study: &StudyRecord, trial: &Trial, detail: Detail) -> Value {
         }
     }
     Value::Object(object)
+}
+
+/// What was asked for of a path, if anything was.
+fn asked<T>(trial: &Trial, of: fn(&IoPath) -> T) -> Option<T> {
+    trial.path.is_fixed().then(|| of(&trial.path))
 }
 
 /// What one kind of jobs did, with its rates.
@@ -158,8 +163,8 @@ type Column = (&'static str, fn(&Trial) -> String);
 const COLUMNS: &[Column] = &[
     ("path", |t| t.path.to_string()),
     ("interface", |t| t.path.interface().to_owned()),
-    ("submission", |t| t.path.submission().to_string()),
-    ("completion", |t| t.path.completion().to_string()),
+    ("submission", |t| known(asked(t, IoPath::submission))),
+    ("completion", |t| known(asked(t, IoPath::completion))),
     ("rw", |t| t.workload.rw.to_string()),
     ("rwmixread", |t| t.workload.rwmixread.to_string()),
     ("bs", |t| t.workload.bs.to_string()),
@@ -296,6 +301,7 @@ const COLUMNS: &[Column] = &[
         engine(t, |e| e.ring_flags.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
     }),
     ("registered", |t| engine(t, |e| e.registered.to_string())),
+    ("routes", |t| engine(t, |e| known(e.routes.as_ref().map(|routes| routes.text())))),
     ("costs", |t| figure(t, |m| m.costs.as_ref().map_or(String::new(), |costs| source(&costs.source)))),
     ("kernel_instructions", |t| cost(t, Space::Kernel, CostKind::Instructions)),
     ("kernel_loads", |t| cost(t, Space::Kernel, CostKind::Loads)),

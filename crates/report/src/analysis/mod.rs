@@ -29,6 +29,7 @@ pub mod paper_layouts;
 pub mod path_order;
 pub mod power;
 pub mod published;
+pub(crate) mod routes;
 pub mod score;
 pub mod sequential;
 pub mod stats;

@@ -8,6 +8,7 @@ use super::grouping::{grouped, unique};
 use super::kinds::KindMeans;
 use super::metric::Metric;
 use super::open_load::LoadMeans;
+use super::routes;
 use super::stats;
 use super::two_hosts::{SideSources, TwoHosts};
 use iopj_core::{IoPath, Spinner, VerdictKind, Workload};
@@ -50,7 +51,8 @@ pub struct CellRow {
     /// less one; absent for rows that do not compete and
     /// under emulation.
     pub slower: Option<f64>,
-    /// Reasons of verdicts other than `verified`, and errors, each once.
+    /// Which ways an engine took that chooses them; reasons of verdicts other than `verified`, and errors. Each
+    /// once.
     pub reasons: Vec<String>,
     /// Short I/Os over all trials.
     pub short_ios: u64,
@@ -235,7 +237,7 @@ fn order(row: &CellRow) -> (u8, f64, IoPath) {
 fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> CellRow {
     let measured: Vec<&Measurement> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
     let mut verdicts: BTreeMap<VerdictKind, usize> = BTreeMap::new();
-    let mut reasons: Vec<String> = Vec::new();
+    let mut reasons: Vec<String> = routes::took(&measured).into_iter().collect();
     for measurement in &measured {
         *verdicts.entry(measurement.verdict.kind).or_default() += 1;
     }

@@ -50,6 +50,9 @@ pub(super) fn path_name(path: IoPath, generator: Generator, own: &BTreeMap<Strin
 /// interrupts.
 pub(super) fn short_name(path: &IoPath) -> String {
     let text = path.to_string();
+    if !path.is_fixed() {
+        return text;
+    }
     let (stem, variants) = text.split_once('+').unwrap_or((&text, ""));
     let (interface, rest) = stem.split_once('/').unwrap_or((stem, ""));
     let usual = ["syscall", "doorbell", "interrupt"];
@@ -71,6 +74,7 @@ mod tests {
             ("io_uring/sqpoll/interrupt", "io_uring sqpoll"),
             ("io_uring/sqpoll/poll", "io_uring sqpoll/poll"),
             ("posix-sio/syscall/hybrid:4us", "posix-sio hybrid:4us"),
+            ("auto:io_uring/sqpoll/interrupt", "auto:io_uring/sqpoll/interrupt"),
         ] {
             assert_eq!(short_name(&path.parse().unwrap()), name);
         }

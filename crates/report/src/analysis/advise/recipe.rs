@@ -4,7 +4,8 @@
 use super::candidate::{Candidate, Load, Way};
 use iopj_core::uring::RingFlag;
 use iopj_core::{
-    CompletionMode, IoPath, OpenLoad, Ring, RingCompletion, RingSubmission, Setting, SioCompletion, Workload,
+    AutoPath, CompletionMode, IoPath, OpenLoad, Ring, RingCompletion, RingSubmission, Setting, SioCompletion,
+    Workload,
 };
 use serde::Serialize;
 
@@ -40,6 +41,7 @@ pub(super) fn recipe(candidate: &Candidate, workload: &Workload, load: Load) -> 
         postgresql(way),
         rocksdb(way),
         bypass(way),
+        adaptive(way),
     ]
     .into_iter()
     .flatten()
@@ -278,6 +280,20 @@ fn rocksdb(way: &Way) -> Option<Step> {
         ""
     };
     Step::new("RocksDB", lines, note)
+}
+
+/// What lets a program of one's own choose its ways; the baselines are for studies alone.
+fn adaptive(way: &Way) -> Option<Step> {
+    let policy = match way.path.auto()? {
+        AutoPath::Latency => "latency".to_owned(),
+        AutoPath::Cpu => "cpu".to_owned(),
+        AutoPath::Policy(name) => name.to_string(),
+        AutoPath::IosPerJoule | AutoPath::Random | AutoPath::Pinned(_) => return None,
+    };
+    let line = format!("IOPJ_PRELOAD_POLICY={policy} LD_PRELOAD=libiopj_preload.so PROGRAM");
+    let note =
+        "For direct I/O of a program as it is; in one's own, `iopj-auto` in Rust or `iopj_auto_open` in C.";
+    Step::new("program", vec![line], note)
 }
 
 fn bypass(way: &Way) -> Option<Step> {
