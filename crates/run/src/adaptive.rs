@@ -5,7 +5,8 @@ use crate::error::RunError;
 use iopj_auto::{Aim, Auto, AutoBuilder, Policy, Provenance, Way, available};
 use iopj_core::{AutoPath, IoPath, PolicyName};
 use iopj_engine::check::Availability;
-use iopj_engine::{AnyEngine, EngineError, KernelCpus, Pool, Target};
+use iopj_engine::{EngineError, KernelCpus, Pool, Target};
+use iopj_load::native::JobEngine;
 use iopj_study::plan::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -111,7 +112,7 @@ impl Adaptive {
         (target, pool): (&Target, &Pool),
         iodepth: u32,
         cpus: KernelCpus,
-    ) -> Result<AnyEngine, EngineError> {
+    ) -> Result<JobEngine, EngineError> {
         if let Some(name) = rule.policy().filter(|name| !self.policies.contains_key(*name)) {
             return Err(EngineError::unsupported(format!("this host does not have the policy {name}")));
         }
@@ -119,7 +120,7 @@ impl Adaptive {
         let ways: Vec<Way> =
             states.iter().filter(|(_, state)| state.is_available()).map(|(way, _)| *way).collect();
         let builder = self.builder(rule, seed).among(&ways).iodepth(iodepth).cpus(cpus);
-        Ok(AnyEngine::Other(Box::new(builder.open(target, pool)?)))
+        Ok(builder.open(target, pool)?.into())
     }
 
     fn builder(&self, rule: AutoPath, seed: u64) -> AutoBuilder {

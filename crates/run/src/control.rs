@@ -4,7 +4,7 @@ use crate::error::TrialError;
 use iopj_core::evidence::{Completions, ControlRun};
 use iopj_core::{IoPath, Length, Ring, SioCompletion, Workload};
 use iopj_engine::{KernelCpus, Target};
-use iopj_load::native::{self, BracketResult, JobSpec, Moment};
+use iopj_load::native::{self, BracketResult, JobEngine, JobSpec, Moment};
 use iopj_probe::{CompletionCounters, Edge, Probe, Waiting, Who};
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
@@ -24,7 +24,9 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
     } else {
         IoPath::PosixSio(SioCompletion::Interrupt)
     };
-    let open = |pool: &_, depth| iopj_engine::open_on(path, target, pool, depth, &KernelCpus::default());
+    let open = |pool: &_, depth| {
+        iopj_engine::open_on(path, target, pool, depth, &KernelCpus::default()).map(JobEngine::from)
+    };
     let spec = JobSpec { huge_pages: false, ..JobSpec::on(&workload, target, IOS, &open) };
     let snapshots = RefCell::new(Vec::with_capacity(2));
     let counts = RefCell::new((None, None));

@@ -1,7 +1,8 @@
 //! How the jobs of a cell open their engines.
 
 use crate::adaptive::Adaptive;
-use iopj_engine::{AnyEngine, EngineError, KernelCpus, Pool, Target};
+use iopj_engine::{EngineError, KernelCpus, Pool, Target};
+use iopj_load::native::JobEngine;
 use iopj_study::plan::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +12,7 @@ pub(crate) fn open_engine<'a>(
     cell: &'a Cell,
     target: &'a Target,
     (adaptive, seed): (&'a Adaptive, u64),
-) -> impl Fn(&Pool, u32) -> Result<AnyEngine, EngineError> + Sync + 'a {
+) -> impl Fn(&Pool, u32) -> Result<JobEngine, EngineError> + Sync + 'a {
     let (allowed, next) = (&cell.workload.cpus_allowed, AtomicUsize::new(0));
     move |pool, depth| {
         let number = next.fetch_add(1, Ordering::Relaxed);
@@ -21,7 +22,7 @@ pub(crate) fn open_engine<'a>(
             Some(rule) => {
                 adaptive.open((rule, seed.wrapping_add(number as u64)), (target, pool), depth, cpus)
             }
-            None => iopj_engine::open_on(cell.path, target, pool, depth, &cpus),
+            None => iopj_engine::open_on(cell.path, target, pool, depth, &cpus).map(JobEngine::from),
         }
     }
 }

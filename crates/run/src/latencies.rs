@@ -111,14 +111,14 @@ mod tests {
     use iopj_core::{Length, Rw, Workload};
     use iopj_engine::sim::{Sim, SimOptions};
     use iopj_engine::{AnyEngine, EngineError, Pool};
-    use iopj_load::native::{JobSpec, Pacing};
+    use iopj_load::native::{JobEngine, JobSpec, Pacing};
     use std::sync::atomic::AtomicBool;
 
     #[test]
     fn of_all_ios_mean_least_and_greatest_are_exact() {
         let options = SimOptions { seed: 9, latency_steps: 12, ..SimOptions::default() };
-        let open = |pool: &Pool, depth: u32| -> Result<AnyEngine, EngineError> {
-            Ok(AnyEngine::Other(Box::new(Sim::open(pool, depth, options))))
+        let open = |pool: &Pool, depth: u32| -> Result<JobEngine, EngineError> {
+            Ok(AnyEngine::Other(Box::new(Sim::open(pool, depth, options))).into())
         };
         let length = Length::Ios(1000);
         let workload = Workload { rw: Rw::Randrw, iodepth: 8, numjobs: 3, length, ..Workload::default() };

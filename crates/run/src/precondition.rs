@@ -9,7 +9,7 @@
 
 use iopj_core::{IoPath, Length, Ring, Rw, Workload, WriteSync, format_bytes};
 use iopj_engine::{KernelCpus, Target};
-use iopj_load::native::{self, JobSpec, NativeError};
+use iopj_load::native::{self, JobEngine, JobSpec, NativeError};
 use iopj_study::Study;
 use iopj_study::plan::{Cell, Planned};
 use std::collections::BTreeSet;
@@ -187,8 +187,10 @@ impl Writer<'_> {
     fn run(&mut self, workload: &Workload, (base, len): (u64, u64), seed: u64) -> Result<f64, NativeError> {
         let path =
             if self.target.nvme().is_some() { IoPath::NvmePassthrough(Ring::PLAIN) } else { IoPath::Libaio };
-        let open =
-            |pool: &_, depth| iopj_engine::open_on(path, self.target, pool, depth, &KernelCpus::default());
+        let cpus = KernelCpus::default();
+        let open = |pool: &_, depth| {
+            iopj_engine::open_on(path, self.target, pool, depth, &cpus).map(JobEngine::from)
+        };
         let spec =
             JobSpec { base, len, huge_pages: false, ..JobSpec::on(workload, self.target, seed, &open) };
         let run = native::run(&spec, self.stop, &mut |_, _| Ok(()), self.tick)?;

@@ -52,7 +52,8 @@ fn is_match(pattern: &str, path: &str) -> bool {
 fn no_match(pattern: &str, all: &[String]) -> StudyError {
     let parts = pattern.matches('/').count() + 1;
     // A whole path is refused by the part that is wrong.
-    if let (3, false, Err(error)) = (parts, pattern.contains('*'), pattern.parse::<IoPath>()) {
+    let is_whole = parts == 3 || pattern.starts_with(AUTO);
+    if let (true, false, Err(error)) = (is_whole, pattern.contains('*'), pattern.parse::<IoPath>()) {
         return StudyError(error.to_string());
     }
     let begin = |path: &String| path.splitn(parts + 1, '/').take(parts).collect::<Vec<_>>().join("/");

@@ -96,6 +96,27 @@ fn cpu_time_is_what_the_thread_spent() {
 }
 
 #[test]
+fn what_went_which_way_is_counted_up_to_the_latest_request() {
+    let pool = Pool::new(8, 4096).unwrap();
+    let drive = Drive::new(changing);
+    let builder = Auto::builder().iodepth(8).epochs(brief_epochs());
+    let mut auto = builder.open_on_drive(&drive, &WAYS, &pool).unwrap();
+    let mut all = 0;
+    for (count, depth) in [(1, 1), (7, 8), (300, 1), (1, 8), (20_000, 4), (1_234, 8)] {
+        read(&mut auto, &pool, depth, count);
+        all += count;
+        let routes = auto.counters().routes.unwrap();
+        assert_eq!(routes.by_way.iter().sum::<u64>(), all, "{routes:?}");
+        assert_eq!((routes.switches, routes.explored), (auto.counts().switches, auto.counts().explored));
+    }
+    let routes = auto.counters().routes.unwrap();
+    assert!(routes.by_way.iter().filter(|ios| **ios > 0).count() >= 2, "{routes:?}");
+    let lines = auto.decisions();
+    assert!(lines.iter().any(|line| line.contains("read 4k, ")), "{lines:?}");
+    assert_eq!(auto.decisions(), [""; 0], "each is handed out once");
+}
+
+#[test]
 fn a_way_that_refuses_everything_is_left_and_its_reads_are_done() {
     let pool = Pool::new(8, 4096).unwrap();
     for (errno, depth) in [(libc::EOPNOTSUPP, 1), (libc::EINVAL, 8)] {

@@ -1,6 +1,7 @@
 //! Verdicts on this machine: on a file on a disk, without distinct vectors, and on paths that something
 //! falsifies.
 
+mod adaptive;
 #[path = "../common/mod.rs"]
 mod common;
 mod corunner;

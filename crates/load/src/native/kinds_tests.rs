@@ -1,10 +1,11 @@
 use super::*;
 use iopj_core::{OpenLoad, Rw};
+use iopj_engine::AnyEngine;
 use iopj_engine::sim::{Sim, SimOptions};
 
-fn open(pool: &Pool, depth: u32) -> Result<AnyEngine, EngineError> {
+fn open(pool: &Pool, depth: u32) -> Result<JobEngine, EngineError> {
     let options = SimOptions { seed: 3, latency_steps: 5, ..SimOptions::default() };
-    Ok(AnyEngine::Other(Box::new(Sim::open(pool, depth, options))))
+    Ok(AnyEngine::Other(Box::new(Sim::open(pool, depth, options))).into())
 }
 
 fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobSpec<'a> {

@@ -9,6 +9,7 @@ mod clock;
 pub mod cpus;
 mod error;
 mod job;
+mod job_engine;
 mod meeting;
 mod offsets;
 mod open_tally;
@@ -22,6 +23,7 @@ mod totals;
 
 pub use clock::{moment, monotonic_ns, name as clock_name};
 pub use error::NativeError;
+pub use job_engine::JobEngine;
 pub use offsets::{OffsetsError, check_offsets};
 pub use pace::Pacing;
 pub use pacer::pacer_cpu_ns_per_io;
@@ -34,7 +36,7 @@ use crate::trace::Replay;
 use arrivals::{Arrivals, SharedArrivals};
 use iopj_core::evidence::SteadyState;
 use iopj_core::{Length, RingThread, SteadyStateRule, Workload, WriteSync};
-use iopj_engine::{AnyEngine, Counters, EngineError, Pool, Target};
+use iopj_engine::{Counters, EngineError, Pool, Target};
 use iopj_probe::marker;
 use job::{Job, Progress, SharedLoad};
 use meeting::Meeting;
@@ -50,7 +52,7 @@ use tally::Tally;
 use totals::{JobCounts, merge};
 
 /// Opens the engine of a job over its pool.
-pub type OpenEngine<'a> = dyn Fn(&Pool, u32) -> Result<AnyEngine, EngineError> + Sync + 'a;
+pub type OpenEngine<'a> = dyn Fn(&Pool, u32) -> Result<JobEngine, EngineError> + Sync + 'a;
 
 /// What every job of a trial gets.
 pub struct JobSpec<'a> {

@@ -4,11 +4,12 @@ use crate::trace::{self, How, Onto};
 use hdrhistogram::Histogram;
 use iopj_core::Rw;
 use iopj_core::{Burst, OpenLoad, RateProcess, WriteSync};
+use iopj_engine::AnyEngine;
 use iopj_engine::Op;
 use iopj_engine::sim::SimOptions;
 
 /// Engines whose first wait takes `first`, each after it `later`.
-fn waiting(first: Duration, later: Duration) -> impl Fn(&Pool, u32) -> Result<AnyEngine, EngineError> + Sync {
+fn waiting(first: Duration, later: Duration) -> impl Fn(&Pool, u32) -> Result<JobEngine, EngineError> + Sync {
     move |_, depth| other(AtOnce::new(depth, first, later))
 }
 
@@ -189,7 +190,7 @@ fn a_trace_is_replayed_once_by_all_jobs_together_and_anew_after_the_ramp() {
 #[test]
 fn a_path_without_an_operation_of_the_trace_is_refused_before_it_runs() {
     let (replay, workload) = (replay_of(&How::default()), traced(1));
-    let open = |pool: &Pool, depth: u32| Ok(AnyEngine::Null(iopj_engine::Null::open(pool, depth)));
+    let open = |pool: &Pool, depth: u32| Ok(AnyEngine::Null(iopj_engine::Null::open(pool, depth)).into());
     let spec = JobSpec { replay: Some(&replay), ..spec(&workload, &open) };
     let refused = preflight(&spec).unwrap_err().to_string();
     assert!(refused.starts_with("the trace has 1 of the operation flush, which this"), "{refused}");
@@ -267,7 +268,7 @@ fn a_durable_write_of_a_trace_is_one() {
 #[test]
 fn a_path_that_cannot_flush_is_refused_before_it_runs() {
     let workload = Workload { rw: Rw::Randwrite, fsync: 1, ..Workload::default() };
-    let open = |pool: &Pool, depth: u32| Ok(AnyEngine::Null(iopj_engine::Null::open(pool, depth)));
+    let open = |pool: &Pool, depth: u32| Ok(AnyEngine::Null(iopj_engine::Null::open(pool, depth)).into());
     let refused = preflight(&spec(&workload, &open)).unwrap_err().to_string();
     assert!(refused.starts_with("this interface has no fsync: leave fsync and fdatasync out"), "{refused}");
 }

@@ -2,7 +2,7 @@
 
 use super::job::{self, Progress, SharedLoad};
 use super::slices::Begin;
-use super::{JobSpec, Limit, NativeError, Pacing, pace};
+use super::{JobEngine, JobSpec, Limit, NativeError, Pacing, pace};
 use iopj_core::{OpenLoad, Workload};
 use iopj_engine::{AnyEngine, EngineError, Null, Pool};
 use rustix::time::{ClockId, clock_gettime};
@@ -28,8 +28,8 @@ pub fn pacer_cpu_ns_per_io(load: &OpenLoad, pacing: Pacing) -> Result<f64, Nativ
         bs: 512,
         ..Workload::default()
     };
-    let open = |pool: &Pool, depth: u32| -> Result<AnyEngine, EngineError> {
-        Ok(AnyEngine::Null(Null::open(pool, depth)))
+    let open = |pool: &Pool, depth: u32| -> Result<JobEngine, EngineError> {
+        Ok(AnyEngine::Null(Null::open(pool, depth)).into())
     };
     let spec = JobSpec {
         workload: &workload,

@@ -1,5 +1,6 @@
 use super::*;
 use iopj_core::Rw;
+use iopj_engine::AnyEngine;
 use iopj_engine::sim::{Sim, SimOptions};
 use iopj_engine::{Completion, DynEngine, Engine, IoError, Leaked, Op, Refused, Request, Setup, sealed};
 use iopj_study::Study;
@@ -120,8 +121,8 @@ impl Engine for AtOnce {
     }
 }
 
-pub(super) fn other(engine: impl DynEngine + 'static) -> Result<AnyEngine, EngineError> {
-    Ok(AnyEngine::Other(Box::new(engine)))
+pub(super) fn other(engine: impl DynEngine + 'static) -> Result<JobEngine, EngineError> {
+    Ok(AnyEngine::Other(Box::new(engine)).into())
 }
 
 #[test]
@@ -173,12 +174,12 @@ pub(super) fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobS
     }
 }
 
-fn sim(options: SimOptions) -> impl Fn(&Pool, u32) -> Result<AnyEngine, EngineError> + Sync {
+fn sim(options: SimOptions) -> impl Fn(&Pool, u32) -> Result<JobEngine, EngineError> + Sync {
     move |pool, depth| other(Sim::open(pool, depth, options))
 }
 
 /// Engines whose first wait takes `first`, each after it a millisecond.
-fn slow(first: Duration) -> impl Fn(&Pool, u32) -> Result<AnyEngine, EngineError> + Sync {
+fn slow(first: Duration) -> impl Fn(&Pool, u32) -> Result<JobEngine, EngineError> + Sync {
     move |_, depth| other(AtOnce::new(depth, first, Duration::from_millis(1)))
 }
 
@@ -271,7 +272,7 @@ fn the_first_failed_io_ends_the_trial_and_is_named() {
 
 #[test]
 fn an_engine_that_does_not_open_fails_the_trial() {
-    let open = |_: &Pool, _: u32| -> Result<AnyEngine, EngineError> {
+    let open = |_: &Pool, _: u32| -> Result<JobEngine, EngineError> {
         Err(EngineError::unsupported("not here".to_owned()))
     };
     let workload = workload();

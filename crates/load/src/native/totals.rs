@@ -197,3 +197,32 @@ fn add_routes(sum: &mut Routes, [first, begin, end]: [&RouteCounts; 3], decision
     let skipped = decisions.len().saturating_sub(left);
     sum.decisions.extend(decisions.into_iter().skip(skipped));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_which_way_is_added_up_over_the_jobs() {
+        let counts = |interrupt, sqpoll, switches| {
+            let mut counts = RouteCounts { switches, ..RouteCounts::default() };
+            counts.by_way[Way::Interrupt.index()] = interrupt;
+            counts.by_way[Way::Sqpoll.index()] = sqpoll;
+            counts
+        };
+        let mut sum = Routes::default();
+        let decisions = |from: u32, to: u32| (from..to).map(|number| number.to_string()).collect();
+        let one = [counts(5, 0, 1), counts(15, 0, 1), counts(45, 7, 3)];
+        add_routes(&mut sum, [&one[0], &one[1], &one[2]], decisions(0, 8));
+        let other = [counts(0, 0, 0), counts(0, 2, 1), counts(100, 2, 2)];
+        add_routes(&mut sum, [&other[0], &other[1], &other[2]], decisions(8, 14));
+        let ways = [(Way::Interrupt, 130, 10), (Way::Sqpoll, 7, 2)];
+        assert_eq!(sum.ways, ways.map(|(way, ios, pass_ios)| Route { way, ios, pass_ios }));
+        assert_eq!(
+            (sum.switches, sum.ios(), sum.text().as_str()),
+            (3, 137, "io_uring/syscall/interrupt=130 io_uring/sqpoll/interrupt=7")
+        );
+        let kept: Vec<u32> = sum.decisions.iter().map(|line| line.parse().unwrap()).collect();
+        assert_eq!(kept, [0, 1, 2, 3, 4, 5, 6, 7, 12, 13], "the latest of each job");
+    }
+}
