@@ -113,7 +113,7 @@ fn an_engine_that_cannot_choose_is_refused_before_the_first_trial() {
         ("auto:ios_per_joule", "", "nothing is known of the joules of an I/O: write auto:cpu"),
         ("auto:fast", "", "`auto:fast` is not an I/O path: `fast` is no rule to choose by: write auto"),
         ("auto:nvme-user/doorbell/poll", "", "write nvme-user/doorbell/poll itself, without `auto:`"),
-        ("auto", "--generator fio", "fio cannot"),
+        ("auto", "--generator fio", "auto cannot be run by fio: fio has no engine that chooses its way"),
     ] {
         let line = format!("run --target data --path {path} --ios 10 --store s.iopj {more}");
         says(&refusal(&folder, &line), &[part]);
