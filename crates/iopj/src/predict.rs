@@ -3,6 +3,7 @@
 
 mod cases;
 mod json;
+mod load;
 mod published;
 mod text;
 
@@ -10,12 +11,12 @@ use crate::args::PredictArgs;
 use crate::calibrate::{calibrated, observed};
 use crate::output::{note, print, print_json, write_figures, write_new};
 use anyhow::anyhow;
-use iopj_core::RateProcess;
 use iopj_model::{
-    CannotPredict, Case, DataSheet, Load, Model, Observation, OpenPrediction, Prediction, Quantity, Scored,
-    Turn, against, cross_validate,
+    CannotPredict, Case, DataSheet, Model, Observation, OpenError, OpenPrediction, Prediction, Quantity,
+    Scored, Turn, against, cross_validate,
 };
 use iopj_report::render::html::{Predicted, predicted_figures};
+use load::Asked;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -86,18 +87,36 @@ pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<ExitCode> {
         Some(sheet) => model.on(&sheet),
         None => model,
     };
-    let load = load(args)?;
-    let of = |(workload, cases): (String, Vec<Case>)| match load {
-        None => closed(&model, workload, &cases),
-        Some(load) => open(&model, workload, &cases, load),
-    };
-    let groups: Vec<Group> = cases::cases(args, &model)?.into_iter().map(of).collect();
+    let groups = groups(args, &model)?;
     if args.json {
         print_json(&json::groups(&model, &groups))?;
     } else {
         print(&text::groups(&model, &groups))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Predictions of the workloads that the options ask for.
+fn groups(args: &PredictArgs, model: &Model) -> anyhow::Result<Vec<Group>> {
+    let asked = load::load(args)?;
+    let of = |(workload, cases): (String, Vec<Case>)| match &asked {
+        Asked::Closed => closed(model, workload, &cases),
+        Asked::Open(load, words) => {
+            let title = format!("{workload}, {words}");
+            simulated(model, title, &cases, &RANKED[1..], |case| model.open(case, *load))
+        }
+        Asked::Trace(recorded, words) => {
+            let title = format!("{words}: {workload}");
+            // What is due at once is a closed loop, whose rate is the path's.
+            let ranked = if recorded.span_ns().is_some() { &RANKED[1..] } else { &RANKED[..] };
+            simulated(model, title, &cases, ranked, |case| model.replay(case, recorded))
+        }
+    };
+    let words = match &asked {
+        Asked::Trace(recorded, _) => Some(recorded.words(model)),
+        _ => None,
+    };
+    Ok(cases::cases(args, model, words)?.into_iter().map(of).collect())
 }
 
 /// Predictions of another store's trials, or of each cell of the same store from the others.
@@ -129,15 +148,6 @@ fn scores(
     Ok(Scores { scored, lacking, held_back })
 }
 
-/// The open load that is asked for.
-fn load(args: &PredictArgs) -> anyhow::Result<Option<Load>> {
-    let Some(text) = &args.rate else { return Ok(None) };
-    let iops = crate::advise::rate(text)? as f64;
-    let process: RateProcess =
-        args.rate_process.parse().map_err(|error| anyhow!("--rate-process: {error}"))?;
-    Ok(Some(Load { iops, poisson: process == RateProcess::Poisson }))
-}
-
 /// Predictions of a closed workload.
 fn closed(model: &Model, workload: String, cases: &[Case]) -> Group {
     let (mut rows, mut without) = (Vec::new(), Vec::new());
@@ -162,12 +172,19 @@ fn closed(model: &Model, workload: String, cases: &[Case]) -> Group {
     Group { workload, rows, leads, behind: Vec::new(), without }
 }
 
-/// Predictions of an open load. Those that keep up are ranked, but not by their rate, which is the load's.
-fn open(model: &Model, workload: String, cases: &[Case], load: Load) -> Group {
+/// Predictions of an open load or a trace. Those that keep up are ranked, but not by a rate that is the
+/// load's.
+fn simulated(
+    model: &Model,
+    workload: String,
+    cases: &[Case],
+    ranked: &[Quantity],
+    simulate: impl Fn(&Case) -> Result<OpenPrediction, OpenError>,
+) -> Group {
     let (mut rows, mut behind, mut without) = (Vec::new(), Vec::new(), Vec::new());
     let mut known: Vec<(Case, OpenPrediction)> = Vec::new();
     for case in cases {
-        match model.open(case, load) {
+        match simulate(case) {
             Err(why) => without.push((*case, why.to_string())),
             Ok(open) => {
                 rows.push(open.predictions.clone());
@@ -181,9 +198,8 @@ fn open(model: &Model, workload: String, cases: &[Case], load: Load) -> Group {
     let of = |case: &Case| known.iter().find(|(one, _)| one == case).map(|(_, open)| open);
     let sure = |[first, second]: [&Case; 2], quantity| model.better_open([of(first)?, of(second)?], quantity);
     let keep_up: Vec<Vec<Prediction>> = known.iter().map(|(_, open)| open.predictions.clone()).collect();
-    let leads = RANKED[1..].iter().filter_map(|quantity| lead(&keep_up, *quantity, sure, |_, _| None));
-    let leads = leads.collect();
-    Group { workload: format!("{workload}, {} I/Os per second", load.iops), rows, leads, behind, without }
+    let leads = ranked.iter().filter_map(|quantity| lead(&keep_up, *quantity, sure, |_, _| None)).collect();
+    Group { workload, rows, leads, behind, without }
 }
 
 /// The lead in a quantity, of which two paths at least have a prediction.

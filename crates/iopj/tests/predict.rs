@@ -115,6 +115,73 @@ fn a_store_predicts_what_it_did_not_measure() {
     assert!(scored["all"]["median_error"].as_f64().unwrap() < 0.1, "{scored}");
 }
 
+/// The numbers of a run that prints JSON.
+fn printed(folder: &Path, line: &str) -> Value {
+    let (code, printed, messages) = run(folder, &format!("{line} --json"));
+    assert_eq!(code, 0, "{line}: {messages}");
+    serde_json::from_str(&printed).unwrap()
+}
+
+/// The rows of the first group.
+fn rows(printed: &Value) -> &[Value] {
+    printed["groups"][0]["rows"].as_array().unwrap()
+}
+
+/// Reads of 4 KiB, one each 100 us, in the format of MSR Cambridge.
+fn trace(ios: u64) -> String {
+    let line = |at: u64| {
+        format!(
+            "{},host,0,Read,{},4096,1\n",
+            128_166_554_283_938_750 + at * 1_000,
+            at % 2 * (1 << 30) + at * 4096
+        )
+    };
+    (0..ios).map(line).collect()
+}
+
+#[test]
+fn a_trace_and_bursts_are_simulated() {
+    let folder = &*folder();
+    stored(&folder.join("s.iopj"), &[1, 2, 4, 8, 16, 32], false, plausible);
+    std::fs::write(folder.join("t.csv"), trace(2_000)).unwrap();
+    let (code, text, messages) = run(folder, "predict s.iopj --trace t.csv --iodepth 8");
+    assert_eq!(code, 0, "{messages}");
+    says(&messages, &["2000 of 2000 I/Os from msr, over 0.200 s: 2000 reads"]);
+    says(
+        &text,
+        &[
+            "2000 I/Os of t.csv over 0.200 s: randread, bs 4096, iodepth 8",
+            "extrapolated (all): a trace is simulated",
+        ],
+    );
+    let replayed = printed(folder, "predict s.iopj --read-iolog t.csv --iodepth 8");
+    let even = printed(folder, "predict s.iopj --rate 10k --iodepth 8");
+    assert_eq!(rows(&replayed).len(), 2);
+    for (replayed, even) in rows(&replayed).iter().zip(rows(&even)) {
+        for quantity in ["iops", "latency_mean", "cpu_per_io"] {
+            let [replayed, even] = [replayed, even].map(|row| value(row, quantity).unwrap());
+            assert!((replayed / even - 1.0).abs() < 0.03, "{quantity}: {replayed} {even}");
+        }
+    }
+    // 200,000 a second are twice what a job of libaio can do.
+    let fast = printed(folder, "predict s.iopj --read-iolog t.csv --replay-time-scale 2000 --iodepth 8");
+    assert_eq!(fast["groups"][0]["behind"][0]["case"]["path"], "libaio/syscall/interrupt", "{fast}");
+    // What is due at once is a closed loop.
+    let libaio = "--iodepth 1 --path libaio";
+    let at_once = printed(folder, &format!("predict s.iopj --trace t.csv --replay-no-stall {libaio}"));
+    let closed = printed(folder, &format!("predict s.iopj {libaio}"));
+    let [at_once, closed] = [&at_once, &closed].map(|all| value(&rows(all)[0], "iops").unwrap());
+    assert!((at_once / closed - 1.0).abs() < 0.05, "{at_once} {closed}");
+    let bursts = "--rate 50k --burst-on 1ms --burst-off 9ms --iodepth 32 --path libaio";
+    let iops = value(&rows(&printed(folder, &format!("predict s.iopj {bursts}")))[0], "iops").unwrap();
+    assert!((iops / 5_000.0 - 1.0).abs() < 0.01, "{iops}");
+    let (_, text, _) = run(folder, "predict s.iopj --rate 50k --burst-on 10s --burst-off 1s --iodepth 32");
+    says(
+        &text,
+        &["50000 I/Os per second for 10s, none for 1s", "8 bursts of 500000 I/Os are more than the 400000"],
+    );
+}
+
 #[test]
 fn what_cannot_be_predicted_is_refused_in_one_line() {
     let folder = &*folder();
@@ -130,6 +197,7 @@ fn what_cannot_be_predicted_is_refused_in_one_line() {
     });
     std::fs::write(folder.join("bad.toml"), "version = 1\n").unwrap();
     std::fs::write(folder.join("there.toml"), "").unwrap();
+    std::fs::write(folder.join("t.csv"), trace(10)).unwrap();
     for (line, part) in [
         ("", "required"),
         ("no.iopj", "no.iopj"),
@@ -142,6 +210,17 @@ fn what_cannot_be_predicted_is_refused_in_one_line() {
         ("s.iopj --drive 8us", "--drive: `8us` does not describe a drive"),
         ("s.iopj --rate 0", "`0` is not a rate"),
         ("s.iopj --rate 1k --rate-process poison", "poison"),
+        ("s.iopj --rate 1k --burst-on 1ms", "--burst-off"),
+        ("s.iopj --burst-on 1ms --burst-off 1ms", "--rate"),
+        ("s.iopj --rate 1k --burst-on 0s --burst-off 1ms", "--burst-on is 0: give a time such as 10ms"),
+        ("s.iopj --read-iolog no.csv", "no.csv"),
+        ("s.iopj --read-iolog bad.toml", "bad.toml"),
+        ("s.iopj --read-iolog t.csv --bs 4k", "cannot be used with"),
+        ("s.iopj --read-iolog t.csv --rate 1k", "cannot be used with"),
+        ("s.iopj --read-iolog t.csv --replay-skip read", "nothing of the trace is left to be replayed"),
+        ("s.iopj --read-iolog t.csv --replay-device sdb", "the trace has no device sdb"),
+        ("s.iopj --read-iolog t.csv --replay-time-scale 0", "0 is not in 1.."),
+        ("s.iopj --replay-no-stall", "--read-iolog"),
         ("s.iopj --figures f", "--figures draws predictions against measurements: add --against STORE"),
         ("s.iopj --against s.iopj --iodepth 4", "cannot be used with"),
         ("--published --drive read=8us", "cannot be used with"),

@@ -108,9 +108,8 @@ fn software_ns(values: &impl Values, case: &Case) -> Result<f64, Parameter> {
 
 /// The share of writes.
 fn writes(case: &Case) -> f64 {
-    let of = |kind: &Kind| matches!(kind, Kind::RandomWrite | Kind::SequentialWrite);
     let all = Kind::shares(case.rw, case.rwmixread);
-    all.iter().filter(|(kind, _)| of(kind)).map(|(_, share)| share).sum()
+    all.iter().filter(|(kind, _)| kind.writes()).map(|(_, share)| share).sum()
 }
 
 /// What a model's parameters say of a case.

@@ -13,6 +13,7 @@ mod parameter;
 mod predict;
 #[cfg(test)]
 mod queueing;
+mod recorded;
 mod scenario;
 mod score;
 mod sensitivity;
@@ -26,6 +27,7 @@ pub use model::{CalibrateError, FEWEST_CASES, Model};
 pub use open::{Load, OpenError, OpenPrediction};
 pub use parameter::{Front, Kind, Parameter, Prior, Quantile, UnknownParameter};
 pub use predict::{Basis, CannotPredict, Prediction};
+pub use recorded::{Recorded, RecordedIo};
 pub use score::{Score, Scored, against, by_quantity, cross_validate, score};
 pub use sensitivity::Turn;
 pub use trials::{LeftOut, observations};

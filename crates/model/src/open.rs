@@ -1,13 +1,14 @@
-//! Predictions by simulation: of open loads, whose latency runs from when an I/O was due, and of threads that
-//! spin on too few cores.
+//! Predictions by simulation: of open loads and traces, whose latency runs from when an I/O was due, and of
+//! threads that spin on too few cores.
 
 use crate::case::{Case, Quantity};
 use crate::formula::{Values, value};
 use crate::model::Model;
 use crate::parameter::Parameter;
 use crate::predict::{Basis, CannotPredict, Prediction};
-use crate::scenario::scenario;
-use crate::simulate::{Arrivals, SimError, Simulated, simulate};
+use crate::recorded::Recorded;
+use crate::scenario::{Flow, scenario};
+use crate::simulate::{Arrivals, PARTS, SimError, Simulated, simulate};
 use iopj_core::IoPath;
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -22,6 +23,8 @@ pub struct Load {
     pub iops: f64,
     /// Exponential times between them; otherwise even ones.
     pub poisson: bool,
+    /// Bursts: how long I/Os arrive at that rate and how long none does, in turn, in ns.
+    pub bursts: Option<(f64, f64)>,
 }
 
 /// What a simulation says of a path under a load.
@@ -49,6 +52,12 @@ pub enum OpenError {
     /// Its jobs have threads that block for them, which are not simulated.
     #[error("the threads that do the I/O of POSIX AIO are not simulated")]
     Helpers,
+    /// Too many I/Os would have to be simulated.
+    #[error(
+        "{PARTS} bursts of {0} I/Os are more than the {MOST} that are simulated: make both times shorter, or \
+         ask for the rate without bursts", MOST = Recorded::MOST
+    )]
+    LongBursts(u64),
 }
 
 /// I/Os of one simulation.
@@ -67,9 +76,27 @@ impl Model {
     /// The model lacks a parameter, the load makes no sense, or the path is not simulated.
     pub fn open(&self, case: &Case, load: Load) -> Result<OpenPrediction, OpenError> {
         let per_job_iops = load.iops / f64::from(case.numjobs);
-        let arrivals = Arrivals::Open { per_job_iops, poisson: load.poisson, bursts: None };
+        let arrivals = Arrivals::Open { per_job_iops, poisson: load.poisson, bursts: load.bursts };
+        let flow = Flow { arrivals, ..Flow::of(case, Arrivals::Closed, IOS) }.in_whole_bursts(load)?;
         let apart = self.apart(case)?;
-        self.simulated(case, &arrivals, apart, "an open load is simulated")
+        let basis = self.basis(case).after("an open load is simulated");
+        self.simulated(case, &flow, apart, &basis)
+    }
+
+    /// Predicts what a trace does to a case, whose `iodepth` is the most in flight for each job, and whose
+    /// direction, order, mix and size are [those of the trace](Recorded::words).
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn replay(&self, case: &Case, recorded: &Recorded) -> Result<OpenPrediction, OpenError> {
+        let (flow, stands_in) = recorded.flow(self);
+        let mean = Case { bs: recorded.mean_bytes(), ..*case };
+        let apart = self.apart(&mean)?;
+        let mut basis = self.basis(case).and(self.basis(&recorded.least(case)));
+        if stands_in {
+            basis = basis.after("sequential and random I/Os are taken for each other");
+        }
+        self.simulated(case, &flow, apart, &basis.after("a trace is simulated"))
     }
 
     /// Predicts a closed loop by simulation: where threads that spin outnumber the cores no formula holds.
@@ -77,29 +104,31 @@ impl Model {
     /// # Errors
     /// The model lacks a parameter, or the path is not simulated.
     pub fn closed(&self, case: &Case) -> Result<OpenPrediction, OpenError> {
-        self.simulated(case, &Arrivals::Closed, 0.0, "threads that take turns on a core are simulated")
+        let flow = Flow::of(case, Arrivals::Closed, IOS);
+        let basis = self.basis(case).after("threads that take turns on a core are simulated");
+        self.simulated(case, &flow, 0.0, &basis)
     }
 
     /// What simulations say, of the parameters and of draws from their covariance.
     fn simulated(
         &self,
         case: &Case,
-        arrivals: &Arrivals,
+        flow: &Flow,
         apart: f64,
-        why: &str,
+        basis: &Basis,
     ) -> Result<OpenPrediction, OpenError> {
-        let best = self.once(self, case, arrivals, SEED)?;
+        let best = once(self, case, flow, SEED)?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
         let mut draws = Vec::new();
         for draw in 0..DRAWS {
-            let values = self.draw(&mut random);
-            draws.push(self.once(&values, case, arrivals, SEED + 1 + draw)?);
+            let drawn = self.draw(&mut random);
+            draws.push(once(&drawn, case, flow, SEED + 1 + draw)?);
         }
         let overloaded = draws.iter().filter(|one| one.overload).count() as f64 / DRAWS as f64;
         let logs = |quantity| draws.iter().filter_map(|one| of(one, quantity).map(f64::ln)).collect();
         let draws: BTreeMap<Quantity, Vec<f64>> =
             QUANTITIES.into_iter().map(|quantity| (quantity, logs(quantity))).collect();
-        let keeps_up = *arrivals != Arrivals::Closed && !best.overload;
+        let keeps_up = flow.arrivals != Arrivals::Closed && !best.overload;
         let predictions = QUANTITIES.into_iter().filter_map(|quantity| {
             let value = of(&best, quantity)?;
             // A path that keeps up does what it is given.
@@ -108,7 +137,7 @@ impl Model {
                 _ => self.missed(quantity) + apart,
             };
             let spread = (scatter(&draws[&quantity], value.ln()) + missed).sqrt();
-            Some(self.prediction(case, quantity, value, spread, self.simulated_basis(case, why)))
+            Some(self.prediction(case, quantity, value, spread, basis.clone()))
         });
         Ok(OpenPrediction { predictions: predictions.collect(), overload: best.overload, overloaded, draws })
     }
@@ -124,33 +153,12 @@ impl Model {
         (!leads.is_empty()).then(|| Normal::standard().cdf(lead / spread.max(f64::MIN_POSITIVE)))
     }
 
-    fn once(
-        &self,
-        values: &impl Values,
-        case: &Case,
-        arrivals: &Arrivals,
-        seed: u64,
-    ) -> Result<Simulated, OpenError> {
-        if matches!(case.path, IoPath::PosixAio(_)) {
-            return Err(OpenError::Helpers);
-        }
-        let scenario = scenario(values, case, arrivals.clone(), IOS, seed).map_err(CannotPredict::lacks)?;
-        Ok(simulate(&scenario)?)
-    }
-
     /// The square of the difference between the logarithms of what simulation and formula say of the closed
     /// loop.
     fn apart(&self, case: &Case) -> Result<f64, OpenError> {
-        let simulated = self.once(self, case, &Arrivals::Closed, SEED)?;
+        let simulated = once(self, case, &Flow::of(case, Arrivals::Closed, IOS), SEED)?;
         let formula = value(self, case, Quantity::LatencyMean).ok();
         Ok(formula.map_or(0.0, |formula| (simulated.mean_ns / formula).ln().powi(2)))
-    }
-
-    fn simulated_basis(&self, case: &Case, why: &str) -> Basis {
-        match self.basis(case) {
-            Basis::Interpolated => Basis::Extrapolated(vec![why.to_owned()]),
-            Basis::Extrapolated(beyond) => Basis::Extrapolated([vec![why.to_owned()], beyond].concat()),
-        }
     }
 
     /// Parameters drawn from their covariance.
@@ -162,6 +170,29 @@ impl Model {
             Some((self.fitted.logs[at] + off[at]).exp())
         }
     }
+}
+
+impl Flow {
+    /// The same with whole bursts in each part of the I/Os by which an overload is told, and in the warm-up.
+    fn in_whole_bursts(mut self, load: Load) -> Result<Flow, OpenError> {
+        let Some((on, _)) = load.bursts else { return Ok(self) };
+        let burst = load.iops * on / 1e9;
+        let least = burst * PARTS as f64;
+        if least > Recorded::MOST as f64 {
+            return Err(OpenError::LongBursts(burst.round() as u64));
+        }
+        let whole = |ios: u64, of: f64| (of * (ios as f64 / of).ceil()).round() as u64;
+        (self.ios, self.warm_up_ios) = (whole(self.ios, least), whole(self.warm_up_ios, burst));
+        Ok(self)
+    }
+}
+
+fn once(values: &impl Values, case: &Case, flow: &Flow, seed: u64) -> Result<Simulated, OpenError> {
+    if matches!(case.path, IoPath::PosixAio(_)) {
+        return Err(OpenError::Helpers);
+    }
+    let scenario = scenario(values, case, flow, seed).map_err(CannotPredict::lacks)?;
+    Ok(simulate(&scenario)?)
 }
 
 /// Mean square of these about a centre.

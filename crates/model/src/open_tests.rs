@@ -5,7 +5,8 @@ use crate::formula::value;
 use crate::model::Model;
 use crate::open::{Load, OpenError, OpenPrediction};
 use crate::parameter::{Front, Kind, Parameter};
-use crate::predict::CannotPredict;
+use crate::predict::{Basis, CannotPredict};
+use crate::recorded::{Recorded, RecordedIo};
 use iopj_core::workload::Rw;
 use std::collections::BTreeMap;
 
@@ -59,7 +60,7 @@ fn of(open: &OpenPrediction, quantity: Quantity) -> f64 {
 #[test]
 fn a_load_that_a_path_carries_has_the_latency_of_an_idle_drive() {
     let model = model();
-    let load = Load { iops: 1_000.0, poisson: false };
+    let load = Load { iops: 1_000.0, poisson: false, bursts: None };
     let open = model.open(&case(PATHS[2], 16), load).unwrap();
     assert!(!open.overload && open.overloaded == 0.0);
     assert!((of(&open, Quantity::Iops) / 1_000.0 - 1.0).abs() < 0.01, "{open:?}");
@@ -82,7 +83,7 @@ fn a_load_that_a_path_carries_has_the_latency_of_an_idle_drive() {
 fn a_load_beyond_a_path_is_an_overload() {
     let model = model();
     // A drive that does four at once in 20 us does 200,000; one I/O at a time some 38,000.
-    let open = |path, iops| model.open(&case(path, 16), Load { iops, poisson: true }).unwrap();
+    let open = |path, iops| model.open(&case(path, 16), Load { iops, poisson: true, bursts: None }).unwrap();
     let one = open(PATHS[0], 60_000.0);
     assert!(one.overload && one.overloaded > 0.9, "{one:?}");
     let most = of(&one, Quantity::Iops);
@@ -92,6 +93,92 @@ fn a_load_beyond_a_path_is_an_overload() {
     let idle = of(&open(PATHS[2], 5_000.0), Quantity::LatencyMean);
     assert!(of(&many, Quantity::LatencyMean) > idle, "arrivals by chance queue");
     assert!(open(PATHS[2], 400_000.0).overload);
+}
+
+#[test]
+fn bursts_queue_and_pauses_catch_up() {
+    let model = model();
+    // 2 ms with 80,000 a second, which one I/O at a time cannot do, and then 18 ms without any: 8,000 on
+    // average.
+    let load = |iops| Load { iops, poisson: false, bursts: Some((2e6, 18e6)) };
+    let bursts = model.open(&case(PATHS[0], 16), load(80_000.0)).unwrap();
+    assert!(!bursts.overload, "{bursts:?}");
+    assert!((of(&bursts, Quantity::Iops) / 8_000.0 - 1.0).abs() < 0.01, "{bursts:?}");
+    let even = model.open(&case(PATHS[0], 16), Load { iops: 8_000.0, poisson: false, bursts: None }).unwrap();
+    // 160 I/Os of some 27 us each take 4.3 ms; the last was due after 2 ms.
+    let [queued, idle] = [&bursts, &even].map(|open| of(open, Quantity::LatencyP99));
+    assert!((1.5e6..3.5e6).contains(&queued) && idle < 1e5, "{queued} {idle}");
+    let too_much = model.open(&case(PATHS[0], 16), load(800_000.0)).unwrap();
+    assert!(too_much.overload, "{too_much:?}");
+    let long = Load { bursts: Some((1e10, 1e10)), ..load(80_000.0) };
+    let refused = model.open(&case(PATHS[0], 16), long).unwrap_err();
+    assert!(matches!(refused, OpenError::LongBursts(800_000)), "{refused}");
+}
+
+/// One read of 4 KiB each `gap_ns`, each where the one before ended or not.
+fn recorded(ios: u64, gap_ns: u64, is_sequential: bool, at_once: bool) -> Recorded {
+    let one = |at: u64| RecordedIo {
+        due_ns: at * gap_ns,
+        writes: false,
+        offset: if is_sequential { at * 4096 } else { at % 2 * (1 << 30) + at * 4096 },
+        bytes: 4096,
+    };
+    Recorded::of((0..ios).map(one), at_once).unwrap()
+}
+
+#[test]
+fn a_trace_is_replayed() {
+    let model = model();
+    let trace = recorded(4_000, 100_000, false, false);
+    assert_eq!((trace.ios(), trace.words(&model)), (4_000, (Rw::Randread, 100, 4096)));
+    let replayed = model.replay(&case(PATHS[2], 16), &trace).unwrap();
+    let even =
+        model.open(&case(PATHS[2], 16), Load { iops: 10_000.0, poisson: false, bursts: None }).unwrap();
+    assert!(!replayed.overload && replayed.overloaded == 0.0, "{replayed:?}");
+    for quantity in [Quantity::Iops, Quantity::LatencyMean, Quantity::CpuPerIo] {
+        let [trace, even] = [&replayed, &even].map(|open| of(open, quantity));
+        assert!((trace / even - 1.0).abs() < 0.02, "{quantity}: {trace} {even}");
+    }
+    let Basis::Extrapolated(why) = &replayed.predictions[0].basis else { panic!("{replayed:?}") };
+    assert_eq!(why[0], "a trace is simulated");
+    // Twice what one I/O at a time can do.
+    let fast = recorded(4_000, 13_000, false, false);
+    let behind = model.replay(&case(PATHS[0], 16), &fast).unwrap();
+    assert!(behind.overload && behind.overloaded == 1.0, "{behind:?}");
+    assert!(!model.replay(&case(PATHS[2], 16), &fast).unwrap().overload);
+    // Two threads share it, each takes the next I/O that the other has not taken, and they keep up.
+    let two = Case { numjobs: 2, ..case(PATHS[0], 1) };
+    assert!(!model.replay(&two, &recorded(4_000, 16_000, false, false)).unwrap().overload);
+    // Without times it is a closed loop.
+    let at_once = model.replay(&case(PATHS[2], 16), &recorded(20_000, 0, false, true)).unwrap();
+    let closed = model.predict(&case(PATHS[2], 16), Quantity::Iops).unwrap();
+    assert!((of(&at_once, Quantity::Iops) / closed.value - 1.0).abs() < 0.2, "{at_once:?} {closed:?}");
+    assert!(!at_once.overload);
+}
+
+#[test]
+fn io_of_a_trace_that_a_model_does_not_know_is_said_to_be() {
+    let model = model();
+    let why = |open: &OpenPrediction| match &open.predictions[0].basis {
+        Basis::Interpolated => Vec::new(),
+        Basis::Extrapolated(beyond) => beyond.clone(),
+    };
+    let sequential = recorded(1_000, 100_000, true, false);
+    let replayed = model.replay(&case(PATHS[2], 16), &sequential).unwrap();
+    assert_eq!(why(&replayed)[1], "sequential and random I/Os are taken for each other");
+    let large = RecordedIo { due_ns: 0, writes: false, offset: 0, bytes: 65_536 };
+    let sizes = [RecordedIo { bytes: 512, ..large }, RecordedIo { due_ns: 1_000_000, ..large }];
+    let sizes = Recorded::of(sizes, false).unwrap();
+    let bs = sizes.words(&model).2;
+    let replayed = model.replay(&Case { bs, ..case(PATHS[2], 16) }, &sizes).unwrap();
+    let all = why(&replayed).join("; ");
+    assert!(all.contains("bs 65536 is 16 times the most") && all.contains("bs 512 is below"), "{all}");
+    let write = Recorded::of([RecordedIo { writes: true, ..large }], false).unwrap();
+    let (rw, rwmixread, bs) = write.words(&model);
+    assert_eq!((rw, rwmixread, bs), (Rw::Randwrite, 0, 65_536));
+    let refused = model.replay(&Case { rw, rwmixread, bs, ..case(PATHS[2], 16) }, &write).unwrap_err();
+    assert!(refused.to_string().contains("`service:randwrite`"), "{refused}");
+    assert_eq!(Recorded::of([], false), None);
 }
 
 #[test]
@@ -119,10 +206,10 @@ fn spinning_threads_take_turns_on_too_few_cores() {
 #[test]
 fn what_is_not_simulated_is_refused() {
     let model = model();
-    let load = Load { iops: 1_000.0, poisson: true };
+    let load = Load { iops: 1_000.0, poisson: true, bursts: None };
     assert_eq!(model.open(&case(PATHS[3], 4), load), Err(OpenError::Helpers));
     let lacking = model.open(&case("libaio/syscall/interrupt", 4), load).unwrap_err();
     assert!(lacking.to_string().contains("`time:libaio`"), "{lacking}");
-    let nothing = Load { iops: 0.0, poisson: true };
+    let nothing = Load { iops: 0.0, poisson: true, bursts: None };
     assert!(matches!(model.open(&case(PATHS[0], 1), nothing), Err(OpenError::Simulation(_))));
 }

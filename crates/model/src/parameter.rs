@@ -140,6 +140,31 @@ impl Kind {
         all.into_iter().filter(|(_, share)| *share > 0.0).collect()
     }
 
+    /// That of a write or a read, which follows the last one or does not.
+    pub fn of(writes: bool, is_sequential: bool) -> Kind {
+        match (writes, is_sequential) {
+            (false, false) => Kind::RandomRead,
+            (true, false) => Kind::RandomWrite,
+            (false, true) => Kind::SequentialRead,
+            (true, true) => Kind::SequentialWrite,
+        }
+    }
+
+    /// True if it writes.
+    pub fn writes(self) -> bool {
+        matches!(self, Kind::RandomWrite | Kind::SequentialWrite)
+    }
+
+    /// True if it is at a random place.
+    pub fn is_random(self) -> bool {
+        matches!(self, Kind::RandomRead | Kind::RandomWrite)
+    }
+
+    /// The sequential one of a random one, and the other way round.
+    pub fn in_other_order(self) -> Kind {
+        Kind::of(self.writes(), self.is_random())
+    }
+
     /// Its name, in fio's words.
     pub fn as_str(self) -> &'static str {
         Kind::ALL.into_iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)

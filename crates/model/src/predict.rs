@@ -17,6 +17,28 @@ pub enum Basis {
     Extrapolated(Vec<String>),
 }
 
+impl Basis {
+    /// The same after a further reason.
+    pub(crate) fn after(self, why: &str) -> Basis {
+        Basis::Extrapolated(vec![why.to_owned()]).and(self)
+    }
+
+    /// The same with the reasons of another that it has not yet.
+    pub(crate) fn and(self, other: Basis) -> Basis {
+        let reasons = |basis| match basis {
+            Basis::Interpolated => Vec::new(),
+            Basis::Extrapolated(reasons) => reasons,
+        };
+        let mut all: Vec<String> = reasons(self);
+        for reason in reasons(other) {
+            if !all.contains(&reason) {
+                all.push(reason);
+            }
+        }
+        if all.is_empty() { Basis::Interpolated } else { Basis::Extrapolated(all) }
+    }
+}
+
 /// A predicted quantity with its interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {

@@ -10,11 +10,39 @@ use crate::simulate::{
 };
 use iopj_core::CompletionMode;
 use iopj_core::path::Submission;
+use std::collections::BTreeMap;
 
 /// One turn of a loop that polls, in ns. It is far below what a model knows of a drive's time.
 const SPIN_NS: f64 = 50.0;
 /// Equally likely times of a drive: enough for a p99.9.
 const TIMES: u32 = 2000;
+
+/// What arrives: kinds of I/O, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    pub(crate) arrivals: Arrivals,
+    pub(crate) parts: Vec<Part>,
+    /// I/Os that are measured, and before them.
+    pub(crate) ios: u64,
+    pub(crate) warm_up_ios: u64,
+}
+
+/// I/Os of one kind and size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Part {
+    pub(crate) kind: Kind,
+    pub(crate) bytes: f64,
+    pub(crate) share: f64,
+}
+
+impl Flow {
+    /// So many I/Os of a case, and a tenth as many before them.
+    pub(crate) fn of(case: &Case, arrivals: Arrivals, ios: u64) -> Flow {
+        let part = |(kind, share)| Part { kind, bytes: f64::from(case.bs), share };
+        let parts = Kind::shares(case.rw, case.rwmixread).into_iter().map(part).collect();
+        Flow { arrivals, parts, ios, warm_up_ios: ios / 10 }
+    }
+}
 
 /// The scenario of a case whose I/Os arrive so.
 ///
@@ -23,8 +51,7 @@ const TIMES: u32 = 2000;
 pub(crate) fn scenario(
     values: &impl Values,
     case: &Case,
-    arrivals: Arrivals,
-    ios: u64,
+    flow: &Flow,
     seed: u64,
 ) -> Result<Scenario, Parameter> {
     let alone = Case { numjobs: 1, iodepth: 1, cores: case.cores.max(2), ..*case };
@@ -32,31 +59,42 @@ pub(crate) fn scenario(
     let parallelism = values.get(Parameter::Parallelism).unwrap_or(f64::from(u32::MAX)).max(1.0);
     let mut mix = Vec::new();
     let mut service = Vec::new();
-    for (kind, share) in Kind::shares(case.rw, case.rwmixread) {
-        mix.push(Class { share, service: service.len() as u32 });
-        service.push(times(values, &alone, kind, parallelism)?);
+    let mut known: BTreeMap<Kind, Vec<f64>> = BTreeMap::new();
+    for part in &flow.parts {
+        mix.push(Class { share: part.share, service: service.len() as u32 });
+        let ratios = known.entry(part.kind).or_insert_with(|| ratios(values, part.kind));
+        service.push(times(values, part, ratios, parallelism)?);
     }
     Ok(Scenario {
         jobs: case.numjobs,
         iodepth: case.depth(),
         batch_submit: case.batch.clamp(1, case.depth()),
-        arrivals,
+        arrivals: flow.arrivals.clone(),
         mix,
         cores: case.cores,
         drive: SimDrive { parallelism: parallelism.ceil().min(65_536.0) as u32, service },
         path: path(values, case, outcome.software_ns)?,
         power: power(values),
-        ios,
-        warm_up_ios: ios / 10,
+        ios: flow.ios,
+        warm_up_ios: flow.warm_up_ios,
         seed,
     })
 }
 
-/// The drive's times for a kind of I/O: the model's quantiles, joined by straight lines over the logarithm,
-/// and a least time such that their mean is the model's.
-fn times(values: &impl Values, case: &Case, kind: Kind, parallelism: f64) -> Result<Service, Parameter> {
-    let base = values.get(Parameter::Service(kind)).ok_or(Parameter::Service(kind))?;
-    let mean = base + values.get(Parameter::PerKib(kind)).unwrap_or(0.0) * f64::from(case.bs) / 1024.0;
+/// The drive's times for I/Os of one kind and size, whose mean is the model's.
+fn times(values: &impl Values, part: &Part, ratios: &[f64], parallelism: f64) -> Result<Service, Parameter> {
+    let base = values.get(Parameter::Service(part.kind)).ok_or(Parameter::Service(part.kind))?;
+    let per_kib = values.get(Parameter::PerKib(part.kind)).unwrap_or(0.0);
+    let mean = base + per_kib * part.bytes / 1024.0;
+    let scale = mean / mean_of(ratios);
+    let equally_likely_ns = ratios.iter().map(|ratio| ratio * scale).collect();
+    // The servers are whole, and the rate that a broken number of them gives is a limit of its own.
+    Ok(Service { equally_likely_ns, least_gap_ns: mean / parallelism })
+}
+
+/// The drive's times for a kind of I/O over their mean: the model's quantiles, joined by straight lines over
+/// the logarithm, and a least one such that their mean is next to 1.
+fn ratios(values: &impl Values, kind: Kind) -> Vec<f64> {
     let ratio = |quantile| values.get(Parameter::Tail(quantile, kind));
     let median = ratio(Quantile::P50).unwrap_or(1.0);
     let p99 = ratio(Quantile::P99).unwrap_or(median).max(median);
@@ -71,17 +109,16 @@ fn times(values: &impl Values, case: &Case, kind: Kind, parallelism: f64) -> Res
         };
         (0..TIMES).map(at).collect()
     };
-    let mean_of = |ratios: &[f64]| ratios.iter().sum::<f64>() / f64::from(TIMES);
     let (mut low, mut high) = (median / 100.0, median);
     for _ in 0..30 {
         let middle = (low * high).sqrt();
         if mean_of(&ratios(middle)) < 1.0 { low = middle } else { high = middle }
     }
-    let ratios = ratios(low);
-    let scale = mean / mean_of(&ratios);
-    let equally_likely_ns = ratios.iter().map(|ratio| ratio * scale).collect();
-    // The servers are whole, and the rate that a broken number of them gives is a limit of its own.
-    Ok(Service { equally_likely_ns, least_gap_ns: mean / parallelism })
+    ratios(low)
+}
+
+fn mean_of(ratios: &[f64]) -> f64 {
+    ratios.iter().sum::<f64>() / f64::from(TIMES)
 }
 
 /// The path's costs, which add up to its time in software where nothing waits.

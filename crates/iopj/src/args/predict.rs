@@ -7,6 +7,9 @@ use std::path::PathBuf;
 /// What predicts cases of its own, and would ignore others.
 const SCORES: [&str; 2] = ["against", "published"];
 
+/// What a trace says itself.
+const IN_THE_TRACE: [&str; 4] = ["rw", "rwmixread", "bs", "rate"];
+
 #[derive(Debug, Args)]
 pub(crate) struct PredictArgs {
     /// Store that calibrates the model, or a model written by --write-model
@@ -54,6 +57,32 @@ pub(crate) struct PredictArgs {
     #[arg(conflicts_with_all = SCORES)]
     #[arg(value_parser = hints::RATE_PROCESS, hide_possible_values = true)]
     pub(crate) rate_process: String,
+    /// Time for which I/Os arrive at that rate, again and again
+    #[arg(long, value_name = "TIME", requires_all = ["rate", "burst_off"], help_heading = "Cases")]
+    #[arg(conflicts_with_all = SCORES)]
+    pub(crate) burst_on: Option<String>,
+    /// Time between for which none arrives
+    #[arg(long, value_name = "TIME", requires_all = ["rate", "burst_on"], help_heading = "Cases")]
+    #[arg(conflicts_with_all = SCORES)]
+    pub(crate) burst_off: Option<String>,
+    /// Trace to replay: fio's iolog, blkparse's text, or MSR Cambridge's CSV. It is simulated
+    #[arg(long, visible_alias = "trace", value_name = "FILE", help_heading = "Trace")]
+    #[arg(conflicts_with_all = SCORES, conflicts_with_all = IN_THE_TRACE)]
+    pub(crate) read_iolog: Option<PathBuf>,
+    /// Rate of the replay in per cent of the recorded one
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, help_heading = "Trace")]
+    #[arg(requires = "read_iolog", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) replay_time_scale: u32,
+    /// Replay as fast as possible
+    #[arg(long, requires = "read_iolog", help_heading = "Trace")]
+    pub(crate) replay_no_stall: bool,
+    /// The one device of the trace to replay
+    #[arg(long, value_name = "NAME", requires = "read_iolog", help_heading = "Trace")]
+    pub(crate) replay_device: Option<String>,
+    /// Operations to leave out: read, write
+    #[arg(long, value_name = "OP", requires = "read_iolog", help_heading = "Trace")]
+    #[arg(value_parser = ["read", "write"], hide_possible_values = true)]
+    pub(crate) replay_skip: Option<String>,
     /// Another drive by its data sheet, such as read=8us,write=10us,parallelism=7
     #[arg(long, value_name = "SHEET", help_heading = "Cases")]
     #[arg(conflicts_with_all = SCORES)]

@@ -7,20 +7,28 @@ use iopj_core::{IoPath, parse_bytes};
 use iopj_model::{Case, Model};
 use std::collections::BTreeSet;
 
-/// The workloads in their order, each with its cases. What no option names is as the model was calibrated.
-pub(super) fn cases(args: &PredictArgs, model: &Model) -> anyhow::Result<Vec<(String, Vec<Case>)>> {
+/// The workloads in their order, each with its cases. What no option names is as the model was calibrated;
+/// `words` are a trace's own direction and order, share of reads in per cent, and size.
+pub(super) fn cases(
+    args: &PredictArgs,
+    model: &Model,
+    words: Option<(Rw, u8, u32)>,
+) -> anyhow::Result<Vec<(String, Vec<Case>)>> {
     let paths = match args.path.is_empty() {
         true => model.paths(),
         false => named(&args.path)?,
     };
     let rws = args.rw.iter().map(|rw| rw.parse::<Rw>().map_err(|error| anyhow!("--rw: {error}")));
-    let rws = or_own(rws.collect::<anyhow::Result<Vec<_>>>()?, model, |case| case.rw);
+    let mut rws = or_own(rws.collect::<anyhow::Result<Vec<_>>>()?, model, |case| case.rw);
     let sizes = args.bs.iter().map(|text| size(text)).collect::<anyhow::Result<Vec<_>>>()?;
-    let sizes = or_own(sizes, model, |case| case.bs);
+    let mut sizes = or_own(sizes, model, |case| case.bs);
     let depths = or_own(args.iodepth.clone(), model, |case| case.iodepth);
     let jobs = or_own(args.numjobs.clone(), model, |case| case.numjobs);
     let cores = args.cores.or_else(|| model.cases.iter().map(|case| case.cores).max()).unwrap_or(1);
-    let mix = args.rwmixread.or_else(|| model.cases.iter().map(|case| case.rwmixread).next()).unwrap_or(50);
+    let mut mix = args.rwmixread.unwrap_or_else(|| model.cases.first().map_or(50, |case| case.rwmixread));
+    if let Some((rw, reads, bs)) = words {
+        (rws, mix, sizes) = (vec![rw], reads, vec![bs]);
+    }
     let mut all = Vec::new();
     for rw in rws {
         for bs in &sizes {

@@ -1,7 +1,7 @@
 //! A thread that does I/O: submits what it may, waits as its path does, completes what it sees.
 
 use super::scenario::{HybridSleep, Scenario, Waiting};
-use super::stream::Stream;
+use super::stream::{Stream, Ticket};
 use super::system::{Io, System};
 
 pub(super) struct Job {
@@ -39,11 +39,11 @@ enum Point {
 }
 
 impl Job {
-    pub(super) fn new(scenario: &Scenario, thread: u32) -> Job {
+    pub(super) fn new(scenario: &Scenario, thread: u32, ticket: &Ticket) -> Job {
         Job {
             thread,
             at: Point::Batch,
-            stream: Stream::new(scenario, thread),
+            stream: Stream::new(scenario, thread, ticket),
             in_flight: 0,
             batch: 0.0,
             batch_left: 0,

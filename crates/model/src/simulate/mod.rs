@@ -45,11 +45,13 @@ pub use scenario::{
     Arrivals, Class, HybridSleep, KernelPoller, Scenario, Service, SimDrive, SimInstructions, SimPath,
     SimPower, TraceIo, Waiting,
 };
+pub(crate) use tally::PARTS;
 pub use tally::{CpuPerIo, Lag, Simulated};
 
 use calendar::Event;
 use job::Job;
 use poller::Poller;
+use stream::Ticket;
 use system::System;
 
 /// The longest simulated time, some hundred days: beyond it, floats of ns are not exact to the ns.
@@ -59,7 +61,8 @@ const LONGEST_NS: f64 = (1u64 << 53) as f64;
 pub fn simulate(scenario: &Scenario) -> Result<Simulated, SimError> {
     check::check(scenario)?;
     let mut system = System::new(scenario);
-    let mut jobs: Vec<Job> = (0..scenario.jobs).map(|thread| Job::new(scenario, thread)).collect();
+    let ticket = Ticket::default();
+    let mut jobs: Vec<Job> = (0..scenario.jobs).map(|thread| Job::new(scenario, thread, &ticket)).collect();
     let costs = scenario.path.kind.poller();
     let poller = |(job, costs)| Poller::new(&system, job, costs);
     let mut pollers: Vec<Poller> = (0..scenario.jobs).zip(costs.into_iter().cycle()).map(poller).collect();

@@ -45,7 +45,7 @@ pub enum Arrivals {
         /// How long I/Os arrive and how long none does, in turn.
         bursts: Option<(f64, f64)>,
     },
-    /// Recorded I/Os, in order. Jobs take them in turn.
+    /// Recorded I/Os, in order. A job with room for one takes the next that no other has taken.
     Trace(Arc<[TraceIo]>),
 }
 

@@ -3,7 +3,12 @@
 use super::scenario::{Arrivals, Scenario, TraceIo};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
+
+/// The next I/O of a trace that no job has taken.
+pub(super) type Ticket = Rc<Cell<usize>>;
 
 /// The I/Os of a job, one after the other.
 pub(super) struct Stream {
@@ -18,13 +23,23 @@ pub(super) struct Stream {
 
 enum Source {
     Closed,
-    Open { interval: f64, poisson: bool, bursts: Option<(f64, f64)>, arrived: f64 },
-    Trace { ios: Arc<[TraceIo]>, at: usize, jobs: usize },
+    Open {
+        interval: f64,
+        poisson: bool,
+        bursts: Option<(f64, f64)>,
+        arrived: f64,
+    },
+    /// `held` is the I/O that the job has taken and not yet submitted.
+    Trace {
+        ios: Arc<[TraceIo]>,
+        held: Cell<Option<usize>>,
+        ticket: Ticket,
+    },
 }
 
 impl Stream {
     /// The stream of a job.
-    pub(super) fn new(scenario: &Scenario, job: u32) -> Stream {
+    pub(super) fn new(scenario: &Scenario, job: u32, ticket: &Ticket) -> Stream {
         let mut sum = 0.0;
         let shares = scenario.mix.iter().map(|class| {
             sum += class.share;
@@ -42,7 +57,7 @@ impl Stream {
         stream.source = match &scenario.arrivals {
             Arrivals::Closed => Source::Closed,
             Arrivals::Trace(ios) => {
-                Source::Trace { ios: Arc::clone(ios), at: job as usize, jobs: scenario.jobs as usize }
+                Source::Trace { ios: Arc::clone(ios), held: Cell::new(None), ticket: Rc::clone(ticket) }
             }
             &Arrivals::Open { per_job_iops, poisson, bursts } => {
                 let interval = 1e9 / per_job_iops;
@@ -62,20 +77,27 @@ impl Stream {
         matches!(self.source, Source::Closed)
     }
 
-    /// When the next I/O is due: 0 under a closed load, infinity after the end of a trace.
+    /// When the next I/O is due: 0 under a closed load, infinity after the end of a trace. To ask takes the
+    /// next I/O of a trace, so only a job that has room for it asks.
     pub(super) fn due(&self) -> f64 {
-        self.due
+        match &self.source {
+            Source::Trace { ios, held, ticket } => {
+                let at = held.get().unwrap_or_else(|| ticket.replace(ticket.get() + 1));
+                held.set(Some(at));
+                ios.get(at).map_or(f64::INFINITY, |io| io.due_ns)
+            }
+            _ => self.due,
+        }
     }
 
     /// Takes the next I/O: the class it is of.
     pub(super) fn take(&mut self) -> u32 {
         let class = match &self.source {
-            Source::Trace { ios, at, .. } => ios[*at].class,
+            Source::Trace { ios, held, .. } => return held.take().map_or(0, |at| ios[at].class),
             _ => self.kind(),
         };
         match &mut self.source {
-            Source::Closed => return class,
-            Source::Trace { at, jobs, .. } => *at += *jobs,
+            Source::Closed | Source::Trace { .. } => return class,
             &mut Source::Open { interval, poisson, .. } => {
                 let step = if poisson { self.exponential() * interval } else { interval };
                 if let Source::Open { arrived, .. } = &mut self.source {
@@ -89,8 +111,7 @@ impl Stream {
 
     fn next_due(&self) -> f64 {
         match &self.source {
-            Source::Closed => 0.0,
-            Source::Trace { ios, at, .. } => ios.get(*at).map_or(f64::INFINITY, |io| io.due_ns),
+            Source::Closed | Source::Trace { .. } => 0.0,
             Source::Open { bursts: None, arrived, .. } => *arrived,
             // The time on the clock of a time that counts only while I/Os arrive.
             Source::Open { bursts: Some((on, off)), arrived, .. } => arrived + (arrived / on).floor() * off,

@@ -5,7 +5,11 @@ use super::scenario::{Arrivals, Scenario};
 use iopj_store::histogram::{self, Histogram};
 
 /// Parts of the measured I/Os by which an overload is told.
-const PARTS: u64 = 8;
+pub(crate) const PARTS: u64 = 8;
+
+/// The share of a trace's time by which its last I/O is late, beyond which the path has fallen behind: as in a
+/// trial of an open load.
+const BEHIND: f64 = 0.01;
 
 /// The result of a simulation, from the end of the warm-up to the last I/O. Times are in ns.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +46,8 @@ pub struct Simulated {
     /// I/Os per joule of the machine.
     pub ios_per_joule: Option<f64>,
     /// True if latencies under an open load grew all through: the mean of each eighth of the measured I/Os is
-    /// above that of the eighth before.
+    /// above that of the eighth before. Of a trace, whose load is not the same all through: if its last I/O
+    /// was submitted later than it was due by more than 1 % of the trace's time.
     pub overload: bool,
     /// How late I/Os were submitted, under an open load.
     pub lag: Option<Lag>,
@@ -95,6 +100,7 @@ pub(super) struct Tally {
     submitted: u64,
     lag_sum: f64,
     lag_max: f64,
+    lag_last: f64,
 }
 
 /// What had been counted at a time.
@@ -125,6 +131,7 @@ impl Tally {
             submitted: 0,
             lag_sum: 0.0,
             lag_max: 0.0,
+            lag_last: 0.0,
         }
     }
 
@@ -151,6 +158,7 @@ impl Tally {
             self.submitted += 1;
             self.lag_sum += ns;
             self.lag_max = self.lag_max.max(ns);
+            self.lag_last = ns;
         }
     }
 
@@ -198,6 +206,20 @@ impl Tally {
         self.ios >= PARTS && means.windows(2).all(|two| two[1] > two[0])
     }
 
+    /// True if the path does not keep up with the load.
+    fn is_overload(&self, arrivals: &Arrivals) -> bool {
+        match arrivals {
+            Arrivals::Closed => false,
+            Arrivals::Open { .. } => self.grew(),
+            Arrivals::Trace(ios) => {
+                let last = (self.warm_up + self.ios) as usize - 1;
+                let ends = ios.first().zip(ios.get(last));
+                let span = ends.map_or(0.0, |(first, last)| last.due_ns - first.due_ns);
+                span > 0.0 && self.lag_last > BEHIND * span
+            }
+        }
+    }
+
     /// The result; `None` if no time has passed.
     pub(super) fn finish(self, scenario: &Scenario) -> Option<Simulated> {
         let (begin, end) = (self.begin?, self.end?);
@@ -240,7 +262,7 @@ impl Tally {
             instructions_per_io,
             watts,
             ios_per_joule: watts.map(|watts| iops / watts),
-            overload: is_open && self.grew(),
+            overload: self.is_overload(&scenario.arrivals),
             lag: (is_open && self.submitted > 0).then_some(lag),
             latency: self.latency,
         })

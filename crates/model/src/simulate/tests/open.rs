@@ -32,10 +32,31 @@ fn latency_under_an_open_load_runs_from_when_an_io_was_due() {
     let deep = run(&Scenario { iodepth: 64, ..stalls.clone() });
     is(deep.mean_ns, result.mean_ns);
     is(deep.lag.unwrap().max_ns, 0.0);
-    // Jobs take the I/Os in turn: the other one submits every second I/O when it is due.
-    let jobs = run(&Scenario { jobs: 2, iodepth: 1, cores: 2, ..stalls });
-    is(jobs.lag.unwrap().max_ns, 1e7 - 2.0 * 2e5);
-    is(jobs.mean_ns, result.mean_ns);
+    // The other job submits the second I/O when it is due, and then both have one in the drive.
+    let jobs = Scenario { jobs: 2, iodepth: 1, cores: 2, ..stalls };
+    let both = run(&jobs);
+    is(both.lag.unwrap().max_ns, 1e7 - 2.0 * 2e5);
+    is(both.mean_ns, result.mean_ns);
+    // If the drive works on two at once, the other job takes all I/Os meanwhile, and none is late.
+    let apart = run(&Scenario { drive: SimDrive { parallelism: 2, ..jobs.drive.clone() }, ..jobs });
+    is(apart.lag.unwrap().max_ns, 0.0);
+    is(apart.mean_ns, (1e7 + 99.0 * 1e5) / 100.0);
+}
+
+#[test]
+fn a_trace_whose_last_io_is_late_is_an_overload() {
+    // One I/O at a time takes 1 ms.
+    let each = |gap_ns: f64| {
+        let ios: Vec<TraceIo> =
+            (0..100).map(|at| TraceIo { due_ns: gap_ns * f64::from(at), class: 0 }).collect();
+        let drive = SimDrive { parallelism: 1, service: vec![Service::constant(1e6)] };
+        run(&Scenario { arrivals: Arrivals::Trace(ios.into()), drive, warm_up_ios: 0, ..free_of_cost() })
+    };
+    // The last is late by 1 % of the time where one is due each 1 / 1.01 ms.
+    assert!(!each(0.991e6).overload && each(0.989e6).overload);
+    let late = each(0.5e6);
+    assert!(late.overload);
+    is(late.iops, 1000.0);
 }
 
 #[test]

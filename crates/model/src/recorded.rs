@@ -1,0 +1,139 @@
+//! Recorded I/O as a load: what a trace does to paths that it was not recorded on.
+
+use crate::case::Case;
+use crate::formula::Values;
+use crate::model::Model;
+use crate::parameter::{Kind, Parameter};
+use crate::scenario::{Flow, Part};
+use crate::simulate::{Arrivals, TraceIo};
+use iopj_core::workload::Rw;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One I/O of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedIo {
+    /// When it is due, in ns.
+    pub due_ns: u64,
+    /// True if it writes; otherwise it reads.
+    pub writes: bool,
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u32,
+}
+
+/// The first I/Os of a trace, up to [`Recorded::MOST`], in order of time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recorded {
+    ios: Arc<[TraceIo]>,
+    /// I/Os alike, to which those of the trace point.
+    parts: Vec<Part>,
+    /// The least and the greatest length in bytes.
+    sizes: [u32; 2],
+    /// Each is due as soon as there is room for it.
+    at_once: bool,
+}
+
+/// I/Os of one kind and nearly one length.
+struct Alike {
+    class: u32,
+    ios: u64,
+    bytes: u64,
+}
+
+/// Lengths within an eighth of an octave are of one part, which has their mean.
+const PARTS_OF_OCTAVE: f64 = 8.0;
+
+impl Recorded {
+    /// The most I/Os that are simulated.
+    pub const MOST: usize = 400_000;
+
+    /// These I/Os, due at their times or `at_once`; `None` of none. One is sequential if it begins where the
+    /// one before it of its direction ended.
+    pub fn of(all: impl IntoIterator<Item = RecordedIo>, at_once: bool) -> Option<Recorded> {
+        let mut known: BTreeMap<(Kind, i32), Alike> = BTreeMap::new();
+        let (mut ios, mut ends) = (Vec::new(), [None; 2]);
+        let mut sizes = [u32::MAX, 0];
+        for one in all.into_iter().take(Recorded::MOST) {
+            let end = &mut ends[usize::from(one.writes)];
+            let is_next = end.replace(one.offset.saturating_add(one.bytes.into())) == Some(one.offset);
+            let octaves = (f64::from(one.bytes.max(1)).log2() * PARTS_OF_OCTAVE).round();
+            let class = known.len() as u32;
+            let alike = known.entry((Kind::of(one.writes, is_next), octaves as i32));
+            let alike = alike.or_insert(Alike { class, ios: 0, bytes: 0 });
+            (alike.ios, alike.bytes) = (alike.ios + 1, alike.bytes + u64::from(one.bytes));
+            ios.push(TraceIo { due_ns: one.due_ns as f64, class: alike.class });
+            sizes = [sizes[0].min(one.bytes), sizes[1].max(one.bytes)];
+        }
+        let all = ios.len() as f64;
+        let of = |((kind, _), alike): ((Kind, i32), Alike)| {
+            let count = alike.ios as f64;
+            (alike.class, Part { kind, bytes: alike.bytes as f64 / count, share: count / all })
+        };
+        let mut parts: Vec<(u32, Part)> = known.into_iter().map(of).collect();
+        parts.sort_by_key(|(class, _)| *class);
+        let parts = parts.into_iter().map(|(_, part)| part).collect();
+        (!ios.is_empty()).then(|| Recorded { ios: ios.into(), parts, sizes, at_once })
+    }
+
+    /// How many there are.
+    pub fn ios(&self) -> usize {
+        self.ios.len()
+    }
+
+    /// From the first to the last in ns; `None` if each is due as soon as there is room.
+    pub fn span_ns(&self) -> Option<f64> {
+        let ends = self.ios.first().zip(self.ios.last()).filter(|_| !self.at_once);
+        ends.map(|(first, last)| last.due_ns - first.due_ns)
+    }
+
+    /// What a model is asked about, in the words of a workload: direction and order, the share of reads in
+    /// per cent, and the greatest length.
+    pub fn words(&self, model: &Model) -> (Rw, u8, u32) {
+        let (flow, _) = self.flow(model);
+        let writes: f64 = flow.parts.iter().filter(|part| part.kind.writes()).map(|part| part.share).sum();
+        let is_random = flow.parts.iter().any(|part| part.kind.is_random());
+        let has = |writes: bool| flow.parts.iter().any(|part| part.kind.writes() == writes);
+        let rw = match (has(false), has(true), is_random) {
+            (true, true, true) => Rw::Randrw,
+            (true, true, false) => Rw::Rw,
+            (true, false, true) => Rw::Randread,
+            (true, false, false) => Rw::Read,
+            (false, _, true) => Rw::Randwrite,
+            (false, _, false) => Rw::Write,
+        };
+        (rw, (100.0 * (1.0 - writes)).round() as u8, self.sizes[1])
+    }
+
+    /// The mean length in bytes.
+    pub(crate) fn mean_bytes(&self) -> u32 {
+        self.parts.iter().map(|part| part.bytes * part.share).sum::<f64>().round().max(1.0) as u32
+    }
+
+    /// A case with the least length.
+    pub(crate) fn least(&self, case: &Case) -> Case {
+        Case { bs: self.sizes[0], ..*case }
+    }
+
+    /// What arrives, and whether random I/Os stand for sequential ones, or the other way round, of which the
+    /// model knows nothing.
+    pub(crate) fn flow(&self, model: &Model) -> (Flow, bool) {
+        let known = |kind: &Kind| model.get(Parameter::Service(*kind)).is_some();
+        let mut stands_in = false;
+        let mut parts = self.parts.clone();
+        for part in &mut parts {
+            let other = part.kind.in_other_order();
+            if !known(&part.kind) && known(&other) {
+                (part.kind, stands_in) = (other, true);
+            }
+        }
+        let ios = self.ios.len() as u64;
+        // Of what is due at once no I/O can be late: it is a closed loop.
+        let (arrivals, warm_up_ios) = match self.at_once {
+            true => (Arrivals::Closed, ios / 10),
+            false => (Arrivals::Trace(Arc::clone(&self.ios)), 0),
+        };
+        (Flow { arrivals, parts, ios, warm_up_ios }, stands_in)
+    }
+}
