@@ -3,6 +3,7 @@
 
 mod cases;
 mod json;
+mod kernel;
 mod load;
 mod published;
 mod text;
@@ -70,6 +71,10 @@ pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<ExitCode> {
         write_new("--write-model", file, &text)?;
         note(&format!("{} is written", file.display()));
     }
+    let model = match (&args.from_kernel, &args.kernel) {
+        (Some(from), Some(to)) => model.on_kernel(kernel::changed(&model, [from, to])?),
+        _ => model,
+    };
     if let Some(store) = &args.against {
         let scores = scores(&model, &observations, (source, store), args)?;
         if let Some(folder) = &args.figures {
@@ -127,6 +132,13 @@ fn scores(
     args: &PredictArgs,
 ) -> anyhow::Result<Scores> {
     let is_same = source.canonicalize().ok().is_some_and(|path| store.canonicalize().ok() == Some(path));
+    if is_same && args.kernel.is_some() {
+        return Err(anyhow!(
+            "--kernel: {} is of the kernel that the model was calibrated on: compare with a store of the \
+             other",
+            store.display()
+        ));
+    }
     if is_same {
         let (scored, lacking) = cross_validate(own, FOLDS)
             .map_err(|error| anyhow!("{}: without a tenth of its cells, {error}", store.display()))?;

@@ -1,10 +1,13 @@
 //! `iopj predict` and `iopj policy`: predictions, scores, the papers' figures, policies, and refusals.
 
 mod common;
+#[path = "../../report/tests/costs/mod.rs"]
+mod costs;
 #[path = "../../report/tests/browser/fixture.rs"]
 mod fixture;
 
 use common::{folder, run, says};
+use costs::Happened;
 use fixture::{judge, study, trials, workloads};
 use iopj_core::VerdictKind;
 use iopj_store::{Store, Trial};
@@ -180,6 +183,76 @@ fn a_trace_and_bursts_are_simulated() {
         &text,
         &["50000 I/Os per second for 10s, none for 1s", "8 bursts of 500000 I/Os are more than the 400000"],
     );
+}
+
+/// A store of the lab with this kernel: exact counts of paths, each with so many more instructions an I/O
+/// than 2,990.
+fn counted(path: &Path, kernel: &str, paths: &[(&str, u64)]) {
+    let mut study = study("fixed");
+    study.provenance.insert("kernel".to_owned(), kernel.to_owned());
+    study.emulated = Some("QEMU TCG".to_owned());
+    let mut store = Store::create(path, &study).unwrap();
+    for (path, extra) in paths {
+        for replicate in 0..3 {
+            let happened = Happened { sleeps: 1.0, interrupts: 1.0, extra: *extra, ..Happened::default() };
+            let mut trial = costs::trial(path, &costs::workload(1, 1000), replicate, happened);
+            trial.position = u64::from(replicate);
+            store.add(&trial).unwrap();
+        }
+    }
+}
+
+#[test]
+fn another_kernel_is_predicted_by_its_instructions() {
+    let folder = &*folder();
+    stored(&folder.join("s.iopj"), &[1, 2, 4, 8, 16, 32], false, plausible);
+    let [libaio, ring] = ["libaio/syscall/interrupt", "io_uring/syscall/interrupt"];
+    counted(&folder.join("old.iopj"), "fixed", &[(libaio, 0), (ring, 0)]);
+    counted(&folder.join("new.iopj"), "7.0.1", &[(libaio, 1_495)]);
+    let line = "predict s.iopj --kernel new.iopj --from-kernel old.iopj --iodepth 1";
+    let other = printed(folder, line);
+    let [row] = rows(&other) else { panic!("{other}") };
+    // Half as many instructions again: 15 us of software in place of 10, beside 40 of the drive.
+    let latency = value(row, "latency_mean").unwrap();
+    assert!((latency / 55_000.0 - 1.0).abs() < 0.03, "{latency}");
+    let cpu = value(row, "cpu_per_io").unwrap();
+    assert!((cpu / 15_000.0 - 1.0).abs() < 0.05, "{cpu}");
+    let beyond = row["extrapolated"].as_array().unwrap();
+    assert_eq!(beyond[0], "the kernel is Linux 7.0.1, by instructions counted in new.iopj");
+    let interval = |printed: &Value| {
+        let row = rows(printed).iter().find(|row| row["case"]["path"] == libaio).unwrap();
+        let cpu = row["quantities"].as_array().unwrap().iter().find(|one| one["quantity"] == "cpu_per_io");
+        let ends = cpu.unwrap()["interval"].as_array().unwrap();
+        (ends[1].as_f64().unwrap() / ends[0].as_f64().unwrap()).ln()
+    };
+    let own = printed(folder, "predict s.iopj --iodepth 1");
+    // Instructions that came may take half or twice the time of the others.
+    assert!(interval(&other) > interval(&own) + 0.5, "{} {}", interval(&other), interval(&own));
+    let (_, text, _) = run(folder, line);
+    says(
+        &text,
+        &["not predicted (io_uring/syscall/interrupt): what Linux 7.0.1, ", "new.iopj has no exact counts"],
+    );
+    // Trials of the other kernel say how good that is.
+    stored(&folder.join("there.iopj"), &[1, 4, 16], false, plausible);
+    let scored =
+        printed(folder, "predict s.iopj --kernel new.iopj --from-kernel old.iopj --against there.iopj");
+    let paths = scored["predictions"].as_array().unwrap().iter().map(|one| &one["case"]["path"]);
+    assert!(paths.clone().count() > 6 && paths.into_iter().all(|path| *path == libaio), "{scored}");
+    counted(&folder.join("older.iopj"), "5.10.0-30-amd64", &[(libaio, 0)]);
+    for (line, part) in [
+        ("--kernel new.iopj", "--from-kernel"),
+        ("--kernel s.iopj --from-kernel old.iopj", "--kernel: s.iopj has no exact counts: make them with "),
+        (
+            "--kernel new.iopj --from-kernel older.iopj",
+            "older.iopj counted Linux 5.10.0-30-amd64, and the model was calibrated on Linux fixed",
+        ),
+        ("--kernel new.iopj --from-kernel old.iopj --against s.iopj", "compare with a store of the other"),
+    ] {
+        let (code, _, messages) = run(folder, &format!("predict s.iopj {line}"));
+        assert_eq!(code, 2, "{line}: {messages}");
+        says(&messages, &[part]);
+    }
 }
 
 #[test]

@@ -128,6 +128,7 @@ impl Model {
             cases: text.case,
             data: text.data,
             drive: None,
+            kernel: None,
         })
     }
 }

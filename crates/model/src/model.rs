@@ -5,6 +5,7 @@ use crate::case::{Case, Observation, Quantity};
 use crate::drive::{DataSheet, SPREAD};
 use crate::fit::{Fitted, fit};
 use crate::formula::{Values, Waiting, value};
+use crate::kernel::Kernel;
 use crate::linear::Square;
 use crate::parameter::{Front, Kind, Parameter, Quantile};
 use iopj_core::{CompletionMode, IoPath};
@@ -24,6 +25,8 @@ pub struct Model {
     pub data: usize,
     /// A drive in place of the one that it was calibrated on.
     pub(crate) drive: Option<DataSheet>,
+    /// A kernel in place of the one that it was calibrated on.
+    pub(crate) kernel: Option<Kernel>,
 }
 
 /// Why there is no model.
@@ -68,7 +71,8 @@ impl Model {
         let is_said = |one: &&Observation| value(&medians, &one.case, one.quantity).is_ok();
         let observations: Vec<Observation> = observations.iter().filter(is_said).copied().collect();
         let fitted = fit(&parameters, &observations).ok_or(CalibrateError::Unsettled)?;
-        Ok(Model { provenance, parameters, fitted, cases, data: observations.len(), drive: None })
+        let data = observations.len();
+        Ok(Model { provenance, parameters, fitted, cases, data, drive: None, kernel: None })
     }
 
     /// The parameters with their values, and the standard deviations of their logarithms.
@@ -106,6 +110,18 @@ impl Model {
         }
         model.drive = Some(*sheet);
         model
+    }
+
+    /// The model with this kernel in place of its own: on each path, what an I/O takes in software changes as
+    /// the kernel's instructions do. The parameters stay those of the calibrated kernel.
+    #[must_use]
+    pub fn on_kernel(&self, kernel: Kernel) -> Model {
+        Model { kernel: Some(kernel), ..self.clone() }
+    }
+
+    /// The kernel in place of the one that it was calibrated on, if there is one.
+    pub fn kernel(&self) -> Option<&Kernel> {
+        self.kernel.as_ref()
     }
 
     pub(crate) fn covariance(&self) -> &Square {

@@ -3,6 +3,7 @@
 
 use crate::case::{Case, Quantity};
 use crate::formula::{Values, value};
+use crate::kernel::Shift;
 use crate::model::Model;
 use crate::parameter::Parameter;
 use crate::predict::{Basis, CannotPredict, Prediction};
@@ -117,11 +118,16 @@ impl Model {
         apart: f64,
         basis: &Basis,
     ) -> Result<OpenPrediction, OpenError> {
-        let best = once(self, case, flow, SEED)?;
+        let values = self.on_path(case.path)?;
+        let best = once(&values, case, flow, SEED)?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
+        // What a kernel does to one path says nothing of what it does to another.
+        let paths = self.kernel.iter().flat_map(|kernel| kernel.changes.keys());
+        let place = paths.take_while(|path| **path != case.path).count() as u64;
+        let mut own = Xoshiro256PlusPlus::seed_from_u64(SEED ^ (place + 1) << 32);
         let mut draws = Vec::new();
         for draw in 0..DRAWS {
-            let drawn = self.draw(&mut random);
+            let drawn = self.draw(values.shift, [&mut random, &mut own]);
             draws.push(once(&drawn, case, flow, SEED + 1 + draw)?);
         }
         let overloaded = draws.iter().filter(|one| one.overload).count() as f64 / DRAWS as f64;
@@ -156,18 +162,26 @@ impl Model {
     /// The square of the difference between the logarithms of what simulation and formula say of the closed
     /// loop.
     fn apart(&self, case: &Case) -> Result<f64, OpenError> {
-        let simulated = once(self, case, &Flow::of(case, Arrivals::Closed, IOS), SEED)?;
-        let formula = value(self, case, Quantity::LatencyMean).ok();
+        let values = self.on_path(case.path)?;
+        let simulated = once(&values, case, &Flow::of(case, Arrivals::Closed, IOS), SEED)?;
+        let formula = value(&values, case, Quantity::LatencyMean).ok();
         Ok(formula.map_or(0.0, |formula| (simulated.mean_ns / formula).ln().powi(2)))
     }
 
-    /// Parameters drawn from their covariance.
-    fn draw(&self, random: &mut Xoshiro256PlusPlus) -> impl Fn(Parameter) -> Option<f64> + '_ {
+    /// Parameters drawn from their covariance, and on their way what the kernel makes of them.
+    fn draw(
+        &self,
+        shift: Shift,
+        [random, own]: [&mut Xoshiro256PlusPlus; 2],
+    ) -> impl Fn(Parameter) -> Option<f64> + '_ {
         let normal: Vec<f64> = self.parameters.iter().map(|_| StandardNormal.sample(random)).collect();
         let off = self.covariance().drawn(&normal);
+        let normal: f64 = StandardNormal.sample(own);
+        let of_software = shift.log + shift.spread * normal;
         move |parameter| {
             let at = self.parameters.binary_search(&parameter).ok()?;
-            Some((self.fitted.logs[at] + off[at]).exp())
+            let of_kernel = if parameter.is_of_software() { of_software } else { 0.0 };
+            Some((self.fitted.logs[at] + off[at] + of_kernel).exp())
         }
     }
 }

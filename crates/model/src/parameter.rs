@@ -276,6 +276,23 @@ impl Parameter {
         Prior { median, spread }
     }
 
+    /// True if it is what the software takes, which another kernel changes.
+    pub fn is_of_software(self) -> bool {
+        matches!(
+            self,
+            Parameter::Time(_)
+                | Parameter::Interrupt
+                | Parameter::Wake
+                | Parameter::Timer
+                | Parameter::AsyncWrite
+                | Parameter::Cpu(_)
+                | Parameter::CpuPerCall
+                | Parameter::CpuPerWake
+                | Parameter::Instructions(_)
+                | Parameter::InstructionsPerWake
+        )
+    }
+
     /// The unit of its value.
     pub fn unit(self) -> &'static str {
         match self {

@@ -2,9 +2,11 @@
 
 use crate::case::{Case, Quantity};
 use crate::fit::slopes;
-use crate::formula::{spinners, value};
+use crate::formula::{Values, spinners, value};
+use crate::kernel::Shift;
 use crate::model::Model;
 use crate::parameter::{Front, Kind, Parameter};
+use iopj_core::IoPath;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 use std::collections::BTreeSet;
 
@@ -75,6 +77,14 @@ pub enum CannotPredict {
         /// Cores.
         cores: u32,
     },
+    /// It is not known what another kernel changes.
+    #[error("what {kernel} changes is not known of it: {why}")]
+    Kernel {
+        /// The kernel.
+        kernel: String,
+        /// Why.
+        why: String,
+    },
 }
 
 impl CannotPredict {
@@ -98,6 +108,39 @@ impl CannotPredict {
     }
 }
 
+/// The values of a model for one path: those of the software are what the kernel makes of them.
+pub(crate) struct OnPath<'a> {
+    model: &'a Model,
+    pub(crate) shift: Shift,
+}
+
+impl OnPath<'_> {
+    /// Logarithms of the parameters.
+    fn logs(&self) -> Vec<f64> {
+        let all = self.model.parameters.iter().zip(&self.model.fitted.logs);
+        all.map(|(one, log)| log + self.shift_of(*one)).collect()
+    }
+
+    /// What the kernel adds to the logarithm of a parameter.
+    fn shift_of(&self, parameter: Parameter) -> f64 {
+        if parameter.is_of_software() { self.shift.log } else { 0.0 }
+    }
+}
+
+impl Values for OnPath<'_> {
+    fn get(&self, parameter: Parameter) -> Option<f64> {
+        Some(self.model.get(parameter)? * self.shift_of(parameter).exp())
+    }
+}
+
+/// A prediction's logarithm, its slopes by those of the parameters, and the variance of it that the change of
+/// the kernel leaves open.
+struct Said {
+    log: f64,
+    slopes: Vec<f64>,
+    of_kernel: f64,
+}
+
 /// Both tails of a 90 % interval.
 const TAIL: f64 = 0.05;
 
@@ -105,11 +148,13 @@ impl Model {
     /// Predicts a quantity of a case.
     ///
     /// # Errors
-    /// The model lacks a parameter, or threads that spin outnumber the cores.
+    /// The model lacks a parameter, threads that spin outnumber the cores, or it is not known what another
+    /// kernel changes.
     pub fn predict(&self, case: &Case, quantity: Quantity) -> Result<Prediction, CannotPredict> {
-        let exact = self.value(case, quantity)?;
-        let spread = self.variance(case, quantity).sqrt();
-        Ok(self.prediction(case, quantity, exact, spread, self.basis(case)))
+        let said = self.said(case, quantity)?;
+        let of_parameters = self.covariance().quadratic(&said.slopes).max(0.0);
+        let spread = (of_parameters + said.of_kernel + self.missed(quantity)).sqrt();
+        Ok(self.prediction(case, quantity, self.value(case, quantity)?, spread, self.basis(case)))
     }
 
     pub(crate) fn prediction(
@@ -131,15 +176,11 @@ impl Model {
     /// # Errors
     /// As [`Model::predict`].
     pub fn better(&self, [a, b]: [&Case; 2], quantity: Quantity) -> Result<f64, CannotPredict> {
-        let of = |case: &Case| {
-            self.value(case, quantity)?;
-            let slopes = slopes(&self.parameters, &self.fitted.logs, (case, quantity));
-            Ok(slopes.unwrap_or_else(|| (0.0, vec![0.0; self.parameters.len()])))
-        };
-        let ((log_a, slopes_a), (log_b, slopes_b)) = (of(a)?, of(b)?);
-        let apart: Vec<f64> = slopes_a.iter().zip(&slopes_b).map(|(a, b)| a - b).collect();
-        let variance = self.covariance().quadratic(&apart) + 2.0 * self.missed(quantity);
-        let lead = if quantity.more_is_better() { log_a - log_b } else { log_b - log_a };
+        let (a, b) = (self.said(a, quantity)?, self.said(b, quantity)?);
+        let apart: Vec<f64> = a.slopes.iter().zip(&b.slopes).map(|(a, b)| a - b).collect();
+        let of_kernel = a.of_kernel + b.of_kernel;
+        let variance = self.covariance().quadratic(&apart) + of_kernel + 2.0 * self.missed(quantity);
+        let lead = if quantity.more_is_better() { a.log - b.log } else { b.log - a.log };
         Ok(Normal::standard().cdf(lead / variance.sqrt().max(f64::MIN_POSITIVE)))
     }
 
@@ -149,14 +190,28 @@ impl Model {
         if spinners > cores {
             return Err(CannotPredict::Crowded { spinners, cores });
         }
-        value(self, case, quantity).map_err(CannotPredict::lacks)
+        value(&self.on_path(case.path)?, case, quantity).map_err(CannotPredict::lacks)
     }
 
-    /// Variance of a prediction's logarithm: of its parameters, and of what the formula misses.
-    fn variance(&self, case: &Case, quantity: Quantity) -> f64 {
-        let slopes = slopes(&self.parameters, &self.fitted.logs, (case, quantity));
-        let of_parameters = slopes.map_or(0.0, |(_, slopes)| self.covariance().quadratic(&slopes));
-        of_parameters.max(0.0) + self.missed(quantity)
+    /// The values for a path.
+    ///
+    /// # Errors
+    /// It is not known what the kernel changes.
+    pub(crate) fn on_path(&self, path: IoPath) -> Result<OnPath<'_>, CannotPredict> {
+        let Some(kernel) = &self.kernel else { return Ok(OnPath { model: self, shift: Shift::default() }) };
+        let unknown = |why| CannotPredict::Kernel { kernel: kernel.name.clone(), why };
+        Ok(OnPath { model: self, shift: kernel.shift(path).map_err(unknown)? })
+    }
+
+    /// What the formula says, where it holds, with its slopes.
+    fn said(&self, case: &Case, quantity: Quantity) -> Result<Said, CannotPredict> {
+        let log = self.value(case, quantity)?.ln();
+        let values = self.on_path(case.path)?;
+        let slopes = slopes(&self.parameters, &values.logs(), (case, quantity));
+        let slopes = slopes.map_or_else(|| vec![0.0; self.parameters.len()], |(_, slopes)| slopes);
+        let all = self.parameters.iter().zip(&slopes);
+        let by_software: f64 = all.filter(|(one, _)| one.is_of_software()).map(|(_, slope)| slope).sum();
+        Ok(Said { log, slopes, of_kernel: (by_software * values.shift.spread).powi(2) })
     }
 
     /// The variance that the formula misses of a quantity; of one that was not calibrated by, the greatest of
@@ -178,6 +233,9 @@ impl Model {
         let mut beyond = Vec::new();
         if self.drive.is_some() {
             beyond.push("the drive is that of a data sheet".to_owned());
+        }
+        if let Some(kernel) = &self.kernel {
+            beyond.push(format!("the kernel is {}", kernel.name));
         }
         if !self.paths().contains(&case.path) {
             beyond.push("the path was not measured, only its parts".to_owned());

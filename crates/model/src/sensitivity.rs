@@ -26,11 +26,14 @@ impl Model {
     /// change first. Factors of single paths are left out: nobody can set them.
     pub fn turns(&self, [better, other]: [&Case; 2], quantity: Quantity) -> Vec<Turn> {
         let lead = |parameter: Parameter, factor: f64| -> Option<f64> {
-            let moved = |one: Parameter| {
-                let known = self.get(one)?;
-                Some(if one == parameter { known * factor } else { known })
+            let of = |case: &Case| {
+                let values = self.on_path(case.path).ok()?;
+                let moved = |one: Parameter| {
+                    let known = values.get(one)?;
+                    Some(if one == parameter { known * factor } else { known })
+                };
+                value(&moved, case, quantity).ok().map(f64::ln)
             };
-            let of = |case: &Case| value(&moved, case, quantity).ok().map(f64::ln);
             let lead = of(better)? - of(other)?;
             Some(if quantity.more_is_better() { lead } else { -lead })
         };

@@ -87,6 +87,13 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "SHEET", help_heading = "Cases")]
     #[arg(conflicts_with_all = SCORES)]
     pub(crate) drive: Option<String>,
+    /// Another kernel: a store with exact counts of it, made by `iopj lab run --exact`. What paths take in
+    /// software changes as the kernel's instructions of an I/O do
+    #[arg(long, value_name = "STORE", requires = "from_kernel", conflicts_with = "published")]
+    pub(crate) kernel: Option<PathBuf>,
+    /// A store with the same counts of the kernel that the model was calibrated on
+    #[arg(long, value_name = "STORE", requires = "kernel", conflicts_with = "published")]
+    pub(crate) from_kernel: Option<PathBuf>,
     /// Compare predictions with this store's trials. If it is the store that calibrates the model, each cell
     /// is predicted from the other cells
     #[arg(long, value_name = "STORE")]

@@ -1,14 +1,14 @@
 //! Predictions and their scores as JSON.
 
 use super::{Group, Lead, Scores};
-use iopj_model::{Basis, Case, Model, Prediction, Score, Scored, Turn, by_quantity, score};
+use iopj_model::{Basis, Case, Kernel, Model, Prediction, Score, Scored, Turn, by_quantity, score};
 use serde_json::{Value, json};
 
 pub(super) fn groups(model: &Model, groups: &[Group]) -> Value {
     let parameters = model.parameters().map(|(parameter, value, spread)| {
         json!({ "name": parameter.to_string(), "value": value, "unit": parameter.unit(), "spread": spread })
     });
-    json!({
+    let mut all = json!({
         "model": {
             "provenance": model.provenance,
             "cells": model.cases.len(),
@@ -17,7 +17,19 @@ pub(super) fn groups(model: &Model, groups: &[Group]) -> Value {
             "parameters": parameters.collect::<Vec<Value>>(),
         },
         "groups": groups.iter().map(group).collect::<Vec<Value>>(),
-    })
+    });
+    if let Some(kernel) = model.kernel() {
+        all["model"]["kernel"] = of_kernel(kernel);
+    }
+    all
+}
+
+fn of_kernel(kernel: &Kernel) -> Value {
+    let changes = kernel
+        .changes
+        .iter()
+        .map(|(path, change)| json!({ "path": path, "ratio": change.ratio, "spread": change.spread }));
+    json!({ "name": kernel.name, "changes": changes.collect::<Vec<Value>>() })
 }
 
 fn group(group: &Group) -> Value {

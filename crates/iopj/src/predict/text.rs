@@ -1,7 +1,10 @@
 //! Predictions and their scores as text.
 
 use super::{Group, Lead, Scores};
-use iopj_model::{Basis, Case, Model, Prediction, Quantity, Score, Scored, Turn, by_quantity, score};
+use iopj_core::IoPath;
+use iopj_model::{
+    Basis, Case, Change, Kernel, Model, Prediction, Quantity, Score, Scored, Turn, by_quantity, score,
+};
 use iopj_report::render::{Table, WIDTH, escape, wrap};
 use std::fmt::Write;
 
@@ -39,6 +42,7 @@ pub(super) fn groups(model: &Model, groups: &[Group]) -> String {
     if !machine.is_empty() {
         text += &wrap(&format!("calibrated on {}", escape(&machine.join(", "))), WIDTH, "");
     }
+    text += &model.kernel().map_or(String::new(), kernel_changes);
     text += "\u{b1}: a measurement is that near with a probability of 90 %\n";
     for group in groups {
         text += &format!("\n{}\n", group.workload);
@@ -49,6 +53,15 @@ pub(super) fn groups(model: &Model, groups: &[Group]) -> String {
         text += &without(group);
     }
     text
+}
+
+/// By how much the kernel's instructions of an I/O change.
+fn kernel_changes(kernel: &Kernel) -> String {
+    let change =
+        |(path, change): (&IoPath, &Change)| format!("{path} {:+.1} %", (change.ratio - 1.0) * 100.0);
+    let changes: Vec<String> = kernel.changes.iter().map(change).collect();
+    let changes = if changes.is_empty() { "of no path known".to_owned() } else { changes.join(", ") };
+    wrap(&escape(&format!("the kernel is {}, an I/O: {changes}", kernel.name)), WIDTH, "")
 }
 
 fn table(group: &Group) -> String {
