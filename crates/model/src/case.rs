@@ -105,11 +105,13 @@ pub enum Quantity {
     Watts,
     /// I/Os per joule of the whole machine.
     IosPerJoule,
+    /// Cores that are not deeply idle, on average.
+    AwakeCores,
 }
 
 impl Quantity {
     /// All of them.
-    pub const ALL: [Quantity; 10] = [
+    pub const ALL: [Quantity; 11] = [
         Quantity::Iops,
         Quantity::LatencyMean,
         Quantity::LatencyP50,
@@ -120,6 +122,7 @@ impl Quantity {
         Quantity::Instructions,
         Quantity::Watts,
         Quantity::IosPerJoule,
+        Quantity::AwakeCores,
     ];
 
     /// True if more of it is better.
@@ -140,6 +143,7 @@ impl Quantity {
             Quantity::Instructions => ("instr/IO", 1.0),
             Quantity::Watts => ("W", 1.0),
             Quantity::IosPerJoule => ("IO/J", 1.0),
+            Quantity::AwakeCores => ("awake cores", 1.0),
         }
     }
 
@@ -167,6 +171,7 @@ impl fmt::Display for Quantity {
             Quantity::Instructions => "instructions_per_io",
             Quantity::Watts => "watts",
             Quantity::IosPerJoule => "ios_per_joule",
+            Quantity::AwakeCores => "awake_cores",
         })
     }
 }

@@ -228,8 +228,9 @@ pub fn value(values: &impl Values, case: &Case, quantity: Quantity) -> Result<f6
             let waking = per(Parameter::InstructionsPerWake, outcome.sleeps)?;
             Ok(fixed + waking + per(Parameter::InstructionsPerSpin, outcome.spin_ns / 1e3)?)
         }
-        Quantity::Watts => watts(values, &outcome, cpu()?, case.cores),
-        Quantity::IosPerJoule => Ok(outcome.iops / watts(values, &outcome, cpu()?, case.cores)?),
+        Quantity::Watts => watts(values, case, &outcome, cpu()?),
+        Quantity::IosPerJoule => Ok(outcome.iops / watts(values, case, &outcome, cpu()?)?),
+        Quantity::AwakeCores => awake_cores(values, case, &outcome, cpu()?),
         Quantity::LatencyP50 | Quantity::LatencyP99 | Quantity::LatencyP99_9 => {
             let ratio = ratio(values, case, front, quantity)?;
             // What is not software queues, and stretches with the drive's own time.
@@ -254,11 +255,30 @@ fn ratio(values: &impl Values, case: &Case, front: Front, quantity: Quantity) ->
     Ok((1.0 + above * deviation).max(0.01))
 }
 
-fn watts(values: &impl Values, outcome: &Outcome, cpu_ns: f64, cores: u32) -> Result<f64, Parameter> {
-    let busy = (outcome.iops * cpu_ns / 1e9).min(f64::from(cores));
+fn watts(values: &impl Values, case: &Case, outcome: &Outcome, cpu_ns: f64) -> Result<f64, Parameter> {
+    let busy = (outcome.iops * cpu_ns / 1e9).min(f64::from(case.cores));
     let wakes = outcome.iops * outcome.sleeps;
     let wake = need(values, Parameter::WakeEnergy)? * 1e-6 * wakes;
-    Ok(need(values, Parameter::IdlePower)? + need(values, Parameter::CorePower)? * busy + wake)
+    let watts = need(values, Parameter::IdlePower)? + need(values, Parameter::CorePower)? * busy + wake;
+    match values.get(Parameter::DeepIdleSaving) {
+        None => Ok(watts),
+        Some(saving) => Ok(watts + saving * awake_cores(values, case, outcome, cpu_ns)?),
+    }
+}
+
+/// Cores that are not deeply idle, on average. Those of the threads are idle between two sleeps for times
+/// that are taken to be exponential: with a mean of t, a core that is idle for longer than a is so for
+/// t exp(-a / t) of each. The others are idle all the time.
+fn awake_cores(values: &impl Values, case: &Case, outcome: &Outcome, cpu_ns: f64) -> Result<f64, Parameter> {
+    let after = need(values, Parameter::DeepIdleAfter)?;
+    let share = need(values, Parameter::DeepIdleShare)?.min(1.0);
+    let is_polled = case.path.submission() == Submission::Sqpoll;
+    let threads = if is_polled { case.numjobs.saturating_mul(2) } else { case.numjobs };
+    let (cores, used) = (f64::from(case.cores), f64::from(threads.min(case.cores)));
+    let idle = (1.0 - outcome.iops * cpu_ns / 1e9 / used).max(0.0);
+    let sleeps = outcome.iops * outcome.sleeps / 1e9 / used;
+    let deep = if idle > 0.0 && sleeps > 0.0 { idle * (-after * sleeps / idle).exp() } else { 0.0 };
+    Ok(cores - share * (cores - used + used * deep))
 }
 
 #[cfg(test)]
@@ -290,6 +310,10 @@ mod tests {
             Parameter::Instructions(_) => 5_000.0,
             Parameter::InstructionsPerWake => 4_000.0,
             Parameter::InstructionsPerSpin => 2_000.0,
+            Parameter::DeepIdleAfter => 5_000.0,
+            Parameter::DeepIdleShare => 0.8,
+            // What it saves is not known, and the watts have no part of it.
+            Parameter::DeepIdleSaving => return None,
             Parameter::Deviation(_) | Parameter::CpuDeviation(_) | Parameter::TailDeviation(..) => {
                 return None;
             }
@@ -336,6 +360,25 @@ mod tests {
         // 100 ns of CPU time for each of 4 KiB.
         let by_size = |one| if one == Parameter::CpuPerKib { Some(100.0) } else { values(one) };
         close(value(&by_size, &case(interrupt, 1, 1), Quantity::CpuPerIo).unwrap(), 5_800.0);
+    }
+
+    #[test]
+    fn deep_idle_saves_what_sleeping_cores_and_those_without_a_job_leave() {
+        let with_saving = |parameter| match parameter {
+            Parameter::DeepIdleSaving => Some(3.0),
+            other => values(other),
+        };
+        let of = |case: &Case, quantity| value(&with_saving, case, quantity).unwrap();
+        let sleeps = case("posix-sio/syscall/interrupt", 1, 1);
+        // It runs for 5.4 of 15 us: 9.6 us between two sleeps, of which 9.6 exp(-5 / 9.6) us are deep.
+        let deep = 0.8 * (3.0 + 9.6 / 15.0 * (-5.0_f64 / 9.6).exp());
+        close(of(&sleeps, Quantity::AwakeCores), 4.0 - deep);
+        close(of(&sleeps, Quantity::Watts), 43.6 + 2.0 / 15.0 + 3.0 * (4.0 - deep));
+        // A core that spins is awake. Two further ones are deeply idle, and draw nothing but 0.2 of theirs.
+        let spins = case("posix-sio/syscall/poll", 1, 1);
+        close(of(&spins, Quantity::AwakeCores), 4.0 - 0.8 * 3.0);
+        let more = Case { cores: 6, ..spins };
+        close(of(&more, Quantity::Watts) - of(&spins, Quantity::Watts), 3.0 * 2.0 * 0.2);
     }
 
     #[test]

@@ -168,9 +168,12 @@ fn parameters(observations: &[Observation]) -> Vec<Parameter> {
         all.insert(Parameter::CpuPerKib);
     }
     all.extend(several.into_iter().map(Parameter::PerKib));
-    let has_both = |quantity| observations.iter().any(|one| one.quantity == quantity);
-    if has_both(Quantity::Iops) && has_both(Quantity::LatencyMean) {
+    let has = |quantity| observations.iter().any(|one| one.quantity == quantity);
+    if has(Quantity::Iops) && has(Quantity::LatencyMean) {
         all.insert(Parameter::Gap);
+    }
+    if has(Quantity::Watts) && has(Quantity::AwakeCores) {
+        all.insert(Parameter::DeepIdleSaving);
     }
     all.into_iter().collect()
 }
@@ -224,6 +227,7 @@ fn of_quantity(case: &Case, quantity: Quantity, front: Front) -> Vec<Parameter> 
         Quantity::Watts | Quantity::IosPerJoule => {
             vec![Parameter::IdlePower, Parameter::CorePower, Parameter::WakeEnergy]
         }
+        Quantity::AwakeCores => vec![Parameter::DeepIdleAfter, Parameter::DeepIdleShare],
         _ => Vec::new(),
     }
 }

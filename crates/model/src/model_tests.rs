@@ -1,7 +1,7 @@
 //! Models of data that a known model made: what is found again, what is not, and what is refused.
 
 use crate::case::{Case, Observation, Quantity};
-use crate::formula::value;
+use crate::formula::{Values, value};
 use crate::kernel::{Change, Kernel};
 use crate::model::Model;
 use crate::open::Load;
@@ -68,6 +68,10 @@ fn cases() -> Vec<Case> {
 
 /// What the known model says of these cases, off by some per cent, the same in every run.
 fn observations(cases: &[Case], quantities: &[Quantity], off: f64) -> Vec<Observation> {
+    made_by(&known, cases, quantities, off)
+}
+
+fn made_by(known: &impl Values, cases: &[Case], quantities: &[Quantity], off: f64) -> Vec<Observation> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut noise = move || {
         state ^= state << 13;
@@ -78,7 +82,7 @@ fn observations(cases: &[Case], quantities: &[Quantity], off: f64) -> Vec<Observ
     let mut all = Vec::new();
     for case in cases {
         for quantity in quantities {
-            let Ok(exact) = value(&known, case, *quantity) else { continue };
+            let Ok(exact) = value(known, case, *quantity) else { continue };
             let value = exact * (off * noise()).exp();
             all.push(Observation {
                 case: *case,
@@ -260,6 +264,60 @@ fn a_drive_takes_the_place_of_another() {
     // 20 us and 1 us for its 4 KiB, and 1.2 us of software.
     assert!((said.value / 22_200.0 - 1.0).abs() < 0.05, "{said:?}");
     assert!(matches!(said.basis, Basis::Extrapolated(beyond) if beyond[0].contains("data sheet")));
+}
+
+/// The known model with deep idle: 2.5 W less of a core after 8 us.
+fn known_deep(parameter: Parameter) -> Option<f64> {
+    match parameter {
+        Parameter::DeepIdleSaving => Some(2.5),
+        Parameter::DeepIdleAfter => Some(8_000.0),
+        Parameter::DeepIdleShare => Some(0.85),
+        Parameter::WakeEnergy => Some(3.0),
+        other => known(other),
+    }
+}
+
+#[test]
+fn what_deep_idle_saves_is_found_again() {
+    let measured = [&MEASURED[..], &[Quantity::AwakeCores]].concat();
+    let model = Model::calibrate(&made_by(&known_deep, &cases(), &measured, 0.02), BTreeMap::new()).unwrap();
+    let found: BTreeMap<Parameter, (f64, f64)> =
+        model.parameters().map(|(one, value, spread)| (one, (value, spread))).collect();
+    let deep = [Parameter::DeepIdleSaving, Parameter::DeepIdleAfter, Parameter::DeepIdleShare];
+    for parameter in deep.into_iter().chain([Parameter::IdlePower, Parameter::CorePower]) {
+        let (value, spread) = found[&parameter];
+        let off = (value / known_deep(parameter).unwrap()).ln();
+        // 90 % of the time within 1.7 of it.
+        assert!(off.abs() < 1.7 * spread && spread < 0.5, "{parameter}: {value} +- {spread}");
+    }
+    for case in [case(PATHS[0], 4096, 2, 1), case(PATHS[3], 16384, 6, 2), case(PATHS[1], 4096, 8, 1)] {
+        for quantity in [Quantity::Watts, Quantity::AwakeCores, Quantity::IosPerJoule] {
+            let exact = value(&known_deep, &case, quantity).unwrap();
+            let said = model.predict(&case, quantity).unwrap();
+            assert!(said.interval[0] < exact && exact < said.interval[1], "{said:?}, made by {exact}");
+            assert!((said.value / exact - 1.0).abs() < 0.05, "{said:?}, made by {exact}");
+        }
+    }
+    // The simulation knows it too: with next to nothing to do, seven cores sleep deeply all the time, and the
+    // eighth nearly so.
+    let rare = Load { iops: 100.0, poisson: false, bursts: None };
+    let open = model.open(&case(PATHS[0], 4096, 1, 1), rare).unwrap();
+    let watts = open.predictions.iter().find(|one| one.quantity == Quantity::Watts).unwrap();
+    let exact = 60.0 + 2.5 * (8.0 - 0.85 * 8.0);
+    assert!((watts.value / exact - 1.0).abs() < 0.03, "{watts:?}, made by {exact}");
+}
+
+#[test]
+fn without_times_in_idle_states_a_model_is_what_it_was() {
+    let model = calibrated();
+    assert!(model.parameters().all(|(one, ..)| !one.to_string().starts_with("deep_idle")));
+    let error = model.predict(&cases()[0], Quantity::AwakeCores).unwrap_err().to_string();
+    assert!(error.contains("times in idle states"), "{error}");
+    // Times in idle states alone say nothing of what they save.
+    let some = [&MEASURED[..5], &[Quantity::AwakeCores]].concat();
+    let model = Model::calibrate(&made_by(&known_deep, &cases(), &some, 0.02), BTreeMap::new()).unwrap();
+    assert!(model.parameters().all(|(one, ..)| one != Parameter::DeepIdleSaving));
+    assert!(model.predict(&cases()[0], Quantity::AwakeCores).is_ok());
 }
 
 #[test]

@@ -224,12 +224,19 @@ pub enum Parameter {
     InstructionsPerWake,
     /// Instructions in a microsecond of spinning.
     InstructionsPerSpin,
-    /// Power of the whole machine with all cores idle, in W.
+    /// Power of the whole machine with all cores idle, in W: as deeply as they were, or all of them deeply
+    /// where the model knows what that saves.
     IdlePower,
     /// Further power of a core that runs, in W.
     CorePower,
     /// Energy of waking an idle core, in microjoules.
     WakeEnergy,
+    /// Power that an idle core saves in its deep states, in W.
+    DeepIdleSaving,
+    /// How long a core is idle before it is so deeply, in ns.
+    DeepIdleAfter,
+    /// The share of the time after that in which it is.
+    DeepIdleShare,
 }
 
 /// What is assumed of a parameter before any data: its logarithm is normal.
@@ -272,6 +279,9 @@ impl Parameter {
             Parameter::IdlePower => (50.0, 2.0),
             Parameter::CorePower => (5.0, 1.5),
             Parameter::WakeEnergy => (5.0, 2.0),
+            Parameter::DeepIdleSaving => (1.0, 1.5),
+            Parameter::DeepIdleAfter => (100_000.0, 2.0),
+            Parameter::DeepIdleShare => (0.9, 0.3),
         };
         Prior { median, spread }
     }
@@ -305,11 +315,12 @@ impl Parameter {
             | Parameter::AsyncWrite
             | Parameter::Cpu(_)
             | Parameter::CpuPerCall
-            | Parameter::CpuPerWake => "ns",
+            | Parameter::CpuPerWake
+            | Parameter::DeepIdleAfter => "ns",
             Parameter::PerKib(_) | Parameter::CpuPerKib => "ns per KiB",
             Parameter::Instructions(_) | Parameter::InstructionsPerWake => "instructions",
             Parameter::InstructionsPerSpin => "instructions per us",
-            Parameter::IdlePower | Parameter::CorePower => "W",
+            Parameter::IdlePower | Parameter::CorePower | Parameter::DeepIdleSaving => "W",
             Parameter::WakeEnergy => "uJ",
             _ => "1",
         }
@@ -338,7 +349,7 @@ impl fmt::Display for Parameter {
 }
 
 /// Parameters of which there is one.
-const PLAIN: [(Parameter, &str); 18] = [
+const PLAIN: [(Parameter, &str); 21] = [
     (Parameter::Parallelism, "parallelism"),
     (Parameter::Sharpness, "sharpness"),
     (Parameter::Gap, "gap"),
@@ -357,6 +368,9 @@ const PLAIN: [(Parameter, &str); 18] = [
     (Parameter::IdlePower, "idle_power"),
     (Parameter::CorePower, "core_power"),
     (Parameter::WakeEnergy, "wake_energy"),
+    (Parameter::DeepIdleSaving, "deep_idle_saving"),
+    (Parameter::DeepIdleAfter, "deep_idle_after"),
+    (Parameter::DeepIdleShare, "deep_idle_share"),
 ];
 
 /// A text that names no parameter.

@@ -96,6 +96,9 @@ impl CannotPredict {
             Parameter::IdlePower | Parameter::CorePower | Parameter::WakeEnergy => {
                 "calibrate it by a store with joules of the whole machine"
             }
+            Parameter::DeepIdleSaving | Parameter::DeepIdleAfter | Parameter::DeepIdleShare => {
+                "calibrate it by a store with joules of the whole machine and times in idle states"
+            }
             Parameter::Instructions(_) | Parameter::InstructionsPerWake | Parameter::InstructionsPerSpin => {
                 "calibrate it by a store whose trials have a profile"
             }

@@ -74,7 +74,7 @@ pub(crate) fn scenario(
         cores: case.cores,
         drive: SimDrive { parallelism: parallelism.ceil().min(65_536.0) as u32, service },
         path: path(values, case, outcome.software_ns)?,
-        power: power(values),
+        power: power(values, case.cores),
         ios: flow.ios,
         warm_up_ios: flow.warm_up_ios,
         seed,
@@ -165,11 +165,14 @@ fn path(values: &impl Values, case: &Case, software_ns: f64) -> Result<SimPath, 
     })
 }
 
-fn power(values: &impl Values) -> Option<SimPower> {
+fn power(values: &impl Values, cores: u32) -> Option<SimPower> {
+    let (idle, active_core_w) = (values.get(Parameter::IdlePower)?, values.get(Parameter::CorePower)?);
+    let get = |parameter| values.get(parameter).unwrap_or(0.0);
+    let saving = get(Parameter::DeepIdleSaving);
     Some(SimPower {
-        idle_w: values.get(Parameter::IdlePower)?,
-        active_core_w: values.get(Parameter::CorePower)?,
-        deep_idle_w: 0.0,
-        deep_after_ns: 0.0,
+        idle_w: idle + saving * f64::from(cores),
+        active_core_w,
+        deep_idle_w: saving * get(Parameter::DeepIdleShare).min(1.0),
+        deep_after_ns: get(Parameter::DeepIdleAfter),
     })
 }

@@ -84,7 +84,30 @@ fn value(measurement: &Measurement, quantity: Quantity, source: Option<&EnergySo
         Quantity::Watts => joules()?.watts(),
         // Rate and power say it.
         Quantity::IosPerJoule => return None,
+        // What deep idle saves is seen in joules alone, and of the cores that the jobs may use.
+        Quantity::AwakeCores => joules().and_then(|_| awake_cores(measurement))?,
     })
+}
+
+/// Cores that were not deeply idle, on average; `None` where the kernel does not say, or has no deep states.
+fn awake_cores(measurement: &Measurement) -> Option<f64> {
+    let evidence = &measurement.evidence;
+    if evidence.allowed_cpus.is_some() || evidence.window_ns == 0 {
+        return None;
+    }
+    let deep: Vec<u64> =
+        evidence.c_states.iter().filter(|(name, _)| is_deep(name)).map(|(_, ns)| *ns).collect();
+    let deep_cores = deep.iter().sum::<u64>() as f64 / evidence.window_ns as f64;
+    let busy = measurement.cpu_percent / 100.0;
+    // A stay counts where it ends, so a window may hold more than its own.
+    (!deep.is_empty()).then(|| (f64::from(evidence.cpu.cores.max(1)) - deep_cores).max(busy))
+}
+
+/// True of an idle state in which a core does more than halt: all but polling, x86's C1 and its variants, and
+/// Arm's WFI (drivers/idle/intel_idle.c, drivers/cpuidle/).
+fn is_deep(state: &str) -> bool {
+    let is_c1 = state.strip_prefix("C1").is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()));
+    !is_c1 && !state.starts_with("haltpoll") && !["POLL", "WFI"].contains(&state)
 }
 
 fn instructions(measurement: &Measurement) -> Option<f64> {
