@@ -5,6 +5,7 @@ use iopj_engine::{AnyEngine, Visitor};
 
 /// The engine of a job. Its loop is made for the engine in either case, so what choosing costs can be
 /// measured: a call through a table would cost twice as much.
+#[expect(clippy::large_enum_variant, reason = "there is one a job, which is moved once")]
 pub enum JobEngine {
     /// Of one path.
     Fixed(AnyEngine),
