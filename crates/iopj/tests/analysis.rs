@@ -7,7 +7,7 @@ mod fixture;
 use common::{folder, run, says};
 use fixture::{judge, study, trials, workloads};
 use iopj_core::VerdictKind;
-use iopj_store::{Outcome, Store, Trial};
+use iopj_store::{Outcome, Store, StudyRecord, Trial};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -405,6 +405,14 @@ fn unlike(example: &Value, printed: &Value, at: &str) -> Vec<String> {
     }
 }
 
+/// A store of a path that chooses, beside two static ones.
+fn chosen(path: &Path) {
+    let text = "name = \"p\"\npaths = \"auto\"\n[[workload]]\nrw = \"randread\"\n".to_owned();
+    let mut store = Store::create(path, &StudyRecord { text, ..study("p") }).unwrap();
+    let all = trials(&["auto", LIBAIO, IO_URING], &workloads(&[1, 4], &[1], &[4096]), 4);
+    all.iter().for_each(|trial| store.add(trial).unwrap());
+}
+
 #[test]
 fn the_page_on_json_has_the_keys_that_are_printed() {
     let folder = &*folder();
@@ -412,6 +420,7 @@ fn the_page_on_json_has_the_keys_that_are_printed() {
     stored(&folder.join("b.iopj"), &[1, 4], |trials| {
         trials.iter_mut().for_each(|trial| trial.workload.cpus_allowed = vec![0]);
     });
+    chosen(&folder.join("p.iopj"));
     let meter = "name = \"m\"\npaths = \"available\"\n[[workload]]\n[meters.m]\nkind = \"command\"\n\
                  scope = \"system\"\ninterval = \"100ms\"\n\
                  command = [\"sh\", \"-c\", \"while echo 40; do sleep 0.1; done\"]\n";
@@ -425,6 +434,7 @@ fn the_page_on_json_has_the_keys_that_are_printed() {
         ("winners", "winners a.iopj --json"),
         ("advise", "advise a.iopj --json"),
         ("predict", "predict a.iopj --path libaio,io_uring/syscall --json"),
+        ("policy score", "policy score p.iopj --json"),
         ("claims", "claims a.iopj --json"),
         ("compare", "compare a.iopj b.iopj --ignore cpus_allowed --fail-on-regression 5 --json"),
         ("import fio", import.as_str()),

@@ -1,4 +1,5 @@
-//! `iopj predict` and `iopj policy`: predictions, scores, the papers' figures, policies, and refusals.
+//! `iopj predict` and `iopj policy`: predictions, scores, the papers' figures, policies, what those that
+//! follow one bring, and refusals.
 
 mod common;
 #[path = "../../report/tests/costs/mod.rs"]
@@ -11,7 +12,7 @@ use costs::Happened;
 use fixture::{judge, study, trials, workloads};
 use iopj_core::{EnergyOutcome, Joules, Scope, TrialEnergy, VerdictKind};
 use iopj_model::{Case, Front, Kind, Parameter, Quantity, formula};
-use iopj_store::{Store, Trial};
+use iopj_store::{Store, StudyRecord, Trial};
 use serde_json::Value;
 use std::path::Path;
 
@@ -487,4 +488,87 @@ fn a_policy_is_derived_shown_and_checked() {
     let (code, _, messages) = run(folder, "policy show bad.toml");
     assert_eq!(code, 2);
     says(&messages, &["bad.toml: size = 4095 of the policy is not a power of two"]);
+}
+
+/// A store of `auto`, of the baselines, and of two static paths at two depths in so many blocks, whose study
+/// has this table; `auto` takes `factor` times as long as the best of them.
+fn chosen(path: &Path, table: &str, factor: f64, blocks: u32) {
+    let factors = [
+        ("auto", factor),
+        ("auto:random", 1.3),
+        ("auto:io_uring/syscall/interrupt", 1.02),
+        ("io_uring/syscall/interrupt", 1.0),
+        ("libaio/syscall/interrupt", 1.5),
+    ];
+    let mut trials = trials(&factors.map(|(path, _)| path), &workloads(&[1, 32], &[1], &[4096]), blocks);
+    for (number, trial) in trials.iter_mut().enumerate() {
+        let noise = 0.001 * (number * number * 7 % 11) as f64;
+        let own = factors.iter().find(|(path, _)| *path == trial.path.to_string()).unwrap().1;
+        let one = trial.outcome.measurement_mut().unwrap();
+        one.latency.mean = 20_000.0 * own * (1.0 + noise);
+        one.ios = (1e9 / one.latency.mean) as u64;
+    }
+    let text = format!("name = \"fixed\"\npaths = \"auto\"\n{table}\n[[workload]]\niodepth = [1, 32]\n");
+    let study = StudyRecord { text, planned_trials: trials.len() as u64, ..study("fixed") };
+    let mut store = Store::create(path, &study).unwrap();
+    trials.iter().for_each(|trial| store.add(trial).unwrap());
+}
+
+#[test]
+fn paths_that_choose_are_scored_by_the_studys_own_thresholds() {
+    let folder = &*folder();
+    let scored = |name: &str, table: &str, factor: f64, blocks: u32| {
+        chosen(&folder.join(name), table, factor, blocks);
+        run(folder, &format!("policy score {name}"))
+    };
+    let (code, text, messages) = scored("holds.iopj", "[score]\nlevel = 0.95", 1.005, 8);
+    assert_eq!(code, 0, "{text}{messages}");
+    says(
+        &text,
+        &[
+            "is to reach 97 % of the best static path of its cell, with 95 % confidence (the study's own\n\
+             thresholds)",
+            "randread 4k iodepth 32 numjobs 1, by mean latency in us",
+            "libaio/syscall/interrupt, the worst",
+            "auto over its 2 cells, by mean latency in us, against io_uring/syscall/interrupt: 0.99",
+            "Of 2 answers: 2 holds, 0 fails, 0 undecided, 0 not tested.",
+        ],
+    );
+    assert!(!text.contains("NaN"), "{text}");
+    let (code, text, _) = scored("fails.iopj", "[score]\nmargin = 0.97", 1.1, 8);
+    assert_eq!(code, 1, "{text}");
+    says(&text, &["Of 2 answers: 0 holds, 2 fails", "it is worse than the best single static path"]);
+    let (code, text, _) = scored("lax.iopj", "[score]\nmargin = 0.85", 1.1, 8);
+    assert_eq!(code, 0, "{text}");
+    says(&text, &["is to reach 85 % of", "2 holds"]);
+    let (code, text, _) = scored("free.iopj", "", 1.03, 8);
+    assert_eq!(code, 0, "{text}");
+    says(&text, &["(the usual thresholds: the study", "states none under [score])", "2 undecided"]);
+    let (code, json, _) = run(folder, "policy score fails.iopj --json");
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let row = &json["cells"][1]["rows"][0];
+    assert_eq!((code, &row["path"], &row["answer"]["is"]), (1, &"auto".into(), &"fails".into()), "{json}");
+    assert!((row["ratio"]["ratio"].as_f64().unwrap() * 1.1 - 1.0).abs() < 0.005, "{row}");
+    assert_eq!(json["cells"][1]["workload"]["iodepth"], 32);
+}
+
+#[test]
+fn what_cannot_be_scored_is_refused() {
+    let folder = &*folder();
+    chosen(&folder.join("one.iopj"), "", 1.0, 1);
+    let (code, text, messages) = run(folder, "policy score one.iopj");
+    assert_eq!((code, messages.lines().count()), (2, 1), "{messages}");
+    says(&messages, &["one.iopj: nothing was tested: no static path has a figure in a block that chooses"]);
+    says(&text, &["0 holds, 0 fails, 0 undecided, 2 not tested"]);
+    chosen(&folder.join("bad.iopj"), "[score]\nmargin = 2.0", 1.0, 4);
+    stored(&folder.join("lab.iopj"), &[1], true, |_| {});
+    for (store, part) in [
+        ("bad.iopj", "bad.iopj: the store's study: [score]: margin = 2 is not a share"),
+        ("lab.iopj", "lab.iopj: times and joules mean nothing under QEMU TCG"),
+        ("no.iopj", "there is no store"),
+    ] {
+        let (code, _, messages) = run(folder, &format!("policy score {store}"));
+        assert_eq!((code, messages.lines().count()), (2, 1), "{store}: {messages}");
+        says(&messages, &[part]);
+    }
 }

@@ -90,14 +90,19 @@ fn table(cell: &ScoredCell) -> Table<'_, Row> {
         .right("blocks", |row| row.blocks.to_string())
         .right("its", move |row| or_dash(row.means, |[own, _]| shown(own)))
         .right("the other's", move |row| or_dash(row.means, |[_, other]| shown(other)))
-        .right("ratio", |row| or_dash(row.ratio, |ratio| format!("{:.3}", ratio.ratio)))
+        .right("ratio", |row| or_dash(row.ratio, |ratio| times(ratio.ratio)))
         .left("limits", |row| or_dash(row.ratio, limits))
-        .left("IOPS", |row| or_dash(row.iops, |ratio| format!("{:.3}, {}", ratio.ratio, limits(ratio))))
+        .left("IOPS", |row| or_dash(row.iops, |ratio| format!("{}, {}", times(ratio.ratio), limits(ratio))))
         .left("answer", |row| row.answer.as_ref().map_or_else(String::new, ToString::to_string))
 }
 
 fn limits(ratio: Ratio) -> String {
-    format!("{:.3} to {:.3}", ratio.low, ratio.high)
+    format!("{} to {}", times(ratio.low), times(ratio.high))
+}
+
+/// A ratio: thousandths, as long as they say anything.
+fn times(ratio: f64) -> String {
+    if ratio < 10.0 { format!("{ratio:.3}") } else { decimal(ratio) }
 }
 
 fn over_all(one: &Together, level: f64) -> String {
@@ -113,14 +118,14 @@ fn over_all(one: &Together, level: f64) -> String {
         );
     };
     let is = match answer {
-        More::Better => "it is better than any one static path",
+        More::Better => "it is better than the best single static path",
         More::Worse => "it is worse than the best single static path",
         More::Undecided => "no difference from the best single static path is shown",
     };
     format!(
-        "{path} over its {cells} cells, by {by}, against {other}: {:.3} times as good, {} at {} confidence \
+        "{path} over its {cells} cells, by {by}, against {other}: {} times as good, {} at {} confidence \
          each, in {blocks} blocks: {is}.",
-        ratio.ratio,
+        times(ratio.ratio),
         limits(*ratio),
         share(level)
     )
@@ -129,7 +134,11 @@ fn over_all(one: &Together, level: f64) -> String {
 fn counts(score: &Score) -> String {
     let count = |word: &str| score.answers().filter(|answer| answer.as_str() == word).count();
     let words = ["holds", "fails", "undecided", "not tested"].map(|word| format!("{} {word}", count(word)));
-    format!("Of {} answers: {}.", score.answers().count(), words.join(", "))
+    let absent = match score.absent {
+        0 => String::new(),
+        absent => format!(" {absent} planned trials are not in the store."),
+    };
+    format!("Of {} answers: {}.{absent}", score.answers().count(), words.join(", "))
 }
 
 /// By which rule.
@@ -139,9 +148,9 @@ fn rule(score: &Score) -> String {
         looks => format!(" Every p-value is multiplied by the {looks} looks that there may be."),
     };
     format!(
-        "The best and the worst static path are chosen in every second block, and all but what is bound to one \
-         way is tested in the others. A ratio above 1 means that the path is better. Its limits hold with {} \
-         confidence each and are not corrected; the answers are, by Holm's rule over all cells.{looks}",
+        "The best and the worst static path are chosen in every second block; the others test. What is bound \
+         to one way is compared in all. A ratio above 1 means that the path is better. Its limits hold with \
+         {} confidence each and are not corrected; the answers are, by Holm's rule over all cells.{looks}",
         share(score.level)
     )
 }

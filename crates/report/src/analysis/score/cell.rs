@@ -221,8 +221,8 @@ impl<'a> Cell<'a> {
         };
         let shared = self.compared([path, best], metric, Blocks::Testing).blocks();
         format!(
-            "blocks that test and have figures of {path} and of {best}: {shared}, and a test needs 2: measure \
-             4 blocks or more"
+            "blocks that test and have figures of {path} and of {best}: {shared}, and a test needs 2: \
+             measure 4 blocks or more"
         )
     }
 }

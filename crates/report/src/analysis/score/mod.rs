@@ -1,8 +1,8 @@
 //! Whether a path that chooses its way at run time comes up to the best static path: a test of
 //! non-inferiority in each cell, and what choosing brings over all cells.
 //!
-//! `docs/statistics.md`, "Paths that choose", gives the rules with their reasons. `cell` compares the paths of
-//! one cell, `together` a path over all of them.
+//! `docs/statistics.md`, "Paths that choose", gives the rules with their reasons. `cell` compares the paths
+//! of one cell, `together` a path over all of them.
 
 mod cell;
 mod together;
@@ -10,9 +10,10 @@ mod together;
 pub use together::{More, Together};
 
 use super::admission::{Admission, BarredCounts};
+use super::axis::Axis;
 use super::contrast::in_blocks;
 use super::figure::FigureName;
-use super::grouping::{TrialSetup, grouped, paths};
+use super::grouping::{TrialSetup, grouped, paths, setup};
 use super::metric::Metric;
 use super::stats::{Ratio, holm_over_tested};
 use cell::Cell;
@@ -272,19 +273,22 @@ pub fn admits(study: &StudyRecord, trials: &[Trial]) -> Result<(), ScoreError> {
     if in_blocks(study) { Ok(()) } else { Err(ScoreError::NoBlocks) }
 }
 
-/// The cells of a store that have a path that chooses, in the order in which they first appear.
+/// The cells of a store that have a path that chooses, in the order of the axes.
 fn cells<'a>(
     trials: &'a [Trial],
     question: &'a ScoreQuestion<'a>,
     energy: Option<&'a EnergySource>,
 ) -> Vec<Cell<'a>> {
-    let of = |(setup, trials): (TrialSetup, Vec<&'a Trial>)| {
+    let of = |trials: Vec<&'a Trial>| {
         let mut paths = paths(&trials);
         paths.sort_unstable();
-        Cell { setup, paths, trials, question, energy }
+        Cell { setup: TrialSetup::of(trials[0]), paths, trials, question, energy }
     };
-    let cells = grouped(trials.iter().map(|trial| (TrialSetup::of(trial), trial))).into_iter().map(of);
-    cells.filter(|cell| cell.chooses().next().is_some()).collect()
+    let cells = grouped(trials.iter().map(|trial| (setup(trial), trial)));
+    let cells = cells.into_iter().map(|(_, trials)| of(trials));
+    let mut cells: Vec<Cell<'a>> = cells.filter(|cell| cell.chooses().next().is_some()).collect();
+    cells.sort_by_key(|cell| Axis::ALL.map(|axis| axis.value(&cell.setup.workload)));
+    cells
 }
 
 /// Holm's correction over all cells: of reaching the margin, and, as a family of its own, of not reaching it.
