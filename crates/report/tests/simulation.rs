@@ -2,11 +2,14 @@
 
 mod simulated;
 
-use iopj_core::IoPath;
+use iopj_core::{IoPath, Length, Verdict, VerdictKind, Workload};
+use iopj_report::analysis::Admission;
 use iopj_report::analysis::metric::Metric;
+use iopj_report::analysis::score::{Answer, ScoreQuestion, score};
 use iopj_report::analysis::stats::{LEVEL, Method};
 use iopj_report::analysis::steady::far_off;
 use iopj_report::analysis::winner::{Axis, Decision, MapCell, RankedPath, WinnerQuestion, correct, rank};
+use iopj_store::{Measurement, StudyRecord, Trial};
 use rand_distr::{Distribution, Normal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -264,4 +267,104 @@ fn steady_cells_with_a_flag_are_stated() {
         rate((0..DRAWS).filter(flagged).count())
     });
     page_says("cells with a flag", &flagged);
+}
+
+/// The static paths of each cell that is scored.
+const STATICS: usize = 5;
+
+/// The trials of `auto` and of the static paths, in so many cells and blocks.
+fn scored_trials(cells: u32, blocks: u32) -> Vec<Trial> {
+    let auto = std::iter::once("auto".parse().unwrap());
+    let paths: Vec<IoPath> = auto.chain(paths().into_iter().take(STATICS)).collect();
+    let measurement = Measurement {
+        window_ns: 1_000_000_000,
+        ios: 1000,
+        verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
+        ..Measurement::default()
+    };
+    let trial = |(cell, block, path): (u32, u32, &IoPath)| {
+        let length = Length::Runtime(std::time::Duration::from_secs(1));
+        let workload = Workload { iodepth: cell + 1, length, ..Workload::default() };
+        Trial { replicate: block, ..Trial::new(*path, workload, measurement.clone().into()) }
+    };
+    let all = (0..cells).flat_map(|cell| (0..blocks).map(move |block| (cell, block)));
+    all.flat_map(|(cell, block)| paths.iter().map(move |path| (cell, block, path))).map(trial).collect()
+}
+
+/// The answers of stores whose static paths are all equal, and whose `auto` reaches this share of them. Each
+/// block has its own drift, as large as the noise, which is this share of the mean. With `same`, the blocks
+/// that choose are those that test.
+fn answers(
+    share: f64,
+    noise: f64,
+    (cells, blocks): (u32, u32),
+    same: bool,
+    draws: usize,
+) -> Vec<Vec<Answer>> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(u64::from(cells * 1000 + blocks));
+    let normal = Normal::new(0.0, noise).unwrap();
+    let study = StudyRecord::default();
+    let aim = |_: &iopj_core::PolicyName| Metric::LatencyMean;
+    let admission = Admission::default();
+    let question = ScoreQuestion { margin: 0.97, level: 0.95, frozen: true, admission, aim: &aim };
+    let mut trials = scored_trials(cells, blocks);
+    let per_block = STATICS + 1;
+    let mut draw = || {
+        for block in 0..trials.len() / per_block {
+            let drift = normal.sample(&mut rng);
+            for at in block * per_block..(block + 1) * per_block {
+                let mean = if trials[at].path.auto().is_some() { 20_000.0 / share } else { 20_000.0 };
+                let own = mean * (1.0 + drift + normal.sample(&mut rng));
+                let is_repeated = same && trials[at].replicate % 2 == 1;
+                let before =
+                    |trials: &[Trial]| trials[at - per_block].outcome.measurement().unwrap().latency.mean;
+                let mean = if is_repeated { before(&trials) } else { own };
+                trials[at].outcome.measurement_mut().unwrap().latency.mean = mean;
+            }
+        }
+        score(&study, &trials, &question).unwrap().answers().cloned().collect()
+    };
+    (0..draws).map(|_| draw()).collect()
+}
+
+/// Asserts that a store calls an `auto` at the margin one that holds, or fails, in at most 5 %, and that the
+/// page agrees; also with what is said of one that is as good as the best.
+fn simulate_scores(draws: usize) {
+    const SHAPES: [(u32, u32); 4] = [(1, 8), (1, 16), (4, 8), (4, 16)];
+    let share = |answers: &[Vec<Answer>], answer: &Answer| {
+        answers.iter().filter(|store| store.contains(answer)).count() as f64 / draws as f64
+    };
+    let margin = SHAPES.map(|shape| answers(0.97, 0.01, shape, false, draws));
+    for (name, answer) in
+        [("at the margin, said to hold", Answer::Holds), ("at the margin, said to fail", Answer::Fails)]
+    {
+        let rates = margin.each_ref().map(|answers| share(answers, &answer));
+        assert!(rates.iter().all(|rate| *rate <= LEVEL + error(LEVEL, draws)), "{name}: {rates:?}");
+        page_says_of(name, &rates, draws);
+    }
+    let same = SHAPES.map(|shape| share(&answers(0.97, 0.01, shape, true, draws), &Answer::Fails));
+    page_says_of("at the margin, said to fail, if the same blocks chose", &same, draws);
+    for noise in [0.01, 0.03] {
+        let held = SHAPES.map(|shape| {
+            let all = answers(1.0, noise, shape, false, draws);
+            let held = all.iter().flatten().filter(|answer| **answer == Answer::Holds).count();
+            held as f64 / all.iter().flatten().count() as f64
+        });
+        page_says_of(
+            &format!("as good as the best, cells that hold, noise {:.0} %", 100.0 * noise),
+            &held,
+            draws,
+        );
+    }
+}
+
+#[test]
+fn few_scores_err_and_the_power_is_stated() {
+    simulate_scores(FEW_DRAWS / 4);
+}
+
+#[test]
+#[ignore = "at size: minutes, and only in a release build"]
+fn scores_at_size() {
+    simulate_scores(DRAWS);
 }
