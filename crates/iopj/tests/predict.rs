@@ -4,14 +4,15 @@
 mod common;
 #[path = "../../report/tests/costs/mod.rs"]
 mod costs;
+#[path = "predict/deep_idle.rs"]
+mod deep_idle;
 #[path = "../../report/tests/browser/fixture.rs"]
 mod fixture;
 
 use common::{folder, run, says};
 use costs::Happened;
 use fixture::{judge, study, trials, workloads};
-use iopj_core::{EnergyOutcome, Joules, Scope, TrialEnergy, VerdictKind};
-use iopj_model::{Case, Front, Kind, Parameter, Quantity, formula};
+use iopj_core::VerdictKind;
 use iopj_store::{Store, StudyRecord, Trial};
 use serde_json::Value;
 use std::path::Path;
@@ -188,11 +189,13 @@ fn a_trace_and_bursts_are_simulated() {
 }
 
 /// A store of the lab with this kernel: exact counts of paths, each with so many more instructions an I/O
-/// than 2,990.
-fn counted(path: &Path, kernel: &str, paths: &[(&str, u64)]) {
+/// than 2,990; and of one that spins at least so often, with as many more than 1,520 and its spins.
+fn counted(path: &Path, kernel: &str, paths: &[(&str, u64)], spins: Option<(f64, u64)>) {
     let mut study = study("fixed");
     study.provenance.insert("kernel".to_owned(), kernel.to_owned());
     study.emulated = Some("QEMU TCG".to_owned());
+    let architecture = if kernel.ends_with("arm64") { "aarch64" } else { "x86_64" };
+    study.provenance.insert("architecture".to_owned(), architecture.to_owned());
     let mut store = Store::create(path, &study).unwrap();
     for (path, extra) in paths {
         for replicate in 0..3 {
@@ -202,6 +205,13 @@ fn counted(path: &Path, kernel: &str, paths: &[(&str, u64)]) {
             store.add(&trial).unwrap();
         }
     }
+    for (replicate, (spins, extra)) in (0..6).flat_map(|replicate| Some((replicate, spins?))) {
+        let spins = spins + f64::from(replicate % 5);
+        let happened = Happened { spins, extra, ..Happened::default() };
+        let mut trial = costs::trial("io_uring/syscall/poll", &costs::workload(1, 1000), replicate, happened);
+        trial.position = u64::from(replicate);
+        store.add(&trial).unwrap();
+    }
 }
 
 #[test]
@@ -209,8 +219,8 @@ fn another_kernel_is_predicted_by_its_instructions() {
     let folder = &*folder();
     stored(&folder.join("s.iopj"), &[1, 2, 4, 8, 16, 32], false, plausible);
     let [libaio, ring] = ["libaio/syscall/interrupt", "io_uring/syscall/interrupt"];
-    counted(&folder.join("old.iopj"), "fixed", &[(libaio, 0), (ring, 0)]);
-    counted(&folder.join("new.iopj"), "7.0.1", &[(libaio, 1_495)]);
+    counted(&folder.join("old.iopj"), "fixed", &[(libaio, 0), (ring, 0)], Some((90.0, 0)));
+    counted(&folder.join("new.iopj"), "7.0.1", &[(libaio, 1_495)], Some((20.0, 380)));
     let line = "predict s.iopj --kernel new.iopj --from-kernel old.iopj --iodepth 1";
     let other = printed(folder, line);
     let [row] = rows(&other) else { panic!("{other}") };
@@ -230,20 +240,28 @@ fn another_kernel_is_predicted_by_its_instructions() {
     let own = printed(folder, "predict s.iopj --iodepth 1");
     // Instructions that came may take half or twice the time of the others.
     assert!(interval(&other) > interval(&own) + 0.5, "{} {}", interval(&other), interval(&own));
+    // How often it spins is no matter of the kernel: 1,900 for 1,520.
+    let changes = other["model"]["kernel"]["changes"].as_array().unwrap();
+    let ratios = changes.iter().map(|one| (one["path"].as_str().unwrap(), one["ratio"].as_f64().unwrap()));
+    let [(first, interrupt), (second, poll)] = ratios.collect::<Vec<_>>()[..] else { panic!("{other}") };
+    assert_eq!((first, second), (libaio, "io_uring/syscall/poll"));
+    assert!((interrupt - 1.5).abs() < 1e-9 && (poll - 1.25).abs() < 1e-6, "{interrupt} {poll}");
     let (_, text, _) = run(folder, line);
-    says(
-        &text,
-        &["not predicted (io_uring/syscall/interrupt): what Linux 7.0.1, ", "new.iopj has no exact counts"],
-    );
+    says(&text, &["io_uring/syscall/poll +25.0 %", "new.iopj has no exact counts of it"]);
     // Trials of the other kernel say how good that is.
     stored(&folder.join("there.iopj"), &[1, 4, 16], false, plausible);
     let scored =
         printed(folder, "predict s.iopj --kernel new.iopj --from-kernel old.iopj --against there.iopj");
     let paths = scored["predictions"].as_array().unwrap().iter().map(|one| &one["case"]["path"]);
     assert!(paths.clone().count() > 6 && paths.into_iter().all(|path| *path == libaio), "{scored}");
-    counted(&folder.join("older.iopj"), "5.10.0-30-amd64", &[(libaio, 0)]);
+    counted(&folder.join("older.iopj"), "5.10.0-30-amd64", &[(libaio, 0)], None);
+    counted(&folder.join("arm.iopj"), "7.0.1-arm64", &[(libaio, 0)], None);
     for (line, part) in [
         ("--kernel new.iopj", "--from-kernel"),
+        (
+            "--kernel arm.iopj --from-kernel old.iopj",
+            "--kernel: arm.iopj counted on aarch64, whose instructions say nothing of x86_64",
+        ),
         ("--kernel s.iopj --from-kernel old.iopj", "--kernel: s.iopj has no exact counts: make them with "),
         (
             "--kernel new.iopj --from-kernel older.iopj",
@@ -255,95 +273,6 @@ fn another_kernel_is_predicted_by_its_instructions() {
         assert_eq!(code, 2, "{line}: {messages}");
         says(&messages, &[part]);
     }
-}
-
-/// A machine of eight cores whose idle cores save 2 W after 15 us.
-fn machine(parameter: Parameter) -> Option<f64> {
-    Some(match parameter {
-        Parameter::Service(Kind::RandomRead) => 40_000.0,
-        Parameter::Parallelism => 16.0,
-        Parameter::Sharpness => 3.0,
-        Parameter::Gathered => 0.1,
-        Parameter::Time(Front::Libaio) | Parameter::Cpu(Front::Libaio) => 4_000.0,
-        Parameter::Time(_) | Parameter::Cpu(_) => 2_000.0,
-        Parameter::Interrupt => 1_000.0,
-        Parameter::Wake | Parameter::CpuPerWake => 3_000.0,
-        Parameter::IdlePower => 40.0,
-        Parameter::CorePower => 6.0,
-        Parameter::WakeEnergy => 3.0,
-        Parameter::DeepIdleSaving => 2.0,
-        Parameter::DeepIdleAfter => 15_000.0,
-        Parameter::DeepIdleShare => 0.9,
-        _ => return None,
-    })
-}
-
-/// Trials of that machine with joules, and with these idle states, of which `C6` is deep.
-fn slept(path: &Path, states: &[&str]) {
-    let paths = ["libaio/syscall/interrupt", "io_uring/syscall/interrupt", "io_uring/syscall/poll"];
-    let mut trials = trials(&paths, &workloads(&[1, 4, 16], &[1, 2, 4], &[4096]), 2);
-    for trial in &mut trials {
-        let one = trial.outcome.measurement_mut().unwrap();
-        let case = Case::of(trial.path, &trial.workload, 8).unwrap();
-        // Replicates lie 1 % apart.
-        let off = 0.995 + 0.01 * f64::from(trial.replicate);
-        let of = |quantity| formula::value(&machine, &case, quantity).unwrap() * off;
-        one.ios = of(Quantity::Iops) as u64;
-        one.latency.mean = of(Quantity::LatencyMean);
-        (one.latency.p50, one.latency.p99, one.latency.p99_9) = (0, 0, 0);
-        one.cpu_percent = one.iops() * formula::value(&machine, &case, Quantity::CpuPerIo).unwrap() * 1e-7;
-        one.context_switches_per_io =
-            formula::value(&machine, &case, Quantity::ContextSwitches).unwrap_or(0.0);
-        one.evidence.window_ns = one.window_ns;
-        one.evidence.cpu.cores = 8;
-        let deep_ns = ((8.0 - of(Quantity::AwakeCores)) * one.window_ns as f64) as u64;
-        let time = |name: &&str| ((*name).to_owned(), if *name == "C6" { deep_ns } else { 1_000_000 });
-        one.evidence.c_states = states.iter().map(time).collect();
-        let joules = of(Quantity::Watts);
-        one.energy = vec![TrialEnergy {
-            meter: "plug".to_owned(),
-            scope: Scope::System,
-            channels: vec!["plug".to_owned()],
-            estimated: false,
-            outcome: EnergyOutcome::Complete(Joules { seconds: 1.0, joules, ..Joules::default() }),
-        }];
-    }
-    let mut store = Store::create(path, &study("fixed")).unwrap();
-    trials.iter().for_each(|trial| store.add(trial).unwrap());
-}
-
-#[test]
-fn what_deep_idle_saves_is_told_by_joules_and_times_in_idle_states() {
-    let folder = &*folder();
-    slept(&folder.join("deep.iopj"), &["POLL", "C1", "C1E", "C6"]);
-    slept(&folder.join("shallow.iopj"), &["POLL", "C1", "C1E"]);
-    slept(&folder.join("none.iopj"), &[]);
-    let case = "--path io_uring/syscall/interrupt --iodepth 2 --numjobs 6";
-    let deep = printed(folder, &format!("predict deep.iopj {case}"));
-    let parameters = deep["model"]["parameters"].as_array().unwrap();
-    for parameter in [Parameter::DeepIdleSaving, Parameter::DeepIdleAfter, Parameter::DeepIdleShare] {
-        let own = parameters.iter().find(|one| one["name"] == parameter.to_string()).unwrap();
-        let [value, spread] = ["value", "spread"].map(|key| own[key].as_f64().unwrap());
-        let off = (value / machine(parameter).unwrap()).ln();
-        assert!(off.abs() < 1.7 * spread && spread < 0.5, "{parameter}: {value} +- {spread}");
-    }
-    let [row] = rows(&deep) else { panic!("{deep}") };
-    let asked: Case = serde_json::from_value(row["case"].clone()).unwrap();
-    for quantity in [Quantity::Watts, Quantity::AwakeCores, Quantity::IosPerJoule] {
-        let exact = formula::value(&machine, &asked, quantity).unwrap();
-        let all = row["quantities"].as_array().unwrap();
-        let own = all.iter().find(|one| one["quantity"] == quantity.to_string()).unwrap();
-        let [low, high] = [0, 1].map(|end| own["interval"][end].as_f64().unwrap());
-        assert!(low < exact && exact < high && high / low < 1.5, "{own}, made by {exact}");
-    }
-    // Without deep states the model has no part of them: it is the same as without any times.
-    let [shallow, none] =
-        ["shallow", "none"].map(|name| printed(folder, &format!("predict {name}.iopj {case}")));
-    assert_eq!(
-        (&shallow["groups"], &shallow["model"]["parameters"]),
-        (&none["groups"], &none["model"]["parameters"])
-    );
-    assert!(!shallow.to_string().contains("deep_idle") && value(&rows(&none)[0], "watts").is_some());
 }
 
 #[test]

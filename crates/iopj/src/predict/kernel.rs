@@ -39,24 +39,19 @@ struct Level {
 struct Counted {
     store: String,
     kernel: String,
+    /// Absent in a store that does not say.
+    architecture: Option<String>,
     counts: Counts,
 }
 
 /// What a store's kernel changes from that of another store, which must be the model's.
 ///
 /// # Errors
-/// A store has no exact counts, or the first one's kernel is not the model's.
+/// A store has no exact counts, or is of another processor, or the first one's kernel is not the model's.
 pub(super) fn changed(model: &Model, [from, to]: [&Path; 2]) -> anyhow::Result<Kernel> {
     let (from, to) = (counted("--from-kernel", from)?, counted("--kernel", to)?);
+    refuse_others(model, &from, &to)?;
     let own = model.provenance.get("kernel").map_or("", String::as_str);
-    if !own.is_empty() && series(own) != series(&from.kernel) {
-        return Err(anyhow!(
-            "--from-kernel: {} counted Linux {}, and the model was calibrated on Linux {own}: name a store \
-             of its series",
-            from.store,
-            from.kernel
-        ));
-    }
     let mut kernel = Kernel {
         name: format!("Linux {}, by instructions counted in {}", to.kernel, to.store),
         ..Kernel::default()
@@ -72,6 +67,32 @@ pub(super) fn changed(model: &Model, [from, to]: [&Path; 2]) -> anyhow::Result<K
         }
     }
     Ok(kernel)
+}
+
+/// Refuses counts of another processor, and counts whose ratio is not to the model's kernel.
+fn refuse_others(model: &Model, from: &Counted, to: &Counted) -> anyhow::Result<()> {
+    let own = model.provenance.get("kernel").map_or("", String::as_str);
+    if !own.is_empty() && series(own) != series(&from.kernel) {
+        return Err(anyhow!(
+            "--from-kernel: {} counted Linux {}, and the model was calibrated on Linux {own}: name a store \
+             of its series",
+            from.store,
+            from.kernel
+        ));
+    }
+    let architectures = [model.provenance.get("architecture"), from.architecture.as_ref()];
+    if let Some(known) = architectures.into_iter().flatten().next() {
+        for (option, store) in [("--from-kernel", from), ("--kernel", to)] {
+            if let Some(other) = store.architecture.as_ref().filter(|one| *one != known) {
+                return Err(anyhow!(
+                    "{option}: {} counted on {other}, whose instructions say nothing of {known}: name a \
+                     store of the lab with --arch {known}",
+                    store.store
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The first two numbers of a release.
@@ -164,7 +185,8 @@ fn counted(option: &str, path: &Path) -> anyhow::Result<Counted> {
     }
     let kernel =
         study.provenance.get("kernel").cloned().unwrap_or_else(|| "of an unknown release".to_owned());
-    Ok(Counted { store: name, kernel, counts })
+    let architecture = study.provenance.get("architecture").cloned();
+    Ok(Counted { store: name, kernel, architecture, counts })
 }
 
 fn place(block: &WorkloadCosts) -> Place {

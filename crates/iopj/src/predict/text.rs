@@ -60,8 +60,9 @@ fn kernel_changes(kernel: &Kernel) -> String {
     let change =
         |(path, change): (&IoPath, &Change)| format!("{path} {:+.1} %", (change.ratio - 1.0) * 100.0);
     let changes: Vec<String> = kernel.changes.iter().map(change).collect();
-    let changes = if changes.is_empty() { "of no path known".to_owned() } else { changes.join(", ") };
-    wrap(&escape(&format!("the kernel is {}, an I/O: {changes}", kernel.name)), WIDTH, "")
+    let changes =
+        if changes.is_empty() { "on no path that both have".to_owned() } else { changes.join(", ") };
+    wrap(&escape(&format!("the kernel is {}; those of an I/O change: {changes}", kernel.name)), WIDTH, "")
 }
 
 fn table(group: &Group) -> String {
