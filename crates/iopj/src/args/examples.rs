@@ -83,6 +83,8 @@ Examples:
       Rates, latencies and CPU time at depths and with jobs that were not measured
   iopj predict drive.iopj --drive read=8us,parallelism=7 --path '*/poll','*/interrupt'
       The same paths on a drive that is known by its data sheet
+  iopj predict drive.iopj --trace prn_0.csv --iodepth 32
+      What each path does under a trace
   iopj predict drive.iopj --against drive.iopj
       How good such predictions are: each cell from the other cells
   iopj predict --published

@@ -7,8 +7,8 @@ use iopj_store::histogram::{self, Histogram};
 /// Parts of the measured I/Os by which an overload is told.
 pub(crate) const PARTS: u64 = 8;
 
-/// The share of a trace's time by which its last I/O is late, beyond which the path has fallen behind: as in a
-/// trial of an open load.
+/// The share of a trace's time by which its last I/O is late, beyond which the path has fallen behind: as in
+/// a trial of an open load.
 const BEHIND: f64 = 0.01;
 
 /// The result of a simulation, from the end of the warm-up to the last I/O. Times are in ns.
