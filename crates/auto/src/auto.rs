@@ -6,8 +6,8 @@ mod turn;
 
 use crate::chooser::Chooser;
 use crate::clock::{Clock, SystemClock};
-use crate::engines::{Engines, SLOTS, slot_of};
-use crate::flight::{Flight, Start, Timings, Watch};
+use crate::engines::{Engines, SLOTS, Slot, slot_of};
+use crate::flight::{Flight, Start, Watch};
 use crate::key::{KINDS, Kind};
 use crate::log::{Counts, Decision};
 use crate::sleep::Sleeper;
@@ -19,12 +19,16 @@ use turn::Epoch;
 
 /// How long a dropped engine waits for what is in flight, over all the engines that it owns.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
-/// The latest push, which the next one is likely to resemble: it then needs no lookup.
+/// The latest push, which the next one is likely to resemble, and another one that went the same way: what is
+/// like one of the two needs no lookup.
 #[derive(Clone, Copy, Debug)]
 struct Memo {
     /// Length and operation.
     what: u64,
     kind: Kind,
+    /// Those of the other one.
+    second: u64,
+    second_kind: Kind,
     way: Way,
     /// The way may refuse a request, so that it may have to be done again.
     is_recorded: bool,
@@ -34,9 +38,18 @@ impl Memo {
     /// What no request is: none resembles it.
     const NOTHING: u64 = u64::MAX;
 
+    fn of(what: u64, kind: Kind, way: Way) -> Memo {
+        Memo { what, kind, second: Memo::NOTHING, second_kind: kind, way, is_recorded: way.may_refuse() }
+    }
+
     #[inline(always)]
     fn what(op: Op, len: u32) -> u64 {
         (op as u64) << 32 | u64::from(len)
+    }
+
+    /// From now on none resembles it; it still says what was pushed.
+    fn forget(&mut self) {
+        (self.what, self.second) = (Memo::NOTHING, Memo::NOTHING);
     }
 }
 
@@ -105,7 +118,7 @@ impl<C: Clock> Auto<C> {
         let setup = engines.at(slot_of(fallback)).setup().cloned().unwrap_or_default();
         let kind = Kind::of(Op::Read, 0);
         let mut auto = Auto {
-            memo: Memo { what: Memo::NOTHING, kind, way: fallback, is_recorded: false },
+            memo: Memo::of(Memo::NOTHING, kind, fallback),
             active: slot_of(fallback),
             is_several: false,
             is_plain: true,
@@ -113,14 +126,7 @@ impl<C: Clock> Auto<C> {
             is_fresh: true,
             routes: [fallback; KINDS],
             epoch: Epoch::new(clock.now_ns(), chooser.bound_ns().is_some()),
-            watch: Watch {
-                flights: vec![Flight::NONE; engines.pool.count() as usize].into(),
-                timings: Timings::new(chooser.bound_ns()),
-                redo: Vec::new(),
-                left: 0,
-                clock,
-                is_final: true,
-            },
+            watch: Watch::new(engines.pool.count(), chooser.bound_ns(), clock),
             fallback,
             iodepth: iodepth as usize,
             latest: [fallback; SLOTS],
@@ -152,6 +158,19 @@ impl<C: Clock> Auto<C> {
         self.chooser.counts()
     }
 
+    /// True if a transfer goes to the engine in front though it resembles none that is remembered: it is
+    /// remembered beside the latest one.
+    #[inline(never)]
+    fn takes_second(&mut self, op: Op, len: u32) -> bool {
+        let kind = Kind::of(op, len);
+        if !self.is_direct || self.routes[kind.index()] != self.memo.way {
+            return false;
+        }
+        self.epoch.settle(&self.memo);
+        (self.memo.second, self.memo.second_kind) = (Memo::what(op, len), kind);
+        true
+    }
+
     /// Remembers a request like the latest one that was pushed, and times it if it is its turn.
     #[inline(always)]
     fn note(&mut self, index: u32, flight: Flight) {
@@ -161,26 +180,42 @@ impl<C: Clock> Auto<C> {
             *place = flight;
         }
         if self.epoch.count() {
-            self.time(index);
+            self.time(index, Kind::of(flight.op, flight.len));
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn time(&mut self, index: u32) {
-        let Memo { kind, way, .. } = self.memo;
-        self.epoch.settle(kind);
+    fn time(&mut self, index: u32, kind: Kind) {
+        self.epoch.settle(&self.memo);
         self.epoch.time_again();
         if !self.watch.timings.is_busy() {
+            let way = self.memo.way;
             let in_flight = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
             let now_ns = self.watch.clock.now_ns();
             self.watch.timings.start(index, Start { kind, way, in_flight, now_ns });
         }
     }
 
+    /// Waits on the engine in front, whatever it is.
+    #[inline(never)]
+    fn wait_other(
+        &mut self,
+        min: usize,
+        until: Option<Instant>,
+        sink: &mut impl FnMut(Completion),
+    ) -> Result<usize, EngineError> {
+        let waited = self.engines.front.wait(min, until, |completion| self.watch.take(completion, sink));
+        match waited {
+            Ok(found) if !self.watch.has_passed(found) => Ok(found),
+            waited => self.wait_after(waited, min, until, sink),
+        }
+    }
+
     /// Counts what was handed out, and ends the epoch where that is due.
     fn progress(&mut self, found: usize) {
-        if self.watch.has_passed(found) {
+        self.watch.has_passed(found);
+        if self.watch.is_over() {
             self.turn();
         }
     }
@@ -189,27 +224,34 @@ impl<C: Clock> Auto<C> {
 impl<C: Clock> sealed::Sealed for Auto<C> {}
 
 impl<C: Clock> Engine for Auto<C> {
+    /// The request is taken apart and put together again where it goes, so that it stays in registers.
     #[inline]
     fn push(&mut self, request: Request) -> Result<(), Refused> {
-        let op = request.operation.op();
-        let Some(transfer) = request.operation.transfer() else { return self.push_other(request) };
+        let Request { operation, tag } = request;
+        let (op, transfer) = match operation.apart() {
+            Ok(parts) => parts,
+            Err(operation) => return self.push_other(Request { operation, tag }),
+        };
         let what = Memo::what(op, transfer.len);
         if what != self.memo.what {
-            let kind = Kind::of(op, transfer.len);
-            if !self.is_direct || self.routes[kind.index()] != self.memo.way {
-                return self.push_elsewhere(request);
+            if what != self.memo.second && !self.takes_second(op, transfer.len) {
+                return self.push_elsewhere(Request { operation: transfer.by(op), tag });
             }
-            self.epoch.settle(self.memo.kind);
-            (self.memo.what, self.memo.kind) = (what, kind);
+            self.epoch.count_second();
         }
         let index = transfer.buffer.index();
-        let flight = Flight { tag: request.tag, offset: transfer.offset, len: transfer.len, op };
-        match self.engines.front.push(request) {
+        let flight = Flight { tag, offset: transfer.offset, len: transfer.len, op };
+        match self.engines.push_front(op, transfer, tag) {
             Ok(()) => {
                 self.note(index, flight);
                 Ok(())
             }
-            Err(refused) => self.push_refused(refused),
+            Err(refused) => {
+                if what != self.memo.what {
+                    self.epoch.discount_second();
+                }
+                self.push_refused(refused)
+            }
         }
     }
 
@@ -249,15 +291,24 @@ impl<C: Clock> Engine for Auto<C> {
         if !self.is_plain {
             return self.wait_apart(0, min, until, &mut sink);
         }
-        let waited = self.engines.front.wait(min, until, |completion| self.watch.take(completion, &mut sink));
-        let found = match waited {
-            Ok(found) => found,
-            Err(error) => return self.wait_after(Err(error), min, until, &mut sink),
-        };
-        if self.watch.has_passed(found) {
-            return self.wait_after(Ok(found), min, until, &mut sink);
+        // Each engine has its own way out: results that come together were told apart again.
+        match &mut self.engines.front {
+            Slot::Ring(ring) => {
+                let take = |completion| self.watch.take(completion, &mut sink);
+                match ring.wait_inline(min, until, take) {
+                    Ok(found) if !self.watch.has_passed(found) => Ok(found),
+                    waited => self.wait_after(waited, min, until, &mut sink),
+                }
+            }
+            Slot::Sio(sio) => {
+                let Some(completion) = sio.perform_queued() else {
+                    return self.wait_other(min, until, &mut sink);
+                };
+                self.watch.take(completion, &mut sink);
+                if self.watch.has_passed(1) { self.wait_after(Ok(1), min, until, &mut sink) } else { Ok(1) }
+            }
+            _ => self.wait_other(min, until, &mut sink),
         }
-        Ok(found)
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use crate::way::Way;
 use iopj_engine::DynEngine;
 use iopj_engine::{
     AnyEngine, Completion, Counters, Engine, EngineError, IoUring, KernelCpus, Leaked, NvmeUser, Op, Pool,
-    PosixSio, Refused, Request, Setup, Target, open_on,
+    PosixSio, Refused, Request, Setup, Target, Transfer, open_on,
 };
 use std::time::Instant;
 
@@ -51,20 +51,10 @@ macro_rules! with {
     };
 }
 
-/// For each I/O: a ring at once, after one comparison, then the synchronous engine, then the others, apart:
-/// else the compiler makes a table to jump by.
+/// A ring at once, after one comparison, then the others, apart: else the compiler makes a table to jump by.
 impl Slot {
-    #[inline(always)]
-    pub(crate) fn push(&mut self, request: Request) -> Result<(), Refused> {
-        match self {
-            Slot::Ring(ring) => ring.push(request),
-            Slot::Sio(sio) => sio.push(request),
-            _ => self.push_other(request),
-        }
-    }
-
     #[inline(never)]
-    fn push_other(&mut self, request: Request) -> Result<(), Refused> {
+    pub(crate) fn push(&mut self, request: Request) -> Result<(), Refused> {
         with!(self, engine => engine.push(request), Err(Refused::new(request, closed())))
     }
 
@@ -88,22 +78,8 @@ impl Slot {
         with!(self, engine => engine.reap(sink), Ok(0))
     }
 
-    #[inline(always)]
-    pub(crate) fn wait(
-        &mut self,
-        min: usize,
-        until: Option<Instant>,
-        sink: impl FnMut(Completion),
-    ) -> Result<usize, EngineError> {
-        match self {
-            Slot::Ring(ring) => ring.wait_inline(min, until, sink),
-            Slot::Sio(sio) => sio.wait(min, until, sink),
-            _ => self.wait_other(min, until, sink),
-        }
-    }
-
     #[inline(never)]
-    fn wait_other(
+    pub(crate) fn wait(
         &mut self,
         min: usize,
         until: Option<Instant>,
@@ -195,6 +171,24 @@ impl Engines {
     /// Keeps threads of the kernel's to these processors.
     pub(crate) fn on(self, cpus: KernelCpus) -> Engines {
         Engines { cpus, ..self }
+    }
+
+    /// Pushes a transfer to the engine in front. It becomes a request where it goes: whole, it would be stored
+    /// before. What is no ring and no synchronous engine is left to a function of all engines: if the place in
+    /// front were passed on, its address would be at hand, and its kind be loaded from there.
+    #[inline(always)]
+    pub(crate) fn push_front(&mut self, op: Op, transfer: Transfer, tag: u64) -> Result<(), Refused> {
+        let whole = |transfer: Transfer| Request { operation: transfer.by(op), tag };
+        match &mut self.front {
+            Slot::Ring(ring) => ring.push(whole(transfer)),
+            Slot::Sio(sio) => sio.push(whole(transfer)),
+            _ => self.push_front_other(whole(transfer)),
+        }
+    }
+
+    #[inline(never)]
+    fn push_front_other(&mut self, request: Request) -> Result<(), Refused> {
+        self.front.push(request)
     }
 
     /// The engine of a place.

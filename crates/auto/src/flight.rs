@@ -112,52 +112,81 @@ pub(crate) struct Watch<C> {
     pub(crate) timings: Timings,
     /// Requests that a way refused or lost, to be done by the fallback.
     pub(crate) redo: Vec<Request>,
-    /// Completions until the epoch's end.
-    pub(crate) left: i32,
+    /// Completions until the epoch's end, without the last one: beyond it, it wraps.
+    left: u32,
     pub(crate) clock: C,
     /// What the engine that hands out completions now refuses is refused by all.
     pub(crate) is_final: bool,
 }
 
 impl<C: Clock> Watch<C> {
+    /// One that looks at nothing yet: the epoch ends with the first completion.
+    pub(crate) fn new(buffers: u32, bound_ns: Option<u64>, clock: C) -> Watch<C> {
+        Watch {
+            flights: vec![Flight::NONE; buffers as usize].into(),
+            timings: Timings::new(bound_ns),
+            redo: Vec::new(),
+            left: 0,
+            clock,
+            is_final: true,
+        }
+    }
+
+    /// The epoch is to end after so many completions, one at least.
+    pub(crate) fn end_after(&mut self, completions: u32) {
+        self.left = completions.saturating_sub(1);
+    }
+
     /// Hands a completion on, unless its engine refused what another one can do. The completion is taken
-    /// apart and put together again, so that it stays in registers.
+    /// apart and put together again, and its result is looked at first, so that it stays in registers.
     #[inline(always)]
     pub(crate) fn take(&mut self, completion: Completion, sink: &mut impl FnMut(Completion)) {
         let Completion { tag, result, buffers } = completion;
         match buffers {
-            Buffers::One(buffer) => {
-                if buffer.index() == self.timings.index {
-                    self.time();
+            Buffers::One(buffer) => match result {
+                Ok(bytes) => {
+                    if buffer.index() == self.timings.index {
+                        self.time();
+                    }
+                    sink(Completion { tag, result: Ok(bytes), buffers: Buffers::One(buffer) });
                 }
-                let buffers = Buffers::One(buffer);
-                match result {
-                    Ok(_) => sink(Completion { tag, result, buffers }),
-                    Err(error) => self.take_failed(Completion { tag, result: Err(error), buffers }, sink),
+                Err(error) => {
+                    let buffers = Buffers::One(buffer);
+                    self.take_failed(Completion { tag, result: Err(error), buffers }, sink);
                 }
-            }
-            buffers => sink(Completion { tag, result, buffers }),
+            },
+            buffers => take_rare(Completion { tag, result, buffers }, sink),
         }
     }
 
-    /// Counts completions; true if the epoch may be over, or something is to be done again.
+    /// Counts completions; true if these end the epoch, or something is to be done again: then
+    /// [`Watch::is_over`], until the next one begins. A subtraction and its carry are two instructions.
     #[inline(always)]
     pub(crate) fn has_passed(&mut self, found: usize) -> bool {
-        self.left = self.left.wrapping_sub(found as i32);
-        self.left <= 0
+        let (left, is_over) = self.left.overflowing_sub(found as u32);
+        self.left = left;
+        is_over
+    }
+
+    /// True if the epoch may be over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left > u32::MAX / 2
     }
 
     #[cold]
     #[inline(never)]
     fn time(&mut self) {
         if self.timings.end(self.clock.now_ns()) {
-            self.left = 0;
+            self.end_after(1);
         }
     }
 
     #[cold]
     #[inline(never)]
     fn take_failed(&mut self, completion: Completion, sink: &mut impl FnMut(Completion)) {
+        if completion.buffer().is_some_and(|buffer| buffer.index() == self.timings.index) {
+            self.time();
+        }
         let is_refusal = matches!(completion.result, Err(IoError::Os(libc::EOPNOTSUPP | libc::EINVAL)));
         let is_final = self.is_final || !is_refusal;
         let flight = completion.buffer().and_then(|buffer| self.flights.get(buffer.index() as usize));
@@ -165,9 +194,34 @@ impl<C: Clock> Watch<C> {
             Some(flight) => {
                 self.redo.extend(completion.into_buffer().map(|buffer| flight.again(buffer)));
                 // What is to be done again is looked for where an epoch may end.
-                self.left = 0;
+                self.end_after(1);
             }
             None => sink(completion),
         }
+    }
+}
+
+/// What reads or writes no single buffer goes by the fallback, whose answer counts.
+#[cold]
+#[inline(never)]
+fn take_rare(completion: Completion, sink: &mut impl FnMut(Completion)) {
+    sink(completion);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    #[test]
+    fn an_epoch_is_over_with_its_last_completion_and_stays_so_until_the_next_begins() {
+        let mut watch = Watch::new(1, None, SystemClock);
+        assert!(watch.has_passed(1) && watch.is_over());
+        watch.end_after(3);
+        assert!(!watch.has_passed(0) && !watch.has_passed(2) && !watch.is_over());
+        assert!(watch.has_passed(1) && watch.is_over());
+        assert!(!watch.has_passed(0) && watch.is_over());
+        watch.end_after(0);
+        assert!(!watch.is_over() && watch.has_passed(7));
     }
 }

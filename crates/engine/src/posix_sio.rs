@@ -125,6 +125,14 @@ impl PosixSio {
         Some(Request::from(transfer.by(self.op)).tagged(self.tag))
     }
 
+    /// Does the transfer that is queued, if one is, always in its caller's code: for an engine that owns this
+    /// one, where a sink between them would be a call.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn perform_queued(&mut self) -> Option<Completion> {
+        if self.state == State::Transfer { Some(self.perform()) } else { None }
+    }
+
     /// Does the queued transfer and returns when it has ended.
     #[inline(always)]
     fn perform(&mut self) -> Completion {

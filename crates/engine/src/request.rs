@@ -105,6 +105,7 @@ impl Transfer {
     /// The operation that moves it. Operations that move no single buffer are none of a transfer, and become
     /// reads.
     #[doc(hidden)]
+    #[inline]
     pub fn by(self, op: Op) -> Operation {
         match op {
             Op::Write => Operation::Write(self),
@@ -154,6 +155,20 @@ impl Operation {
             | Operation::WriteDsync(transfer)
             | Operation::WriteSync(transfer) => Some(transfer),
             _ => None,
+        }
+    }
+
+    /// A read or a write of one buffer in its parts, which [`Transfer::by`] puts together again; or what it
+    /// was.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn apart(self) -> Result<(Op, Transfer), Operation> {
+        match self {
+            Operation::Read(transfer) => Ok((Op::Read, transfer)),
+            Operation::Write(transfer) => Ok((Op::Write, transfer)),
+            Operation::WriteDsync(transfer) => Ok((Op::WriteDsync, transfer)),
+            Operation::WriteSync(transfer) => Ok((Op::WriteSync, transfer)),
+            other => Err(other),
         }
     }
 

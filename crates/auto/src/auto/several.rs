@@ -43,8 +43,8 @@ impl<C: Clock> Auto<C> {
         self.is_direct = self.is_plain;
         let is_alike = self.is_plain && way == self.routes[kind.index()];
         let what = if is_alike { Memo::what(op, flight.len) } else { Memo::NOTHING };
-        self.epoch.settle(self.memo.kind);
-        self.memo = Memo { what, kind, way, is_recorded: way.may_refuse() };
+        self.epoch.settle(&self.memo);
+        self.memo = Memo::of(what, kind, way);
         self.note(index, flight);
         Ok(())
     }
@@ -92,7 +92,8 @@ impl<C: Clock> Auto<C> {
             && self.latest[self.active] != Way::SleepPoll
             && self.watch.redo.is_empty();
         self.watch.is_final = !self.latest[self.active].may_refuse();
-        (self.memo.what, self.is_direct) = (Memo::NOTHING, false);
+        self.memo.forget();
+        self.is_direct = false;
     }
 
     /// Moves a request that the synchronous engine has not begun to the fallback: it would block while
@@ -218,7 +219,7 @@ impl<C: Clock> Auto<C> {
 
     /// Requests that an engine was given since it began to refuse, or in the epoch before that at most.
     fn given(&mut self, slot: usize) -> u32 {
-        self.epoch.settle(self.memo.kind);
+        self.epoch.settle(&self.memo);
         let way = self.latest[slot];
         self.refusals[slot].given + self.epoch.pushed_by(|kind| self.chooser.route(kind) == way)
     }

@@ -36,6 +36,8 @@ pub(super) struct Epoch {
     every: u32,
     /// What `until_timed` was when requests were counted last.
     counted_at: u32,
+    /// Those since then that are like the second one that is remembered.
+    seconds: u32,
     plan: Plan,
     is_settling: bool,
     opened_ns: u64,
@@ -55,6 +57,7 @@ impl Epoch {
             ios: [0; KINDS],
             until_timed: 1,
             counted_at: 1,
+            seconds: 0,
             every: if is_bounded { 1 } else { TIMED_AT_FIRST },
             plan: Plan { settle: 0, ios: 0, ns: 0, explores: false },
             is_settling: false,
@@ -75,15 +78,27 @@ impl Epoch {
         self.until_timed == 0
     }
 
-    /// Counts the requests of the latest kind that were pushed since this was called last.
-    pub(super) fn settle(&mut self, kind: Kind) {
-        self.ios[kind.index()] += self.counted_at - self.until_timed;
-        self.counted_at = self.until_timed;
+    /// Counts a request as one like the second that is remembered.
+    #[inline(always)]
+    pub(super) fn count_second(&mut self) {
+        self.seconds += 1;
+    }
+
+    /// Counts it no more: it was refused.
+    pub(super) fn discount_second(&mut self) {
+        self.seconds -= 1;
+    }
+
+    /// Counts the requests that were pushed since this was called last, all like those that are remembered.
+    pub(super) fn settle(&mut self, memo: &Memo) {
+        self.ios[memo.second_kind.index()] += self.seconds;
+        self.ios[memo.kind.index()] += self.counted_at - self.until_timed - self.seconds;
+        (self.counted_at, self.seconds) = (self.until_timed, 0);
     }
 
     /// Counts down anew.
     pub(super) fn time_again(&mut self) {
-        (self.until_timed, self.counted_at) = (self.every, self.every);
+        (self.until_timed, self.counted_at, self.seconds) = (self.every, self.every, 0);
     }
 
     /// Requests of the latest kind that were pushed since [`Epoch::settle`] was called last.
@@ -120,7 +135,7 @@ impl<C: Clock> Auto<C> {
     #[inline(never)]
     pub(super) fn turn(&mut self) {
         let now_ns = self.watch.clock.now_ns();
-        self.epoch.settle(self.memo.kind);
+        self.epoch.settle(&self.memo);
         if self.epoch.is_settling {
             self.carry_refusals();
             self.chooser.settled(&self.epoch.ios);
@@ -128,8 +143,7 @@ impl<C: Clock> Auto<C> {
         }
         let elapsed_ns = now_ns.saturating_sub(self.epoch.began_ns);
         if !self.is_over(elapsed_ns) {
-            self.watch.left = (self.epoch.plan.ios / 8).max(1) as i32;
-            return;
+            return self.watch.end_after(self.epoch.plan.ios / 8);
         }
         self.carry_refusals();
         let at_ns = self.epoch.at_ns(now_ns);
@@ -171,7 +185,8 @@ impl<C: Clock> Auto<C> {
         self.measure_from(self.watch.clock.now_ns());
         let settle = self.epoch.plan.settle;
         if settle > 0 {
-            (self.epoch.is_settling, self.watch.left) = (true, settle as i32);
+            self.epoch.is_settling = true;
+            self.watch.end_after(settle);
         }
     }
 
@@ -186,7 +201,7 @@ impl<C: Clock> Auto<C> {
         epoch.time_again();
         epoch.ios.fill(0);
         (epoch.began_ns, epoch.began_cpu_ns) = (now_ns, self.watch.clock.cpu_ns());
-        self.watch.left = epoch.plan.ios as i32;
+        self.watch.end_after(epoch.plan.ios);
         self.watch.timings.begin(now_ns);
     }
 
@@ -204,7 +219,8 @@ impl<C: Clock> Auto<C> {
         for kind in Kind::all() {
             self.routes[kind.index()] = self.chooser.route(kind);
         }
-        (self.memo.what, self.is_fresh) = (Memo::NOTHING, true);
+        self.memo.forget();
+        self.is_fresh = true;
     }
 
     /// The ways that any kind is routed to.
@@ -232,5 +248,32 @@ impl<C: Clock> Auto<C> {
         if !wanted.contains(&Way::SleepPoll) && self.is_plain {
             self.sleeper.rest(&self.watch.clock);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iopj_engine::Op;
+
+    #[test]
+    fn requests_of_two_kinds_that_take_turns_are_counted_apart() {
+        let (read, write) = (Kind::of(Op::Read, 4096), Kind::of(Op::Write, 512));
+        let mut memo = Memo::of(Memo::what(Op::Read, 4096), read, Way::Interrupt);
+        memo.second_kind = write;
+        let mut epoch = Epoch::new(0, false);
+        epoch.time_again();
+        for number in 0..7 {
+            if number % 3 == 0 {
+                epoch.count_second();
+            }
+            epoch.count();
+        }
+        // One more that is refused.
+        epoch.count_second();
+        epoch.discount_second();
+        epoch.settle(&memo);
+        epoch.settle(&memo);
+        assert_eq!((epoch.ios[read.index()], epoch.ios[write.index()]), (4, 3));
     }
 }
