@@ -188,7 +188,7 @@ impl<C: Clock> Auto<C> {
     #[inline(never)]
     fn time(&mut self, index: u32, kind: Kind) {
         self.epoch.settle(&self.memo);
-        self.epoch.time_again();
+        self.epoch.time_again(self.watch.timings.is_near());
         if !self.watch.timings.is_busy() {
             let way = self.memo.way;
             let in_flight = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);

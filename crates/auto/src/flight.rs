@@ -52,6 +52,8 @@ pub(crate) struct Timings {
     pub(crate) timed: Vec<Timed>,
     /// Of them, those over the bound.
     breaches: usize,
+    /// One of them took more than half the bound.
+    is_near: bool,
     pub(crate) bound_ns: Option<u64>,
     epoch_ns: u64,
 }
@@ -60,13 +62,13 @@ impl Timings {
     pub(crate) fn new(bound_ns: Option<u64>) -> Timings {
         let start = Start { kind: Kind::of(Op::Read, 0), way: Way::Interrupt, in_flight: 0, now_ns: 0 };
         let timed = Vec::with_capacity(MOST_TIMED);
-        Timings { index: NO_INDEX, start, timed, breaches: 0, bound_ns, epoch_ns: 0 }
+        Timings { index: NO_INDEX, start, timed, breaches: 0, is_near: false, bound_ns, epoch_ns: 0 }
     }
 
     /// Begins an epoch.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         self.timed.clear();
-        (self.breaches, self.epoch_ns) = (0, now_ns);
+        (self.breaches, self.is_near, self.epoch_ns) = (0, false, now_ns);
     }
 
     /// True if a request is timed.
@@ -91,12 +93,20 @@ impl Timings {
         self.breaches >= BREACHES && self.breaches * 100 > self.timed.len()
     }
 
+    /// True if there is a bound, and a timed I/O of this epoch took more than half of it.
+    pub(crate) fn is_near(&self) -> bool {
+        self.is_near
+    }
+
     /// Ends the timing. True if the epoch should end, because the bound is broken or must be looked at.
     fn end(&mut self, now_ns: u64) -> bool {
         self.index = NO_INDEX;
         let Start { kind, way, in_flight, now_ns: begun_ns } = self.start;
         let latency_ns = now_ns.saturating_sub(begun_ns);
-        self.breaches += usize::from(self.bound_ns.is_some_and(|bound| latency_ns > bound));
+        if let Some(bound_ns) = self.bound_ns {
+            self.breaches += usize::from(latency_ns > bound_ns);
+            self.is_near |= latency_ns > bound_ns / 2;
+        }
         if self.timed.len() < MOST_TIMED {
             self.timed.push(Timed { kind, way, in_flight, latency_ns });
         }
@@ -223,5 +233,20 @@ mod tests {
         assert!(!watch.has_passed(0) && watch.is_over());
         watch.end_after(0);
         assert!(!watch.is_over() && watch.has_passed(7));
+    }
+
+    #[test]
+    fn a_bound_is_near_once_a_timed_io_took_more_than_half_of_it() {
+        let start = Start { kind: Kind::of(Op::Read, 512), way: Way::Interrupt, in_flight: 1, now_ns: 100 };
+        let mut timings = Timings::new(Some(20));
+        timings.start(0, start);
+        assert!(!timings.end(110) && !timings.is_near() && !timings.is_busy());
+        timings.start(0, start);
+        assert!(!timings.end(111) && timings.is_near());
+        timings.begin(0);
+        assert!(!timings.is_near());
+        let mut unbounded = Timings::new(None);
+        unbounded.start(0, start);
+        assert!(!unbounded.end(u64::MAX) && !unbounded.is_near());
     }
 }

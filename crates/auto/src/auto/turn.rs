@@ -15,14 +15,18 @@ const IDLE_NS: u64 = 5_000_000_000;
 const CROWDING_EVERY_NS: u64 = 100_000_000;
 /// I/Os that are timed in a second, at most.
 const TIMED_PER_SECOND: u64 = 4_096;
-/// The same with a bound of latency, which needs percentiles.
-const TIMED_PER_SECOND_BOUNDED: u64 = 16_384;
+/// The same while a bound of latency is near.
+const TIMED_PER_SECOND_NEAR: u64 = 16_384;
 /// Of how many I/Os one is timed while no rate is known.
 const TIMED_AT_FIRST: u32 = 16;
-/// Of how many I/Os one is timed at most often, without a bound and with one: two clock reads are dear beside
+/// Of how many I/Os one is timed at most often, and with a bound that is near: two clock reads are dear beside
 /// the rest.
 const TIMED_OFTEN: u32 = 64;
-const TIMED_OFTEN_BOUNDED: u32 = 4;
+const TIMED_OFTEN_NEAR: u32 = 4;
+/// I/Os that are timed in a second with a bound that is not near, if one in [`TIMED_OFTEN`] is fewer: enough
+/// for a percentile before an epoch must end.
+const TIMED_PER_SECOND_AT_LEAST: u64 = 128;
+const _: () = assert!(TIMED_PER_SECOND_AT_LEAST * BOUND_GRACE_NS / 1_000_000_000 > LEAST_TIMED as u64);
 /// Of how many I/Os of a burst one is timed.
 const TIMED_IN_BURST: u32 = 4;
 /// Time in which an engine without requests ends.
@@ -96,9 +100,10 @@ impl Epoch {
         (self.counted_at, self.seconds) = (self.until_timed, 0);
     }
 
-    /// Counts down anew.
-    pub(super) fn time_again(&mut self) {
-        (self.until_timed, self.counted_at, self.seconds) = (self.every, self.every, 0);
+    /// Counts down anew: soon, if the bound has come near in this epoch.
+    pub(super) fn time_again(&mut self, is_near: bool) {
+        let every = if is_near { self.every.min(TIMED_OFTEN_NEAR) } else { self.every };
+        (self.until_timed, self.counted_at, self.seconds) = (every, every, 0);
     }
 
     /// Requests of the latest kind that were pushed since [`Epoch::settle`] was called last.
@@ -117,15 +122,17 @@ impl Epoch {
     }
 
     /// One of how many I/Os is timed at the rate of this epoch.
-    fn timed_every(&self, elapsed_ns: u64, is_bounded: bool) -> u32 {
+    fn timed_every(&self, elapsed_ns: u64, is_bounded: bool, is_near: bool) -> u32 {
         let rate = u64::from(self.pushed_by(|_| true)) * 1_000_000_000 / elapsed_ns.max(1);
-        let (per_second, least) = match is_bounded {
+        let often = rate.div_ceil(TIMED_PER_SECOND);
+        let every = match (is_bounded, is_near) {
+            (false, _) => often.max(TIMED_OFTEN.into()),
+            (true, false) => (rate / TIMED_PER_SECOND_AT_LEAST).clamp(1, TIMED_OFTEN.into()).max(often),
             // Few I/Os in a second: each is timed, or a percentile would come too late.
-            true if rate <= TIMED_PER_SECOND => return 1,
-            true => (TIMED_PER_SECOND_BOUNDED, TIMED_OFTEN_BOUNDED),
-            false => (TIMED_PER_SECOND, TIMED_OFTEN),
+            (true, true) if rate <= TIMED_PER_SECOND => 1,
+            (true, true) => rate.div_ceil(TIMED_PER_SECOND_NEAR).max(TIMED_OFTEN_NEAR.into()),
         };
-        rate.div_ceil(per_second).clamp(least.into(), 1 << 20) as u32
+        every.min(1 << 20) as u32
     }
 }
 
@@ -159,7 +166,8 @@ impl<C: Clock> Auto<C> {
             timed: &self.watch.timings.timed,
             crowding: if counts_threads { self.watch.clock.crowding() } else { None },
         };
-        self.epoch.every = self.epoch.timed_every(elapsed_ns, self.watch.timings.bound_ns.is_some());
+        let timings = &self.watch.timings;
+        self.epoch.every = self.epoch.timed_every(elapsed_ns, timings.bound_ns.is_some(), timings.is_near());
         self.chooser.epoch(&seen);
         if self.chooser.has_new_routes() {
             self.adopt_routes();
@@ -198,7 +206,7 @@ impl<C: Clock> Auto<C> {
                 if self.watch.timings.bound_ns.is_some() { 1 } else { epoch.every.min(TIMED_IN_BURST) };
         }
         epoch.is_settling = false;
-        epoch.time_again();
+        epoch.time_again(false);
         epoch.ios.fill(0);
         (epoch.began_ns, epoch.began_cpu_ns) = (now_ns, self.watch.clock.cpu_ns());
         self.watch.end_after(epoch.plan.ios);
@@ -257,12 +265,26 @@ mod tests {
     use iopj_engine::Op;
 
     #[test]
+    fn a_share_of_the_ios_is_timed_by_rate_and_by_how_near_the_bound_is() {
+        let mut epoch = Epoch::new(0, true);
+        let mut every = |per_second: u32, is_bounded, is_near| {
+            epoch.ios[Kind::of(Op::Read, 4096).index()] = per_second;
+            epoch.timed_every(1_000_000_000, is_bounded, is_near)
+        };
+        assert_eq!([100, 10_000, 1_000_000].map(|rate| every(rate, false, false)), [64, 64, 245]);
+        let far = [100, 1_000, 10_000, 100_000, 1_000_000].map(|rate| every(rate, true, false));
+        assert_eq!(far, [1, 7, 64, 64, 245]);
+        let near = [100, 4_096, 4_097, 100_000, 1_000_000].map(|rate| every(rate, true, true));
+        assert_eq!(near, [1, 1, 4, 7, 62]);
+    }
+
+    #[test]
     fn requests_of_two_kinds_that_take_turns_are_counted_apart() {
         let (read, write) = (Kind::of(Op::Read, 4096), Kind::of(Op::Write, 512));
         let mut memo = Memo::of(Memo::what(Op::Read, 4096), read, Way::Interrupt);
         memo.second_kind = write;
         let mut epoch = Epoch::new(0, false);
-        epoch.time_again();
+        epoch.time_again(false);
         for number in 0..7 {
             if number % 3 == 0 {
                 epoch.count_second();
@@ -275,5 +297,16 @@ mod tests {
         epoch.settle(&memo);
         epoch.settle(&memo);
         assert_eq!((epoch.ios[read.index()], epoch.ios[write.index()]), (4, 3));
+    }
+
+    #[test]
+    fn a_bound_that_comes_near_is_looked_at_more_often_at_once() {
+        let mut epoch = Epoch::new(0, true);
+        epoch.every = 64;
+        epoch.time_again(false);
+        assert_eq!((0..64).filter(|_| epoch.count()).count(), 1);
+        epoch.time_again(true);
+        assert_eq!((0..3).filter(|_| epoch.count()).count(), 0);
+        assert!(epoch.count());
     }
 }
