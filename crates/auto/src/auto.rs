@@ -224,8 +224,10 @@ impl<C: Clock> Auto<C> {
 impl<C: Clock> sealed::Sealed for Auto<C> {}
 
 impl<C: Clock> Engine for Auto<C> {
-    /// The request is taken apart and put together again where it goes, so that it stays in registers.
-    #[inline]
+    /// Always in the caller's code: a call here would be one more than the engine's own, with the request in
+    /// memory, some fifty instructions. It is taken apart and put together again where it goes, so that it
+    /// stays in registers.
+    #[inline(always)]
     fn push(&mut self, request: Request) -> Result<(), Refused> {
         let Request { operation, tag } = request;
         let (op, transfer) = match operation.apart() {
@@ -306,6 +308,13 @@ impl<C: Clock> Engine for Auto<C> {
                 };
                 self.watch.take(completion, &mut sink);
                 if self.watch.has_passed(1) { self.wait_after(Ok(1), min, until, &mut sink) } else { Ok(1) }
+            }
+            Slot::User(user) => {
+                let take = |completion| self.watch.take(completion, &mut sink);
+                match user.wait(min, until, take) {
+                    Ok(found) if !self.watch.has_passed(found) => Ok(found),
+                    waited => self.wait_after(waited, min, until, &mut sink),
+                }
             }
             _ => self.wait_other(min, until, &mut sink),
         }

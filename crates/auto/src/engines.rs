@@ -174,14 +174,15 @@ impl Engines {
     }
 
     /// Pushes a transfer to the engine in front. It becomes a request where it goes: whole, it would be stored
-    /// before. What is no ring and no synchronous engine is left to a function of all engines: if the place in
-    /// front were passed on, its address would be at hand, and its kind be loaded from there.
+    /// before. What has no arm is left to a function of all engines: if the place in front were passed on, its
+    /// address would be at hand, and its kind be loaded from there.
     #[inline(always)]
     pub(crate) fn push_front(&mut self, op: Op, transfer: Transfer, tag: u64) -> Result<(), Refused> {
         let whole = |transfer: Transfer| Request { operation: transfer.by(op), tag };
         match &mut self.front {
             Slot::Ring(ring) => ring.push(whole(transfer)),
             Slot::Sio(sio) => sio.push(whole(transfer)),
+            Slot::User(user) => user.push(whole(transfer)),
             _ => self.push_front_other(whole(transfer)),
         }
     }
