@@ -171,6 +171,16 @@ impl<C: Clock> Auto<C> {
         true
     }
 
+    /// Does something with the engine without ending an epoch, when an engine may be opened: for a caller
+    /// whose stack has no room for that. What ends meanwhile counts.
+    pub fn within_epoch<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        let left = std::mem::replace(&mut self.watch.left, i32::MAX);
+        let result = work(self);
+        let passed = i32::MAX.saturating_sub(self.watch.left);
+        self.watch.left = left.saturating_sub(passed);
+        result
+    }
+
     /// Remembers a request like the latest one that was pushed, and times it if it is its turn.
     #[inline(always)]
     fn note(&mut self, index: u32, flight: Flight) {
