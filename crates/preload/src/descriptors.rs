@@ -7,20 +7,28 @@
 use crate::stats::Reason;
 use crate::sys;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Numbers that are remembered; above them every call asks.
 const MOST: usize = 1 << 16;
 
 /// Nothing is known.
-const UNKNOWN: u8 = 0;
+const UNKNOWN: u32 = 0;
 /// It is a file or a block device that is open for direct I/O.
-const DIRECT: u8 = 1;
-const BUFFERED: u8 = 2;
-const NOT_A_FILE: u8 = 3;
-const OPEN_FLAGS: u8 = 4;
+const DIRECT: u32 = 1;
+const BUFFERED: u32 = 2;
+const NOT_A_FILE: u32 = 3;
+const OPEN_FLAGS: u32 = 4;
+/// The lowest bits are one of these; above them is how often it was forgotten, so that an answer which was
+/// asked for before is not noted after.
+const STATE: u32 = 7;
 
-static KNOWN: [AtomicU8; MOST] = [const { AtomicU8::new(UNKNOWN) }; MOST];
+static KNOWN: [AtomicU32; MOST] = [const { AtomicU32::new(UNKNOWN) }; MOST];
+
+fn forget_at(known: &AtomicU32) {
+    let anew = |old: u32| Some((old & !STATE).wrapping_add(STATE + 1));
+    let _ = known.fetch_update(Ordering::Relaxed, Ordering::Relaxed, anew);
+}
 
 /// What a descriptor names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,16 +42,14 @@ pub(crate) struct File {
 /// That nothing is known of a descriptor any more: it was closed, opened, or its flags have changed.
 pub(crate) fn forget(fd: c_int) {
     if let Some(known) = usize::try_from(fd).ok().and_then(|fd| KNOWN.get(fd)) {
-        known.store(UNKNOWN, Ordering::Relaxed);
+        forget_at(known);
     }
 }
 
 /// As [`forget`], for all from `first` to `last`.
 pub(crate) fn forget_range(first: u32, last: u32) {
     let last = (last as usize).min(MOST - 1);
-    for known in KNOWN.get(first as usize..=last).unwrap_or_default() {
-        known.store(UNKNOWN, Ordering::Relaxed);
-    }
+    KNOWN.get(first as usize..=last).unwrap_or_default().iter().for_each(forget_at);
 }
 
 /// Whether the I/O of a descriptor may be moved, from memory if something is known.
@@ -54,14 +60,17 @@ pub(crate) fn forget_range(first: u32, last: u32) {
 pub(crate) fn may_move(fd: c_int) -> Result<(), Reason> {
     let known = usize::try_from(fd).ok().and_then(|fd| KNOWN.get(fd));
     let state = match known {
-        Some(known) => match known.load(Ordering::Relaxed) {
-            UNKNOWN => {
-                let state = ask(fd);
-                known.store(state, Ordering::Relaxed);
-                state
+        Some(known) => {
+            let now = known.load(Ordering::Relaxed);
+            match now & STATE {
+                UNKNOWN => {
+                    let state = ask(fd);
+                    let _ = known.compare_exchange(now, now | state, Ordering::Relaxed, Ordering::Relaxed);
+                    state
+                }
+                state => state,
             }
-            state => state,
-        },
+        }
         None => ask(fd),
     };
     match state {
@@ -97,7 +106,7 @@ pub(crate) fn file(fd: c_int) -> Option<File> {
     Some(File { device, inode: status.st_ino })
 }
 
-fn ask(fd: c_int) -> u8 {
+fn ask(fd: c_int) -> u32 {
     let Some(flags) = sys::open_flags(fd) else { return UNKNOWN };
     match judge(fd, flags) {
         Ok(_) => DIRECT,
@@ -147,6 +156,8 @@ mod tests {
         let fd = direct.as_raw_fd();
         set_flags(fd, 0);
         assert_eq!((may_move(fd), may_move_now(fd, false)), (Ok(()), Err(Reason::Buffered)));
+        forget(fd);
+        assert_eq!(may_move(fd), Err(Reason::Buffered));
         forget_range(0, u32::MAX);
         assert_eq!(may_move(buffered.as_raw_fd()), Err(Reason::Buffered));
     }
