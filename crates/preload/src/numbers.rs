@@ -92,10 +92,19 @@ unsafe fn close_one(real: OfOne, fd: c_int) -> c_int {
 unsafe fn range(real: OfRange, first: c_uint, last: c_uint, flags: c_int) -> c_int {
     const UNSHARE: c_int = libc::CLOSE_RANGE_UNSHARE as c_int;
     descriptors::forget_range(first, last);
-    if first > last || flags & UNSHARE != 0 || !has_rings() {
+    if first > last || !has_rings() {
         // SAFETY: by the condition of the function of this name.
         return unsafe { real(first, last, flags) };
     }
+    if flags & UNSHARE != 0 {
+        // First what the call does first: the thread gets descriptors of its own.
+        // SAFETY: the call touches no memory.
+        let unshared = unsafe { sys::call(libc::SYS_unshare, [libc::CLONE_FILES as usize, 0, 0, 0, 0, 0]) };
+        if unshared < 0 {
+            return sys::returned(unshared) as c_int;
+        }
+    }
+    let flags = flags & !UNSHARE;
     for (first, last) in around_rings(first, last, is_ring) {
         // SAFETY: as above.
         let result = unsafe { real(first, last, flags) };
@@ -122,21 +131,18 @@ unsafe fn close_from(real: CloseFrom, first: c_int) {
     }
 }
 
-/// The ranges of numbers from `first` to `last` between those of rings.
-fn around_rings(first: u32, last: u32, is_ring: impl Fn(c_int) -> bool) -> Vec<(u32, u32)> {
+/// The ranges of numbers from `first` to `last` between those of rings. Found one by one, because memory of
+/// the library's own is for where signals are held off.
+fn around_rings(first: u32, last: u32, is_ring: impl Fn(c_int) -> bool) -> impl Iterator<Item = (u32, u32)> {
     const MARKED: u32 = 1 << 16;
-    let mut ranges = Vec::new();
-    let mut start = first;
-    for ring in (first..=last.min(MARKED)).filter(|fd| is_ring(*fd as c_int)) {
-        if ring > start {
-            ranges.push((start, ring - 1));
-        }
-        start = ring + 1;
-    }
-    if start <= last {
-        ranges.push((start, last));
-    }
-    ranges
+    let is_ring = move |fd: &u32| *fd < MARKED && is_ring(*fd as c_int);
+    let mut next = Some(first);
+    std::iter::from_fn(move || {
+        let start = (next?..=last).find(|fd| !is_ring(fd))?;
+        let ring = (start..=last.min(MARKED)).find(|fd| is_ring(fd));
+        next = ring.and_then(|ring| ring.checked_add(1));
+        Some((start, ring.map_or(last, |ring| ring - 1)))
+    })
 }
 
 unsafe fn put_over(real: OfTwo, fd: c_int, over: c_int) -> c_int {
@@ -189,10 +195,12 @@ mod tests {
     #[test]
     fn ranges_go_around_rings() {
         let rings = |fd: c_int| [5, 6, 9].contains(&fd);
-        assert_eq!(around_rings(3, 20, rings), [(3, 4), (7, 8), (10, 20)]);
-        assert_eq!(around_rings(5, 6, rings), []);
-        assert_eq!(around_rings(5, 9, rings), [(7, 8)]);
-        assert_eq!(around_rings(0, u32::MAX, |_| false), [(0, u32::MAX)]);
-        assert_eq!(around_rings(0, u32::MAX, |fd| fd == 65_535), [(0, 65_534), (65_536, u32::MAX)]);
+        let around = |first, last| around_rings(first, last, rings).collect::<Vec<_>>();
+        assert_eq!(around(3, 20), [(3, 4), (7, 8), (10, 20)]);
+        assert_eq!((around(5, 6), around(5, 9)), (vec![], vec![(7, 8)]));
+        assert_eq!(around(u32::MAX, u32::MAX), [(u32::MAX, u32::MAX)]);
+        assert!(around_rings(0, u32::MAX, |_| false).eq([(0, u32::MAX)]));
+        let highest = around_rings(0, u32::MAX, |fd| fd == 65_535);
+        assert!(highest.eq([(0, 65_534), (65_536, u32::MAX)]));
     }
 }
