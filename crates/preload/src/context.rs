@@ -35,10 +35,12 @@ pub(crate) struct Context {
     /// The thread that made it.
     pub(crate) owner: Arc<Owner>,
     is_shared: AtomicBool,
+    /// A thread that does not own it has destroyed it.
+    is_destroyed: AtomicBool,
     /// Events that the owner got, up to [`TRIAL`].
     seen: AtomicU32,
     /// In flight in the kernel's context.
-    pub(crate) in_kernel: AtomicUsize,
+    in_kernel: AtomicUsize,
     /// In flight in the owner's queue, or ended and not taken.
     pub(crate) is_moved: AtomicUsize,
     /// What has ended and the owner has put where others get it.
@@ -55,6 +57,7 @@ impl Context {
             depth,
             owner: Arc::clone(owner),
             is_shared: AtomicBool::new(false),
+            is_destroyed: AtomicBool::new(false),
             seen: AtomicU32::new(0),
             in_kernel: AtomicUsize::new(0),
             is_moved: AtomicUsize::new(0),
@@ -94,6 +97,32 @@ impl Context {
     /// True if more than one thread has used it.
     pub(crate) fn is_shared(&self) -> bool {
         self.is_shared.load(Ordering::SeqCst)
+    }
+
+    /// Its owner is to forget it.
+    pub(crate) fn destroy(&self) {
+        self.is_destroyed.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_destroyed(&self) -> bool {
+        self.is_destroyed.load(Ordering::SeqCst)
+    }
+
+    /// Counts what is about to be given to the kernel: another thread may get its events before the call has
+    /// come back.
+    pub(crate) fn give_to_kernel(&self, count: usize) {
+        self.in_kernel.fetch_add(count, Ordering::SeqCst);
+    }
+
+    /// So many are not the kernel's: it has not taken them, or their events were got.
+    pub(crate) fn take_from_kernel(&self, count: usize) {
+        let fewer = |now: usize| Some(now.saturating_sub(count));
+        let _ = self.in_kernel.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer);
+    }
+
+    /// True if the kernel has something.
+    pub(crate) fn is_in_kernel(&self) -> bool {
+        self.in_kernel.load(Ordering::SeqCst) > 0
     }
 
     /// True once its owner has got events enough.

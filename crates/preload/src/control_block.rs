@@ -1,13 +1,17 @@
 //! `struct aiocb` of POSIX AIO as glibc has it (aio.h), and who has those that are in flight.
+//!
+//! glibc does the I/Os of a descriptor one after the other (`__aio_enqueue_request` of rt/aio_misc.c).
+//! Programs may rest on that where two touch one place: what is moved waits for what it would overtake.
 
 use crate::owner::Owner;
 use crate::process::{self, Shared};
 use crate::queue::Queue;
 use crate::stats::{self, Interface, Reason};
+use iopj_engine::Op;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicIsize, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 
 /// The control block, with the members that glibc keeps to itself.
 #[repr(C)]
@@ -37,25 +41,54 @@ pub(crate) struct Address(pub(crate) usize);
 
 /// I/Os of the trial whose ends must have been seen.
 const TRIAL: u32 = 8;
-/// Those that are watched at a time.
-const MOST_WATCHED: usize = 64;
+/// The most of glibc's that are known.
+const MOST_OF_GLIBC: usize = 1024;
+
+/// What an I/O reads or writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    fd: c_int,
+    writes: bool,
+    begin: u64,
+    end: u64,
+}
+
+impl Place {
+    /// True if the order of two matters.
+    fn meets(&self, other: &Place) -> bool {
+        let overlaps = self.begin < other.end && other.begin < self.end;
+        self.fd == other.fd && (self.writes || other.writes) && overlaps
+    }
+}
+
+/// One in flight.
+struct Flight {
+    /// Who began it, if that is known.
+    owner: Option<Arc<Owner>>,
+    place: Place,
+    /// How many were begun before it.
+    number: u64,
+}
 
 /// What is known of all control blocks.
 #[derive(Default)]
 struct All {
-    /// Those in flight: whose, and on which descriptor.
-    in_flight: HashMap<Address, (Arc<Owner>, c_int)>,
-    /// Those that glibc has, while it is seen whether a thread asks for its own alone.
-    watched: HashMap<Address, Arc<Owner>>,
-    /// How many were asked for by their own thread alone, until they had ended.
+    /// Ours.
+    in_flight: HashMap<Address, Flight>,
+    /// Those that glibc has, or whose end the program has not asked for.
+    glibcs: HashMap<Address, Flight>,
+    begun: u64,
+    /// How many of glibc's were asked for by their own thread alone, until they had ended.
     seen: u32,
-    /// A thread has asked for another's: from then on all are glibc's.
+    /// A thread has asked for another's, or glibc has too many: from then on all are glibc's.
     is_mixed: bool,
 }
 
 static ALL: Shared<All> = Shared::new();
 /// The generation of the process in which the trial is over.
 static TRIED: AtomicU64 = AtomicU64::new(0);
+/// How many of glibc's are known.
+static OF_GLIBC: AtomicUsize = AtomicUsize::new(0);
 
 /// Who asks for a control block.
 #[derive(Clone)]
@@ -74,11 +107,22 @@ impl ControlBlock {
         self.error.load(Ordering::Acquire)
     }
 
+    /// What it reads or writes.
+    pub(crate) fn place(&self, op: Op) -> Place {
+        let begin = self.offset.max(0) as u64;
+        let end = begin.saturating_add(self.len as u64);
+        Place { fd: self.fd, writes: op != Op::Read, begin, end }
+    }
+
     /// Marks it as in flight.
-    pub(crate) fn begin(&self, owner: &Arc<Owner>) {
+    pub(crate) fn begin(&self, owner: &Arc<Owner>, place: Place) {
         self.error.store(libc::EINPROGRESS, Ordering::Relaxed);
         self.result.store(0, Ordering::Relaxed);
-        ALL.with(|all| all.in_flight.insert(self.address(), (Arc::clone(owner), self.fd)));
+        ALL.with(|all| {
+            all.forget(self.address());
+            let flight = all.flight(Some(Arc::clone(owner)), place);
+            all.in_flight.insert(self.address(), flight);
+        });
     }
 
     /// Takes back that it is in flight: it was not taken.
@@ -93,20 +137,19 @@ impl ControlBlock {
 
     /// Whose it is, for a thread that asks for it.
     pub(crate) fn asked_by(&self, thread: &Owner) -> Whose {
-        let has_ended = self.error() != libc::EINPROGRESS;
         ALL.with(|all| {
-            if let Some((owner, _)) = all.in_flight.get(&self.address()) {
+            if let Some(Flight { owner: Some(owner), .. }) = all.in_flight.get(&self.address()) {
                 if owner.is(thread) {
                     return Whose::Own;
                 }
                 all.is_mixed = true;
                 return Whose::Others(Arc::clone(owner));
             }
-            if let Some(owner) = all.watched.get(&self.address()) {
-                all.is_mixed |= !owner.is(thread);
-                if has_ended {
-                    all.watched.remove(&self.address());
-                    all.seen += 1;
+            if let Some(flight) = all.glibcs.get(&self.address()) {
+                all.is_mixed |= flight.owner.as_ref().is_some_and(|owner| !owner.is(thread));
+                if self.error() != libc::EINPROGRESS {
+                    all.seen += u32::from(flight.owner.is_some() && all.seen < TRIAL);
+                    all.forget(self.address());
                 }
                 if all.seen >= TRIAL || all.is_mixed {
                     TRIED.store(process::generation(), Ordering::Relaxed);
@@ -115,50 +158,158 @@ impl ControlBlock {
             Whose::Nobodys
         })
     }
+
+    /// Notes that glibc gets it, from a thread that may be in a handler.
+    pub(crate) fn leave(&self, owner: Option<Arc<Owner>>, place: Place) {
+        ALL.with(|all| {
+            if all.glibcs.len() >= MOST_OF_GLIBC {
+                all.is_mixed = true;
+                all.glibcs.clear();
+            }
+            if !all.is_mixed {
+                let flight = all.flight(owner, place);
+                all.glibcs.insert(self.address(), flight);
+            }
+            OF_GLIBC.store(all.glibcs.len(), Ordering::Relaxed);
+        });
+    }
+
+    /// Takes that back: glibc has refused it.
+    pub(crate) fn refused(&self) {
+        ALL.with(|all| all.forget(self.address()));
+    }
 }
 
-/// True while it is seen whether threads ask for their own alone.
-pub(crate) fn is_trial() -> bool {
-    TRIED.load(Ordering::Relaxed) != process::generation()
+impl All {
+    fn flight(&mut self, owner: Option<Arc<Owner>>, place: Place) -> Flight {
+        self.begun += 1;
+        Flight { owner, place, number: self.begun }
+    }
+
+    /// glibc does not have it any more.
+    fn forget(&mut self, address: Address) {
+        if self.glibcs.remove(&address).is_some() {
+            OF_GLIBC.store(self.glibcs.len(), Ordering::Relaxed);
+        }
+    }
 }
 
-/// Whether control blocks are moved.
+/// True while ends are to be seen: in the trial, and while glibc has some.
+pub(crate) fn is_watching() -> bool {
+    TRIED.load(Ordering::Relaxed) != process::generation() || OF_GLIBC.load(Ordering::Relaxed) > 0
+}
+
+/// Whether a control block is moved.
 ///
 /// # Errors
-/// Not yet, or never.
-pub(crate) fn may_move(block: &ControlBlock, thread: &Arc<Owner>) -> Result<(), Reason> {
+/// Not yet, or not now, or never.
+pub(crate) fn may_move(block: &ControlBlock, place: &Place) -> Result<(), Reason> {
     ALL.with(|all| {
+        let is_before =
+            |(address, flight): (&Address, &Flight)| *address != block.address() && flight.place.meets(place);
         if all.is_mixed {
-            return Err(Reason::Shared);
+            Err(Reason::Shared)
+        } else if all.seen < TRIAL {
+            Err(Reason::Trial)
+        } else if all.glibcs.iter().any(is_before) {
+            Err(Reason::Overlap)
+        } else {
+            Ok(())
         }
-        if all.seen >= TRIAL {
-            return Ok(());
-        }
-        if all.watched.len() < MOST_WATCHED {
-            all.watched.insert(block.address(), Arc::clone(thread));
-        }
-        Err(Reason::Trial)
     })
 }
 
-/// The threads that have something in flight on a descriptor.
-pub(crate) fn owners_on(fd: c_int) -> Vec<Arc<Owner>> {
+/// The thread that has something in flight which an I/O on this place must not overtake.
+pub(crate) fn before(place: &Place) -> Option<Arc<Owner>> {
+    ALL.with(|all| all.in_flight.values().find(|flight| flight.place.meets(place))?.owner.clone())
+}
+
+/// How many were begun.
+pub(crate) fn begun() -> u64 {
+    ALL.with(|all| all.begun)
+}
+
+/// The threads that have something in flight on a descriptor, of the first `count` that were begun.
+pub(crate) fn owners_on(fd: c_int, count: u64) -> Vec<Arc<Owner>> {
     ALL.with(|all| {
-        let on = all.in_flight.values().filter(|(_, other)| *other == fd);
-        on.map(|(owner, _)| Arc::clone(owner)).collect()
+        let on = all.in_flight.values().filter(|flight| flight.place.fd == fd && flight.number <= count);
+        on.filter_map(|flight| flight.owner.clone()).collect()
     })
+}
+
+/// Counts what has ended, about which the program is not told: it ends.
+pub(crate) fn count(queue: &mut Queue<Address>) {
+    for (_, outcome) in queue.ended.drain(..) {
+        stats::moved(Interface::PosixAio, outcome.max(0) as u64);
+    }
 }
 
 /// Tells the program what has ended. From then on a control block may be gone.
 pub(crate) fn tell(queue: &mut Queue<Address>) {
     for (address, outcome) in queue.ended.drain(..) {
-        ALL.with(|all| all.in_flight.remove(&address));
         stats::moved(Interface::PosixAio, outcome.max(0) as u64);
         let block = std::ptr::with_exposed_provenance::<ControlBlock>(address.0);
-        // SAFETY: the program leaves a control block where it is until it is told that the I/O has ended,
-        // which the last of these stores does.
-        let block = unsafe { &*block };
-        block.result.store(if outcome < 0 { -1 } else { outcome }, Ordering::Relaxed);
-        block.error.store(if outcome < 0 { -outcome as c_int } else { 0 }, Ordering::Release);
+        // Within the lock: who finds it no more in flight finds its end.
+        ALL.with(|all| {
+            all.in_flight.remove(&address);
+            // SAFETY: the program leaves a control block where it is until it is told that the I/O has ended,
+            // which the last of these stores does.
+            let block = unsafe { &*block };
+            block.result.store(if outcome < 0 { -1 } else { outcome }, Ordering::Relaxed);
+            block.error.store(if outcome < 0 { -outcome as c_int } else { 0 }, Ordering::Release);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_meet_on_one_place_of_one_descriptor_if_one_writes() {
+        let place = |fd, writes, begin, end| Place { fd, writes, begin, end };
+        let write = place(3, true, 4096, 8192);
+        for (other, meets) in [
+            (place(3, false, 0, 4096), false),
+            (place(3, false, 0, 4097), true),
+            (place(3, true, 8191, 9000), true),
+            (place(3, true, 8192, 9000), false),
+            (place(4, true, 4096, 8192), false),
+        ] {
+            assert_eq!((write.meets(&other), other.meets(&write)), (meets, meets), "{other:?}");
+        }
+        let read = Place { writes: false, ..write };
+        assert!(!read.meets(&read));
+    }
+
+    #[test]
+    fn what_begins_later_is_not_waited_for() {
+        // SAFETY: zeroed, it is a control block of nothing.
+        let blocks: [ControlBlock; 2] = unsafe { std::mem::zeroed() };
+        let owner = Arc::new(Owner::this_thread());
+        let place = Place { fd: 1_000_000, writes: true, begin: 0, end: 512 };
+        blocks[0].begin(&owner, place);
+        let count = begun();
+        blocks[1].begin(&owner, place);
+        let on = |count| owners_on(place.fd, count).len();
+        assert_eq!((on(count), on(u64::MAX), before(&place).is_some()), (1, 2, true));
+        blocks[0].take_back();
+        assert_eq!((on(count), on(u64::MAX), before(&place).is_some()), (0, 1, true));
+        blocks[1].take_back();
+        assert!(before(&place).is_none());
+    }
+
+    #[test]
+    fn what_glibc_has_on_the_same_place_comes_first() {
+        // SAFETY: as above.
+        let blocks: [ControlBlock; 2] = unsafe { std::mem::zeroed() };
+        let place = Place { fd: 1_000_001, writes: true, begin: 0, end: 512 };
+        ALL.with(|all| all.seen = TRIAL);
+        blocks[0].leave(None, place);
+        assert_eq!((may_move(&blocks[1], &place), is_watching()), (Err(Reason::Overlap), true));
+        assert_eq!(may_move(&blocks[1], &Place { begin: 512, end: 1024, ..place }), Ok(()));
+        // Its error is 0, so it has ended, as the program sees by asking.
+        assert!(matches!(blocks[0].asked_by(&Owner::this_thread()), Whose::Nobodys));
+        assert_eq!((may_move(&blocks[1], &place), OF_GLIBC.load(Ordering::Relaxed)), (Ok(()), 0));
     }
 }

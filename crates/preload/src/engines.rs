@@ -96,7 +96,7 @@ impl Engines {
                 return Err(Reason::WarmUp);
             }
             *calls = WARM_UP;
-            match Moved::open(entry.fd, 1) {
+            match Moved::open(entry.fd, 1, None) {
                 Ok(moved) => entry.engine = Opened::Now(Box::new(moved)),
                 Err(Reason::NoEngine) => entry.engine = Opened::Never,
                 Err(reason) => {

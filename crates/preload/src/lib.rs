@@ -7,11 +7,12 @@
 //!
 //! From the bottom up: `sys` makes raw system calls, `heap` is the library's own memory, `real` finds the
 //! functions behind ours, `stats` counts, `settings` reads the environment; `process` and `thread` are what a
-//! process and a thread have, `stack` how much room one has, `descriptors` says what may be moved. `moved` is
-//! an engine, `engines` are those of a thread for calls that wait, `queue` those for calls that do not;
-//! `owner` is a thread to others, `control_block` an I/O of POSIX AIO, `context` one of libaio, `state` all
-//! that a thread has. Then the functions, by interface: `synchronous`, `libaio`, `posix_aio`; and `numbers`,
-//! which keeps the program's descriptors and ours apart, and `life`, for beginning and end.
+//! process and a thread have, `stack` how much room one has, `owner` is a thread to others; `descriptors` and
+//! `limits` say what may be moved. `moved` is an engine, `engines` are those of a thread for calls that wait,
+//! `queue` those for calls that do not; `control_block` is an I/O of POSIX AIO, `context` one of libaio,
+//! `state` all that a thread has, `events` what a program gets of libaio. Then the functions, by interface:
+//! `synchronous`, `libaio`, `posix_aio`; and `numbers`, which keeps the program's descriptors and ours apart,
+//! and `life`, for beginning and end.
 
 #![cfg_attr(
     test,
@@ -25,9 +26,11 @@ mod context;
 mod control_block;
 mod descriptors;
 mod engines;
+mod events;
 mod heap;
 mod libaio;
 mod life;
+mod limits;
 mod moved;
 mod numbers;
 mod owner;

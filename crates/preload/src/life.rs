@@ -2,7 +2,8 @@
 
 use crate::real::stand_before;
 use crate::state::{self, Inside, State};
-use crate::{moved, owner, process, settings, stats, sys, thread};
+use crate::sys::Quiet;
+use crate::{limits, moved, owner, process, settings, stats, sys, thread};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,10 +38,11 @@ extern "C" fn begin() {
     if settings::get().is_off {
         return;
     }
-    std::panic::set_hook(Box::new(|fault| die(&format!("{fault}"))));
+    std::panic::set_hook(Box::new(|fault| die(&fault.to_string())));
     let (lowest, count) = numbers_of_rings(most_descriptors());
     iopj_engine::keep_rings_from(lowest as c_int);
     moved::limit_engines((count / RINGS_OF_ENGINE) as u32);
+    limits::ask();
     owner::answer_by(state::answer);
     thread::start::<State>();
     process::start();
@@ -48,14 +50,10 @@ extern "C" fn begin() {
 
 /// Ends the program after a fault of the library's own: whatever it did next might be wrong.
 fn die(fault: &str) {
-    let fault = fault.replace('\n', " ");
-    let text = format!(
-        "libiopj_preload.so: {fault}: this is a fault of the library, and the program is ended; \
-         IOPJ_PRELOAD=off switches the library off\n"
-    );
-    // SAFETY: the text lives through the call.
-    unsafe { sys::call(libc::SYS_write, [2, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
-    std::process::abort();
+    sys::end_program(&format!(
+        "{fault}: this is a fault of the library, and the program is ended; IOPJ_PRELOAD=off switches the \
+         library off"
+    ));
 }
 
 /// The lowest number for rings, and how many there are: the upper half of those that a process may have, at
@@ -84,17 +82,14 @@ extern "C" fn end() {
     }
     finish_own();
     let Some(path) = settings::get().stats.as_deref() else { return };
-    let errno = sys::errno();
-    let before = sys::hold_off_all();
+    let _quiet = Quiet::begin();
     let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     sys::append(path, stats::line(program.trim_end()).as_bytes());
-    sys::hold_off(before);
-    sys::set_errno(errno);
 }
 
 /// Ends what this thread has in flight: a kernel that ends a ring drops what it has not begun.
 fn finish_own() {
-    if let Ok(mut inside) = Inside::enter() {
+    if let Ok(mut inside) = Inside::enter_to_take() {
         inside.state().finish();
     }
 }

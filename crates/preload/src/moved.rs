@@ -1,9 +1,11 @@
 //! An adaptive engine on a descriptor of the program's, with buffers where the program has them.
 
+use crate::limits::is_size_limited;
 use crate::process::Shared;
 use crate::settings;
 use crate::stack;
 use crate::stats::{self, Reason};
+use crate::sys;
 use iopj_auto::{Auto, Kind, Way};
 use iopj_engine::{Buffer, Completion, Engine, IoError, Op, Pool, Request, Target};
 use std::ffi::c_int;
@@ -53,6 +55,12 @@ impl Transfer<'_> {
     /// # Errors
     /// Why not.
     pub(crate) fn check(&self) -> Result<(), Reason> {
+        // Before any is looked at: the kernel refuses more than 1024.
+        match self.vectors.len() {
+            1 => {}
+            2..=MOST_VECTORS if !self.op.is_durable() => {}
+            _ => return Err(Reason::Vectors),
+        }
         let mut all = self.offset as usize;
         let mut bytes = 0_usize;
         for vector in self.vectors {
@@ -61,11 +69,6 @@ impl Transfer<'_> {
             }
             all |= vector.iov_base.addr() | vector.iov_len;
             bytes += vector.iov_len;
-        }
-        match self.vectors.len() {
-            1 => {}
-            2..=MOST_VECTORS if !self.op.is_durable() => {}
-            _ => return Err(Reason::Vectors),
         }
         if bytes > MOST_BYTES {
             return Err(Reason::Length);
@@ -79,19 +82,17 @@ pub(crate) struct Moved {
     /// Closed when this is dropped.
     engine: ManuallyDrop<Box<Auto>>,
     pool: Pool,
-    /// A limit of size is on files (RLIMIT_FSIZE).
-    is_limited: bool,
     by_way: [u64; Way::COUNT],
     switches: u64,
     untold: u32,
 }
 
 impl Moved {
-    /// Opens an engine for up to `depth` calls in flight on a descriptor.
+    /// Opens an engine for up to `depth` calls in flight on a descriptor, which goes some ways alone, or any.
     ///
     /// # Errors
     /// There are too many, or it cannot be opened, which is counted with the error.
-    pub(crate) fn open(fd: c_int, depth: u32) -> Result<Moved, Reason> {
+    pub(crate) fn open(fd: c_int, depth: u32, ways: Option<&[Way]>) -> Result<Moved, Reason> {
         if !stack::has_room(stack::TO_OPEN) {
             return Err(Reason::Stack);
         }
@@ -104,19 +105,12 @@ impl Moved {
         if !has_room {
             return Err(Reason::Engines);
         }
-        let opened = Moved::try_open(fd, depth);
+        let opened = Moved::try_open(fd, depth, ways);
         match opened {
             Ok((engine, pool)) => {
                 stats::opened();
-                let (by_way, is_limited) = ([0; Way::COUNT], is_size_limited());
-                Ok(Moved {
-                    engine: ManuallyDrop::new(engine),
-                    pool,
-                    is_limited,
-                    by_way,
-                    switches: 0,
-                    untold: 0,
-                })
+                let (engine, by_way) = (ManuallyDrop::new(engine), [0; Way::COUNT]);
+                Ok(Moved { engine, pool, by_way, switches: 0, untold: 0 })
             }
             Err(error) => {
                 ENGINES.with(|engines| *engines = engines.saturating_sub(1));
@@ -128,12 +122,16 @@ impl Moved {
 
     /// Out of line, so that only a thread with room for it has it on its stack.
     #[inline(never)]
-    fn try_open(fd: c_int, depth: u32) -> Result<(Box<Auto>, Pool), String> {
+    fn try_open(fd: c_int, depth: u32, ways: Option<&[Way]>) -> Result<(Box<Auto>, Pool), String> {
         let policy = settings::get().policy.clone()?;
         // SAFETY: the engine does what the program asks for on this number, and nothing else.
         let target = unsafe { Target::of_callers(fd) }.map_err(|error| error.to_string())?;
         let pool = Pool::lent(depth.max(MOST_VECTORS as u32));
-        let opened = Auto::builder().policy(policy).iodepth(depth).open(&target, &pool);
+        let mut builder = Auto::builder().policy(policy).iodepth(depth);
+        if let Some(ways) = ways {
+            builder = builder.among(ways);
+        }
+        let opened = builder.open(&target, &pool);
         Ok((Box::new(opened.map_err(|error| error.to_string())?), pool))
     }
 
@@ -148,7 +146,7 @@ impl Moved {
         if !stack::has_room(stack::TO_CALL) {
             return Err(Reason::Stack);
         }
-        if self.is_limited && !transfer.reads() {
+        if is_size_limited() && !transfer.reads() {
             return Err(Reason::SizeLimit);
         }
         let offset = transfer.offset;
@@ -210,7 +208,12 @@ impl Moved {
     /// # Errors
     /// As for [`Moved::submit`].
     pub(crate) fn reap(&mut self, mut sink: impl FnMut(u64, isize)) -> Result<(), String> {
-        let reaped = self.engine.reap(|completion| sink(completion.tag, outcome(&completion)));
+        let mut sink = |completion: Completion| sink(completion.tag, outcome(&completion));
+        let reaped = if stack::has_room(stack::TO_OPEN) {
+            self.engine.reap(&mut sink)
+        } else {
+            self.engine.within_epoch(|engine| engine.reap(&mut sink))
+        };
         reaped.map(drop).map_err(|error| error.to_string())
     }
 
@@ -223,7 +226,12 @@ impl Moved {
         until: Option<Instant>,
         mut sink: impl FnMut(u64, isize),
     ) -> Result<(), String> {
-        let waited = self.engine.wait(1, until, |completion| sink(completion.tag, outcome(&completion)));
+        let mut sink = |completion: Completion| sink(completion.tag, outcome(&completion));
+        let waited = if stack::has_room(stack::TO_OPEN) {
+            self.engine.wait(1, until, &mut sink)
+        } else {
+            self.engine.within_epoch(|engine| engine.wait(1, until, &mut sink))
+        };
         waited.map(drop).map_err(|error| error.to_string())
     }
 
@@ -236,13 +244,20 @@ impl Moved {
 }
 
 impl Drop for Moved {
-    /// When this returns the kernel has nothing of the engine any more, unless a device has not answered for
-    /// half a minute.
+    /// When this returns the kernel has nothing of the engine any more. If a device has not answered for half
+    /// a minute the program ends: its memory would be written when it has long been used for something else.
     fn drop(&mut self) {
         self.tell();
         // SAFETY: taken here alone, and not used afterwards.
         let engine = unsafe { ManuallyDrop::take(&mut self.engine) };
         close(engine);
+        let left = missing(&self.pool);
+        if left > 0 {
+            sys::end_program(&format!(
+                "an engine has failed, and {left} of its I/Os have not ended: the program is ended, because \
+                 they may still use its memory; IOPJ_PRELOAD=off switches the library off"
+            ));
+        }
         ENGINES.with(|engines| *engines = engines.saturating_sub(1));
     }
 }
@@ -251,6 +266,12 @@ impl Drop for Moved {
 #[inline(never)]
 fn close(engine: Box<Auto>) {
     let _ = engine.close(Instant::now() + END_LIMIT);
+}
+
+/// Buffers that have not come back.
+fn missing(pool: &Pool) -> usize {
+    let back: Vec<Buffer> = std::iter::from_fn(|| pool.acquire()).collect();
+    pool.count() as usize - back.len()
 }
 
 fn outcome(completion: &Completion) -> isize {
@@ -267,10 +288,18 @@ pub(crate) fn is_to_be_done_again(outcome: isize) -> bool {
     errors.iter().any(|errno| outcome == -(*errno as isize))
 }
 
-/// True if this process may not let files grow as it likes (getrlimit(2), `RLIMIT_FSIZE`).
-fn is_size_limited() -> bool {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the call writes the limit.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
-    limit.rlim_cur != libc::RLIM_INFINITY
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_that_an_engine_keeps_are_missing() {
+        let pool = Pool::lent(3);
+        let mut byte = 0_u8;
+        // SAFETY: no engine gets it.
+        let kept = unsafe { pool.lend(NonNull::from(&mut byte), 1) }.unwrap();
+        assert_eq!((missing(&pool), missing(&pool)), (1, 1));
+        drop(kept);
+        assert_eq!(missing(&pool), 0);
+    }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Owner {
     is_asked: AtomicBool,
 }
 
-/// The signal, once it was needed: 0 until then, and -1 if all are the program's.
+/// The signal, once a thread has had something in flight: 0 until then, and -1 if all are the program's.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
 /// What the signal's handler does.
@@ -44,8 +44,15 @@ impl Owner {
         if signal > 0 && !self.is_asked.swap(true, Ordering::AcqRel) {
             let arguments = [std::process::id() as usize, self.thread as usize, signal as usize, 0, 0, 0];
             // SAFETY: the call touches no memory; the handler is this module's.
-            unsafe { sys::call(libc::SYS_tgkill, arguments) };
+            if unsafe { sys::call(libc::SYS_tgkill, arguments) } < 0 {
+                self.answered();
+            }
         }
+    }
+
+    /// True if it was asked and has not answered.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.is_asked.load(Ordering::Acquire)
     }
 
     /// It has taken what has ended.
@@ -65,7 +72,31 @@ fn signal() -> c_int {
     signal
 }
 
-/// Takes a signal, if the program has not.
+/// The signal as a set, empty if there is none yet.
+fn own() -> sys::Signals {
+    match SIGNAL.load(Ordering::Acquire) {
+        signal @ 1.. => 1 << (signal - 1),
+        _ => 0,
+    }
+}
+
+/// True if a thread that holds off these signals can be asked.
+pub(crate) fn is_reachable(held_off: sys::Signals) -> bool {
+    signal() > 0 && held_off & own() == 0
+}
+
+/// As [`sys::is_interrupted`], for signals of the program's.
+pub(crate) fn is_interrupted(before: sys::Signals) -> bool {
+    sys::is_interrupted(before | own())
+}
+
+/// As [`sys::handled`], for handlers of the program's.
+pub(crate) fn handled(signals: sys::Signals) -> sys::Signals {
+    sys::handled(signals & !own())
+}
+
+/// Takes a signal, if the program has not. Its handler runs on whatever stack the thread is on: one that the
+/// program has for signals may be too small.
 fn take(signal: c_int) -> bool {
     // SAFETY: zeroed, the structure is valid; the calls read and write it, and the handler is ours.
     unsafe {
@@ -75,7 +106,7 @@ fn take(signal: c_int) -> bool {
             return false;
         }
         action.sa_sigaction = handle as extern "C" fn(c_int) as libc::sighandler_t;
-        action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+        action.sa_flags = libc::SA_RESTART;
         libc::sigaction(signal, &raw const action, std::ptr::null_mut()) == 0
     }
 }
@@ -86,4 +117,23 @@ extern "C" fn handle(_: c_int) {
         answer();
     }
     sys::set_errno(errno);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_signal_of_the_library_interrupts_nobody_and_reaches_who_does_not_hold_it_off() {
+        let thread = Owner::this_thread();
+        let quiet = sys::Quiet::begin();
+        assert!(is_reachable(quiet.before) && !is_reachable(!0));
+        thread.ask();
+        assert!(thread.is_asked() && sys::is_interrupted(quiet.before) && !is_interrupted(quiet.before));
+        assert_eq!((handled(own()), sys::handled(own())), (0, own()));
+        drop(quiet);
+        let gone = Owner { id: 0, thread: -1, is_asked: AtomicBool::new(false) };
+        gone.ask();
+        assert!(!gone.is_asked(), "the next one asks again");
+    }
 }

@@ -4,23 +4,25 @@
 //! that aio_return(3) is glibc's. I/Os are moved once it has been seen that threads ask for their own alone;
 //! one that asks for another's all the same gets it by asking its thread, and is the last.
 
-use crate::control_block::{self, ControlBlock, Whose};
+use crate::control_block::{self, ControlBlock, Place, Whose};
 use crate::descriptors;
-use crate::libaio::deadline;
+use crate::events::{SHORT, SLICE, deadline};
 use crate::moved::Transfer;
 use crate::process::is_working;
 use crate::real::stand_before;
 use crate::state::{Inside, State};
 use crate::stats::{self, Reason};
-use crate::sys;
+use crate::sys::{self, Quiet};
 use iopj_engine::Op;
 use std::ffi::c_int;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 type Block = *mut ControlBlock;
 type Event = *mut libc::sigevent;
 type Start = unsafe extern "C-unwind" fn(Block) -> c_int;
 type Suspend = unsafe extern "C-unwind" fn(*const Block, c_int, *const libc::timespec) -> c_int;
+type Return = unsafe extern "C-unwind" fn(Block) -> isize;
 type OfNumber = unsafe extern "C-unwind" fn(c_int, Block) -> c_int;
 type Listio = unsafe extern "C-unwind" fn(c_int, *const Block, c_int, Event) -> c_int;
 
@@ -31,6 +33,8 @@ stand_before! {
     aio_write64 = write: (block: Block) -> c_int;
     aio_error = error: (block: Block) -> c_int;
     aio_error64 = error: (block: Block) -> c_int;
+    aio_return = returned: (block: Block) -> isize;
+    aio_return64 = returned: (block: Block) -> isize;
     aio_suspend = suspend: (list: *const Block, count: c_int, limit: *const libc::timespec) -> c_int;
     aio_suspend64 = suspend: (list: *const Block, count: c_int, limit: *const libc::timespec) -> c_int;
     aio_cancel = cancel: (fd: c_int, block: Block) -> c_int;
@@ -46,9 +50,8 @@ unsafe extern "C-unwind" {
     safe fn pthread_testcancel();
 }
 
-/// How long signals are held off at a time, and how long what another thread waits for is left alone.
-const SLICE: Duration = Duration::from_millis(10);
-const SHORT: Duration = Duration::from_micros(100);
+/// How long a thread is waited for that does not answer. By then the drive has done what it was given.
+const LONG: Duration = Duration::from_secs(30);
 
 unsafe fn read(real: Start, block: Block) -> c_int {
     // SAFETY: by the condition of the function of this name.
@@ -61,15 +64,68 @@ unsafe fn write(real: Start, block: Block) -> c_int {
 }
 
 unsafe fn start(real: Start, block: Block, op: Op) -> c_int {
+    let mut is_left = false;
     if is_working() {
+        let op_of = |_: &ControlBlock| Ok(op);
         // SAFETY: by the condition of the function of this name.
-        match unsafe { submit(&[(block, op)]) } {
+        match unsafe { submit(&[block], op_of) } {
             Ok(()) => return 0,
             Err(reason) => stats::passed(reason),
         }
+        // SAFETY: as above.
+        is_left = unsafe { leave(&[block], op_of) };
     }
     // SAFETY: as above.
-    unsafe { real(block) }
+    let begun = unsafe { real(block) };
+    if is_left && begun != 0 {
+        let _quiet = Quiet::begin();
+        // SAFETY: as above.
+        unsafe { block.as_ref() }.inspect(|block| block.refused());
+    }
+    begun
+}
+
+/// Before glibc gets I/Os: those of ours end that they would overtake, and it is noted that it has them. True
+/// if one was noted.
+///
+/// # Safety
+/// The blocks are null or the program's.
+unsafe fn leave(blocks: &[Block], op_of: impl Fn(&ControlBlock) -> Result<Op, Reason>) -> bool {
+    // SAFETY: by this function's condition.
+    let all = || blocks.iter().filter_map(|block| unsafe { block.as_ref() });
+    if !all().any(|block| descriptors::may_move(block.fd).is_ok()) {
+        return false;
+    }
+    let mut inside = Inside::enter_to_take();
+    let quiet = inside.is_err().then(Quiet::begin);
+    for block in all() {
+        let Ok(op) = op_of(block) else { continue };
+        let place = block.place(op);
+        let owner = inside.as_mut().ok().map(|inside| {
+            come_after(inside, &place);
+            Arc::clone(&inside.state().owner)
+        });
+        block.leave(owner, place);
+    }
+    drop(quiet);
+    true
+}
+
+/// Waits for what an I/O on this place must not overtake.
+fn come_after(inside: &mut Inside, place: &Place) {
+    let until = Instant::now() + LONG;
+    while let Some(owner) = control_block::before(place)
+        && Instant::now() < until
+    {
+        let state = inside.state();
+        if owner.is(&state.owner) {
+            take(state, Some(Instant::now() + SLICE));
+        } else {
+            owner.ask();
+            sys::pause(SHORT.as_nanos() as i64);
+            state.publish();
+        }
+    }
 }
 
 /// The transfer that a control block asks for, if it may be moved.
@@ -95,25 +151,36 @@ unsafe fn check<T>(block: Block, op: Op, with: impl FnOnce(&Transfer<'_>) -> T) 
 ///
 /// # Safety
 /// The blocks are null or the program's, and stay where they are until it is told that their I/O has ended.
-unsafe fn submit(all: &[(Block, Op)]) -> Result<(), Reason> {
-    for (block, op) in all {
+unsafe fn submit(
+    blocks: &[Block],
+    op_of: impl Fn(&ControlBlock) -> Result<Op, Reason>,
+) -> Result<(), Reason> {
+    for block in blocks {
         // SAFETY: by this function's condition.
-        unsafe { check(*block, *op, |_| ()) }?;
+        let at = unsafe { block.as_ref() }.ok_or(Reason::Length)?;
+        // SAFETY: by this function's condition.
+        unsafe { check(*block, op_of(at)?, |_| ()) }?;
     }
     let mut inside = Inside::enter()?;
-    let State { owner, aio: queue, .. } = inside.state();
-    for (block, _) in all {
-        // SAFETY: `check` has seen that it is not null.
-        control_block::may_move(unsafe { &**block }, owner)?;
-    }
-    for (number, (block, op)) in all.iter().enumerate() {
-        // SAFETY: as above.
+    for block in blocks {
+        // SAFETY: it has been seen that it is not null.
         let at = unsafe { &**block };
+        control_block::may_move(at, &at.place(op_of(at)?))?;
+    }
+    if !inside.is_reachable() {
+        return Err(Reason::Unreachable);
+    }
+    for (number, block) in blocks.iter().enumerate() {
+        // SAFETY: as above.
+        let (at, op) = unsafe { (&**block, op_of(&**block)?) };
+        let place = at.place(op);
+        come_after(&mut inside, &place);
+        let State { owner, aio: queue, .. } = inside.state();
         // SAFETY: by this function's condition.
         let pushed = unsafe {
-            check(*block, *op, |transfer| {
+            check(*block, op, |transfer| {
                 let file = descriptors::may_move_now(transfer.fd, transfer.reads())?;
-                at.begin(owner);
+                at.begin(owner, place);
                 queue.push(transfer, file, at.address())
             })
         };
@@ -124,13 +191,13 @@ unsafe fn submit(all: &[(Block, Op)]) -> Result<(), Reason> {
             }
             // The others are on their way: this one is done here and now.
             // SAFETY: by this function's condition.
-            let done =
-                unsafe { check(*block, *op, |it| sys::transfer(it.reads(), it.fd, it.vectors, it.offset)) };
+            let done = unsafe { check(*block, op, |it| sys::transfer(it.op, it.fd, it.vectors, it.offset)) };
             stats::passed(reason);
-            at.begin(owner);
+            at.begin(owner, place);
             queue.ended.push_back((at.address(), done.unwrap_or(-(libc::EINVAL as isize))));
         }
     }
+    let queue = &mut inside.state().aio;
     queue.submit();
     control_block::tell(queue);
     Ok(())
@@ -146,10 +213,30 @@ fn take(state: &mut State, until: Option<Instant>) {
 }
 
 unsafe fn error(real: Start, block: Block) -> c_int {
-    if is_working()
+    // SAFETY: by the condition of the function of this name.
+    unsafe { see(block) };
+    // SAFETY: as above.
+    unsafe { real(block) }
+}
+
+unsafe fn returned(real: Return, block: Block) -> isize {
+    if is_working() && control_block::is_watching() {
         // SAFETY: by the condition of the function of this name.
+        unsafe { see(block) };
+    }
+    // SAFETY: as above.
+    unsafe { real(block) }
+}
+
+/// Takes the end of what a thread asks for, if it is there.
+///
+/// # Safety
+/// The block is null or the program's.
+unsafe fn see(block: Block) {
+    if is_working()
+        // SAFETY: by this function's condition.
         && let Some(at) = unsafe { block.as_ref() }
-        && (at.error() == libc::EINPROGRESS || control_block::is_trial())
+        && (at.error() == libc::EINPROGRESS || control_block::is_watching())
         && let Ok(mut inside) = Inside::enter_to_take()
     {
         match at.asked_by(&inside.state().owner) {
@@ -158,8 +245,6 @@ unsafe fn error(real: Start, block: Block) -> c_int {
             Whose::Nobodys => {}
         }
     }
-    // SAFETY: as above.
-    unsafe { real(block) }
 }
 
 /// What one look at a list found.
@@ -253,7 +338,7 @@ unsafe fn cancel(real: OfNumber, fd: c_int, block: Block) -> c_int {
         // SAFETY: by the condition of the function of this name.
         let is_in_flight = match unsafe { block.as_ref() } {
             Some(at) => !matches!(at.asked_by(&inside.state().owner), Whose::Nobodys),
-            None => !control_block::owners_on(fd).is_empty(),
+            None => !control_block::owners_on(fd, u64::MAX).is_empty(),
         };
         if is_in_flight {
             return libc::AIO_NOTCANCELED;
@@ -263,15 +348,18 @@ unsafe fn cancel(real: OfNumber, fd: c_int, block: Block) -> c_int {
     unsafe { real(fd, block) }
 }
 
-/// glibc's, once all that is in flight on the descriptor has ended: it is what is to be made durable.
+/// glibc's, once all has ended that was in flight on the descriptor when it was called: it is what is to be
+/// made durable.
 unsafe fn sync(real: OfNumber, op: c_int, block: Block) -> c_int {
     // SAFETY: by the condition of the function of this name.
     let fd = unsafe { block.as_ref() }.map_or(-1, |block| block.fd);
+    let mut count = None;
     while is_working()
         && let Ok(mut inside) = Inside::enter_to_take()
     {
+        let count = *count.get_or_insert_with(control_block::begun);
         take(inside.state(), None);
-        let owners = control_block::owners_on(fd);
+        let owners = control_block::owners_on(fd, count);
         if owners.is_empty() {
             break;
         }
@@ -293,6 +381,8 @@ unsafe fn list_io(real: Listio, mode: c_int, list: *const Block, count: c_int, e
         Err(reason) => {
             if is_working() {
                 stats::passed(reason);
+                // SAFETY: as above.
+                unsafe { leave(blocks_of(list, count), op_of_list) };
             }
             // SAFETY: as above.
             return unsafe { real(mode, list, count, event) };
@@ -321,18 +411,25 @@ unsafe fn submit_list(mode: c_int, list: *const Block, count: c_int, event: Even
         return Err(Reason::Notified);
     }
     // SAFETY: by this function's condition.
-    let blocks = unsafe { std::slice::from_raw_parts(list, count as usize) };
-    let asked = |block: &Block| {
-        // SAFETY: by this function's condition; null pointers are left to glibc.
-        match unsafe { block.as_ref() }.map(|block| block.opcode) {
-            Some(libc::LIO_READ) => Ok((*block, Op::Read)),
-            Some(libc::LIO_WRITE) => Ok((*block, Op::Write)),
-            _ => Err(Reason::Operation),
-        }
-    };
-    let all = blocks.iter().map(asked).collect::<Result<Vec<_>, Reason>>()?;
-    // SAFETY: by this function's condition.
-    unsafe { submit(&all) }
+    unsafe { submit(blocks_of(list, count), op_of_list) }
+}
+
+/// # Safety
+/// As for lio_listio(3).
+unsafe fn blocks_of<'a>(list: *const Block, count: c_int) -> &'a [Block] {
+    match usize::try_from(count) {
+        // SAFETY: by this function's condition.
+        Ok(count) if !list.is_null() => unsafe { std::slice::from_raw_parts(list, count) },
+        _ => &[],
+    }
+}
+
+fn op_of_list(block: &ControlBlock) -> Result<Op, Reason> {
+    match block.opcode {
+        libc::LIO_READ => Ok(Op::Read),
+        libc::LIO_WRITE => Ok(Op::Write),
+        _ => Err(Reason::Operation),
+    }
 }
 
 /// Whether all of a list have ended, after a while.

@@ -1,5 +1,6 @@
 //! What a process has: whether the library works in it, and state that a forked child begins anew.
 
+use crate::sys::Quiet;
 use crate::{heap, stats};
 use std::ptr::null_mut;
 use std::sync::Mutex;
@@ -34,7 +35,11 @@ pub(crate) fn is_working() -> bool {
     let Some(word) = (unsafe { ALIVE.load(Ordering::Acquire).as_ref() }) else { return false };
     match word.load(Ordering::Acquire) {
         WORKS => true,
-        NEW if word.compare_exchange(NEW, BEGINS, Ordering::AcqRel, Ordering::Relaxed).is_ok() => {
+        NEW => {
+            let _quiet = Quiet::begin();
+            if word.compare_exchange(NEW, BEGINS, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                return false;
+            }
             GENERATION.fetch_add(1, Ordering::Relaxed);
             PROCESS.store(std::process::id(), Ordering::Relaxed);
             iopj_engine::close_rings_of_parent();

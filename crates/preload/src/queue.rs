@@ -1,10 +1,11 @@
 //! Engines of a thread for calls that do not wait: what is in flight, and what has ended and was not asked
 //! for.
 
-use crate::descriptors::File;
+use crate::descriptors::{self, File};
 use crate::moved::{Moved, Transfer, is_to_be_done_again};
 use crate::stats::{self, Reason};
 use crate::sys;
+use iopj_auto::Way;
 use iopj_engine::Op;
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -14,6 +15,10 @@ use std::time::{Duration, Instant};
 const MOST_ENGINES: usize = 32;
 /// How long one of several engines is waited for.
 const TURN: Duration = Duration::from_micros(200);
+
+/// The ways that end an I/O without being asked: its thread may do without the library, and the kernel lets
+/// calls such as fallocate(2) wait until an I/O on the file has ended.
+const WAYS: [Way; 2] = [Way::Interrupt, Way::Sio];
 
 /// Engines of one depth by descriptor. What is in flight has a `T` of the caller's.
 pub(crate) struct Queue<T> {
@@ -38,6 +43,7 @@ struct Flight<T> {
     whose: T,
     engine: usize,
     fd: c_int,
+    file: File,
     op: Op,
     vector: libc::iovec,
     offset: u64,
@@ -87,7 +93,7 @@ impl<T> Queue<T> {
         }
         (engine.in_flight, engine.has_new) = (engine.in_flight + 1, true);
         let Transfer { fd, op, offset, .. } = *transfer;
-        self.flights[place] = Some(Flight { whose, engine: number, fd, op, vector, offset });
+        self.flights[place] = Some(Flight { whose, engine: number, fd, file, op, vector, offset });
         Ok(())
     }
 
@@ -103,7 +109,7 @@ impl<T> Queue<T> {
             None if self.engines.len() >= MOST_ENGINES => Some(self.closed().ok_or(Reason::Engines)?),
             known => known,
         };
-        let moved = match Moved::open(fd, self.depth) {
+        let moved = match Moved::open(fd, self.depth, Some(&WAYS)) {
             Ok(moved) => Some(moved),
             Err(Reason::NoEngine) => None,
             Err(reason) => return Err(reason),
@@ -191,7 +197,7 @@ impl<T> Queue<T> {
     fn settle(&mut self, place: usize, outcome: isize) {
         let Some(flight) = self.flights.get_mut(place).and_then(Option::take) else { return };
         self.free.push(place);
-        let outcome = if is_to_be_done_again(outcome) { flight.again() } else { outcome };
+        let outcome = if is_to_be_done_again(outcome) { flight.again(outcome) } else { outcome };
         self.ended.push_back((flight.whose, outcome));
     }
 
@@ -208,10 +214,53 @@ impl<T> Queue<T> {
 }
 
 impl<T> Flight<T> {
-    fn again(&self) -> isize {
+    /// Does it by a system call, unless the number names another file by now: then `outcome` is its end.
+    fn again(&self, outcome: isize) -> isize {
+        match descriptors::may_move_now(self.fd, self.op == Op::Read) {
+            Ok(file) if file == self.file => {}
+            _ => return outcome,
+        }
         stats::passed(Reason::Refused);
-        let transfer = Transfer { fd: self.fd, op: self.op, vectors: &[self.vector], offset: self.offset };
         // SAFETY: the program's memory is the kernel's until the transfer has ended, which is now.
-        unsafe { sys::transfer(transfer.reads(), self.fd, transfer.vectors, self.offset) }
+        unsafe { sys::transfer(self.op, self.fd, &[self.vector], self.offset) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{File as Open, OpenOptions};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::path::Path;
+
+    /// A block of memory as direct I/O needs it.
+    #[repr(align(4096))]
+    struct Block([u8; 4096]);
+
+    fn open(path: &Path, reads: bool) -> Open {
+        std::fs::write(path, [1; 4096]).unwrap();
+        OpenOptions::new().read(true).write(!reads).custom_flags(libc::O_DIRECT).open(path).unwrap()
+    }
+
+    #[test]
+    fn a_write_is_done_again_only_where_its_number_names_the_same_file() {
+        let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
+        let path = folder.path().join("meant");
+        let (meant, others) = (open(&path, false), open(&folder.path().join("other"), false));
+        let mut memory = Block([7; 4096]);
+        let file = descriptors::file(meant.as_raw_fd()).unwrap();
+        let vector = libc::iovec { iov_base: memory.0.as_mut_ptr().cast(), iov_len: 4096 };
+        let canceled = -(libc::ECANCELED as isize);
+        let again = |fd| {
+            let flight = Flight { whose: (), engine: 0, fd, file, op: Op::WriteDsync, vector, offset: 0 };
+            flight.again(canceled)
+        };
+        assert_eq!((again(others.as_raw_fd()), again(-1)), (canceled, canceled));
+        let reads = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+        assert_eq!(again(reads.as_raw_fd()), canceled, "not open for writes");
+        assert_eq!(std::fs::read(folder.path().join("other")).unwrap(), [1; 4096]);
+        assert_eq!(again(meant.as_raw_fd()), 4096);
+        assert_eq!(std::fs::read(&path).unwrap(), memory.0);
     }
 }

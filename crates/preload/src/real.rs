@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A function by its name, found when it is first needed.
+/// A function by its name, found when the library is loaded, or else when it is first needed.
 pub(crate) struct Real {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -16,31 +16,41 @@ impl Real {
         Real { name, address: AtomicPtr::new(null_mut()) }
     }
 
-    /// Its address, or that of a function which fails by ENOSYS: the C library has not all that we have.
-    pub(crate) fn address(&self) -> *mut c_void {
+    /// Its address; or `other` if there is none, as where a plugin alone has loaded libaio.
+    pub(crate) fn address(&self, other: *mut c_void) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
         if !known.is_null() {
             return known;
         }
-        // SAFETY: the name ends with a zero byte.
-        let mut found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-        if found.is_null() {
-            found = absent as *mut c_void;
+        self.find();
+        let found = self.address.load(Ordering::Relaxed);
+        if !found.is_null() {
+            return found;
         }
+        self.address.store(other, Ordering::Relaxed);
+        other
+    }
+
+    /// Looks for it: at once, because dlsym(3) is not for signal handlers.
+    pub(crate) fn find(&self) {
+        // SAFETY: the name ends with a zero byte.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.address.store(found, Ordering::Relaxed);
-        found
     }
 }
 
-/// Stands in for any function that is not there: arguments in registers are the caller's to forget.
-extern "C" fn absent() -> isize {
+/// Stands in for any function that is not there, and fails by ENOSYS: arguments in registers are the caller's
+/// to forget.
+pub(crate) extern "C" fn absent() -> isize {
     sys::returned(-libc::ENOSYS as isize)
 }
 
 /// Defines functions that come before others of the same name: each is called with the arguments, and with
-/// the function that it stands before. They may be unwound, as a thread that is cancelled is.
+/// the function that it stands before, or the one after `else` where that is not there. They may be unwound,
+/// as a thread that is cancelled is.
 macro_rules! stand_before {
-    ($($name:ident = $ours:path: ($($argument:ident: $kind:ty),*) -> $result:ty;)*) => {$(
+    ($($name:ident = $ours:path $(, else $other:path)?:
+        ($($argument:ident: $kind:ty),*) -> $result:ty;)*) => {$(
         #[doc = concat!("Stands before the function of the C library or libaio of this name.\n\n",
             "# Safety\nAs for that function.")]
         #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -52,10 +62,16 @@ macro_rules! stand_before {
                     Err(_) => c"",
                 }
             );
+            extern "C" fn find() {
+                REAL.find();
+            }
+            #[cfg_attr(not(test), used, unsafe(link_section = ".init_array"))]
+            static FIND: extern "C" fn() = find;
             type Function = unsafe extern "C-unwind" fn($($kind),*) -> $result;
-            // SAFETY: the address is that of a function of this name, which has this type, or of one that
-            // takes any arguments.
-            let real = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Function>(REAL.address()) };
+            let other = [$($other as Function as *mut std::ffi::c_void,)? $crate::real::absent as *mut _][0];
+            // SAFETY: the address is that of a function of this name, which has this type, or of one that has
+            // it or takes any arguments.
+            let real = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Function>(REAL.address(other)) };
             // SAFETY: by this function's condition.
             unsafe { $ours(real, $($argument),*) }
         }
@@ -71,9 +87,10 @@ mod tests {
     fn a_function_is_found_by_its_name_and_one_that_is_not_there_fails() {
         let real = Real::new(c"getpid");
         // SAFETY: it is getpid(2).
-        let getpid: extern "C" fn() -> i32 = unsafe { std::mem::transmute(real.address()) };
+        let getpid: extern "C" fn() -> i32 = unsafe { std::mem::transmute(real.address(null_mut())) };
         assert_eq!(getpid(), std::process::id() as i32);
-        assert_eq!(Real::new(c"no_such_function").address(), absent as *mut c_void);
+        let other = absent as *mut c_void;
+        assert_eq!(Real::new(c"no_such_function").address(other), other);
         assert_eq!((absent(), sys::errno()), (-1, libc::ENOSYS));
     }
 }

@@ -5,6 +5,7 @@ use crate::control_block::{self, Address};
 use crate::engines::Engines;
 use crate::owner::Owner;
 use crate::queue::Queue;
+use crate::stack;
 use crate::thread::{self, Place};
 use std::sync::Arc;
 use std::thread::LocalKey;
@@ -41,6 +42,13 @@ impl thread::State for State {
     fn place() -> &'static LocalKey<Place> {
         &PLACE
     }
+
+    /// Who asked while the thread held the signal off gets its answer.
+    fn entered(&mut self) {
+        if self.owner.is_asked() {
+            self.publish();
+        }
+    }
 }
 
 impl State {
@@ -60,7 +68,7 @@ impl State {
         Some(self.contexts.swap_remove(number))
     }
 
-    /// Takes what has ended to where other threads see it.
+    /// Takes what has ended to where other threads see it, and forgets the contexts that they have destroyed.
     pub(crate) fn publish(&mut self) {
         self.aio.reap();
         control_block::tell(&mut self.aio);
@@ -68,13 +76,23 @@ impl State {
             owned.queue.reap();
             owned.publish();
         }
+        self.forget_destroyed();
         self.owner.answered();
+    }
+
+    /// Ends the owner's side of contexts that others have destroyed.
+    pub(crate) fn forget_destroyed(&mut self) {
+        self.contexts.retain(|owned| !owned.context.is_destroyed() || owned.queue.in_flight() > 0);
     }
 
     /// Waits for what is in flight, and counts what the engines have done and not said: the process ends.
     pub(crate) fn finish(&mut self) {
         self.aio.drain();
-        self.contexts.iter_mut().for_each(|owned| owned.queue.drain());
+        control_block::count(&mut self.aio);
+        for owned in &mut self.contexts {
+            owned.queue.drain();
+            owned.publish();
+        }
         self.engines.tell();
         self.aio.tell();
         self.contexts.iter_mut().for_each(|owned| owned.queue.tell());
@@ -83,8 +101,11 @@ impl State {
 
 /// What a thread does that is asked by another (`owner`).
 pub(crate) fn answer() {
-    if let Some(mut inside) = Inside::enter_in_handler() {
-        inside.state().publish();
+    // On a stack of another making it answers when it next calls the library.
+    stack::may_ask(false);
+    if stack::has_room(stack::TO_CALL) {
+        // It answers as it comes in.
+        drop(Inside::enter_in_handler());
     }
 }
 

@@ -59,6 +59,10 @@ reasons! {
     Nested = "nested",
     /// The thread holds off more signals than it usually does, as in a signal handler.
     SignalHandler = "signal_handler",
+    /// The thread holds off the signal by which others would ask for what it has in flight.
+    Unreachable = "unreachable",
+    /// glibc has an I/O on the same place, which comes first.
+    Overlap = "overlap",
     /// The thread is ending.
     ThreadEnds = "thread_ends",
     /// There are as many engines as may be.

@@ -1,5 +1,6 @@
-//! Raw system calls: none of them is a function that this library stands in for.
+//! Raw system calls: none of them is a function that this library stands in for. And what a thread holds off.
 
+use iopj_engine::Op;
 use std::ffi::{CStr, c_int, c_long};
 
 /// A set of signals as the kernel has it: signal n is bit n - 1.
@@ -57,9 +58,51 @@ pub(crate) fn hold_off(signals: Signals) -> Signals {
     before
 }
 
-/// Holds off every signal.
-pub(crate) fn hold_off_all() -> Signals {
-    hold_off(ALL)
+unsafe extern "C-unwind" {
+    /// pthread_setcancelstate(3).
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE` of pthread.h.
+const CANCEL_DISABLE: c_int = 1;
+
+fn set_cancel(state: c_int) -> c_int {
+    let mut before = 0;
+    // SAFETY: the call writes the state that was.
+    unsafe { pthread_setcancelstate(state, &raw mut before) };
+    before
+}
+
+/// While it lives no handler runs in this thread, and no call that the library makes cancels it. At its end
+/// errno is what it was.
+pub(crate) struct Quiet {
+    /// The signals that were held off before.
+    pub(crate) before: Signals,
+    cancel: c_int,
+    errno: c_int,
+}
+
+impl Quiet {
+    pub(crate) fn begin() -> Quiet {
+        let errno = errno();
+        let before = hold_off(ALL);
+        Quiet { before, cancel: set_cancel(CANCEL_DISABLE), errno }
+    }
+}
+
+impl Drop for Quiet {
+    /// Signals come last, because a handler may leave by siglongjmp(3).
+    fn drop(&mut self) {
+        set_cancel(self.cancel);
+        set_errno(self.errno);
+        hold_off(self.before);
+    }
+}
+
+/// Those of some signals for which the program has a handler.
+pub(crate) fn handled(signals: Signals) -> Signals {
+    let bits = (1..=64).map(|signal| (signal, 1 << (signal - 1)));
+    bits.filter(|(signal, bit)| signals & bit != 0 && has_handler(*signal)).map(|(_, bit)| bit).sum()
 }
 
 /// True if a signal has come for which the program has a handler, and which `before` did not hold off: it
@@ -68,7 +111,7 @@ pub(crate) fn is_interrupted(before: Signals) -> bool {
     let mut pending: Signals = 0;
     // SAFETY: the call writes a set of eight bytes.
     unsafe { call(libc::SYS_rt_sigpending, [(&raw mut pending) as usize, size_of::<Signals>(), 0, 0, 0, 0]) };
-    (1..=64).filter(|signal| pending & !before & 1 << (signal - 1) != 0).any(has_handler)
+    handled(pending & !before) != 0
 }
 
 /// True if the program handles a signal.
@@ -112,14 +155,64 @@ pub(crate) fn append(path: &CStr, bytes: &[u8]) {
     }
 }
 
-/// One read or write that waits, by preadv2(2) or pwritev2(2); bytes, or an errno negated.
+/// Calls `line` with each line of a file, cut where it is longer than half a kibibyte. It takes no memory.
+pub(crate) fn for_each_line(path: &CStr, mut line: impl FnMut(&[u8])) {
+    let (at, flags) = (libc::AT_FDCWD as usize, (libc::O_RDONLY | libc::O_CLOEXEC) as usize);
+    // SAFETY: the path ends with a zero byte.
+    let fd = unsafe { call(libc::SYS_openat, [at, path.as_ptr() as usize, flags, 0, 0, 0]) };
+    if fd < 0 {
+        return;
+    }
+    let (mut bytes, mut kept, mut len) = ([0_u8; 512], [0_u8; 512], 0);
+    loop {
+        let to = bytes.as_mut_ptr() as usize;
+        // SAFETY: the call writes no more than there is room for.
+        let count = unsafe { call(libc::SYS_read, [fd as usize, to, bytes.len(), 0, 0, 0]) };
+        for byte in bytes.iter().take(count.max(0) as usize) {
+            if *byte == b'\n' {
+                line(&kept[..len]);
+                len = 0;
+            } else if let Some(place) = kept.get_mut(len) {
+                *place = *byte;
+                len += 1;
+            }
+        }
+        if count <= 0 {
+            break;
+        }
+    }
+    // SAFETY: the descriptor is ours and is closed once.
+    unsafe { call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// One read or write that waits; bytes, or an errno negated.
 ///
 /// # Safety
 /// The kernel may write to the memory of a read, or read that of a write.
-pub(crate) unsafe fn transfer(reads: bool, fd: c_int, vectors: &[libc::iovec], offset: u64) -> isize {
-    let number = if reads { libc::SYS_preadv } else { libc::SYS_pwritev };
+pub(crate) unsafe fn transfer(op: Op, fd: c_int, vectors: &[libc::iovec], offset: u64) -> isize {
+    let (number, arguments) = transfer_call(op, fd, vectors, offset);
     // SAFETY: by this function's condition; the vectors live through the call.
-    unsafe { call(number, [fd as usize, vectors.as_ptr() as usize, vectors.len(), offset as usize, 0, 0]) }
+    unsafe { call(number, arguments) }
+}
+
+/// The system call of a transfer: preadv2(2) or pwritev2(2), with the flag that makes a write durable.
+fn transfer_call(op: Op, fd: c_int, vectors: &[libc::iovec], offset: u64) -> (c_long, [usize; 6]) {
+    let number = if op == Op::Read { libc::SYS_preadv2 } else { libc::SYS_pwritev2 };
+    let flags = match op {
+        Op::WriteDsync => libc::RWF_DSYNC,
+        Op::WriteSync => libc::RWF_SYNC,
+        _ => 0,
+    };
+    let (at, count) = (vectors.as_ptr() as usize, vectors.len());
+    (number, [fd as usize, at, count, offset as usize, 0, flags as usize])
+}
+
+/// Says why on standard error, and ends the program.
+pub(crate) fn end_program(why: &str) -> ! {
+    let text = format!("libiopj_preload.so: {}\n", why.replace('\n', " "));
+    // SAFETY: the text lives through the call.
+    unsafe { call(libc::SYS_write, [2, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
+    std::process::abort();
 }
 
 /// Gives the processor to another thread for about `ns` nanoseconds.
@@ -146,6 +239,7 @@ pub(crate) fn thread_id() -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ptr::null_mut;
 
     #[test]
     fn errors_come_back_negated_and_leave_errno_alone() {
@@ -161,7 +255,8 @@ mod tests {
     #[test]
     fn only_a_signal_with_a_handler_interrupts() {
         extern "C" fn handler(_: c_int) {}
-        let before = hold_off_all();
+        let quiet = Quiet::begin();
+        let before = quiet.before;
         // SAFETY: the signals are held off in this thread, and go to it alone.
         let raise = |signal| unsafe { libc::raise(signal) };
         assert!(!is_interrupted(before));
@@ -172,7 +267,47 @@ mod tests {
         raise(libc::SIGUSR2);
         assert!(is_interrupted(before));
         assert!(!is_interrupted(1 << (libc::SIGUSR2 - 1)), "it was held off before");
-        hold_off(before);
+        drop(quiet);
         assert!(!is_interrupted(before), "the handler has run");
+    }
+
+    #[test]
+    fn a_write_that_must_be_durable_says_so_to_the_kernel() {
+        let vectors = [libc::iovec { iov_base: null_mut(), iov_len: 512 }];
+        let flags = |op| {
+            let (number, arguments) = transfer_call(op, 7, &vectors, 1024);
+            assert_eq!((arguments[0], arguments[2], arguments[3]), (7, 1, 1024));
+            (number, arguments[5] as c_int)
+        };
+        assert_eq!(flags(Op::Read), (libc::SYS_preadv2, 0));
+        assert_eq!(flags(Op::Write), (libc::SYS_pwritev2, 0));
+        assert_eq!(flags(Op::WriteDsync), (libc::SYS_pwritev2, libc::RWF_DSYNC));
+        assert_eq!(flags(Op::WriteSync), (libc::SYS_pwritev2, libc::RWF_SYNC));
+    }
+
+    #[test]
+    fn lines_are_whole_or_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        std::fs::write(&path, format!("one\n\n{}\nlast\nand no end", "x".repeat(2000))).unwrap();
+        let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        let mut lens = Vec::new();
+        for_each_line(&path, |line| lens.push(line.len()));
+        assert_eq!(lens, [3, 0, 512, 4]);
+        for_each_line(c"/no/such/file", |_| panic!("a line"));
+    }
+
+    #[test]
+    fn what_was_held_off_and_errno_come_back() {
+        set_errno(9);
+        let first = Quiet::begin();
+        set_errno(1);
+        let second = Quiet::begin();
+        assert_eq!((second.cancel, second.before & 1), (CANCEL_DISABLE, 1));
+        drop(second);
+        let before = first.before;
+        drop(first);
+        assert_eq!((errno(), hold_off(before)), (9, before));
+        assert_eq!(set_cancel(0), 0);
     }
 }

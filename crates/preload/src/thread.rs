@@ -1,7 +1,8 @@
 //! What a thread has: its state, and whether it is in the library.
 
 use crate::stats::Reason;
-use crate::{process, sys};
+use crate::sys::{self, Quiet};
+use crate::{owner, process, stack};
 use iopj_engine::rings_closed;
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -12,6 +13,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) trait State: Default + 'static {
     /// The state of this thread.
     fn place() -> &'static std::thread::LocalKey<Place>;
+
+    /// The thread has come in: what is done first.
+    fn entered(&mut self);
 }
 
 /// Where a thread keeps its state. It has no destructor, so that a call from a destructor of the program's
@@ -22,10 +26,12 @@ pub(crate) struct Place {
     generation: Cell<u64>,
     is_inside: Cell<bool>,
     has_ended: Cell<bool>,
-    /// The signals that its calls usually hold off, and those that its latest calls held off beside them,
-    /// with how many calls these were.
+    /// The signals that its calls usually hold off; all before the first. Those that its latest calls held
+    /// off beside them, with how many calls these were.
     usual: Cell<sys::Signals>,
     latest: Cell<(sys::Signals, u32)>,
+    /// None of the usual ones has a handler, so the thread is in none.
+    is_certain: Cell<bool>,
 }
 
 /// How long after the close of a ring its thread is interrupted, at the most.
@@ -42,14 +48,22 @@ impl Place {
             has_ended: Cell::new(false),
             usual: Cell::new(!0),
             latest: Cell::new((0, 0)),
+            is_certain: Cell::new(false),
         }
     }
 }
 
 impl Place {
-    /// False if the thread seems to be in a signal handler, which runs with its signal held off.
-    fn is_usual(&self, before: sys::Signals) -> bool {
-        self.usual.set(self.usual.get() & before);
+    /// False if the thread seems to be in a signal handler, which runs with its signal held off. `handled`
+    /// are those of some signals that have handlers.
+    fn is_usual(&self, before: sys::Signals, handled: impl Fn(sys::Signals) -> sys::Signals) -> bool {
+        let known = self.usual.get();
+        if known & before != known {
+            // The first calls may come from a handler.
+            let usual = if known == !0 { before & !handled(before) } else { known & before };
+            self.usual.set(usual);
+            self.is_certain.set(handled(usual) == 0);
+        }
         if before == self.usual.get() {
             self.latest.set((0, 0));
             return true;
@@ -58,6 +72,7 @@ impl Place {
         self.latest.set((before, count));
         if count >= USUAL {
             self.usual.set(before);
+            self.is_certain.set(false);
         }
         count >= USUAL
     }
@@ -83,25 +98,26 @@ pub(crate) fn is_inside<S: State>() -> bool {
 
 /// Drops the state of a thread that ends.
 extern "C" fn end<S: State>(state: *mut c_void) {
-    let before = sys::hold_off_all();
+    let _quiet = Quiet::begin();
     S::place().with(|place| {
         place.has_ended.set(true);
+        // In a child that has called nothing yet this is what makes the generation another.
+        let is_working = process::is_working();
         let is_ours = place.generation.get() == process::generation();
-        if process::is_working() && is_ours && place.state.replace(null_mut()) == state {
+        if is_working && is_ours && place.state.replace(null_mut()) == state {
             // SAFETY: `enter` made the box, and only this place had it.
             drop(unsafe { Box::from_raw(state.cast::<S>()) });
         }
     });
-    sys::hold_off(before);
 }
 
-/// A thread in the library: signals are held off, so that no handler leaves it halfway or comes in again.
+/// A thread in the library: signals are held off, so that no handler leaves it halfway or comes in again, and
+/// it is not cancelled.
 pub(crate) struct Inside<S: State> {
     state: *mut S,
-    before: sys::Signals,
-    errno: i32,
     /// Rings that the thread had closed when it came in.
     closed: u32,
+    quiet: Quiet,
 }
 
 impl<S: State> Inside<S> {
@@ -117,17 +133,17 @@ impl<S: State> Inside<S> {
             if place.has_ended.get() || KEY.load(Ordering::Acquire) == u32::MAX {
                 return Err(Reason::ThreadEnds);
             }
-            let (errno, before) = (sys::errno(), sys::hold_off_all());
+            let quiet = Quiet::begin();
             if place.generation.get() != process::generation() {
                 // The state is that of the parent's thread, and is leaked.
                 place.state.set(null_mut());
                 place.generation.set(process::generation());
                 place.usual.set(!0);
             }
-            if !place.is_usual(before) {
-                sys::hold_off(before);
+            if !place.is_usual(quiet.before, owner::handled) {
                 return Err(Reason::SignalHandler);
             }
+            stack::may_ask(place.is_certain.get());
             place.is_inside.set(true);
             if place.state.get().is_null() {
                 let state = Box::into_raw(Box::<S>::default()).cast();
@@ -135,7 +151,7 @@ impl<S: State> Inside<S> {
                 // SAFETY: the key was made; what it is given is an address.
                 unsafe { libc::pthread_setspecific(KEY.load(Ordering::Relaxed), state) };
             }
-            Ok(Inside { state: place.state.get().cast(), before, errno, closed: rings_closed() })
+            Ok(Inside::of(place, quiet))
         })
     }
 
@@ -154,10 +170,17 @@ impl<S: State> Inside<S> {
             if !has_state || place.is_inside.get() || place.has_ended.get() {
                 return None;
             }
-            let (errno, before) = (sys::errno(), sys::hold_off_all());
+            let quiet = Quiet::begin();
+            stack::may_ask(false);
             place.is_inside.set(true);
-            Some(Inside { state: place.state.get().cast(), before, errno, closed: rings_closed() })
+            Some(Inside::of(place, quiet))
         })
+    }
+
+    fn of(place: &Place, quiet: Quiet) -> Inside<S> {
+        let mut inside = Inside::<S> { state: place.state.get().cast(), closed: rings_closed(), quiet };
+        inside.state().entered();
+        inside
     }
 
     /// The thread's state.
@@ -168,7 +191,12 @@ impl<S: State> Inside<S> {
 
     /// True if a signal has come which would have interrupted a wait.
     pub(crate) fn is_interrupted(&self) -> bool {
-        sys::is_interrupted(self.before)
+        owner::is_interrupted(self.quiet.before)
+    }
+
+    /// True if other threads can ask this one for what it has in flight, when it is out again.
+    pub(crate) fn is_reachable(&self) -> bool {
+        owner::is_reachable(self.quiet.before)
     }
 }
 
@@ -180,8 +208,6 @@ impl<S: State> Drop for Inside<S> {
             sys::take_interruption(LATEST_NS);
         }
         S::place().with(|place| place.is_inside.set(false));
-        sys::set_errno(self.errno);
-        sys::hold_off(self.before);
     }
 }
 
@@ -192,11 +218,22 @@ mod tests {
     #[test]
     fn more_signals_held_off_are_a_handler_until_they_are_usual() {
         let place = Place::new();
-        assert!(place.is_usual(0b100) && place.is_usual(0b100));
-        assert!(!place.is_usual(0b110) && place.is_usual(0b100), "a handler");
-        assert!(place.is_usual(0b000) && !place.is_usual(0b100), "what it holds off usually is the least");
-        let handled: Vec<bool> = (0..USUAL).map(|_| place.is_usual(0b011)).collect();
+        let is_usual = |before| place.is_usual(before, |signals| signals & 0b011);
+        assert!(is_usual(0b100) && is_usual(0b100));
+        assert!(!is_usual(0b110) && is_usual(0b100), "a handler");
+        assert!(is_usual(0b000) && !is_usual(0b100), "what it holds off usually is the least");
+        assert!(place.is_certain.get());
+        let handled: Vec<bool> = (0..USUAL).map(|_| is_usual(0b011)).collect();
         assert_eq!(handled.iter().position(|usual| *usual), Some(USUAL as usize - 1));
-        assert!(place.is_usual(0b011));
+        assert!(is_usual(0b011) && !place.is_certain.get());
+        assert!(is_usual(0) && place.is_certain.get());
+    }
+
+    #[test]
+    fn a_thread_whose_first_calls_come_from_a_handler_is_in_one() {
+        let place = Place::new();
+        let is_usual = |before| place.is_usual(before, |signals| signals & 0b010);
+        assert!(!is_usual(0b110) && !is_usual(0b110), "the second signal has a handler");
+        assert!(is_usual(0b100) && place.is_certain.get() && !is_usual(0b110));
     }
 }

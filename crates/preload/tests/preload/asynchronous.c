@@ -1,52 +1,8 @@
 // libaio and POSIX AIO. Each test says what it saw; with the library and without, that is the same.
-#include "common.h"
-#include <aio.h>
-#include <dlfcn.h>
-#include <linux/aio_abi.h>
+#include "async.h"
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/time.h>
-
-// libaio's functions, of the library that comes first.
-static int (*setup)(int, aio_context_t *), (*destroy)(aio_context_t);
-static int (*submit)(aio_context_t, long, struct iocb **);
-static int (*get_events)(aio_context_t, long, long, struct io_event *, struct timespec *);
-
-static void load(void) {
-    need(dlopen("libaio.so.1", RTLD_NOW | RTLD_GLOBAL) != NULL, "libaio.so.1");
-    *(void **)&setup = dlsym(RTLD_DEFAULT, "io_setup");
-    *(void **)&destroy = dlsym(RTLD_DEFAULT, "io_destroy");
-    *(void **)&submit = dlsym(RTLD_DEFAULT, "io_submit");
-    *(void **)&get_events = dlsym(RTLD_DEFAULT, "io_getevents");
-    need(setup && destroy && submit && get_events, "its functions");
-}
-
-static struct iocb asked(int code, int fd, void *memory, size_t len, long offset, uint64_t data) {
-    return (struct iocb){.aio_data = data, .aio_lio_opcode = code, .aio_fildes = fd,
-                         .aio_buf = (uintptr_t)memory, .aio_nbytes = len, .aio_offset = offset};
-}
-
-// One I/O: what io_submit said, or the result of its event.
-static void one(const char *what, aio_context_t context, struct iocb block) {
-    struct iocb *list[] = {&block};
-    struct io_event event;
-    int taken = submit(context, 1, list);
-    if (taken != 1) {
-        printf("%s: refused by %d\n", what, taken);
-        return;
-    }
-    need(get_events(context, 1, 1, &event, NULL) == 1, "its event");
-    need(event.obj == (uintptr_t)&block && event.data == block.aio_data, "its own event");
-    printf("%s: %lld\n", what, (long long)event.res);
-}
-
-// So many events that the library believes in one thread.
-static void trial(aio_context_t context, int fd, char *memory) {
-    struct iocb block = asked(IOCB_CMD_PREAD, fd, memory, BLOCK, 0, 0), *list[] = {&block};
-    struct io_event event;
-    for (int round = 0; round < 20; round++)
-        need(submit(context, 1, list) == 1 && get_events(context, 1, 1, &event, NULL) == 1, "an event");
-}
 
 static int by_data(const void *one, const void *two) {
     const struct io_event *first = one, *second = two;
@@ -225,47 +181,9 @@ static void interrupted(void) {
     for (int round = 0; round < 4; round++) printf("nothing: %d\n", epoll_wait(epoll, &other, 1, 20));
 }
 
-static struct aiocb io(int fd, void *memory, size_t len, off_t offset) {
-    struct aiocb block;
-    memset(&block, 0, sizeof block);
-    block.aio_fildes = fd;
-    block.aio_buf = memory;
-    block.aio_nbytes = len;
-    block.aio_offset = offset;
-    block.aio_sigevent.sigev_notify = SIGEV_NONE;
-    return block;
-}
-
-static void finish(const char *what, int begun, struct aiocb *block) {
-    if (begun != 0) {
-        printf("%s: refused by %d\n", what, errno);
-        return;
-    }
-    const struct aiocb *list[] = {block};
-    while (aio_error(block) == EINPROGRESS) need(aio_suspend(list, 1, NULL) == 0, "its end");
-    int error = aio_error(block);
-    printf("%s: %d %ld\n", what, error, (long)aio_return(block));
-}
-
-static void *suspends(void *block) {
-    const struct aiocb *list[] = {block};
-    while (aio_error(block) == EINPROGRESS) need(aio_suspend(list, 1, NULL) == 0, "its end");
-    return NULL;
-}
-
 static void *reads_and_ends(void *block) {
     need(aio_read(block) == 0, "a read");
     return NULL;
-}
-
-// So many that the library believes that threads ask for their own.
-static void posix_trial(int fd, char *memory) {
-    for (int round = 0; round < 10; round++) {
-        struct aiocb block = io(fd, memory, BLOCK, 0);
-        need(aio_read(&block) == 0, "a read");
-        suspends(&block);
-        need(aio_return(&block) == BLOCK, "its bytes");
-    }
 }
 
 static void posix_aio(void) {

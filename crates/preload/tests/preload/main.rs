@@ -102,15 +102,26 @@ fn compared_with(program: &Path, test: &str, device: Option<&Path>) -> Vec<Value
     counts
 }
 
+/// What a process has given to engines, whichever way it went.
+fn by_way(process: &Value) -> u64 {
+    process["ways"].as_object().unwrap().values().filter_map(Value::as_u64).sum()
+}
+
+/// The calls of a process that engines have ended.
+fn moved(process: &Value) -> u64 {
+    let interfaces = process["moved"].as_object().unwrap().values();
+    interfaces.filter_map(|interface| interface["calls"].as_u64()).sum()
+}
+
 /// Runs tests, each of which must move something by `interface`, and pass something through for each reason.
 fn all(program: &Path, interface: &str, tests: &[(&str, &[&str])]) {
     for (test, reasons) in tests {
         let counts = compared(program, test);
         let calls = sum(&counts, &format!("/moved/{interface}/calls"));
         assert!(calls > 0 && sum(&counts, "/engines_opened") > 0, "{test}: {counts:?}");
-        let by_way: u64 =
-            counts.iter().filter_map(|process| process["ways"].as_object()).flatten().count() as u64;
-        assert!(by_way > 0, "{test}: {counts:?}");
+        for process in &counts {
+            assert_eq!(by_way(process), moved(process), "{test}: {process}");
+        }
         // No handler comes in while the thread is in, and none leaves it halfway.
         assert_eq!(sum(&counts, "/passed/nested"), 0, "{test}: {counts:?}");
         for reason in *reasons {
@@ -124,8 +135,10 @@ fn calls_that_wait_mean_what_they_meant() {
     let folder = folder();
     let Some(program) = compile(folder.path(), "synchronous") else { return };
     let results = ["unaligned", "length", "vectors", "call_flags", "open_flags", "not_open", "warm_up"];
-    let tests: [(&str, &[&str]); 11] = [
+    let tests: [(&str, &[&str]); 13] = [
         ("limits", &["size_limit"]),
+        ("unshared", &[]),
+        ("vectors_without_end", &["vectors"]),
         ("forks_beside", &[]),
         ("stacks", &["stack"]),
         ("results", &results),
@@ -213,13 +226,88 @@ fn calls_of_posix_aio_mean_what_they_meant() {
 }
 
 #[test]
+fn what_programs_seldom_do_means_what_it_meant() {
+    let folder = folder();
+    let Some(program) = compile(folder.path(), "corners").filter(|_| has_libaio()) else { return };
+    let libaio: [(&str, &[&str]); 7] = [
+        ("masked_destroy", &[]),
+        ("masked_wait", &[]),
+        ("local", &["operation"]),
+        ("late_cancel", &[]),
+        ("in_a_handler", &["signal_handler"]),
+        ("crossed", &[]),
+        ("changed_in_flight", &[]),
+    ];
+    all(&program, "libaio", &libaio);
+    let posix_aio: [(&str, &[&str]); 4] = [
+        ("child_ends", &[]),
+        ("overlaps", &["overlap", "notified"]),
+        ("syncs_beside", &[]),
+        ("other_stack", &[]),
+    ];
+    all(&program, "posix-aio", &posix_aio);
+    let posix_sio: [(&str, &[&str]); 1] = [("held_off", &["signal_handler"])];
+    all(&program, "posix-sio", &posix_sio);
+    // Others could not ask this thread for what it has in flight.
+    let counts = compared(&program, "unreachable");
+    assert!(sum(&counts, "/passed/unreachable") > 0 && moved(&counts[0]) == 0, "{counts:?}");
+}
+
+#[test]
+fn a_child_ends_nothing_of_its_parents() {
+    let folder = folder();
+    let Some(program) = compile(folder.path(), "corners") else { return };
+    let counts = compared(&program, "child_ends");
+    let moved: Vec<u64> = counts.iter().map(moved).filter(|calls| *calls > 0).collect();
+    assert_eq!((counts.len(), moved.len()), (4, 1), "{counts:?}");
+}
+
+#[test]
+fn no_engine_is_opened_in_a_handler() {
+    let folder = folder();
+    let Some(program) = compile(folder.path(), "synchronous") else { return };
+    let counts = compared(&program, "handler_only");
+    assert_eq!((sum(&counts, "/passed/signal_handler"), sum(&counts, "/engines_opened")), (100, 0));
+}
+
+/// The processor itself counts how often the program's process reads or writes the buffer of a call.
+#[test]
+fn no_byte_is_copied() {
+    let folder = folder();
+    let Some(program) = compile(folder.path(), "corners").filter(|_| has_libaio()) else { return };
+    let data = tempfile::tempdir_in(folder.path()).unwrap();
+    let stats = data.path().join("stats");
+    let output = preloaded(program.as_os_str(), &stats).arg("copies").arg(data.path()).output().unwrap();
+    let (code, text, errors) = said(&output);
+    assert_eq!((code, errors.as_str()), (Some(0), ""), "{text}");
+    if !have(!text.contains("no breakpoints"), "perf_event_open(2) with breakpoints, as root has it") {
+        return;
+    }
+    let counted: Vec<&str> = text.lines().filter(|line| line.contains("acces")).collect();
+    assert_eq!(counted, ["accesses: 0", "accesses: 0"], "{text}");
+    assert!(text.ends_with("its own are seen: 1\n"), "{text}");
+    let counts = counts(&stats);
+    for interface in ["posix-sio", "libaio", "posix-aio"] {
+        assert!(sum(&counts, &format!("/moved/{interface}/calls")) >= 40, "{counts:?}");
+    }
+}
+
+#[test]
 fn one_variable_switches_it_off() {
     let (programs, data) = (folder(), folder());
     let Some(program) = compile(programs.path(), "synchronous") else { return };
     let stats = data.path().join("stats");
-    let mut command = preloaded(program.as_os_str(), &stats);
-    let output = command.env("IOPJ_PRELOAD", "off").arg("results").arg(data.path()).output().unwrap();
-    assert!(output.status.success() && !stats.exists(), "{:?}", said(&output));
+    let off = |program: &Path, test: &str| {
+        let mut command = preloaded(program.as_os_str(), &stats);
+        let output = command.env("IOPJ_PRELOAD", "off").arg(test).arg(data.path()).output().unwrap();
+        assert!(output.status.success() && !stats.exists(), "{:?}", said(&output));
+        said(&output)
+    };
+    off(&program, "results");
+    // A plugin's libaio too, whose functions are found in the library alone.
+    let Some(program) = compile(programs.path(), "corners").filter(|_| has_libaio()) else { return };
+    let output = Command::new(&program).arg("local").arg(data.path()).output().unwrap();
+    assert_eq!(off(&program, "local"), said(&output));
 }
 
 #[test]

@@ -1,8 +1,11 @@
 // Calls that wait. Each test says what it saw; with the library and without, that is the same.
 #include "common.h"
 #include <dirent.h>
+#include <limits.h>
+#include <linux/close_range.h>
 #include <setjmp.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/file.h>
 #include <sys/time.h>
@@ -267,11 +270,15 @@ static void limits(void) {
     int fd = make("data", 0, O_RDWR);
     char *memory = blocks(1);
     struct sigaction action = {.sa_handler = grows};
-    struct rlimit limit = {(BLOCKS + 8) * BLOCK, RLIM_INFINITY};
-    need(sigaction(SIGXFSZ, &action, NULL) == 0 && setrlimit(RLIMIT_FSIZE, &limit) == 0, "a limit");
-    warm(fd);
+    need(sigaction(SIGXFSZ, &action, NULL) == 0, "a handler");
+    for (int round = 0; round < 2; round++) {
+        // After reads by an engine, a limit that is new and one that is another.
+        struct rlimit limit = {(BLOCKS + 8 + round) * BLOCK, RLIM_INFINITY};
+        warm(fd);
+        need(setrlimit(RLIMIT_FSIZE, &limit) == 0, "a limit");
+    }
     say("within it", pwrite(fd, memory, BLOCK, (BLOCKS + 4) * BLOCK));
-    say("beyond it", pwrite(fd, memory, BLOCK, (BLOCKS + 8) * BLOCK));
+    say("beyond it", pwrite(fd, memory, BLOCK, (BLOCKS + 9) * BLOCK));
     say("signals", grown);
     say("reads", pread(fd, memory, BLOCK, BLOCK) + memory[0]);
 }
@@ -428,6 +435,42 @@ static void cancel(void) {
     say("others go on", pread(fd, memory, BLOCK, 6 * BLOCK) + memory[0]);
 }
 
+// A process all of whose direct I/O is done in a handler.
+static void handler_only(void) {
+    other = make("other", 100, O_RDWR);
+    others_memory = blocks(1);
+    need(signal(SIGUSR1, reads_too) != SIG_ERR, "a handler");
+    for (int round = 0; round < 100; round++) raise(SIGUSR1);
+    say("handled", handled);
+    say("in the handler", wrong);
+}
+
+// As many vectors as there are in memory, and no number that the kernel takes.
+static void vectors_without_end(void) {
+    int fd = make("data", 0, O_RDWR);
+    char *memory = blocks(1);
+    size_t room = BLOCK;
+    char *page = mmap(NULL, 2 * room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    need(page != MAP_FAILED && mprotect(page + room, room, PROT_NONE) == 0, "a page");
+    struct iovec *vectors = (void *)page;
+    for (size_t number = 0; number < room / sizeof *vectors; number++)
+        vectors[number] = (struct iovec){memory, BLOCK};
+    warm(fd);
+    say("vectors without end", preadv(fd, vectors, INT_MAX, 0));
+}
+
+// A thread that gets descriptors of its own while it closes.
+static void unshared(void) {
+    alarm(20);
+    int fd = make("data", 0, O_RDWR);
+    char *memory = blocks(1);
+    need(dup2(fd, 3) == 3, "a number");
+    warm(3);
+    say("a range", close_range(4, ~0U, CLOSE_RANGE_UNSHARE));
+    say("goes on", pread(3, memory, BLOCK, 2 * BLOCK) + memory[0]);
+    say("closed", fcntl(4, F_GETFD));
+}
+
 static void buffered(void) {
     int fd = open(path_of("plain"), O_CREAT | O_TRUNC | O_RDWR, 0600);
     char memory[1000];
@@ -443,7 +486,9 @@ int main(int argc, char **argv) {
     struct test tests[] = {
         {"results", results}, {"threads", threads}, {"forks", forks},   {"numbers", numbers},
         {"locks", locks},     {"signals", signals}, {"leap", leap},     {"cancel", cancel},
-        {"buffered", buffered}, {"stacks", stacks}, {"limits", limits}, {"devices", devices}, {"forks_beside", forks_beside}, {NULL, NULL},
+        {"buffered", buffered}, {"stacks", stacks}, {"limits", limits}, {"devices", devices},
+        {"forks_beside", forks_beside}, {"handler_only", handler_only}, {"unshared", unshared},
+        {"vectors_without_end", vectors_without_end}, {NULL, NULL},
     };
     return run(tests, argc, argv);
 }
