@@ -16,9 +16,9 @@ const MOST_ENGINES: usize = 32;
 /// How long one of several engines is waited for.
 const TURN: Duration = Duration::from_micros(200);
 
-/// The ways that end an I/O without being asked: its thread may do without the library, and the kernel lets
-/// calls such as fallocate(2) wait until an I/O on the file has ended.
-const WAYS: [Way; 2] = [Way::Interrupt, Way::Sio];
+/// The ways of an I/O that nobody waits for. It must not wait itself, as a system call does. And it must end
+/// without being polled by its thread, which may be in fallocate(2) and wait there until it has ended.
+const WAYS: [Way; 1] = [Way::Interrupt];
 
 /// Engines of one depth by descriptor. What is in flight has a `T` of the caller's.
 pub(crate) struct Queue<T> {
