@@ -1,7 +1,7 @@
 //! An adaptive engine on a descriptor of the program's, with buffers where the program has them.
 
 use crate::limits::is_size_limited;
-use crate::process::Shared;
+use crate::process::{Shared, is_own};
 use crate::settings;
 use crate::stack;
 use crate::stats::{self, Reason};
@@ -252,7 +252,8 @@ impl Drop for Moved {
         let engine = unsafe { ManuallyDrop::take(&mut self.engine) };
         close(engine);
         let left = missing(&self.pool);
-        if left > 0 {
+        // A child in the memory of its parent (vfork(2)) leaves the ring, which takes nothing from it.
+        if left > 0 && is_own() {
             sys::end_program(&format!(
                 "an engine has failed, and {left} of its I/Os have not ended: the program is ended, because \
                  they may still use its memory; IOPJ_PRELOAD=off switches the library off"

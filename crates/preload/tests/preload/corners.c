@@ -423,6 +423,24 @@ static void held_off(void) {
     printf("has read\n");
 }
 
+// Reads in a child that has the memory of its parent.
+static void read_by_child(void) {
+    int fd = make("data", 0, O_RDWR);
+    char *memory = blocks(1);
+    warm(fd);
+    for (int round = 0; round < 3; round++) {
+        int status = 0;
+        pid_t child = vfork();
+        if (child == 0) {
+            long done = pread(fd, memory, BLOCK, 5 * BLOCK);
+            _exit(done == BLOCK && is_filled(memory, 5, BLOCK) ? 0 : 1);
+        }
+        need(waitpid(child, &status, 0) == child, "its end");
+        printf("a child: %d\n", status);
+        need(pread(fd, memory, BLOCK, 7 * BLOCK) == BLOCK && is_filled(memory, 7, BLOCK), "a read");
+    }
+}
+
 static int watch(void *address) {
     struct perf_event_attr event = {.type = PERF_TYPE_BREAKPOINT, .size = sizeof event,
                                     .bp_type = HW_BREAKPOINT_RW, .bp_addr = (uintptr_t)address, .bp_len = 8,
@@ -472,7 +490,8 @@ int main(int argc, char **argv) {
         {"late_cancel", late_cancel},       {"in_a_handler", in_a_handler}, {"unreachable", unreachable},
         {"crossed", crossed},               {"child_ends", child_ends},     {"overlaps", overlaps},
         {"syncs_beside", syncs_beside},     {"other_stack", other_stack},   {"copies", copies},
-        {"changed_in_flight", changed_in_flight}, {"held_off", held_off}, {NULL, NULL},
+        {"changed_in_flight", changed_in_flight}, {"held_off", held_off},
+        {"read_by_child", read_by_child},   {NULL, NULL},
     };
     return run(tests, argc, argv);
 }

@@ -263,6 +263,20 @@ fn a_child_ends_nothing_of_its_parents() {
 }
 
 #[test]
+fn a_child_in_the_memory_of_its_parent_reads_as_it_did() {
+    let folder = folder();
+    let Some(program) = compile(folder.path(), "corners") else { return };
+    let run =
+        |command: &mut Command| said(&command.arg("read_by_child").arg(folder.path()).output().unwrap());
+    let stats = folder.path().join("stats");
+    let under = run(&mut preloaded(program.as_os_str(), &stats));
+    assert_eq!((under.0, &under), (Some(0), &run(&mut Command::new(&program))));
+    // The ring is the parent's thread's alone, and is given up.
+    let counts = counts(&stats);
+    assert!(sum(&counts, "/moved/posix-sio/calls") > 0 && sum(&counts, "/passed/refused") == 1, "{counts:?}");
+}
+
+#[test]
 fn no_engine_is_opened_in_a_handler() {
     let folder = folder();
     let Some(program) = compile(folder.path(), "synchronous") else { return };
@@ -352,6 +366,13 @@ fn fio(engine: &str, interface: &str, more: &[&str]) {
     let (moved, bytes) = (sum(&counts, &moved), sum(&counts, &bytes));
     assert_eq!((sum(&counts, "/bytes_copied"), sum(&counts, "/engines_failed")), (0, 0), "{counts:?}");
     assert!(ios >= 512 && moved > ios * 9 / 10 && bytes >= moved * 4096, "{engine}: {ios} {counts:?}");
+    let ways: Vec<&String> = counts
+        .iter()
+        .filter_map(|process| process["ways"].as_object())
+        .flat_map(|ways| ways.keys())
+        .collect();
+    // What is not waited for must neither wait nor be polled.
+    assert!(interface == "posix-sio" || ways == ["io_uring/syscall/interrupt"], "{counts:?}");
     let passed = sum(&counts, "/passed/trial") + sum(&counts, "/passed/warm_up");
     assert!(passed > 0 && passed <= 128, "{engine}: {counts:?}");
     eprintln!("{engine}: {moved} calls moved of {ios}, {bytes} bytes, none copied");
