@@ -298,6 +298,9 @@ fn what_deep_idle_saves_is_found_again() {
             assert!((said.value / exact - 1.0).abs() < 0.05, "{said:?}, made by {exact}");
         }
     }
+    let read = Model::from_toml(&model.to_toml().unwrap()).unwrap();
+    let [own, again] = [&model, &read].map(|model| model.predict(&cases()[0], Quantity::Watts).unwrap());
+    assert!((own.value / again.value - 1.0).abs() < 1e-9 && own.basis == again.basis);
     // The simulation knows it too: with next to nothing to do, seven cores sleep deeply all the time, and the
     // eighth nearly so.
     let rare = Load { iops: 100.0, poisson: false, bursts: None };

@@ -137,3 +137,46 @@ impl Recorded {
         (Flow { arrivals, parts, ios, warm_up_ios }, stands_in)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_follows_its_own_direction_is_sequential() {
+        let io = |writes, offset, bytes| RecordedIo { due_ns: 0, writes, offset, bytes };
+        // A write lies between two reads that follow each other; the second write follows a read alone.
+        let all = [io(false, 0, 4096), io(true, 0, 4096), io(false, 4096, 4096), io(true, 8192, 4096)];
+        let recorded = Recorded::of(all, false).unwrap();
+        let kinds: Vec<Kind> = recorded.ios.iter().map(|io| recorded.parts[io.class as usize].kind).collect();
+        assert_eq!(kinds, [Kind::RandomRead, Kind::RandomWrite, Kind::SequentialRead, Kind::RandomWrite]);
+        // Nearly equal lengths are one part with their mean.
+        let alike = Recorded::of([io(false, 0, 65_536), io(false, 1 << 30, 66_560)], false).unwrap();
+        assert_eq!((alike.parts.len(), alike.parts[0].bytes, alike.mean_bytes()), (1, 66_048.0, 66_048));
+    }
+
+    proptest! {
+        /// Parts have all I/Os and all bytes of a trace, whatever it is.
+        #[test]
+        fn parts_add_up(
+            all in prop::collection::vec((any::<u64>(), any::<bool>(), any::<u64>(), any::<u32>()), 1..200),
+        ) {
+            let ios = all.iter().map(|(due_ns, writes, offset, bytes)| {
+                RecordedIo { due_ns: *due_ns, writes: *writes, offset: *offset, bytes: *bytes }
+            });
+            let recorded = Recorded::of(ios, false).unwrap();
+            let shares: f64 = recorded.parts.iter().map(|part| part.share).sum();
+            prop_assert!((shares - 1.0).abs() < 1e-9);
+            let bytes: f64 = recorded.parts.iter().map(|part| part.share * part.bytes).sum();
+            let exact = all.iter().map(|one| f64::from(one.3)).sum::<f64>() / all.len() as f64;
+            prop_assert!((bytes - exact).abs() <= 1e-9 * exact);
+            for (io, (_, writes, _, bytes)) in recorded.ios.iter().zip(&all) {
+                let part = recorded.parts[io.class as usize];
+                prop_assert_eq!(part.kind.writes(), *writes);
+                let apart = part.bytes.max(1.0) / f64::from(*bytes).max(1.0);
+                prop_assert!((0.9..1.1).contains(&apart), "{apart}");
+            }
+        }
+    }
+}
