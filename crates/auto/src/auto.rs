@@ -174,10 +174,9 @@ impl<C: Clock> Auto<C> {
     /// Does something with the engine without ending an epoch, when an engine may be opened: for a caller
     /// whose stack has no room for that. What ends meanwhile counts.
     pub fn within_epoch<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
-        let left = std::mem::replace(&mut self.watch.left, i32::MAX);
+        let left = self.watch.put_off();
         let result = work(self);
-        let passed = i32::MAX.saturating_sub(self.watch.left);
-        self.watch.left = left.saturating_sub(passed);
+        self.watch.go_on(left);
         result
     }
 

@@ -178,6 +178,18 @@ impl<C: Clock> Watch<C> {
         is_over
     }
 
+    /// Puts the epoch's end far off; returns what [`Watch::go_on`] takes.
+    pub(crate) fn put_off(&mut self) -> u32 {
+        std::mem::replace(&mut self.left, u32::MAX / 2)
+    }
+
+    /// The epoch's end is where it was before [`Watch::put_off`], less what has passed since; at the next
+    /// completion, if it would have ended.
+    pub(crate) fn go_on(&mut self, left: u32) {
+        let passed = (u32::MAX / 2).saturating_sub(self.left);
+        self.left = left.saturating_sub(passed);
+    }
+
     /// True if the epoch may be over.
     pub(crate) fn is_over(&self) -> bool {
         self.left > u32::MAX / 2
@@ -233,6 +245,21 @@ mod tests {
         assert!(!watch.has_passed(0) && watch.is_over());
         watch.end_after(0);
         assert!(!watch.is_over() && watch.has_passed(7));
+    }
+
+    #[test]
+    fn an_end_that_was_put_off_comes_after_as_many_completions_or_at_the_next() {
+        let mut watch = Watch::new(1, None, SystemClock);
+        watch.end_after(5);
+        let left = watch.put_off();
+        assert!(!watch.has_passed(2) && !watch.is_over());
+        watch.go_on(left);
+        assert!(!watch.has_passed(2) && watch.has_passed(1));
+        watch.end_after(5);
+        let left = watch.put_off();
+        assert!(!watch.has_passed(100) && !watch.is_over());
+        watch.go_on(left);
+        assert!(!watch.is_over() && watch.has_passed(1) && watch.is_over());
     }
 
     #[test]

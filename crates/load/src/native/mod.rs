@@ -376,7 +376,7 @@ fn job_thread<'a>(
         }
     };
     let mut job = None;
-    let (mut before_pass, mut before) = (Counters::default(), Counters::default());
+    let [mut before_pass, mut before] = [Counters::default(), Counters::default()];
     attempt(&mut || {
         cpus::keep_to(&spec.workload.cpus_allowed)?;
         if spec.workload.open.is_some() || spec.replay.is_some() {
@@ -394,10 +394,7 @@ fn job_thread<'a>(
     if spec.has_pass {
         meeting.arrive();
         attempt(&mut || match (&mut job, stop[0].load(Ordering::Relaxed)) {
-            (Some(job), false) => {
-                shared.pass_ios.fetch_add(pass(&mut **job, spec.workload, stop)?, Ordering::Relaxed);
-                Ok(())
-            }
+            (Some(job), false) => pass(&mut **job, spec.workload, &shared.pass_ios, stop),
             _ => Ok(()),
         });
     }
@@ -456,12 +453,13 @@ fn measured<'a>(
     run
 }
 
-/// The pass of a job. Returns its number of I/Os.
+/// The pass of a job, whose I/Os are added to those of all.
 fn pass<'a>(
     job: &mut dyn Job<'a>,
     workload: &Workload,
+    all_ios: &AtomicU64,
     stop: [&'a AtomicBool; 2],
-) -> Result<u64, NativeError> {
+) -> Result<(), NativeError> {
     let mut go = |limit: PassLimit| {
         job.run_apart(Limit::Either(limit.time, limit.ios), stop)?;
         without_errors(job)?;
@@ -470,7 +468,8 @@ fn pass<'a>(
     let first = go(pass::limit(workload))?;
     let issued = pass::longer(workload, first).map_or(Ok(first), go)?;
     job.tally().reset();
-    Ok(issued)
+    all_ios.fetch_add(issued, Ordering::Relaxed);
+    Ok(())
 }
 
 /// One run of the loop; a failed I/O is a failure of the run.

@@ -35,8 +35,8 @@ pub(super) enum Blocks {
 impl Blocks {
     pub(super) fn has(self, block: u32) -> bool {
         match self {
-            Blocks::Choosing => block % 2 == 1,
-            Blocks::Testing => block % 2 == 0,
+            Blocks::Choosing => !block.is_multiple_of(2),
+            Blocks::Testing => block.is_multiple_of(2),
             Blocks::All => true,
         }
     }
