@@ -114,8 +114,8 @@ impl Ways<'_> {
         }
     }
 
-    /// Whether the counts of the pass, and the interrupts of the window, are explained by what went which way,
-    /// as far as a way is concerned.
+    /// Whether the counts of the pass, and the interrupts of the window, are explained by what went which
+    /// way, as far as a way is concerned.
     fn explained(&self, way: Way) -> Result<(), Comparison> {
         let is_tcp = self.evidence.fabric.as_ref().is_some_and(|fabric| fabric.transport == Transport::Tcp);
         if is_tcp {
@@ -123,8 +123,8 @@ impl Ways<'_> {
             return Err(Comparison::Open(Remedy::QuietController.after(why)));
         }
         let Some(Finding::Seen(counts)) = &self.evidence.completions else {
-            let why = "ways that poll and ways that interrupt were both taken, and who completed each I/O was \
-                       not counted";
+            let why = "ways that poll and ways that interrupt were both taken, and who completed each I/O \
+                       was not counted";
             return Err(Comparison::Open(Remedy::CountCompletions.after(why)));
         };
         self.pass(way, counts)?;

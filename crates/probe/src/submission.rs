@@ -65,8 +65,8 @@ pub(crate) fn submission(evidence: &Evidence, completion: &Finding<CompletionMod
     }
 }
 
-/// How the I/Os of an engine that chooses its way reached the kernel: by system calls, by a submission poller,
-/// or by both in turn.
+/// How the I/Os of an engine that chooses its way reached the kernel: by system calls, by a submission
+/// poller, or by both in turn.
 fn by_several(evidence: &Evidence, submit_calls: u64) -> Finding<Submission> {
     let pollers = sqpolls(evidence).filter(|thread| thread.cpu_ns > 0).count();
     match (pollers, submit_calls) {

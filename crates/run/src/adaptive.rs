@@ -19,8 +19,8 @@ const LONGEST: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Adaptive {
     policies: BTreeMap<PolicyName, (String, Policy)>,
-    /// The state of each way, by target: each is tried once in a run, because a ring that is opened and closed
-    /// leaves its threads for a while.
+    /// The state of each way, by target: each is tried once in a run, because a ring that is opened and
+    /// closed leaves its threads for a while.
     ways: Mutex<HashMap<PathBuf, Vec<(Way, Availability)>>>,
 }
 
@@ -154,8 +154,8 @@ fn read(name: &PolicyName) -> Result<String, RunError> {
     let file = Path::new(name.as_str());
     let unread = |why: String| {
         RunError::Refused(format!(
-            "the policy `{name}` of auto:{name} cannot be read ({why}): name a file that `iopj policy derive` \
-             wrote, from the folder that iopj is started in"
+            "the policy `{name}` of auto:{name} cannot be read ({why}): name a file that `iopj policy \
+             derive` wrote, from the folder that iopj is started in"
         ))
     };
     let len = std::fs::metadata(file).map_err(|error| unread(error.to_string()))?.len();

@@ -39,9 +39,9 @@ pub enum IoPath {
     /// A program's own I/O, by the name of the variant that was run (`program:NAME`). Nothing is asked of it,
     /// so what the others say of a path is said of none: it counts as one of system calls and interrupts.
     Program(ProgramName),
-    /// An engine that chooses a way for each request (`auto`, `auto:RULE`). Its ways differ in how they submit
-    /// and complete, so what the others say of a path is said of none: it counts as one of system calls and
-    /// interrupts, and is judged by what was seen on each way.
+    /// An engine that chooses a way for each request (`auto`, `auto:RULE`). Its ways differ in how they
+    /// submit and complete, so what the others say of a path is said of none: it counts as one of system
+    /// calls and interrupts, and is judged by what was seen on each way.
     Auto(AutoPath),
 }
 

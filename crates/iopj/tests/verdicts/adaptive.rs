@@ -8,9 +8,16 @@ const URING: &str = "io_uring/syscall/interrupt";
 const SIO: &str = "posix-sio/syscall/interrupt";
 
 /// One that begins with a system call an I/O, because it believes that to be faster, and tries nothing else.
-const POLICY: &str = "exploration = 0.0\n[[cell]]\nop = \"read\"\nsize = 4096\nin_flight = 1\nways = [{ way = \
-                      \"posix-sio/syscall/interrupt\", mean_ns = 1000.0 }, { way = \
-                      \"io_uring/syscall/interrupt\", mean_ns = 1e9 }]\n";
+const POLICY: &str = r#"exploration = 0.0
+[[cell]]
+op = "read"
+size = 4096
+in_flight = 1
+ways = [
+    { way = "posix-sio/syscall/interrupt", mean_ns = 1000.0 },
+    { way = "io_uring/syscall/interrupt", mean_ns = 1e9 },
+]
+"#;
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
@@ -60,7 +67,7 @@ fn an_engine_that_chooses_its_way_is_measured_and_verified_as_any_path() {
         ["auto", "auto:random", "auto:io_uring/syscall/interrupt", "auto:p.toml"].map(str::to_owned).to_vec();
     for attempt in 0..100 {
         let line = format!(
-            "--target data --path {} --iodepth 1 --runtime 200ms --ramp-time 100ms --replicates 1 --store \
+            "--target data --path {} --iodepth 1 --runtime 100ms --ramp-time 50ms --replicates 1 --store \
              {attempt}.iopj",
             open.join(",")
         );

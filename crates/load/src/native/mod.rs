@@ -375,8 +375,7 @@ fn job_thread<'a>(
             }
         }
     };
-    let mut job = None;
-    let [mut before_pass, mut before] = [Counters::default(), Counters::default()];
+    let mut job: Option<Box<dyn Job<'a> + 'a>> = None;
     attempt(&mut || {
         cpus::keep_to(&spec.workload.cpus_allowed)?;
         if spec.workload.open.is_some() || spec.replay.is_some() {
@@ -388,21 +387,20 @@ fn job_thread<'a>(
     meeting.arrive();
     attempt(&mut || job.as_mut().map_or(Ok(()), |job| ramp(&mut **job, spec, shared, stop)));
     let stop = [abort, stop];
-    if let Some(job) = &job {
-        before_pass = job.counters();
-    }
+    let before_pass = counters(&job);
     if spec.has_pass {
         meeting.arrive();
         attempt(&mut || match (&mut job, stop[0].load(Ordering::Relaxed)) {
-            (Some(job), false) => pass(&mut **job, spec.workload, &shared.pass_ios, stop),
+            (Some(job), false) => {
+                shared.pass_ios.fetch_add(pass(&mut **job, spec.workload, stop)?, Ordering::Relaxed);
+                Ok(())
+            }
             _ => Ok(()),
         });
     }
-    if let Some(job) = &mut job {
-        before = job.counters();
-        // Those of the window are wanted.
-        drop(job.decisions());
-    }
+    let before = counters(&job);
+    // Those of the window are wanted.
+    let _ = job.as_mut().map(|job| job.decisions());
     meeting.arrive();
     attempt(&mut || match (&mut job, stop[0].load(Ordering::Relaxed)) {
         (Some(job), false) => measured(&mut **job, spec, window, stop),
@@ -416,6 +414,10 @@ fn job_thread<'a>(
         }
         (error, _) => Err(error.unwrap_or(NativeError::NotStarted)),
     }
+}
+
+fn counters(job: &Option<Box<dyn Job<'_> + '_>>) -> Counters {
+    job.as_ref().map_or_else(Counters::default, |job| job.counters())
 }
 
 /// The ramp of a job. If there is a rule, the runner ends it, at its limit too.
@@ -453,13 +455,12 @@ fn measured<'a>(
     run
 }
 
-/// The pass of a job, whose I/Os are added to those of all.
+/// The pass of a job. Returns its number of I/Os.
 fn pass<'a>(
     job: &mut dyn Job<'a>,
     workload: &Workload,
-    all_ios: &AtomicU64,
     stop: [&'a AtomicBool; 2],
-) -> Result<(), NativeError> {
+) -> Result<u64, NativeError> {
     let mut go = |limit: PassLimit| {
         job.run_apart(Limit::Either(limit.time, limit.ios), stop)?;
         without_errors(job)?;
@@ -468,8 +469,7 @@ fn pass<'a>(
     let first = go(pass::limit(workload))?;
     let issued = pass::longer(workload, first).map_or(Ok(first), go)?;
     job.tally().reset();
-    all_ios.fetch_add(issued, Ordering::Relaxed);
-    Ok(())
+    Ok(issued)
 }
 
 /// One run of the loop; a failed I/O is a failure of the run.

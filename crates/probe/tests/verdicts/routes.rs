@@ -1,5 +1,5 @@
-//! An engine that chose its way: each way by what was seen of it, and how many went which way against what was
-//! counted.
+//! An engine that chose its way: each way by what was seen of it, and how many went which way against what
+//! was counted.
 
 use super::{
     IOS, PASS, PASSED, assert_contains, counted, disk, hybrid, interrupt, kind, poll, synchronous, thread,
@@ -47,8 +47,8 @@ fn reasons(path: &str, evidence: &Evidence) -> (VerdictKind, Vec<String>) {
     (verdict.kind, verdict.reasons)
 }
 
-/// Demands an unproven verdict with this part in a reason that names a remedy; a way of which all was seen has
-/// a line without one.
+/// Demands an unproven verdict with this part in a reason that names a remedy; a way of which all was seen
+/// has a line without one.
 #[track_caller]
 fn assert_unproven(evidence: &Evidence, part: &str) {
     let (kind, reasons) = reasons("auto", evidence);
@@ -65,8 +65,8 @@ fn ways_that_interrupt_are_verified_with_a_line_each() {
     assert_eq!(
         reasons[..2],
         [
-            "io_uring/syscall/interrupt: 60000 I/Os (60.0 %): completion by interrupt was seen, submission by \
-             syscall was seen",
+            "io_uring/syscall/interrupt: 60000 I/Os (60.0 %): completion by interrupt was seen, submission \
+             by syscall was seen",
             "io_uring/sqpoll/interrupt: 40000 I/Os (40.0 %): completion by interrupt was seen, submission by \
              sqpoll was seen"
         ]

@@ -51,8 +51,8 @@ pub struct CellRow {
     /// less one; absent for rows that do not compete and
     /// under emulation.
     pub slower: Option<f64>,
-    /// Which ways an engine took that chooses them; reasons of verdicts other than `verified`, and errors. Each
-    /// once.
+    /// Which ways an engine took that chooses them; reasons of verdicts other than `verified`, and errors.
+    /// Each once.
     pub reasons: Vec<String>,
     /// Short I/Os over all trials.
     pub short_ios: u64,
