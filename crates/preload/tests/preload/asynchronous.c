@@ -1,5 +1,6 @@
 // libaio and POSIX AIO. Each test says what it saw; with the library and without, that is the same.
 #include "async.h"
+#include <dirent.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/time.h>
@@ -137,6 +138,42 @@ static void libaio_threads(void) {
     need(waitpid(child, &status, 0) == child, "its end");
     printf("a child has no contexts: %d\n", status == 0);
     printf("destroyed: %d\n", destroy(shared));
+}
+
+static int rings(void) {
+    int found = 0;
+    DIR *numbers = opendir("/proc/self/fd");
+    need(numbers != NULL, "a folder");
+    for (struct dirent *entry; (entry = readdir(numbers)) != NULL;) {
+        char target[64] = "";
+        if (readlinkat(dirfd(numbers), entry->d_name, target, sizeof target - 1) > 0)
+            found += strstr(target, "io_uring") != NULL;
+    }
+    closedir(numbers);
+    return found;
+}
+
+static void *destroys(void *context) {
+    return (void *)(intptr_t)destroy(*(aio_context_t *)context);
+}
+
+// What a thread has for its contexts goes when others destroy them.
+static void libaio_destroyed(void) {
+    load();
+    int fd = make("data", 0, O_RDWR);
+    char *memory = blocks(1);
+    for (int round = 0; round < 4; round++) {
+        aio_context_t context = 0;
+        pthread_t thread;
+        void *result = NULL;
+        need(setup(4, &context) == 0, "a context");
+        trial(context, fd, memory);
+        need(!pthread_create(&thread, NULL, destroys, &context), "a thread");
+        need(!pthread_join(thread, &result), "its end");
+        printf("destroyed: %d\n", (int)(intptr_t)result);
+    }
+    // That of the last is there until the next is used.
+    printf("no more than one: %d\n", rings() <= 1);
 }
 
 static volatile sig_atomic_t handled;
@@ -345,6 +382,7 @@ static void closed_in_flight(void) {
 
 int main(int argc, char **argv) {
     struct test tests[] = {
+        {"libaio_destroyed", libaio_destroyed},
         {"libaio", libaio},       {"libaio_threads", libaio_threads},     {"interrupted", interrupted},
         {"posix_aio", posix_aio}, {"posix_aio_threads", posix_aio_threads},
         {"posix_aio_waits", posix_aio_waits},

@@ -203,7 +203,8 @@ fn has_libaio() -> bool {
 fn calls_of_libaio_mean_what_they_meant() {
     let folder = folder();
     let Some(program) = compile(folder.path(), "asynchronous").filter(|_| has_libaio()) else { return };
-    let tests: [(&str, &[&str]); 3] = [
+    let tests: [(&str, &[&str]); 4] = [
+        ("libaio_destroyed", &["trial"]),
         ("libaio", &["trial", "not_open", "unaligned", "operation", "notified"]),
         ("libaio_threads", &["shared"]),
         ("interrupted", &[]),
