@@ -173,9 +173,9 @@ impl Engines {
         Engines { cpus, ..self }
     }
 
-    /// Pushes a transfer to the engine in front. It becomes a request where it goes: whole, it would be stored
-    /// before. What has no arm is left to a function of all engines: if the place in front were passed on, its
-    /// address would be at hand, and its kind be loaded from there.
+    /// Pushes a transfer to the engine in front. It becomes a request where it goes: whole, it would be
+    /// stored before. What has no arm is left to a function of all engines: if the place in front were passed
+    /// on, its address would be at hand, and its kind be loaded from there.
     #[inline(always)]
     pub(crate) fn push_front(&mut self, op: Op, transfer: Transfer, tag: u64) -> Result<(), Refused> {
         let whole = |transfer: Transfer| Request { operation: transfer.by(op), tag };

@@ -1,5 +1,5 @@
-//! `iopj policy`: the file that says which way an adaptive engine takes when: derived, shown, checked here; and
-//! what those that followed one brought.
+//! `iopj policy`: the file that says which way an adaptive engine takes when: derived, shown, checked here;
+//! and what those that followed one brought.
 
 mod derive;
 mod score;

@@ -207,8 +207,8 @@ pub enum Parameter {
     CpuPerWake,
     /// Further CPU time for each KiB, whose pages the kernel pins and maps for the drive, in ns.
     CpuPerKib,
-    /// Sleeps that glibc's helper threads add to an I/O of POSIX AIO, as they take it, wait for the drive, and
-    /// tell of its end.
+    /// Sleeps that glibc's helper threads add to an I/O of POSIX AIO, as they take it, wait for the drive,
+    /// and tell of its end.
     Handoffs,
     /// The share of the drive's time that hybrid completion spins.
     SpinShare,

@@ -19,8 +19,8 @@ const TIMED_PER_SECOND: u64 = 4_096;
 const TIMED_PER_SECOND_NEAR: u64 = 16_384;
 /// Of how many I/Os one is timed while no rate is known.
 const TIMED_AT_FIRST: u32 = 16;
-/// Of how many I/Os one is timed at most often, and with a bound that is near: two clock reads are dear beside
-/// the rest.
+/// Of how many I/Os one is timed at most often, and with a bound that is near: two clock reads are dear
+/// beside the rest.
 const TIMED_OFTEN: u32 = 64;
 const TIMED_OFTEN_NEAR: u32 = 4;
 /// I/Os that are timed in a second with a bound that is not near, if one in [`TIMED_OFTEN`] is fewer: enough

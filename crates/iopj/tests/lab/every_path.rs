@@ -224,8 +224,8 @@ fn polled(trials: &[Trial]) {
     are(trials, "io_uring/syscall/poll", VerdictKind::Verified);
 }
 
-/// Asserts that the engine that chooses went these ways where it was bound to one, and that the waiting thread
-/// completed the I/Os there, and several where chance took them, which nothing contradicts.
+/// Asserts that the engine that chooses went these ways where it was bound to one, and that the waiting
+/// thread completed the I/Os there, and several where chance took them, which nothing contradicts.
 #[track_caller]
 fn chosen(trials: &[Trial], ways: [&str; 2]) {
     let paths: BTreeSet<String> = trials.iter().map(|trial| trial.path.to_string()).collect();
@@ -277,8 +277,8 @@ fn every_path_and_io_poll_delay_on_5_10() {
     // All but io_uring's hybrid polling, by both.
     polled(&trials_kept(&folder, FIO.0, &words));
     completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 10], true);
-    // This kernel does not sleep before it polls a ring: the process does, if an emulated timer ends before an
-    // emulated read does.
+    // This kernel does not sleep before it polls a ring: the process does, if an emulated timer ends before
+    // an emulated read does.
     let ways = ["io_uring/syscall/poll", "io_uring/syscall/poll+sleep"];
     chosen(&trials_kept(&folder, CHOSEN.0, &words), ways);
     crate::io_poll_delay_rules_the_ring(&folder, trials_kept(&folder, "delay-lab", &words));
