@@ -1,8 +1,8 @@
 //! Reads by an engine alone, or by the adaptive engine over such engines, for `cargo xtask instructions` to
 //! count what the choice costs: `routed WHAT FILE IODEPTH COUNT`. WHAT is an engine and how it is reached:
 //!
-//! - `ring`, `sio` (at depth 1) or `user` (the driver in this process, polling, on a simulated drive: it
-//! reads   no file), each alone;
+//! - `ring`, `sio` (at depth 1) or `user` (the driver in this process, polling, on a simulated drive, without
+//!   a file), each alone;
 //! - `ring-pinned` and so on: by the adaptive engine, pinned to that way;
 //! - `ring-follow`: it chooses, without exploration, so the way stays the same;
 //! - `ring-bounded`: it chooses, with a bound of latency that is far;
