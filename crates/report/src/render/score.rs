@@ -31,6 +31,7 @@ pub fn score(score: &Score) -> String {
         text += &wrap(&over_all(one, score.level), WIDTH, "");
     }
     text += &wrap(&counts(score), WIDTH, "");
+    text.extend(score.nobody.as_ref().map(|why| wrap(&escape(why), WIDTH, "")));
     text += &wrap(&rule(score), WIDTH, "");
     if score.cells.iter().flat_map(|cell| &cell.rows).any(|row| row.marked) {
         text += &wrap(LEGEND, WIDTH, "");

@@ -101,6 +101,8 @@ pub struct Score {
     pub looks: u32,
     /// Planned trials that the store lacks.
     pub absent: u64,
+    /// Why no trial of the store competes; absent if one does.
+    pub nobody: Option<String>,
     /// The meter and scope of all joules: of the whole machine, or absent.
     pub energy: Option<EnergySource>,
     /// Each cell that has a path that chooses, once for each metric that one chooses for.
@@ -253,7 +255,8 @@ pub fn score(
     let together = together::together(&cells, &question, looks);
     let ScoreQuestion { margin, level, frozen, .. } = question;
     let absent = study.planned_trials.saturating_sub(trials.len() as u64);
-    Ok(Score { margin, level, frozen, looks, absent, energy, cells: scored, together })
+    let nobody = question.admission.why_none_competes(trials);
+    Ok(Score { margin, level, frozen, looks, absent, nobody, energy, cells: scored, together })
 }
 
 /// Refuses a store of which nothing can be said.

@@ -194,7 +194,8 @@ fn trials_that_do_not_compete_are_left_out_and_counted() {
         trials.iter().filter(|trial| ![0, 2].contains(&trial.replicate)).cloned().collect();
     assert_eq!(row(&score, AUTO), row(&scored(&whole), AUTO));
     judge(&mut trials[..8], VerdictKind::Refuted);
-    assert_eq!(why(&scored(&trials)), "no trial of auto competes (8 refuted)");
+    let none = scored(&trials);
+    assert_eq!((why(&none).as_str(), none.nobody), ("no trial of auto competes (8 refuted)", None));
 }
 
 #[test]
