@@ -84,6 +84,22 @@ fn the_same_latencies_make_the_same_decisions() {
 }
 
 #[test]
+fn no_epoch_ends_for_a_caller_that_keeps_within_it() {
+    let pool = Pool::new(1, 4096).unwrap();
+    let drive = Drive::new(changing);
+    let builder = Auto::builder().epochs(brief_epochs());
+    let mut auto = builder.open_on_drive(&drive, &WAYS, &pool).unwrap();
+    for _ in 0..200 {
+        auto.within_epoch(|auto| read(auto, &pool, 1, 100));
+    }
+    assert_eq!((auto.counts().explored, auto.drain_log().count()), (0, 0));
+    // What has ended counts, so the epoch ends now.
+    read(&mut auto, &pool, 1, 1);
+    read(&mut auto, &pool, 1, 20_000);
+    assert!(auto.counts().explored > 0 && auto.drain_log().count() > 0);
+}
+
+#[test]
 fn cpu_time_is_what_the_thread_spent() {
     let pool = Pool::new(1, 4096).unwrap();
     let drive = Drive::new(changing);
