@@ -190,3 +190,17 @@ pub struct Observation {
     /// Replicates.
     pub replicates: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_other_paths_calibrates_no_model() {
+        let of = |path: &str| Case::of(path.parse().unwrap(), &Workload::default(), 2);
+        for path in ["auto", "auto:io_uring/syscall/interrupt"] {
+            assert_eq!(of(path), Err(NotClosed("auto, which takes other paths")), "{path}");
+        }
+        assert_eq!(of("io_uring/syscall/interrupt").map(|case| case.cores), Ok(2));
+    }
+}

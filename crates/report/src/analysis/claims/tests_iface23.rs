@@ -96,6 +96,19 @@ fn cores(sqpoll: f64, many: f64, other: f64, spread: &[f64]) -> Vec<Trial> {
 }
 
 #[test]
+fn an_engine_that_chooses_its_way_is_no_path_of_a_paper() {
+    let mut trials = cores(2.0, 8.0, 0.6, &QUIET);
+    let busy = |path: &str| {
+        let measured = Measured { cpu_percent: 150.0, ..Measured::default() };
+        cell(path, &workload(Rw::Randread, 1), measured, &QUIET)
+    };
+    trials.extend(busy("auto"));
+    assert_eq!(decided(&trials, 8, "iface23-7").answer, Answer::Holds);
+    trials.extend(busy("libaio/syscall/interrupt"));
+    assert_eq!(decided(&trials, 8, "iface23-7").answer, Answer::DoesNotHold);
+}
+
+#[test]
 fn iface23_7_holds_fails_and_is_undecided() {
     let answer = |trials: &[Trial]| decided(trials, 8, "iface23-7").answer;
     assert_eq!(answer(&cores(2.0, 8.0, 0.6, &QUIET)), Answer::Holds);

@@ -321,6 +321,14 @@ mod tests {
     use crate::analysis::compare::tests::study;
 
     #[test]
+    fn engines_that_choose_their_way_are_named_in_full() {
+        let paths: [IoPath; 3] = ["auto", "auto:io_uring/syscall/interrupt", "io_uring/sqpoll/interrupt"]
+            .map(|p| p.parse().unwrap());
+        let labels = paths.map(|path| label(&path, &paths));
+        assert_eq!(labels, ["auto", "auto:io_uring/syscall/interrupt", "io_uring"]);
+    }
+
+    #[test]
     fn labels_keep_what_tells_paths_apart() {
         let paths: Vec<IoPath> = [
             "libaio/syscall/interrupt",
