@@ -46,15 +46,27 @@ impl Workspace {
         Ok(self.target.join("release/iopj"))
     }
 
-    /// Builds the bench of the `nvme-user` engine in release and returns its path.
-    pub(crate) fn engine_bench(&self) -> Result<PathBuf> {
-        let words = "bench --no-run --package iopj-engine --features sim --bench nvme_user";
+    /// Builds the benches whose instructions are counted, in release: in one build, because they share most
+    /// of their crates.
+    pub(crate) fn benches(&self) -> Result<Benches> {
+        let words = "bench --no-run --package iopj-engine --package iopj-auto --features iopj-engine/sim \
+                     --bench nvme_user --bench routed";
         let messages = shell::output(self.cargo(words).arg("--message-format=json"))?;
-        let executable =
-            |line| Some(serde_json::from_str::<Value>(line).ok()?["executable"].as_str()?.into());
-        messages
-            .lines()
-            .find_map(executable)
-            .context("cargo does not say where it built the bench `nvme_user`")
+        let built: Vec<Value> = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let bench = |name: &str| {
+            let is_this = |message: &&Value| message["target"]["name"] == name;
+            let executable = |message: &Value| Some(PathBuf::from(message["executable"].as_str()?));
+            let bench = built.iter().filter(is_this).find_map(executable);
+            bench.with_context(|| format!("cargo does not say where it built the bench `{name}`"))
+        };
+        Ok(Benches { nvme_user: bench("nvme_user")?, routed: bench("routed")? })
     }
+}
+
+/// Where benches were built.
+pub(crate) struct Benches {
+    /// That of the engine `nvme-user`.
+    pub(crate) nvme_user: PathBuf,
+    /// That of the adaptive engine.
+    pub(crate) routed: PathBuf,
 }

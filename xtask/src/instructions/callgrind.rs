@@ -87,9 +87,14 @@ fn parse(text: &str) -> Result<Profile> {
     Ok(profile)
 }
 
-/// glibc's function, by any of its names: `clock_gettime`, `__clock_gettime`, `clock_gettime@@GLIBC_2.17`.
+/// What reads the clock for rustix where there is no vDSO.
+const RUSTIX_CLOCK: &str = "rustix::backend::vdso_wrappers::clock_gettime_via_syscall";
+
+/// glibc's function, by any of its names: `clock_gettime`, `__clock_gettime`, `clock_gettime@@GLIBC_2.17`; or
+/// rustix's.
 fn is_clock(name: &str) -> bool {
-    name.split('@').next().is_some_and(|name| name.trim_start_matches('_') == "clock_gettime")
+    name == RUSTIX_CLOCK
+        || name.split('@').next().is_some_and(|name| name.trim_start_matches('_') == "clock_gettime")
 }
 
 fn number(text: Option<&str>) -> Result<u64> {
@@ -167,6 +172,7 @@ totals: 1061
         assert!(
             is_clock("clock_gettime") && is_clock("__clock_gettime") && is_clock("clock_gettime@@GLIBC_2.17")
         );
+        assert!(is_clock(RUSTIX_CLOCK));
         assert!(!is_clock("clock_getres") && !is_clock("std::sys::clock_gettime_of") && !is_clock(""));
     }
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask instructions`: user-space instructions that a generator spends on one I/O, and the
-//! `nvme-user` engine alone on one I/O and one empty poll.
+//! `cargo xtask instructions`: user-space instructions that a generator spends on one I/O, the `nvme-user`
+//! engine alone on one I/O and one empty poll, and the adaptive engine beyond the engine that it picks.
 //!
 //! Two runs of different length under callgrind: the difference in instructions divided by the difference in
 //! I/Os excludes start and end. For iopj, the generator's loop is counted (`program`). valgrind hides the
@@ -10,6 +10,7 @@
 mod callgrind;
 mod clock;
 mod program;
+mod routed;
 
 use crate::options::{Options, Usage};
 use crate::workspace::Workspace;
@@ -19,7 +20,7 @@ use callgrind::Profile;
 use program::{Case, Program, engine_cases, engine_limit};
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// I/Os of the shorter and the longer run of iopj or fio. If a whole program is counted, the cost of its end
 /// varies by about a million instructions: the difference must be large enough to make that negligible.
@@ -59,7 +60,8 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
         return measure(workspace, &Program::Fio, &cases).map(|_| ());
     }
     let over = if paths.is_empty() {
-        [count_iopj(workspace, &default_cases())?, count_engine(workspace)?].concat()
+        [count_iopj(workspace, &default_cases())?, count_engine(workspace)?, routed::count(workspace)?]
+            .concat()
     } else {
         count_iopj(workspace, &parse_cases(&paths)?)?
     };
@@ -73,6 +75,11 @@ pub(crate) fn check_iopj(workspace: &Workspace) -> Result<()> {
     shell::timed("instructions per I/O of iopj", || within_limits(&count_iopj(workspace, &cases)?))
 }
 
+/// The cases of the adaptive engine compared with their limits. They need a disk on which nobody else measures.
+pub(crate) fn check_routed(workspace: &Workspace) -> Result<()> {
+    shell::timed("instructions per routed I/O", || within_limits(&routed::count(workspace)?))
+}
+
 /// The cases of the engine `nvme-user` compared with their limits. They need no disk.
 pub(crate) fn check_engine(workspace: &Workspace) -> Result<()> {
     shell::timed("instructions per I/O of the engine nvme-user", || within_limits(&count_engine(workspace)?))
@@ -83,7 +90,7 @@ fn count_iopj(workspace: &Workspace, cases: &[Case]) -> Result<Vec<String>> {
 }
 
 fn count_engine(workspace: &Workspace) -> Result<Vec<String>> {
-    measure(workspace, &Program::Engine(workspace.engine_bench()?), &engine_cases())
+    measure(workspace, &Program::Engine(workspace.benches()?.nvme_user), &engine_cases())
 }
 
 fn within_limits(over: &[String]) -> Result<()> {
@@ -123,11 +130,7 @@ fn limit(program: &Program, case: &Case) -> Option<f64> {
 
 /// Counts every case and prints the table; returns the names of the cases over their limit.
 fn measure(workspace: &Workspace, program: &Program, cases: &[Case]) -> Result<Vec<String>> {
-    let folder = workspace.target.join("instructions");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(&folder)?;
+    let folder = empty_folder(workspace)?;
     let file = folder.join("data");
     if program.reads_file() {
         write_file(&file)?;
@@ -157,6 +160,16 @@ fn measure(workspace: &Workspace, program: &Program, cases: &[Case]) -> Result<V
     println!("user-space instructions per I/O of {}, by valgrind --tool=callgrind", program.name());
     fs::remove_dir_all(folder)?;
     Ok(over)
+}
+
+/// The folder of the counts, empty.
+fn empty_folder(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = workspace.target.join("instructions");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
 }
 
 /// Writes a whole file of incompressible bytes.
