@@ -306,27 +306,30 @@ impl<C: Clock> Engine for Auto<C> {
         match &mut self.engines.front {
             Slot::Ring(ring) => {
                 let take = |completion| self.watch.take(completion, &mut sink);
-                match ring.wait_inline(min, until, take) {
+                return match ring.wait_inline(min, until, take) {
                     Ok(found) if !self.watch.has_passed(found) => Ok(found),
                     waited => self.wait_after(waited, min, until, &mut sink),
-                }
+                };
             }
             Slot::Sio(sio) => {
-                let Some(completion) = sio.perform_queued() else {
-                    return self.wait_other(min, until, &mut sink);
-                };
-                self.watch.take(completion, &mut sink);
-                if self.watch.has_passed(1) { self.wait_after(Ok(1), min, until, &mut sink) } else { Ok(1) }
-            }
-            Slot::User(user) => {
-                let take = |completion| self.watch.take(completion, &mut sink);
-                match user.wait(min, until, take) {
-                    Ok(found) if !self.watch.has_passed(found) => Ok(found),
-                    waited => self.wait_after(waited, min, until, &mut sink),
+                if let Some(completion) = sio.perform_queued() {
+                    self.watch.take(completion, &mut sink);
+                    let is_over = self.watch.has_passed(1);
+                    return if is_over { self.wait_after(Ok(1), min, until, &mut sink) } else { Ok(1) };
                 }
             }
-            _ => self.wait_other(min, until, &mut sink),
+            _ => {}
         }
+        if self.engines.is_bypass
+            && let Slot::User(user) = &mut self.engines.front
+        {
+            let take = |completion| self.watch.take(completion, &mut sink);
+            return match user.wait(min, until, take) {
+                Ok(found) if !self.watch.has_passed(found) => Ok(found),
+                waited => self.wait_after(waited, min, until, &mut sink),
+            };
+        }
+        self.wait_other(min, until, &mut sink)
     }
 
     #[inline]

@@ -146,6 +146,8 @@ pub(crate) struct Engines {
     front_at: usize,
     slots: [Slot; SLOTS],
     source: Source,
+    /// The target is a drive that was taken from the kernel's driver.
+    pub(crate) is_bypass: bool,
     pub(crate) pool: Pool,
     iodepth: u32,
     cpus: KernelCpus,
@@ -156,11 +158,17 @@ pub(crate) struct Engines {
 impl Engines {
     pub(crate) fn new(source: Source, pool: &Pool, iodepth: u32) -> Engines {
         let slots = [const { Slot::Closed }; SLOTS];
+        let is_bypass = match &source {
+            Source::Target(target) => target.controller().is_some(),
+            #[cfg(any(test, feature = "sim"))]
+            Source::Script(_) => false,
+        };
         Engines {
             front: Slot::Closed,
             front_at: 0,
             slots,
             source,
+            is_bypass,
             pool: pool.clone(),
             iodepth,
             cpus: KernelCpus::default(),
@@ -180,11 +188,17 @@ impl Engines {
     pub(crate) fn push_front(&mut self, op: Op, transfer: Transfer, tag: u64) -> Result<(), Refused> {
         let whole = |transfer: Transfer| Request { operation: transfer.by(op), tag };
         match &mut self.front {
-            Slot::Ring(ring) => ring.push(whole(transfer)),
-            Slot::Sio(sio) => sio.push(whole(transfer)),
-            Slot::User(user) => user.push(whole(transfer)),
-            _ => self.push_front_other(whole(transfer)),
+            Slot::Ring(ring) => return ring.push(whole(transfer)),
+            Slot::Sio(sio) => return sio.push(whole(transfer)),
+            _ => {}
         }
+        // With its kind alone the compiler would make a table to jump by, for all kinds.
+        if self.is_bypass
+            && let Slot::User(user) = &mut self.front
+        {
+            return user.push(whole(transfer));
+        }
+        self.push_front_other(whole(transfer))
     }
 
     #[inline(never)]
