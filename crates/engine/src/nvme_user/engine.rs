@@ -11,7 +11,7 @@ use super::flights::{Flight, Flights, MOST_IDS};
 use super::identify::NamespaceInfo;
 use super::pairs;
 use super::prp::{self, Prepared};
-use super::queue::QueuePair;
+use super::queue::{QueuePair, Release};
 use super::registers::ControllerEnd;
 use super::waiting::Waiting;
 use crate::drain::{DRAIN_LIMIT, Leaky};
@@ -168,6 +168,7 @@ impl NvmeUser {
             self.arm(true)?;
         }
         self.waiting.change(mode, self.event.as_ref())?;
+        self.held.pair.completion.set_release(if interrupts { Release::AtOnce } else { Release::Seldom });
         // Waits that sleep are few, and a clock read costs little beside them.
         self.look_every = if matches!(mode, UserCompletion::Poll(_)) { 1 << 12 } else { 1 << 6 };
         self.until_look = self.look_every;

@@ -243,6 +243,8 @@ pub(super) struct CompletionQueue {
     /// Entries taken that the controller does not know of yet, and the number at which it learns of them.
     taken: u32,
     release_at: u32,
+    /// The same where it learns seldom.
+    seldom_at: u32,
     /// The phase, in its place in an entry's last dword, that the next complete entry carries.
     phase: u32,
     doorbell: Doorbell,
@@ -290,6 +292,16 @@ impl CompletionQueue {
     fn go_round(&mut self) {
         self.head = self.base;
         self.phase ^= PHASE;
+    }
+
+    /// Changes when the controller learns of taken entries, and tells it of those that are due then. While
+    /// nothing interrupts, no interrupt waits for them, so a pair that can interrupt and polls tells seldom.
+    pub(super) fn set_release(&mut self, release: Release) {
+        self.release_at = match release {
+            Release::AtOnce => 1,
+            Release::Seldom => self.seldom_at,
+        };
+        self.release();
     }
 
     /// Returns the taken entries to the controller, once it might run out of entries without them.
@@ -352,8 +364,8 @@ impl PairLayout {
 
     /// How many entries are taken before the controller learns of it: with those that may be in flight they
     /// leave one entry free.
-    fn release_at(&self) -> u32 {
-        match self.release {
+    fn release_at(&self, release: Release) -> u32 {
+        match release {
             Release::AtOnce => 1,
             Release::Seldom => (self.completions - self.depth - 1).max(1),
         }
@@ -413,7 +425,8 @@ impl QueuePair {
                 end: last,
                 head: first,
                 taken: 0,
-                release_at: shape.release_at(),
+                release_at: shape.release_at(shape.release),
+                seldom_at: shape.release_at(Release::Seldom),
                 phase: PHASE,
                 doorbell: bell(1),
             },

@@ -193,6 +193,27 @@ fn an_engine_changes_how_it_waits_and_loses_nothing() {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri has neither prctl nor poll")]
+fn a_drive_learns_at_once_what_was_taken_only_while_it_interrupts() {
+    let bench = Bench::new(Behaviour::default());
+    let pool = Pool::new(2, 512).unwrap();
+    let mut engine = switching(&bench, &pool, 2);
+    engine.set_completion(POLL).unwrap();
+    let doorbells = |engine: &NvmeUser| engine.counters().completion_doorbells;
+    let before = doorbells(&engine);
+    for _ in 0..3 {
+        assert_eq!(result(&mut engine, read(&pool, 0, 1)), Ok(512));
+    }
+    assert_eq!(doorbells(&engine), before);
+    engine.set_completion(UserCompletion::Interrupt).unwrap();
+    assert_eq!(doorbells(&engine), before + 1, "those that were taken before");
+    assert_eq!(result(&mut engine, read(&pool, 0, 1)), Ok(512));
+    assert_eq!(doorbells(&engine), before + 2);
+    drop(engine);
+    bench.close();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has neither prctl nor poll")]
 fn an_interrupt_that_was_held_back_comes_once_the_engine_waits_for_it() {
     let bench = Bench::new(lazy());
     let pool = Pool::new(2, 512).unwrap();
