@@ -75,7 +75,8 @@ pub(crate) fn check_iopj(workspace: &Workspace) -> Result<()> {
     shell::timed("instructions per I/O of iopj", || within_limits(&count_iopj(workspace, &cases)?))
 }
 
-/// The cases of the adaptive engine compared with their limits. They need a disk on which nobody else measures.
+/// The cases of the adaptive engine compared with their limits. They need a disk on which nobody else
+/// measures.
 pub(crate) fn check_routed(workspace: &Workspace) -> Result<()> {
     shell::timed("instructions per routed I/O", || within_limits(&routed::count(workspace)?))
 }
