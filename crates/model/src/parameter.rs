@@ -298,6 +298,7 @@ impl Parameter {
                 | Parameter::Cpu(_)
                 | Parameter::CpuPerCall
                 | Parameter::CpuPerWake
+                | Parameter::CpuPerKib
                 | Parameter::Instructions(_)
                 | Parameter::InstructionsPerWake
         )
