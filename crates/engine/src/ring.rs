@@ -193,12 +193,20 @@ pub(crate) struct IoUring {
     simulated: Option<simulated::Kernel>,
 }
 
+/// The thread of the kernel's that polls for submissions, of an instance that has one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SqPoller {
+    /// Its processor; any if absent.
+    pub(crate) cpu: Option<u32>,
+    /// How long it polls on after the last submission; 0 for the kernel's own second.
+    pub(crate) idle_ms: u32,
+}
+
 impl IoUring {
     /// An instance for `iodepth` entries with all the `required` flags, and with as many of the flags that
     /// save work as this kernel knows (`IORING_SETUP_DEFER_TASKRUN` since 6.1, `IORING_SETUP_COOP_TASKRUN`
-    /// since 5.19; fio asks for the same). The calling thread must be the one that submits. A submission
-    /// poller is kept to the processor `poller`, if one is given.
-    pub(crate) fn new(iodepth: u32, required: u32, poller: Option<u32>) -> Result<IoUring, EngineError> {
+    /// since 5.19; fio asks for the same). The calling thread must be the one that submits.
+    pub(crate) fn new(iodepth: u32, required: u32, poller: SqPoller) -> Result<IoUring, EngineError> {
         const COOPERATE: u32 = sys::IORING_SETUP_COOP_TASKRUN;
         const DEFER: u32 = COOPERATE | sys::IORING_SETUP_SINGLE_ISSUER | sys::IORING_SETUP_DEFER_TASKRUN;
         let savings: &[u32] =
@@ -208,7 +216,8 @@ impl IoUring {
             // SAFETY: the parameters are plain integers, for which zero is a valid value.
             let mut params: sys::io_uring_params = unsafe { std::mem::zeroed() };
             params.flags = required | saving | sys::IORING_SETUP_CLAMP;
-            if let Some(cpu) = poller {
+            params.sq_thread_idle = poller.idle_ms;
+            if let Some(cpu) = poller.cpu {
                 params.flags |= sys::IORING_SETUP_SQ_AFF;
                 params.sq_thread_cpu = cpu;
             }

@@ -23,12 +23,19 @@ pub struct RingBuilder<E> {
     modes: Ring,
     iodepth: u32,
     cpus: KernelCpus,
+    poller_idle_ms: u32,
     engine: PhantomData<E>,
 }
 
 impl<E> RingBuilder<E> {
     pub(crate) fn new() -> RingBuilder<E> {
-        RingBuilder { modes: Ring::PLAIN, iodepth: 1, cpus: KernelCpus::default(), engine: PhantomData }
+        RingBuilder {
+            modes: Ring::PLAIN,
+            iodepth: 1,
+            cpus: KernelCpus::default(),
+            poller_idle_ms: 0,
+            engine: PhantomData,
+        }
     }
 
     /// All modes at once.
@@ -93,6 +100,14 @@ impl<E> RingBuilder<E> {
     pub fn cpus(self, cpus: KernelCpus) -> RingBuilder<E> {
         RingBuilder { cpus, ..self }
     }
+
+    /// How long a kernel thread that polls for submissions goes on after the last one, in ms: then it sleeps,
+    /// and the next one wakes it by a system call (`sq_thread_idle` of io_uring_setup(2)). A second, unless
+    /// it is set or 0.
+    #[must_use]
+    pub fn poller_idle_ms(self, poller_idle_ms: u32) -> RingBuilder<E> {
+        RingBuilder { poller_idle_ms, ..self }
+    }
 }
 
 impl RingBuilder<IoUring> {
@@ -104,7 +119,14 @@ impl RingBuilder<IoUring> {
     pub fn open(self, target: &Target, pool: &Pool) -> Result<IoUring, EngineError> {
         check_depth(self.iodepth)?;
         let format = ReadWrite::new(self.modes.registered, target.kind() != TargetKind::File);
-        RingEngine::open_with(format, target, pool, self.modes, self.iodepth, &self.cpus)
+        RingEngine::open_with(
+            format,
+            target,
+            pool,
+            self.modes,
+            self.iodepth,
+            (&self.cpus, self.poller_idle_ms),
+        )
     }
 }
 
@@ -123,7 +145,14 @@ impl RingBuilder<NvmePassthrough> {
             )));
         };
         let format = Passthrough { namespace };
-        RingEngine::open_with(format, target, pool, self.modes, self.iodepth, &self.cpus)
+        RingEngine::open_with(
+            format,
+            target,
+            pool,
+            self.modes,
+            self.iodepth,
+            (&self.cpus, self.poller_idle_ms),
+        )
     }
 }
 

@@ -13,7 +13,7 @@ use crate::gate::Gate;
 use crate::pool::Pool;
 use crate::rare::RareFlights;
 use crate::request::{Buffers, Completion, Op, Request};
-use crate::ring::{CQE_LEN, IoUring};
+use crate::ring::{CQE_LEN, IoUring, SqPoller};
 use crate::ring_entry::{EntryBase, EntryFormat};
 use crate::ring_setup::{
     KernelCpus, bind_workers, completion_event, register, require_ring_for_callers,
@@ -73,7 +73,7 @@ impl<F: EntryFormat> RingEngine<F> {
         pool: &Pool,
         modes: Modes,
         iodepth: u32,
-        cpus: &KernelCpus,
+        (cpus, poller_idle_ms): (&KernelCpus, u32),
     ) -> Result<Self, EngineError> {
         let fd = target.reopen().map_err(|error| EngineError::unsupported(error.to_string()))?;
         let mut required = F::SETUP;
@@ -89,7 +89,11 @@ impl<F: EntryFormat> RingEngine<F> {
         if target.is_callers() {
             require_ring_for_callers(modes)?;
         }
-        let ring = IoUring::new(iodepth, required, cpus.poller.filter(|_| sqpoll))?;
+        let poller = match sqpoll {
+            true => SqPoller { cpu: cpus.poller, idle_ms: poller_idle_ms },
+            false => SqPoller::default(),
+        };
+        let ring = IoUring::new(iodepth, required, poller)?;
         bind_workers(&ring, &cpus.workers)?;
         if sqpoll && !modes.registered {
             require_unregistered_files(ring.features)?;

@@ -124,6 +124,7 @@ pub(crate) fn forget_registration(ring: &IoUring, pool: &Pool) {
 mod tests {
     use super::*;
     use crate::ring::SQE_LEN;
+    use crate::ring::SqPoller;
     use iopj_core::IoPath;
     use iopj_core::uring::RingFlag;
 
@@ -219,7 +220,7 @@ mod tests {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
         let cpu: u32 = allowed.trim().rsplit([',', '-']).next().unwrap().parse().unwrap();
-        let ring = match IoUring::new(4, sys::IORING_SETUP_SQPOLL, Some(cpu)) {
+        let ring = match IoUring::new(4, sys::IORING_SETUP_SQPOLL, SqPoller { cpu: Some(cpu), idle_ms: 0 }) {
             Ok(ring) => ring,
             Err(error) => {
                 assert!(std::env::var("CI").as_deref() != Ok("true"), "needs io_uring with sqpoll: {error}");
@@ -234,7 +235,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(cpus_of(&name), [cpu.to_string()]);
-        let mut ring = IoUring::new(4, 0, None).unwrap();
+        let mut ring = IoUring::new(4, 0, SqPoller::default()).unwrap();
         bind_workers(&ring, &[cpu]).unwrap();
         let mut entry = ring.sq.next(SQE_LEN).cast::<sys::io_uring_sqe>();
         // SAFETY: the entry is zeroed by the kernel, ours and not published.
