@@ -7,12 +7,14 @@ mod learn;
 mod tests;
 
 use crate::estimate::Estimates;
-use crate::key::{Band, KINDS, Kind};
+use crate::key::{Band, KINDS, Kind, Kinds};
 use crate::log::{Counts, Decision, Log, Why};
+use crate::policy::Aim;
 use crate::seen::Seen;
 use crate::way::Way;
 pub use choice::{BOUND_GRACE_NS, BURST_IOS, Choice, EPOCH_IOS, EPOCH_NS, Epochs, Plan, Rule};
 use explore::Burst;
+use learn::Readings;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -21,13 +23,25 @@ const EPOCHS_RUNNING: u32 = 2;
 /// Requests of a kind in an epoch below which its route stays.
 const LEAST_IOS: u32 = 32;
 
+/// The share of requests whose cost must be known, where kinds go together.
+const NEARLY_ALL: f64 = 0.9;
+
 /// A kind whose requests in flight are in another band.
 struct Move {
     kind: Kind,
     from: Band,
     /// The way that is best there by the policy; absent if it has no word on that, or something was measured
     /// there.
-    expected: Option<Way>,
+    expected: Option<Expected>,
+}
+
+/// What a policy says of a band.
+#[derive(Clone, Copy)]
+enum Expected {
+    /// It has figures, which what is seen corrects.
+    Cheapest,
+    /// It has an order.
+    Preferred(Way),
 }
 
 /// Chooses ways. [`Chooser::epoch`] takes what an epoch showed and revises the routes.
@@ -42,10 +56,13 @@ pub struct Chooser {
     /// The load of a kind, as a power of two of its I/Os per second.
     loads: [Option<u32>; KINDS],
     burst: Option<Burst>,
-    /// Readings running that showed threads waiting for processors, or did not.
-    crowded_for: u32,
-    roomy_for: u32,
-    is_crowded: bool,
+    /// Threads wait for processors; or would, if a poller of submissions ran too.
+    crowded: Readings,
+    full: Readings,
+    /// The most requests that were seen in flight in an epoch.
+    in_flight: u32,
+    /// Of the latest epoch that did not explore, the kinds with their requests.
+    mix: Vec<(Kind, u32)>,
     is_over_bound: bool,
     are_routes_new: bool,
     random: Xoshiro256PlusPlus,
@@ -53,6 +70,9 @@ pub struct Chooser {
     counts: Counts,
     ios: u64,
     explored_ns: u64,
+    /// What all I/Os cost by the aim, as believed, and what those cost more that explored.
+    spent: f64,
+    excess: f64,
 }
 
 impl Chooser {
@@ -66,9 +86,10 @@ impl Chooser {
             rivals: [None; KINDS],
             loads: [None; KINDS],
             burst: None,
-            crowded_for: 0,
-            roomy_for: 0,
-            is_crowded: false,
+            crowded: Readings::default(),
+            full: Readings::default(),
+            in_flight: choice.iodepth,
+            mix: Vec::new(),
             is_over_bound: false,
             are_routes_new: false,
             random: Xoshiro256PlusPlus::seed_from_u64(choice.seed),
@@ -76,12 +97,14 @@ impl Chooser {
             counts: Counts::default(),
             ios: 0,
             explored_ns: 0,
+            spent: 0.0,
+            excess: 0.0,
             choice,
         };
         for kind in Kind::all() {
             chooser.routes[kind.index()] = match chooser.choice.rule {
                 Rule::Pinned(way) => way,
-                Rule::Follow | Rule::Random => chooser.best(kind),
+                Rule::Follow | Rule::Random => chooser.first(kind),
             };
         }
         if chooser.choice.is_bypass {
@@ -124,11 +147,18 @@ impl Chooser {
     /// The epoch that begins now.
     pub fn plan(&mut self) -> Plan {
         let Epochs { ios, ns, burst_ios } = self.choice.epochs;
-        let settle = if std::mem::take(&mut self.are_routes_new) { 2 * self.choice.iodepth } else { 0 };
+        let settle = if std::mem::take(&mut self.are_routes_new) { self.settle() } else { 0 };
         match self.burst {
-            Some(_) => Plan { settle, ios: burst_ios, ns: 0, explores: true },
+            Some(burst) => Plan { settle, ios: burst.ios, ns: 0, explores: true },
+            // How many requests are in flight is seen soon.
+            None if self.ios == 0 => Plan { settle, ios: burst_ios.min(ios), ns: 0, explores: false },
             None => Plan { settle, ios, ns, explores: false },
         }
+    }
+
+    /// I/Os that end before those of new routes do, some of which are late.
+    fn settle(&self) -> u32 {
+        2 * self.in_flight
     }
 
     /// Counts requests that were pushed outside of an epoch, while routes settled.
@@ -150,6 +180,8 @@ impl Chooser {
             return;
         }
         self.note_crowding(seen);
+        let most = seen.timed.iter().map(|timed| timed.in_flight).max();
+        self.in_flight = most.unwrap_or(u32::MAX).min(self.choice.iodepth);
         match self.choice.rule {
             Rule::Pinned(_) => {}
             Rule::Random => self.route_by_chance(seen.now_ns),
@@ -182,14 +214,18 @@ impl Chooser {
     }
 
     fn follow(&mut self, seen: &Seen<'_>) {
+        if self.burst.is_none() {
+            self.mix = seen.kinds().collect();
+        }
         let moves: Vec<Move> = seen.kinds().filter_map(|(kind, _)| self.change_band(kind, seen)).collect();
         self.learn(seen);
+        self.account(seen);
         let was_burst = self.end_burst();
         if !was_burst {
             self.is_over_bound = false;
         }
-        let kinds: Vec<Kind> = match self.choice.is_bypass {
-            true => seen.kinds().max_by_key(|(_, ios)| *ios).map(|(kind, _)| kind).into_iter().collect(),
+        let kinds: Vec<Kind> = match self.is_together() {
+            true => seen.leading().into_iter().collect(),
             false => seen.kinds().map(|(kind, _)| kind).collect(),
         };
         for kind in kinds {
@@ -208,14 +244,26 @@ impl Chooser {
         self.bands[kind.index()] = band;
         let is_measured =
             Way::ALL.into_iter().any(|way| self.estimates.get(kind, band, way).measured_ns.is_some());
-        let expected = if is_measured { None } else { self.cheapest(kind).or_else(|| self.preferred(kind)) };
+        let preferred = || self.preferred(kind).map(Expected::Preferred);
+        let expected = match (is_measured, self.cheapest(kind)) {
+            (true, _) => None,
+            (false, Some(_)) => Some(Expected::Cheapest),
+            (false, None) => preferred(),
+        };
         (band != from).then_some(Move { kind, from, expected })
     }
 
     /// Changes the route of a kind where that is due.
     fn revise(&mut self, kind: Kind, seen: &Seen<'_>, change: Option<&Move>, was_burst: bool) {
         let (current, band) = (self.route(kind), self.bands[kind.index()]);
-        let expected = change.and_then(|change| change.expected).unwrap_or(current);
+        let expected = match change.and_then(|change| change.expected) {
+            Some(Expected::Cheapest) => self.cheapest(kind).unwrap_or(current),
+            Some(Expected::Preferred(way)) => way,
+            None => current,
+        };
+        if self.is_split() {
+            return self.take(kind, self.best(kind), Why::Together, seen.now_ns);
+        }
         let in_flight = change.map(|change| Why::InFlight { from: change.from });
         if !self.may_take(current, band) {
             let why = in_flight.filter(|_| !self.is_excluded(current)).unwrap_or(Why::Crowded);
@@ -243,7 +291,7 @@ impl Chooser {
         let aim = self.choice.policy.aim;
         let current = self.route(kind);
         let rival = self.cheapest(kind).unwrap_or(current);
-        let cost = |way| self.estimates.get(kind, self.bands[kind.index()], way).cost(aim);
+        let cost = |way| self.cost(kind, way);
         let Some(to) = cost(rival) else { return };
         let from = cost(current);
         let is_better = from.is_none_or(|from| to < from * (1.0 - self.choice.policy.hysteresis));
@@ -266,7 +314,7 @@ impl Chooser {
 
     /// True if the way would keep a processor busy for which threads wait.
     fn is_excluded(&self, way: Way) -> bool {
-        self.is_crowded && way.spins()
+        way.spins() && self.crowded.is_so() || way.has_poller() && self.full.is_so()
     }
 
     /// The ways that requests of a kind may go.
@@ -274,13 +322,45 @@ impl Chooser {
         Way::ALL.into_iter().filter(move |way| self.may_take(*way, self.bands[kind.index()]))
     }
 
+    /// True if all kinds go one way: where one engine does them; and where they are in flight together and what
+    /// counts is what the thread does. It waits in one way for all of them: if one kind polls, all do.
+    fn is_together(&self) -> bool {
+        let is_of_thread = self.choice.policy.aim != Aim::Latency && self.in_flight > 1;
+        self.choice.is_bypass || is_of_thread && self.mix.len() > 1
+    }
+
+    /// True if kinds that should go one way do not.
+    fn is_split(&self) -> bool {
+        let mut routes = self.mix.iter().map(|(kind, _)| self.route(*kind));
+        let first = routes.next();
+        self.is_together() && routes.any(|way| Some(way) != first)
+    }
+
+    /// What an I/O costs by the aim, with as many in flight as there are: of this kind, or of all that go
+    /// together, in their shares, if nearly all are known.
+    fn cost(&self, kind: Kind, way: Way) -> Option<f64> {
+        let aim = self.choice.policy.aim;
+        let cost = |kind: Kind| self.estimates.cost(kind, self.bands[kind.index()], way, aim);
+        if !self.is_together() || self.mix.len() < 2 {
+            return cost(kind);
+        }
+        let (mut sum, mut known, mut total) = (0.0, 0.0, 0.0);
+        for (kind, ios) in self.mix.iter().map(|(kind, ios)| (*kind, f64::from(*ios))) {
+            total += ios;
+            if let Some(cost) = cost(kind) {
+                sum += cost * ios;
+                known += ios;
+            }
+        }
+        (known >= NEARLY_ALL * total).then(|| sum / known)
+    }
+
     /// The cheapest way within the bound, of those of which the cost is known.
     fn cheapest(&self, kind: Kind) -> Option<Way> {
-        let (policy, band) = (&self.choice.policy, self.bands[kind.index()]);
+        let (bound, band) = (self.choice.policy.bound_p99_ns, self.bands[kind.index()]);
         let cost = |way: Way| {
-            let estimate = self.estimates.get(kind, band, way);
-            let cost = estimate.cost(policy.aim)?;
-            estimate.is_within(policy.bound_p99_ns).then_some((way, cost))
+            let cost = self.cost(kind, way)?;
+            self.estimates.get(kind, band, way).is_within(bound).then_some((way, cost))
         };
         let cheapest = self.takable(kind).filter_map(cost).min_by(|one, other| one.1.total_cmp(&other.1));
         cheapest.map(|(way, _)| way)
@@ -308,6 +388,13 @@ impl Chooser {
         fastest.map_or(self.route(kind), |(way, _)| way)
     }
 
+    /// The way that a kind begins with. How many requests are in flight is not seen yet, nor whether anything
+    /// is: where CPU time counts, nothing spins before that.
+    fn first(&self, kind: Kind) -> Way {
+        let is_by_cpu = self.choice.policy.aim == Aim::Cpu;
+        Some(self.best(kind)).filter(|way| !(is_by_cpu && way.spins())).unwrap_or(self.fallback())
+    }
+
     fn least_ios(&self) -> u32 {
         LEAST_IOS.min(self.choice.epochs.ios)
     }
@@ -315,18 +402,26 @@ impl Chooser {
     fn take(&mut self, kind: Kind, to: Way, why: Why, now_ns: u64) {
         let from = self.route(kind);
         self.rivals[kind.index()] = None;
-        if to == from {
+        if to == from && !self.is_split() {
             return;
         }
-        self.set_route(kind, to);
-        let of = (!self.choice.is_bypass).then_some(kind);
+        self.set_routes(self.going_with(kind), to);
+        let of = (!self.is_together()).then_some(kind);
         self.note(of, self.bands[kind.index()], [from, to], why, now_ns);
     }
 
-    fn set_route(&mut self, kind: Kind, way: Way) {
-        match self.choice.is_bypass {
-            true => self.routes = [way; KINDS],
-            false => self.routes[kind.index()] = way,
+    /// The kinds that change their way with this one.
+    fn going_with(&self, kind: Kind) -> Kinds {
+        match (self.choice.is_bypass, self.is_together()) {
+            (true, _) => Kinds::ALL,
+            (false, true) => self.mix.iter().map(|(kind, _)| *kind).chain([kind]).collect(),
+            (false, false) => [kind].into_iter().collect(),
+        }
+    }
+
+    fn set_routes(&mut self, kinds: Kinds, way: Way) {
+        for kind in Kind::all().filter(|kind| kinds.has(*kind)) {
+            self.routes[kind.index()] = way;
         }
         self.are_routes_new = true;
     }
@@ -350,7 +445,7 @@ impl Chooser {
         let way = self.route(kind);
         self.ios += u64::from(ios);
         self.counts.by_way[way.index()] += u64::from(ios);
-        if self.burst.is_some_and(|burst| burst.kind == kind || self.choice.is_bypass) {
+        if self.burst.is_some_and(|burst| burst.kinds.has(kind)) {
             self.counts.explored += u64::from(ios);
         }
     }

@@ -1,6 +1,7 @@
 //! The engines that an `Auto` owns, over one target and one pool: opened when a way is first taken, closed
 //! when it was not for a while.
 
+use crate::timing::POLLER_IDLE_MS;
 use crate::way::Way;
 #[cfg(any(test, feature = "sim"))]
 use iopj_engine::DynEngine;
@@ -254,6 +255,11 @@ impl Engines {
             Source::Target(target) if way.is_bypass() => {
                 let builder = NvmeUser::builder().completion(way.user_completion()).switches();
                 Slot::User(builder.iodepth(self.iodepth).open(target, &self.pool)?)
+            }
+            Source::Target(target) if way.has_poller() => {
+                let builder =
+                    IoUring::builder().sqpoll().cpus(self.cpus.clone()).poller_idle_ms(POLLER_IDLE_MS);
+                Slot::Ring(builder.iodepth(self.iodepth).open(target, &self.pool)?)
             }
             Source::Target(target) => {
                 let iodepth = if way == Way::Sio { 1 } else { self.iodepth };

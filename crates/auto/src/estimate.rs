@@ -2,6 +2,7 @@
 
 use crate::key::{Band, Kind};
 use crate::policy::{Aim, Cell, Policy};
+use crate::watts::Watts;
 use crate::way::Way;
 use std::collections::BTreeMap;
 
@@ -12,18 +13,18 @@ pub(crate) struct Estimate {
     pub(crate) p99_ns: Option<f64>,
     pub(crate) cpu_ns: Option<f64>,
     pub(crate) joules: Option<f64>,
+    /// From one I/O to the next.
+    pub(crate) time_ns: Option<f64>,
     /// When it was measured last at the load that there is; absent for a policy's figures.
     pub(crate) measured_ns: Option<u64>,
 }
 
 impl Estimate {
-    /// What an I/O costs by the aim, if that is known.
-    pub(crate) fn cost(&self, aim: Aim) -> Option<f64> {
-        match aim {
-            Aim::Latency => self.mean_ns,
-            Aim::Cpu => self.cpu_ns,
-            Aim::IosPerJoule => self.joules,
-        }
+    /// The same, but a way that spins takes all the time that there is, unless it was measured to take less.
+    fn busy(self, way: Way) -> Estimate {
+        let spun_ns = self.time_ns.filter(|_| way.spins() && self.measured_ns.is_none());
+        let spun_ns = spun_ns.map_or(0.0, |time_ns| time_ns * way.busy_processors());
+        Estimate { cpu_ns: self.cpu_ns.map(|cpu_ns| cpu_ns.max(spun_ns)), ..self }
     }
 
     /// True unless the 99th percentile is known to be over the bound.
@@ -47,7 +48,10 @@ struct Beliefs {
 
 /// What is believed, by kind and band; only what a policy knows or what was seen takes room.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Estimates(BTreeMap<(Kind, Band), Beliefs>);
+pub(crate) struct Estimates {
+    cells: BTreeMap<(Kind, Band), Beliefs>,
+    watts: Option<Watts>,
+}
 
 impl Estimates {
     /// A policy's figures.
@@ -61,20 +65,60 @@ impl Estimates {
                     p99_ns: figures.p99_ns,
                     cpu_ns: figures.cpu_ns,
                     joules: figures.joules,
+                    time_ns: figures.mean_ns.map(|mean_ns| mean_ns / f64::from(cell.in_flight)),
                     measured_ns: None,
                 };
             }
             ((cell.kind(), Band::of(cell.in_flight)), beliefs)
         };
-        Estimates(policy.cells.iter().map(beliefs).collect())
+        Estimates { cells: policy.cells.iter().map(beliefs).collect(), watts: Watts::of(policy) }
+    }
+
+    /// What an I/O costs by the aim, if that is known. Joules follow from time and CPU time, which are
+    /// measured, where the policy says what these draw.
+    pub(crate) fn cost(&self, kind: Kind, band: Band, way: Way, aim: Aim) -> Option<f64> {
+        let estimate = self.get(kind, band, way).busy(way);
+        match (aim, self.watts, estimate.time_ns, estimate.cpu_ns) {
+            (Aim::Latency, ..) => estimate.mean_ns,
+            (Aim::Cpu, ..) => estimate.cpu_ns,
+            (Aim::IosPerJoule, Some(watts), Some(time_ns), Some(cpu_ns)) => {
+                Some(watts.joules(time_ns, cpu_ns, way, band.least()))
+            }
+            (Aim::IosPerJoule, ..) => estimate.joules,
+        }
+    }
+
+    /// What a processor that is busy for so long costs by the aim.
+    pub(crate) fn cost_of_cpu(&self, cpu_ns: f64, aim: Aim) -> f64 {
+        match aim {
+            Aim::Latency => 0.0,
+            Aim::Cpu => cpu_ns,
+            Aim::IosPerJoule => self.watts.map_or(0.0, |watts| watts.of_cpu(cpu_ns)),
+        }
+    }
+
+    /// I/Os come slower than was believed of the current way, or faster: on each other way too. What was
+    /// measured of those that spin meanwhile holds no more.
+    pub(crate) fn shift_time(&mut self, kind: Kind, band: Band, current: Way, [from_ns, to_ns]: [f64; 2]) {
+        for way in Way::ALL.into_iter().filter(|way| *way != current) {
+            let estimate = self.get_mut(kind, band, way);
+            // What ways differ by stays, but no time becomes shorter by more than the current one's.
+            let shifted = |time_ns: f64| (time_ns + to_ns - from_ns).max(time_ns * to_ns / from_ns);
+            estimate.time_ns = estimate.time_ns.map(shifted);
+            if way.spins() {
+                let spun_ns = estimate.time_ns.map(|time_ns| time_ns * way.busy_processors());
+                estimate.cpu_ns = spun_ns.or(estimate.cpu_ns);
+                estimate.measured_ns = None;
+            }
+        }
     }
 
     pub(crate) fn get(&self, kind: Kind, band: Band, way: Way) -> Estimate {
-        self.0.get(&(kind, band)).map_or(Estimate::default(), |beliefs| beliefs.ways[way.index()])
+        self.cells.get(&(kind, band)).map_or(Estimate::default(), |beliefs| beliefs.ways[way.index()])
     }
 
     pub(crate) fn get_mut(&mut self, kind: Kind, band: Band, way: Way) -> &mut Estimate {
-        &mut self.0.entry((kind, band)).or_default().ways[way.index()]
+        &mut self.cells.entry((kind, band)).or_default().ways[way.index()]
     }
 
     /// The policy's order of preference: of the cell itself, or of the nearest one in the same direction,
@@ -86,13 +130,13 @@ impl Estimates {
         let is_near = |((other, _), beliefs): &(&(Kind, Band), &Beliefs)| {
             other.direction() == kind.direction() && !beliefs.order.is_empty()
         };
-        let nearest = self.0.iter().filter(is_near).min_by_key(|(key, _)| distance(key));
+        let nearest = self.cells.iter().filter(is_near).min_by_key(|(key, _)| distance(key));
         nearest.map_or(&[], |(_, beliefs)| &beliefs.order)
     }
 
     /// The load is another one: what was measured of the other ways must be measured again.
     pub(crate) fn forget_when(&mut self, kind: Kind, current: Way) {
-        for ((other, _), beliefs) in &mut self.0 {
+        for ((other, _), beliefs) in &mut self.cells {
             if *other == kind {
                 for way in Way::ALL.into_iter().filter(|way| *way != current) {
                     beliefs.ways[way.index()].measured_ns = None;
@@ -128,7 +172,7 @@ mod tests {
         assert_eq!(order(Direction::Write, 4096, 1), []);
         let (kind, band) = (Kind::new(Direction::Read, 4096), Band::of(2));
         assert_eq!(estimates.get(kind, band, Way::Poll), Estimate::default());
-        assert_eq!(estimates.get(kind, Band::ONE, Way::Poll).cost(Aim::Latency), Some(4096.0));
+        assert_eq!(estimates.cost(kind, Band::ONE, Way::Poll, Aim::Latency), Some(4096.0));
     }
 
     #[test]

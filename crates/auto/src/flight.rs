@@ -4,6 +4,7 @@ use crate::chooser::BOUND_GRACE_NS;
 use crate::clock::Clock;
 use crate::key::Kind;
 use crate::seen::Timed;
+use crate::timing::Bound;
 use crate::way::Way;
 use iopj_engine::{Buffer, Buffers, Completion, IoError, Op, Request, Transfer};
 
@@ -91,6 +92,15 @@ impl Timings {
     /// True if the 99th percentile is over the bound, however the epoch goes on.
     pub(crate) fn is_breached(&self) -> bool {
         self.breaches >= BREACHES && self.breaches * 100 > self.timed.len()
+    }
+
+    /// The bound, as this epoch saw it.
+    pub(crate) fn bound(&self) -> Bound {
+        match (self.bound_ns, self.is_near) {
+            (None, _) => Bound::None,
+            (Some(_), false) => Bound::Far,
+            (Some(_), true) => Bound::Near,
+        }
     }
 
     /// True if there is a bound, and a timed I/O of this epoch took more than half of it.

@@ -78,6 +78,24 @@ impl fmt::Debug for Kind {
     }
 }
 
+/// Some kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kinds(u32);
+
+impl Kinds {
+    pub(crate) const ALL: Kinds = Kinds(u32::MAX);
+
+    pub(crate) fn has(self, kind: Kind) -> bool {
+        self.0 >> kind.0 & 1 == 1
+    }
+}
+
+impl FromIterator<Kind> for Kinds {
+    fn from_iter<I: IntoIterator<Item = Kind>>(kinds: I) -> Kinds {
+        Kinds(kinds.into_iter().fold(0, |all, kind| all | 1 << kind.0))
+    }
+}
+
 /// How many requests are in flight, as a power of two: 1, 2 to 3, 4 to 7 and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Band(u8);

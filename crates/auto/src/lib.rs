@@ -43,6 +43,8 @@ pub mod chooser;
 mod clock;
 mod engines;
 mod estimate;
+#[cfg(feature = "evaluate")]
+pub mod evaluate;
 mod flight;
 mod key;
 mod log;
@@ -52,6 +54,8 @@ mod seen;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
 mod sleep;
+mod timing;
+mod watts;
 mod way;
 
 pub use auto::Auto;

@@ -35,6 +35,8 @@ pub enum Why {
         /// The band that they were in.
         from: Band,
     },
+    /// Kinds of request that are in flight together go one way, and did not.
+    Together,
     /// Threads wait for processors, and the way keeps one busy.
     Crowded,
     /// The way failed, and is left for good.
@@ -99,6 +101,7 @@ impl fmt::Display for Why {
             Why::InFlight { from } => {
                 write!(f, "the requests in flight were {} or more before", from.least())
             }
+            Why::Together => f.write_str("kinds that are in flight together go one way"),
             Why::Crowded => f.write_str("threads wait for processors, and it keeps one busy"),
             Why::Failed(error) => write!(f, "it failed and is left for good: {error}"),
             Why::Random => f.write_str("by chance"),

@@ -10,9 +10,9 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The least gain for which a way is changed, unless the policy says otherwise.
-const HYSTERESIS: f64 = 0.05;
+const HYSTERESIS: f64 = 0.04;
 /// The share of I/Os that try other ways, unless the policy says otherwise.
-const EXPLORATION: f64 = 0.01;
+const EXPLORATION: f64 = 0.003;
 /// The most that a policy may explore.
 const MOST_EXPLORATION: f64 = 0.5;
 /// The widest class of size, which stands for all above 128 KiB.

@@ -1,7 +1,7 @@
 //! What an epoch showed: counts, CPU time, and the latencies that were timed.
 
 use crate::clock::Crowding;
-use crate::key::{KINDS, Kind};
+use crate::key::{KINDS, Kind, Kinds};
 use crate::way::Way;
 
 /// Timed I/Os below which a percentile says nothing.
@@ -51,18 +51,33 @@ impl Seen<'_> {
         Kind::all().map(|kind| (kind, self.ios[kind.index()])).filter(|(_, ios)| *ios > 0)
     }
 
+    /// A kind that stands for all: the first that has a quarter of the requests, or the most frequent one.
+    pub(crate) fn leading(&self) -> Option<Kind> {
+        let is_many = |(_, ios): &(Kind, u32)| 4 * u64::from(*ios) >= self.total();
+        let first = self.kinds().find(is_many).or_else(|| self.kinds().max_by_key(|(_, ios)| *ios));
+        first.map(|(kind, _)| kind)
+    }
+
+    /// The share of some kinds in all requests.
+    pub(crate) fn share(&self, kinds: Kinds) -> f64 {
+        let ios: u64 = self.kinds().filter(|(kind, _)| kinds.has(*kind)).map(|(_, ios)| u64::from(ios)).sum();
+        ios as f64 / self.total().max(1) as f64
+    }
+
     /// The latencies of a kind on a way.
     pub(crate) fn latencies(&self, kind: Kind, way: Way) -> Latencies {
         let is_its = |timed: &&Timed| timed.kind == kind && timed.way == way;
         Latencies(self.timed.iter().filter(is_its).map(|timed| timed.latency_ns).collect())
     }
 
-    /// Mean requests in flight when those of a kind were pushed, whichever way they went.
+    /// Mean requests in flight when those of a kind were pushed, whichever way they went. Less than nearly two
+    /// are one: most of them are alone.
     pub(crate) fn in_flight(&self, kind: Kind) -> Option<u32> {
         let of_kind = || self.timed.iter().filter(|timed| timed.kind == kind);
         let sum: u64 = of_kind().map(|timed| u64::from(timed.in_flight)).sum();
         let count = of_kind().count() as u64;
-        (count > 0).then(|| ((sum + count / 2) / count) as u32)
+        let is_alone = 10 * sum < 19 * count;
+        (count > 0).then(|| if is_alone { 1 } else { ((sum + count / 2) / count) as u32 })
     }
 }
 
@@ -70,6 +85,11 @@ impl Seen<'_> {
 pub(crate) struct Latencies(Vec<u64>);
 
 impl Latencies {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Their mean in ns, if there are any.
     pub(crate) fn mean_ns(&self) -> Option<f64> {
         let sum: u64 = self.0.iter().sum();

@@ -6,29 +6,12 @@ use crate::clock::Clock;
 use crate::engines::{SLOTS, slot_of};
 use crate::key::{KINDS, Kind};
 use crate::seen::{LEAST_TIMED, Seen};
+use crate::timing::{
+    CROWDING_EVERY_NS, IDLE_NS, TIMED_AT_FIRST, TIMED_IN_BURST, TIMED_OFTEN_NEAR, timed_every,
+};
 use crate::way::Way;
 use std::time::{Duration, Instant};
 
-/// An engine that no route leads to is closed after this time.
-const IDLE_NS: u64 = 5_000_000_000;
-/// How often the threads that want to run are counted.
-const CROWDING_EVERY_NS: u64 = 100_000_000;
-/// I/Os that are timed in a second, at most.
-const TIMED_PER_SECOND: u64 = 4_096;
-/// The same while a bound of latency is near.
-const TIMED_PER_SECOND_NEAR: u64 = 16_384;
-/// Of how many I/Os one is timed while no rate is known.
-const TIMED_AT_FIRST: u32 = 16;
-/// Of how many I/Os one is timed at most often, and with a bound that is near: two clock reads are dear
-/// beside the rest.
-const TIMED_OFTEN: u32 = 64;
-const TIMED_OFTEN_NEAR: u32 = 4;
-/// I/Os that are timed in a second with a bound that is not near, if one in [`TIMED_OFTEN`] is fewer: enough
-/// for a percentile before an epoch must end.
-const TIMED_PER_SECOND_AT_LEAST: u64 = 128;
-const _: () = assert!(TIMED_PER_SECOND_AT_LEAST * BOUND_GRACE_NS / 1_000_000_000 > LEAST_TIMED as u64);
-/// Of how many I/Os of a burst one is timed.
-const TIMED_IN_BURST: u32 = 4;
 /// Time in which an engine without requests ends.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
@@ -121,20 +104,6 @@ impl Epoch {
     pub(super) fn at_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.opened_ns)
     }
-
-    /// One of how many I/Os is timed at the rate of this epoch.
-    fn timed_every(&self, elapsed_ns: u64, is_bounded: bool, is_near: bool) -> u32 {
-        let rate = u64::from(self.pushed_by(|_| true)) * 1_000_000_000 / elapsed_ns.max(1);
-        let often = rate.div_ceil(TIMED_PER_SECOND);
-        let every = match (is_bounded, is_near) {
-            (false, _) => often.max(TIMED_OFTEN.into()),
-            (true, false) => (rate / TIMED_PER_SECOND_AT_LEAST).clamp(1, TIMED_OFTEN.into()).max(often),
-            // Few I/Os in a second: each is timed, or a percentile would come too late.
-            (true, true) if rate <= TIMED_PER_SECOND => 1,
-            (true, true) => rate.div_ceil(TIMED_PER_SECOND_NEAR).max(TIMED_OFTEN_NEAR.into()),
-        };
-        every.min(1 << 20) as u32
-    }
 }
 
 impl<C: Clock> Auto<C> {
@@ -167,8 +136,8 @@ impl<C: Clock> Auto<C> {
             timed: &self.watch.timings.timed,
             crowding: if counts_threads { self.watch.clock.crowding() } else { None },
         };
-        let timings = &self.watch.timings;
-        self.epoch.every = self.epoch.timed_every(elapsed_ns, timings.bound_ns.is_some(), timings.is_near());
+        self.epoch.every =
+            timed_every(self.epoch.pushed_by(|_| true), elapsed_ns, self.watch.timings.bound());
         self.chooser.epoch(&seen);
         if self.chooser.has_new_routes() {
             self.adopt_routes();
@@ -264,20 +233,6 @@ impl<C: Clock> Auto<C> {
 mod tests {
     use super::*;
     use iopj_engine::Op;
-
-    #[test]
-    fn a_share_of_the_ios_is_timed_by_rate_and_by_how_near_the_bound_is() {
-        let mut epoch = Epoch::new(0, true);
-        let mut every = |per_second: u32, is_bounded, is_near| {
-            epoch.ios[Kind::of(Op::Read, 4096).index()] = per_second;
-            epoch.timed_every(1_000_000_000, is_bounded, is_near)
-        };
-        assert_eq!([100, 10_000, 1_000_000].map(|rate| every(rate, false, false)), [64, 64, 245]);
-        let far = [100, 1_000, 10_000, 100_000, 1_000_000].map(|rate| every(rate, true, false));
-        assert_eq!(far, [1, 7, 64, 64, 245]);
-        let near = [100, 4_096, 4_097, 100_000, 1_000_000].map(|rate| every(rate, true, true));
-        assert_eq!(near, [1, 1, 4, 7, 62]);
-    }
 
     #[test]
     fn requests_of_two_kinds_that_take_turns_are_counted_apart() {

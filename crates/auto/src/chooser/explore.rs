@@ -1,44 +1,101 @@
-//! Trying ways that are not taken: in bursts, of which a stated share of all I/Os is the most.
+//! Trying ways that are not taken: in bursts, of which a stated share of all I/Os, of the time, and of what
+//! all I/Os cost is the most.
 
 use super::Chooser;
-use crate::key::Kind;
+use crate::key::{Kind, Kinds};
+use crate::policy::Aim;
 use crate::seen::Seen;
+use crate::timing::POLLER_IDLE_MS;
 use crate::way::Way;
 use rand_xoshiro::rand_core::Rng;
 
-/// A way that one kind tries.
+/// The least burst, as a part of the usual one.
+const LEAST_BURST: u32 = 8;
+/// By what factor a figure that was not measured may be wrong.
+const DOUBT: f64 = 2.0;
+/// A way that costs more than that times the one that is taken has such a part of the room.
+const HOPELESS: f64 = 20.0;
+/// How much more seldom a way is tried that costs as much again as the one that is taken.
+const SELDOM: f64 = 10.0;
+
+/// A way that one kind tries, or all that go together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
-    pub(super) kind: Kind,
+    pub(super) kinds: Kinds,
     pub(super) way: Way,
     /// The way that it takes otherwise.
     pub(super) home: Way,
+    /// Its I/Os.
+    pub(super) ios: u32,
+}
+
+/// A way that may be tried.
+struct Trial {
+    way: Way,
+    ios: u32,
+    /// What was not measured, and may well be better, comes first; then by the urgency.
+    is_open: bool,
+    urgency: f64,
+}
+
+/// What a burst may take.
+struct Room {
+    ios: f64,
+    cost: f64,
+    /// The share of its I/Os that go another way.
+    share: f64,
+    now_ns: u64,
 }
 
 impl Chooser {
-    /// Begins a burst if the share of I/Os and of time allows one, and no bound is broken.
+    /// Begins a burst if the share of I/Os, of time and of the cost allows one, and no bound is broken.
     pub(super) fn begin_burst(&mut self, seen: &Seen<'_>) {
         let share = self.choice.policy.exploration;
-        // What settles before and after the burst goes the other way too.
-        let burst_ios = self.choice.epochs.burst_ios + 2 * self.choice.iodepth;
-        let explored = self.counts.explored + u64::from(burst_ios);
+        // What settles before the burst goes the other way too.
+        let ios = share * self.ios as f64 - self.counts.explored as f64 - f64::from(self.settle());
         if self.is_over_bound
-            || explored as f64 > share * self.ios as f64
+            || ios < f64::from(self.least_burst())
             || self.explored_ns as f64 > share * seen.now_ns as f64
         {
             return;
         }
         let Some(kind) = self.kind_by_chance(seen) else { return };
-        let Some(way) = self.least_known(kind) else { return };
-        self.burst = Some(Burst { kind, way, home: self.route(kind) });
-        self.set_route(kind, way);
+        let kinds = self.going_with(kind);
+        let of_kind = seen.share(kinds);
+        let cost = share * self.spent - self.excess;
+        let room = Room { ios, cost, share: of_kind, now_ns: seen.now_ns };
+        let Some(Trial { way, ios, .. }) = self.to_try(kind, &room) else { return };
+        self.burst = Some(Burst { kinds, way, home: self.route(kind), ios });
+        self.set_routes(kinds, way);
     }
 
     /// Ends a burst; false if there was none.
     pub(super) fn end_burst(&mut self) -> bool {
-        let Some(Burst { kind, home, .. }) = self.burst.take() else { return false };
-        self.set_route(kind, home);
+        let Some(Burst { kinds, home, .. }) = self.burst.take() else { return false };
+        self.set_routes(kinds, home);
         true
+    }
+
+    /// Adds up what I/Os cost, and what a burst cost more than the way that is taken otherwise.
+    pub(super) fn account(&mut self, seen: &Seen<'_>) {
+        for (kind, ios) in seen.kinds() {
+            let Some(cost) = self.cost(kind, self.route(kind)) else { continue };
+            self.spent += cost * f64::from(ios);
+            if let Some(burst) = self.burst.filter(|burst| burst.kinds.has(kind)) {
+                let home = self.cost(kind, burst.home).unwrap_or(cost);
+                let excess = (cost - home).max(0.0);
+                let settling = f64::from(2 * self.settle()) / seen.total() as f64;
+                let settling = settling * self.settling(kind, burst.way, excess);
+                self.excess += f64::from(ios) * (excess + settling);
+            }
+        }
+        if let Some(burst) = self.burst {
+            self.excess += self.aftermath(burst.way);
+        }
+    }
+
+    fn least_burst(&self) -> u32 {
+        (self.choice.epochs.burst_ios / LEAST_BURST).max(1)
     }
 
     /// A kind with enough requests, by chance, in which each request counts.
@@ -56,10 +113,68 @@ impl Chooser {
             .map(|(kind, _)| kind)
     }
 
-    /// The other way that was not measured, or the longest ago.
-    fn least_known(&self, kind: Kind) -> Option<Way> {
-        let (band, current) = (self.bands[kind.index()], self.route(kind));
-        let others = self.takable(kind).filter(|way| *way != current);
-        others.min_by_key(|way| self.estimates.get(kind, band, *way).measured_ns)
+    /// The other way that is worth trying most, of those that there is room for.
+    fn to_try(&self, kind: Kind, room: &Room) -> Option<Trial> {
+        let current = self.route(kind);
+        let trials = self.takable(kind).filter(|way| *way != current);
+        let trials = trials.filter_map(|way| self.trial(kind, way, room));
+        trials
+            .max_by(|one, other| one.is_open.cmp(&other.is_open).then(one.urgency.total_cmp(&other.urgency)))
+    }
+
+    fn trial(&self, kind: Kind, way: Way, room: &Room) -> Option<Trial> {
+        let measured_ns = self.estimates.get(kind, self.bands[kind.index()], way).measured_ns;
+        let current = self.cost(kind, self.route(kind)).unwrap_or(0.0);
+        let cost = self.expected(kind, way).unwrap_or(current);
+        let excess = (cost - current).max(0.0);
+        let is_hopeless = cost > DOUBT * current;
+        let mut ios = room.ios.min(self.choice.epochs.burst_ios.into());
+        let cost_left = if is_hopeless { room.cost / HOPELESS } else { room.cost } - self.aftermath(way);
+        // I/Os settle before the burst, and after it.
+        let settling = f64::from(2 * self.settle()) * self.settling(kind, way, excess) * room.share;
+        if excess > 0.0 {
+            ios = ios.min((cost_left - settling) / (excess * room.share));
+        } else if settling > 0.0 && settling > cost_left {
+            return None;
+        }
+        if ios < f64::from(self.least_burst()) {
+            return None;
+        }
+        let is_open = measured_ns.is_none() && !is_hopeless;
+        let age_ns = room.now_ns.saturating_sub(measured_ns.unwrap_or(0)) as f64;
+        let ratio = if current > 0.0 { cost / current } else { 1.0 };
+        let urgency = if is_open { -ratio } else { age_ns / (1.0 + SELDOM * (ratio - 1.0).max(0.0)) };
+        Some(Trial { way, ios: ios as u32, is_open, urgency })
+    }
+
+    /// What an I/O is expected to cost. A way that spins takes all the time that there is, whatever is believed
+    /// of it: that may be of another load.
+    fn expected(&self, kind: Kind, way: Way) -> Option<f64> {
+        let known = self.cost(kind, way);
+        if self.choice.policy.aim != Aim::Cpu || !(way.spins() || known.is_none() && way.must_be_asked()) {
+            return known;
+        }
+        let current = self.estimates.get(kind, self.bands[kind.index()], self.route(kind));
+        let spun = current.time_ns.map(|time_ns| time_ns * way.busy_processors());
+        known.map_or(spun, |known| Some(known.max(spun.unwrap_or(known))))
+    }
+
+    /// What an I/O costs more, by the aim, while some are in flight by this way and some by the other: the
+    /// thread asks both all the time if one of them must be asked.
+    fn settling(&self, kind: Kind, way: Way, excess: f64) -> f64 {
+        let current = self.estimates.get(kind, self.bands[kind.index()], self.route(kind));
+        match (current.time_ns, current.cpu_ns) {
+            (Some(time_ns), Some(cpu_ns)) if self.in_flight > 1 && way.must_be_asked() => {
+                let busy = self.estimates.cost_of_cpu((time_ns - cpu_ns).max(0.0), self.choice.policy.aim);
+                excess.max(busy)
+            }
+            _ => excess,
+        }
+    }
+
+    /// What a burst costs by the aim after its end.
+    fn aftermath(&self, way: Way) -> f64 {
+        let cpu_ns = if way.has_poller() { 1e6 * f64::from(POLLER_IDLE_MS) } else { 0.0 };
+        self.estimates.cost_of_cpu(cpu_ns, self.choice.policy.aim)
     }
 }

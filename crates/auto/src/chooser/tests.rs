@@ -120,8 +120,8 @@ fn the_aim_decides_what_is_better() {
     assert_eq!(run.chooser.route(read()), Way::Sio, "which costs the least CPU time");
     run.in_flight = 4;
     run.epochs(2, poll_is_fast);
-    assert_eq!(run.chooser.route(read()), Way::Interrupt, "with several in flight there is no Sio");
     let last = run.log().pop().unwrap();
+    assert_eq!(last.to, Way::Interrupt, "with several in flight there is no Sio");
     assert_eq!((last.why, last.band), (Why::InFlight { from: Band::ONE }, Band::of(4)));
 }
 
@@ -218,7 +218,11 @@ fn where_threads_wait_for_processors_none_is_kept_busy() {
     assert_eq!(run.chooser.route(read()), Way::Interrupt);
     assert_eq!(run.log().pop().map(|last| last.why), Some(Why::Crowded));
     run.epochs(200, poll_is_fast);
-    assert_eq!(run.chooser.counts().by_way[Way::Poll.index()], 2 * u64::from(EPOCH_IOS), "nor explored");
+    assert_eq!(
+        run.chooser.counts().by_way[Way::Poll.index()],
+        u64::from(BURST_IOS + EPOCH_IOS),
+        "nor explored"
+    );
     run.crowding = Some(Crowding { runnable: 1, processors: 2 });
     run.epochs(4, poll_is_fast);
     assert_eq!(run.chooser.route(read()), Way::Poll);
@@ -226,9 +230,10 @@ fn where_threads_wait_for_processors_none_is_kept_busy() {
 
 #[test]
 fn the_poller_of_the_kernel_counts_as_cpu_time() {
-    let mut run = Run::new(chooser(with_aim(Aim::Cpu), &[Way::Interrupt, Way::Sqpoll]));
+    let policy = Policy { exploration: 0.05, ..with_aim(Aim::Cpu) };
+    let mut run = Run::new(chooser(policy, &[Way::Interrupt, Way::Sqpoll]));
     // Without its poller, which is busy for 10 us an I/O, it would cost 1 us.
-    run.epochs(100, |way| if way == Way::Sqpoll { (10_000, 1_000) } else { (10_000, 4_000) });
+    run.epochs(100, |way| if way == Way::Sqpoll { (10_000, 1_000) } else { (10_000, 10_000) });
     assert_eq!((run.chooser.route(read()), run.log()), (Way::Interrupt, vec![]));
     assert!(run.chooser.counts().by_way[Way::Sqpoll.index()] > 0, "it was tried");
 }
@@ -266,8 +271,10 @@ fn a_way_that_fails_while_another_one_is_tried_is_not_gone_back_to() {
         run.epoch(poll_is_fast);
     }
     run.chooser.fail(Way::Poll, "it broke", 7);
-    run.epochs(3, poll_is_fast);
-    assert_eq!(run.chooser.route(read()), Way::Interrupt);
+    for _ in 0..20 {
+        run.epoch(poll_is_fast);
+        assert_ne!(run.chooser.route(read()), Way::Poll);
+    }
 }
 
 #[test]

@@ -63,9 +63,10 @@ fn changing(asked: Asked) -> Service {
 fn decisions(seed: u64) -> Vec<String> {
     let pool = Pool::new(1, 4096).unwrap();
     let drive = Drive::new(changing);
-    let builder = Auto::builder().seed(seed).epochs(brief_epochs());
+    let policy = Policy { exploration: 0.05, ..Policy::default() };
+    let builder = Auto::builder().policy(policy).seed(seed).epochs(brief_epochs());
     let mut auto = builder.open_on_drive(&drive, &WAYS, &pool).unwrap();
-    read(&mut auto, &pool, 1, 45_000);
+    read(&mut auto, &pool, 1, 90_000);
     auto.drain_log().map(|decision| decision.to_string()).collect()
 }
 
@@ -108,7 +109,7 @@ fn cpu_time_is_what_the_thread_spent() {
     read(&mut auto, &pool, 1, 30_000);
     // Polling is faster half of the time, but costs all of it.
     assert_eq!((auto.route(read_4k()), auto.drain_log().count()), (Way::Interrupt, 0));
-    assert!(auto.counts().by_way[Way::Poll as usize] >= 64, "{:?}", auto.counts());
+    assert_eq!(auto.counts().explored, 0, "four times the CPU time is not worth a try: {:?}", auto.counts());
 }
 
 #[test]
@@ -283,7 +284,8 @@ fn an_engine_is_opened_when_it_is_needed_and_closed_when_it_is_idle() {
         counts.set(all);
         Ok(on.engine(way, 1))
     };
-    let builder = Auto::builder().epochs(short_epochs());
+    let policy = Policy { exploration: 0.01, ..Policy::default() };
+    let builder = Auto::builder().policy(policy).epochs(short_epochs());
     let mut auto = builder.open_with(&WAYS[..2], &pool, drive.clock().clone(), open).unwrap();
     let of = |way: Way| opened.get()[way as usize];
     assert_eq!((of(Way::Interrupt), of(Way::Poll)), (1, 0));

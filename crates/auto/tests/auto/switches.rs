@@ -172,30 +172,34 @@ fn file() -> (tempfile::TempDir, Target, Vec<u8>) {
 }
 
 #[test]
-fn real_engines_change_while_reads_are_in_flight() {
+fn real_engines_change_ten_thousand_times_while_reads_are_in_flight() {
+    const LENS: [u32; 4] = [512, 4096, 8192, 16384];
     let (_folder, target, bytes) = file();
-    let pool = Pool::new(DEPTH, 4096).unwrap();
-    let mut auto = Auto::builder()
-        .random_switching(5)
-        .iodepth(DEPTH)
-        .epochs(short_epochs())
-        .open(&target, &pool)
-        .unwrap();
-    let mut number = numbers(9);
-    let mut done = 0;
-    while done < 3_000 {
-        for _ in 0..number() % 3 + 1 {
+    let pool = Pool::new(2, 16384).unwrap();
+    let epochs = Epochs { ios: 1, ns: 0, burst_ios: 1 };
+    let builder = Auto::builder().random_switching(5).iodepth(2).epochs(epochs);
+    let mut auto = builder.open(&target, &pool).unwrap();
+    let kinds = LENS.map(|len| Kind::new(Direction::Read, len));
+    let (mut routes, mut switches) = (kinds.map(|kind| auto.route(kind)), 0);
+    let (mut number, mut next, mut flying) = (numbers(9), 0, HashMap::new());
+    while switches < SWITCHES {
+        for _ in 0..number() % 2 + 1 {
             let Some(buffer) = pool.acquire() else { break };
-            let offset = target.data_offset() + number() % 256 * 4096;
-            auto.push(Request::read(buffer, 4096, offset).tagged(offset)).unwrap();
+            let len = LENS[next as usize % LENS.len()];
+            let offset = target.data_offset() + number() % 63 * 16384;
+            auto.push(Request::read(buffer, len, offset).tagged(next)).unwrap();
+            flying.insert(next, (offset as usize, len as usize));
+            next += 1;
         }
-        done += auto
-            .wait(1, None, |completion| {
-                assert_eq!(completion.result, Ok(4096));
-                let at = completion.tag as usize;
-                assert_eq!(completion.buffer().unwrap()[..], bytes[at..at + 4096]);
-            })
-            .unwrap();
+        let land = |completion: Completion| {
+            let (at, len) = flying.remove(&completion.tag).expect("it was in flight, once");
+            assert_eq!(completion.result, Ok(len as u32));
+            assert_eq!(completion.buffer().unwrap()[..len], bytes[at..at + len]);
+        };
+        auto.wait(1, None, land).unwrap();
+        let now = kinds.map(|kind| auto.route(kind));
+        switches += now.iter().zip(&routes).filter(|(now, before)| now != before).count() as u32;
+        routes = now;
     }
     let counts = auto.counts();
     for way in [Way::Interrupt, Way::Sqpoll, Way::Sio] {

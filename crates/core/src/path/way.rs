@@ -115,6 +115,11 @@ impl Way {
         self == Way::Sqpoll
     }
 
+    /// Processors that it keeps busy, if it spins.
+    pub fn busy_processors(self) -> f64 {
+        if self.has_poller() { 2.0 } else { 1.0 }
+    }
+
     /// Its place in [`Way::ALL`].
     pub fn index(self) -> usize {
         self as usize

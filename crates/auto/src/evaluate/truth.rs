@@ -1,0 +1,208 @@
+//! What is true of a simulated machine: its drive, what software costs on it, and what it draws.
+
+use super::chance::Chance;
+use super::shape::Shape;
+use crate::key::{Direction, Kind};
+use crate::way::Way;
+use serde::Serialize;
+
+/// What a target has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ways {
+    /// Poll queues, and a kernel that sleeps before it polls.
+    Hybrid,
+    /// Poll queues; this process sleeps before the kernel polls.
+    PollQueues,
+    /// No poll queues.
+    NoPollQueues,
+    /// The driver in this process.
+    Taken,
+    /// What was recorded.
+    Recorded,
+}
+
+impl Ways {
+    /// All that are drawn.
+    pub(super) const DRAWN: [Ways; 4] = [Ways::Hybrid, Ways::PollQueues, Ways::NoPollQueues, Ways::Taken];
+
+    /// The ways of such a target.
+    pub(super) fn all(self) -> &'static [Way] {
+        match self {
+            Ways::Hybrid => &[Way::Interrupt, Way::Poll, Way::Hybrid, Way::Sqpoll, Way::Sio],
+            Ways::PollQueues => &[Way::Interrupt, Way::Poll, Way::SleepPoll, Way::Sqpoll, Way::Sio],
+            Ways::NoPollQueues | Ways::Recorded => &[Way::Interrupt, Way::Sqpoll, Way::Sio],
+            Ways::Taken => &[Way::UserInterrupt, Way::UserPoll, Way::UserHybrid],
+        }
+    }
+}
+
+/// A class of drives, by the time of a small read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriveClass {
+    /// Below 15 us: low-latency flash.
+    LowLatency,
+    /// Below 150 us: flash.
+    Flash,
+    /// Below 1 ms: virtio, a network.
+    Network,
+    /// 1 ms and more: a disk.
+    Disk,
+}
+
+impl DriveClass {
+    /// Every class.
+    pub const ALL: [DriveClass; 4] =
+        [DriveClass::LowLatency, DriveClass::Flash, DriveClass::Network, DriveClass::Disk];
+
+    pub(super) fn of(read_ns: f64) -> DriveClass {
+        match read_ns {
+            ..15e3 => DriveClass::LowLatency,
+            ..150e3 => DriveClass::Flash,
+            ..1e6 => DriveClass::Network,
+            _ => DriveClass::Disk,
+        }
+    }
+}
+
+/// A drive.
+#[derive(Clone, Debug)]
+pub(super) struct Drive {
+    /// Mean time of a read of 4 KiB, alone.
+    pub(super) read_ns: f64,
+    /// A write's over a read's.
+    write: f64,
+    /// What each further KiB adds.
+    per_kib_ns: f64,
+    /// I/Os that it works on at once.
+    pub(super) parallelism: f64,
+    /// How sharply latency turns where something is full.
+    pub(super) sharpness: f64,
+    pub(super) shape: Shape,
+}
+
+impl Drive {
+    fn draw(chance: &mut Chance) -> Drive {
+        let read_ns = chance.over(3e3, 10e6);
+        Drive {
+            read_ns,
+            write: chance.over(0.3, 3.0),
+            per_kib_ns: chance.over(100.0, 2000.0),
+            parallelism: chance.over(1.0, 256.0),
+            sharpness: chance.between(2.0, 8.0),
+            shape: Shape::draw_one(chance),
+        }
+    }
+
+    /// Mean time of an I/O, alone.
+    pub(super) fn service_ns(&self, kind: Kind) -> f64 {
+        let small = if kind.direction() == Direction::Write { self.write } else { 1.0 } * self.read_ns;
+        small + self.per_kib_ns * f64::from(kind.most_bytes().saturating_sub(4096) / 1024)
+    }
+}
+
+/// What software takes, in ns.
+#[derive(Clone, Debug)]
+pub(super) struct Software {
+    /// A request through a ring, and its completion.
+    pub(super) ring: f64,
+    /// The same by a system call of its own.
+    pub(super) call: f64,
+    /// The same where a thread of the kernel's submits.
+    pub(super) queue: f64,
+    /// The same in this process's driver.
+    pub(super) doorbell: f64,
+    /// An interrupt.
+    pub(super) interrupt: f64,
+    /// From a wake-up until the thread runs.
+    pub(super) wake: f64,
+    /// What of that is work of the processor.
+    pub(super) wake_cpu: f64,
+    /// How much later than asked a timer wakes the thread.
+    pub(super) timer: f64,
+    /// CPU time of that.
+    pub(super) timer_cpu: f64,
+    /// One turn of a loop that polls.
+    pub(super) turn: f64,
+    /// How much of the other I/Os in flight is complete when one wakes the thread, as a share.
+    pub(super) gathered: f64,
+    /// What a way takes more or less than its parts say.
+    pub(super) deviation: [f64; Way::COUNT],
+}
+
+impl Software {
+    fn draw(chance: &mut Chance) -> Software {
+        let ring = chance.over(500.0, 3e3);
+        let (interrupt, wake, timer) =
+            (chance.over(200.0, 3e3), chance.over(300.0, 17e3), chance.over(500.0, 20e3));
+        Software {
+            ring,
+            call: ring * chance.between(0.6, 1.2),
+            queue: chance.over(200.0, 1e3),
+            doorbell: chance.over(100.0, 600.0),
+            interrupt,
+            wake,
+            wake_cpu: wake * chance.between(0.3, 0.9),
+            timer,
+            timer_cpu: timer.min(3e3) * chance.between(0.3, 0.9),
+            turn: chance.over(50.0, 500.0),
+            gathered: chance.between(0.0, 1.0),
+            deviation: [(); Way::COUNT].map(|()| chance.between(0.9, 1.1)),
+        }
+    }
+}
+
+/// What the machine draws.
+#[derive(Clone, Debug)]
+pub(super) struct Power {
+    /// W with idle cores.
+    pub(super) idle_w: f64,
+    /// W more for each core that works.
+    pub(super) core_w: f64,
+    /// J of a wake-up.
+    pub(super) wake_j: f64,
+}
+
+impl Power {
+    fn draw(chance: &mut Chance) -> Power {
+        let (idle_w, core_w) = (chance.over(1.0, 150.0), chance.over(0.5, 15.0));
+        Power { idle_w, core_w, wake_j: core_w * chance.over(1e-7, 1e-5) }
+    }
+
+    /// J of an I/O that comes `time_ns` after the one before.
+    pub(super) fn joules(&self, time_ns: f64, cpu_ns: f64, wakes: f64) -> f64 {
+        1e-9 * (self.idle_w * time_ns + self.core_w * cpu_ns) + self.wake_j * wakes
+    }
+}
+
+/// A machine and its drive.
+#[derive(Clone, Debug)]
+pub(super) struct Truth {
+    pub(super) has: Ways,
+    pub(super) drive: Drive,
+    pub(super) software: Software,
+    pub(super) cores: u32,
+    pub(super) power: Power,
+}
+
+impl Truth {
+    /// One whose target has these ways.
+    pub(super) fn draw(has: Ways, chance: &mut Chance) -> Truth {
+        Truth {
+            has,
+            drive: Drive::draw(chance),
+            software: Software::draw(chance),
+            cores: chance.over(1.0, 33.0) as u32,
+            power: Power::draw(chance),
+        }
+    }
+
+    pub(super) fn ways(&self) -> &'static [Way] {
+        self.has.all()
+    }
+
+    pub(super) fn fallback(&self) -> Way {
+        Way::fallback(self.has == Ways::Taken)
+    }
+}
