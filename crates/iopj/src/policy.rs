@@ -9,6 +9,7 @@ use crate::args::{DeriveArgs, PolicyCommand};
 use crate::calibrate::calibrated;
 use crate::output::{FAILURES, note, print, print_json, write_new};
 use anyhow::{Context, anyhow};
+use iopj_auto::evaluate::evaluate;
 use iopj_auto::{Aim, Cell, Figures, Policy, Provenance, Way, available};
 use iopj_engine::Target;
 use iopj_engine::check::Availability;
@@ -24,6 +25,7 @@ pub(crate) fn policy(command: &PolicyCommand) -> anyhow::Result<ExitCode> {
         PolicyCommand::Score(args) => score::score(args),
         PolicyCommand::Show { file, json } => show(&read(file)?, *json),
         PolicyCommand::Check { file, target, json } => check(&read(file)?, target.as_deref(), *json),
+        PolicyCommand::Simulate { seed, cells, json } => simulated(*seed, *cells, *json),
     }
 }
 
@@ -31,6 +33,17 @@ fn read(file: &Path) -> anyhow::Result<Policy> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("{} cannot be read: name a policy file", file.display()))?;
     text.parse().map_err(|error| anyhow!("{}: {error}", file.display()))
+}
+
+/// Exit code 1 if a threshold is not kept.
+fn simulated(seed: u64, cells: u64, as_json: bool) -> anyhow::Result<ExitCode> {
+    let report = evaluate(seed, cells);
+    if as_json {
+        print_json(&json!(report))?;
+    } else {
+        print(&report.to_string())?;
+    }
+    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::from(FAILURES) })
 }
 
 fn derived(args: &DeriveArgs) -> anyhow::Result<ExitCode> {

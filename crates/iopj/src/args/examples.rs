@@ -77,6 +77,13 @@ Examples:
   iopj policy score auto.iopj
       Each path that chooses against the best static path of its cell, by the study's own thresholds";
 
+pub(super) const POLICY_SIMULATE: &str = "\
+Examples:
+  iopj policy simulate
+      Regret against the best static way, by aim, program and drive, and whether the thresholds hold
+  iopj policy simulate --seed 2 --cells 12000
+      Other machines, and more of them";
+
 pub(super) const PREDICT: &str = "\
 Examples:
   iopj predict drive.iopj --iodepth 1,64 --numjobs 8

@@ -1,7 +1,8 @@
 //! The options of `iopj policy`.
 
 use super::{Competing, examples};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
+use iopj_auto::evaluate::CELLS;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
@@ -26,6 +27,20 @@ pub(crate) enum PolicyCommand {
         /// File or block device; without one, no way is tried
         #[arg(long)]
         target: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Hold what an adaptive engine decides by against the best static way, on simulated machines whose
+    /// policy is wrong: how good it is, with thresholds that it must keep
+    #[command(after_help = examples::POLICY_SIMULATE)]
+    Simulate {
+        /// Seed of the machines, programs and policies
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Machines with a program each: 120 are each aim, target and program once
+        #[arg(long, value_name = "N", default_value_t = CELLS, value_parser = value_parser!(u64).range(120..))]
+        cells: u64,
         /// Print JSON
         #[arg(long)]
         json: bool,
