@@ -322,8 +322,8 @@ impl Chooser {
         Way::ALL.into_iter().filter(move |way| self.may_take(*way, self.bands[kind.index()]))
     }
 
-    /// True if all kinds go one way: where one engine does them; and where they are in flight together and what
-    /// counts is what the thread does. It waits in one way for all of them: if one kind polls, all do.
+    /// True if all kinds go one way: where one engine does them; and where they are in flight together and
+    /// what counts is what the thread does. It waits in one way for all of them: if one kind polls, all do.
     fn is_together(&self) -> bool {
         let is_of_thread = self.choice.policy.aim != Aim::Latency && self.in_flight > 1;
         self.choice.is_bypass || is_of_thread && self.mix.len() > 1

@@ -70,8 +70,8 @@ impl Seen<'_> {
         Latencies(self.timed.iter().filter(is_its).map(|timed| timed.latency_ns).collect())
     }
 
-    /// Mean requests in flight when those of a kind were pushed, whichever way they went. Less than nearly two
-    /// are one: most of them are alone.
+    /// Mean requests in flight when those of a kind were pushed, whichever way they went. Less than nearly
+    /// two are one: most of them are alone.
     pub(crate) fn in_flight(&self, kind: Kind) -> Option<u32> {
         let of_kind = || self.timed.iter().filter(|timed| timed.kind == kind);
         let sum: u64 = of_kind().map(|timed| u64::from(timed.in_flight)).sum();

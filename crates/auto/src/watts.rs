@@ -25,8 +25,8 @@ struct Drawn {
 }
 
 impl Watts {
-    /// Those that explain a policy's joules best, by least squares of relative errors; none is negative. `None`
-    /// for another aim, or where too few figures are complete.
+    /// Those that explain a policy's joules best, by least squares of relative errors; none is negative.
+    /// `None` for another aim, or where too few figures are complete.
     pub(crate) fn of(policy: &Policy) -> Option<Watts> {
         let mut rows = Vec::new();
         for cell in policy.cells.iter().filter(|_| policy.aim == Aim::IosPerJoule) {

@@ -89,8 +89,8 @@ impl Epoch {
         (self.until_timed, self.counted_at, self.seconds) = (every, every, 0);
     }
 
-    /// Requests that were pushed since [`Epoch::settle`] was called last: of the latest kind, or of the second,
-    /// which goes the same way.
+    /// Requests that were pushed since [`Epoch::settle`] was called last: of the latest kind, or of the
+    /// second, which goes the same way.
     pub(super) fn unsettled(&self) -> u32 {
         self.counted_at - self.until_timed
     }

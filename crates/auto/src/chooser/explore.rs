@@ -147,8 +147,8 @@ impl Chooser {
         Some(Trial { way, ios: ios as u32, is_open, urgency })
     }
 
-    /// What an I/O is expected to cost. A way that spins takes all the time that there is, whatever is believed
-    /// of it: that may be of another load.
+    /// What an I/O is expected to cost. A way that spins takes all the time that there is, whatever is
+    /// believed of it: that may be of another load.
     fn expected(&self, kind: Kind, way: Way) -> Option<f64> {
         let known = self.cost(kind, way);
         if self.choice.policy.aim != Aim::Cpu || !(way.spins() || known.is_none() && way.must_be_asked()) {

@@ -1,4 +1,5 @@
-//! The chooser over simulated machines: how much worse than the best static way it is, and where it is better.
+//! The chooser over simulated machines: how much worse than the best static way it is, and where it is
+//! better.
 //!
 //! Each cell is a machine that is drawn: a drive (3 us to 10 ms, from constant to a heavy tail, 1 to 256 at
 //! once), what interrupts, wake-ups, polls, timers and calls cost, cores, and power; a program; and an aim.
@@ -34,8 +35,8 @@ pub fn evaluate(seed: u64, cells: u64) -> Report {
     evaluate_with(seed, cells, |_| {})
 }
 
-/// The same with policies that are adjusted: a chooser that does not explore, or never changes its mind, shows
-/// what the thresholds are worth.
+/// The same with policies that are adjusted: a chooser that does not explore, or never changes its mind,
+/// shows what the thresholds are worth.
 pub fn evaluate_with(seed: u64, cells: u64, adjust: impl Fn(&mut Policy)) -> Report {
     let outcome = |number| {
         let mut scene = Scene::draw(seed, number);

@@ -1,14 +1,12 @@
 //! What came of all cells, and the thresholds that it is held against.
 
 use super::cell::{CHECKPOINTS, Outcome};
-use super::text;
 use super::truth::DriveClass;
 use super::workload::Program;
 use crate::policy::Aim;
 use crate::way::Way;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// The most that the 95th percentile of regret may be, over all cells, as a share.
 pub const REGRET_P95: f64 = 0.03;
@@ -173,9 +171,9 @@ impl Report {
         let regret = Verdict {
             threshold: format!(
                 "regret against the best static way, p95 of cells, at most {}",
-                text::percent(REGRET_P95)
+                percent(REGRET_P95)
             ),
-            found: text::percent(p95),
+            found: percent(p95),
             holds: p95 <= REGRET_P95,
         };
         let worse = self.statics.iter().filter(|one| one.chooser >= one.spent).count();
@@ -188,7 +186,7 @@ impl Report {
         let gain = Verdict {
             threshold: format!(
                 "over phased cells where above {} can be gained, less than the best static way of each cell",
-                text::percent(TO_GAIN)
+                percent(TO_GAIN)
             ),
             found: format!(
                 "{chooser:.2} against {best_static:.2} in {cells} cells, less in {beaten} of them"
@@ -224,8 +222,7 @@ fn statics(phased: Vec<&Outcome>) -> Vec<Static> {
     Way::ALL.into_iter().map(of_way).filter(|one| one.cells > 0).collect()
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        text::write(self, f)
-    }
+/// A share as a percentage.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
 }

@@ -3,8 +3,8 @@
 use super::*;
 
 const SEED: u64 = 3;
-/// Cells: each aim and target, with the programs that have no phases. So few scatter: 10 of the seeds from 1 to
-/// 12 keep the threshold.
+/// Cells: each aim and target, with the programs that have no phases. So few scatter: 10 of the seeds from 1
+/// to 12 keep the threshold.
 const FEW: u64 = 24;
 
 #[test]

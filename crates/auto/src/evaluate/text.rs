@@ -1,13 +1,14 @@
 //! A report as text.
 
-use super::report::{Phased, Regret, Report};
+use super::report::{Phased, Regret, Report, percent};
 use crate::way::Way;
 use std::collections::BTreeMap;
 use std::fmt::{self, Formatter};
 
-/// A share as a percentage.
-pub(super) fn percent(share: f64) -> String {
-    format!("{:.2} %", 100.0 * share)
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write(self, f)
+    }
 }
 
 /// An enum's word, as JSON has it.
@@ -15,7 +16,7 @@ fn word(value: &impl serde::Serialize) -> String {
     toml::Value::try_from(value).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-pub(super) fn write(report: &Report, f: &mut Formatter<'_>) -> fmt::Result {
+fn write(report: &Report, f: &mut Formatter<'_>) -> fmt::Result {
     let cells = report.outcomes.len();
     writeln!(
         f,
@@ -79,8 +80,8 @@ fn phased(f: &mut Formatter<'_>, name: &str, phased: &Phased) -> fmt::Result {
     let [chooser, best, random] = [chooser, best_static, random].map(|sum| mean(*sum, *cells));
     writeln!(
         f,
-        "{name:16}{cells:>6} cells: chooser {chooser}, best static way {best}, random {random}; less than every \
-         static way in {beaten}, by {} in the median",
+        "{name:16}{cells:>6} cells: chooser {chooser}, best static way {best}, random {random}; less than \
+         every static way in {beaten}, by {} in the median",
         percent(*by)
     )
 }

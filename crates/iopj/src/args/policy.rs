@@ -39,7 +39,8 @@ pub(crate) enum PolicyCommand {
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Machines with a program each: 120 are each aim, target and program once
-        #[arg(long, value_name = "N", default_value_t = CELLS, value_parser = value_parser!(u64).range(120..))]
+        #[arg(long, value_name = "N", default_value_t = CELLS)]
+        #[arg(value_parser = value_parser!(u64).range(120..))]
         cells: u64,
         /// Print JSON
         #[arg(long)]
