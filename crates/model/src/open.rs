@@ -81,7 +81,7 @@ impl Model {
         let flow = Flow { arrivals, ..Flow::of(case, Arrivals::Closed, IOS) }.in_whole_bursts(load)?;
         let apart = self.apart(case)?;
         let basis = self.basis(case).after("an open load is simulated");
-        self.simulated(case, &flow, apart, &basis)
+        self.simulated(case, &flow, &apart, &basis)
     }
 
     /// Predicts what a trace does to a case, whose `iodepth` is the most in flight for each job, and whose
@@ -97,7 +97,7 @@ impl Model {
         if stands_in {
             basis = basis.after("sequential and random I/Os are taken for each other");
         }
-        self.simulated(case, &flow, apart, &basis.after("a trace is simulated"))
+        self.simulated(case, &flow, &apart, &basis.after("a trace is simulated"))
     }
 
     /// Predicts a closed loop by simulation: where threads that spin outnumber the cores no formula holds.
@@ -107,7 +107,7 @@ impl Model {
     pub fn closed(&self, case: &Case) -> Result<OpenPrediction, OpenError> {
         let flow = Flow::of(case, Arrivals::Closed, IOS);
         let basis = self.basis(case).after("threads that take turns on a core are simulated");
-        self.simulated(case, &flow, 0.0, &basis)
+        self.simulated(case, &flow, &BTreeMap::new(), &basis)
     }
 
     /// What simulations say, of the parameters and of draws from their covariance.
@@ -115,7 +115,7 @@ impl Model {
         &self,
         case: &Case,
         flow: &Flow,
-        apart: f64,
+        apart: &BTreeMap<Quantity, f64>,
         basis: &Basis,
     ) -> Result<OpenPrediction, OpenError> {
         let values = self.on_path(case.path)?;
@@ -140,7 +140,7 @@ impl Model {
             // A path that keeps up does what it is given.
             let missed = match quantity {
                 Quantity::Iops if keeps_up => 0.0,
-                _ => self.missed(quantity) + apart,
+                _ => self.missed(quantity) + apart.get(&quantity).copied().unwrap_or(0.0),
             };
             let spread = (scatter(&draws[&quantity], value.ln()) + missed).sqrt();
             Some(self.prediction(case, quantity, value, spread, basis.clone()))
@@ -159,13 +159,17 @@ impl Model {
         (!leads.is_empty()).then(|| Normal::standard().cdf(lead / spread.max(f64::MIN_POSITIVE)))
     }
 
-    /// The square of the difference between the logarithms of what simulation and formula say of the closed
-    /// loop.
-    fn apart(&self, case: &Case) -> Result<f64, OpenError> {
+    /// By quantity, the square of the difference between the logarithms of what simulation and formula say of
+    /// the closed loop; of percentiles that of the mean latency.
+    fn apart(&self, case: &Case) -> Result<BTreeMap<Quantity, f64>, OpenError> {
         let values = self.on_path(case.path)?;
         let simulated = once(&values, case, &Flow::of(case, Arrivals::Closed, IOS), SEED)?;
-        let formula = value(&values, case, Quantity::LatencyMean).ok();
-        Ok(formula.map_or(0.0, |formula| (simulated.mean_ns / formula).ln().powi(2)))
+        let apart = |quantity: Quantity| {
+            let alike = if quantity.quantile().is_some() { Quantity::LatencyMean } else { quantity };
+            let formula = value(&values, case, alike).ok()?;
+            Some((quantity, (of(&simulated, alike)? / formula).ln().powi(2)))
+        };
+        Ok(QUANTITIES.into_iter().filter_map(apart).collect())
     }
 
     /// Parameters drawn from their covariance, and on their way what the kernel makes of them.

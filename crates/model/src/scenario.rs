@@ -54,6 +54,8 @@ pub(crate) fn scenario(
     flow: &Flow,
     seed: u64,
 ) -> Result<Scenario, Parameter> {
+    let bytes: f64 = flow.parts.iter().map(|part| part.share * part.bytes).sum();
+    let case = &Case { bs: bytes.round() as u32, ..*case };
     let alone = Case { numjobs: 1, iodepth: 1, cores: case.cores.max(2), ..*case };
     let outcome = outcome(values, &alone)?;
     let parallelism = values.get(Parameter::Parallelism).unwrap_or(f64::from(u32::MAX)).max(1.0);
@@ -174,5 +176,6 @@ fn power(values: &impl Values, cores: u32) -> Option<SimPower> {
         active_core_w,
         deep_idle_w: saving * get(Parameter::DeepIdleShare).min(1.0),
         deep_after_ns: get(Parameter::DeepIdleAfter),
+        wake_joules: get(Parameter::WakeEnergy) * 1e-6,
     })
 }

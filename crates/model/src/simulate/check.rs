@@ -181,6 +181,7 @@ fn power(scenario: &Scenario) -> Result<(), SimError> {
     not_negative("power.active_core_w", power.active_core_w)?;
     not_negative("power.deep_idle_w", power.deep_idle_w)?;
     not_negative("power.deep_after_ns", power.deep_after_ns)?;
+    not_negative("power.wake_joules", power.wake_joules)?;
     let most = power.deep_idle_w * f64::from(scenario.cores);
     value("power.deep_idle_w", power.deep_idle_w, most < idle, "less than idle_w over the number of cores")
 }

@@ -194,4 +194,6 @@ pub struct SimPower {
     pub deep_idle_w: f64,
     /// How long a core is idle before that.
     pub deep_after_ns: f64,
+    /// Joules more for each sleep, which ends by waking a core.
+    pub wake_joules: f64,
 }

@@ -236,10 +236,11 @@ impl Tally {
         let iops = ios / elapsed_ns * 1e9;
         let busy_cores = cpu_ns_per_io.total_ns() * iops / 1e9;
         let deep_cores = (end.used.deep - begin.used.deep) / elapsed_ns;
-        let watts = scenario
-            .power
-            .map(|power| power.idle_w + power.active_core_w * busy_cores - power.deep_idle_w * deep_cores);
         let [sleeps_per_io, spins_per_io] = [per_io(|used| used.sleeps as f64), per_io(|used| used.spins)];
+        let watts = scenario.power.map(|power| {
+            let of_cores = power.active_core_w * busy_cores - power.deep_idle_w * deep_cores;
+            power.idle_w + of_cores + power.wake_joules * sleeps_per_io * iops
+        });
         let calls_per_io = (end.calls - begin.calls) as f64 / ios;
         let instructions_per_io = scenario.path.instructions.map(|one| {
             let waiting = one.per_wake * sleeps_per_io + one.per_spin * spins_per_io;

@@ -223,11 +223,18 @@ fn completions_that_come_while_one_is_handled_make_no_interrupt() {
 
 #[test]
 fn power_counts_cores_that_work_and_cores_that_sleep_deeply() {
-    let power = SimPower { idle_w: 40.0, active_core_w: 10.0, deep_idle_w: 4.0, deep_after_ns: 5000.0 };
+    let power = SimPower {
+        idle_w: 40.0,
+        active_core_w: 10.0,
+        deep_idle_w: 4.0,
+        deep_after_ns: 5000.0,
+        wake_joules: 20e-6,
+    };
     let result = run(&Scenario { power: Some(power), cores: 2, ..with_costs(Waiting::Interrupt) });
     // Of 15,500 ns a core works for 3500 and is idle for 10,000 and 2000, 5000 of them deeply; the other core
     // is idle for all of it.
-    let watts = 40.0 + 10.0 * 3500.0 / 15_500.0 - 4.0 * (5000.0 / 15_500.0 + 1.0);
+    // A wake-up in each 15.5 us takes 20 uJ.
+    let watts = 40.0 + 10.0 * 3500.0 / 15_500.0 - 4.0 * (5000.0 / 15_500.0 + 1.0) + 20.0 / 15.5;
     is(result.watts.unwrap(), watts);
     is(result.ios_per_joule.unwrap(), 1e9 / 15_500.0 / watts);
     let polls = run(&Scenario { power: Some(power), ..with_costs(Waiting::Poll) });

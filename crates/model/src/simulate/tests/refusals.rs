@@ -129,8 +129,12 @@ fn nonsense_of_arrivals_is_refused() {
 
 #[test]
 fn nonsense_of_power_is_refused() {
-    let power =
-        |idle_w, deep_idle_w| Some(SimPower { idle_w, active_core_w: 1.0, deep_idle_w, deep_after_ns: 0.0 });
+    let nothing =
+        SimPower { idle_w: 1.0, active_core_w: 1.0, deep_idle_w: 0.0, deep_after_ns: 0.0, wake_joules: 0.0 };
+    let power = |idle_w, deep_idle_w| Some(SimPower { idle_w, deep_idle_w, ..nothing });
+    refused("`power.wake_joules` of the simulation is -1; it must be 0 or more", |one| {
+        one.power = Some(SimPower { wake_joules: -1.0, ..nothing });
+    });
     refused("`power.idle_w` of the simulation is 0; it must be above 0", |one| one.power = power(0.0, 0.0));
     refused(
         "`power.deep_idle_w` of the simulation is 5; it must be less than idle_w over the number of cores",
