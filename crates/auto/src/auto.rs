@@ -92,6 +92,12 @@ pub struct Auto<C: Clock = SystemClock> {
     routes: [Way; KINDS],
     epoch: Epoch,
     watch: Watch<C>,
+    /// No epoch may end now, but one is due.
+    is_held: bool,
+    is_due: bool,
+    /// Requests that were routed to the synchronous engine and went by the fallback, because others were in
+    /// flight.
+    diverted: u64,
     fallback: Way,
     iodepth: usize,
     /// The way that each engine's latest request went.
@@ -127,6 +133,9 @@ impl<C: Clock> Auto<C> {
             routes: [fallback; KINDS],
             epoch: Epoch::new(clock.now_ns(), chooser.bound_ns().is_some()),
             watch: Watch::new(engines.pool.count(), chooser.bound_ns(), clock),
+            is_held: false,
+            is_due: false,
+            diverted: 0,
             fallback,
             iodepth: iodepth as usize,
             latest: [fallback; SLOTS],
@@ -175,8 +184,10 @@ impl<C: Clock> Auto<C> {
     /// whose stack has no room for that. What ends meanwhile counts.
     pub fn within_epoch<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         let left = self.watch.put_off();
+        self.is_held = true;
         let result = work(self);
-        self.watch.go_on(left);
+        self.is_held = false;
+        self.watch.go_on(if std::mem::take(&mut self.is_due) { 0 } else { left });
         result
     }
 

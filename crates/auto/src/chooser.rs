@@ -6,7 +6,7 @@ mod learn;
 #[cfg(test)]
 mod tests;
 
-use crate::estimate::Estimates;
+use crate::estimate::{Estimate, Estimates};
 use crate::key::{Band, KINDS, Kind, Kinds};
 use crate::log::{Counts, Decision, Log, Why};
 use crate::policy::Aim;
@@ -275,8 +275,12 @@ impl Chooser {
         if was_burst {
             return;
         }
+        let over = |bound_ns| {
+            let p99 = |kind: Kind| seen.latencies(kind, self.route(kind)).over(bound_ns);
+            self.bounded_with(kind).into_iter().find_map(p99)
+        };
         if let Some(bound_ns) = self.bound_ns()
-            && let Some(p99_ns) = seen.latencies(kind, current).over(bound_ns)
+            && let Some(p99_ns) = over(bound_ns)
         {
             self.is_over_bound = true;
             return self.take(kind, self.fastest(kind), Why::OverBound { p99_ns, bound_ns }, seen.now_ns);
@@ -355,13 +359,23 @@ impl Chooser {
         (known >= NEARLY_ALL * total).then(|| sum / known)
     }
 
+    /// The kinds that keep the bound together: this one, or all that are in flight where they go one way.
+    fn bounded_with(&self, kind: Kind) -> Vec<Kind> {
+        let mix = if self.is_together() { &self.mix[..] } else { &[] };
+        mix.iter().map(|(other, _)| *other).filter(|other| *other != kind).chain([kind]).collect()
+    }
+
+    /// What is believed of a kind on a way, with as many in flight as there are.
+    fn estimate(&self, kind: Kind, way: Way) -> Estimate {
+        self.estimates.get(kind, self.bands[kind.index()], way)
+    }
+
     /// The cheapest way within the bound, of those of which the cost is known.
     fn cheapest(&self, kind: Kind) -> Option<Way> {
-        let (bound, band) = (self.choice.policy.bound_p99_ns, self.bands[kind.index()]);
-        let cost = |way: Way| {
-            let cost = self.cost(kind, way)?;
-            self.estimates.get(kind, band, way).is_within(bound).then_some((way, cost))
-        };
+        let bound = self.choice.policy.bound_p99_ns;
+        let bounded = if bound.is_some() { self.bounded_with(kind) } else { Vec::new() };
+        let is_within = |way: Way| bounded.iter().all(|kind| self.estimate(*kind, way).is_within(bound));
+        let cost = |way: Way| self.cost(kind, way).filter(|_| is_within(way)).map(|cost| (way, cost));
         let cheapest = self.takable(kind).filter_map(cost).min_by(|one, other| one.1.total_cmp(&other.1));
         cheapest.map(|(way, _)| way)
     }
@@ -380,9 +394,13 @@ impl Chooser {
     /// The way with the least latency, by the 99th percentile where that is known; the current one if nothing
     /// is known of others.
     fn fastest(&self, kind: Kind) -> Way {
+        let bounded = self.bounded_with(kind);
         let latency = |way: Way| {
-            let estimate = self.estimates.get(kind, self.bands[kind.index()], way);
-            estimate.p99_ns.or(estimate.mean_ns).map(|latency| (way, latency))
+            let known = |kind: &Kind| {
+                let estimate = self.estimate(*kind, way);
+                estimate.p99_ns.or(estimate.mean_ns)
+            };
+            bounded.iter().filter_map(known).reduce(f64::max).map(|latency| (way, latency))
         };
         let fastest = self.takable(kind).filter_map(latency).min_by(|one, other| one.1.total_cmp(&other.1));
         fastest.map_or(self.route(kind), |(way, _)| way)

@@ -41,7 +41,7 @@ impl Owner {
     /// Asks it to take what has ended, unless it was asked and has not answered.
     pub(crate) fn ask(&self) {
         let signal = signal();
-        if signal > 0 && !self.is_asked.swap(true, Ordering::AcqRel) {
+        if signal > 0 && is_ours(signal) && !self.is_asked.swap(true, Ordering::AcqRel) {
             let arguments = [std::process::id() as usize, self.thread as usize, signal as usize, 0, 0, 0];
             // SAFETY: the call touches no memory; the handler is this module's.
             if unsafe { sys::call(libc::SYS_tgkill, arguments) } < 0 {
@@ -93,6 +93,17 @@ pub(crate) fn is_interrupted(before: sys::Signals) -> bool {
 /// As [`sys::handled`], for handlers of the program's.
 pub(crate) fn handled(signals: sys::Signals) -> sys::Signals {
     sys::handled(signals & !own())
+}
+
+/// True if the signal still has this module's handler: the program may have given it another one since, or
+/// none, which would end it.
+fn is_ours(signal: c_int) -> bool {
+    // SAFETY: zeroed, the structure is valid; the call writes it.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == handle as extern "C" fn(c_int) as libc::sighandler_t
+    }
 }
 
 /// Takes a signal, if the program has not. Its handler runs on whatever stack the thread is on: one that the

@@ -3,6 +3,7 @@
 use super::Auto;
 use crate::clock::Clock;
 use crate::key::Kind;
+use crate::way::Way;
 use iopj_engine::RouteCounts;
 
 impl<C: Clock> Auto<C> {
@@ -15,6 +16,9 @@ impl<C: Clock> Auto<C> {
             let pushed = self.epoch.pushed_by(|other| other == kind) + unsettled;
             by_way[self.chooser.route(kind).index()] += u64::from(pushed);
         }
+        let diverted = self.diverted.min(by_way[Way::Sio.index()]);
+        by_way[Way::Sio.index()] -= diverted;
+        by_way[self.fallback.index()] += diverted;
         RouteCounts {
             by_way,
             switches: counts.switches,

@@ -32,11 +32,11 @@ impl<C: Clock> Auto<C> {
         let Some(transfer) = request.operation.transfer() else { return self.push_other(request) };
         let (index, kind) = (transfer.buffer.index(), Kind::of(op, transfer.len));
         let flight = Flight { tag: request.tag, offset: transfer.offset, len: transfer.len, op };
-        let mut way = self.routes[kind.index()];
-        if way == Way::Sio && self.in_flight() > 0 {
-            way = self.fallback;
-        }
+        let route = self.routes[kind.index()];
+        let is_diverted = route == Way::Sio && self.in_flight() > 0;
+        let way = if is_diverted { self.fallback } else { route };
         self.push_to(request, way)?;
+        self.diverted += u64::from(is_diverted);
         if way == Way::SleepPoll {
             self.sleeps_for = kind;
         }

@@ -111,6 +111,11 @@ impl<C: Clock> Auto<C> {
     #[cold]
     #[inline(never)]
     pub(super) fn turn(&mut self) {
+        if self.is_held {
+            self.is_due = true;
+            self.watch.put_off();
+            return;
+        }
         let now_ns = self.watch.clock.now_ns();
         self.epoch.settle(&self.memo);
         if self.epoch.is_settling {
@@ -194,8 +199,11 @@ impl<C: Clock> Auto<C> {
                 wanted.retain(|other| *other != way);
             }
         }
+        let now_ns = self.watch.clock.now_ns();
         for kind in Kind::all() {
+            self.epoch.used_ns[slot_of(self.routes[kind.index()])] = now_ns;
             self.routes[kind.index()] = self.chooser.route(kind);
+            self.epoch.used_ns[slot_of(self.routes[kind.index()])] = now_ns;
         }
         self.memo.forget();
         self.is_fresh = true;

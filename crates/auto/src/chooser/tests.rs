@@ -25,13 +25,17 @@ fn read() -> Kind {
 }
 
 fn chooser(policy: Policy, ways: &[Way]) -> Chooser {
+    chooser_at(1, policy, ways)
+}
+
+fn chooser_at(iodepth: u32, policy: Policy, ways: &[Way]) -> Chooser {
     policy.check().unwrap();
     Chooser::new(Choice {
         policy,
         ways: ways.to_vec(),
         is_bypass: ways[0].is_bypass(),
         rule: Rule::Follow,
-        iodepth: 1,
+        iodepth,
         seed: 1,
         epochs: Epochs::default(),
     })
@@ -250,6 +254,39 @@ fn kinds_are_routed_apart_though_the_cpu_time_is_measured_together() {
     }
     assert_eq!([read(), write].map(|kind| run.chooser.route(kind)), [Way::Poll; 2]);
     assert_eq!(run.chooser.route(Kind::new(Direction::Read, 512)), Way::Interrupt, "nobody asked for it");
+}
+
+#[test]
+fn a_bound_that_one_of_two_kinds_breaks_moves_both_where_they_go_together() {
+    let (write, bound_ns) = (Kind::new(Direction::Write, 64 << 10), 15_000);
+    let policy = Policy { bound_p99_ns: Some(bound_ns), ..with_aim(Aim::Cpu) };
+    let mut run = Run::new(chooser_at(2, policy, &KERNEL));
+    run.in_flight = 2;
+    let mix = [(read(), 3), (write, 1)];
+    let world: World = |way| if way == Way::Poll { (9_000, 2_000) } else { (9_000, 4_000) };
+    (0..400).for_each(|_| run.mixed_epoch(&mix, world));
+    while run.chooser.burst.is_some() {
+        run.mixed_epoch(&mix, world);
+    }
+    let routes = |run: &Run| [read(), write].map(|kind| run.chooser.route(kind));
+    assert_eq!(routes(&run), [Way::Poll; 2]);
+    run.log();
+    let mut ios = [0; KINDS];
+    (ios[read().index()], ios[write.index()]) = (1536, 512);
+    let one = |kind, latency_ns| Timed { kind, way: Way::Poll, in_flight: 2, latency_ns };
+    let timed = [vec![one(read(), 9_000); 150], vec![one(write, 20_000); 50]].concat();
+    let (now_ns, elapsed_ns, cpu_ns) = (run.now_ns + 10_000_000, 10_000_000, 2048 * 2_000);
+    run.chooser.plan();
+    run.chooser.epoch(&Seen { now_ns, elapsed_ns, cpu_ns, ios: &ios, timed: &timed, crowding: None });
+    assert_eq!(routes(&run), [Way::Interrupt; 2]);
+    assert_eq!(run.log()[0].why, Why::OverBound { p99_ns: 20_000, bound_ns });
+    // It costs less, but is not taken while bursts see it over the bound.
+    let world: World = |way| if way == Way::Poll { (20_000, 2_000) } else { (9_000, 4_000) };
+    (0..100).for_each(|_| run.mixed_epoch(&mix, world));
+    while run.chooser.burst.is_some() {
+        run.mixed_epoch(&mix, world);
+    }
+    assert_eq!(routes(&run), [Way::Interrupt; 2]);
 }
 
 #[test]

@@ -88,7 +88,8 @@ fn the_same_latencies_make_the_same_decisions() {
 fn no_epoch_ends_for_a_caller_that_keeps_within_it() {
     let pool = Pool::new(1, 4096).unwrap();
     let drive = Drive::new(changing);
-    let builder = Auto::builder().epochs(brief_epochs());
+    let policy = Policy { exploration: 0.05, ..Policy::default() };
+    let builder = Auto::builder().policy(policy).epochs(brief_epochs());
     let mut auto = builder.open_on_drive(&drive, &WAYS, &pool).unwrap();
     for _ in 0..200 {
         auto.within_epoch(|auto| read(auto, &pool, 1, 100));
@@ -98,6 +99,20 @@ fn no_epoch_ends_for_a_caller_that_keeps_within_it() {
     read(&mut auto, &pool, 1, 1);
     read(&mut auto, &pool, 1, 20_000);
     assert!(auto.counts().explored > 0 && auto.drain_log().count() > 0);
+}
+
+#[test]
+fn no_epoch_ends_within_one_that_is_kept_though_a_bound_must_be_looked_at() {
+    let pool = Pool::new(1, 4096).unwrap();
+    let drive = Drive::new(|_| Service { latency_ns: 10_000_000, cpu_ns: 1_000, end: End::Whole });
+    let policy = Policy { bound_p99_ns: Some(1_000_000_000), exploration: 0.5, ..Policy::default() };
+    let builder = Auto::builder().policy(policy).epochs(brief_epochs());
+    let mut auto = builder.open_on_drive(&drive, &WAYS, &pool).unwrap();
+    // Twenty seconds, where an epoch with a bound has one.
+    auto.within_epoch(|auto| read(auto, &pool, 1, 2_000));
+    assert_eq!(auto.counts().explored, 0);
+    read(&mut auto, &pool, 1, 2_000);
+    assert!(auto.counts().explored > 0, "{:?}", auto.counts());
 }
 
 #[test]
@@ -116,7 +131,8 @@ fn cpu_time_is_what_the_thread_spent() {
 fn what_went_which_way_is_counted_up_to_the_latest_request() {
     let pool = Pool::new(8, 4096).unwrap();
     let drive = Drive::new(changing);
-    let builder = Auto::builder().iodepth(8).epochs(brief_epochs());
+    let policy = Policy { exploration: 0.05, ..Policy::default() };
+    let builder = Auto::builder().policy(policy).iodepth(8).epochs(brief_epochs());
     let mut auto = builder.open_on_drive(&drive, &WAYS, &pool).unwrap();
     let mut all = 0;
     for (count, depth) in [(1, 1), (7, 8), (300, 1), (1, 8), (20_000, 4), (1_234, 8)] {
