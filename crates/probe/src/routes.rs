@@ -24,24 +24,24 @@ pub(crate) fn by_routes(rule: AutoPath, observed: &Observed, evidence: &Evidence
         return Verdict { kind: VerdictKind::Unproven, reasons: vec![why] };
     };
     let ways = Ways { observed, evidence, engine, routes };
-    let mut of_ways: Vec<Finding<String>> = Vec::new();
-    let mut reasons = Vec::new();
+    // What decides comes first: whoever shows one reason shows the first.
+    let [mut against, mut open, mut seen] = [const { Vec::new() }; 3];
     for route in routes.ways.iter().filter(|route| route.ios > 0) {
-        let finding = ways.judge(rule, *route);
-        let (Finding::Seen(what) | Finding::Mixed(what) | Finding::Unclear(what)) = &finding;
         let share = 100.0 * ratio(route.ios, evidence.ios());
+        let (reasons, what) = match ways.judge(rule, *route) {
+            Finding::Mixed(what) => (&mut against, what),
+            Finding::Unclear(what) => (&mut open, what),
+            Finding::Seen(what) => (&mut seen, what),
+        };
         reasons.push(format!("{}: {} I/Os ({share:.1} %): {what}", route.way, route.ios));
-        of_ways.push(finding);
     }
-    let open: Vec<String> = ways.unaccounted().into_iter().chain(observed.doubt.clone()).collect();
-    let is_against = of_ways.iter().any(|finding| matches!(finding, Finding::Mixed(_)));
-    let is_open = !open.is_empty() || of_ways.iter().any(|finding| matches!(finding, Finding::Unclear(_)));
-    let kind = match (is_against, is_open) {
-        (true, _) => VerdictKind::Refuted,
-        (false, true) => VerdictKind::Unproven,
-        (false, false) => VerdictKind::Verified,
+    open.extend(ways.unaccounted().into_iter().chain(observed.doubt.clone()));
+    let kind = match (against.is_empty(), open.is_empty()) {
+        (false, _) => VerdictKind::Refuted,
+        (true, false) => VerdictKind::Unproven,
+        (true, true) => VerdictKind::Verified,
     };
-    Verdict { kind, reasons: [reasons, open].concat() }
+    Verdict { kind, reasons: [against, open, seen].concat() }
 }
 
 /// What is known of the ways of a trial.
@@ -50,6 +50,11 @@ struct Ways<'a> {
     evidence: &'a Evidence,
     engine: &'a EngineEvidence,
     routes: &'a Routes,
+}
+
+/// So many I/Os may have gone another way than they were counted on.
+fn refused(ios: u64) -> String {
+    format!("ways refused {ios} I/Os, which the fallback did, and nothing tells which ways did")
 }
 
 fn interrupts_on(way: Way) -> bool {
@@ -147,13 +152,17 @@ impl Ways<'_> {
         let (interrupted, polled) =
             (self.routes.pass_ios_by(interrupts_on), self.routes.pass_ios_by(polls_on));
         // What a way that polls refused went by the fallback, which interrupts.
-        let most = interrupted + self.routes.pass_redone + foreign + slack;
+        let redone = self.routes.pass_redone;
+        let most = interrupted + redone + foreign + slack;
         if polls_on(way) && counts.by_interrupt() > most {
             let why = format!("{text}, where ways that interrupt had {interrupted}");
             return Err(Comparison::Other(why));
         }
         if interrupts_on(way) && counts.waiting > polled + foreign + slack {
             return Err(Comparison::Other(format!("{text}, where ways that poll had {polled}")));
+        }
+        if polls_on(way) && redone > slack {
+            return open(&refused(redone), Remedy::Report);
         }
         if polls_on(way) && polled <= slack {
             let why = "ways that poll were hardly taken in it, so nothing shows that they poll";
@@ -186,6 +195,9 @@ impl Ways<'_> {
             let why =
                 format!("{own} interrupts in the window, where ways that interrupt had {interrupted} I/Os");
             return open(why, Remedy::Repeat);
+        }
+        if polls_on(way) && self.routes.redone > slack {
+            return open(refused(self.routes.redone), Remedy::Report);
         }
         let at_once = in_flight_per_vector(evidence);
         let completed = all.saturating_mul(at_once) as f64;

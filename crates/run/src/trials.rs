@@ -11,7 +11,7 @@ use crate::progress::{Progress, unix_ns};
 use crate::target::{Access, MadeFile};
 use crate::trial::{Measured, TrialRunner};
 use iopj_core::evidence::ControlRun;
-use iopj_core::{CompletionMode, Setting};
+use iopj_core::{AutoPath, CompletionMode, IoPath, Setting};
 use iopj_host::settings::{Settings, SettingsError};
 use iopj_store::{Outcome, Store, StoreError, Trial};
 use iopj_study::Study;
@@ -418,16 +418,26 @@ pub(crate) fn needed_settings(settings: &Settings<'_>, cell: &Cell) -> Vec<(Sett
     let mut needed: Vec<(Setting, String)> = own.map(|(setting, value)| (*setting, value.clone())).collect();
     let of_study = cell.settings.contains_key(&Setting::IoPollDelay);
     // Of several kinds of jobs all that need one need the same.
-    let wanted = cell.kinds().into_iter().find_map(|kind| Some((kind.path, kind.path.io_poll_delay()?)));
+    let wanted = cell.kinds().into_iter().find_map(|kind| Some((kind.path, poll_delay(kind.path)?)));
     let Some((path, delay)) = wanted.filter(|_| !of_study) else { return needed };
     let delay = delay.to_string();
     match settings.current(Setting::IoPollDelay) {
         Ok(now) if now.iter().all(|(_, value)| *value == delay) => {}
         // A device without the attribute polls all the time, and only hybrid polling needs more.
         Err(_) if path.completion() == CompletionMode::Poll || path.ring().is_some() => {}
+        Err(_) if matches!(path, IoPath::Auto(_)) => {}
         _ => needed.push((Setting::IoPollDelay, delay)),
     }
     needed
+}
+
+/// The poll delay that a path needs; of one that chooses, that of the rings that it may poll.
+fn poll_delay(path: IoPath) -> Option<i64> {
+    match path {
+        IoPath::Auto(AutoPath::Pinned(_)) => path.io_poll_delay(),
+        IoPath::Auto(_) => Some(-1),
+        other => other.io_poll_delay(),
+    }
 }
 
 pub(crate) fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), SettingsError> {

@@ -131,10 +131,10 @@ fn several_kinds_of_completion_are_verified_where_the_ways_explain_the_counts() 
     let verdict = with(PASS / 4 + slack + 1);
     assert_eq!(verdict.kind, VerdictKind::Refuted);
     assert_contains(
-        &verdict.reasons[1],
+        &verdict.reasons[0],
         "1043 in hard interrupts, 2957 by threads that wait, where ways that",
     );
-    assert_contains(&verdict.reasons[1], "interrupt had 1000");
+    assert_contains(&verdict.reasons[0], "interrupt had 1000");
     let verdict = with(PASS / 4 - slack - 1);
     assert_eq!(verdict.kind, VerdictKind::Refuted);
     assert_contains(&verdict.reasons[0], "where ways that poll had 3000");
@@ -145,7 +145,13 @@ fn several_kinds_of_completion_are_verified_where_the_ways_explain_the_counts() 
     );
     assert_eq!(self::kind("auto", &again), VerdictKind::Refuted);
     routes(&mut again).pass_redone = 500;
+    assert_unproven(&again, "ways refused 500 I/Os, which the fallback did");
+    let mut again = mixed();
+    routes(&mut again).pass_redone = slack;
+    routes(&mut again).redone = (MIXED_SHARE * IOS as f64) as u64 + STRAY_INTERRUPTS;
     assert_eq!(self::kind("auto", &again), VerdictKind::Verified);
+    routes(&mut again).redone += 1;
+    assert_unproven(&again, "which the fallback did");
 }
 
 #[test]
@@ -177,7 +183,7 @@ fn a_pinned_engine_is_refuted_by_any_other_way() {
     let evidence = interrupting();
     let (kind, reasons) = reasons("auto:io_uring/syscall/interrupt", &evidence);
     assert_eq!(kind, VerdictKind::Refuted);
-    assert_contains(&reasons[1], "40000 I/Os (40.0 %): asked for io_uring/syscall/interrupt alone");
+    assert_contains(&reasons[0], "40000 I/Os (40.0 %): asked for io_uring/syscall/interrupt alone");
     let alone = chosen(counted(interrupt(), HARD), &[(Way::Interrupt, IOS, PASS)]);
     assert_eq!(self::kind("auto:io_uring/syscall/interrupt", &alone), VerdictKind::Verified);
     assert_eq!(self::kind("auto:posix-sio/syscall/interrupt", &alone), VerdictKind::Refuted);
