@@ -36,6 +36,14 @@ fn program(engine: &str) -> String {
     )
 }
 
+/// Keeps the tracepoints of `iopj watch` on all the time: else the kernel patches them in and out for each
+/// case, and QEMU's translator may hit a breakpoint that is gone (four boots of four, beside a build).
+const HOLD_TRACEPOINTS: &str = "\
+    mount -t tracefs none /sys/kernel/tracing\n\
+    for one in raw_syscalls/sys_enter io_uring/io_uring_create io_uring/io_uring_submit_req \
+    block/block_rq_issue block/block_rq_complete; do\n\
+    echo 1 >/sys/kernel/tracing/events/$one/enable || exit 92\ndone\n";
+
 #[test]
 fn fio_and_a_hybrid_ring_are_named_right_on_6_18() {
     let has_fio = iopj_lab::image::Program::named("fio").is_ok();
@@ -44,7 +52,7 @@ fn fio_and_a_hybrid_ring_are_named_right_on_6_18() {
     bench.nvme_options = vec!["poll_queues=2".to_owned()];
     bench.programs = vec!["fio"];
     bench.drives = vec![Drive::Nvme(Nvme::new(8, Backend::Null { size_bytes: 1 << 30, latency_ns: 0 }))];
-    let mut script = "dmesg -n 1\ndrives 1\ncd /tmp\n".to_owned();
+    let mut script = format!("dmesg -n 1\ndrives 1\ncd /tmp\n{HOLD_TRACEPOINTS}");
     for (number, (engine, _)) in CASES.iter().enumerate() {
         let program = program(engine);
         script += &format!(
