@@ -241,16 +241,17 @@ impl Chooser {
     fn change_band(&mut self, kind: Kind, seen: &Seen<'_>) -> Option<Move> {
         let from = self.bands[kind.index()];
         let band = seen.in_flight(kind).map_or(from, Band::of);
+        if band == from {
+            return None;
+        }
         self.bands[kind.index()] = band;
-        let is_measured =
-            Way::ALL.into_iter().any(|way| self.estimates.get(kind, band, way).measured_ns.is_some());
-        let preferred = || self.preferred(kind).map(Expected::Preferred);
+        let is_measured = Way::ALL.into_iter().any(|way| self.estimate(kind, way).measured_ns.is_some());
         let expected = match (is_measured, self.cheapest(kind)) {
             (true, _) => None,
             (false, Some(_)) => Some(Expected::Cheapest),
-            (false, None) => preferred(),
+            (false, None) => self.preferred(kind).map(Expected::Preferred),
         };
-        (band != from).then_some(Move { kind, from, expected })
+        Some(Move { kind, from, expected })
     }
 
     /// Changes the route of a kind where that is due.
@@ -277,7 +278,7 @@ impl Chooser {
         }
         let over = |bound_ns| {
             let p99 = |kind: Kind| seen.latencies(kind, self.route(kind)).over(bound_ns);
-            self.bounded_with(kind).into_iter().find_map(p99)
+            self.together_with(kind).into_iter().find_map(p99)
         };
         if let Some(bound_ns) = self.bound_ns()
             && let Some(p99_ns) = over(bound_ns)
@@ -359,8 +360,8 @@ impl Chooser {
         (known >= NEARLY_ALL * total).then(|| sum / known)
     }
 
-    /// The kinds that keep the bound together: this one, or all that are in flight where they go one way.
-    fn bounded_with(&self, kind: Kind) -> Vec<Kind> {
+    /// The kinds that take one way, this one the last: it alone, or all that are in flight together.
+    fn together_with(&self, kind: Kind) -> Vec<Kind> {
         let mix = if self.is_together() { &self.mix[..] } else { &[] };
         mix.iter().map(|(other, _)| *other).filter(|other| *other != kind).chain([kind]).collect()
     }
@@ -373,7 +374,7 @@ impl Chooser {
     /// The cheapest way within the bound, of those of which the cost is known.
     fn cheapest(&self, kind: Kind) -> Option<Way> {
         let bound = self.choice.policy.bound_p99_ns;
-        let bounded = if bound.is_some() { self.bounded_with(kind) } else { Vec::new() };
+        let bounded = if bound.is_some() { self.together_with(kind) } else { Vec::new() };
         let is_within = |way: Way| bounded.iter().all(|kind| self.estimate(*kind, way).is_within(bound));
         let cost = |way: Way| self.cost(kind, way).filter(|_| is_within(way)).map(|cost| (way, cost));
         let cheapest = self.takable(kind).filter_map(cost).min_by(|one, other| one.1.total_cmp(&other.1));
@@ -394,7 +395,7 @@ impl Chooser {
     /// The way with the least latency, by the 99th percentile where that is known; the current one if nothing
     /// is known of others.
     fn fastest(&self, kind: Kind) -> Way {
-        let bounded = self.bounded_with(kind);
+        let bounded = self.together_with(kind);
         let latency = |way: Way| {
             let known = |kind: &Kind| {
                 let estimate = self.estimate(*kind, way);
@@ -418,11 +419,11 @@ impl Chooser {
     }
 
     fn take(&mut self, kind: Kind, to: Way, why: Why, now_ns: u64) {
-        let from = self.route(kind);
         self.rivals[kind.index()] = None;
-        if to == from && !self.is_split() {
-            return;
-        }
+        // Where kinds go together that did not, the way that is left may be another kind's.
+        let others = self.together_with(kind).into_iter().map(|kind| self.route(kind));
+        let mut left = [self.route(kind)].into_iter().chain(others).filter(|way| *way != to);
+        let Some(from) = left.next() else { return };
         self.set_routes(self.going_with(kind), to);
         let of = (!self.is_together()).then_some(kind);
         self.note(of, self.bands[kind.index()], [from, to], why, now_ns);

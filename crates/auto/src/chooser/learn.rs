@@ -54,7 +54,7 @@ impl Chooser {
         self.full.note(others >= processors);
     }
 
-    /// Moves what is believed towards what an epoch showed.
+    /// Moves what is believed towards what an epoch showed, whose bands are noted.
     pub(super) fn learn(&mut self, seen: &Seen<'_>) {
         if self.burst.is_some() {
             self.explored_ns += seen.elapsed_ns;
@@ -71,13 +71,13 @@ impl Chooser {
         self.burst.is_some_and(|burst| burst.kinds.has(kind))
     }
 
-    fn is_measured(&self, kind: Kind, seen: &Seen<'_>) -> bool {
-        self.estimates.get(kind, self.band_of(kind, seen), self.route(kind)).measured_ns.is_some()
+    fn is_measured(&self, kind: Kind) -> bool {
+        self.estimates.get(kind, self.bands[kind.index()], self.route(kind)).measured_ns.is_some()
     }
 
     /// How much the latencies of so many I/Os count.
-    fn weight_of_timed(&self, kind: Kind, count: usize, seen: &Seen<'_>) -> f64 {
-        let against = match (self.is_measured(kind, seen), self.is_tried(kind)) {
+    fn weight_of_timed(&self, kind: Kind, count: usize) -> f64 {
+        let against = match (self.is_measured(kind), self.is_tried(kind)) {
             (false, _) => AT_FIRST,
             (true, true) => TIMED_OF_BURST,
             (true, false) => TIMED,
@@ -86,9 +86,9 @@ impl Chooser {
     }
 
     /// How much the CPU time of so many I/Os counts, and their time.
-    fn weight_of_all(&self, kind: Kind, ios: u32, seen: &Seen<'_>) -> f64 {
+    fn weight_of_all(&self, kind: Kind, ios: u32) -> f64 {
         let ios = f64::from(ios);
-        match (self.is_measured(kind, seen), self.is_tried(kind)) {
+        match (self.is_measured(kind), self.is_tried(kind)) {
             (false, _) => ios / (ios + AT_FIRST),
             (true, true) => ios / (ios + IOS_OF_BURST),
             (true, false) => WEIGHT,
@@ -97,9 +97,9 @@ impl Chooser {
 
     fn learn_latency(&mut self, kind: Kind, seen: &Seen<'_>) {
         let way = self.route(kind);
-        let band = self.band_of(kind, seen);
+        let band = self.bands[kind.index()];
         let mut latencies = seen.latencies(kind, way);
-        let weight = self.weight_of_timed(kind, latencies.count(), seen);
+        let weight = self.weight_of_timed(kind, latencies.count());
         let is_by_latency = self.choice.policy.aim == Aim::Latency;
         let estimate = self.estimates.get_mut(kind, band, way);
         if let Some(mean_ns) = latencies.mean_ns() {
@@ -182,7 +182,7 @@ impl Chooser {
         of: fn(&Estimate) -> Option<f64>,
     ) -> Vec<(Kind, Band, f64)> {
         let believed = |kind: Kind| {
-            let estimate = self.estimates.get(kind, self.band_of(kind, seen), self.route(kind));
+            let estimate = self.estimates.get(kind, self.bands[kind.index()], self.route(kind));
             of(&estimate).filter(|believed| *believed > 0.0)
         };
         let (mut sum, mut unknown, mut of_others, mut tried) = (0.0, 0u64, 0.0, 0u64);
@@ -202,7 +202,7 @@ impl Chooser {
         let rest = (total - sum).max(0.0) / unknown.max(1) as f64;
         let of_tried = (total - of_others).max(0.0) / tried.max(1) as f64;
         let learnt = |(kind, ios): (Kind, u32)| {
-            let weight = self.weight_of_all(kind, ios, seen);
+            let weight = self.weight_of_all(kind, ios);
             let mut value = believed(kind);
             match value {
                 _ if tried > 0 && self.is_tried(kind) => move_towards(&mut value, of_tried, weight),
@@ -210,13 +210,8 @@ impl Chooser {
                 Some(believed) => move_towards(&mut value, believed * factor, weight),
                 None => value = Some(rest),
             }
-            value.map(|value| (kind, self.band_of(kind, seen), value))
+            value.map(|value| (kind, self.bands[kind.index()], value))
         };
         seen.kinds().filter_map(learnt).collect()
-    }
-
-    /// The band that a kind was in.
-    fn band_of(&self, kind: Kind, seen: &Seen<'_>) -> Band {
-        seen.in_flight(kind).map_or(self.bands[kind.index()], Band::of)
     }
 }

@@ -75,7 +75,7 @@ impl Scene {
     pub(super) fn draw(seed: u64, number: u64) -> Scene {
         let mut chance = Chance::new(seed, number);
         let aim = [Aim::Latency, Aim::Cpu, Aim::IosPerJoule][number as usize % 3];
-        let has = Ways::DRAWN[number as usize / 3 % Ways::DRAWN.len()];
+        let has = Ways::ALL[number as usize / 3 % Ways::ALL.len()];
         let program = Program::ALL[number as usize / 12 % Program::ALL.len()];
         let truth = Truth::draw(has, &mut chance);
         let workload = Workload::draw(program, &truth, &mut chance);

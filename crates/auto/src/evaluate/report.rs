@@ -1,4 +1,4 @@
-//! What came of all cells, and the thresholds that it is held against.
+//! What came of all cells, and the thresholds that it must keep.
 
 use super::cell::{CHECKPOINTS, Outcome};
 use super::truth::DriveClass;
@@ -132,7 +132,7 @@ pub struct Report {
     pub phased_to_gain: Phased,
     /// Each static way over the phased cells.
     pub statics: Vec<Static>,
-    /// What is held against the thresholds.
+    /// What the thresholds are compared with.
     pub verdicts: Vec<Verdict>,
     /// Each cell.
     pub outcomes: Vec<Outcome>,

@@ -18,20 +18,18 @@ pub enum Ways {
     NoPollQueues,
     /// The driver in this process.
     Taken,
-    /// What was recorded.
-    Recorded,
 }
 
 impl Ways {
-    /// All that are drawn.
-    pub(super) const DRAWN: [Ways; 4] = [Ways::Hybrid, Ways::PollQueues, Ways::NoPollQueues, Ways::Taken];
+    /// All of them.
+    pub(super) const ALL: [Ways; 4] = [Ways::Hybrid, Ways::PollQueues, Ways::NoPollQueues, Ways::Taken];
 
     /// The ways of such a target.
     pub(super) fn all(self) -> &'static [Way] {
         match self {
             Ways::Hybrid => &[Way::Interrupt, Way::Poll, Way::Hybrid, Way::Sqpoll, Way::Sio],
             Ways::PollQueues => &[Way::Interrupt, Way::Poll, Way::SleepPoll, Way::Sqpoll, Way::Sio],
-            Ways::NoPollQueues | Ways::Recorded => &[Way::Interrupt, Way::Sqpoll, Way::Sio],
+            Ways::NoPollQueues => &[Way::Interrupt, Way::Sqpoll, Way::Sio],
             Ways::Taken => &[Way::UserInterrupt, Way::UserPoll, Way::UserHybrid],
         }
     }

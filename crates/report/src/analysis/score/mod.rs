@@ -142,14 +142,14 @@ pub enum Kind {
     Worst,
 }
 
-/// One path, held against another of its cell.
+/// One path, compared with another of its cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The path.
     pub path: IoPath,
     /// What it is.
     pub is: Kind,
-    /// The static path that it is held against; absent if there is none.
+    /// The static path that it is compared with; absent if there is none.
     pub against: Option<IoPath>,
     /// Blocks that have both, of those that are compared.
     pub blocks: usize,
