@@ -4,7 +4,10 @@ use crate::owner::Owner;
 use crate::process::Shared;
 use crate::queue::Queue;
 use crate::stats::{self, Interface};
+use crate::sys::{self, Quiet};
 use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -47,6 +50,31 @@ pub(crate) struct Context {
     ready: Mutex<VecDeque<Event>>,
 }
 
+/// A context that a call is about. Whoever lets go of it last frees it, with signals held off.
+pub(crate) struct Held(ManuallyDrop<Arc<Context>>);
+
+impl Held {
+    fn new(context: Arc<Context>) -> Held {
+        Held(ManuallyDrop::new(context))
+    }
+}
+
+impl Deref for Held {
+    type Target = Arc<Context>;
+
+    fn deref(&self) -> &Arc<Context> {
+        &self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _quiet = (!sys::is_quiet()).then(Quiet::begin);
+        // SAFETY: dropped here alone, and not used afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
+    }
+}
+
 static CONTEXTS: Shared<Vec<Arc<Context>>> = Shared::new();
 
 impl Context {
@@ -70,15 +98,26 @@ impl Context {
     }
 
     /// The context of this number.
-    pub(crate) fn of(id: usize) -> Option<Arc<Context>> {
-        CONTEXTS.with(|all| all.iter().find(|context| context.id == id).map(Arc::clone))
+    pub(crate) fn of(id: usize) -> Option<Held> {
+        let known = CONTEXTS.with(|all| all.iter().find(|context| context.id == id).map(Arc::clone));
+        known.map(Held::new)
     }
 
     /// Forgets a context that is destroyed.
-    pub(crate) fn remove(id: usize) -> Option<Arc<Context>> {
+    pub(crate) fn remove(id: usize) -> Option<Held> {
         CONTEXTS.with(|all| {
             let place = all.iter().position(|context| context.id == id)?;
-            Some(all.swap_remove(place))
+            Some(Held::new(all.swap_remove(place)))
+        })
+    }
+
+    /// The threads that have something in flight, to which nothing is added any more.
+    pub(crate) fn owners() -> Vec<Arc<Owner>> {
+        CONTEXTS.with(|all| {
+            all.iter().for_each(|context| context.share());
+            let has_some =
+                |context: &&Arc<Context>| context.is_moved.load(Ordering::SeqCst) > context.ready().len();
+            all.iter().filter(has_some).map(|context| Arc::clone(&context.owner)).collect()
         })
     }
 

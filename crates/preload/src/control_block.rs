@@ -63,7 +63,7 @@ impl Place {
 
 /// One in flight.
 struct Flight {
-    /// Who began it, if that is known.
+    /// Who began it, if that is known. Of ours it is unknown for what a thread of the library has.
     owner: Option<Arc<Owner>>,
     place: Place,
     /// How many were begun before it.
@@ -99,6 +99,8 @@ pub(crate) enum Whose {
     Own,
     /// Another thread's.
     Others(Arc<Owner>),
+    /// It comes after others', and is glibc's when they have ended.
+    Later,
 }
 
 impl ControlBlock {
@@ -125,6 +127,26 @@ impl ControlBlock {
         });
     }
 
+    /// Marks it as in flight, though it is not yet: it comes after all that were begun on its descriptor. It
+    /// is known by the number.
+    pub(crate) fn come_later(&self) -> u64 {
+        self.error.store(libc::EINPROGRESS, Ordering::Relaxed);
+        self.result.store(0, Ordering::Relaxed);
+        ALL.with(|all| {
+            all.forget(self.address());
+            let flight = all.flight(None, Place { fd: self.fd, writes: false, begin: 0, end: 0 });
+            let number = flight.number;
+            all.in_flight.insert(self.address(), flight);
+            number
+        })
+    }
+
+    /// Tells the program that it has failed. From then on it may be gone.
+    pub(crate) fn fail(&self, errno: c_int) {
+        self.result.store(-1, Ordering::Relaxed);
+        self.error.store(errno, Ordering::Release);
+    }
+
     /// Takes back that it is in flight: it was not taken.
     pub(crate) fn take_back(&self) {
         ALL.with(|all| all.in_flight.remove(&self.address()));
@@ -138,7 +160,8 @@ impl ControlBlock {
     /// Whose it is, for a thread that asks for it.
     pub(crate) fn asked_by(&self, thread: &Owner) -> Whose {
         ALL.with(|all| {
-            if let Some(Flight { owner: Some(owner), .. }) = all.in_flight.get(&self.address()) {
+            if let Some(flight) = all.in_flight.get(&self.address()) {
+                let Some(owner) = &flight.owner else { return Whose::Later };
                 if owner.is(thread) {
                     return Whose::Own;
                 }
@@ -237,10 +260,29 @@ pub(crate) fn owners_on(fd: c_int, count: u64) -> Vec<Arc<Owner>> {
     })
 }
 
-/// Counts what has ended, about which the program is not told: it ends.
+/// The threads that have something in flight, of the first `count` that were begun.
+pub(crate) fn owners(count: u64) -> Vec<Arc<Owner>> {
+    ALL.with(|all| {
+        let first = all.in_flight.values().filter(|flight| flight.number <= count);
+        first.filter_map(|flight| flight.owner.clone()).collect()
+    })
+}
+
+/// What came later has been given to glibc.
+pub(crate) fn is_glibcs(address: Address, number: u64) {
+    ALL.with(|all| {
+        // Once glibc has it, it may have ended, and the program have begun another there.
+        if all.in_flight.get(&address).is_some_and(|flight| flight.number == number) {
+            all.in_flight.remove(&address);
+        }
+    });
+}
+
+/// Counts what has ended, about which the program is not told: it ends, and the control blocks may be gone.
 pub(crate) fn count(queue: &mut Queue<Address>) {
-    for (_, outcome) in queue.ended.drain(..) {
+    for (address, outcome) in queue.ended.drain(..) {
         stats::moved(Interface::PosixAio, outcome.max(0) as u64);
+        ALL.with(|all| all.in_flight.remove(&address));
     }
 }
 
@@ -297,6 +339,29 @@ mod tests {
         assert_eq!((on(count), on(u64::MAX), before(&place).is_some()), (0, 1, true));
         blocks[1].take_back();
         assert!(before(&place).is_none());
+    }
+
+    #[test]
+    fn what_comes_later_is_nobodys_to_take_and_meets_nothing() {
+        // SAFETY: as above.
+        let mut block: ControlBlock = unsafe { std::mem::zeroed() };
+        block.fd = 1_000_002;
+        let (address, thread) = (block.address(), Arc::new(Owner::this_thread()));
+        let whole = Place { fd: block.fd, writes: true, begin: 0, end: u64::MAX };
+        let number = block.come_later();
+        assert_eq!(block.error(), libc::EINPROGRESS);
+        assert!(matches!(block.asked_by(&thread), Whose::Later) && before(&whole).is_none());
+        assert!(owners_on(block.fd, u64::MAX).is_empty());
+        is_glibcs(address, number + 1);
+        assert!(matches!(block.asked_by(&thread), Whose::Later), "another has this number");
+        is_glibcs(address, number);
+        block.fail(libc::EBADF);
+        assert!(matches!(block.asked_by(&thread), Whose::Nobodys));
+        assert_eq!((block.error(), block.result.load(Ordering::Relaxed)), (libc::EBADF, -1));
+        block.begin(&thread, whole);
+        assert!(owners(begun() - 1).iter().all(|owner| !owner.is(&thread)));
+        assert!(owners(begun()).iter().any(|owner| owner.is(&thread)));
+        block.take_back();
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(crate) type GetEvents =
 /// How long signals are held off at a time, and how long a busy queue is left alone.
 pub(crate) const SLICE: Duration = Duration::from_millis(10);
 pub(crate) const SHORT: Duration = Duration::from_micros(100);
+/// How long a thread is waited for that does not answer. By then the drive has done what it was given.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// What one look found.
 pub(crate) enum Look {

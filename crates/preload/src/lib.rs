@@ -11,8 +11,8 @@
 //! `limits` say what may be moved. `moved` is an engine, `engines` are those of a thread for calls that wait,
 //! `queue` those for calls that do not; `control_block` is an I/O of POSIX AIO, `context` one of libaio,
 //! `state` all that a thread has, `events` what a program gets of libaio. Then the functions, by interface:
-//! `synchronous`, `libaio`, `posix_aio`; and `numbers`, which keeps the program's descriptors and ours apart,
-//! and `life`, for beginning and end.
+//! `synchronous`, `libaio`, `posix_aio`, `durable`; and `numbers`, which keeps the program's descriptors and
+//! ours apart, `life` and `exec`, for beginning and end, and `ending`, which waits for what is in flight.
 
 #![cfg_attr(
     test,
@@ -25,8 +25,11 @@ compile_error!("the library stands in for the C library of 64-bit Linux");
 mod context;
 mod control_block;
 mod descriptors;
+mod durable;
+mod ending;
 mod engines;
 mod events;
+mod exec;
 mod heap;
 mod libaio;
 mod life;

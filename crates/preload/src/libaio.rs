@@ -6,7 +6,7 @@
 
 use crate::context::{Block, Context, Event, Owned};
 use crate::descriptors;
-use crate::events::{Events, GetEvents, Look, SHORT, SLICE, deadline, left_until};
+use crate::events::{Events, GetEvents, LONG, Look, SHORT, SLICE, deadline, left_until};
 use crate::moved::Transfer;
 use crate::process::is_working;
 use crate::real::stand_before;
@@ -17,7 +17,7 @@ use iopj_engine::Op;
 use std::ffi::{c_int, c_long};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 type Setup = unsafe extern "C-unwind" fn(c_int, *mut usize) -> c_int;
 type Destroy = unsafe extern "C-unwind" fn(usize) -> c_int;
@@ -47,8 +47,6 @@ const PREAD: u16 = 0;
 const PWRITE: u16 = 1;
 /// The most that a context has in flight on a descriptor.
 const MOST_DEPTH: u32 = 1024;
-/// How long a thread is waited for that does not answer. By then the drive has done what it was given.
-const LONG: Duration = Duration::from_secs(30);
 
 unsafe fn setup(real: Setup, most: c_int, context: *mut usize) -> c_int {
     // SAFETY: by the condition of the function of this name.

@@ -1,5 +1,6 @@
 //! How the library begins in a process, and what it leaves at the end.
 
+use crate::ending::wait_for_others;
 use crate::real::stand_before;
 use crate::state::{self, Inside, State};
 use crate::sys::Quiet;
@@ -12,6 +13,7 @@ type Exit = unsafe extern "C-unwind" fn(c_int);
 stand_before! {
     _exit = exit: (code: c_int) -> ();
     _Exit = exit: (code: c_int) -> ();
+    quick_exit = exit: (code: c_int) -> ();
 }
 
 /// The generation of the process that has ended.
@@ -35,6 +37,7 @@ static END: extern "C" fn() = end;
 /// Called when the library is loaded.
 #[cfg_attr(test, expect(dead_code, reason = "tests are not preloaded"))]
 extern "C" fn begin() {
+    let _quiet = Quiet::begin();
     if settings::get().is_off {
         return;
     }
@@ -81,13 +84,14 @@ extern "C" fn end() {
         return;
     }
     finish_own();
+    wait_for_others();
     let Some(path) = settings::get().stats.as_deref() else { return };
     let _quiet = Quiet::begin();
     let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     sys::append(path, stats::line(program.trim_end()).as_bytes());
 }
 
-/// Ends what this thread has in flight: a kernel that ends a ring drops what it has not begun.
+/// Ends what this thread has in flight.
 fn finish_own() {
     if let Ok(mut inside) = Inside::enter_to_take() {
         inside.state().finish();

@@ -3,7 +3,7 @@
 
 use crate::sys;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// A thread.
 #[derive(Debug)]
@@ -12,6 +12,8 @@ pub(crate) struct Owner {
     id: u64,
     thread: i32,
     is_asked: AtomicBool,
+    /// How many are asking it just now.
+    asking: AtomicU32,
 }
 
 /// The signal, once a thread has had something in flight: 0 until then, and -1 if all are the program's.
@@ -30,7 +32,11 @@ impl Owner {
     pub(crate) fn this_thread() -> Owner {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Owner { id, thread: sys::thread_id(), is_asked: AtomicBool::new(false) }
+        Owner::new(id, sys::thread_id())
+    }
+
+    fn new(id: u64, thread: i32) -> Owner {
+        Owner { id, thread, is_asked: AtomicBool::new(false), asking: AtomicU32::new(0) }
     }
 
     /// True if it is the same thread.
@@ -41,13 +47,28 @@ impl Owner {
     /// Asks it to take what has ended, unless it was asked and has not answered.
     pub(crate) fn ask(&self) {
         let signal = signal();
-        if signal > 0 && is_ours(signal) && !self.is_asked.swap(true, Ordering::AcqRel) {
+        if signal <= 0 || !is_ours(signal) {
+            return;
+        }
+        self.asking.fetch_add(1, Ordering::SeqCst);
+        if !self.is_asked.swap(true, Ordering::SeqCst) {
             let arguments = [std::process::id() as usize, self.thread as usize, signal as usize, 0, 0, 0];
             // SAFETY: the call touches no memory; the handler is this module's.
             if unsafe { sys::call(libc::SYS_tgkill, arguments) } < 0 {
                 self.answered();
             }
         }
+        self.asking.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// From now on it is not asked, until it answers: for the calling thread, which holds signals off, and is
+    /// about to become another program. A signal that were still on its way would end that.
+    pub(crate) fn silence(&self) {
+        self.is_asked.store(true, Ordering::SeqCst);
+        while self.asking.load(Ordering::SeqCst) > 0 {
+            sys::pause(10_000);
+        }
+        sys::take_pending(own());
     }
 
     /// True if it was asked and has not answered.
@@ -143,8 +164,15 @@ mod tests {
         assert!(thread.is_asked() && sys::is_interrupted(quiet.before) && !is_interrupted(quiet.before));
         assert_eq!((handled(own()), sys::handled(own())), (0, own()));
         drop(quiet);
-        let gone = Owner { id: 0, thread: -1, is_asked: AtomicBool::new(false) };
+        let gone = Owner::new(0, -1);
         gone.ask();
         assert!(!gone.is_asked(), "the next one asks again");
+        let quiet = sys::Quiet::begin();
+        thread.answered();
+        thread.ask();
+        thread.silence();
+        assert!(!sys::is_interrupted(quiet.before), "its signal is gone");
+        thread.ask();
+        assert!(!sys::is_interrupted(quiet.before), "nobody asks");
     }
 }

@@ -1,4 +1,4 @@
-//! `posix-aio`: `aio_read`, `aio_write` and what belongs to them.
+//! `posix-aio`: `aio_read`, `aio_write` and what belongs to them, but `aio_fsync`.
 //!
 //! An I/O is in the queue of the thread that began it, and has glibc's own state in its control block, so
 //! that aio_return(3) is glibc's. I/Os are moved once it has been seen that threads ask for their own alone;
@@ -6,7 +6,7 @@
 
 use crate::control_block::{self, ControlBlock, Place, Whose};
 use crate::descriptors;
-use crate::events::{SHORT, SLICE, deadline};
+use crate::events::{LONG, SHORT, SLICE, deadline};
 use crate::moved::Transfer;
 use crate::process::is_working;
 use crate::real::stand_before;
@@ -16,14 +16,14 @@ use crate::sys::{self, Quiet};
 use iopj_engine::Op;
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 type Block = *mut ControlBlock;
 type Event = *mut libc::sigevent;
 type Start = unsafe extern "C-unwind" fn(Block) -> c_int;
 type Suspend = unsafe extern "C-unwind" fn(*const Block, c_int, *const libc::timespec) -> c_int;
 type Return = unsafe extern "C-unwind" fn(Block) -> isize;
-type OfNumber = unsafe extern "C-unwind" fn(c_int, Block) -> c_int;
+type Cancel = unsafe extern "C-unwind" fn(c_int, Block) -> c_int;
 type Listio = unsafe extern "C-unwind" fn(c_int, *const Block, c_int, Event) -> c_int;
 
 stand_before! {
@@ -39,8 +39,6 @@ stand_before! {
     aio_suspend64 = suspend: (list: *const Block, count: c_int, limit: *const libc::timespec) -> c_int;
     aio_cancel = cancel: (fd: c_int, block: Block) -> c_int;
     aio_cancel64 = cancel: (fd: c_int, block: Block) -> c_int;
-    aio_fsync = sync: (op: c_int, block: Block) -> c_int;
-    aio_fsync64 = sync: (op: c_int, block: Block) -> c_int;
     lio_listio = list_io: (mode: c_int, list: *const Block, count: c_int, event: Event) -> c_int;
     lio_listio64 = list_io: (mode: c_int, list: *const Block, count: c_int, event: Event) -> c_int;
 }
@@ -49,9 +47,6 @@ unsafe extern "C-unwind" {
     /// pthread_testcancel(3): unwinds the thread if it is to be cancelled.
     safe fn pthread_testcancel();
 }
-
-/// How long a thread is waited for that does not answer. By then the drive has done what it was given.
-const LONG: Duration = Duration::from_secs(30);
 
 unsafe fn read(real: Start, block: Block) -> c_int {
     // SAFETY: by the condition of the function of this name.
@@ -242,7 +237,7 @@ unsafe fn see(block: Block) {
         match at.asked_by(&inside.state().owner) {
             Whose::Own => take(inside.state(), None),
             Whose::Others(owner) => owner.ask(),
-            Whose::Nobodys => {}
+            Whose::Later | Whose::Nobodys => {}
         }
     }
 }
@@ -303,6 +298,7 @@ unsafe fn look(list: *const Block, count: usize, until: Option<Instant>) -> Look
                 owner.ask();
                 others += 1;
             }
+            Whose::Later => others += 1,
             Whose::Nobodys => glibcs += 1,
         }
     }
@@ -330,7 +326,7 @@ unsafe fn look(list: *const Block, count: usize, until: Option<Instant>) -> Look
 }
 
 /// A device cannot be asked to give up what it has.
-unsafe fn cancel(real: OfNumber, fd: c_int, block: Block) -> c_int {
+unsafe fn cancel(real: Cancel, fd: c_int, block: Block) -> c_int {
     if is_working()
         && let Ok(mut inside) = Inside::enter_to_take()
     {
@@ -346,31 +342,6 @@ unsafe fn cancel(real: OfNumber, fd: c_int, block: Block) -> c_int {
     }
     // SAFETY: as above.
     unsafe { real(fd, block) }
-}
-
-/// glibc's, once all has ended that was in flight on the descriptor when it was called: it is what is to be
-/// made durable.
-unsafe fn sync(real: OfNumber, op: c_int, block: Block) -> c_int {
-    // SAFETY: by the condition of the function of this name.
-    let fd = unsafe { block.as_ref() }.map_or(-1, |block| block.fd);
-    let mut count = None;
-    while is_working()
-        && let Ok(mut inside) = Inside::enter_to_take()
-    {
-        let count = *count.get_or_insert_with(control_block::begun);
-        take(inside.state(), None);
-        let owners = control_block::owners_on(fd, count);
-        if owners.is_empty() {
-            break;
-        }
-        for owner in owners.iter().filter(|owner| !owner.is(&inside.state().owner)) {
-            owner.ask();
-            sys::pause(SHORT.as_nanos() as i64);
-        }
-        take(inside.state(), Some(Instant::now() + SHORT));
-    }
-    // SAFETY: as above.
-    unsafe { real(op, block) }
 }
 
 unsafe fn list_io(real: Listio, mode: c_int, list: *const Block, count: c_int, event: Event) -> c_int {

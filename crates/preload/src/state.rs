@@ -85,14 +85,21 @@ impl State {
         self.contexts.retain(|owned| !owned.context.is_destroyed() || owned.queue.in_flight() > 0);
     }
 
-    /// Waits for what is in flight, and counts what the engines have done and not said: the process ends.
-    pub(crate) fn finish(&mut self) {
+    /// Waits for what is in flight, and takes it to where other threads see it.
+    pub(crate) fn drain(&mut self) {
         self.aio.drain();
-        control_block::count(&mut self.aio);
+        control_block::tell(&mut self.aio);
         for owned in &mut self.contexts {
             owned.queue.drain();
             owned.publish();
         }
+    }
+
+    /// Waits for what is in flight, and counts what the engines have done and not said: the process ends.
+    pub(crate) fn finish(&mut self) {
+        self.aio.drain();
+        control_block::count(&mut self.aio);
+        self.drain();
         self.engines.tell();
         self.aio.tell();
         self.contexts.iter_mut().for_each(|owned| owned.queue.tell());
@@ -112,12 +119,7 @@ pub(crate) fn answer() {
 impl Drop for State {
     /// Other threads may wait for what this one has in flight.
     fn drop(&mut self) {
-        self.aio.drain();
-        control_block::tell(&mut self.aio);
-        for owned in &mut self.contexts {
-            owned.context.share();
-            owned.queue.drain();
-            owned.publish();
-        }
+        self.contexts.iter().for_each(|owned| owned.context.share());
+        self.drain();
     }
 }

@@ -1,6 +1,7 @@
 //! Raw system calls: none of them is a function that this library stands in for. And what a thread holds off.
 
 use iopj_engine::Op;
+use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_long};
 
 /// A set of signals as the kernel has it: signal n is bit n - 1.
@@ -73,6 +74,15 @@ fn set_cancel(state: c_int) -> c_int {
     before
 }
 
+thread_local! {
+    static QUIETS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// True while a [`Quiet`] of this thread lives: memory of the library's own may be taken and given back.
+pub(crate) fn is_quiet() -> bool {
+    QUIETS.get() > 0
+}
+
 /// While it lives no handler runs in this thread, and no call that the library makes cancels it. At its end
 /// errno is what it was.
 pub(crate) struct Quiet {
@@ -86,6 +96,7 @@ impl Quiet {
     pub(crate) fn begin() -> Quiet {
         let errno = errno();
         let before = hold_off(ALL);
+        QUIETS.set(QUIETS.get() + 1);
         Quiet { before, cancel: set_cancel(CANCEL_DISABLE), errno }
     }
 }
@@ -95,6 +106,7 @@ impl Drop for Quiet {
     fn drop(&mut self) {
         set_cancel(self.cancel);
         set_errno(self.errno);
+        QUIETS.set(QUIETS.get() - 1);
         hold_off(self.before);
     }
 }
@@ -230,6 +242,14 @@ pub(crate) fn take_interruption(ns: i64) {
     unsafe { call(libc::SYS_rt_sigtimedwait, arguments) };
 }
 
+/// Takes those of some signals that this thread, which holds them off, has been sent.
+pub(crate) fn take_pending(signals: Signals) {
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let (set, time) = ((&raw const signals) as usize, (&raw const now) as usize);
+    // SAFETY: the call reads a set of eight bytes and the time.
+    while unsafe { call(libc::SYS_rt_sigtimedwait, [set, 0, time, size_of::<Signals>(), 0, 0]) } > 0 {}
+}
+
 /// The number of this thread.
 pub(crate) fn thread_id() -> i32 {
     // SAFETY: the call touches no memory.
@@ -306,7 +326,9 @@ mod tests {
         assert_eq!((second.cancel, second.before & 1), (CANCEL_DISABLE, 1));
         drop(second);
         let before = first.before;
+        assert!(is_quiet());
         drop(first);
+        assert!(!is_quiet());
         assert_eq!((errno(), hold_off(before)), (9, before));
         assert_eq!(set_cancel(0), 0);
     }

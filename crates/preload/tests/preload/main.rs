@@ -53,8 +53,13 @@ fn compile(folder: &Path, name: &str) -> Option<PathBuf> {
 
 /// A program under the library; `stats` gets a line for each of its processes.
 fn preloaded(program: &OsStr, stats: &Path) -> Command {
+    preloaded_for("120", program, stats)
+}
+
+/// As [`preloaded`], of which nothing hangs that takes less than so many seconds.
+fn preloaded_for(seconds: &str, program: &OsStr, stats: &Path) -> Command {
     let mut command = Command::new("timeout");
-    command.arg("120").arg("env").arg(format!("LD_PRELOAD={}", library().display())).arg(program);
+    command.arg(seconds).arg("env").arg(format!("LD_PRELOAD={}", library().display())).arg(program);
     command.env("IOPJ_PRELOAD_STATS", stats);
     command
 }
@@ -255,6 +260,29 @@ fn what_programs_seldom_do_means_what_it_meant() {
 }
 
 #[test]
+fn what_is_in_flight_is_done_when_its_process_ends_or_becomes_another_program() {
+    let folder = folder();
+    let Some(program) = compile(folder.path(), "endings").filter(|_| has_libaio()) else { return };
+    // The process that makes the others, and three of which a thread has all the parts in flight.
+    let counts = compared(&program, "exits");
+    let calls = counts.iter().filter_map(|process| process["moved"]["libaio"]["calls"].as_u64());
+    assert_eq!((counts.len(), calls.filter(|calls| *calls >= 64).count()), (4, 3), "{counts:?}");
+    // The one that could not become another, which had the same in flight; the other as it is then; and the
+    // process that made them.
+    let counts = compared(&program, "executes");
+    assert_eq!((counts.len(), sum(&counts, "/moved/libaio/calls") >= 64), (3, true), "{counts:?}");
+    assert!(sum(&counts, "/moved/posix-aio/calls") > 0, "{counts:?}");
+}
+
+#[test]
+fn no_call_waits_longer_for_another_thread_than_it_did() {
+    let folder = folder();
+    let Some(program) = compile(folder.path(), "endings").filter(|_| has_libaio()) else { return };
+    all(&program, "posix-aio", &[("syncs_at_once", &["trial"])]);
+    all(&program, "libaio", &[("destroyed_under_a_wait", &["trial"])]);
+}
+
+#[test]
 fn a_child_ends_nothing_of_its_parents() {
     let folder = folder();
     let Some(program) = compile(folder.path(), "corners") else { return };
@@ -351,7 +379,7 @@ fn a_policy_that_is_none_leaves_the_program_as_it_was() {
 fn fio(engine: &str, interface: &str, more: &[&str]) {
     let folder = folder();
     let stats = folder.path().join("stats");
-    let mut command = preloaded(OsStr::new("fio"), &stats);
+    let mut command = preloaded_for("1200", OsStr::new("fio"), &stats);
     // Where fio leaves a file of its own, too.
     command.current_dir(folder.path()).arg("--filename=data");
     command.args(["--name=job", "--direct=1", "--rw=randwrite", "--verify=crc32c", "--output-format=json"]);
@@ -360,7 +388,8 @@ fn fio(engine: &str, interface: &str, more: &[&str]) {
     assert_eq!((code, errors.as_str()), (Some(0), ""), "{engine}: {text}");
     let json: Value = serde_json::from_str(&text).unwrap();
     let job = &json["jobs"][0];
-    let ios = job["read"]["total_ios"].as_u64().unwrap() + job["write"]["total_ios"].as_u64().unwrap();
+    let [reads, writes] = ["read", "write"].map(|kind| job[kind]["total_ios"].as_u64().unwrap());
+    let ios = reads + writes;
     assert_eq!(job["error"], 0, "{text}");
     let counts = counts(&stats);
     let (moved, bytes) = (format!("/moved/{interface}/calls"), format!("/moved/{interface}/bytes"));
@@ -376,7 +405,9 @@ fn fio(engine: &str, interface: &str, more: &[&str]) {
     assert!(interface == "posix-sio" || ways == ["io_uring/syscall/interrupt"], "{counts:?}");
     let passed = sum(&counts, "/passed/trial") + sum(&counts, "/passed/warm_up");
     assert!(passed > 0 && passed <= 128, "{engine}: {counts:?}");
-    eprintln!("{engine}: {moved} calls moved of {ios}, {bytes} bytes, none copied");
+    eprintln!(
+        "{engine}: {writes} writes, {reads} reads of them verified, {moved} moved, {bytes} bytes, 0 copied"
+    );
 }
 
 const ENGINES: [(&str, &str, &str); 4] = [
@@ -403,10 +434,14 @@ fn fio_verifies_what_it_wrote() {
 #[ignore = "a soak: cargo xtask soak"]
 fn soak_fio_verifies_for_ten_minutes_by_each_engine() {
     if has_fio() {
-        for (engine, interface, depth) in ENGINES {
-            let long =
-                ["--time_based", "--runtime=600", "--bsrange=4k-128k", "--size=256m", "--verify_backlog=128"];
-            fio(engine, interface, &[&long[..], &[depth]].concat());
+        let long =
+            ["--time_based", "--runtime=600", "--bsrange=4k-128k", "--size=256m", "--verify_backlog=128"];
+        for two in ENGINES.chunks(2) {
+            std::thread::scope(|scope| {
+                for (engine, interface, depth) in two {
+                    scope.spawn(|| fio(engine, interface, &[&long[..], &[depth]].concat()));
+                }
+            });
         }
     }
 }
