@@ -1,7 +1,7 @@
 //! What is in flight when a process ends, or becomes another program.
 //!
-//! The kernel waits then for all that its own contexts have; of a ring it drops what it has not begun. So
-//! each thread's is waited for first, as long as its thread answers.
+//! The kernel waits then for all that its own contexts have, but for what a ring has only if nobody else has
+//! the ring, as children do. So each thread's is waited for first, as long as its thread answers.
 
 use crate::context::Context;
 use crate::control_block;
