@@ -217,16 +217,18 @@ impl<C: Clock> Auto<C> {
         }
     }
 
-    /// Waits on the engine in front, whatever it is.
+    /// Waits on the engine in front, whatever it is. `found` were handed out before, and are not counted yet.
     #[inline(never)]
     fn wait_other(
         &mut self,
+        found: usize,
         min: usize,
         until: Option<Instant>,
         sink: &mut impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
-        let waited = self.engines.front.wait(min, until, |completion| self.watch.take(completion, sink));
-        match waited {
+        let wanted = min.saturating_sub(found);
+        let waited = self.engines.front.wait(wanted, until, |completion| self.watch.take(completion, sink));
+        match waited.map(|more| found + more) {
             Ok(found) if !self.watch.has_passed(found) => Ok(found),
             waited => self.wait_after(waited, min, until, sink),
         }
@@ -334,13 +336,14 @@ impl<C: Clock> Engine for Auto<C> {
         if self.engines.is_bypass
             && let Slot::User(user) = &mut self.engines.front
         {
-            let take = |completion| self.watch.take(completion, &mut sink);
-            return match user.wait(min, until, take) {
+            // What goes on has a sink in memory: it is made anew there, and this one stays in registers.
+            return match user.wait_inline(min, |completion| self.watch.take(completion, &mut sink)) {
                 Ok(found) if !self.watch.has_passed(found) => Ok(found),
-                waited => self.wait_after(waited, min, until, &mut sink),
+                Ok(found) => self.wait_after(Ok(found), min, until, &mut sink),
+                Err(found) => self.wait_other(found, min, until, &mut sink),
             };
         }
-        self.wait_other(min, until, &mut sink)
+        self.wait_other(0, min, until, &mut sink)
     }
 
     #[inline]

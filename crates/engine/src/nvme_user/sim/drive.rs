@@ -123,6 +123,25 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_in_its_callers_code_submits_and_takes_and_leaves_the_rest_to_the_whole_one() {
+        let drive = Drive::open(4096).unwrap();
+        let pool = Pool::new(3, 512).unwrap();
+        let mut engine = crate::NvmeUser::builder().iodepth(3).open(drive.target(), &pool).unwrap();
+        for tag in 0..3 {
+            engine.push(Request::read(pool.acquire().unwrap(), 512, 0).tagged(tag)).unwrap();
+        }
+        let mut tags = Vec::new();
+        assert_eq!(engine.wait_inline(1, |one| tags.push(one.tag)), Err(0), "it may have to wait");
+        assert_eq!(engine.wait_inline(0, |one| tags.push(one.tag)), Ok(0));
+        assert_eq!(engine.counters().empty_polls, 1);
+        drive.work(2);
+        assert_eq!(engine.wait_inline(3, |one| tags.push(one.tag)), Err(2), "one is not complete");
+        drive.work(1);
+        assert_eq!(engine.wait_inline(1, |one| tags.push(one.tag)), Ok(1));
+        assert_eq!((tags, engine.in_flight(), pool.available()), (vec![0, 1, 2], 0, 3));
+    }
+
+    #[test]
     fn a_drive_does_as_many_commands_as_it_is_asked_to() {
         let drive = Drive::open(4096).unwrap();
         let pool = Pool::new(3, 512).unwrap();

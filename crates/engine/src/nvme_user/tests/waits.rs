@@ -280,3 +280,16 @@ fn an_engine_without_a_vector_changes_to_all_but_interrupts() {
     drop(engine);
     bench.close();
 }
+
+#[test]
+fn a_wait_in_its_callers_code_takes_nothing_where_a_doorbell_is_more_than_a_store() {
+    let bench = Bench::new(Behaviour::default());
+    let pool = Pool::new(1, 512).unwrap();
+    let mut engine = NvmeUser::builder().open(&bench.target(false), &pool).unwrap();
+    engine.push(read(&pool, 0, 1)).unwrap();
+    assert_eq!(engine.wait_inline(0, |one| panic!("{one:?}")), Err(0));
+    assert_eq!((engine.in_flight(), engine.counters().doorbells), (1, 0), "not submitted");
+    assert_eq!(wait(&mut engine, 1).unwrap()[0].result, Ok(512));
+    drop(engine);
+    bench.close();
+}
