@@ -2,7 +2,7 @@
 
 use crate::auto::Auto;
 use crate::chooser::{Choice, Chooser, Epochs, Rule};
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::engines::{Engines, Source};
 use crate::policy::{Aim, Policy};
 use crate::provenance::Provenance;
@@ -109,6 +109,19 @@ impl AutoBuilder {
     /// for, or not the one that everything falls back to; an engine cannot be opened. The message says what
     /// to do.
     pub fn open(self, target: &Target, pool: &Pool) -> Result<Auto, EngineError> {
+        self.open_with_clock(target, pool, SystemClock)
+    }
+
+    /// Opens the engine on a target, with a clock of the caller's in place of the system's.
+    ///
+    /// # Errors
+    /// As for [`AutoBuilder::open`].
+    pub fn open_with_clock<C: Clock>(
+        self,
+        target: &Target,
+        pool: &Pool,
+        clock: C,
+    ) -> Result<Auto<C>, EngineError> {
         self.check_provenance(target)?;
         let is_bypass = target.controller().is_some();
         let states = match &self.ways {
@@ -124,7 +137,7 @@ impl AutoBuilder {
         let (iodepth, cpus) = (self.iodepth, self.cpus.clone());
         let chooser = self.chooser(works, is_bypass)?;
         let engines = Engines::new(Source::Target(again), pool, iodepth).on(cpus);
-        Auto::start(engines, chooser, SystemClock, iodepth)
+        Auto::start(engines, chooser, clock, iodepth)
     }
 
     /// The fallback must work, and the way that was asked for.

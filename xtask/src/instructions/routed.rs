@@ -11,26 +11,22 @@ use std::path::PathBuf;
 const IOS: [u64; 2] = [5_000, 25_000];
 /// The most instructions that an I/O may cost beyond those of the engine alone.
 const LIMIT: f64 = 25.0;
-/// The same with a bound of latency. Below some 8,000 I/Os a second more of them are timed, and under
-/// valgrind a machine that does other things besides is as slow as that.
-const LIMIT_BOUNDED: f64 = 35.0;
-/// The same for the driver in this process, which is not within [`LIMIT`]: what is reached, with some room.
-/// Only pinned: otherwise a machine that does other things besides takes its interrupts.
-const LIMIT_USER: f64 = 80.0;
 
-/// What the bench does by the adaptive engine, what by the engine alone, at which depth, and the limit.
-const CASES: &[(&str, &str, u32, f64)] = &[
-    ("ring-pinned", "ring", 32, LIMIT),
-    ("ring-follow", "ring", 32, LIMIT),
-    ("ring-bounded", "ring", 32, LIMIT_BOUNDED),
-    ("ring-pinned-mixed", "ring-mixed", 32, LIMIT),
-    ("ring-pinned", "ring", 1, LIMIT),
-    ("ring-follow", "ring", 1, LIMIT),
-    ("ring-bounded", "ring", 1, LIMIT_BOUNDED),
-    ("sio-pinned", "sio", 1, LIMIT),
-    ("sio-follow", "sio", 1, LIMIT),
-    ("sio-bounded", "sio", 1, LIMIT_BOUNDED),
-    ("user-pinned", "user", 32, LIMIT_USER),
+/// What the bench does by the adaptive engine, what by the engine alone, and at which depth.
+const CASES: &[(&str, &str, u32)] = &[
+    ("ring-pinned", "ring", 32),
+    ("ring-follow", "ring", 32),
+    ("ring-bounded", "ring", 32),
+    ("ring-pinned-mixed", "ring-mixed", 32),
+    ("ring-pinned", "ring", 1),
+    ("ring-follow", "ring", 1),
+    ("ring-bounded", "ring", 1),
+    ("sio-pinned", "sio", 1),
+    ("sio-follow", "sio", 1),
+    ("sio-bounded", "sio", 1),
+    ("user-pinned", "user", 32),
+    ("user-follow", "user", 32),
+    ("user-bounded", "user", 32),
 ];
 /// The functions that are counted, and within them those that are not.
 const COUNTED: &[&str] = &["*counted_reads*", "*uncounted_work*"];
@@ -45,18 +41,18 @@ pub(super) fn count(workspace: &Workspace) -> Result<Vec<String>> {
         "routed", "over", "iodepth", "alone", "added", "clock reads", "limit"
     );
     let (mut over, mut known) = (Vec::new(), None);
-    for (what, engine, iodepth, limit) in CASES {
+    for (what, engine, iodepth) in CASES {
         let alone = match known {
             Some((of, alone)) if of == (engine, iodepth) => alone,
             _ => bench.cost(engine, *iodepth, f64::INFINITY)?.program,
         };
         known = Some(((engine, iodepth), alone));
-        let Cost { program, clock_reads } = bench.cost(what, *iodepth, alone + limit)?;
+        let Cost { program, clock_reads } = bench.cost(what, *iodepth, alone + LIMIT)?;
         let added = program - alone;
         println!(
-            "{what:<17} {engine:<10} {iodepth:>7} {alone:>7.1} {added:>7.1} {clock_reads:>11.3} {limit:>6}"
+            "{what:<17} {engine:<10} {iodepth:>7} {alone:>7.1} {added:>7.1} {clock_reads:>11.3} {LIMIT:>6}"
         );
-        if added > *limit {
+        if added > LIMIT {
             over.push(format!("{what} at depth {iodepth}"));
         }
     }
