@@ -189,7 +189,7 @@ impl Engines {
     pub(crate) fn push_front(&mut self, op: Op, transfer: Transfer, tag: u64) -> Result<(), Refused> {
         let whole = |transfer: Transfer| Request { operation: transfer.by(op), tag };
         match &mut self.front {
-            Slot::Ring(ring) => return ring.push(whole(transfer)),
+            Slot::Ring(ring) => return ring.push_inline(whole(transfer)),
             Slot::Sio(sio) => return sio.push(whole(transfer)),
             _ => {}
         }

@@ -200,6 +200,43 @@ impl<F: EntryFormat> RingEngine<F> {
         }
     }
 
+    /// As [`Engine::push`], always in its caller's code, for an engine that owns this one: a call would take
+    /// the request through memory.
+    ///
+    /// # Errors
+    /// As [`Engine::push`].
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn push_inline(&mut self, request: Request) -> Result<(), Refused> {
+        let op = request.operation.op();
+        let Some(transfer) = request.operation.transfer() else {
+            return self.push_rare(request);
+        };
+        if self.in_flight >= self.gate.iodepth()
+            || !self.gate.admits(transfer)
+            || !self.format.is_accepted(transfer)
+        {
+            return self.push_rare(request);
+        }
+        let index = transfer.buffer.index();
+        let address = self.gate.pool.address(index);
+        let entry = self.next_entry();
+        // SAFETY: the entry is prepared and ours until it is published; it is `ENTRY_LEN` bytes of the ring's
+        // mapping, from which the pointer comes, and aligned as the kernel aligns it. No reference to it is
+        // alive.
+        unsafe {
+            (*entry.as_ptr()).user_data = index.into();
+            self.format.transfer(entry, op, transfer, address, self.base);
+        }
+        // SAFETY: there is a flight for each buffer of the pool, of which this is one.
+        unsafe { *self.flights.get_unchecked_mut(index as usize) = (request.tag, F::kept(transfer.len)) };
+        self.entry_taken();
+        if let Some(transfer) = request.operation.into_transfer() {
+            transfer.buffer.take_off();
+        }
+        Ok(())
+    }
+
     /// As [`Engine::wait`], always in its caller's code: an engine that owns this one has a wait of its own
     /// around it, and would pay for two calls.
     ///
@@ -235,33 +272,7 @@ impl<F: EntryFormat> sealed::Sealed for RingEngine<F> {}
 impl<F: EntryFormat> Engine for RingEngine<F> {
     #[inline]
     fn push(&mut self, request: Request) -> Result<(), Refused> {
-        let op = request.operation.op();
-        let Some(transfer) = request.operation.transfer() else {
-            return self.push_rare(request);
-        };
-        if self.in_flight >= self.gate.iodepth()
-            || !self.gate.admits(transfer)
-            || !self.format.is_accepted(transfer)
-        {
-            return self.push_rare(request);
-        }
-        let index = transfer.buffer.index();
-        let address = self.gate.pool.address(index);
-        let entry = self.next_entry();
-        // SAFETY: the entry is prepared and ours until it is published; it is `ENTRY_LEN` bytes of the ring's
-        // mapping, from which the pointer comes, and aligned as the kernel aligns it. No reference to it is
-        // alive.
-        unsafe {
-            (*entry.as_ptr()).user_data = index.into();
-            self.format.transfer(entry, op, transfer, address, self.base);
-        }
-        // SAFETY: there is a flight for each buffer of the pool, of which this is one.
-        unsafe { *self.flights.get_unchecked_mut(index as usize) = (request.tag, F::kept(transfer.len)) };
-        self.entry_taken();
-        if let Some(transfer) = request.operation.into_transfer() {
-            transfer.buffer.take_off();
-        }
-        Ok(())
+        self.push_inline(request)
     }
 
     #[inline(always)]
