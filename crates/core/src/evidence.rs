@@ -257,6 +257,10 @@ pub struct EngineEvidence {
     /// Polls of the device's own completion queue that found nothing; absent for interfaces of the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub empty_polls: Option<u64>,
+    /// Of the system calls, sleeps before polls of the device's own completion queue; absent for interfaces
+    /// of the kernel, and in older stores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sleeps: Option<u64>,
     /// What went which way; absent of engines that have one. Boxed, as few trials have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routes: Option<Box<Routes>>,

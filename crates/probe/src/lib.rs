@@ -29,6 +29,7 @@ mod quantities;
 mod remedy;
 mod root;
 mod routes;
+mod routes_of_taken;
 pub mod sampling;
 mod snapshot;
 pub mod sources;
@@ -71,4 +72,4 @@ pub use symbols::{Symbol, Symbols};
 
 /// Version of the rules by which evidence is collected, observed and judged; it changes with every
 /// predicate or threshold, so stored evidence shows by which rules it was judged.
-pub const RULES: u32 = 10;
+pub const RULES: u32 = 11;

@@ -2,16 +2,18 @@
 //!
 //! Where all ways in use complete alike, what is seen of the whole is seen of each. Where some interrupt and
 //! some poll, who completed the I/Os of the pass must be explained by how many went which way there, and the
-//! interrupts of the window by those of the window.
+//! interrupts of the window by those of the window. A drive that was taken is left to `routes_of_taken`.
 
 use crate::comparison::{Comparison, compare, other_delay};
 use crate::completion_by_counts::{COUNTED_SHARE, MIXED_SHARE};
 use crate::completion_by_interrupts::{INTERRUPT_SHARE, STRAY_INTERRUPTS, interrupts_otherwise};
 use crate::quantities::{
-    MISSING_SHARE, completions_text, foreign_at_most, in_flight_per_vector, interrupts, ratio, sqpolls, text,
+    MISSING_SHARE, completions_text, foreign_at_most, in_flight_per_vector, interrupts, is_taken, ratio,
+    sqpolls, text,
 };
 use crate::remedy::Remedy;
-use crate::submission::SQPOLL_WAKEUPS;
+use crate::routes_of_taken::TakenRoutes;
+use crate::submission::{SQPOLL_WAKEUPS, by_doorbell};
 use iopj_core::evidence::{Completions, EngineEvidence, Evidence, Finding, Observed, Verdict, VerdictKind};
 use iopj_core::path::{CompletionMode, Submission};
 use iopj_core::{AutoPath, Route, Routes, Transport, Way};
@@ -105,6 +107,10 @@ impl Ways<'_> {
                 Comparison::AsAsked(what) => Comparison::AsAsked(format!("completion by {what} was seen")),
                 other => other,
             };
+        }
+        if is_taken(self.evidence) && route.way.is_bypass() {
+            let Ways { evidence, engine, routes, .. } = *self;
+            return TakenRoutes { evidence, engine, routes }.completion(route);
         }
         match self.explained(route.way) {
             Err(comparison) => comparison,
@@ -211,8 +217,19 @@ impl Ways<'_> {
         Ok(())
     }
 
-    /// How the I/Os of a way reached the kernel.
+    /// How the I/Os of a way reached the kernel, or the device.
     fn submission(&self, route: Route) -> Comparison {
+        let asked = route.way.path().submission();
+        if is_taken(self.evidence) || route.way.is_bypass() {
+            let found = match is_taken(self.evidence) {
+                true => compare(asked, &by_doorbell(self.evidence, self.all_polled())),
+                false => compare(asked, &self.observed.submission),
+            };
+            return match found {
+                Comparison::AsAsked(how) => Comparison::AsAsked(format!("submission by {how} was seen")),
+                other => other,
+            };
+        }
         let by_poller = |way: Way| way.path().submission() == Submission::Sqpoll;
         let calls = self.engine.submit_calls;
         let seen = |how: Submission| Comparison::AsAsked(format!("submission by {how} was seen"));
@@ -245,6 +262,11 @@ impl Ways<'_> {
             return Comparison::Open(Remedy::BusyPoller.after(why));
         }
         seen(Submission::Sqpoll)
+    }
+
+    /// True if nothing went by a way that asks the kernel to wait.
+    fn all_polled(&self) -> bool {
+        self.routes.ios_by(|way| way.completion() != CompletionMode::Poll) == 0
     }
 
     fn slack(&self) -> u64 {

@@ -192,7 +192,7 @@ fn handed_over(evidence: &Evidence, roles: &[ThreadRole]) -> u64 {
 
 /// No driver of the kernel had the device, so only its owner can have submitted; it remains to check that a
 /// thread that polled all the time asked the kernel for nothing.
-fn by_doorbell(evidence: &Evidence, polled: bool) -> Finding<Submission> {
+pub(crate) fn by_doorbell(evidence: &Evidence, polled: bool) -> Finding<Submission> {
     if evidence.ios() == 0 {
         return unclear("no I/O was submitted", Remedy::MeasureLonger);
     }

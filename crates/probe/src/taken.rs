@@ -1,28 +1,37 @@
 //! A device that was taken from its kernel driver: which driver has it, and the interrupts that the kernel
 //! passes on for it.
 //!
-//! Source: drivers/vfio/pci/vfio_pci_intrs.c, which names vectors `vfio-msix[N](ADDRESS)`,
-//! `vfio-msi[N](ADDRESS)` and `vfio-intx(ADDRESS)`.
+//! Sources: drivers/vfio/pci/vfio_pci_intrs.c, which names vectors `vfio-msix[N](ADDRESS)`,
+//! `vfio-msi[N](ADDRESS)` and `vfio-intx(ADDRESS)`, and only as long as they signal an event;
+//! Documentation/ABI/testing/sysfs-bus-pci (`msi_irqs`) and sysfs-kernel-irq (`per_cpu_count`), which have
+//! them as long as they are allocated.
 
 use crate::error::ProbeError;
 use crate::interrupts::{InterruptCounts, InterruptTable};
 use crate::root::Root;
+use crate::root::{names, text};
 use iopj_core::evidence::DeviceEvidence;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// A device that was taken from its kernel driver.
 #[derive(Debug)]
 pub(crate) struct Taken {
     address: String,
-    driver: PathBuf,
+    place: PathBuf,
+    /// Where the kernel counts each interrupt.
+    counts: PathBuf,
 }
 
 /// Its driver and vectors at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct TakenState {
     driver: Option<String>,
+    /// Those that signal an event.
     vectors: Vec<(u32, String)>,
+    /// Its message-signalled interrupts, whether they signal one or not: counts on each core, absent where
+    /// the kernel does not tell.
+    signalled: BTreeMap<u32, Option<Vec<u32>>>,
 }
 
 impl Taken {
@@ -31,7 +40,7 @@ impl Taken {
         if address.contains('/') || !place.is_dir() {
             return Err(ProbeError::NoDevice(address.to_owned()));
         }
-        Ok(Taken { address: address.to_owned(), driver: place.join("driver") })
+        Ok(Taken { address: address.to_owned(), place, counts: root.path("sys/kernel/irq") })
     }
 
     /// Its driver and vectors now, and the vectors' numbers.
@@ -41,27 +50,59 @@ impl Taken {
         let lines = interrupts.lines().filter(|line| line.actions().iter().any(is_own));
         let vectors: Vec<_> = lines.map(|line| (line.irq, line.actions().join(", "))).collect();
         let numbers = vectors.iter().map(|(irq, _)| *irq).collect();
-        let link = std::fs::read_link(&self.driver).ok();
+        let link = std::fs::read_link(self.place.join("driver")).ok();
         let driver = link.and_then(|link| Some(link.file_name()?.to_str()?.to_owned()));
-        (TakenState { driver, vectors }, numbers)
+        let own = names(&self.place.join("msi_irqs"));
+        let own = own.iter().filter_map(|irq| irq.parse().ok()).map(|irq| (irq, self.counts_of(irq)));
+        (TakenState { driver, vectors, signalled: own.collect() }, numbers)
+    }
+
+    fn counts_of(&self, irq: u32) -> Option<Vec<u32>> {
+        let counts = text(&self.counts.join(irq.to_string()).join("per_cpu_count")).ok()?;
+        counts.trim().split(',').map(|count| count.parse().ok()).collect()
     }
 
     /// What is known of the device from `earlier` to `later`; the caller adds its I/Os. Without a vector
-    /// there is no interrupt: nobody asked for one.
+    /// there is no interrupt: nobody asked for one. A vector that signals at neither end may have done so
+    /// meanwhile, so what is counted is what is allocated.
     pub(crate) fn between(
         &self,
         earlier: (&TakenState, &InterruptCounts),
         later: (&TakenState, &InterruptCounts),
     ) -> DeviceEvidence {
-        let is_same = earlier.0.vectors == later.0.vectors;
+        let ((first, _), (last, _)) = (earlier, later);
+        let interrupts = match (first.signalled.is_empty(), last.signalled.is_empty()) {
+            (true, true) if first.vectors == last.vectors => later.1.since(earlier.1, last.vectors.iter()),
+            (true, true) => None,
+            _ => signalled(&first.signalled, &last.signalled),
+        };
+        let vectors: BTreeSet<&(u32, String)> = first.vectors.iter().chain(&last.vectors).collect();
         DeviceEvidence {
             name: self.address.clone(),
-            interrupts: is_same.then(|| later.1.since(earlier.1, later.0.vectors.iter())).flatten(),
-            vectors: later.0.vectors.iter().map(|(irq, name)| format!("{irq} {name}")).collect(),
-            taken_by: later.0.driver.clone().filter(|_| earlier.0.driver == later.0.driver),
+            interrupts,
+            vectors: vectors.into_iter().map(|(irq, name)| format!("{irq} {name}")).collect(),
+            taken_by: last.driver.clone().filter(|_| first.driver == last.driver),
             ..DeviceEvidence::default()
         }
     }
+}
+
+/// Interrupts since `earlier`; `None` if one came or went, or counts less than before: it is another then.
+fn signalled(
+    earlier: &BTreeMap<u32, Option<Vec<u32>>>,
+    later: &BTreeMap<u32, Option<Vec<u32>>>,
+) -> Option<u64> {
+    if !earlier.keys().eq(later.keys()) {
+        return None;
+    }
+    let of = |(before, after): (&Option<Vec<u32>>, &Option<Vec<u32>>)| {
+        let (before, after) = before.as_ref().zip(after.as_ref())?;
+        // The kernel's counters have 32 bits, and wrap.
+        let more = before.iter().zip(after).map(|(before, after)| after.wrapping_sub(*before));
+        let more: Option<u64> = more.map(|more| (more <= u32::MAX / 2).then_some(u64::from(more))).sum();
+        more.filter(|_| before.len() == after.len())
+    };
+    earlier.values().zip(later.values()).map(of).sum()
 }
 
 #[cfg(test)]
@@ -115,6 +156,54 @@ mod tests {
                     0-edge      nvme1q0\n";
         assert_eq!(between(none, none, |_| {}).interrupts, Some(0));
         assert_eq!(between(none, &table(1, 1), |_| {}).interrupts, None);
+    }
+
+    /// The table without its own vectors: none signals an event.
+    fn silent() -> String {
+        let text = table(0, 0);
+        text.lines().filter(|line| !line.contains("(0000:01:")).map(|line| format!("{line}\n")).collect()
+    }
+
+    /// The allocated interrupts of the device, each with its counts.
+    fn allocated(place: &Path, counts: &[(u32, &str)]) {
+        let irqs = place.ancestors().nth(4).unwrap().join("kernel/irq");
+        let _ = std::fs::remove_dir_all(place.join("msi_irqs"));
+        std::fs::create_dir_all(place.join("msi_irqs")).unwrap();
+        for (irq, counts) in counts {
+            std::fs::write(place.join(format!("msi_irqs/{irq}")), "msix\n").unwrap();
+            std::fs::create_dir_all(irqs.join(irq.to_string())).unwrap();
+            std::fs::write(irqs.join(format!("{irq}/per_cpu_count")), format!("{counts}\n")).unwrap();
+        }
+    }
+
+    /// Counts before and after, while vectors signal at the begin alone, or never.
+    fn counted(before: &[(u32, &str)], after: &[(u32, &str)]) -> [Option<u64>; 2] {
+        [table(10, 20), silent()].map(|begin| {
+            let tree = tempfile::tempdir().unwrap();
+            let place = tree.path().join("sys/bus/pci/devices").join(ADDRESS);
+            std::fs::create_dir_all(&place).unwrap();
+            let taken = Taken::find(&Root::new(tree.path()).unwrap(), ADDRESS).unwrap();
+            let sample = |text: &str, counts| {
+                allocated(&place, counts);
+                let table = InterruptTable::new(text);
+                let (sample, irqs) = taken.sample(&table);
+                (sample, table.counts(&irqs))
+            };
+            let ((first, counts), (last, more)) = (sample(&begin, before), sample(&silent(), after));
+            taken.between((&first, &counts), (&last, &more)).interrupts
+        })
+    }
+
+    #[test]
+    fn a_vector_that_stopped_to_signal_is_counted_as_long_as_it_is_allocated() {
+        let found = counted(&[(25, "10,0"), (26, "0,4294967295")], &[(25, "14,2"), (26, "0,1")]);
+        assert_eq!(found, [Some(4 + 2 + 2); 2]);
+        assert_eq!(counted(&[(25, "10,0")], &[(25, "10,0")]), [Some(0); 2]);
+        // One that came, one that was counted anew, and one that the kernel does not count.
+        assert_eq!(counted(&[(25, "10,0")], &[(25, "10,0"), (26, "0,0")]), [None; 2]);
+        assert_eq!(counted(&[(25, "10,0")], &[(25, "3,0")]), [None; 2]);
+        assert_eq!(counted(&[(25, "10,0")], &[(25, "-")]), [None; 2]);
+        assert_eq!(counted(&[], &[]), [None, Some(0)]);
     }
 
     #[test]

@@ -155,6 +155,7 @@ pub(super) fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
             add(&mut engine.doorbells, after.doorbells, before.doorbells);
             add(&mut engine.completion_doorbells, after.completion_doorbells, before.completion_doorbells);
             add(&mut engine.empty_polls, after.empty_polls, before.empty_polls);
+            add(&mut engine.sleeps, after.sleeps, before.sleeps);
         }
     }
     WindowTotals {

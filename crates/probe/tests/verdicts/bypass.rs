@@ -10,7 +10,7 @@ use iopj_probe::{START_KERNEL_NS, assess, observe};
 
 /// The same completions on a device that was taken: its own count of commands, no sectors, no system call
 /// that submits.
-fn taken(mut evidence: Evidence) -> Evidence {
+pub(crate) fn taken(mut evidence: Evidence) -> Evidence {
     evidence.completions = None;
     let device = &mut evidence.devices[0];
     device.name = "0000:01:00.0".into();

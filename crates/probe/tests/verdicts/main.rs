@@ -7,6 +7,7 @@ mod doubts;
 mod fabric;
 mod paths;
 mod routes;
+mod routes_of_taken;
 mod seeded;
 mod watched;
 
