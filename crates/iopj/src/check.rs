@@ -1,6 +1,6 @@
 //! `iopj check`: which paths work on a target, and the papers' design space filled in for this machine.
 
-use crate::args::CheckArgs;
+use crate::args::{CheckArgs, Taking};
 use crate::lab;
 use crate::output::{print, print_json};
 use crate::signals;
@@ -18,7 +18,7 @@ use iopj_run::paths::check_paths;
 use iopj_store::Unavailable;
 use serde_json::{Value, json};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Bytes of the file that is made if no target is named.
@@ -52,7 +52,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         .transpose()?;
     // Before the target is opened here: a drive that is open would not get its name back.
     let tried = match (&taking, &args.target) {
-        (Some(_), Some(_)) => Some(with_bypass(args)?),
+        (Some(_), Some(target)) => Some(with_bypass(target, &args.taking)?),
         _ => None,
     };
     let target = match &args.target {
@@ -80,11 +80,11 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Every path, including kernel bypass: the drive is taken for it and given back.
-fn with_bypass(args: &CheckArgs) -> anyhow::Result<Vec<(IoPath, Availability)>> {
+pub(crate) fn with_bypass(target: &Path, taking: &Taking) -> anyhow::Result<Vec<(IoPath, Availability)>> {
     let options = Options {
-        target: args.target.clone(),
-        take_device: args.taking.take_device,
-        i_know_no_iommu: args.taking.i_know_no_iommu,
+        target: Some(target.to_owned()),
+        take_device: taking.take_device,
+        i_know_no_iommu: taking.i_know_no_iommu,
         ..Options::default()
     };
     let checked = check_paths(&options, Fio::find().ok().as_ref(), signals::stop_flag())?;

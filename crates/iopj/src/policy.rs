@@ -5,14 +5,15 @@ mod derive;
 mod score;
 
 use crate::advise::positive_time;
-use crate::args::{DeriveArgs, PolicyCommand};
+use crate::args::{DeriveArgs, PolicyCommand, Taking};
 use crate::calibrate::calibrated;
+use crate::check::with_bypass;
 use crate::output::{FAILURES, note, print, print_json, write_new};
 use anyhow::{Context, anyhow};
 use iopj_auto::evaluate::evaluate;
 use iopj_auto::{Aim, Cell, Figures, Policy, Provenance, Way, available};
 use iopj_engine::Target;
-use iopj_engine::check::Availability;
+use iopj_engine::check::{Availability, check as check_path};
 use iopj_report::render::{Table, WIDTH, escape, wrap};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -24,7 +25,9 @@ pub(crate) fn policy(command: &PolicyCommand) -> anyhow::Result<ExitCode> {
         PolicyCommand::Derive(args) => derived(args),
         PolicyCommand::Score(args) => score::score(args),
         PolicyCommand::Show { file, json } => show(&read(file)?, *json),
-        PolicyCommand::Check { file, target, json } => check(&read(file)?, target.as_deref(), *json),
+        PolicyCommand::Check { file, target, taking, json } => {
+            check(&read(file)?, target.as_deref(), taking, *json)
+        }
         PolicyCommand::Simulate { seed, cells, json } => simulated(*seed, *cells, *json),
     }
 }
@@ -119,8 +122,11 @@ fn us(ns: f64) -> String {
 }
 
 /// Whether a policy fits here, and what it would do: without a target its provenance alone is compared.
-fn check(policy: &Policy, target: Option<&Path>, as_json: bool) -> anyhow::Result<ExitCode> {
+fn check(policy: &Policy, target: Option<&Path>, taking: &Taking, as_json: bool) -> anyhow::Result<ExitCode> {
     let Some(path) = target else {
+        if taking.take_device.is_some() {
+            return Err(anyhow!("--take-device needs the device's namespace as --target"));
+        }
         if as_json {
             print_json(&json!({ "differences": Value::Null, "ways": Value::Null, "cells": policy.cells }))?;
         } else {
@@ -128,18 +134,12 @@ fn check(policy: &Policy, target: Option<&Path>, as_json: bool) -> anyhow::Resul
         }
         return Ok(ExitCode::SUCCESS);
     };
-    let target = Target::open(path)?;
-    let here = Provenance::here(&target);
+    let (here, states) = tried(policy, path, taking)?;
     let differences = policy.provenance.as_ref().map_or_else(Vec::new, |from| from.differences(&here));
-    let states = available(&target);
-    let works: BTreeSet<Way> = states
-        .iter()
-        .filter(|(_, state)| matches!(state, Availability::Available { .. }))
-        .map(|(way, _)| *way)
-        .collect();
-    let named: BTreeSet<Way> = policy.cells.iter().flat_map(|cell| &cell.ways).map(|one| one.way).collect();
+    let works: BTreeSet<Way> =
+        states.iter().filter(|(_, state)| state.is_available()).map(|(way, _)| *way).collect();
     let missing: Vec<&(Way, Availability)> =
-        states.iter().filter(|(way, _)| named.contains(way) && !works.contains(way)).collect();
+        states.iter().filter(|(way, state)| !state.is_available() && names(policy, *way)).collect();
     if as_json {
         print_json(&checked_json(policy, &differences, &missing, &works))?;
     } else {
@@ -157,6 +157,51 @@ fn check(policy: &Policy, target: Option<&Path>, as_json: bool) -> anyhow::Resul
         print(&text)?;
     }
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILURES) })
+}
+
+fn names(policy: &Policy, way: Way) -> bool {
+    policy.cells.iter().flat_map(|cell| &cell.ways).any(|one| one.way == way)
+}
+
+/// What the target is, and which ways it has; with those of the policy that it cannot have, because its drive
+/// is taken, or is not.
+fn tried(
+    policy: &Policy,
+    path: &Path,
+    taking: &Taking,
+) -> anyhow::Result<(Provenance, Vec<(Way, Availability)>)> {
+    let mut states = Vec::new();
+    if taking.take_device.is_some() {
+        // Before the target is opened here: a drive that is open would not get its name back.
+        let paths = with_bypass(path, taking)?;
+        let state = |way: &Way| paths.iter().find(|(path, _)| *path == way.path()).map(|(_, state)| state);
+        states = Way::ALL
+            .into_iter()
+            .filter(|way| way.is_bypass())
+            .filter_map(|way| Some((way, state(&way)?.clone())))
+            .collect();
+    }
+    let target = Target::open(path)?;
+    if taking.take_device.is_none() {
+        states = available(&target);
+    }
+    for way in Way::ALL {
+        if names(policy, way) && states.iter().all(|(other, _)| *other != way) {
+            states.push((way, of_the_other_side(way, &target)));
+        }
+    }
+    Ok((Provenance::here(&target), states))
+}
+
+/// The state of a way that the target cannot have.
+fn of_the_other_side(way: Way, target: &Target) -> Availability {
+    if way.is_bypass() {
+        return check_path(way.path(), target);
+    }
+    Availability::Unavailable {
+        reason: "the drive is taken from the kernel's driver".to_owned(),
+        remedy: "leave --take-device out".to_owned(),
+    }
 }
 
 fn verdict(differences: &[String]) -> String {

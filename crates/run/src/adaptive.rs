@@ -4,7 +4,7 @@
 use crate::error::RunError;
 use iopj_auto::{Aim, Auto, AutoBuilder, Policy, Provenance, Way, available};
 use iopj_core::{AutoPath, IoPath, PolicyName};
-use iopj_engine::check::Availability;
+use iopj_engine::check::{Availability, check};
 use iopj_engine::{EngineError, KernelCpus, Pool, Target};
 use iopj_load::native::JobEngine;
 use iopj_study::plan::Cell;
@@ -19,9 +19,9 @@ const LONGEST: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Adaptive {
     policies: BTreeMap<PolicyName, (String, Policy)>,
-    /// The state of each way, by target: each is tried once in a run, because a ring that is opened and
-    /// closed leaves its threads for a while.
-    ways: Mutex<HashMap<PathBuf, Vec<(Way, Availability)>>>,
+    /// The state of each way, by target and by whether it was taken: each is tried once in a run, because a
+    /// ring that is opened and closed leaves its threads for a while.
+    ways: Mutex<HashMap<(PathBuf, bool), Vec<(Way, Availability)>>>,
 }
 
 /// The name of a policy's text among the facts of a store.
@@ -65,11 +65,17 @@ impl Adaptive {
         self.policies.iter().map(|(name, (text, _))| (fact_of(name), text.clone()))
     }
 
-    /// Whether an adaptive engine by this rule works on a target.
+    /// Whether the policy of an adaptive engine by this rule can be followed on a target that is open through
+    /// the kernel, which knows what drive it is, and that is taken then if `is_bypass`.
     ///
     /// # Errors
-    /// Its policy is of another machine, kernel or drive, or there is none where it needs one.
-    pub(crate) fn check(&self, rule: AutoPath, target: &Target) -> Result<Availability, RunError> {
+    /// The policy is of another machine, kernel or drive, or there is none where the rule needs one.
+    pub(crate) fn check_policy(
+        &self,
+        rule: AutoPath,
+        target: &Target,
+        is_bypass: bool,
+    ) -> Result<Availability, RunError> {
         let refuse = |why: String| RunError::refuse(format!("{}: {why}", IoPath::Auto(rule)));
         let policy = self.policy(rule).unwrap_or_default();
         if let Err(error) = policy.check() {
@@ -91,15 +97,32 @@ impl Adaptive {
                 differences.join(", and ")
             ));
         }
+        let mut named = policy.cells.iter().flat_map(|cell| &cell.ways).map(|figures| figures.way).peekable();
+        if named.peek().is_some() && named.all(|way| way.is_bypass() != is_bypass) {
+            let (whose, trials, option) = match is_bypass {
+                true => ("of a drive that was taken", "nvme-user", "leave --take-device out"),
+                false => ("of the kernel's", "io_uring", "take the drive by --take-device"),
+            };
+            return Ok(Availability::Unavailable {
+                reason: format!("the policy has no way {whose}"),
+                remedy: format!("derive it from a store with `{trials}` trials, or {option}"),
+            });
+        }
+        Ok(Availability::Available { notes: Vec::new() })
+    }
+
+    /// Whether the ways that an adaptive engine by this rule needs work on a target.
+    pub(crate) fn check_ways(&self, rule: AutoPath, target: &Target) -> Availability {
         let states = self.states(target);
-        let is_needed = |way: &Way| *way == Way::fallback(false) || Some(*way) == rule.pinned();
-        let missing = states.into_iter().find(|(way, state)| is_needed(way) && !state.is_available());
-        Ok(match missing {
-            Some((way, Availability::Unavailable { reason, remedy })) => {
-                Availability::Unavailable { reason: format!("{way}: {reason}"), remedy }
+        for way in [Some(Way::fallback(target.controller().is_some())), rule.pinned()].into_iter().flatten() {
+            // Those of a drive that was taken, or that is not, were not tried.
+            let tried = states.iter().find(|(other, _)| *other == way && !way.is_bypass());
+            let state = tried.map_or_else(|| check(way.path(), target), |(_, state)| state.clone());
+            if let Availability::Unavailable { reason, remedy } = state {
+                return Availability::Unavailable { reason: format!("{way}: {reason}"), remedy };
             }
-            _ => Availability::Available { notes: Vec::new() },
-        })
+        }
+        Availability::Available { notes: Vec::new() }
     }
 
     /// Opens the engine of a job.
@@ -146,7 +169,8 @@ impl Adaptive {
 
     fn states(&self, target: &Target) -> Vec<(Way, Availability)> {
         let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
-        ways.entry(target.path().to_owned()).or_insert_with(|| available(target)).clone()
+        let side = (target.path().to_owned(), target.controller().is_some());
+        ways.entry(side).or_insert_with(|| available(target)).clone()
     }
 }
 
@@ -191,13 +215,53 @@ mod tests {
         assert_eq!(adaptive.provenance().collect::<BTreeMap<_, _>>(), known, "its text is kept");
         let rule = "auto:p.toml".parse::<IoPath>().unwrap().auto().unwrap();
         let target = target(folder.path());
-        let message = adaptive.check(rule, &target).unwrap_err().to_string();
+        let message = adaptive.check_policy(rule, &target, false).unwrap_err().to_string();
         let begins = "auto:p.toml: the policy was made elsewhere: its kernel is `0.1`, here it is `";
         assert!(message.starts_with(begins), "{message}");
-        let own = adaptive.check(AutoPath::Cpu, &target).unwrap();
+        let own = adaptive.check_policy(AutoPath::Cpu, &target, true).unwrap();
         assert!(own.is_available(), "{own:?}");
-        let message = adaptive.check(AutoPath::IosPerJoule, &target).unwrap_err().to_string();
+        let message = adaptive.check_policy(AutoPath::IosPerJoule, &target, false).unwrap_err().to_string();
         assert!(message.contains("write auto:cpu, which needs no meter"), "{message}");
+    }
+
+    #[test]
+    fn a_policy_is_left_out_where_none_of_its_ways_can_be() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let target = target(folder.path());
+        let state = |ways: &[&str], is_bypass| {
+            let ways: String = ways.iter().map(|way| format!("{{ way = \"{way}\" }}, ")).collect();
+            let cell = format!("[[cell]]\nop = \"read\"\nsize = 4096\nin_flight = 1\nways = [{ways}]\n");
+            let known = BTreeMap::from([("policy.p.toml".to_owned(), cell)]);
+            let adaptive = Adaptive::of(&cells("\"auto:p.toml\""), &known).unwrap();
+            let rule = "auto:p.toml".parse::<IoPath>().unwrap().auto().unwrap();
+            match adaptive.check_policy(rule, &target, is_bypass).unwrap() {
+                Availability::Unavailable { reason, remedy } => format!("{reason}; {remedy}"),
+                Availability::Available { .. } => String::new(),
+            }
+        };
+        let (kernel, user) = ("posix-sio/syscall/interrupt", "nvme-user/doorbell/hybrid");
+        assert_eq!([state(&[kernel], false), state(&[user], true)], ["", ""]);
+        assert_eq!([state(&[kernel, user], false), state(&[kernel, user], true)], ["", ""]);
+        assert_eq!(
+            [state(&[kernel], true), state(&[user], false)],
+            [
+                "the policy has no way of a drive that was taken; derive it from a store with `nvme-user` \
+                 trials, or leave --take-device out",
+                "the policy has no way of the kernel's; derive it from a store with `io_uring` trials, or \
+                 take the drive by --take-device"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_way_of_a_drive_that_was_not_taken_is_left_out_with_the_remedy() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let target = target(folder.path());
+        let rule = "auto:nvme-user/doorbell/poll".parse::<IoPath>().unwrap().auto().unwrap();
+        let state = Adaptive::default().check_ways(rule, &target);
+        let Availability::Unavailable { reason, remedy } = state else { panic!("{state:?}") };
+        assert!(reason.starts_with("nvme-user/doorbell/poll: the target has no NVMe controller"), "{reason}");
+        assert!(remedy.contains("--take-device"), "{remedy}");
     }
 
     #[test]

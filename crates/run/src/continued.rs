@@ -49,10 +49,34 @@ pub(crate) fn check_reads(trials: &[Trial]) -> Result<(), RunError> {
     }
 }
 
+/// Refuses paths that choose their way if they would now choose on the other side of the drive than in the
+/// store's trials: among the ways of a drive that is taken, or among the kernel's.
+pub(crate) fn check_sides(trials: &[Trial], may_take: bool) -> Result<(), RunError> {
+    for trial in trials.iter().filter(|trial| trial.path.auto().is_some()) {
+        let engine = trial.outcome.measurement().and_then(|measurement| measurement.evidence.engine.as_ref());
+        let Some(routes) = engine.and_then(|engine| engine.routes.as_deref()) else { continue };
+        let now = trial.path.is_bypass_on(may_take);
+        let Some(other) = routes.ways.iter().find(|route| route.way.is_bypass() != now) else { continue };
+        let (of, remedy) = match now {
+            true => ("those of the drive that is taken", "leave --take-device out"),
+            false => ("the kernel's", "name the drive by --take-device again"),
+        };
+        return RunError::refuse(format!(
+            "{} took {} in the store's trial {}, and would choose among {of} now: {remedy}, or start a new \
+             store",
+            trial.path, other.way, trial.position
+        ));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::progress::Said;
+    use iopj_core::evidence::{EngineEvidence, Evidence};
+    use iopj_core::{Route, Routes, Way, Workload};
+    use iopj_store::{Measurement, Outcome};
 
     #[test]
     fn another_drive_of_this_host_beside_the_target_hosts_is_refused() {
@@ -65,5 +89,27 @@ mod tests {
         assert!(compare("1000").is_ok());
         let error = compare("2000").unwrap_err().to_string();
         assert!(error.starts_with("here.target_bytes was 1000 "), "{error}");
+    }
+
+    #[test]
+    fn a_path_that_chose_on_the_other_side_of_the_drive_is_not_continued() {
+        let took = |way| {
+            let ways = vec![Route { way, ios: 9, pass_ios: 0 }];
+            let routes = Some(Box::new(Routes { ways, ..Routes::default() }));
+            let engine = Some(EngineEvidence { routes, ..EngineEvidence::default() });
+            let evidence = Evidence { engine, ..Evidence::default() };
+            let measured = Measurement { evidence, ..Measurement::default() };
+            let outcome = Outcome::Measured(Box::new(measured));
+            let auto = Trial::new("auto:cpu".parse().unwrap(), Workload::default(), outcome);
+            [Trial { position: 3, ..auto }]
+        };
+        let refused = |way, may_take| check_sides(&took(way), may_take).err().map(|error| error.to_string());
+        assert_eq!([refused(Way::UserPoll, true), refused(Way::Sqpoll, false)], [None, None]);
+        let message = refused(Way::UserPoll, false).unwrap();
+        let took = "auto:cpu took nvme-user/doorbell/poll in the store's trial 3, and would choose among the";
+        assert!(message.starts_with(took), "{message}");
+        assert!(message.contains("name the drive by --take-device again"), "{message}");
+        let message = refused(Way::Sqpoll, true).unwrap();
+        assert!(message.contains("leave --take-device out"), "{message}");
     }
 }

@@ -113,9 +113,9 @@ pub fn dry_run(
     let schedule = metering.as_ref().map(Metering::schedule);
     let times = RunTime::of_study(&study, cells, schedule)?;
     let foresee = |(setting, value): (Setting, String)| access.settings.foresee(setting, &value);
-    let needed = cells.iter().flat_map(|cell| needed_settings(&access.settings, cell));
+    let needed = cells.iter().flat_map(|cell| needed_settings(access, cell));
     let (changes, unchangeable) = changes(needed.map(foresee));
-    let takes = options.take_device.filter(|_| cells.iter().any(|cell| cell.path.is_bypass()));
+    let takes = options.take_device.filter(|_| cells.iter().any(|cell| access.takes(&cell.path)));
     Ok(RunPlan {
         store,
         target: path,
@@ -153,7 +153,7 @@ fn of_program(
     let ProgramSetUp { own, cells, metering, access } = &set_up;
     let schedule = metering.as_ref().map(Metering::schedule);
     let foresee = |(setting, value): (Setting, String)| access.settings.foresee(setting, &value);
-    let needed = cells.iter().flat_map(|cell| needed_settings(&access.settings, cell));
+    let needed = cells.iter().flat_map(|cell| needed_settings(access, cell));
     let (changes, unchangeable) = changes(needed.map(foresee));
     Ok(RunPlan {
         study: study.name.clone(),
@@ -191,7 +191,7 @@ fn over_fabrics(
     let store = new_store::path(&study.name, options.store.as_deref())?;
     let kernel: Vec<IoPath> = IoPath::all().into_iter().filter(|path| !path.is_bypass()).collect();
     let (cells, left_out) = plan::cells(study, &kernel)?;
-    limits::check_settings(&cells, rustix::process::geteuid().is_root())?;
+    limits::check_settings(&cells, rustix::process::geteuid().is_root(), false)?;
     let meters = open_meters((study, &cells), None, options, progress, stop)?;
     let metering = Metering::new(meters, study, pace::span(&cells, study), progress)?;
     let times = RunTime::of_study(study, &cells, metering.as_ref().map(Metering::schedule))?;

@@ -57,9 +57,9 @@ pub(crate) fn check_cells(
     access: &mut Access<'_>,
     (fio, adaptive): (Option<&Fio>, &Adaptive),
 ) -> Result<(), RunError> {
-    cells.iter().try_for_each(|cell| check_beside(cell))?;
+    cells.iter().try_for_each(|cell| check_beside(cell, access.may_take()))?;
     let (mut opened, traces) = (HashSet::new(), Traces::default());
-    cells.sort_by_key(|cell| cell.path.is_bypass());
+    cells.sort_by_key(|cell| access.takes(&cell.path));
     for cell in &cells.into_iter().flat_map(Cell::kinds).collect::<Vec<_>>() {
         check_delay(cell)?;
         check_fit(cell, access.path(), &access.extent())?;
@@ -79,7 +79,7 @@ pub(crate) fn check_cells(
         if !opened.insert((cell.path, bs, iodepth, numjobs, flushes, &workload.trace)) {
             continue;
         }
-        if cell.path.is_bypass() && access.is_planned() {
+        if access.takes(&cell.path) && access.is_planned() {
             continue;
         }
         access.reach(cell.path)?;
@@ -118,7 +118,7 @@ fn check_delay(cell: &Cell) -> Result<(), RunError> {
 }
 
 /// Refuses jobs of several kinds that cannot be measured together.
-fn check_beside(cell: &Cell) -> Result<(), RunError> {
+fn check_beside(cell: &Cell, may_take: bool) -> Result<(), RunError> {
     let Some(jobs) = cell.workload.beside.first() else { return Ok(()) };
     let refuse = |why: String| RunError::refuse(format!("`beside` ({jobs}): {why}"));
     if cell.generator == Generator::Fio {
@@ -131,10 +131,11 @@ fn check_beside(cell: &Cell) -> Result<(), RunError> {
                 .to_owned(),
         );
     }
-    if cell.path.is_bypass() {
+    if let Some(kind) = cell.kinds().into_iter().find(|kind| kind.path.is_bypass_on(may_take)) {
         return refuse(format!(
-            "{} takes the whole drive, and the jobs beside could not reach it: name a path of the kernel",
-            cell.path
+            "{} takes the whole drive, and the jobs beside could not reach it: name a path of the kernel{}",
+            kind.path,
+            if kind.path.is_bypass() { "" } else { ", or leave --take-device out" }
         ));
     }
     let wants = |kind: &Cell| kind.path.io_poll_delay().map(|delay| (kind.path, delay));
@@ -259,11 +260,11 @@ pub(crate) fn check_corunner(cells: &[Cell], profiles: bool, emulator: Option<&s
     ))
 }
 
-/// Refuses settings that this run may not change, or cannot.
-pub(crate) fn check_settings(cells: &[Cell], may_change: bool) -> Result<(), RunError> {
+/// Refuses settings that this run may not change, or cannot. `may_take` if it may take the drive.
+pub(crate) fn check_settings(cells: &[Cell], may_change: bool, may_take: bool) -> Result<(), RunError> {
     let of_controller =
         |cell: &Cell| cell.settings.keys().copied().find(|setting| setting.is_of_controller());
-    let past_the_kernel = cells.iter().filter(|cell| cell.path.is_bypass());
+    let past_the_kernel = cells.iter().filter(|cell| cell.path.is_bypass_on(may_take));
     if let Some((path, setting)) =
         past_the_kernel.filter_map(|cell| Some((cell.path, of_controller(cell)?))).next()
     {
@@ -312,7 +313,7 @@ mod tests {
             );
             let study = iopj_study::Study::parse(&text, "s.toml").unwrap();
             let (cells, _) = plan::cells(&study, &IoPath::all()).unwrap();
-            check_settings(&cells, true).err().map(|error| error.to_string())
+            check_settings(&cells, true, true).err().map(|error| error.to_string())
         };
         let (kernel, both) =
             ("\"libaio/syscall/interrupt\"", "\"libaio/syscall/interrupt\", \"nvme-user/doorbell/poll\"");
@@ -320,5 +321,7 @@ mod tests {
         assert_eq!(refused(both, "nomerges = 2"), None);
         let message = refused(both, "nvme_power_state = [0, 1]").unwrap();
         assert!(message.contains("`nvme_power_state` with the path nvme-user/doorbell/poll"), "{message}");
+        let message = refused("\"auto\"", "nvme_power_state = 1").unwrap();
+        assert!(message.contains("`nvme_power_state` with the path auto, for which the kernel"), "{message}");
     }
 }

@@ -146,7 +146,7 @@ fn reasons(unavailable: &[Unavailable]) -> String {
 }
 
 /// Whether each of these paths works on the target. The kernel's paths are tried before those that need the
-/// device taken.
+/// device taken, and so are policies, which the drive's name decides about.
 fn availabilities(
     access: &mut Access<'_>,
     (fio, adaptive): Engines<'_>,
@@ -155,9 +155,17 @@ fn availabilities(
 ) -> Result<BTreeMap<IoPath, Availability>, RunError> {
     let can_bypass = access.namespace().is_some();
     let mut paths: Vec<IoPath> = paths.into_iter().collect();
-    paths.sort_by_key(|path| (path.is_bypass(), *path));
+    paths.sort_by_key(|path| (access.takes(path), *path));
     paths.dedup();
     let mut found = BTreeMap::new();
+    for path in &paths {
+        if let Some(rule) = path.auto() {
+            let is_bypass = access.takes(path);
+            let state = adaptive.check_policy(rule, access.reach_kernel()?, is_bypass)?;
+            found.extend((!state.is_available()).then_some((*path, state)));
+        }
+    }
+    paths.retain(|path| !found.contains_key(path));
     for path in paths {
         if stop.load(Ordering::Relaxed) {
             return Err(RunError::Interrupted);
@@ -165,13 +173,16 @@ fn availabilities(
         let state = match path {
             IoPath::Spdk if can_bypass => spdk(fio),
             // It is tried once the drive is taken.
-            IoPath::NvmeUser(_) if can_bypass && access.is_planned() => {
+            _ if can_bypass && access.takes(&path) && access.is_planned() => {
                 Availability::Available { notes: Vec::new() }
             }
-            IoPath::NvmeUser(_) if can_bypass => by_our_driver(access, path).unwrap_or_else(|error| {
-                Availability::Unavailable { reason: error.to_string(), remedy: String::new() }
-            }),
-            IoPath::Auto(rule) => adaptive.check(rule, access.reach_kernel()?)?,
+            _ if can_bypass && access.takes(&path) => {
+                by_our_driver(access, path, adaptive).unwrap_or_else(|error| Availability::Unavailable {
+                    reason: error.to_string(),
+                    remedy: String::new(),
+                })
+            }
+            IoPath::Auto(rule) => adaptive.check_ways(rule, access.reach_kernel()?),
             _ => check(path, access.reach_kernel()?),
         };
         found.insert(path, state);
@@ -180,9 +191,14 @@ fn availabilities(
     Ok(found)
 }
 
-fn by_our_driver(access: &mut Access<'_>, path: IoPath) -> Result<Availability, TrialError> {
+fn by_our_driver(
+    access: &mut Access<'_>,
+    path: IoPath,
+    adaptive: &Adaptive,
+) -> Result<Availability, TrialError> {
     access.reach(path)?;
-    access.target().map(|target| check(path, target))
+    let target = access.target()?;
+    Ok(path.auto().map_or_else(|| check(path, target), |rule| adaptive.check_ways(rule, target)))
 }
 
 /// SPDK is opened by fio, when a trial runs.

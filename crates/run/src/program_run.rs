@@ -44,7 +44,7 @@ impl<'a> ProgramSetUp<'a> {
         progress: &mut dyn Progress,
     ) -> Result<ProgramSetUp<'a>, RunError> {
         let (cells, _) = plan::cells(study, &[])?;
-        limits::check_settings(&cells, may_change)?;
+        limits::check_settings(&cells, may_change, false)?;
         let metering = Metering::new(meters, study, pace::span(&cells, study), progress)?;
         let spec = TargetSpec::of_program(own.target.as_deref());
         let access = Access::of_program(host, locks, own.devices(), spec)?;

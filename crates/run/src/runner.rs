@@ -145,6 +145,9 @@ pub fn resume(
     let facts = provenance_of(&target, side.as_ref(), here.as_ref());
     continued::compare_machines(&record, &facts, &mut store, progress)?;
     let access = Access::new(&host, &locks, target, spec, tools.taking)?.with_fabric(side);
+    if all.iter().any(|cell| cell.path.auto().is_some()) {
+        continued::check_sides(&store.trials()?, access.may_take())?;
+    }
     let may_change = locks.is_effective();
     let _locks = study.fabric.is_none().then_some(locks);
     let set_up = SetUp::new(&study, &tools, meters, (made, access, here), may_change, progress)?;
@@ -307,7 +310,7 @@ impl<'a> SetUp<'a> {
         if let Some(here) = &mut here {
             limits::check_cells(own, here, tools.engines())?;
         }
-        limits::check_settings(&cells, may_change)?;
+        limits::check_settings(&cells, may_change, access.may_take())?;
         limits::check_corunner(&cells, tools.profiler.is_some(), machine::emulator())?;
         let metering = Metering::new(meters, study, pace::span(&cells, study), progress)?;
         Ok(SetUp { study, tools, metering, cells, left_out, access, here, made })

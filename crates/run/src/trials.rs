@@ -12,7 +12,7 @@ use crate::target::{Access, MadeFile};
 use crate::trial::{Measured, TrialRunner};
 use iopj_core::evidence::ControlRun;
 use iopj_core::{AutoPath, CompletionMode, IoPath, Setting};
-use iopj_host::settings::{Settings, SettingsError};
+use iopj_host::settings::SettingsError;
 use iopj_store::{Outcome, Store, StoreError, Trial};
 use iopj_study::Study;
 use iopj_study::plan::{Cell, Planned};
@@ -325,9 +325,8 @@ impl Trials<'_> {
             (Ok(()), Some(_)) => control_run(access, runner.stop).ok(),
             _ => control,
         };
-        let set = connected
-            .and_then(|()| access.reach(cell.path))
-            .and_then(|()| Ok(make_settings(&mut access.settings, cell)?));
+        let set =
+            connected.and_then(|()| access.reach(cell.path)).and_then(|()| Ok(make_settings(access, cell)?));
         let settings_ns = began.elapsed().as_nanos() as u64;
         let measured = set.and_then(|()| {
             let tick = &mut || {
@@ -412,16 +411,17 @@ impl Trials<'_> {
 
 /// The settings of a cell, and the poll delay that its path needs. A device that is taken has no queue in the
 /// kernel, so it has no settings of one.
-pub(crate) fn needed_settings(settings: &Settings<'_>, cell: &Cell) -> Vec<(Setting, String)> {
-    let has_place = |setting: &Setting| !(cell.path.is_bypass() && setting.is_of_queue());
+pub(crate) fn needed_settings(access: &Access<'_>, cell: &Cell) -> Vec<(Setting, String)> {
+    let has_place = |setting: &Setting| !(access.takes(&cell.path) && setting.is_of_queue());
     let own = cell.settings.iter().filter(|(setting, _)| has_place(setting));
     let mut needed: Vec<(Setting, String)> = own.map(|(setting, value)| (*setting, value.clone())).collect();
     let of_study = cell.settings.contains_key(&Setting::IoPollDelay);
     // Of several kinds of jobs all that need one need the same.
-    let wanted = cell.kinds().into_iter().find_map(|kind| Some((kind.path, poll_delay(kind.path)?)));
+    let kinds = cell.kinds().into_iter().filter(|kind| !access.takes(&kind.path));
+    let wanted = kinds.filter_map(|kind| Some((kind.path, poll_delay(kind.path)?))).next();
     let Some((path, delay)) = wanted.filter(|_| !of_study) else { return needed };
     let delay = delay.to_string();
-    match settings.current(Setting::IoPollDelay) {
+    match access.settings.current(Setting::IoPollDelay) {
         Ok(now) if now.iter().all(|(_, value)| *value == delay) => {}
         // A device without the attribute polls all the time, and only hybrid polling needs more.
         Err(_) if path.completion() == CompletionMode::Poll || path.ring().is_some() => {}
@@ -440,8 +440,9 @@ fn poll_delay(path: IoPath) -> Option<i64> {
     }
 }
 
-pub(crate) fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), SettingsError> {
-    needed_settings(settings, cell).iter().try_for_each(|(setting, value)| settings.set(*setting, value))
+pub(crate) fn make_settings(access: &mut Access<'_>, cell: &Cell) -> Result<(), SettingsError> {
+    let needed = needed_settings(access, cell);
+    needed.iter().try_for_each(|(setting, value)| access.settings.set(*setting, value))
 }
 
 /// The control run on a target. Where the kernel does not count its reads, the drive does.

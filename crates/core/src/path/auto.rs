@@ -60,7 +60,6 @@ impl FromStr for AutoPath {
             RANDOM => Ok(AutoPath::Random),
             file if file.ends_with(SUFFIX) => Ok(AutoPath::Policy(file.parse()?)),
             way => match way.parse::<Way>() {
-                Ok(way) if way.is_bypass() => Err(BadAutoPath::Bypass(way)),
                 Ok(way) => Ok(AutoPath::Pinned(way)),
                 Err(_) => Err(BadAutoPath::Rule(way.to_owned())),
             },
@@ -130,7 +129,4 @@ pub enum BadAutoPath {
          .toml at the end"
     )]
     Name(String),
-    /// A way of a drive that was taken.
-    #[error("in a study auto chooses among the kernel's ways: write {0} itself, without `auto:`")]
-    Bypass(Way),
 }

@@ -226,7 +226,20 @@ impl IoPath {
     /// True where no kernel is between the caller and the device: the device is taken from its kernel driver
     /// first.
     pub fn is_bypass(&self) -> bool {
-        matches!(self, IoPath::NvmeUser(_) | IoPath::Spdk)
+        match self {
+            IoPath::NvmeUser(_) | IoPath::Spdk => true,
+            IoPath::Auto(rule) => rule.pinned().is_some_and(Way::is_bypass),
+            _ => false,
+        }
+    }
+
+    /// As [`IoPath::is_bypass`], for a target whose drive may be taken or may not: where it may, an engine
+    /// that chooses its way chooses among those of the taken drive.
+    pub fn is_bypass_on(&self, may_take: bool) -> bool {
+        match self {
+            IoPath::Auto(rule) if rule.pinned().is_none() => may_take,
+            _ => self.is_bypass(),
+        }
     }
 
     /// How completions are found.

@@ -253,18 +253,17 @@ impl<'de> serde::Deserialize<'de> for IoPath {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::Way;
+    use crate::path::{Submission, Way};
     use proptest::prelude::*;
     use std::num::NonZeroU32;
 
     fn any_rule() -> impl Strategy<Value = AutoPath> {
-        let ways: Vec<Way> = Way::ALL.into_iter().filter(|way| !way.is_bypass()).collect();
         prop_oneof![
             Just(AutoPath::Latency),
             Just(AutoPath::Cpu),
             Just(AutoPath::IosPerJoule),
             Just(AutoPath::Random),
-            proptest::sample::select(ways).prop_map(AutoPath::Pinned),
+            proptest::sample::select(&Way::ALL[..]).prop_map(AutoPath::Pinned),
             "[A-Za-z0-9._/-]{0,54}[A-Za-z0-9._-]\\.toml"
                 .prop_map(|name| AutoPath::Policy(name.parse().unwrap())),
         ]
@@ -360,6 +359,25 @@ mod tests {
     }
 
     #[test]
+    fn an_engine_that_chooses_takes_the_drive_where_it_may_or_where_its_one_way_does() {
+        let on = |text: &str| {
+            let path: IoPath = text.parse().unwrap();
+            [path.is_bypass(), path.is_bypass_on(false), path.is_bypass_on(true)]
+        };
+        for choosing in ["auto", "auto:cpu", "auto:random", "auto:p.toml"] {
+            assert_eq!(on(choosing), [false, false, true], "{choosing}");
+        }
+        for taking in ["auto:nvme-user/doorbell/poll", "nvme-user/doorbell/poll", "spdk/doorbell/poll"] {
+            assert_eq!(on(taking), [true; 3], "{taking}");
+        }
+        for of_the_kernel in ["auto:io_uring/syscall/poll", "io_uring/syscall/poll"] {
+            assert_eq!(on(of_the_kernel), [false; 3], "{of_the_kernel}");
+        }
+        let bound: IoPath = "auto:nvme-user/doorbell/poll".parse().unwrap();
+        assert_eq!((bound.submission(), bound.io_poll_delay()), (Submission::Doorbell, None));
+    }
+
+    #[test]
     fn nonsense_is_refused_with_the_reason() {
         for (text, part) in [
             ("io_uring", "interface/submission/completion"),
@@ -381,7 +399,7 @@ mod tests {
             ("auto:", "`` is no rule to choose by: write auto, auto:cpu"),
             ("auto:fast", "`fast` is no rule to choose by"),
             ("auto:libaio/syscall/interrupt", "is no rule to choose by"),
-            ("auto:nvme-user/doorbell/poll", "write nvme-user/doorbell/poll itself"),
+            ("auto:nvme-user/doorbell/hybrid:4us", "is no rule to choose by"),
             ("auto:.toml", "cannot name a policy file"),
             ("auto:a b.toml", "cannot name a policy file"),
             ("automatic", "interface/submission/completion"),

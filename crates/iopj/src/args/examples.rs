@@ -70,7 +70,9 @@ Examples:
 pub(super) const POLICY_CHECK: &str = "\
 Examples:
   iopj policy check drive.toml --target /dev/nvme0n1
-      What it would do on this drive, and which ways it lacks here";
+      What it would do on this drive, and which ways it lacks here
+  iopj policy check drive.toml --target /dev/nvme0n1 --take-device 0000:01:00.0
+      The same on the drive taken from its driver, which is given back";
 
 pub(super) const POLICY_SCORE: &str = "\
 Examples:

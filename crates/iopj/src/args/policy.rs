@@ -1,6 +1,6 @@
 //! The options of `iopj policy`.
 
-use super::{Competing, examples};
+use super::{Competing, Taking, examples};
 use clap::{Args, Subcommand, value_parser};
 use iopj_auto::evaluate::CELLS;
 use std::path::PathBuf;
@@ -27,6 +27,8 @@ pub(crate) enum PolicyCommand {
         /// File or block device; without one, no way is tried
         #[arg(long)]
         target: Option<PathBuf>,
+        #[command(flatten)]
+        taking: Taking,
         /// Print JSON
         #[arg(long)]
         json: bool,

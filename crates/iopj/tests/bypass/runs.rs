@@ -1,6 +1,7 @@
 //! Runs on a taken drive that do not end as planned: what is kept of them, and which driver has the drive
 //! afterwards.
 
+use crate::chosen;
 use crate::common::written;
 use crate::guest::{MIB, digest};
 use crate::host::{Bench, Left, qmp};
@@ -86,14 +87,16 @@ fn a_drive_that_fails_in_a_trial_fails_the_trial_and_is_given_back() {
 
 /// A drive that answers after 1 ms keeps any poller waiting, on any host.
 #[test]
-fn each_way_to_wait_for_a_slow_drive_is_verified() {
+fn each_way_to_wait_for_a_slow_drive_is_verified_by_itself_and_where_an_engine_chooses_it() {
     let Some(mut bench) = Bench::new("6.18") else { return };
     bench.drives =
         vec![Drive::Nvme(Nvme::new(4, Backend::Null { size_bytes: 1 << 30, latency_ns: 1_000_000 }))];
     let ways = ["interrupt", "poll", "hybrid", "hybrid:300us"];
     let paths = ways.map(|way| format!("--path nvme-user/doorbell/{way}")).join(" ");
-    let script =
-        format!("drives 1\nattempt slow $(address 0) {paths} --iodepth 1 --ios 500 --replicates 3\n");
+    let script = format!(
+        "drives 1\ndrive=$(address 0)\nattempt slow $drive {paths} --iodepth 1 --ios 500 --replicates 3\n{}",
+        chosen::script()
+    );
     let left = bench.run(&script, |_, _| {});
     let messages = left.text("slow.messages");
     assert_eq!(left.text("slow.status"), "0", "{messages}");
@@ -110,6 +113,7 @@ fn each_way_to_wait_for_a_slow_drive_is_verified() {
         sleeps.sort_unstable();
         assert_eq!(sleeps[1] > 250, way != "poll", "{path}: {sleeps:?} sleeps in 500 I/Os");
     }
+    chosen::check(&left);
 }
 
 /// Causes the fault that this attempt is about.

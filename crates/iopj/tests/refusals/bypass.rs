@@ -11,7 +11,12 @@ const NOT_TAKEN: &str =
 #[test]
 fn a_drive_that_is_not_named_is_not_taken() {
     let folder = folder().with_data(1 << 20);
-    for path in ["nvme-user/doorbell/poll", "nvme-user/doorbell/interrupt", "spdk/doorbell/poll"] {
+    for path in [
+        "nvme-user/doorbell/poll",
+        "nvme-user/doorbell/interrupt",
+        "spdk/doorbell/poll",
+        "auto:nvme-user/doorbell/poll",
+    ] {
         let line = format!("run --target data {}", PLAIN.replace("posix-sio/syscall/interrupt", path));
         let parts =
             [&*format!("none of the study's paths works on data: {path}"), NOT_TAKEN, "--take-device"];

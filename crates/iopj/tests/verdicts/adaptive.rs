@@ -119,7 +119,13 @@ fn an_engine_that_cannot_choose_is_refused_before_the_first_trial() {
         ),
         ("auto:ios_per_joule", "", "nothing is known of the joules of an I/O: write auto:cpu"),
         ("auto:fast", "", "`auto:fast` is not an I/O path: `fast` is no rule to choose by: write auto"),
-        ("auto:nvme-user/doorbell/poll", "", "write nvme-user/doorbell/poll itself, without `auto:`"),
+        ("auto:nvme-user/doorbell/poll", "", "none is taken from the kernel's driver"),
+        ("auto", "--take-device fffe:1f:1f.7", "there is no PCI device fffe:1f:1f.7"),
+        (
+            "auto:io_uring/syscall/interrupt",
+            "--take-device fffe:1f:1f.7",
+            "the study has no path of kernel bypass (nvme-user, spdk, auto)",
+        ),
         ("auto", "--generator fio", "auto cannot be run by fio: fio has no engine that chooses its way"),
     ] {
         let line = format!("run --target data --path {path} --ios 10 --store s.iopj {more}");

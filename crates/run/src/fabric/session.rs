@@ -325,7 +325,7 @@ fn measure_on(
     let transport = cell.fabric.as_ref().map_or(Transport::Local, |fabric| fabric.transport);
     access.watch_alone(transport);
     let measured = access.reach(cell.path).and_then(|()| {
-        make_settings(&mut access.settings, cell)?;
+        make_settings(&mut access, cell)?;
         let planned = Planned { cell: 0, replicate: *replicate, position: *position };
         let fio = (cell.generator == Generator::Fio).then(Fio::find).transpose()?;
         fio.as_ref().map_or(Ok(()), |fio| fio.supports(&cell.path))?;

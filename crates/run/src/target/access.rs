@@ -236,6 +236,16 @@ impl<'a> Access<'a> {
         self.drive.as_ref().map(|drive| (drive.address, drive.nsid))
     }
 
+    /// True if the drive may be taken.
+    pub(crate) fn may_take(&self) -> bool {
+        self.drive.is_some()
+    }
+
+    /// True for a path that needs the drive taken: one that chooses its way does if the drive may be.
+    pub(crate) fn takes(&self, path: &IoPath) -> bool {
+        path.is_bypass_on(self.may_take())
+    }
+
     /// Reads and writes that the drive has counted, where the kernel counts none: while it is taken, and of
     /// what is passed through.
     ///
@@ -280,8 +290,8 @@ impl<'a> Access<'a> {
     /// the next call tries again.
     pub(crate) fn reach(&mut self, path: IoPath) -> Result<(), TrialError> {
         let side = match path {
-            IoPath::NvmeUser(_) => Side::User,
             IoPath::Spdk => Side::Left,
+            _ if self.takes(&path) => Side::User,
             IoPath::Program(_) if self.on_side() == Some(Side::Program) => return Ok(()),
             _ => return self.reach_kernel().map(drop),
         };

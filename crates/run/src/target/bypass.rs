@@ -27,9 +27,8 @@ impl Taking {
     /// Refuses a drive that the study has no use for, or that may not be taken. This comes before the target
     /// is opened, because opening it for writing holds the drive.
     pub(crate) fn check(self, study: &Study) -> Result<(), RunError> {
-        let may_bypass = |paths: &Axis<String>| {
-            Ok::<bool, RunError>(parse_paths(paths)?.is_none_or(|paths| paths.iter().any(IoPath::is_bypass)))
-        };
+        let takes = |paths: Vec<IoPath>| paths.iter().any(|path| path.is_bypass_on(true));
+        let may_bypass = |paths: &Axis<String>| Ok::<bool, RunError>(parse_paths(paths)?.is_none_or(takes));
         for matrix in &study.workloads {
             if may_bypass(matrix.paths.as_ref().unwrap_or(&study.paths))? {
                 plan_taking(self.address, self.i_know_no_iommu)?;
@@ -37,8 +36,8 @@ impl Taking {
             }
         }
         RunError::refuse(format!(
-            "--take-device names {}, but the study has no path of kernel bypass (nvme-user, spdk): leave the \
-             option out",
+            "--take-device names {}, but the study has no path of kernel bypass (nvme-user, spdk, auto): \
+             leave the option out",
             self.address
         ))
     }

@@ -175,7 +175,7 @@ impl ByFio<'_> {
         tick: &mut dyn FnMut(),
     ) -> Option<Finding<Completions>> {
         let cell = self.cell;
-        match self.runner.can_count(&cell.path, probe) {
+        match self.runner.can_count(cell.path.is_bypass(), probe) {
             _ if cell.path.is_bypass() => None,
             Err(error) => Some(Finding::Unclear(error.to_string())),
             Ok(()) => Some(pass::pass_of_fio(probe, &cell.workload, |extent, look| {

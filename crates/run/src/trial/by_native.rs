@@ -77,9 +77,10 @@ impl TrialRunner<'_> {
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
         let (target, probe) = (access.target()?, access.probe()?);
+        let is_taken = access.takes(&cell.path);
         let (can_count, open) =
-            (self.can_count(&cell.path, probe), open_engine(cell, target, (self.adaptive, seed)));
-        let has_pass = can_count.is_ok() && !cell.path.is_bypass();
+            (self.can_count(is_taken, probe), open_engine(cell, target, (self.adaptive, seed)));
+        let has_pass = can_count.is_ok() && !is_taken;
         let (pacing, pacer) = self.pacing(cell)?;
         let spec = JobSpec {
             pacing,

@@ -19,7 +19,7 @@ use beside::Beside;
 pub(crate) use by_kinds::PROOF;
 use by_kinds::Proof;
 use iopj_core::evidence::ControlRun;
-use iopj_core::{CostProfile, Evidence, Generator, IoPath, OpenLoad, RingThread};
+use iopj_core::{CostProfile, Evidence, Generator, OpenLoad, RingThread};
 use iopj_host::machine;
 use iopj_host::power::PowerState;
 use iopj_host::settings::Host;
@@ -207,10 +207,10 @@ impl TrialRunner<'_> {
         done.and_then(|done| Ok(ended.map(|()| done)?))
     }
 
-    /// Whether the completions of a path can be counted one by one; tried once per run. Those of bypass are
-    /// not counted.
-    fn can_count(&self, path: &IoPath, probe: &Probe) -> Result<(), &CompletionsError> {
-        if path.is_bypass() {
+    /// Whether the completions of a trial can be counted one by one; tried once per run. Those of a drive
+    /// that is taken are not counted.
+    fn can_count(&self, is_taken: bool, probe: &Probe) -> Result<(), &CompletionsError> {
+        if is_taken {
             return Ok(());
         }
         self.can_count.get_or_init(|| pass::check(probe)).as_ref().copied()

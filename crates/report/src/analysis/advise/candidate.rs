@@ -208,6 +208,9 @@ pub struct Candidate {
     /// The disks under the target.
     #[serde(skip)]
     pub(super) devices: Vec<String>,
+    /// The drive was taken from its driver.
+    #[serde(skip)]
+    pub(super) is_taken: bool,
     /// The flags that its rings were set up with.
     #[serde(skip)]
     pub(super) ring_flags: Vec<RingFlag>,
@@ -241,6 +244,7 @@ impl Candidate {
             ranked: sample(&|one| metric.value(one, source)),
             joules_per_io: sample(&|one| Metric::IosPerJoule.value(one, source).map(f64::recip)),
             devices: unique(all.iter().flat_map(|one| &one.evidence.devices).map(|one| one.name.clone())),
+            is_taken: all.iter().flat_map(|one| &one.evidence.devices).any(|one| one.taken_by.is_some()),
             ring_flags: unique(
                 all.iter()
                     .filter_map(|one| one.evidence.engine.as_ref())

@@ -40,8 +40,8 @@ pub(super) fn recipe(candidate: &Candidate, workload: &Workload, load: Load) -> 
         command_line(way, devices),
         postgresql(way),
         rocksdb(way),
-        bypass(way),
-        adaptive(way),
+        bypass(candidate),
+        adaptive(candidate),
     ]
     .into_iter()
     .flatten()
@@ -282,9 +282,10 @@ fn rocksdb(way: &Way) -> Option<Step> {
     Step::new("RocksDB", lines, note)
 }
 
-/// What lets a program of one's own choose its ways; the baselines are for studies alone.
-fn adaptive(way: &Way) -> Option<Step> {
-    let policy = match way.path.auto()? {
+/// What lets a program of one's own choose its ways; the baselines are for studies alone, and a program as it
+/// is cannot have its drive taken.
+fn adaptive(candidate: &Candidate) -> Option<Step> {
+    let policy = match candidate.way.path.auto().filter(|_| !candidate.is_taken)? {
         AutoPath::Latency => "latency".to_owned(),
         AutoPath::Cpu => "cpu".to_owned(),
         AutoPath::Policy(name) => name.to_string(),
@@ -296,7 +297,8 @@ fn adaptive(way: &Way) -> Option<Step> {
     Step::new("program", vec![line], note)
 }
 
-fn bypass(way: &Way) -> Option<Step> {
+fn bypass(candidate: &Candidate) -> Option<Step> {
+    let is_taken = candidate.way.path.is_bypass() || candidate.is_taken;
     let line = "iopj run --take-device PCI-ADDRESS; the kernel does not have the drive meanwhile".to_owned();
-    way.path.is_bypass().then(|| Step { place: "drive", lines: vec![line], note: String::new() })
+    is_taken.then(|| Step { place: "drive", lines: vec![line], note: String::new() })
 }

@@ -294,6 +294,13 @@ fn what_to_type_follows_the_path_and_its_settings() {
         let trials = measured((path, (jobs, 1), 40_000, 90.0, Some(3.0)), PLUG);
         assert!(lines(&trials).contains(&line.to_owned()), "{path}: {:?}", lines(&trials));
     }
+    // An engine that chose its way may have had the drive to itself, which no program as it is has.
+    let mut chosen = measured(("auto:cpu", (1, 1), 40_000, 90.0, Some(3.0)), PLUG);
+    let has = |trials: &[Trial], part: &str| lines(trials).iter().any(|line| line.contains(part));
+    assert_eq!([has(&chosen, "LD_PRELOAD"), has(&chosen, "--take-device")], [true, false]);
+    let taken = iopj_core::evidence::DeviceEvidence { taken_by: Some("vfio-pci".to_owned()), ..disk };
+    chosen.iter_mut().for_each(|trial| measurement_of(trial).evidence.devices.push(taken.clone()));
+    assert_eq!([has(&chosen, "LD_PRELOAD"), has(&chosen, "--take-device")], [false, true]);
 }
 
 #[test]
