@@ -15,13 +15,16 @@ use std::sync::{Mutex, PoisonError};
 /// The longest policy file in bytes: one that is derived has a page or two.
 const LONGEST: u64 = 1 << 20;
 
+/// The state of each way that a target may have.
+type States = Vec<(Way, Availability)>;
+
 /// What the adaptive engines of a run need to know.
 #[derive(Debug, Default)]
 pub(crate) struct Adaptive {
     policies: BTreeMap<PolicyName, (String, Policy)>,
     /// The state of each way, by target and by whether it was taken: each is tried once in a run, because a
     /// ring that is opened and closed leaves its threads for a while.
-    ways: Mutex<HashMap<(PathBuf, bool), Vec<(Way, Availability)>>>,
+    ways: Mutex<HashMap<(PathBuf, bool), States>>,
 }
 
 /// The name of a policy's text among the facts of a store.
@@ -167,7 +170,7 @@ impl Adaptive {
         }
     }
 
-    fn states(&self, target: &Target) -> Vec<(Way, Availability)> {
+    fn states(&self, target: &Target) -> States {
         let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
         let side = (target.path().to_owned(), target.controller().is_some());
         ways.entry(side).or_insert_with(|| available(target)).clone()
