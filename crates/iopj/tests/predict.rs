@@ -467,12 +467,14 @@ fn paths_that_choose_are_scored_by_the_studys_own_thresholds() {
     let (code, text, _) = scored("fails.iopj", "[score]\nmargin = 0.97", 1.1, 8);
     assert_eq!(code, 1, "{text}");
     says(&text, &["Of 2 answers: 0 holds, 2 fails", "it is worse than the best single static path"]);
+    says(&text, &["  fails: auto, randread 4k iodepth 32 numjobs 1, by mean latency in us\n"]);
     let (code, text, _) = scored("lax.iopj", "[score]\nmargin = 0.85", 1.1, 8);
     assert_eq!(code, 0, "{text}");
     says(&text, &["is to reach 85 % of", "2 holds"]);
     let (code, text, _) = scored("free.iopj", "", 1.03, 8);
     assert_eq!(code, 0, "{text}");
     says(&text, &["(the usual thresholds:\nthe study states none under [score])", "2 undecided"]);
+    says(&text, &["undecided (+", "undecided (+N): about N more blocks would decide it", "--replicates"]);
     let (code, json, _) = run(folder, "policy score fails.iopj --json");
     let json: Value = serde_json::from_str(&json).unwrap();
     let row = &json["cells"][1]["rows"][0];

@@ -41,15 +41,7 @@ pub(super) struct Outlook {
 impl Outlook {
     /// The fewest replicates that decide with probability [`POWER`].
     pub(super) fn more(&self) -> More {
-        if !self.decides(MOST_MORE) {
-            return More::Many;
-        }
-        let (mut too_few, mut enough) = (0, MOST_MORE);
-        while enough - too_few > 1 {
-            let middle = u32::midpoint(too_few, enough);
-            if self.decides(middle) { enough = middle } else { too_few = middle }
-        }
-        More::Replicates(enough)
+        fewest(|more| self.decides(more))
     }
 
     /// True if either test decides with this many more replicates: they shrink the standard error and add
@@ -65,6 +57,32 @@ impl Outlook {
         });
         [differs, equal].into_iter().flatten().any(|power| power >= POWER)
     }
+}
+
+/// The fewest that decide, where more of them never decide less.
+fn fewest(decide: impl Fn(u32) -> bool) -> More {
+    if !decide(MOST_MORE) {
+        return More::Many;
+    }
+    let (mut too_few, mut enough) = (0, MOST_MORE);
+    while enough - too_few > 1 {
+        let middle = u32::midpoint(too_few, enough);
+        if decide(middle) { enough = middle } else { too_few = middle }
+    }
+    More::Replicates(enough)
+}
+
+/// How many more replicates in blocks would show, with probability [`POWER`] and by a one-sided t-test at
+/// `level`, that a mean lies beyond a bound from which these have it this many standard errors.
+pub(super) fn beyond_a_bound(replicates: usize, level: f64, apart: f64) -> More {
+    let now = replicates as f64;
+    let shows = |more: u32| {
+        let then = now + f64::from(more);
+        let critical = upper_quantile(then - 1.0, level);
+        let seen = |critical| power_beyond(then - 1.0, critical, apart * (then / now).sqrt());
+        critical.and_then(seen).is_some_and(|power| power >= POWER)
+    };
+    fewest(shows)
 }
 
 /// The shift of means, in standard errors of their difference, that a two-sided t-test at `level` sees with
@@ -88,6 +106,13 @@ fn power(df: f64, critical: f64, shift: f64) -> Option<f64> {
     let normal = Normal::new(0.0, 1.0).ok()?;
     let seen = |s: f64| normal.cdf(shift - critical * s) + normal.cdf(-shift - critical * s);
     over_estimates(df, (shift + 9.0) / critical, seen)
+}
+
+/// The probability that t exceeds a positive `critical` if the mean is this many standard errors beyond the
+/// bound.
+fn power_beyond(df: f64, critical: f64, shift: f64) -> Option<f64> {
+    let normal = Normal::new(0.0, 1.0).ok()?;
+    over_estimates(df, (shift + 9.0) / critical, |s: f64| normal.cdf(shift - critical * s))
 }
 
 /// The probability that both one-sided tests exceed `critical` if the mean is this many standard errors
@@ -151,6 +176,22 @@ mod tests {
         ] {
             near(power(df, upper_quantile(df, level / 2.0).unwrap(), shift).unwrap(), expected, 1e-7);
         }
+    }
+
+    #[test]
+    fn the_power_beyond_a_bound_agrees_with_scipy_and_says_how_many_more_show_it() {
+        // scipy.stats.nct.sf(scipy.stats.t.isf(level, df), df, shift)
+        for (df, level, shift, expected) in [
+            (9.0, 0.05, 3.0, 0.8684544363944794),
+            (3.0, 0.05, 2.4, 0.577626269390429),
+            (15.0, 0.0125, 3.1, 0.7241291620097987),
+            (1.0, 0.05, 9.0, 0.8408423332885526),
+        ] {
+            near(power_beyond(df, upper_quantile(df, level).unwrap(), shift).unwrap(), expected, 1e-7);
+        }
+        assert_eq!(beyond_a_bound(4, 0.05, 1.50468601823497), More::Replicates(9));
+        assert_eq!(beyond_a_bound(4, 0.05 / 3.0, 1.50468601823497), More::Replicates(14));
+        assert_eq!(beyond_a_bound(4, 0.05, 0.4363891589066214), More::Many);
     }
 
     #[test]

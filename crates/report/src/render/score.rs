@@ -7,7 +7,7 @@ use super::text::{WIDTH, escape, path_name, settings, wrap};
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::grouping::{TrialSetup, unique};
 use crate::analysis::metric::Metric;
-use crate::analysis::score::{Answer, Kind, More, Row, Score, ScoredCell, Together};
+use crate::analysis::score::{Answer, Kind, More, MoreBlocks, Row, Score, ScoredCell, Together, Used};
 use crate::analysis::stats::Ratio;
 use iopj_store::Generator;
 
@@ -18,8 +18,7 @@ pub fn score(score: &Score) -> String {
         text.push('\n');
         text += &wrap(&escape(&heading(cell)), WIDTH, "");
         text += &table(cell).text();
-        let left_out = (cell.left_out.total() > 0).then(|| format!("left out: {}\n", cell.left_out.text()));
-        text.extend(left_out.map(|line| format!("  {line}")));
+        text.extend(left_out(cell).iter().map(|line| wrap(line, WIDTH, "  ")));
         let reasons = cell.rows.iter().filter_map(|row| match &row.answer {
             Some(Answer::NotTested(why)) => Some(why),
             _ => None,
@@ -31,6 +30,8 @@ pub fn score(score: &Score) -> String {
         text += &wrap(&over_all(one, score.level), WIDTH, "");
     }
     text += &wrap(&counts(score), WIDTH, "");
+    text.extend(failing(score).iter().map(|line| wrap(&escape(line), WIDTH, "  ")));
+    text.extend(score.more().map(|more| wrap(&to_decide(score, more), WIDTH, "")));
     text.extend(score.nobody.as_ref().map(|why| wrap(&escape(why), WIDTH, "")));
     text += &wrap(&rule(score), WIDTH, "");
     if score.cells.iter().flat_map(|cell| &cell.rows).any(|row| row.marked) {
@@ -88,13 +89,41 @@ fn table(cell: &ScoredCell) -> Table<'_, Row> {
     Table::of(&cell.rows)
         .left("path", name)
         .left("against", |row| or_dash(row.against, |path| path.to_string()))
-        .right("blocks", |row| row.blocks.to_string())
+        .right("blocks", |row| format!("{} of {}", row.blocks, row.of_blocks))
         .right("its", move |row| or_dash(row.means, |[own, _]| shown(own)))
         .right("the other's", move |row| or_dash(row.means, |[_, other]| shown(other)))
         .right("ratio", |row| or_dash(row.ratio, |ratio| times(ratio.ratio)))
         .left("limits", |row| or_dash(row.ratio, limits))
         .left("IOPS", |row| or_dash(row.iops, |ratio| format!("{}, {}", times(ratio.ratio), limits(ratio))))
-        .left("answer", |row| row.answer.as_ref().map_or_else(String::new, ToString::to_string))
+        .left("answer", answer)
+}
+
+/// The answer; if it is undecided, with how many more blocks would decide.
+fn answer(row: &Row) -> String {
+    let more = match row.more {
+        Some(MoreBlocks::About(blocks)) => format!(" (+{blocks})"),
+        Some(MoreBlocks::Many) => format!(" (over +{})", MoreBlocks::MOST),
+        None => String::new(),
+    };
+    row.answer.as_ref().map_or_else(String::new, |answer| format!("{answer}{more}"))
+}
+
+/// What of each path does not count, why, and what would be if it did.
+fn left_out(cell: &ScoredCell) -> Vec<String> {
+    let [choose, test] = cell.blocks;
+    let of = |used: &Used| {
+        let Used { path, choosing, testing, .. } = used;
+        let row = cell.rows.iter().find(|row| row.path == *path);
+        let with = row.and_then(|row| row.with_left_out).map_or(String::new(), |ratio| {
+            let ratio = format!("{}, {}", times(ratio.ratio), limits(ratio));
+            format!("; with unproven and disturbed trials its ratio is {ratio}")
+        });
+        let is_chosen = cell.best == Some(*path) && *choosing < choose;
+        let chosen = if is_chosen { "; it was chosen by fewer blocks than there are" } else { "" };
+        let blocks = format!("{choosing} of {choose} blocks choose, {testing} of {test} test");
+        format!("{path}: {blocks}; left out: {}{with}{chosen}", used.reasons().join(", "))
+    };
+    cell.used.iter().filter(|used| !used.is_whole()).map(of).collect()
 }
 
 fn limits(ratio: Ratio) -> String {
@@ -140,6 +169,32 @@ fn counts(score: &Score) -> String {
         absent => format!(" {absent} planned trials are not in the store."),
     };
     format!("Of {} answers: {}.{absent}", score.answers().count(), words.join(", "))
+}
+
+/// Where a path that chooses is shown not to reach the margin.
+fn failing(score: &Score) -> Vec<String> {
+    let of = |cell: &ScoredCell| {
+        let fails = cell.rows.iter().filter(|row| row.answer == Some(Answer::Fails));
+        fails.map(|row| format!("fails: {}, {}", row.path, heading(cell))).collect::<Vec<String>>()
+    };
+    score.cells.iter().flat_map(of).collect()
+}
+
+/// What would decide what is undecided.
+fn to_decide(score: &Score, more: MoreBlocks) -> String {
+    let blocks = score.cells.iter().map(|cell| cell.blocks.iter().sum::<usize>()).max().unwrap_or(0);
+    let anew = match more {
+        MoreBlocks::About(more) => format!(
+            "For all of them measure {} blocks in a new store, with `iopj run` and `--replicates {0}`: in this \
+             one more blocks would be another look at it.",
+            blocks + more as usize
+        ),
+        MoreBlocks::Many => "Where it would take so many, less noise does more than blocks.".to_owned(),
+    };
+    format!(
+        "undecided (+N): about N more blocks would decide it four times out of five, if ratio and spread are \
+         those observed; every second one tests. {anew}"
+    )
 }
 
 /// By which rule.

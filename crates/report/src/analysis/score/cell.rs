@@ -1,8 +1,9 @@
 //! The paths of one cell: which static one is best, chosen in one half of the blocks, and how the others
 //! compare with it in the other half.
 
+use super::used::Used;
 use super::{Answer, Kind, Role, Row, ScoreQuestion, ScoredCell};
-use crate::analysis::admission::BarredCounts;
+use crate::analysis::admission::{Admission, Barred, BarredCounts};
 use crate::analysis::contrast::{Sample, pairs, ratio_of_logs};
 use crate::analysis::grouping::{TrialSetup, list, unique};
 use crate::analysis::metric::Metric;
@@ -52,6 +53,14 @@ pub(super) struct Compared {
     y: Vec<f64>,
 }
 
+/// A sample held against a share of another.
+pub(super) struct Against {
+    /// p-values of its being more, and of its being less, for all looks.
+    pub(super) p: [f64; 2],
+    /// By how many standard errors it is more.
+    pub(super) above: f64,
+}
+
 impl Compared {
     /// The blocks that have both.
     pub(super) fn of(x: &Sample, y: &Sample) -> Compared {
@@ -69,11 +78,12 @@ impl Compared {
         ratio_of_logs(&self.x, &self.y, &test, upper_quantile(test.df, 1.0 - level)?)
     }
 
-    /// p-values of the first being more than this share of the second, and of its being less, for all looks.
-    pub(super) fn against(&self, share: f64, looks: u32) -> Option<[f64; 2]> {
+    /// The first against this share of the second.
+    pub(super) fn against(&self, share: f64, looks: u32) -> Option<Against> {
         let bound: Vec<f64> = self.y.iter().map(|y| y + share.ln()).collect();
-        let p = |direction| beyond(Method::Paired, &self.x, &bound, direction).map(|(p, _)| over(looks, p));
-        Some([p(1.0)?, p(-1.0)?])
+        let ((more, above), (less, _)) =
+            (beyond(Method::Paired, &self.x, &bound, 1.0)?, beyond(Method::Paired, &self.x, &bound, -1.0)?);
+        Some(Against { p: [over(looks, more), over(looks, less)], above })
     }
 }
 
@@ -92,24 +102,43 @@ impl<'a> Cell<'a> {
         self.paths.iter().copied().filter(|path| self.question.role(*path) == Role::Static)
     }
 
+    /// The trials of a path.
+    pub(super) fn of_path(&self, path: IoPath) -> impl Iterator<Item = &'a Trial> {
+        self.trials.iter().copied().filter(move |trial| trial.path == path)
+    }
+
     /// The measurements of a path that compete, with their blocks.
-    fn competing(&self, path: IoPath) -> impl Iterator<Item = (u32, &'a Measurement)> {
-        let own = self.trials.iter().filter(move |trial| trial.path == path);
-        own.filter_map(|trial| Some((trial.replicate, self.question.admission.admit(trial).ok()?)))
+    fn competing(&self, path: IoPath, admission: Admission) -> impl Iterator<Item = (u32, &'a Measurement)> {
+        self.of_path(path).filter_map(move |trial| Some((trial.replicate, admission.admit(trial).ok()?)))
     }
 
     /// The figures of a path.
     fn figures(&self, path: IoPath, metric: Metric) -> Sample {
-        self.competing(path)
+        self.figures_by(path, metric, self.question.admission)
+    }
+
+    fn figures_by(&self, path: IoPath, metric: Metric, admission: Admission) -> Sample {
+        self.competing(path, admission)
             .filter_map(|(block, one)| Some((block, metric.value(one, self.energy)?)))
             .collect()
     }
 
     /// Their logarithms, more being better.
     pub(super) fn logs(&self, path: IoPath, metric: Metric, blocks: Blocks) -> Sample {
+        self.logs_by(path, metric, blocks, self.question.admission)
+    }
+
+    fn logs_by(&self, path: IoPath, metric: Metric, blocks: Blocks, admission: Admission) -> Sample {
         let log = |value: f64| if metric.more_is_better() { value.ln() } else { -value.ln() };
-        let all = self.figures(path, metric).into_iter().map(|(block, value)| (block, log(value)));
-        blocks.of(all.filter(|(_, log)| log.is_finite()).collect())
+        let all = self.figures_by(path, metric, admission).into_iter();
+        let logs = all.map(|(block, value)| (block, log(value)));
+        blocks.of(logs.filter(|(_, log)| log.is_finite()).collect())
+    }
+
+    /// How many blocks of the cell are of this part.
+    pub(super) fn count(&self, blocks: Blocks) -> usize {
+        let own = self.trials.iter().map(|trial| trial.replicate).filter(|block| blocks.has(*block));
+        unique(own).len()
     }
 
     /// The static paths that have a figure in the blocks that choose, the worst first: by geometric means.
@@ -147,23 +176,25 @@ impl<'a> Cell<'a> {
         }
         let worst = worst.filter(|worst| best != Some(*worst));
         rows.extend(worst.map(|worst| self.row(worst, Kind::Worst, best, metric)));
+        let used: Vec<Used> = self.paths.iter().map(|path| Used::of(self, *path, metric)).collect();
         let mut left_out = BarredCounts::default();
-        let barred = self.trials.iter().filter_map(|trial| self.question.admission.admit(trial).err());
-        barred.for_each(|why| left_out.add(why));
-        ScoredCell { setup: self.setup.clone(), metric, best, rows, left_out }
+        used.iter().for_each(|used| left_out += used.left_out);
+        let blocks = [Blocks::Choosing, Blocks::Testing].map(|half| self.count(half));
+        ScoredCell { setup: self.setup.clone(), metric, best, blocks, rows, used, left_out }
     }
 
     /// A path that chooses, tested against the best static one.
     fn tested(&self, path: IoPath, metric: Metric, best: Option<IoPath>, looks: u32) -> Row {
-        let mut row = self.row(path, Kind::Chooses, best, metric);
-        let p = best.and_then(|best| {
+        let row = self.row(path, Kind::Chooses, best, metric);
+        let against = best.and_then(|best| {
             self.compared([path, best], metric, Blocks::Testing).against(self.question.margin, looks)
         });
-        row.answer = match p {
-            Some(_) => Some(Answer::Undecided),
-            None => Some(Answer::NotTested(self.lacks(path, metric, best))),
+        let answer = match against {
+            Some(_) => Answer::Undecided,
+            None => Answer::NotTested(self.lacks(path, metric, best)),
         };
-        Row { p, ..row }
+        let (p, above) = against.map(|Against { p, above }| (p, above)).unzip();
+        Row { p, above, answer: Some(answer), ..row }
     }
 
     fn row(&self, path: IoPath, is: Kind, against: Option<IoPath>, metric: Metric) -> Row {
@@ -173,28 +204,47 @@ impl<'a> Cell<'a> {
             is,
             against,
             blocks: 0,
+            of_blocks: self.count(half),
             means: None,
             ratio: None,
+            with_left_out: None,
             iops: None,
             p: None,
             answer: None,
+            more: None,
+            above: None,
             marked: false,
         };
         let Some(other) = against else { return row };
         let compared = self.compared([path, other], metric, half);
         row.blocks = compared.blocks();
         row.ratio = compared.ratio(self.question.level);
+        row.with_left_out = self.with_left_out([path, other], metric, half);
         row.iops = self.compared([path, other], Metric::Iops, half).ratio(self.question.level);
         let [own, others] = [path, other].map(|path| half.of(self.figures(path, metric)));
         let (own, others): (Vec<f64>, Vec<f64>) = pairs(&own, &others).into_iter().unzip();
         row.means = (!own.is_empty()).then(|| [mean(&own), mean(&others)]);
         let is_marked = |(_, one): (u32, &Measurement)| self.question.admission.is_marked(one);
-        row.marked = self.competing(path).chain(self.competing(other)).any(is_marked);
+        let admission = self.question.admission;
+        row.marked = self.competing(path, admission).chain(self.competing(other, admission)).any(is_marked);
         row
     }
 
     fn compared(&self, [path, other]: [IoPath; 2], metric: Metric, blocks: Blocks) -> Compared {
         Compared::of(&self.logs(path, metric, blocks), &self.logs(other, metric, blocks))
+    }
+
+    /// The ratio of two paths if unproven and disturbed trials of them counted too; `None` if all of these
+    /// count already.
+    fn with_left_out(&self, [path, other]: [IoPath; 2], metric: Metric, half: Blocks) -> Option<Ratio> {
+        let lax = Admission { with_unproven: true, ..self.question.admission };
+        let would_count = |trial: &Trial| {
+            let why = self.question.admission.admit(trial).err();
+            half.has(trial.replicate) && matches!(why, Some(Barred::Unproven | Barred::Disturbed))
+        };
+        let any = self.of_path(path).chain(self.of_path(other)).any(would_count);
+        let [own, others] = [path, other].map(|path| self.logs_by(path, metric, half, lax));
+        any.then(|| Compared::of(&own, &others).ratio(self.question.level)).flatten()
     }
 
     /// What is missing for a test.
@@ -207,22 +257,25 @@ impl<'a> Cell<'a> {
         if self.statics().next().is_none() {
             return "there is no static path beside it: add one to the paths of its workload".to_owned();
         }
-        if self.competing(path).next().is_none() {
-            let mut barred = BarredCounts::default();
-            let own = self.trials.iter().filter(|trial| trial.path == path);
-            let why = own.filter_map(|trial| self.question.admission.admit(trial).err());
-            why.for_each(|why| barred.add(why));
-            return format!("no trial of {path} competes ({})", list(&barred.words()));
+        let used = Used::of(self, path, metric);
+        if self.competing(path, self.question.admission).next().is_none() {
+            return format!("no trial of {path} competes ({})", list(&used.left_out.words()));
         }
         let Some(best) = best else {
             return "no static path has a figure in a block that chooses, which are the second and every \
                     other one after it: measure 4 blocks or more"
                 .to_owned();
         };
+        let (all, of_best) = (self.count(Blocks::Testing), Used::of(self, best, metric));
         let shared = self.compared([path, best], metric, Blocks::Testing).blocks();
+        let remedy = match all {
+            0 | 1 => "measure 4 blocks or more",
+            _ => "measure again what was left out",
+        };
         format!(
-            "blocks that test and have figures of {path} and of {best}: {shared}, and a test needs 2: \
-             measure 4 blocks or more"
+            "of {all} blocks that test, {} have a figure of {path}, {} of {best}, which the other blocks \
+             chose, and {shared} of both, where a test needs 2; no path takes its place: {remedy}",
+            used.testing, of_best.testing
         )
     }
 }

@@ -2,18 +2,21 @@
 //! non-inferiority in each cell, and what choosing brings over all cells.
 //!
 //! `docs/statistics.md`, "Paths that choose", gives the rules with their reasons. `cell` compares the paths
-//! of one cell, `together` a path over all of them.
+//! of one cell, `used` says what of them counts, and `together` compares a path over all cells.
 
 mod cell;
 mod together;
+mod used;
 
 pub use together::{More, Together};
+pub use used::Used;
 
 use super::admission::{Admission, BarredCounts};
 use super::axis::Axis;
 use super::contrast::in_blocks;
 use super::figure::FigureName;
 use super::grouping::{TrialSetup, grouped, paths, setup};
+use super::least::{self, beyond_a_bound};
 use super::metric::Metric;
 use super::stats::{Ratio, holm_over_tested};
 use cell::Cell;
@@ -122,8 +125,12 @@ pub struct ScoredCell {
     pub metric: Metric,
     /// The best static path of the blocks that choose.
     pub best: Option<IoPath>,
+    /// Blocks that choose, and blocks that test, with any trial of the cell.
+    pub blocks: [usize; 2],
     /// The paths that choose, then the baselines.
     pub rows: Vec<Row>,
+    /// What of each of its paths counts.
+    pub used: Vec<Used>,
     /// Trials of the cell that do not compete.
     pub left_out: BarredCounts,
 }
@@ -153,20 +160,46 @@ pub struct Row {
     pub against: Option<IoPath>,
     /// Blocks that have both, of those that are compared.
     pub blocks: usize,
+    /// Those that are compared: the cell's blocks that test, or all.
+    pub of_blocks: usize,
     /// Means of the cell's metric in these blocks: of the path, and of the other.
     pub means: Option<[f64; 2]>,
     /// The path over the other in the cell's metric, above 1 if the path is better: of geometric means, with
     /// the two one-sided limits. Absent for fewer than two blocks.
     pub ratio: Option<Ratio>,
-    /// The same in I/Os per second.
+    /// The same if unproven and disturbed trials of the two counted too; absent if none was left out.
+    pub with_left_out: Option<Ratio>,
+    /// The same as `ratio` in I/Os per second.
     pub iops: Option<Ratio>,
     /// p-values, corrected: of the path reaching the margin, and of its not reaching it. Of paths that choose
     /// only.
     pub p: Option<[f64; 2]>,
     /// The answer; of paths that choose only.
     pub answer: Option<Answer>,
+    /// About how many more blocks would decide what is undecided; absent of other answers.
+    #[serde(rename = "more_blocks")]
+    pub more: Option<MoreBlocks>,
+    /// By how many standard errors it is above the margin.
+    #[serde(skip)]
+    above: Option<f64>,
     /// True if an unproven or disturbed trial of the two competes.
     pub marked: bool,
+}
+
+/// How many more blocks would decide, four times out of five, if ratio and spread are those observed. Every
+/// second one tests. The fewest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(untagged)]
+pub enum MoreBlocks {
+    /// About this many.
+    About(u32),
+    /// More than [`MoreBlocks::MOST`].
+    Many,
+}
+
+impl MoreBlocks {
+    /// The most that are named.
+    pub const MOST: u32 = 2 * least::MOST_MORE;
 }
 
 /// Whether a path reaches the margin.
@@ -216,6 +249,11 @@ impl Score {
         self.cells.iter().flat_map(|cell| &cell.rows).filter_map(|row| row.answer.as_ref())
     }
 
+    /// About how many more blocks would decide everything that is undecided; `None` if nothing is.
+    pub fn more(&self) -> Option<MoreBlocks> {
+        self.cells.iter().flat_map(|cell| &cell.rows).filter_map(|row| row.more).max()
+    }
+
     /// True if a path that chooses is shown not to reach the margin in some cell.
     pub fn fails(&self) -> bool {
         self.answers().any(|answer| *answer == Answer::Fails)
@@ -252,6 +290,7 @@ pub fn score(
         return Err(ScoreError::NoneChooses);
     }
     correct(&mut scored, question.level);
+    look_ahead(&mut scored, question.level, looks);
     let together = together::together(&cells, &question, looks);
     let ScoreQuestion { margin, level, frozen, .. } = question;
     let absent = study.planned_trials.saturating_sub(trials.len() as u64);
@@ -305,6 +344,24 @@ fn correct(cells: &mut [ScoredCell], level: f64) {
     for (at, row) in rows.iter_mut().enumerate() {
         row.p = both[0][at].zip(both[1][at]).map(|(holds, fails)| [holds, fails]);
         row.answer = row.p.map(|p| Answer::of(p, level));
+    }
+}
+
+/// How many more blocks would decide what is undecided. Holm's rule gives each of these the level divided by
+/// the number of answers that are not of its kind yet.
+fn look_ahead(cells: &mut [ScoredCell], level: f64, looks: u32) {
+    let count = |answer: &Answer| {
+        let rows = cells.iter().flat_map(|cell| &cell.rows);
+        rows.filter(|row| row.p.is_some() && row.answer.as_ref() != Some(answer)).count()
+    };
+    let [to_hold, to_fail] = [Answer::Holds, Answer::Fails].map(|answer| count(&answer) as f64);
+    for row in cells.iter_mut().flat_map(|cell| &mut cell.rows) {
+        let Some(above) = row.above.filter(|_| row.answer == Some(Answer::Undecided)) else { continue };
+        let tests = f64::from(looks) * if above > 0.0 { to_hold } else { to_fail };
+        row.more = Some(match beyond_a_bound(row.blocks, (1.0 - level) / tests, above.abs()) {
+            least::More::Replicates(blocks) => MoreBlocks::About(2 * blocks),
+            least::More::Many | least::More::Untested => MoreBlocks::Many,
+        });
     }
 }
 

@@ -192,10 +192,88 @@ fn trials_that_do_not_compete_are_left_out_and_counted() {
     assert_eq!(score.cells[0].left_out.text(), "1 refuted, 1 failed");
     let whole: Vec<Trial> =
         trials.iter().filter(|trial| ![0, 2].contains(&trial.replicate)).cloned().collect();
-    assert_eq!(row(&score, AUTO), row(&scored(&whole), AUTO));
+    let rest = Row { of_blocks: 4, ..row(&scored(&whole), AUTO).clone() };
+    assert_eq!(*row(&score, AUTO), rest);
     judge(&mut trials[..8], VerdictKind::Refuted);
     let none = scored(&trials);
     assert_eq!((why(&none).as_str(), none.nobody), ("no trial of auto competes (8 refuted)", None));
+}
+
+#[test]
+fn what_counts_of_each_path_is_told_by_half_and_reason() {
+    let at = depth(4);
+    let mut trials = [
+        measured(AUTO, &at, &AUTO_NS),
+        measured(URING, &at, &BEST_NS),
+        measured(SQPOLL, &at, &times(1.2, BEST_NS)),
+    ]
+    .concat();
+    // The slowest block of `auto` that tests is unproven.
+    judge(&mut trials[2..3], VerdictKind::Unproven);
+    trials[8 + 1].outcome = Outcome::Failed("EIO".to_owned());
+    measurement_of(&mut trials[16 + 4]).latency.mean = 0.0;
+    let score = scored(&trials);
+    let used = |path: &str| {
+        let used = score.cells[0].used.iter().find(|used| used.path.to_string() == path).unwrap();
+        (used.choosing, used.testing, used.reasons().join(", "), used.is_whole())
+    };
+    assert_eq!(used(AUTO), (4, 3, "1 unproven".to_owned(), false));
+    assert_eq!(used(URING), (3, 4, "1 failed".to_owned(), false));
+    assert_eq!(used(SQPOLL), (4, 3, "1 without the figure".to_owned(), false));
+    let own = row(&score, AUTO);
+    assert_eq!((score.cells[0].blocks, own.blocks, own.of_blocks), ([4, 4], 3, 4));
+    // With it the ratio is that of all four blocks.
+    near(own.with_left_out.unwrap().ratio, RATIO);
+    assert!(own.ratio.unwrap().ratio > RATIO, "what was left out flatters: {own:?}");
+    assert_eq!(row(&score, SQPOLL).with_left_out, None, "a failed trial has no figure");
+}
+
+#[test]
+fn the_best_path_stays_chosen_where_it_cannot_be_tested() {
+    let at = depth(4);
+    let mut trials = [
+        measured(AUTO, &at, &AUTO_NS),
+        measured(URING, &at, &BEST_NS),
+        measured(SQPOLL, &at, &times(1.2, BEST_NS)),
+    ]
+    .concat();
+    for trial in trials[8..16].iter_mut().filter(|trial| trial.replicate % 2 == 0 && trial.replicate > 0) {
+        judge(std::slice::from_mut(trial), VerdictKind::Unproven);
+    }
+    let score = scored(&trials);
+    assert_eq!(score.cells[0].best.map(|path| path.to_string()).as_deref(), Some(URING));
+    assert_eq!(
+        why(&score),
+        "of 4 blocks that test, 4 have a figure of auto, 1 of io_uring/syscall/interrupt, which the other \
+         blocks chose, and 1 of both, where a test needs 2; no path takes its place: measure again what was \
+         left out"
+    );
+}
+
+#[test]
+fn what_is_undecided_says_how_many_more_blocks_would_decide() {
+    let at = depth(4);
+    let more = |factors: &[f64]| {
+        let cell = |(number, factor): (usize, &f64)| {
+            let at = depth(1 + number as u32);
+            [measured(AUTO, &at, &times(*factor, AUTO_NS)), measured(URING, &at, &BEST_NS)].concat()
+        };
+        let trials: Vec<Trial> = factors.iter().enumerate().flat_map(cell).collect();
+        let score = scored(&trials);
+        let rows: Vec<Option<MoreBlocks>> = score.cells.iter().map(|cell| cell.rows[0].more).collect();
+        (rows, score.more())
+    };
+    let about = |blocks| Some(MoreBlocks::About(blocks));
+    assert_eq!(more(&[1.0]), (vec![None], None), "it holds");
+    // The least k with nct.sf(t.isf(level, 3 + k), 3 + k, d * ((4 + k) / 4)**0.5) >= 0.8, d the statistic of
+    // ttest_1samp(log(best[::2] / auto[::2]), log(0.97)), level 0.05 by what Holm's rule leaves; twice that.
+    assert_eq!(more(&[1.03]), (vec![about(18)], about(18)));
+    assert_eq!(more(&[1.0, 1.02, 1.03]), (vec![None, about(8), about(28)], about(28)));
+    let many = more(&[RATIO / 0.97]);
+    assert_eq!(many, (vec![Some(MoreBlocks::Many)], Some(MoreBlocks::Many)));
+    let trials = [measured(AUTO, &at, &times(1.03, AUTO_NS)), measured(URING, &at, &BEST_NS)].concat();
+    let looks = row(&asked(&sequential(), &trials, 0.97).unwrap(), AUTO).more;
+    assert!(looks > row(&scored(&trials), AUTO).more, "looks share the level: {looks:?}");
 }
 
 #[test]
@@ -210,8 +288,8 @@ fn a_cell_that_cannot_be_tested_says_what_is_missing() {
     let two_blocks = [measured(AUTO, &at, &AUTO_NS[..2]), measured(URING, &at, &BEST_NS[..2])].concat();
     assert_eq!(
         why(&scored(&two_blocks)),
-        "blocks that test and have figures of auto and of io_uring/syscall/interrupt: 1, and a test needs 2: \
-         measure 4 blocks or more"
+        "of 1 blocks that test, 1 have a figure of auto, 1 of io_uring/syscall/interrupt, which the other \
+         blocks chose, and 1 of both, where a test needs 2; no path takes its place: measure 4 blocks or more"
     );
     let joules = [measured(JOULES, &at, &AUTO_NS), measured(URING, &at, &BEST_NS)].concat();
     assert!(why(&scored(&joules)).starts_with("no joules of the whole machine were measured"));

@@ -90,7 +90,7 @@ fn over_cells((path, metric): (IoPath, Metric), cells: &[&Cell<'_>], level: f64,
         against: best,
         blocks: compared.as_ref().map_or(0, Compared::blocks),
         ratio: compared.as_ref().and_then(|one| one.ratio(level)),
-        p: compared.as_ref().and_then(|one| one.against(1.0, looks)),
+        p: compared.as_ref().and_then(|one| Some(one.against(1.0, looks)?.p)),
         answer: None,
     }
 }
