@@ -153,6 +153,23 @@ fn what_does_not_count_stays_out_and_is_counted() {
 }
 
 #[test]
+fn baselines_of_what_chooses_win_nothing_and_are_counted() {
+    let mut trials = cell_of(&[(0, &[100, 101, 102]), (1, &[200, 201, 202]), (2, &[150, 151, 152])]);
+    trials[..3].iter_mut().for_each(|trial| trial.path = "auto".parse().unwrap());
+    trials[3..6].iter_mut().for_each(|trial| trial.path = "auto:io_uring/syscall/poll".parse().unwrap());
+    trials.push(Trial { path: "auto:random".parse().unwrap(), ..trials[0].clone() });
+    let map = only_map(&trials, &question(Metric::Iops));
+    let cell = map.cells.values().next().unwrap();
+    let ranked: Vec<String> = cell.ranking.iter().map(|place| place.path.to_string()).collect();
+    assert_eq!((ranked, cell.decision()), (vec![PATHS[2].to_owned(), "auto".to_owned()], Decision::Wins));
+    assert_eq!((map.left_out().baselines, map.left_out().total()), (4, 4));
+    let text = winners(&study(7), &trials, &question(Metric::Iops));
+    let line =
+        "  4 trials are left out: 4 of auto:random and auto:WAY, which only show what choosing is worth\n";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
 fn blocks_see_what_a_common_drift_hides() {
     let trials = cell_of(&[(0, &[1000, 2000, 3000, 4000]), (1, &[1011, 2010, 3012, 4010])]);
     for method in [Method::Student, Method::Welch] {

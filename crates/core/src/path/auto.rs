@@ -30,6 +30,12 @@ impl AutoPath {
         if let AutoPath::Policy(name) = self { Some(name) } else { None }
     }
 
+    /// True if it shows what choosing is worth, or costs, and is nothing to deploy: one that takes ways by
+    /// chance, or always the same.
+    pub fn is_baseline(&self) -> bool {
+        matches!(self, AutoPath::Random | AutoPath::Pinned(_))
+    }
+
     /// The way that it always takes.
     pub fn pinned(&self) -> Option<Way> {
         if let AutoPath::Pinned(way) = self { Some(*way) } else { None }

@@ -285,6 +285,11 @@ impl IoPath {
         if let IoPath::Auto(auto) = self { Some(*auto) } else { None }
     }
 
+    /// True for a baseline of those that choose: [`AutoPath::is_baseline`].
+    pub fn is_baseline(&self) -> bool {
+        self.auto().is_some_and(|auto| auto.is_baseline())
+    }
+
     /// True for a path that is asked for as such: by interface, submission and completion.
     pub fn is_fixed(&self) -> bool {
         !matches!(self, IoPath::Program(_) | IoPath::Auto(_))

@@ -15,6 +15,7 @@ pub(super) fn advice(advice: &Advice, question: &AdviseQuestion) -> Value {
         "bounds": question.bounds,
         "rate": question.rate,
         "groups": advice.groups.iter().map(group).collect::<Vec<Value>>(),
+        "baselines": advice.baselines,
     })
 }
 

@@ -164,7 +164,8 @@ pub fn choices(study: &StudyRecord, trials: &[Trial], admission: Admission) -> C
         (rw, bs, numjobs, iodepth, open.map(|open| open.rate_iops))
     });
     let is_uncounted = |(setup, trials): &&(TrialSetup, Vec<&Trial>)| {
-        let competes = trials.iter().any(|trial| admission.admit(trial).is_ok());
+        let competes = |trial: &&Trial| !trial.path.is_baseline() && admission.admit(trial).is_ok();
+        let competes = trials.iter().any(competes);
         competes && !all.iter().any(|choice| choice.setup == *setup)
     };
     let uncounted = groups.iter().filter(is_uncounted).count();

@@ -30,7 +30,8 @@ fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) -> Vec
     let examined = |((workload, ..), trials): ((&Workload, _, _), Vec<&Trial>)| {
         let metric = Metric::deciding(workload);
         let mut samples: BTreeMap<IoPath, Sample> = BTreeMap::new();
-        for trial in trials.iter().filter(|_| study.emulated.is_none()) {
+        let competing = |trial: &&&Trial| study.emulated.is_none() && !trial.path.is_baseline();
+        for trial in trials.iter().filter(competing) {
             let measurement = Admission::default().admit(trial).ok();
             if let Some(value) = measurement.and_then(|measurement| metric.value(measurement, None)) {
                 samples.entry(trial.path).or_default().push((trial.replicate, value));

@@ -114,6 +114,13 @@ fn an_open_load_is_decided_by_mean_latency_and_a_closed_one_by_ios() {
     let samples = workload(&[100.0, 80.0, 90.0], 1.0);
     assert_eq!(best((Metric::LatencyMean, samples.clone())), [path(1)], "less is better");
     assert_eq!(best((Metric::Iops, samples)), [path(0)]);
+    let mut of_auto = trials(true);
+    let pinned = IoPath::Auto(iopj_core::AutoPath::Pinned(iopj_core::Way::Sio));
+    of_auto.iter_mut().filter(|trial| trial.path == path(0)).for_each(|trial| trial.path = pinned);
+    of_auto.iter_mut().filter(|trial| trial.path == path(1)).for_each(|trial| {
+        trial.path = IoPath::Auto(iopj_core::AutoPath::Random);
+    });
+    assert_eq!(decide(&study, &of_auto, &SEQUENTIAL), [Decision::Alone], "nobody deploys the others");
     let both: Vec<Trial> = [trials(true), trials(false)].concat();
     assert_eq!(metrics(&both), [Metric::Iops, Metric::LatencyMean]);
 }

@@ -300,12 +300,14 @@ pub struct LeftOut {
     /// In a test by blocks, trials of the best path or of the one least distinct from it whose block lacks
     /// the other path.
     pub unpaired: usize,
+    /// Trials of paths that show what choosing is worth (`auto:random`, `auto:WAY`): nobody deploys them.
+    pub baselines: usize,
 }
 
 impl LeftOut {
     /// All of them.
     pub fn total(&self) -> usize {
-        self.barred.total() + self.unmeasured + self.energy_incomplete + self.unpaired
+        self.barred.total() + self.unmeasured + self.energy_incomplete + self.unpaired + self.baselines
     }
 }
 
@@ -315,6 +317,7 @@ impl AddAssign for LeftOut {
         self.unmeasured += other.unmeasured;
         self.energy_incomplete += other.energy_incomplete;
         self.unpaired += other.unpaired;
+        self.baselines += other.baselines;
     }
 }
 
@@ -387,6 +390,7 @@ pub(super) fn maps_by(
 
 fn gather(cell: &mut Gathered, trial: &Trial, question: &WinnerQuestion, source: Option<&EnergySource>) {
     match question.admission.admit(trial) {
+        _ if trial.path.is_baseline() => cell.left_out.baselines += 1,
         Err(why) => cell.left_out.barred.add(why),
         Ok(measurement) => {
             if let Some(value) = question.metric.value(measurement, source) {

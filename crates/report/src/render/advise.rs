@@ -15,6 +15,7 @@ use crate::analysis::grouping::list;
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::p_statement;
 use crate::analysis::winner::Decision;
+use iopj_core::IoPath;
 
 /// The answer at one load, in words.
 pub(super) struct Said {
@@ -55,6 +56,7 @@ pub fn advice(advice: &Advice, question: &AdviseQuestion) -> String {
     if text.contains(MARK) {
         text += &wrap(LEGEND, WIDTH, "");
     }
+    text.extend(baselines(advice).map(|line| wrap(&escape(&line), WIDTH, "")));
     text + &wrap(&footer(advice), WIDTH, "")
 }
 
@@ -70,6 +72,13 @@ fn recipe(steps: &[Step]) -> String {
     };
     let steps: String = steps.iter().map(step).collect();
     if steps.is_empty() { steps } else { format!("    What to type:\n{steps}") }
+}
+
+/// The paths that are no way to carry a load.
+pub(super) fn baselines(advice: &Advice) -> Option<String> {
+    let paths: Vec<String> = advice.baselines.iter().map(IoPath::to_string).collect();
+    let line = || format!("Left out, for they only show what choosing is worth: {}.", list(&paths));
+    (!paths.is_empty()).then(line)
 }
 
 /// How the figures are to be read.

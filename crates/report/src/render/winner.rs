@@ -287,6 +287,7 @@ fn left_out(left_out: LeftOut) -> String {
         (left_out.unmeasured, "without this metric"),
         (left_out.energy_incomplete, "energy incomplete"),
         (left_out.unpaired, "without a partner in their block"),
+        (left_out.baselines, "of auto:random and auto:WAY, which only show what choosing is worth"),
     ];
     let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
     let parts = left_out.barred.words().into_iter().chain(counts);

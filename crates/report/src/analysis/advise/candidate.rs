@@ -115,7 +115,9 @@ impl Family {
     /// The families of a store, in the order of their first trials.
     pub(super) fn all(trials: &[Trial], measures: &Measures<'_>) -> Vec<Family> {
         let admission = measures.question.admission;
-        let competing = trials.iter().filter_map(|trial| Some((trial, admission.admit(trial).ok()?)));
+        // Nobody deploys what only shows what choosing is worth.
+        let deployed = trials.iter().filter(|trial| !trial.path.is_baseline());
+        let competing = deployed.filter_map(|trial| Some((trial, admission.admit(trial).ok()?)));
         let keyed = competing.map(|(trial, one)| {
             let mut workload = Way::SINGLE.workload(&trial.workload);
             if let Some(open) = &mut workload.open {

@@ -22,10 +22,11 @@ pub use tail::{BoundAnswer, LimitBy, Tail};
 
 use super::contrast::Sample;
 use super::figure::FigureName;
+use super::grouping::ascending;
 use super::metric::Metric;
 use super::winner::{Axis, Decision, MapCell, WinnerQuestion, correct, rank};
 use candidate::{Family, Measures};
-use iopj_core::Workload;
+use iopj_core::{IoPath, Workload};
 use iopj_store::{EnergySource, Generator, StudyRecord, Trial};
 use std::collections::BTreeMap;
 
@@ -42,6 +43,8 @@ pub struct Advice {
     pub source: Option<EnergySource>,
     /// One for each set of loads that differ only in how much there is to do.
     pub groups: Vec<Group>,
+    /// Paths of the store that only show what choosing is worth, and are no way to carry a load.
+    pub baselines: Vec<IoPath>,
 }
 
 /// Loads that differ only in how much there is to do.
@@ -182,7 +185,8 @@ pub fn advise(
     let mut groups: Vec<Group> = families.into_iter().zip(asked).zip(highest).filter_map(ranked).collect();
     correct(groups.iter_mut().flat_map(|group| &mut group.answers).map(|answer| &mut answer.cell));
     groups.iter_mut().for_each(|group| group.complete(&measures, &plan));
-    Ok(Advice { objective, metric, cost, source, groups })
+    let baselines = ascending(trials.iter().map(|trial| trial.path).filter(IoPath::is_baseline));
+    Ok(Advice { objective, metric, cost, source, groups, baselines })
 }
 
 /// The question of the winner maps, by whose rules ways are ranked; its axes mean nothing here.
@@ -205,7 +209,11 @@ fn decide_by(
     if trials.is_empty() {
         return Err(AdviseError::Empty);
     }
-    let mut competing = trials.iter().filter_map(|trial| question.admission.admit(trial).ok()).peekable();
+    let deployed = trials.iter().filter(|trial| !trial.path.is_baseline());
+    let mut competing = deployed.filter_map(|trial| question.admission.admit(trial).ok()).peekable();
+    if trials.iter().all(|trial| trial.path.is_baseline()) {
+        return Err(AdviseError::OnlyBaselines);
+    }
     if competing.peek().is_none() {
         let why = question.admission.why_none_competes(trials);
         let why = why.map(|why| why.trim_start_matches("nothing is ranked: ").to_owned());

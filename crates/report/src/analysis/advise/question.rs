@@ -162,6 +162,12 @@ pub enum AdviseError {
          see `iopj winners` for counts"
     )]
     Emulated(String),
+    /// Every path is a baseline.
+    #[error(
+        "no path can be advised: auto:random and auto:WAY only show what choosing is worth; add auto, or paths \
+         that it chooses among, to the study"
+    )]
+    OnlyBaselines,
     /// No trial competes.
     #[error("no path can be advised: {0}")]
     NobodyCompetes(String),

@@ -407,3 +407,22 @@ fn a_rate_and_the_most_ios_cannot_both_be_asked_for_and_closed_loops_have_no_hig
     assert!(advice.groups[0].highest.is_none());
     assert_eq!(advice.groups[0].answers[0].metric, Metric::Iops);
 }
+
+#[test]
+fn what_only_shows_the_worth_of_choosing_is_advised_to_nobody_and_named() {
+    let rename = |from: &str, to: &str, trials: &mut Vec<Trial>| {
+        let own = trials.iter_mut().filter(|trial| trial.path.to_string() == from);
+        own.for_each(|trial| trial.path = to.parse().unwrap());
+    };
+    let mut trials = store();
+    rename(URING, "auto:io_uring/syscall/interrupt", &mut trials);
+    let advice = advise(&study("6.1"), &trials, &asking(Some(40_000), None)).unwrap();
+    assert_eq!(path(&advice.groups[0].answers[0]).as_deref(), Some(SQPOLL));
+    let text = crate::render::advice(&advice, &asking(Some(40_000), None));
+    let line = "Left out, for they only show what choosing is worth: auto:io_uring/syscall/interrupt.\n";
+    assert!(text.contains(line), "{text}");
+    rename(SIO, "auto:random", &mut trials);
+    rename(SQPOLL, "auto:io_uring/sqpoll/interrupt", &mut trials);
+    let why = refusal(&trials, &asking(None, None));
+    assert!(why.contains("only show what choosing is worth; add auto, or paths"), "{why}");
+}

@@ -3,7 +3,7 @@
 use super::model::Model;
 use super::text::escape;
 use crate::analysis::advise::{Advice, Answer, Group, Step};
-use crate::render::advise::{Said, between, heading, said, table};
+use crate::render::advise::{Said, baselines, between, heading, said, table};
 use crate::render::advise_highest::table as highest_table;
 
 /// If there are more answers than this, all but what to take is folded.
@@ -24,8 +24,9 @@ pub(super) fn section(model: &Model<'_>) -> String {
         format!("<h3>{heading}</h3>{between}{answers}")
     };
     let groups: String = advice.groups.iter().map(group).collect();
+    let left_out = baselines(advice).map_or(String::new(), |line| format!("<p>{}</p>", escape(&line)));
     format!(
-        "<section id=\"advice\"><h2>Advice</h2>{groups}<p class=\"note\">* on the Pareto front: no way that \
+        "<section id=\"advice\"><h2>Advice</h2>{groups}{left_out}<p class=\"note\">* on the Pareto front: no way that \
          keeps up has both a lower latency and a better cost. At most: the upper 95 % confidence limit. A \
          bound is met only if that limit meets it. <code>iopj advise STORE --rate IOPS --p99 TIME</code> \
          asks for one load and bound.</p></section>"

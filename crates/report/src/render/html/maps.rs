@@ -63,7 +63,7 @@ pub(super) fn section(model: &Model<'_>) -> Section {
         "The best path in each cell, its lead over the next path, and the 95 % interval of the lead. In \
          dashed cells no path wins by {} at 5 %, after Holm over all cells: the best are equal, or \
          undecided. A map of counts names the path with the lowest count, which need not be the fastest. {} \
-         out: refuted, unproven, failed or incomplete.",
+         out: refuted, unproven, failed, incomplete, or of paths that only show what choosing is worth.",
         test_words(model),
         if left_out == 1 { "1 trial is left".to_owned() } else { format!("{left_out} trials are left") }
     );
