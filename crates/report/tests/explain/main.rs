@@ -198,6 +198,22 @@ fn differences_are_those_of_the_parts() {
 }
 
 #[test]
+fn what_chooses_is_compared_with_the_first_and_bound_to_a_way_with_that_way() {
+    const PINNED: &str = "auto:io_uring/syscall/interrupt";
+    const RING: &str = "io_uring/syscall/interrupt";
+    let workload = workload(1, 1000);
+    let at = |path| replicates(path, &workload, &[Happened { sleeps: 1.0, ..Happened::default() }; 2]);
+    let trials = [INTERRUPT, RING, PINNED, "auto:cpu", "auto"].map(at).concat();
+    let block = only(&trials, &[]);
+    let name = |at: usize| block.columns[at].path.to_string();
+    let pairs: Vec<(String, String)> =
+        block.differences.iter().map(|one| (name(one.path), name(one.from))).collect();
+    let of = |path: &str| pairs.iter().find(|(own, _)| own == path).map(|(_, from)| from.as_str());
+    assert_eq!((of(PINNED), of("auto"), of("auto:cpu")), (Some(RING), Some(INTERRUPT), Some(INTERRUPT)));
+    assert_eq!(of(RING), Some(INTERRUPT));
+}
+
+#[test]
 fn noise_is_no_difference_and_one_replicate_shows_none() {
     let workload = workload(1, 1000);
     let noisy = |path, extra: [u64; 3]| {

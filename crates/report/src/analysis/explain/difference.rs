@@ -46,7 +46,9 @@ impl CostChange {
 }
 
 /// Every path that was not refuted, compared with the first if `by_order`, else with the first interrupt path
-/// of its interface, and that one with the first of the block.
+/// of its interface, and that one with the first of the block. A path that chooses belongs to no interface:
+/// bound to one way it is compared with the path of that way, which shows what choosing costs, else with the
+/// first of the block.
 pub(super) fn differences(
     group: &WorkloadTrials<'_>,
     measure: Measure,
@@ -56,9 +58,16 @@ pub(super) fn differences(
     let Some(&first) = compared.first() else { return Vec::new() };
     let reference = |at: usize| {
         let path = &group.cells[at].path;
+        let way = path.auto().and_then(|auto| auto.pinned()).map(|way| way.to_string());
         let same = |other: &&usize| {
             let other = &group.cells[**other].path;
-            other.interface() == path.interface() && other.completion() == CompletionMode::Interrupt
+            match (path.auto(), &way) {
+                (Some(_), Some(way)) => other.to_string() == *way,
+                (Some(_), None) => false,
+                (None, _) => {
+                    other.interface() == path.interface() && other.completion() == CompletionMode::Interrupt
+                }
+            }
         };
         let own = compared.iter().find(same).filter(|own| **own != at && !by_order);
         own.copied().unwrap_or(first)
