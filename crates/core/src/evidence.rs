@@ -244,7 +244,7 @@ pub struct EngineEvidence {
     pub submit_calls: u64,
     /// Of these, calls that only woke a sleeping submission poller.
     pub wakeups: u64,
-    /// Flags that `io_uring_setup` took.
+    /// Flags that `io_uring_setup` took; of an engine that chooses its way, for the ring of its fallback.
     pub ring_flags: Vec<RingFlag>,
     /// True if buffers and file were registered.
     pub registered: bool,

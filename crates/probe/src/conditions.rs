@@ -1,7 +1,7 @@
 //! Under which conditions a trial ran, by its evidence. Pure, and separate from the verdict: which path was
 //! taken does not matter here, only whether the one asked for spins.
 
-use crate::quantities::{POLL_SLEEPS, per_window_round, ratio, running_sqpolls};
+use crate::quantities::{POLL_SLEEPS, per_window_round, ratio, running_sqpolls, sqpolls};
 use iopj_core::evidence::{Evidence, OthersEvidence, ThreadEvidence, ThreadRole};
 use iopj_core::path::{CompletionMode, IoPath, Submission};
 use iopj_core::{Conditions, Disturbance, Spinner, Way};
@@ -44,7 +44,12 @@ pub fn conditions(path: &IoPath, evidence: &Evidence) -> Conditions {
 /// The thread that waited longest for a core, of those that spin or work for one that does.
 fn spinner(evidence: &Evidence) -> Option<Spinner> {
     let jobs = evidence.threads.iter().filter(|thread| thread.role == ThreadRole::Job);
-    let shares = running_sqpolls(evidence).chain(jobs).filter_map(|thread| shares(evidence, thread));
+    // Those of an engine that chooses run at times, so only the kernel knows how long they waited.
+    let chooses = evidence.engine.as_ref().is_some_and(|engine| engine.routes.is_some());
+    let in_turn =
+        sqpolls(evidence).filter(|thread| chooses && thread.cpu_ns > 0 && thread.waited_ns.is_some());
+    let pollers = running_sqpolls(evidence).chain(in_turn);
+    let shares = pollers.chain(jobs).filter_map(|thread| shares(evidence, thread));
     let longest = shares.max_by(|a, b| a.beyond.total_cmp(&b.beyond))?;
     let busy = evidence.threads.iter().filter(|thread| {
         let ran = thread.in_window(thread.cpu_ns, evidence.window_ns);

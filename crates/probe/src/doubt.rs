@@ -2,7 +2,7 @@
 
 use crate::quantities::{Direction, counts_itself, has_sqpolls, sqpolls};
 use crate::remedy::Remedy;
-use iopj_core::evidence::{DeviceEvidence, Evidence};
+use iopj_core::evidence::{DeviceEvidence, Evidence, ThreadEvidence};
 
 /// Share of the issued I/Os or bytes that the disks may have done in excess.
 pub const FOREIGN_SHARE: f64 = 0.01;
@@ -11,6 +11,9 @@ pub const FOREIGN_SHARE: f64 = 0.01;
 pub const SLACK_IOS: u64 = 16;
 /// Bytes that the disks may have done beyond [`FOREIGN_SHARE`].
 pub const SLACK_BYTES: u64 = 1 << 20;
+/// Share of the window that a submission poller may have run whose ring an engine that chooses its way has
+/// closed: it ends in the kernel's own time.
+pub const REMNANT_SHARE: f64 = 0.01;
 
 /// The first reason to doubt, if there is one.
 pub(crate) fn doubt(evidence: &Evidence) -> Option<String> {
@@ -64,11 +67,15 @@ pub(crate) fn uncounted(evidence: &Evidence) -> Option<&str> {
 }
 
 /// A submission poller ends some time after its ring is closed; until then it takes CPU time from this trial.
+/// An engine that chooses its way closes rings itself and opens them again: what such a poller leaves behind
+/// takes none.
 fn other_poller(evidence: &Evidence) -> Option<String> {
     let engine = evidence.engine.as_ref()?;
-    let may_have = has_sqpolls(engine) || engine.routes.is_some();
-    let own = if may_have { evidence.numjobs as usize } else { 0 };
-    let found = sqpolls(evidence).count();
+    let chooses = engine.routes.is_some();
+    let own = if has_sqpolls(engine) || chooses { evidence.numjobs as usize } else { 0 };
+    let ran = |thread: &ThreadEvidence| thread.in_window(thread.cpu_ns, evidence.window_ns) as f64;
+    let is_left = |thread: &ThreadEvidence| ran(thread) <= REMNANT_SHARE * evidence.window_ns as f64;
+    let found = sqpolls(evidence).filter(|thread| !(chooses && is_left(thread))).count();
     (found > own).then(|| {
         let figures = format!("{found} were there where the trial has {own}");
         Remedy::OneRing.after(format_args!("a submission poller of another ring ran meanwhile: {figures}"))

@@ -54,7 +54,7 @@ pub use conditions::{
     conditions,
 };
 pub use cpu::reap;
-pub use doubt::{FOREIGN_SHARE, SLACK_BYTES, SLACK_IOS};
+pub use doubt::{FOREIGN_SHARE, REMNANT_SHARE, SLACK_BYTES, SLACK_IOS};
 pub use error::{ProbeError, SymbolsError};
 pub use judge::{assess, judge};
 pub use kernel::irq_time_sampled;

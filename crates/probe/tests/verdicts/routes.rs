@@ -42,6 +42,16 @@ fn mixed() -> Evidence {
     chosen(counted(synchronous(IOS / 4, 0.8, IOS / 4), counts), &ways)
 }
 
+#[test]
+fn a_ring_that_is_closed_leaves_a_poller_that_is_no_doubt_unless_it_runs() {
+    // 2 pollers of one job were there: one ran for 24 ms of a second, and the other's ring had been closed.
+    let mut evidence = interrupting();
+    evidence.threads.push(thread(ThreadRole::Sqpoll, 0.0, 0));
+    assert_eq!(kind("auto", &evidence), VerdictKind::Verified);
+    evidence.threads[2] = thread(ThreadRole::Sqpoll, 0.011, 0);
+    assert_unproven(&evidence, "2 were there where the trial has 1");
+}
+
 fn reasons(path: &str, evidence: &Evidence) -> (VerdictKind, Vec<String>) {
     let (_, verdict) = assess(&path.parse().unwrap(), evidence);
     (verdict.kind, verdict.reasons)
