@@ -109,7 +109,7 @@ impl Timings {
     }
 
     /// Ends the timing. True if the epoch should end, because the bound is broken or must be looked at.
-    fn end(&mut self, now_ns: u64) -> bool {
+    pub(crate) fn end(&mut self, now_ns: u64) -> bool {
         self.index = NO_INDEX;
         let Start { kind, way, in_flight, now_ns: begun_ns } = self.start;
         let latency_ns = now_ns.saturating_sub(begun_ns);

@@ -59,6 +59,7 @@ impl Cost {
 
 /// What a kind costs on a way, alone.
 struct Part {
+    kind: Kind,
     way: Way,
     latency: Latency,
     /// CPU time of the thread, waiting apart.
@@ -97,9 +98,9 @@ impl Truth {
             part.latency.fixed_ns += (crowd - 1.0) * waits;
         }
         let mut latencies = self.together(phase, &parts);
-        for latency in &mut latencies {
+        for (latency, (kind, _)) in latencies.iter_mut().zip(&phase.kinds) {
             latency.mean_ns =
-                latency.fixed_ns + latency.drive_ns * self.drive.shape.mean_above(latency.slept);
+                latency.fixed_ns + latency.drive_ns * self.drive.shape(*kind).mean_above(latency.slept);
         }
         let of_kinds = |of: &dyn Fn(usize) -> f64| -> f64 {
             phase.kinds.iter().enumerate().map(|(place, (_, share))| share * of(place)).sum()
@@ -125,9 +126,9 @@ impl Truth {
         Cost { latencies, latency_ns, time_ns, cpu_ns, poller_ns, joules, in_flight, spins }
     }
 
-    /// The 99th percentile of a latency.
-    pub(super) fn p99_ns(&self, latency: &Latency) -> f64 {
-        latency.fixed_ns + latency.drive_ns * self.drive.shape.quantile(0.99).max(latency.slept)
+    /// The 99th percentile of a latency of a kind.
+    pub(super) fn p99_ns(&self, kind: Kind, latency: &Latency) -> f64 {
+        latency.fixed_ns + latency.drive_ns * self.drive.shape(kind).quantile(0.99).max(latency.slept)
     }
 
     /// How many threads share a core.
@@ -137,7 +138,8 @@ impl Truth {
     }
 
     fn alone_ns(&self, part: &Part) -> f64 {
-        part.latency.fixed_ns + part.latency.drive_ns * self.drive.shape.mean_above(part.latency.slept)
+        let shape = self.drive.shape(part.kind);
+        part.latency.fixed_ns + part.latency.drive_ns * shape.mean_above(part.latency.slept)
     }
 
     /// The way that is really taken: the synchronous one has nothing else in flight.
@@ -155,7 +157,7 @@ impl Truth {
     fn part(&self, phase: &Phase, kind: Kind, way: Way) -> Part {
         let way = self.really(phase, kind, way);
         let soft = &self.software;
-        let service_ns = self.drive.service_ns(kind) * phase.drive[way.index()];
+        let service_ns = self.drive.served_ns(kind, phase.closed()) * phase.drive[way.index()];
         let slower = phase.software * soft.deviation[way.index()];
         let work_ns = slower
             * match way {
@@ -171,9 +173,10 @@ impl Truth {
             mean_ns: 0.0,
             fixed_ns: work_ns + interrupt_ns + seen_ns,
             drive_ns: service_ns,
-            slept: self.slept(phase, way, service_ns),
+            slept: self.slept(phase, kind, way, service_ns),
         };
         Part {
+            kind,
             way,
             latency,
             thread_ns: work_ns + if sleeps { interrupt_ns } else { 0.0 },
@@ -185,10 +188,10 @@ impl Truth {
     /// When a sleep ends with one request in flight, as a share of the drive's time: the kernel sleeps for
     /// half of the mean; this process's own sleep ends before a tenth of the I/Os do, for a step down is ten
     /// times a step up.
-    fn slept(&self, phase: &Phase, way: Way, service_ns: f64) -> f64 {
+    fn slept(&self, phase: &Phase, kind: Kind, way: Way, service_ns: f64) -> f64 {
         let is_alone = matches!(phase.load, Load::Closed(1) | Load::Open(_));
         let timer = phase.software * self.software.timer / service_ns;
-        let soon = self.drive.shape.quantile(0.1);
+        let soon = self.drive.shape(kind).quantile(0.1);
         match way {
             Way::Hybrid | Way::UserHybrid if is_alone => 0.5 + timer,
             Way::SleepPoll if is_alone && soon > timer => soon,
@@ -207,7 +210,7 @@ impl Truth {
             Load::Closed(in_flight) => {
                 let (power, others) = (self.drive.sharpness, f64::from(in_flight - 1));
                 let alone_ns = self.alone_ns(part);
-                let bounds = [alone_ns, others * service_ns / servers, others * thread_ns];
+                let bounds = [alone_ns, others * service_ns / self.drive.servers(), others * thread_ns];
                 let sum: f64 = bounds.iter().map(|bound| (bound / alone_ns).powf(power)).sum();
                 alone_ns * (sum.powf(1.0 / power) - 1.0)
             }
@@ -245,7 +248,7 @@ impl Truth {
         let timer_ns = phase.software * soft.timer_cpu;
         let (polled_ns, slept) = match phase.load {
             Load::Closed(1) | Load::Open(_) => {
-                let above = self.drive.shape.mean_above(latency.slept) - latency.slept;
+                let above = self.drive.shape(part.kind).mean_above(latency.slept) - latency.slept;
                 (latency.drive_ns * above, latency.slept > 0.0)
             }
             Load::Closed(_) => (0.5 * common.time_ns, 0.5 * common.time_ns > phase.software * soft.timer),

@@ -6,44 +6,52 @@
 //! The real [`Chooser`](crate::chooser::Chooser) is driven through it epoch by epoch, with a policy each of
 //! whose figures is wrong by up to half of the truth, either way. What it spends is counted by the truth,
 //! with everything that it does to learn. The same seed gives the same.
+//!
+//! Further families have the same machines and programs with policies that are wrong coherently, or with
+//! bounds of latency; and a drive or a program that was recorded.
 
+mod bound;
+mod bounds;
+mod breach;
 mod cell;
 mod chance;
 mod cost;
+mod family;
 mod policy;
+mod recorded;
 mod report;
 mod run;
 mod shape;
 mod text;
+mod trace;
 mod truth;
 mod workload;
 
+pub use bounds::{Bounds, Kept, Longest, STATED_NS};
+pub use breach::{Breach, Drawn, Stretch};
 pub use cell::{CHECKPOINTS, Outcome};
-pub use policy::MISSTATED;
+pub use family::{Evaluation, Family, Question, evaluate_all};
+pub use policy::{MISSTATED, Misstated};
+pub use recorded::{Latencies, Recorded};
 pub use report::{Phased, REGRET_P95, Regret, Report, Static, TO_GAIN, Verdict};
+pub use trace::{Trace, TraceIo};
 pub use truth::{DriveClass, Ways};
 pub use workload::{Program, RUN_IOS};
 
 use crate::policy::Policy;
-use cell::Scene;
 
 /// Cells unless asked otherwise.
 pub const CELLS: u64 = 1_200;
 
-/// Evaluates the chooser in so many cells.
+/// Evaluates the chooser in so many cells, with figures that are each wrong by themselves.
 pub fn evaluate(seed: u64, cells: u64) -> Report {
     evaluate_with(seed, cells, |_| {})
 }
 
 /// The same with policies that are adjusted: a chooser that does not explore, or never changes its mind,
 /// shows what the thresholds are worth.
-pub fn evaluate_with(seed: u64, cells: u64, adjust: impl Fn(&mut Policy)) -> Report {
-    let outcome = |number| {
-        let mut scene = Scene::draw(seed, number);
-        adjust(&mut scene.policy);
-        scene.outcome()
-    };
-    Report::of(seed, RUN_IOS, (0..cells).map(outcome).collect())
+pub fn evaluate_with(seed: u64, cells: u64, adjust: impl Fn(&mut Policy) + Sync) -> Report {
+    family::base(seed, cells, adjust)
 }
 
 #[cfg(test)]

@@ -25,8 +25,8 @@ pub struct Regret {
     pub median: f64,
     /// The worst at the end.
     pub worst: f64,
-    /// The 95th percentile of what choosing costs by itself: pinned to the best way.
-    pub pinned_p95: f64,
+    /// The 95th percentile of what choosing costs by itself: pinned to the best way; absent with bounds.
+    pub pinned_p95: Option<f64>,
 }
 
 impl Regret {
@@ -39,13 +39,17 @@ impl Regret {
             p95_after: [0, 1, 2].map(|at| quantile(values(&|one| one.regret[at]), 0.95)),
             median: quantile(values(&|one| one.regret[last]), 0.5),
             worst: quantile(values(&|one| one.regret[last]), 1.0),
-            pinned_p95: quantile(values(&|one| one.pinned), 0.95),
+            pinned_p95: outcomes
+                .iter()
+                .all(|one| !one.pinned.is_nan())
+                .then(|| quantile(values(&|one| one.pinned), 0.95)),
         }
     }
 }
 
-/// The least value that so large a share of them does not exceed; 0 of none.
+/// The least value that so large a share of them does not exceed; 0 of none. What is no number counts not.
 fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
+    values.retain(|value| !value.is_nan());
     values.sort_unstable_by(f64::total_cmp);
     let rank = (share * values.len() as f64).ceil() as usize;
     values.get(rank.clamp(1, values.len().max(1)) - 1).copied().unwrap_or(0.0)

@@ -5,18 +5,23 @@
 //! I/O, its work at an epoch's end, opening an engine, and I/Os that end on one engine while others begin on
 //! another.
 
+mod bounded;
+
+use super::breach::Breach;
 use super::chance::Chance;
 use super::cost::Cost;
+use super::shape::Shape;
 use super::truth::Truth;
 use super::workload::{Load, Workload};
 use crate::chooser::{Chooser, Plan};
 use crate::clock::Crowding;
 use crate::engines::slot_of;
+use crate::flight::Timings;
 use crate::key::{KINDS, Kind};
 use crate::policy::Aim;
 use crate::seen::{Seen, Timed};
 use crate::timing::{
-    Bound, CROWDING_EVERY_NS, IDLE_NS, POLLER_IDLE_MS, TIMED_AT_FIRST, TIMED_IN_BURST, timed_every,
+    CROWDING_EVERY_NS, IDLE_NS, POLLER_IDLE_MS, TIMED_AT_FIRST, TIMED_IN_BURST, timed_every,
 };
 use crate::way::Way;
 
@@ -88,14 +93,19 @@ pub(super) struct Run<'a> {
     used_ns: [Option<f64>; 5],
     poller_until_ns: f64,
     pub(super) spent: Spent,
+    /// What was spent when each phase ended.
+    ended: Vec<Spent>,
+    /// How the bound is kept, if there is one, and in which phases some way keeps it.
+    pub(super) breach: Option<(Breach, Vec<bool>)>,
     /// Shares of an I/O that are left of each kind of a phase.
     carried: Vec<f64>,
     ios: [u32; KINDS],
-    timed: Vec<Timed>,
+    timings: Timings,
 }
 
 impl<'a> Run<'a> {
     pub(super) fn new(truth: &'a Truth, workload: &'a Workload, chooser: Chooser, chance: Chance) -> Run<'a> {
+        let timings = Timings::new(chooser.bound_ns());
         Run {
             truth,
             workload,
@@ -105,15 +115,35 @@ impl<'a> Run<'a> {
             now: None,
             before: None,
             now_ns: 0.0,
-            every: TIMED_AT_FIRST,
+            every: if timings.bound_ns.is_some() { 1 } else { TIMED_AT_FIRST },
             crowding_ns: 0.0,
             used_ns: [None; 5],
             poller_until_ns: 0.0,
             spent: Spent::default(),
+            ended: Vec::new(),
+            breach: None,
             carried: Vec::new(),
             ios: [0; KINDS],
-            timed: Vec::new(),
+            timings,
         }
+    }
+
+    /// What was spent in the phases that count.
+    pub(super) fn spent_in(&self, counts: &[bool]) -> Spent {
+        if counts.iter().all(|counts| *counts) {
+            return self.spent;
+        }
+        let (mut sum, mut before) = (Spent::default(), Spent::default());
+        for (end, counts) in self.ended.iter().chain([&self.spent]).zip(counts) {
+            if *counts {
+                sum.ios += end.ios - before.ios;
+                sum.latency_ns += end.latency_ns - before.latency_ns;
+                sum.cpu_ns += end.cpu_ns - before.cpu_ns;
+                sum.joules += end.joules - before.joules;
+            }
+            before = *end;
+        }
+        sum
     }
 
     /// Goes on until so many I/Os have passed in all, or the epoch after that is over.
@@ -127,26 +157,33 @@ impl<'a> Run<'a> {
         let plan = self.chooser.plan();
         self.settle(plan.settle);
         if plan.explores {
-            self.every = self.every.min(TIMED_IN_BURST);
+            let is_bounded = self.timings.bound_ns.is_some();
+            self.every = if is_bounded { 1 } else { self.every.min(TIMED_IN_BURST) };
         }
         self.ios.fill(0);
-        self.timed.clear();
         let began_ns = self.now_ns;
         let cpu_ns = self.measured(&plan);
         let elapsed_ns = (self.now_ns - began_ns).max(1.0) as u64;
         let crowding = self.crowding();
         let ios: u32 = self.ios.iter().sum();
-        self.every = timed_every(ios, elapsed_ns, Bound::None);
+        self.every = timed_every(ios, elapsed_ns, self.timings.bound());
         let seen = Seen {
             now_ns: self.now_ns as u64,
             elapsed_ns,
             cpu_ns: cpu_ns as u64,
             ios: &self.ios,
-            timed: &self.timed,
+            timed: &self.timings.timed,
             crowding,
         };
+        let shows = |bound_ns: u64| {
+            let over = |kind| seen.latencies(kind, self.chooser.route(kind)).over(bound_ns);
+            seen.kinds().any(|(kind, _)| over(kind).is_some())
+        };
+        if let (Some(bound_ns), Some((breach, _))) = (self.timings.bound_ns, &mut self.breach) {
+            breach.end_epoch(shows(bound_ns));
+        }
         self.chooser.epoch(&seen);
-        self.lose(EPOCH_END_NS + TIMING_NS * self.timed.len() as f64);
+        self.lose(EPOCH_END_NS + TIMING_NS * self.timings.timed.len() as f64);
         self.open_and_close();
     }
 
@@ -158,17 +195,19 @@ impl<'a> Run<'a> {
         while left > 0 && self.place.left > 0 {
             let ios = left.min(self.place.left);
             let cost = self.cost();
-            let settling = match self.before.clone() {
-                None => cost,
-                Some(before) => {
-                    let phase = &self.workload.phases[self.place.phase];
-                    let old = self.truth.cost(phase, &before[..phase.kinds.len().min(before.len())]);
+            let phase = &self.workload.phases[self.place.phase];
+            let before = self.before.as_ref().filter(|before| before.len() == phase.kinds.len());
+            let old = before.map(|before| self.truth.cost(phase, before));
+            let settling = match (&old, before) {
+                (Some(old), Some(before)) => {
                     let asked = |routes: &[Way]| routes.iter().any(|way| way.must_be_asked());
                     let is_shared = old.in_flight.max(cost.in_flight) > 1.0;
-                    let spins = is_shared && (asked(&before) || asked(&self.routes()));
-                    worse(&old, &cost, spins)
+                    let spins = is_shared && (asked(before) || asked(&self.routes()));
+                    worse(old, &cost, spins)
                 }
+                _ => cost.clone(),
             };
+            self.note_breach(ios, settling.time_ns * ios as f64, &[Some(&cost), old.as_ref()]);
             self.pass(ios, &settling);
             self.count(ios);
             left -= ios;
@@ -179,18 +218,17 @@ impl<'a> Run<'a> {
 
     /// Passes the I/Os of an epoch. Returns the thread's CPU time.
     fn measured(&mut self, plan: &Plan) -> f64 {
+        self.timings.begin(self.clock_ns());
+        if self.timings.bound_ns.is_some() {
+            return self.measured_within(plan);
+        }
         let (began_ns, mut cpu_ns) = (self.now_ns, 0.0);
         let mut wanted = u64::from(plan.ios);
         let mut until_timed = u64::from(self.every);
         while self.place.left > 0 {
             let ios = wanted.min(self.place.left);
             let cost = self.cost();
-            let own_ns = cost.cpu_ns - cost.poller_ns;
-            let (waits, scatters) = (self.scatter(&cost, ios), WORK_SCATTERS / (ios as f64).sqrt());
-            let busy = if cost.spins { waits } else { 1.0 + scatters * self.chance.normal() };
-            self.spent.add(ios, &cost);
-            self.forward(cost.time_ns * ios as f64 * waits);
-            cpu_ns += own_ns * ios as f64 * busy.max(0.5) + CHOICE_NS * ios as f64;
+            cpu_ns += self.flow(ios, &cost);
             self.time(ios, &cost, &mut until_timed);
             self.count(ios);
             self.lose(CHOICE_NS * ios as f64);
@@ -205,36 +243,57 @@ impl<'a> Run<'a> {
         cpu_ns
     }
 
+    /// I/Os pass, in about their time. Returns the thread's CPU time.
+    fn flow(&mut self, ios: u64, cost: &Cost) -> f64 {
+        let own_ns = cost.cpu_ns - cost.poller_ns;
+        let (waits, scatters) = (self.scatter(cost, ios), WORK_SCATTERS / (ios as f64).sqrt());
+        let busy = if cost.spins { waits } else { 1.0 + scatters * self.chance.normal() };
+        self.spent.add(ios, cost);
+        self.forward(cost.time_ns * ios as f64 * waits);
+        self.note_breach(ios, cost.time_ns * ios as f64 * waits, &[Some(cost)]);
+        own_ns * ios as f64 * busy.max(0.5) + CHOICE_NS * ios as f64
+    }
+
     /// Draws the I/Os that are timed: one at a time is.
     fn time(&mut self, ios: u64, cost: &Cost, until_timed: &mut u64) {
-        let step = u64::from(self.every) * (cost.in_flight as u64).div_ceil(u64::from(self.every)).max(1);
-        let phase = &self.workload.phases[self.place.phase];
+        let step = self.step(cost);
         let mut at = *until_timed;
         while at <= ios {
-            let mut share = self.chance.share();
-            let is_it = |(_, of): &(Kind, f64)| {
-                share -= of;
-                share < 0.0
-            };
-            let place = phase.kinds.iter().position(is_it).unwrap_or(0);
-            let (kind, latency) = (phase.kinds[place].0, cost.latencies[place]);
-            let drive = self.truth.drive.shape.draw(&mut self.chance).max(latency.slept);
-            let latency_ns = (latency.fixed_ns + latency.drive_ns * drive) as u64;
-            let in_flight = match phase.load {
-                Load::Closed(in_flight) => in_flight,
-                // Those in flight besides itself are as in a Poisson process, about.
-                Load::Open(_) => {
-                    let others = cost.in_flight - 1.0;
-                    1 + (others + others.sqrt() * self.chance.normal()).round().max(0.0) as u32
-                }
-            };
-            if self.timed.len() < MOST_TIMED {
-                let way = self.chooser.route(kind);
-                self.timed.push(Timed { kind, way, in_flight, latency_ns });
+            let timed = self.timed(cost);
+            if self.timings.timed.len() < MOST_TIMED {
+                self.timings.timed.push(timed);
             }
             at += step;
         }
         *until_timed = at - ios;
+    }
+
+    /// I/Os from one that is timed to the next.
+    fn step(&self, cost: &Cost) -> u64 {
+        u64::from(self.every) * (cost.in_flight as u64).div_ceil(u64::from(self.every)).max(1)
+    }
+
+    /// One I/O that is timed.
+    fn timed(&mut self, cost: &Cost) -> Timed {
+        let phase = &self.workload.phases[self.place.phase];
+        let mut share = self.chance.share();
+        let is_it = |(_, of): &(Kind, f64)| {
+            share -= of;
+            share < 0.0
+        };
+        let place = phase.kinds.iter().position(is_it).unwrap_or(0);
+        let (kind, latency) = (phase.kinds[place].0, cost.latencies[place]);
+        let drive = self.truth.drive.shape(kind).draw(&mut self.chance).max(latency.slept);
+        let latency_ns = (latency.fixed_ns + latency.drive_ns * drive) as u64;
+        let in_flight = match phase.load {
+            Load::Closed(in_flight) => in_flight,
+            // Those in flight besides itself are as in a Poisson process, about.
+            Load::Open(_) => {
+                let others = cost.in_flight - 1.0;
+                1 + (others + others.sqrt() * self.chance.normal()).round().max(0.0) as u32
+            }
+        };
+        Timed { kind, way: self.chooser.route(kind), in_flight, latency_ns }
     }
 
     /// How the time of so many I/Os comes out, around 1.
@@ -243,7 +302,10 @@ impl<'a> Run<'a> {
         let of_drive: f64 =
             phase.kinds.iter().zip(&cost.latencies).map(|((_, share), one)| share * one.drive_ns).sum();
         let deviation = match phase.load {
-            Load::Closed(_) => self.truth.drive.shape.deviation() * of_drive / cost.latency_ns,
+            Load::Closed(_) => {
+                let shapes = phase.kinds.iter().map(|(kind, _)| self.truth.drive.shape(*kind));
+                shapes.map(Shape::deviation).fold(0.0, f64::max) * of_drive / cost.latency_ns
+            }
             Load::Open(_) => 1.0,
         };
         (1.0 + self.chance.normal() * deviation / (ios as f64).sqrt()).max(0.2)
@@ -299,6 +361,9 @@ impl<'a> Run<'a> {
             rest -= whole;
         }
         self.place.left -= ios;
+        if self.place.left == 0 {
+            self.ended.push(self.spent);
+        }
         if self.place.left == 0 && self.place.phase + 1 < self.workload.phases.len() {
             self.place.phase += 1;
             self.place.left = self.workload.phases[self.place.phase].ios;

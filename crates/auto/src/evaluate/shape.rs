@@ -11,6 +11,8 @@ pub(super) struct Shape {
     sorted: Vec<f64>,
     /// Sums of the values from each place on.
     sums: Vec<f64>,
+    /// Over the mean.
+    deviation: f64,
 }
 
 impl Shape {
@@ -29,7 +31,26 @@ impl Shape {
         for place in (0..values.len()).rev() {
             sums[place] = sums[place + 1] + values[place];
         }
-        Shape { sorted: values, sums }
+        let squares: f64 = values.iter().map(|value| (value - 1.0).powi(2)).sum();
+        let deviation = (squares / values.len() as f64).sqrt();
+        Shape { sorted: values, sums, deviation }
+    }
+
+    /// Of counted values, the least first, by as many quantiles as a shape has values.
+    pub(super) fn of_counted(counted: &[(f64, u64)]) -> Shape {
+        let count: u64 = counted.iter().map(|(_, count)| count).sum();
+        let (mut all, mut passed) = (counted.iter(), 0);
+        let mut value = 0.0;
+        let at = |place: usize| {
+            let rank = (place as f64 + 0.5) / VALUES as f64 * count as f64;
+            while passed as f64 <= rank
+                && let Some((next, times)) = all.next()
+            {
+                (value, passed) = (*next, passed + times);
+            }
+            value
+        };
+        Shape::of((0..VALUES).map(at).collect())
     }
 
     /// One of those that drives have: from constant to a lognormal body with a tail of up to 1 % of the I/Os
@@ -66,8 +87,7 @@ impl Shape {
 
     /// The deviation over the mean.
     pub(super) fn deviation(&self) -> f64 {
-        let squares: f64 = self.sorted.iter().map(|value| (value - 1.0).powi(2)).sum();
-        (squares / self.sorted.len() as f64).sqrt()
+        self.deviation
     }
 }
 
@@ -103,6 +123,14 @@ mod tests {
         let mut chance = Chance::new(1, 0);
         let deviations: Vec<f64> = (0..200).map(|_| Shape::draw_one(&mut chance).deviation()).collect();
         assert!(deviations.contains(&0.0) && deviations.iter().any(|one| *one > 1.0), "{deviations:?}");
+    }
+
+    #[test]
+    fn counted_values_have_their_shares() {
+        // Three quarters take 1, the rest 5: the mean is 2.
+        let shape = Shape::of_counted(&[(1.0, 3), (5.0, 1)]);
+        assert_eq!([0.1, 0.75, 0.751, 1.0].map(|share| shape.quantile(share)), [0.5, 0.5, 2.5, 2.5]);
+        assert_eq!(Shape::of_counted(&[]).quantile(0.99), 1.0);
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! What is true of a simulated machine: its drive, what software costs on it, and what it draws.
 
 use super::chance::Chance;
+use super::recorded::Recorded;
 use super::shape::Shape;
 use crate::key::{Direction, Kind};
 use crate::way::Way;
 use serde::Serialize;
+use std::sync::Arc;
 
 /// What a target has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -77,7 +79,9 @@ pub(super) struct Drive {
     pub(super) parallelism: f64,
     /// How sharply latency turns where something is full.
     pub(super) sharpness: f64,
-    pub(super) shape: Shape,
+    shape: Shape,
+    /// What was recorded of it, which is then what it takes.
+    recorded: Option<Arc<Recorded>>,
 }
 
 impl Drive {
@@ -90,11 +94,48 @@ impl Drive {
             parallelism: chance.over(1.0, 256.0),
             sharpness: chance.between(2.0, 8.0),
             shape: Shape::draw_one(chance),
+            recorded: None,
         }
+    }
+
+    /// One that was recorded. How sharply latency turns where a thread is full is drawn.
+    fn of_record(recorded: &Arc<Recorded>, chance: &mut Chance) -> Drive {
+        Drive {
+            read_ns: recorded.least_ns(),
+            parallelism: recorded.parallelism(),
+            sharpness: chance.between(2.0, 8.0),
+            write: 1.0,
+            per_kib_ns: 0.0,
+            shape: Shape::of(Vec::new()),
+            recorded: Some(Arc::clone(recorded)),
+        }
+    }
+
+    /// How the times of a kind scatter.
+    pub(super) fn shape(&self, kind: Kind) -> &Shape {
+        self.recorded.as_ref().and_then(|recorded| recorded.shape(kind)).unwrap_or(&self.shape)
+    }
+
+    /// Mean time of an I/O where so many are in flight in a closed loop, if that was recorded; otherwise
+    /// alone.
+    pub(super) fn served_ns(&self, kind: Kind, in_flight: Option<u32>) -> f64 {
+        match (&self.recorded, in_flight) {
+            (Some(recorded), Some(in_flight)) => recorded.mean_ns(kind, in_flight),
+            _ => self.service_ns(kind),
+        }
+    }
+
+    /// I/Os that it works on at once in a closed loop: any number where what was recorded has their waiting
+    /// in it.
+    pub(super) fn servers(&self) -> f64 {
+        if self.recorded.is_some() { f64::INFINITY } else { self.parallelism }
     }
 
     /// Mean time of an I/O, alone.
     pub(super) fn service_ns(&self, kind: Kind) -> f64 {
+        if let Some(recorded) = &self.recorded {
+            return recorded.mean_ns(kind, 1);
+        }
         let small = if kind.direction() == Direction::Write { self.write } else { 1.0 } * self.read_ns;
         small + self.per_kib_ns * f64::from(kind.most_bytes().saturating_sub(4096) / 1024)
     }
@@ -185,15 +226,51 @@ pub(super) struct Truth {
 }
 
 impl Truth {
-    /// One whose target has these ways.
-    pub(super) fn draw(has: Ways, chance: &mut Chance) -> Truth {
+    /// One whose target has these ways, with a drive that is drawn, or the one that was recorded.
+    pub(super) fn draw(has: Ways, recorded: Option<&Arc<Recorded>>, chance: &mut Chance) -> Truth {
         Truth {
             has,
-            drive: Drive::draw(chance),
+            drive: match recorded {
+                Some(recorded) => Drive::of_record(recorded, chance),
+                None => Drive::draw(chance),
+            },
             software: Software::draw(chance),
             cores: chance.over(1.0, 33.0) as u32,
             power: Power::draw(chance),
         }
+    }
+
+    /// The same as a model has it whose parts are each wrong by up to a share of them, and which knows of no
+    /// deviation from their sum.
+    pub(super) fn misstated(&self, share: f64, chance: &mut Chance) -> Truth {
+        let mut wrong = self.clone();
+        let Truth { drive, software, power, .. } = &mut wrong;
+        for part in [
+            &mut drive.read_ns,
+            &mut drive.write,
+            &mut drive.per_kib_ns,
+            &mut drive.parallelism,
+            &mut software.ring,
+            &mut software.call,
+            &mut software.queue,
+            &mut software.doorbell,
+            &mut software.interrupt,
+            &mut software.wake,
+            &mut software.wake_cpu,
+            &mut software.timer,
+            &mut software.timer_cpu,
+            &mut software.turn,
+            &mut software.gathered,
+            &mut power.idle_w,
+            &mut power.core_w,
+            &mut power.wake_j,
+        ] {
+            *part *= chance.between(1.0 - share, 1.0 + share);
+        }
+        drive.parallelism = drive.parallelism.max(1.0);
+        software.gathered = software.gathered.min(1.0);
+        software.deviation = [1.0; Way::COUNT];
+        wrong
     }
 
     pub(super) fn ways(&self) -> &'static [Way] {

@@ -1,6 +1,7 @@
 //! What a simulated program does: phases, each a number of I/Os under one load.
 
 use super::chance::Chance;
+use super::recorded::Recorded;
 use super::truth::Truth;
 use crate::key::{Direction, Kind};
 use crate::way::Way;
@@ -10,8 +11,8 @@ use serde::Serialize;
 pub const RUN_IOS: u64 = 1_000_000;
 /// Phases of a run that has some.
 const PHASES: u64 = 8;
-/// Phases of a random walk.
-const STEPS: u64 = 32;
+/// Phases of a random walk, and of a trace.
+pub(super) const STEPS: u64 = 32;
 /// The most in flight.
 pub(super) const DEEPEST: u32 = 128;
 
@@ -39,10 +40,12 @@ pub enum Program {
     CoRunner,
     /// Depth, size and direction walk at random, as in a trace.
     Walk,
+    /// A trace: its kinds of request and its rates, slice by slice.
+    Trace,
 }
 
 impl Program {
-    /// Every one.
+    /// Every one that is drawn.
     pub const ALL: [Program; 10] = [
         Program::Stationary,
         Program::Bimodal,
@@ -98,6 +101,83 @@ impl Phase {
             drive: [1.0; Way::COUNT],
         }
     }
+
+    /// How many are kept in flight, in a closed loop.
+    pub(super) fn closed(&self) -> Option<u32> {
+        match self.load {
+            Load::Closed(in_flight) => Some(in_flight),
+            Load::Open(_) => None,
+        }
+    }
+}
+
+/// What a program may ask for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Menu<'a> {
+    /// Any request.
+    Any,
+    /// Only what was recorded.
+    Recorded(&'a Recorded),
+}
+
+impl Menu<'_> {
+    /// The programs that there are with it.
+    pub(super) fn programs(self) -> Vec<Program> {
+        let has = |program: &Program| match (self, program) {
+            (Menu::Recorded(recorded), Program::DepthSteps) => recorded.depths().len() > 1,
+            (Menu::Recorded(recorded), Program::SizeSteps | Program::Bimodal) => recorded.kinds().len() > 1,
+            _ => true,
+        };
+        Program::ALL.into_iter().filter(has).collect()
+    }
+
+    /// How many are in flight, each of which a policy may know.
+    pub(super) fn depths(self) -> Vec<u32> {
+        match self {
+            Menu::Any => (0..=DEEPEST.ilog2()).map(|power| 1 << power).collect(),
+            Menu::Recorded(recorded) => recorded.depths().to_vec(),
+        }
+    }
+
+    fn kind(self, chance: &mut Chance) -> Kind {
+        match self {
+            Menu::Any => kind(chance),
+            Menu::Recorded(recorded) => chance.one_of(recorded.kinds()),
+        }
+    }
+
+    fn depth(self, chance: &mut Chance) -> u32 {
+        match self {
+            Menu::Any => 1 << chance.index(8),
+            Menu::Recorded(recorded) => chance.one_of(recorded.depths()),
+        }
+    }
+
+    fn two_kinds(self, chance: &mut Chance) -> Vec<(Kind, f64)> {
+        let share = chance.between(0.1, 0.9);
+        let [one, other] = match self {
+            Menu::Any => {
+                let sizes = [4096, 16 << 10, 64 << 10];
+                [Direction::Read, Direction::Write]
+                    .map(|direction| Kind::new(direction, chance.one_of(&sizes)))
+            }
+            Menu::Recorded(_) => {
+                let one = self.kind(chance);
+                [one, another(one, || self.kind(chance))]
+            }
+        };
+        vec![(one, share), (other, 1.0 - share)]
+    }
+
+    /// The next greater depth, or the next smaller one; the same if there is none.
+    fn beside(self, depth: u32, is_up: bool) -> u32 {
+        let depths = self.depths();
+        let beside = match is_up {
+            true => depths.into_iter().find(|other| *other > depth),
+            false => depths.into_iter().rev().find(|other| *other < depth),
+        };
+        beside.unwrap_or(depth)
+    }
 }
 
 /// A program with what it meets.
@@ -108,20 +188,20 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    pub(super) fn draw(program: Program, truth: &Truth, chance: &mut Chance) -> Workload {
-        let (kind, depth) = (kind(chance), depth(chance));
+    pub(super) fn draw(program: Program, truth: &Truth, menu: Menu<'_>, chance: &mut Chance) -> Workload {
+        let (kind, depth) = (menu.kind(chance), menu.depth(chance));
         let base = Phase::of(kind, depth);
         let phases = match program {
-            Program::Stationary => vec![base],
-            Program::Bimodal => vec![Phase { kinds: two_kinds(chance), ..base }],
+            Program::Stationary | Program::Trace => vec![base],
+            Program::Bimodal => vec![Phase { kinds: menu.two_kinds(chance), ..base }],
             Program::OpenLoad => vec![Phase { load: rate(truth, kind, chance), ..base }],
             Program::DepthSteps => {
-                let other = Phase { load: Load::Closed(another(depth, chance, self::depth)), ..base.clone() };
-                turns(&base, &other)
+                let depth = another(depth, || menu.depth(chance));
+                turns(&base, &Phase { load: Load::Closed(depth), ..base.clone() })
             }
             Program::SizeSteps => {
-                let other = Phase { kinds: vec![(another(kind, chance, self::kind), 1.0)], ..base.clone() };
-                turns(&base, &other)
+                let kind = another(kind, || menu.kind(chance));
+                turns(&base, &Phase { kinds: vec![(kind, 1.0)], ..base.clone() })
             }
             Program::RateSteps => {
                 let mut rate = || Phase { load: rate(truth, kind, chance), ..base.clone() };
@@ -133,7 +213,7 @@ impl Workload {
                 turns(&base, &Phase { others, ..base.clone() })
             }
             Program::CoRunner => turns(&base, &Phase { software: chance.over(1.2, 4.0), ..base.clone() }),
-            Program::Walk => walk(kind, depth, chance),
+            Program::Walk => walk(kind, depth, menu, chance),
         };
         Workload { program, phases }
     }
@@ -162,25 +242,14 @@ fn kind(chance: &mut Chance) -> Kind {
     Kind::new(direction, chance.one_of(&[512, 4096, 4096, 4096, 16 << 10, 64 << 10, 128 << 10]))
 }
 
-fn depth(chance: &mut Chance) -> u32 {
-    1 << chance.index(8)
-}
-
 /// Another one of its sort.
-fn another<T: PartialEq>(one: T, chance: &mut Chance, draw: fn(&mut Chance) -> T) -> T {
+fn another<T: PartialEq>(one: T, mut draw: impl FnMut() -> T) -> T {
     loop {
-        let other = draw(chance);
+        let other = draw();
         if other != one {
             return other;
         }
     }
-}
-
-fn two_kinds(chance: &mut Chance) -> Vec<(Kind, f64)> {
-    let share = chance.between(0.1, 0.9);
-    let sizes = [4096, 16 << 10, 64 << 10];
-    let mut kind = |direction| Kind::new(direction, chance.one_of(&sizes));
-    vec![(kind(Direction::Read), share), (kind(Direction::Write), 1.0 - share)]
 }
 
 /// A share of what the drive and one thread can do.
@@ -206,12 +275,12 @@ fn stalled(base: &Phase, truth: &Truth, chance: &mut Chance) -> Phase {
     Phase { drive, ..base.clone() }
 }
 
-fn walk(mut kind: Kind, mut depth: u32, chance: &mut Chance) -> Vec<Phase> {
+fn walk(mut kind: Kind, mut depth: u32, menu: Menu<'_>, chance: &mut Chance) -> Vec<Phase> {
     let mut step = |_| {
         match chance.index(4) {
-            0 => depth = (depth * 2).min(DEEPEST),
-            1 => depth = (depth / 2).max(1),
-            2 => kind = self::kind(chance),
+            0 => depth = menu.beside(depth, true),
+            1 => depth = menu.beside(depth, false),
+            2 => kind = menu.kind(chance),
             _ => {}
         }
         Phase { ios: RUN_IOS / STEPS, ..Phase::of(kind, depth) }
