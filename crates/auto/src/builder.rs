@@ -6,6 +6,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::engines::{Engines, Source};
 use crate::policy::{Aim, Policy};
 use crate::provenance::Provenance;
+use crate::timing::POLLER_IDLE_MS;
 use crate::way::Way;
 use iopj_engine::check::{Availability, check};
 use iopj_engine::{EngineError, KernelCpus, Pool, Target};
@@ -134,9 +135,10 @@ impl AutoBuilder {
         let is_here = |(way, state): &(Way, Availability)| state.is_available().then_some(*way);
         let works = states.iter().filter_map(is_here).collect();
         let again = target.another().map_err(|error| EngineError::unsupported(error.to_string()))?;
-        let (iodepth, cpus) = (self.iodepth, self.cpus.clone());
+        let (iodepth, cpus, rule) = (self.iodepth, self.cpus.clone(), self.rule);
         let chooser = self.chooser(works, is_bypass)?;
         let engines = Engines::new(Source::Target(again), pool, iodepth).on(cpus);
+        let engines = engines.with_poller_idle_ms(poller_idle_ms(rule));
         Auto::start(engines, chooser, clock, iodepth)
     }
 
@@ -206,6 +208,15 @@ impl AutoBuilder {
     }
 }
 
+/// How long submission pollers go on after the last request; 0 is the engine's own value. What is bound to a
+/// way has that too: beside the way itself it shows what choosing costs only if all else is alike.
+fn poller_idle_ms(rule: Rule) -> u32 {
+    match rule {
+        Rule::Pinned(_) => 0,
+        Rule::Follow | Rule::Random => POLLER_IDLE_MS,
+    }
+}
+
 /// Which of the ways that a target may have work on it, and why others do not: each is tried by one read. On
 /// a drive that was taken there are three, all by the one engine whose opening shows whether it works. Where
 /// the kernel sleeps before it polls, this process need not, and has no such way.
@@ -229,4 +240,15 @@ pub fn available(target: &Target) -> Vec<(Way, Availability)> {
         states.extend(state.map(|state| (Way::SleepPoll, state)));
     }
     states
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_bound_to_a_way_polls_for_submissions_as_long_as_that_way() {
+        let idle_ms = [Rule::Pinned(Way::Sqpoll), Rule::Follow, Rule::Random].map(poller_idle_ms);
+        assert_eq!(idle_ms, [0, POLLER_IDLE_MS, POLLER_IDLE_MS]);
+    }
 }

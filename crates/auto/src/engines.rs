@@ -152,6 +152,7 @@ pub(crate) struct Engines {
     pub(crate) pool: Pool,
     iodepth: u32,
     cpus: KernelCpus,
+    poller_idle_ms: u32,
     /// What engines did that are closed.
     closed: Counters,
 }
@@ -173,6 +174,7 @@ impl Engines {
             pool: pool.clone(),
             iodepth,
             cpus: KernelCpus::default(),
+            poller_idle_ms: POLLER_IDLE_MS,
             closed: Counters::default(),
         }
     }
@@ -180,6 +182,11 @@ impl Engines {
     /// Keeps threads of the kernel's to these processors.
     pub(crate) fn on(self, cpus: KernelCpus) -> Engines {
         Engines { cpus, ..self }
+    }
+
+    /// Lets submission pollers go on for this long after the last request; 0 is the engine's own value.
+    pub(crate) fn with_poller_idle_ms(self, poller_idle_ms: u32) -> Engines {
+        Engines { poller_idle_ms, ..self }
     }
 
     /// Pushes a transfer to the engine in front. It becomes a request where it goes: whole, it would be
@@ -258,7 +265,7 @@ impl Engines {
             }
             Source::Target(target) if way.has_poller() => {
                 let builder =
-                    IoUring::builder().sqpoll().cpus(self.cpus.clone()).poller_idle_ms(POLLER_IDLE_MS);
+                    IoUring::builder().sqpoll().cpus(self.cpus.clone()).poller_idle_ms(self.poller_idle_ms);
                 Slot::Ring(builder.iodepth(self.iodepth).open(target, &self.pool)?)
             }
             Source::Target(target) => {
