@@ -22,7 +22,9 @@ pub struct Routes {
     pub pass_redone: u64,
     /// Ways that were left for good in the window.
     pub failures: u64,
-    /// The latest decisions of the window, a line each, ten at most, the oldest first; job by job.
+    /// The latest decisions of the window, a line each, ten at most, shared out evenly over the jobs; job by
+    /// job with its number, if there are several, and of each the oldest first. Stores of older versions may
+    /// have those of the first job alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<String>,
 }

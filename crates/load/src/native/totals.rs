@@ -121,6 +121,7 @@ pub(super) fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
     let (mut issued, mut short_ios, mut latency_sum_ns) = ([0; 2], 0, 0);
     let (mut min_ns, mut max_ns, mut first_ns, mut last_ns) = (u64::MAX, 0, u64::MAX, 0);
     let (mut slices, mut open): (Vec<_>, Option<Box<OpenTally>>) = (Vec::new(), None);
+    let mut decided = Vec::new();
     for JobCounts { tally, setup, before_pass, before, after, decisions } in jobs {
         for (sum, part) in latency.iter_mut().zip(&tally.latency) {
             sum.add(part);
@@ -146,8 +147,9 @@ pub(super) fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
         engine.ring_flags = setup.ring_flags;
         engine.registered = setup.registration != Registration::None;
         if let (Some(first), Some(begin), Some(end)) = (before_pass.routes, before.routes, after.routes) {
-            add_routes(engine.routes.get_or_insert_default(), [&first, &begin, &end], decisions);
+            add_routes(engine.routes.get_or_insert_default(), [&first, &begin, &end]);
         }
+        decided.push(decisions);
         if after.doorbells > 0 {
             let add = |sum: &mut Option<u64>, after: u64, before: u64| {
                 *sum = Some(sum.unwrap_or(0) + after - before)
@@ -157,6 +159,9 @@ pub(super) fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
             add(&mut engine.empty_polls, after.empty_polls, before.empty_polls);
             add(&mut engine.sleeps, after.sleeps, before.sleeps);
         }
+    }
+    if let Some(routes) = &mut engine.routes {
+        routes.decisions = latest(decided);
     }
     WindowTotals {
         first_ns,
@@ -176,7 +181,7 @@ pub(super) fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
 }
 
 /// Adds what went which way in a job's pass and window, by the counts before, between and after them.
-fn add_routes(sum: &mut Routes, [first, begin, end]: [&RouteCounts; 3], decisions: Vec<String>) {
+fn add_routes(sum: &mut Routes, [first, begin, end]: [&RouteCounts; 3]) {
     for way in Way::ALL {
         let [first, begin, end] = [first, begin, end].map(|counts| counts.by_way[way.index()]);
         let (ios, pass_ios) = (end.saturating_sub(begin), begin.saturating_sub(first));
@@ -194,9 +199,28 @@ fn add_routes(sum: &mut Routes, [first, begin, end]: [&RouteCounts; 3], decision
     sum.failures += end.failures - begin.failures;
     sum.redone += end.redone - begin.redone;
     sum.pass_redone += begin.redone - first.redone;
-    let left = MOST_DECISIONS.saturating_sub(sum.decisions.len());
-    let skipped = decisions.len().saturating_sub(left);
-    sum.decisions.extend(decisions.into_iter().skip(skipped));
+}
+
+/// The latest decisions of all jobs: of each the latest, then of each the one before, until there are enough.
+/// Several jobs are told apart by their numbers.
+fn latest(decided: Vec<Vec<String>>) -> Vec<String> {
+    let mut shares = vec![0; decided.len()];
+    let mut left = MOST_DECISIONS;
+    while left > 0 {
+        let more = shares.iter_mut().zip(&decided).filter(|(share, own)| **share < own.len()).take(left);
+        let taken = more.map(|(share, _)| *share += 1).count();
+        if taken == 0 {
+            break;
+        }
+        left -= taken;
+    }
+    let is_alone = decided.len() == 1;
+    let of_job = |(job, (share, own)): (usize, (usize, Vec<String>))| {
+        let skipped = own.len() - share;
+        let named = move |line: String| if is_alone { line } else { format!("job {job}: {line}") };
+        own.into_iter().skip(skipped).map(named)
+    };
+    shares.into_iter().zip(decided).enumerate().flat_map(of_job).collect()
 }
 
 #[cfg(test)]
@@ -212,18 +236,31 @@ mod tests {
             counts
         };
         let mut sum = Routes::default();
-        let decisions = |from: u32, to: u32| (from..to).map(|number| number.to_string()).collect();
         let one = [counts(5, 0, 1), counts(15, 0, 1), counts(45, 7, 3)];
-        add_routes(&mut sum, [&one[0], &one[1], &one[2]], decisions(0, 8));
+        add_routes(&mut sum, [&one[0], &one[1], &one[2]]);
         let other = [counts(0, 0, 0), counts(0, 2, 1), counts(100, 2, 2)];
-        add_routes(&mut sum, [&other[0], &other[1], &other[2]], decisions(8, 14));
+        add_routes(&mut sum, [&other[0], &other[1], &other[2]]);
         let ways = [(Way::Interrupt, 130, 10), (Way::Sqpoll, 7, 2)];
         assert_eq!(sum.ways, ways.map(|(way, ios, pass_ios)| Route { way, ios, pass_ios }));
         assert_eq!(
             (sum.switches, sum.ios(), sum.text().as_str()),
             (3, 137, "io_uring/syscall/interrupt=130 io_uring/sqpoll/interrupt=7")
         );
-        let kept: Vec<u32> = sum.decisions.iter().map(|line| line.parse().unwrap()).collect();
-        assert_eq!(kept, [0, 1, 2, 3, 4, 5, 6, 7, 12, 13], "the latest of each job");
+    }
+
+    #[test]
+    fn every_job_has_its_share_of_the_latest_decisions() {
+        let of = |counts: &[usize]| {
+            let lines = |count: &usize| (0..*count).map(|number| number.to_string()).collect();
+            latest(counts.iter().map(lines).collect())
+        };
+        assert_eq!(of(&[12]), (2..12).map(|number| number.to_string()).collect::<Vec<_>>());
+        assert_eq!(of(&[]), [""; 0]);
+        let two = of(&[20, 2]);
+        assert_eq!((two.len(), two[0].as_str(), two[7].as_str()), (10, "job 0: 12", "job 0: 19"));
+        assert_eq!(two[8..], ["job 1: 0", "job 1: 1"]);
+        // Of more jobs than lines each has one at most.
+        let many = of(&[3; 12]);
+        assert_eq!((many.len(), many[9].as_str()), (10, "job 9: 2"));
     }
 }
