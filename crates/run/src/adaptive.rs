@@ -22,8 +22,8 @@ type States = Vec<(Way, Availability)>;
 #[derive(Debug, Default)]
 pub(crate) struct Adaptive {
     policies: BTreeMap<PolicyName, (String, Policy)>,
-    /// The state of each way, by target and by whether it was taken: each is tried once in a run, because a
-    /// ring that is opened and closed leaves its threads for a while.
+    /// The state of each way, by target and by whether it was taken: each is tried once in a run or, over
+    /// fabrics, on each connection, because a ring that is opened and closed leaves its threads for a while.
     ways: Mutex<HashMap<(PathBuf, bool), States>>,
 }
 
@@ -170,6 +170,11 @@ impl Adaptive {
         }
     }
 
+    /// What targets have is found out anew: another connection may have other queues, by the same name.
+    pub(crate) fn forget_ways(&self) {
+        self.ways.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn states(&self, target: &Target) -> States {
         let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
         let side = (target.path().to_owned(), target.controller().is_some());
@@ -265,6 +270,18 @@ mod tests {
         let Availability::Unavailable { reason, remedy } = state else { panic!("{state:?}") };
         assert!(reason.starts_with("nvme-user/doorbell/poll: the target has no NVMe controller"), "{reason}");
         assert!(remedy.contains("--take-device"), "{remedy}");
+    }
+
+    #[test]
+    fn ways_are_tried_once_on_a_target_and_again_on_another_connection() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let (adaptive, target) = (Adaptive::default(), target(folder.path()));
+        let found = adaptive.states(&target);
+        let other = vec![(Way::Interrupt, found[0].1.clone())];
+        adaptive.ways.lock().unwrap().insert((target.path().to_owned(), false), other.clone());
+        assert_eq!(adaptive.states(&target), other, "what is known is not tried again");
+        adaptive.forget_ways();
+        assert_eq!(adaptive.states(&target), found);
     }
 
     #[test]

@@ -316,6 +316,7 @@ impl Trials<'_> {
             (Some(fabric), Some(here)) if cell.is_here() => (here, self.access.stand_aside(fabric)),
             (Some(fabric), _) => {
                 let connected = self.access.connect(fabric, runner.stop);
+                runner.forget_ways();
                 (&mut self.access, connected)
             }
             (None, _) => (&mut self.access, Ok(())),

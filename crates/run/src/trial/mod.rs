@@ -124,6 +124,11 @@ impl<'a> TrialRunner<'a> {
         TrialRunner { program, ..TrialRunner::native((host, adaptive), seed, SteadyStateKeys::off(), stop) }
     }
 
+    /// The target is reached by another connection from now on.
+    pub(crate) fn forget_ways(&self) {
+        self.adaptive.forget_ways();
+    }
+
     /// With a fio, where there is one.
     pub(crate) fn with_fio(self, fio: Option<&'a Fio>) -> TrialRunner<'a> {
         TrialRunner { fio, ..self }
