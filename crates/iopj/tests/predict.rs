@@ -474,7 +474,7 @@ fn paths_that_choose_are_scored_by_the_studys_own_thresholds() {
     let (code, text, _) = scored("free.iopj", "", 1.03, 8);
     assert_eq!(code, 0, "{text}");
     says(&text, &["(the usual thresholds:\nthe study states none under [score])", "2 undecided"]);
-    says(&text, &["undecided (+", "undecided (+N): about N more blocks would decide it", "--replicates"]);
+    says(&text, &["undecided (over +200)", "undecided (+N): about N more blocks would decide it"]);
     let (code, json, _) = run(folder, "policy score fails.iopj --json");
     let json: Value = serde_json::from_str(&json).unwrap();
     let row = &json["cells"][1]["rows"][0];

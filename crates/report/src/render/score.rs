@@ -31,7 +31,7 @@ pub fn score(score: &Score) -> String {
     }
     text += &wrap(&counts(score), WIDTH, "");
     text.extend(failing(score).iter().map(|line| wrap(&escape(line), WIDTH, "  ")));
-    text.extend(score.more().map(|more| wrap(&to_decide(score, more), WIDTH, "")));
+    text.extend(to_decide(score).map(|line| wrap(&line, WIDTH, "")));
     text.extend(score.nobody.as_ref().map(|why| wrap(&escape(why), WIDTH, "")));
     text += &wrap(&rule(score), WIDTH, "");
     if score.cells.iter().flat_map(|cell| &cell.rows).any(|row| row.marked) {
@@ -108,22 +108,27 @@ fn answer(row: &Row) -> String {
     row.answer.as_ref().map_or_else(String::new, |answer| format!("{answer}{more}"))
 }
 
-/// What of each path does not count, why, and what would be if it did.
+/// What of the paths of the table does not count, why, and what would be if it did.
 fn left_out(cell: &ScoredCell) -> Vec<String> {
     let [choose, test] = cell.blocks;
     let of = |used: &Used| {
         let Used { path, choosing, testing, .. } = used;
         let row = cell.rows.iter().find(|row| row.path == *path);
         let with = row.and_then(|row| row.with_left_out).map_or(String::new(), |ratio| {
-            let ratio = format!("{}, {}", times(ratio.ratio), limits(ratio));
-            format!("; with unproven and disturbed trials its ratio is {ratio}")
+            format!(
+                "; if all that is unproven or disturbed counted, {}, {}",
+                times(ratio.ratio),
+                limits(ratio)
+            )
         });
-        let is_chosen = cell.best == Some(*path) && *choosing < choose;
-        let chosen = if is_chosen { "; it was chosen by fewer blocks than there are" } else { "" };
-        let blocks = format!("{choosing} of {choose} blocks choose, {testing} of {test} test");
-        format!("{path}: {blocks}; left out: {}{with}{chosen}", used.reasons().join(", "))
+        let blocks = format!("{choosing} of {choose} blocks that choose and {testing} of {test} that test");
+        format!("{path} has {blocks}; left out: {}{with}", used.reasons().join(", "))
     };
-    cell.used.iter().filter(|used| !used.is_whole()).map(of).collect()
+    let is_shown = |used: &&Used| {
+        let named = |row: &Row| row.path == used.path || row.against == Some(used.path);
+        !used.is_whole() && cell.rows.iter().any(named)
+    };
+    cell.used.iter().filter(is_shown).map(of).collect()
 }
 
 fn limits(ratio: Ratio) -> String {
@@ -181,20 +186,33 @@ fn failing(score: &Score) -> Vec<String> {
 }
 
 /// What would decide what is undecided.
-fn to_decide(score: &Score, more: MoreBlocks) -> String {
-    let blocks = score.cells.iter().map(|cell| cell.blocks.iter().sum::<usize>()).max().unwrap_or(0);
-    let anew = match more {
-        MoreBlocks::About(more) => format!(
-            "For all of them measure {} blocks in a new store, with `iopj run` and `--replicates {0}`: in this \
-             one more blocks would be another look at it.",
-            blocks + more as usize
-        ),
-        MoreBlocks::Many => "Where it would take so many, less noise does more than blocks.".to_owned(),
-    };
-    format!(
-        "undecided (+N): about N more blocks would decide it four times out of five, if ratio and spread are \
-         those observed; every second one tests. {anew}"
-    )
+fn to_decide(score: &Score) -> Option<String> {
+    let (mut most, mut is_many, mut blocks) = (None, false, 0);
+    for cell in &score.cells {
+        blocks = blocks.max(cell.blocks.iter().sum::<usize>());
+        for more in cell.rows.iter().filter_map(|row| row.more) {
+            match more {
+                MoreBlocks::About(more) => most = most.max(Some(more)),
+                MoreBlocks::Many => is_many = true,
+            }
+        }
+    }
+    let anew = most.map(|most| {
+        format!(
+            " For +{most} measure {} blocks in a new store (`iopj run STUDY --replicates {0}`): more of them \
+             in this one would be another look at it.",
+            blocks + most as usize
+        )
+    });
+    let many = is_many.then(|| format!(" Over +{}, less noise does more than blocks.", MoreBlocks::MOST));
+    (anew.is_some() || is_many).then(|| {
+        format!(
+            "undecided (+N): about N more blocks would decide it four times out of five, if ratio and spread \
+             are those observed; every second one tests.{}{}",
+            anew.unwrap_or_default(),
+            many.unwrap_or_default()
+        )
+    })
 }
 
 /// By which rule.

@@ -249,11 +249,6 @@ impl Score {
         self.cells.iter().flat_map(|cell| &cell.rows).filter_map(|row| row.answer.as_ref())
     }
 
-    /// About how many more blocks would decide everything that is undecided; `None` if nothing is.
-    pub fn more(&self) -> Option<MoreBlocks> {
-        self.cells.iter().flat_map(|cell| &cell.rows).filter_map(|row| row.more).max()
-    }
-
     /// True if a path that chooses is shown not to reach the margin in some cell.
     pub fn fails(&self) -> bool {
         self.answers().any(|answer| *answer == Answer::Fails)

@@ -226,6 +226,10 @@ fn what_counts_of_each_path_is_told_by_half_and_reason() {
     near(own.with_left_out.unwrap().ratio, RATIO);
     assert!(own.ratio.unwrap().ratio > RATIO, "what was left out flatters: {own:?}");
     assert_eq!(row(&score, SQPOLL).with_left_out, None, "a failed trial has no figure");
+    let text = crate::render::score(&score).replace("\n  ", " ");
+    let line = "auto has 4 of 4 blocks that choose and 3 of 4 that test; left out: 1 unproven; if all that \
+                is unproven or disturbed counted, 0.995, 0.989 to 1.001";
+    assert!(text.contains(line), "{text}");
 }
 
 #[test]
@@ -261,16 +265,23 @@ fn what_is_undecided_says_how_many_more_blocks_would_decide() {
         let trials: Vec<Trial> = factors.iter().enumerate().flat_map(cell).collect();
         let score = scored(&trials);
         let rows: Vec<Option<MoreBlocks>> = score.cells.iter().map(|cell| cell.rows[0].more).collect();
-        (rows, score.more())
+        (rows, crate::render::score(&score).replace('\n', " "))
     };
     let about = |blocks| Some(MoreBlocks::About(blocks));
-    assert_eq!(more(&[1.0]), (vec![None], None), "it holds");
+    let (none, text) = more(&[1.0]);
+    assert!(none == [None] && !text.contains("(+N)"), "it holds: {text}");
     // The least k with nct.sf(t.isf(level, 3 + k), 3 + k, d * ((4 + k) / 4)**0.5) >= 0.8, d the statistic of
     // ttest_1samp(log(best[::2] / auto[::2]), log(0.97)), level 0.05 by what Holm's rule leaves; twice that.
-    assert_eq!(more(&[1.03]), (vec![about(18)], about(18)));
-    assert_eq!(more(&[1.0, 1.02, 1.03]), (vec![None, about(8), about(28)], about(28)));
-    let many = more(&[RATIO / 0.97]);
-    assert_eq!(many, (vec![Some(MoreBlocks::Many)], Some(MoreBlocks::Many)));
+    let (one, text) = more(&[1.03]);
+    assert_eq!(one, [about(18)]);
+    assert!(
+        text.contains("undecided (+18)") && text.contains("For +18 measure 26 blocks in a new"),
+        "{text}"
+    );
+    assert_eq!(more(&[1.0, 1.02, 1.03]).0, [None, about(8), about(28)]);
+    let (many, text) = more(&[RATIO / 0.97]);
+    assert_eq!(many, [Some(MoreBlocks::Many)]);
+    assert!(text.contains("undecided (over +200)") && !text.contains("For +"), "{text}");
     let trials = [measured(AUTO, &at, &times(1.03, AUTO_NS)), measured(URING, &at, &BEST_NS)].concat();
     let looks = row(&asked(&sequential(), &trials, 0.97).unwrap(), AUTO).more;
     assert!(looks > row(&scored(&trials), AUTO).more, "looks share the level: {looks:?}");
