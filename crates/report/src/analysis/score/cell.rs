@@ -103,7 +103,7 @@ impl<'a> Cell<'a> {
     }
 
     /// The trials of a path.
-    pub(super) fn of_path(&self, path: IoPath) -> impl Iterator<Item = &'a Trial> {
+    fn of_path(&self, path: IoPath) -> impl Iterator<Item = &'a Trial> {
         self.trials.iter().copied().filter(move |trial| trial.path == path)
     }
 
@@ -135,8 +135,19 @@ impl<'a> Cell<'a> {
         blocks.of(logs.filter(|(_, log)| log.is_finite()).collect())
     }
 
+    /// What of a path counts, and what does not.
+    fn used(&self, path: IoPath, metric: Metric) -> Used {
+        let [choosing, testing] =
+            [Blocks::Choosing, Blocks::Testing].map(|half| self.logs(path, metric, half).len());
+        let mut left_out = BarredCounts::default();
+        let barred = self.of_path(path).filter_map(|trial| self.question.admission.admit(trial).err());
+        barred.for_each(|why| left_out.add(why));
+        let unmeasured = self.of_path(path).count() - left_out.total() - choosing - testing;
+        Used { path, choosing, testing, left_out, unmeasured }
+    }
+
     /// How many blocks of the cell are of this part.
-    pub(super) fn count(&self, blocks: Blocks) -> usize {
+    fn count(&self, blocks: Blocks) -> usize {
         let own = self.trials.iter().map(|trial| trial.replicate).filter(|block| blocks.has(*block));
         unique(own).len()
     }
@@ -176,7 +187,7 @@ impl<'a> Cell<'a> {
         }
         let worst = worst.filter(|worst| best != Some(*worst));
         rows.extend(worst.map(|worst| self.row(worst, Kind::Worst, best, metric)));
-        let used: Vec<Used> = self.paths.iter().map(|path| Used::of(self, *path, metric)).collect();
+        let used: Vec<Used> = self.paths.iter().map(|path| self.used(*path, metric)).collect();
         let mut left_out = BarredCounts::default();
         used.iter().for_each(|used| left_out += used.left_out);
         let blocks = [Blocks::Choosing, Blocks::Testing].map(|half| self.count(half));
@@ -257,7 +268,7 @@ impl<'a> Cell<'a> {
         if self.statics().next().is_none() {
             return "there is no static path beside it: add one to the paths of its workload".to_owned();
         }
-        let used = Used::of(self, path, metric);
+        let used = self.used(path, metric);
         if self.competing(path, self.question.admission).next().is_none() {
             return format!("no trial of {path} competes ({})", list(&used.left_out.words()));
         }
@@ -266,7 +277,7 @@ impl<'a> Cell<'a> {
                     other one after it: measure 4 blocks or more"
                 .to_owned();
         };
-        let (all, of_best) = (self.count(Blocks::Testing), Used::of(self, best, metric));
+        let (all, of_best) = (self.count(Blocks::Testing), self.used(best, metric));
         let shared = self.compared([path, best], metric, Blocks::Testing).blocks();
         let remedy = match all {
             0 | 1 => "measure 4 blocks or more",
