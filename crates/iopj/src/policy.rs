@@ -3,6 +3,7 @@
 
 mod derive;
 mod score;
+mod simulate;
 
 use crate::advise::positive_time;
 use crate::args::{DeriveArgs, PolicyCommand, Taking};
@@ -10,7 +11,6 @@ use crate::calibrate::calibrated;
 use crate::check::with_bypass;
 use crate::output::{FAILURES, note, print, print_json, write_new};
 use anyhow::{Context, anyhow};
-use iopj_auto::evaluate::evaluate;
 use iopj_auto::{Aim, Cell, Figures, Policy, Provenance, Way, available};
 use iopj_engine::Target;
 use iopj_engine::check::{Availability, check as check_path};
@@ -28,7 +28,7 @@ pub(crate) fn policy(command: &PolicyCommand) -> anyhow::Result<ExitCode> {
         PolicyCommand::Check { file, target, taking, json } => {
             check(&read(file)?, target.as_deref(), taking, *json)
         }
-        PolicyCommand::Simulate { seed, cells, json } => simulated(*seed, *cells, *json),
+        PolicyCommand::Simulate(args) => simulate::simulate(args),
     }
 }
 
@@ -36,17 +36,6 @@ fn read(file: &Path) -> anyhow::Result<Policy> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("{} cannot be read: name a policy file", file.display()))?;
     text.parse().map_err(|error| anyhow!("{}: {error}", file.display()))
-}
-
-/// Exit code 1 if a threshold is not kept.
-fn simulated(seed: u64, cells: u64, as_json: bool) -> anyhow::Result<ExitCode> {
-    let report = evaluate(seed, cells);
-    if as_json {
-        print_json(&json!(report))?;
-    } else {
-        print(&report.to_string())?;
-    }
-    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::from(FAILURES) })
 }
 
 fn derived(args: &DeriveArgs) -> anyhow::Result<ExitCode> {

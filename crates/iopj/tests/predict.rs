@@ -8,6 +8,8 @@ mod costs;
 mod deep_idle;
 #[path = "../../report/tests/browser/fixture.rs"]
 mod fixture;
+#[path = "predict/simulate.rs"]
+mod simulate;
 
 use common::{folder, run, says};
 use costs::Happened;

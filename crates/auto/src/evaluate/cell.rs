@@ -45,10 +45,10 @@ pub struct Outcome {
     pub fixed: Vec<(Way, f64)>,
     /// What the chooser spends, over what the clairvoyant does, who takes the best way in each phase.
     pub chooser: f64,
-    /// What random switching spends, over what the clairvoyant does; no number with a bound.
+    /// What random switching spends, over what the clairvoyant does; no number if the chooser ran alone.
     pub random: f64,
     /// The regret of the chooser that is pinned to the best way: what choosing costs by itself; no number
-    /// with a bound.
+    /// if the chooser ran alone.
     pub pinned: f64,
     /// The share of I/Os that explored.
     pub explored: f64,

@@ -59,7 +59,7 @@ impl Evaluation {
 /// Evaluates the chooser over all families.
 pub fn evaluate_all(question: &Question) -> Evaluation {
     let Question { seed, cells, recorded, trace } = question;
-    let plain = Setting::default();
+    let plain = Setting { is_alone: true, ..Setting::default() };
     let family = |what: String, setting: Setting<'_>| Family::of(what, *seed, *cells, setting);
     let mut families = vec![
         family(

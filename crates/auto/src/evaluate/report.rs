@@ -25,7 +25,8 @@ pub struct Regret {
     pub median: f64,
     /// The worst at the end.
     pub worst: f64,
-    /// The 95th percentile of what choosing costs by itself: pinned to the best way; absent with bounds.
+    /// The 95th percentile of what choosing costs by itself: pinned to the best way; absent if
+    /// that was not run.
     pub pinned_p95: Option<f64>,
 }
 

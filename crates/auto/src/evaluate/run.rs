@@ -327,7 +327,8 @@ impl<'a> Run<'a> {
     }
 
     fn has_poller(&self) -> bool {
-        self.routes().iter().any(|way| way.has_poller())
+        let phase = &self.workload.phases[self.place.phase];
+        phase.kinds.iter().any(|(kind, _)| self.chooser.route(*kind).has_poller())
     }
 
     fn cost(&mut self) -> Cost {

@@ -84,7 +84,9 @@ Examples:
   iopj policy simulate
       Regret against the best static way, by aim, program and drive, and whether the thresholds hold
   iopj policy simulate --seed 2 --cells 12000
-      Other machines, and more of them";
+      Other machines, and more of them
+  iopj policy simulate --latencies drive.iopj --read-iolog program.log
+      Also machines with the drive of a store, and with the program of a trace";
 
 pub(super) const PREDICT: &str = "\
 Examples:

@@ -12,7 +12,7 @@ mod watch;
 
 pub(crate) use lab::{GuestArgs, LabCommand, LabRunArgs};
 pub(crate) use meter::{AttachArgs, MeterCommand};
-pub(crate) use policy::{DeriveArgs, PolicyCommand, ScoreArgs};
+pub(crate) use policy::{DeriveArgs, PolicyCommand, ScoreArgs, SimulateArgs};
 pub(crate) use predict::PredictArgs;
 pub(crate) use results::{AdviseArgs, Asking, ClaimsArgs, CompareArgs, ExplainArgs, ReportArgs, WinnersArgs};
 pub(crate) use run::{Again, RunArgs};

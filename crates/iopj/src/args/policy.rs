@@ -36,21 +36,32 @@ pub(crate) enum PolicyCommand {
     /// Hold what an adaptive engine decides by against the best static way, on simulated machines whose
     /// policy is wrong: how good it is, with thresholds that it must keep
     #[command(after_help = examples::POLICY_SIMULATE)]
-    Simulate {
-        /// Seed of the machines, programs and policies
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Machines with a program each: 120 are each aim, target and program once
-        #[arg(long, value_name = "N", default_value_t = CELLS)]
-        #[arg(value_parser = value_parser!(u64).range(120..))]
-        cells: u64,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Simulate(SimulateArgs),
     /// Test whether paths that choose come up to the best static path of each cell
     #[command(after_help = examples::POLICY_SCORE)]
     Score(ScoreArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// Seed of the machines, programs and policies
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Machines with a program each, in each family: 120 are each aim, target and program once
+    #[arg(long, value_name = "N", default_value_t = CELLS)]
+    #[arg(value_parser = value_parser!(u64).range(120..))]
+    pub(crate) cells: u64,
+    /// Store whose latencies are a drive's, for a further family of machines
+    #[arg(long, value_name = "STORE")]
+    pub(crate) latencies: Option<PathBuf>,
+    /// Trace that is a program, for a further family: fio's iolog, blkparse's text, or MSR Cambridge's CSV
+    #[arg(long, visible_alias = "trace", value_name = "FILE")]
+    pub(crate) read_iolog: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) competing: Competing,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

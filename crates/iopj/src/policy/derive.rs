@@ -109,11 +109,13 @@ fn rounded(ns: f64) -> f64 {
 /// Machine, kernel and drives of the store that calibrated the model.
 fn provenance(model: &Model) -> Provenance {
     let fact = |name: &str| model.provenance.get(name).cloned().filter(|value| !value.is_empty());
-    let drives = fact("devices").map(|devices| {
-        let named = devices
-            .split(' ')
-            .map(|device| fact(&format!("{device}.model")).unwrap_or_else(|| device.to_owned()));
-        named.collect::<Vec<_>>().join(", ")
-    });
-    Provenance { store: fact("store"), cpu_model: fact("cpu_model"), kernel: fact("kernel"), drive: drives }
+    let drive = drives(&model.provenance);
+    Provenance { store: fact("store"), cpu_model: fact("cpu_model"), kernel: fact("kernel"), drive }
+}
+
+/// The drives of a store's provenance, by their models.
+pub(super) fn drives(provenance: &BTreeMap<String, String>) -> Option<String> {
+    let fact = |name: &str| provenance.get(name).cloned().filter(|value| !value.is_empty());
+    let named = |device: &str| fact(&format!("{device}.model")).unwrap_or_else(|| device.to_owned());
+    Some(fact("devices")?.split(' ').map(named).collect::<Vec<_>>().join(", "))
 }

@@ -21,8 +21,12 @@ impl Run<'_> {
         let (began_ns, mut cpu_ns) = (self.now_ns, 0.0);
         let mut wanted = u64::from(plan.ios).max(1);
         let mut until_timed = u64::from(self.every);
+        let (mut phase, mut cost) = (self.place.phase, self.cost());
         while self.place.left > 0 {
-            let cost = self.cost();
+            // Routes stay as they are within an epoch.
+            if phase != self.place.phase {
+                (phase, cost) = (self.place.phase, self.cost());
+            }
             let ios = wanted.min(until_timed).min(self.place.left);
             cpu_ns += self.flow(ios, &cost);
             (wanted, until_timed) = (wanted - ios, until_timed - ios);
