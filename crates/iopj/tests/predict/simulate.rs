@@ -65,7 +65,7 @@ fn families_are_simulated_with_thresholds_of_their_own() {
         &text,
         &["120 cells of 1000000 I/Os each, seed 1", "the bound is broken while another way keeps it"],
     );
-    // A recorded drive of 28 us, less the software, is flash in each cell; each cell of a trace has the trace's program.
+    // A recorded drive of 28 us, less the software, is flash in each cell; a trace is each cell's program.
     let outcomes = |family: usize| families[family]["report"]["outcomes"].as_array().unwrap();
     assert!(outcomes(3).iter().all(|one| one["drive"] == "flash"));
     assert!(outcomes(4).len() == 120 && outcomes(4).iter().all(|one| one["program"] == "trace"));
