@@ -39,6 +39,18 @@ pub fn spinners(case: &Case) -> u32 {
     jobs.saturating_add(pollers)
 }
 
+/// The most of glibc's threads that do the I/Os of POSIX AIO (sysdeps/pthread/aio_misc.c).
+const HELPERS: u32 = 20;
+
+/// Threads that do a job's I/O: the job and glibc's, of which each serves one descriptor at a time.
+fn threads(case: &Case) -> u32 {
+    match case.path {
+        IoPath::PosixAio(AioDescriptors::PerJob) => 2,
+        IoPath::PosixAio(AioDescriptors::PerSlot) => 1 + case.depth().min(HELPERS),
+        _ => 1,
+    }
+}
+
 /// What the formula says of a case; a quantity whose parameters the model lacks is absent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
@@ -180,7 +192,7 @@ fn cpu_without_waiting(values: &impl Values, case: &Case, front: Front) -> Optio
 }
 
 /// CPU time per I/O, and the time of it that the job spins. `whole` is the time between two completions of
-/// one job, which a thread that never sleeps spends whole.
+/// one job, which a thread that never sleeps spends whole, and beyond which no thread has any.
 fn cpu(
     values: &impl Values,
     case: &Case,
@@ -192,14 +204,15 @@ fn cpu(
     let is_polled =
         matches!(case.path.ring().map(|ring| ring.submission), Some(RingSubmission::Sqpoll { .. }));
     let poller = if is_polled { whole } else { 0.0 };
+    let most = whole * f64::from(threads(case)).min(f64::from(case.cores) / f64::from(case.numjobs));
     let of_sleeps = values.get(Parameter::CpuPerWake).map(|wake| wake * sleeps);
     match Waiting::of(case.path) {
         Waiting::Spins => (Some(whole + poller), (whole - busy).max(0.0)),
-        Waiting::Sleeps => (own.zip(of_sleeps).map(|(own, wake)| (own + wake).min(whole) + poller), 0.0),
+        Waiting::Sleeps => (own.zip(of_sleeps).map(|(own, wake)| (own + wake).min(most) + poller), 0.0),
         Waiting::Both => {
             let share = values.get(Parameter::SpinShare).unwrap_or(0.5);
             let spin = (share * service * sleeps).min(whole);
-            (own.zip(of_sleeps).map(|(own, wake)| (own + wake + spin).min(whole)), spin)
+            (own.zip(of_sleeps).map(|(own, wake)| (own + wake + spin).min(most)), spin)
         }
     }
 }
@@ -272,8 +285,8 @@ fn watts(values: &impl Values, case: &Case, outcome: &Outcome, cpu_ns: f64) -> R
 fn awake_cores(values: &impl Values, case: &Case, outcome: &Outcome, cpu_ns: f64) -> Result<f64, Parameter> {
     let after = need(values, Parameter::DeepIdleAfter)?;
     let share = need(values, Parameter::DeepIdleShare)?.min(1.0);
-    let is_polled = case.path.submission() == Submission::Sqpoll;
-    let threads = if is_polled { case.numjobs.saturating_mul(2) } else { case.numjobs };
+    let pollers = u32::from(case.path.submission() == Submission::Sqpoll);
+    let threads = case.numjobs.saturating_mul(threads(case) + pollers);
     let (cores, used) = (f64::from(case.cores), f64::from(threads.min(case.cores)));
     let idle = (1.0 - outcome.iops * cpu_ns / 1e9 / used).max(0.0);
     let sleeps = outcome.iops * outcome.sleeps / 1e9 / used;
@@ -379,6 +392,24 @@ mod tests {
         close(of(&spins, Quantity::AwakeCores), 4.0 - 0.8 * 3.0);
         let more = Case { cores: 6, ..spins };
         close(of(&more, Quantity::Watts) - of(&spins, Quantity::Watts), 3.0 * 2.0 * 0.2);
+    }
+
+    /// A helper thread works beside the job: both together may have more than one core.
+    #[test]
+    fn helpers_of_posix_aio_have_cores_of_their_own() {
+        let busy = |parameter| if parameter == Parameter::Handoffs { Some(6.0) } else { values(parameter) };
+        let of = |jobs, cores, quantity| {
+            value(&busy, &Case { cores, ..case("posix-aio/syscall/interrupt", jobs, 1) }, quantity).unwrap()
+        };
+        // 2.4 us and seven sleeps in a cycle of 15 us.
+        close(of(1, 4, Quantity::CpuPerIo), 2_400.0 + 7.0 * 3_000.0);
+        close(of(1, 1, Quantity::CpuPerIo), 15_000.0);
+        // Four jobs with their helpers share four cores, and four jobs alone share two.
+        close(of(4, 4, Quantity::CpuPerIo), 4e9 / of(4, 4, Quantity::Iops));
+        close(of(4, 2, Quantity::CpuPerIo), 2e9 / of(4, 2, Quantity::Iops));
+        // The job's core and the helper's are in use, and each is idle for 3.3 of 15 us, in 3.5 pieces.
+        let deep = 0.8 * (2.0 + 2.0 * 3.3 / 15.0 * (-5.0 * 3.5 / 3.3_f64).exp());
+        close(of(1, 4, Quantity::AwakeCores), 4.0 - deep);
     }
 
     #[test]
