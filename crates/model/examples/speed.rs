@@ -54,7 +54,10 @@ fn scenario(kind: Waiting, jobs: u32, iodepth: u32, arrivals: Arrivals) -> Scena
         iodepth,
         batch_submit: 1,
         arrivals,
-        mix: vec![Class { share: 0.7, service: 0 }, Class { share: 0.3, service: 1 }],
+        mix: vec![
+            Class { share: 0.7, service: 0, submit_ns: 0.0 },
+            Class { share: 0.3, service: 1, submit_ns: 0.0 },
+        ],
         cores: 8,
         drive: SimDrive {
             parallelism: 16,
@@ -64,6 +67,7 @@ fn scenario(kind: Waiting, jobs: u32, iodepth: u32, arrivals: Arrivals) -> Scena
             kind,
             submit_ns: 400.0,
             complete_ns: 200.0,
+            gap_ns: 0.0,
             call_ns: 150.0,
             interrupt_ns: 500.0,
             wake_ns: 1000.0,

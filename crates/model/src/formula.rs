@@ -82,16 +82,17 @@ impl<F: Fn(Parameter) -> Option<f64>> Values for F {
     }
 }
 
-/// Time of the idle drive for an I/O of a case.
-fn service_ns(values: &impl Values, case: &Case) -> Result<f64, Parameter> {
-    let kib = f64::from(case.bs) / 1024.0;
-    let mut sum = 0.0;
-    for (kind, share) in Kind::shares(case.rw, case.rwmixread) {
-        let base = need(values, Parameter::Service(kind))?;
-        // Without sizes to compare, the time is that of the one size there was.
-        sum += share * (base + values.get(Parameter::PerKib(kind)).unwrap_or(0.0) * kib);
-    }
-    Ok(sum)
+/// Time of the idle drive for an I/O of a kind and so many bytes.
+pub(crate) fn service_ns(values: &impl Values, kind: Kind, bytes: f64) -> Result<f64, Parameter> {
+    let base = need(values, Parameter::Service(kind))?;
+    // Without sizes to compare, the time is that of the one size there was.
+    Ok(base + values.get(Parameter::PerKib(kind)).unwrap_or(0.0) * bytes / 1024.0)
+}
+
+/// The same for an I/O of a case.
+fn mean_service_ns(values: &impl Values, case: &Case) -> Result<f64, Parameter> {
+    let of = |(kind, share)| service_ns(values, kind, f64::from(case.bs)).map(|ns| share * ns);
+    Kind::shares(case.rw, case.rwmixread).into_iter().map(of).sum()
 }
 
 fn need(values: &impl Values, parameter: Parameter) -> Result<f64, Parameter> {
@@ -99,7 +100,7 @@ fn need(values: &impl Values, parameter: Parameter) -> Result<f64, Parameter> {
 }
 
 /// Time of the software for an I/O of a case.
-fn software_ns(values: &impl Values, case: &Case) -> Result<f64, Parameter> {
+pub(crate) fn software_ns(values: &impl Values, case: &Case) -> Result<f64, Parameter> {
     let path = case.path;
     let front = Front::of(path).ok_or(Parameter::Deviation(path))?;
     let mut sum = need(values, Parameter::Time(front))?;
@@ -129,7 +130,7 @@ fn writes(case: &Case) -> f64 {
 /// # Errors
 /// A parameter that it lacks.
 pub fn outcome(values: &impl Values, case: &Case) -> Result<Outcome, Parameter> {
-    let (service, software) = (service_ns(values, case)?, software_ns(values, case)?);
+    let (service, software) = (mean_service_ns(values, case)?, software_ns(values, case)?);
     let gap = values.get(Parameter::Gap).unwrap_or(0.0);
     let (jobs, depth) = (f64::from(case.numjobs), f64::from(case.depth()));
     let in_flight = jobs * depth;
@@ -174,11 +175,6 @@ fn handoffs(values: &impl Values, front: Front) -> f64 {
     if front == Front::PosixAio { values.get(Parameter::Handoffs).unwrap_or(0.0) } else { 0.0 }
 }
 
-/// CPU time that an I/O takes for its size.
-pub(crate) fn of_size_ns(values: &impl Values, case: &Case) -> f64 {
-    values.get(Parameter::CpuPerKib).unwrap_or(0.0) * f64::from(case.bs) / 1024.0
-}
-
 /// `(a^p + b^p + ...)^(1/p)`, without overflow.
 fn power_mean(bounds: [f64; 4], p: f64) -> f64 {
     let greatest = bounds.into_iter().fold(0.0, f64::max);
@@ -187,7 +183,8 @@ fn power_mean(bounds: [f64; 4], p: f64) -> f64 {
 
 fn cpu_without_waiting(values: &impl Values, case: &Case, front: Front) -> Option<f64> {
     let per_call = values.get(Parameter::CpuPerCall).unwrap_or(0.0) / f64::from(case.batch.max(1));
-    let own = values.get(Parameter::Cpu(front))? + per_call + of_size_ns(values, case);
+    let of_size = values.get(Parameter::CpuPerKib).unwrap_or(0.0) * f64::from(case.bs) / 1024.0;
+    let own = values.get(Parameter::Cpu(front))? + per_call + of_size;
     Some(own * values.get(Parameter::CpuDeviation(case.path)).unwrap_or(1.0))
 }
 

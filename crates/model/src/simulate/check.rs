@@ -130,6 +130,7 @@ fn mix(scenario: &Scenario) -> Result<(), SimError> {
         value(&format!("mix[{at}].share"), share, (0.0..=1.0).contains(&share), "from 0 to 1")?;
         let len = scenario.drive.service.len();
         index(&format!("mix[{at}].service"), class.service, "drive.service", len)?;
+        time(&format!("mix[{at}].submit_ns"), class.submit_ns)?;
     }
     let sum: f64 = scenario.mix.iter().map(|class| class.share).sum();
     if (sum - 1.0).abs() > 1e-6 { Err(SimError::Shares(sum)) } else { Ok(()) }
@@ -146,6 +147,7 @@ fn path(path: &SimPath) -> Result<(), SimError> {
     let times = [
         ("path.submit_ns", path.submit_ns),
         ("path.complete_ns", path.complete_ns),
+        ("path.gap_ns", path.gap_ns),
         ("path.call_ns", path.call_ns),
         ("path.interrupt_ns", path.interrupt_ns),
         ("path.wake_ns", path.wake_ns),

@@ -34,7 +34,7 @@ enum Point {
     /// It has polled.
     Polled,
     Complete,
-    /// Completions are done with.
+    /// Completions are seen to the end of their latency.
     Completed,
 }
 
@@ -60,7 +60,10 @@ impl Job {
         loop {
             self.at = match self.at {
                 Point::Submitted => self.submitted(system),
-                Point::Completed => self.completed(system),
+                Point::Completed => match self.completed(system) {
+                    Some(next) => next,
+                    None => return,
+                },
                 Point::Woken => self.woken(system),
                 Point::Polled => self.polled(system),
                 _ if system.machine.must_yield(self.thread) => return system.machine.requeue(self.thread),
@@ -112,7 +115,7 @@ impl Job {
         self.submitting = Io { class: self.stream.take(), started };
         self.in_flight += 1;
         self.batch_left -= 1;
-        let mut work = system.path.submit_ns;
+        let mut work = system.submit_ns[self.submitting.class as usize];
         if !self.called && system.path.kind.poller().is_none() {
             work += self.call(system);
         }
@@ -214,13 +217,19 @@ impl Job {
         system.machine.step(self.thread, system.path.complete_ns * self.completing as f64);
     }
 
-    fn completed(&mut self, system: &mut System) -> Point {
+    /// What comes next, unless work after the completions comes before it.
+    fn completed(&mut self, system: &mut System) -> Option<Point> {
         let now = system.machine.now();
         for started in system.rings[self.thread as usize].completed.drain(..self.completing) {
             system.tally.complete(now, started);
         }
         self.in_flight -= self.completing as u32;
         system.tally.batch_ended(&mut system.machine);
-        Point::Batch
+        if system.path.gap_ns == 0.0 {
+            return Some(Point::Batch);
+        }
+        self.at = Point::Batch;
+        system.machine.step(self.thread, system.path.gap_ns * self.completing as f64);
+        None
     }
 }

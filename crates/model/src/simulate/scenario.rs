@@ -65,6 +65,8 @@ pub struct Class {
     pub share: f64,
     /// How long the drive takes for it: an index into [`SimDrive::service`].
     pub service: u32,
+    /// CPU of the job per I/O of this kind beyond the path's, before the drive or the kernel's poller has it.
+    pub submit_ns: f64,
 }
 
 /// A drive: servers that take I/Os in order of arrival.
@@ -95,6 +97,8 @@ pub struct SimPath {
     pub submit_ns: f64,
     /// CPU of the job per I/O after it sees the completion.
     pub complete_ns: f64,
+    /// CPU of the job per I/O after that, which is in no latency of a closed load.
+    pub gap_ns: f64,
     /// CPU of the job per call. A call submits a batch, and its cost comes before that of the first I/O; the
     /// one for the last batch waits too. With a kernel's poller, a job that sleeps calls only to wait.
     pub call_ns: f64,

@@ -13,6 +13,8 @@ pub(super) struct System {
     pub(super) rings: Vec<Ring>,
     pub(super) tally: Tally,
     pub(super) path: SimPath,
+    /// What submitting an I/O of each class takes of the job.
+    pub(super) submit_ns: Vec<f64>,
     pub(super) iodepth: u32,
     pub(super) batch_submit: u32,
     jobs: u32,
@@ -47,6 +49,7 @@ impl System {
             rings: (0..jobs).map(|_| Ring::default()).collect(),
             tally: Tally::new(scenario),
             path: scenario.path.clone(),
+            submit_ns: scenario.mix.iter().map(|class| scenario.path.submit_ns + class.submit_ns).collect(),
             iodepth: scenario.iodepth,
             batch_submit: scenario.batch_submit,
             jobs,

@@ -64,7 +64,10 @@ fn one_server_with_constant_times() {
 fn one_server_with_two_kinds_of_io() {
     let mut scenario = open(1, 0.6e-4, Service::constant(4e3), 6000);
     scenario.drive.service.push(Service::constant(2.8e4));
-    scenario.mix = vec![Class { share: 0.75, service: 0 }, Class { share: 0.25, service: 1 }];
+    scenario.mix = vec![
+        Class { share: 0.75, service: 0, submit_ns: 0.0 },
+        Class { share: 0.25, service: 1, submit_ns: 0.0 },
+    ];
     let wait = queueing::mg1_wait(0.6e-4, 1e4, 0.75 * 1.6e7 + 0.25 * 7.84e8).unwrap();
     agrees(&scenario, |one| one.mean_ns - 1e4, wait);
 }

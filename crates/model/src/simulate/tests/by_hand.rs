@@ -25,6 +25,18 @@ fn an_interrupt_adds_its_costs_to_the_latency() {
 }
 
 #[test]
+fn work_after_a_completion_is_in_no_latency_and_a_kind_has_work_of_its_own() {
+    let one = with_costs(Waiting::Interrupt);
+    let path = SimPath { gap_ns: 600.0, ..one.path };
+    let mix = vec![Class { share: 1.0, service: 0, submit_ns: 700.0 }];
+    let result = run(&Scenario { path, mix, ..one });
+    let latency = 300.0 + 500.0 + 700.0 + 10_000.0 + 800.0 + 2000.0 + 1500.0 + 400.0;
+    is(result.mean_ns, latency);
+    is(result.iops, 1e9 / (latency + 600.0));
+    is(result.cpu_ns_per_io.job_ns, 300.0 + 500.0 + 700.0 + 1500.0 + 400.0 + 600.0);
+}
+
+#[test]
 fn a_job_that_polls_sees_a_completion_at_the_end_of_a_turn() {
     let result = run(&with_costs(Waiting::Poll));
     // 157 turns of 64 ns: the first that end after 10,000 ns.
@@ -259,7 +271,10 @@ fn instructions_are_those_of_what_happened() {
 #[test]
 fn kinds_of_io_come_in_their_shares() {
     let result = run(&Scenario {
-        mix: vec![Class { share: 0.75, service: 1 }, Class { share: 0.25, service: 0 }],
+        mix: vec![
+            Class { share: 0.75, service: 1, submit_ns: 0.0 },
+            Class { share: 0.25, service: 0, submit_ns: 0.0 },
+        ],
         drive: SimDrive { parallelism: 1, service: vec![Service::constant(1e5), Service::constant(1e4)] },
         ios: 4000,
         ..free_of_cost()

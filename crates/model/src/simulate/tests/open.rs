@@ -14,7 +14,10 @@ fn latency_under_an_open_load_runs_from_when_an_io_was_due() {
         (0..100).map(|at| TraceIo { due_ns: 2e5 * f64::from(at), class: u32::from(at == 0) }).collect();
     let stalls = Scenario {
         arrivals: Arrivals::Trace(ios.into()),
-        mix: vec![Class { share: 1.0, service: 0 }, Class { share: 0.0, service: 1 }],
+        mix: vec![
+            Class { share: 1.0, service: 0, submit_ns: 0.0 },
+            Class { share: 0.0, service: 1, submit_ns: 0.0 },
+        ],
         drive: SimDrive { parallelism: 1, service: vec![Service::constant(1e5), Service::constant(1e7)] },
         warm_up_ios: 0,
         ..free_of_cost()

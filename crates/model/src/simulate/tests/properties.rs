@@ -33,12 +33,12 @@ fn arrivals() -> impl Strategy<Value = Arrivals> {
 prop_compose! {
     fn path()(
         kind in kind(),
-        costs in proptest::array::uniform6(prop_oneof![Just(0.0), 1.0f64..3000.0]),
+        costs in proptest::array::uniform7(prop_oneof![Just(0.0), 1.0f64..3000.0]),
         spin_ns in 20.0f64..200.0,
     ) -> SimPath {
-        let [submit_ns, complete_ns, call_ns, interrupt_ns, wake_ns, wake_delay_ns] = costs;
+        let [submit_ns, complete_ns, gap_ns, call_ns, interrupt_ns, wake_ns, wake_delay_ns] = costs;
         SimPath {
-            kind, submit_ns, complete_ns, call_ns, interrupt_ns, wake_ns, wake_delay_ns, spin_ns,
+            kind, submit_ns, complete_ns, gap_ns, call_ns, interrupt_ns, wake_ns, wake_delay_ns, spin_ns,
             instructions: None,
         }
     }
@@ -59,7 +59,7 @@ prop_compose! {
         let service = vec![Service { equally_likely_ns: times, least_gap_ns }, Service::constant(5e3)];
         Scenario {
             jobs, iodepth, batch_submit, arrivals, cores, path, warm_up_ios, seed,
-            mix: vec![Class { share: 0.5, service: 0 }, Class { share: 0.5, service: 1 }],
+            mix: vec![Class { share: 0.5, service: 0, submit_ns: 0.0 }, Class { share: 0.5, service: 1, submit_ns: 700.0 }],
             drive: SimDrive { parallelism, service },
             power: Some(SimPower {
                 idle_w: 50.0, active_core_w: 10.0, deep_idle_w: 2.0, deep_after_ns: 1e4, wake_joules: 1e-6,

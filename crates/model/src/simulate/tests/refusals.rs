@@ -31,6 +31,8 @@ fn counts_and_times_out_of_range_are_refused_by_name() {
         let shown = format!("of the simulation is {bad}; {must}");
         refused(&format!("`path.submit_ns` {shown}"), |one| one.path.submit_ns = bad);
         refused(&format!("`path.complete_ns` {shown}"), |one| one.path.complete_ns = bad);
+        refused(&format!("`path.gap_ns` {shown}"), |one| one.path.gap_ns = bad);
+        refused(&format!("`mix[0].submit_ns` {shown}"), |one| one.mix[0].submit_ns = bad);
         refused(&format!("`path.call_ns` {shown}"), |one| one.path.call_ns = bad);
         refused(&format!("`path.interrupt_ns` {shown}"), |one| one.path.interrupt_ns = bad);
         refused(&format!("`path.wake_ns` {shown}"), |one| one.path.wake_ns = bad);
