@@ -1,11 +1,11 @@
 //! Another kernel in place of the one that a model was calibrated on: what a path takes in software changes
-//! as the kernel's instructions of its I/O do.
+//! as the instructions of its I/O do, of which another kernel changes its own.
 
 use crate::parameter::Front;
 use iopj_core::IoPath;
 use std::collections::BTreeMap;
 
-/// How the kernel's instructions of an I/O change, by path.
+/// How the instructions of an I/O change with another kernel, by path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kernel {
     /// What the kernel is, and where its instructions were counted, in words.
@@ -16,12 +16,15 @@ pub struct Kernel {
     pub without: BTreeMap<IoPath, String>,
 }
 
-/// How the kernel's instructions of an I/O change on a path.
+/// How the instructions of an I/O change on a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// Instructions of the other kernel over those of the one that calibrated the model.
+    /// Instructions with the other kernel over those with the one that calibrated the model. Those of user
+    /// space are in both, and the same.
     pub ratio: f64,
-    /// Standard deviation of its logarithm, as far as the counts leave it open.
+    /// The same of the kernel's instructions alone.
+    pub kernel_ratio: f64,
+    /// Standard deviation of the logarithm of `ratio`, as far as the counts leave it open.
     pub spread: f64,
 }
 
@@ -75,7 +78,7 @@ mod tests {
     fn what_instructions_do_not_say_widens_with_the_change() {
         let path: IoPath = "libaio/syscall/interrupt".parse().unwrap();
         let shift = |ratio| {
-            let changes = BTreeMap::from([(path, Change { ratio, spread: 0.0 })]);
+            let changes = BTreeMap::from([(path, Change { ratio, kernel_ratio: ratio, spread: 0.0 })]);
             Kernel { changes, ..Kernel::default() }.shift(path).unwrap()
         };
         assert_eq!(shift(1.0), Shift { log: 0.0, spread: OF_ALL });
@@ -86,7 +89,8 @@ mod tests {
         let bypass = Kernel::default().shift("nvme-user/doorbell/poll".parse().unwrap());
         assert_eq!(bypass, Ok(Shift::default()));
         assert_eq!(Kernel::default().shift(path), Err("neither store has it".to_owned()));
-        let nothing = BTreeMap::from([(path, Change { ratio: f64::NAN, spread: 0.0 })]);
+        let change = Change { ratio: f64::NAN, kernel_ratio: 1.0, spread: 0.0 };
+        let nothing = BTreeMap::from([(path, change)]);
         assert!(Kernel { changes: nothing, ..Kernel::default() }.shift(path).is_err());
     }
 }

@@ -328,7 +328,7 @@ fn another_kernel_changes_what_the_software_takes() {
     let model = calibrated();
     let [interrupt, poll] = [PATHS[0], PATHS[1]].map(|path| case(path, 4096, 1, 1));
     let changes = [(interrupt.path, 1.5), (poll.path, 1.0)];
-    let changes = changes.map(|(path, ratio)| (path, Change { ratio, spread: 0.01 }));
+    let changes = changes.map(|(path, ratio)| (path, Change { ratio, kernel_ratio: ratio, spread: 0.01 }));
     let without = [(case(PATHS[2], 4096, 1, 1).path, "LAB has no exact counts of it".to_owned())];
     let kernel = Kernel { name: "7.0".to_owned(), changes: changes.into(), without: without.into() };
     let other = model.on_kernel(kernel);

@@ -88,7 +88,7 @@ pub(crate) struct PredictArgs {
     #[arg(conflicts_with_all = SCORES)]
     pub(crate) drive: Option<String>,
     /// Another kernel: a store with exact counts of it, made by `iopj lab run --exact`. What paths take in
-    /// software changes as the kernel's instructions of an I/O do
+    /// software changes as the instructions of an I/O do, of which those of user space stay
     #[arg(long, value_name = "STORE", requires = "from_kernel", conflicts_with = "published")]
     pub(crate) kernel: Option<PathBuf>,
     /// A store with the same counts of the kernel that the model was calibrated on

@@ -25,10 +25,14 @@ pub(super) fn groups(model: &Model, groups: &[Group]) -> Value {
 }
 
 fn of_kernel(kernel: &Kernel) -> Value {
-    let changes = kernel
-        .changes
-        .iter()
-        .map(|(path, change)| json!({ "path": path, "ratio": change.ratio, "spread": change.spread }));
+    let changes = kernel.changes.iter().map(|(path, change)| {
+        json!({
+            "path": path,
+            "ratio": change.ratio,
+            "kernel_ratio": change.kernel_ratio,
+            "spread": change.spread,
+        })
+    });
     json!({ "name": kernel.name, "changes": changes.collect::<Vec<Value>>() })
 }
 

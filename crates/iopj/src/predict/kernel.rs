@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// A workload, and what issues it.
 type Place = (Rw, u8, u32, u32, u32, Generator);
-/// The kernel's instructions of an I/O on a path, or why they are not known, by settings.
+/// The instructions of an I/O on a path, or why they are not known, by settings.
 type Counts = BTreeMap<(IoPath, BTreeMap<String, String>, Place), Result<Level, String>>;
 
 /// Sleeps per I/O by which two counts may differ.
@@ -24,9 +24,12 @@ const SLEEPS: f64 = 0.1;
 /// Instructions of an I/O.
 #[derive(Clone, Copy)]
 struct Level {
+    /// Those of the kernel.
     instructions: f64,
-    /// Standard error.
+    /// Their standard error.
     error: f64,
+    /// Those of user space.
+    user: f64,
     /// Spins that they contain, because the counts do not tell them apart.
     spins: f64,
     /// Sleeps that they contain.
@@ -100,6 +103,14 @@ fn series(release: &str) -> Vec<&str> {
     release.split(['.', '-', '+']).take(2).collect()
 }
 
+/// A path's ratios over one workload, as logarithms.
+struct Ratio {
+    log: f64,
+    /// Of the kernel alone.
+    kernel_log: f64,
+    variance: f64,
+}
+
 /// The mean of the logarithms of a path's ratios over the workloads that both stores have.
 fn change(path: IoPath, from: &Counted, to: &Counted) -> Result<Change, String> {
     if path.submission() == Submission::Sqpoll {
@@ -110,28 +121,29 @@ fn change(path: IoPath, from: &Counted, to: &Counted) -> Result<Change, String> 
             return Err(format!("{} has no exact counts of it", store.store));
         }
     }
-    let mut logs: Vec<(f64, f64)> = Vec::new();
+    let mut ratios: Vec<Ratio> = Vec::new();
     let mut why = format!("{} and {} have no workload of it in common", from.store, to.store);
     for (key, old) in from.counts.iter().filter(|(key, _)| key.0 == path) {
         let Some(new) = to.counts.get(key) else { continue };
         match ratio([(from, old), (to, new)]) {
-            Ok(one) => logs.push(one),
+            Ok(one) => ratios.push(one),
             Err(other) => why = other,
         }
     }
-    let n = logs.len() as f64;
-    if logs.is_empty() {
+    let n = ratios.len() as f64;
+    if ratios.is_empty() {
         return Err(why);
     }
-    let mean = logs.iter().map(|(log, _)| log).sum::<f64>() / n;
-    let of_counts = logs.iter().map(|(_, variance)| variance).sum::<f64>() / (n * n);
+    let mean = |of: fn(&Ratio) -> f64| ratios.iter().map(of).sum::<f64>() / n;
+    let (log, of_counts) = (mean(|one| one.log), mean(|one| one.variance) / n);
     // The model has one change for all workloads.
-    let apart = logs.iter().map(|(log, _)| (log - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-    Ok(Change { ratio: mean.exp(), spread: (of_counts + apart).sqrt() })
+    let apart = ratios.iter().map(|one| (one.log - log).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    let kernel_ratio = mean(|one| one.kernel_log).exp();
+    Ok(Change { ratio: log.exp(), kernel_ratio, spread: (of_counts + apart).sqrt() })
 }
 
-/// The logarithm of the new instructions over the old ones, and its variance.
-fn ratio([old, new]: [(&Counted, &Result<Level, String>); 2]) -> Result<(f64, f64), String> {
+/// The new instructions over the old ones. Those of user space stay: no kernel changes the program.
+fn ratio([old, new]: [(&Counted, &Result<Level, String>); 2]) -> Result<Ratio, String> {
     let level = |(store, level): (&Counted, &Result<Level, String>)| {
         level.clone().map_err(|why| format!("in {} {why}", store.store))
     };
@@ -155,9 +167,14 @@ fn ratio([old, new]: [(&Counted, &Result<Level, String>); 2]) -> Result<(f64, f6
             ));
         }
     };
-    let new = Level { instructions: (new.instructions + of_sleeps).max(1.0), ..new };
-    let relative = |level: Level| (level.error / level.instructions).powi(2);
-    Ok(((new.instructions / old.instructions).ln(), relative(old) + relative(new)))
+    let new = Level { instructions: (new.instructions + of_sleeps).max(1.0), user: old.user, ..new };
+    let all = |level: Level| level.instructions + level.user;
+    let relative = |level: Level| (level.error / all(level)).powi(2);
+    Ok(Ratio {
+        log: (all(new) / all(old)).ln(),
+        kernel_log: (new.instructions / old.instructions).ln(),
+        variance: relative(old) + relative(new),
+    })
 }
 
 /// The counts of a store.
@@ -194,13 +211,15 @@ fn place(block: &WorkloadCosts) -> Place {
     (rw, rwmixread, bs, iodepth, numjobs, block.generator)
 }
 
-/// The kernel's instructions of an I/O in a column, by its own fit or, where that does not tell its spins, by
-/// that of its interface; `None` where none were counted exactly.
+/// The instructions of an I/O in a column, the kernel's by its own fit or, where that does not tell its
+/// spins, by that of its interface; `None` where none were counted exactly.
 fn level(block: &WorkloadCosts, column: usize) -> Option<Result<Level, String>> {
     let path = block.columns[column].path;
+    let user = block.totals.iter().find(|row| row.name == "user_instructions");
+    let user = user.and_then(|row| row.figures.get(column)?.as_ref()).map_or(0.0, |figure| figure.mean);
     let fits = block.fits.iter().filter(|fit| fit.measure == Measure::Instructions);
     let fits = fits.filter(|fit| fit.columns.contains(&column));
-    let all: Vec<Result<Level, String>> = fits.map(|fit| of_fit(path, fit, column)).collect();
+    let all: Vec<Result<Level, String>> = fits.map(|fit| of_fit(path, fit, (column, user))).collect();
     let known = all.iter().filter_map(|one| one.as_ref().ok());
     match known.min_by(|a, b| a.spins.total_cmp(&b.spins)) {
         Some(level) => Some(Ok(*level)),
@@ -208,8 +227,8 @@ fn level(block: &WorkloadCosts, column: usize) -> Option<Result<Level, String>> 
     }
 }
 
-/// What a fit says of a column.
-fn of_fit(path: IoPath, fit: &Fitted, column: usize) -> Result<Level, String> {
+/// What a fit says of a column, whose user space takes so many instructions.
+fn of_fit(path: IoPath, fit: &Fitted, (column, user): (usize, f64)) -> Result<Level, String> {
     let parts = match &fit.outcome {
         FitOutcome::Parts(parts) => parts,
         FitOutcome::TooFewRuns { needed } => {
@@ -238,6 +257,7 @@ fn of_fit(path: IoPath, fit: &Fitted, column: usize) -> Result<Level, String> {
     Ok(Level {
         instructions: fixed.estimate,
         error: fixed.error.unwrap_or(0.0),
+        user,
         spins,
         sleeps: *sleeps,
         per_sleep: parts.per_sleep.map(|part| part.estimate),

@@ -55,14 +55,20 @@ pub(super) fn groups(model: &Model, groups: &[Group]) -> String {
     text
 }
 
-/// By how much the kernel's instructions of an I/O change.
+/// By how much the instructions of an I/O change.
 fn kernel_changes(kernel: &Kernel) -> String {
-    let change =
-        |(path, change): (&IoPath, &Change)| format!("{path} {:+.1} %", (change.ratio - 1.0) * 100.0);
+    let change = |(path, change): (&IoPath, &Change)| {
+        let [all, own] = [change.ratio, change.kernel_ratio].map(|ratio| (ratio - 1.0) * 100.0);
+        format!("{path} {all:+.1} % (the kernel's own {own:+.1} %)")
+    };
     let changes: Vec<String> = kernel.changes.iter().map(change).collect();
     let changes =
         if changes.is_empty() { "on no path that both have".to_owned() } else { changes.join(", ") };
-    wrap(&escape(&format!("the kernel is {}; those of an I/O change: {changes}", kernel.name)), WIDTH, "")
+    let text = format!(
+        "the kernel is {}; with those of user space, which stay, those of an I/O change: {changes}",
+        kernel.name
+    );
+    wrap(&escape(&text), WIDTH, "")
 }
 
 fn table(group: &Group) -> String {
