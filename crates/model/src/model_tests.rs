@@ -294,7 +294,8 @@ fn what_deep_idle_saves_is_found_again() {
         for quantity in [Quantity::Watts, Quantity::AwakeCores, Quantity::IosPerJoule] {
             let exact = value(&known_deep, &case, quantity).unwrap();
             let said = model.predict(&case, quantity).unwrap();
-            assert!(said.interval[0] < exact && exact < said.interval[1], "{said:?}, made by {exact}");
+            // With all cores awake there are no more.
+            assert!(said.interval[0] < exact && exact <= said.interval[1], "{said:?}, made by {exact}");
             assert!((said.value / exact - 1.0).abs() < 0.05, "{said:?}, made by {exact}");
         }
     }
@@ -321,6 +322,20 @@ fn without_times_in_idle_states_a_model_is_what_it_was() {
     let model = Model::calibrate(&made_by(&known_deep, &cases(), &some, 0.02), BTreeMap::new()).unwrap();
     assert!(model.parameters().all(|(one, ..)| one != Parameter::DeepIdleSaving));
     assert!(model.predict(&cases()[0], Quantity::AwakeCores).is_ok());
+}
+
+#[test]
+fn no_more_cores_are_awake_than_there_are() {
+    let some = [&MEASURED[..2], &MEASURED[3..], &[Quantity::AwakeCores]].concat();
+    let cases = [1, 2, 4].map(|jobs| case(PATHS[1], 4096, jobs, 1));
+    let cases = [&cases[..], &[1, 4].map(|jobs| case(PATHS[0], 4096, jobs, 1))].concat();
+    let model = Model::calibrate(&made_by(&known_deep, &cases, &some, 0.02), BTreeMap::new()).unwrap();
+    // Eight jobs spin on eight cores.
+    let all = model.predict(&case(PATHS[1], 4096, 8, 1), Quantity::AwakeCores).unwrap();
+    assert!(all.value > 7.9 && all.interval[0] < all.value && all.interval[1] <= 8.0, "{all:?}");
+    let one = model.predict(&case(PATHS[0], 4096, 1, 1), Quantity::AwakeCores).unwrap();
+    let reach = one.interval.map(|end| (end / one.value).ln());
+    assert!((reach[0] + reach[1]).abs() < 1e-9 && one.interval[1] < 8.0, "{one:?}");
 }
 
 #[test]

@@ -50,7 +50,8 @@ pub struct Prediction {
     pub quantity: Quantity,
     /// The value, in the quantity's unit.
     pub value: f64,
-    /// The interval in which a measurement is with a probability of 90 %.
+    /// The interval in which a measurement is with a probability of 90 %. Both ends are as far from the value
+    /// by their logarithm, unless the upper one would be more than there can be.
     pub interval: [f64; 2],
     /// Standard deviation of the value's logarithm.
     pub spread: f64,
@@ -169,7 +170,8 @@ impl Model {
         basis: Basis,
     ) -> Prediction {
         let reach = spread * self.t_quantile(1.0 - TAIL);
-        let interval = [value * (-reach).exp(), value * reach.exp()];
+        let most = if quantity == Quantity::AwakeCores { f64::from(case.cores) } else { f64::INFINITY };
+        let interval = [value * (-reach).exp(), (value * reach.exp()).min(most)];
         Prediction { case: *case, quantity, value, interval, spread, basis }
     }
 

@@ -24,13 +24,10 @@ impl Scored {
 
     /// True if the interval, widened by what the replicates leave open, has the measured value.
     pub fn is_covered(&self) -> bool {
-        let [low, high] = self.prediction.interval.map(|end| (end / self.prediction.value).ln());
-        let widen = |end: f64| {
-            let own = self.prediction.spread.powi(2);
-            end * ((own + self.observation.variance) / own.max(f64::MIN_POSITIVE)).sqrt()
-        };
-        let off = (self.observation.value / self.prediction.value).ln();
-        (widen(low)..=widen(high)).contains(&off)
+        let reach = (self.prediction.value / self.prediction.interval[0]).ln();
+        let own = self.prediction.spread.powi(2);
+        let widened = reach * ((own + self.observation.variance) / own.max(f64::MIN_POSITIVE)).sqrt();
+        (self.observation.value / self.prediction.value).ln().abs() <= widened
     }
 }
 
