@@ -1,31 +1,28 @@
 //! A drive that is not at hand, by its data sheet, in place of the one that a model was calibrated on.
 
-use crate::parameter::{Kind, Parameter};
+use crate::parameter::Kind;
 use std::str::FromStr;
 
 /// What a data sheet says of a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DataSheet {
-    /// Time of one small read that finds the drive idle, in ns.
+    /// Time of one read of 4 KiB that finds the drive idle, in ns.
     pub read_ns: Option<f64>,
-    /// Time of one small write, in ns.
+    /// Time of one such write, in ns.
     pub write_ns: Option<f64>,
     /// I/Os that it serves at once: its greatest rate times its time.
     pub parallelism: Option<f64>,
 }
 
+/// Bytes of an I/O of which a data sheet says the time.
+pub(crate) const SHEET_BYTES: f64 = 4096.0;
 /// Standard deviation of the logarithm of a data sheet's figure: vendors measure in their own way.
 pub(crate) const SPREAD: f64 = 0.1;
 
 impl DataSheet {
-    /// What it says of a parameter.
-    pub(crate) fn of(&self, parameter: Parameter) -> Option<f64> {
-        match parameter {
-            Parameter::Service(Kind::RandomRead | Kind::SequentialRead) => self.read_ns,
-            Parameter::Service(Kind::RandomWrite | Kind::SequentialWrite) => self.write_ns,
-            Parameter::Parallelism => self.parallelism,
-            _ => None,
-        }
+    /// What it says of the time of a kind of I/O, in ns.
+    pub(crate) fn time_ns(&self, kind: Kind) -> Option<f64> {
+        if kind.writes() { self.write_ns } else { self.read_ns }
     }
 }
 

@@ -2,9 +2,9 @@
 //! by.
 
 use crate::case::{Case, Observation, Quantity};
-use crate::drive::{DataSheet, SPREAD};
+use crate::drive::{DataSheet, SHEET_BYTES, SPREAD};
 use crate::fit::{Fitted, fit};
-use crate::formula::{Values, Waiting, value};
+use crate::formula::{Values, Waiting, service_ns, value};
 use crate::kernel::Kernel;
 use crate::linear::Square;
 use crate::parameter::{Front, Kind, Parameter, Quantile};
@@ -97,14 +97,23 @@ impl Model {
         self.cases.iter().map(|case| case.path).collect()
     }
 
-    /// The model with this drive in place of its own. What the sheet does not say stays as it was; the time
-    /// that each KiB takes is the calibrated drive's.
+    /// The model with this drive in place of its own. What the sheet does not say stays as it was; sizes of
+    /// which it says nothing take as much more or less time as on the calibrated drive.
     #[must_use]
     pub fn on(&self, sheet: &DataSheet) -> Model {
         let mut model = self.clone();
         for (at, parameter) in self.parameters.iter().enumerate() {
-            if let Some(value) = sheet.of(*parameter) {
-                model.fitted.logs[at] = value.ln();
+            let log = match *parameter {
+                Parameter::Parallelism => sheet.parallelism.map(f64::ln),
+                Parameter::Service(kind) | Parameter::PerKib(kind) => sheet.time_ns(kind).and_then(|ns| {
+                    let known = service_ns(self, kind, SHEET_BYTES).ok()?;
+                    Some(self.fitted.logs[at] + (ns / known).ln())
+                }),
+                _ => None,
+            };
+            let Some(log) = log else { continue };
+            model.fitted.logs[at] = log;
+            if !matches!(parameter, Parameter::PerKib(_)) {
                 model.fitted.covariance.replace(at, SPREAD * SPREAD);
             }
         }

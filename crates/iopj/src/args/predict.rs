@@ -83,7 +83,7 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "OP", requires = "read_iolog", help_heading = "Trace")]
     #[arg(value_parser = ["read", "write"], hide_possible_values = true)]
     pub(crate) replay_skip: Option<String>,
-    /// Another drive by its data sheet, such as read=8us,write=10us,parallelism=7
+    /// Another drive by its data sheet, with the times of 4 KiB, such as read=8us,write=10us,parallelism=7
     #[arg(long, value_name = "SHEET", help_heading = "Cases")]
     #[arg(conflicts_with_all = SCORES)]
     pub(crate) drive: Option<String>,
