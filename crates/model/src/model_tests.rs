@@ -187,6 +187,24 @@ fn what_lies_outside_is_said_to() {
 }
 
 #[test]
+fn reads_and_writes_at_once_are_no_sum_of_both_apart() {
+    let both = |parameter| match parameter {
+        Parameter::Service(Kind::RandomWrite) => Some(15_000.0),
+        other => known(other),
+    };
+    let of = |rw, jobs| Case { rw, ..case(PATHS[1], 4096, jobs, 1) };
+    let apart = [Rw::Randread, Rw::Randwrite].map(|rw| [1, 2, 4].map(|jobs| of(rw, jobs))).concat();
+    let basis = |cases: &[Case]| {
+        let observations = made_by(&both, cases, &MEASURED[..2], 0.02);
+        let model = Model::calibrate(&observations, BTreeMap::new()).unwrap();
+        model.predict(&of(Rw::Randrw, 2), Quantity::Iops).unwrap().basis
+    };
+    let said = "reads and writes at once were not measured".to_owned();
+    assert_eq!(basis(&apart), Basis::Extrapolated(vec![said]));
+    assert_eq!(basis(&[apart, vec![of(Rw::Randrw, 1)]].concat()), Basis::Interpolated);
+}
+
+#[test]
 fn without_joules_there_are_none_in_a_prediction() {
     let without = &MEASURED[..5];
     let model = Model::calibrate(&observations(&cases(), without, 0.02), BTreeMap::new()).unwrap();
@@ -315,19 +333,6 @@ fn what_deep_idle_saves_is_found_again() {
 }
 
 #[test]
-fn without_times_in_idle_states_a_model_is_what_it_was() {
-    let model = calibrated();
-    assert!(model.parameters().all(|(one, ..)| !one.to_string().starts_with("deep_idle")));
-    let error = model.predict(&cases()[0], Quantity::AwakeCores).unwrap_err().to_string();
-    assert!(error.contains("times in idle states"), "{error}");
-    // Times in idle states alone say nothing of what they save.
-    let some = [&MEASURED[..5], &[Quantity::AwakeCores]].concat();
-    let model = Model::calibrate(&made_by(&known_deep, &cases(), &some, 0.02), BTreeMap::new()).unwrap();
-    assert!(model.parameters().all(|(one, ..)| one != Parameter::DeepIdleSaving));
-    assert!(model.predict(&cases()[0], Quantity::AwakeCores).is_ok());
-}
-
-#[test]
 fn no_more_cores_are_awake_than_there_are() {
     let some = [&MEASURED[..2], &MEASURED[3..], &[Quantity::AwakeCores]].concat();
     let cases = [1, 2, 4].map(|jobs| case(PATHS[1], 4096, jobs, 1));
@@ -339,6 +344,19 @@ fn no_more_cores_are_awake_than_there_are() {
     let one = model.predict(&case(PATHS[0], 4096, 1, 1), Quantity::AwakeCores).unwrap();
     let reach = one.interval.map(|end| (end / one.value).ln());
     assert!((reach[0] + reach[1]).abs() < 1e-9 && one.interval[1] < 8.0, "{one:?}");
+}
+
+#[test]
+fn without_times_in_idle_states_a_model_is_what_it_was() {
+    let model = calibrated();
+    assert!(model.parameters().all(|(one, ..)| !one.to_string().starts_with("deep_idle")));
+    let error = model.predict(&cases()[0], Quantity::AwakeCores).unwrap_err().to_string();
+    assert!(error.contains("times in idle states"), "{error}");
+    // Times in idle states alone say nothing of what they save.
+    let some = [&MEASURED[..5], &[Quantity::AwakeCores]].concat();
+    let model = Model::calibrate(&made_by(&known_deep, &cases(), &some, 0.02), BTreeMap::new()).unwrap();
+    assert!(model.parameters().all(|(one, ..)| one != Parameter::DeepIdleSaving));
+    assert!(model.predict(&cases()[0], Quantity::AwakeCores).is_ok());
 }
 
 #[test]

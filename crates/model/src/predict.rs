@@ -249,6 +249,9 @@ impl Model {
             Kind::shares(case.rw, case.rwmixread).into_iter().map(|(kind, _)| kind).collect()
         };
         let own = kinds(case);
+        if own.len() > 1 && !self.cases.iter().any(|one| kinds(one) == own) {
+            beyond.push("reads and writes at once were not measured".to_owned());
+        }
         let alike = || self.cases.iter().filter(|one| !kinds(one).is_disjoint(&own));
         let of_path = || self.cases.iter().filter(|one| Front::of(one.path) == Front::of(case.path));
         beyond.extend(outside("bs", case.bs, alike().map(|one| one.bs)));
