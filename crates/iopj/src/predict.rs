@@ -111,7 +111,7 @@ fn groups(args: &PredictArgs, model: &Model) -> anyhow::Result<Vec<Group>> {
             simulated(model, title, &cases, &RANKED[1..], |case| model.open(case, *load))
         }
         Asked::Trace(recorded, words) => {
-            let title = format!("{words}: {workload}");
+            let title = format!("{words}{}: {workload}", load::kinds(recorded, model));
             // What is due at once is a closed loop, whose rate is the path's.
             let ranked = if recorded.span_ns().is_some() { &RANKED[1..] } else { &RANKED[..] };
             simulated(model, title, &cases, ranked, |case| model.replay(case, recorded))

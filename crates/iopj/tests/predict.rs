@@ -174,6 +174,13 @@ fn a_trace_and_bursts_are_simulated() {
     // 200,000 a second are twice what a job of libaio can do.
     let fast = printed(folder, "predict s.iopj --read-iolog t.csv --replay-time-scale 2000 --iodepth 8");
     assert_eq!(fast["groups"][0]["behind"][0]["case"]["path"], "libaio/syscall/interrupt", "{fast}");
+    // The store has no write.
+    std::fs::write(folder.join("w.csv"), trace(100).replace("Read", "Write")).unwrap();
+    let (_, text, _) = run(folder, "predict s.iopj --trace w.csv --path libaio");
+    says(
+        &text,
+        &["not predicted (libaio/syscall/interrupt): the trace has writes, and no cell of the model"],
+    );
     // What is due at once is a closed loop.
     let libaio = "--iodepth 1 --path libaio";
     let at_once = printed(folder, &format!("predict s.iopj --trace t.csv --replay-no-stall {libaio}"));

@@ -147,6 +147,11 @@ impl Quantity {
         }
     }
 
+    /// True of latencies.
+    pub fn is_latency(self) -> bool {
+        self == Quantity::LatencyMean || self.quantile().is_some()
+    }
+
     /// The quantile that it is.
     pub fn quantile(self) -> Option<Quantile> {
         match self {

@@ -150,6 +150,11 @@ impl Kind {
         }
     }
 
+    /// The workload of it alone.
+    pub fn rw(self) -> Rw {
+        [Rw::Randread, Rw::Randwrite, Rw::Read, Rw::Write][self as usize]
+    }
+
     /// True if it writes.
     pub fn writes(self) -> bool {
         matches!(self, Kind::RandomWrite | Kind::SequentialWrite)
@@ -445,5 +450,9 @@ mod tests {
         let mixed = Kind::shares(Rw::Rw, 25);
         assert_eq!(mixed, [(Kind::SequentialRead, 0.25), (Kind::SequentialWrite, 0.75)]);
         assert_eq!(Kind::shares(Rw::Randrw, 100), [(Kind::RandomRead, 1.0)]);
+        for (kind, name) in Kind::ALL {
+            assert_eq!(Kind::shares(kind.rw(), 50), [(kind, 1.0)]);
+            assert_eq!(kind.rw().to_string(), name);
+        }
     }
 }

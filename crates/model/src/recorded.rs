@@ -7,7 +7,7 @@ use crate::parameter::{Kind, Parameter};
 use crate::scenario::{Flow, Part};
 use crate::simulate::{Arrivals, TraceIo};
 use iopj_core::workload::Rw;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One I/O of a trace.
@@ -26,11 +26,12 @@ pub struct RecordedIo {
 /// The first I/Os of a trace, up to [`Recorded::MOST`], in order of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
+    /// Their times count from the first.
     ios: Arc<[TraceIo]>,
     /// I/Os alike, to which those of the trace point.
     parts: Vec<Part>,
-    /// The least and the greatest length in bytes.
-    sizes: [u32; 2],
+    /// The least and the greatest length in bytes of each kind.
+    sizes: BTreeMap<Kind, [u32; 2]>,
     /// Each is due as soon as there is room for it.
     at_once: bool,
 }
@@ -49,24 +50,28 @@ impl Recorded {
     /// The most I/Os that are simulated.
     pub const MOST: usize = 400_000;
 
-    /// These I/Os, due at their times or `at_once`; `None` of none. One is sequential if it begins where the
-    /// one before it of its direction ended.
+    /// These I/Os, due at their times or `at_once`; `None` of none. What comes before the first is no time of
+    /// the load. An I/O is sequential if it begins where the one before it of its direction ended; the first
+    /// of a direction is what the second is.
     pub fn of(all: impl IntoIterator<Item = RecordedIo>, at_once: bool) -> Option<Recorded> {
         let mut known: BTreeMap<(Kind, i32), Alike> = BTreeMap::new();
-        let (mut ios, mut ends) = (Vec::new(), [None; 2]);
-        let mut sizes = [u32::MAX, 0];
-        for one in all.into_iter().take(Recorded::MOST) {
-            let end = &mut ends[usize::from(one.writes)];
-            let is_next = end.replace(one.offset.saturating_add(one.bytes.into())) == Some(one.offset);
+        let all: Vec<RecordedIo> = all.into_iter().take(Recorded::MOST).collect();
+        let mut ios = Vec::with_capacity(all.len());
+        let mut sizes: BTreeMap<Kind, [u32; 2]> = BTreeMap::new();
+        let first_ns = all.first()?.due_ns;
+        for (one, is_next) in all.iter().zip(follow(&all)) {
             let octaves = (f64::from(one.bytes.max(1)).log2() * PARTS_OF_OCTAVE).round();
             let class = known.len() as u32;
-            let alike = known.entry((Kind::of(one.writes, is_next), octaves as i32));
+            let kind = Kind::of(one.writes, is_next);
+            let alike = known.entry((kind, octaves as i32));
             let alike = alike.or_insert(Alike { class, ios: 0, bytes: 0 });
             (alike.ios, alike.bytes) = (alike.ios + 1, alike.bytes + u64::from(one.bytes));
-            ios.push(TraceIo { due_ns: one.due_ns as f64, class: alike.class });
-            sizes = [sizes[0].min(one.bytes), sizes[1].max(one.bytes)];
+            let due_ns = one.due_ns.saturating_sub(first_ns) as f64;
+            ios.push(TraceIo { due_ns, class: alike.class });
+            let [least, most] = sizes.entry(kind).or_insert([one.bytes; 2]);
+            (*least, *most) = ((*least).min(one.bytes), (*most).max(one.bytes));
         }
-        let all = ios.len() as f64;
+        let all = all.len() as f64;
         let of = |((kind, _), alike): ((Kind, i32), Alike)| {
             let count = alike.ios as f64;
             (alike.class, Part { kind, bytes: alike.bytes as f64 / count, share: count / all })
@@ -74,7 +79,7 @@ impl Recorded {
         let mut parts: Vec<(u32, Part)> = known.into_iter().map(of).collect();
         parts.sort_by_key(|(class, _)| *class);
         let parts = parts.into_iter().map(|(_, part)| part).collect();
-        (!ios.is_empty()).then(|| Recorded { ios: ios.into(), parts, sizes, at_once })
+        Some(Recorded { ios: ios.into(), parts, sizes, at_once })
     }
 
     /// How many there are.
@@ -103,30 +108,45 @@ impl Recorded {
             (false, _, true) => Rw::Randwrite,
             (false, _, false) => Rw::Write,
         };
-        (rw, (100.0 * (1.0 - writes)).round() as u8, self.sizes[1])
+        let most = self.sizes.values().map(|[_, most]| *most).max().unwrap_or(1);
+        (rw, (100.0 * (1.0 - writes)).round() as u8, most)
     }
 
-    /// The mean length in bytes.
-    pub(crate) fn mean_bytes(&self) -> u32 {
-        self.parts.iter().map(|part| part.bytes * part.share).sum::<f64>().round().max(1.0) as u32
+    /// The kinds of I/O that it is taken for, with their shares.
+    pub fn kinds(&self, model: &Model) -> BTreeMap<Kind, f64> {
+        let mut kinds = BTreeMap::new();
+        self.flow(model).0.parts.iter().for_each(|part| *kinds.entry(part.kind).or_default() += part.share);
+        kinds
     }
 
-    /// A case with the least length.
-    pub(crate) fn least(&self, case: &Case) -> Case {
-        Case { bs: self.sizes[0], ..*case }
+    /// A case for each kind of I/O that it is taken for, with the least, the mean, and the greatest length of
+    /// that kind.
+    pub(crate) fn cases(&self, model: &Model, case: &Case) -> Vec<[Case; 3]> {
+        let taken: BTreeSet<Kind> = self.parts.iter().map(|part| stand_in(model, part.kind)).collect();
+        let of = |kind: Kind| {
+            let parts = self.parts.iter().filter(|part| stand_in(model, part.kind) == kind);
+            let sizes = self.sizes.iter().filter(|(own, _)| stand_in(model, **own) == kind);
+            let [least, most] = sizes
+                .map(|(_, sizes)| *sizes)
+                .reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])])
+                .unwrap_or([case.bs; 2]);
+            let (bytes, share) = parts.fold((0.0, 0.0), |(bytes, share), part| {
+                (bytes + part.share * part.bytes, share + part.share)
+            });
+            [least, (bytes / share).round() as u32, most].map(|bs| Case { rw: kind.rw(), bs, ..*case })
+        };
+        taken.into_iter().map(of).collect()
     }
 
-    /// What arrives, and whether random I/Os stand for sequential ones, or the other way round, of which the
-    /// model knows nothing.
-    pub(crate) fn flow(&self, model: &Model) -> (Flow, bool) {
-        let known = |kind: &Kind| model.get(Parameter::Service(*kind)).is_some();
-        let mut stands_in = false;
+    /// What arrives, and the share of I/Os for which random ones stand for sequential ones, or the other way
+    /// round, of which the model knows nothing.
+    pub(crate) fn flow(&self, model: &Model) -> (Flow, f64) {
+        let mut stands_in = 0.0;
         let mut parts = self.parts.clone();
         for part in &mut parts {
-            let other = part.kind.in_other_order();
-            if !known(&part.kind) && known(&other) {
-                (part.kind, stands_in) = (other, true);
-            }
+            let known = stand_in(model, part.kind);
+            stands_in += if known == part.kind { 0.0 } else { part.share };
+            part.kind = known;
         }
         let ios = self.ios.len() as u64;
         // Of what is due at once no I/O can be late: it is a closed loop.
@@ -138,6 +158,33 @@ impl Recorded {
     }
 }
 
+/// Which of them begin where the one before of their direction ended.
+fn follow(all: &[RecordedIo]) -> Vec<bool> {
+    let (mut ends, mut seen) = ([None; 2], [(0, 0_usize); 2]);
+    let mut follow = Vec::with_capacity(all.len());
+    for (at, one) in all.iter().enumerate() {
+        let direction = usize::from(one.writes);
+        let end = one.offset.saturating_add(one.bytes.into());
+        let is_next = ends[direction].replace(end) == Some(one.offset);
+        follow.push(is_next);
+        let (first, count) = &mut seen[direction];
+        match *count {
+            0 => *first = at,
+            1 => follow[*first] = is_next,
+            _ => {}
+        }
+        *count += 1;
+    }
+    follow
+}
+
+/// The kind that a model takes a kind for: the other order, if it knows that one alone.
+fn stand_in(model: &Model, kind: Kind) -> Kind {
+    let is_known = |kind: Kind| model.get(Parameter::Service(kind)).is_some();
+    let other = kind.in_other_order();
+    if !is_known(kind) && is_known(other) { other } else { kind }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,14 +193,19 @@ mod tests {
     #[test]
     fn what_follows_its_own_direction_is_sequential() {
         let io = |writes, offset, bytes| RecordedIo { due_ns: 0, writes, offset, bytes };
-        // A write lies between two reads that follow each other; the second write follows a read alone.
+        // A write lies between two reads that follow each other; the second write follows a read alone. The
+        // first of each is what the second is.
         let all = [io(false, 0, 4096), io(true, 0, 4096), io(false, 4096, 4096), io(true, 8192, 4096)];
         let recorded = Recorded::of(all, false).unwrap();
         let kinds: Vec<Kind> = recorded.ios.iter().map(|io| recorded.parts[io.class as usize].kind).collect();
-        assert_eq!(kinds, [Kind::RandomRead, Kind::RandomWrite, Kind::SequentialRead, Kind::RandomWrite]);
+        let [read, write] = [Kind::SequentialRead, Kind::RandomWrite];
+        assert_eq!(kinds, [read, write, read, write]);
+        let third = [io(true, 0, 4096), io(true, 8192, 4096), io(true, 12_288, 4096)];
+        assert_eq!(follow(&third), [false, false, true]);
         // Nearly equal lengths are one part with their mean.
         let alike = Recorded::of([io(false, 0, 65_536), io(false, 1 << 30, 66_560)], false).unwrap();
-        assert_eq!((alike.parts.len(), alike.parts[0].bytes, alike.mean_bytes()), (1, 66_048.0, 66_048));
+        assert_eq!((alike.parts.len(), alike.parts[0].bytes), (1, 66_048.0));
+        assert_eq!(alike.sizes[&Kind::RandomRead], [65_536, 66_560]);
     }
 
     proptest! {

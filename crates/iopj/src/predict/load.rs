@@ -5,7 +5,7 @@ use crate::output::note;
 use anyhow::anyhow;
 use iopj_core::{RateProcess, format_duration, parse_duration};
 use iopj_load::trace::{self, How, Mapped, Onto, Op, Replay};
-use iopj_model::{Load, Recorded, RecordedIo};
+use iopj_model::{Kind, Load, Model, Recorded, RecordedIo};
 use std::path::Path;
 use std::time::Duration;
 
@@ -92,6 +92,16 @@ fn replayed(args: &PredictArgs, file: &Path) -> anyhow::Result<Asked> {
     let ios = if recorded.ios() == 1 { "I/O" } else { "I/Os" };
     let words = format!("{} {ios} of {}{over}", recorded.ios(), file.display());
     Ok(Asked::Trace(recorded, words))
+}
+
+/// The kinds of I/O of a trace of random and of sequential ones, which one word for all would hide.
+pub(super) fn kinds(recorded: &Recorded, model: &Model) -> String {
+    let kinds = recorded.kinds(model);
+    if kinds.keys().all(|kind| kind.is_random()) || !kinds.keys().any(|kind| kind.is_random()) {
+        return String::new();
+    }
+    let share = |(kind, share): (&Kind, &f64)| format!("{} {:.0} %", kind.as_str(), share * 100.0);
+    format!(" ({})", kinds.iter().map(share).collect::<Vec<_>>().join(", "))
 }
 
 /// Notes what the simulation does not do of a trace.
