@@ -22,6 +22,8 @@ const SHOWN: [Quantity; 7] = [
 ];
 /// Turns that are shown of a lead.
 const TURNS: usize = 2;
+/// The least probability of a lead that is called one.
+const LEAD: f64 = 0.6;
 
 /// The predictions of each workload, with what they rest on.
 pub(super) fn groups(model: &Model, groups: &[Group]) -> String {
@@ -72,12 +74,20 @@ fn kernel_changes(kernel: &Kernel) -> String {
 }
 
 fn table(group: &Group) -> String {
+    if group.rows.is_empty() {
+        return String::new();
+    }
     let mut table = Table::of(&group.rows).left("path", |row: &Vec<Prediction>| path(&row[0].case));
     for quantity in SHOWN {
         if group.rows.iter().flatten().any(|one| one.quantity == quantity) {
             table = table.right(quantity.shown().0, |row: &Vec<Prediction>| {
-                let own = row.iter().find(|one| one.quantity == quantity);
-                own.map_or("-".to_owned(), with_interval)
+                let falls_behind = group.behind.iter().any(|(case, _)| *case == row[0].case);
+                match row.iter().find(|one| one.quantity == quantity) {
+                    None => "-".to_owned(),
+                    // It is as long as the simulation is.
+                    Some(_) if falls_behind && quantity.is_latency() => "grows".to_owned(),
+                    Some(one) => with_interval(one),
+                }
             });
         }
     }
@@ -111,6 +121,9 @@ fn lead(lead: &Lead) -> String {
         Quantity::CpuPerIo => "least CPU time",
         _ => "least p99",
     };
+    if lead.probability < LEAD {
+        return wrap(&format!("{most}: {first} or {second}, too close to tell"), WIDTH, "  ");
+    }
     let mut text = format!("{most}: {first}, ahead of {second} with a probability of {sure:.0} %");
     let turns = lead.turns.iter().flatten().take(TURNS).map(turn).collect::<Vec<String>>();
     match turns.split_last() {
