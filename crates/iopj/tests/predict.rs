@@ -10,6 +10,8 @@ mod deep_idle;
 mod fixture;
 #[path = "predict/simulate.rs"]
 mod simulate;
+#[path = "predict/traces.rs"]
+mod traces;
 
 use common::{folder, run, says};
 use costs::Happened;
@@ -18,6 +20,7 @@ use iopj_core::VerdictKind;
 use iopj_store::{Store, StudyRecord, Trial};
 use serde_json::Value;
 use std::path::Path;
+use traces::trace;
 
 /// A store of two paths at these depths, three times each.
 fn stored(path: &Path, iodepths: &[u32], emulated: bool, change: impl FnOnce(&mut [Trial])) {
@@ -133,68 +136,6 @@ fn printed(folder: &Path, line: &str) -> Value {
 /// The rows of the first group.
 fn rows(printed: &Value) -> &[Value] {
     printed["groups"][0]["rows"].as_array().unwrap()
-}
-
-/// Reads of 4 KiB, one each 100 us, in the format of MSR Cambridge.
-fn trace(ios: u64) -> String {
-    let line = |at: u64| {
-        format!(
-            "{},host,0,Read,{},4096,1\n",
-            128_166_554_283_938_750 + at * 1_000,
-            at % 2 * (1 << 30) + at * 4096
-        )
-    };
-    (0..ios).map(line).collect()
-}
-
-#[test]
-fn a_trace_and_bursts_are_simulated() {
-    let folder = &*folder();
-    stored(&folder.join("s.iopj"), &[1, 2, 4, 8, 16, 32], false, plausible);
-    std::fs::write(folder.join("t.csv"), trace(2_000)).unwrap();
-    let (code, text, messages) = run(folder, "predict s.iopj --trace t.csv --iodepth 8");
-    assert_eq!(code, 0, "{messages}");
-    says(&messages, &["2000 of 2000 I/Os from msr, over 0.200 s: 2000 reads"]);
-    says(
-        &text,
-        &[
-            "2000 I/Os of t.csv over 0.200 s: randread, bs 4096, iodepth 8",
-            "extrapolated (all): a trace is simulated",
-        ],
-    );
-    let replayed = printed(folder, "predict s.iopj --read-iolog t.csv --iodepth 8");
-    let even = printed(folder, "predict s.iopj --rate 10k --iodepth 8");
-    assert_eq!(rows(&replayed).len(), 2);
-    for (replayed, even) in rows(&replayed).iter().zip(rows(&even)) {
-        for quantity in ["iops", "latency_mean", "cpu_per_io"] {
-            let [replayed, even] = [replayed, even].map(|row| value(row, quantity).unwrap());
-            assert!((replayed / even - 1.0).abs() < 0.03, "{quantity}: {replayed} {even}");
-        }
-    }
-    // 200,000 a second are twice what a job of libaio can do.
-    let fast = printed(folder, "predict s.iopj --read-iolog t.csv --replay-time-scale 2000 --iodepth 8");
-    assert_eq!(fast["groups"][0]["behind"][0]["case"]["path"], "libaio/syscall/interrupt", "{fast}");
-    // The store has no write.
-    std::fs::write(folder.join("w.csv"), trace(100).replace("Read", "Write")).unwrap();
-    let (_, text, _) = run(folder, "predict s.iopj --trace w.csv --path libaio");
-    says(
-        &text,
-        &["not predicted (libaio/syscall/interrupt): the trace has writes, and no cell of the model"],
-    );
-    // What is due at once is a closed loop.
-    let libaio = "--iodepth 1 --path libaio";
-    let at_once = printed(folder, &format!("predict s.iopj --trace t.csv --replay-no-stall {libaio}"));
-    let closed = printed(folder, &format!("predict s.iopj {libaio}"));
-    let [at_once, closed] = [&at_once, &closed].map(|all| value(&rows(all)[0], "iops").unwrap());
-    assert!((at_once / closed - 1.0).abs() < 0.05, "{at_once} {closed}");
-    let bursts = "--rate 50k --burst-on 1ms --burst-off 9ms --iodepth 32 --path libaio";
-    let iops = value(&rows(&printed(folder, &format!("predict s.iopj {bursts}")))[0], "iops").unwrap();
-    assert!((iops / 5_000.0 - 1.0).abs() < 0.01, "{iops}");
-    let (_, text, _) = run(folder, "predict s.iopj --rate 50k --burst-on 10s --burst-off 1s --iodepth 32");
-    says(
-        &text,
-        &["50000 I/Os per second for 10s, none for 1s", "8 bursts of 500000 I/Os are more than the 400000"],
-    );
 }
 
 /// A store of the lab with this kernel: exact counts of paths, each with so many more instructions an I/O
