@@ -115,11 +115,8 @@ fn left_out(cell: &ScoredCell) -> Vec<String> {
         let Used { path, choosing, testing, .. } = used;
         let row = cell.rows.iter().find(|row| row.path == *path);
         let with = row.and_then(|row| row.with_left_out).map_or(String::new(), |ratio| {
-            format!(
-                "; if all that is unproven or disturbed counted, {}, {}",
-                times(ratio.ratio),
-                limits(ratio)
-            )
+            let ratio = format!("{} ({})", times(ratio.ratio), limits(ratio));
+            format!("; its ratio would be {ratio} if all that is unproven or disturbed counted")
         });
         let blocks = format!("{choosing} of {choose} blocks that choose and {testing} of {test} that test");
         format!("{path} has {blocks}; left out: {}{with}", used.reasons().join(", "))

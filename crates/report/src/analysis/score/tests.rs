@@ -227,8 +227,8 @@ fn what_counts_of_each_path_is_told_by_half_and_reason() {
     assert!(own.ratio.unwrap().ratio > RATIO, "what was left out flatters: {own:?}");
     assert_eq!(row(&score, SQPOLL).with_left_out, None, "a failed trial has no figure");
     let text = crate::render::score(&score).replace("\n  ", " ");
-    let line = "auto has 4 of 4 blocks that choose and 3 of 4 that test; left out: 1 unproven; if all that \
-                is unproven or disturbed counted, 0.995, 0.989 to 1.001";
+    let line = "auto has 4 of 4 blocks that choose and 3 of 4 that test; left out: 1 unproven; its ratio \
+                would be 0.995 (0.989 to 1.001) if all that is unproven or disturbed counted";
     assert!(text.contains(line), "{text}");
 }
 
