@@ -167,19 +167,6 @@ impl<C: Clock> Auto<C> {
         self.chooser.counts()
     }
 
-    /// True if a transfer goes to the engine in front though it resembles none that is remembered: it is
-    /// remembered beside the latest one.
-    #[inline(never)]
-    fn takes_second(&mut self, op: Op, len: u32) -> bool {
-        let kind = Kind::of(op, len);
-        if !self.is_direct || self.routes[kind.index()] != self.memo.way {
-            return false;
-        }
-        self.epoch.settle(&self.memo);
-        (self.memo.second, self.memo.second_kind) = (Memo::what(op, len), kind);
-        true
-    }
-
     /// Does something with the engine without ending an epoch, when an engine may be opened: for a caller
     /// whose stack has no room for that. What ends meanwhile counts.
     pub fn within_epoch<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
@@ -224,10 +211,11 @@ impl<C: Clock> Auto<C> {
         found: usize,
         min: usize,
         until: Option<Instant>,
-        sink: &mut impl FnMut(Completion),
+        mut sink: impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
         let wanted = min.saturating_sub(found);
-        let waited = self.engines.front.wait(wanted, until, |completion| self.watch.take(completion, sink));
+        let waited =
+            self.engines.front.wait(wanted, until, |completion| self.watch.take(completion, &mut sink));
         match waited.map(|more| found + more) {
             Ok(found) if !self.watch.has_passed(found) => Ok(found),
             waited => self.wait_after(waited, min, until, sink),
@@ -258,8 +246,8 @@ impl<C: Clock> Engine for Auto<C> {
         };
         let what = Memo::what(op, transfer.len);
         if what != self.memo.what {
-            if what != self.memo.second && !self.takes_second(op, transfer.len) {
-                return self.push_elsewhere(Request { operation: transfer.by(op), tag });
+            if what != self.memo.second {
+                return self.push_unlike(op, transfer, tag);
             }
             self.epoch.count_second();
         }
@@ -270,12 +258,8 @@ impl<C: Clock> Engine for Auto<C> {
                 self.note(index, flight);
                 Ok(())
             }
-            Err(refused) => {
-                if what != self.memo.what {
-                    self.epoch.discount_second();
-                }
-                self.push_refused(refused)
-            }
+            // What it was is asked of the request: here it would have to be kept over the push.
+            Err(refused) => self.push_refused(refused),
         }
     }
 
@@ -284,7 +268,7 @@ impl<C: Clock> Engine for Auto<C> {
         if !self.is_plain {
             return self.submit_all();
         }
-        match self.engines.front.submit() {
+        match self.engines.submit_front() {
             Ok(()) => Ok(()),
             Err(error) => self.submit_after(error),
         }
@@ -313,7 +297,7 @@ impl<C: Clock> Engine for Auto<C> {
         mut sink: S,
     ) -> Result<usize, EngineError> {
         if !self.is_plain {
-            return self.wait_apart(0, min, until, &mut sink);
+            return self.wait_apart(0, min, until, sink);
         }
         // Each engine has its own way out: results that come together were told apart again.
         match &mut self.engines.front {
@@ -321,14 +305,14 @@ impl<C: Clock> Engine for Auto<C> {
                 let take = |completion| self.watch.take(completion, &mut sink);
                 return match ring.wait_inline(min, until, take) {
                     Ok(found) if !self.watch.has_passed(found) => Ok(found),
-                    waited => self.wait_after(waited, min, until, &mut sink),
+                    waited => self.wait_after(waited, min, until, sink),
                 };
             }
             Slot::Sio(sio) => {
                 if let Some(completion) = sio.perform_queued() {
                     self.watch.take(completion, &mut sink);
                     let is_over = self.watch.has_passed(1);
-                    return if is_over { self.wait_after(Ok(1), min, until, &mut sink) } else { Ok(1) };
+                    return if is_over { self.wait_after(Ok(1), min, until, sink) } else { Ok(1) };
                 }
             }
             _ => {}
@@ -336,14 +320,13 @@ impl<C: Clock> Engine for Auto<C> {
         if self.engines.is_bypass
             && let Slot::User(user) = &mut self.engines.front
         {
-            // What goes on has a sink in memory: it is made anew there, and this one stays in registers.
             return match user.wait_inline(min, |completion| self.watch.take(completion, &mut sink)) {
                 Ok(found) if !self.watch.has_passed(found) => Ok(found),
-                Ok(found) => self.wait_after(Ok(found), min, until, &mut sink),
-                Err(found) => self.wait_other(found, min, until, &mut sink),
+                Ok(found) => self.wait_after(Ok(found), min, until, sink),
+                Err(found) => self.wait_other(found, min, until, sink),
             };
         }
-        self.wait_other(0, min, until, &mut sink)
+        self.wait_other(0, min, until, sink)
     }
 
     #[inline]

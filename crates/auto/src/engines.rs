@@ -59,13 +59,8 @@ impl Slot {
         with!(self, engine => engine.push(request), Err(Refused::new(request, closed())))
     }
 
-    #[inline(always)]
-    pub(crate) fn submit(&mut self) -> Result<(), EngineError> {
-        if let Slot::Ring(ring) = self { ring.submit() } else { self.submit_other() }
-    }
-
     #[inline(never)]
-    fn submit_other(&mut self) -> Result<(), EngineError> {
+    pub(crate) fn submit(&mut self) -> Result<(), EngineError> {
         with!(self, engine => engine.submit(), Ok(()))
     }
 
@@ -207,6 +202,17 @@ impl Engines {
             return user.push(whole(transfer));
         }
         self.push_front_other(whole(transfer))
+    }
+
+    /// Submits what the engine in front has. As with [`Engines::push_front`], its place is not passed on.
+    #[inline(always)]
+    pub(crate) fn submit_front(&mut self) -> Result<(), EngineError> {
+        if let Slot::Ring(ring) = &mut self.front { ring.submit() } else { self.submit_front_other() }
+    }
+
+    #[inline(never)]
+    fn submit_front_other(&mut self) -> Result<(), EngineError> {
+        self.front.submit()
     }
 
     #[inline(never)]

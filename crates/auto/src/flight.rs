@@ -158,24 +158,28 @@ impl<C: Clock> Watch<C> {
     }
 
     /// Hands a completion on, unless its engine refused what another one can do. The completion is taken
-    /// apart and put together again, and its result is looked at first, so that it stays in registers.
+    /// apart and put together again, and its result is looked at first, so that it stays in registers. So do
+    /// the variables of the sink, which no function out of line is given.
     #[inline(always)]
     pub(crate) fn take(&mut self, completion: Completion, sink: &mut impl FnMut(Completion)) {
         let Completion { tag, result, buffers } = completion;
-        match buffers {
+        let odd = match buffers {
             Buffers::One(buffer) => match result {
                 Ok(bytes) => {
                     if buffer.index() == self.timings.index {
                         self.time();
                     }
-                    sink(Completion { tag, result: Ok(bytes), buffers: Buffers::One(buffer) });
+                    return sink(Completion { tag, result: Ok(bytes), buffers: Buffers::One(buffer) });
                 }
                 Err(error) => {
                     let buffers = Buffers::One(buffer);
-                    self.take_failed(Completion { tag, result: Err(error), buffers }, sink);
+                    self.take_failed(Completion { tag, result: Err(error), buffers })
                 }
             },
-            buffers => take_rare(Completion { tag, result, buffers }, sink),
+            buffers => Some(take_rare(Completion { tag, result, buffers })),
+        };
+        if let Some(completion) = odd {
+            sink(*completion);
         }
     }
 
@@ -213,9 +217,10 @@ impl<C: Clock> Watch<C> {
         }
     }
 
+    /// What failed, unless it is to be done again. Boxed, so that the common completion stays in registers.
     #[cold]
     #[inline(never)]
-    fn take_failed(&mut self, completion: Completion, sink: &mut impl FnMut(Completion)) {
+    fn take_failed(&mut self, completion: Completion) -> Option<Box<Completion>> {
         if completion.buffer().is_some_and(|buffer| buffer.index() == self.timings.index) {
             self.time();
         }
@@ -227,8 +232,9 @@ impl<C: Clock> Watch<C> {
                 self.redo.extend(completion.into_buffer().map(|buffer| flight.again(buffer)));
                 // What is to be done again is looked for where an epoch may end.
                 self.end_after(1);
+                None
             }
-            None => sink(completion),
+            None => Some(Box::new(completion)),
         }
     }
 }
@@ -236,8 +242,8 @@ impl<C: Clock> Watch<C> {
 /// What reads or writes no single buffer goes by the fallback, whose answer counts.
 #[cold]
 #[inline(never)]
-fn take_rare(completion: Completion, sink: &mut impl FnMut(Completion)) {
-    sink(completion);
+fn take_rare(completion: Completion) -> Box<Completion> {
+    Box::new(completion)
 }
 
 #[cfg(test)]

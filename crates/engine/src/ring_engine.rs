@@ -151,14 +151,31 @@ impl<F: EntryFormat> RingEngine<F> {
         self.modes.completion != RingCompletion::Interrupt
     }
 
-    /// The next entry, as it was prepared.
+    /// The next entry, as it was prepared unless it holds a rare request.
     #[inline]
     fn next_entry(&mut self) -> NonNull<sys::io_uring_sqe> {
-        let entry = self.held.ring.sq.next(F::ENTRY_LEN).cast();
-        if !self.unprepared.is_empty() {
-            self.prepare_again(entry);
+        self.held.ring.sq.next(F::ENTRY_LEN).cast()
+    }
+
+    /// Queues a transfer that can be: the next entry is prepared.
+    #[inline(always)]
+    fn queue(&mut self, request: Request) {
+        let op = request.operation.op();
+        let Some(transfer) = request.operation.into_transfer() else { return };
+        let index = transfer.buffer.index();
+        let address = self.gate.pool.address(index);
+        let entry = self.next_entry();
+        // SAFETY: the entry is prepared and ours until it is published; it is `ENTRY_LEN` bytes of the ring's
+        // mapping, from which the pointer comes, and aligned as the kernel aligns it. No reference to it is
+        // alive.
+        unsafe {
+            (*entry.as_ptr()).user_data = index.into();
+            self.format.transfer(entry, op, &transfer, address, self.base);
         }
-        entry
+        // SAFETY: there is a flight for each buffer of the pool, of which this is one.
+        unsafe { *self.flights.get_unchecked_mut(index as usize) = (request.tag, F::kept(transfer.len)) };
+        self.entry_taken();
+        transfer.buffer.take_off();
     }
 
     #[inline]
@@ -208,7 +225,6 @@ impl<F: EntryFormat> RingEngine<F> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn push_inline(&mut self, request: Request) -> Result<(), Refused> {
-        let op = request.operation.op();
         let Some(transfer) = request.operation.transfer() else {
             return self.push_rare(request);
         };
@@ -218,22 +234,11 @@ impl<F: EntryFormat> RingEngine<F> {
         {
             return self.push_rare(request);
         }
-        let index = transfer.buffer.index();
-        let address = self.gate.pool.address(index);
-        let entry = self.next_entry();
-        // SAFETY: the entry is prepared and ours until it is published; it is `ENTRY_LEN` bytes of the ring's
-        // mapping, from which the pointer comes, and aligned as the kernel aligns it. No reference to it is
-        // alive.
-        unsafe {
-            (*entry.as_ptr()).user_data = index.into();
-            self.format.transfer(entry, op, transfer, address, self.base);
+        if !self.unprepared.is_empty() {
+            self.push_prepared(request);
+            return Ok(());
         }
-        // SAFETY: there is a flight for each buffer of the pool, of which this is one.
-        unsafe { *self.flights.get_unchecked_mut(index as usize) = (request.tag, F::kept(transfer.len)) };
-        self.entry_taken();
-        if let Some(transfer) = request.operation.into_transfer() {
-            transfer.buffer.take_off();
-        }
+        self.queue(request);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use crate::engines::{SLOTS, Slot, slot_of};
 use crate::flight::{Flight, Watch};
 use crate::key::Kind;
 use crate::way::Way;
-use iopj_engine::{Buffer, Cause, Completion, Engine, EngineError, Refused, Request};
+use iopj_engine::{Buffer, Cause, Completion, Engine, EngineError, Op, Refused, Request, Transfer};
 use std::time::{Duration, Instant};
 
 /// How long one of several engines that interrupt is waited for before the next one's turn comes.
@@ -23,6 +23,20 @@ impl<C: Clock> Auto<C> {
     #[inline(never)]
     pub(super) fn push_other(&mut self, request: Request) -> Result<(), Refused> {
         self.push_to(request, self.fallback)
+    }
+
+    /// Pushes a transfer that resembles none that is remembered. To the engine in front, if it takes the way
+    /// of the latest one whatever its kind: then it is remembered beside that one.
+    #[inline(never)]
+    pub(super) fn push_unlike(&mut self, op: Op, transfer: Transfer, tag: u64) -> Result<(), Refused> {
+        let (kind, len) = (Kind::of(op, transfer.len), transfer.len);
+        let request = Request { operation: transfer.by(op), tag };
+        if !self.is_direct || self.routes[kind.index()] != self.memo.way {
+            return self.push_elsewhere(request);
+        }
+        self.epoch.settle(&self.memo);
+        (self.memo.second, self.memo.second_kind) = (Memo::what(op, len), kind);
+        self.push(request)
     }
 
     /// Pushes a transfer that does not resemble the latest one, or while several engines have requests.
@@ -53,6 +67,11 @@ impl<C: Clock> Auto<C> {
     #[cold]
     #[inline(never)]
     pub(super) fn push_refused(&mut self, refused: Refused) -> Result<(), Refused> {
+        let operation = &refused.request().operation;
+        let len = operation.transfer().map_or(0, |transfer| transfer.len);
+        if Memo::what(operation.op(), len) != self.memo.what {
+            self.epoch.discount_second();
+        }
         if self.memo.way == Way::Sio && self.in_flight() > 0 && self.iodepth > 1 {
             return self.push_elsewhere(refused.into_parts().0);
         }
@@ -267,7 +286,8 @@ impl<C: Clock> Auto<C> {
         Ok(())
     }
 
-    /// Goes on with a wait after an engine failed or refused something.
+    /// Goes on with a wait after an engine failed or refused something. Here and in the other functions that
+    /// a wait ends with, the sink is given away: its address, if it were lent, would keep it in memory.
     #[cold]
     #[inline(never)]
     pub(super) fn wait_after(
@@ -275,7 +295,7 @@ impl<C: Clock> Auto<C> {
         waited: Result<usize, EngineError>,
         min: usize,
         until: Option<Instant>,
-        sink: &mut impl FnMut(Completion),
+        sink: impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
         let found = self.taken(self.active, 0, waited)?;
         if found >= min && self.watch.redo.is_empty() {
@@ -293,15 +313,15 @@ impl<C: Clock> Auto<C> {
         mut found: usize,
         min: usize,
         until: Option<Instant>,
-        sink: &mut impl FnMut(Completion),
+        mut sink: impl FnMut(Completion),
     ) -> Result<usize, EngineError> {
         let min = min.min(found + self.in_flight());
         loop {
             self.do_again()?;
             let wanted = min.saturating_sub(found);
             found += match self.only_slot() {
-                Some(slot) => self.wait_on(slot, wanted, until, sink)?,
-                None => self.wait_round(wanted, until, sink)?,
+                Some(slot) => self.wait_on(slot, wanted, until, &mut sink)?,
+                None => self.wait_round(wanted, until, &mut sink)?,
             };
             let is_enough = found >= min || self.in_flight() == 0;
             if is_enough || until.is_some_and(|until| Instant::now() >= until) {

@@ -13,9 +13,17 @@ use std::time::{Duration, Instant};
 
 #[expect(private_bounds, reason = "the two formats are those of this crate")]
 impl<F: EntryFormat> RingEngine<F> {
+    /// Queues a transfer that can be, in an entry that may have held a rare request. Apart as a whole: across
+    /// a call, what was pushed would have to be kept.
     #[cold]
     #[inline(never)]
-    pub(super) fn prepare_again(&mut self, entry: NonNull<sys::io_uring_sqe>) {
+    pub(super) fn push_prepared(&mut self, request: Request) {
+        let entry = self.next_entry();
+        self.prepare_again(entry);
+        self.queue(request);
+    }
+
+    fn prepare_again(&mut self, entry: NonNull<sys::io_uring_sqe>) {
         let place = self.held.ring.sq.place();
         if let Some(at) = self.unprepared.iter().position(|other| *other == place) {
             self.unprepared.swap_remove(at);
@@ -39,8 +47,10 @@ impl<F: EntryFormat> RingEngine<F> {
             Ok(extra) => extra,
             Err(error) => return Err(Refused::new(request, error)),
         };
-        let entry = self.next_entry();
-        self.unprepared.push(self.held.ring.sq.place());
+        let (entry, place) = (self.next_entry(), self.held.ring.sq.place());
+        if !self.unprepared.contains(&place) {
+            self.unprepared.push(place);
+        }
         // SAFETY: as in `push`. What the entry points to lives in the buffers and in `extra`, whose place
         // does not change when it moves into the table: it holds its contents by address.
         unsafe {

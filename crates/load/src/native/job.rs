@@ -327,12 +327,13 @@ impl<'a, E: Engine> LoopOn<'a, E> {
     fn wait_for_one(&mut self) -> Result<(), EngineError> {
         let state = &mut self.state;
         let mut now = 0;
-        // In the wait's own code, which hands out completions at several places for some engines.
+        // In the wait's own code, which hands out completions at several places for some engines. It owns the
+        // time, whose address would keep it in memory.
         self.engine.wait(
             1,
             None,
             #[inline(always)]
-            |Completion { tag, result, buffers }| {
+            move |Completion { tag, result, buffers }| {
                 state.take_back(buffers);
                 if now == 0 {
                     now = state.seen();
@@ -343,7 +344,9 @@ impl<'a, E: Engine> LoopOn<'a, E> {
         Ok(())
     }
 
-    /// Waits for several completions, and records them once the last is there.
+    /// Waits for several completions, and records them once the last is there. Out of line, so that the loop
+    /// has its registers for the wait for one.
+    #[inline(never)]
     fn wait_for_batch(&mut self, min: usize) -> Result<(), EngineError> {
         let batch = &mut self.state.batch;
         self.engine.wait(min, None, |completion| batch.push(completion))?;
