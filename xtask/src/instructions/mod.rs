@@ -18,6 +18,7 @@ use crate::{needs, shell};
 use anyhow::{Context, Result, bail};
 use callgrind::Profile;
 use program::{Case, Program, engine_cases, engine_limit};
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,15 +34,51 @@ const ENGINE_IOS: [u64; 2] = [2_000, 22_000];
 const COUNTS: u32 = 3;
 /// Bytes of the file that is read.
 const FILE_LEN: u64 = 64 << 20;
+/// Those of the adaptive engine in iopj, of which only the loop is counted: some twenty epochs lie between.
+const ROUTED_IOS: [u64; 2] = [20_000, 60_000];
 /// Path, depth, and the most instructions that an I/O may cost. At depth 1 a ring makes one system call for
-/// each completion.
-const CASES: &[(&str, u32, Option<f64>)] = &[
-    ("posix-sio/syscall/interrupt", 1, Some(200.0)),
-    ("io_uring/syscall/interrupt", 32, Some(200.0)),
-    ("io_uring/syscall/interrupt", 1, Some(250.0)),
-    ("libaio/syscall/interrupt", 32, None),
-    ("posix-aio/syscall/interrupt", 1, None),
+/// each completion. What the adaptive engine picks stands before it.
+const CASES: &[(&str, u32, Limit)] = &[
+    ("posix-sio/syscall/interrupt", 1, Limit::Most(200.0)),
+    ("auto:posix-sio/syscall/interrupt", 1, Limit::Added(routed::LIMIT)),
+    ("io_uring/syscall/interrupt", 32, Limit::Most(200.0)),
+    ("auto:io_uring/syscall/interrupt", 32, Limit::Added(routed::LIMIT)),
+    ("io_uring/syscall/interrupt", 1, Limit::Most(250.0)),
+    ("auto:io_uring/syscall/interrupt", 1, Limit::Added(routed::LIMIT)),
+    ("libaio/syscall/interrupt", 32, Limit::None),
+    ("posix-aio/syscall/interrupt", 1, Limit::None),
 ];
+
+/// The most instructions that an I/O may cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Limit {
+    None,
+    /// With its clock reads.
+    Most(f64),
+    /// Beyond those of the path alone, both without clock reads.
+    Added(f64),
+}
+
+impl Limit {
+    /// True if an I/O costs more. `alone` is what one of the path alone costs, if that was counted.
+    fn is_passed(self, cost: &Cost, clock_read: u32, alone: Option<f64>) -> bool {
+        match (self, alone) {
+            (Limit::Most(most), _) => cost.total(clock_read) > most,
+            (Limit::Added(most), Some(alone)) => cost.program - alone > most,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Limit::None => f.pad("-"),
+            Limit::Most(most) => f.pad(&most.to_string()),
+            Limit::Added(most) => f.pad(&format!("+{most}")),
+        }
+    }
+}
 
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let (check, fio) = (options.flag("--check"), options.flag("--fio"));
@@ -70,7 +107,7 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
 
 /// The cases of iopj that have a limit, compared with it. They need a disk on which nobody else measures.
 pub(crate) fn check_iopj(workspace: &Workspace) -> Result<()> {
-    let limited = CASES.iter().filter(|(.., limit)| limit.is_some());
+    let limited = CASES.iter().filter(|(.., limit)| *limit != Limit::None);
     let cases: Vec<Case> = limited.map(|(path, iodepth, _)| Case::new(path, *iodepth)).collect();
     shell::timed("instructions per I/O of iopj", || within_limits(&count_iopj(workspace, &cases)?))
 }
@@ -114,18 +151,18 @@ fn parse_cases(words: &[String]) -> Result<Vec<Case>, Usage> {
                 "`{word}`: the depth is a whole number, as in io_uring/syscall/interrupt@8"
             ))),
         },
-        None => Ok(Case::new(word, if word.starts_with("posix-") { 1 } else { 32 })),
+        None => Ok(Case::new(word, if word.contains("posix-") { 1 } else { 32 })),
     };
     words.iter().map(parse).collect()
 }
 
-/// The most instructions that a case may cost, if there is a limit.
-fn limit(program: &Program, case: &Case) -> Option<f64> {
+/// The most instructions that a case may cost.
+fn limit(program: &Program, case: &Case) -> Limit {
     let is_this = |(path, iodepth, _): &&(&str, u32, _)| *path == case.path && *iodepth == case.iodepth;
     match program {
-        Program::Iopj(_) => CASES.iter().find(is_this).and_then(|(.., limit)| *limit),
-        Program::Fio => None,
-        Program::Engine(_) => engine_limit(case),
+        Program::Iopj(_) => CASES.iter().find(is_this).map_or(Limit::None, |(.., limit)| *limit),
+        Program::Fio => Limit::None,
+        Program::Engine(_) => engine_limit(case).map_or(Limit::None, Limit::Most),
     }
 }
 
@@ -139,28 +176,37 @@ fn measure(workspace: &Workspace, program: &Program, cases: &[Case]) -> Result<V
     let clock_read =
         clock::instructions_per_read().context("the instructions of a clock read cannot be counted")?;
     println!(
-        "{:<34} {:>7} {:>11} {:>11} {:>11} {:>11} {:>6}",
-        "path", "iodepth", "program", "clock reads", "per read", "total", "limit"
+        "{:<34} {:>7} {:>11} {:>7} {:>11} {:>11} {:>11} {:>6}",
+        "path", "iodepth", "program", "added", "clock reads", "per read", "total", "limit"
     );
-    let mut over = Vec::new();
+    let (mut over, mut known) = (Vec::new(), Vec::new());
     for case in cases {
         let limit = limit(program, case);
-        let is_over = |cost: &Cost| limit.is_some_and(|limit| cost.total(clock_read) > limit);
-        let [short, long] = lengths(program);
+        let alone = alone(&known, case);
+        let is_over = |cost: &Cost| limit.is_passed(cost, clock_read, alone);
+        let [short, long] = lengths(program, case);
         let cost = Cost::of(long - short, is_over, || profiles(program, case, &file, &folder))?;
         let total = cost.total(clock_read);
-        let limit_text = limit.map_or("-".to_owned(), |limit| limit.to_string());
+        let added = alone.map_or("-".to_owned(), |alone| format!("{:.1}", cost.program - alone));
         println!(
-            "{:<34} {:>7} {:>11.1} {:>11.3} {clock_read:>11} {total:>11.1} {limit_text:>6}",
+            "{:<34} {:>7} {:>11.1} {added:>7} {:>11.3} {clock_read:>11} {total:>11.1} {limit:>6}",
             case.path, case.iodepth, cost.program, cost.clock_reads
         );
         if is_over(&cost) {
             over.push(format!("{} at depth {}", case.path, case.iodepth));
         }
+        known.push((case, cost.program));
     }
     println!("user-space instructions per I/O of {}, by valgrind --tool=callgrind", program.name());
     fs::remove_dir_all(folder)?;
     Ok(over)
+}
+
+/// What the path alone costs on which the adaptive engine is pinned in this case, if it was counted.
+fn alone(known: &[(&Case, f64)], case: &Case) -> Option<f64> {
+    let path = case.path.strip_prefix("auto:")?;
+    let is_this = |(of, _): &&(&Case, f64)| of.path == path && of.iodepth == case.iodepth;
+    known.iter().find(is_this).map(|(_, cost)| *cost)
 }
 
 /// The folder of the counts, empty.
@@ -189,8 +235,12 @@ struct Cost {
 }
 
 /// I/Os of the shorter and the longer run.
-fn lengths(program: &Program) -> [u64; 2] {
-    if program.reads_file() { IOS } else { ENGINE_IOS }
+fn lengths(program: &Program, case: &Case) -> [u64; 2] {
+    match program {
+        Program::Engine(_) => ENGINE_IOS,
+        _ if case.path.starts_with("auto:") => ROUTED_IOS,
+        _ => IOS,
+    }
 }
 
 /// One run of each length.
@@ -204,7 +254,7 @@ fn profiles(program: &Program, case: &Case, file: &Path, folder: &Path) -> Resul
         let profile = callgrind::profile(&command, program.counted(case), &folder.join("callgrind.out"));
         profile.with_context(|| format!("{}, depth {}", case.path, case.iodepth))
     };
-    let [short, long] = lengths(program);
+    let [short, long] = lengths(program, case);
     Ok([profile(short)?, profile(long)?])
 }
 
@@ -289,14 +339,28 @@ mod tests {
     #[test]
     fn limits_hold_for_their_cases() {
         let iopj = Program::Iopj("iopj".into());
-        assert_eq!(limit(&iopj, &Case::new("posix-sio/syscall/interrupt", 1)), Some(200.0));
-        assert_eq!(limit(&iopj, &Case::new("io_uring/syscall/interrupt", 32)), Some(200.0));
-        assert_eq!(limit(&iopj, &Case::new("io_uring/syscall/interrupt", 1)), Some(250.0));
-        assert_eq!(limit(&iopj, &Case::new("io_uring/syscall/interrupt", 8)), None);
-        assert_eq!(limit(&iopj, &Case::new("libaio/syscall/interrupt", 32)), None);
-        assert_eq!(limit(&Program::Fio, &Case::new("io_uring", 32)), None);
+        let of = |path, iodepth| limit(&iopj, &Case::new(path, iodepth));
+        assert_eq!(of("posix-sio/syscall/interrupt", 1), Limit::Most(200.0));
+        assert_eq!(of("io_uring/syscall/interrupt", 32), Limit::Most(200.0));
+        assert_eq!(of("io_uring/syscall/interrupt", 1), Limit::Most(250.0));
+        assert_eq!(of("auto:io_uring/syscall/interrupt", 1), Limit::Added(25.0));
+        assert_eq!(of("io_uring/syscall/interrupt", 8), Limit::None);
+        assert_eq!(of("libaio/syscall/interrupt", 32), Limit::None);
+        assert_eq!(limit(&Program::Fio, &Case::new("io_uring", 32)), Limit::None);
         let engine = Program::Engine("nvme_user".into());
         let limits: Vec<_> = engine_cases().iter().map(|case| limit(&engine, case)).collect();
-        assert_eq!(limits, [180.0, 150.0, 150.0, 180.0, 150.0, 30.0].map(Some));
+        assert_eq!(limits, [180.0, 150.0, 150.0, 180.0, 150.0, 30.0].map(Limit::Most));
+    }
+
+    #[test]
+    fn the_adaptive_engine_is_compared_with_the_path_that_it_picks_at_the_same_depth() {
+        let cases = [("a/b", 1), ("a/b", 32)].map(|(path, iodepth)| Case::new(path, iodepth));
+        let known = [(&cases[0], 200.0), (&cases[1], 170.0)];
+        assert_eq!(alone(&known, &Case::new("auto:a/b", 32)), Some(170.0));
+        assert_eq!(alone(&known, &Case::new("auto:a/b", 8)), None);
+        assert_eq!(alone(&known, &cases[0]), None);
+        let cost = Cost { program: 195.5, clock_reads: 10.0 };
+        let is_over = |alone| Limit::Added(25.0).is_passed(&cost, 80, alone);
+        assert!(is_over(Some(170.0)) && !is_over(Some(171.0)) && !is_over(None));
     }
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// I/Os of the shorter and the longer run: some ten epochs lie between them.
 const IOS: [u64; 2] = [5_000, 25_000];
 /// The most instructions that an I/O may cost beyond those of the engine alone.
-const LIMIT: f64 = 25.0;
+pub(super) const LIMIT: f64 = 25.0;
 
 /// What the bench does by the adaptive engine, what by the engine alone, and at which depth.
 const CASES: &[(&str, &str, u32)] = &[
