@@ -100,8 +100,13 @@ impl Estimates {
     /// I/Os come slower than was believed of the current way, or faster: on each other way too. What was
     /// measured of those that spin meanwhile holds no more.
     pub(crate) fn shift_time(&mut self, kind: Kind, band: Band, current: Way, [from_ns, to_ns]: [f64; 2]) {
+        let was_measured = self.get(kind, band, current).measured_ns.is_some();
         for way in Way::ALL.into_iter().filter(|way| *way != current) {
             let estimate = self.get_mut(kind, band, way);
+            // A figure of the policy's that was wrong says nothing of what was measured meanwhile.
+            if !was_measured && estimate.measured_ns.is_some() {
+                continue;
+            }
             // What ways differ by stays, but no time becomes shorter by more than the current one's.
             let shifted = |time_ns: f64| (time_ns + to_ns - from_ns).max(time_ns * to_ns / from_ns);
             estimate.time_ns = estimate.time_ns.map(shifted);
@@ -173,6 +178,24 @@ mod tests {
         let (kind, band) = (Kind::new(Direction::Read, 4096), Band::of(2));
         assert_eq!(estimates.get(kind, band, Way::Poll), Estimate::default());
         assert_eq!(estimates.cost(kind, Band::ONE, Way::Poll, Aim::Latency), Some(4096.0));
+    }
+
+    #[test]
+    fn what_was_measured_does_not_follow_a_policys_figure_that_was_wrong() {
+        let (kind, band) = (Kind::new(Direction::Read, 4096), Band::ONE);
+        let mut estimates = Estimates::default();
+        let measured = Estimate { time_ns: Some(100.0), measured_ns: Some(1), ..Estimate::default() };
+        *estimates.get_mut(kind, band, Way::Hybrid) = measured;
+        *estimates.get_mut(kind, band, Way::Sqpoll) = Estimate { measured_ns: None, ..measured };
+        estimates.get_mut(kind, band, Way::Poll).time_ns = Some(300.0);
+        let times = |estimates: &Estimates| {
+            [Way::Hybrid, Way::Sqpoll].map(|way| estimates.get(kind, band, way).time_ns)
+        };
+        estimates.shift_time(kind, band, Way::Poll, [100.0, 300.0]);
+        assert_eq!(times(&estimates), [Some(100.0), Some(300.0)]);
+        estimates.get_mut(kind, band, Way::Poll).measured_ns = Some(2);
+        estimates.shift_time(kind, band, Way::Poll, [100.0, 300.0]);
+        assert_eq!(times(&estimates), [Some(300.0), Some(900.0)], "it is another load");
     }
 
     #[test]
