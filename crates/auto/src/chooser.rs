@@ -63,6 +63,8 @@ pub struct Chooser {
     in_flight: u32,
     /// Of the latest epoch that did not explore, the kinds with their requests.
     mix: Vec<(Kind, u32)>,
+    /// When a poller of submissions was last given something.
+    poller_ns: Option<u64>,
     is_over_bound: bool,
     are_routes_new: bool,
     random: Xoshiro256PlusPlus,
@@ -93,6 +95,7 @@ impl Chooser {
             is_over_bound: false,
             are_routes_new: false,
             random: Xoshiro256PlusPlus::seed_from_u64(choice.seed),
+            poller_ns: None,
             log: Log::default(),
             counts: Counts::default(),
             ios: 0,

@@ -6,6 +6,7 @@ use crate::estimate::{Estimate, move_towards};
 use crate::key::{Band, Kind};
 use crate::policy::Aim;
 use crate::seen::Seen;
+use crate::timing::POLLER_IDLE_MS;
 use crate::way::Way;
 
 /// How much an epoch's CPU time counts in what is believed.
@@ -22,6 +23,8 @@ const AT_FIRST: f64 = 4.0;
 const FAR: f64 = 2.0;
 /// Readings running before processors count as crowded, or not any more.
 const READINGS: u32 = 2;
+/// How long a poller of submissions runs that is given nothing.
+const POLLER_IDLE_NS: u64 = 1_000_000 * POLLER_IDLE_MS as u64;
 
 /// What is so once some readings running said it, until some say that it is not.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,10 +49,15 @@ impl Readings {
 
 impl Chooser {
     /// A poller of submissions is a thread that runs, too: one that is not there yet needs a processor more.
+    /// Ours is one of those that run, until it was given nothing for a while.
     pub(super) fn note_crowding(&mut self, seen: &Seen<'_>) {
+        if seen.kinds().any(|(kind, _)| self.route(kind).has_poller()) {
+            let between_ns = seen.elapsed_ns / seen.total().max(1);
+            self.poller_ns = Some(seen.now_ns.saturating_sub(between_ns));
+        }
         let Some(Crowding { runnable, processors }) = seen.crowding else { return };
-        let has_poller = seen.kinds().any(|(kind, _)| self.route(kind).has_poller());
-        let others = runnable - u32::from(has_poller).min(runnable);
+        let runs = self.poller_ns.is_some_and(|at_ns| seen.now_ns.saturating_sub(at_ns) < POLLER_IDLE_NS);
+        let others = runnable - u32::from(runs).min(runnable);
         self.crowded.note(others > processors);
         self.full.note(others >= processors);
     }

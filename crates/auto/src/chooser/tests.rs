@@ -165,6 +165,19 @@ fn a_gain_below_the_margin_or_of_one_epoch_changes_nothing() {
 }
 
 #[test]
+fn a_poller_of_ours_is_no_other_thread_until_it_sleeps() {
+    let mut run =
+        Run::new(chooser(knows(vec![figures(Way::Sqpoll, 5_000.0)]), &[Way::Interrupt, Way::Sqpoll]));
+    assert_eq!(run.chooser.route(read()), Way::Sqpoll);
+    run.crowding = Some(Crowding { runnable: 2, processors: 2 });
+    run.epochs(4, |_| (5_000, 1));
+    assert_eq!(run.chooser.route(read()), Way::Sqpoll, "it is one of the two");
+    // It sleeps between requests that are rare, so the two are others.
+    run.epochs(4, |_| (20_000_000, 1));
+    assert_eq!(run.chooser.route(read()), Way::Interrupt);
+}
+
+#[test]
 fn a_policys_first_way_is_taken_at_once_and_its_figures_are_corrected() {
     let policy =
         Policy { exploration: 0.0, ..knows(vec![figures(Way::Poll, 5_000.0), figures(Way::Sio, 9_000.0)]) };
