@@ -81,6 +81,8 @@ impl Chooser {
     /// One that begins by the policy.
     pub fn new(choice: Choice) -> Chooser {
         let mut chooser = Chooser {
+    /// The same of those that tried what was not measured.
+    ventured: f64,
             has: Way::ALL.map(|way| choice.ways.contains(&way)),
             estimates: Estimates::of(&choice.policy),
             routes: [Way::fallback(choice.is_bypass); KINDS],
@@ -109,6 +111,7 @@ impl Chooser {
                 Rule::Pinned(way) => way,
                 Rule::Follow | Rule::Random => chooser.first(kind),
             };
+            ventured: 0.0,
         }
         if chooser.choice.is_bypass {
             chooser.routes = [chooser.routes[0]; KINDS];

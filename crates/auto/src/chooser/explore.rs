@@ -15,6 +15,8 @@ const LEAST_BURST: u32 = 8;
 const DOUBT: f64 = 2.0;
 /// A way that costs more than that times the one that is taken has such a part of the room.
 const HOPELESS: f64 = 20.0;
+/// Of what a way may be expected to save, the part that trying it may cost.
+const VENTURE: f64 = 0.25;
 /// How much more seldom a way is tried that costs as much again as the one that is taken.
 const SELDOM: f64 = 10.0;
 
@@ -27,6 +29,8 @@ pub(super) struct Burst {
     pub(super) home: Way,
     /// Its I/Os.
     pub(super) ios: u32,
+    /// It was not measured, and may well be better.
+    is_open: bool,
 }
 
 /// A way that may be tried.
@@ -64,8 +68,8 @@ impl Chooser {
         let of_kind = seen.share(kinds);
         let cost = share * self.spent - self.excess;
         let room = Room { ios, cost, share: of_kind, now_ns: seen.now_ns };
-        let Some(Trial { way, ios, .. }) = self.to_try(kind, &room) else { return };
-        self.burst = Some(Burst { kinds, way, home: self.route(kind), ios });
+        let Some(Trial { way, ios, is_open, .. }) = self.to_try(kind, &room) else { return };
+        self.burst = Some(Burst { kinds, way, home: self.route(kind), ios, is_open });
         self.set_routes(kinds, way);
     }
 
@@ -78,20 +82,20 @@ impl Chooser {
 
     /// Adds up what I/Os cost, and what a burst cost more than the way that is taken otherwise.
     pub(super) fn account(&mut self, seen: &Seen<'_>) {
+        let mut excess = self.burst.map_or(0.0, |burst| self.aftermath(burst.way));
         for (kind, ios) in seen.kinds() {
             let Some(cost) = self.cost(kind, self.route(kind)) else { continue };
             self.spent += cost * f64::from(ios);
             if let Some(burst) = self.burst.filter(|burst| burst.kinds.has(kind)) {
                 let home = self.cost(kind, burst.home).unwrap_or(cost);
-                let excess = (cost - home).max(0.0);
+                let more = (cost - home).max(0.0);
                 let settling = f64::from(2 * self.settle()) / seen.total() as f64;
-                let settling = settling * self.settling(kind, burst.way, excess);
-                self.excess += f64::from(ios) * (excess + settling);
+                let settling = settling * self.settling(kind, burst.way, more);
+                excess += f64::from(ios) * (more + settling);
             }
         }
-        if let Some(burst) = self.burst {
-            self.excess += self.aftermath(burst.way);
-        }
+        let is_open = self.burst.is_some_and(|burst| burst.is_open);
+        *if is_open { &mut self.ventured } else { &mut self.excess } += excess;
     }
 
     fn least_burst(&self) -> u32 {
@@ -129,7 +133,13 @@ impl Chooser {
         let excess = (cost - current).max(0.0);
         let is_hopeless = cost > DOUBT * current;
         let mut ios = room.ios.min(self.choice.epochs.burst_ios.into());
-        let cost_left = if is_hopeless { room.cost / HOPELESS } else { room.cost } - self.aftermath(way);
+        let ratio = if current > 0.0 { cost / current } else { 1.0 };
+        let is_open = measured_ns.is_none() && !is_hopeless;
+        let cost_left = match (is_open, is_hopeless) {
+            (true, _) => room.cost.max(self.venture(ratio)),
+            (false, true) => room.cost / HOPELESS,
+            (false, false) => room.cost,
+        } - self.aftermath(way);
         // I/Os settle before the burst, and after it.
         let settling = f64::from(2 * self.settle()) * self.settling(kind, way, excess) * room.share;
         if excess > 0.0 {
@@ -140,11 +150,18 @@ impl Chooser {
         if ios < f64::from(self.least_burst()) {
             return None;
         }
-        let is_open = measured_ns.is_none() && !is_hopeless;
         let age_ns = room.now_ns.saturating_sub(measured_ns.unwrap_or(0)) as f64;
-        let ratio = if current > 0.0 { cost / current } else { 1.0 };
         let urgency = if is_open { -ratio } else { age_ns / (1.0 + SELDOM * (ratio - 1.0).max(0.0)) };
         Some(Trial { way, ios: ios as u32, is_open, urgency })
+    }
+
+    /// What the try of a way may cost that was not measured, and is believed to cost so many times as much
+    /// as the one that is taken: a part of what it may be expected to save over as much again as was spent.
+    /// That is what it saves if the belief is wrong by the factor [`DOUBT`], times half of that share, for
+    /// how likely it is that it saves anything.
+    fn venture(&self, ratio: f64) -> f64 {
+        let most = (1.0 - ratio / DOUBT).max(0.0);
+        VENTURE * 0.5 * most * most * self.spent - self.ventured
     }
 
     /// What an I/O is expected to cost. A way that spins takes all the time that there is, whatever is
@@ -155,7 +172,8 @@ impl Chooser {
             return known;
         }
         let current = self.estimates.get(kind, self.bands[kind.index()], self.route(kind));
-        let spun = current.time_ns.map(|time_ns| time_ns * way.busy_processors());
+        let own = self.estimates.get(kind, self.bands[kind.index()], way);
+        let spun = own.time_ns.or(current.time_ns).map(|time_ns| time_ns * way.busy_processors());
         known.map_or(spun, |known| Some(known.max(spun.unwrap_or(known))))
     }
 
