@@ -18,8 +18,11 @@ use learn::Readings;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Epochs running in which another way must be better before it is taken.
-const EPOCHS_RUNNING: u32 = 2;
+/// Another way is taken once what it would have saved in epochs running adds up to so many margins, of which
+/// each epoch adds one at most.
+const MARGINS: f64 = 2.0;
+/// What an epoch adds counts only above this part of the margin: the rest is noise.
+const NOISE: f64 = 0.25;
 /// Requests of a kind in an epoch below which its route stays.
 const LEAST_IOS: u32 = 32;
 
@@ -51,22 +54,25 @@ pub struct Chooser {
     estimates: Estimates,
     routes: [Way; KINDS],
     bands: [Band; KINDS],
-    /// By kind, a way that was better, and in how many epochs running.
-    rivals: [Option<(Way, u32)>; KINDS],
+    /// By kind, a way that was better in the latest epochs, and the sum of what it would have saved in them,
+    /// in margins.
+    rivals: [Option<(Way, f64)>; KINDS],
     /// The load of a kind, as a power of two of its I/Os per second.
     loads: [Option<u32>; KINDS],
     burst: Option<Burst>,
     /// Threads wait for processors; or would, if a poller of submissions ran too.
     crowded: Readings,
     full: Readings,
+    /// When a poller of submissions was last given something.
+    poller_ns: Option<u64>,
     /// The most requests that were seen in flight in an epoch.
     in_flight: u32,
     /// Of the latest epoch that did not explore, the kinds with their requests.
     mix: Vec<(Kind, u32)>,
-    /// When a poller of submissions was last given something.
-    poller_ns: Option<u64>,
     is_over_bound: bool,
     are_routes_new: bool,
+    /// A route was chosen since the last epoch that did not explore.
+    is_young: bool,
     random: Xoshiro256PlusPlus,
     log: Log,
     counts: Counts,
@@ -75,20 +81,21 @@ pub struct Chooser {
     /// What all I/Os cost by the aim, as believed, and what those cost more that explored.
     spent: f64,
     excess: f64,
+    /// The same of those that tried what was not measured.
+    ventured: f64,
 }
 
 impl Chooser {
     /// One that begins by the policy.
     pub fn new(choice: Choice) -> Chooser {
         let mut chooser = Chooser {
-    /// The same of those that tried what was not measured.
-    ventured: f64,
             has: Way::ALL.map(|way| choice.ways.contains(&way)),
             estimates: Estimates::of(&choice.policy),
             routes: [Way::fallback(choice.is_bypass); KINDS],
             bands: [Band::of(choice.iodepth); KINDS],
             rivals: [None; KINDS],
             loads: [None; KINDS],
+            poller_ns: None,
             burst: None,
             crowded: Readings::default(),
             full: Readings::default(),
@@ -96,14 +103,15 @@ impl Chooser {
             mix: Vec::new(),
             is_over_bound: false,
             are_routes_new: false,
+            is_young: true,
             random: Xoshiro256PlusPlus::seed_from_u64(choice.seed),
-            poller_ns: None,
             log: Log::default(),
             counts: Counts::default(),
             ios: 0,
             explored_ns: 0,
             spent: 0.0,
             excess: 0.0,
+            ventured: 0.0,
             choice,
         };
         for kind in Kind::all() {
@@ -111,7 +119,6 @@ impl Chooser {
                 Rule::Pinned(way) => way,
                 Rule::Follow | Rule::Random => chooser.first(kind),
             };
-            ventured: 0.0,
         }
         if chooser.choice.is_bypass {
             chooser.routes = [chooser.routes[0]; KINDS];
@@ -156,10 +163,17 @@ impl Chooser {
         let settle = if std::mem::take(&mut self.are_routes_new) { self.settle() } else { 0 };
         match self.burst {
             Some(burst) => Plan { settle, ios: burst.ios, ns: 0, explores: true },
-            // How many requests are in flight is seen soon.
+            // How many requests are in flight is seen soon, and what is in doubt.
             None if self.ios == 0 => Plan { settle, ios: burst_ios.min(ios), ns: 0, explores: false },
+            None if self.is_in_doubt() => Plan { settle, ios, ns: 0, explores: false },
             None => Plan { settle, ios, ns, explores: false },
         }
+    }
+
+    /// True if a route was just chosen, or another way is about to be.
+    fn is_in_doubt(&self) -> bool {
+        let is_open = self.is_young || self.rivals.iter().any(Option::is_some);
+        self.choice.rule == Rule::Follow && is_open
     }
 
     /// I/Os that end before those of new routes do, some of which are late.
@@ -221,6 +235,7 @@ impl Chooser {
 
     fn follow(&mut self, seen: &Seen<'_>) {
         if self.burst.is_none() {
+            self.is_young = false;
             self.mix = seen.kinds().collect();
         }
         let moves: Vec<Move> = seen.kinds().filter_map(|(kind, _)| self.change_band(kind, seen)).collect();
@@ -297,7 +312,7 @@ impl Chooser {
         }
     }
 
-    /// Takes another way if it was better by more than the margin in enough epochs running.
+    /// Takes another way if what it would have saved in epochs running adds up to enough.
     fn consider_rival(&mut self, kind: Kind, now_ns: u64) {
         let aim = self.choice.policy.aim;
         let current = self.route(kind);
@@ -305,15 +320,17 @@ impl Chooser {
         let cost = |way| self.cost(kind, way);
         let Some(to) = cost(rival) else { return };
         let from = cost(current);
-        let is_better = from.is_none_or(|from| to < from * (1.0 - self.choice.policy.hysteresis));
-        if rival == current || !is_better {
+        let margin = self.choice.policy.hysteresis.max(f64::EPSILON);
+        let saves = from.map_or(1.0, |from| ((1.0 - to / from) / margin).min(1.0));
+        if rival == current || saves <= NOISE {
             self.rivals[kind.index()] = None;
             return;
         }
         let before =
-            self.rivals[kind.index()].filter(|(way, _)| *way == rival).map_or(0, |(_, epochs)| epochs);
-        self.rivals[kind.index()] = Some((rival, before + 1));
-        if before + 1 >= EPOCHS_RUNNING {
+            self.rivals[kind.index()].filter(|(way, _)| *way == rival).map_or(0.0, |(_, saved)| saved);
+        let saved = before + saves;
+        self.rivals[kind.index()] = Some((rival, saved));
+        if saved >= MARGINS {
             self.take(kind, rival, Why::Better { aim, from, to }, now_ns);
         }
     }
@@ -431,6 +448,7 @@ impl Chooser {
         let mut left = [self.route(kind)].into_iter().chain(others).filter(|way| *way != to);
         let Some(from) = left.next() else { return };
         self.set_routes(self.going_with(kind), to);
+        self.is_young = true;
         let of = (!self.is_together()).then_some(kind);
         self.note(of, self.bands[kind.index()], [from, to], why, now_ns);
     }

@@ -13,8 +13,8 @@ pub const LOG_LEN: usize = 256;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Why {
-    /// It costs less by the aim, in two epochs running: what an I/O costs on the way that was left (absent:
-    /// not known), and on the new one. In ns, or joules.
+    /// It costs less by the aim, and did in epochs running: what an I/O costs on the way that was left
+    /// (absent: not known), and on the new one. In ns, or joules.
     Better {
         /// The aim.
         aim: Aim,

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The least gain for which a way is changed, unless the policy says otherwise.
+/// A way is changed for a gain of so much in two epochs running, or of half of it in four, and so on, unless
+/// the policy says otherwise.
 const HYSTERESIS: f64 = 0.04;
 /// The share of I/Os that try other ways, unless the policy says otherwise.
 const EXPLORATION: f64 = 0.003;
@@ -100,7 +101,7 @@ pub struct Policy {
     pub aim: Aim,
     /// The 99th percentile of latency that no way may exceed, in ns.
     pub bound_p99_ns: Option<u64>,
-    /// The least gain for which a way is changed, as a share.
+    /// A way is changed for a gain of this share in two epochs running, or of half of it in four, and so on.
     #[serde(default = "hysteresis")]
     pub hysteresis: f64,
     /// The most I/Os that try other ways, as a share of all.

@@ -144,12 +144,13 @@ fn no_more_than_the_share_explores() {
 }
 
 #[test]
-fn a_gain_below_the_margin_or_of_one_epoch_changes_nothing() {
+fn a_gain_of_noise_or_of_one_epoch_changes_nothing() {
     fn nearly_equal(way: Way) -> (u64, u64) {
-        if way == Way::Poll { (9_600, 1) } else { (10_000, 1) }
+        if way == Way::Poll { (9_910, 1) } else { (10_000, 1) }
     }
     let mut run = Run::new(chooser(knows(vec![figures(Way::Interrupt, 10_000.0)]), &KERNEL));
-    run.epochs(100, nearly_equal);
+    run.epochs(200, nearly_equal);
+    assert!(run.chooser.counts().by_way[Way::Poll.index()] > 0, "it was tried");
     assert_eq!((run.chooser.route(read()), run.log().len()), (Way::Interrupt, 0));
     // Interrupts are slow for one epoch, and again two epochs later: never twice running.
     let both = vec![figures(Way::Interrupt, 10_000.0), figures(Way::Poll, 10_500.0)];
@@ -165,16 +166,36 @@ fn a_gain_below_the_margin_or_of_one_epoch_changes_nothing() {
 }
 
 #[test]
-fn a_poller_of_ours_is_no_other_thread_until_it_sleeps() {
-    let mut run =
-        Run::new(chooser(knows(vec![figures(Way::Sqpoll, 5_000.0)]), &[Way::Interrupt, Way::Sqpoll]));
-    assert_eq!(run.chooser.route(read()), Way::Sqpoll);
-    run.crowding = Some(Crowding { runnable: 2, processors: 2 });
-    run.epochs(4, |_| (5_000, 1));
-    assert_eq!(run.chooser.route(read()), Way::Sqpoll, "it is one of the two");
-    // It sleeps between requests that are rare, so the two are others.
-    run.epochs(4, |_| (20_000_000, 1));
-    assert_eq!(run.chooser.route(read()), Way::Interrupt);
+fn a_small_gain_takes_the_more_epochs_the_smaller_it_is() {
+    let (usual, none) = (Policy::default().hysteresis, 0.0);
+    for (hysteresis, poll_ns, epochs) in [
+        (usual, 9_000.0, 2),
+        (usual, 9_700.0, 3),
+        (usual, 9_795.0, 4),
+        (usual, 9_895.0, 8),
+        (none, 9_999.0, 2),
+    ] {
+        let both = vec![figures(Way::Interrupt, 10_000.0), figures(Way::Poll, poll_ns)];
+        let policy = Policy { exploration: 0.0, hysteresis, ..knows(both) };
+        let mut run = Run::new(chooser(policy, &KERNEL));
+        run.chooser.routes = [Way::Interrupt; KINDS];
+        run.epochs(epochs - 1, |_| (10_000, 1));
+        assert_eq!(run.chooser.route(read()), Way::Interrupt, "{poll_ns}");
+        run.epoch(|_| (10_000, 1));
+        assert_eq!(run.chooser.route(read()), Way::Poll, "{poll_ns}");
+    }
+}
+
+#[test]
+fn an_epoch_is_short_while_the_route_is_new_or_another_way_is_better() {
+    let policy = Policy { exploration: 0.0, ..knows(vec![figures(Way::Interrupt, 10_000.0)]) };
+    let mut run = Run::new(chooser(policy, &KERNEL));
+    assert_eq!((run.chooser.plan().ios, run.chooser.plan().ns), (BURST_IOS, 0));
+    run.epoch(|_| (10_000, 1));
+    assert_eq!(run.chooser.plan().ns, EPOCH_NS);
+    run.epochs(2, |_| (10_000, 1));
+    run.chooser.rivals[read().index()] = Some((Way::Poll, 0.01));
+    assert_eq!((run.chooser.plan().ios, run.chooser.plan().ns), (EPOCH_IOS, 0));
 }
 
 #[test]
@@ -189,6 +210,19 @@ fn a_way_that_was_not_measured_is_tried_though_its_poller_goes_on() {
     run.epochs(400, |way| if way == Way::Sqpoll { (1_000, 1_000) } else { (3_000, 3_000) });
     assert_eq!(run.chooser.route(read()), Way::Sqpoll);
     assert!(run.chooser.ventured >= 10e6 && run.chooser.ventured < 0.04 * run.chooser.spent);
+}
+
+#[test]
+fn a_poller_of_ours_is_no_other_thread_until_it_sleeps() {
+    let mut run =
+        Run::new(chooser(knows(vec![figures(Way::Sqpoll, 5_000.0)]), &[Way::Interrupt, Way::Sqpoll]));
+    assert_eq!(run.chooser.route(read()), Way::Sqpoll);
+    run.crowding = Some(Crowding { runnable: 2, processors: 2 });
+    run.epochs(4, |_| (5_000, 1));
+    assert_eq!(run.chooser.route(read()), Way::Sqpoll, "it is one of the two");
+    // It sleeps between requests that are rare, so the two are others.
+    run.epochs(4, |_| (20_000_000, 1));
+    assert_eq!(run.chooser.route(read()), Way::Interrupt);
 }
 
 #[test]
