@@ -304,8 +304,9 @@ impl Chooser {
         if let Some(bound_ns) = self.bound_ns()
             && let Some(p99_ns) = over(bound_ns)
         {
-            self.is_over_bound = true;
-            return self.take(kind, self.fastest(kind), Why::OverBound { p99_ns, bound_ns }, seen.now_ns);
+            let (before, way) = (self.route(kind), self.within_reach(kind));
+            self.is_over_bound = way != before;
+            return self.take(kind, way, Why::OverBound { p99_ns, bound_ns }, seen.now_ns);
         }
         if seen.ios[kind.index()] >= self.least_ios() {
             self.consider_rival(kind, seen.now_ns);
@@ -415,19 +416,26 @@ impl Chooser {
         self.cheapest(kind).or_else(|| self.preferred(kind)).unwrap_or(self.fallback())
     }
 
-    /// The way with the least latency, by the 99th percentile where that is known; the current one if nothing
-    /// is known of others.
-    fn fastest(&self, kind: Kind) -> Way {
-        let bounded = self.together_with(kind);
-        let latency = |way: Way| {
-            let known = |kind: &Kind| {
-                let estimate = self.estimate(*kind, way);
+    /// The way that is most likely to keep the bound, which the current one breaks: the fastest by what is
+    /// believed of those that were not seen to break it, for a policy's word is put to the test. If all were,
+    /// the cheapest of those that are nearly as fast as the fastest.
+    fn within_reach(&self, kind: Kind) -> Way {
+        let (bound, bounded) = (self.bound_ns(), self.together_with(kind));
+        let is_broken = |way: &Way| bounded.iter().any(|kind| self.estimate(*kind, *way).is_broken(bound));
+        let latency = |way: &Way| {
+            let believed = |kind: &Kind| {
+                let estimate = self.estimate(*kind, *way);
                 estimate.p99_ns.or(estimate.mean_ns)
             };
-            bounded.iter().filter_map(known).reduce(f64::max).map(|latency| (way, latency))
+            bounded.iter().filter_map(believed).reduce(f64::max).unwrap_or(f64::INFINITY)
         };
-        let fastest = self.takable(kind).filter_map(latency).min_by(|one, other| one.1.total_cmp(&other.1));
-        fastest.map_or(self.route(kind), |(way, _)| way)
+        let by = |of: &dyn Fn(&Way) -> f64, ways: Vec<Way>| {
+            ways.into_iter().min_by(|one, other| of(one).total_cmp(&of(other)))
+        };
+        if let Some(way) = by(&latency, self.takable(kind).filter(|way| !is_broken(way)).collect()) {
+            return way;
+        }
+        by(&latency, self.takable(kind).collect()).unwrap_or(self.route(kind))
     }
 
     /// The way that a kind begins with. How many requests are in flight is not seen yet, nor whether anything

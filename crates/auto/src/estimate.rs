@@ -6,6 +6,9 @@ use crate::watts::Watts;
 use crate::way::Way;
 use std::collections::BTreeMap;
 
+/// Timed I/Os of bursts within the bound after which a policy's word that a way breaks it counts no more.
+const CLEAN: u32 = 8;
+
 /// What is believed of one way. What is not known is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Estimate {
@@ -17,6 +20,10 @@ pub(crate) struct Estimate {
     pub(crate) time_ns: Option<f64>,
     /// When it was measured last at the load that there is; absent for a policy's figures.
     pub(crate) measured_ns: Option<u64>,
+    /// How often the way was seen to break the bound while it was taken.
+    pub(crate) breaches: u8,
+    /// Since then, or since a policy said that it does: I/Os of bursts that were timed, none of them over it.
+    pub(crate) clean: u32,
 }
 
 impl Estimate {
@@ -25,6 +32,21 @@ impl Estimate {
         let spun_ns = self.time_ns.filter(|_| way.spins() && self.measured_ns.is_none());
         let spun_ns = spun_ns.map_or(0.0, |time_ns| time_ns * way.busy_processors());
         Estimate { cpu_ns: self.cpu_ns.map(|cpu_ns| cpu_ns.max(spun_ns)), ..self }
+    }
+
+    /// True if the way was seen to break the bound, and not to keep it since.
+    pub(crate) fn is_broken(&self, bound_ns: Option<u64>) -> bool {
+        self.breaches > 0 && !self.is_within(bound_ns)
+    }
+
+    /// Takes the number of timed I/Os of a burst if all were within the bound. Once there are enough, over all
+    /// bursts, a way that broke the bound, or does by the policy, may be taken again: each breach doubles how
+    /// many that is. If it breaks the bound once more, it is left at once.
+    pub(crate) fn forgive(&mut self, bound_ns: u64, within: Option<u32>) {
+        self.clean = within.map_or(0, |count| self.clean.saturating_add(count));
+        if self.clean >= CLEAN << self.breaches && !self.is_within(Some(bound_ns)) {
+            (self.p99_ns, self.clean) = (None, 0);
+        }
     }
 
     /// True unless the 99th percentile is known to be over the bound.
@@ -66,7 +88,7 @@ impl Estimates {
                     cpu_ns: figures.cpu_ns,
                     joules: figures.joules,
                     time_ns: figures.mean_ns.map(|mean_ns| mean_ns / f64::from(cell.in_flight)),
-                    measured_ns: None,
+                    ..Estimate::default()
                 };
             }
             ((cell.kind(), Band::of(cell.in_flight)), beliefs)

@@ -7,8 +7,10 @@ use crate::way::Way;
 /// Timed I/Os below which a percentile says nothing.
 pub(crate) const LEAST_TIMED: usize = 100;
 
-/// Timed I/Os that say something of a bound, if none is over it.
-const SOME_TIMED: usize = 8;
+/// The share of I/Os that may be over a bound of the 99th percentile, and how seldom chance alone may let
+/// more of those that were timed seem to be.
+const MAY_BE_OVER: f64 = 0.01;
+const BY_CHANCE: f64 = 0.05;
 
 /// One I/O that was timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,17 +109,31 @@ impl Latencies {
         Some(*at_rank)
     }
 
-    /// True if there are some, and none is over the bound.
-    pub(crate) fn are_within(&self, bound_ns: u64) -> bool {
-        self.0.len() >= SOME_TIMED && self.0.iter().all(|latency| *latency <= bound_ns)
+    /// How many there are, if none is over the bound.
+    pub(crate) fn within(&self, bound_ns: u64) -> Option<u32> {
+        self.0.iter().all(|latency| *latency <= bound_ns).then_some(self.0.len() as u32)
     }
 
-    /// The 99th percentile in ns if it is over the bound: of few I/Os, if two of them are over it at least.
+    /// The 99th percentile in ns if it is over the bound: if more are over it than chance explains where the
+    /// bound is kept. Two of ten are, four of a hundred, and 29 of two thousand.
     pub(crate) fn over(&mut self, bound_ns: u64) -> Option<u64> {
         let over = self.0.iter().filter(|latency| **latency > bound_ns).count();
-        let is_sure = self.0.len() >= LEAST_TIMED || over >= 2;
+        let is_sure = over >= 2 && at_least(over, self.0.len()) < BY_CHANCE;
         self.at_99().filter(|p99| is_sure && *p99 > bound_ns)
     }
+}
+
+/// How likely it is that so many of `total` I/Os or more are over what [`MAY_BE_OVER`] of all are: one less
+/// the binomial distribution's sum below.
+fn at_least(over: usize, total: usize) -> f64 {
+    let odds = MAY_BE_OVER / (1.0 - MAY_BE_OVER);
+    let mut term = (1.0 - MAY_BE_OVER).powi(total as i32);
+    let mut below = 0.0;
+    for number in 0..over {
+        below += term;
+        term *= odds * (total - number) as f64 / (number + 1) as f64;
+    }
+    (1.0 - below).max(0.0)
 }
 
 #[cfg(test)]
@@ -129,9 +145,10 @@ mod tests {
         let of = |count: u64| Latencies((1..=count).rev().collect());
         assert_eq!((of(99).p99_ns(), of(100).p99_ns(), of(200).p99_ns()), (None, Some(99), Some(198)));
         assert_eq!((of(0).mean_ns(), of(3).mean_ns()), (None, Some(2.0)));
-        // One of a hundred may be over the bound, two may not.
-        assert_eq!((of(100).over(99), of(100).over(98)), (None, Some(99)));
-        assert_eq!([of(7).are_within(8), of(8).are_within(8), of(9).are_within(8)], [false, true, false]);
+        // Three of a hundred may be over the bound by chance, four are too many.
+        assert_eq!((of(100).over(97), of(100).over(96)), (None, Some(99)));
+        assert_eq!((of(2000).over(1972), of(2000).over(1971)), (None, Some(1980)));
+        assert_eq!([of(7).within(8), of(8).within(8), of(9).within(8)], [Some(7), Some(8), None]);
         assert_eq!((of(10).over(9), of(10).over(8), of(0).over(0)), (None, Some(10), None));
     }
 }

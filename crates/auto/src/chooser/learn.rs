@@ -7,7 +7,6 @@ use crate::key::{Band, Kind};
 use crate::policy::Aim;
 use crate::seen::Seen;
 use crate::timing::POLLER_IDLE_MS;
-use crate::way::Way;
 
 /// How much an epoch's CPU time counts in what is believed.
 const WEIGHT: f64 = 0.25;
@@ -19,6 +18,8 @@ const TIMED_OF_BURST: f64 = 21.0;
 const IOS_OF_BURST: f64 = 85.0;
 /// I/Os that count as much as a policy's figures.
 const AT_FIRST: f64 = 4.0;
+/// Breaches of the bound that count.
+const MOST_BREACHES: u8 = 10;
 /// By what factor the time between I/Os changes if the load does.
 const FAR: f64 = 2.0;
 /// Readings running before processors count as crowded, or not any more.
@@ -119,24 +120,16 @@ impl Chooser {
         if let Some(p99_ns) = latencies.p99_ns() {
             move_towards(&mut estimate.p99_ns, p99_ns as f64, weight);
         }
-        if self.is_tried(kind)
-            && self.choice.policy.bound_p99_ns.is_some_and(|bound| latencies.are_within(bound))
-        {
-            self.forgive(kind, band, way);
-        }
-        if let Some(p99_ns) = self.choice.policy.bound_p99_ns.and_then(|bound| latencies.over(bound)) {
-            // Averaged, it might be within the bound, and the way be taken again at once.
-            self.estimates.get_mut(kind, band, way).p99_ns = Some(p99_ns as f64);
-        }
-    }
-
-    /// A burst has too few I/Os for a percentile where many are in flight. If none of them was over the
-    /// bound, a way that broke it once may be taken again; if it breaks it again, it is left at once.
-    fn forgive(&mut self, kind: Kind, band: Band, way: Way) {
-        let bound = self.choice.policy.bound_p99_ns;
+        let is_tried = self.is_tried(kind);
+        let Some(bound_ns) = self.choice.policy.bound_p99_ns else { return };
         let estimate = self.estimates.get_mut(kind, band, way);
-        if !estimate.is_within(bound) {
-            estimate.p99_ns = None;
+        if let Some(p99_ns) = latencies.over(bound_ns) {
+            // Averaged, it might be within the bound, and the way be taken again at once.
+            estimate.p99_ns = Some(p99_ns as f64);
+            estimate.breaches = (estimate.breaches + u8::from(!is_tried)).clamp(1, MOST_BREACHES);
+        }
+        if is_tried {
+            estimate.forgive(bound_ns, latencies.within(bound_ns));
         }
     }
 

@@ -244,7 +244,7 @@ fn a_policys_first_way_is_taken_at_once_and_its_figures_are_corrected() {
 }
 
 #[test]
-fn over_the_bound_the_fastest_way_is_taken_at_once_and_nothing_explores() {
+fn over_the_bound_the_next_way_is_taken_at_once_and_one_that_keeps_it_again_is_found() {
     let known = knows(vec![figures(Way::Interrupt, 10_000.0), figures(Way::Poll, 12_000.0)]);
     let mut run = Run::new(chooser(Policy { bound_p99_ns: Some(15_000), ..known }, &KERNEL));
     run.epoch(|_| (10_000, 1));
@@ -255,9 +255,63 @@ fn over_the_bound_the_fastest_way_is_taken_at_once_and_nothing_explores() {
     // It is faster on the average again, but is not taken before it was seen within the bound.
     run.epochs(3, |way| if way == Way::Interrupt { (16_000, 1) } else { (14_000, 1) });
     assert_eq!(run.chooser.route(read()), Way::Poll);
-    let explored = run.chooser.counts().explored;
-    run.epochs(200, |_| (20_000, 1));
-    assert_eq!(run.chooser.counts().explored, explored, "every way is over the bound");
+    run.log();
+    // Each is seen before it is known that none keeps it; then the fastest is taken, and nothing changes.
+    run.epochs(200, |way| if way == Way::Sio { (18_000, 1) } else { (20_000, 1) });
+    assert_eq!(run.chooser.route(read()), Way::Sio, "every way is over the bound");
+    let tried = [Way::Sio, Way::Interrupt, Way::Sio];
+    assert_eq!(run.log().iter().map(|one| one.to).collect::<Vec<_>>(), tried);
+    run.epochs(200, |way| if way == Way::Interrupt { (14_000, 1) } else { (20_000, 1) });
+    assert_eq!(run.chooser.route(read()), Way::Interrupt, "bursts show that it keeps it");
+}
+
+#[test]
+fn a_policys_word_that_a_way_breaks_the_bound_is_put_to_the_test() {
+    let over = Figures { p99_ns: Some(30_000.0), cpu_ns: Some(3_000.0), ..figures(Way::Interrupt, 10_000.0) };
+    let within = Figures { p99_ns: Some(12_000.0), cpu_ns: Some(5_000.0), ..figures(Way::Poll, 10_000.0) };
+    let policy = Policy { bound_p99_ns: Some(15_000), aim: Aim::Cpu, ..knows(vec![over, within]) };
+    let world: World = |way| (14_000, if way == Way::Poll { 5_000 } else { 3_000 });
+    let mut estimates = Estimates::of(&policy);
+    let burst = |estimates: &mut Estimates| {
+        let estimate = estimates.get_mut(read(), Band::ONE, Way::Interrupt);
+        estimate.forgive(15_000, Some(2));
+        estimate.is_within(Some(15_000))
+    };
+    assert_eq!([(); 4].map(|()| burst(&mut estimates)), [false, false, false, true]);
+    let mut run = Run::new(chooser(policy, &[Way::Interrupt, Way::Poll]));
+    run.timed_in_burst = 2;
+    run.epochs(800, world);
+    assert_eq!(run.chooser.route(read()), Way::Interrupt);
+}
+
+#[test]
+fn where_no_way_keeps_the_bound_the_cheapest_of_the_fastest_is_taken() {
+    let policy = Policy { bound_p99_ns: Some(5_000), ..with_aim(Aim::Cpu) };
+    let mut run = Run::new(chooser(policy, &KERNEL));
+    run.epochs(400, |way| match way {
+        Way::Poll => (10_000, 10_000),
+        Way::Interrupt => (10_200, 2_000),
+        _ => (11_000, 1_000),
+    });
+    assert_eq!(run.chooser.route(read()), Way::Interrupt, "a fiftieth slower than polling");
+}
+
+#[test]
+fn each_breach_doubles_how_much_a_way_must_show_before_it_is_taken_again() {
+    let mut estimate = Estimate { p99_ns: Some(9.0), ..Estimate::default() };
+    let mut needed = |breaches| {
+        (estimate.p99_ns, estimate.breaches) = (Some(9.0), breaches);
+        (1..).find(|_| {
+            estimate.forgive(5, Some(1));
+            estimate.p99_ns.is_none()
+        })
+    };
+    assert_eq!([0, 1, 2, 10].map(&mut needed), [8, 16, 32, 8192].map(Some));
+    estimate.p99_ns = Some(9.0);
+    for within in [Some(8191), None, Some(8191)] {
+        estimate.forgive(5, within);
+    }
+    assert_eq!(estimate.p99_ns, Some(9.0), "one over the bound, and it begins anew");
 }
 
 #[test]
