@@ -221,20 +221,24 @@ impl<C: Clock> Watch<C> {
     #[cold]
     #[inline(never)]
     fn take_failed(&mut self, completion: Completion) -> Option<Box<Completion>> {
-        if completion.buffer().is_some_and(|buffer| buffer.index() == self.timings.index) {
-            self.time();
-        }
         let is_refusal = matches!(completion.result, Err(IoError::Os(libc::EOPNOTSUPP | libc::EINVAL)));
         let is_final = self.is_final || !is_refusal;
-        let flight = completion.buffer().and_then(|buffer| self.flights.get(buffer.index() as usize));
-        match flight.filter(|_| !is_final) {
+        let index = completion.buffer().map_or(NO_INDEX, Buffer::index);
+        match self.flights.get(index as usize).filter(|_| !is_final) {
             Some(flight) => {
                 self.redo.extend(completion.into_buffer().map(|buffer| flight.again(buffer)));
+                // How long a refusal takes says nothing of the way's latency.
+                self.timings.forget(index);
                 // What is to be done again is looked for where an epoch may end.
                 self.end_after(1);
                 None
             }
-            None => Some(Box::new(completion)),
+            None => {
+                if index == self.timings.index && index != NO_INDEX {
+                    self.time();
+                }
+                Some(Box::new(completion))
+            }
         }
     }
 }
@@ -276,6 +280,23 @@ mod tests {
         assert!(!watch.has_passed(100) && !watch.is_over());
         watch.go_on(left);
         assert!(!watch.is_over() && watch.has_passed(1) && watch.is_over());
+    }
+
+    #[test]
+    fn a_refusal_that_is_done_again_is_not_timed_and_a_failure_is() {
+        let pool = iopj_engine::Pool::new(1, 512).unwrap();
+        let start = Start { kind: Kind::of(Op::Read, 512), way: Way::Poll, in_flight: 1, now_ns: 0 };
+        for (is_final, timed) in [(false, 0), (true, 1)] {
+            let mut watch = Watch::new(1, None, SystemClock);
+            watch.is_final = is_final;
+            let buffer = pool.acquire().unwrap();
+            watch.timings.start(buffer.index(), start);
+            let result = Err(IoError::Os(libc::EOPNOTSUPP));
+            let buffers = Buffers::One(buffer);
+            let failed = watch.take_failed(Completion { tag: 7, result, buffers });
+            assert_eq!((failed.is_some(), watch.redo.len()), (is_final, usize::from(!is_final)));
+            assert_eq!((watch.timings.timed.len(), watch.timings.is_busy()), (timed, false));
+        }
     }
 
     #[test]
