@@ -96,13 +96,18 @@ impl Family {
     fn of(what: String, seed: u64, cells: u64, setting: Setting<'_>) -> Family {
         let outcomes = outcomes(seed, cells, setting, |_| {});
         if !setting.is_bounded {
-            return Family { what, report: Report::of(seed, RUN_IOS, outcomes), bounds: None };
+            let mut report = Report::of(seed, RUN_IOS, outcomes);
+            if setting.misstated == Misstated::Ways {
+                report.judge_measured();
+            }
+            return Family { what, report, bounds: None };
         }
         let (compared, others): (Vec<Outcome>, Vec<Outcome>) =
             outcomes.into_iter().partition(|one| !one.fixed.is_empty());
         let bounds = Bounds::of(&compared, others);
         let mut report = Report::of(seed, RUN_IOS, compared);
-        report.verdicts.push(bounds.judge());
+        // Keeping it comes before what is spent, so there is no threshold for that.
+        report.verdicts = vec![bounds.judge()];
         Family { what, report, bounds: Some(bounds) }
     }
 }

@@ -55,7 +55,7 @@ fn without_exploration_a_threshold_breaks() {
 fn without_hysteresis_noise_changes_routes() {
     let restless = pooled(|policy| policy.hysteresis = 0.0);
     let [usual, restless] = [switches(usual()), switches(&restless)];
-    assert!(restless > 2 * usual && usual > 0, "{restless} and {usual}");
+    assert!(2 * restless > 3 * usual && usual > 0, "{restless} and {usual}");
 }
 
 #[test]
@@ -82,9 +82,10 @@ fn a_bound_that_is_broken_for_longer_than_stated_fails() {
         (breach.ios, breach.shown) = (10, Stretch { ns: seconds * 1e9, ios: 5, times: 1.5 });
         Bounds::of(&all, Vec::new()).judge()
     };
-    let [within, beyond] = [2.0, 2.1].map(&mut judge);
+    // The target of cell 0 has five ways.
+    let [within, beyond] = [10.0, 10.1].map(&mut judge);
     assert!(within.holds && !beyond.holds, "{within:?} {beyond:?}");
-    assert!(beyond.found.contains("in 0 of 1 cells (0.00 %); 2.10 s and 5 I/Os in cell 0"), "{beyond:?}");
+    assert!(beyond.found.contains("in 0 of 1 cells (0.00 %); 10.10 s and 5 I/Os in cell 0"), "{beyond:?}");
     // Nothing that was looked at keeps no threshold.
     assert!(!Bounds::of(&[], Vec::new()).judge().holds);
 }
