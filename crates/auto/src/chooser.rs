@@ -1,8 +1,11 @@
 //! Which way each kind of request takes: pure, so a simulation can drive it as the engine does.
 
+#[cfg(test)]
+mod bound_tests;
 mod choice;
 mod explore;
 mod learn;
+mod rivals;
 #[cfg(test)]
 mod tests;
 
@@ -18,11 +21,6 @@ use learn::Readings;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Another way is taken once what it would have saved in epochs running adds up to so many margins, of which
-/// each epoch adds one at most.
-const MARGINS: f64 = 2.0;
-/// What an epoch adds counts only above this part of the margin: the rest is noise.
-const NOISE: f64 = 0.25;
 /// Requests of a kind in an epoch below which its route stays.
 const LEAST_IOS: u32 = 32;
 
@@ -57,6 +55,8 @@ pub struct Chooser {
     /// By kind, a way that was better in the latest epochs, and the sum of what it would have saved in them,
     /// in margins.
     rivals: [Option<(Way, f64)>; KINDS],
+    /// By kind, the way that was last taken because it was better, and after how many I/Os in all.
+    hopes: [Option<(Way, u64)>; KINDS],
     /// The load of a kind, as a power of two of its I/Os per second.
     loads: [Option<u32>; KINDS],
     burst: Option<Burst>,
@@ -94,6 +94,7 @@ impl Chooser {
             routes: [Way::fallback(choice.is_bypass); KINDS],
             bands: [Band::of(choice.iodepth); KINDS],
             rivals: [None; KINDS],
+            hopes: [None; KINDS],
             loads: [None; KINDS],
             poller_ns: None,
             burst: None,
@@ -313,29 +314,6 @@ impl Chooser {
         }
     }
 
-    /// Takes another way if what it would have saved in epochs running adds up to enough.
-    fn consider_rival(&mut self, kind: Kind, now_ns: u64) {
-        let aim = self.choice.policy.aim;
-        let current = self.route(kind);
-        let rival = self.cheapest(kind).unwrap_or(current);
-        let cost = |way| self.cost(kind, way);
-        let Some(to) = cost(rival) else { return };
-        let from = cost(current);
-        let margin = self.choice.policy.hysteresis.max(f64::EPSILON);
-        let saves = from.map_or(1.0, |from| ((1.0 - to / from) / margin).min(1.0));
-        if rival == current || saves <= NOISE {
-            self.rivals[kind.index()] = None;
-            return;
-        }
-        let before =
-            self.rivals[kind.index()].filter(|(way, _)| *way == rival).map_or(0.0, |(_, saved)| saved);
-        let saved = before + saves;
-        self.rivals[kind.index()] = Some((rival, saved));
-        if saved >= MARGINS {
-            self.take(kind, rival, Why::Better { aim, from, to }, now_ns);
-        }
-    }
-
     /// True if requests may go this way with so many in flight.
     fn may_take(&self, way: Way, band: Band) -> bool {
         self.has[way.index()] && (way != Way::Sio || band == Band::ONE) && !self.is_excluded(way)
@@ -414,28 +392,6 @@ impl Chooser {
     /// The cheapest way, the preferred one, or the fallback, by what is known.
     fn best(&self, kind: Kind) -> Way {
         self.cheapest(kind).or_else(|| self.preferred(kind)).unwrap_or(self.fallback())
-    }
-
-    /// The way that is most likely to keep the bound, which the current one breaks: the fastest by what is
-    /// believed of those that were not seen to break it, for a policy's word is put to the test. If all were,
-    /// the cheapest of those that are nearly as fast as the fastest.
-    fn within_reach(&self, kind: Kind) -> Way {
-        let (bound, bounded) = (self.bound_ns(), self.together_with(kind));
-        let is_broken = |way: &Way| bounded.iter().any(|kind| self.estimate(*kind, *way).is_broken(bound));
-        let latency = |way: &Way| {
-            let believed = |kind: &Kind| {
-                let estimate = self.estimate(*kind, *way);
-                estimate.p99_ns.or(estimate.mean_ns)
-            };
-            bounded.iter().filter_map(believed).reduce(f64::max).unwrap_or(f64::INFINITY)
-        };
-        let by = |of: &dyn Fn(&Way) -> f64, ways: Vec<Way>| {
-            ways.into_iter().min_by(|one, other| of(one).total_cmp(&of(other)))
-        };
-        if let Some(way) = by(&latency, self.takable(kind).filter(|way| !is_broken(way)).collect()) {
-            return way;
-        }
-        by(&latency, self.takable(kind).collect()).unwrap_or(self.route(kind))
     }
 
     /// The way that a kind begins with. How many requests are in flight is not seen yet, nor whether anything

@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 /// Timed I/Os of bursts within the bound after which a policy's word that a way breaks it counts no more.
 const CLEAN: u32 = 8;
 
+/// Times that a way lets down that count.
+const MOST_LET_DOWNS: u8 = 10;
+
 /// What is believed of one way. What is not known is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Estimate {
@@ -24,6 +27,10 @@ pub(crate) struct Estimate {
     pub(crate) breaches: u8,
     /// Since then, or since a policy said that it does: I/Os of bursts that were timed, none of them over it.
     pub(crate) clean: u32,
+    /// How often running the way was taken because bursts showed it to be better, and soon left again because
+    /// epochs did not; and how many I/Os must have passed in all before it is tried again.
+    pub(crate) let_downs: u8,
+    pub(crate) rests_until: u64,
 }
 
 impl Estimate {
@@ -37,6 +44,13 @@ impl Estimate {
     /// True if the way was seen to break the bound, and not to keep it since.
     pub(crate) fn is_broken(&self, bound_ns: Option<u64>) -> bool {
         self.breaches > 0 && !self.is_within(bound_ns)
+    }
+
+    /// The way was not what bursts had shown. They may show it again, so it rests after `ios`: for twice as long
+    /// as bursts usually lie apart, and twice as long again each time.
+    pub(crate) fn let_down(&mut self, ios: u64, apart: f64) {
+        self.let_downs = (self.let_downs + 1).min(MOST_LET_DOWNS);
+        self.rests_until = ios.saturating_add((apart * f64::from(1u32 << self.let_downs)) as u64);
     }
 
     /// Takes the number of timed I/Os of a burst if all were within the bound. Once there are enough, over all

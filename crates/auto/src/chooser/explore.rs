@@ -2,6 +2,7 @@
 //! all I/Os cost is the most.
 
 use super::Chooser;
+use crate::estimate::Estimate;
 use crate::key::{Kind, Kinds};
 use crate::policy::Aim;
 use crate::seen::Seen;
@@ -127,7 +128,11 @@ impl Chooser {
     }
 
     fn trial(&self, kind: Kind, way: Way, room: &Room) -> Option<Trial> {
-        let measured_ns = self.estimates.get(kind, self.bands[kind.index()], way).measured_ns;
+        let Estimate { measured_ns, rests_until, .. } =
+            self.estimates.get(kind, self.bands[kind.index()], way);
+        if self.ios < rests_until {
+            return None;
+        }
         let current = self.cost(kind, self.route(kind)).unwrap_or(0.0);
         let cost = self.expected(kind, way).unwrap_or(current);
         let excess = (cost - current).max(0.0);

@@ -7,12 +7,12 @@ use crate::policy::{Aim, Cell, Figures, Policy};
 use crate::seen::Timed;
 use proptest::prelude::*;
 
-const KERNEL: [Way; 3] = [Way::Interrupt, Way::Poll, Way::Sio];
+pub(super) const KERNEL: [Way; 3] = [Way::Interrupt, Way::Poll, Way::Sio];
 
 /// What an I/O takes and costs on a way, in ns.
-type World = fn(Way) -> (u64, u64);
+pub(super) type World = fn(Way) -> (u64, u64);
 
-fn poll_is_fast(way: Way) -> (u64, u64) {
+pub(super) fn poll_is_fast(way: Way) -> (u64, u64) {
     match way {
         Way::Poll | Way::UserPoll => (6_000, 6_000),
         Way::Sio => (10_500, 2_500),
@@ -20,15 +20,15 @@ fn poll_is_fast(way: Way) -> (u64, u64) {
     }
 }
 
-fn read() -> Kind {
+pub(super) fn read() -> Kind {
     Kind::new(Direction::Read, 4096)
 }
 
-fn chooser(policy: Policy, ways: &[Way]) -> Chooser {
+pub(super) fn chooser(policy: Policy, ways: &[Way]) -> Chooser {
     chooser_at(1, policy, ways)
 }
 
-fn chooser_at(iodepth: u32, policy: Policy, ways: &[Way]) -> Chooser {
+pub(super) fn chooser_at(iodepth: u32, policy: Policy, ways: &[Way]) -> Chooser {
     policy.check().unwrap();
     Chooser::new(Choice {
         policy,
@@ -41,27 +41,27 @@ fn chooser_at(iodepth: u32, policy: Policy, ways: &[Way]) -> Chooser {
     })
 }
 
-struct Run {
-    chooser: Chooser,
-    now_ns: u64,
-    in_flight: u32,
-    crowding: Option<Crowding>,
+pub(super) struct Run {
+    pub(super) chooser: Chooser,
+    pub(super) now_ns: u64,
+    pub(super) in_flight: u32,
+    pub(super) crowding: Option<Crowding>,
     /// I/Os of a burst that are timed.
-    timed_in_burst: u32,
+    pub(super) timed_in_burst: u32,
 }
 
 impl Run {
-    fn new(chooser: Chooser) -> Run {
+    pub(super) fn new(chooser: Chooser) -> Run {
         Run { chooser, now_ns: 0, in_flight: 1, crowding: None, timed_in_burst: 200 }
     }
 
     /// One epoch of reads of 4 KiB.
-    fn epoch(&mut self, world: World) {
+    pub(super) fn epoch(&mut self, world: World) {
         self.mixed_epoch(&[(read(), 1)], world);
     }
 
     /// One epoch of kinds in these shares.
-    fn mixed_epoch(&mut self, kinds: &[(Kind, u32)], world: World) {
+    pub(super) fn mixed_epoch(&mut self, kinds: &[(Kind, u32)], world: World) {
         let plan = self.chooser.plan();
         let (mut ios, mut timed) = ([0; KINDS], Vec::new());
         let (mut elapsed_ns, mut cpu_ns) = (0, 0);
@@ -82,24 +82,24 @@ impl Run {
         self.chooser.epoch(&Seen { now_ns, elapsed_ns, cpu_ns, ios: &ios, timed: &timed, crowding });
     }
 
-    fn epochs(&mut self, count: u32, world: World) {
+    pub(super) fn epochs(&mut self, count: u32, world: World) {
         (0..count).for_each(|_| self.epoch(world));
     }
 
-    fn log(&mut self) -> Vec<Decision> {
+    pub(super) fn log(&mut self) -> Vec<Decision> {
         self.chooser.drain_log().collect()
     }
 }
 
-fn with_aim(aim: Aim) -> Policy {
+pub(super) fn with_aim(aim: Aim) -> Policy {
     Policy { aim, ..Policy::default() }
 }
 
-fn figures(way: Way, mean_ns: f64) -> Figures {
+pub(super) fn figures(way: Way, mean_ns: f64) -> Figures {
     Figures { mean_ns: Some(mean_ns), ..Figures::unknown(way) }
 }
 
-fn knows(ways: Vec<Figures>) -> Policy {
+pub(super) fn knows(ways: Vec<Figures>) -> Policy {
     let cell = Cell { op: Direction::Read, size: 4096, in_flight: 1, ways };
     Policy { cells: vec![cell], ..Policy::default() }
 }
@@ -244,90 +244,6 @@ fn a_policys_first_way_is_taken_at_once_and_its_figures_are_corrected() {
 }
 
 #[test]
-fn over_the_bound_the_next_way_is_taken_at_once_and_one_that_keeps_it_again_is_found() {
-    let known = knows(vec![figures(Way::Interrupt, 10_000.0), figures(Way::Poll, 12_000.0)]);
-    let mut run = Run::new(chooser(Policy { bound_p99_ns: Some(15_000), ..known }, &KERNEL));
-    run.epoch(|_| (10_000, 1));
-    run.epoch(|way| if way == Way::Interrupt { (16_000, 1) } else { (12_000, 1) });
-    assert_eq!(run.chooser.route(read()), Way::Poll);
-    let why = Why::OverBound { p99_ns: 16_000, bound_ns: 15_000 };
-    assert_eq!(run.log().iter().map(|one| &one.why).collect::<Vec<_>>(), [&why]);
-    // It is faster on the average again, but is not taken before it was seen within the bound.
-    run.epochs(3, |way| if way == Way::Interrupt { (16_000, 1) } else { (14_000, 1) });
-    assert_eq!(run.chooser.route(read()), Way::Poll);
-    run.log();
-    // Each is seen before it is known that none keeps it; then the fastest is taken, and nothing changes.
-    run.epochs(200, |way| if way == Way::Sio { (18_000, 1) } else { (20_000, 1) });
-    assert_eq!(run.chooser.route(read()), Way::Sio, "every way is over the bound");
-    let tried = [Way::Sio, Way::Interrupt, Way::Sio];
-    assert_eq!(run.log().iter().map(|one| one.to).collect::<Vec<_>>(), tried);
-    run.epochs(200, |way| if way == Way::Interrupt { (14_000, 1) } else { (20_000, 1) });
-    assert_eq!(run.chooser.route(read()), Way::Interrupt, "bursts show that it keeps it");
-}
-
-#[test]
-fn a_policys_word_that_a_way_breaks_the_bound_is_put_to_the_test() {
-    let over = Figures { p99_ns: Some(30_000.0), cpu_ns: Some(3_000.0), ..figures(Way::Interrupt, 10_000.0) };
-    let within = Figures { p99_ns: Some(12_000.0), cpu_ns: Some(5_000.0), ..figures(Way::Poll, 10_000.0) };
-    let policy = Policy { bound_p99_ns: Some(15_000), aim: Aim::Cpu, ..knows(vec![over, within]) };
-    let world: World = |way| (14_000, if way == Way::Poll { 5_000 } else { 3_000 });
-    let mut estimates = Estimates::of(&policy);
-    let burst = |estimates: &mut Estimates| {
-        let estimate = estimates.get_mut(read(), Band::ONE, Way::Interrupt);
-        estimate.forgive(15_000, Some(2));
-        estimate.is_within(Some(15_000))
-    };
-    assert_eq!([(); 4].map(|()| burst(&mut estimates)), [false, false, false, true]);
-    let mut run = Run::new(chooser(policy, &[Way::Interrupt, Way::Poll]));
-    run.timed_in_burst = 2;
-    run.epochs(800, world);
-    assert_eq!(run.chooser.route(read()), Way::Interrupt);
-}
-
-#[test]
-fn where_no_way_keeps_the_bound_the_cheapest_of_the_fastest_is_taken() {
-    let policy = Policy { bound_p99_ns: Some(5_000), ..with_aim(Aim::Cpu) };
-    let mut run = Run::new(chooser(policy, &KERNEL));
-    run.epochs(400, |way| match way {
-        Way::Poll => (10_000, 10_000),
-        Way::Interrupt => (10_200, 2_000),
-        _ => (11_000, 1_000),
-    });
-    assert_eq!(run.chooser.route(read()), Way::Interrupt, "a fiftieth slower than polling");
-}
-
-#[test]
-fn each_breach_doubles_how_much_a_way_must_show_before_it_is_taken_again() {
-    let mut estimate = Estimate { p99_ns: Some(9.0), ..Estimate::default() };
-    let mut needed = |breaches| {
-        (estimate.p99_ns, estimate.breaches) = (Some(9.0), breaches);
-        (1..).find(|_| {
-            estimate.forgive(5, Some(1));
-            estimate.p99_ns.is_none()
-        })
-    };
-    assert_eq!([0, 1, 2, 10].map(&mut needed), [8, 16, 32, 8192].map(Some));
-    estimate.p99_ns = Some(9.0);
-    for within in [Some(8191), None, Some(8191)] {
-        estimate.forgive(5, within);
-    }
-    assert_eq!(estimate.p99_ns, Some(9.0), "one over the bound, and it begins anew");
-}
-
-#[test]
-fn a_way_that_broke_the_bound_is_taken_again_when_bursts_keep_it() {
-    let known = knows(vec![figures(Way::Poll, 10_000.0), figures(Way::Interrupt, 14_000.0)]);
-    let policy = Policy { bound_p99_ns: Some(15_000), ..known };
-    let mut run = Run::new(chooser(policy, &[Way::Interrupt, Way::Poll]));
-    run.timed_in_burst = 10;
-    run.epoch(|way| if way == Way::Poll { (20_000, 1) } else { (14_000, 1) });
-    run.epochs(200, |way| if way == Way::Poll { (20_000, 1) } else { (14_000, 1) });
-    assert_eq!((run.chooser.route(read()), run.log().len()), (Way::Interrupt, 1), "bursts break it too");
-    run.epochs(200, |way| if way == Way::Poll { (10_000, 1) } else { (14_000, 1) });
-    assert_eq!(run.log().iter().map(|one| one.to).collect::<Vec<_>>(), [Way::Poll]);
-}
-
-#[test]
 fn where_threads_wait_for_processors_none_is_kept_busy() {
     let mut run = Run::new(chooser(knows(vec![figures(Way::Poll, 5_000.0)]), &KERNEL));
     run.crowding = Some(Crowding { runnable: 3, processors: 2 });
@@ -369,39 +285,6 @@ fn kinds_are_routed_apart_though_the_cpu_time_is_measured_together() {
     }
     assert_eq!([read(), write].map(|kind| run.chooser.route(kind)), [Way::Poll; 2]);
     assert_eq!(run.chooser.route(Kind::new(Direction::Read, 512)), Way::Interrupt, "nobody asked for it");
-}
-
-#[test]
-fn a_bound_that_one_of_two_kinds_breaks_moves_both_where_they_go_together() {
-    let (write, bound_ns) = (Kind::new(Direction::Write, 64 << 10), 15_000);
-    let policy = Policy { bound_p99_ns: Some(bound_ns), ..with_aim(Aim::Cpu) };
-    let mut run = Run::new(chooser_at(2, policy, &KERNEL));
-    run.in_flight = 2;
-    let mix = [(read(), 3), (write, 1)];
-    let world: World = |way| if way == Way::Poll { (9_000, 2_000) } else { (9_000, 4_000) };
-    (0..400).for_each(|_| run.mixed_epoch(&mix, world));
-    while run.chooser.burst.is_some() {
-        run.mixed_epoch(&mix, world);
-    }
-    let routes = |run: &Run| [read(), write].map(|kind| run.chooser.route(kind));
-    assert_eq!(routes(&run), [Way::Poll; 2]);
-    run.log();
-    let mut ios = [0; KINDS];
-    (ios[read().index()], ios[write.index()]) = (1536, 512);
-    let one = |kind, latency_ns| Timed { kind, way: Way::Poll, in_flight: 2, latency_ns };
-    let timed = [vec![one(read(), 9_000); 150], vec![one(write, 20_000); 50]].concat();
-    let (now_ns, elapsed_ns, cpu_ns) = (run.now_ns + 10_000_000, 10_000_000, 2048 * 2_000);
-    run.chooser.plan();
-    run.chooser.epoch(&Seen { now_ns, elapsed_ns, cpu_ns, ios: &ios, timed: &timed, crowding: None });
-    assert_eq!(routes(&run), [Way::Interrupt; 2]);
-    assert_eq!(run.log()[0].why, Why::OverBound { p99_ns: 20_000, bound_ns });
-    // It costs less, but is not taken while bursts see it over the bound.
-    let world: World = |way| if way == Way::Poll { (20_000, 2_000) } else { (9_000, 4_000) };
-    (0..100).for_each(|_| run.mixed_epoch(&mix, world));
-    while run.chooser.burst.is_some() {
-        run.mixed_epoch(&mix, world);
-    }
-    assert_eq!(routes(&run), [Way::Interrupt; 2]);
 }
 
 #[test]
