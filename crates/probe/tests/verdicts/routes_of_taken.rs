@@ -2,7 +2,7 @@
 
 use super::bypass::taken;
 use super::{IOS, WINDOW_NS, assert_contains, disk, hybrid, interrupt, kind, poll, synchronous};
-use iopj_core::evidence::{ControlRun, EngineEvidence, Evidence, VerdictKind};
+use iopj_core::evidence::{ControlRun, EngineEvidence, Evidence, PaceEvidence, VerdictKind};
 use iopj_core::{Route, Routes, Way};
 use iopj_probe::{HYBRID_SLEEPS, MIXED_SHARE, POLL_SLEEPS, STRAY_INTERRUPTS, assess};
 use proptest::prelude::*;
@@ -97,6 +97,26 @@ fn more_interrupts_than_the_ways_explain_refute_those_that_poll() {
     assert_is(&with(most + LATE, 1, 0), VerdictKind::Verified, "completion by poll was seen");
     assert_is(&with(most + 2 * LATE, 0, 32), VerdictKind::Verified, "completion by poll was seen");
     assert_is(&with(most + 2 * LATE + 1, 0, 32), VerdictKind::Refuted, "26009 interrupts");
+}
+
+#[test]
+fn flushes_have_no_route_and_interrupt_beside_the_ways() {
+    let most = INTERRUPTED + LATE + SLACK;
+    let mut evidence = mixed(most + 500, INTERRUPTED + SLEPT);
+    assert_is(&evidence, VerdictKind::Refuted, "26504 interrupts");
+    (evidence.syncs, evidence.discards) = (400, 100);
+    engine(&mut evidence).system_calls = Some(INTERRUPTED + SLEPT + 500);
+    assert_is(&evidence, VerdictKind::Verified, "completion by poll was seen");
+}
+
+#[test]
+fn under_an_open_load_a_wait_ends_with_each_arrival() {
+    let mut evidence = as_counted();
+    let looks = WINDOW_NS / 1_000_000;
+    engine(&mut evidence).system_calls = Some(SLEPT + INTERRUPTED + LATE + looks + SLACK);
+    assert_is(&evidence, VerdictKind::Unproven, "waits for interrupts");
+    evidence.pace = Some(PaceEvidence::default());
+    assert_is(&evidence, VerdictKind::Verified, "completion by poll was seen");
 }
 
 #[test]
