@@ -184,21 +184,21 @@ fn failing(score: &Score) -> Vec<String> {
 
 /// What would decide what is undecided.
 fn to_decide(score: &Score) -> Option<String> {
-    let (mut most, mut is_many, mut blocks) = (None, false, 0);
+    // Cells may differ in blocks where a study adds some.
+    let (mut most, mut is_many) = (None, false);
     for cell in &score.cells {
-        blocks = blocks.max(cell.blocks.iter().sum::<usize>());
+        let blocks = cell.blocks.iter().sum::<usize>();
         for more in cell.rows.iter().filter_map(|row| row.more) {
             match more {
-                MoreBlocks::About(more) => most = most.max(Some(more)),
+                MoreBlocks::About(more) => most = most.max(Some((blocks + more as usize, more))),
                 MoreBlocks::Many => is_many = true,
             }
         }
     }
-    let anew = most.map(|most| {
+    let anew = most.map(|(blocks, most)| {
         format!(
-            " For +{most} measure {} blocks in a new store (`iopj run STUDY --replicates {0}`): more of them \
-             in this one would be another look at it.",
-            blocks + most as usize
+            " For +{most} measure {blocks} blocks in a new store (`iopj run STUDY --replicates {blocks}`): \
+             more of them in this one would be another look at it."
         )
     });
     let many = is_many.then(|| format!(" Over +{}, less noise does more than blocks.", MoreBlocks::MOST));
