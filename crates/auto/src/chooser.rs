@@ -21,6 +21,8 @@ use learn::Readings;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
+/// Breaches of the bound that count.
+const MOST_BREACHES: u8 = 10;
 /// Requests of a kind in an epoch below which its route stays.
 const LEAST_IOS: u32 = 32;
 
@@ -171,10 +173,14 @@ impl Chooser {
         }
     }
 
-    /// True if a route was just chosen, or another way is about to be.
+    /// True if a route was just chosen, or another way is about to be, of a kind that even a short epoch has
+    /// enough requests of.
     fn is_in_doubt(&self) -> bool {
-        let is_open = self.is_young || self.rivals.iter().any(Option::is_some);
-        self.choice.rule == Rule::Follow && is_open
+        let total: u64 = self.mix.iter().map(|(_, ios)| u64::from(*ios)).sum();
+        let (least, all) = (u64::from(self.least_ios()), u64::from(self.choice.epochs.ios));
+        let is_frequent = |ios: u32| u64::from(ios) * all >= least * total;
+        let is_near = |(kind, ios): &(Kind, u32)| self.rivals[kind.index()].is_some() && is_frequent(*ios);
+        self.choice.rule == Rule::Follow && (self.is_young || self.mix.iter().any(is_near))
     }
 
     /// I/Os that end before those of new routes do, some of which are late.
@@ -250,6 +256,12 @@ impl Chooser {
             true => seen.leading().into_iter().collect(),
             false => seen.kinds().map(|(kind, _)| kind).collect(),
         };
+        if !was_burst {
+            // What another way would have saved adds up over epochs running.
+            for kind in Kind::all().filter(|kind| !kinds.contains(kind)) {
+                self.rivals[kind.index()] = None;
+            }
+        }
         for kind in kinds {
             let change = moves.iter().find(|change| change.kind == kind);
             self.revise(kind, seen, change, was_burst);
@@ -307,6 +319,10 @@ impl Chooser {
         {
             let (before, way) = (self.route(kind), self.within_reach(kind));
             self.is_over_bound = way != before;
+            for kind in self.together_with(kind).into_iter().filter(|_| way != before) {
+                let estimate = self.estimates.get_mut(kind, self.bands[kind.index()], before);
+                estimate.breaches = (estimate.breaches + 1).min(MOST_BREACHES);
+            }
             return self.take(kind, way, Why::OverBound { p99_ns, bound_ns }, seen.now_ns);
         }
         if seen.ios[kind.index()] >= self.least_ios() {

@@ -23,7 +23,7 @@ pub(crate) struct Estimate {
     pub(crate) time_ns: Option<f64>,
     /// When it was measured last at the load that there is; absent for a policy's figures.
     pub(crate) measured_ns: Option<u64>,
-    /// How often the way was seen to break the bound while it was taken.
+    /// Above 0 if the way was seen to break the bound; one more for each time that it was left for it.
     pub(crate) breaches: u8,
     /// Since then, or since a policy said that it does: I/Os of bursts that were timed, none of them over it.
     pub(crate) clean: u32,
@@ -180,7 +180,10 @@ impl Estimates {
         for ((other, _), beliefs) in &mut self.cells {
             if *other == kind {
                 for way in Way::ALL.into_iter().filter(|way| *way != current) {
-                    beliefs.ways[way.index()].measured_ns = None;
+                    let estimate = &mut beliefs.ways[way.index()];
+                    estimate.measured_ns = None;
+                    estimate.breaches = estimate.breaches.min(1);
+                    (estimate.let_downs, estimate.rests_until) = (0, 0);
                 }
             }
         }

@@ -18,8 +18,6 @@ const TIMED_OF_BURST: f64 = 21.0;
 const IOS_OF_BURST: f64 = 85.0;
 /// I/Os that count as much as a policy's figures.
 const AT_FIRST: f64 = 4.0;
-/// Breaches of the bound that count.
-const MOST_BREACHES: u8 = 10;
 /// By what factor the time between I/Os changes if the load does.
 const FAR: f64 = 2.0;
 /// Readings running before processors count as crowded, or not any more.
@@ -126,7 +124,7 @@ impl Chooser {
         if let Some(p99_ns) = latencies.over(bound_ns) {
             // Averaged, it might be within the bound, and the way be taken again at once.
             estimate.p99_ns = Some(p99_ns as f64);
-            estimate.breaches = (estimate.breaches + u8::from(!is_tried)).clamp(1, MOST_BREACHES);
+            estimate.breaches = estimate.breaches.max(1);
         }
         if is_tried {
             estimate.forgive(bound_ns, latencies.within(bound_ns));

@@ -56,8 +56,8 @@ impl Chooser {
     }
 
     /// The way that is most likely to keep the bound, which the current one breaks: the fastest by what is
-    /// believed of those that were not seen to break it, for a policy's word is put to the test. If all were,
-    /// the cheapest of those that are nearly as fast as the fastest.
+    /// believed of those that were not seen to break it, for a policy's word is put to the test; of which
+    /// nothing is believed come last. If all were, the fastest of all.
     pub(super) fn within_reach(&self, kind: Kind) -> Way {
         let (bound, bounded) = (self.bound_ns(), self.together_with(kind));
         let is_broken = |way: &Way| bounded.iter().any(|kind| self.estimate(*kind, *way).is_broken(bound));

@@ -76,7 +76,7 @@ fn family(f: &mut Formatter<'_>, Family { what, report, bounds }: &Family) -> fm
 fn kept(f: &mut Formatter<'_>, bounds: &Bounds) -> fmt::Result {
     writeln!(
         f,
-        "\nthe bound is broken while another way keeps it: share of I/Os; longest time in one go, by the"
+        "\nthe bound is broken while another way keeps it by 4 %: share of I/Os; longest time in one go, by the"
     )?;
     writeln!(
         f,
@@ -101,7 +101,7 @@ fn kept(f: &mut Formatter<'_>, bounds: &Bounds) -> fmt::Result {
     let others = bounds.uncompared.len() - never;
     writeln!(
         f,
-        "(p99: over the bound, by the truth, at most; in {never} further cells no way ever keeps it, in"
+        "(p99: over the bound, by the truth, at most; in {never} further cells no way ever keeps it so, in"
     )?;
     writeln!(f, "{others} no static way does in all phases in which one does)")
 }
