@@ -46,16 +46,16 @@ impl Estimate {
         self.breaches > 0 && !self.is_within(bound_ns)
     }
 
-    /// The way was not what bursts had shown. They may show it again, so it rests after `ios`: for twice as long
-    /// as bursts usually lie apart, and twice as long again each time.
+    /// The way was not what bursts had shown. They may show it again, so it rests after `ios`: for twice as
+    /// long as bursts usually lie apart, and twice as long again each time.
     pub(crate) fn let_down(&mut self, ios: u64, apart: f64) {
         self.let_downs = (self.let_downs + 1).min(MOST_LET_DOWNS);
         self.rests_until = ios.saturating_add((apart * f64::from(1u32 << self.let_downs)) as u64);
     }
 
-    /// Takes the number of timed I/Os of a burst if all were within the bound. Once there are enough, over all
-    /// bursts, a way that broke the bound, or does by the policy, may be taken again: each breach doubles how
-    /// many that is. If it breaks the bound once more, it is left at once.
+    /// Takes the number of timed I/Os of a burst if all were within the bound. Once there are enough, over
+    /// all bursts, a way that broke the bound, or does by the policy, may be taken again: each time that it
+    /// was left for it doubles how many that is. If it breaks the bound once more, it is left at once.
     pub(crate) fn forgive(&mut self, bound_ns: u64, within: Option<u32>) {
         self.clean = within.map_or(0, |count| self.clean.saturating_add(count));
         if self.clean >= CLEAN << self.breaches && !self.is_within(Some(bound_ns)) {

@@ -38,9 +38,9 @@ impl Chooser {
         }
     }
 
-    /// The way that is left for a better one was perhaps taken a short time ago, because bursts had shown it to
-    /// be better. On two processors, say, a poller of submissions serves the 256 I/Os of a burst before the
-    /// scheduler makes it take turns with the thread.
+    /// The way that is left for a better one was perhaps taken a short time ago, because bursts had shown it
+    /// to be better. On two processors, say, a poller of submissions serves the 256 I/Os of a burst before
+    /// the scheduler makes it take turns with the thread.
     fn judge_hope(&mut self, kind: Kind, left: Way) {
         let hope = self.hopes[kind.index()].filter(|(way, _)| *way == left);
         let Epochs { ios, burst_ios, .. } = self.choice.epochs;

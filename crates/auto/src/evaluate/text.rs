@@ -76,11 +76,11 @@ fn family(f: &mut Formatter<'_>, Family { what, report, bounds }: &Family) -> fm
 fn kept(f: &mut Formatter<'_>, bounds: &Bounds) -> fmt::Result {
     writeln!(
         f,
-        "\nthe bound is broken while another way keeps it by 4 %: share of I/Os; longest time in one go, by the"
+        "\nthe bound is broken while another way keeps it by 4 %: share of I/Os; longest time in one go, by"
     )?;
     writeln!(
         f,
-        "truth, and from when it showed on: in each epoch, the p99 of the timed I/Os was over the bound"
+        "the truth, and from when it showed on: in each epoch, the p99 of the timed I/Os was over the bound"
     )?;
     writeln!(
         f,

@@ -150,15 +150,7 @@ pub(super) fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
             add_routes(engine.routes.get_or_insert_default(), [&first, &begin, &end]);
         }
         decided.push(decisions);
-        if after.doorbells > 0 {
-            let add = |sum: &mut Option<u64>, after: u64, before: u64| {
-                *sum = Some(sum.unwrap_or(0) + after - before)
-            };
-            add(&mut engine.doorbells, after.doorbells, before.doorbells);
-            add(&mut engine.completion_doorbells, after.completion_doorbells, before.completion_doorbells);
-            add(&mut engine.empty_polls, after.empty_polls, before.empty_polls);
-            add(&mut engine.sleeps, after.sleeps, before.sleeps);
-        }
+        add_doorbells(&mut engine, &before, &after);
     }
     if let Some(routes) = &mut engine.routes {
         routes.decisions = latest(decided);
@@ -177,6 +169,18 @@ pub(super) fn merge(jobs: Vec<JobCounts>) -> WindowTotals {
         steadystate: None,
         pass_ios: 0,
         open: open.map(|open| OpenTotals::from(*open)),
+    }
+}
+
+/// Adds what the driver in this process counts, if it was that.
+fn add_doorbells(engine: &mut EngineEvidence, before: &Counters, after: &Counters) {
+    if after.doorbells > 0 {
+        let add =
+            |sum: &mut Option<u64>, after: u64, before: u64| *sum = Some(sum.unwrap_or(0) + after - before);
+        add(&mut engine.doorbells, after.doorbells, before.doorbells);
+        add(&mut engine.completion_doorbells, after.completion_doorbells, before.completion_doorbells);
+        add(&mut engine.empty_polls, after.empty_polls, before.empty_polls);
+        add(&mut engine.sleeps, after.sleeps, before.sleeps);
     }
 }
 

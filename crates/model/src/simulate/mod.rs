@@ -2,8 +2,8 @@
 //!
 //! **A job** works in a loop: it submits what it may, one I/O after the other, in batches of at most
 //! `batch_submit` with a call for each; waits until it sees completions; works on all that it sees, and then
-//! on what is in no latency; and begins again. It may submit until `iodepth` I/Os are in flight, under an open
-//! load those alone that are due.
+//! on what is in no latency; and begins again. It may submit until `iodepth` I/Os are in flight, under an
+//! open load those alone that are due.
 //!
 //! **The drive** takes I/Os in order of arrival, one on each of its servers at a time, and draws each one's
 //! time from the distribution of its kind.

@@ -59,7 +59,10 @@ prop_compose! {
         let service = vec![Service { equally_likely_ns: times, least_gap_ns }, Service::constant(5e3)];
         Scenario {
             jobs, iodepth, batch_submit, arrivals, cores, path, warm_up_ios, seed,
-            mix: vec![Class { share: 0.5, service: 0, submit_ns: 0.0 }, Class { share: 0.5, service: 1, submit_ns: 700.0 }],
+            mix: vec![
+                Class { share: 0.5, service: 0, submit_ns: 0.0 },
+                Class { share: 0.5, service: 1, submit_ns: 700.0 },
+            ],
             drive: SimDrive { parallelism, service },
             power: Some(SimPower {
                 idle_w: 50.0, active_core_w: 10.0, deep_idle_w: 2.0, deep_after_ns: 1e4, wake_joules: 1e-6,

@@ -164,8 +164,8 @@ pub enum AdviseError {
     Emulated(String),
     /// Every path is a baseline.
     #[error(
-        "no path can be advised: auto:random and auto:WAY only show what choosing is worth; add auto, or paths \
-         that it chooses among, to the study"
+        "no path can be advised: auto:random and auto:WAY only show what choosing is worth; add auto, or \
+         paths that it chooses among, to the study"
     )]
     OnlyBaselines,
     /// No trial competes.
