@@ -13,7 +13,7 @@ use crate::estimate::{Estimate, Estimates};
 use crate::key::{Band, KINDS, Kind, Kinds};
 use crate::log::{Counts, Decision, Log, Why};
 use crate::policy::Aim;
-use crate::seen::Seen;
+use crate::seen::{Seen, Tail};
 use crate::way::Way;
 pub use choice::{BOUND_GRACE_NS, BURST_IOS, Choice, EPOCH_IOS, EPOCH_NS, Epochs, Plan, Rule};
 use explore::Burst;
@@ -57,8 +57,10 @@ pub struct Chooser {
     /// By kind, a way that was better in the latest epochs, and the sum of what it would have saved in them,
     /// in margins.
     rivals: [Option<(Way, f64)>; KINDS],
-    /// By kind, the way that was last taken because it was better, and after how many I/Os in all.
+    /// By kind, the way that was last taken because it was better, and in which epoch.
     hopes: [Option<(Way, u64)>; KINDS],
+    /// By kind, what epochs running showed of the way that is taken, beside a bound.
+    tails: [Tail; KINDS],
     /// The load of a kind, as a power of two of its I/Os per second.
     loads: [Option<u32>; KINDS],
     burst: Option<Burst>,
@@ -79,6 +81,8 @@ pub struct Chooser {
     log: Log,
     counts: Counts,
     ios: u64,
+    /// Epochs that did not explore.
+    epochs: u64,
     explored_ns: u64,
     /// What all I/Os cost by the aim, as believed, and what those cost more that explored.
     spent: f64,
@@ -97,6 +101,7 @@ impl Chooser {
             bands: [Band::of(choice.iodepth); KINDS],
             rivals: [None; KINDS],
             hopes: [None; KINDS],
+            tails: [Tail::default(); KINDS],
             loads: [None; KINDS],
             poller_ns: None,
             burst: None,
@@ -111,6 +116,7 @@ impl Chooser {
             log: Log::default(),
             counts: Counts::default(),
             ios: 0,
+            epochs: 0,
             explored_ns: 0,
             spent: 0.0,
             excess: 0.0,
@@ -242,6 +248,7 @@ impl Chooser {
 
     fn follow(&mut self, seen: &Seen<'_>) {
         if self.burst.is_none() {
+            self.epochs += 1;
             self.is_young = false;
             self.mix = seen.kinds().collect();
         }
@@ -279,6 +286,7 @@ impl Chooser {
             return None;
         }
         self.bands[kind.index()] = band;
+        self.tails[kind.index()] = Tail::default();
         let is_measured = Way::ALL.into_iter().any(|way| self.estimate(kind, way).measured_ns.is_some());
         let expected = match (is_measured, self.cheapest(kind)) {
             (true, _) => None,
@@ -310,12 +318,9 @@ impl Chooser {
         if was_burst {
             return;
         }
-        let over = |bound_ns| {
-            let p99 = |kind: Kind| seen.latencies(kind, self.route(kind)).over(bound_ns);
-            self.together_with(kind).into_iter().find_map(p99)
-        };
+        let broken = |kind: Kind| self.tails[kind.index()].broken();
         if let Some(bound_ns) = self.bound_ns()
-            && let Some(p99_ns) = over(bound_ns)
+            && let Some(p99_ns) = self.together_with(kind).into_iter().find_map(broken)
         {
             let (before, way) = (self.route(kind), self.within_reach(kind));
             self.is_over_bound = way != before;
@@ -427,7 +432,11 @@ impl Chooser {
         let others = self.together_with(kind).into_iter().map(|kind| self.route(kind));
         let mut left = [self.route(kind)].into_iter().chain(others).filter(|way| *way != to);
         let Some(from) = left.next() else { return };
-        self.set_routes(self.going_with(kind), to);
+        let kinds = self.going_with(kind);
+        self.set_routes(kinds, to);
+        for kind in Kind::all().filter(|kind| kinds.has(*kind)) {
+            self.tails[kind.index()] = Tail::default();
+        }
         self.is_young = true;
         let of = (!self.is_together()).then_some(kind);
         self.note(of, self.bands[kind.index()], [from, to], why, now_ns);

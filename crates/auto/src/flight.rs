@@ -89,7 +89,7 @@ impl Timings {
         }
     }
 
-    /// True if the 99th percentile is over the bound, however the epoch goes on.
+    /// True if so many are over the bound that this must be looked at now.
     pub(crate) fn is_breached(&self) -> bool {
         self.breaches >= BREACHES && self.breaches * 100 > self.timed.len()
     }

@@ -69,8 +69,9 @@ impl Watts {
         for (part, (usual, _)) in USUAL.into_iter().enumerate() {
             logs[part + 1] = logs[part] + usual.ln();
         }
+        let next: Vec<Vec<usize>> = rows.iter().map(|row| neighbours(row, &rows)).collect();
         for _ in 0..STEPS {
-            logs = step(&rows, logs);
+            logs = step(&rows, &next, logs);
         }
         let [of_time, of_cpu, of_wake] = logs.map(f64::exp);
         Some(Watts { of_time, of_cpu, of_wake })
@@ -99,30 +100,38 @@ fn wakes(way: Way, in_flight: u32) -> f64 {
     if way.spins() { 0.0 } else { 2.0 / f64::from(in_flight + 1) }
 }
 
-/// How much a row counts for each part: by what the part draws of the figures of the same way at the next
-/// depths, whose errors are others; by the row itself where there are none.
-fn weights(row: &Row, rows: &[Row], shares: &dyn Fn(&Row) -> [f64; PARTS]) -> [f64; PARTS] {
+/// The figures of the same way at the next depths.
+fn neighbours(row: &Row, rows: &[Row]) -> Vec<usize> {
     let is_next =
-        |other: &&Row| (other.way, other.kind) == (row.way, row.kind) && other.band.abs_diff(row.band) == 1;
-    let next: Vec<[f64; PARTS]> = rows.iter().filter(is_next).map(shares).collect();
+        |other: &Row| (other.way, other.kind) == (row.way, row.kind) && other.band.abs_diff(row.band) == 1;
+    (0..rows.len()).filter(|at| is_next(&rows[*at])).collect()
+}
+
+/// How much a row counts for each part: by what the part draws of its neighbours' figures, whose errors are
+/// others; by the row itself where there are none.
+fn weights(own: [f64; PARTS], next: &[usize], shares: &[[f64; PARTS]]) -> [f64; PARTS] {
     match next.len() {
-        0 => shares(row),
-        count => std::array::from_fn(|part| next.iter().map(|one| one[part]).sum::<f64>() / count as f64),
+        0 => own,
+        count => {
+            std::array::from_fn(|part| next.iter().map(|at| shares[*at][part]).sum::<f64>() / count as f64)
+        }
     }
 }
 
 /// One step of Gauss and Newton for the logarithms of what the parts draw.
-fn step(rows: &[Row], logs: [f64; PARTS]) -> [f64; PARTS] {
+fn step(rows: &[Row], next: &[Vec<usize>], logs: [f64; PARTS]) -> [f64; PARTS] {
     let (mut lines, mut squares) = ([[0.0; PARTS + 1]; PARTS], 0.0);
     let draws = logs.map(f64::exp);
-    let shares = |row: &Row| -> (f64, [f64; PARTS]) {
-        let drawn: f64 = (0..PARTS).map(|part| draws[part] * row.parts[part]).sum();
-        (drawn, std::array::from_fn(|part| draws[part] * row.parts[part] / drawn))
+    let drawn = |row: &Row| -> f64 { (0..PARTS).map(|part| draws[part] * row.parts[part]).sum() };
+    let share = |row: &Row| -> [f64; PARTS] {
+        let drawn = drawn(row);
+        std::array::from_fn(|part| draws[part] * row.parts[part] / drawn)
     };
-    for row in rows {
-        let (drawn, share) = shares(row);
-        let by = weights(row, rows, &|row| shares(row).1);
-        let over = (row.joules / drawn).ln();
+    let shares: Vec<[f64; PARTS]> = rows.iter().map(share).collect();
+    for (at, row) in rows.iter().enumerate() {
+        let share = shares[at];
+        let by = weights(share, &next[at], &shares);
+        let over = (row.joules / drawn(row)).ln();
         squares += over * over;
         for line in 0..PARTS {
             for column in 0..PARTS {

@@ -5,7 +5,7 @@ use crate::clock::Crowding;
 use crate::estimate::{Estimate, move_towards};
 use crate::key::{Band, Kind};
 use crate::policy::Aim;
-use crate::seen::Seen;
+use crate::seen::{Seen, Tail};
 use crate::timing::POLLER_IDLE_MS;
 
 /// How much an epoch's CPU time counts in what is believed.
@@ -120,8 +120,14 @@ impl Chooser {
         }
         let is_tried = self.is_tried(kind);
         let Some(bound_ns) = self.choice.policy.bound_p99_ns else { return };
+        let is_burst = self.burst.is_some();
+        let mut tail = if is_burst { Tail::default() } else { self.tails[kind.index()] };
+        tail.add(&mut latencies, bound_ns);
+        if !is_burst {
+            self.tails[kind.index()] = tail;
+        }
         let estimate = self.estimates.get_mut(kind, band, way);
-        if let Some(p99_ns) = latencies.over(bound_ns) {
+        if let Some(p99_ns) = tail.broken() {
             // Averaged, it might be within the bound, and the way be taken again at once.
             estimate.p99_ns = Some(p99_ns as f64);
             estimate.breaches = estimate.breaches.max(1);

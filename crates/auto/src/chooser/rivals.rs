@@ -1,6 +1,6 @@
 //! When another way is taken: for what it saves, or because the bound is broken.
 
-use super::{Chooser, Epochs};
+use super::Chooser;
 use crate::key::Kind;
 use crate::log::Why;
 use crate::way::Way;
@@ -10,8 +10,9 @@ use crate::way::Way;
 const MARGINS: f64 = 2.0;
 /// What an epoch adds counts only above this part of the margin: the rest is noise.
 const NOISE: f64 = 0.25;
-/// Least epochs of I/Os in which a way that was taken shows whether it is what bursts had shown.
+/// Epochs in which a way that was taken shows whether it is what bursts had shown.
 const HOPES_FOR: u64 = 8;
+
 impl Chooser {
     /// Takes another way if what it would have saved in epochs running adds up to enough.
     pub(super) fn consider_rival(&mut self, kind: Kind, now_ns: u64) {
@@ -33,7 +34,7 @@ impl Chooser {
         self.rivals[kind.index()] = Some((rival, saved));
         if saved >= MARGINS {
             self.judge_hope(kind, current);
-            self.hopes[kind.index()] = Some((rival, self.ios));
+            self.hopes[kind.index()] = Some((rival, self.epochs));
             self.take(kind, rival, Why::Better { aim, from, to }, now_ns);
         }
     }
@@ -43,13 +44,11 @@ impl Chooser {
     /// the scheduler makes it take turns with the thread.
     fn judge_hope(&mut self, kind: Kind, left: Way) {
         let hope = self.hopes[kind.index()].filter(|(way, _)| *way == left);
-        let Epochs { ios, burst_ios, .. } = self.choice.epochs;
-        let apart = f64::from(burst_ios) / self.choice.policy.exploration;
+        let apart = f64::from(self.choice.epochs.burst_ios) / self.choice.policy.exploration;
         for kind in self.together_with(kind) {
-            let now = self.ios;
             let estimate = self.estimates.get_mut(kind, self.bands[kind.index()], left);
             match hope {
-                Some((_, at)) if now - at < u64::from(ios) * HOPES_FOR => estimate.let_down(now, apart),
+                Some((_, at)) if self.epochs - at <= HOPES_FOR => estimate.let_down(self.ios, apart),
                 _ => estimate.let_downs = 0,
             }
         }

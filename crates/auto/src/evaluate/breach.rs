@@ -1,5 +1,6 @@
 //! For how long a bound of latency is broken in one go, while another way keeps it.
 
+use crate::seen::{LEAST_TIMED, Latencies};
 use serde::Serialize;
 
 /// How a bound was drawn.
@@ -87,9 +88,23 @@ impl Breach {
     }
 }
 
+/// True if the 99th percentile of an epoch's timed I/Os is over the bound: of few, if two are at least. What
+/// the chooser makes of them is its own affair.
+pub(super) fn shows(latencies: &mut Latencies, bound_ns: u64) -> bool {
+    let is_enough = latencies.count() >= LEAST_TIMED || latencies.over(bound_ns) >= 2;
+    is_enough && latencies.at_99().is_some_and(|p99| p99 > bound_ns)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_of_a_hundred_may_be_over_the_bound_and_two_may_not() {
+        let shows = |count: u64, bound_ns| shows(&mut (1..=count).collect::<Vec<u64>>().into(), bound_ns);
+        assert_eq!([shows(100, 99), shows(100, 98)], [false, true]);
+        assert_eq!([shows(10, 9), shows(10, 8), shows(0, 0)], [false, true, false]);
+    }
 
     #[test]
     fn a_stretch_ends_when_the_bound_is_kept_or_by_no_way() {

@@ -7,7 +7,7 @@
 
 mod bounded;
 
-use super::breach::Breach;
+use super::breach::{Breach, shows};
 use super::chance::Chance;
 use super::cost::Cost;
 use super::shape::Shape;
@@ -176,8 +176,8 @@ impl<'a> Run<'a> {
             crowding,
         };
         let shows = |bound_ns: u64| {
-            let over = |kind| seen.latencies(kind, self.chooser.route(kind)).over(bound_ns);
-            seen.kinds().any(|(kind, _)| over(kind).is_some())
+            let shows = |kind| shows(&mut seen.latencies(kind, self.chooser.route(kind)), bound_ns);
+            seen.kinds().any(|(kind, _)| shows(kind))
         };
         if let (Some(bound_ns), Some((breach, _))) = (self.timings.bound_ns, &mut self.breach) {
             breach.end_epoch(shows(bound_ns));

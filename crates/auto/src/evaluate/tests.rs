@@ -24,8 +24,9 @@ fn usual() -> &'static Report {
     USUAL.get_or_init(|| pooled(|_| {}))
 }
 
+/// Changes of route where nothing changes.
 fn switches(report: &Report) -> u64 {
-    report.outcomes.iter().map(|one| one.switches).sum()
+    report.outcomes.iter().filter(|one| !one.program.is_phased()).map(|one| one.switches).sum()
 }
 
 #[test]
@@ -55,7 +56,7 @@ fn without_exploration_a_threshold_breaks() {
 fn without_hysteresis_noise_changes_routes() {
     let restless = pooled(|policy| policy.hysteresis = 0.0);
     let [usual, restless] = [switches(usual()), switches(&restless)];
-    assert!(2 * restless > 3 * usual && usual > 0, "{restless} and {usual}");
+    assert!(restless > 2 * usual && usual > 0, "{restless} and {usual}");
 }
 
 #[test]
