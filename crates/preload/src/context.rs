@@ -115,10 +115,19 @@ impl Context {
     pub(crate) fn owners() -> Vec<Arc<Owner>> {
         CONTEXTS.with(|all| {
             all.iter().for_each(|context| context.share());
-            let has_some =
-                |context: &&Arc<Context>| context.is_moved.load(Ordering::SeqCst) > context.ready().len();
-            all.iter().filter(has_some).map(|context| Arc::clone(&context.owner)).collect()
+            let in_flight = all.iter().filter(|context| context.is_in_flight());
+            in_flight.map(|context| Arc::clone(&context.owner)).collect()
         })
+    }
+
+    /// True if something is in flight, in any context.
+    pub(crate) fn is_any_in_flight() -> bool {
+        CONTEXTS.with(|all| all.iter().any(|context| context.is_in_flight()))
+    }
+
+    /// True if something moved has not ended, as far as is known.
+    fn is_in_flight(&self) -> bool {
+        self.is_moved.load(Ordering::SeqCst) > self.ready().len()
     }
 
     /// Notes that a thread uses it.

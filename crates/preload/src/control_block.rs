@@ -260,6 +260,11 @@ pub(crate) fn owners_on(fd: c_int, count: u64) -> Vec<Arc<Owner>> {
     })
 }
 
+/// True if something is in flight on a descriptor, or comes later.
+pub(crate) fn is_any_on(fd: c_int) -> bool {
+    ALL.with(|all| all.in_flight.values().any(|flight| flight.place.fd == fd))
+}
+
 /// The threads that have something in flight, of the first `count` that were begun.
 pub(crate) fn owners(count: u64) -> Vec<Arc<Owner>> {
     ALL.with(|all| {
@@ -351,12 +356,12 @@ mod tests {
         let number = block.come_later();
         assert_eq!(block.error(), libc::EINPROGRESS);
         assert!(matches!(block.asked_by(&thread), Whose::Later) && before(&whole).is_none());
-        assert!(owners_on(block.fd, u64::MAX).is_empty());
+        assert!(owners_on(block.fd, u64::MAX).is_empty() && is_any_on(block.fd));
         is_glibcs(address, number + 1);
         assert!(matches!(block.asked_by(&thread), Whose::Later), "another has this number");
         is_glibcs(address, number);
         block.fail(libc::EBADF);
-        assert!(matches!(block.asked_by(&thread), Whose::Nobodys));
+        assert!(matches!(block.asked_by(&thread), Whose::Nobodys) && !is_any_on(block.fd));
         assert_eq!((block.error(), block.result.load(Ordering::Relaxed)), (libc::EBADF, -1));
         block.begin(&thread, whole);
         assert!(owners(begun() - 1).iter().all(|owner| !owner.is(&thread)));

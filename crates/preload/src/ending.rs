@@ -20,18 +20,26 @@ pub(crate) fn wait_for_others() {
     let begun = control_block::begun();
     let until = Instant::now() + LONG;
     let mut heard = Instant::now();
+    let mut asked: Vec<Arc<Owner>> = Vec::new();
     loop {
         let owners = owners(begun);
         let now = Instant::now();
-        if owners.iter().any(|owner| !owner.is_asked()) {
+        if asked.iter().any(|owner| !owner.is_asked()) {
             heard = now;
         }
         if owners.is_empty() || now >= until || now - heard >= SILENCE {
             return;
         }
-        owners.iter().for_each(|owner| owner.ask());
+        // One that cannot be asked has not answered either.
+        asked = owners.into_iter().filter(|owner| owner.ask()).collect();
         sys::pause(SHORT.as_nanos() as i64);
     }
+}
+
+/// True if a thread has something in flight by now.
+pub(crate) fn is_any_in_flight() -> bool {
+    let _quiet = Quiet::begin();
+    Context::is_any_in_flight() || !control_block::owners(control_block::begun()).is_empty()
 }
 
 /// The threads that have something in flight: by libaio, to which nothing is added from now on, or one of the

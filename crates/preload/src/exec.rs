@@ -1,7 +1,7 @@
 //! The calls by which a process becomes another program (exec(3)). What is in flight ends before, and no
 //! signal of the library's comes after: without its handler it would end that program.
 
-use crate::ending::wait_for_others;
+use crate::ending::{is_any_in_flight, wait_for_others};
 use crate::process::{is_own, is_working};
 use crate::real::stand_before;
 use crate::state::Inside;
@@ -64,7 +64,10 @@ fn become_by(exec: impl FnOnce() -> c_int) -> c_int {
     if let Some(mut inside) = Inside::enter_in_handler() {
         inside.state().drain();
     }
-    wait_for_others();
+    // Waiting for others leaves the contexts to the kernel, for good: it would after a call that fails.
+    if is_any_in_flight() {
+        wait_for_others();
+    }
     if let Some(mut inside) = Inside::enter_in_handler() {
         inside.state().owner.silence();
     }

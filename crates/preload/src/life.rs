@@ -13,7 +13,11 @@ type Exit = unsafe extern "C-unwind" fn(c_int);
 stand_before! {
     _exit = exit: (code: c_int) -> ();
     _Exit = exit: (code: c_int) -> ();
-    quick_exit = exit: (code: c_int) -> ();
+}
+
+unsafe extern "C" {
+    /// at_quick_exit(3).
+    safe fn at_quick_exit(function: extern "C" fn()) -> c_int;
 }
 
 /// The generation of the process that has ended.
@@ -49,6 +53,8 @@ extern "C" fn begin() {
     owner::answer_by(state::answer);
     thread::start::<State>();
     process::start();
+    // The handlers of quick_exit(3) run in reverse order: the program's before this, which is the first.
+    at_quick_exit(end);
 }
 
 /// Ends the program after a fault of the library's own: whatever it did next might be wrong.
@@ -75,7 +81,7 @@ fn most_descriptors() -> u64 {
     limit.rlim_cur
 }
 
-/// Called when the process ends by exit(3) or `_exit`.
+/// Called when the process ends by exit(3), `_exit` or quick_exit(3).
 extern "C" fn end() {
     if !process::is_working()
         || !process::is_own()

@@ -44,21 +44,24 @@ impl Owner {
         self.id == other.id
     }
 
-    /// Asks it to take what has ended, unless it was asked and has not answered.
-    pub(crate) fn ask(&self) {
+    /// Asks it to take what has ended, unless it was asked and has not answered. False if it cannot be asked.
+    pub(crate) fn ask(&self) -> bool {
         let signal = signal();
         if signal <= 0 || !is_ours(signal) {
-            return;
+            return false;
         }
+        let mut is_on_its_way = true;
         self.asking.fetch_add(1, Ordering::SeqCst);
         if !self.is_asked.swap(true, Ordering::SeqCst) {
             let arguments = [std::process::id() as usize, self.thread as usize, signal as usize, 0, 0, 0];
             // SAFETY: the call touches no memory; the handler is this module's.
             if unsafe { sys::call(libc::SYS_tgkill, arguments) } < 0 {
                 self.answered();
+                is_on_its_way = false;
             }
         }
         self.asking.fetch_sub(1, Ordering::SeqCst);
+        is_on_its_way
     }
 
     /// From now on it is not asked, until it answers: for the calling thread, which holds signals off, and is
@@ -160,12 +163,12 @@ mod tests {
         let thread = Owner::this_thread();
         let quiet = sys::Quiet::begin();
         assert!(is_reachable(quiet.before) && !is_reachable(!0));
-        thread.ask();
+        assert!(thread.ask() && thread.ask(), "it is on its way");
         assert!(thread.is_asked() && sys::is_interrupted(quiet.before) && !is_interrupted(quiet.before));
         assert_eq!((handled(own()), sys::handled(own())), (0, own()));
         drop(quiet);
         let gone = Owner::new(0, -1);
-        gone.ask();
+        assert!(!gone.ask(), "there is no such thread");
         assert!(!gone.is_asked(), "the next one asks again");
         let quiet = sys::Quiet::begin();
         thread.answered();

@@ -236,7 +236,9 @@ unsafe fn see(block: Block) {
     {
         match at.asked_by(&inside.state().owner) {
             Whose::Own => take(inside.state(), None),
-            Whose::Others(owner) => owner.ask(),
+            Whose::Others(owner) => {
+                owner.ask();
+            }
             Whose::Later | Whose::Nobodys => {}
         }
     }
@@ -334,7 +336,7 @@ unsafe fn cancel(real: Cancel, fd: c_int, block: Block) -> c_int {
         // SAFETY: by the condition of the function of this name.
         let is_in_flight = match unsafe { block.as_ref() } {
             Some(at) => !matches!(at.asked_by(&inside.state().owner), Whose::Nobodys),
-            None => !control_block::owners_on(fd, u64::MAX).is_empty(),
+            None => control_block::is_any_on(fd),
         };
         if is_in_flight {
             return libc::AIO_NOTCANCELED;

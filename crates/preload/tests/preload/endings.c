@@ -22,6 +22,7 @@ static void meet(void) {
 static void hold_off_all(int how) {
     sigset_t signals;
     sigfillset(&signals);
+    sigdelset(&signals, SIGALRM);
     need(pthread_sigmask(how, &signals, NULL) == 0, "a mask");
 }
 
@@ -99,6 +100,7 @@ static void exits(void) {
         pid_t child = fork();
         if (child == 0) {
             pthread_t thread;
+            alarm(20); // it inherits none
             need(!pthread_barrier_init(&barrier, NULL, 2), "a barrier");
             begin_thread(writes_all, NULL, &thread);
             meet();
@@ -149,6 +151,7 @@ static void executes(void) {
     for (int number = 0; number < 2; number++) {
         pid_t child = fork();
         if (child == 0) {
+            alarm(20);
             become(programs[number], memory);
             exit(0);
         }
@@ -172,11 +175,13 @@ static void *writes_and_hides(void *memory) {
     meet();
     // Until the other has called aio_fsync.
     meet();
+    usleep(50000);
     suspends(&given);
     return NULL;
 }
 
-// aio_fsync comes after what a thread has in flight that cannot be asked for it, and does not wait for it.
+// aio_fsync comes after what a thread has in flight that cannot be asked for it, and does not wait for it but
+// where it is to notify.
 static void syncs_at_once(void) {
     alarm(20);
     shared_fd = make("data", 0, O_RDWR);
@@ -190,13 +195,14 @@ static void syncs_at_once(void) {
     struct aiocb one = io(shared_fd, NULL, 0, 0), two = io(shared_fd, NULL, 0, 0), wrong = one;
     two.aio_sigevent.sigev_notify = SIGEV_SIGNAL;
     two.aio_sigevent.sigev_signo = SIGUSR1;
-    printf("begun: %d %d\n", aio_fsync(O_DSYNC, &one), aio_fsync(O_SYNC, &two));
+    printf("begun: %d\n", aio_fsync(O_DSYNC, &one));
     int refused = aio_fsync(12345, &wrong);
     printf("refused: %d %d\n", refused, errno);
     wrong.aio_fildes = 900;
     refused = aio_fsync(O_SYNC, &wrong);
     printf("refused: %d %d\n", refused, errno);
     meet();
+    printf("begun: %d\n", aio_fsync(O_SYNC, &two));
     for (int round = 0; round < 10000 && !handled; round++) usleep(1000);
     finish("one", 0, &one);
     finish("two", 0, &two);
