@@ -1,9 +1,9 @@
 //! What is remembered of each request in flight, to time it and to do it again.
 
-use crate::chooser::BOUND_GRACE_NS;
+use crate::chooser::{BOUND_GRACE_NS, Plan};
 use crate::clock::Clock;
 use crate::key::Kind;
-use crate::seen::Timed;
+use crate::seen::{LEAST_TIMED, Timed};
 use crate::timing::Bound;
 use crate::way::Way;
 use iopj_engine::{Buffer, Buffers, Completion, IoError, Op, Request, Transfer};
@@ -89,8 +89,18 @@ impl Timings {
         }
     }
 
+    /// True if an epoch of this plan has taken long enough: one that the bound is judged by waits for its
+    /// timings, and one that breaks it waits for nothing.
+    pub(crate) fn end_epoch(&self, plan: &Plan, elapsed_ns: u64) -> bool {
+        let lacks_timings = self.bound_ns.is_some()
+            && !plan.explores
+            && self.timed.len() < LEAST_TIMED
+            && elapsed_ns < BOUND_GRACE_NS;
+        self.is_breached() || elapsed_ns >= plan.ns && !lacks_timings
+    }
+
     /// True if so many are over the bound that this must be looked at now.
-    pub(crate) fn is_breached(&self) -> bool {
+    fn is_breached(&self) -> bool {
         self.breaches >= BREACHES && self.breaches * 100 > self.timed.len()
     }
 

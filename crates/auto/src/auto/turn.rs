@@ -1,11 +1,11 @@
 //! The end of an epoch: what it showed goes to the chooser, and the routes that come of it are adopted.
 
 use super::{Auto, Memo};
-use crate::chooser::{BOUND_GRACE_NS, Plan};
+use crate::chooser::Plan;
 use crate::clock::Clock;
 use crate::engines::{SLOTS, slot_of};
 use crate::key::{KINDS, Kind};
-use crate::seen::{LEAST_TIMED, Seen};
+use crate::seen::Seen;
 use crate::timing::{
     CROWDING_EVERY_NS, IDLE_NS, TIMED_AT_FIRST, TIMED_IN_BURST, TIMED_OFTEN_NEAR, timed_every,
 };
@@ -124,7 +124,7 @@ impl<C: Clock> Auto<C> {
             return self.measure_from(now_ns);
         }
         let elapsed_ns = now_ns.saturating_sub(self.epoch.began_ns);
-        if !self.is_over(elapsed_ns) {
+        if !self.watch.timings.end_epoch(&self.epoch.plan, elapsed_ns) {
             return self.watch.end_after(self.epoch.plan.ios / 8);
         }
         self.carry_refusals();
@@ -152,14 +152,6 @@ impl<C: Clock> Auto<C> {
             self.close_idle(now_ns);
         }
         self.begin_epoch();
-    }
-
-    fn is_over(&self, elapsed_ns: u64) -> bool {
-        let lacks_timings = self.watch.timings.bound_ns.is_some()
-            && !self.epoch.plan.explores
-            && self.watch.timings.timed.len() < LEAST_TIMED
-            && elapsed_ns < BOUND_GRACE_NS;
-        self.watch.timings.is_breached() || elapsed_ns >= self.epoch.plan.ns && !lacks_timings
     }
 
     /// Begins an epoch as the chooser wants it.

@@ -1,4 +1,4 @@
-//! Families of cells: what the chooser is held against beside figures that are each wrong by themselves.
+//! Families of cells: each has a way of its own to be hard on the chooser, and thresholds of its own.
 
 use super::bounds::Bounds;
 use super::cell::{Outcome, Scene, Setting};

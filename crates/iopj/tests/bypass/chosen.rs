@@ -1,31 +1,24 @@
 //! An engine that chooses its way on a drive that was taken: which of the driver's modes it took, what shows
 //! that, and what is refused.
 
+use crate::common::believes;
 use crate::host::Left;
 use iopj_core::{IoPath, Verdict, VerdictKind, Way};
 use iopj_store::{Measurement, Store, Trial};
 use std::collections::BTreeSet;
 
-/// One that believes in polling, and tries nothing else.
-const POLICY: &str = r#"exploration = 0.0
-[[cell]]
-op = "read"
-size = 4096
-in_flight = 1
-ways = [
-    { way = "nvme-user/doorbell/poll", mean_ns = 1000.0 },
-    { way = "nvme-user/doorbell/interrupt", mean_ns = 1e9 },
-]
-"#;
+/// A policy that believes in polling has these.
+const POLLS: [&str; 2] = ["nvme-user/doorbell/poll", "nvme-user/doorbell/interrupt"];
 const REPLICATES: usize = 3;
 
 /// What the guest does with its only drive, `$drive`.
 pub(crate) fn script() -> String {
     let bound = ["interrupt", "poll", "hybrid"].map(|mode| format!("auto:nvme-user/doorbell/{mode}"));
     let named = format!("auto,auto:taken.toml,auto:io_uring/syscall/interrupt,{}", bound.join(","));
+    let policy = believes(POLLS);
     let blocks = format!("--replicates {REPLICATES}");
     [
-        format!("printf '{POLICY}' >/tmp/taken.toml"),
+        format!("printf '{policy}' >/tmp/taken.toml"),
         format!("attempt bound $drive --path {named} --iodepth 1 --ios 500 {blocks}"),
         format!("attempt chance $drive --path auto:random --iodepth 4 --ios 8000 --seed 7 {blocks}"),
         "cd /tmp; target=$(node $drive); take=\"--take-device $drive\"".to_owned(),

@@ -94,6 +94,22 @@ pub(crate) fn refusal(folder: &Path, line: &str) -> String {
     words
 }
 
+/// A policy that believes the first of two ways to be faster at depth 1, and tries nothing else.
+pub(crate) fn believes([faster, slower]: [&str; 2]) -> String {
+    format!(
+        r#"exploration = 0.0
+[[cell]]
+op = "read"
+size = 4096
+in_flight = 1
+ways = [
+    {{ way = "{faster}", mean_ns = 1000.0 }},
+    {{ way = "{slower}", mean_ns = 1e9 }},
+]
+"#
+    )
+}
+
 /// A file of `len` bytes that no file system or drive can leave out, synced.
 pub(crate) fn written(path: &Path, len: usize) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

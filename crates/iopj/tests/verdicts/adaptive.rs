@@ -1,23 +1,11 @@
 //! An engine that chooses its way as a path, for real: what went which way, and what shows it.
 
-use crate::common::{alone, folder, have, iopj, output, refusal, says};
+use crate::common::{alone, believes, folder, have, iopj, output, refusal, says};
 use crate::{available, run};
 use serde_json::Value;
 
 const URING: &str = "io_uring/syscall/interrupt";
 const SIO: &str = "posix-sio/syscall/interrupt";
-
-/// One that begins with a system call an I/O, because it believes that to be faster, and tries nothing else.
-const POLICY: &str = r#"exploration = 0.0
-[[cell]]
-op = "read"
-size = 4096
-in_flight = 1
-ways = [
-    { way = "posix-sio/syscall/interrupt", mean_ns = 1000.0 },
-    { way = "io_uring/syscall/interrupt", mean_ns = 1e9 },
-]
-"#;
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
@@ -61,7 +49,8 @@ fn an_engine_that_chooses_its_way_is_measured_and_verified_as_any_path() {
     if !have([URING, SIO].iter().all(|path| works.iter().any(|one| one == path)), "io_uring and posix-sio") {
         return;
     }
-    std::fs::write(folder.join("p.toml"), POLICY).unwrap();
+    let policy = believes([SIO, URING]);
+    std::fs::write(folder.join("p.toml"), &policy).unwrap();
     // Others may use the disk meanwhile: each is tried until there is a quiet moment.
     let mut open =
         ["auto", "auto:random", "auto:io_uring/syscall/interrupt", "auto:p.toml"].map(str::to_owned).to_vec();
@@ -75,7 +64,7 @@ fn an_engine_that_chooses_its_way_is_measured_and_verified_as_any_path() {
         let exported = iopj(&folder, &format!("export {attempt}.iopj --json")).output().unwrap();
         let exported: Value = serde_json::from_slice(&exported.stdout).unwrap();
         if open.contains(&"auto:p.toml".to_owned()) {
-            assert_eq!(exported["study"]["provenance"]["policy.p.toml"], POLICY);
+            assert_eq!(exported["study"]["provenance"]["policy.p.toml"], policy);
         }
         let before = std::mem::take(&mut open);
         let trials = exported["trials"].as_array().unwrap();

@@ -1,10 +1,9 @@
 //! An epoch with a bound of latency, which each timed I/O may end; and how the bound is kept.
 
 use super::{CHOICE_NS, Run};
-use crate::chooser::{BOUND_GRACE_NS, Plan};
+use crate::chooser::Plan;
 use crate::evaluate::cost::Cost;
 use crate::flight::Start;
-use crate::seen::LEAST_TIMED;
 use crate::timing::TIMED_OFTEN_NEAR;
 
 /// The engine's clock when a run begins: no I/O was pushed before 0.
@@ -37,7 +36,7 @@ impl Run<'_> {
             self.count(ios);
             self.lose(CHOICE_NS * ios as f64);
             if wanted == 0 || ends {
-                if self.is_over(plan, self.now_ns - began_ns) {
+                if self.timings.end_epoch(plan, (self.now_ns - began_ns) as u64) {
                     break;
                 }
                 wanted = if ends { wanted } else { u64::from(plan.ios / 8) }.max(1);
@@ -58,13 +57,6 @@ impl Run<'_> {
             self.every = self.every.min(TIMED_OFTEN_NEAR);
         }
         ends
-    }
-
-    /// True if the epoch is over, as the engine sees it when it looks.
-    fn is_over(&self, plan: &Plan, elapsed_ns: f64) -> bool {
-        let lacks_timings =
-            !plan.explores && self.timings.timed.len() < LEAST_TIMED && elapsed_ns < BOUND_GRACE_NS as f64;
-        self.timings.is_breached() || elapsed_ns >= plan.ns as f64 && !lacks_timings
     }
 
     /// Notes how I/Os of some routes keep the bound, if there is one: those that settle are of two.

@@ -53,7 +53,7 @@ pub(super) struct Compared {
     y: Vec<f64>,
 }
 
-/// A sample held against a share of another.
+/// How a sample compares with a given share of another.
 pub(super) struct Against {
     /// p-values of its being more, and of its being less, for all looks.
     pub(super) p: [f64; 2],

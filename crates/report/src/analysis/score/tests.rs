@@ -70,15 +70,20 @@ fn why(score: &Score) -> String {
     why.clone()
 }
 
-#[test]
-fn ratio_limits_and_p_values_agree_with_scipy() {
+/// `auto`, what is best and what is not, at depth 4.
+fn three_paths() -> Vec<Trial> {
     let at = depth(4);
-    let trials = [
+    [
         measured(AUTO, &at, &AUTO_NS),
         measured(URING, &at, &BEST_NS),
         measured(SQPOLL, &at, &times(1.2, BEST_NS)),
-    ];
-    let score = scored(&trials.concat());
+    ]
+    .concat()
+}
+
+#[test]
+fn ratio_limits_and_p_values_agree_with_scipy() {
+    let score = scored(&three_paths());
     let own = row(&score, AUTO);
     // d = np.log(best[::2]) - np.log(auto[::2]); np.exp(d.mean());
     // np.exp(scipy.stats.ttest_1samp(d, 0).confidence_interval(0.9))
@@ -201,13 +206,7 @@ fn trials_that_do_not_compete_are_left_out_and_counted() {
 
 #[test]
 fn what_counts_of_each_path_is_told_by_half_and_reason() {
-    let at = depth(4);
-    let mut trials = [
-        measured(AUTO, &at, &AUTO_NS),
-        measured(URING, &at, &BEST_NS),
-        measured(SQPOLL, &at, &times(1.2, BEST_NS)),
-    ]
-    .concat();
+    let mut trials = three_paths();
     // The slowest block of `auto` that tests is unproven.
     judge(&mut trials[2..3], VerdictKind::Unproven);
     trials[8 + 1].outcome = Outcome::Failed("EIO".to_owned());
@@ -234,13 +233,7 @@ fn what_counts_of_each_path_is_told_by_half_and_reason() {
 
 #[test]
 fn the_best_path_stays_chosen_where_it_cannot_be_tested() {
-    let at = depth(4);
-    let mut trials = [
-        measured(AUTO, &at, &AUTO_NS),
-        measured(URING, &at, &BEST_NS),
-        measured(SQPOLL, &at, &times(1.2, BEST_NS)),
-    ]
-    .concat();
+    let mut trials = three_paths();
     for trial in trials[8..16].iter_mut().filter(|trial| trial.replicate % 2 == 0 && trial.replicate > 0) {
         judge(std::slice::from_mut(trial), VerdictKind::Unproven);
     }

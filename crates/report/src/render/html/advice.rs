@@ -29,8 +29,7 @@ pub(super) fn section(model: &Model<'_>) -> String {
         "<section id=\"advice\"><h2>Advice</h2>{groups}{left_out}<p class=\"note\">* on the Pareto front: \
          no way that keeps up has both a lower latency and a better cost. At most: the upper 95 % \
          confidence limit. A bound is met only if that limit meets it. <code>iopj advise STORE --rate \
-         IOPS --p99 TIME</code> \
-         asks for one load and bound.</p></section>"
+         IOPS --p99 TIME</code> asks for one load and bound.</p></section>"
     )
 }
 
