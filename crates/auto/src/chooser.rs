@@ -155,6 +155,11 @@ impl Chooser {
         self.choice.policy.bound_p99_ns
     }
 
+    /// True if joules are what is chosen for, so that a meter helps.
+    pub fn asks_meter(&self) -> bool {
+        self.choice.policy.aim == Aim::IosPerJoule
+    }
+
     /// Takes the decisions that were made, the oldest first; the latest
     /// [`LOG_LEN`](crate::LOG_LEN) are there.
     pub fn drain_log(&mut self) -> impl Iterator<Item = Decision> + '_ {

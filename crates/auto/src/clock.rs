@@ -21,6 +21,11 @@ pub trait Clock {
     /// Threads that run or could, and processors that this thread may use; `None` where that is not known.
     fn crowding(&self) -> Option<Crowding>;
 
+    /// Joules that the machine has drawn, since whenever; `None` where no meter says so.
+    fn joules(&self) -> Option<f64> {
+        None
+    }
+
     /// Makes short sleeps of this thread end on time, until [`Clock::keep_usual_time`].
     fn keep_fine_time(&self) -> Option<u64> {
         None
@@ -82,6 +87,42 @@ impl Clock for SystemClock {
 
     fn keep_usual_time(&self, before: u64) {
         let _ = set_current_timer_slack(NonZeroU64::new(before));
+    }
+}
+
+/// The machine's own clock, with a meter: a function that returns the joules that the machine has drawn,
+/// since whenever, or `None` while it cannot be read. It is asked ten times a second at the most, by the
+/// thread that does the I/O, and only where joules are what is chosen for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Metered<M>(pub M);
+
+impl<M: Fn() -> Option<f64>> Clock for Metered<M> {
+    fn now_ns(&self) -> u64 {
+        SystemClock.now_ns()
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        SystemClock.cpu_ns()
+    }
+
+    fn sleep(&self, ns: u64) {
+        SystemClock.sleep(ns);
+    }
+
+    fn crowding(&self) -> Option<Crowding> {
+        SystemClock.crowding()
+    }
+
+    fn joules(&self) -> Option<f64> {
+        (self.0)()
+    }
+
+    fn keep_fine_time(&self) -> Option<u64> {
+        SystemClock.keep_fine_time()
+    }
+
+    fn keep_usual_time(&self, before: u64) {
+        SystemClock.keep_usual_time(before);
     }
 }
 

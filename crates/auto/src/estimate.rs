@@ -1,5 +1,6 @@
 //! What an I/O is believed to take and to cost on each way: a policy's figures, re-anchored by what is seen.
 
+use crate::anchor::Anchors;
 use crate::key::{Band, Kind};
 use crate::policy::{Aim, Cell, Policy};
 use crate::watts::Watts;
@@ -87,6 +88,8 @@ struct Beliefs {
 pub(crate) struct Estimates {
     cells: BTreeMap<(Kind, Band), Beliefs>,
     watts: Option<Watts>,
+    /// What a meter says of the joules that are believed.
+    pub(crate) anchors: Anchors,
 }
 
 impl Estimates {
@@ -107,21 +110,26 @@ impl Estimates {
             }
             ((cell.kind(), Band::of(cell.in_flight)), beliefs)
         };
-        Estimates { cells: policy.cells.iter().map(beliefs).collect(), watts: Watts::of(policy) }
+        Estimates {
+            cells: policy.cells.iter().map(beliefs).collect(),
+            watts: Watts::of(policy),
+            anchors: Anchors::default(),
+        }
     }
 
     /// What an I/O costs by the aim, if that is known. Joules follow from time and CPU time, which are
-    /// measured, where the policy says what these draw.
+    /// measured, where the policy says what these draw; and a meter corrects them.
     pub(crate) fn cost(&self, kind: Kind, band: Band, way: Way, aim: Aim) -> Option<f64> {
         let estimate = self.get(kind, band, way).busy(way);
-        match (aim, self.watts, estimate.time_ns, estimate.cpu_ns) {
-            (Aim::Latency, ..) => estimate.mean_ns,
-            (Aim::Cpu, ..) => estimate.cpu_ns,
-            (Aim::IosPerJoule, Some(watts), Some(time_ns), Some(cpu_ns)) => {
+        let joules = match (self.watts, estimate.time_ns, estimate.cpu_ns) {
+            _ if aim == Aim::Latency => return estimate.mean_ns,
+            _ if aim == Aim::Cpu => return estimate.cpu_ns,
+            (Some(watts), Some(time_ns), Some(cpu_ns)) => {
                 Some(watts.joules(time_ns, cpu_ns, way, band.least()))
             }
-            (Aim::IosPerJoule, ..) => estimate.joules,
-        }
+            _ => estimate.joules,
+        };
+        joules.map(|joules| joules * self.anchors.factor(way))
     }
 
     /// What a processor that is busy for so long costs by the aim.

@@ -37,6 +37,7 @@
 #[doc = include_str!("../../../docs/auto.md")]
 mod guide {}
 
+mod anchor;
 mod auto;
 mod builder;
 pub mod chooser;
@@ -60,7 +61,7 @@ mod way;
 
 pub use auto::Auto;
 pub use builder::{AutoBuilder, available};
-pub use clock::{Clock, Crowding, SystemClock};
+pub use clock::{Clock, Crowding, Metered, SystemClock};
 pub use key::{Band, Direction, Kind};
 pub use log::{Counts, Decision, LOG_LEN, Why};
 pub use policy::{Aim, Cell, Figures, Policy, PolicyError};

@@ -42,6 +42,8 @@ pub struct Seen<'a> {
     pub timed: &'a [Timed],
     /// Threads and processors, where that was looked at.
     pub crowding: Option<Crowding>,
+    /// Joules that the machine has drawn, since whenever, if a meter was read at its end.
+    pub joules: Option<f64>,
 }
 
 impl Seen<'_> {

@@ -66,6 +66,9 @@ struct Times {
     now_ns: Cell<u64>,
     cpu_ns: Cell<u64>,
     crowding: Cell<Option<Crowding>>,
+    joules: Cell<f64>,
+    /// How often the meter was read.
+    readings: Cell<u32>,
 }
 
 impl ScriptedClock {
@@ -80,6 +83,16 @@ impl ScriptedClock {
     /// Threads and processors from now on.
     pub fn crowd(&self, runnable: u32, processors: u32) {
         self.0.crowding.set(Some(Crowding { runnable, processors }));
+    }
+
+    /// The machine draws so much.
+    pub fn draw(&self, joules: f64) {
+        self.0.joules.set(self.0.joules.get() + joules);
+    }
+
+    /// How often the meter was read.
+    pub fn readings(&self) -> u32 {
+        self.0.readings.get()
     }
 
     fn work(&self, ns: u64) {
@@ -102,6 +115,11 @@ impl Clock for ScriptedClock {
 
     fn crowding(&self) -> Option<Crowding> {
         self.0.crowding.get()
+    }
+
+    fn joules(&self) -> Option<f64> {
+        self.0.readings.set(self.0.readings.get() + 1);
+        Some(self.0.joules.get())
     }
 }
 

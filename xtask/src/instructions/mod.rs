@@ -60,7 +60,8 @@ enum Limit {
 }
 
 impl Limit {
-    /// True if an I/O costs more. `alone` is what one of the path alone costs: without it, nothing was compared.
+    /// True if an I/O costs more. `alone` is what one of the path alone costs: without it, nothing was
+    /// compared.
     fn is_passed(self, cost: &Cost, clock_read: u32, alone: Option<f64>) -> bool {
         match (self, alone) {
             (Limit::Most(most), _) => cost.total(clock_read) > most,

@@ -140,6 +140,11 @@ impl<C: Clock> Auto<C> {
             ios: &self.epoch.ios,
             timed: &self.watch.timings.timed,
             crowding: if counts_threads { self.watch.clock.crowding() } else { None },
+            joules: if counts_threads && self.chooser.asks_meter() {
+                self.watch.clock.joules()
+            } else {
+                None
+            },
         };
         self.epoch.every =
             timed_every(self.epoch.pushed_by(|_| true), elapsed_ns, self.watch.timings.bound());

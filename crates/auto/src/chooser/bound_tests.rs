@@ -111,7 +111,15 @@ fn a_bound_that_one_of_two_kinds_breaks_moves_both_where_they_go_together() {
     let timed = [vec![one(read(), 9_000); 150], vec![one(write, 20_000); 50]].concat();
     let (now_ns, elapsed_ns, cpu_ns) = (run.now_ns + 10_000_000, 10_000_000, 2048 * 2_000);
     run.chooser.plan();
-    run.chooser.epoch(&Seen { now_ns, elapsed_ns, cpu_ns, ios: &ios, timed: &timed, crowding: None });
+    run.chooser.epoch(&Seen {
+        now_ns,
+        elapsed_ns,
+        cpu_ns,
+        ios: &ios,
+        timed: &timed,
+        crowding: None,
+        joules: None,
+    });
     assert_eq!(routes(&run), [Way::Interrupt; 2]);
     assert_eq!(run.log()[0].why, Why::OverBound { p99_ns: 20_000, bound_ns });
     // It costs less, but is not taken while bursts see it over the bound.

@@ -68,6 +68,7 @@ impl Chooser {
         }
         self.learn_cpu(seen);
         self.learn_time(seen);
+        self.learn_joules(seen);
         for (kind, ios) in seen.kinds() {
             self.learn_latency(kind, seen);
             self.learn_load(kind, ios, seen);
@@ -175,6 +176,19 @@ impl Chooser {
                 self.estimates.shift_time(kind, band, way, [before_ns, measured_ns]);
             }
         }
+    }
+
+    /// What I/Os are believed to have drawn is held against what a meter says, whenever that was read.
+    fn learn_joules(&mut self, seen: &Seen<'_>) {
+        if !self.asks_meter() {
+            return;
+        }
+        for (kind, ios) in seen.kinds() {
+            let (way, band) = (self.route(kind), self.bands[kind.index()]);
+            let joules = self.estimates.cost(kind, band, way, Aim::IosPerJoule);
+            self.estimates.anchors.add(way, joules.map(|joules| joules * f64::from(ios)));
+        }
+        self.estimates.anchors.end_epoch(seen.elapsed_ns, seen.now_ns, seen.joules);
     }
 
     /// Divides what all I/Os took among their kinds, and says what is believed of each now. What is believed

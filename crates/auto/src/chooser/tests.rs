@@ -79,7 +79,15 @@ impl Run {
         }
         self.now_ns += elapsed_ns;
         let (now_ns, crowding) = (self.now_ns, self.crowding);
-        self.chooser.epoch(&Seen { now_ns, elapsed_ns, cpu_ns, ios: &ios, timed: &timed, crowding });
+        self.chooser.epoch(&Seen {
+            now_ns,
+            elapsed_ns,
+            cpu_ns,
+            ios: &ios,
+            timed: &timed,
+            crowding,
+            joules: None,
+        });
     }
 
     pub(super) fn epochs(&mut self, count: u32, world: World) {
@@ -390,7 +398,8 @@ proptest! {
             let elapsed_ns = 1 + cpu_ns;
             now_ns += elapsed_ns;
             let crowding = Some(Crowding { runnable, processors: 2 });
-            chooser.epoch(&Seen { now_ns, elapsed_ns, cpu_ns, ios: &ios, timed: &timed, crowding });
+            let (ios, timed, joules) = (&ios, &timed[..], None);
+            chooser.epoch(&Seen { now_ns, elapsed_ns, cpu_ns, ios, timed, crowding, joules });
             for kind in Kind::all() {
                 let way = chooser.route(kind);
                 prop_assert!(KERNEL.contains(&way) && (way != Way::Poll || number < fails_at));

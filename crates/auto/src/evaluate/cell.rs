@@ -6,7 +6,7 @@ use super::chance::Chance;
 use super::cost::Cost;
 use super::policy::{Known, Misstated, misstated};
 use super::recorded::Recorded;
-use super::run::{Run, Spent};
+use super::run::{Meter, Run, Spent};
 use super::trace::Trace;
 use super::truth::{DriveClass, Truth, Ways};
 use super::workload::{Menu, Phase, Program, RUN_IOS, Workload};
@@ -82,6 +82,8 @@ pub(super) struct Setting<'a> {
     pub(super) misstated: Misstated,
     /// Each has a bound of latency.
     pub(super) is_bounded: bool,
+    /// A meter is read.
+    pub(super) is_metered: bool,
     /// The chooser alone runs: neither chance nor what choosing costs by itself is compared with.
     pub(super) is_alone: bool,
     /// The drive, instead of one that is drawn.
@@ -98,6 +100,7 @@ pub(super) struct Scene {
     pub(super) policy: Policy,
     drawn: Option<Drawn>,
     is_alone: bool,
+    is_metered: bool,
     chance: Chance,
 }
 
@@ -118,7 +121,8 @@ impl Scene {
         let known = Known::of(workload.kinds(), menu);
         let policy = misstated(&truth, &known, aim, setting.misstated, &mut chance);
         let is_alone = setting.is_bounded || setting.is_alone;
-        let mut scene = Scene { number, truth, workload, policy, drawn: None, is_alone, chance };
+        let is_metered = setting.is_metered;
+        let mut scene = Scene { number, truth, workload, policy, drawn: None, is_alone, is_metered, chance };
         if setting.is_bounded {
             let usable = scene.usable();
             let (bound_ns, drawn) = bound::draw(&scene.truth, &scene.workload, &usable, &mut scene.chance);
@@ -197,7 +201,9 @@ impl Scene {
     }
 
     fn run(&self, rule: Rule, seed: u64) -> Run<'_> {
-        Run::new(&self.truth, &self.workload, self.chooser(rule, seed), Chance::new(seed, 1))
+        let mut run = Run::new(&self.truth, &self.workload, self.chooser(rule, seed), Chance::new(seed, 1));
+        run.meter = self.is_metered.then(|| Meter::new(Chance::new(seed, 2)));
+        run
     }
 
     /// The ways that count. Where threads would wait for processors in some phase, those that spin do not:

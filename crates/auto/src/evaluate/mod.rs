@@ -7,8 +7,8 @@
 //! whose figures is wrong by up to half of the truth, either way. What it spends is counted by the truth,
 //! with everything that it does to learn. The same seed gives the same.
 //!
-//! Further families have the same machines and programs with policies that are wrong coherently, or with
-//! bounds of latency; and a drive or a program that was recorded.
+//! Further families have the same machines and programs with policies that are wrong coherently, with a
+//! meter, or with bounds of latency; and a drive or a program that was recorded.
 
 mod bound;
 mod bounds;

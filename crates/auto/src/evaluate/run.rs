@@ -6,6 +6,7 @@
 //! another.
 
 mod bounded;
+mod meter;
 
 use super::breach::{Breach, shows};
 use super::chance::Chance;
@@ -24,6 +25,7 @@ use crate::timing::{
     CROWDING_EVERY_NS, IDLE_NS, POLLER_IDLE_MS, TIMED_AT_FIRST, TIMED_IN_BURST, timed_every,
 };
 use crate::way::Way;
+pub(super) use meter::Meter;
 
 /// What the choice adds to each I/O: 34 instructions, at one in 0.33 ns. Some ten fewer are counted now
 /// (docs/auto.md).
@@ -101,6 +103,8 @@ pub(super) struct Run<'a> {
     carried: Vec<f64>,
     ios: [u32; KINDS],
     timings: Timings,
+    /// What the machine draws is read, where joules count.
+    pub(super) meter: Option<Meter>,
 }
 
 impl<'a> Run<'a> {
@@ -125,6 +129,7 @@ impl<'a> Run<'a> {
             carried: Vec::new(),
             ios: [0; KINDS],
             timings,
+            meter: None,
         }
     }
 
@@ -174,6 +179,7 @@ impl<'a> Run<'a> {
             ios: &self.ios,
             timed: &self.timings.timed,
             crowding,
+            joules: self.meter.as_mut().and_then(|meter| meter.read(self.now_ns, self.spent.joules)),
         };
         let shows = |bound_ns: u64| {
             let shows = |kind| shows(&mut seen.latencies(kind, self.chooser.route(kind)), bound_ns);

@@ -5,6 +5,7 @@ use super::cell::Setting;
 use super::family::outcomes;
 use super::*;
 use crate::key::Direction;
+use crate::policy::Aim;
 use std::sync::{Arc, OnceLock};
 
 const SEEDS: [u64; 3] = [1, 2, 3];
@@ -57,6 +58,34 @@ fn without_hysteresis_noise_changes_routes() {
     let restless = pooled(|policy| policy.hysteresis = 0.0);
     let [usual, restless] = [switches(usual()), switches(&restless)];
     assert!(restless > 2 * usual && usual > 0, "{restless} and {usual}");
+}
+
+#[test]
+fn a_meter_finds_out_what_a_policy_says_wrong_of_the_joules_of_a_way() {
+    let of = |is_metered| {
+        let setting =
+            Setting { misstated: Misstated::Ways, is_metered, is_alone: true, ..Setting::default() };
+        let of_seed = |seed: &u64| outcomes(*seed, CELLS_OF_SEED, setting, |_| {});
+        Report::of(SEEDS[0], RUN_IOS, SEEDS.iter().flat_map(of_seed).collect())
+    };
+    let [blind, metered] = [false, true].map(of);
+    let joules = |report: &Report| {
+        let mut regrets: Vec<f64> =
+            report.outcomes.iter().filter(is_by_joules).map(|one| one.regret[2]).collect();
+        regrets.sort_by(f64::total_cmp);
+        regrets[regrets.len() * 95 / 100]
+    };
+    assert!(joules(&metered) < 0.6 * joules(&blind), "{} {}", joules(&metered), joules(&blind));
+    // Nothing else changes.
+    let others = |report: &Report| -> Vec<[f64; 3]> {
+        report.outcomes.iter().filter(|one| !is_by_joules(one)).map(|one| one.regret).collect()
+    };
+    assert_eq!(others(&metered), others(&blind));
+    assert!(metered.holds(), "{metered}");
+}
+
+fn is_by_joules(one: &&Outcome) -> bool {
+    one.aim == Aim::IosPerJoule
 }
 
 #[test]

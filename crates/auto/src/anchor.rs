@@ -1,0 +1,213 @@
+//! How far what ways draw is from what is believed of them, where a meter says it: slowly, for a meter is
+//! coarse.
+
+use crate::way::Way;
+
+/// How much a reading counts of a way that was read before.
+const WEIGHT: f64 = 0.25;
+/// How much of what a reading changes of a way is held to be due to what all ways have in common, such as
+/// other programs.
+const IN_COMMON: f64 = 0.5;
+/// Of what is drawn between two readings, the part that one way must be believed to draw.
+const NEARLY_ALL: f64 = 0.9;
+
+/// What a meter has shown of each way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Anchors {
+    /// The logarithm of what a way draws over what is believed, where it was read.
+    logs: [Option<f64>; Way::COUNT],
+    before: Option<Reading>,
+    since: Stretch,
+}
+
+/// What a meter said.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    at_ns: u64,
+    joules: f64,
+    /// The meter had just gone on. Many go on once a second.
+    is_fresh: bool,
+}
+
+/// The epochs since a reading.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    ns: u64,
+    /// By way, the joules that are believed.
+    believed: [f64; Way::COUNT],
+    /// There were I/Os of which nothing is believed.
+    is_partial: bool,
+}
+
+impl Anchors {
+    /// What is believed of a way is to be multiplied by this. Of one that was not read, it is what the others
+    /// have in common, as far as that may be believed: errors of all and of one are held to be equally likely.
+    pub(crate) fn factor(&self, way: Way) -> f64 {
+        self.log(way).exp()
+    }
+
+    fn log(&self, way: Way) -> f64 {
+        let known: Vec<f64> = self.logs.iter().flatten().copied().collect();
+        let in_common = known.iter().sum::<f64>() / (known.len() + 1) as f64;
+        self.logs[way.index()].unwrap_or(in_common)
+    }
+
+    /// I/Os went a way, and are believed to have drawn so much.
+    pub(crate) fn add(&mut self, way: Way, joules: Option<f64>) {
+        self.since.believed[way.index()] += joules.unwrap_or(0.0);
+        self.since.is_partial |= joules.is_none();
+    }
+
+    /// An epoch is over. If the meter was read at its end, what one way drew nearly alone is held against
+    /// what was believed: as power, for not all the time between two readings is in epochs.
+    pub(crate) fn end_epoch(&mut self, elapsed_ns: u64, now_ns: u64, joules: Option<f64>) {
+        self.since.ns += elapsed_ns;
+        let Some(joules) = joules else { return };
+        let reading = Reading { at_ns: now_ns, joules, is_fresh: true };
+        match self.before {
+            None => self.begin(Reading { is_fresh: false, ..reading }),
+            // It has not gone on.
+            Some(before) if joules == before.joules => {}
+            Some(before) => {
+                if before.is_fresh
+                    && let Some((way, watts)) = self.since.nearly_alone()
+                {
+                    let drawn = (joules - before.joules) / now_ns.saturating_sub(before.at_ns) as f64;
+                    self.note(way, (drawn / watts).ln());
+                }
+                self.begin(reading);
+            }
+        }
+    }
+
+    fn begin(&mut self, reading: Reading) {
+        (self.before, self.since) = (Some(reading), Stretch::default());
+    }
+
+    /// A way was read, and what it drew is off by this logarithm.
+    fn note(&mut self, way: Way, off: f64) {
+        if !off.is_finite() {
+            return;
+        }
+        let (log, was_read) = (self.log(way), self.logs[way.index()].is_some());
+        let off = if was_read { WEIGHT * off } else { off };
+        if was_read {
+            self.logs.iter_mut().flatten().for_each(|log| *log += IN_COMMON * off);
+        }
+        self.logs[way.index()] = Some(log + off);
+    }
+}
+
+impl Stretch {
+    /// The way that drew nearly all, and how much in a nanosecond all did, as believed.
+    fn nearly_alone(&self) -> Option<(Way, f64)> {
+        let total: f64 = self.believed.iter().sum();
+        let is_it = |way: &Way| self.believed[way.index()] >= NEARLY_ALL * total;
+        let way = Way::ALL.into_iter().find(is_it)?;
+        (!self.is_partial && total > 0.0 && self.ns > 0).then_some((way, total / self.ns as f64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A meter, and what is believed of 100 ms.
+    struct Script {
+        anchors: Anchors,
+        now_ns: u64,
+        joules: f64,
+    }
+
+    impl Script {
+        fn new() -> Script {
+            Script { anchors: Anchors::default(), now_ns: 0, joules: 1e6 }
+        }
+
+        /// For 100 ms a way draws so many watts, of which one is believed.
+        fn pass(&mut self, way: Way, watts: f64, is_read: bool) {
+            let believed = 0.1 * self.anchors.factor(way);
+            self.now_ns += 100_000_000;
+            self.joules += 0.1 * watts;
+            self.anchors.add(way, Some(believed));
+            self.anchors.end_epoch(100_000_000, self.now_ns, is_read.then_some(self.joules));
+        }
+
+        fn read(&mut self, way: Way, watts: f64, times: u32) {
+            (0..times).for_each(|_| self.pass(way, watts, true));
+        }
+
+        fn factors(&self, ways: [Way; 2]) -> [f64; 2] {
+            ways.map(|way| self.anchors.factor(way))
+        }
+    }
+
+    const WAYS: [Way; 2] = [Way::Interrupt, Way::Poll];
+
+    #[track_caller]
+    fn near(found: [f64; 2], expected: [f64; 2]) {
+        assert!(found.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-9), "{found:?}");
+    }
+
+    #[test]
+    fn a_way_that_draws_more_than_believed_is_found_out_and_others_may_have_half_of_that_in_common() {
+        let mut script = Script::new();
+        near(script.factors(WAYS), [1.0, 1.0]);
+        // The first reading says nothing of what was before, nor the second of when the meter goes on.
+        script.read(Way::Interrupt, 1.5, 2);
+        near(script.factors(WAYS), [1.0, 1.0]);
+        script.read(Way::Interrupt, 1.5, 1);
+        near(script.factors(WAYS), [1.5, 1.5_f64.sqrt()]);
+        script.read(Way::Poll, 0.8, 1);
+        near(script.factors(WAYS), [1.5, 0.8]);
+        let others = (1.5_f64.ln() + 0.8_f64.ln()) / 3.0;
+        near(script.factors([Way::Sqpoll; 2]), [others.exp(); 2]);
+    }
+
+    #[test]
+    fn what_changes_later_moves_slowly_and_half_of_it_for_all_that_were_read() {
+        let mut script = Script::new();
+        script.read(Way::Poll, 1.0, 3);
+        script.read(Way::Interrupt, 1.0, 1);
+        script.read(Way::Interrupt, 2.0, 1);
+        near(script.factors(WAYS), [2.0_f64.powf(0.25), 2.0_f64.powf(0.125)]);
+        script.read(Way::Interrupt, 2.0, 60);
+        let [own, other] = script.factors(WAYS);
+        assert!((own - 2.0).abs() < 1e-6 && (other - 2.0_f64.sqrt()).abs() < 1e-6, "{own} {other}");
+    }
+
+    #[test]
+    fn a_meter_that_goes_on_once_a_second_says_the_same() {
+        let mut script = Script::new();
+        for number in 0..40 {
+            let joules = 1e6 + f64::from(number / 10) * 1.5;
+            script.now_ns += 100_000_000;
+            let believed = 0.1 * script.anchors.factor(Way::Poll);
+            script.anchors.add(Way::Poll, Some(believed));
+            script.anchors.end_epoch(100_000_000, script.now_ns, Some(joules));
+        }
+        near(script.factors([Way::Poll; 2]), [1.5; 2]);
+    }
+
+    #[test]
+    fn what_two_ways_drew_or_nobody_knows_says_nothing() {
+        let mut script = Script::new();
+        script.read(Way::Interrupt, 1.0, 2);
+        script.pass(Way::Interrupt, 3.0, false);
+        script.read(Way::Poll, 3.0, 1);
+        near(script.factors(WAYS), [1.0, 1.0]);
+        script.anchors.add(Way::Poll, None);
+        script.read(Way::Poll, 3.0, 1);
+        near(script.factors(WAYS), [1.0, 1.0]);
+        // A meter that began anew says nothing once.
+        script.joules = 0.0;
+        script.read(Way::Poll, 3.0, 1);
+        near(script.factors(WAYS), [1.0, 1.0]);
+        script.read(Way::Poll, 3.0, 1);
+        near(script.factors(WAYS), [3.0_f64.sqrt(), 3.0]);
+        // One that is not read teaches nothing.
+        let mut script = Script::new();
+        (0..9).for_each(|_| script.pass(Way::Poll, 3.0, false));
+        near(script.factors(WAYS), [1.0, 1.0]);
+    }
+}
