@@ -39,6 +39,9 @@ pub struct OpenPrediction {
     pub overloaded: f64,
     /// Logarithms of each quantity in each draw. Two paths have the same draws of what they share.
     draws: BTreeMap<Quantity, Vec<f64>>,
+    /// The variance of each logarithm that what simulation and formula say differently, or turns on a core,
+    /// leave open.
+    apart: BTreeMap<Quantity, f64>,
 }
 
 /// Why there is no prediction of an open load.
@@ -159,20 +162,23 @@ impl Model {
             let spread = (scatter(&draws[&quantity], value.ln()) + missed).sqrt();
             Some(self.prediction(case, quantity, value, spread, basis.clone()))
         });
-        Ok(OpenPrediction { predictions: predictions.collect(), overload: best.overload, overloaded, draws })
+        let predictions = predictions.collect();
+        Ok(OpenPrediction { predictions, overload: best.overload, overloaded, draws, apart })
     }
 
-    /// How sure it is that the first of two paths is better than the second in a quantity of the same load;
-    /// `None` where one of them lacks it.
+    /// How sure it is that the first of two paths is better than the second in a quantity of the same load:
+    /// the probability by the draws that they share, and by what widens the interval of each beyond its
+    /// draws. `None` where one of them lacks it.
     pub fn better_open(&self, [a, b]: [&OpenPrediction; 2], quantity: Quantity) -> Option<f64> {
         let said = |open: &OpenPrediction| {
             let one = open.predictions.iter().find(|one| one.quantity == quantity)?;
-            Some((one.value.ln(), open.draws.get(&quantity)?.clone()))
+            let apart = open.apart.get(&quantity).copied().unwrap_or(0.0);
+            Some((one.value.ln(), open.draws.get(&quantity)?.clone(), self.missed(quantity) + apart))
         };
-        let ((a, of_a), (b, of_b)) = (said(a)?, said(b)?);
+        let ((a, of_a, missed_of_a), (b, of_b, missed_of_b)) = (said(a)?, said(b)?);
         let leads: Vec<f64> = of_a.iter().zip(&of_b).map(|(a, b)| a - b).collect();
         let lead = a - b;
-        let spread = (scatter(&leads, lead) + 2.0 * self.missed(quantity)).sqrt();
+        let spread = (scatter(&leads, lead) + missed_of_a + missed_of_b).sqrt();
         let lead = if quantity.more_is_better() { lead } else { -lead };
         (!leads.is_empty()).then(|| Normal::standard().cdf(lead / spread.max(f64::MIN_POSITIVE)))
     }

@@ -3,11 +3,12 @@
 use crate::case::{Case, Observation, Quantity};
 use crate::formula::value;
 use crate::model::Model;
-use crate::open::{Load, OpenError, OpenPrediction};
+use crate::open::{Load, OpenError, OpenPrediction, scatter};
 use crate::parameter::{Front, Kind, Parameter};
 use crate::predict::{Basis, CannotPredict};
 use crate::recorded::{Recorded, RecordedIo};
 use iopj_core::workload::Rw;
+use statrs::distribution::{ContinuousCDF, Normal};
 use std::collections::BTreeMap;
 
 fn known(parameter: Parameter) -> Option<f64> {
@@ -95,6 +96,38 @@ fn the_better_value_is_the_likelier_one() {
         assert_eq!(sure > 0.5, of(&a, quantity) < of(&b, quantity), "{quantity}: {sure}");
         let other = model.better_open([&b, &a], quantity).unwrap();
         assert!((sure + other - 1.0).abs() < 1e-9, "{quantity}: {sure} {other}");
+    }
+}
+
+/// The variance of a prediction's logarithm that no draw of the parameters has.
+fn beyond_draws(open: &OpenPrediction, quantity: Quantity) -> f64 {
+    let one = open.predictions.iter().find(|one| one.quantity == quantity).unwrap();
+    one.spread.powi(2) - scatter(&open.draws[&quantity], one.value.ln())
+}
+
+/// What turns on a core leave open widens the intervals of paths that crowd; what simulation and formula say
+/// differently those of all others.
+#[test]
+fn a_lead_is_no_surer_than_what_widens_both_intervals_lets_it_be() {
+    let model = model();
+    let open = |path: usize, iodepth, numjobs, iops| {
+        let case = Case { numjobs, cores: 2, ..case(PATHS[path], iodepth) };
+        model.open(&case, Load { iops, poisson: true, bursts: None }).unwrap()
+    };
+    let [three, four] = [3, 4].map(|numjobs| open(1, 1, numjobs, 10_000.0));
+    let sleeps = open(2, 16, 1, 10_000.0);
+    let [shallow, deep] = [4, 16].map(|iodepth| open(2, iodepth, 1, 150_000.0));
+    for (quantity, of_turns) in [(Quantity::LatencyMean, 0.36), (Quantity::CpuPerIo, 1.0_f64)] {
+        for (pair, least) in
+            [([&three, &four], 2.0 * of_turns), ([&sleeps, &three], of_turns), ([&shallow, &deep], 0.0)]
+        {
+            let added: f64 = pair.map(|open| beyond_draws(open, quantity)).iter().sum();
+            assert!(added > least.max(2.5 * model.missed(quantity)), "{quantity}: {added} {least}");
+            let [a, b] = pair.map(|open| of(open, quantity).ln());
+            let sure = model.better_open(pair, quantity).unwrap();
+            let most = Normal::standard().cdf((a - b).abs() / added.sqrt());
+            assert!((0.5..most).contains(&sure.max(1.0 - sure)), "{quantity}: {sure} {most} {a} {b}");
+        }
     }
 }
 
