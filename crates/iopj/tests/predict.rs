@@ -200,6 +200,9 @@ fn another_kernel_is_predicted_by_its_instructions() {
         let of = |key: &str| change[key].as_f64().unwrap();
         assert_eq!(change["path"], path);
         assert!((of("ratio") - all).abs() < 1e-6 && (of("kernel_ratio") - own).abs() < 1e-6, "{change}");
+        // User space is counted without error, and the kernel's alone are fewer.
+        let [spread, of_kernel] = [of("spread"), of("kernel_spread")];
+        assert!(spread >= 0.0 && of_kernel >= spread, "{change}");
     }
     let (_, text, _) = run(folder, line);
     says(&text, &["io_uring/syscall/poll +17.9 % (the kernel's own", "new.iopj has no exact counts of it"]);

@@ -121,8 +121,9 @@ impl Model {
         model
     }
 
-    /// The model with this kernel in place of its own: on each path, what an I/O takes in software changes as
-    /// the kernel's instructions do. The parameters stay those of the calibrated kernel.
+    /// The model with this kernel in place of its own: on each path, what the kernel alone takes of an I/O
+    /// changes as its instructions do, and what the program has a part in as all instructions. The parameters
+    /// stay those of the calibrated kernel.
     #[must_use]
     pub fn on_kernel(&self, kernel: Kernel) -> Model {
         Model { kernel: Some(kernel), ..self.clone() }

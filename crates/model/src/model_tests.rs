@@ -2,7 +2,6 @@
 
 use crate::case::{Case, Observation, Quantity};
 use crate::formula::{Values, value};
-use crate::kernel::{Change, Kernel};
 use crate::model::Model;
 use crate::open::Load;
 use crate::parameter::{Front, Kind, Parameter, Quantile};
@@ -10,6 +9,9 @@ use crate::predict::{Basis, CannotPredict, Prediction};
 use crate::score::{against, by_quantity, cross_validate, score};
 use iopj_core::workload::Rw;
 use std::collections::BTreeMap;
+
+#[path = "on_kernel_tests.rs"]
+mod on_kernel_tests;
 
 /// The parameters of the known model.
 fn known(parameter: Parameter) -> Option<f64> {
@@ -357,41 +359,6 @@ fn without_times_in_idle_states_a_model_is_what_it_was() {
     let model = Model::calibrate(&made_by(&known_deep, &cases(), &some, 0.02), BTreeMap::new()).unwrap();
     assert!(model.parameters().all(|(one, ..)| one != Parameter::DeepIdleSaving));
     assert!(model.predict(&cases()[0], Quantity::AwakeCores).is_ok());
-}
-
-#[test]
-fn another_kernel_changes_what_the_software_takes() {
-    let model = calibrated();
-    let [interrupt, poll] = [PATHS[0], PATHS[1]].map(|path| case(path, 4096, 1, 1));
-    let changes = [(interrupt.path, 1.5), (poll.path, 1.0)];
-    let changes = changes.map(|(path, ratio)| (path, Change { ratio, kernel_ratio: ratio, spread: 0.01 }));
-    let without = [(case(PATHS[2], 4096, 1, 1).path, "LAB has no exact counts of it".to_owned())];
-    let kernel = Kernel { name: "7.0".to_owned(), changes: changes.into(), without: without.into() };
-    let other = model.on_kernel(kernel);
-    let of = |model: &Model, case, quantity| model.predict(case, quantity).unwrap();
-    // Half as much again of 1.2 us, 0.7 us and 2.6 us, beside 10 us of the drive.
-    let [was, is] = [&model, &other].map(|model| of(model, &interrupt, Quantity::LatencyMean));
-    assert!((is.value / (was.value + 0.5 * 4_500.0) - 1.0).abs() < 0.02, "{was:?} {is:?}");
-    let [was_cpu, is_cpu] = [&model, &other].map(|model| of(model, &interrupt, Quantity::CpuPerIo));
-    assert!((is_cpu.value / was_cpu.value - 1.5).abs() < 0.01, "{was_cpu:?} {is_cpu:?}");
-    assert!(is.spread > was.spread && is_cpu.spread > was_cpu.spread + 0.1, "{is:?} {is_cpu:?}");
-    assert_eq!(is.basis, Basis::Extrapolated(vec!["the kernel is 7.0".to_owned()]));
-    // What does not change is a little less sure.
-    let [was, is] = [&model, &other].map(|model| of(model, &poll, Quantity::LatencyMean));
-    assert!((is.value / was.value - 1.0).abs() < 1e-12 && is.spread > was.spread);
-    let sure = |model: &Model| model.better([&poll, &interrupt], Quantity::LatencyMean).unwrap();
-    assert!(sure(&other) > 0.9 && sure(&model) > 0.9);
-    // The simulation takes it too.
-    let load = Load { iops: 1_000.0, poisson: true, bursts: None };
-    let [was, is] = [&model, &other].map(|model| model.open(&interrupt, load).unwrap().predictions);
-    let cpu = |all: &[Prediction]| all.iter().find(|one| one.quantity == Quantity::CpuPerIo).unwrap().clone();
-    let ratio = cpu(&is).value / cpu(&was).value;
-    assert!((1.4..1.6).contains(&ratio), "{ratio}");
-    assert!(cpu(&is).spread > cpu(&was).spread + 0.05, "{:?} {:?}", cpu(&is), cpu(&was));
-    for (path, why) in [(PATHS[2], "LAB has no exact counts of it"), (PATHS[3], "neither store has it")] {
-        let error = other.predict(&case(path, 4096, 1, 1), Quantity::Iops).unwrap_err().to_string();
-        assert_eq!(error, format!("what 7.0 changes is not known of it: {why}"));
-    }
 }
 
 #[test]

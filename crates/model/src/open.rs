@@ -217,11 +217,10 @@ impl Model {
         let normal: Vec<f64> = self.parameters.iter().map(|_| StandardNormal.sample(random)).collect();
         let off = self.covariance().drawn(&normal);
         let normal: f64 = StandardNormal.sample(own);
-        let of_software = shift.log + shift.spread * normal;
         move |parameter| {
             let at = self.parameters.binary_search(&parameter).ok()?;
-            let of_kernel = if parameter.is_of_software() { of_software } else { 0.0 };
-            Some((self.fitted.logs[at] + off[at] + of_kernel).exp())
+            let of_kernel = shift.of(parameter);
+            Some((self.fitted.logs[at] + off[at] + of_kernel.log + of_kernel.spread * normal).exp())
         }
     }
 }

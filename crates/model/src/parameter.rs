@@ -293,18 +293,21 @@ impl Parameter {
 
     /// True if it is what the software takes, which another kernel changes.
     pub fn is_of_software(self) -> bool {
+        let is_shared = matches!(self, Parameter::Time(_) | Parameter::Cpu(_) | Parameter::Instructions(_));
+        is_shared || self.is_of_kernel()
+    }
+
+    /// True if it is what the kernel alone takes. The program has a part in the rest of the software.
+    pub fn is_of_kernel(self) -> bool {
         matches!(
             self,
-            Parameter::Time(_)
-                | Parameter::Interrupt
+            Parameter::Interrupt
                 | Parameter::Wake
                 | Parameter::Timer
                 | Parameter::AsyncWrite
-                | Parameter::Cpu(_)
                 | Parameter::CpuPerCall
                 | Parameter::CpuPerWake
                 | Parameter::CpuPerKib
-                | Parameter::Instructions(_)
                 | Parameter::InstructionsPerWake
         )
     }

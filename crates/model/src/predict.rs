@@ -127,7 +127,7 @@ impl OnPath<'_> {
 
     /// What the kernel adds to the logarithm of a parameter.
     fn shift_of(&self, parameter: Parameter) -> f64 {
-        if parameter.is_of_software() { self.shift.log } else { 0.0 }
+        self.shift.of(parameter).log
     }
 }
 
@@ -215,8 +215,8 @@ impl Model {
         let slopes = slopes(&self.parameters, &values.logs(), (case, quantity));
         let slopes = slopes.map_or_else(|| vec![0.0; self.parameters.len()], |(_, slopes)| slopes);
         let all = self.parameters.iter().zip(&slopes);
-        let by_software: f64 = all.filter(|(one, _)| one.is_of_software()).map(|(_, slope)| slope).sum();
-        Ok(Said { log, slopes, of_kernel: (by_software * values.shift.spread).powi(2) })
+        let off: f64 = all.map(|(one, slope)| slope * values.shift.of(*one).spread).sum();
+        Ok(Said { log, slopes, of_kernel: off.powi(2) })
     }
 
     /// The variance that the formula misses of a quantity; of one that was not calibrated by, the greatest of

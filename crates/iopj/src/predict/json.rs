@@ -31,6 +31,7 @@ fn of_kernel(kernel: &Kernel) -> Value {
             "ratio": change.ratio,
             "kernel_ratio": change.kernel_ratio,
             "spread": change.spread,
+            "kernel_spread": change.kernel_spread,
         })
     });
     json!({ "name": kernel.name, "changes": changes.collect::<Vec<Value>>() })

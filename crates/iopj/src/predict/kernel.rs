@@ -103,11 +103,10 @@ fn series(release: &str) -> Vec<&str> {
     release.split(['.', '-', '+']).take(2).collect()
 }
 
-/// A path's ratios over one workload, as logarithms.
+/// The logarithm of a ratio over one workload.
+#[derive(Clone, Copy)]
 struct Ratio {
     log: f64,
-    /// Of the kernel alone.
-    kernel_log: f64,
     variance: f64,
 }
 
@@ -121,29 +120,36 @@ fn change(path: IoPath, from: &Counted, to: &Counted) -> Result<Change, String> 
             return Err(format!("{} has no exact counts of it", store.store));
         }
     }
-    let mut ratios: Vec<Ratio> = Vec::new();
+    let mut all: Vec<[Ratio; 2]> = Vec::new();
     let mut why = format!("{} and {} have no workload of it in common", from.store, to.store);
     for (key, old) in from.counts.iter().filter(|(key, _)| key.0 == path) {
         let Some(new) = to.counts.get(key) else { continue };
-        match ratio([(from, old), (to, new)]) {
-            Ok(one) => ratios.push(one),
+        match ratios([(from, old), (to, new)]) {
+            Ok(both) => all.push(both),
             Err(other) => why = other,
         }
     }
-    let n = ratios.len() as f64;
-    if ratios.is_empty() {
+    if all.is_empty() {
         return Err(why);
     }
+    let [(ratio, spread), (kernel_ratio, kernel_spread)] =
+        [0, 1].map(|at| mean(&all.iter().map(|both| both[at]).collect::<Vec<Ratio>>()));
+    Ok(Change { ratio, kernel_ratio, spread, kernel_spread })
+}
+
+/// The mean of ratios, and the standard deviation of its logarithm.
+fn mean(ratios: &[Ratio]) -> (f64, f64) {
+    let n = ratios.len() as f64;
     let mean = |of: fn(&Ratio) -> f64| ratios.iter().map(of).sum::<f64>() / n;
     let (log, of_counts) = (mean(|one| one.log), mean(|one| one.variance) / n);
     // The model has one change for all workloads.
     let apart = ratios.iter().map(|one| (one.log - log).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-    let kernel_ratio = mean(|one| one.kernel_log).exp();
-    Ok(Change { ratio: log.exp(), kernel_ratio, spread: (of_counts + apart).sqrt() })
+    (log.exp(), (of_counts + apart).sqrt())
 }
 
-/// The new instructions over the old ones. Those of user space stay: no kernel changes the program.
-fn ratio([old, new]: [(&Counted, &Result<Level, String>); 2]) -> Result<Ratio, String> {
+/// The new instructions over the old ones, and the kernel's alone. Those of user space stay: no kernel
+/// changes the program.
+fn ratios([old, new]: [(&Counted, &Result<Level, String>); 2]) -> Result<[Ratio; 2], String> {
     let level = |(store, level): (&Counted, &Result<Level, String>)| {
         level.clone().map_err(|why| format!("in {} {why}", store.store))
     };
@@ -167,14 +173,12 @@ fn ratio([old, new]: [(&Counted, &Result<Level, String>); 2]) -> Result<Ratio, S
             ));
         }
     };
-    let new = Level { instructions: (new.instructions + of_sleeps).max(1.0), user: old.user, ..new };
-    let all = |level: Level| level.instructions + level.user;
-    let relative = |level: Level| (level.error / all(level)).powi(2);
-    Ok(Ratio {
-        log: (all(new) / all(old)).ln(),
-        kernel_log: (new.instructions / old.instructions).ln(),
-        variance: relative(old) + relative(new),
-    })
+    let new = Level { instructions: (new.instructions + of_sleeps).max(1.0), ..new };
+    let of = |user: f64| {
+        let [was, is] = [old, new].map(|level| level.instructions + user);
+        Ratio { log: (is / was).ln(), variance: (old.error / was).powi(2) + (new.error / is).powi(2) }
+    };
+    Ok([of(old.user), of(0.0)])
 }
 
 /// The counts of a store.
