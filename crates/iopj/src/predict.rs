@@ -44,6 +44,9 @@ struct Group {
     leads: Vec<Lead>,
     /// Paths that fall behind an open load, and the share of the parameters' draws in which they do.
     behind: Vec<(Case, f64)>,
+    /// True if the latency of those is as long as the simulation is; a trace that is simulated whole has an
+    /// end, and its latency is a figure.
+    grows: bool,
     /// Paths without a prediction, and why.
     without: Vec<(Case, String)>,
 }
@@ -108,13 +111,15 @@ fn groups(args: &PredictArgs, model: &Model) -> anyhow::Result<Vec<Group>> {
         Asked::Closed => closed(model, workload, &cases),
         Asked::Open(load, words) => {
             let title = format!("{workload}, {words}");
-            simulated(model, title, &cases, &RANKED[1..], |case| model.open(case, *load))
+            let group = simulated(model, title, &cases, &RANKED[1..], |case| model.open(case, *load));
+            Group { grows: true, ..group }
         }
         Asked::Trace(recorded, words) => {
             let title = format!("{words}{}: {workload}", load::kinds(recorded, model));
             // What is due at once is a closed loop, whose rate is the path's.
             let ranked = if recorded.span_ns().is_some() { &RANKED[1..] } else { &RANKED[..] };
-            simulated(model, title, &cases, ranked, |case| model.replay(case, recorded))
+            let group = simulated(model, title, &cases, ranked, |case| model.replay(case, recorded));
+            Group { grows: recorded.is_cut(), ..group }
         }
     };
     let words = match &asked {
@@ -181,7 +186,7 @@ fn closed(model: &Model, workload: String, cases: &[Case]) -> Group {
     let sure = |[first, second]: [&Case; 2], quantity| model.better([first, second], quantity).ok();
     let turns = |pair: [&Case; 2], quantity| Some(model.turns(pair, quantity));
     let leads = RANKED.into_iter().filter_map(|quantity| lead(&rows, quantity, sure, turns)).collect();
-    Group { workload, rows, leads, behind: Vec::new(), without }
+    Group { workload, rows, leads, behind: Vec::new(), grows: false, without }
 }
 
 /// Predictions of an open load or a trace. Those that keep up are ranked, but not by a rate that is the
@@ -211,7 +216,7 @@ fn simulated(
     let sure = |[first, second]: [&Case; 2], quantity| model.better_open([of(first)?, of(second)?], quantity);
     let keep_up: Vec<Vec<Prediction>> = known.iter().map(|(_, open)| open.predictions.clone()).collect();
     let leads = ranked.iter().filter_map(|quantity| lead(&keep_up, *quantity, sure, |_, _| None)).collect();
-    Group { workload, rows, leads, behind, without }
+    Group { workload, rows, leads, behind, grows: false, without }
 }
 
 /// The lead in a quantity, of which two paths at least have a prediction.

@@ -34,6 +34,8 @@ pub struct Recorded {
     sizes: BTreeMap<Kind, [u32; 2]>,
     /// Each is due as soon as there is room for it.
     at_once: bool,
+    /// There were more.
+    is_cut: bool,
 }
 
 /// I/Os of one kind and nearly one length.
@@ -55,7 +57,9 @@ impl Recorded {
     /// of a direction is what the second is.
     pub fn of(all: impl IntoIterator<Item = RecordedIo>, at_once: bool) -> Option<Recorded> {
         let mut known: BTreeMap<(Kind, i32), Alike> = BTreeMap::new();
-        let all: Vec<RecordedIo> = all.into_iter().take(Recorded::MOST).collect();
+        let mut rest = all.into_iter();
+        let all: Vec<RecordedIo> = rest.by_ref().take(Recorded::MOST).collect();
+        let is_cut = rest.next().is_some();
         let mut ios = Vec::with_capacity(all.len());
         let mut sizes: BTreeMap<Kind, [u32; 2]> = BTreeMap::new();
         let first_ns = all.first()?.due_ns;
@@ -79,12 +83,17 @@ impl Recorded {
         let mut parts: Vec<(u32, Part)> = known.into_iter().map(of).collect();
         parts.sort_by_key(|(class, _)| *class);
         let parts = parts.into_iter().map(|(_, part)| part).collect();
-        Some(Recorded { ios: ios.into(), parts, sizes, at_once })
+        Some(Recorded { ios: ios.into(), parts, sizes, at_once, is_cut })
     }
 
     /// How many there are.
     pub fn ios(&self) -> usize {
         self.ios.len()
+    }
+
+    /// True if the trace had more: what it leads to in the end is not simulated.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// From the first to the last in ns; `None` if each is due as soon as there is room.
@@ -206,6 +215,15 @@ mod tests {
         let alike = Recorded::of([io(false, 0, 65_536), io(false, 1 << 30, 66_560)], false).unwrap();
         assert_eq!((alike.parts.len(), alike.parts[0].bytes), (1, 66_048.0));
         assert_eq!(alike.sizes[&Kind::RandomRead], [65_536, 66_560]);
+    }
+
+    #[test]
+    fn a_trace_is_cut_beyond_what_is_simulated() {
+        let one = RecordedIo { due_ns: 0, writes: false, offset: 0, bytes: 512 };
+        let of = |ios: usize| Recorded::of(std::iter::repeat_n(one, ios), false).unwrap();
+        let [whole, cut] = [Recorded::MOST, Recorded::MOST + 1].map(of);
+        assert_eq!((whole.ios(), whole.is_cut()), (Recorded::MOST, false));
+        assert_eq!((cut.ios(), cut.is_cut()), (Recorded::MOST, true));
     }
 
     proptest! {

@@ -110,7 +110,7 @@ fn said(mapped: &Mapped, recorded: &Recorded) {
     if durable > 0 {
         note(&format!("{durable} durable writes are predicted as plain ones"));
     }
-    if (recorded.ios() as u64) < mapped.ios {
+    if recorded.is_cut() {
         note(&format!("the first {} of {} I/Os are simulated", recorded.ios(), mapped.ios));
     }
 }

@@ -81,11 +81,10 @@ fn table(group: &Group) -> String {
     for quantity in SHOWN {
         if group.rows.iter().flatten().any(|one| one.quantity == quantity) {
             table = table.right(quantity.shown().0, |row: &Vec<Prediction>| {
-                let falls_behind = group.behind.iter().any(|(case, _)| *case == row[0].case);
+                let grows = group.grows && group.behind.iter().any(|(case, _)| *case == row[0].case);
                 match row.iter().find(|one| one.quantity == quantity) {
                     None => "-".to_owned(),
-                    // It is as long as the simulation is.
-                    Some(_) if falls_behind && quantity.is_latency() => "grows".to_owned(),
+                    Some(_) if grows && quantity.is_latency() => "grows".to_owned(),
                     Some(one) => with_interval(one),
                 }
             });
@@ -145,16 +144,20 @@ fn turn(turn: &Turn) -> String {
     format!("`{}` is {beyond} {at}{unit} (now {now})", turn.parameter)
 }
 
-/// Which paths fall behind an open load, and how sure that is.
+/// Which paths fall behind an open load or a trace, and how sure that is.
 fn behind(group: &Group) -> String {
     let line = |(case, share): &(Case, f64)| format!("{} ({:.0} %)", case.path, share * 100.0);
     let paths: Vec<String> = group.behind.iter().map(line).collect();
     if paths.is_empty() {
         return String::new();
     }
-    let text = "falls behind, with a latency that grows while the load lasts (in so many of the draws of the \
-                parameters)";
-    wrap(&format!("{text}: {}", paths.join(", ")), WIDTH, "  ")
+    let how = match group.grows {
+        true => "with a latency that grows while the load lasts",
+        false => "with a last I/O that is late by more than 1 % of the trace's time",
+    };
+    let text =
+        format!("falls behind, {how} (in so many of the draws of the parameters): {}", paths.join(", "));
+    wrap(&text, WIDTH, "  ")
 }
 
 /// What is extrapolated, said once for all paths of which it is true.
@@ -238,4 +241,44 @@ pub(super) fn scored(scored: &[Scored]) -> String {
         .right("error", |one: &Scored| format!("{:+.1} %", one.error() * 100.0))
         .left("", |one: &Scored| if one.is_covered() { String::new() } else { "outside".to_owned() })
         .text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iopj_core::Rw;
+
+    #[test]
+    fn a_latency_is_said_to_grow_only_where_it_has_no_end() {
+        let path = "libaio/syscall/interrupt".parse().unwrap();
+        let rw = Rw::Randread;
+        let case = Case { path, rw, rwmixread: 50, bs: 4096, iodepth: 8, numjobs: 1, batch: 1, cores: 2 };
+        let one = |quantity, value: f64| Prediction {
+            case,
+            quantity,
+            value,
+            interval: [value / 1.25, value * 1.25],
+            spread: 0.1,
+            basis: Basis::Interpolated,
+        };
+        let rows = vec![vec![one(Quantity::Iops, 20_000.0), one(Quantity::LatencyP99, 3.5e6)]];
+        let of = |grows, behind| Group {
+            workload: String::new(),
+            rows: rows.clone(),
+            leads: Vec::new(),
+            behind,
+            grows,
+            without: Vec::new(),
+        };
+        let row = |group: &Group| {
+            table(group).lines().last().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let figures = "libaio/syscall/interrupt 20000 \u{b1}25 % 3500 \u{b1}25 %";
+        let [endless, whole] = [true, false].map(|grows| of(grows, vec![(case, 0.75)]));
+        assert_eq!(row(&endless), "libaio/syscall/interrupt 20000 \u{b1}25 % grows");
+        assert!(behind(&endless).contains("grows while the load lasts"));
+        assert_eq!(row(&whole), figures);
+        assert!(!behind(&whole).contains("grows") && behind(&whole).contains("(75 %)"));
+        assert_eq!(row(&of(true, Vec::new())), figures, "it keeps up");
+    }
 }

@@ -42,6 +42,12 @@ fn a_trace_and_bursts_are_simulated() {
     // 200,000 a second are twice what a job of libaio can do.
     let fast = printed(folder, "predict s.iopj --read-iolog t.csv --replay-time-scale 2000 --iodepth 8");
     assert_eq!(fast["groups"][0]["behind"][0]["case"]["path"], "libaio/syscall/interrupt", "{fast}");
+    // It has an end, and all of it was simulated.
+    let fast = "--replay-time-scale 2000 --iodepth 8 --path libaio";
+    let (_, text, _) = run(folder, &format!("predict s.iopj --trace t.csv {fast}"));
+    says(&text, &["falls behind, with a last I/O that is late by more than 1 % of the trace's time"]);
+    let row = text.lines().find(|line| line.trim_start().starts_with("libaio")).unwrap();
+    assert!(row.matches('\u{b1}').count() >= 4 && !text.contains("grows"), "{text}");
     // The store has no write.
     std::fs::write(folder.join("w.csv"), trace(100).replace("Read", "Write")).unwrap();
     let (_, text, _) = run(folder, "predict s.iopj --trace w.csv --path libaio");
