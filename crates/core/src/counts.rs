@@ -31,7 +31,8 @@ pub struct DeviceEvidence {
     /// Interrupts on the device's own vectors; absent where they cannot be told apart, or where a
     /// vector or a core came or went in the window.
     pub interrupts: Option<u64>,
-    /// The vectors that were counted: interrupt number and name.
+    /// The vectors that were counted: interrupt number and name. One of a device that was taken may be masked
+    /// at both ends of the window, and has no name then.
     pub vectors: Vec<String>,
     /// Queue settings at the window's end: `io_poll`, `io_poll_delay`, `scheduler`, …; of a device that
     /// `nvme-user` drove, how it was set up: `host_memory_buffer`, `apst`, `volatile_write_cache`, ….

@@ -129,12 +129,13 @@ pub(crate) fn in_flight(evidence: &Evidence) -> u64 {
 }
 
 /// The most I/Os that one vector has in flight if the jobs are spread over the vectors as over the cores:
-/// those of its share of the jobs, and no more than its queue holds (`nr_requests`).
+/// those of its share of the jobs, and no more than its queue holds (`nr_requests`). Each queue pair of a
+/// drive that was taken has a vector of its own, whatever core its job runs on.
 pub(crate) fn in_flight_per_vector(evidence: &Evidence) -> u64 {
     let vectors: usize = evidence.devices.iter().map(|device| device.vectors.len()).sum();
     let cores = match evidence.allowed_cpus.unwrap_or(evidence.cpu.cores) {
-        0 => u64::MAX,
-        cores => cores.into(),
+        cores if cores > 0 && !is_taken(evidence) => cores.into(),
+        _ => u64::MAX,
     };
     let jobs = u64::from(evidence.numjobs.max(1)).div_ceil((vectors as u64).clamp(1, cores));
     let queue =

@@ -14,6 +14,9 @@ use iopj_core::evidence::DeviceEvidence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+/// The name of a vector that signals an event at neither end of the window: the kernel has none for it.
+const MASKED: &str = "masked";
+
 /// A device that was taken from its kernel driver.
 #[derive(Debug)]
 pub(crate) struct Taken {
@@ -76,7 +79,11 @@ impl Taken {
             (true, true) => None,
             _ => signalled(&first.signalled, &last.signalled),
         };
-        let vectors: BTreeSet<&(u32, String)> = first.vectors.iter().chain(&last.vectors).collect();
+        let mut vectors: BTreeSet<(u32, &str)> =
+            first.vectors.iter().chain(&last.vectors).map(|(irq, name)| (*irq, name.as_str())).collect();
+        let allocated = first.signalled.keys().chain(last.signalled.keys());
+        let silent = allocated.filter(|irq| !first.has_line(**irq) && !last.has_line(**irq));
+        vectors.extend(silent.map(|irq| (*irq, MASKED)));
         DeviceEvidence {
             name: self.address.clone(),
             interrupts,
@@ -84,6 +91,13 @@ impl Taken {
             taken_by: last.driver.clone().filter(|_| first.driver == last.driver),
             ..DeviceEvidence::default()
         }
+    }
+}
+
+impl TakenState {
+    /// True if this vector signals an event.
+    fn has_line(&self, irq: u32) -> bool {
+        self.vectors.iter().any(|(known, _)| *known == irq)
     }
 }
 
@@ -176,8 +190,8 @@ mod tests {
         }
     }
 
-    /// Counts before and after, while vectors signal at the begin alone, or never.
-    fn counted(before: &[(u32, &str)], after: &[(u32, &str)]) -> [Option<u64>; 2] {
+    /// What is known of it, with counts before and after, while vectors signal at the begin alone, or never.
+    fn seen(before: &[(u32, &str)], after: &[(u32, &str)]) -> [DeviceEvidence; 2] {
         [table(10, 20), silent()].map(|begin| {
             let tree = tempfile::tempdir().unwrap();
             let place = tree.path().join("sys/bus/pci/devices").join(ADDRESS);
@@ -190,8 +204,23 @@ mod tests {
                 (sample, table.counts(&irqs))
             };
             let ((first, counts), (last, more)) = (sample(&begin, before), sample(&silent(), after));
-            taken.between((&first, &counts), (&last, &more)).interrupts
+            taken.between((&first, &counts), (&last, &more))
         })
+    }
+
+    fn counted(before: &[(u32, &str)], after: &[(u32, &str)]) -> [Option<u64>; 2] {
+        seen(before, after).map(|device| device.interrupts)
+    }
+
+    #[test]
+    fn a_vector_that_never_signals_is_one_of_the_drives_as_long_as_it_is_allocated() {
+        let all = [(25, "0,0"), (26, "0,0"), (28, "0,0")];
+        let names = [&format!("vfio-msix[1]({ADDRESS})"), &format!("vfio-msix[2]({ADDRESS})"), "masked"];
+        let named = |names: [&str; 3]| {
+            [25, 26, 28].iter().zip(names).map(|(irq, name)| format!("{irq} {name}")).collect::<Vec<_>>()
+        };
+        let found = seen(&all, &all).map(|device| device.vectors);
+        assert_eq!(found, [named(names), named(["masked"; 3])]);
     }
 
     #[test]

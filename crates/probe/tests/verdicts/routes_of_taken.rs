@@ -82,6 +82,21 @@ fn a_way_that_interrupts_is_refuted_without_interrupts_and_open_with_too_few() {
 }
 
 #[test]
+fn each_job_has_a_vector_of_its_own_however_few_the_cores() {
+    let with = |interrupts| {
+        let mut evidence = mixed(interrupts, INTERRUPTED + SLEPT);
+        evidence.numjobs = 4;
+        evidence.cpu.cores = 2;
+        evidence.devices[0].vectors = (36..40).map(|irq| format!("{irq} masked")).collect();
+        evidence
+    };
+    let part =
+        "12499 interrupts in the window, where the way that interrupts had 25000 I/Os, with up to 1 of";
+    assert_is(&with(INTERRUPTED / 2 - 1), VerdictKind::Unproven, part);
+    assert_is(&with(INTERRUPTED / 2), VerdictKind::Verified, "completion by interrupt was seen");
+}
+
+#[test]
 fn more_interrupts_than_the_ways_explain_refute_those_that_poll() {
     let most = INTERRUPTED + LATE + SLACK;
     let with = |interrupts, switches, explored| {
