@@ -146,7 +146,18 @@ pub(crate) fn interrupts_otherwise(evidence: &Evidence) -> Result<(), (&'static 
     }
 }
 
+/// Why the interrupts of a device that was taken are unknown: its vectors are its own.
+pub(crate) fn uncounted_of_taken(name: &str) -> String {
+    format!(
+        "the interrupts of {name} were not counted throughout the window: a vector or a core came or went, \
+         or a vector was masked of which the kernel tells no count (`/sys/kernel/irq/N/per_cpu_count`)"
+    )
+}
+
 fn without_own_interrupts<T>(evidence: &Evidence, name: &str) -> Finding<T> {
+    if is_taken(evidence) {
+        return unclear(uncounted_of_taken(name), Remedy::Repeat);
+    }
     let shares = evidence.devices.iter().any(|device| device.name == name && !device.vectors.is_empty());
     let (why, remedy) = if shares {
         let why = "other disks on the same controller did I/O meanwhile, or a vector or core came or went";

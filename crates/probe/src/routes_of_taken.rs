@@ -4,7 +4,7 @@
 use crate::comparison::Comparison;
 use crate::completion_by_counts::MIXED_SHARE;
 use crate::completion_by_interrupts::{
-    INTERRUPT_SHARE, NO_INTERRUPT, STRAY_INTERRUPTS, interrupts_otherwise,
+    INTERRUPT_SHARE, NO_INTERRUPT, STRAY_INTERRUPTS, interrupts_otherwise, uncounted_of_taken,
 };
 use crate::quantities::{
     HYBRID_SLEEPS, POLL_SLEEPS, Pollers, in_flight, in_flight_per_vector, interrupts, per_window_round,
@@ -44,10 +44,8 @@ impl TakenRoutes<'_> {
     }
 
     fn explained(&self, route: Route, mode: CompletionMode) -> Result<(), Comparison> {
-        let all = interrupts(self.evidence).map_err(|name| {
-            let why = format!("the interrupts of {name} were not counted throughout the window");
-            Comparison::Open(Remedy::Repeat.after(why))
-        })?;
+        let all = interrupts(self.evidence)
+            .map_err(|name| Comparison::Open(Remedy::Repeat.after(uncounted_of_taken(name))))?;
         if mode == CompletionMode::Interrupt {
             return self.interrupted(all);
         }

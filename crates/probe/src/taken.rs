@@ -74,11 +74,6 @@ impl Taken {
         later: (&TakenState, &InterruptCounts),
     ) -> DeviceEvidence {
         let ((first, _), (last, _)) = (earlier, later);
-        let interrupts = match (first.signalled.is_empty(), last.signalled.is_empty()) {
-            (true, true) if first.vectors == last.vectors => later.1.since(earlier.1, last.vectors.iter()),
-            (true, true) => None,
-            _ => signalled(&first.signalled, &last.signalled),
-        };
         let mut vectors: BTreeSet<(u32, &str)> =
             first.vectors.iter().chain(&last.vectors).map(|(irq, name)| (*irq, name.as_str())).collect();
         let allocated = first.signalled.keys().chain(last.signalled.keys());
@@ -86,7 +81,7 @@ impl Taken {
         vectors.extend(silent.map(|irq| (*irq, MASKED)));
         DeviceEvidence {
             name: self.address.clone(),
-            interrupts,
+            interrupts: interrupts(earlier, later),
             vectors: vectors.into_iter().map(|(irq, name)| format!("{irq} {name}")).collect(),
             taken_by: last.driver.clone().filter(|_| first.driver == last.driver),
             ..DeviceEvidence::default()
@@ -99,16 +94,36 @@ impl TakenState {
     fn has_line(&self, irq: u32) -> bool {
         self.vectors.iter().any(|(known, _)| *known == irq)
     }
+
+    /// True if the kernel tells the counts of every allocated interrupt, and there is one.
+    fn is_told(&self) -> bool {
+        !self.signalled.is_empty() && self.signalled.values().all(Option::is_some)
+    }
 }
 
-/// Interrupts since `earlier`; `None` if one came or went, or counts less than before: it is another then.
+/// Interrupts from `earlier` to `later`, by the counts of what is allocated. Where the kernel does not tell
+/// them, the lines of `/proc/interrupts` do, if they are the same at both ends and none is missing; otherwise
+/// nobody knows.
+fn interrupts(
+    (first, before): (&TakenState, &InterruptCounts),
+    (last, after): (&TakenState, &InterruptCounts),
+) -> Option<u64> {
+    if !first.signalled.keys().eq(last.signalled.keys()) {
+        return None;
+    }
+    if first.is_told() && last.is_told() {
+        return signalled(&first.signalled, &last.signalled);
+    }
+    let have_lines = first.signalled.keys().all(|irq| first.has_line(*irq));
+    (have_lines && first.vectors == last.vectors).then(|| after.since(before, last.vectors.iter())).flatten()
+}
+
+/// Interrupts since `earlier`, of the same vectors; `None` if one counts less than before: it is another
+/// then.
 fn signalled(
     earlier: &BTreeMap<u32, Option<Vec<u32>>>,
     later: &BTreeMap<u32, Option<Vec<u32>>>,
 ) -> Option<u64> {
-    if !earlier.keys().eq(later.keys()) {
-        return None;
-    }
     let of = |(before, after): (&Option<Vec<u32>>, &Option<Vec<u32>>)| {
         let (before, after) = before.as_ref().zip(after.as_ref())?;
         // The kernel's counters have 32 bits, and wrap.
@@ -190,22 +205,26 @@ mod tests {
         }
     }
 
-    /// What is known of it, with counts before and after, while vectors signal at the begin alone, or never.
+    /// What is known of it between two tables, with counts before and after.
+    fn seen_in(tables: [&str; 2], before: &[(u32, &str)], after: &[(u32, &str)]) -> DeviceEvidence {
+        let tree = tempfile::tempdir().unwrap();
+        let place = tree.path().join("sys/bus/pci/devices").join(ADDRESS);
+        std::fs::create_dir_all(&place).unwrap();
+        let taken = Taken::find(&Root::new(tree.path()).unwrap(), ADDRESS).unwrap();
+        let sample = |text: &str, counts| {
+            allocated(&place, counts);
+            let table = InterruptTable::new(text);
+            let (sample, irqs) = taken.sample(&table);
+            (sample, table.counts(&irqs))
+        };
+        let [begin, end] = tables;
+        let ((first, counts), (last, more)) = (sample(begin, before), sample(end, after));
+        taken.between((&first, &counts), (&last, &more))
+    }
+
+    /// The same while vectors signal at the begin alone, or never.
     fn seen(before: &[(u32, &str)], after: &[(u32, &str)]) -> [DeviceEvidence; 2] {
-        [table(10, 20), silent()].map(|begin| {
-            let tree = tempfile::tempdir().unwrap();
-            let place = tree.path().join("sys/bus/pci/devices").join(ADDRESS);
-            std::fs::create_dir_all(&place).unwrap();
-            let taken = Taken::find(&Root::new(tree.path()).unwrap(), ADDRESS).unwrap();
-            let sample = |text: &str, counts| {
-                allocated(&place, counts);
-                let table = InterruptTable::new(text);
-                let (sample, irqs) = taken.sample(&table);
-                (sample, table.counts(&irqs))
-            };
-            let ((first, counts), (last, more)) = (sample(&begin, before), sample(&silent(), after));
-            taken.between((&first, &counts), (&last, &more))
-        })
+        [table(10, 20), silent()].map(|begin| seen_in([&begin, &silent()], before, after))
     }
 
     fn counted(before: &[(u32, &str)], after: &[(u32, &str)]) -> [Option<u64>; 2] {
@@ -233,6 +252,27 @@ mod tests {
         assert_eq!(counted(&[(25, "10,0")], &[(25, "3,0")]), [None; 2]);
         assert_eq!(counted(&[(25, "10,0")], &[(25, "-")]), [None; 2]);
         assert_eq!(counted(&[], &[]), [None, Some(0)]);
+    }
+
+    #[test]
+    fn where_the_kernel_tells_no_counts_vectors_that_signal_throughout_are_counted() {
+        let untold: [(u32, &str); 2] = [(25, "-"), (26, "-")];
+        let count = |tables: [&str; 2], before: &[(u32, &str)], after: &[(u32, &str)]| {
+            seen_in(tables, before, after).interrupts
+        };
+        let (first, last) = (table(10, 20), table(14, 21));
+        assert_eq!(count([&first, &last], &untold, &untold), Some(4 + 1));
+        assert_eq!(count([&first, &last], &[(25, "10,0"), (26, "-")], &untold), Some(4 + 1));
+        // One that signals at the begin alone, never, or came: its counts are lost.
+        assert_eq!(count([&first, &silent()], &untold, &untold), None);
+        assert_eq!(count([&silent(), &silent()], &untold, &untold), None);
+        let more = [untold[0], untold[1], (28, "-")];
+        assert_eq!(count([&first, &last], &more, &more), None);
+        assert_eq!(count([&first, &last], &untold, &more), None);
+        // What the kernel tells decides.
+        let told = [(25, "10,0"), (26, "0,20")];
+        assert_eq!(count([&first, &last], &told, &[(25, "3,0"), (26, "0,21")]), None);
+        assert_eq!(count([&first, &last], &told, &[(25, "13,0"), (26, "0,21")]), Some(3 + 1));
     }
 
     #[test]

@@ -52,6 +52,17 @@ fn the_kernels_driver_refutes_bypass_and_bypass_refutes_the_kernels_paths() {
 }
 
 #[test]
+fn interrupts_that_were_not_counted_are_none_of_other_devices() {
+    let mut evidence = taken(interrupt());
+    evidence.devices[0].interrupts = None;
+    let part =
+        "the interrupts of 0000:01:00.0 were not counted throughout the window: a vector or a core came";
+    assert_unproven("nvme-user/doorbell/interrupt", &evidence, part);
+    evidence.devices[0].vectors.clear();
+    assert_unproven("nvme-user/doorbell/interrupt", &evidence, part);
+}
+
+#[test]
 fn who_polls_asks_the_kernel_for_nothing() {
     let mut calls = taken(poll());
     calls.engine.as_mut().unwrap().system_calls = Some(3);
