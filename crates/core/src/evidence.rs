@@ -188,6 +188,10 @@ pub struct ThreadEvidence {
     /// outside and the thread was last seen before the window's end; absent where they cover the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_ns: Option<u64>,
+    /// True if it started before the first job of the trial: a submission poller then serves a ring that the
+    /// trial did not open. False in older stores, and where a process was watched from outside.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub before_jobs: bool,
     /// Bytes that the thread had handed to the block layer when it was last seen
     /// (`/proc/PID/task/TID/io`); absent where it was not read, or the kernel does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,6 +3,7 @@
 use crate::quantities::{Direction, counts_itself, has_sqpolls, sqpolls};
 use crate::remedy::Remedy;
 use iopj_core::evidence::{DeviceEvidence, Evidence, ThreadEvidence};
+use iopj_core::uring::RingThread;
 
 /// Share of the issued I/Os or bytes that the disks may have done in excess.
 pub const FOREIGN_SHARE: f64 = 0.01;
@@ -68,18 +69,39 @@ pub(crate) fn uncounted(evidence: &Evidence) -> Option<&str> {
 
 /// A submission poller ends some time after its ring is closed; until then it takes CPU time from this trial.
 /// An engine that chooses its way closes rings itself and opens them again: what such a poller leaves behind
-/// takes none.
+/// takes none, and one that started before the jobs is never its own.
 fn other_poller(evidence: &Evidence) -> Option<String> {
     let engine = evidence.engine.as_ref()?;
     let chooses = engine.routes.is_some();
-    let own = if has_sqpolls(engine) || chooses { evidence.numjobs as usize } else { 0 };
-    let ran = |thread: &ThreadEvidence| thread.in_window(thread.cpu_ns, evidence.window_ns) as f64;
-    let is_left = |thread: &ThreadEvidence| ran(thread) <= REMNANT_SHARE * evidence.window_ns as f64;
-    let found = sqpolls(evidence).filter(|thread| !(chooses && is_left(thread))).count();
+    let found: Vec<_> =
+        sqpolls(evidence).filter(|thread| !chooses || may_have_run(evidence, thread)).collect();
+    let may_be_own = match chooses {
+        true => found.iter().filter(|thread| !thread.before_jobs).count(),
+        false if has_sqpolls(engine) => usize::MAX,
+        false => 0,
+    };
+    let (found, own) = (found.len(), may_be_own.min(evidence.numjobs as usize));
     (found > own).then(|| {
         let figures = format!("{found} were there where the trial has {own}");
         Remedy::OneRing.after(format_args!("a submission poller of another ring ran meanwhile: {figures}"))
     })
+}
+
+/// True if a submission poller ran for more than what a closed ring leaves behind, or may have: one that
+/// ended in the window is listed without its CPU time.
+fn may_have_run(evidence: &Evidence, thread: &ThreadEvidence) -> bool {
+    let is_more = |cpu_ns: u64| cpu_ns as f64 > REMNANT_SHARE * evidence.window_ns as f64;
+    let is_unknown = thread.cpu_ns == 0 && thread.before_jobs;
+    // A kernel thread is not in the process's totals.
+    let is_outside = RingThread::of(&thread.name) == Some(RingThread::KernelPoller);
+    is_more(thread.in_window(thread.cpu_ns, evidence.window_ns))
+        || is_unknown && (is_outside || is_more(ended_ns(evidence)))
+}
+
+/// CPU time of threads that ended in the window: what the process used beyond the threads that are known.
+fn ended_ns(evidence: &Evidence) -> u64 {
+    let known = evidence.threads.iter().map(|thread| thread.cpu_ns).fold(0, u64::saturating_add);
+    evidence.process.user_ns.saturating_add(evidence.process.system_ns).saturating_sub(known)
 }
 
 /// What was done and what was issued; reads and writes separately if there were both.

@@ -12,7 +12,7 @@ use crate::others::Others;
 use crate::root::Root;
 use crate::taken::{self, Taken};
 use crate::threads::{self, Thread};
-use iopj_core::evidence::{CpuTimes, Evidence, ProcessEvidence, ThreadRole};
+use iopj_core::evidence::{CpuTimes, Evidence, ProcessEvidence, ThreadEvidence, ThreadRole};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -244,14 +244,20 @@ impl Snapshot {
     /// `writes`, `write_bytes`, `latency_sum_ns`, `engine`, `control`, `throttles` and `power_changes`; the
     /// totals of a [`Who::Child`]; of a taken device the I/Os that it counted. Threads that appeared
     /// meanwhile count from zero; those that ended are in `process` only, but a submission poller that ended
-    /// is listed, with counts of zero: it may have served another ring.
+    /// is listed, with counts of zero: it may have served another ring. What it used is at most what the
+    /// totals hold beyond the other threads.
     pub fn until(&self, later: &Snapshot) -> Evidence {
         let before: Vec<Thread> = self.threads.iter().map(|(_, thread)| thread.clone()).collect();
-        let here = later.threads.iter().map(|(role, thread)| thread.since(&before).evidence(*role));
+        let begun = self.jobs_begun();
+        let evidence = |(role, thread): &(ThreadRole, Thread)| ThreadEvidence {
+            before_jobs: begun.is_some_and(|begun| thread.started_ticks < begun),
+            ..thread.since(&before).evidence(*role)
+        };
+        let here = later.threads.iter().map(evidence);
         let has_ended = |thread: &Thread| later.threads.iter().all(|(_, known)| known.tid != thread.tid);
         let ended =
             self.threads.iter().filter(|(role, thread)| *role == ThreadRole::Sqpoll && has_ended(thread));
-        let ended = ended.map(|(role, thread)| thread.since(&before).evidence(*role));
+        let ended = ended.map(evidence);
         let devices = later.devices.iter().zip(&later.samples).filter_map(|(device, sample)| {
             let known = self.devices.iter().position(|known| known.name() == device.name())?;
             let earlier = self.samples.get(known)?;
@@ -277,6 +283,12 @@ impl Snapshot {
             irq_time_sampled: irq_time_sampled(),
             ..Evidence::default()
         }
+    }
+
+    /// When the first job started, in clock ticks since the machine did.
+    fn jobs_begun(&self) -> Option<u64> {
+        let jobs = self.threads.iter().filter(|(role, _)| *role == ThreadRole::Job);
+        jobs.map(|(_, thread)| thread.started_ticks).min()
     }
 
     /// The totals, in which threads that have ended still count, minus those of the caller's own threads.
@@ -340,6 +352,24 @@ mod tests {
         let found: Vec<_> =
             threads.iter().map(|it| (it.tid, it.role, it.cpu_ns, it.voluntary_switches)).collect();
         assert_eq!(found, [(3, ThreadRole::Sqpoll, 20, 0), (1, ThreadRole::Sqpoll, 0, 0)]);
+    }
+
+    #[test]
+    fn a_poller_that_started_before_the_jobs_serves_another_ring() {
+        let thread = |tid, started_ticks| Thread { tid, started_ticks, ..Thread::default() };
+        let mut before = snapshot(&[], 0, 0, 0);
+        before.threads = vec![(ThreadRole::Job, thread(1, 101)), (ThreadRole::Job, thread(2, 100))];
+        let mut after = before.clone();
+        // One ended; one goes on; two are of rings that the jobs opened, one of them in the window.
+        before.threads.push((ThreadRole::Sqpoll, thread(3, 99)));
+        before.threads.push((ThreadRole::Sqpoll, thread(5, 100)));
+        after
+            .threads
+            .extend([(4, 99), (5, 100), (6, 200)].map(|(tid, at)| (ThreadRole::Sqpoll, thread(tid, at))));
+        let found: Vec<_> = before.until(&after).threads.iter().map(|it| (it.tid, it.before_jobs)).collect();
+        assert_eq!(found, [(1, false), (2, false), (4, true), (5, false), (6, false), (3, true)]);
+        before.threads.retain(|(role, _)| *role != ThreadRole::Job);
+        assert!(before.until(&after).threads.iter().all(|thread| !thread.before_jobs));
     }
 
     #[test]

@@ -175,6 +175,7 @@ impl Thread {
             last_cpu: self.last_cpu,
             cpus_allowed: self.cpus_allowed,
             over_ns: None,
+            before_jobs: false,
             block_bytes: None,
         }
     }

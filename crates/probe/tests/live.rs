@@ -358,18 +358,65 @@ fn the_timers_of_the_threads_that_wait_are_counted_and_no_others() {
     assert!(status.success() && (8..10 * SLEEPS).contains(&of_children), "{of_children}");
 }
 
+/// A ring with a submission poller, which polls for a second from now on.
+struct PolledRing(i32);
+
+impl PolledRing {
+    fn open() -> Option<PolledRing> {
+        const SQPOLL: u32 = 1 << 1;
+        // struct io_uring_params: sq_entries, cq_entries, flags, …, 120 bytes in all.
+        let mut params = [0u32; 30];
+        params[2] = SQPOLL;
+        // SAFETY: the pointer is to 120 bytes that live through the call, as io_uring_setup(2) wants.
+        let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, params.as_mut_ptr()) };
+        (ring >= 0).then_some(PolledRing(ring as i32))
+    }
+
+    /// Closes it, and waits for its poller: the kernel ends it later, and until then it belongs to this
+    /// process.
+    fn close(self) {
+        // SAFETY: the descriptor is this test's own and is not used afterwards.
+        unsafe { libc::close(self.0) };
+        let is_there = || {
+            let mut tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+            tasks.any(|task| {
+                fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("iou-sqp-"))
+            })
+        };
+        while is_there() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn what_a_poller_that_ended_used_is_in_the_totals_beyond_the_other_threads() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(ring) = PolledRing::open() else { return skipped("io_uring with IORING_SETUP_SQPOLL") };
+    // Threads start in steps of a clock tick, and this one's job starts after the poller.
+    thread::sleep(Duration::from_millis(30));
+    let probe = Probe::new(&[]).unwrap();
+    let job = || {
+        let jobs = [tid()];
+        let who = Who::ThisProcess { jobs: &jobs, own: &[] };
+        let before = probe.snapshot(who, Edge::Begin).unwrap();
+        thread::sleep(Duration::from_millis(200));
+        ring.close();
+        before.until(&probe.snapshot(who, Edge::End).unwrap())
+    };
+    let evidence = thread::scope(|scope| scope.spawn(job).join().unwrap());
+    let poller = evidence.threads.iter().find(|thread| thread.role == ThreadRole::Sqpoll).unwrap();
+    assert_eq!((poller.before_jobs, poller.cpu_ns), (true, 0));
+    let known: u64 = evidence.threads.iter().map(|thread| thread.cpu_ns).sum();
+    let total = evidence.process.user_ns + evidence.process.system_ns;
+    // On a busy machine it had less than a core.
+    assert!(total > known + 10_000_000, "{total} ns, of which {known} ns by other threads");
+}
+
 #[test]
 fn a_submission_poller_is_found() {
-    const SQPOLL: u32 = 1 << 1;
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // struct io_uring_params: sq_entries, cq_entries, flags, …, 120 bytes in all.
-    let mut params = [0u32; 30];
-    params[2] = SQPOLL;
-    // SAFETY: the pointer is to 120 bytes that live through the call, as io_uring_setup(2) wants.
-    let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, params.as_mut_ptr()) };
-    if ring < 0 {
-        return skipped("io_uring with IORING_SETUP_SQPOLL");
-    }
+    let Some(ring) = PolledRing::open() else { return skipped("io_uring with IORING_SETUP_SQPOLL") };
     let jobs = [tid()];
     let who = Who::ThisProcess { jobs: &jobs, own: &[] };
     let probe = Probe::new(&[]).unwrap();
@@ -381,18 +428,7 @@ fn a_submission_poller_is_found() {
         thread::sleep(Duration::from_millis(1));
         before.until(&probe.snapshot(who, Edge::End).unwrap()).threads.iter().any(is_sqpoll)
     });
-    // SAFETY: the descriptor is this test's own and is not used afterwards.
-    unsafe { libc::close(ring as i32) };
-    // The kernel ends it later; until then it belongs to this process.
-    let is_there = || {
-        let mut tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
-        tasks.any(|task| {
-            fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("iou-sqp-"))
-        })
-    };
-    while is_there() {
-        thread::sleep(Duration::from_millis(1));
-    }
+    ring.close();
     assert!(is_found);
 }
 

@@ -2,9 +2,10 @@
 //! was counted.
 
 use super::{
-    IOS, PASS, PASSED, assert_contains, counted, disk, hybrid, interrupt, kind, poll, synchronous, thread,
+    IOS, PASS, PASSED, WINDOW_NS, assert_contains, counted, disk, hybrid, interrupt, kind, poll, synchronous,
+    thread,
 };
-use iopj_core::evidence::{Completions, Evidence, Finding, ThreadRole, VerdictKind};
+use iopj_core::evidence::{Completions, Evidence, Finding, ThreadEvidence, ThreadRole, VerdictKind};
 use iopj_core::path::Submission;
 use iopj_core::{Route, Routes, Way};
 use iopj_probe::{MIXED_SHARE, STRAY_INTERRUPTS, assess, observe};
@@ -50,6 +51,33 @@ fn a_ring_that_is_closed_leaves_a_poller_that_is_no_doubt_unless_it_runs() {
     assert_eq!(kind("auto", &evidence), VerdictKind::Verified);
     evidence.threads[2] = thread(ThreadRole::Sqpoll, 0.011, 0);
     assert_unproven(&evidence, "2 were there where the trial has 1");
+}
+
+#[test]
+fn a_poller_of_an_earlier_ring_is_a_doubt_if_it_ran_or_may_have_until_it_ended() {
+    let mut evidence = interrupting();
+    let share = |evidence: &mut Evidence, of_ended: f64| {
+        let known: u64 = evidence.threads.iter().map(|thread| thread.cpu_ns).sum();
+        evidence.process.system_ns = known + (of_ended * WINDOW_NS as f64) as u64;
+    };
+    // Its CPU time is in the totals of the process alone.
+    evidence.threads.push(ThreadEvidence { before_jobs: true, ..thread(ThreadRole::Sqpoll, 0.0, 0) });
+    share(&mut evidence, 0.01);
+    assert_eq!(kind("auto", &evidence), VerdictKind::Verified);
+    share(&mut evidence, 0.011);
+    assert_unproven(&evidence, "2 were there where the trial has 1");
+    // Of a ring that the engine opened and closed itself, it is the trial's own.
+    evidence.threads[2].before_jobs = false;
+    assert_eq!(kind("auto", &evidence), VerdictKind::Verified);
+    // Kernel threads are in no such totals.
+    evidence.threads[2] =
+        ThreadEvidence { before_jobs: true, name: "io_uring-sq".into(), ..evidence.threads[2].clone() };
+    share(&mut evidence, 0.0);
+    assert_unproven(&evidence, "2 were there where the trial has 1");
+    // No ring of the trial's has it, though it may have as many.
+    let mut alone = chosen(counted(interrupt(), HARD), &[(Way::Interrupt, IOS, PASS)]);
+    alone.threads.push(ThreadEvidence { before_jobs: true, ..thread(ThreadRole::Sqpoll, 0.4, 0) });
+    assert_unproven(&alone, "1 were there where the trial has 0");
 }
 
 fn reasons(path: &str, evidence: &Evidence) -> (VerdictKind, Vec<String>) {
