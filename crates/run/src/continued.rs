@@ -2,7 +2,9 @@
 
 use crate::error::RunError;
 use crate::progress::{Progress, unix_ns};
+use iopj_core::IoPath;
 use iopj_store::{Store, StudyRecord, Trial};
+use iopj_study::plan::Cell;
 use std::collections::BTreeMap;
 
 /// Refuses another drive, and notes another kernel.
@@ -50,20 +52,23 @@ pub(crate) fn check_reads(trials: &[Trial]) -> Result<(), RunError> {
 }
 
 /// Refuses paths that choose their way if they would now choose on the other side of the drive than in the
-/// store's trials: among the ways of a drive that is taken, or among the kernel's.
-pub(crate) fn check_sides(trials: &[Trial], may_take: bool) -> Result<(), RunError> {
+/// store's trials: among the ways of a drive that is taken, or among the kernel's. `cells` are those of the
+/// study, which may need the drive taken for other paths.
+pub(crate) fn check_sides(trials: &[Trial], cells: &[Cell], may_take: bool) -> Result<(), RunError> {
+    let needs_it = cells.iter().map(|cell| cell.path).find(IoPath::is_bypass);
     for trial in trials.iter().filter(|trial| trial.path.auto().is_some()) {
         let engine = trial.outcome.measurement().and_then(|measurement| measurement.evidence.engine.as_ref());
         let Some(routes) = engine.and_then(|engine| engine.routes.as_deref()) else { continue };
         let now = trial.path.is_bypass_on(may_take);
         let Some(other) = routes.ways.iter().find(|route| route.way.is_bypass() != now) else { continue };
-        let (of, remedy) = match now {
-            true => ("those of the drive that is taken", "leave --take-device out"),
-            false => ("the kernel's", "name the drive by --take-device again"),
+        let of = if now { "those of the drive that is taken" } else { "the kernel's" };
+        let remedy = match (now, needs_it) {
+            (true, Some(path)) => format!("{path} needs it taken, so start a new store"),
+            (true, None) => "leave --take-device out, or start a new store".to_owned(),
+            (false, _) => "name the drive by --take-device again, or start a new store".to_owned(),
         };
         return RunError::refuse(format!(
-            "{} took {} in the store's trial {}, and would choose among {of} now: {remedy}, or start a new \
-             store",
+            "{} took {} in the store's trial {}, and would choose among {of} now: {remedy}",
             trial.path, other.way, trial.position
         ));
     }
@@ -77,6 +82,7 @@ mod tests {
     use iopj_core::evidence::{EngineEvidence, Evidence};
     use iopj_core::{Route, Routes, Way, Workload};
     use iopj_store::{Measurement, Outcome};
+    use iopj_study::plan;
 
     #[test]
     fn another_drive_of_this_host_beside_the_target_hosts_is_refused() {
@@ -103,13 +109,27 @@ mod tests {
             let auto = Trial::new("auto:cpu".parse().unwrap(), Workload::default(), outcome);
             [Trial { position: 3, ..auto }]
         };
-        let refused = |way, may_take| check_sides(&took(way), may_take).err().map(|error| error.to_string());
+        let cells = |paths: &str| {
+            let text = format!("name = \"s\"\npaths = [{paths}]\n[[workload]]\nrw = \"randread\"\n");
+            let study = iopj_study::Study::parse(&text, "s.toml").unwrap();
+            plan::cells(&study, &[]).unwrap().0
+        };
+        let (alone, beside) = (cells("\"auto:cpu\""), cells("\"auto:cpu\", \"nvme-user/doorbell/poll\""));
+        let refused_of = |cells: &[Cell], way, may_take| {
+            check_sides(&took(way), cells, may_take).err().map(|error| error.to_string())
+        };
+        let refused = |way, may_take| refused_of(&alone, way, may_take);
         assert_eq!([refused(Way::UserPoll, true), refused(Way::Sqpoll, false)], [None, None]);
         let message = refused(Way::UserPoll, false).unwrap();
         let took = "auto:cpu took nvme-user/doorbell/poll in the store's trial 3, and would choose among the";
         assert!(message.starts_with(took), "{message}");
         assert!(message.contains("name the drive by --take-device again"), "{message}");
         let message = refused(Way::Sqpoll, true).unwrap();
-        assert!(message.contains("leave --take-device out"), "{message}");
+        assert!(message.ends_with("now: leave --take-device out, or start a new store"), "{message}");
+        // Another path of the study needs the drive.
+        let message = refused_of(&beside, Way::Sqpoll, true).unwrap();
+        let remedy = "now: nvme-user/doorbell/poll needs it taken, so start a new store";
+        assert!(message.ends_with(remedy), "{message}");
+        assert_eq!(refused_of(&beside, Way::UserPoll, true), None);
     }
 }

@@ -146,7 +146,7 @@ pub fn resume(
     continued::compare_machines(&record, &facts, &mut store, progress)?;
     let access = Access::new(&host, &locks, target, spec, tools.taking)?.with_fabric(side);
     if all.iter().any(|cell| cell.path.auto().is_some()) {
-        continued::check_sides(&store.trials()?, access.may_take())?;
+        continued::check_sides(&store.trials()?, &all, access.may_take())?;
     }
     let may_change = locks.is_effective();
     let _locks = study.fabric.is_none().then_some(locks);
