@@ -41,7 +41,8 @@ struct Stretch {
 
 impl Anchors {
     /// What is believed of a way is to be multiplied by this. Of one that was not read, it is what the others
-    /// have in common, as far as that may be believed: errors of all and of one are held to be equally likely.
+    /// have in common, as far as that may be believed: errors of all and of one are held to be equally
+    /// likely.
     pub(crate) fn factor(&self, way: Way) -> f64 {
         self.log(way).exp()
     }

@@ -358,15 +358,16 @@ fn the_timers_of_the_threads_that_wait_are_counted_and_no_others() {
     assert!(status.success() && (8..10 * SLEEPS).contains(&of_children), "{of_children}");
 }
 
-/// A ring with a submission poller, which polls for a second from now on.
+/// A ring with a submission poller, which polls as long as the ring is open.
 struct PolledRing(i32);
 
 impl PolledRing {
     fn open() -> Option<PolledRing> {
         const SQPOLL: u32 = 1 << 1;
-        // struct io_uring_params: sq_entries, cq_entries, flags, …, 120 bytes in all.
+        const IDLE_MS: u32 = 60_000;
+        // struct io_uring_params: sq_entries, cq_entries, flags, sq_thread_cpu, sq_thread_idle, …, 120 bytes.
         let mut params = [0u32; 30];
-        params[2] = SQPOLL;
+        (params[2], params[4]) = (SQPOLL, IDLE_MS);
         // SAFETY: the pointer is to 120 bytes that live through the call, as io_uring_setup(2) wants.
         let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, params.as_mut_ptr()) };
         (ring >= 0).then_some(PolledRing(ring as i32))
