@@ -365,6 +365,21 @@ int32_t iopj_engine_close(uint64_t engine, int64_t timeout_ns);
 // `policy` is `NULL`, or a text that ends with a zero byte.
 uint64_t iopj_auto_open(const char *policy, uint64_t target, uint64_t pool, uint32_t iodepth);
 
+// As `iopj_auto_open`, with a meter, which corrects what a policy says of joules. `meter` returns the joules
+// that the whole machine has drawn, since whenever, or a negative number while it cannot be read. It is
+// asked ten times a second at the most, within calls that wait or ask for completions, and must not call
+// iopj. It is not asked any more once the engine is closed.
+//
+// # Safety
+// `policy` is `NULL`, or a text that ends with a zero byte. `meter` is `NULL` (which is an error), or may be
+// called with `context` by this thread until then.
+uint64_t iopj_auto_open_metered(const char *policy,
+                                uint64_t target,
+                                uint64_t pool,
+                                uint32_t iodepth,
+                                double (*meter)(void *context),
+                                void *context);
+
 // Writes the oldest decision of such an engine that was not asked for yet, as a line of text that ends with
 // a zero byte; what does not fit into `capacity` bytes is cut off. Returns the length of the whole line, 0
 // if there is none, or a negative code.

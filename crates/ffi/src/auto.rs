@@ -1,12 +1,12 @@
 //! Engines that choose their way, for C: opened with a policy, and asked what they decided.
 
-use crate::driven::{Driven, Inner};
+use crate::driven::{Driven, Inner, Meter};
 use crate::error::{IOPJ_ERROR_ARGUMENT, IOPJ_ERROR_ENGINE, Outcome, failure, guard};
 use crate::handle::Kind;
 use crate::pointers::{c_text, require, text};
 use crate::table::{self, Object};
-use iopj_auto::{Aim, Auto, AutoBuilder, Policy};
-use std::ffi::c_char;
+use iopj_auto::{Aim, Auto, AutoBuilder, Metered, Policy};
+use std::ffi::{c_char, c_void};
 
 /// Opens an engine that chooses among the paths that a target has, for up to `iodepth` requests in flight
 /// over the buffers of a pool. It is used and closed as any other engine. `policy` is `NULL` for the least
@@ -19,17 +19,50 @@ use std::ffi::c_char;
 pub unsafe extern "C" fn iopj_auto_open(policy: *const c_char, target: u64, pool: u64, iodepth: u32) -> u64 {
     guard(|| {
         // SAFETY: this function's condition.
-        let builder = unsafe { builder(policy) }?;
-        let buffers = table::pool(pool)?;
-        let (engine, data) = table::target(target, |target| {
-            let engine = builder.iodepth(iodepth).open(target, buffers.pool());
-            let engine = engine.map_err(|error| failure(IOPJ_ERROR_ENGINE, error))?;
-            let start = target.data_offset();
-            Ok((engine, start..start.saturating_add(target.data_len())))
-        })?;
-        table::insert(Kind::Engine, |handle| {
-            Object::Engine(Box::new(Driven::new(Inner::Auto(Box::new(engine)), handle, buffers, data)))
-        })
+        open(unsafe { builder(policy) }?, target, pool, iodepth, Box::new(|| None))
+    })
+}
+
+/// As `iopj_auto_open`, with a meter, which corrects what a policy says of joules. `meter` returns the joules
+/// that the whole machine has drawn, since whenever, or a negative number while it cannot be read. It is
+/// asked ten times a second at the most, within calls that wait or ask for completions, and must not call
+/// iopj. It is not asked any more once the engine is closed.
+///
+/// # Safety
+/// `policy` is `NULL`, or a text that ends with a zero byte. `meter` is `NULL` (which is an error), or may be
+/// called with `context` by this thread until then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iopj_auto_open_metered(
+    policy: *const c_char,
+    target: u64,
+    pool: u64,
+    iodepth: u32,
+    meter: Option<unsafe extern "C" fn(context: *mut c_void) -> f64>,
+    context: *mut c_void,
+) -> u64 {
+    guard(|| {
+        let Some(meter) = meter else {
+            let text = "`meter` is NULL: pass a function, or use iopj_auto_open";
+            return Err(failure(IOPJ_ERROR_ARGUMENT, text));
+        };
+        // SAFETY: this function's condition.
+        let joules = move || Some(unsafe { meter(context) }).filter(|joules| *joules >= 0.0);
+        // SAFETY: this function's condition.
+        open(unsafe { builder(policy) }?, target, pool, iodepth, Box::new(joules))
+    })
+}
+
+fn open(builder: AutoBuilder, target: u64, pool: u64, iodepth: u32, meter: Meter) -> Outcome<u64> {
+    let buffers = table::pool(pool)?;
+    let (engine, data) = table::target(target, |target| {
+        let builder = builder.iodepth(iodepth);
+        let engine = builder.open_with_clock(target, buffers.pool(), Metered(meter));
+        let engine = engine.map_err(|error| failure(IOPJ_ERROR_ENGINE, error))?;
+        let start = target.data_offset();
+        Ok((engine, start..start.saturating_add(target.data_len())))
+    })?;
+    table::insert(Kind::Engine, |handle| {
+        Object::Engine(Box::new(Driven::new(Inner::Auto(Box::new(engine)), handle, buffers, data)))
     })
 }
 

@@ -5,7 +5,7 @@ use crate::error::{
     Failure, IOPJ_ERROR_ARGUMENT, IOPJ_ERROR_ENGINE, IOPJ_ERROR_FULL, IOPJ_ERROR_LEAKED, IOPJ_ERROR_REFUSED,
     Outcome, failure,
 };
-use iopj_auto::Auto;
+use iopj_auto::{Auto, Metered};
 use iopj_engine::{
     Buffers as OfRequest, Cause, Completion, DynEngine, Engine, EngineError, Op, Operation, Request, Transfer,
 };
@@ -14,10 +14,13 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
+/// What says how many joules the machine has drawn.
+pub(crate) type Meter = Box<dyn Fn() -> Option<f64>>;
+
 /// The engine of one path, or one that chooses among several.
 pub(crate) enum Inner {
     Plain(Box<dyn DynEngine>),
-    Auto(Box<Auto>),
+    Auto(Box<Auto<Metered<Meter>>>),
 }
 
 impl Inner {

@@ -303,6 +303,13 @@ static void on_pools(struct caller *self, int function)
     }
 }
 
+/* A meter of the thread's own. */
+static double joules(void *context)
+{
+    struct caller *self = context;
+    return (double)self->random;
+}
+
 static void open_engine(struct caller *self, int chooses)
 {
     static const char *const policies[] = { NULL, "latency", "cpu", "ios_per_joule", "speed", "no/such/policy" };
@@ -322,8 +329,11 @@ static void open_engine(struct caller *self, int chooses)
     int must_fail = !target || !pool || depth == 0 || depth == 100000;
     if (chooses) {
         int policy = (int)next(self, 6);
-        uint64_t handle = iopj_auto_open(policies[policy], of_target, of_pool, depth);
-        remember(self, handle, made, must_fail || policy > 2);
+        int is_metered = one_in(self, 3), has_meter = !one_in(self, 4);
+        uint64_t handle = is_metered
+            ? iopj_auto_open_metered(policies[policy], of_target, of_pool, depth, has_meter ? joules : NULL, self)
+            : iopj_auto_open(policies[policy], of_target, of_pool, depth);
+        remember(self, handle, made, must_fail || policy > 2 || (is_metered && !has_meter));
         return;
     }
     uint64_t handle = iopj_engine_open(path, of_target, of_pool, depth);

@@ -1,11 +1,13 @@
 //! Misuse of the C interface is an error with a text, and proper use gives what the engines give.
 
 use iopj_ffi::*;
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{null, null_mut};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const PATH: &CStr = c"libaio/syscall/interrupt";
@@ -73,7 +75,7 @@ fn folder() -> TempDir {
 
 /// A target that may be written, a pool and an engine over them.
 struct Rig {
-    _folder: TempDir,
+    folder: TempDir,
     target: u64,
     pool: u64,
     engine: u64,
@@ -88,7 +90,7 @@ impl Rig {
         let pool = opens(iopj_pool_new(buffers, LEN));
         // SAFETY: as above.
         let engine = opens(unsafe { iopj_engine_open(PATH.as_ptr(), target, pool, iodepth) });
-        Rig { _folder: folder, target, pool, engine }
+        Rig { folder, target, pool, engine }
     }
 
     fn acquire(&self) -> IopjBuffer {
@@ -399,6 +401,50 @@ fn the_callers_memory_is_in_use_until_its_pool_is_closed() {
     works(iopj_pool_close(pool));
     // SAFETY: the pool was closed, and said that nothing uses its memory.
     unsafe { std::alloc::dealloc(base.cast(), layout) };
+}
+
+/// A policy for the fewest joules.
+const POLICY: &str = r#"
+aim = "ios_per_joule"
+[[cell]]
+op = "read"
+size = 4096
+in_flight = 1
+ways = [{ way = "io_uring/syscall/interrupt", joules = 0.001 }]
+"#;
+
+/// A meter that counts how often it is asked.
+unsafe extern "C" fn counts(context: *mut c_void) -> f64 {
+    // SAFETY: the context is the test's cell, which outlives the engine.
+    let asked = unsafe { &*context.cast::<Cell<u32>>() };
+    asked.set(asked.get() + 1);
+    f64::from(asked.get())
+}
+
+#[test]
+fn a_meter_of_the_callers_is_asked_where_joules_count() {
+    let mut rig = Rig::new(1, 1);
+    let policy = rig.folder.path().join("p.toml");
+    std::fs::write(&policy, POLICY).unwrap();
+    let policy = c(&policy);
+    let asked = Cell::new(0u32);
+    let context = std::ptr::from_ref(&asked).cast_mut().cast();
+    works(iopj_engine_close(rig.engine, -1));
+    let open = |meter| {
+        // SAFETY: the text ends with a zero byte, and the cell outlives the engine.
+        unsafe { iopj_auto_open_metered(policy.as_ptr(), rig.target, rig.pool, 1, meter, context) }
+    };
+    opens_none(open(None), IOPJ_ERROR_ARGUMENT, "`meter` is NULL");
+    rig.engine = opens(open(Some(counts)));
+    let until = Instant::now() + Duration::from_secs(60);
+    while asked.get() < 2 && Instant::now() < until {
+        let buffer = rig.acquire().index;
+        works(rig.push(IOPJ_READ, buffer, 0));
+        assert_eq!(rig.wait(1, 1)[0].result, i64::from(LEN));
+        works(iopj_buffer_release(rig.pool, buffer));
+    }
+    assert_eq!(asked.get(), 2);
+    works(iopj_engine_close(rig.engine, -1));
 }
 
 #[test]
