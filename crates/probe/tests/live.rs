@@ -358,7 +358,7 @@ fn the_timers_of_the_threads_that_wait_are_counted_and_no_others() {
     assert!(status.success() && (8..10 * SLEEPS).contains(&of_children), "{of_children}");
 }
 
-/// A ring with a submission poller, which polls as long as the ring is open.
+/// A ring with a submission poller, which polls from its first wake-up on until the ring is closed.
 struct PolledRing(i32);
 
 impl PolledRing {
@@ -370,7 +370,25 @@ impl PolledRing {
         (params[2], params[4]) = (SQPOLL, IDLE_MS);
         // SAFETY: the pointer is to 120 bytes that live through the call, as io_uring_setup(2) wants.
         let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, params.as_mut_ptr()) };
-        (ring >= 0).then_some(PolledRing(ring as i32))
+        let ring = (ring >= 0).then_some(PolledRing(ring as i32))?;
+        // It has its name once it runs.
+        while !PolledRing::has_poller() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Some(ring)
+    }
+
+    fn has_poller() -> bool {
+        let mut tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+        let comm = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm"));
+        tasks.any(|task| comm(task).is_ok_and(|name| name.starts_with("iou-sqp-")))
+    }
+
+    /// Wakes its poller if that sleeps: it may before it polls for the first time.
+    fn wake(&self) {
+        const SQ_WAKEUP: u32 = 1 << 1;
+        // SAFETY: io_uring_enter(2) with nothing to submit, nothing to wait for and no mask touches no memory.
+        unsafe { libc::syscall(libc::SYS_io_uring_enter, self.0, 0, 0, SQ_WAKEUP, 0, 0) };
     }
 
     /// Closes it, and waits for its poller: the kernel ends it later, and until then it belongs to this
@@ -378,13 +396,7 @@ impl PolledRing {
     fn close(self) {
         // SAFETY: the descriptor is this test's own and is not used afterwards.
         unsafe { libc::close(self.0) };
-        let is_there = || {
-            let mut tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
-            tasks.any(|task| {
-                fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("iou-sqp-"))
-            })
-        };
-        while is_there() {
+        while PolledRing::has_poller() {
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -401,7 +413,10 @@ fn what_a_poller_that_ended_used_is_in_the_totals_beyond_the_other_threads() {
         let jobs = [tid()];
         let who = Who::ThisProcess { jobs: &jobs, own: &[] };
         let before = probe.snapshot(who, Edge::Begin).unwrap();
-        thread::sleep(Duration::from_millis(200));
+        for _ in 0..20 {
+            ring.wake();
+            thread::sleep(Duration::from_millis(10));
+        }
         ring.close();
         before.until(&probe.snapshot(who, Edge::End).unwrap())
     };
