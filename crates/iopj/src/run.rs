@@ -35,6 +35,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         store: args.store.clone(),
         again,
         push: args.push,
+        anyway: args.anyway,
         wait: args.wait,
     };
     let stop = signals::stop_flag();

@@ -371,11 +371,9 @@ impl PolledRing {
         // SAFETY: the pointer is to 120 bytes that live through the call, as io_uring_setup(2) wants.
         let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, params.as_mut_ptr()) };
         let ring = (ring >= 0).then_some(PolledRing(ring as i32))?;
-        // It has its name once it runs.
-        while !PolledRing::has_poller() {
-            thread::sleep(Duration::from_millis(1));
-        }
-        Some(ring)
+        // It has its name once it runs; before Linux 5.12 it is a thread of the kernel's own.
+        let mut waits = std::iter::repeat_with(|| thread::sleep(Duration::from_millis(1))).take(10_000);
+        waits.any(|()| PolledRing::has_poller()).then_some(ring)
     }
 
     fn has_poller() -> bool {

@@ -8,7 +8,7 @@ use iopj_engine::check::{Availability, check};
 use iopj_engine::{EngineError, KernelCpus, Pool, Target};
 use iopj_load::native::JobEngine;
 use iopj_study::plan::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -22,6 +22,12 @@ type States = Vec<(Way, Availability)>;
 #[derive(Debug, Default)]
 pub(crate) struct Adaptive {
     policies: BTreeMap<PolicyName, (String, Policy)>,
+    /// Policies of another machine, kernel or drive are followed, too: all, or those that the store which is
+    /// continued followed.
+    anyway: bool,
+    followed: BTreeSet<PolicyName>,
+    /// Those that are, with the differences.
+    elsewhere: Mutex<BTreeMap<PolicyName, String>>,
     /// The state of each way, by target and by whether it was taken: each is tried once in a run or, over
     /// fabrics, on each connection, because a ring that is opened and closed leaves its threads for a while.
     ways: Mutex<HashMap<(PathBuf, bool), States>>,
@@ -32,12 +38,23 @@ fn fact_of(name: &PolicyName) -> String {
     format!("policy.{name}")
 }
 
+/// The name of what a policy that is followed anyway differs in.
+fn difference_of(name: &PolicyName) -> String {
+    format!("policy.{name}.anyway")
+}
+
 impl Adaptive {
     /// Reads the policies that cells follow: from the facts of a store that is continued, else their files.
+    /// Those of another machine, kernel or drive are refused later, unless they are followed `anyway`, or the
+    /// store did.
     ///
     /// # Errors
     /// A file cannot be read, or is no policy.
-    pub(crate) fn of(cells: &[Cell], known: &BTreeMap<String, String>) -> Result<Adaptive, RunError> {
+    pub(crate) fn of(
+        cells: &[Cell],
+        known: &BTreeMap<String, String>,
+        anyway: bool,
+    ) -> Result<Adaptive, RunError> {
         let far = cells.iter().find_map(|cell| {
             let transport = cell.fabric.as_ref()?.transport;
             let rule = cell.path.auto().filter(|rule| rule.policy().is_some())?;
@@ -60,12 +77,33 @@ impl Adaptive {
                 policies.insert(*name, (text, policy));
             }
         }
-        Ok(Adaptive { policies, ways: Mutex::default() })
+        let followed =
+            policies.keys().filter(|name| known.contains_key(&difference_of(name))).copied().collect();
+        Ok(Adaptive { policies, anyway, followed, ..Adaptive::default() })
     }
 
-    /// The policies' texts, which the store keeps.
+    /// The policies' texts, which the store keeps, and in what those that are followed anyway differ.
     pub(crate) fn provenance(&self) -> impl Iterator<Item = (String, String)> + '_ {
-        self.policies.iter().map(|(name, (text, _))| (fact_of(name), text.clone()))
+        let texts = self.policies.iter().map(|(name, (text, _))| (fact_of(name), text.clone()));
+        texts.chain(
+            self.elsewhere().into_iter().map(|(name, differences)| (difference_of(&name), differences)),
+        )
+    }
+
+    /// What readers of the store must know of policies that are followed anyway.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+        let warning = |(name, differences)| {
+            format!("auto:{name} follows a policy that was made elsewhere (--anyway): {differences}")
+        };
+        self.elsewhere().into_iter().map(warning)
+    }
+
+    fn elsewhere(&self) -> BTreeMap<PolicyName, String> {
+        self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn follows_anyway(&self, name: Option<&PolicyName>) -> bool {
+        self.anyway || name.is_some_and(|name| self.followed.contains(name))
     }
 
     /// Whether the policy of an adaptive engine by this rule can be followed on a target that is open through
@@ -94,11 +132,15 @@ impl Adaptive {
         }
         let here = Provenance::here(target);
         let differences = policy.provenance.map_or_else(Vec::new, |from| from.differences(&here));
-        if !differences.is_empty() {
-            return refuse(format!(
-                "the policy was made elsewhere: {}; derive one from a store of this machine and drive",
-                differences.join(", and ")
-            ));
+        if let Some(name) = rule.policy().filter(|_| !differences.is_empty()) {
+            let differences = differences.join(", and ");
+            if !self.follows_anyway(Some(name)) {
+                return refuse(format!(
+                    "the policy was made elsewhere: {differences}; derive one from a store of this machine and \
+                     drive, or follow it by --anyway"
+                ));
+            }
+            self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).insert(*name, differences);
         }
         let mut named = policy.cells.iter().flat_map(|cell| &cell.ways).map(|figures| figures.way).peekable();
         if named.peek().is_some() && named.all(|way| way.is_bypass() != is_bypass) {
@@ -154,7 +196,10 @@ impl Adaptive {
         match rule {
             AutoPath::Random => builder.random_switching(seed),
             AutoPath::Pinned(way) => builder.pinned(way),
-            _ => builder.policy(self.policy(rule).unwrap_or_default()),
+            _ => {
+                let builder = builder.policy(self.policy(rule).unwrap_or_default());
+                if self.follows_anyway(rule.policy()) { builder.anyway() } else { builder }
+            }
         }
     }
 
@@ -219,17 +264,43 @@ mod tests {
     fn a_policy_of_another_kernel_is_refused_with_the_difference() {
         let folder = tempfile::tempdir_in(".").unwrap();
         let known = BTreeMap::from([("policy.p.toml".to_owned(), POLICY.to_owned())]);
-        let adaptive = Adaptive::of(&cells("\"auto:p.toml\""), &known).unwrap();
+        let adaptive = Adaptive::of(&cells("\"auto:p.toml\""), &known, false).unwrap();
         assert_eq!(adaptive.provenance().collect::<BTreeMap<_, _>>(), known, "its text is kept");
         let rule = "auto:p.toml".parse::<IoPath>().unwrap().auto().unwrap();
         let target = target(folder.path());
         let message = adaptive.check_policy(rule, &target, false).unwrap_err().to_string();
         let begins = "auto:p.toml: the policy was made elsewhere: its kernel is `0.1`, here it is `";
         assert!(message.starts_with(begins), "{message}");
+        assert!(message.ends_with("of this machine and drive, or follow it by --anyway"), "{message}");
         let own = adaptive.check_policy(AutoPath::Cpu, &target, true).unwrap();
         assert!(own.is_available(), "{own:?}");
         let message = adaptive.check_policy(AutoPath::IosPerJoule, &target, false).unwrap_err().to_string();
         assert!(message.contains("write auto:cpu, which needs no meter"), "{message}");
+    }
+
+    #[test]
+    fn a_policy_of_another_kernel_is_followed_anyway_and_the_store_says_so() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let (cells, target) = (cells("\"auto:p.toml\""), target(folder.path()));
+        let rule = "auto:p.toml".parse::<IoPath>().unwrap().auto().unwrap();
+        let known = BTreeMap::from([("policy.p.toml".to_owned(), POLICY.to_owned())]);
+        let adaptive = Adaptive::of(&cells, &known, true).unwrap();
+        assert!(adaptive.check_policy(rule, &target, false).unwrap().is_available());
+        let facts: BTreeMap<String, String> = adaptive.provenance().collect();
+        let differences = &facts["policy.p.toml.anyway"];
+        assert!(differences.starts_with("its kernel is `0.1`, here it is `"), "{differences}");
+        let warning = format!("follows a policy that was made elsewhere (--anyway): {differences}");
+        assert_eq!(adaptive.warnings().collect::<Vec<_>>(), [format!("auto:p.toml {warning}")]);
+        let pool = Pool::new(1, 4096).unwrap();
+        let open = |adaptive: &Adaptive| {
+            adaptive.open((rule, 1), (&target, &pool), 1, KernelCpus::default()).map(|_| ())
+        };
+        open(&adaptive).unwrap();
+        // A run that is continued follows it without being told again.
+        let adaptive = Adaptive::of(&cells, &facts, false).unwrap();
+        assert!(adaptive.check_policy(rule, &target, false).unwrap().is_available());
+        open(&adaptive).unwrap();
+        assert!(open(&Adaptive::of(&cells, &known, false).unwrap()).is_err());
     }
 
     #[test]
@@ -240,7 +311,7 @@ mod tests {
             let ways: String = ways.iter().map(|way| format!("{{ way = \"{way}\" }}, ")).collect();
             let cell = format!("[[cell]]\nop = \"read\"\nsize = 4096\nin_flight = 1\nways = [{ways}]\n");
             let known = BTreeMap::from([("policy.p.toml".to_owned(), cell)]);
-            let adaptive = Adaptive::of(&cells("\"auto:p.toml\""), &known).unwrap();
+            let adaptive = Adaptive::of(&cells("\"auto:p.toml\""), &known, false).unwrap();
             let rule = "auto:p.toml".parse::<IoPath>().unwrap().auto().unwrap();
             match adaptive.check_policy(rule, &target, is_bypass).unwrap() {
                 Availability::Unavailable { reason, remedy } => format!("{reason}; {remedy}"),
@@ -288,7 +359,7 @@ mod tests {
     fn a_policy_that_is_missing_or_none_is_refused_by_name() {
         let of = |paths: &str, known: &str| {
             let known = BTreeMap::from([("policy.no/p.toml".to_owned(), known.to_owned())]);
-            Adaptive::of(&cells(paths), &known).unwrap_err().to_string()
+            Adaptive::of(&cells(paths), &known, false).unwrap_err().to_string()
         };
         let message = of("\"auto:missing.toml\"", "");
         assert!(

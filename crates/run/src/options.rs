@@ -26,6 +26,8 @@ pub struct Options {
     pub again: Vec<u32>,
     /// Copy this iopj to the target host, and let that copy be the agent.
     pub push: bool,
+    /// Follow policies of another machine, kernel or drive too; the store says so.
+    pub anyway: bool,
     /// How long to wait for another run on the same drive; without it, that run is an error.
     pub wait: Option<Duration>,
 }

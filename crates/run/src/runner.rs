@@ -92,6 +92,7 @@ pub fn run(
     let mut record =
         new_store::record(&study, planned, drives, made.is_some(), metering.as_ref(), unavailable)?;
     record.provenance.extend(tools.adaptive.provenance());
+    record.warnings.extend(tools.adaptive.warnings());
     let times = RunTime::of_study(&study, cells, metering.as_ref().map(Metering::schedule))?;
     if let Some(estimate) = blocks::estimate(&study, cells, times.map(|time| time.all())) {
         progress.note(&estimate);
@@ -270,7 +271,7 @@ impl Tools {
         let profiler = Profiler::of(study, progress)?;
         let taking = Taking::of(options);
         taking.map_or(Ok(()), |taking| taking.check(study))?;
-        let adaptive = Adaptive::of(cells, known)?;
+        let adaptive = Adaptive::of(cells, known, options.anyway)?;
         Ok(Tools { fio, profiler, taking, adaptive })
     }
 

@@ -181,6 +181,9 @@ pub(crate) struct RunArgs {
     /// Copy this iopj to the target host of a study over fabrics, and run that copy there
     #[arg(long)]
     pub(crate) push: bool,
+    /// Follow policies (auto:FILE) of another machine, kernel or drive too; the store and its reports say so
+    #[arg(long)]
+    pub(crate) anyway: bool,
     /// Let the study run the programs that it names
     #[arg(long)]
     pub(crate) allow_exec: bool,
