@@ -120,11 +120,6 @@ impl Context {
         })
     }
 
-    /// True if something is in flight, in any context.
-    pub(crate) fn is_any_in_flight() -> bool {
-        CONTEXTS.with(|all| all.iter().any(|context| context.is_in_flight()))
-    }
-
     /// True if something moved has not ended, as far as is known.
     fn is_in_flight(&self) -> bool {
         self.is_moved.load(Ordering::SeqCst) > self.ready().len()

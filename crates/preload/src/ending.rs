@@ -36,12 +36,6 @@ pub(crate) fn wait_for_others() {
     }
 }
 
-/// True if a thread has something in flight by now.
-pub(crate) fn is_any_in_flight() -> bool {
-    let _quiet = Quiet::begin();
-    Context::is_any_in_flight() || !control_block::owners(control_block::begun()).is_empty()
-}
-
 /// The threads that have something in flight: by libaio, to which nothing is added from now on, or one of the
 /// first `begun` of POSIX AIO.
 fn owners(begun: u64) -> Vec<Arc<Owner>> {

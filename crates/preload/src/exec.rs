@@ -1,7 +1,7 @@
 //! The calls by which a process becomes another program (exec(3)). What is in flight ends before, and no
 //! signal of the library's comes after: without its handler it would end that program.
 
-use crate::ending::{is_any_in_flight, wait_for_others};
+use crate::ending::wait_for_others;
 use crate::process::{is_own, is_working};
 use crate::real::stand_before;
 use crate::state::Inside;
@@ -64,10 +64,9 @@ fn become_by(exec: impl FnOnce() -> c_int) -> c_int {
     if let Some(mut inside) = Inside::enter_in_handler() {
         inside.state().drain();
     }
-    // Waiting for others leaves the contexts to the kernel, for good: it would after a call that fails.
-    if is_any_in_flight() {
-        wait_for_others();
-    }
+    // What is submitted from now on goes to the kernel's own contexts, also after a call that fails: on a
+    // ring it would be cancelled if it came between this and the call.
+    wait_for_others();
     if let Some(mut inside) = Inside::enter_in_handler() {
         inside.state().owner.silence();
     }

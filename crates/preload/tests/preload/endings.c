@@ -89,18 +89,29 @@ static void copy_descriptors(void) {
     }
 }
 
-// A process ends while another of its threads has writes in flight, which are written.
+// The last that a process does.
+static void writes_at_end(void) {
+    write_all();
+    copy_descriptors();
+}
+
+// A process ends while another of its threads has writes in flight, which are written; so are those of a
+// handler of quick_exit's.
 static void exits(void) {
     load();
     alarm(20);
     shared_fd = make("data", 0, O_RDWR);
-    void (*ends[])(int) = {exit, _exit, quick_exit};
+    void (*ends[])(int) = {exit, _exit, quick_exit, quick_exit};
     fflush(stdout);
-    for (int way = 0; way < 3; way++) {
+    for (int way = 0; way < 4; way++) {
         pid_t child = fork();
         if (child == 0) {
             pthread_t thread;
             alarm(20); // it inherits none
+            if (way == 3) {
+                need(!at_quick_exit(writes_at_end), "a handler");
+                quick_exit(0);
+            }
             need(!pthread_barrier_init(&barrier, NULL, 2), "a barrier");
             begin_thread(writes_all, NULL, &thread);
             meet();
