@@ -192,6 +192,9 @@ pub struct ThreadEvidence {
     /// trial did not open. False in older stores, and where a process was watched from outside.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub before_jobs: bool,
+    /// True if it ended in the window, and so has counts of zero.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
     /// Bytes that the thread had handed to the block layer when it was last seen
     /// (`/proc/PID/task/TID/io`); absent where it was not read, or the kernel does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]

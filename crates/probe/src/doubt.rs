@@ -91,7 +91,7 @@ fn other_poller(evidence: &Evidence) -> Option<String> {
 /// ended in the window is listed without its CPU time.
 fn may_have_run(evidence: &Evidence, thread: &ThreadEvidence) -> bool {
     let is_more = |cpu_ns: u64| cpu_ns as f64 > REMNANT_SHARE * evidence.window_ns as f64;
-    let is_unknown = thread.cpu_ns == 0 && thread.before_jobs;
+    let is_unknown = thread.ended && thread.before_jobs;
     // A kernel thread is not in the process's totals.
     let is_outside = RingThread::of(&thread.name) == Some(RingThread::KernelPoller);
     is_more(thread.in_window(thread.cpu_ns, evidence.window_ns))

@@ -257,7 +257,7 @@ impl Snapshot {
         let has_ended = |thread: &Thread| later.threads.iter().all(|(_, known)| known.tid != thread.tid);
         let ended =
             self.threads.iter().filter(|(role, thread)| *role == ThreadRole::Sqpoll && has_ended(thread));
-        let ended = ended.map(evidence);
+        let ended = ended.map(|thread| ThreadEvidence { ended: true, ..evidence(thread) });
         let devices = later.devices.iter().zip(&later.samples).filter_map(|(device, sample)| {
             let known = self.devices.iter().position(|known| known.name() == device.name())?;
             let earlier = self.samples.get(known)?;
@@ -368,6 +368,8 @@ mod tests {
             .extend([(4, 99), (5, 100), (6, 200)].map(|(tid, at)| (ThreadRole::Sqpoll, thread(tid, at))));
         let found: Vec<_> = before.until(&after).threads.iter().map(|it| (it.tid, it.before_jobs)).collect();
         assert_eq!(found, [(1, false), (2, false), (4, true), (5, false), (6, false), (3, true)]);
+        let ended = before.until(&after).threads.into_iter().filter(|thread| thread.ended);
+        assert_eq!(ended.map(|thread| thread.tid).collect::<Vec<_>>(), [3]);
         before.threads.retain(|(role, _)| *role != ThreadRole::Job);
         assert!(before.until(&after).threads.iter().all(|thread| !thread.before_jobs));
     }

@@ -176,6 +176,7 @@ impl Thread {
             cpus_allowed: self.cpus_allowed,
             over_ns: None,
             before_jobs: false,
+            ended: false,
             block_bytes: None,
         }
     }

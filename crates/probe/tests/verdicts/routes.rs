@@ -61,19 +61,25 @@ fn a_poller_of_an_earlier_ring_is_a_doubt_if_it_ran_or_may_have_until_it_ended()
         evidence.process.system_ns = known + (of_ended * WINDOW_NS as f64) as u64;
     };
     // Its CPU time is in the totals of the process alone.
-    evidence.threads.push(ThreadEvidence { before_jobs: true, ..thread(ThreadRole::Sqpoll, 0.0, 0) });
+    let (before_jobs, ended) = (true, true);
+    evidence.threads.push(ThreadEvidence { before_jobs, ended, ..thread(ThreadRole::Sqpoll, 0.0, 0) });
     share(&mut evidence, 0.01);
     assert_eq!(kind("auto", &evidence), VerdictKind::Verified);
     share(&mut evidence, 0.011);
     assert_unproven(&evidence, "2 were there where the trial has 1");
+    // One that slept throughout used nothing.
+    evidence.threads[2].ended = false;
+    assert_eq!(kind("auto", &evidence), VerdictKind::Verified);
     // Of a ring that the engine opened and closed itself, it is the trial's own.
-    evidence.threads[2].before_jobs = false;
+    (evidence.threads[2].before_jobs, evidence.threads[2].ended) = (false, true);
     assert_eq!(kind("auto", &evidence), VerdictKind::Verified);
     // Kernel threads are in no such totals.
     evidence.threads[2] =
         ThreadEvidence { before_jobs: true, name: "io_uring-sq".into(), ..evidence.threads[2].clone() };
     share(&mut evidence, 0.0);
     assert_unproven(&evidence, "2 were there where the trial has 1");
+    evidence.threads[2].ended = false;
+    assert_eq!(kind("auto", &evidence), VerdictKind::Verified);
     // No ring of the trial's has it, though it may have as many.
     let mut alone = chosen(counted(interrupt(), HARD), &[(Way::Interrupt, IOS, PASS)]);
     alone.threads.push(ThreadEvidence { before_jobs: true, ..thread(ThreadRole::Sqpoll, 0.4, 0) });
