@@ -196,7 +196,9 @@ fn of_the_other_side(way: Way, target: &Target) -> Availability {
 fn verdict(differences: &[String]) -> String {
     match differences.len() {
         0 => "it may be followed here\n".to_owned(),
-        _ => "it is refused here: derive one from a store of this machine, or follow it by `iopj run --anyway`\n".to_owned(),
+        _ => "it is refused here: derive one from a store of this machine, or follow it by `iopj run \
+              --anyway`\n"
+            .to_owned(),
     }
 }
 

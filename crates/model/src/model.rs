@@ -55,15 +55,7 @@ impl Model {
         let cases: BTreeSet<Case> = observations.iter().map(|one| one.case).collect();
         let cases: Vec<Case> = cases.into_iter().collect();
         if cases.len() < FEWEST_CASES {
-            let paths: BTreeSet<IoPath> = cases.iter().map(|case| case.path).collect();
-            return Err(CalibrateError::TooFew(format!(
-                "a cost model needs {FEWEST_CASES} cells of paths and workloads, and {}: measure more \
-                 depths (`iodepth`), paths or sizes",
-                match cases.len() {
-                    0 => "there is none".to_owned(),
-                    n => format!("there are {n}, of {}", names(&paths)),
-                }
-            )));
+            return Err(CalibrateError::TooFew(too_few(&cases)));
         }
         let parameters = parameters(observations);
         // Power without CPU time, for example, cannot be explained, and decides nothing.
@@ -146,8 +138,22 @@ impl Values for Model {
     }
 }
 
-fn names(paths: &BTreeSet<IoPath>) -> String {
-    paths.iter().map(IoPath::to_string).collect::<Vec<_>>().join(", ")
+/// Which cells there are, and what others are lacking.
+fn too_few(cases: &[Case]) -> String {
+    let cell = |case: &Case| {
+        let Case { path, rw, bs, iodepth, .. } = case;
+        format!("{path} {rw} of {bs} bytes at iodepth {iodepth}")
+    };
+    let found = match cases {
+        [] => "there is none".to_owned(),
+        [one] => format!("there is {}", cell(one)),
+        _ => format!("there are {}", cases.iter().map(cell).collect::<Vec<String>>().join(", and ")),
+    };
+    let lacking = FEWEST_CASES - cases.len();
+    format!(
+        "a cost model needs {FEWEST_CASES} cells of paths and workloads, and {found}: measure {lacking} \
+         more, of other depths (`iodepth`), paths or sizes"
+    )
 }
 
 /// The parameters that these data say something about, sorted.

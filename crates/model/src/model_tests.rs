@@ -272,9 +272,19 @@ fn held_back_cells_are_scored() {
 fn too_few_cells_make_no_model() {
     let few = observations(&cases()[..2], &MEASURED, 0.02);
     let error = Model::calibrate(&few, BTreeMap::new()).unwrap_err().to_string();
-    assert!(error.contains("needs 3 cells") && error.contains("there are 2, of posix-sio"), "{error}");
+    let cell = |case: &Case| {
+        let Case { path, rw, bs, iodepth, .. } = case;
+        format!("{path} {rw} of {bs} bytes at iodepth {iodepth}")
+    };
+    let [one, other] = [0, 1].map(|number| cell(&cases()[number]));
+    let lacks =
+        format!("needs 3 cells of paths and workloads, and there are {one}, and {other}: measure 1 more");
+    assert!(error.contains(&lacks), "{error}");
+    let error = Model::calibrate(&observations(&cases()[..1], &MEASURED, 0.02), BTreeMap::new());
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains(&format!("and there is {one}: measure 2 more")), "{error}");
     let error = Model::calibrate(&[], BTreeMap::new()).unwrap_err().to_string();
-    assert!(error.contains("there is none: measure more depths"), "{error}");
+    assert!(error.contains("there is none: measure 3 more"), "{error}");
 }
 
 #[test]

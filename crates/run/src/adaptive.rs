@@ -136,8 +136,8 @@ impl Adaptive {
             let differences = differences.join(", and ");
             if !self.follows_anyway(Some(name)) {
                 return refuse(format!(
-                    "the policy was made elsewhere: {differences}; derive one from a store of this machine and \
-                     drive, or follow it by --anyway"
+                    "the policy was made elsewhere: {differences}; derive one from a store of this machine \
+                     and drive, or follow it by --anyway"
                 ));
             }
             self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).insert(*name, differences);
