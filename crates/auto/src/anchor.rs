@@ -3,21 +3,37 @@
 
 use crate::way::Way;
 
-/// How much a reading counts of a way that was read before.
+/// How much a reading counts of a way that was read before, and of one that was not.
 const WEIGHT: f64 = 0.25;
+const FIRST_WEIGHT: f64 = 0.7;
 /// How much of what a reading changes of a way is held to be due to what all ways have in common, such as
 /// other programs.
-const IN_COMMON: f64 = 0.5;
+const IN_COMMON: f64 = 0.8;
+/// How long a reading of a way holds that is not taken any more: it may have been other programs that drew
+/// so much. Each time that it is forgotten the next one holds twice as long.
+const HOLDS_NS: u64 = 10_000_000_000;
+const MOST_DOUBLED: u32 = 10;
 /// Of what is drawn between two readings, the part that one way must be believed to draw.
 const NEARLY_ALL: f64 = 0.9;
 
 /// What a meter has shown of each way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Anchors {
-    /// The logarithm of what a way draws over what is believed, where it was read.
-    logs: [Option<f64>; Way::COUNT],
+    reads: [Option<Read>; Way::COUNT],
+    /// The end of the latest epoch.
+    now_ns: u64,
     before: Option<Reading>,
     since: Stretch,
+}
+
+/// What was read of a way.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    /// The logarithm of what it draws over what is believed.
+    log: f64,
+    at_ns: u64,
+    /// How often it was forgotten before.
+    forgotten: u32,
 }
 
 /// What a meter said.
@@ -47,10 +63,27 @@ impl Anchors {
         self.log(way).exp()
     }
 
+    /// The same of any way.
+    pub(crate) fn factor_in_common(&self) -> f64 {
+        self.in_common().exp()
+    }
+
     fn log(&self, way: Way) -> f64 {
-        let known: Vec<f64> = self.logs.iter().flatten().copied().collect();
-        let in_common = known.iter().sum::<f64>() / (known.len() + 1) as f64;
-        self.logs[way.index()].unwrap_or(in_common)
+        self.known(way).unwrap_or_else(|| self.in_common())
+    }
+
+    fn in_common(&self) -> f64 {
+        let known = Way::ALL.into_iter().filter_map(|way| self.known(way));
+        let (sum, count) = known.fold((0.0, 1u32), |(sum, count), log| (sum + log, count + 1));
+        sum / f64::from(count)
+    }
+
+    /// What was read of a way and holds still.
+    fn known(&self, way: Way) -> Option<f64> {
+        let holds = |read: &Read| {
+            self.now_ns.saturating_sub(read.at_ns) < HOLDS_NS << read.forgotten.min(MOST_DOUBLED)
+        };
+        self.reads[way.index()].filter(holds).map(|read| read.log)
     }
 
     /// I/Os went a way, and are believed to have drawn so much.
@@ -63,6 +96,7 @@ impl Anchors {
     /// what was believed: as power, for not all the time between two readings is in epochs.
     pub(crate) fn end_epoch(&mut self, elapsed_ns: u64, now_ns: u64, joules: Option<f64>) {
         self.since.ns += elapsed_ns;
+        self.now_ns = now_ns;
         let Some(joules) = joules else { return };
         let reading = Reading { at_ns: now_ns, joules, is_fresh: true };
         match self.before {
@@ -71,10 +105,10 @@ impl Anchors {
             Some(before) if joules == before.joules => {}
             Some(before) => {
                 if before.is_fresh
-                    && let Some((way, watts)) = self.since.nearly_alone()
+                    && let Some((way, believed)) = self.since.nearly_alone()
                 {
                     let drawn = (joules - before.joules) / now_ns.saturating_sub(before.at_ns) as f64;
-                    self.note(way, (drawn / watts).ln());
+                    self.note(way, (drawn / believed).ln());
                 }
                 self.begin(reading);
             }
@@ -90,17 +124,19 @@ impl Anchors {
         if !off.is_finite() {
             return;
         }
-        let (log, was_read) = (self.log(way), self.logs[way.index()].is_some());
-        let off = if was_read { WEIGHT * off } else { off };
-        if was_read {
-            self.logs.iter_mut().flatten().for_each(|log| *log += IN_COMMON * off);
+        let (log, is_known) = (self.log(way), self.known(way).is_some());
+        let off = if is_known { WEIGHT } else { FIRST_WEIGHT } * off;
+        if is_known {
+            self.reads.iter_mut().flatten().for_each(|read| read.log += IN_COMMON * off);
         }
-        self.logs[way.index()] = Some(log + off);
+        let before = self.reads[way.index()].map_or(0, |read| read.forgotten + u32::from(!is_known));
+        let forgotten = before.min(MOST_DOUBLED);
+        self.reads[way.index()] = Some(Read { log: log + off, at_ns: self.now_ns, forgotten });
     }
 }
 
 impl Stretch {
-    /// The way that drew nearly all, and how much in a nanosecond all did, as believed.
+    /// The way that drew nearly all, and the joules that all drew in a nanosecond, as believed.
     fn nearly_alone(&self) -> Option<(Way, f64)> {
         let total: f64 = self.believed.iter().sum();
         let is_it = |way: &Way| self.believed[way.index()] >= NEARLY_ALL * total;
@@ -147,7 +183,10 @@ mod tests {
 
     #[track_caller]
     fn near(found: [f64; 2], expected: [f64; 2]) {
-        assert!(found.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-9), "{found:?}");
+        assert!(
+            found.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-6),
+            "{found:?} {expected:?}"
+        );
     }
 
     #[test]
@@ -158,29 +197,52 @@ mod tests {
         script.read(Way::Interrupt, 1.5, 2);
         near(script.factors(WAYS), [1.0, 1.0]);
         script.read(Way::Interrupt, 1.5, 1);
+        let first = FIRST_WEIGHT * 1.5_f64.ln();
+        near(script.factors(WAYS), [first, first / 2.0].map(f64::exp));
+        script.read(Way::Interrupt, 1.5, 60);
         near(script.factors(WAYS), [1.5, 1.5_f64.sqrt()]);
         script.read(Way::Poll, 0.8, 1);
-        near(script.factors(WAYS), [1.5, 0.8]);
-        let others = (1.5_f64.ln() + 0.8_f64.ln()) / 3.0;
-        near(script.factors([Way::Sqpoll; 2]), [others.exp(); 2]);
+        let log = 1.5_f64.ln() / 2.0;
+        let poll = log + FIRST_WEIGHT * (0.8_f64.ln() - log);
+        near(script.factors(WAYS), [1.5, poll.exp()]);
+        near(script.factors([Way::Sqpoll; 2]), [((1.5_f64.ln() + poll) / 3.0).exp(); 2]);
+        near([script.anchors.factor_in_common(); 2], script.factors([Way::Sqpoll; 2]));
     }
 
     #[test]
-    fn what_changes_later_moves_slowly_and_half_of_it_for_all_that_were_read() {
+    fn what_changes_later_moves_slowly_and_most_of_it_for_all_that_were_read() {
         let mut script = Script::new();
         script.read(Way::Poll, 1.0, 3);
         script.read(Way::Interrupt, 1.0, 1);
         script.read(Way::Interrupt, 2.0, 1);
-        near(script.factors(WAYS), [2.0_f64.powf(0.25), 2.0_f64.powf(0.125)]);
+        near(script.factors(WAYS), [WEIGHT, WEIGHT * IN_COMMON].map(|share| 2.0_f64.powf(share)));
         script.read(Way::Interrupt, 2.0, 60);
-        let [own, other] = script.factors(WAYS);
-        assert!((own - 2.0).abs() < 1e-6 && (other - 2.0_f64.sqrt()).abs() < 1e-6, "{own} {other}");
+        near(script.factors(WAYS), [2.0, 2.0_f64.powf(IN_COMMON)]);
+    }
+
+    #[test]
+    fn what_other_programs_drew_is_forgotten_and_later_each_time() {
+        let mut script = Script::new();
+        script.read(Way::Interrupt, 2.0, 60);
+        near(script.factors(WAYS), [2.0, 2.0_f64.sqrt()]);
+        // They ended, and it is not taken any more.
+        script.read(Way::Poll, 1.0, 60);
+        assert!(script.anchors.known(Way::Interrupt).is_some());
+        script.read(Way::Poll, 1.0, 40);
+        near(script.factors(WAYS), [1.0, 1.0]);
+        for seconds in [20, 40] {
+            script.read(Way::Interrupt, 2.0, 1);
+            script.read(Way::Poll, 1.0, 10 * seconds - 10);
+            assert!(script.anchors.known(Way::Interrupt).is_some());
+            script.read(Way::Poll, 1.0, 10);
+            assert!(script.anchors.known(Way::Interrupt).is_none());
+        }
     }
 
     #[test]
     fn a_meter_that_goes_on_once_a_second_says_the_same() {
         let mut script = Script::new();
-        for number in 0..40 {
+        for number in 0..640 {
             let joules = 1e6 + f64::from(number / 10) * 1.5;
             script.now_ns += 100_000_000;
             let believed = 0.1 * script.anchors.factor(Way::Poll);
@@ -204,7 +266,7 @@ mod tests {
         script.joules = 0.0;
         script.read(Way::Poll, 3.0, 1);
         near(script.factors(WAYS), [1.0, 1.0]);
-        script.read(Way::Poll, 3.0, 1);
+        script.read(Way::Poll, 3.0, 60);
         near(script.factors(WAYS), [3.0_f64.sqrt(), 3.0]);
         // One that is not read teaches nothing.
         let mut script = Script::new();

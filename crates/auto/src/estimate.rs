@@ -121,15 +121,22 @@ impl Estimates {
     /// measured, where the policy says what these draw; and a meter corrects them.
     pub(crate) fn cost(&self, kind: Kind, band: Band, way: Way, aim: Aim) -> Option<f64> {
         let estimate = self.get(kind, band, way).busy(way);
-        let joules = match (self.watts, estimate.time_ns, estimate.cpu_ns) {
-            _ if aim == Aim::Latency => return estimate.mean_ns,
-            _ if aim == Aim::Cpu => return estimate.cpu_ns,
-            (Some(watts), Some(time_ns), Some(cpu_ns)) => {
-                Some(watts.joules(time_ns, cpu_ns, way, band.least()))
+        match aim {
+            Aim::Latency => estimate.mean_ns,
+            Aim::Cpu => estimate.cpu_ns,
+            Aim::IosPerJoule => {
+                let figure = || estimate.joules.map(|joules| joules * self.anchors.factor(way));
+                self.reckoned_joules(kind, band, way).or_else(figure)
             }
-            _ => estimate.joules,
-        };
-        joules.map(|joules| joules * self.anchors.factor(way))
+        }
+    }
+
+    /// What an I/O draws by its time and CPU time, at the load that there is, where these are known and what
+    /// they draw is.
+    pub(crate) fn reckoned_joules(&self, kind: Kind, band: Band, way: Way) -> Option<f64> {
+        let Estimate { time_ns, cpu_ns, .. } = self.get(kind, band, way).busy(way);
+        let joules = self.watts?.joules(time_ns?, cpu_ns?, way, band.least());
+        Some(joules * self.anchors.factor(way))
     }
 
     /// What a processor that is busy for so long costs by the aim.
@@ -137,7 +144,10 @@ impl Estimates {
         match aim {
             Aim::Latency => 0.0,
             Aim::Cpu => cpu_ns,
-            Aim::IosPerJoule => self.watts.map_or(0.0, |watts| watts.of_cpu(cpu_ns)),
+            Aim::IosPerJoule => {
+                let factor = self.anchors.factor_in_common();
+                self.watts.map_or(0.0, |watts| factor * watts.of_cpu(cpu_ns))
+            }
         }
     }
 

@@ -1,5 +1,5 @@
-//! What time and CPU time draw, as a policy's figures have it: no energy is measured while an engine runs,
-//! but these are.
+//! What time and CPU time draw, as a policy's figures have it: energy is seldom measured while an engine
+//! runs, but these are.
 
 use crate::key::{Band, Kind};
 use crate::policy::{Aim, Cell, Figures, Policy};

@@ -178,14 +178,15 @@ impl Chooser {
         }
     }
 
-    /// What I/Os are believed to have drawn is held against what a meter says, whenever that was read.
+    /// What I/Os are believed to have drawn is held against what a meter says, whenever that was read. A
+    /// policy's figure that does not follow the load would be held against the load.
     fn learn_joules(&mut self, seen: &Seen<'_>) {
         if !self.asks_meter() {
             return;
         }
         for (kind, ios) in seen.kinds() {
             let (way, band) = (self.route(kind), self.bands[kind.index()]);
-            let joules = self.estimates.cost(kind, band, way, Aim::IosPerJoule);
+            let joules = self.estimates.reckoned_joules(kind, band, way);
             self.estimates.anchors.add(way, joules.map(|joules| joules * f64::from(ios)));
         }
         self.estimates.anchors.end_epoch(seen.elapsed_ns, seen.now_ns, seen.joules);

@@ -101,7 +101,7 @@ impl Family {
         let outcomes = outcomes(seed, cells, setting, |_| {});
         if !setting.is_bounded {
             let mut report = Report::of(seed, RUN_IOS, outcomes);
-            if setting.misstated == Misstated::Ways && !setting.is_metered {
+            if setting.misstated == Misstated::Ways {
                 report.judge_measured();
             }
             return Family { what, report, bounds: None };

@@ -28,7 +28,7 @@ use crate::way::Way;
 pub(super) use meter::Meter;
 
 /// What the choice adds to each I/O: 34 instructions, at one in 0.33 ns. Some ten fewer are counted now
-/// (docs/auto.md).
+/// (docs/auto-evaluation.md).
 const CHOICE_NS: f64 = 11.3;
 /// Two clock reads of an I/O that is timed.
 const TIMING_NS: f64 = 50.0;
