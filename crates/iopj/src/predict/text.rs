@@ -160,12 +160,15 @@ fn behind(group: &Group) -> String {
     wrap(&text, WIDTH, "  ")
 }
 
-/// What is extrapolated, said once for all paths of which it is true.
+/// What is extrapolated, and which paths are interpolated, said once for all paths of which it is true.
 fn bases(group: &Group) -> String {
     let mut said: Vec<(&[String], Vec<String>)> = Vec::new();
     for row in &group.rows {
-        let Basis::Extrapolated(beyond) = &row[0].basis else { continue };
-        match said.iter_mut().find(|(one, _)| *one == beyond.as_slice()) {
+        let beyond = match &row[0].basis {
+            Basis::Interpolated => &[],
+            Basis::Extrapolated(beyond) => beyond.as_slice(),
+        };
+        match said.iter_mut().find(|(one, _)| *one == beyond) {
             Some((_, paths)) => paths.push(path(&row[0].case)),
             None => said.push((beyond, vec![path(&row[0].case)])),
         }
@@ -174,8 +177,9 @@ fn bases(group: &Group) -> String {
         true => "all".to_owned(),
         false => paths.join(", "),
     };
-    let line = |(beyond, paths): &(&[String], Vec<String>)| {
-        wrap(&format!("extrapolated ({}): {}", whom(paths), beyond.join("; ")), WIDTH, "  ")
+    let line = |(beyond, paths): &(&[String], Vec<String>)| match beyond {
+        [] => wrap(&format!("interpolated: {}", whom(paths)), WIDTH, "  "),
+        _ => wrap(&format!("extrapolated ({}): {}", whom(paths), beyond.join("; ")), WIDTH, "  "),
     };
     said.iter().map(line).collect()
 }
@@ -280,5 +284,6 @@ mod tests {
         assert_eq!(row(&whole), figures);
         assert!(!behind(&whole).contains("grows") && behind(&whole).contains("(75 %)"));
         assert_eq!(row(&of(true, Vec::new())), figures, "it keeps up");
+        assert_eq!(bases(&whole).trim(), "interpolated: all");
     }
 }
