@@ -144,10 +144,11 @@ fn too_few(cases: &[Case]) -> String {
         let Case { path, rw, bs, iodepth, .. } = case;
         format!("{path} {rw} of {bs} bytes at iodepth {iodepth}")
     };
-    let found = match cases {
-        [] => "there is none".to_owned(),
-        [one] => format!("there is {}", cell(one)),
-        _ => format!("there are {}", cases.iter().map(cell).collect::<Vec<String>>().join(", and ")),
+    let cells = cases.iter().map(cell).collect::<Vec<String>>().join(", ");
+    let found = match cases.len() {
+        0 => "there is none".to_owned(),
+        1 => format!("there is 1 ({cells})"),
+        count => format!("there are {count} ({cells})"),
     };
     let lacking = FEWEST_CASES - cases.len();
     format!(

@@ -278,11 +278,11 @@ fn too_few_cells_make_no_model() {
     };
     let [one, other] = [0, 1].map(|number| cell(&cases()[number]));
     let lacks =
-        format!("needs 3 cells of paths and workloads, and there are {one}, and {other}: measure 1 more");
+        format!("needs 3 cells of paths and workloads, and there are 2 ({one}, {other}): measure 1 more");
     assert!(error.contains(&lacks), "{error}");
     let error = Model::calibrate(&observations(&cases()[..1], &MEASURED, 0.02), BTreeMap::new());
     let error = error.unwrap_err().to_string();
-    assert!(error.contains(&format!("and there is {one}: measure 2 more")), "{error}");
+    assert!(error.contains(&format!("and there is 1 ({one}): measure 2 more")), "{error}");
     let error = Model::calibrate(&[], BTreeMap::new()).unwrap_err().to_string();
     assert!(error.contains("there is none: measure 3 more"), "{error}");
 }
