@@ -10,7 +10,7 @@ const FIRST_WEIGHT: f64 = 0.7;
 /// other programs.
 const IN_COMMON: f64 = 0.8;
 /// How long a reading of a way holds that is not taken any more: it may have been other programs that drew
-/// so much. Each time that it is forgotten the next one holds twice as long.
+/// so much. Each time that it is forgotten, the next one holds twice as long.
 const HOLDS_NS: u64 = 10_000_000_000;
 const MOST_DOUBLED: u32 = 10;
 /// Of what is drawn between two readings, the part that one way must be believed to draw.
@@ -92,8 +92,9 @@ impl Anchors {
         self.since.is_partial |= joules.is_none();
     }
 
-    /// An epoch is over. If the meter was read at its end, what one way drew nearly alone is held against
-    /// what was believed: as power, for not all the time between two readings is in epochs.
+    /// An epoch is over. If the meter was read at its end, and one way drew nearly everything since the last
+    /// reading, its power is compared with what was believed. Joules cannot be: some of the time lies between
+    /// epochs.
     pub(crate) fn end_epoch(&mut self, elapsed_ns: u64, now_ns: u64, joules: Option<f64>) {
         self.since.ns += elapsed_ns;
         self.now_ns = now_ns;

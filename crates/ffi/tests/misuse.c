@@ -306,8 +306,7 @@ static void on_pools(struct caller *self, int function)
 /* A meter of the thread's own. */
 static double joules(void *context)
 {
-    struct caller *self = context;
-    return (double)self->random;
+    return (double)((struct caller *)context)->random;
 }
 
 static void open_engine(struct caller *self, int chooses)

@@ -65,7 +65,7 @@ const OF_CHANGED: f64 = 0.7;
 const OF_ALL: f64 = 0.05;
 
 impl Change {
-    /// `None` of a ratio that is none.
+    /// `None` if a ratio is not a positive number.
     fn shift(self) -> Option<Shift> {
         let shared = step(self.ratio, self.spread)?;
         Some(Shift { shared, of_kernel: step(self.kernel_ratio, self.kernel_spread)? })

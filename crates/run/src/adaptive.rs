@@ -137,7 +137,7 @@ impl Adaptive {
             if !self.follows_anyway(Some(name)) {
                 return refuse(format!(
                     "the policy was made elsewhere: {differences}; derive one from a store of this machine \
-                     and drive, or follow it by --anyway"
+                     and drive, or follow it in a new store by --anyway"
                 ));
             }
             self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).insert(*name, differences);
@@ -271,7 +271,10 @@ mod tests {
         let message = adaptive.check_policy(rule, &target, false).unwrap_err().to_string();
         let begins = "auto:p.toml: the policy was made elsewhere: its kernel is `0.1`, here it is `";
         assert!(message.starts_with(begins), "{message}");
-        assert!(message.ends_with("of this machine and drive, or follow it by --anyway"), "{message}");
+        assert!(
+            message.ends_with("of this machine and drive, or follow it in a new store by --anyway"),
+            "{message}"
+        );
         let own = adaptive.check_policy(AutoPath::Cpu, &target, true).unwrap();
         assert!(own.is_available(), "{own:?}");
         let message = adaptive.check_policy(AutoPath::IosPerJoule, &target, false).unwrap_err().to_string();

@@ -178,8 +178,8 @@ impl Chooser {
         }
     }
 
-    /// What I/Os are believed to have drawn is held against what a meter says, whenever that was read. A
-    /// policy's figure that does not follow the load would be held against the load.
+    /// Compares what I/Os are believed to have drawn with the meter, whenever it was read. A policy's own
+    /// figure is left out: it does not follow the load, so the difference would only show the load.
     fn learn_joules(&mut self, seen: &Seen<'_>) {
         if !self.asks_meter() {
             return;

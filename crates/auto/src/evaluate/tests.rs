@@ -69,22 +69,14 @@ fn a_meter_finds_out_what_a_policy_says_wrong_of_the_joules_of_a_way() {
         Report::of(SEEDS[0], RUN_IOS, SEEDS.iter().flat_map(of_seed).collect())
     };
     let [blind, metered] = [false, true].map(of);
-    let joules = |report: &Report| {
-        let mut regrets: Vec<f64> =
-            report.outcomes.iter().filter(is_by_joules).map(|one| one.regret[2]).collect();
-        regrets.sort_by(f64::total_cmp);
-        regrets[regrets.len() * 95 / 100]
-    };
+    let joules = |report: &Report| report.by_aim[&Aim::IosPerJoule.to_string()].p95_after[2];
     assert!(joules(&metered) < 0.6 * joules(&blind), "{} {}", joules(&metered), joules(&blind));
     // Nothing else changes.
     let others = |report: &Report| -> Vec<[f64; 3]> {
-        report.outcomes.iter().filter(|one| !is_by_joules(one)).map(|one| one.regret).collect()
+        let others = report.outcomes.iter().filter(|one| one.aim != Aim::IosPerJoule);
+        others.map(|one| one.regret).collect()
     };
     assert_eq!(others(&metered), others(&blind));
-}
-
-fn is_by_joules(one: &&Outcome) -> bool {
-    one.aim == Aim::IosPerJoule
 }
 
 #[test]

@@ -155,7 +155,7 @@ pub(crate) struct RunArgs {
             "read_iolog", "replay_time_scale", "replay_no_stall", "replay_scale", "replay_align",
             "replay_map", "replay_device", "replay_skip", "corunner", "corunner_cpus", "corunner_nice",
             "cpus_allowed", "ramp_time", "runtime", "ios", "replicates", "generator", "size", "seed",
-            "dry_run", "profile", "store",
+            "dry_run", "profile", "store", "anyway",
         ]
     )]
     pub(crate) resume: Option<PathBuf>,
