@@ -1,0 +1,1 @@
+//! Many hosts: jobs for Slurm, Kubernetes or ssh; and their stores, gathered into a Parquet data set.
