@@ -3,20 +3,22 @@
 use crate::again::{self, Chosen};
 use crate::args::RunArgs;
 use crate::dry_run;
+use crate::log::{self, Level};
 use crate::output::{FAILURES, INTERRUPTED, print, print_json};
-use crate::progress::View;
+use crate::progress::view;
 use crate::signals;
 use crate::study;
 use iopj_load::descriptors;
 use iopj_report::analysis::{Admission, sequential};
 use iopj_run::blocks::Look;
-use iopj_run::{Options, Progress, RunError, Summary};
+use iopj_run::{Options, RunError, Summary};
 use iopj_store::{Store, StudyRecord, Trial, export};
+use serde_json::json;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     descriptors::raise_limit();
-    let mut view = View::new();
+    let mut view = view();
     let again = match &args.resume {
         Some(store) if !args.again.is_empty() => {
             let Chosen { blocks, says } = again::choose(store, &args.again)?;
@@ -40,19 +42,19 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     };
     let stop = signals::stop_flag();
     let result = match &args.resume {
-        Some(store) => iopj_run::resume(store, &options, look, &mut view, stop),
+        Some(store) => iopj_run::resume(store, &options, look, &mut *view, stop),
         None => {
             let (study, notes) = study::of(args)?;
             notes.iter().for_each(|note| view.note(note));
             if args.dry_run {
-                let plan = iopj_run::dry_run(study, &options, &mut view, stop);
-                view.finish();
+                let plan = iopj_run::dry_run(study, &options, &mut *view, stop);
+                drop(view);
                 return plan.map_or_else(refused, |plan| dry_run::show(&plan, args.json));
             }
-            iopj_run::run(study, &options, look, &mut view, stop)
+            iopj_run::run(study, &options, look, &mut *view, stop)
         }
     };
-    view.finish();
+    drop(view);
     match result {
         Ok(summary) => conclude(&summary, args.json),
         Err(error) => refused(error),
@@ -75,6 +77,13 @@ fn look(study: &StudyRecord, trials: &[Trial]) -> Look {
 }
 
 fn conclude(summary: &Summary, json: bool) -> anyhow::Result<ExitCode> {
+    if log::is_json() {
+        let Summary { store, failed, missing, interrupted } = summary;
+        let fields = json!({
+            "store": store, "failed": failed, "missing": missing, "interrupted": interrupted,
+        });
+        log::event(Level::Info, "done", fields);
+    }
     let store = Store::open(&summary.store)?;
     let (study, trials) = (store.study()?, store.trials()?);
     if json {

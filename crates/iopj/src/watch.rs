@@ -1,6 +1,7 @@
 //! `iopj watch`: a program that does its own I/O, seen from outside.
 
 use crate::args::{ReportArgs, WatchArgs};
+use crate::log::{self, Level};
 use crate::output::{INTERRUPTED, note, print, print_json, write, write_figures};
 use crate::signals;
 use anyhow::bail;
@@ -114,7 +115,7 @@ impl View {
     fn new(json: bool, beside: bool, server: Option<MetricsServer>) -> View {
         // Lines of a program that shares the terminal would be drawn over.
         let shares = beside && std::io::stdout().is_terminal();
-        let is_live = !json && !shares && std::io::stderr().is_terminal();
+        let is_live = !json && !log::is_json() && !shares && std::io::stderr().is_terminal();
         View { json, beside, is_live, drawn: 0, server }
     }
 
@@ -148,6 +149,11 @@ impl View {
         if self.json {
             return self.put_json(&whole(record)?);
         }
+        if log::is_json() {
+            let figures = WatchFigures::of(&record.evidence, &record.paths);
+            log::event(Level::Info, "done", json!({ "end": record.end, "figures": figures }));
+            return Ok(());
+        }
         let _ = std::io::stderr().write_all(render::summary(record).as_bytes());
         Ok(())
     }
@@ -168,6 +174,9 @@ impl WatchView for View {
             let figures = WatchFigures::of(&interval.evidence, &interval.paths);
             // A reader that has seen enough is no error.
             let _ = self.put_json(&json!({ "interval": interval, "figures": figures }));
+        } else if log::is_json() {
+            let figures = WatchFigures::of(&interval.evidence, &interval.paths);
+            log::event(Level::Info, "interval", json!({ "end_ns": interval.end_ns, "figures": figures }));
         } else if self.is_live {
             self.draw(&render::live(subject, interval, columns()));
         } else {
@@ -176,7 +185,7 @@ impl WatchView for View {
     }
 
     fn note(&mut self, text: &str) {
-        if self.json && self.beside {
+        if self.json && self.beside && !log::is_json() {
             let _ = self.put_json(&json!({ "note": text }));
             return;
         }

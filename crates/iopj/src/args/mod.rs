@@ -18,6 +18,7 @@ pub(crate) use results::{AdviseArgs, Asking, ClaimsArgs, CompareArgs, ExplainArg
 pub(crate) use run::{Again, RunArgs};
 pub(crate) use watch::WatchArgs;
 
+use crate::log::LogFormat;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use iopj_engine::PciAddress;
@@ -30,6 +31,9 @@ use std::path::PathBuf;
 #[command(name = "iopj", version, max_term_width = 100)]
 #[command(after_help = examples::IOPJ)]
 pub(crate) struct Cli {
+    /// What messages on standard error look like
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Plain, value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -1,0 +1,5 @@
+//! What other programs see of a run and of a watch: events on standard error, metrics, dashboards.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod events;
