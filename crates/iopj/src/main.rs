@@ -17,6 +17,7 @@ mod log;
 mod meta;
 mod meter;
 mod meter_test;
+mod metrics;
 mod output;
 mod policy;
 mod predict;

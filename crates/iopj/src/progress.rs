@@ -2,6 +2,7 @@
 //! events otherwise.
 
 mod events;
+mod followed;
 
 use crate::log;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -73,9 +74,11 @@ fn columns() -> usize {
     rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| size.ws_col.max(20).into())
 }
 
+pub(crate) use followed::Followed;
+
 /// The user's view of a run. Drop it before anything else is printed: that takes the bar off the terminal.
-pub(crate) fn view() -> Box<dyn Progress> {
-    if log::is_json() { Box::new(events::Events::default()) } else { Box::new(View::new()) }
+pub(crate) fn view() -> Followed {
+    Followed::new(if log::is_json() { Box::new(events::Events::default()) } else { Box::new(View::new()) })
 }
 
 /// Lines, or a bar.

@@ -133,6 +133,7 @@ impl Trials<'_> {
             }
             let outcome = self.keep(trial, unprofiled, progress)?.outcome;
             progress.ended(&outcome);
+            self.show_meters(planned.cell, &outcome, metering.as_mut(), progress);
             summary.missing -= 1;
             summary.failed += u64::from(outcome.measurement().is_none());
             number += 1;
@@ -269,6 +270,25 @@ impl Trials<'_> {
             here.settings.restore()?;
         }
         Ok((trial, load_ns, unprofiled))
+    }
+
+    /// Shows what the meters know by now, to who follows the run.
+    fn show_meters(
+        &self,
+        cell: usize,
+        outcome: &Outcome,
+        metering: Option<&mut Metering>,
+        progress: &mut dyn Progress,
+    ) {
+        let Some(metering) = metering.filter(|_| progress.follows_meters()) else { return };
+        if let Some(measured) = outcome.measurement() {
+            metering.wait_for(cell, measured);
+        }
+        let (power, known) = metering.so_far();
+        for (trial, energy) in known {
+            progress.energy(&self.cells[trial.cell], trial.ios, &energy);
+        }
+        progress.power(&power);
     }
 
     /// What was done. If the run cannot go on, its meters are ended, so that the trials before have their

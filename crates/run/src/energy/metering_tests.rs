@@ -45,6 +45,7 @@ fn session(every: Duration) -> (tempfile::TempDir, Store, Metering) {
         session: Some(session),
         models: Vec::new(),
         short_windows: None,
+        so_far: None,
         rested: Instant::now(),
         rest_took: Duration::ZERO,
         played: Instant::now(),
