@@ -132,8 +132,7 @@ impl Trials<'_> {
                 metering.keep(trial.position, load_ns, &mut self.context(progress))?;
             }
             let outcome = self.keep(trial, unprofiled, progress)?.outcome;
-            progress.ended(&outcome);
-            self.show_meters(planned.cell, &outcome, metering.as_mut(), progress);
+            self.show((planned.cell, &outcome), metering.as_mut(), progress);
             summary.missing -= 1;
             summary.failed += u64::from(outcome.measurement().is_none());
             number += 1;
@@ -272,14 +271,14 @@ impl Trials<'_> {
         Ok((trial, load_ns, unprofiled))
     }
 
-    /// Shows what the meters know by now, to who follows the run.
-    fn show_meters(
+    /// Shows how a trial of a cell has ended and, to who follows the run, what the meters know by now.
+    fn show(
         &self,
-        cell: usize,
-        outcome: &Outcome,
+        (cell, outcome): (usize, &Outcome),
         metering: Option<&mut Metering>,
         progress: &mut dyn Progress,
     ) {
+        progress.ended(outcome);
         let Some(metering) = metering.filter(|_| progress.follows_meters()) else { return };
         if let Some(measured) = outcome.measurement() {
             metering.wait_for(cell, measured);

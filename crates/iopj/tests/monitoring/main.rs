@@ -2,4 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod dashboards;
 mod events;
+mod metrics;
+mod servers;

@@ -172,25 +172,42 @@ mod tests {
 
     #[test]
     fn openmetrics_has_kinds_units_and_an_end() {
-        assert_eq!(
-            openmetrics(&families()),
-            "# TYPE x_run info\n# HELP x_run What runs.\nx_run_info{name=\"a \\\"b\\\"\\n\\\\\",path=\"p/q\"} 1\n\
-             # TYPE x_cpu_seconds counter\n# UNIT x_cpu_seconds seconds\n# HELP x_cpu_seconds CPU time.\n\
-             x_cpu_seconds_total{of=\"user\"} 0.25\n\
-             # TYPE x_left gauge\n# HELP x_left What is left.\nx_left 3\n# TYPE x_taken_seconds summary\n# UNIT x_taken_seconds seconds\n# HELP x_taken_seconds Times.\n\
-             x_taken_seconds{quantile=\"0.5\"} 0.5\n# EOF\n"
-        );
+        let lines = [
+            "# TYPE x_run info",
+            "# HELP x_run What runs.",
+            r#"x_run_info{name="a \"b\"\n\\",path="p/q"} 1"#,
+            "# TYPE x_cpu_seconds counter",
+            "# UNIT x_cpu_seconds seconds",
+            "# HELP x_cpu_seconds CPU time.",
+            r#"x_cpu_seconds_total{of="user"} 0.25"#,
+            "# TYPE x_left gauge",
+            "# HELP x_left What is left.",
+            "x_left 3",
+            "# TYPE x_taken_seconds summary",
+            "# UNIT x_taken_seconds seconds",
+            "# HELP x_taken_seconds Times.",
+            r#"x_taken_seconds{quantile="0.5"} 0.5"#,
+            "# EOF",
+        ];
+        assert_eq!(openmetrics(&families()), lines.map(|line| format!("{line}\n")).concat());
     }
 
     #[test]
     fn the_older_text_names_families_as_their_samples() {
-        assert_eq!(
-            prometheus_text(&families()),
-            "# HELP x_run_info What runs.\n# TYPE x_run_info gauge\n\
-             x_run_info{name=\"a \\\"b\\\"\\n\\\\\",path=\"p/q\"} 1\n\
-             # HELP x_cpu_seconds_total CPU time.\n# TYPE x_cpu_seconds_total counter\n\
-             x_cpu_seconds_total{of=\"user\"} 0.25\n# HELP x_left What is left.\n# TYPE x_left gauge\nx_left 3\n\
-             # HELP x_taken_seconds Times.\n# TYPE x_taken_seconds summary\nx_taken_seconds{quantile=\"0.5\"} 0.5\n"
-        );
+        let lines = [
+            "# HELP x_run_info What runs.",
+            "# TYPE x_run_info gauge",
+            r#"x_run_info{name="a \"b\"\n\\",path="p/q"} 1"#,
+            "# HELP x_cpu_seconds_total CPU time.",
+            "# TYPE x_cpu_seconds_total counter",
+            r#"x_cpu_seconds_total{of="user"} 0.25"#,
+            "# HELP x_left What is left.",
+            "# TYPE x_left gauge",
+            "x_left 3",
+            "# HELP x_taken_seconds Times.",
+            "# TYPE x_taken_seconds summary",
+            r#"x_taken_seconds{quantile="0.5"} 0.5"#,
+        ];
+        assert_eq!(prometheus_text(&families()), lines.map(|line| format!("{line}\n")).concat());
     }
 }
