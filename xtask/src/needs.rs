@@ -40,6 +40,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("snmpd", "snmpd"),
     ("ipmitool", "ipmitool"),
     ("ipmi_sim", "openipmi"),
+    ("prometheus", "prometheus"),
+    ("promtool", "prometheus"),
     ("prometheus-node-exporter", "prometheus-node-exporter"),
     ("python3", "python3"),
     ("openssl", "openssl"),

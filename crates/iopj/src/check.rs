@@ -2,7 +2,7 @@
 
 use crate::args::{CheckArgs, Taking};
 use crate::lab;
-use crate::output::{print, print_json};
+use crate::output::{note, print, print_json};
 use crate::signals;
 use anyhow::Context;
 use iopj_core::IoPath;
@@ -17,7 +17,6 @@ use iopj_run::Options;
 use iopj_run::paths::check_paths;
 use iopj_store::Unavailable;
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -89,7 +88,7 @@ pub(crate) fn with_bypass(target: &Path, taking: &Taking) -> anyhow::Result<Vec<
     };
     let checked = check_paths(&options, Fio::find().ok().as_ref(), signals::stop_flag())?;
     for warning in checked.lost {
-        let _ = writeln!(std::io::stderr(), "warning: {}", escape(&warning));
+        note(&format!("warning: {warning}"));
     }
     Ok(checked.paths)
 }

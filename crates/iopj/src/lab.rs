@@ -1,7 +1,7 @@
 //! `iopj lab`: kernels, studies or a shell in a virtual machine, and removing what they leave behind.
 
 use crate::args::{GuestArgs, LabCommand, LabRunArgs};
-use crate::output::{FAILURES, INTERRUPTED, USAGE, fail, print, print_json};
+use crate::output::{FAILURES, INTERRUPTED, USAGE, fail, note, print, print_json};
 use crate::signals;
 use anyhow::{Context, anyhow, bail};
 use iopj_core::{IoPath, Transport, parse_duration};
@@ -14,12 +14,11 @@ use iopj_lab::session::{
 use iopj_lab::{Arch, LabError, add_soft_roce, vm};
 use iopj_probe::HeldCounters;
 use iopj_report::analysis::Admission;
-use iopj_report::render::{Table, escape};
+use iopj_report::render::Table;
 use iopj_run::{programs, read_study};
 use iopj_store::{Generator, Store};
 use iopj_study::{Fabric, Study, parse_paths};
 use serde_json::json;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -36,11 +35,6 @@ pub(crate) fn lab(command: &LabCommand) -> anyhow::Result<ExitCode> {
         LabCommand::HoldCounters => hold_counters(),
         LabCommand::SoftRoce { card } => soft_roce(card),
     }
-}
-
-/// Prints progress for the user.
-fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", escape(text));
 }
 
 fn hold_counters() -> anyhow::Result<ExitCode> {

@@ -13,9 +13,11 @@ mod explain;
 mod export;
 mod import;
 mod lab;
+mod log;
 mod meta;
 mod meter;
 mod meter_test;
+mod metrics;
 mod output;
 mod policy;
 mod predict;
@@ -33,7 +35,15 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            log::usage(&error);
+            return ExitCode::from(output::USAGE);
+        }
+    };
+    log::choose(cli.log_format);
+    let result = match cli.command {
         Command::Check(args) => check::check(&args),
         Command::Run(args) => run::run(&args),
         Command::Watch(args) => watch::watch(&args),

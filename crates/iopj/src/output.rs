@@ -1,8 +1,10 @@
 //! Standard output, standard error and files: results, and one message per error. A closed pipe is no error.
 
+use crate::log;
 use anyhow::Context;
 use iopj_report::render::escape;
 use iopj_report::render::html::Figures;
+use serde_json::json;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -59,12 +61,20 @@ pub(crate) fn write_figures(folder: &Path, figures: &Figures) -> anyhow::Result<
 
 /// Prints a line for the user beside the results.
 pub(crate) fn note(text: &str) {
+    if log::is_json() {
+        return log::message("note", text);
+    }
     let _ = writeln!(io::stderr(), "{}", escape(text));
 }
 
 /// Prints an error in one line. What it quotes from foreign files is escaped for the terminal.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
-    let _ = writeln!(io::stderr(), "iopj: {}", escape(&message(error)));
+    let message = message(error);
+    if log::is_json() {
+        log::event(log::Level::Error, "error", json!({ "message": message }));
+    } else {
+        let _ = writeln!(io::stderr(), "iopj: {}", escape(&message));
+    }
     ExitCode::from(USAGE)
 }
 

@@ -1,6 +1,10 @@
-//! Progress on standard error: on a terminal a bar with path, depth, rate and the time left, plain lines
-//! otherwise.
+//! Progress on standard error: on a terminal a bar with path, depth, rate and the time left, plain lines or
+//! events otherwise.
 
+mod events;
+mod followed;
+
+use crate::log;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iopj_core::format_bytes;
 use iopj_report::render::escape;
@@ -70,8 +74,15 @@ fn columns() -> usize {
     rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| size.ws_col.max(20).into())
 }
 
-/// The user's view of a run.
-pub(crate) struct View {
+pub(crate) use followed::Followed;
+
+/// The user's view of a run. Drop it before anything else is printed: that takes the bar off the terminal.
+pub(crate) fn view() -> Followed {
+    Followed::new(if log::is_json() { Box::new(events::Events::default()) } else { Box::new(View::new()) })
+}
+
+/// Lines, or a bar.
+struct View {
     /// On a terminal only.
     bar: Option<ProgressBar>,
     left: Option<(Duration, Instant)>,
@@ -82,7 +93,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    pub(crate) fn new() -> View {
+    fn new() -> View {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             // The template is constant; if it were wrong, the default one would do.
@@ -101,17 +112,18 @@ impl View {
         }
     }
 
-    /// Takes the bar off the terminal, before anything else is printed. A view that is dropped does so too.
-    pub(crate) fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-
     fn show(&self) {
         let Some(bar) = &self.bar else { return };
         let left = self.left.map(|(left, at)| left.saturating_sub(at.elapsed()));
         bar.set_message(self.trial.fitting(columns().saturating_sub(BAR), self.iops, left));
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
     }
 }
 

@@ -3,8 +3,9 @@
 use crate::again::{self, Chosen};
 use crate::args::RunArgs;
 use crate::dry_run;
+use crate::log::{self, Level};
 use crate::output::{FAILURES, INTERRUPTED, print, print_json};
-use crate::progress::View;
+use crate::progress::{Followed, view};
 use crate::signals;
 use crate::study;
 use iopj_load::descriptors;
@@ -12,11 +13,12 @@ use iopj_report::analysis::{Admission, sequential};
 use iopj_run::blocks::Look;
 use iopj_run::{Options, Progress, RunError, Summary};
 use iopj_store::{Store, StudyRecord, Trial, export};
+use serde_json::json;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     descriptors::raise_limit();
-    let mut view = View::new();
+    let mut view = view();
     let again = match &args.resume {
         Some(store) if !args.again.is_empty() => {
             let Chosen { blocks, says } = again::choose(store, &args.again)?;
@@ -40,22 +42,28 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     };
     let stop = signals::stop_flag();
     let result = match &args.resume {
-        Some(store) => iopj_run::resume(store, &options, look, &mut view, stop),
+        Some(store) => {
+            view.publish(&args.publish, &Store::open(store)?.study()?.name)?;
+            iopj_run::resume(store, &options, look, &mut view, stop)
+        }
         None => {
             let (study, notes) = study::of(args)?;
             notes.iter().for_each(|note| view.note(note));
             if args.dry_run {
                 let plan = iopj_run::dry_run(study, &options, &mut view, stop);
-                view.finish();
+                drop(view);
                 return plan.map_or_else(refused, |plan| dry_run::show(&plan, args.json));
             }
+            view.publish(&args.publish, &study.name)?;
             iopj_run::run(study, &options, look, &mut view, stop)
         }
     };
-    view.finish();
     match result {
-        Ok(summary) => conclude(&summary, args.json),
-        Err(error) => refused(error),
+        Ok(summary) => conclude(&summary, view, args.json),
+        Err(error) => {
+            view.finish(&[]);
+            refused(error)
+        }
     }
 }
 
@@ -74,9 +82,17 @@ fn look(study: &StudyRecord, trials: &[Trial]) -> Look {
     Look { open, says }
 }
 
-fn conclude(summary: &Summary, json: bool) -> anyhow::Result<ExitCode> {
+fn conclude(summary: &Summary, view: Followed, json: bool) -> anyhow::Result<ExitCode> {
     let store = Store::open(&summary.store)?;
     let (study, trials) = (store.study()?, store.trials()?);
+    view.finish(&trials);
+    if log::is_json() {
+        let Summary { store, failed, missing, interrupted } = summary;
+        let fields = json!({
+            "store": store, "failed": failed, "missing": missing, "interrupted": interrupted,
+        });
+        log::event(Level::Info, "done", fields);
+    }
     if json {
         print_json(&export::json(&study, &store.all_trials()?, &store.events()?, export::Detail::Figures))?;
     } else {

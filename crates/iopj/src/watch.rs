@@ -1,6 +1,8 @@
 //! `iopj watch`: a program that does its own I/O, seen from outside.
 
 use crate::args::{ReportArgs, WatchArgs};
+use crate::log::{self, Level};
+use crate::metrics::Publisher;
 use crate::output::{INTERRUPTED, note, print, print_json, write, write_figures};
 use crate::signals;
 use anyhow::bail;
@@ -8,7 +10,7 @@ use iopj_core::watch::{WatchEvidence, WatchSubject};
 use iopj_load::descriptors;
 use iopj_report::analysis::watch::WatchFigures;
 use iopj_report::render::{html, watch as render};
-use iopj_run::watch::{MetricsServer, WatchOptions, WatchStop, WatchTarget, WatchView, watch as live};
+use iopj_run::watch::{WatchOptions, WatchStop, WatchTarget, WatchView, watch as live};
 use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
@@ -36,11 +38,13 @@ pub(crate) fn watch(args: &WatchArgs) -> anyhow::Result<ExitCode> {
         // A program that is started inherits the limit, and keeps the user's.
         descriptors::raise_limit();
     }
-    let server = args.listen.as_deref().map(MetricsServer::start).transpose()?;
-    let mut view = View::new(args.json, starts, server);
+    let publisher = Publisher::of(&args.publish, &[])?;
+    let mut view = View::new(args.json, starts, publisher);
     let now = signals::stop_flag();
     let interrupted = if starts { signals::leave_interrupts() } else { &NEVER };
-    let record = live(&options, &mut view, WatchStop { now, interrupted })?;
+    let watched = live(&options, &mut view, WatchStop { now, interrupted });
+    view.withdraw();
+    let record = watched?;
     view.finish(&record)?;
     Ok(exit_code(record.end, starts))
 }
@@ -107,15 +111,17 @@ struct View {
     is_live: bool,
     /// Lines of the view that stand on the terminal.
     drawn: usize,
-    server: Option<MetricsServer>,
+    publisher: Option<Publisher>,
+    /// It has been said that the file of metrics cannot be written.
+    has_warned: bool,
 }
 
 impl View {
-    fn new(json: bool, beside: bool, server: Option<MetricsServer>) -> View {
+    fn new(json: bool, beside: bool, publisher: Option<Publisher>) -> View {
         // Lines of a program that shares the terminal would be drawn over.
         let shares = beside && std::io::stdout().is_terminal();
-        let is_live = !json && !shares && std::io::stderr().is_terminal();
-        View { json, beside, is_live, drawn: 0, server }
+        let is_live = !json && !log::is_json() && !shares && std::io::stderr().is_terminal();
+        View { json, beside, is_live, drawn: 0, publisher, has_warned: false }
     }
 
     fn put_json(&self, value: &serde_json::Value) -> anyhow::Result<()> {
@@ -143,10 +149,20 @@ impl View {
         self.drawn = lines.len();
     }
 
+    /// Ends what is published: nobody is to take the last figures for those of now.
+    fn withdraw(&mut self) {
+        self.publisher.take().into_iter().for_each(Publisher::withdraw);
+    }
+
     fn finish(&mut self, record: &WatchRecord) -> anyhow::Result<()> {
         self.clear();
         if self.json {
             return self.put_json(&whole(record)?);
+        }
+        if log::is_json() {
+            let figures = WatchFigures::of(&record.evidence, &record.paths);
+            log::event(Level::Info, "done", json!({ "end": record.end, "figures": figures }));
+            return Ok(());
         }
         let _ = std::io::stderr().write_all(render::summary(record).as_bytes());
         Ok(())
@@ -155,19 +171,25 @@ impl View {
 
 impl WatchView for View {
     fn begin(&mut self, _: &WatchSubject) {
-        if let Some(server) = &self.server {
-            self.note(&format!("the figures are served on http://{}/metrics", server.address()));
+        if let Some(says) = self.publisher.as_ref().and_then(Publisher::says) {
+            self.note(&says);
         }
     }
 
     fn interval(&mut self, subject: &WatchSubject, interval: &WatchInterval, whole: &WatchEvidence) {
-        if let Some(server) = &self.server {
-            server.set(render::metrics(subject, whole, interval));
+        if let Some(publisher) = &self.publisher
+            && let Err(error) = publisher.set(render::metrics(subject, whole, interval))
+            && !std::mem::replace(&mut self.has_warned, true)
+        {
+            self.note(&format!("warning: {error}"));
         }
         if self.json {
             let figures = WatchFigures::of(&interval.evidence, &interval.paths);
             // A reader that has seen enough is no error.
             let _ = self.put_json(&json!({ "interval": interval, "figures": figures }));
+        } else if log::is_json() {
+            let figures = WatchFigures::of(&interval.evidence, &interval.paths);
+            log::event(Level::Info, "interval", json!({ "end_ns": interval.end_ns, "figures": figures }));
         } else if self.is_live {
             self.draw(&render::live(subject, interval, columns()));
         } else {
@@ -176,7 +198,7 @@ impl WatchView for View {
     }
 
     fn note(&mut self, text: &str) {
-        if self.json && self.beside {
+        if self.json && self.beside && !log::is_json() {
             let _ = self.put_json(&json!({ "note": text }));
             return;
         }

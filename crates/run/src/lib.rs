@@ -14,6 +14,7 @@ pub mod import;
 mod latencies;
 mod limits;
 mod locks;
+pub mod metrics;
 mod new_store;
 mod options;
 mod own_program;

@@ -1,5 +1,7 @@
 //! What the user sees while a study runs.
 
+use iopj_core::energy::TrialEnergy;
+use iopj_core::watch::WatchPower;
 use iopj_store::{Outcome, Unavailable};
 use iopj_study::plan::Cell;
 use std::path::Path;
@@ -19,6 +21,14 @@ pub trait Progress {
     fn ended(&mut self, outcome: &Outcome);
     /// A second has passed.
     fn tick(&mut self);
+    /// True if it wants to know what the meters show, which is computed between trials.
+    fn follows_meters(&self) -> bool {
+        false
+    }
+    /// What each channel of this machine's meters read last.
+    fn power(&mut self, _power: &[WatchPower]) {}
+    /// The energy of a trial of a cell, which did so many I/Os, is known now; mostly once the next one ends.
+    fn energy(&mut self, _cell: &Cell, _ios: u64, _energy: &[TrialEnergy]) {}
 }
 
 /// Now, in ns since 1970.

@@ -132,7 +132,7 @@ impl Trials<'_> {
                 metering.keep(trial.position, load_ns, &mut self.context(progress))?;
             }
             let outcome = self.keep(trial, unprofiled, progress)?.outcome;
-            progress.ended(&outcome);
+            self.show((planned.cell, &outcome), metering.as_mut(), progress);
             summary.missing -= 1;
             summary.failed += u64::from(outcome.measurement().is_none());
             number += 1;
@@ -269,6 +269,25 @@ impl Trials<'_> {
             here.settings.restore()?;
         }
         Ok((trial, load_ns, unprofiled))
+    }
+
+    /// Shows how a trial of a cell has ended and, to who follows the run, what the meters know by now.
+    fn show(
+        &self,
+        (cell, outcome): (usize, &Outcome),
+        metering: Option<&mut Metering>,
+        progress: &mut dyn Progress,
+    ) {
+        progress.ended(outcome);
+        let Some(metering) = metering.filter(|_| progress.follows_meters()) else { return };
+        if let Some(measured) = outcome.measurement() {
+            metering.wait_for(cell, measured);
+        }
+        let (power, known) = metering.so_far();
+        for (trial, energy) in known {
+            progress.energy(&self.cells[trial.cell], trial.ios, &energy);
+        }
+        progress.power(&power);
     }
 
     /// What was done. If the run cannot go on, its meters are ended, so that the trials before have their

@@ -6,6 +6,7 @@ mod lab;
 mod meter;
 mod policy;
 mod predict;
+mod publish;
 mod results;
 mod run;
 mod watch;
@@ -14,10 +15,12 @@ pub(crate) use lab::{GuestArgs, LabCommand, LabRunArgs};
 pub(crate) use meter::{AttachArgs, MeterCommand};
 pub(crate) use policy::{DeriveArgs, PolicyCommand, ScoreArgs, SimulateArgs};
 pub(crate) use predict::PredictArgs;
+pub(crate) use publish::PublishArgs;
 pub(crate) use results::{AdviseArgs, Asking, ClaimsArgs, CompareArgs, ExplainArgs, ReportArgs, WinnersArgs};
 pub(crate) use run::{Again, RunArgs};
 pub(crate) use watch::WatchArgs;
 
+use crate::log::LogFormat;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use iopj_engine::PciAddress;
@@ -30,6 +33,9 @@ use std::path::PathBuf;
 #[command(name = "iopj", version, max_term_width = 100)]
 #[command(after_help = examples::IOPJ)]
 pub(crate) struct Cli {
+    /// What messages on standard error look like
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Plain, value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

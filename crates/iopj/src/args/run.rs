@@ -1,6 +1,6 @@
 //! The options of `iopj run`.
 
-use super::{Taking, hints};
+use super::{PublishArgs, Taking, hints};
 use clap::{Args, ValueEnum};
 use iopj_core::parse_duration;
 use std::path::PathBuf;
@@ -187,6 +187,8 @@ pub(crate) struct RunArgs {
     /// Let the study run the programs that it names
     #[arg(long)]
     pub(crate) allow_exec: bool,
+    #[command(flatten)]
+    pub(crate) publish: PublishArgs,
     /// Print every trial, or the plan of --dry-run, as JSON instead of tables
     #[arg(long)]
     pub(crate) json: bool,

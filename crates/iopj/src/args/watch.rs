@@ -1,5 +1,6 @@
 //! The options of `iopj watch`.
 
+use super::PublishArgs;
 use clap::{ArgGroup, Args, ValueHint};
 use iopj_core::parse_duration;
 use std::ffi::OsString;
@@ -34,7 +35,6 @@ pub(crate) struct WatchArgs {
     /// Store to write in the end
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) store: Option<PathBuf>,
-    /// Serve the figures to Prometheus over HTTP, on this port of 127.0.0.1, or on this address and port
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) listen: Option<String>,
+    #[command(flatten)]
+    pub(crate) publish: PublishArgs,
 }

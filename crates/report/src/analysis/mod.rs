@@ -30,6 +30,7 @@ pub mod path_order;
 pub mod power;
 pub mod published;
 pub(crate) mod routes;
+pub mod run_so_far;
 pub mod score;
 pub mod sequential;
 pub mod stats;

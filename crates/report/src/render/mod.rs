@@ -16,12 +16,14 @@ mod kinds;
 mod network;
 mod number;
 mod open_load;
+mod openmetrics;
 mod paper_tables;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod repeats;
 mod report;
 mod results;
+mod run_metrics;
 mod score;
 mod table;
 mod text;
@@ -37,10 +39,12 @@ pub use claims::claims;
 pub use compare::{comparison, gate};
 pub use explain::explanation;
 pub use export::{csv, latex};
+pub use openmetrics::{Family, FamilyKind, Labels, openmetrics, prometheus_text};
 pub use paper_tables::paper_tables;
 #[cfg(feature = "parquet")]
 pub use parquet::parquet;
 pub use report::{report, unavailable};
+pub use run_metrics::run_metrics;
 pub use score::score;
 pub use table::Table;
 pub use text::{WIDTH, escape, wrap};

@@ -154,7 +154,7 @@ pub(super) fn loaded<'a>(
     marks.iter().filter(|mark| mark.kind == MarkKind::Load).filter_map(trial)
 }
 
-fn window(trial: &Measurement) -> Option<Window> {
+pub(super) fn window(trial: &Measurement) -> Option<Window> {
     trial.window_raw_ns.map(|[begin_ns, end_ns]| Window { begin_ns, end_ns })
 }
 
@@ -191,18 +191,18 @@ enum NoEnergy {
 }
 
 /// A meter of a session with all of its readings.
-struct OfMeter<'a> {
-    row: &'a MeterRow,
-    record: MeterRecord,
-    readings: Vec<Reading>,
+pub(super) struct OfMeter<'a> {
+    pub(super) row: &'a MeterRow,
+    pub(super) record: MeterRecord,
+    pub(super) readings: Vec<Reading>,
     /// Why it ended while the study ran.
-    end: Option<&'a String>,
+    pub(super) end: Option<&'a String>,
 }
 
 impl OfMeter<'_> {
     /// The energy of each trial by scope, or why there is none; and that of the whole host once more, if the
     /// meter measures it, for the joules of both hosts.
-    fn trials(
+    pub(super) fn trials(
         &self,
         marks: &[Mark],
         trials: &[(u64, Window)],

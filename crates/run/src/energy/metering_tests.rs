@@ -45,6 +45,7 @@ fn session(every: Duration) -> (tempfile::TempDir, Store, Metering) {
         session: Some(session),
         models: Vec::new(),
         short_windows: None,
+        so_far: None,
         rested: Instant::now(),
         rest_took: Duration::ZERO,
         played: Instant::now(),
@@ -79,10 +80,8 @@ impl kinds::OpenMeter for OpenTen {
     }
 }
 
-/// The session held what meters had read while the file was made.
-#[test]
-fn what_was_read_before_a_session_is_not_in_it() {
-    let (_folder, mut store, mut metering) = session(EVERY);
+/// A meter of 10 ms, with what it has read when this returns.
+fn ten(stop: &AtomicBool) -> RunningMeter {
     let ms = Duration::from_millis;
     let (age, bridge) = (Duration::ZERO, ms(30));
     let spec = MeterSpec {
@@ -93,24 +92,63 @@ fn what_was_read_before_a_session_is_not_in_it() {
         age,
         bridge,
     };
-    let stop = AtomicBool::new(false);
-    let meter = thread::OpeningMeter::start(spec, Box::new(OpenTen), false).unwrap().open(&stop).unwrap();
-    while meter.look().0.len() < 5 {
-        std::thread::sleep(ms(5));
+    let meter = thread::OpeningMeter::start(spec, Box::new(OpenTen), false).unwrap().open(stop).unwrap();
+    wait_for(&meter, 5);
+    meter
+}
+
+/// Until a meter has so many readings that nobody has taken.
+fn wait_for(meter: &RunningMeter, count: usize) {
+    while meter.look().0.len() < count {
+        std::thread::sleep(Duration::from_millis(5));
     }
-    metering.running.push((meter, None));
+}
+
+/// The session held what meters had read while the file was made.
+#[test]
+fn what_was_read_before_a_session_is_not_in_it() {
+    let (_folder, mut store, mut metering) = session(EVERY);
+    let stop = AtomicBool::new(false);
+    metering.running.push((ten(&stop), None));
     let began_ns = monotonic_raw_ns();
     let mut said = Said::default();
     let context = &mut RunContext { store: &mut store, progress: &mut said, stop: &stop, far: None };
     metering.begin(context).unwrap();
-    while metering.running[0].0.look().0.is_empty() {
-        std::thread::sleep(ms(5));
-    }
+    wait_for(&metering.running[0].0, 1);
     metering.drain(context).unwrap();
     let readings = store.readings(metering.running[0].1.unwrap()).unwrap();
     // One that was under way when the session began may be among them.
     let early = readings.iter().filter(|reading| reading.end_ns < began_ns).count();
     assert!(!readings.is_empty() && early <= 1, "{early} of {}", readings.len());
+}
+
+/// What of a trial's energy is known before its meter has read beyond its window, and after.
+#[test]
+fn who_follows_a_run_sees_its_power_and_the_energy_of_each_trial_once() {
+    let (_folder, mut store, mut metering) = session(EVERY);
+    let stop = AtomicBool::new(false);
+    let mut said = Said::default();
+    let context = &mut RunContext { store: &mut store, progress: &mut said, stop: &stop, far: None };
+    metering.running.push((ten(&stop), None));
+    assert_eq!(metering.so_far(), Default::default(), "nobody follows");
+    metering.so_far = Some(SoFar::default());
+    metering.drain(context).unwrap();
+    let begin_ns = monotonic_raw_ns();
+    wait_for(&metering.running[0].0, 30);
+    metering.drain(context).unwrap();
+    // It ends later than the last reading.
+    let window_raw_ns = Some([begin_ns, monotonic_raw_ns() + 20_000_000]);
+    metering.wait_for(7, &Measurement { ios: 100, window_raw_ns, ..Measurement::default() });
+    let (power, known) = metering.so_far();
+    assert_eq!((power[0].watts, power[0].meter.as_str(), known.len()), (10.0, "t", 0));
+    wait_for(&metering.running[0].0, 6);
+    metering.drain(context).unwrap();
+    let (_, known) = metering.so_far();
+    let [(trial, energy)] = &known[..] else { panic!("{known:?}") };
+    assert_eq!((trial.cell, trial.ios, energy[0].scope), (7, 100, iopj_meter::Scope::System));
+    let iopj_core::EnergyOutcome::Complete(joules) = &energy[0].outcome else { panic!("{energy:?}") };
+    assert!((joules.joules - 10.0 * joules.seconds).abs() < 1e-6, "{joules:?}");
+    assert!(metering.so_far().1.is_empty(), "it was told");
 }
 
 const FIRST: GroupPosition = GroupPosition::First { is_due: false };

@@ -20,6 +20,7 @@ mod rest;
 mod schedule;
 mod settle;
 mod short_windows;
+mod so_far;
 mod thread;
 mod trace;
 
@@ -39,15 +40,18 @@ use crate::error::RunError;
 use crate::progress::{Progress, unix_ns};
 use config::MeterSpec;
 use far::{FarMeters, Taken};
+use iopj_core::energy::TrialEnergy;
+use iopj_core::watch::WatchPower;
 use iopj_load::native;
 use iopj_meter::{Pattern, monotonic_raw_ns};
-use iopj_store::Store;
 use iopj_store::energy::{Mark, MarkKind, ReadingRow};
+use iopj_store::{Measurement, Store};
 use iopj_study::{Study, StudyError};
 use model::ModelText;
 use record::row;
 use schedule::Past;
 use short_windows::ShortWindows;
+use so_far::{SoFar, Waiting};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -76,6 +80,8 @@ pub(crate) struct Metering {
     session: Option<i64>,
     models: Vec<(MeterSpec, ModelText)>,
     short_windows: Option<ShortWindows>,
+    /// Only where somebody follows the run.
+    so_far: Option<SoFar>,
     rested: Instant,
     /// What the last rest took, with the wait for power to be flat.
     rest_took: Duration,
@@ -150,6 +156,7 @@ impl Metering {
             session: None,
             models,
             short_windows,
+            so_far: progress.follows_meters().then(SoFar::default),
             rested: Instant::now(),
             rest_took: Duration::ZERO,
             played: Instant::now(),
@@ -261,6 +268,21 @@ impl Metering {
         self.drain(context)
     }
 
+    /// Waits for the energy of a trial of this cell, where somebody follows the run.
+    pub(crate) fn wait_for(&mut self, cell: usize, measured: &Measurement) {
+        if let (Some(so_far), Some(window)) = (&mut self.so_far, compute::window(measured)) {
+            so_far.wait_for(Waiting { cell, ios: measured.ios, window });
+        }
+    }
+
+    /// What each channel of this machine's meters read last, and the trials whose energy is known since the
+    /// last call.
+    pub(crate) fn so_far(&mut self) -> (Vec<WatchPower>, Vec<(Waiting, Vec<TrialEnergy>)>) {
+        let Some(so_far) = &mut self.so_far else { return Default::default() };
+        let meters = self.running.iter().map(|(meter, _)| meter);
+        (so_far.power(meters.clone()), so_far.energy(meters))
+    }
+
     /// The last idle stretch and load pattern, the end of the meters, and the joules of all trials.
     pub(crate) fn end(mut self, interrupted: bool, context: &mut RunContext<'_>) -> Result<(), RunError> {
         if !interrupted {
@@ -363,8 +385,10 @@ impl Metering {
 
     /// Moves what the threads have read into the store if a session has begun, and their notices to the user.
     fn drain(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
+        let so_far = &mut self.so_far;
         let here = self.running.iter_mut().map(|(meter, id)| {
             let (readings, notices) = meter.take();
+            so_far.iter_mut().for_each(|so_far| so_far.read(&meter.spec.name, &readings));
             Taken { id: *id, name: meter.spec.name.clone(), readings, notices }
         });
         let mut taken: Vec<Taken> = here.collect();

@@ -3,6 +3,7 @@
 use super::config::MeterSpec;
 use super::kinds::OpenMeter;
 use super::record::counted;
+use crate::metrics;
 use iopj_load::corunner;
 use iopj_meter::{Cadence, Channel, Meter, MeterError, OpenError, Reading, median_period_s};
 use serde::{Deserialize, Serialize};
@@ -313,11 +314,12 @@ fn thread_cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The ids of this process' threads that do no I/O of a trial: the caller's, the meters' and a co-runner's.
+/// The ids of this process' threads that do no I/O of a trial: the caller's, the meters', a co-runner's, and
+/// the one that serves metrics.
 pub(crate) fn own_threads() -> Vec<i32> {
     let mut own = vec![rustix::thread::gettid().as_raw_pid()];
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return own };
-    let is_own = |name: &str| [THREAD_NAME, corunner::THREAD_NAME].contains(&name);
+    let is_own = |name: &str| [THREAD_NAME, corunner::THREAD_NAME, metrics::THREAD_NAME].contains(&name);
     let is_own = |task: &std::fs::DirEntry| {
         std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| is_own(name.trim_end()))
     };

@@ -83,6 +83,21 @@ fn a_meter_is_read_on_a_thread_that_the_probe_leaves_out() {
     assert!(cost.readings >= 5 && cost.cpu > Duration::ZERO && cost.cpu < cost.elapsed, "{cost:?}");
 }
 
+/// It counted as a thread that does I/O.
+#[test]
+fn the_thread_that_serves_metrics_is_left_out_too() {
+    let server = metrics::MetricsServer::start("0", metrics::MetricsText::default()).unwrap();
+    // It names itself before it answers.
+    let mut connection = std::net::TcpStream::connect(server.address()).unwrap();
+    std::io::Write::write_all(&mut connection, b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    std::io::copy(&mut connection, &mut std::io::sink()).unwrap();
+    let is_it = |tid: &i32| {
+        let name = std::fs::read_to_string(format!("/proc/self/task/{tid}/comm"));
+        name.is_ok_and(|name| name.trim_end() == metrics::THREAD_NAME)
+    };
+    assert!(own_threads().iter().any(is_it), "{:?}", own_threads());
+}
+
 /// The counter of a plug hid its power: the cadence of the last of several channels was taken.
 #[test]
 fn only_the_channels_that_give_joules_have_a_cadence() {

@@ -39,9 +39,6 @@ pub enum WatchError {
     /// The kernel has no counters of it.
     #[error("`{0}` has no disk with counters in /sys/block below it: name another device")]
     NoDisk(PathBuf),
-    /// The metrics cannot be served.
-    #[error("`{address}` cannot be listened on: {error}; name another address or port by --listen")]
-    Listen { address: String, error: io::Error },
     /// The operating system refused a pipe, a thread or a descriptor.
     #[error("the watch cannot be set up: {0}; end other programs, or raise the limits (`ulimit -a`)")]
     SetUp(io::Error),

@@ -7,12 +7,10 @@ mod latency;
 mod life;
 mod power;
 mod program;
-mod serve;
 mod subject;
 mod trial;
 
 pub use error::WatchError;
-pub use serve::MetricsServer;
 pub use subject::WatchTarget;
 pub(crate) use trial::{TrialWatch, WatchedTrial, watch_trial};
 

@@ -1,53 +1,22 @@
-//! A watch as OpenMetrics text (OpenMetrics 1.0): counters since the watch began, and gauges of the last
-//! interval.
+//! A watch as families of metrics: counters since the watch began, and gauges of the last interval.
 
+use crate::render::openmetrics::Family;
 use iopj_core::watch::{WatchEvidence, WatchSubject};
 use iopj_store::watch::WatchInterval;
-use std::fmt::Write;
 
-/// A family of metrics: name, type, unit, help.
-struct Family {
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-    samples: Vec<(Vec<(&'static str, String)>, f64)>,
+/// The families, from the whole so far and the last interval.
+pub fn metrics(subject: &WatchSubject, whole: &WatchEvidence, last: &WatchInterval) -> Vec<Family> {
+    let mut families =
+        vec![Family::info("iopj_watch", "What is watched.", vec![("subject", subject.to_string())])];
+    families.extend(of_devices(whole));
+    families.extend(of_program(whole));
+    families.extend(of_interval(last));
+    families
 }
 
-/// The text, from the whole so far and the last interval.
-pub fn metrics(subject: &WatchSubject, whole: &WatchEvidence, last: &WatchInterval) -> String {
-    let mut text = String::new();
-    for family in families(subject, whole, last).iter().filter(|family| !family.samples.is_empty()) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "# TYPE {} {}", family.name, family.kind);
-        let _ = writeln!(text, "# HELP {} {}", family.name, escaped(family.help));
-        let suffix = match family.kind {
-            "counter" => "_total",
-            "info" => "_info",
-            _ => "",
-        };
-        for (labels, value) in &family.samples {
-            let labels: Vec<String> =
-                labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
-            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-            let _ = writeln!(text, "{}{suffix}{labels} {value}", family.name);
-        }
-    }
-    text.push_str("# EOF\n");
-    text
-}
-
-fn families(subject: &WatchSubject, whole: &WatchEvidence, last: &WatchInterval) -> Vec<Family> {
+fn of_devices(whole: &WatchEvidence) -> Vec<Family> {
     let device = |name: &str| ("device", name.to_owned());
-    let mut families = vec![Family {
-        name: "iopj_watch",
-        kind: "info",
-        help: "What is watched.",
-        samples: vec![(vec![("subject", subject.to_string())], 1.0)],
-    }];
-    let mut ios = Vec::new();
-    let mut bytes = Vec::new();
-    let mut interrupts = Vec::new();
-    let mut completions = Vec::new();
+    let (mut ios, mut bytes, mut interrupts, mut completions) = (vec![], vec![], vec![], vec![]);
     for found in &whole.devices {
         let counts = &found.counts;
         let name = device(&counts.name);
@@ -66,32 +35,29 @@ fn families(subject: &WatchSubject, whole: &WatchEvidence, last: &WatchInterval)
             completions.push((vec![name.clone(), ("context", context.to_owned())], count as f64));
         }
     }
-    let counter = |name, help, samples| Family { name, kind: "counter", help, samples };
-    families.push(counter("iopj_device_ios", "I/Os that the disk completed, of everybody.", ios));
-    families.push(counter("iopj_device_bytes", "Bytes that the disk moved, of everybody.", bytes));
-    families.push(counter("iopj_device_interrupts", "Interrupts on the disk's own vectors.", interrupts));
-    families.push(counter(
-        "iopj_device_completions",
-        "Requests by the context that completed them, while tracepoints were counted.",
-        completions,
-    ));
-    families.extend(of_program(whole));
-    families.extend(of_interval(last));
-    families
+    vec![
+        Family::counter("iopj_device_ios", "I/Os that the disk completed, of everybody.", ios),
+        Family::counter("iopj_device_bytes", "Bytes that the disk moved, of everybody.", bytes),
+        Family::counter("iopj_device_interrupts", "Interrupts on the disk's own vectors.", interrupts),
+        Family::counter(
+            "iopj_device_completions",
+            "Requests by the context that completed them, while tracepoints were counted.",
+            completions,
+        ),
+    ]
 }
 
 fn of_program(whole: &WatchEvidence) -> Vec<Family> {
-    let counter = |name, help, samples| Family { name, kind: "counter", help, samples };
     let mut families = Vec::new();
     if let Some(program) = &whole.program {
         let [user, system] = program.cpu();
         let kind = |name: &str| vec![("kind", name.to_owned())];
-        families.push(counter(
+        families.push(Family::counter(
             "iopj_program_cpu_seconds",
             "CPU time of the program.",
-            vec![(kind("user"), user * 1e-9), (kind("system"), system * 1e-9)],
+            vec![(kind("user"), user / 1e9), (kind("system"), system / 1e9)],
         ));
-        families.push(counter(
+        families.push(Family::counter(
             "iopj_program_context_switches",
             "Context switches of the program.",
             vec![(vec![], program.switches as f64)],
@@ -99,14 +65,14 @@ fn of_program(whole: &WatchEvidence) -> Vec<Family> {
     }
     if let Some(events) = &whole.events {
         let named = events.calls.iter().map(|(name, count)| (vec![("call", name.clone())], *count as f64));
-        families.push(counter(
+        families.push(Family::counter(
             "iopj_program_io_calls",
             "System calls that do I/O, while tracepoints were counted.",
             named.collect(),
         ));
         let submitters = [("syscall", events.ring_entries), ("sqpoll", events.poller_entries)];
         let entries = submitters.map(|(by, count)| (vec![("submission", by.to_owned())], count as f64));
-        families.push(counter(
+        families.push(Family::counter(
             "iopj_program_ring_entries",
             "Entries of io_uring that read, write or sync, while tracepoints were counted.",
             entries.into(),
@@ -116,7 +82,6 @@ fn of_program(whole: &WatchEvidence) -> Vec<Family> {
 }
 
 fn of_interval(last: &WatchInterval) -> Vec<Family> {
-    let gauge = |name, help, samples| Family { name, kind: "gauge", help, samples };
     let evidence = &last.evidence;
     let mut quantiles = Vec::new();
     for found in &evidence.devices {
@@ -125,7 +90,7 @@ fn of_interval(last: &WatchInterval) -> Vec<Family> {
             [("0.5", seen.p50_ns), ("0.95", seen.p95_ns), ("0.99", seen.p99_ns), ("0.999", seen.p99_9_ns)]
         {
             let labels = vec![("device", found.counts.name.clone()), ("quantile", quantile.to_owned())];
-            quantiles.push((labels, ns as f64 * 1e-9));
+            quantiles.push((labels, ns as f64 / 1e9));
         }
     }
     let paths = last
@@ -142,15 +107,19 @@ fn of_interval(last: &WatchInterval) -> Vec<Family> {
     });
     let shares = evidence.events.as_ref().map(|events| (vec![], events.share()));
     vec![
-        gauge("iopj_device_latency_seconds", "Sampled latency from issue to completion.", quantiles),
-        gauge("iopj_path_share", "Share of the program's I/O by path.", paths.collect()),
-        gauge("iopj_power_watts", "Mean power.", power.collect()),
-        gauge(
+        Family::summary(
+            "iopj_device_latency_seconds",
+            "Sampled latency from issue to completion.",
+            quantiles,
+        ),
+        Family::gauge("iopj_path_share", "Share of the program's I/O by path.", paths.collect()),
+        Family::gauge("iopj_power_watts", "Mean power.", power.collect()),
+        Family::gauge(
             "iopj_watch_counted_share",
             "Share of the time for which tracepoints were counted.",
             shares.into_iter().collect(),
         ),
-        gauge(
+        Family::gauge(
             "iopj_watch_slowdown",
             "Estimated share of the program's time that watching took.",
             vec![(vec![], evidence.cost.slowdown)],
@@ -158,21 +127,17 @@ fn of_interval(last: &WatchInterval) -> Vec<Family> {
     ]
 }
 
-/// A label's value or a help text (OpenMetrics 1.0, "Escaping").
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::analysis::watch::tests::{evidence, path};
+    use crate::render::openmetrics::{assert_well_formed, openmetrics};
     use iopj_core::watch::SeenCaching;
 
     fn text() -> String {
         let paths = vec![path(SeenCaching::Direct)];
         let last = WatchInterval { end_ns: 2_000_000_000, evidence: evidence(), paths };
-        metrics(&WatchSubject::Command(vec!["a \"b\"\n\\".to_owned()]), &evidence(), &last)
+        openmetrics(&metrics(&WatchSubject::Command(vec!["a \"b\"\n\\".to_owned()]), &evidence(), &last))
     }
 
     #[test]
@@ -193,22 +158,8 @@ mod tests {
     }
 
     #[test]
-    fn every_family_is_declared_once_and_before_its_samples() {
-        let text = text();
-        let mut declared: Vec<&str> = Vec::new();
-        for line in text.lines().filter(|line| *line != "# EOF") {
-            match line.strip_prefix("# TYPE ") {
-                Some(rest) => {
-                    let name = rest.split(' ').next().unwrap();
-                    assert!(!declared.contains(&name), "{name}");
-                    declared.push(name);
-                }
-                None => {
-                    let last = declared.last().unwrap();
-                    let sample = line.strip_prefix("# HELP ").unwrap_or(line);
-                    assert!(sample.starts_with(last), "{line}");
-                }
-            }
-        }
+    fn families_are_well_formed() {
+        let last = WatchInterval { end_ns: 1, evidence: evidence(), paths: vec![path(SeenCaching::Direct)] };
+        assert_well_formed(&metrics(&WatchSubject::Process(1, String::new()), &evidence(), &last));
     }
 }

@@ -1,53 +1,87 @@
-//! Metrics over plain HTTP for Prometheus: one thread, one request a connection, nothing but one text.
+//! Metrics over plain HTTP for Prometheus: one thread, one request a connection, nothing but one text. The
+//! thread sleeps until somebody asks.
 
-use super::error::WatchError;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use super::MetricsText;
+use super::accept::wants_plain;
+use super::error::MetricsError;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::time::{ClockId, clock_gettime};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// The name of its thread; it does no I/O of a trial.
+pub(crate) const THREAD_NAME: &str = "iopj-metrics";
 /// Bytes of the longest request that is read.
 const LONGEST: usize = 4096;
 /// How long a connection may take.
 const LIMIT: Duration = Duration::from_secs(2);
-/// How often the thread looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(200);
 /// Media type of OpenMetrics (OpenMetrics 1.0, "Protocol Negotiation").
-const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Media type of the older format.
+const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What answering took so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scrapes {
+    /// Requests.
+    pub count: u64,
+    /// CPU time of the thread.
+    pub cpu: Duration,
+}
 
 /// Serves a text until it is dropped.
 #[derive(Debug)]
 pub struct MetricsServer {
     address: SocketAddr,
-    text: Arc<Mutex<String>>,
-    stop: Arc<AtomicBool>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Becomes readable when the thread is to end.
+    stop: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    text: Arc<MetricsText>,
+    scrapes: Scrapes,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl MetricsServer {
     /// Listens on an address with a port, such as `[::1]:9187`, or on a port of 127.0.0.1.
     ///
     /// # Errors
-    /// [`WatchError::Listen`].
-    pub fn start(named: &str) -> Result<MetricsServer, WatchError> {
-        let refused = |error| WatchError::Listen { address: named.to_owned(), error };
+    /// [`MetricsError::Listen`].
+    pub fn start(named: &str, text: MetricsText) -> Result<MetricsServer, MetricsError> {
+        let refused = |error| MetricsError::Listen { address: named.to_owned(), error };
         let address = address_of(named).ok_or_else(|| {
             refused(std::io::Error::other("it is neither a port nor an IP address with a port"))
         })?;
         let listener = TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
-        let (text, stop) = (Arc::new(Mutex::new(String::from("# EOF\n"))), Arc::new(AtomicBool::new(false)));
-        let (its_text, its_stop) = (Arc::clone(&text), Arc::clone(&stop));
+        let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| refused(error.into()))?;
+        let state = Mutex::new(State { text: Arc::new(text), scrapes: Scrapes::default() });
+        let shared = Arc::new(Shared { state, stop });
+        let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
-            .name("iopj-metrics".to_owned())
-            .spawn(move || serve(&listener, &its_text, &its_stop))
+            .name(THREAD_NAME.to_owned())
+            .spawn(move || serve(&listener, &theirs))
             .map_err(refused)?;
-        Ok(MetricsServer { address, text, stop, thread: Some(thread) })
+        Ok(MetricsServer { address, shared, thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -56,14 +90,19 @@ impl MetricsServer {
     }
 
     /// Replaces the text.
-    pub fn set(&self, text: String) {
-        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    pub fn set(&self, text: MetricsText) {
+        self.shared.state().text = Arc::new(text);
+    }
+
+    /// What answering took so far.
+    pub fn scrapes(&self) -> Scrapes {
+        self.shared.state().scrapes
     }
 }
 
 impl Drop for MetricsServer {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        let _ = rustix::io::write(&self.shared.stop, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -77,19 +116,26 @@ fn address_of(named: &str) -> Option<SocketAddr> {
     }
 }
 
-fn serve(listener: &TcpListener, text: &Mutex<String>, stop: &AtomicBool) {
-    let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
-    while !stop.load(Ordering::Relaxed) {
-        let _ = poll(&mut [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)], Some(&look));
-        if let Ok((connection, _)) = listener.accept() {
-            let body = text.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            // A client that goes away early is no error of ours.
-            let _ = answer(connection, &body);
+fn serve(listener: &TcpListener, shared: &Shared) {
+    loop {
+        let mut waits =
+            [shared.stop.as_fd(), listener.as_fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let _ = poll(&mut waits, None);
+        if !waits[0].revents().is_empty() {
+            return;
         }
+        let Ok((connection, _)) = listener.accept() else { continue };
+        let text = Arc::clone(&shared.state().text);
+        // A client that goes away early is no error of ours.
+        let _ = answer(connection, &text);
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        let scrapes = &mut shared.state().scrapes;
+        scrapes.count += 1;
+        scrapes.cpu = Duration::new(cpu.tv_sec as u64, cpu.tv_nsec as u32);
     }
 }
 
-fn answer(mut connection: TcpStream, body: &str) -> std::io::Result<()> {
+fn answer(mut connection: TcpStream, text: &MetricsText) -> std::io::Result<()> {
     connection.set_nonblocking(false)?;
     connection.set_write_timeout(Some(LIMIT))?;
     let until = Instant::now() + LIMIT;
@@ -106,7 +152,7 @@ fn answer(mut connection: TcpStream, body: &str) -> std::io::Result<()> {
             count => request.extend_from_slice(&part[..count]),
         }
     }
-    connection.write_all(response(&request, body).as_bytes())
+    connection.write_all(response(&request, text).as_bytes())
 }
 
 /// True if the request's head has ended; a body is never read.
@@ -115,13 +161,17 @@ fn is_whole(request: &[u8]) -> bool {
 }
 
 /// The whole answer to a request (RFC 9112).
-fn response(request: &[u8], body: &str) -> String {
+fn response(request: &[u8], text: &MetricsText) -> String {
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let (kind, whole) = match wants_plain(&String::from_utf8_lossy(request)) {
+        true => (PLAIN, &text.plain),
+        false => (OPENMETRICS, &text.openmetrics),
+    };
     let (status, body) = match words[..] {
         _ if !is_whole(request) => ("431 Request Header Fields Too Large", ""),
         [method, path, version] if version.starts_with(b"HTTP/1.") => match (method, path) {
-            (b"GET", b"/metrics" | b"/") => ("200 OK", body),
+            (b"GET", b"/metrics" | b"/") => ("200 OK", whole.as_str()),
             (b"GET", _) => ("404 Not Found", ""),
             _ => ("405 Method Not Allowed", ""),
         },
@@ -129,8 +179,8 @@ fn response(request: &[u8], body: &str) -> String {
     };
     let allow = if status.starts_with("405") { "Allow: GET\r\n" } else { "" };
     format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {TYPE}\r\n{allow}Content-Length: {}\r\nConnection: \
-         close\r\n\r\n{body}",
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nVary: Accept\r\n{allow}Content-Length: \
+         {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     )
 }
@@ -149,15 +199,27 @@ mod tests {
         text
     }
 
+    fn server() -> MetricsServer {
+        MetricsServer::start("0", MetricsText::default()).unwrap()
+    }
+
     #[test]
     fn the_text_is_served_on_loopback_and_nothing_else_is() {
-        let server = MetricsServer::start("0").unwrap();
+        let server = server();
         assert!(server.address().ip().is_loopback());
-        server.set("iopj_reads_total 7\n# EOF\n".to_owned());
+        server.set(MetricsText {
+            openmetrics: "iopj_reads_total 7\n# EOF\n".to_owned(),
+            plain: "7\n".to_owned(),
+        });
         let text = asked(&server, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
         assert!(text.ends_with("\r\n\r\niopj_reads_total 7\n# EOF\n"), "{text}");
         assert!(text.contains("application/openmetrics-text; version=1.0.0"), "{text}");
+        let text = asked(&server, "GET /metrics HTTP/1.1\r\nAccept: text/plain\r\n\r\n");
+        assert!(
+            text.contains("Content-Type: text/plain; version=0.0.4") && text.ends_with("\r\n7\n"),
+            "{text}"
+        );
         for (request, status) in [
             ("GET /etc/passwd HTTP/1.1\r\n\r\n", "404"),
             ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
@@ -168,20 +230,34 @@ mod tests {
     }
 
     #[test]
+    fn scrapes_are_counted_with_their_cpu_time() {
+        let server = server();
+        assert_eq!(server.scrapes(), Scrapes::default());
+        (0..3).for_each(|_| drop(asked(&server, "GET /metrics HTTP/1.1\r\n\r\n")));
+        // The third is counted after its answer has gone out.
+        while server.scrapes().count < 3 {
+            std::thread::yield_now();
+        }
+        assert!(server.scrapes().cpu > Duration::ZERO);
+    }
+
+    #[test]
     fn a_port_is_of_this_machine_alone_and_an_address_is_taken_as_it_is() {
         assert_eq!(address_of("9187"), Some("127.0.0.1:9187".parse().unwrap()));
         assert_eq!(address_of("[::]:1"), Some("[::]:1".parse().unwrap()));
         for wrong in ["", "70000", "localhost:1", "127.0.0.1"] {
             assert_eq!(address_of(wrong), None, "{wrong}");
         }
-        let taken = MetricsServer::start("0").unwrap();
-        let error = MetricsServer::start(&taken.address().to_string()).unwrap_err().to_string();
+        let taken = server();
+        let error = MetricsServer::start(&taken.address().to_string(), MetricsText::default())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("--listen"), "{error}");
     }
 
     #[test]
     fn a_head_that_never_ends_is_refused() {
-        let server = MetricsServer::start("0").unwrap();
+        let server = server();
         let text = asked(&server, &format!("GET /metrics HTTP/1.1\r\nX: {}", "a".repeat(LONGEST)));
         assert!(text.is_empty() || text.starts_with("HTTP/1.1 431 "), "{text}");
     }
@@ -192,8 +268,9 @@ mod tests {
             request in proptest::collection::vec(any::<u8>(), 0..200),
             text in "GET /?[a-z]{0,9} HTTP/1\\.[01]\r\n(\r\n)?",
         ) {
-            prop_assert!(response(&request, "x").starts_with("HTTP/1.1 "));
-            prop_assert!(response(text.as_bytes(), "x").starts_with("HTTP/1.1 "));
+            let metrics = MetricsText::default();
+            prop_assert!(response(&request, &metrics).starts_with("HTTP/1.1 "));
+            prop_assert!(response(text.as_bytes(), &metrics).starts_with("HTTP/1.1 "));
         }
     }
 }
