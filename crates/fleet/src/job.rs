@@ -334,13 +334,14 @@ impl JobFolder {
         self.folder.join(STORE)
     }
 
-    /// The store that it writes: its own, or one on the host's scratch.
+    /// The store that it writes: its own, or one on the host's scratch, in a folder that bears the host's
+    /// name: a scratch that hosts share by mistake has a store for each.
     ///
     /// # Errors
     /// The folder there cannot be made.
     pub fn store_of(&self, job: &Job) -> Result<PathBuf, FleetError> {
         let Some(scratch) = &job.scratch else { return Ok(self.store()) };
-        let folder = scratch.join(&job.campaign);
+        let folder = scratch.join(&job.campaign).join(self.folder.file_name().unwrap_or_default());
         files::make_folder(&folder)?;
         Ok(folder.join(STORE))
     }

@@ -28,6 +28,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const AWAIT: Duration = Duration::from_secs(5);
 /// How long a job may take to write its first state, or to end once it is asked to.
 const LIMIT: Duration = Duration::from_secs(60);
+/// Why a job ended that was told to.
+const ENDED: &str = "ended by a signal";
 
 pub(super) fn job(args: &JobArgs) -> anyhow::Result<ExitCode> {
     if let Some(campaign) = &args.campaign {
@@ -227,16 +229,16 @@ fn measured(
     let mut view = View::new();
     let leases = match leases(job, state, holder, &mut view, stop)? {
         Ok(leases) => leases,
-        Err(reason) => return Ok((Phase::Refused, Some(reason))),
+        Err((phase, reason)) => return Ok((phase, Some(reason))),
     };
     let waited = State::now(Phase::Running, None);
     folder.write(&State { began_ms: Some(waited.since_ms), ..state.clone() })?;
     let summary = run(job, store, &mut view, stop);
     drop(leases);
     match summary {
-        Err(RunError::Interrupted) => Ok((Phase::Cancelled, Some("ended by a signal".to_owned()))),
+        Err(RunError::Interrupted) => Ok((Phase::Cancelled, Some(ENDED.to_owned()))),
         Err(error) => Err(error.into()),
-        Ok(summary) if summary.interrupted => Ok((Phase::Cancelled, Some("ended by a signal".to_owned()))),
+        Ok(summary) if summary.interrupted => Ok((Phase::Cancelled, Some(ENDED.to_owned()))),
         Ok(_) => {
             let trials = Store::open(store)?.trials()?;
             let failed = trials.iter().filter(|trial| matches!(trial.outcome, Outcome::Failed(_))).count();
@@ -253,7 +255,7 @@ fn leases(
     holder: &Holder,
     view: &mut View,
     stop: &AtomicBool,
-) -> anyhow::Result<Result<Vec<Lease>, String>> {
+) -> anyhow::Result<Result<Vec<Lease>, (Phase, String)>> {
     let Some(folder) = &job.leases else { return Ok(Ok(Vec::new())) };
     let until = Instant::now() + Duration::from_millis(job.wait_ms.unwrap_or(0));
     // In one order on all hosts: two that wait for each other would wait for ever.
@@ -267,8 +269,12 @@ fn leases(
                 Taken::By(by) => by,
             };
             let who = format!("the drive `{key}` is taken by {} of this campaign", by.host);
-            if Instant::now() >= until || stop.load(Ordering::Relaxed) {
-                return Ok(Err(format!("{who}: leave one of the two out, or let them take turns by --wait")));
+            if stop.load(Ordering::Relaxed) {
+                return Ok(Err((Phase::Cancelled, ENDED.to_owned())));
+            }
+            if Instant::now() >= until {
+                let reason = format!("{who}: leave one of the two out, or let them take turns by --wait");
+                return Ok(Err((Phase::Refused, reason)));
             }
             if !std::mem::replace(&mut told, true) {
                 view.note(&format!("{who}: waiting until it ends"));
