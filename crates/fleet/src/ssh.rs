@@ -140,6 +140,7 @@ impl<'a> Ssh<'a> {
 
     /// Starts a host's job unless it runs, and follows it to its end.
     fn follow(&self, host: &str) -> Result<(), FleetError> {
+        // It was reached a moment ago; to start a job twice does no harm.
         let (mut what, mut last) = ("--start", None::<State>);
         let mut session = None;
         let mut reached = Instant::now();
@@ -165,7 +166,7 @@ impl<'a> Ssh<'a> {
                     let reason = "the job did not start; its folder there has its log".to_owned();
                     return self.failed(host, last, Failure(Phase::Killed, reason));
                 }
-                Err(_) if what == "--await" && reached.elapsed() < PATIENCE => {
+                Err(_) if reached.elapsed() < PATIENCE => {
                     session = None;
                     self.pause();
                 }

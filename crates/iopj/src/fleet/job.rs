@@ -28,6 +28,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const AWAIT: Duration = Duration::from_secs(5);
 /// How long a job may take to write its first state, or to end once it is asked to.
 const LIMIT: Duration = Duration::from_secs(60);
+/// How long the process that watches a job may take to say how it ended.
+const MOMENT: Duration = Duration::from_secs(2);
 /// Why a job ended that was told to.
 const ENDED: &str = "ended by a signal";
 
@@ -61,7 +63,7 @@ pub(super) fn job(args: &JobArgs) -> anyhow::Result<ExitCode> {
 fn look(folder: &JobFolder, job: &Job) -> anyhow::Result<Look> {
     let store = folder.store_of(job)?;
     let drives = refusals::drives(job, &store);
-    let state = folder.state()?.map(|state| state.counted(&store));
+    let state = last_word(folder)?.map(|state| state.counted(&store));
     Ok(Look {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         boot: boot_id(),
@@ -69,6 +71,19 @@ fn look(folder: &JobFolder, job: &Job) -> anyhow::Result<Look> {
         drives,
         state,
     })
+}
+
+/// The state of a job; of one that is gone, what the process that watched it says a moment later.
+fn last_word(folder: &JobFolder) -> anyhow::Result<Option<State>> {
+    let until = Instant::now() + MOMENT;
+    loop {
+        let (state, written) = (folder.state()?, folder.written()?);
+        let has_word = state.as_ref().map(|state| state.phase) == written.map(|state| state.phase);
+        if has_word || Instant::now() > until {
+            return Ok(state);
+        }
+        thread::sleep(INTERVAL);
+    }
 }
 
 /// Starts the job with a process that outlives this session and watches it, unless it runs or is complete.

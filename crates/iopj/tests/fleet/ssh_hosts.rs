@@ -6,13 +6,14 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The hosts, which end when this is dropped: what is declared first is dropped first.
 pub(crate) struct Hosts {
     server: Child,
-    _users: Vec<Undo>,
+    users: Vec<User>,
     _disks: Vec<Disk>,
     pub(crate) folder: TempDir,
     port: u16,
@@ -41,14 +42,12 @@ impl Hosts {
         }
         let (mut disks, mut users) = (Vec::new(), Vec::new());
         for number in 0..count {
-            let (home, user) = (at(&format!("h{number}")), user(number));
+            let home = at(&format!("h{number}"));
             disks.push(Disk::mounted(&home));
-            tool(&format!("useradd -M -N -d {} -p * -s /bin/sh {user}", home.display()));
-            users.push(Undo(format!("userdel {user}")));
-            tool(&format!("chown {user} {}", home.display()));
+            users.push(User::add(&home));
         }
         let (server, port) = serve(folder.path());
-        let hosts = Hosts { server, _users: users, _disks: disks, folder, port };
+        let hosts = Hosts { server, users, _disks: disks, folder, port };
         for number in 0..count {
             hosts.configure(number, true);
         }
@@ -59,7 +58,7 @@ impl Hosts {
     /// Lets a host be up, or down: then nobody listens where ssh looks for it.
     pub(crate) fn configure(&self, number: usize, is_up: bool) {
         let port = if is_up { self.port } else { 1 };
-        let text = format!("Port {port}\nUser {}\n", user(number));
+        let text = format!("Port {port}\nUser {}\n", self.users[number].0);
         fs::write(self.at(&format!("ssh/h{number}.conf")), text).unwrap();
     }
 
@@ -104,24 +103,9 @@ impl Hosts {
 
     /// Cuts every connection of a host's user, as a network does that fails.
     pub(crate) fn cut(&self, number: usize) {
-        let uid: u32 = tool(&format!("id -u {}", user(number))).parse().unwrap();
-        let mut cut = 0;
-        for entry in fs::read_dir("/proc").unwrap().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-                continue;
-            };
-            let read = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
-            let is_users = read("status").lines().any(|line| {
-                line.strip_prefix("Uid:").is_some_and(|ids| {
-                    ids.split_whitespace().next().and_then(|id| id.parse().ok()) == Some(uid)
-                })
-            });
-            if is_users && read("comm").trim() == "sshd" {
-                // SAFETY: takes no pointer; only this test's server has sessions of this test's user.
-                cut += i32::from(unsafe { libc::kill(pid, libc::SIGKILL) } == 0);
-            }
-        }
-        assert!(cut > 0, "no connection to cut");
+        let sessions = processes(&self.users[number].0, |program| program == "sshd");
+        assert!(!sessions.is_empty(), "no connection to cut");
+        sessions.into_iter().for_each(kill);
     }
 }
 
@@ -129,12 +113,52 @@ impl Drop for Hosts {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();
+        // What still runs there keeps its user and its drive.
+        for User(name, _) in &self.users {
+            let end = Instant::now() + LIMIT;
+            while Instant::now() < end && !processes(name, |_| true).is_empty() {
+                processes(name, |_| true).into_iter().for_each(kill);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
     }
 }
 
-/// The user that is a host; two tests at the same time have others.
-fn user(number: usize) -> String {
-    format!("iopj{}h{number}", std::process::id())
+/// A user that is a host, until this is dropped.
+struct User(String, #[expect(dead_code, reason = "removes the user")] Undo);
+
+impl User {
+    fn add(home: &Path) -> User {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("iopj{}h{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        tool(&format!("useradd -M -N -d {} -p * -s /bin/sh {name}", home.display()));
+        let user = User(name.clone(), Undo(format!("userdel {name}")));
+        tool(&format!("chown {name} {}", home.display()));
+        user
+    }
+}
+
+/// The processes of a user of this test that run a program.
+fn processes(user: &str, is_meant: impl Fn(&str) -> bool) -> Vec<i32> {
+    let uid = tool(&format!("id -u {user}"));
+    let of_user = |folder: &Path| {
+        let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
+        let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        uids.and_then(|uids| uids.split_whitespace().next()) == Some(&uid)
+            && !status.contains("State:\tZ")
+            && is_meant(fs::read_to_string(folder.join("comm")).unwrap_or_default().trim())
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        of_user(&entry.path()).then_some(pid)
+    });
+    pids.collect()
+}
+
+fn kill(pid: i32) {
+    // SAFETY: takes no pointer; the process is one of a user that this test made.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
 }
 
 /// A server on a port that is free.
