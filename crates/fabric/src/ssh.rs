@@ -82,6 +82,26 @@ impl Control {
         Err(self.failed(command, output.status, &text(&output.stderr)))
     }
 
+    /// Runs a command there that answers in a few lines, unless `stop` is set before it ends.
+    ///
+    /// # Errors
+    /// As for [`Control::run`]; or it was stopped.
+    pub fn ask(&self, command: &str, stop: &AtomicBool) -> Result<String, FabricError> {
+        let mut child =
+            self.command(command).stdin(Stdio::null()).spawn().map_err(FabricError::io("run ssh"))?;
+        while child.try_wait().map_err(FabricError::io("wait for ssh"))?.is_none() {
+            if stop.load(Ordering::Relaxed) {
+                let _ = child.kill();
+            }
+            thread::sleep(INTERVAL);
+        }
+        let output = child.wait_with_output().map_err(FabricError::io("wait for ssh"))?;
+        match output.status.success() {
+            true => Ok(text(&output.stdout)),
+            false => Err(self.failed(command, output.status, &text(&output.stderr))),
+        }
+    }
+
     /// Runs a command there, and gives its output to `take` while it comes. Why the command failed there, if
     /// it did, stands beside what `take` made of its output.
     ///

@@ -12,7 +12,6 @@ use iopj_fabric::{Control, FabricError, push};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -51,9 +50,9 @@ struct Session {
 
 impl Session {
     /// Asks there about the job, or for something to be done with it.
-    fn ask(&self, what: &str) -> Result<Look, Failure> {
+    fn ask(&self, what: &str, stop: &AtomicBool) -> Result<Look, Failure> {
         let Session { control, command, folder } = self;
-        let answer = control.run(&format!("{command} fleet job {folder} {what}"), Stdio::null());
+        let answer = control.ask(&format!("{command} fleet job {folder} {what}"), stop);
         let answer = answer.map_err(|error| {
             let text = error.to_string();
             let is_missing = text.contains("exit status: 127");
@@ -185,7 +184,7 @@ impl<'a> Ssh<'a> {
             Some(open) => open,
             None => self.session(host)?,
         };
-        let look = open.ask(what);
+        let look = open.ask(what, self.stop);
         *session = Some(open);
         look
     }
@@ -219,7 +218,7 @@ impl<'a> Ssh<'a> {
         let copy =
             format!("umask 077 && mkdir -p {folder} && cat >{folder}/new && mv {folder}/new {folder}/{TOLD}");
         session.control.run(&copy, told.into())?;
-        let look = session.ask("--look")?;
+        let look = session.ask("--look", self.stop)?;
         let (theirs, ours) = (&look.version, &self.campaign.plan().job.version);
         if theirs != ours {
             let reason = format!(
@@ -270,7 +269,7 @@ impl<'a> Ssh<'a> {
         let known = self.campaign.all_known()?;
         let may_have_passed = |state: &State| matches!(state.phase, Phase::Running | Phase::Lost);
         let hosts: Vec<_> = known.into_iter().filter(|(_, state)| may_have_passed(state)).collect();
-        let looks = each(&hosts, self.by.parallel, |(host, _)| self.session(host)?.ask("--look"));
+        let looks = each(&hosts, self.by.parallel, |(host, _)| self.session(host)?.ask("--look", self.stop));
         for ((host, before), look) in hosts.iter().zip(looks) {
             match look {
                 Ok(Look { state: Some(state), .. }) => self.keep(host, &state)?,
@@ -311,7 +310,7 @@ impl<'a> Ssh<'a> {
         let known = self.campaign.all_known()?;
         let may_run = |state: &State| matches!(state.phase, Phase::Running | Phase::Lost);
         let hosts: Vec<_> = known.into_iter().filter(|(_, state)| may_run(state)).collect();
-        let looks = each(&hosts, self.by.parallel, |(host, _)| self.session(host)?.ask("--stop"));
+        let looks = each(&hosts, self.by.parallel, |(host, _)| self.session(host)?.ask("--stop", self.stop));
         for ((host, before), look) in hosts.iter().zip(looks) {
             match look {
                 Ok(Look { state, .. }) => {

@@ -64,8 +64,9 @@ fn a_job_outlives_its_connection_and_ctrl_c_and_a_killed_one_is_resumed() {
     if !have_hosts() {
         return;
     }
+    const TRIALS: usize = 12;
     let hosts = Hosts::new(2);
-    fs::write(hosts.at("s.toml"), study(5, "600ms")).unwrap();
+    fs::write(hosts.at("s.toml"), study(TRIALS as u32, "500ms")).unwrap();
     let line = "fleet submit s.toml --ssh h0,h1 --dir c";
     let mut submit = begun(&hosts, line);
     let job = |number| until("a job", || hosts.job(number));
@@ -77,12 +78,12 @@ fn a_job_outlives_its_connection_and_ctrl_c_and_a_killed_one_is_resumed() {
     assert_eq!(end(&mut submit).code(), Some(1));
     let [h0, h1] = ["h0", "h1"].map(|host| record(&hosts.at("c"), host));
     assert_eq!((&h0["phase"], &h0["reason"]), (&"killed".into(), &"killed by signal 9".into()));
-    assert_eq!((&h1["phase"], &h1["done"]), (&"ok".into(), &5.into()));
+    assert_eq!((&h1["phase"], &h1["done"]), (&"ok".into(), &TRIALS.into()));
     says(&ends(&hosts, 1, "fleet status c"), &["killed by signal 9", "1 killed, 1 ok"]);
     ends(&hosts, 0, "fleet fetch c");
     let partial = trials(&fetched(&hosts.at("c"), "h0"));
     assert_eq!(Some(partial as u64), h0["done"].as_u64());
-    assert!((1..5).contains(&partial), "{partial}");
+    assert!((1..TRIALS).contains(&partial), "{partial}");
 
     // Ctrl-C leaves the job as it is, and the next submit takes it up.
     let mut submit = begun(&hosts, line);
@@ -102,7 +103,7 @@ fn a_job_outlives_its_connection_and_ctrl_c_and_a_killed_one_is_resumed() {
     says(&ends(&hosts, 0, line), &["2 ok"]);
     assert_eq!(json(&state)["process"]["pid"], pid, "the job was begun anew");
     ends(&hosts, 0, "fleet fetch c");
-    assert_eq!(trials(&fetched(&hosts.at("c"), "h0")), 5);
+    assert_eq!(trials(&fetched(&hosts.at("c"), "h0")), TRIALS);
 }
 
 #[test]
