@@ -101,13 +101,13 @@ fn begun(status: &Status) -> Begun {
     let state = status.container_statuses.first().map(|container| &container.state);
     let why = || {
         let conditions = status.conditions.iter();
-        let open =
+        let mut open =
             conditions.filter(|condition| condition.status != "True").filter_map(|one| one.message.clone());
         status
             .message
             .clone()
             .or(status.reason.clone())
-            .or(open.last())
+            .or(open.next_back())
             .unwrap_or_else(|| status.phase.clone())
     };
     match state {

@@ -4,8 +4,10 @@
 mod campaigns;
 #[path = "../common/mod.rs"]
 mod common;
+mod containers;
 mod drives;
 mod manifests;
+mod scripts;
 mod slurm;
 mod slurm_cluster;
 mod ssh;
