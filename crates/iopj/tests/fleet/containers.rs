@@ -40,6 +40,7 @@ fn state(folder: &TempDir, name: &str, profile: &Value) -> Value {
     for system in ["/usr", "/lib", "/lib64"] {
         mounts.push(bind(Path::new(system), system));
     }
+    let namespaces = ["pid", "mount", "network", "ipc", "uts"].map(|kind| json!({ "type": kind }));
     let config = json!({
         "ociVersion": "1.0.2",
         "process": {
@@ -49,7 +50,7 @@ fn state(folder: &TempDir, name: &str, profile: &Value) -> Value {
         "root": { "path": "rootfs" },
         "mounts": mounts,
         "linux": {
-            "namespaces": ["pid", "mount", "network", "ipc", "uts"].map(|kind| json!({ "type": kind })),
+            "namespaces": namespaces,
             "seccomp": profile,
         },
     });
