@@ -22,7 +22,6 @@ mod shell;
 mod sizes;
 mod soak;
 mod test;
-#[expect(dead_code, reason = "the tasks of Python use it")]
 mod venv;
 mod width;
 mod workspace;

@@ -5,7 +5,7 @@ use crate::cross::DRAWING;
 use crate::options::Options;
 use crate::results::Results;
 use crate::workspace::Workspace;
-use crate::{cross, ffi, instructions, needs, shell};
+use crate::{cross, ffi, instructions, needs, shell, venv};
 use anyhow::{Context, Error, Result, bail};
 use rustix::process::setpriority_process;
 use serde_json::Value;
@@ -28,6 +28,9 @@ const SEED: &str = "10";
 const WITH_GUESTS: [&str; 2] = ["bypass", "lab"];
 /// Names that build to them.
 const GUESTS_PROGRAM: &str = "IOPJ_IN_GUESTS";
+/// What holds manifests against Kubernetes' published schema: the environment of Python with it, and what
+/// names it to the tests.
+const VALIDATOR: (&str, &str) = ("kubernetes", "IOPJ_KUBERNETES_VALIDATE");
 /// Tests that only compute or draw, so they can go on beside those with guests.
 const BESIDE_GUESTS: [&str; 6] = ["browser", "pdf", "sequential", "simulation", "truth", "winner"];
 
@@ -35,6 +38,7 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
     let start = Instant::now();
     shell::timed("what the tests need", needs::ensure)?;
+    validator(workspace)?;
     let counts = needs::is_here("valgrind");
     // Everything is built once, so the program that the tests run fetches the kernels.
     shell::step("build of the tests", &mut workspace.cargo(&format!("{TESTS} --no-run")))?;
@@ -197,11 +201,25 @@ fn named(names: &BTreeSet<&str>) -> String {
     names.iter().map(|name| format!(" --test {name}")).collect()
 }
 
+/// Makes the environment with the validator of manifests; outside of CI, tests are skipped without it.
+fn validator(workspace: &Workspace) -> Result<()> {
+    let list = workspace.root.join("packaging/kubernetes/requirements.txt");
+    match venv::ensure(workspace, VALIDATOR.0, "python3", &list) {
+        Err(error) if !shell::in_ci() => {
+            println!("{error:#}; tests without it say `skipped`");
+            Ok(())
+        }
+        made => made.map(drop),
+    }
+}
+
 /// Runs the tests that these words of cargo's and libtest's choose, whatever fails. Their output is printed
 /// and read.
 fn cargo_tests(workspace: &Workspace, words: &str, tests: &str) -> Result<Results> {
     let mut command = workspace.cargo(&format!("{TESTS} --no-fail-fast {words} -- --show-output {tests}"));
     command.env("PROPTEST_RNG_SEED", SEED).env(GUESTS_PROGRAM, workspace.target.join("release/iopj"));
+    let validator = format!("venv/{}/bin/kubernetes-validate", VALIDATOR.0);
+    command.env(VALIDATOR.1, workspace.target.join(validator));
     run_tests(command)
 }
 

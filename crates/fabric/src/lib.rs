@@ -20,6 +20,8 @@ pub use agent::{Handler, Served, serve};
 pub use client::Client;
 pub use error::FabricError;
 pub use frame::Hello;
+pub use push::push;
+pub use ssh::Control;
 pub use start::{Destination, Start};
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::process::Stdio;
 ///
 /// # Errors
 /// There is no program for the host's processor, or it did not arrive whole.
-pub(crate) fn push(control: &Control, command: &str) -> Result<String, FabricError> {
+pub fn push(control: &Control, command: &str) -> Result<String, FabricError> {
     let architecture = control.run("uname -m", Stdio::null())?;
     let program = program(&control.host, &architecture)?;
     let hash = hash(&program).map_err(FabricError::io(format!("read {}", program.display())))?;

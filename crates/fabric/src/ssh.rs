@@ -21,9 +21,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 const LAST: Duration = Duration::from_secs(30);
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A control connection of ssh: a master that the other commands of a study share.
+/// A control connection of ssh: a master that the other commands of a study share. It ends with the thread
+/// that opened it.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub struct Control {
     pub(crate) host: String,
     program: String,
     folder: PathBuf,
@@ -32,8 +33,11 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Connects.
-    pub(crate) fn open(program: &str, host: &str, stop: &AtomicBool) -> Result<Control, FabricError> {
+    /// Connects to a host by the program that is ssh here.
+    ///
+    /// # Errors
+    /// [`FabricError::Ssh`]: it does not get there, with the remedy.
+    pub fn open(program: &str, host: &str, stop: &AtomicBool) -> Result<Control, FabricError> {
         let folder =
             private_folder().map_err(FabricError::io("make a folder for ssh's control connection"))?;
         let mut command = ssh(program, &folder);
@@ -67,18 +71,71 @@ impl Control {
     }
 
     /// Runs a command there with this input: its output.
-    pub(crate) fn run(&self, command: &str, input: Stdio) -> Result<String, FabricError> {
-        let mut ssh = ssh(&self.program, &self.folder);
-        ssh.arg(&self.host).arg(command).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let output = ssh.output().map_err(FabricError::io("run ssh"))?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    ///
+    /// # Errors
+    /// It failed there, with what it said last; or the connection is lost.
+    pub fn run(&self, command: &str, input: Stdio) -> Result<String, FabricError> {
+        let output = self.command(command).stdin(input).output().map_err(FabricError::io("run ssh"))?;
         if output.status.success() {
             return Ok(text(&output.stdout));
         }
-        let said = text(&output.stderr);
+        Err(self.failed(command, output.status, &text(&output.stderr)))
+    }
+
+    /// Runs a command there that answers in a few lines, unless `stop` is set before it ends.
+    ///
+    /// # Errors
+    /// As for [`Control::run`]; or it was stopped.
+    pub fn ask(&self, command: &str, stop: &AtomicBool) -> Result<String, FabricError> {
+        let mut child =
+            self.command(command).stdin(Stdio::null()).spawn().map_err(FabricError::io("run ssh"))?;
+        while child.try_wait().map_err(FabricError::io("wait for ssh"))?.is_none() {
+            if stop.load(Ordering::Relaxed) {
+                let _ = child.kill();
+            }
+            thread::sleep(INTERVAL);
+        }
+        let output = child.wait_with_output().map_err(FabricError::io("wait for ssh"))?;
+        match output.status.success() {
+            true => Ok(text(&output.stdout)),
+            false => Err(self.failed(command, output.status, &text(&output.stderr))),
+        }
+    }
+
+    /// Runs a command there, and gives its output to `take` while it comes. Why the command failed there, if
+    /// it did, stands beside what `take` made of its output.
+    ///
+    /// # Errors
+    /// ssh does not start.
+    pub fn stream<T>(
+        &self,
+        command: &str,
+        take: impl FnOnce(&mut dyn Read) -> T,
+    ) -> Result<(T, Option<FabricError>), FabricError> {
+        let mut ssh = self.command(command);
+        let mut child = ssh.stdin(Stdio::null()).spawn().map_err(FabricError::io("run ssh"))?;
+        let said = Said::of(child.stderr.take());
+        let Some(mut output) = child.stdout.take() else {
+            return Err(FabricError::io("run ssh")(io::ErrorKind::BrokenPipe.into()));
+        };
+        let taken = take(&mut output);
+        // The far side ends, too, where `take` has not read everything.
+        drop(output);
+        let status = child.wait().map_err(FabricError::io("wait for ssh"))?;
+        let failure = (!status.success()).then(|| self.failed(command, status, &said.last_of_all()));
+        Ok((taken, failure))
+    }
+
+    fn command(&self, command: &str) -> Command {
+        let mut ssh = ssh(&self.program, &self.folder);
+        ssh.arg(&self.host).arg(command).stdout(Stdio::piped()).stderr(Stdio::piped());
+        ssh
+    }
+
+    fn failed(&self, command: &str, status: ExitStatus, said: &str) -> FabricError {
         let last = said.lines().last().unwrap_or_default();
-        let reason = format!("`{command}` failed there ({}): {last}", output.status);
-        Err(FabricError::Ssh { host: self.host.clone(), reason })
+        let reason = format!("`{command}` failed there ({status}): {last}");
+        FabricError::Ssh { host: self.host.clone(), reason }
     }
 }
 
@@ -219,6 +276,10 @@ fn refusal(status: Option<ExitStatus>, said: &str, command: &str) -> String {
         Some(126) => format!("`{command}` cannot be run there{said_so}: is it built for that processor?"),
         _ => format!("ssh ended ({status}){said_so}"),
     }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
 /// ssh without questions, by a control connection in `folder`.

@@ -1,1 +1,22 @@
 //! Many hosts: jobs for Slurm, Kubernetes or ssh; and their stores, gathered into a Parquet data set.
+
+pub mod campaign;
+mod each;
+mod error;
+mod files;
+pub mod hosts;
+pub mod job;
+pub mod kubernetes;
+pub mod lease;
+mod program;
+mod queue;
+pub mod serials;
+pub mod slurm;
+mod ssh;
+pub mod transfer;
+
+pub use campaign::Campaign;
+pub use error::FleetError;
+pub use kubernetes::Kubernetes;
+pub use slurm::Slurm;
+pub use ssh::Ssh;

@@ -96,7 +96,7 @@ pub fn facts(devices: &[String]) -> BTreeMap<String, String> {
         ] {
             put(&format!("{device}.{name}"), read(&format!("{folder}/{file}")));
         }
-        put(&format!("{device}.serial"), serial(Path::new(&folder)));
+        put(&format!("{device}.serial"), drive_serial(device));
         let driver = fs::read_link(format!("{folder}/device/driver")).ok();
         put(
             &format!("{device}.driver"),
@@ -104,6 +104,11 @@ pub fn facts(devices: &[String]) -> BTreeMap<String, String> {
         );
     }
     facts
+}
+
+/// The serial number of a drive by its name below `/sys/block`, or what else tells it from others.
+pub fn drive_serial(device: &str) -> Option<String> {
+    serial(&Path::new("/sys/block").join(device))
 }
 
 /// Bytes of memory available without swapping.

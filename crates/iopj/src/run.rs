@@ -77,7 +77,7 @@ fn refused(error: RunError) -> anyhow::Result<ExitCode> {
 }
 
 /// The decisions of a study that adds blocks until they are made.
-fn look(study: &StudyRecord, trials: &[Trial]) -> Look {
+pub(crate) fn look(study: &StudyRecord, trials: &[Trial]) -> Look {
     let (open, says) = sequential::look(study, trials);
     Look { open, says }
 }

@@ -41,4 +41,5 @@ pub use pace::RunTime;
 pub use program_error::ProgramError;
 pub use progress::Progress;
 pub use runner::{read_study, resume, run};
+pub use target::{devices_below, writes};
 pub use trials::Summary;

@@ -57,6 +57,11 @@ impl Store {
         Ok(store)
     }
 
+    /// Opens a store of any schema that this program knows, without bringing it forward.
+    pub(crate) fn open_as_it_is(path: &Path) -> Result<Store, StoreError> {
+        Store::open_any(path).map(|(store, _)| store)
+    }
+
     /// Opens a store of any schema that this program knows; returns the schema's version too.
     fn open_any(path: &Path) -> Result<(Store, i32), StoreError> {
         check_header(path)?;

@@ -218,3 +218,33 @@ Examples:
       For zsh, with ~/.zfunc in fpath
   iopj completions fish > ~/.config/fish/completions/iopj.fish
       For fish";
+
+pub(super) const FLEET_SUBMIT: &str = "\
+Exit codes: 0 every host measured the study, 1 a host did not or trials failed, 2 usage or set-up error
+
+Examples:
+  iopj fleet submit study.toml --ssh hosts.txt --parallel 16 --push
+      Run a study on the hosts of a list, 16 at a time, with this iopj
+  iopj fleet submit writes.toml --ssh n1,n2 --target /dev/nvme0n1 --serials drives.txt --destroy-data
+      Write to the drives whose serial numbers are listed, and to no other
+  iopj fleet submit study.toml --slurm --nodes 40 --constraint nvme --dir /shared/quick.fleet
+      Run it on 40 nodes of a Slurm cluster, as a job array
+  iopj fleet submit study.toml --kubernetes --daemonset --image registry.example/iopj --manifest-only
+      Write the manifest that would run it on every node";
+
+pub(super) const FLEET_STATUS: &str = "\
+Exit codes: 0 no host failed so far, 1 a host failed, 2 usage or set-up error
+
+Examples:
+  iopj fleet status quick.fleet
+      What has become of each host";
+
+pub(super) const FLEET_FETCH: &str = "\
+Examples:
+  iopj fleet fetch quick.fleet
+      Fetch the stores that are not fetched yet into quick.fleet/stores, also of studies that run";
+
+pub(super) const FLEET_CANCEL: &str = "\
+Examples:
+  iopj fleet cancel quick.fleet
+      End all jobs; each puts its host's settings back";

@@ -1,6 +1,7 @@
 //! The commands; their options are in a file for each group of commands.
 
 mod examples;
+mod fleet;
 mod hints;
 mod lab;
 mod meter;
@@ -11,6 +12,7 @@ mod results;
 mod run;
 mod watch;
 
+pub(crate) use fleet::{FetchArgs, FleetCommand, JobArgs, StatusArgs, SubmitArgs};
 pub(crate) use lab::{GuestArgs, LabCommand, LabRunArgs};
 pub(crate) use meter::{AttachArgs, MeterCommand};
 pub(crate) use policy::{DeriveArgs, PolicyCommand, ScoreArgs, SimulateArgs};
@@ -80,6 +82,9 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Import results of other programs
     Import(ImportArgs),
+    /// Run a study on many hosts over ssh, by Slurm or by Kubernetes, and fetch the stores
+    #[command(subcommand)]
+    Fleet(FleetCommand),
     /// Run a study in a virtual machine with emulated NVMe, on a kernel of your choice
     #[command(subcommand)]
     Lab(LabCommand),

@@ -352,7 +352,10 @@ impl TargetSpec {
 const STUDY_WRITES: &str = "the study writes";
 
 /// Why the study writes its target, where it does.
-pub(crate) fn writes(study: &Study) -> Result<Option<&'static str>, RunError> {
+///
+/// # Errors
+/// A workload that cannot be.
+pub fn writes(study: &Study) -> Result<Option<&'static str>, RunError> {
     for matrix in &study.workloads {
         if matrix.workloads()?.iter().any(iopj_core::Workload::writes) {
             return Ok(Some(STUDY_WRITES));
@@ -374,7 +377,7 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 }
 
 /// The disks below a path, as far as they are known: a device's own, or those of a file's file system.
-pub(crate) fn devices_below(path: &Path) -> Vec<String> {
+pub fn devices_below(path: &Path) -> Vec<String> {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     let Ok(metadata) = std::fs::metadata(path).or_else(|_| std::fs::metadata(folder_of(path))) else {
         return Vec::new();

@@ -1,0 +1,410 @@
+//! A campaign: a folder with a study, how it is run and where, and what has become of each host's job.
+
+use crate::error::FleetError;
+use crate::files;
+use crate::job::{FORMAT, Job, JobFolder, Phase, State};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const PLAN: &str = "campaign.json";
+const STUDY: &str = "study.toml";
+
+/// How a campaign is run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// What each host's job is told. Its id tells the campaign from others on a host.
+    pub job: Job,
+    /// What runs it.
+    pub by: By,
+}
+
+/// What runs a campaign.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    /// The user's own ssh.
+    Ssh(BySsh),
+    /// Slurm.
+    Slurm(BySlurm),
+    /// Kubernetes.
+    Kubernetes(ByKubernetes),
+}
+
+impl By {
+    fn word(&self) -> &'static str {
+        match self {
+            By::Ssh(_) => "ssh",
+            By::Slurm(_) => "slurm",
+            By::Kubernetes(_) => "kubernetes",
+        }
+    }
+}
+
+/// A campaign over ssh.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BySsh {
+    /// The hosts as ssh takes them.
+    pub hosts: Vec<String>,
+    /// How many may run at the same time.
+    pub parallel: usize,
+    /// The command that is iopj there.
+    pub command: String,
+    /// Copy this iopj there, and use the copy.
+    pub push: bool,
+    /// The folder there below which jobs have theirs; the user's own if absent.
+    pub folder: Option<PathBuf>,
+}
+
+/// A campaign by Slurm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BySlurm {
+    /// How many nodes, whichever they are.
+    pub nodes: Option<u32>,
+    /// These nodes, by their names.
+    pub nodelist: Vec<String>,
+    /// Options of sbatch, such as `--partition=io`.
+    pub options: Vec<String>,
+    /// The command that is iopj there.
+    pub command: String,
+    /// The job arrays so far.
+    #[serde(default)]
+    pub arrays: Vec<Array>,
+}
+
+/// A job array.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Array {
+    /// Slurm's number.
+    pub id: String,
+    /// How many tasks it has.
+    pub tasks: u32,
+    /// The node of each task, where it is fixed.
+    pub nodes: Vec<String>,
+}
+
+/// A campaign by Kubernetes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ByKubernetes {
+    /// The namespace; the one of kubectl's context if absent.
+    pub namespace: Option<String>,
+    /// The name of what the manifest makes.
+    pub name: String,
+    /// The folder of each node that holds stores.
+    pub folder: PathBuf,
+    /// How many pods are meant to run; unknown for a DaemonSet.
+    pub nodes: Option<u32>,
+}
+
+/// An open campaign.
+#[derive(Debug)]
+pub struct Campaign {
+    folder: PathBuf,
+    plan: Plan,
+    /// Held while this process changes it.
+    _lock: Option<File>,
+}
+
+impl Campaign {
+    /// Makes a campaign, or opens one of the same study that is run in the same way, with its hosts and
+    /// options as they are asked for now.
+    ///
+    /// # Errors
+    /// The folder holds another campaign, or another iopj submits it at this moment.
+    pub fn submit(folder: &Path, mut plan: Plan) -> Result<Campaign, FleetError> {
+        refuse_foreign(folder)?;
+        for below in ["hosts", "run", "stores"] {
+            files::make_folder(&folder.join(below))?;
+        }
+        let lock = lock(folder)?;
+        if let Some(before) = read(folder)? {
+            plan = continued(before, plan, folder)?;
+        }
+        // The plan is last: a folder that has it is whole.
+        files::write(&folder.join(STUDY), plan.job.study.as_bytes())?;
+        let campaign = Campaign { folder: folder.to_owned(), plan, _lock: Some(lock) };
+        campaign.keep_plan()?;
+        Ok(campaign)
+    }
+
+    /// Opens a campaign to look at it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn open(folder: &Path) -> Result<Campaign, FleetError> {
+        let plan = read(folder)?.ok_or_else(|| {
+            FleetError::Refused(format!(
+                "there is no campaign in `{}`: name the folder that `iopj fleet submit` made",
+                folder.display()
+            ))
+        })?;
+        Ok(Campaign { folder: folder.to_owned(), plan, _lock: None })
+    }
+
+    /// How it is run.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.plan.job.campaign
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The folder of the leases of its drives, for jobs that share it.
+    pub fn leases(&self) -> PathBuf {
+        self.folder.join("drives")
+    }
+
+    /// The folder of a host's job, for jobs that share the campaign's folder.
+    pub fn job_folder(&self, host: &str) -> JobFolder {
+        JobFolder::new(&self.folder.join("run").join(files::name_of(host)))
+    }
+
+    /// Where a host's store is fetched to.
+    pub fn store(&self, host: &str) -> PathBuf {
+        self.folder.join("stores").join(format!("{}.iopj", files::name_of(host)))
+    }
+
+    /// Keeps a job array that was submitted.
+    ///
+    /// # Errors
+    /// [`FleetError::Io`].
+    pub fn keep_array(&mut self, array: Array) -> Result<(), FleetError> {
+        if let By::Slurm(by) = &mut self.plan.by {
+            by.arrays.push(array);
+        }
+        self.keep_plan()
+    }
+
+    fn keep_plan(&self) -> Result<(), FleetError> {
+        files::write_json(&self.folder.join(PLAN), &self.plan)
+    }
+
+    fn record(&self, host: &str) -> PathBuf {
+        self.folder.join("hosts").join(format!("{}.json", files::name_of(host)))
+    }
+
+    /// What is known of a host.
+    ///
+    /// # Errors
+    /// Its file cannot be read.
+    pub fn known(&self, host: &str) -> Result<Option<State>, FleetError> {
+        Ok(files::read_json::<Known>(&self.record(host))?.map(|known| known.state))
+    }
+
+    /// Keeps what is known of a host.
+    ///
+    /// # Errors
+    /// [`FleetError::Io`].
+    pub fn keep(&self, host: &str, state: &State) -> Result<(), FleetError> {
+        files::write_json(&self.record(host), &Known { host: host.to_owned(), state: state.clone() })
+    }
+
+    /// Forgets a host.
+    ///
+    /// # Errors
+    /// [`FleetError::Io`].
+    pub fn forget(&self, host: &str) -> Result<(), FleetError> {
+        match fs::remove_file(self.record(host)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(FleetError::io("remove", &self.record(host))(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// All hosts of which something is known, by their names.
+    ///
+    /// # Errors
+    /// A file of theirs cannot be read.
+    pub fn all_known(&self) -> Result<BTreeMap<String, State>, FleetError> {
+        let folder = self.folder.join("hosts");
+        let entries = fs::read_dir(&folder).map_err(FleetError::io("read", &folder))?;
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let mut all = BTreeMap::new();
+        for path in paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")) {
+            if let Some(Known { host, state }) = files::read_json(&path)? {
+                all.insert(host, state);
+            }
+        }
+        if let By::Ssh(by) = &self.plan.by {
+            let waiting = || State::now(Phase::Waiting, None);
+            for host in &by.hosts {
+                all.entry(host.clone()).or_insert_with(waiting);
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// The file of a host.
+#[derive(Serialize, Deserialize)]
+struct Known {
+    host: String,
+    #[serde(flatten)]
+    state: State,
+}
+
+fn read(folder: &Path) -> Result<Option<Plan>, FleetError> {
+    let path = folder.join(PLAN);
+    /// What a plan of any iopj says.
+    #[derive(Deserialize)]
+    struct Any {
+        format: u32,
+    }
+    match files::read_json::<Any>(&path)? {
+        None => Ok(None),
+        Some(Any { format }) if format != FORMAT => Err(FleetError::Refused(format!(
+            "`{}` has format {format}, and this iopj knows format {FORMAT}: use the iopj that wrote it",
+            path.display()
+        ))),
+        Some(_) => files::read_json(&path),
+    }
+}
+
+/// Refuses a folder with other things in it.
+fn refuse_foreign(folder: &Path) -> Result<(), FleetError> {
+    let holds = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    let begun = ["hosts", PLAN].iter().any(|name| folder.join(name).exists());
+    if holds && !begun {
+        let folder = folder.display();
+        return Err(FleetError::Refused(format!(
+            "`{folder}` holds other files, and no campaign: name a new folder by --dir"
+        )));
+    }
+    Ok(())
+}
+
+fn lock(folder: &Path) -> Result<File, FleetError> {
+    let path = folder.join("lock");
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(FleetError::io("open", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(_) => Err(FleetError::Refused(format!(
+            "another `iopj fleet submit` is at work in `{}`: wait for it, or end it by Ctrl-C (its jobs go on)",
+            folder.display()
+        ))),
+    }
+}
+
+/// The plan of a campaign that is submitted again.
+fn continued(before: Plan, mut now: Plan, folder: &Path) -> Result<Plan, FleetError> {
+    let folder = folder.display();
+    let differs = |what: &str| {
+        Err(FleetError::Refused(format!(
+            "the campaign in `{folder}` has another {what}: submit it as it was, or name a new folder by --dir"
+        )))
+    };
+    if before.job.study != now.job.study {
+        return differs("study");
+    }
+    if before.by.word() != now.by.word() {
+        let word = before.by.word();
+        return Err(FleetError::Refused(format!(
+            "the campaign in `{folder}` is run by {word}: submit it by --{word}, or name a new folder by --dir"
+        )));
+    }
+    let same = [
+        (before.job.target == now.job.target, "target"),
+        (before.job.scratch == now.job.scratch, "folder of scratch"),
+    ];
+    if let Some((_, what)) = same.iter().find(|(is_same, _)| !is_same) {
+        return differs(what);
+    }
+    now.job.campaign = before.job.campaign;
+    if let (By::Slurm(before), By::Slurm(now)) = (before.by, &mut now.by) {
+        now.arrays = before.arrays;
+    }
+    Ok(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(study: &str) -> Plan {
+        let job = Job {
+            format: FORMAT,
+            version: "1".to_owned(),
+            campaign: "s-1".to_owned(),
+            study: study.to_owned(),
+            target: None,
+            serials: None,
+            destroy_data: false,
+            allow_exec: false,
+            wait_ms: None,
+            leases: None,
+            scratch: None,
+            hold_ms: None,
+        };
+        let by = By::Ssh(BySsh {
+            hosts: vec!["n1".to_owned()],
+            parallel: 8,
+            command: "iopj".to_owned(),
+            push: false,
+            folder: None,
+        });
+        Plan { format: FORMAT, job, by }
+    }
+
+    #[test]
+    fn a_campaign_is_continued_only_as_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let submit = |plan: Plan| Campaign::submit(folder.path(), plan).map_err(|error| error.to_string());
+        let first = submit(plan("a")).unwrap();
+        assert!(submit(plan("a")).unwrap_err().contains("another `iopj fleet submit` is at work"));
+        drop(first);
+        assert!(submit(plan("b")).unwrap_err().contains("has another study"));
+        let by = By::Slurm(BySlurm {
+            nodes: Some(2),
+            nodelist: Vec::new(),
+            options: Vec::new(),
+            command: "iopj".to_owned(),
+            arrays: Vec::new(),
+        });
+        assert!(submit(Plan { by, ..plan("a") }).unwrap_err().contains("is run by ssh"));
+        let mut other = plan("a");
+        other.job.target = Some("/dev/sda".into());
+        assert!(submit(other).unwrap_err().contains("has another target"));
+        let mut again = plan("a");
+        again.job.campaign = "s-2".to_owned();
+        assert_eq!(submit(again).unwrap().id(), "s-1");
+    }
+
+    #[test]
+    fn a_folder_of_other_files_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("thesis.tex"), "").unwrap();
+        let error = Campaign::submit(folder.path(), plan("a")).unwrap_err().to_string();
+        assert!(error.contains("holds other files"), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(Campaign::open(folder.path()).unwrap_err().to_string().contains("there is no campaign"));
+    }
+
+    #[test]
+    fn a_hosts_state_is_kept_under_its_own_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let campaign = Campaign::submit(folder.path(), plan("a")).unwrap();
+        let lost = State::now(Phase::Lost, Some("no route".to_owned()));
+        campaign.keep("root@[fe80::1%eth0]", &lost).unwrap();
+        let all = campaign.all_known().unwrap();
+        assert_eq!(all.keys().collect::<Vec<_>>(), ["n1", "root@[fe80::1%eth0]"]);
+        assert_eq!(all["root@[fe80::1%eth0]"], lost);
+    }
+}

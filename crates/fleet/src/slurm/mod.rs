@@ -1,0 +1,295 @@
+//! A campaign as a job array of Slurm, in a folder that all nodes share: one task a node.
+
+mod tasks;
+
+use crate::campaign::{Array, By, BySlurm, Campaign};
+use crate::error::FleetError;
+use crate::files;
+use crate::job::{Phase, State};
+use crate::lease::{Holder, Lease};
+use crate::program::{self, words};
+use crate::ssh::quoted;
+use crate::transfer;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+use tasks::{Ended, Live};
+
+/// What holds Slurm's programs (Debian's name).
+const PACKAGE: &str = "Slurm's commands (slurm-client), and run it where they reach the cluster";
+/// How long before its time is up a task is told to end.
+const SIGNAL: &str = "--signal=B:TERM@60";
+/// How long tasks that were told to end may take.
+const LAST: Duration = Duration::from_secs(120);
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// A campaign by Slurm, and what is needed to run it.
+pub struct Slurm<'a> {
+    campaign: &'a Campaign,
+    by: &'a BySlurm,
+    say: &'a (dyn Fn(&str) + Sync),
+}
+
+impl<'a> Slurm<'a> {
+    /// A campaign that Slurm runs.
+    pub fn new(campaign: &'a Campaign, by: &'a BySlurm, say: &'a (dyn Fn(&str) + Sync)) -> Slurm<'a> {
+        Slurm { campaign, by, say }
+    }
+
+    /// Submits a job array, held, for the nodes that are neither complete nor under way; `None` if there is
+    /// no such node. The array is to be kept before it is released.
+    ///
+    /// # Errors
+    /// Slurm refuses.
+    pub fn submit(&self) -> Result<Option<Array>, FleetError> {
+        self.refresh()?;
+        let known = self.campaign.all_known()?;
+        let is_settled = |state: &State| state.phase.is_complete() || !state.phase.is_over();
+        let nodes: Vec<String> = match self.by.nodes {
+            Some(_) => Vec::new(),
+            None => {
+                let is_missing = |node: &&String| !known.get(*node).is_some_and(is_settled);
+                self.by.nodelist.iter().filter(is_missing).cloned().collect()
+            }
+        };
+        let settled = known.values().filter(|state| is_settled(state)).count();
+        let tasks = match self.by.nodes {
+            Some(wanted) => (wanted as usize).saturating_sub(settled),
+            None => nodes.len(),
+        };
+        if tasks == 0 {
+            (self.say)("every node is complete or under way: nothing to submit");
+            return Ok(None);
+        }
+        let complete =
+            known.iter().filter(|(_, state)| state.phase.is_complete()).map(|(host, _)| host.clone());
+        let script = self.write_script()?;
+        let mut arguments = sbatch_arguments(self.campaign, self.by, tasks, &complete.collect::<Vec<_>>());
+        arguments.push(script.display().to_string());
+        let answer = program::output("sbatch", &arguments, PACKAGE)?;
+        // `ID` or `ID;CLUSTER`
+        let id = answer.split(';').next().unwrap_or_default().to_owned();
+        for (number, node) in nodes.iter().enumerate() {
+            let fixed = [format!("JobId={id}_{number}"), format!("ReqNodeList={node}")];
+            program::output("scontrol", &[vec!["update".to_owned()], fixed.to_vec()].concat(), PACKAGE)?;
+        }
+        Ok(Some(Array { id, tasks: tasks as u32, nodes }))
+    }
+
+    /// Lets a job array go that is kept.
+    ///
+    /// # Errors
+    /// Slurm refuses.
+    pub fn release(array: &Array) -> Result<(), FleetError> {
+        program::output("scontrol", &words(["release", &array.id]), PACKAGE).map(drop)
+    }
+
+    fn write_script(&self) -> Result<PathBuf, FleetError> {
+        let path = self.campaign.folder().join("job.sh");
+        let folder = quoted(&self.campaign.folder().to_string_lossy());
+        let text = format!("#!/bin/sh\nexec {} fleet job --campaign {folder}\n", self.by.command);
+        files::write(&path, text.as_bytes())?;
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&path, mode).map_err(FleetError::io("write", &path))?;
+        Ok(path)
+    }
+
+    /// Learns what has become of every task, from the campaign's folder and from Slurm.
+    ///
+    /// # Errors
+    /// Slurm does not answer, or the folder cannot be written.
+    pub fn refresh(&self) -> Result<(), FleetError> {
+        let ids: Vec<String> = self.by.arrays.iter().map(|array| array.id.clone()).collect();
+        let live = tasks::live(&ids)?;
+        let mut seen = BTreeSet::new();
+        for host in hosts(self.campaign) {
+            let folder = self.campaign.job_folder(&host);
+            let Some(state) = folder.written()? else { continue };
+            let task = state.task.clone().unwrap_or_default();
+            let state = match state.phase {
+                Phase::Running if !live.contains_key(&task) => self.after(&host, &task)?,
+                Phase::Running => state.counted(&folder.store()),
+                _ => state,
+            };
+            seen.insert(task);
+            self.keep(&host, &state)?;
+        }
+        self.refresh_unbegun(&live, &seen)?;
+        Lease::release(&self.campaign.leases(), &is_over)
+    }
+
+    /// The state of a host whose task has ended: its own last word, or Slurm's.
+    fn after(&self, host: &str, task: &str) -> Result<State, FleetError> {
+        let folder = self.campaign.job_folder(host);
+        // It may have written its end between the two looks.
+        let state = folder.written()?.unwrap_or_else(|| State::now(Phase::Running, None));
+        if state.phase != Phase::Running {
+            return Ok(state);
+        }
+        let Ended { is_cancelled, text } = tasks::ended(task);
+        let phase = if is_cancelled { Phase::Cancelled } else { Phase::Killed };
+        let state = state.became(phase, Some(text)).counted(&folder.store());
+        folder.write(&state)?;
+        Ok(state)
+    }
+
+    /// Tasks of the last array that have written nothing: they wait, or Slurm could not start them.
+    fn refresh_unbegun(
+        &self,
+        live: &BTreeMap<String, Live>,
+        seen: &BTreeSet<String>,
+    ) -> Result<(), FleetError> {
+        let known = self.campaign.all_known()?;
+        for name in known.keys().filter(|name| name.starts_with(UNNAMED)) {
+            self.campaign.forget(name)?;
+        }
+        let Some(last) = self.by.arrays.last() else { return Ok(()) };
+        for number in 0..last.tasks {
+            let task = format!("{}_{number}", last.id);
+            if seen.contains(&task) {
+                continue;
+            }
+            let node = last.nodes.get(number as usize).cloned();
+            let name = node.unwrap_or_else(|| format!("{UNNAMED}{task}"));
+            let state = match live.get(&task) {
+                Some(Live { reason, .. }) => State::now(Phase::Waiting, Some(format!("Slurm: {reason}"))),
+                None => match tasks::ended(&task) {
+                    // It found its node complete already.
+                    Ended { text, .. } if text.contains(tasks::COMPLETED) => continue,
+                    Ended { is_cancelled: true, text } => State::now(Phase::Cancelled, Some(text)),
+                    Ended { text, .. } => {
+                        let log = self.campaign.folder().join("run").join(format!("slurm-{task}.log"));
+                        let reason = format!("{text}; it wrote nothing here but {}", log.display());
+                        State::now(Phase::Lost, Some(reason))
+                    }
+                },
+            };
+            let is_older = |before: &State| before.phase == state.phase && before.reason == state.reason;
+            if !known.get(&name).is_some_and(|before| is_older(before) || before.phase.is_complete()) {
+                self.keep(&name, &State { task: Some(task), ..state })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&self, host: &str, state: &State) -> Result<(), FleetError> {
+        let fetched = self.campaign.known(host)?.and_then(|before| before.fetched);
+        self.campaign.keep(host, &State { fetched, ..state.clone() })
+    }
+
+    /// Fetches the stores of these hosts from the campaign's folder.
+    pub fn fetch(&self, hosts: &[String]) -> Vec<(String, Result<PathBuf, FleetError>)> {
+        let fetch = |host: &String| {
+            let to = self.campaign.store(host);
+            let fetched = transfer::copy(&self.campaign.job_folder(host).store(), &to).map(|()| to);
+            (host.clone(), fetched)
+        };
+        hosts.iter().map(fetch).collect()
+    }
+
+    /// Ends all tasks: those that wait at once, those that run by SIGTERM, after which each puts its node's
+    /// settings back.
+    ///
+    /// # Errors
+    /// Slurm refuses.
+    pub fn cancel(&self) -> Result<(), FleetError> {
+        let ids: Vec<String> = self.by.arrays.iter().map(|array| array.id.clone()).collect();
+        if !tasks::live(&ids)?.is_empty() {
+            program::run("scancel", &[words(["--state=PENDING"]), ids.clone()].concat(), PACKAGE)?;
+            program::run("scancel", &[words(["--batch", "--signal=TERM"]), ids.clone()].concat(), PACKAGE)?;
+            let until = Instant::now() + LAST;
+            while !tasks::live(&ids)?.is_empty() && Instant::now() < until {
+                thread::sleep(INTERVAL);
+            }
+            program::run("scancel", &ids, PACKAGE)?;
+        }
+        self.refresh()
+    }
+}
+
+/// How the record of a task begins whose node is not known.
+const UNNAMED: &str = "task ";
+
+/// The arguments of sbatch, without the script.
+fn sbatch_arguments(campaign: &Campaign, by: &BySlurm, tasks: usize, complete: &[String]) -> Vec<String> {
+    let folder = campaign.folder().display();
+    let mut arguments = words(["--parsable", "--hold", "--exclusive", "--nodes=1", "--ntasks=1"]);
+    // What was running on a node that died is a recorded failure, and not begun anew on another one.
+    arguments.extend(words(["--no-requeue", SIGNAL]));
+    arguments.push(format!("--array=0-{}", tasks - 1));
+    arguments.push(format!("--job-name=iopj-{}", campaign.id()));
+    arguments.push(format!("--chdir={folder}"));
+    arguments.push(format!("--output={folder}/run/slurm-%A_%a.log"));
+    arguments.extend(by.options.iter().cloned());
+    if by.nodes.is_some() && !complete.is_empty() {
+        arguments.push(format!("--exclude={}", complete.join(",")));
+    }
+    arguments
+}
+
+/// The hosts that have a job in the campaign's folder.
+fn hosts(campaign: &Campaign) -> Vec<String> {
+    let entries = fs::read_dir(campaign.folder().join("run")).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.path().is_dir());
+    folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// The nodes of a list as Slurm writes it, such as `n[1-40]`.
+///
+/// # Errors
+/// Slurm does not understand it.
+pub fn nodes_of(list: &str) -> Result<Vec<String>, FleetError> {
+    let text = program::output("scontrol", &words(["show", "hostnames", list]), PACKAGE)?;
+    Ok(text.split_whitespace().map(str::to_owned).collect())
+}
+
+/// Lets the tasks of an array that wait choose other nodes than those that have begun.
+pub fn leave_to_others(campaign: &Campaign, array: &str) {
+    let By::Slurm(BySlurm { nodes: Some(_), .. }) = &campaign.plan().by else { return };
+    let nodes = hosts(campaign).join(",");
+    // Where no task waits any more, Slurm refuses: then there is nobody to tell.
+    let update = [format!("JobId={array}"), format!("ExcNodeList={nodes}")];
+    let _ = program::run("scontrol", &[vec!["update".to_owned()], update.to_vec()].concat(), PACKAGE);
+}
+
+/// Whether the task that holds a drive has ended.
+pub fn is_over(holder: &Holder) -> bool {
+    let Some(task) = &holder.task else { return false };
+    tasks::live(std::slice::from_ref(task)).is_ok_and(|live| live.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::Plan;
+    use crate::job::{FORMAT, Job};
+
+    #[test]
+    fn an_array_has_a_node_a_task_and_leaves_out_what_is_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = serde_json::json!({
+            "format": FORMAT, "version": "1", "campaign": "quick-1", "study": "", "destroy_data": false,
+            "allow_exec": false,
+        });
+        let job: Job = serde_json::from_value(job).unwrap();
+        let by = BySlurm {
+            nodes: Some(3),
+            nodelist: Vec::new(),
+            options: words(["--constraint=nvme", "--gres=ssd:1"]),
+            command: "iopj".to_owned(),
+            arrays: Vec::new(),
+        };
+        let plan = Plan { format: FORMAT, job, by: By::Slurm(by.clone()) };
+        let campaign = Campaign::submit(folder.path(), plan).unwrap();
+        let arguments = sbatch_arguments(&campaign, &by, 2, &words(["n1"]));
+        for part in ["--array=0-1", "--exclusive", "--nodes=1", "--constraint=nvme", "--exclude=n1"] {
+            assert!(arguments.iter().any(|argument| argument == part), "{part}: {arguments:?}");
+        }
+        let fixed = BySlurm { nodes: None, nodelist: words(["n1", "n2"]), ..by };
+        let arguments = sbatch_arguments(&campaign, &fixed, 1, &words(["n1"]));
+        assert!(!arguments.iter().any(|argument| argument.starts_with("--exclude")));
+    }
+}

@@ -1,0 +1,392 @@
+//! A campaign over the user's own ssh: some hosts at a time. A job goes on when its connection breaks.
+
+use crate::campaign::{BySsh, Campaign};
+use crate::each::each;
+use crate::error::FleetError;
+use crate::files;
+use crate::hosts::destination;
+use crate::job::{Look, Phase, State};
+use crate::queue::{Queue, Turn};
+use crate::transfer;
+use iopj_fabric::{Control, FabricError, push};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a lost connection is tried again before its host is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_millis(100);
+/// The file of a campaign that every host gets.
+const TOLD: &str = "job.json";
+
+/// A campaign over ssh, and what is needed to run it.
+pub struct Ssh<'a> {
+    campaign: &'a Campaign,
+    by: &'a BySsh,
+    /// Set by Ctrl-C.
+    stop: &'a AtomicBool,
+    say: &'a (dyn Fn(&str) + Sync),
+}
+
+/// A host that does not do what it is asked, as its record says it.
+struct Failure(Phase, String);
+
+impl From<FabricError> for Failure {
+    fn from(error: FabricError) -> Failure {
+        Failure(Phase::Lost, error.to_string())
+    }
+}
+
+/// A connection to one host.
+struct Session {
+    control: Control,
+    command: String,
+    /// As a shell reads it.
+    folder: String,
+}
+
+impl Session {
+    /// Asks there about the job, or for something to be done with it.
+    fn ask(&self, what: &str, stop: &AtomicBool) -> Result<Look, Failure> {
+        let Session { control, command, folder } = self;
+        let answer = control.ask(&format!("{command} fleet job {folder} {what}"), stop);
+        let answer = answer.map_err(|error| {
+            let text = error.to_string();
+            let is_missing = text.contains("exit status: 127");
+            let has_no_fleet = text.contains("exit status: 2");
+            let remedy = match (is_missing, has_no_fleet) {
+                (true, _) => "; install iopj there, or let --push copy this one",
+                (_, true) => "; if an older iopj is there, let --push copy this one",
+                _ => "",
+            };
+            Failure(Phase::Lost, format!("{text}{remedy}"))
+        })?;
+        let line = answer.lines().last().unwrap_or_default();
+        serde_json::from_str(line).map_err(|_| {
+            let reason = format!("`{command}` there answers `{line}`: let --push copy this iopj there");
+            Failure(Phase::Lost, reason)
+        })
+    }
+}
+
+impl<'a> Ssh<'a> {
+    /// A campaign over ssh.
+    pub fn new(
+        campaign: &'a Campaign,
+        by: &'a BySsh,
+        stop: &'a AtomicBool,
+        say: &'a (dyn Fn(&str) + Sync),
+    ) -> Ssh<'a> {
+        Ssh { campaign, by, stop, say }
+    }
+
+    /// Runs the jobs of all hosts that are not complete, to their ends. What becomes of each is recorded;
+    /// Ctrl-C leaves them running.
+    ///
+    /// # Errors
+    /// Two hosts share a drive, or the campaign's folder cannot be written.
+    pub fn submit(&self) -> Result<(), FleetError> {
+        files::write_json(&self.told(), &self.campaign.plan().job)?;
+        let known = self.campaign.all_known()?;
+        let is_open = |host: &&String| known.get(*host).is_none_or(|state| !state.phase.is_complete());
+        let hosts: Vec<String> = self.by.hosts.iter().filter(is_open).cloned().collect();
+        let answers = each(&hosts, self.by.parallel, |host| self.tell_and_look(host));
+        let mut looks = BTreeMap::new();
+        for (host, answer) in hosts.iter().zip(answers) {
+            match answer {
+                _ if self.is_stopped() => return Ok(()),
+                Err(failure) => self.failed(host, None, failure)?,
+                Ok(look) => match look.state.clone().filter(|state| state.phase.is_complete()) {
+                    Some(state) => self.keep(host, &state)?,
+                    None => drop(looks.insert(host.clone(), look)),
+                },
+            }
+        }
+        self.check_machines(&looks)?;
+        // Those that run already come first: their drives are taken.
+        let is_running = |look: &Look| look.state.as_ref().is_some_and(|state| !state.phase.is_over());
+        let mut turns: Vec<(bool, Turn)> = hosts
+            .iter()
+            .filter_map(|host| {
+                let look = looks.get(host)?;
+                Some((!is_running(look), Turn { host: host.clone(), drives: look.drive_keys() }))
+            })
+            .collect();
+        turns.sort_by_key(|(is_new, _)| *is_new);
+        self.run(turns.into_iter().map(|(_, turn)| turn).collect())
+    }
+
+    fn run(&self, turns: Vec<Turn>) -> Result<(), FleetError> {
+        let parallel = self.by.parallel.clamp(1, turns.len().max(1));
+        let queue = Queue::of(turns);
+        let work = || -> Result<(), FleetError> {
+            while let Some(turn) = queue.next() {
+                let followed = self.follow(&turn.host);
+                queue.free(&turn);
+                if followed.is_err() || self.is_stopped() {
+                    queue.close();
+                }
+                followed?;
+            }
+            Ok(())
+        };
+        let numbers: Vec<usize> = (0..parallel).collect();
+        each(&numbers, parallel, |_| work()).into_iter().collect()
+    }
+
+    /// Starts a host's job unless it runs, and follows it to its end.
+    fn follow(&self, host: &str) -> Result<(), FleetError> {
+        // It was reached a moment ago; to start a job twice does no harm.
+        let (mut what, mut last) = ("--start", None::<State>);
+        let mut session = None;
+        let mut reached = Instant::now();
+        loop {
+            let asked = self.ask_again(host, &mut session, what);
+            if self.is_stopped() {
+                return Ok(());
+            }
+            match asked {
+                Ok(Look { state: Some(state), .. }) => {
+                    (reached, what) = (Instant::now(), "--await");
+                    self.keep(host, &state)?;
+                    if last.is_none() && state.phase == Phase::Running {
+                        (self.say)(&format!("{host}: running"));
+                    }
+                    if state.phase.is_over() {
+                        self.tell_end(host, &state);
+                        return Ok(());
+                    }
+                    last = Some(state);
+                }
+                Ok(_) => {
+                    let reason = "the job did not start; its folder there has its log".to_owned();
+                    return self.failed(host, last, Failure(Phase::Killed, reason));
+                }
+                Err(_) if reached.elapsed() < PATIENCE => {
+                    session = None;
+                    self.pause();
+                }
+                Err(Failure(phase, reason)) => {
+                    let goes_on = "; its job goes on if the host lives: submit again takes it up";
+                    let goes_on = if last.is_some() { goes_on } else { "" };
+                    return self.failed(host, last, Failure(phase, format!("{reason}{goes_on}")));
+                }
+            }
+        }
+    }
+
+    /// Asks over the session there is, or a new one.
+    fn ask_again(&self, host: &str, session: &mut Option<Session>, what: &str) -> Result<Look, Failure> {
+        let open = match session.take() {
+            Some(open) => open,
+            None => self.session(host)?,
+        };
+        let look = open.ask(what, self.stop);
+        *session = Some(open);
+        look
+    }
+
+    fn pause(&self) {
+        let until = Instant::now() + Duration::from_secs(1);
+        while Instant::now() < until && !self.is_stopped() {
+            thread::sleep(INTERVAL);
+        }
+    }
+
+    fn session(&self, host: &str) -> Result<Session, Failure> {
+        let control = Control::open("ssh", &destination(host), self.stop)?;
+        let command = match self.by.push {
+            true => push(&control, &self.by.command)?,
+            false => self.by.command.clone(),
+        };
+        let id = self.campaign.id();
+        let folder = match &self.by.folder {
+            Some(folder) => quoted(&folder.join(id).to_string_lossy()),
+            None => format!("\"$HOME\"/.local/state/iopj/fleet/{id}"),
+        };
+        Ok(Session { control, command, folder })
+    }
+
+    fn tell_and_look(&self, host: &str) -> Result<Look, Failure> {
+        let session = self.session(host)?;
+        let failed = |error| Failure(Phase::Lost, format!("cannot read {}: {error}", self.told().display()));
+        let told = File::open(self.told()).map_err(failed)?;
+        let folder = &session.folder;
+        let copy =
+            format!("umask 077 && mkdir -p {folder} && cat >{folder}/new && mv {folder}/new {folder}/{TOLD}");
+        session.control.run(&copy, told.into())?;
+        let look = session.ask("--look", self.stop)?;
+        let (theirs, ours) = (&look.version, &self.campaign.plan().job.version);
+        if theirs != ours {
+            let reason = format!(
+                "iopj {theirs} is there, and this is iopj {ours}: use the same on both; --push copies this \
+                 one there"
+            );
+            return Err(Failure(Phase::Refused, reason));
+        }
+        match &look.refusal {
+            Some(reason) => Err(Failure(Phase::Refused, reason.clone())),
+            None => Ok(look),
+        }
+    }
+
+    /// Refuses two hosts with one drive, unless they may take turns, and notes two that are one machine.
+    fn check_machines(&self, looks: &BTreeMap<String, Look>) -> Result<(), FleetError> {
+        let drives = shared(looks.iter().flat_map(|(host, look)| {
+            let keys = look.drive_keys();
+            keys.into_iter().zip(look.drives.clone()).map(|(key, drive)| (key, drive, host.as_str()))
+        }));
+        let text = drives.iter().map(|(drive, hosts)| {
+            let drive = drive.serial.as_deref().map_or(drive.name.clone(), |serial| format!("`{serial}`"));
+            format!("{} have the same drive {drive}", hosts.join(" and "))
+        });
+        let text = text.collect::<Vec<_>>().join("; ");
+        if !drives.is_empty() && self.campaign.plan().job.wait_ms.is_none() {
+            return Err(FleetError::Refused(format!(
+                "{text}: name one of them, or let them take turns by --wait"
+            )));
+        }
+        if !drives.is_empty() {
+            (self.say)(&format!("{text}: they take turns"));
+        }
+        for (_, hosts) in shared(looks.iter().map(|(host, look)| (&look.boot, (), host.as_str()))) {
+            (self.say)(&format!(
+                "note: {} are one machine: jobs that run there at the same time disturb each other's figures",
+                hosts.join(", ")
+            ));
+        }
+        Ok(())
+    }
+
+    /// Asks again about hosts of which the last that is known may have passed.
+    ///
+    /// # Errors
+    /// The campaign's folder cannot be written.
+    pub fn refresh(&self) -> Result<(), FleetError> {
+        let known = self.campaign.all_known()?;
+        let may_have_passed = |state: &State| matches!(state.phase, Phase::Running | Phase::Lost);
+        let hosts: Vec<_> = known.into_iter().filter(|(_, state)| may_have_passed(state)).collect();
+        let looks = each(&hosts, self.by.parallel, |(host, _)| self.session(host)?.ask("--look", self.stop));
+        for ((host, before), look) in hosts.iter().zip(looks) {
+            match look {
+                Ok(Look { state: Some(state), .. }) => self.keep(host, &state)?,
+                Ok(_) => {}
+                Err(Failure(_, reason)) => {
+                    let state = State { reason: Some(reason), ..before.clone() };
+                    self.campaign.keep(host, &state)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches the stores of these hosts; why one did not come stands beside its name.
+    pub fn fetch(&self, hosts: &[String]) -> Vec<(String, Result<PathBuf, FleetError>)> {
+        let fetched = each(hosts, self.by.parallel, |host| self.fetch_one(host));
+        hosts.iter().cloned().zip(fetched).collect()
+    }
+
+    fn fetch_one(&self, host: &str) -> Result<PathBuf, FleetError> {
+        let refused = |Failure(_, reason)| FleetError::Refused(reason);
+        let session = self.session(host).map_err(refused)?;
+        let to = self.campaign.store(host);
+        let Session { control, command, folder } = &session;
+        let send = format!("{command} fleet store {folder}/run.iopj");
+        match control.stream(&send, |stream| transfer::receive(stream, &to))? {
+            (Err(FleetError::NoStore(_)), Some(failure)) => return Err(failure.into()),
+            (received, _) => received?,
+        }
+        Ok(to)
+    }
+
+    /// Ends the jobs that run, and waits until each has put everything back.
+    ///
+    /// # Errors
+    /// The campaign's folder cannot be written.
+    pub fn cancel(&self) -> Result<(), FleetError> {
+        let known = self.campaign.all_known()?;
+        let may_run = |state: &State| matches!(state.phase, Phase::Running | Phase::Lost);
+        let hosts: Vec<_> = known.into_iter().filter(|(_, state)| may_run(state)).collect();
+        let looks = each(&hosts, self.by.parallel, |(host, _)| self.session(host)?.ask("--stop", self.stop));
+        for ((host, before), look) in hosts.iter().zip(looks) {
+            match look {
+                Ok(Look { state, .. }) => {
+                    let state = state.unwrap_or_else(|| before.became(Phase::Cancelled, None));
+                    self.keep(host, &state)?;
+                    self.tell_end(host, &state);
+                }
+                Err(failure) => self.failed(host, Some(before.clone()), failure)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&self, host: &str, state: &State) -> Result<(), FleetError> {
+        let fetched = self.campaign.known(host)?.and_then(|before| before.fetched);
+        self.campaign.keep(host, &State { fetched, ..state.clone() })
+    }
+
+    fn failed(&self, host: &str, last: Option<State>, failure: Failure) -> Result<(), FleetError> {
+        let Failure(phase, reason) = failure;
+        // ssh's messages begin with the host.
+        let said = reason.strip_prefix(&format!("{}: ", destination(host))).unwrap_or(&reason).to_owned();
+        let before = last.map_or_else(|| self.campaign.known(host), |last| Ok(Some(last)))?;
+        let state = match before {
+            Some(before) => before.became(phase, Some(said)),
+            None => State::now(phase, Some(said)),
+        };
+        self.keep(host, &state)?;
+        self.tell_end(host, &state);
+        Ok(())
+    }
+
+    fn tell_end(&self, host: &str, state: &State) {
+        let State { phase, reason, done, planned, .. } = state;
+        let reason = reason.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
+        (self.say)(&format!("{host}: {}{reason} ({done} of {planned} trials)", phase.word()));
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn told(&self) -> PathBuf {
+        self.campaign.folder().join(Path::new(TOLD))
+    }
+}
+
+/// What several hosts have, with these hosts; `key` tells one from another.
+fn shared<'h, K: Ord, T>(all: impl Iterator<Item = (K, T, &'h str)>) -> Vec<(T, Vec<&'h str>)> {
+    let mut by_key = BTreeMap::<K, (T, Vec<&str>)>::new();
+    for (key, what, host) in all {
+        by_key.entry(key).or_insert_with(|| (what, Vec::new())).1.push(host);
+    }
+    by_key.into_values().filter(|(_, hosts)| hosts.len() > 1).collect()
+}
+
+/// A word as a shell reads it.
+pub(crate) fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Drive;
+
+    #[test]
+    fn hosts_with_one_drive_are_found() {
+        let drive = |serial: &str| Drive { name: "sda".to_owned(), serial: Some(serial.to_owned()) };
+        let all = [("S1", "n1"), ("S11", "n2"), ("S1", "n7")];
+        let found = shared(all.iter().map(|(key, host)| ((*key).to_owned(), drive(key), *host)));
+        assert_eq!(found, [(drive("S1"), vec!["n1", "n7"])]);
+    }
+
+    #[test]
+    fn a_folder_with_a_quote_stays_one_word() {
+        assert_eq!(quoted("/srv/it's $HOME"), r"'/srv/it'\''s $HOME'");
+    }
+}

@@ -1,0 +1,131 @@
+//! A store on its way from a host: its length and hash, then its bytes; and its arrival, whole or not at all.
+
+use crate::error::FleetError;
+use crate::files;
+use iopj_store::Store;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+
+/// The line before a store's bytes.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    iopj_store: u32,
+    bytes: u64,
+    sha256: String,
+}
+
+const VERSION: u32 = 1;
+/// The longest header that is read.
+const LONGEST: u64 = 4096;
+
+/// Writes a store as it is now, by SQLite's backup.
+///
+/// # Errors
+/// It is no store, or nobody reads `out`.
+pub fn send(store: &Path, out: &mut dyn Write) -> Result<(), FleetError> {
+    let bytes = Store::whole(store)?;
+    let header =
+        Header { iopj_store: VERSION, bytes: bytes.len() as u64, sha256: hex(&Sha256::digest(&bytes)) };
+    let mut line =
+        serde_json::to_vec(&header).map_err(|source| FleetError::Form { path: store.to_owned(), source })?;
+    line.push(b'\n');
+    out.write_all(&line)
+        .and_then(|()| out.write_all(&bytes))
+        .and_then(|()| out.flush())
+        .map_err(FleetError::io("send", store))
+}
+
+/// Takes what [`send`] wrote to `to`. It gets its name once its hash is right and it opens as a store.
+///
+/// # Errors
+/// It did not arrive whole, or there is no room; what was at `to` stays.
+pub fn receive(stream: &mut dyn Read, to: &Path) -> Result<(), FleetError> {
+    let new = files::new_name(to);
+    let received = receive_as(&mut BufReader::new(stream), &new, to).and_then(|()| {
+        Store::open(&new)?.study()?;
+        fs::rename(&new, to).map_err(FleetError::io("write", to))
+    });
+    received.inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+/// Copies a store as it is now, as if it had been sent.
+///
+/// # Errors
+/// As for [`send`] and [`receive`].
+pub fn copy(store: &Path, to: &Path) -> Result<(), FleetError> {
+    files::write(to, &Store::whole(store)?)
+}
+
+fn receive_as(stream: &mut dyn BufRead, new: &Path, to: &Path) -> Result<(), FleetError> {
+    let mut line = Vec::new();
+    stream.take(LONGEST).read_until(b'\n', &mut line).map_err(FleetError::io("receive", to))?;
+    let header: Header = match serde_json::from_slice(&line) {
+        Ok(header) => header,
+        Err(_) => {
+            let said = String::from_utf8_lossy(&line);
+            return Err(FleetError::NoStore(said.trim().to_owned()));
+        }
+    };
+    if header.iopj_store != VERSION {
+        return refuse(to, "it comes from a newer iopj: use the same iopj on both sides");
+    }
+    let mut file = File::create(new).map_err(FleetError::io("write", to))?;
+    let (mut digest, mut length, mut block) = (Sha256::new(), 0, vec![0; 1 << 20]);
+    loop {
+        let read = match stream.read(&mut block) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(FleetError::io("receive", to)(error)),
+        };
+        length += read as u64;
+        digest.update(&block[..read]);
+        file.write_all(&block[..read]).map_err(FleetError::io("write", to))?;
+    }
+    file.sync_all().map_err(FleetError::io("write", to))?;
+    if (length, hex(&digest.finalize())) != (header.bytes, header.sha256) {
+        return refuse(to, &format!("{length} of {} bytes arrived as they were sent", header.bytes));
+    }
+    Ok(())
+}
+
+fn refuse(to: &Path, reason: &str) -> Result<(), FleetError> {
+    let to = to.display();
+    Err(FleetError::Refused(format!("the store did not arrive at `{to}`: {reason}; fetch it again")))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(bytes: &[u8]) -> Vec<u8> {
+        let (length, sha256) = (bytes.len(), hex(&Sha256::digest(bytes)));
+        let mut all =
+            format!("{{\"iopj_store\":1,\"bytes\":{length},\"sha256\":\"{sha256}\"}}\n").into_bytes();
+        all.extend(bytes);
+        all
+    }
+
+    #[test]
+    fn what_arrives_torn_or_is_no_store_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("n1.iopj");
+        let why = |stream: &[u8]| receive(&mut &stream[..], &to).unwrap_err().to_string();
+        let all = sent(&[7; 100]);
+        assert!(why(&all[..all.len() - 1]).contains("99 of 100 bytes"));
+        let mut changed = all.clone();
+        *changed.last_mut().unwrap() = 8;
+        assert!(why(&changed).contains("as they were sent"));
+        assert!(why(b"Welcome to n1!\n").contains("but `Welcome to n1!`"));
+        assert!(why(b"").contains("no store comes from there"));
+        assert!(why(&all).contains("is not an iopj store"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

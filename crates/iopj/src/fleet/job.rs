@@ -1,0 +1,317 @@
+//! `iopj fleet job`, on a host: the drive is found, the rules are checked, the study is run, and what becomes
+//! of it is recorded.
+
+use super::refusals;
+use crate::args::JobArgs;
+use crate::output::{FAILURES, INTERRUPTED, USAGE, print};
+use crate::progress::View;
+use crate::run::look as decide;
+use crate::signals;
+use anyhow::{Context, anyhow};
+use iopj_fleet::job::{Job, JobFolder, Look, Phase, Process, State, boot_id, drive_key};
+use iopj_fleet::lease::{Holder, Lease, Taken};
+use iopj_fleet::{Campaign, slurm};
+use iopj_host::settings::Host;
+use iopj_load::descriptors;
+use iopj_run::{Options, Progress, RunError, read_study};
+use iopj_store::{Outcome, Store};
+use std::fs::File;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const INTERVAL: Duration = Duration::from_millis(100);
+/// How long `--await` waits at most.
+const AWAIT: Duration = Duration::from_secs(5);
+/// How long a job may take to write its first state, or to end once it is asked to.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long the process that watches a job may take to say how it ended.
+const MOMENT: Duration = Duration::from_secs(2);
+/// Why a job ended that was told to.
+const ENDED: &str = "ended by a signal";
+
+pub(super) fn job(args: &JobArgs) -> anyhow::Result<ExitCode> {
+    if let Some(campaign) = &args.campaign {
+        return task(campaign);
+    }
+    let folder = JobFolder::new(args.folder.as_deref().unwrap_or(Path::new(".")));
+    if let Some(description) = &args.description {
+        folder.tell(&JobFolder::description(description)?)?;
+    }
+    let job = folder.job()?;
+    if args.watch {
+        return watch(&folder);
+    }
+    if args.start {
+        start(&folder)?;
+    } else if args.wait_for_end {
+        wait(&folder, AWAIT)?;
+    } else if args.stop {
+        stop(&folder)?;
+    } else if !args.look {
+        let node = std::env::var("NODE_NAME").unwrap_or_else(|_| "this host".to_owned());
+        return perform(&folder, &job, &Holder::here(&node, None));
+    }
+    print(&format!("{}\n", serde_json::to_string(&look(&folder, &job)?)?))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is known of a job and of its host.
+fn look(folder: &JobFolder, job: &Job) -> anyhow::Result<Look> {
+    let store = folder.store_of(job)?;
+    let drives = refusals::drives(job, &store);
+    let state = last_word(folder)?.map(|state| state.counted(&store));
+    Ok(Look {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        boot: boot_id(),
+        refusal: refusals::refusal(job, &drives)?,
+        drives,
+        state,
+    })
+}
+
+/// The state of a job; of one that is gone, what the process that watched it says a moment later.
+fn last_word(folder: &JobFolder) -> anyhow::Result<Option<State>> {
+    let until = Instant::now() + MOMENT;
+    loop {
+        let (state, written) = (folder.state()?, folder.written()?);
+        let has_word = state.as_ref().map(|state| state.phase) == written.map(|state| state.phase);
+        if has_word || Instant::now() > until {
+            return Ok(state);
+        }
+        thread::sleep(INTERVAL);
+    }
+}
+
+/// Starts the job with a process that outlives this session and watches it, unless it runs or is complete.
+fn start(folder: &JobFolder) -> anyhow::Result<()> {
+    let before = folder.state()?;
+    if before.as_ref().is_some_and(|state| !state.phase.is_over() || state.phase.is_complete()) {
+        return Ok(());
+    }
+    let log = || File::options().create(true).append(true).open(folder.log());
+    let place = || format!("the log `{}` cannot be written", folder.log().display());
+    let (out, err) = (log().with_context(place)?, log().with_context(place)?);
+    let mut watch = Command::new(std::env::current_exe()?);
+    watch.args(["fleet", "job", "--watch"]).arg(folder.path()).stdin(Stdio::null()).stdout(out).stderr(err);
+    // SAFETY: between fork and exec only setsid is called, which is async-signal-safe.
+    unsafe {
+        watch.pre_exec(|| {
+            rustix::process::setsid()?;
+            Ok(())
+        });
+    }
+    let mut child = watch.spawn().context("the job cannot be started")?;
+    let until = Instant::now() + LIMIT;
+    while folder.state()? == before && child.try_wait()?.is_none() && Instant::now() < until {
+        thread::sleep(INTERVAL);
+    }
+    Ok(())
+}
+
+/// Runs the job in a process of its own, and records it where that is killed.
+fn watch(folder: &JobFolder) -> anyhow::Result<ExitCode> {
+    let mut child =
+        Command::new(std::env::current_exe()?).args(["fleet", "job"]).arg(folder.path()).spawn()?;
+    let status = child.wait()?;
+    let Some(signal) = status.signal() else { return Ok(ExitCode::SUCCESS) };
+    if let Some(state) = folder.state()?.filter(|state| state.phase == Phase::Killed) {
+        let state = state.counted(&folder.store_of(&folder.job()?)?);
+        folder.write(&state.became(Phase::Killed, Some(format!("killed by signal {signal}"))))?;
+    }
+    Ok(ExitCode::from(FAILURES))
+}
+
+fn wait(folder: &JobFolder, limit: Duration) -> anyhow::Result<bool> {
+    let until = Instant::now() + limit;
+    loop {
+        if folder.state()?.is_none_or(|state| state.phase.is_over()) {
+            return Ok(true);
+        }
+        if Instant::now() > until {
+            return Ok(false);
+        }
+        thread::sleep(INTERVAL);
+    }
+}
+
+/// Ends the job: by SIGTERM, after which it puts everything back. One that stays after its run for its store
+/// to be fetched ends, too.
+fn stop(folder: &JobFolder) -> anyhow::Result<()> {
+    let Some(state) = folder.state()? else { return Ok(()) };
+    if let Some(process) = state.process.as_ref().filter(|process| process.is_alive()) {
+        let pid = i32::try_from(process.pid).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = pid.ok_or_else(|| anyhow!("{} is no process", process.pid))?;
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).with_context(|| {
+            format!("process {} cannot be ended: cancel as the user who submitted", process.pid)
+        })?;
+        if !wait(folder, LIMIT)? {
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
+            wait(folder, LIMIT)?;
+        }
+    }
+    // As root, also what a killed job left; without root nothing was changed.
+    if rustix::process::geteuid().is_root() {
+        Host::new().restore_left_behind()?;
+    }
+    Ok(())
+}
+
+/// A task of Slurm, in a campaign's folder that all nodes share.
+fn task(folder: &Path) -> anyhow::Result<ExitCode> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let campaign = Campaign::open(folder).with_context(|| {
+        format!(
+            "`{}` is no campaign on this node: name by --dir a folder that all nodes share",
+            folder.display()
+        )
+    })?;
+    let host = variable("SLURMD_NODENAME")
+        .ok_or_else(|| anyhow!("SLURMD_NODENAME is not set: Slurm starts this command, nobody else"))?;
+    let array = variable("SLURM_ARRAY_JOB_ID").unwrap_or_default();
+    let task = format!("{array}_{}", variable("SLURM_ARRAY_TASK_ID").unwrap_or_default());
+    let own = campaign.job_folder(&host);
+    if own.written()?.is_some_and(|state| state.phase.is_complete()) {
+        crate::output::note(&format!("{host} is complete already: nothing to do"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    own.tell(&campaign.plan().job)?;
+    slurm::leave_to_others(&campaign, &array);
+    perform(&own, &campaign.plan().job, &Holder::here(&host, Some(&task)))
+}
+
+/// Does the job, from its first state to its last.
+fn perform(folder: &JobFolder, job: &Job, holder: &Holder) -> anyhow::Result<ExitCode> {
+    let stop = signals::stop_flag();
+    let before = folder.state()?;
+    if before.as_ref().is_some_and(|state| state.phase == Phase::Running) {
+        anyhow::bail!("the job in `{}` runs already: `iopj fleet status` shows it", folder.path().display());
+    }
+    if before.is_some_and(|state| state.phase.is_complete()) {
+        hold(job, stop);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let store = folder.store_of(job)?;
+    let first = State {
+        process: Process::of(std::process::id()),
+        drives: refusals::drives(job, &store),
+        task: holder.task.clone(),
+        ..State::now(Phase::Running, None)
+    };
+    let first = State { began_ms: Some(first.since_ms), ..first }.counted(&store);
+    folder.write(&first)?;
+    let (phase, reason) = measured(folder, job, &first, holder, &store, stop).unwrap_or_else(|error| {
+        crate::output::fail(&error);
+        (Phase::Refused, Some(format!("{error:#}")))
+    });
+    if job.scratch.is_some() && store.exists() {
+        iopj_fleet::transfer::copy(&store, &folder.store())?;
+    }
+    let last = first.became(phase, reason).counted(&store);
+    folder.write(&last)?;
+    hold(job, stop);
+    Ok(match phase {
+        Phase::Ok => ExitCode::SUCCESS,
+        Phase::Failures => ExitCode::from(FAILURES),
+        Phase::Cancelled => ExitCode::from(INTERRUPTED),
+        _ => ExitCode::from(USAGE),
+    })
+}
+
+/// Stays for its store to be fetched, until it is told to end.
+fn hold(job: &Job, stop: &AtomicBool) {
+    let until = Instant::now() + Duration::from_millis(job.hold_ms.unwrap_or(0));
+    while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+        thread::sleep(INTERVAL);
+    }
+}
+
+/// Checks the rules, takes the drives, and runs the study.
+fn measured(
+    folder: &JobFolder,
+    job: &Job,
+    state: &State,
+    holder: &Holder,
+    store: &Path,
+    stop: &AtomicBool,
+) -> anyhow::Result<(Phase, Option<String>)> {
+    if let Some(reason) = refusals::refusal(job, &state.drives)? {
+        return Ok((Phase::Refused, Some(reason)));
+    }
+    let mut view = View::new();
+    let leases = match leases(job, state, holder, &mut view, stop)? {
+        Ok(leases) => leases,
+        Err((phase, reason)) => return Ok((phase, Some(reason))),
+    };
+    let waited = State::now(Phase::Running, None);
+    folder.write(&State { began_ms: Some(waited.since_ms), ..state.clone() })?;
+    let summary = run(job, store, &mut view, stop);
+    drop(leases);
+    match summary {
+        Err(RunError::Interrupted) => Ok((Phase::Cancelled, Some(ENDED.to_owned()))),
+        Err(error) => Err(error.into()),
+        Ok(summary) if summary.interrupted => Ok((Phase::Cancelled, Some(ENDED.to_owned()))),
+        Ok(_) => {
+            let trials = Store::open(store)?.trials()?;
+            let failed = trials.iter().filter(|trial| matches!(trial.outcome, Outcome::Failed(_))).count();
+            let reason = format!("{failed} of {} trials failed", trials.len());
+            Ok(if failed > 0 { (Phase::Failures, Some(reason)) } else { (Phase::Ok, None) })
+        }
+    }
+}
+
+/// The leases of all drives, waiting for them as long as the job may; or why there are none.
+fn leases(
+    job: &Job,
+    state: &State,
+    holder: &Holder,
+    view: &mut View,
+    stop: &AtomicBool,
+) -> anyhow::Result<Result<Vec<Lease>, (Phase, String)>> {
+    let Some(folder) = &job.leases else { return Ok(Ok(Vec::new())) };
+    let until = Instant::now() + Duration::from_millis(job.wait_ms.unwrap_or(0));
+    // In one order on all hosts: two that wait for each other would wait for ever.
+    let mut keys: Vec<String> = state.drives.iter().map(|drive| drive_key(drive, &holder.boot)).collect();
+    keys.sort();
+    let (mut held, mut told) = (Vec::new(), false);
+    for key in keys {
+        loop {
+            let by = match Lease::take(folder, &key, holder, &slurm::is_over)? {
+                Taken::Held(lease) => break held.push(lease),
+                Taken::By(by) => by,
+            };
+            let who = format!("the drive `{key}` is taken by {} of this campaign", by.host);
+            if stop.load(Ordering::Relaxed) {
+                return Ok(Err((Phase::Cancelled, ENDED.to_owned())));
+            }
+            if Instant::now() >= until {
+                let reason = format!("{who}: leave one of the two out, or let them take turns by --wait");
+                return Ok(Err((Phase::Refused, reason)));
+            }
+            if !std::mem::replace(&mut told, true) {
+                view.note(&format!("{who}: waiting until it ends"));
+            }
+            thread::sleep(INTERVAL);
+        }
+    }
+    Ok(Ok(held))
+}
+
+fn run(job: &Job, store: &Path, view: &mut View, stop: &AtomicBool) -> Result<iopj_run::Summary, RunError> {
+    descriptors::raise_limit();
+    let options = Options {
+        target: job.target.clone(),
+        destroy_data: job.target.iter().filter(|_| job.destroy_data).cloned().collect(),
+        allow_exec: job.allow_exec,
+        wait: job.wait_ms.map(Duration::from_millis),
+        ..Options::default()
+    };
+    if store.exists() {
+        return iopj_run::resume(store, &Options { target: None, ..options }, decide, view, stop);
+    }
+    let study = read_study(&job.study, "the study of the campaign")?;
+    iopj_run::run(study, &Options { store: Some(store.to_owned()), ..options }, decide, view, stop)
+}

@@ -1,0 +1,65 @@
+//! `iopj fleet`: a study on many hosts.
+
+mod cancel;
+mod fetch;
+mod job;
+mod plan;
+mod refusals;
+mod status;
+mod submit;
+
+use crate::args::FleetCommand;
+use crate::output::{FAILURES, note};
+use iopj_fleet::campaign::By;
+use iopj_fleet::job::State;
+use iopj_fleet::{Campaign, FleetError, Kubernetes, Slurm, Ssh};
+use std::collections::BTreeMap;
+use std::io;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+
+pub(crate) fn fleet(command: &FleetCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        FleetCommand::Submit(args) => submit::submit(args),
+        FleetCommand::Status(args) => status::status(args),
+        FleetCommand::Fetch(args) => fetch::fetch(args),
+        FleetCommand::Cancel { folder } => cancel::cancel(folder),
+        FleetCommand::Job(args) => job::job(args),
+        FleetCommand::Store { store } => {
+            iopj_fleet::transfer::send(store, &mut io::stdout().lock())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// What runs a campaign.
+enum Way<'a> {
+    Ssh(Ssh<'a>),
+    Slurm(Slurm<'a>),
+    Kubernetes(Kubernetes<'a>),
+}
+
+impl<'a> Way<'a> {
+    fn of(campaign: &'a Campaign, stop: &'a AtomicBool) -> Way<'a> {
+        match &campaign.plan().by {
+            By::Ssh(by) => Way::Ssh(Ssh::new(campaign, by, stop, &note)),
+            By::Slurm(by) => Way::Slurm(Slurm::new(campaign, by, &note)),
+            By::Kubernetes(by) => Way::Kubernetes(Kubernetes::new(campaign, by, &note)),
+        }
+    }
+
+    /// Asks what is not known for sure.
+    fn refresh(&self) -> Result<(), FleetError> {
+        match self {
+            Way::Ssh(ssh) => ssh.refresh(),
+            Way::Slurm(slurm) => slurm.refresh(),
+            Way::Kubernetes(kubernetes) => kubernetes.refresh(),
+        }
+    }
+}
+
+/// The exit code that says whether a host failed.
+fn exit_code(known: &BTreeMap<String, State>) -> ExitCode {
+    let failed = known.values().any(|state| state.phase.is_over() && state.phase.word() != "ok");
+    if failed { ExitCode::from(FAILURES) } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,77 @@
+//! The manifests of every shape, against Kubernetes' published schema.
+
+use crate::campaigns::study;
+use crate::common::{folder, have, refusal, run, says};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The validator, where the tests were given one.
+fn validator() -> Option<PathBuf> {
+    let program = std::env::var_os("IOPJ_KUBERNETES_VALIDATE").map(PathBuf::from);
+    let program = program.filter(|program| program.exists());
+    have(program.is_some(), "kubernetes-validate (PyPI), named by IOPJ_KUBERNETES_VALIDATE");
+    program
+}
+
+#[test]
+fn every_shape_is_valid_and_asks_for_no_more_than_its_study_needs() {
+    let folder = folder();
+    let settings = study(1, "1s").replace("\n[[workload]]", "\n[settings]\nnomerges = 2\n\n[[workload]]");
+    let profile = study(1, "1s").replace("replicates", "profile = true\nreplicates");
+    let writes = study(1, "1s").replace("randread", "randwrite");
+    for (name, text) in
+        [("plain", &study(1, "1s")), ("settings", &settings), ("profile", &profile), ("writes", &writes)]
+    {
+        fs::write(folder.join(format!("{name}.toml")), text).unwrap();
+    }
+    fs::write(folder.join("serials"), "S1\n").unwrap();
+    let device = "--target /dev/nvme0n1 --serials serials --destroy-data";
+    let shapes = [
+        ("plain", "--nodes 3 --node-selector disk=nvme --node-selector zone=a", "runAsNonRoot: true"),
+        ("plain", "--daemonset --namespace bench", "kind: DaemonSet"),
+        ("plain", "--nodes 2 --target /srv/data", "type: File"),
+        ("plain", "--nodes 2 --target /dev/ng0n1", "type: CharDevice"),
+        ("settings", "--daemonset", "path: /sys"),
+        ("profile", "--nodes 2 --hold 5m", "- PERFMON"),
+        ("writes", &format!("--nodes 2 {device}"), "privileged: true"),
+    ];
+    let mut manifests = Vec::new();
+    for (number, (study, options, part)) in shapes.iter().enumerate() {
+        let line = format!(
+            "fleet submit {study}.toml --kubernetes --manifest-only --image r.example/iopj:1 --dir c{number} \
+             {options}"
+        );
+        let (code, _, words) = run(&folder, &line);
+        assert_eq!(code, 0, "{line}: {words}");
+        let manifest = folder.join(format!("c{number}/manifest.yaml"));
+        says(&fs::read_to_string(&manifest).unwrap(), &[part, "automountServiceAccountToken: false"]);
+        manifests.push(manifest);
+    }
+    let Some(validator) = validator() else { return };
+    let validate = |manifests: &[PathBuf]| {
+        let output = Command::new(&validator).args(["--strict", "-k", "1.31.0"]).args(manifests).output();
+        let output = output.unwrap();
+        let words = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        (output.status.success(), words.concat())
+    };
+    let (is_valid, words) = validate(&manifests);
+    assert!(is_valid, "{words}");
+    // It finds what is wrong.
+    let wrong = fs::read_to_string(&manifests[0]).unwrap().replace("completions: 3", "completions: three");
+    fs::write(&manifests[0], wrong).unwrap();
+    assert!(!validate(&manifests[..1]).0);
+}
+
+#[test]
+fn what_kubernetes_cannot_be_asked_is_refused() {
+    let folder = folder();
+    fs::write(folder.join("s.toml"), study(1, "1s")).unwrap();
+    let words = refusal(&folder, "fleet submit s.toml --kubernetes --manifest-only");
+    says(&words, &["on how many nodes", "--daemonset"]);
+    let words = refusal(&folder, "fleet submit s.toml --kubernetes --nodes 1 --node-selector disk --dir d");
+    says(&words, &["`disk` is no label: write KEY=VALUE"]);
+    says(&refusal(&folder, "fleet submit s.toml --nodes 1"), &["--ssh", "--slurm", "--kubernetes"]);
+    fs::write(folder.join("f.toml"), include_str!("../../../../studies/fabric.toml")).unwrap();
+    says(&refusal(&folder, "fleet submit f.toml --ssh n1"), &["[fabric]"]);
+}

@@ -1,0 +1,95 @@
+//! A job array on a real Slurm cluster. Its two nodes share a drive, as two names of one machine do.
+
+use crate::campaigns::{fetched, json, process, record, signal, study, trials, until, until_done};
+use crate::common::{output, says};
+use crate::slurm_cluster::{Cluster, have_cluster};
+use std::fs;
+
+#[track_caller]
+fn ends(cluster: &Cluster, code: i32, line: &str) -> String {
+    let (output, words) = output(&mut cluster.iopj(line));
+    let words = words + &String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{line}: {words}");
+    words
+}
+
+/// Asks until the campaign's hosts are these in these states.
+#[track_caller]
+fn until_says(cluster: &Cluster, last: &str) -> String {
+    until(last, || {
+        let (output, _) = output(&mut cluster.iopj("fleet status shared/c"));
+        let words = String::from_utf8(output.stdout).unwrap();
+        (words.lines().last() == Some(last)).then_some(words)
+    })
+}
+
+/// The node whose task has the drive.
+fn holder(cluster: &Cluster) -> String {
+    until("a lease", || {
+        let lease = fs::read_dir(cluster.at("shared/c/drives")).ok()?.next()?.ok()?;
+        // It may be released between the two.
+        let holder: serde_json::Value = serde_json::from_slice(&fs::read(lease.path()).ok()?).ok()?;
+        Some(holder["host"].as_str()?.to_owned())
+    })
+}
+
+#[test]
+fn of_an_array_over_two_nodes_a_killed_task_is_recorded_and_made_up_for() {
+    if !have_cluster() {
+        return;
+    }
+    let cluster = Cluster::start();
+    fs::write(cluster.at("s.toml"), study(4, "500ms")).unwrap();
+    let iopj = env!("CARGO_BIN_EXE_iopj");
+    let line = format!(
+        "fleet submit s.toml --slurm --nodelist n[1-2] --dir shared/c --wait --command {iopj} --time 10"
+    );
+    says(&ends(&cluster, 0, &line), &["job array 1 has 2 tasks"]);
+    let job = |node: &str| cluster.at("shared/c/run").join(node);
+    let killed = holder(&cluster);
+    until_done(&job(&killed).join("run.iopj"), 1);
+    signal(process(&job(&killed).join("state.json")), libc::SIGKILL);
+    let words = until_says(&cluster, "1 killed, 1 ok");
+    says(&words, &["Slurm: ", "killed by signal 9"]);
+    let other = if killed == "n1" { "n2" } else { "n1" };
+    ends(&cluster, 0, "fleet fetch shared/c");
+    let campaign = cluster.at("shared/c");
+    assert_eq!(trials(&fetched(&campaign, other)), 4);
+    let partial = trials(&fetched(&campaign, &killed));
+    assert!((1..4).contains(&partial), "{partial}");
+    assert_eq!(record(&campaign, &killed)["done"], partial);
+
+    let before = json(&job(other).join("state.json"));
+    says(&ends(&cluster, 1, &line), &["job array 3 has 1 tasks"]);
+    until_says(&cluster, "2 ok");
+    assert_eq!(json(&job(other).join("state.json")), before, "what was complete ran again");
+    assert!(json(&job(&killed).join("state.json"))["began_ms"].as_u64() >= before["since_ms"].as_u64());
+    assert_eq!(ends(&cluster, 0, "fleet fetch shared/c").lines().count(), 1);
+    assert_eq!(trials(&fetched(&campaign, &killed)), 4);
+    assert_eq!(fs::read_dir(campaign.join("drives")).unwrap().count(), 0, "no lease is left");
+    says(&ends(&cluster, 0, &line), &["every node is complete or under way"]);
+}
+
+#[test]
+fn tasks_of_any_nodes_are_cancelled_and_put_their_end_on_record() {
+    if !have_cluster() {
+        return;
+    }
+    let cluster = Cluster::start();
+    fs::write(cluster.at("s.toml"), study(20, "500ms")).unwrap();
+    let iopj = env!("CARGO_BIN_EXE_iopj");
+    // The third waits for a node that is neither of the first two, so for ever.
+    let line = format!("fleet submit s.toml --slurm --nodes 3 --dir shared/c --wait --command {iopj}");
+    says(&ends(&cluster, 0, &line), &["job array 1 has 3 tasks"]);
+    let runs = holder(&cluster);
+    until_done(&cluster.at("shared/c/run").join(&runs).join("run.iopj"), 1);
+    until_says(&cluster, "2 running, 1 waiting");
+    says(&ends(&cluster, 0, "fleet cancel shared/c"), &["3 cancelled", "ended by a signal"]);
+    assert_eq!(fs::read_dir(cluster.at("shared/c/drives")).unwrap().count(), 0, "no lease is left");
+    let missing = "fleet submit s.toml --slurm --nodes 1 --dir d --partition none";
+    says(&ends(&cluster, 2, missing), &["`sbatch --parsable` failed: ", "partition"]);
+    let mut command = cluster.iopj("fleet submit s.toml --slurm --nodes 1 --dir e");
+    let (output, words) = output(command.env("PATH", "/nowhere"));
+    assert_eq!(output.status.code(), Some(2));
+    says(&words, &["there is no `sbatch` here: install Slurm's commands"]);
+}

@@ -1,0 +1,135 @@
+//! Campaigns over ssh: some hosts at a time, one that is down, one whose job is killed, connections that
+//! break, Ctrl-C, and submitting again.
+
+use crate::campaigns::{end, fetched, json, process, record, signal, study, trials, until, until_done};
+use crate::common::{output, says};
+use crate::ssh_hosts::{Hosts, have_hosts};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+/// Ends with this exit code; its output and messages.
+#[track_caller]
+fn ends(hosts: &Hosts, code: i32, line: &str) -> String {
+    let (output, words) = output(&mut hosts.iopj(line));
+    let words = words + &String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{line}: {words}");
+    words
+}
+
+fn begun(hosts: &Hosts, line: &str) -> Child {
+    hosts.iopj(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// When a host's job began and ended, as it wrote itself.
+fn span(hosts: &Hosts, number: usize) -> (u64, u64) {
+    let state = json(&hosts.job(number).unwrap().join("state.json"));
+    (state["began_ms"].as_u64().unwrap(), state["since_ms"].as_u64().unwrap())
+}
+
+#[test]
+fn of_ten_hosts_three_run_at_a_time_and_one_that_is_down_is_made_up_for() {
+    if !have_hosts() {
+        return;
+    }
+    let hosts = Hosts::new(10);
+    fs::write(hosts.at("s.toml"), study(2, "150ms")).unwrap();
+    fs::write(hosts.at("hosts"), (0..10).map(|n| format!("h{n}\n")).collect::<String>()).unwrap();
+    hosts.configure(4, false);
+    let line = "fleet submit s.toml --ssh hosts --parallel 3 --dir c";
+    let words = ends(&hosts, 1, line);
+    says(&words, &["h4: lost: ssh does not get there", "check that the host is up", "1 lost, 9 ok"]);
+    says(&words, &["are one machine"]);
+    let spans: Vec<(u64, u64)> = (0..10).filter(|n| *n != 4).map(|n| span(&hosts, n)).collect();
+    let at_once = |at: u64| spans.iter().filter(|(began, ended)| (*began..*ended).contains(&at)).count();
+    let most = spans.iter().map(|(began, _)| at_once(*began)).max().unwrap();
+    assert!((1..=3).contains(&most), "{most} at the same time: {spans:?}");
+    ends(&hosts, 0, "fleet fetch c");
+    hosts.configure(4, true);
+    says(&ends(&hosts, 0, line), &["h4: ok (2 of 2 trials)", "10 ok"]);
+    let again = (0..10).filter(|n| *n != 4).map(|n| span(&hosts, n)).collect::<Vec<_>>();
+    assert_eq!(again, spans, "what was complete ran again");
+    assert_eq!(ends(&hosts, 0, "fleet fetch c"), format!("{}\n", fetched(Path::new("c"), "h4").display()));
+    says(&ends(&hosts, 0, "fleet fetch c"), &["no store has anything new"]);
+    for number in 0..10 {
+        assert_eq!(trials(&fetched(&hosts.at("c"), &format!("h{number}"))), 2);
+    }
+    let status: Value = serde_json::from_str(&ends(&hosts, 0, "fleet status c --json")).unwrap();
+    assert_eq!(status["hosts"].as_object().unwrap().len(), 10);
+}
+
+#[test]
+fn a_job_outlives_its_connection_and_ctrl_c_and_a_killed_one_is_resumed() {
+    if !have_hosts() {
+        return;
+    }
+    const TRIALS: usize = 12;
+    let hosts = Hosts::new(2);
+    fs::write(hosts.at("s.toml"), study(TRIALS as u32, "500ms")).unwrap();
+    let line = "fleet submit s.toml --ssh h0,h1 --dir c";
+    let mut submit = begun(&hosts, line);
+    let job = |number| until("a job", || hosts.job(number));
+    let (killed, cut) = (job(0), job(1));
+    process(&cut.join("state.json"));
+    hosts.cut(1);
+    until_done(&killed.join("run.iopj"), 1);
+    signal(process(&killed.join("state.json")), libc::SIGKILL);
+    assert_eq!(end(&mut submit).code(), Some(1));
+    let [h0, h1] = ["h0", "h1"].map(|host| record(&hosts.at("c"), host));
+    assert_eq!((&h0["phase"], &h0["reason"]), (&"killed".into(), &"killed by signal 9".into()));
+    assert_eq!((&h1["phase"], &h1["done"]), (&"ok".into(), &TRIALS.into()));
+    says(&ends(&hosts, 1, "fleet status c"), &["killed by signal 9", "1 killed, 1 ok"]);
+    ends(&hosts, 0, "fleet fetch c");
+    let partial = trials(&fetched(&hosts.at("c"), "h0"));
+    assert_eq!(Some(partial as u64), h0["done"].as_u64());
+    assert!((1..TRIALS).contains(&partial), "{partial}");
+
+    // Ctrl-C leaves the job as it is, and the next submit takes it up.
+    let mut submit = begun(&hosts, line);
+    let state = killed.join("state.json");
+    let pid = process(&state);
+    until("its record", || (record(&hosts.at("c"), "h0")["phase"] == "running").then_some(()));
+    signal(submit.id() as i32, libc::SIGINT);
+    assert_eq!(end(&mut submit).code(), Some(130));
+    assert_eq!(json(&state)["process"]["pid"], pid);
+    says(&ends(&hosts, 0, "fleet cancel c"), &["1 cancelled, 1 ok"]);
+    assert_eq!(json(&state)["phase"], "cancelled");
+    let mut submit = begun(&hosts, line);
+    let pid = process(&state);
+    until("its record", || (record(&hosts.at("c"), "h0")["phase"] == "running").then_some(()));
+    signal(submit.id() as i32, libc::SIGINT);
+    end(&mut submit);
+    says(&ends(&hosts, 0, line), &["2 ok"]);
+    assert_eq!(json(&state)["process"]["pid"], pid, "the job was begun anew");
+    ends(&hosts, 0, "fleet fetch c");
+    assert_eq!(trials(&fetched(&hosts.at("c"), "h0")), TRIALS);
+}
+
+#[test]
+fn a_campaign_that_breaks_a_rule_is_refused_with_the_remedy() {
+    if !have_hosts() {
+        return;
+    }
+    let hosts = Hosts::new(1);
+    fs::write(hosts.at("s.toml"), study(1, "10ms")).unwrap();
+    let twins = "fleet submit s.toml --ssh h0,twin0 --dir twins";
+    says(&ends(&hosts, 2, twins), &["h0 and twin0 have the same drive loop", "by --wait"]);
+    assert_eq!(json(&hosts.job(0).unwrap().join("state.json")), Value::Null, "nothing was begun");
+
+    fs::write(hosts.at("w.toml"), study(1, "10ms").replace("randread", "randwrite")).unwrap();
+    says(&ends(&hosts, 2, "fleet submit w.toml --ssh h0 --dir w"), &["writes", "name it by --serials"]);
+    assert!(!hosts.at("w").exists());
+    fs::write(hosts.at("serials"), "S1\n").unwrap();
+    let words = ends(&hosts, 1, "fleet submit w.toml --ssh h0 --dir w --serials serials");
+    says(&words, &["h0: refused: the study writes, and loop", "has no serial number"]);
+    says(&ends(&hosts, 2, "fleet submit s.toml --ssh h0 --dir w"), &["has another study"]);
+    let words = ends(&hosts, 1, "fleet submit s.toml --ssh h0 --dir x --command /no/iopj");
+    says(&words, &["h0: lost: ", "install iopj there, or let --push copy this one"]);
+    says(&ends(&hosts, 2, "fleet submit s.toml --ssh h0;h1 --dir y"), &["`h0;h1` is not a host"]);
+    says(&ends(&hosts, 2, "fleet status nowhere"), &["there is no campaign in `nowhere`"]);
+    let mut command = hosts.iopj("fleet submit s.toml --ssh h0 --dir z");
+    let (output, words) = output(command.env("PATH", "/nowhere"));
+    assert_eq!(output.status.code(), Some(1));
+    says(&words, &["ssh does not start", "install the package openssh-client"]);
+}
