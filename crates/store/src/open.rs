@@ -2,6 +2,7 @@
 //! memory.
 
 use crate::error::StoreError;
+use crate::store::Store;
 use crate::{file, schema};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags, ffi};
@@ -85,6 +86,19 @@ pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked(path.to_owned())),
         Err(TryLockError::Error(error)) => Err(io(error)),
+    }
+}
+
+impl Store {
+    /// Opens a store for reading, as [`Store::open`] does, unless a live run writes to it.
+    ///
+    /// # Errors
+    /// As of [`Store::open`]; [`StoreError::Locked`].
+    pub fn open_at_rest(path: &Path) -> Result<Store, StoreError> {
+        check_header(path)?;
+        // Gone before SQLite opens the file: closing this descriptor later would drop its locks.
+        drop(lock(path)?);
+        Store::open(path)
     }
 }
 
