@@ -3,4 +3,6 @@
 #[cfg(feature = "parquet")]
 pub mod gather;
 #[cfg(feature = "parquet")]
+pub mod report;
+#[cfg(feature = "parquet")]
 pub mod table;

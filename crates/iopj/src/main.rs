@@ -11,6 +11,7 @@ mod compare;
 mod dry_run;
 mod explain;
 mod export;
+mod fleet;
 mod import;
 mod lab;
 mod meta;
@@ -47,6 +48,8 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::compare(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Import(args) => import::import(&args),
+        #[cfg(feature = "parquet")]
+        Command::Fleet(command) => fleet::data(&command),
         Command::Lab(command) => lab::lab(&command),
         Command::Meter(command) => meter::meter(&command),
         Command::Restore(args) => restore::restore(&args),

@@ -3,7 +3,7 @@
 
 use crate::error::StoreError;
 use crate::store::Store;
-use crate::{file, schema};
+use crate::{details, file, schema};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags, ffi};
 use std::fs::{File, TryLockError};
@@ -99,6 +99,15 @@ impl Store {
         // Gone before SQLite opens the file: closing this descriptor later would drop its locks.
         drop(lock(path)?);
         Store::open(path)
+    }
+
+    /// Wall time of the first trial's start in ns since 1970; `None` before there is one.
+    ///
+    /// # Errors
+    /// SQLite's error.
+    pub fn first_started_unix_ns(&self) -> Result<Option<u64>, StoreError> {
+        let first = "SELECT started_unix_ns FROM trial ORDER BY id LIMIT 1";
+        Ok(self.all(first, [], |row| details::count(row, 0))?.pop())
     }
 }
 

@@ -1,6 +1,8 @@
 //! The commands; their options are in a file for each group of commands.
 
 mod examples;
+#[cfg(feature = "parquet")]
+mod fleet_data;
 mod hints;
 mod lab;
 mod meter;
@@ -10,6 +12,8 @@ mod results;
 mod run;
 mod watch;
 
+#[cfg(feature = "parquet")]
+pub(crate) use fleet_data::{FleetDataCommand, GatherArgs};
 pub(crate) use lab::{GuestArgs, LabCommand, LabRunArgs};
 pub(crate) use meter::{AttachArgs, MeterCommand};
 pub(crate) use policy::{DeriveArgs, PolicyCommand, ScoreArgs, SimulateArgs};
@@ -74,6 +78,10 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Import results of other programs
     Import(ImportArgs),
+    /// Gather the stores of many hosts, and ask them together
+    #[cfg(feature = "parquet")]
+    #[command(subcommand)]
+    Fleet(FleetDataCommand),
     /// Run a study in a virtual machine with emulated NVMe, on a kernel of your choice
     #[command(subcommand)]
     Lab(LabCommand),
