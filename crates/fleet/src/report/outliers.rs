@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 const FEWEST_HOSTS: usize = 5;
 /// So many robust standard deviations from the median is far (Iglewicz and Hoaglin 1993).
 const FAR: f64 = 3.5;
+/// Nearer than this is near, however alike the others are.
+const NEAR: f64 = 0.05;
 /// A MAD in standard deviations of a normal distribution.
 const MAD_TO_DEVIATION: f64 = 1.4826;
 
@@ -57,8 +59,9 @@ fn far(values: &[f64]) -> Vec<(usize, f64)> {
     let Some(deviation) = median(&off).map(|mad| MAD_TO_DEVIATION * mad).filter(|one| *one > 0.0) else {
         return Vec::new();
     };
-    let all = values.iter().map(|value| (value - middle) / deviation).enumerate();
-    all.filter(|(_, deviations)| deviations.abs() > FAR).collect()
+    let all = values.iter().map(|value| value - middle).enumerate();
+    let far = all.filter(|(_, off)| off.abs() > FAR * deviation && off.abs() > NEAR);
+    far.map(|(at, off)| (at, off / deviation)).collect()
 }
 
 #[cfg(test)]

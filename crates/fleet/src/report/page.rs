@@ -175,7 +175,7 @@ fn outliers(report: &FleetReport) -> TableSection {
         lead: vec![lead],
         note:
             "A host's latency over the median of its kind, the median over workloads and paths; far is more \
-               than 3.5 robust standard deviations (1.4826 MAD) from the middle. Kinds of fewer than 5 hosts \
+               than 3.5 robust standard deviations (1.4826 MAD) and 5 % from the middle. Kinds of fewer than 5 hosts \
                have no outliers."
                 .to_owned(),
         columns: vec![("kind", false), ("host", false), ("how far", false)],

@@ -13,7 +13,7 @@ mod run;
 mod watch;
 
 #[cfg(feature = "parquet")]
-pub(crate) use fleet_data::{FleetDataCommand, GatherArgs};
+pub(crate) use fleet_data::{FleetDataCommand, FleetReportArgs, GatherArgs};
 pub(crate) use lab::{GuestArgs, LabCommand, LabRunArgs};
 pub(crate) use meter::{AttachArgs, MeterCommand};
 pub(crate) use policy::{DeriveArgs, PolicyCommand, ScoreArgs, SimulateArgs};
