@@ -20,3 +20,9 @@ pub use error::FleetError;
 pub use kubernetes::Kubernetes;
 pub use slurm::Slurm;
 pub use ssh::Ssh;
+#[cfg(feature = "parquet")]
+pub mod gather;
+#[cfg(feature = "parquet")]
+pub mod report;
+#[cfg(feature = "parquet")]
+pub mod table;

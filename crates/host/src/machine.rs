@@ -73,6 +73,7 @@ pub fn facts(devices: &[String]) -> BTreeMap<String, String> {
     };
     put("iopj_version", Some(env!("CARGO_PKG_VERSION").to_owned()));
     put("architecture", Some(std::env::consts::ARCH.to_owned()));
+    put("host", read("/proc/sys/kernel/hostname"));
     put("kernel", read("/proc/sys/kernel/osrelease"));
     put("kernel_build", read("/proc/sys/kernel/version"));
     put("clocksource", read("/sys/devices/system/clocksource/clocksource0/current_clocksource"));

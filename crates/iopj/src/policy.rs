@@ -1,7 +1,7 @@
 //! `iopj policy`: the file that says which way an adaptive engine takes when: derived, shown, checked here;
 //! and what those that followed one brought.
 
-mod derive;
+pub(crate) mod derive;
 mod score;
 mod simulate;
 
@@ -58,7 +58,7 @@ fn derived(args: &DeriveArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What a reader of the file should know.
-const HEAD: &str = "\
+pub(crate) const HEAD: &str = "\
 # Which way an adaptive engine takes: of each operation, size and number of requests in flight, the first of
 # `ways` that the target has. Figures are what a cost model predicts of one job (`iopj predict`).
 

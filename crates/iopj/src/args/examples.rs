@@ -55,6 +55,22 @@ Examples:
   iopj winners drive.iopj --metric ios_per_joule
       The path that does the most I/Os per joule";
 
+#[cfg(feature = "parquet")]
+pub(super) const FLEET_GATHER: &str = "\
+Examples:
+  iopj fleet gather nightly.fleet/stores --to dataset
+      All stores below that folder, as Parquet; again, it reads only what is new or has changed
+  duckdb -c \"SELECT path, avg(iops) FROM 'dataset/trials/*/*/*/*.parquet' GROUP BY path\"
+      Ask it; queries/ in iopj's sources has more questions";
+
+#[cfg(feature = "parquet")]
+pub(super) const FLEET_REPORT: &str = "\
+Examples:
+  iopj fleet report dataset --html fleet.html
+      Winners, outliers, drift and policies by kind of machine, as one page
+  iopj fleet report dataset --policies policies
+      The policy of each kind of machine as a file that iopj's adaptive engine follows";
+
 pub(super) const POLICY_DERIVE: &str = "\
 Examples:
   iopj policy derive drive.iopj --objective cpu --p99 200us --output drive.toml

@@ -1,6 +1,8 @@
 //! The options of `iopj fleet`.
 
 use super::examples;
+#[cfg(feature = "parquet")]
+use super::fleet_data::FleetDataCommand;
 use clap::{ArgGroup, Args, Subcommand, ValueHint};
 use iopj_core::parse_duration;
 use std::path::PathBuf;
@@ -24,6 +26,9 @@ pub(crate) enum FleetCommand {
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         folder: PathBuf,
     },
+    #[cfg(feature = "parquet")]
+    #[command(flatten)]
+    Data(FleetDataCommand),
     /// A host's job, on that host
     #[command(hide = true)]
     Job(JobArgs),

@@ -2,6 +2,8 @@
 
 mod examples;
 mod fleet;
+#[cfg(feature = "parquet")]
+mod fleet_data;
 mod hints;
 mod lab;
 mod meter;
@@ -13,6 +15,8 @@ mod run;
 mod watch;
 
 pub(crate) use fleet::{FetchArgs, FleetCommand, JobArgs, StatusArgs, SubmitArgs};
+#[cfg(feature = "parquet")]
+pub(crate) use fleet_data::{FleetDataCommand, FleetReportArgs, GatherArgs};
 pub(crate) use lab::{GuestArgs, LabCommand, LabRunArgs};
 pub(crate) use meter::{AttachArgs, MeterCommand};
 pub(crate) use policy::{DeriveArgs, PolicyCommand, ScoreArgs, SimulateArgs};

@@ -4,7 +4,7 @@
 use super::refusals;
 use crate::args::JobArgs;
 use crate::output::{FAILURES, INTERRUPTED, USAGE, print};
-use crate::progress::View;
+use crate::progress::{Followed, view};
 use crate::run::look as decide;
 use crate::signals;
 use anyhow::{Context, anyhow};
@@ -241,7 +241,7 @@ fn measured(
     if let Some(reason) = refusals::refusal(job, &state.drives)? {
         return Ok((Phase::Refused, Some(reason)));
     }
-    let mut view = View::new();
+    let mut view = view();
     let leases = match leases(job, state, holder, &mut view, stop)? {
         Ok(leases) => leases,
         Err((phase, reason)) => return Ok((phase, Some(reason))),
@@ -268,7 +268,7 @@ fn leases(
     job: &Job,
     state: &State,
     holder: &Holder,
-    view: &mut View,
+    view: &mut Followed,
     stop: &AtomicBool,
 ) -> anyhow::Result<Result<Vec<Lease>, (Phase, String)>> {
     let Some(folder) = &job.leases else { return Ok(Ok(Vec::new())) };
@@ -300,7 +300,7 @@ fn leases(
     Ok(Ok(held))
 }
 
-fn run(job: &Job, store: &Path, view: &mut View, stop: &AtomicBool) -> Result<iopj_run::Summary, RunError> {
+fn run(job: &Job, store: &Path, view: &mut Followed, stop: &AtomicBool) -> Result<iopj_run::Summary, RunError> {
     descriptors::raise_limit();
     let options = Options {
         target: job.target.clone(),

@@ -1,10 +1,16 @@
 //! `iopj fleet`: a study on many hosts.
 
 mod cancel;
+#[cfg(feature = "parquet")]
+mod data;
 mod fetch;
+#[cfg(feature = "parquet")]
+mod gather;
 mod job;
 mod plan;
 mod refusals;
+#[cfg(feature = "parquet")]
+mod report;
 mod status;
 mod submit;
 
@@ -24,6 +30,8 @@ pub(crate) fn fleet(command: &FleetCommand) -> anyhow::Result<ExitCode> {
         FleetCommand::Status(args) => status::status(args),
         FleetCommand::Fetch(args) => fetch::fetch(args),
         FleetCommand::Cancel { folder } => cancel::cancel(folder),
+        #[cfg(feature = "parquet")]
+        FleetCommand::Data(command) => data::data(command),
         FleetCommand::Job(args) => job::job(args),
         FleetCommand::Store { store } => {
             iopj_fleet::transfer::send(store, &mut io::stdout().lock())?;

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// # Errors
 /// No way that can be chosen was measured; or nothing that decides about the aim was.
-pub(super) fn derive(model: &Model, aim: Aim, bound_p99_ns: Option<u64>) -> anyhow::Result<Policy> {
+pub(crate) fn derive(model: &Model, aim: Aim, bound_p99_ns: Option<u64>) -> anyhow::Result<Policy> {
     let cells: Vec<Cell> = requests(model)
         .into_iter()
         .map(|(kind, in_flight)| cell(model, aim, bound_p99_ns, kind, in_flight))

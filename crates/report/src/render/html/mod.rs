@@ -24,6 +24,7 @@ mod power;
 mod predicted;
 mod sections;
 mod svg;
+mod tables;
 mod text;
 mod timeline;
 mod two_hosts;
@@ -38,6 +39,7 @@ use iopj_store::{StudyRecord, Trial};
 use model::Model;
 
 pub use predicted::Predicted;
+pub use tables::{TablePage, TableSection, table_page};
 
 /// Style of the page.
 const STYLE: &str = include_str!("style.css");

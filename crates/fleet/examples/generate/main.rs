@@ -1,0 +1,25 @@
+//! Makes the stores of a fleet whose truth is known: `generate DIR STORES [SEED]`.
+
+mod fleet;
+mod measure;
+
+use fleet::Fleet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
+    let (Some(folder), Some(stores)) = (words.first().map(PathBuf::from), number(1)) else {
+        eprintln!("generate DIR STORES [SEED]");
+        return ExitCode::from(2);
+    };
+    let fleet = Fleet { stores: stores as usize, seed: number(2).unwrap_or(1), ..Fleet::default() };
+    match fleet.write(&folder) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("generate: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

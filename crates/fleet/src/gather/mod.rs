@@ -1,0 +1,116 @@
+//! Stores of many hosts into one Parquet data set, which any engine reads.
+//!
+//! A data set is a folder: a folder for each table, hive partitions in it, and `iopj-dataset.json`. A gather
+//! writes a new generation beside the one that readers see, then switches to it with one rename. A kill at
+//! any point leaves the generation before or the one after; what it left half made is removed by the next
+//! gather. A reader sees each trial once: of the old generation, or of the new one.
+
+mod generation;
+mod manifest;
+mod part;
+mod partition;
+mod plan;
+mod scan;
+mod work;
+
+pub use manifest::{FILE, Manifest, PartRecord, StoreRecord};
+pub use partition::{escape, folder};
+pub use scan::Problem;
+
+use generation::Generations;
+use std::path::{Path, PathBuf};
+
+/// Stores in a part: a part holds many, so that readers open few files.
+pub const PART_STORES: usize = 256;
+
+/// What a gather did.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Gathered {
+    /// The data set's generation.
+    pub generation: u64,
+    /// Stores that were read and are new.
+    pub added: usize,
+    /// Stores that were read again because their files had changed.
+    pub replaced: usize,
+    /// Stores whose files are as they were.
+    pub unchanged: usize,
+    /// Stores in the data set now.
+    pub stores: usize,
+    /// Stores of `iopj watch`, which hold no study.
+    pub watches: usize,
+    /// Files that hold a store which another file holds, too.
+    pub copies: Vec<PathBuf>,
+    /// Stores that could not be read, by name. What the data set had of them is still there.
+    pub problems: Vec<Problem>,
+}
+
+/// Why there is no gather.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
+pub enum GatherError {
+    /// A folder of stores cannot be read.
+    #[error("the folder {path} cannot be read: {error}; name a folder that holds stores")]
+    Folder { path: PathBuf, error: std::io::Error },
+    /// The data set cannot be written.
+    #[error("the data set's {path} cannot be written: {error}; free some space, or name another folder")]
+    Io { path: PathBuf, error: std::io::Error },
+    /// The folder is something else.
+    #[error("{0} holds files and is no data set of iopj: name a new or an empty folder")]
+    NotADataset(PathBuf),
+    /// Another gather writes to it.
+    #[error("another gather writes to {0}: wait for it, or end it")]
+    Locked(PathBuf),
+    /// It has other tables.
+    #[error("{path} has schema {found}, this iopj writes schema {known}: gather into a new folder")]
+    Schema { path: PathBuf, found: u32, known: u32 },
+    /// Its list of parts cannot be read.
+    #[error("{path} cannot be read: {error}; gather into a new folder")]
+    Manifest { path: PathBuf, error: String },
+    /// A part cannot be read or written.
+    #[error("the part {path} cannot be used: {error}; gather into a new folder")]
+    Parquet { path: PathBuf, error: parquet::errors::ParquetError },
+}
+
+/// Gathers the stores below these folders into a data set. Stores of earlier gathers stay in it, even if
+/// their files are gone. `progress` is told how many of how many new stores were read.
+///
+/// # Errors
+/// A folder cannot be read, or the data set cannot be written. A store that cannot be read is no error: it
+/// is among the problems.
+pub fn gather(
+    folders: &[PathBuf],
+    dataset: &Path,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Gathered, GatherError> {
+    let files = scan::files(folders, dataset)?;
+    let generations = Generations::open(dataset)?;
+    let before = generations.manifest()?;
+    let scanned = scan::scan(files, &before);
+    let plan = plan::plan(&before, &scanned.found);
+    let mut gathered = Gathered {
+        generation: before.generation,
+        unchanged: scanned.unchanged,
+        watches: scanned.watches,
+        copies: scanned.copies,
+        problems: scanned.problems,
+        stores: before.stores().count(),
+        ..Gathered::default()
+    };
+    if plan.jobs.is_empty() && before.generation > 0 {
+        return Ok(gathered);
+    }
+    let mut next = generations.begin(&before)?;
+    let done = work::work(&generations, &next, &plan.jobs, progress)?;
+    for part in &plan.kept {
+        next.link(&generations, part)?;
+    }
+    next.manifest.parts = plan.kept.into_iter().chain(done.parts).collect();
+    next.manifest.parts.sort_by(|a, b| (a.kind(), &a.name).cmp(&(b.kind(), &b.name)));
+    gathered.generation = next.manifest.generation;
+    gathered.stores = next.manifest.stores().count();
+    (gathered.added, gathered.replaced) = (done.added, done.replaced);
+    gathered.problems.extend(done.problems);
+    gathered.problems.sort_by(|a, b| a.file.cmp(&b.file));
+    generations.switch_to(next)?;
+    Ok(gathered)
+}

@@ -1,0 +1,111 @@
+//! The parts of a generation, written by two threads.
+
+use super::GatherError;
+use super::generation::{Generations, Next};
+use super::manifest::{PartRecord, StoreRecord};
+use super::part::PartWriter;
+use super::plan::{Job, Read};
+use super::scan::Problem;
+use crate::table::Contents;
+use iopj_store::Store;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Threads that read stores: more would share the disk, and each holds a store and a part.
+const THREADS: usize = 2;
+
+/// What the jobs came to.
+#[derive(Default)]
+pub(super) struct Done {
+    pub(super) parts: Vec<PartRecord>,
+    pub(super) added: usize,
+    pub(super) replaced: usize,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// Writes all parts.
+pub(super) fn work(
+    from: &Generations,
+    next: &Next,
+    jobs: &[Job],
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Done, GatherError> {
+    let all = jobs.iter().map(|job| job.read.len()).sum();
+    let read = AtomicUsize::new(0);
+    let step = || progress(read.fetch_add(1, Ordering::Relaxed) + 1, all);
+    let mut whole = Done::default();
+    for done in parallel(jobs, |job| write(from, next, job, &step)) {
+        let done = done?;
+        whole.parts.extend(done.parts);
+        whole.problems.extend(done.problems);
+        whole.added += done.added;
+        whole.replaced += done.replaced;
+    }
+    Ok(whole)
+}
+
+/// Writes one part. A store that cannot be read is a problem; what was known of it stays.
+fn write(from: &Generations, next: &Next, job: &Job, step: &dyn Fn()) -> Result<Done, GatherError> {
+    let part = PartRecord {
+        name: format!("part-{}-{}.parquet", next.manifest.generation, job.number),
+        machine: job.kind.machine.clone(),
+        drive: job.kind.drive.clone(),
+        kernel: job.kind.kernel.clone(),
+        stores: Vec::new(),
+    };
+    let mut writer = PartWriter::create(next, part)?;
+    let mut done = Done::default();
+    for carried in &job.carried {
+        writer.copy(from, carried)?;
+    }
+    for Read { store, old } in &job.read {
+        match read(store) {
+            Ok(contents) => {
+                writer.add(&contents, store)?;
+                match old {
+                    Some(_) => done.replaced += 1,
+                    None => done.added += 1,
+                }
+            }
+            Err(reason) => {
+                done.problems.push(Problem { file: store.file.clone(), reason });
+                old.iter().try_for_each(|old| writer.copy(from, old))?;
+            }
+        }
+        step();
+    }
+    done.parts.extend(writer.finish()?);
+    Ok(done)
+}
+
+/// Reads a store, if it still is the one that was found.
+fn read(store: &StoreRecord) -> Result<Contents, String> {
+    let contents = Store::open_at_rest(&store.file).and_then(|open| Contents::read(&open));
+    match contents {
+        Ok(contents) if contents.id == store.id => Ok(contents),
+        Ok(_) => Err(format!("`{}` was replaced meanwhile: gather again", store.file.display())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What `of` makes of each item, in the items' order.
+pub(super) fn parallel<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let mut results = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else { return results };
+            results.push((at, of(item)));
+        }
+    };
+    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(take)).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<(usize, R)>>| match thread.join() {
+            Ok(results) => results,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        threads.into_iter().flat_map(join).collect()
+    });
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}

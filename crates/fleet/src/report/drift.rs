@@ -1,0 +1,61 @@
+//! What a month changes: a straight line through each host's latency over time, and the mean over hosts.
+
+use super::read::{Figure, KindTrials};
+use iopj_report::analysis::stats::{Method, slope, summarize, t_test};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Stores below which a host has no line.
+const FEWEST_STORES: usize = 3;
+/// A month in ns: 30 days.
+const MONTH_NS: f64 = 30.0 * 86_400.0 * 1e9;
+
+/// What a month changes of a kind's latency.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Drift {
+    /// Hosts that have a line.
+    pub hosts: usize,
+    /// The share that latency grows in a month, mean over hosts.
+    pub per_month: f64,
+    /// Its 95 % interval.
+    pub interval: (f64, f64),
+    /// The p-value of no change, corrected over all kinds.
+    pub p: f64,
+}
+
+/// The drift of a kind; `None` with fewer than two hosts that have a line.
+pub(super) fn drift(trials: &KindTrials) -> Option<Drift> {
+    let mut of_host: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for workload in trials.workloads.numbers() {
+        for path in trials.paths.numbers() {
+            for (host, points) in lines(trials, workload, path) {
+                of_host.entry(host).or_default().extend(relative_slope(&points));
+            }
+        }
+    }
+    let of_host = of_host.into_values().filter(|slopes| !slopes.is_empty());
+    let slopes: Vec<f64> = of_host.map(|slopes| slopes.iter().sum::<f64>() / slopes.len() as f64).collect();
+    let summary = summarize(&slopes)?;
+    let test = t_test(Method::Paired, &slopes, &vec![0.0; slopes.len()])?;
+    Some(Drift { hosts: summary.n, per_month: summary.mean, interval: summary.interval?, p: test.p })
+}
+
+/// Each host's latencies by time.
+fn lines(trials: &KindTrials, workload: u32, path: u32) -> BTreeMap<u32, Vec<(f64, f64, f64)>> {
+    let mut lines: BTreeMap<u32, Vec<(f64, f64, f64)>> = BTreeMap::new();
+    let first_ns = trials.span_ns.map_or(0, |[from, _]| from);
+    for cell in trials.of(workload, path) {
+        if let Some(latency_ns) = cell.mean(Figure::LatencyMean) {
+            let months = (cell.began_ns - first_ns) as f64 / MONTH_NS;
+            lines.entry(cell.host).or_default().push((months, latency_ns, 1.0));
+        }
+    }
+    lines
+}
+
+/// The slope of a line through the points over their mean height.
+fn relative_slope(points: &[(f64, f64, f64)]) -> Option<f64> {
+    let (slope, _) = slope(points).filter(|_| points.len() >= FEWEST_STORES)?;
+    let mean = points.iter().map(|(_, y, _)| y).sum::<f64>() / points.len() as f64;
+    Some(slope / mean)
+}

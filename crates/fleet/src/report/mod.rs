@@ -1,0 +1,176 @@
+//! What a data set says of a fleet, by kind of machine: winners, outliers, drift, and which policy to roll out
+//! to whom. Hosts are the replicates. Reads the data set alone, no store.
+
+mod drift;
+mod outliers;
+mod page;
+mod policy;
+mod read;
+mod text;
+mod winners;
+
+pub use drift::Drift;
+pub use outliers::Outlier;
+pub use page::page;
+pub use policy::model;
+pub use text::text;
+pub use winners::{Advice, PathFigures, Saving, WorkloadReport};
+
+use crate::gather::{FILE, Manifest, PartRecord};
+use crate::table::{Kind, SCHEMA_VERSION};
+use iopj_model::Observation;
+use iopj_report::analysis::stats::holm_over_tested;
+use read::{Cells, KindTrials};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
+pub enum ReportError {
+    /// It is no data set.
+    #[error("{path} holds no data set: {error}; name a folder that `iopj fleet gather` has written")]
+    NotADataset { path: PathBuf, error: String },
+    /// It has other tables.
+    #[error("{path} has schema {found}, this iopj reads schema {known}: gather into a new folder")]
+    Schema { path: PathBuf, found: u32, known: u32 },
+    /// A part cannot be read.
+    #[error(
+        "the part {path} cannot be read: {error}; if a gather has replaced it meanwhile, try again, or else \
+         gather into a new folder"
+    )]
+    Parquet { path: PathBuf, error: parquet::errors::ParquetError },
+}
+
+/// A fleet.
+#[derive(Clone, Debug, Serialize)]
+pub struct FleetReport {
+    /// The data set.
+    pub dataset: PathBuf,
+    /// Its generation.
+    pub generation: u64,
+    /// Stores.
+    pub stores: usize,
+    /// Kinds of machines, those with the most hosts first.
+    pub kinds: Vec<KindReport>,
+}
+
+/// A kind of machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct KindReport {
+    /// Processor and cores.
+    pub machine: String,
+    /// The drives' models.
+    pub drive: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Hosts, stores, and trials that count.
+    pub hosts: usize,
+    /// Stores.
+    pub stores: usize,
+    /// Trials.
+    pub trials: u64,
+    /// Of these, trials whose path was not taken.
+    pub refuted: u64,
+    /// Of these, trials that failed.
+    pub failed: u64,
+    /// When the first and the last trial began, in ns since 1970.
+    pub span_ns: Option<[i64; 2]>,
+    /// Each workload: which path wins, and which to take.
+    pub workloads: Vec<WorkloadReport>,
+    /// Hosts far from the others.
+    pub outliers: Vec<Outlier>,
+    /// What a month changes; absent where too few hosts were measured in several months.
+    pub drift: Option<Drift>,
+    /// What a cost model of the kind is calibrated by.
+    #[serde(skip)]
+    pub observations: Vec<Observation>,
+    /// Facts about the machine for that model.
+    #[serde(skip)]
+    pub provenance: BTreeMap<String, String>,
+}
+
+/// Reads a data set and decides.
+///
+/// # Errors
+/// The folder holds no data set of this schema, or a part cannot be read.
+pub fn report(dataset: &Path) -> Result<FleetReport, ReportError> {
+    let manifest = manifest(dataset)?;
+    // One generation throughout: a gather meanwhile keeps its files.
+    let generation = dataset.join("generations").join(manifest.generation.to_string());
+    let mut parts: BTreeMap<Kind, Vec<&PartRecord>> = BTreeMap::new();
+    manifest.parts.iter().for_each(|part| parts.entry(part.kind()).or_default().push(part));
+    let kinds = parts.iter().map(|(kind, parts)| of_kind(&generation, kind, parts));
+    let mut kinds: Vec<KindReport> = kinds.collect::<Result<_, _>>()?;
+    correct(&mut kinds);
+    kinds.sort_by_key(|kind| std::cmp::Reverse(kind.hosts));
+    let stores = manifest.stores().count();
+    Ok(FleetReport { dataset: dataset.to_owned(), generation: manifest.generation, stores, kinds })
+}
+
+fn manifest(dataset: &Path) -> Result<Manifest, ReportError> {
+    let not = |error: String| ReportError::NotADataset { path: dataset.to_owned(), error };
+    let text = fs::read_to_string(dataset.join(FILE)).map_err(|error| not(error.to_string()))?;
+    let manifest: Manifest = serde_json::from_str(&text).map_err(|error| not(error.to_string()))?;
+    match manifest.schema {
+        SCHEMA_VERSION => Ok(manifest),
+        found => Err(ReportError::Schema { path: dataset.to_owned(), found, known: SCHEMA_VERSION }),
+    }
+}
+
+fn of_kind(folder: &Path, kind: &Kind, parts: &[&PartRecord]) -> Result<KindReport, ReportError> {
+    let trials = read::kind(folder, kind, parts)?;
+    Ok(KindReport {
+        machine: kind.machine.clone(),
+        drive: kind.drive.clone(),
+        kernel: kind.kernel.clone(),
+        hosts: trials.hosts.len(),
+        stores: parts.iter().map(|part| part.stores.len()).sum(),
+        trials: trials.trials,
+        refuted: trials.refuted,
+        failed: trials.failed,
+        span_ns: trials.span_ns,
+        workloads: winners::workloads(&trials),
+        outliers: outliers::outliers(&trials),
+        drift: drift::drift(&trials),
+        observations: policy::observations(&trials),
+        provenance: provenance(folder, kind, parts, &trials)?,
+    })
+}
+
+/// Facts about a kind that a policy is held against on a host.
+fn provenance(
+    dataset: &Path,
+    kind: &Kind,
+    parts: &[&PartRecord],
+    trials: &KindTrials,
+) -> Result<BTreeMap<String, String>, ReportError> {
+    let mut facts = BTreeMap::from([
+        ("kernel".to_owned(), kind.kernel.clone()),
+        ("devices".to_owned(), kind.drive.clone()),
+        ("store".to_owned(), format!("{} hosts", trials.hosts.len())),
+    ]);
+    let Some(part) = parts.first() else { return Ok(facts) };
+    let path = dataset.join("stores").join(crate::gather::folder(kind)).join(&part.name);
+    let refused = |error| ReportError::Parquet { path: path.clone(), error };
+    for batch in read::batches(&path, &["cpu_model"]).map_err(refused)?.take(1) {
+        let batch = batch.map_err(|error| refused(error.into()))?;
+        if let Some(model) = Cells(&batch).text("cpu_model", 0) {
+            facts.insert("cpu_model".to_owned(), model.to_owned());
+        }
+    }
+    Ok(facts)
+}
+
+/// Winners and drifts of all kinds are one family of tests each.
+fn correct(kinds: &mut [KindReport]) {
+    winners::correct(kinds.iter_mut().flat_map(|kind| &mut kind.workloads));
+    let p: Vec<Option<f64>> = kinds.iter().map(|kind| kind.drift.as_ref().map(|drift| drift.p)).collect();
+    for (kind, corrected) in kinds.iter_mut().zip(holm_over_tested(&p)) {
+        if let Some((drift, corrected)) = kind.drift.as_mut().zip(corrected) {
+            drift.p = corrected;
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The report as one HTML page.
+
+use super::text::{drift_words, off, percent, saved, title, winner};
+use super::winners::Mean;
+use super::{FleetReport, KindReport, WorkloadReport};
+use iopj_report::analysis::stats::{LEVEL, p_text};
+use iopj_report::render::html::{TablePage, TableSection, table_page};
+
+/// The page.
+pub fn page(report: &FleetReport) -> String {
+    let sum = |of: fn(&KindReport) -> u64| report.kinds.iter().map(of).sum::<u64>().to_string();
+    let fact = |number: String, what: &str| (number, what.to_owned());
+    let facts = vec![
+        fact(report.kinds.len().to_string(), "kinds of machines"),
+        fact(sum(|kind| kind.hosts as u64), "hosts"),
+        fact(report.stores.to_string(), "stores"),
+        fact(sum(|kind| kind.trials), "trials"),
+        fact(sum(|kind| kind.refuted), "refuted"),
+        fact(sum(|kind| kind.failed), "failed"),
+    ];
+    table_page(&TablePage {
+        over: "I/O paths of a fleet".to_owned(),
+        title: "Fleet".to_owned(),
+        place: format!("data set {}, generation {}", report.dataset.display(), report.generation),
+        facts,
+        sections: vec![
+            roll_out(report),
+            winners(report),
+            figures(report),
+            outliers(report),
+            drift(report),
+            kinds(report),
+        ],
+        end: "Made by iopj from a data set. This page is one file and loads nothing. Hosts are the \
+              replicates: each counts once, by the mean over its stores. Refuted, failed and disturbed trials \
+              are counted and left out of every comparison. Intervals are of 95 %."
+            .to_owned(),
+    })
+}
+
+/// A row for each workload of each kind, after the kind's own cells.
+fn by_workload(report: &FleetReport, cells: impl Fn(&WorkloadReport) -> Vec<String>) -> Vec<Vec<String>> {
+    let rows = report.kinds.iter().flat_map(|kind| kind.workloads.iter().map(move |one| (kind, one)));
+    rows.map(|(kind, one)| [vec![title(kind), one.workload.clone()], cells(one)].concat()).collect()
+}
+
+fn roll_out(report: &FleetReport) -> TableSection {
+    let cells = |one: &WorkloadReport| match &one.advice {
+        None => vec!["nothing is verified on enough hosts".to_owned()],
+        Some(advice) => vec![
+            advice.path.clone(),
+            advice.by.to_owned(),
+            percent(advice.verified_share),
+            saved(one, |advice| advice.joules),
+            saved(one, |advice| advice.cpu),
+            saved(one, |advice| advice.latency),
+            advice.against.clone(),
+        ],
+    };
+    TableSection {
+        id: "roll-out",
+        heading: "What to roll out to whom".to_owned(),
+        lead: roll_out_lead(report),
+        note: "The path with the least joules for each I/O where a meter measured the whole machine, else with \
+               the least CPU time, among those that are verified on 95 % of the hosts or more. Savings are of \
+               each I/O against the path in the last column; below zero it costs more."
+            .to_owned(),
+        columns: vec![
+            ("kind", false),
+            ("workload", false),
+            ("take", false),
+            ("by", false),
+            ("verified on", true),
+            ("joules saved", true),
+            ("CPU saved", true),
+            ("latency saved", true),
+            ("against", false),
+        ],
+        rows: by_workload(report, cells),
+    }
+}
+
+/// What the largest kinds are to take, in words.
+fn roll_out_lead(report: &FleetReport) -> Vec<String> {
+    let sentence = |kind: &KindReport| {
+        let advice = kind.workloads.iter().filter_map(|one| Some((one, one.advice.as_ref()?)));
+        let takes = advice.map(|(one, advice)| format!("{} for {}", advice.path, one.workload));
+        let takes: Vec<String> = takes.collect();
+        (!takes.is_empty()).then(|| format!("{}: {}.", title(kind), takes.join("; ")))
+    };
+    report.kinds.iter().take(3).filter_map(sentence).collect()
+}
+
+fn winners(report: &FleetReport) -> TableSection {
+    let cells = |one: &WorkloadReport| {
+        let p = one.p.map_or("-".to_owned(), |p| p_text(p, 3));
+        vec![winner(one), one.decision.to_owned(), p]
+    };
+    TableSection {
+        id: "winners",
+        heading: "Winners".to_owned(),
+        lead: Vec::new(),
+        note: "The path with the most I/Os per second, hosts compared with themselves (paired t-tests over \
+               hosts), p-values corrected by Holm over all kinds and workloads."
+            .to_owned(),
+        columns: vec![
+            ("kind", false),
+            ("workload", false),
+            ("most IOPS", false),
+            ("decision", false),
+            ("p", true),
+        ],
+        rows: by_workload(report, cells),
+    }
+}
+
+fn figures(report: &FleetReport) -> TableSection {
+    let mean = |value: &Option<Mean>, factor: f64, decimals: usize| match value {
+        None => "-".to_owned(),
+        Some(Mean { mean, interval: None }) => format!("{:.decimals$}", mean * factor),
+        Some(Mean { mean, interval: Some((low, high)) }) => {
+            let half = (high - low) / 2.0 * factor;
+            format!("{:.decimals$} \u{b1} {half:.decimals$}", mean * factor)
+        }
+    };
+    let mut rows = Vec::new();
+    for kind in &report.kinds {
+        for (one, path) in kind.workloads.iter().flat_map(|one| one.paths.iter().map(move |path| (one, path)))
+        {
+            rows.push(vec![
+                title(kind),
+                one.workload.clone(),
+                path.path.clone(),
+                format!("{} of {}", path.verified_hosts, path.hosts),
+                mean(&path.iops, 1.0, 0),
+                mean(&path.latency_ns, 1e-3, 1),
+                mean(&path.latency_p99_ns, 1e-3, 1),
+                mean(&path.cpu_ns_per_io, 1e-3, 2),
+                mean(&path.joules_per_io, 1e6, 1),
+            ]);
+        }
+    }
+    TableSection {
+        id: "figures",
+        heading: "Figures".to_owned(),
+        lead: Vec::new(),
+        note: "Means over hosts with half of their 95 % interval.".to_owned(),
+        columns: vec![
+            ("kind", false),
+            ("workload", false),
+            ("path", false),
+            ("verified hosts", true),
+            ("IOPS", true),
+            ("mean us", true),
+            ("p99 us", true),
+            ("CPU us/IO", true),
+            ("uJ/IO", true),
+        ],
+        rows,
+    }
+}
+
+fn outliers(report: &FleetReport) -> TableSection {
+    let all = report.kinds.iter().flat_map(|kind| kind.outliers.iter().map(move |one| (kind, one)));
+    let rows: Vec<Vec<String>> = all
+        .map(|(kind, one)| vec![title(kind), one.host.clone(), off(one.of_kind, one.deviations)])
+        .collect();
+    let lead = match rows.len() {
+        0 => "No host is far from the others of its kind.".to_owned(),
+        count => format!("{count} hosts are far from the others of their kind."),
+    };
+    TableSection {
+        id: "outliers",
+        heading: "Outliers".to_owned(),
+        lead: vec![lead],
+        note:
+            "A host's latency over the median of its kind, the median over workloads and paths; far is more \
+               than 3.5 robust standard deviations (1.4826 MAD) and 5 % from the middle. Kinds of fewer than 5 hosts \
+               have no outliers."
+                .to_owned(),
+        columns: vec![("kind", false), ("host", false), ("how far", false)],
+        rows,
+    }
+}
+
+fn drift(report: &FleetReport) -> TableSection {
+    let known = report.kinds.iter().filter_map(|kind| Some((kind, kind.drift.as_ref()?)));
+    let rows: Vec<Vec<String>> =
+        known.clone().map(|(kind, drift)| vec![title(kind), drift_words(drift)]).collect();
+    let shown = known.filter(|(_, drift)| drift.p < LEVEL).count();
+    TableSection {
+        id: "drift",
+        heading: "Drift over months".to_owned(),
+        lead: vec![format!("Latency drifts on {shown} of {} kinds of machines.", report.kinds.len())],
+        note:
+            "The slope of a straight line through each host's mean latency over time, relative to it, mean \
+               over workloads and paths, then over hosts; hosts of three stores or more. P-values are \
+               corrected by Holm over all kinds."
+                .to_owned(),
+        columns: vec![("kind", false), ("what a month changes", false)],
+        rows,
+    }
+}
+
+fn kinds(report: &FleetReport) -> TableSection {
+    let share = |part: u64, kind: &KindReport| percent(part as f64 / kind.trials.max(1) as f64);
+    let row = |kind: &KindReport| {
+        vec![
+            kind.machine.clone(),
+            kind.drive.clone(),
+            kind.kernel.clone(),
+            kind.hosts.to_string(),
+            kind.stores.to_string(),
+            kind.trials.to_string(),
+            share(kind.refuted, kind),
+            share(kind.failed, kind),
+        ]
+    };
+    TableSection {
+        id: "kinds",
+        heading: "Kinds of machines".to_owned(),
+        lead: Vec::new(),
+        note: "A trial is refuted if the evidence shows another path than the one that was asked for."
+            .to_owned(),
+        columns: vec![
+            ("machine", false),
+            ("drive", false),
+            ("kernel", false),
+            ("hosts", true),
+            ("stores", true),
+            ("trials", true),
+            ("refuted", true),
+            ("failed", true),
+        ],
+        rows: report.kinds.iter().map(row).collect(),
+    }
+}

@@ -1,0 +1,248 @@
+//! The trials of one kind of machine, read from the data set and summed up by store.
+
+use super::ReportError;
+use crate::gather::{PartRecord, folder};
+use crate::table::{Kind, Table};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array, RecordBatch};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::errors::ParquetError;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::path::Path;
+
+/// A figure of a trial that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Figure {
+    Iops,
+    LatencyMean,
+    LatencyP99,
+    CpuNsPerIo,
+    JoulesPerIo,
+    Watts,
+}
+
+const FIGURES: usize = 6;
+
+/// Columns of the table of trials that are read, and nothing else.
+const COLUMNS: [&str; 17] = [
+    "store",
+    "host",
+    "began_unix_ns",
+    "path",
+    "workload",
+    "workload_json",
+    "in_force",
+    "competes",
+    "verdict",
+    "error",
+    "iops",
+    "latency_ns_mean",
+    "latency_ns_p99",
+    "cpu_ns_per_io",
+    "cores",
+    "ios",
+    "joules_system",
+];
+
+/// The trials of one kind of machine.
+#[derive(Debug, Default)]
+pub(super) struct KindTrials {
+    /// Names of hosts; a number elsewhere is an index into them.
+    pub(super) hosts: Names,
+    pub(super) workloads: Names,
+    /// A workload's JSON, by its number.
+    pub(super) workload_json: Vec<String>,
+    pub(super) paths: Names,
+    /// Sums by workload, path and store.
+    pub(super) cells: BTreeMap<(u32, u32, u32), StoreCell>,
+    pub(super) stores: Names,
+    /// Earliest and latest trial, in ns since 1970.
+    pub(super) span_ns: Option<[i64; 2]>,
+    pub(super) trials: u64,
+    pub(super) refuted: u64,
+    pub(super) failed: u64,
+    pub(super) cores: u32,
+}
+
+/// The trials of one path and workload in one store.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StoreCell {
+    pub(super) host: u32,
+    /// When the first of them began, in ns since 1970.
+    pub(super) began_ns: i64,
+    pub(super) verified: u32,
+    pub(super) refuted: u32,
+    sums: [f64; FIGURES],
+    counts: [u32; FIGURES],
+}
+
+impl StoreCell {
+    /// The mean of a figure over the trials that compete and have it.
+    pub(super) fn mean(&self, figure: Figure) -> Option<f64> {
+        let count = self.counts[figure as usize];
+        (count > 0).then(|| self.sums[figure as usize] / f64::from(count))
+    }
+}
+
+/// Names, each with a number in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    names: Vec<String>,
+    numbers: HashMap<String, u32>,
+}
+
+impl Names {
+    fn number(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.names.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        number
+    }
+
+    pub(super) fn name(&self, number: u32) -> &str {
+        self.names.get(number as usize).map_or("", String::as_str)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    pub(super) fn numbers(&self) -> std::ops::Range<u32> {
+        0..u32::try_from(self.names.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Reads the trials of a kind.
+pub(super) fn kind(dataset: &Path, kind: &Kind, parts: &[&PartRecord]) -> Result<KindTrials, ReportError> {
+    let mut trials = KindTrials::default();
+    for part in parts {
+        let path = dataset.join(Table::Trials.name()).join(folder(kind)).join(&part.name);
+        let refused = |error| ReportError::Parquet { path: path.clone(), error };
+        let batches = batches(&path, &COLUMNS).map_err(refused)?;
+        for batch in batches {
+            add(&mut trials, &batch.map_err(|error| refused(error.into()))?);
+        }
+    }
+    Ok(trials)
+}
+
+/// Some columns of a file.
+pub(super) fn batches(
+    path: &Path,
+    columns: &[&str],
+) -> Result<parquet::arrow::arrow_reader::ParquetRecordBatchReader, ParquetError> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(path)?)?;
+    let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
+    builder.with_projection(mask).with_batch_size(8192).build()
+}
+
+/// A value of a column by its name, where there is one.
+pub(super) struct Cells<'a>(pub(super) &'a RecordBatch);
+
+impl<'a> Cells<'a> {
+    pub(super) fn text(&self, name: &str, row: usize) -> Option<&'a str> {
+        let column = self.0.column_by_name(name)?.as_string_opt::<i32>()?;
+        column.is_valid(row).then(|| column.value(row))
+    }
+
+    fn count(&self, name: &str, row: usize) -> Option<i64> {
+        let column = self.0.column_by_name(name)?.as_primitive_opt::<Int64Type>()?;
+        column.is_valid(row).then(|| column.value(row))
+    }
+
+    fn number(&self, name: &str, row: usize) -> Option<f64> {
+        let column = self.0.column_by_name(name)?.as_primitive_opt::<Float64Type>()?;
+        column.is_valid(row).then(|| column.value(row)).filter(|value| value.is_finite())
+    }
+
+    fn flag(&self, name: &str, row: usize) -> bool {
+        let column = self.0.column_by_name(name).and_then(|column| column.as_boolean_opt());
+        column.is_some_and(|column| column.is_valid(row) && column.value(row))
+    }
+}
+
+fn add(trials: &mut KindTrials, batch: &RecordBatch) {
+    let cells = Cells(batch);
+    for row in 0..batch.num_rows() {
+        if cells.flag("in_force", row) {
+            add_trial(trials, &cells, row);
+        }
+    }
+}
+
+fn add_trial(trials: &mut KindTrials, cells: &Cells<'_>, row: usize) {
+    let store = cells.text("store", row).unwrap_or_default();
+    // A store that names no host is a host of its own.
+    let host = trials.hosts.number(cells.text("host", row).unwrap_or(store));
+    let workload = trials.workloads.number(cells.text("workload", row).unwrap_or_default());
+    if trials.workload_json.len() < trials.workloads.len() {
+        trials.workload_json.push(cells.text("workload_json", row).unwrap_or_default().to_owned());
+    }
+    let path = trials.paths.number(cells.text("path", row).unwrap_or_default());
+    let store = trials.stores.number(store);
+    let began_ns = cells.count("began_unix_ns", row).unwrap_or_default();
+    let [from, until] = trials.span_ns.unwrap_or([began_ns; 2]);
+    trials.span_ns = Some([from.min(began_ns), until.max(began_ns)]);
+    trials.trials += 1;
+    trials.failed += u64::from(cells.text("error", row).is_some());
+    let is_refuted = cells.text("verdict", row) == Some("refuted");
+    trials.refuted += u64::from(is_refuted);
+    let cores = cells.count("cores", row).and_then(|cores| u32::try_from(cores).ok());
+    trials.cores = trials.cores.max(cores.unwrap_or_default());
+    let own = trials.cells.entry((workload, path, store)).or_insert(StoreCell {
+        host,
+        began_ns,
+        ..StoreCell::default()
+    });
+    own.began_ns = own.began_ns.min(began_ns);
+    own.refuted += u32::from(is_refuted);
+    if cells.flag("competes", row) {
+        own.verified += 1;
+        for (figure, value) in figures(cells, row) {
+            own.sums[figure as usize] += value;
+            own.counts[figure as usize] += 1;
+        }
+    }
+}
+
+fn figures(cells: &Cells<'_>, row: usize) -> impl Iterator<Item = (Figure, f64)> {
+    let joules = cells.number("joules_system", row);
+    let ios = cells.count("ios", row).filter(|ios| *ios > 0).map(|ios| ios as f64);
+    let iops = cells.number("iops", row).filter(|iops| *iops > 0.0);
+    let per_io = joules.zip(ios).map(|(joules, ios)| joules / ios);
+    [
+        (Figure::Iops, iops),
+        (Figure::LatencyMean, cells.number("latency_ns_mean", row)),
+        (Figure::LatencyP99, cells.count("latency_ns_p99", row).map(|ns| ns as f64)),
+        (Figure::CpuNsPerIo, cells.number("cpu_ns_per_io", row)),
+        (Figure::JoulesPerIo, per_io),
+        (Figure::Watts, per_io.zip(iops).map(|(joules, iops)| joules * iops)),
+    ]
+    .into_iter()
+    .filter_map(|(figure, value)| Some((figure, value.filter(|value| *value > 0.0)?)))
+}
+
+impl KindTrials {
+    /// A figure of each host that has it, for a workload and a path: the mean over its stores.
+    pub(super) fn of_hosts(&self, workload: u32, path: u32, figure: Figure) -> Vec<(u32, f64)> {
+        let mut sums: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+        for cell in self.of(workload, path) {
+            if let Some(mean) = cell.mean(figure) {
+                let sum = sums.entry(cell.host).or_default();
+                *sum = (sum.0 + mean, sum.1 + 1.0);
+            }
+        }
+        sums.into_iter().map(|(host, (sum, n))| (host, sum / n)).collect()
+    }
+
+    /// What the stores have of a workload and a path.
+    pub(super) fn of(&self, workload: u32, path: u32) -> impl Iterator<Item = &StoreCell> {
+        self.cells.range((workload, path, 0)..=(workload, path, u32::MAX)).map(|(_, cell)| cell)
+    }
+}

@@ -1,0 +1,11 @@
+//! The data set of a fleet: gathered from real stores, held against what is known of them.
+
+#[path = "../../examples/generate/fleet.rs"]
+mod fleet;
+mod gather;
+mod kill;
+#[path = "../../examples/generate/measure.rs"]
+mod measure;
+mod report;
+mod rows;
+mod trouble;

@@ -1,0 +1,125 @@
+"""Asks a data set every question of this folder in DuckDB and in Spark, and holds the answers against each
+other: counts and texts must be the same, other numbers to 1e-9. `check.py DATASET [--times] [--duckdb]`."""
+
+import argparse
+import math
+import sys
+import time
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+
+QUERIES = Path(__file__).resolve().parent
+TABLES = ["stores", "trials", "histograms", "series", "power", "evidence", "energy", "costs"]
+TOLERANCE = 1e-9
+
+
+def questions():
+    """The names of all questions."""
+    return sorted({path.name.split(".")[0] for path in QUERIES.glob("*.sql")})
+
+
+def text(question, engine):
+    """A question in the SQL of an engine."""
+    own = QUERIES / f"{question}.{engine}.sql"
+    return (own if own.exists() else QUERIES / f"{question}.sql").read_text()
+
+
+class DuckDb:
+    """The tables in DuckDB, as views of their files."""
+
+    name = "duckdb"
+
+    def __init__(self, dataset):
+        self.connection = duckdb.connect()
+        for table in TABLES:
+            files = str(dataset / table / "*" / "*" / "*" / "*.parquet").replace("'", "''")
+            self.connection.execute(
+                f"CREATE VIEW {table} AS SELECT * FROM read_parquet('{files}', "
+                "hive_partitioning = true, hive_types_autocast = false)"
+            )
+
+    def ask(self, question):
+        """The rows of the answer."""
+        return [tuple(row) for row in self.connection.execute(text(question, self.name)).fetchall()]
+
+
+class Spark:
+    """The tables in Spark, as views of their folders."""
+
+    name = "spark"
+
+    def __init__(self, dataset):
+        from pyspark.sql import SparkSession
+
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "2g",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "4",
+            "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+            "spark.log.level": "ERROR",
+        }
+        builder = SparkSession.builder.master("local[2]").appName("iopj")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        self.session = builder.getOrCreate()
+        for table in TABLES:
+            self.session.read.parquet(str(dataset / table)).createOrReplaceTempView(table)
+
+    def ask(self, question):
+        """The rows of the answer."""
+        return [tuple(row) for row in self.session.sql(text(question, self.name)).collect()]
+
+
+def is_same(a, b):
+    """Counts and texts exactly, other numbers nearly."""
+    exact = (int, str, bool, type(None))
+    a, b = (int(x) if isinstance(x, Decimal) and x == int(x) else x for x in (a, b))
+    if isinstance(a, exact) and isinstance(b, exact):
+        return a == b
+    return math.isclose(float(a), float(b), rel_tol=TOLERANCE, abs_tol=1e-12)
+
+
+def difference(a, b):
+    """Where two answers differ; nothing if they are the same."""
+    if len(a) != len(b):
+        return f"{len(a)} rows against {len(b)}"
+    # Engines sort texts alike only by their bytes: the order of rows is no part of an answer.
+    def key(row):
+        return [x for x in row if isinstance(x, str)]
+
+    for left, right in zip(sorted(a, key=key), sorted(b, key=key), strict=True):
+        if len(left) != len(right) or not all(map(is_same, left, right)):
+            return f"{left} against {right}"
+    return None
+
+
+def main():
+    """Asks, compares, and says what differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("dataset", type=Path)
+    parser.add_argument("--times", action="store_true", help="print how long each answer took")
+    parser.add_argument("--duckdb", action="store_true", help="ask DuckDB alone")
+    options = parser.parse_args()
+    engines = [DuckDb(options.dataset)] + ([] if options.duckdb else [Spark(options.dataset)])
+    failed = 0
+    for question in questions():
+        answers, seconds = [], []
+        for engine in engines:
+            began = time.monotonic()
+            answers.append(engine.ask(question))
+            seconds.append(f"{engine.name} {time.monotonic() - began:.2f} s")
+        found = "no rows" if not answers[0] else None
+        found = found or (difference(*answers) if len(answers) == 2 else None)
+        failed += found is not None
+        took = f" ({', '.join(seconds)})" if options.times else ""
+        print(f"{question}: {found or f'{len(answers[0])} rows, the same'}{took}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

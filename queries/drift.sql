@@ -1,0 +1,26 @@
+-- What a month changes: the slope of a straight line through each host's latency, relative to its mean, over
+-- the hosts of a kind. A month is 30 days.
+WITH of_store AS (
+    SELECT machine, drive, kernel, host, workload, path, store,
+        min(began_unix_ns) / 2592000e9 AS month, avg(latency_ns_mean) AS latency_ns
+    FROM trials
+    WHERE competes AND latency_ns_mean IS NOT NULL
+    GROUP BY machine, drive, kernel, host, workload, path, store
+),
+of_host AS (
+    SELECT machine, drive, kernel, host, workload, path, count(*) AS stores,
+        regr_slope(latency_ns, month) / avg(latency_ns) AS per_month
+    FROM of_store
+    GROUP BY machine, drive, kernel, host, workload, path
+    HAVING count(*) >= 3
+),
+of_whole_host AS (
+    SELECT machine, drive, kernel, host, avg(per_month) AS per_month
+    FROM of_host
+    GROUP BY machine, drive, kernel, host
+)
+SELECT machine, drive, kernel, count(*) AS hosts, avg(per_month) AS per_month,
+    stddev_samp(per_month) / sqrt(count(*)) AS standard_error
+FROM of_whole_host
+GROUP BY machine, drive, kernel
+ORDER BY machine, drive, kernel
