@@ -118,7 +118,7 @@ fn a_campaign_that_breaks_a_rule_is_refused_with_the_remedy() {
     assert_eq!(json(&hosts.job(0).unwrap().join("state.json")), Value::Null, "nothing was begun");
 
     fs::write(hosts.at("w.toml"), study(1, "10ms").replace("randread", "randwrite")).unwrap();
-    says(&ends(&hosts, 2, "fleet submit w.toml --ssh h0 --dir w"), &["writes", "name it by --serials"]);
+    says(&ends(&hosts, 2, "fleet submit w.toml --ssh h0 --dir w"), &["writes", "name the list by --serials"]);
     assert!(!hosts.at("w").exists());
     fs::write(hosts.at("serials"), "S1\n").unwrap();
     let words = ends(&hosts, 1, "fleet submit w.toml --ssh h0 --dir w --serials serials");
