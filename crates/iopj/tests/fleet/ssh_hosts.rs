@@ -171,8 +171,8 @@ fn serve(folder: &Path) -> (Child, u16) {
         let at = |name: &str| folder.join(name).display().to_string();
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile \
-             none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups \
-             100\nSetEnv PATH={}:/usr/bin:/bin\n",
+             none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication \
+             no\nMaxStartups 100\nSetEnv PATH={}:/usr/bin:/bin\n",
             at("host"),
             at("user.pub"),
             at("bin"),
