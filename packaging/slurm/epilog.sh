@@ -1,5 +1,5 @@
 #!/bin/sh
-# Epilog of Slurm for iopj's jobs, as root on the node, after a job has ended in any way (slurm.conf: Epilog=).
+# Epilog of Slurm for iopj's jobs, as root on the node, after a job's end of any kind (slurm.conf: Epilog=).
 #
 # Puts back what prolog.sh changed, and what a run that was killed left changed. If something stays, it says
 # so and fails: Slurm drains the node.

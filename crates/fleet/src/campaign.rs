@@ -297,7 +297,7 @@ fn lock(folder: &Path) -> Result<File, FleetError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(_) => Err(FleetError::Refused(format!(
-            "another `iopj fleet submit` is at work in `{}`: wait for it, or end it by Ctrl-C (its jobs go on)",
+            "another `iopj fleet submit` is at work in `{}`: wait for it, or end it by Ctrl-C (jobs go on)",
             folder.display()
         ))),
     }
@@ -308,7 +308,7 @@ fn continued(before: Plan, mut now: Plan, folder: &Path) -> Result<Plan, FleetEr
     let folder = folder.display();
     let differs = |what: &str| {
         Err(FleetError::Refused(format!(
-            "the campaign in `{folder}` has another {what}: submit it as it was, or name a new folder by --dir"
+            "the campaign in `{folder}` has another {what}: submit it as it was, or name another --dir"
         )))
     };
     if before.job.study != now.job.study {
@@ -317,7 +317,7 @@ fn continued(before: Plan, mut now: Plan, folder: &Path) -> Result<Plan, FleetEr
     if before.by.word() != now.by.word() {
         let word = before.by.word();
         return Err(FleetError::Refused(format!(
-            "the campaign in `{folder}` is run by {word}: submit it by --{word}, or name a new folder by --dir"
+            "the campaign in `{folder}` is run by {word}: submit it by --{word}, or name another --dir"
         )));
     }
     let same = [

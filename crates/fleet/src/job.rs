@@ -124,7 +124,7 @@ pub struct State {
     /// The scheduler's name of its task.
     pub task: Option<String>,
     /// What was there when the store was fetched.
-    pub fetched: Option<(Phase, u64)>,
+    pub fetched: Option<Fetched>,
 }
 
 impl State {
@@ -161,10 +161,24 @@ impl State {
         }
     }
 
+    /// What is there to be fetched now.
+    pub fn as_fetched(&self) -> Fetched {
+        Fetched { phase: self.phase, done: self.done }
+    }
+
     /// Whether its store was fetched as it is now.
     pub fn is_fetched(&self) -> bool {
-        self.fetched == Some((self.phase, self.done))
+        self.fetched == Some(self.as_fetched())
     }
+}
+
+/// What a host's store was when it was fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fetched {
+    /// What had become of the job.
+    pub phase: Phase,
+    /// Trials in the store.
+    pub done: u64,
 }
 
 /// A process, told from one that has its number later.

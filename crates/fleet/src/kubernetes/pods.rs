@@ -145,7 +145,10 @@ mod tests {
             let list = json!({ "items": [{ "metadata": { "name": "p" }, "spec": {}, "status": status }] });
             parse(&list.to_string()).unwrap().remove(0).begun
         };
-        let container = |state: serde_json::Value| json!({ "phase": "Running", "containerStatuses": [{ "state": state }] });
+        let container = |state: serde_json::Value| {
+            let statuses = json!([{ "state": state }]);
+            json!({ "phase": "Running", "containerStatuses": statuses })
+        };
         assert_eq!(of(container(json!({ "running": { "startedAt": "x" } }))), Begun::Runs);
         let waiting = of(container(json!({ "waiting": { "reason": "ImagePullBackOff" } })));
         assert_eq!(waiting, Begun::Not("Kubernetes: ImagePullBackOff".to_owned()));

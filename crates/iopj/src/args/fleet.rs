@@ -145,7 +145,8 @@ pub(crate) struct ByKubernetesArgs {
     pub(crate) namespace: Option<String>,
     /// How long a pod stays after its run, for its store to be fetched
     #[arg(
-        long, value_name = "TIME", default_value = "24h", value_parser = parse_duration, requires = "kubernetes"
+        long, value_name = "TIME", default_value = "24h", value_parser = parse_duration,
+        requires = "kubernetes"
     )]
     pub(crate) hold: Duration,
     /// Write the manifest, and apply nothing

@@ -33,7 +33,7 @@ pub(super) fn fetch(args: &FetchArgs) -> anyhow::Result<ExitCode> {
         match fetched {
             Ok(path) => {
                 if let Some(state) = known.get(&host) {
-                    let fetched = Some((state.phase, state.done));
+                    let fetched = Some(state.as_fetched());
                     campaign.keep(&host, &State { fetched, ..state.clone() })?;
                 }
                 print(&format!("{}\n", path.display()))?;

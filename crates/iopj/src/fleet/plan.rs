@@ -19,7 +19,7 @@ pub(super) fn of(args: &SubmitArgs) -> anyhow::Result<(Plan, Study, PathBuf)> {
     let serials = args.serials.as_deref().map(listed).transpose()?;
     if serials.is_none() && refusals::writes(&study)? {
         anyhow::bail!(
-            "`{}` writes: list the serial numbers of the drives that may be written in a file, and name it by \
+            "`{}` writes: list the serial numbers of the drives that may be written, and name the list by \
              --serials",
             args.study.display()
         );

@@ -4,6 +4,7 @@ use super::{Way, exit_code, plan, status};
 use crate::args::SubmitArgs;
 use crate::output::{INTERRUPTED, note, print};
 use crate::signals;
+use iopj_fleet::campaign::By;
 use iopj_fleet::kubernetes::{Asked, manifest};
 use iopj_fleet::{Campaign, Slurm};
 use std::process::ExitCode;
@@ -35,23 +36,25 @@ pub(super) fn submit(args: &SubmitArgs) -> anyhow::Result<ExitCode> {
     if let Some(array) = array {
         campaign.keep_array(array.clone())?;
         Slurm::release(&array)?;
-        note(&format!(
-            "job array {} has {} tasks: `iopj fleet status {}`",
-            array.id,
-            array.tasks,
-            folder.display()
-        ));
+        note(&format!("job array {} has {} tasks", array.id, array.tasks));
+        Way::of(&campaign, stop).refresh()?;
     }
     let known = campaign.all_known()?;
     if stop.load(Ordering::Relaxed) {
         let running = known.values().filter(|state| !state.phase.is_over()).count();
         note(&format!(
-            "interrupted: jobs that run go on ({running} hosts are not done); submit again to take them up, or \
-             end them by `iopj fleet cancel {}`",
+            "interrupted: jobs that run go on ({running} hosts are not done); submit again to take them up, \
+             or end them by `iopj fleet cancel {}`",
             folder.display()
         ));
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    print(&status::table(&known))?;
-    Ok(exit_code(&known))
+    if let By::Ssh(_) = &campaign.plan().by {
+        print(&status::table(&known))?;
+        return Ok(exit_code(&known));
+    }
+    if !args.by_kubernetes.manifest_only {
+        note(&format!("the jobs run without this command: `iopj fleet status {}`", folder.display()));
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -28,7 +28,10 @@ fn state(folder: &TempDir, name: &str, profile: &Value) -> Value {
     fs::write(at("told/job.json"), job.to_string()).unwrap();
     let job = format!("/data/{name}");
     let arguments = ["/bin/iopj", "fleet", "job", &job, "--description", "/told/job.json"];
-    let bind = |at: &Path, to: &str| json!({ "destination": to, "type": "bind", "source": at, "options": ["rbind"] });
+    let bind = |at: &Path, to: &str| {
+        let options = ["rbind"];
+        json!({ "destination": to, "type": "bind", "source": at, "options": options })
+    };
     let mut mounts = vec![
         json!({ "destination": "/proc", "type": "proc", "source": "proc" }),
         json!({ "destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["ro"] }),

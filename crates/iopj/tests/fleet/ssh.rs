@@ -57,6 +57,12 @@ fn of_ten_hosts_three_run_at_a_time_and_one_that_is_down_is_made_up_for() {
     }
     let status: Value = serde_json::from_str(&ends(&hosts, 0, "fleet status c --json")).unwrap();
     assert_eq!(status["hosts"].as_object().unwrap().len(), 10);
+    let page =
+        include_str!("../../../../docs/json.md").split("## `iopj fleet status --json`").nth(1).unwrap();
+    let example = page.split("```json").nth(1).unwrap().split("```").next().unwrap();
+    let example: Value = serde_json::from_str(example).unwrap();
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&example["hosts"]["root@n1"]), keys(&status["hosts"]["h0"]), "docs/json.md");
 }
 
 #[test]
@@ -118,7 +124,7 @@ fn a_campaign_that_breaks_a_rule_is_refused_with_the_remedy() {
     assert_eq!(json(&hosts.job(0).unwrap().join("state.json")), Value::Null, "nothing was begun");
 
     fs::write(hosts.at("w.toml"), study(1, "10ms").replace("randread", "randwrite")).unwrap();
-    says(&ends(&hosts, 2, "fleet submit w.toml --ssh h0 --dir w"), &["writes", "name it by --serials"]);
+    says(&ends(&hosts, 2, "fleet submit w.toml --ssh h0 --dir w"), &["writes", "name the list by --serials"]);
     assert!(!hosts.at("w").exists());
     fs::write(hosts.at("serials"), "S1\n").unwrap();
     let words = ends(&hosts, 1, "fleet submit w.toml --ssh h0 --dir w --serials serials");
@@ -126,6 +132,10 @@ fn a_campaign_that_breaks_a_rule_is_refused_with_the_remedy() {
     says(&ends(&hosts, 2, "fleet submit s.toml --ssh h0 --dir w"), &["has another study"]);
     let words = ends(&hosts, 1, "fleet submit s.toml --ssh h0 --dir x --command /no/iopj");
     says(&words, &["h0: lost: ", "install iopj there, or let --push copy this one"]);
+    // It fails once the drive is full.
+    fs::write(hosts.at("h0/filler"), vec![0; 64 << 20]).unwrap_err();
+    let words = ends(&hosts, 1, "fleet submit s.toml --ssh h0 --dir p --push");
+    says(&words, &["h0: lost: ", "No space left on device"]);
     says(&ends(&hosts, 2, "fleet submit s.toml --ssh h0;h1 --dir y"), &["`h0;h1` is not a host"]);
     says(&ends(&hosts, 2, "fleet status nowhere"), &["there is no campaign in `nowhere`"]);
     let mut command = hosts.iopj("fleet submit s.toml --ssh h0 --dir z");

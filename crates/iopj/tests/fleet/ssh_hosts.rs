@@ -170,9 +170,9 @@ fn serve(folder: &Path) -> (Child, u16) {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let at = |name: &str| folder.join(name).display().to_string();
         let config = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes \
-             no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups \
-             100\nSetEnv PATH={}:/usr/bin:/bin\n",
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile \
+             none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication \
+             no\nMaxStartups 100\nSetEnv PATH={}:/usr/bin:/bin\n",
             at("host"),
             at("user.pub"),
             at("bin"),
