@@ -63,6 +63,42 @@ fn have_data(prometheus: &Server, queries: Vec<(String, String)>) {
     }
 }
 
+fn page() -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/monitoring.md");
+    std::fs::read_to_string(page).unwrap()
+}
+
+/// The expressions of the page's alerts.
+fn alerts() -> Vec<String> {
+    let last_cell = |line: &str| Some(line.strip_suffix("` |")?.rsplit_once(" | `")?.1.to_owned());
+    page().lines().filter_map(last_cell).filter(|cell| cell.contains("iopj_run_")).collect()
+}
+
+/// The families that Prometheus has scraped, also those that are there only sometimes.
+fn families(prometheus: &Server) -> Vec<String> {
+    let answer = prometheus.get("/api/v1/label/__name__/values", "*/*");
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let names = answer["data"].as_array().unwrap().iter().filter_map(Value::as_str);
+    let ours = names.filter(|name| name.starts_with("iopj_"));
+    ours.map(|name| name.trim_end_matches("_total").trim_end_matches("_info").to_owned()).collect()
+}
+
+/// The page has these families in its tables, and no other.
+#[track_caller]
+fn are_on_the_page(published: &[String]) {
+    let page = page();
+    let rows = page.lines().filter(|line| line.starts_with("| `iopj_"));
+    let names = rows.map(|line| line.trim_start_matches("| ").split(" | ").next().unwrap());
+    let named = names.flat_map(|names| names.split('`').filter(|word| word.starts_with("iopj_")));
+    let named: Vec<String> = named.map(str::to_owned).collect();
+    for name in published {
+        assert!(named.contains(name), "{name} is not in docs/monitoring.md");
+    }
+    for name in named {
+        assert!(published.contains(&name), "docs/monitoring.md has {name}, which is not published");
+    }
+}
+
 /// Whether this machine has meters of its own, which a watch reads.
 fn has_meters(folder: &Path) -> bool {
     let list = common::iopj(folder, "meter list --json").output().unwrap();
@@ -94,10 +130,13 @@ fn each_panel_has_data_in_prometheus() {
         // They parse, at least, and the run's meter is there for the one that asks for all instances.
         queries("iopj-watch.json").iter().for_each(|(_, query)| drop(ask(&prometheus, query)));
     }
+    assert_eq!(alerts().len(), 4);
+    alerts().iter().for_each(|alert| drop(ask(&prometheus, alert)));
     let sick = ask(&prometheus, "up == 0");
     assert!(sick.is_empty(), "Prometheus reads both as OpenMetrics: {sick:?}");
     let text = run.get("/metrics", "text/plain");
     assert_eq!(lint(&text), "", "{text}");
+    are_on_the_page(&families(&prometheus));
     watch.interrupt();
     run.interrupt();
     assert_eq!(run.code(), Some(130));
