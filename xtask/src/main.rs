@@ -16,6 +16,7 @@ mod modules;
 mod needs;
 mod options;
 mod paths;
+mod queries;
 mod results;
 mod semver;
 mod shell;
@@ -48,6 +49,7 @@ usage: cargo xtask TASK
   dist                                   release binary, man pages and completions
   ffi [--header] [--check]               libiopj.so, libiopj.a, iopj.h and iopj.pc for C, in target/ffi, \
                      with the header as cbindgen writes it; compare header and symbols, and run the example
+  queries                                a fleet of 1,000 stores, gathered, and asked in DuckDB and Spark
   semver                                 whether the library crate keeps its interface
 ";
 
@@ -80,6 +82,7 @@ fn run() -> anyhow::Result<()> {
         "dist" => dist::run,
         "ffi" => ffi::run,
         "files" => files::run,
+        "queries" => queries::run,
         "semver" => semver::run,
         "" => return Err(Usage("no task was named".to_owned()).into()),
         other => return Err(Usage(format!("there is no task `{other}`")).into()),

@@ -44,6 +44,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("promtool", "prometheus"),
     ("prometheus-node-exporter", "prometheus-node-exporter"),
     ("python3", "python3"),
+    ("java", "openjdk-17-jre-headless"),
     ("openssl", "openssl"),
     ("lighttpd", "lighttpd"),
     ("ssh", "openssh-client"),

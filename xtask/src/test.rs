@@ -5,7 +5,7 @@ use crate::cross::DRAWING;
 use crate::options::Options;
 use crate::results::Results;
 use crate::workspace::Workspace;
-use crate::{cross, ffi, instructions, needs, shell, venv};
+use crate::{cross, ffi, instructions, needs, queries, shell, venv};
 use anyhow::{Context, Error, Result, bail};
 use rustix::process::setpriority_process;
 use serde_json::Value;
@@ -83,7 +83,7 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
 }
 
 /// What needs no quiet machine: the release build and iopj for Arm, Miri, the counts of the engine's
-/// instructions, the unit tests for Arm, tests that only compute, and the counts of iopj's instructions and
+/// instructions, the unit tests for Arm, tests that only compute, a fleet's data set, and the counts of iopj's instructions and
 /// of the adaptive engine's, which need a disk for themselves. The lab's guests use little more than one of
 /// two processors, and at the lowest priority this takes little of theirs. `built` gets a message once the
 /// release build has ended, and is dropped once that for Arm has; no other test uses a disk once the other
@@ -118,6 +118,7 @@ fn beside(
         computed.join(cargo_tests(workspace, "--doc", "")?);
         Ok(computed)
     });
+    results.push(queries::check(workspace));
     let _ = are_in_guests.recv();
     if counts {
         results.push(instructions::check_iopj(workspace));

@@ -1,4 +1,4 @@
-//! Makes the stores of a fleet whose truth is known: `generate DIR STORES [SEED]`.
+//! Makes the stores of a fleet whose truth is known: `generate DIR STORES [SEED [REPLICATES]]`.
 
 mod fleet;
 mod measure;
@@ -11,10 +11,11 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
     let (Some(folder), Some(stores)) = (words.first().map(PathBuf::from), number(1)) else {
-        eprintln!("generate DIR STORES [SEED]");
+        eprintln!("generate DIR STORES [SEED [REPLICATES]]");
         return ExitCode::from(2);
     };
-    let fleet = Fleet { stores: stores as usize, seed: number(2).unwrap_or(1), ..Fleet::default() };
+    let (seed, replicates) = (number(2).unwrap_or(1), number(3).unwrap_or(3) as u32);
+    let fleet = Fleet { stores: stores as usize, seed, replicates, ..Fleet::default() };
     match fleet.write(&folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,9 +1,8 @@
 //! A gather that is killed at any point leaves a whole data set.
 
 use crate::fleet::Fleet;
-use crate::rows::{folder, gathered, hold, listed, rows, stores};
+use crate::rows::{folder, gathered, hold, listed, stores};
 use iopj_fleet::gather::gather;
-use iopj_fleet::table::Table;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,29 +23,26 @@ fn gather_for_a_kill() {
 fn a_gather_that_is_killed_leaves_a_whole_generation() {
     let (made, dataset) = (folder(), folder());
     let (made, dataset) = (made.path(), dataset.path());
-    let fleet = Fleet { stores: 40, seed: 3, machines: 2, replicates: 1 };
+    let fleet = Fleet { stores: 20, seed: 3, machines: 2, replicates: 1 };
     let mut written = 0;
     let (mut killed, mut whole) = (0, BTreeSet::new());
-    for round in 0..14_u64 {
-        let upto = (written + 3).min(fleet.stores);
+    for round in 0..10_u64 {
+        let upto = (written + 2).min(fleet.stores);
         Fleet { stores: upto, ..fleet }.write(made).expect("stores");
         written = upto;
         // From before its first file to after its last, in steps that no machine has in common with it.
-        let after = Duration::from_micros(round * round * 2_711);
+        let after = Duration::from_micros(round * round * 3_911);
         killed += usize::from(is_killed(made, dataset, after));
         if !dataset.join(iopj_fleet::gather::FILE).exists() {
             continue;
         }
         let files: BTreeSet<PathBuf> = listed(dataset).into_keys().collect();
         assert!(files.is_superset(&whole), "round {round}: a store is lost");
-        // Each table has what the list says, each row once, although stores are there that it does not have.
-        assert_eq!(rows(dataset, Table::Stores).len(), files.len(), "round {round}");
-        if round % 4 == 3 {
-            hold(dataset, &files);
-        }
+        // Each table has what the list says, each row once.
+        hold(dataset, &files);
         whole = files;
     }
-    assert!(killed >= 5, "only {killed} were killed before they ended");
+    assert!(killed >= 3, "only {killed} were killed before they ended");
     assert_eq!(gathered(made, dataset).stores, written);
     hold(dataset, &stores(made));
     let left: Vec<String> = std::fs::read_dir(dataset.join("generations"))

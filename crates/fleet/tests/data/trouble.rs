@@ -66,9 +66,10 @@ fn what_was_known_of_a_store_stays_when_it_can_no_longer_be_read() {
     let known = listed(dataset);
     let broken = fleet.path(made, 1);
     let mut bytes = fs::read(&broken).unwrap();
-    let (from, word) =
-        (bytes.windows(11).position(|bytes| bytes == b"\"window_ns\"").unwrap(), b"\"window_xx\"");
-    bytes[from..from + 11].copy_from_slice(word);
+    let places = bytes.windows(11).enumerate().filter(|(_, bytes)| bytes == b"\"window_ns\"");
+    for from in places.map(|(from, _)| from).collect::<Vec<usize>>() {
+        bytes[from..from + 11].copy_from_slice(b"\"window_xx\"");
+    }
     fs::write(&broken, bytes).unwrap();
     let found = gathered(made, dataset);
     assert_eq!((found.problems.len(), found.replaced, found.stores), (1, 0, 10));
