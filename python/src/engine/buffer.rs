@@ -26,19 +26,14 @@ impl Buffer {
 
     /// # Safety
     /// `view` may be written, as the interpreter promises.
-    unsafe fn __getbuffer__(
-        slf: Bound<'_, Self>,
-        view: *mut ffi::Py_buffer,
-        flags: c_int,
-    ) -> PyResult<()> {
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let slot = slf.get().slot.clone();
         slot.view().map_err(PyBufferError::new_err)?;
         let (address, len) = (slot.address() as *mut std::ffi::c_void, slot.shared.facts.buffer_len);
         // SAFETY: the bytes are those of the slot's buffer. The view holds this object, it the slot, and that
         // the memory; and the slot gives the buffer to no request while the view is there.
-        let filled = unsafe {
-            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address, len as ffi::Py_ssize_t, 0, flags)
-        };
+        let filled =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address, len as ffi::Py_ssize_t, 0, flags) };
         if filled != 0 {
             slot.unview();
             return Err(PyErr::fetch(slf.py()));

@@ -33,11 +33,8 @@ impl Failure {
                 PyOSError::new_err((errno, std::io::Error::from_raw_os_error(errno).to_string()))
             }
             Failure::Nvme(status) => {
-                let text = format!(
-                    "NVMe status {status:#x} (type {}, code {:#x})",
-                    status >> 8 & 7,
-                    status & 0xff
-                );
+                let text =
+                    format!("NVMe status {status:#x} (type {}, code {:#x})", status >> 8 & 7, status & 0xff);
                 PyOSError::new_err((rustix::io::Errno::IO.raw_os_error(), text))
             }
             Failure::Refused(why) => PyValueError::new_err(why),
@@ -126,7 +123,8 @@ impl Pending {
             Err(_) => return Err(PyValueError::new_err("timeout: give seconds of 0 or more, or None")),
         };
         loop {
-            let left = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
+            let left =
+                until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
             if let Some(result) = py.detach(|| self.flight.within(left)) {
                 return result.map_err(Failure::into_error);
             }
@@ -146,9 +144,8 @@ impl Pending {
             return Ok(bell.as_raw_fd());
         }
         let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-        let bell = eventfd(u32::from(has_ended), flags).map_err(|errno| {
-            PyOSError::new_err((errno.raw_os_error(), "no event descriptor can be made"))
-        })?;
+        let bell = eventfd(u32::from(has_ended), flags)
+            .map_err(|errno| PyOSError::new_err((errno.raw_os_error(), "no event descriptor can be made")))?;
         Ok(state.bell.insert(bell).as_raw_fd())
     }
 

@@ -100,7 +100,8 @@ fn engine(asked: &Asked, target: &Target, pool: &Pool) -> Result<(String, Box<dy
                 }
                 true => Auto::builder().policy(policy(name)?),
             };
-            let engine = builder.iodepth(asked.depth).open(target, pool).map_err(|error| error.to_string())?;
+            let engine =
+                builder.iodepth(asked.depth).open(target, pool).map_err(|error| error.to_string())?;
             Ok((format!("auto:{name}"), Box::new(engine)))
         }
     }

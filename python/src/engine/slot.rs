@@ -49,7 +49,9 @@ impl Slot {
     pub(super) fn take_off(&self) -> Result<(), &'static str> {
         self.change(|used| match used {
             Use::Views(0) => Ok(Use::Flight),
-            Use::Views(_) => Err("the buffer has a view: release its memoryviews and arrays before a request"),
+            Use::Views(_) => {
+                Err("the buffer has a view: release its memoryviews and arrays before a request")
+            }
             Use::Flight => Err("the buffer is in flight: it takes one request at a time"),
         })
     }

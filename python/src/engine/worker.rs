@@ -3,7 +3,9 @@
 use super::flight::{Failure, Flight};
 use super::shared::{Job, Shared};
 use super::slot::Slot;
-use iopj_engine::{Buffer, Buffers, Completion, DynEngine, EngineError, IoError, Op, Operation, Request, Transfer};
+use iopj_engine::{
+    Buffer, Buffers, Completion, DynEngine, EngineError, IoError, Op, Operation, Request, Transfer,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,7 +54,9 @@ impl Worker {
         let why = match served {
             Ok(Ok(())) => "the file is closed".to_owned(),
             Ok(Err(error)) => format!("the engine has failed, and the file is closed: {error}"),
-            Err(_) => "the engine's thread has panicked, and the file is closed: report this fault".to_owned(),
+            Err(_) => {
+                "the engine's thread has panicked, and the file is closed: report this fault".to_owned()
+            }
         };
         self.shared.end(&why);
         if let Some(engine) = self.engine.take() {
