@@ -233,6 +233,15 @@ impl Store {
         self.all("SELECT position FROM trial", [], |row| details::count(row, 0))
     }
 
+    /// Wall time of the first trial's start in ns since 1970; `None` before there is one.
+    ///
+    /// # Errors
+    /// SQLite's error.
+    pub fn first_started_unix_ns(&self) -> Result<Option<u64>, StoreError> {
+        let first = "SELECT started_unix_ns FROM trial ORDER BY id LIMIT 1";
+        Ok(self.all(first, [], |row| details::count(row, 0))?.pop())
+    }
+
     /// The trials in force, in the order in which they ran: not those of a block that a whole repeat
     /// replaces, nor those of a repeat that is not whole.
     ///
