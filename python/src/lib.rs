@@ -5,6 +5,10 @@
 
 mod engine;
 mod error;
+mod histogram;
+mod predict;
+mod store;
+mod table;
 
 use pyo3::prelude::*;
 
@@ -16,4 +20,10 @@ mod native {
     use super::engine::{Buffer, Engine, Pending, make_file};
     #[pymodule_export]
     use super::error::Error;
+    #[pymodule_export]
+    use super::histogram::Histogram;
+    #[pymodule_export]
+    use super::store::{Store, figure_style, summarize};
+    #[pymodule_export]
+    use super::table::Batches;
 }
