@@ -7,9 +7,9 @@ matplotlib.
 Names have their units: `latency_ns_p99` is in nanoseconds, `joules` in joules, `timeout_s` in seconds.
 """
 
-from iopj._file import Auto, Buffer, File, Request, make_file
+from iopj._file import Auto, File, Request, make_file
 from iopj._histogram import Histogram
-from iopj._native import Error
+from iopj._native import Buffer, Error
 from iopj._run import FailedTrials, ProgramError, program, run
 from iopj._store import Store, compare, open
 

@@ -17,6 +17,11 @@ T = TypeVar("T")
 _BUFFERS = 2
 
 
+def _wake(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
+
+
 class Request(Generic[T]):
     """A request under way: wait for it by `result`, or `await` it. It goes on if nobody waits.
 
@@ -52,7 +57,7 @@ class Request(Generic[T]):
             loop = asyncio.get_running_loop()
             ended: asyncio.Future[None] = loop.create_future()
             descriptor = os.dup(self._native.descriptor())
-            loop.add_reader(descriptor, lambda: ended.done() or ended.set_result(None))
+            loop.add_reader(descriptor, _wake, ended)
             try:
                 yield from ended
             finally:

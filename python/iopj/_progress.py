@@ -59,12 +59,12 @@ class _Bar(Progress):
         self._handle.update(self._markup())
 
     def _markup(self) -> Any:
-        from IPython.display import HTML
+        from IPython import display
 
         share = 100 * self._done / self._of if self._of else 0
         count = f"{self._done}/{self._of}" if self._of else "…"
         notes = "".join(f"<div>{html.escape(note)}</div>" for note in self._notes[-5:])
-        return HTML(
+        markup = (
             '<div style="font: 13px/1.5 sans-serif; max-width: 60em">'
             '<div style="display: flex; gap: 0.8em; align-items: center">'
             '<div style="flex: none; width: 12em; height: 0.6em; background: #e1e4e8; border-radius: 3px">'
@@ -73,6 +73,8 @@ class _Bar(Progress):
             f'<div style="color: #59636e">{html.escape(self._trial)}</div></div>'
             f'<div style="color: #59636e; font-size: 12px">{notes}</div></div>'
         )
+        show: Any = display.HTML
+        return show(markup)
 
 
 @contextmanager

@@ -66,9 +66,9 @@ def run(
 ) -> Store:
     """Runs a study by the program, and opens the store that it wrote.
 
-    `study` is a file or the name of one that iopj brings (`iopj run --help` lists them); without it, options
-    make the study. Every other keyword is an option of `iopj run`: `runtime="1s"` is `--runtime 1s`,
-    `iodepth=[1, 8]` is `--iodepth 1,8`, `allow_exec=True` is `--allow-exec`.
+    `study` is a study file; without it, it is the quick study. `target` is a file or a device; without it, a
+    file is made and removed. Every other keyword is an option of `iopj run`: `runtime="1s"` is `--runtime
+    1s`, `iodepth=[1, 8]` is `--iodepth 1,8`, `allow_exec=True` is `--allow-exec`.
 
     `progress` shows a bar in a notebook, and lines on standard error elsewhere. Raises `ProgramError` with
     the program's message if the study did not run; warns of `FailedTrials`. An interrupt (Ctrl-C, or "stop"

@@ -229,7 +229,9 @@ class Store:
         return _object(self._native.compare_within(by, list(ignore), with_unproven))
 
 
-def compare(before: Store, after: Store, *, ignore: Iterable[str] = (), with_unproven: bool = False) -> dict[str, Any]:
+def compare(
+    before: Store, after: Store, *, ignore: Iterable[str] = (), with_unproven: bool = False
+) -> dict[str, Any]:
     """What is better or worse in `after` than in `before`, beyond noise, as `iopj compare --json` prints it.
 
     Raises `iopj.Error` if the stores have no cell in common; `ignore` names keys that need not match.

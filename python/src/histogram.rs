@@ -44,7 +44,7 @@ impl Histogram {
     /// The least values in ns that these per cent of all values do not exceed.
     fn percentiles(&self, percents: Vec<f64>) -> PyResult<Vec<u64>> {
         if let Some(wrong) = percents.iter().find(|one| !(0.0..=100.0).contains(*one)) {
-            return Err(PyValueError::new_err(format!("{wrong} is no percentile: give 0 to 100")));
+            return Err(PyValueError::new_err(format!("{wrong:?} is no percentile: give 0 to 100")));
         }
         if self.0.is_empty() {
             return Err(PyValueError::new_err("an empty histogram has no percentiles"));

@@ -66,7 +66,7 @@ fn worker(asked: &Asked) -> Result<(Arc<Shared>, Worker), String> {
         data_len: target.data_len(),
         logical_block: target.logical_block(),
         is_writable: target.is_writable(),
-        depth: asked.depth,
+        depth: u32::try_from(engine.dyn_iodepth()).unwrap_or(asked.depth),
         buffer_len: asked.buffer_len,
         buffers: asked.buffers,
     };
@@ -89,7 +89,9 @@ fn engine(asked: &Asked, target: &Target, pool: &Pool) -> Result<(String, Box<dy
         Way::Path(text) => {
             let whole = if text.contains('/') { text.clone() } else { format!("{text}/syscall/interrupt") };
             let path: IoPath = whole.parse().map_err(|error| format!("io_path: {error}"))?;
-            let engine = iopj_engine::open(path, target, pool, asked.depth);
+            // What is handed over beyond that waits for its turn.
+            let depth = if path.is_synchronous() { 1 } else { asked.depth };
+            let engine = iopj_engine::open(path, target, pool, depth);
             Ok((path.to_string(), engine.map_err(|error| error.to_string())?))
         }
         Way::Policy(name) => {
