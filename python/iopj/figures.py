@@ -31,6 +31,7 @@ _DRAWN = ("verified", "unproven", "seen")
 _VERDICTS = ("verified", "unproven", "refuted", "failed")
 _SIZE_IN = (6.4, 3.6)
 
+#: A row of a table, or keywords.
 Row = dict[str, Any]
 
 
@@ -271,7 +272,7 @@ def _line(plot: Axes, one: _Series, rows: list[Row], metric: str, axis: str) -> 
         return
     xs, means, below, above, solids = (list(column) for column in zip(*points, strict=True))
     plot.plot(xs, means, color=one.colour, linewidth=1.8, zorder=2)
-    bars = {"fmt": "none", "ecolor": one.colour, "elinewidth": 1.1, "capsize": 2.5, "alpha": 0.7}
+    bars: Row = {"fmt": "none", "ecolor": one.colour, "elinewidth": 1.1, "capsize": 2.5, "alpha": 0.7}
     plot.errorbar(xs, means, [below, above], **bars)
     for x, mean, is_solid in zip(xs, means, solids, strict=True):
         fill = one.colour if is_solid else "white"
@@ -299,11 +300,11 @@ def _cell(plot: Axes, store: Store, of: dict[str, Any], cell: dict[str, Any], at
     one = next(series for series in _series(store) if series.key == key)
     wins = cell["decision"] == "wins"
     plot.add_patch(Rectangle(corner, *size, facecolor=one.colour, alpha=0.16 if wins else 0.05))
-    line = {"edgecolor": one.colour, "alpha": 0.55, "linestyle": "-" if wins else "--"}
+    line: Row = {"edgecolor": one.colour, "alpha": 0.55, "linestyle": "-" if wins else "--"}
     plot.add_patch(Rectangle(corner, *size, fill=False, **line))
     plot.plot([at[0] - 0.37], [at[1] - 0.25], one.mark, color=one.colour, markersize=6)
     name = one.label.replace(" ", "\n", 1)
-    text = {"linespacing": 1.3, "clip_on": True}
+    text: Row = {"linespacing": 1.3, "clip_on": True}
     plot.text(at[0] - 0.28, at[1] - 0.36, name, fontsize=9, fontweight="bold", va="top", **text)
     plot.text(at[0] - 0.28, at[1] + 0.4, _margin(cell), fontsize=8.5, color="#59636e", va="bottom", **text)
 

@@ -22,7 +22,9 @@ impl Histogram {
     #[staticmethod]
     fn from_bytes(encoded: &[u8]) -> PyResult<Histogram> {
         let decoded = histogram::decode(encoded).map(Histogram);
-        decoded.ok_or_else(|| PyValueError::new_err("these bytes are no histogram in HdrHistogram's V2 encoding"))
+        decoded.ok_or_else(|| {
+            PyValueError::new_err("these bytes are no histogram in HdrHistogram's V2 encoding")
+        })
     }
 
     /// The same encoding.

@@ -131,6 +131,7 @@ impl Store {
         })
     }
 
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     #[pyo3(signature = (objective, p99, p99_9, rate, price, with_unproven))]
     fn advise(
         &self,
@@ -157,7 +158,8 @@ impl Store {
     }
 
     fn predict(&self, py: Python<'_>, asked: &str, with_unproven: bool) -> PyResult<String> {
-        let asked: Asked = serde_json::from_str(asked).map_err(|why| PyValueError::new_err(why.to_string()))?;
+        let asked: Asked =
+            serde_json::from_str(asked).map_err(|why| PyValueError::new_err(why.to_string()))?;
         let answer = py.detach(|| predicted(&self.study, &self.trials, admission(with_unproven), &asked));
         answer.map_err(|refused| refused.into_error(&self.path))
     }
@@ -208,9 +210,11 @@ pub(crate) fn figure_style() -> String {
     html::light_style()
 }
 
-/// The number of values, their mean, and its 95 % interval by Student's t if there are two or more; nothing of
-/// no value.
+/// The number of values, their mean, and its 95 % interval by Student's t if there are two or more.
+type Summary = (usize, f64, Option<(f64, f64)>);
+
+/// The summary of values; nothing of no value.
 #[pyfunction]
-pub(crate) fn summarize(values: Vec<f64>) -> Option<(usize, f64, Option<(f64, f64)>)> {
+pub(crate) fn summarize(values: Vec<f64>) -> Option<Summary> {
     stats::summarize(&values).map(|summary| (summary.n, summary.mean, summary.interval))
 }

@@ -28,7 +28,9 @@ def test_what_the_program_says_is_raised(folder: Path) -> None:
     assert not list(folder.glob("quick*.iopj"))
 
 
-def test_progress_is_lines_without_a_notebook(folder: Path, data: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_lines_without_a_notebook(
+    folder: Path, data: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     with alone():
         store = iopj.run(target=data, store=folder / "lines.iopj", **ONE, **SHORT)
     said = capfd.readouterr().err

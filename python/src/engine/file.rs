@@ -47,6 +47,7 @@ impl Engine {
 impl Engine {
     /// Opens an engine of `io_path`, or one that follows `policy`.
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     #[pyo3(signature = (file, *, io_path=None, policy=None, depth, buffer_size, buffers, file_id=None))]
     fn new(
         py: Python<'_>,
