@@ -6,6 +6,7 @@ writes. They need matplotlib (`pip install iopj[figures]`).
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -322,11 +323,23 @@ def _figure(
     count: int, *, width_in: float = _SIZE_IN[0], height_in: float = _SIZE_IN[1]
 ) -> tuple[Figure, list[Axes]]:
     """A figure of so many plots, one below the other; no global state of pyplot's is used."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width_in, height_in * count), layout="constrained", dpi=110)
+    figure: Figure = _kind()(figsize=(width_in, height_in * count), layout="constrained", dpi=110)
     axes = figure.subplots(count, 1, squeeze=False)
     return figure, list(axes[:, 0])
+
+
+@cache
+def _kind() -> type[Figure]:
+    """A figure that a notebook shows, whether it has pyplot or not."""
+    from matplotlib.figure import Figure
+
+    class Shown(Figure):
+        def _repr_png_(self) -> bytes:
+            png = io.BytesIO()
+            self.savefig(png, format="png")
+            return png.getvalue()
+
+    return Shown
 
 
 def _dress(plot: Axes, title: str, x_title: str, y_title: str) -> None:
