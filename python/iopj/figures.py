@@ -345,7 +345,7 @@ def _kind() -> type[Figure]:
 def _dress(plot: Axes, title: str, x_title: str, y_title: str) -> None:
     style = _style()
     ink, muted, rule = "#1c2128", style.get("base", "#59636e"), style.get("grid", "#e1e4e8")
-    plot.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=ink)
+    plot.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=ink, pad=9)
     plot.set_xlabel(x_title, fontsize=9.5, color=muted)
     plot.set_ylabel(y_title, fontsize=9.5, color=muted)
     plot.tick_params(colors=muted, labelsize=9, which="both")

@@ -39,7 +39,6 @@ def test_progress_is_lines_without_a_notebook(
 
 
 def test_a_bar_counts_trials_and_keeps_notes() -> None:
-    pytest.importorskip("IPython")
     shown: list[str] = []
 
     class Handle:

@@ -60,8 +60,6 @@ def test_every_table_has_rows_that_name_trials_or_none(store: iopj.Store) -> Non
 
 
 def test_frames_have_the_same_rows(store: iopj.Store) -> None:
-    pytest.importorskip("pandas")
-    pytest.importorskip("polars")
     frame, polars = store.to_pandas(), store.to_polars("series")
     assert frame["ios"].dtype == np.int64 and len(frame) == CELLS * REPLICATES
     assert polars.height == store.series().num_rows

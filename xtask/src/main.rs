@@ -16,13 +16,13 @@ mod modules;
 mod needs;
 mod options;
 mod paths;
+mod python;
 mod results;
 mod semver;
 mod shell;
 mod sizes;
 mod soak;
 mod test;
-#[expect(dead_code, reason = "the tasks of Python use it")]
 mod venv;
 mod width;
 mod workspace;
@@ -49,6 +49,9 @@ usage: cargo xtask TASK
   dist                                   release binary, man pages and completions
   ffi [--header] [--check]               libiopj.so, libiopj.a, iopj.h and iopj.pc for C, in target/ffi, \
                      with the header as cbindgen writes it; compare header and symbols, and run the example
+  python [--program FILE] [--chroot RELEASE]
+                                         the Python package as a wheel with the release build or this program, \
+                     and as an sdist; tested in an empty environment, or in a bare Debian
   semver                                 whether the library crate keeps its interface
 ";
 
@@ -81,6 +84,7 @@ fn run() -> anyhow::Result<()> {
         "dist" => dist::run,
         "ffi" => ffi::run,
         "files" => files::run,
+        "python" => python::run,
         "semver" => semver::run,
         "" => return Err(Usage("no task was named".to_owned()).into()),
         other => return Err(Usage(format!("there is no task `{other}`")).into()),

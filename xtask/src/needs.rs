@@ -42,6 +42,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("ipmi_sim", "openipmi"),
     ("prometheus-node-exporter", "prometheus-node-exporter"),
     ("python3", "python3"),
+    // Not programs: they are what python3 makes environments with.
+    ("/usr/share/doc/python3-venv/copyright", "python3-venv"),
+    ("readelf", "binutils"),
+    ("strip", "binutils"),
     ("openssl", "openssl"),
     ("lighttpd", "lighttpd"),
     ("ssh", "openssh-client"),
