@@ -52,6 +52,7 @@ usage: cargo xtask TASK
   python [--program FILE] [--chroot RELEASE]
                                          the Python package as a wheel with the release build or this program, \
                      and as an sdist; tested in an empty environment, or in a bare Debian
+  python --built                         its tests, with what the build of the tests has built
   semver                                 whether the library crate keeps its interface
 ";
 

@@ -19,8 +19,13 @@ const DATA: &str = "python/iopj.data";
 /// Runs the tests of an installed package; the folder of the sources would hide it, without `-P`.
 const PYTEST: &str = "-P -m pytest --config-file python/pyproject.toml --durations=5 python/tests";
 
-/// Builds the wheel with a program, or with the release build, and the source distribution; tests both.
+/// Builds the wheel with a program, or with the release build, and the source distribution; tests both. Or
+/// tests what the build of the tests has built.
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
+    if options.flag("--built") {
+        options.end()?;
+        return check_built(workspace);
+    }
     let (program, release) = (options.value("--program")?, options.value("--chroot")?);
     options.end()?;
     let program = match program {
