@@ -14,6 +14,8 @@ const PACKAGE: &str = "python";
 /// What builds it, and what its tests need.
 const BUILD: &str = "python/requirements.txt";
 const TESTS: &str = "python/tests/requirements.txt";
+/// What checks its types.
+const MYPY: &str = "install mypy==2.4.1";
 /// maturin puts what is there into the folder of the environment's programs.
 const DATA: &str = "python/iopj.data";
 /// Runs the tests of an installed package; the folder of the sources would hide it, without `-P`.
@@ -42,6 +44,7 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     }
     let python = fresh(&folder.join("venv"), &wheel, &workspace.root.join(TESTS))?;
     test(workspace, &python)?;
+    pip(&python, MYPY, &[])?;
     let mut types = Command::new(&python);
     types.current_dir(workspace.root.join(PACKAGE)).args(["-m", "mypy", "iopj"]);
     shell::step("types of the Python package", &mut types)?;
