@@ -72,7 +72,7 @@ pub(crate) fn test(workspace: &Workspace, release: &str) -> Result<()> {
 /// Makes the release, tests a wheel by its Python, and removes it.
 ///
 /// # Errors
-/// As of [`test`].
+/// As of [`test()`].
 pub(crate) fn python(workspace: &Workspace, release: &str, wheel: &Path) -> Result<()> {
     let bare = bare(workspace, release, FOR_PYTHON)?;
     let to = bare.0.join("iopj");

@@ -50,8 +50,8 @@ usage: cargo xtask TASK
   ffi [--header] [--check]               libiopj.so, libiopj.a, iopj.h and iopj.pc for C, in target/ffi, \
                      with the header as cbindgen writes it; compare header and symbols, and run the example
   python [--program FILE] [--chroot RELEASE]
-                                         the Python package as a wheel with the release build or this program, \
-                     and as an sdist; tested in an empty environment, or in a bare Debian
+                                         the Python package as a wheel with the release build or FILE, and \
+                     as an sdist; tested in an empty environment, or in a bare Debian
   python --built                         its tests, with what the build of the tests has built
   semver                                 whether the library crate keeps its interface
 ";

@@ -19,7 +19,8 @@ pub(crate) const TESTS: [(&str, Method); 3] =
 /// What is wrong with a question. As text, it is that of a command line: `--p99_9` is written `--p99-9`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Wrong {
-    /// The word that names the value, in letters, digits and underscores; with the value where that is a word.
+    /// The word that names the value, in letters, digits and underscores; behind it the value where that is
+    /// one word.
     pub option: &'static str,
     /// Why it makes no sense, and what would.
     pub why: String,
