@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
+import threading
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -110,20 +110,26 @@ def _follow(words: list[str], progress: Progress) -> tuple[str, int, list[str]]:
         text=True,
         errors="replace",
         env=environment,
+        # A terminal would interrupt it, too, and a second interrupt is another thing.
+        process_group=0,
     ) as child:
-        assert child.stdout is not None and child.stderr is not None, "both are pipes"
+        stdout, stderr = child.stdout, child.stderr
+        assert stdout is not None and stderr is not None, "both are pipes"
+        printed: list[str] = []
         notes: list[str] = []
+        reader = threading.Thread(target=lambda: printed.append(stdout.read()))
+        reader.start()
         try:
-            # The program prints its report at the end, when it says nothing more.
-            for line in child.stderr:
+            for line in stderr:
                 if not progress.line(line.rstrip("\n")):
                     notes.append(line.rstrip("\n"))
-            output = child.stdout.read()
         except KeyboardInterrupt:
             child.send_signal(signal.SIGINT)
-            child.communicate()
+            stderr.read()
             raise
-    return output, child.returncode, notes
+        finally:
+            reader.join()
+    return "".join(printed), child.returncode, notes
 
 
 def _opened(output: str, code: int, notes: list[str]) -> Store:
@@ -137,5 +143,4 @@ def _opened(output: str, code: int, notes: list[str]) -> Store:
     if code == _FAILED_TRIALS:
         failed = "\n".join(line for line in notes if line.startswith("failed: "))
         warnings.warn(f"trials failed:\n{failed}", FailedTrials, stacklevel=3)
-    sys.stderr.flush()
     return Store(names[-1])

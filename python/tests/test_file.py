@@ -194,7 +194,7 @@ def test_many_threads_use_one_file(file: iopj.File, data: str) -> None:
     def check(at: int) -> bool:
         return bytes(file.read(file.data_offset + at * BLOCK, BLOCK)) == whole[at * BLOCK : (at + 1) * BLOCK]
 
-    # More threads than buffers: who finds none waits for one in flight.
+    # Each thread has a buffer or two: the last view, and the next one.
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(check, [at % 256 for at in range(2000)]))
 

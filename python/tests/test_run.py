@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import sysconfig
 import threading
 from pathlib import Path
@@ -57,6 +58,15 @@ def test_a_bar_counts_trials_and_keeps_notes() -> None:
     assert "1/4" in shown[-1] and "libaio randread, 3 s left" in shown[-1]
     bar.end()
     assert "width: 100.0%" in shown[-1]
+
+
+def test_what_the_program_prints_is_read_beside_what_it_says(tmp_path: Path) -> None:
+    """More than a pipe holds, on both, in turns."""
+    script = tmp_path / "says"
+    both = "print('x' * 999); print('y' * 999, file=sys.stderr)"
+    script.write_text(f"import sys\nfor _ in range(300): {both}\n")
+    output, code, notes = _run._follow([sys.executable, str(script)], _progress.Progress())
+    assert (len(output), code, len(notes)) == (300_000, 0, 300)
 
 
 def test_an_interrupt_ends_the_program(folder: Path, data: str) -> None:
