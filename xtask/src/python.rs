@@ -17,7 +17,7 @@ const TESTS: &str = "python/tests/requirements.txt";
 /// What checks its types.
 const MYPY: &str = "install mypy==2.4.1";
 /// maturin puts what is there into the folder of the environment's programs.
-const DATA: &str = "python/iopj.data";
+const DATA: &str = "python/iopj._native.data";
 /// Runs the tests of an installed package; the folder of the sources would hide it, without `-P`.
 const PYTEST: &str = "-P -m pytest --config-file python/pyproject.toml --durations=5 python/tests";
 
@@ -104,7 +104,28 @@ fn wheel(workspace: &Workspace, tools: &Path, program: &Path, dist: &Path) -> Re
     let mut build = maturin(workspace, tools, "build --release --strip --interpreter python3");
     shell::step("Python wheel", build.arg("--out").arg(dist))?;
     drop(data);
-    only(dist, ".whl")
+    let wheel = only(dist, ".whl")?;
+    let mut read = Command::new("readelf");
+    let versions = shell::output(read.args(["--wide", "--version-info"]).arg(program))?;
+    match (glibc_of(&versions), tag(&wheel)) {
+        (Some(needed), Some(said)) if needed > said => bail!(
+            "{} needs glibc 2.{needed}, and the wheel's tag says 2.{said}: pack a program for that one",
+            program.display()
+        ),
+        _ => Ok(wheel),
+    }
+}
+
+/// The newest glibc 2 whose symbols a program names: maturin looks at the module alone.
+fn glibc_of(versions: &str) -> Option<u32> {
+    let minors = versions.split("GLIBC_2.").skip(1);
+    minors.filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()).max()
+}
+
+/// The glibc 2 that the name of a wheel promises to run on.
+fn tag(wheel: &Path) -> Option<u32> {
+    let name = wheel.file_name()?.to_str()?;
+    name.split_once("manylinux_2_")?.1.split('_').next()?.parse().ok()
 }
 
 /// The program where maturin looks for it, while the wheel is built.
@@ -198,6 +219,14 @@ fn only(folder: &Path, end: &str) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wheel_promises_no_older_glibc_than_its_program_needs() {
+        assert_eq!(glibc_of("Name: GLIBC_2.34  Flags: none\n0x20: Name: GLIBC_2.2.5\nGLIBC_2.9"), Some(34));
+        assert_eq!(glibc_of("a static program has none"), None);
+        assert_eq!(tag(Path::new("d/iopj-0.2.0-cp311-abi3-manylinux_2_28_x86_64.whl")), Some(28));
+        assert_eq!(tag(Path::new("d/iopj-0.2.0-cp311-abi3-linux_x86_64.whl")), None);
+    }
 
     #[test]
     fn the_program_is_where_maturin_looks_only_while_it_is_packed() {
