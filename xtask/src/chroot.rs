@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What a machine needs to build Rust programs with C parts. The tests install whatever else they need.
-const PACKAGES: &str = "--include=git,gcc,libc6-dev,ca-certificates,curl";
+const PACKAGES: &str = "git,gcc,libc6-dev,ca-certificates,curl";
+/// What a machine needs to install Python's packages.
+const FOR_PYTHON: &str = "ca-certificates,python3,python3-venv";
 
 /// Runs in a mount namespace of its own: its mounts vanish with its last process, however that ends, and are
 /// invisible to the code that removes the folder.
@@ -21,7 +23,21 @@ mount --rbind /sys \"$1/sys\"
 mount --rbind /dev \"$1/dev\"
 exec chroot \"$1\" env -i HOME=/root CI=true LANG=C.UTF-8 TERM=dumb \\
     PATH=/root/.cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \\
-    sh -c 'cd /iopj && exec cargo xtask test'
+    sh -c \"$2\"
+";
+
+/// What the tests of the whole project run.
+const TESTS: &str = "cd /iopj && exec cargo xtask test";
+
+/// What tests an installed wheel by the release's own Python; `/iopj` has it with the tests.
+const PYTHON: &str = "\
+set -e
+cd /iopj
+python3 -m venv /venv
+/venv/bin/pip --quiet install dist/*.whl
+/venv/bin/python -P -c 'import sys, iopj; print(sys.version, iopj.Histogram())'
+/venv/bin/pip --quiet install --requirement python/tests/requirements.txt
+exec /venv/bin/python -P -m pytest --config-file python/pyproject.toml --basetemp /iopj/tests python/tests
 ";
 
 /// The folder of the bare system, removed when dropped.
@@ -40,6 +56,42 @@ impl Drop for Bare {
 /// # Errors
 /// This is not root, the release cannot be made, or the tests fail in it.
 pub(crate) fn test(workspace: &Workspace, release: &str) -> Result<()> {
+    let bare = bare(workspace, release, PACKAGES)?;
+    let sources = fs::read_to_string(bare.0.join("etc/apt/sources.list"))?;
+    if sources.lines().filter(|line| line.starts_with("deb")).count() != 1 {
+        bail!("the bare {release} does not have exactly one line of apt sources: {sources}");
+    }
+    shell::timed("copy of the Rust toolchains", || toolchains(&bare.0))?;
+    let mut clone = workspace.program("git", "clone --quiet --no-hardlinks .");
+    if !clone.arg(bare.0.join("iopj")).status().is_ok_and(|status| status.success()) {
+        bail!("`{}` cannot be cloned", workspace.root.display());
+    }
+    enter(&bare, TESTS, &format!("the tests in a bare {release}"))
+}
+
+/// Makes the release, tests a wheel by its Python, and removes it.
+///
+/// # Errors
+/// As of [`test()`].
+pub(crate) fn python(workspace: &Workspace, release: &str, wheel: &Path) -> Result<()> {
+    let bare = bare(workspace, release, FOR_PYTHON)?;
+    let to = bare.0.join("iopj");
+    fs::create_dir_all(to.join("dist"))?;
+    fs::create_dir_all(to.join("python"))?;
+    let name = wheel.file_name().context("the wheel has no name")?;
+    fs::copy(wheel, to.join("dist").join(name))?;
+    let parts = ["pyproject.toml", "tests", "examples"].map(|part| workspace.root.join("python").join(part));
+    shell::output(Command::new("cp").arg("-r").args(parts).arg(to.join("python")))?;
+    // Where this machine's Python downloads from.
+    if Path::new("/etc/pip.conf").exists() {
+        fs::copy("/etc/pip.conf", bare.0.join("etc/pip.conf"))?;
+    }
+    enter(&bare, PYTHON, &format!("the Python package in a bare {release}"))
+}
+
+/// A bare release with these packages, and with the authorities that this machine trusts: downloads may go
+/// through its site.
+fn bare(workspace: &Workspace, release: &str, packages: &str) -> Result<Bare> {
     needs::ensure_here(&[("debootstrap", "debootstrap"), ("unshare", "util-linux"), ("git", "git")])?;
     if !rustix::process::geteuid().is_root() {
         bail!("only root can make a bare {release}: run this as root");
@@ -48,23 +100,18 @@ pub(crate) fn test(workspace: &Workspace, release: &str) -> Result<()> {
     remove(&bare.0)?;
     fs::create_dir_all(&bare.0)?;
     let mut make = Command::new("debootstrap");
-    make.args(["--variant=minbase", PACKAGES, release]).arg(&bare.0).arg(mirror()?);
+    make.args(["--variant=minbase", &format!("--include={packages}"), release]).arg(&bare.0).arg(mirror()?);
     shell::step(&format!("a bare {release}"), &mut make)?;
-    let sources = fs::read_to_string(bare.0.join("etc/apt/sources.list"))?;
-    if sources.lines().filter(|line| line.starts_with("deb")).count() != 1 {
-        bail!("the bare {release} does not have exactly one line of apt sources: {sources}");
-    }
-    // This machine trusts the authority of its site, if downloads go through one.
     let authorities = "etc/ssl/certs/ca-certificates.crt";
     fs::copy(Path::new("/").join(authorities), bare.0.join(authorities))?;
-    shell::timed("copy of the Rust toolchains", || toolchains(&bare.0))?;
-    let mut clone = workspace.program("git", "clone --quiet --no-hardlinks .");
-    if !clone.arg(bare.0.join("iopj")).status().is_ok_and(|status| status.success()) {
-        bail!("`{}` cannot be cloned", workspace.root.display());
-    }
+    Ok(bare)
+}
+
+/// Runs a script of the shell's in a bare system.
+fn enter(bare: &Bare, script: &str, step: &str) -> Result<()> {
     let mut enter = Command::new("unshare");
-    enter.args(["--mount", "--propagation", "private", "sh", "-c", ENTER, "enter"]).arg(&bare.0);
-    shell::step(&format!("the tests in a bare {release}"), &mut enter)
+    enter.args(["--mount", "--propagation", "private", "sh", "-c", ENTER, "enter"]).arg(&bare.0).arg(script);
+    shell::step(step, &mut enter)
 }
 
 /// The mirror that this machine's own packages come from.

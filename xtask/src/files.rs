@@ -9,6 +9,8 @@ use std::fmt::Write;
 use std::fs;
 
 const INDEX: &str = "docs/files.md";
+/// The files that it lists.
+const SOURCES: &str = "ls-files crates/*/src/*.rs python/src/*.rs xtask/src/*.rs";
 
 const HEAD: &str = "\
 # Files
@@ -38,7 +40,7 @@ pub(crate) fn findings(workspace: &Workspace) -> Result<Vec<String>> {
 
 /// Each source file and its first sentence.
 fn entries(workspace: &Workspace) -> Result<Vec<(String, String)>> {
-    let files = shell::output(&mut workspace.program("git", "ls-files crates/*/src/*.rs xtask/src/*.rs"))?;
+    let files = shell::output(&mut workspace.program("git", SOURCES))?;
     let is_source = |file: &&str| file.split_once("/src/").is_some_and(|(_, name)| !name.contains("tests"));
     let entry = |file: &str| {
         let text = fs::read_to_string(workspace.root.join(file)).with_context(|| file.to_owned())?;

@@ -16,6 +16,7 @@ mod modules;
 mod needs;
 mod options;
 mod paths;
+mod python;
 mod queries;
 mod results;
 mod semver;
@@ -50,6 +51,10 @@ usage: cargo xtask TASK
   ffi [--header] [--check]               libiopj.so, libiopj.a, iopj.h and iopj.pc for C, in target/ffi, \
                      with the header as cbindgen writes it; compare header and symbols, and run the example
   queries                                a fleet of 1,000 stores, gathered, and asked in DuckDB and Spark
+  python [--program FILE] [--chroot RELEASE]
+                                         the Python package as a wheel with the release build or FILE, and \
+                     as an sdist; tested in an empty environment, or in a bare Debian
+  python --built                         its tests, with what the build of the tests has built
   semver                                 whether the library crate keeps its interface
 ";
 
@@ -83,6 +88,7 @@ fn run() -> anyhow::Result<()> {
         "ffi" => ffi::run,
         "files" => files::run,
         "queries" => queries::run,
+        "python" => python::run,
         "semver" => semver::run,
         "" => return Err(Usage("no task was named".to_owned()).into()),
         other => return Err(Usage(format!("there is no task `{other}`")).into()),

@@ -44,7 +44,11 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("promtool", "prometheus"),
     ("prometheus-node-exporter", "prometheus-node-exporter"),
     ("python3", "python3"),
-    ("java", "openjdk-17-jre-headless"),
+    ("java", "default-jre-headless"),
+    // Not programs: they are what python3 makes environments with.
+    ("/usr/share/doc/python3-venv/copyright", "python3-venv"),
+    ("readelf", "binutils"),
+    ("strip", "binutils"),
     ("openssl", "openssl"),
     ("lighttpd", "lighttpd"),
     ("ssh", "openssh-client"),

@@ -27,6 +27,16 @@ impl Options {
         self.0.len() < before
     }
 
+    /// The word after `name`, if `name` is given.
+    pub(crate) fn value(&mut self, name: &str) -> Result<Option<String>, Usage> {
+        let Some(at) = self.0.iter().position(|word| word == name) else { return Ok(None) };
+        self.0.remove(at);
+        match self.0.remove(at) {
+            Some(value) => Ok(Some(value)),
+            None => Err(Usage(format!("`{name}` needs a value"))),
+        }
+    }
+
     /// The number after `name`, or `default` where `name` is not given.
     pub(crate) fn number(&mut self, name: &str, default: u64) -> Result<u64, Usage> {
         let Some(at) = self.0.iter().position(|word| word == name) else {
@@ -87,6 +97,14 @@ mod tests {
         assert_eq!(options.number("--seconds", 60).unwrap(), 5);
         assert_eq!(options.number("--seconds", 60).unwrap(), 60);
         assert_eq!(options.rest().unwrap(), ["libaio", "io_uring"]);
+    }
+
+    #[test]
+    fn a_value_is_the_next_word() {
+        let mut options = options("--chroot trixie --program");
+        assert_eq!(options.value("--chroot").unwrap().as_deref(), Some("trixie"));
+        assert_eq!(options.value("--chroot").unwrap(), None);
+        assert_eq!(options.value("--program").unwrap_err().0, "`--program` needs a value");
     }
 
     #[test]

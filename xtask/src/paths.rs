@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use std::fs;
 
 /// What a path of the repository begins with.
-const FOLDERS: [&str; 6] = ["crates/", "xtask/", "docs/", "studies/", "fuzz/", ".ci/"];
+const FOLDERS: [&str; 7] = ["crates/", "python/", "xtask/", "docs/", "studies/", "fuzz/", ".ci/"];
 
 /// A line `document:line: ...` for each named path that does not exist.
 ///

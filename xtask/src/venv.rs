@@ -28,7 +28,9 @@ pub(crate) fn ensure(
     let make = || Command::new(python);
     shell::step(&format!("environment {name}"), make().args(["-m", "venv", "--clear"]).arg(&folder))?;
     let mut install = Command::new(folder.join("bin/python"));
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+    // What is imported is compiled then: most of it never is.
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]);
+    install.arg("--requirement");
     shell::step(&format!("Python packages of {name}"), install.arg(requirements))?;
     fs::write(&stamp, wanted).with_context(|| stamp.display().to_string())?;
     Ok(folder)

@@ -3,10 +3,9 @@
 use crate::args::CompareArgs;
 use crate::output::{FAILURES, print, print_json};
 use anyhow::anyhow;
-use iopj_report::analysis::compare::{Comparison, Gate, compare as compare_trials, compare_within, gate};
+use iopj_report::analysis::compare::{Comparison, compare as compare_trials, compare_within, gate};
 use iopj_report::render;
 use iopj_store::Store;
-use serde_json::{Value, json};
 use std::process::ExitCode;
 
 pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
@@ -21,9 +20,8 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
         None => None,
     };
     if args.json {
-        let mut value = serde_json::to_value(&comparison)?;
-        value["gate"] = json!(gated.as_ref().map(|(percent, gate)| gate_json(gate, *percent)));
-        print_json(&value)?;
+        let gated = gated.as_ref().map(|(percent, gate)| (*percent, gate));
+        print_json(&render::json::comparison(&comparison, gated)?)?;
     } else {
         let gate = gated.as_ref().map(|(percent, gate)| render::gate(gate, *percent));
         print(&(render::comparison(&comparison) + &gate.unwrap_or_default()))?;
@@ -33,17 +31,6 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     }
     let worse = gated.is_some_and(|(_, gate)| !gate.worse.is_empty());
     Ok(if worse { ExitCode::from(FAILURES) } else { ExitCode::SUCCESS })
-}
-
-fn gate_json(gate: &Gate<'_>, percent: f64) -> Value {
-    json!({
-        "percent": percent,
-        "worse": gate.worse.len(),
-        "cells": gate.cells,
-        "not_compared": gate.not_compared,
-        "blind": gate.blind,
-        "least": gate.least,
-    })
 }
 
 /// The comparison of two stores, or of the two sides of `--by` in one.

@@ -5,7 +5,6 @@ pub(crate) mod derive;
 mod score;
 mod simulate;
 
-use crate::advise::positive_time;
 use crate::args::{DeriveArgs, PolicyCommand, Taking};
 use crate::calibrate::calibrated;
 use crate::check::with_bypass;
@@ -14,6 +13,7 @@ use anyhow::{Context, anyhow};
 use iopj_auto::{Aim, Cell, Figures, Policy, Provenance, Way, available};
 use iopj_engine::Target;
 use iopj_engine::check::{Availability, check as check_path};
+use iopj_report::analysis::asked::positive_time;
 use iopj_report::render::{Table, WIDTH, escape, wrap};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -40,7 +40,7 @@ fn read(file: &Path) -> anyhow::Result<Policy> {
 
 fn derived(args: &DeriveArgs) -> anyhow::Result<ExitCode> {
     let aim: Aim = args.objective.parse().map_err(|error| anyhow!("--objective: {error}"))?;
-    let bound = args.p99.as_deref().map(|text| positive_time("--p99", text)).transpose()?;
+    let bound = args.p99.as_deref().map(|text| positive_time("p99", text)).transpose()?;
     // A policy's bound has 64 bits of ns, which are 584 years.
     let bound = bound.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     let (model, _) = calibrated(&args.source, &args.competing)?;

@@ -2,7 +2,6 @@
 //! are.
 
 mod cases;
-mod json;
 mod kernel;
 mod load;
 mod published;
@@ -12,10 +11,8 @@ use crate::args::PredictArgs;
 use crate::calibrate::{calibrated, observed};
 use crate::output::{note, print, print_json, write_figures, write_new};
 use anyhow::anyhow;
-use iopj_model::{
-    CannotPredict, Case, DataSheet, Model, Observation, OpenError, OpenPrediction, Prediction, Quantity,
-    Scored, Turn, against, cross_validate,
-};
+use iopj_model::answers::{Group, RANKED, Scores, Wanted, closed, json, simulated};
+use iopj_model::{Case, DataSheet, Model, Observation, Scored, against, cross_validate};
 use iopj_report::render::html::{Predicted, predicted_figures};
 use load::Asked;
 use std::path::Path;
@@ -23,43 +20,6 @@ use std::process::ExitCode;
 
 /// Folds of a cross-validation.
 const FOLDS: usize = 10;
-/// What paths are ranked by.
-const RANKED: [Quantity; 4] =
-    [Quantity::Iops, Quantity::LatencyP99, Quantity::CpuPerIo, Quantity::IosPerJoule];
-
-/// Which path is the best in a quantity, how sure it is that it beats the next, and what would change
-/// their order.
-struct Lead {
-    quantity: Quantity,
-    pair: [Case; 2],
-    probability: f64,
-    /// Absent under an open load, for which they are not sought.
-    turns: Option<Vec<Turn>>,
-}
-
-/// Predictions of one workload, the path with the most IOPS first.
-struct Group {
-    workload: String,
-    rows: Vec<Vec<Prediction>>,
-    leads: Vec<Lead>,
-    /// Paths that fall behind an open load, and the share of the parameters' draws in which they do.
-    behind: Vec<(Case, f64)>,
-    /// True if the latency of those is as long as the simulation is; a trace that is simulated whole has an
-    /// end, and its latency is a figure.
-    grows: bool,
-    /// Paths without a prediction, and why.
-    without: Vec<(Case, String)>,
-}
-
-/// Predictions beside measurements.
-struct Scores {
-    scored: Vec<Scored>,
-    /// Measurements for which the model lacks a parameter.
-    lacking: usize,
-    /// How the model came not to see them.
-    held_back: String,
-}
-
 pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     if args.figures.is_some() && args.against.is_none() && !args.published {
         return Err(anyhow!("--figures draws predictions against measurements: add --against STORE"));
@@ -122,11 +82,12 @@ fn groups(args: &PredictArgs, model: &Model) -> anyhow::Result<Vec<Group>> {
             Group { grows: recorded.is_cut(), ..group }
         }
     };
-    let words = match &asked {
-        Asked::Trace(recorded, _) => Some(recorded.words(model)),
-        _ => None,
-    };
-    Ok(cases::cases(args, model, words)?.into_iter().map(of).collect())
+    let mut wanted = cases::wanted(args)?;
+    if let Asked::Trace(recorded, _) = &asked {
+        let (rw, reads, bs) = recorded.words(model);
+        wanted = Wanted { rws: vec![rw], rwmixread: Some(reads), sizes: vec![bs], ..wanted };
+    }
+    Ok(wanted.cases(model).into_iter().map(of).collect())
 }
 
 /// Predictions of another store's trials, or of each cell of the same store from the others.
@@ -163,78 +124,6 @@ fn scores(
     let (scored, lacking) = against(model, &observations);
     let held_back = format!("{} calibrated the model, and {} did not", source.display(), store.display());
     Ok(Scores { scored, lacking, held_back })
-}
-
-/// Predictions of a closed workload.
-fn closed(model: &Model, workload: String, cases: &[Case]) -> Group {
-    let (mut rows, mut without) = (Vec::new(), Vec::new());
-    for case in cases {
-        match model.predict(case, Quantity::Iops) {
-            Err(CannotPredict::Crowded { .. }) => match model.closed(case) {
-                Ok(simulated) => rows.push(simulated.predictions),
-                Err(why) => without.push((*case, why.to_string())),
-            },
-            Err(why) => without.push((*case, why.to_string())),
-            Ok(_) => {
-                let all = Quantity::ALL.into_iter().filter_map(|one| model.predict(case, one).ok());
-                rows.push(all.collect::<Vec<Prediction>>());
-            }
-        }
-    }
-    // The first quantity is the rate, of which each row has one.
-    rows.sort_by(|a, b| b[0].value.total_cmp(&a[0].value));
-    let sure = |[first, second]: [&Case; 2], quantity| model.better([first, second], quantity).ok();
-    let turns = |pair: [&Case; 2], quantity| Some(model.turns(pair, quantity));
-    let leads = RANKED.into_iter().filter_map(|quantity| lead(&rows, quantity, sure, turns)).collect();
-    Group { workload, rows, leads, behind: Vec::new(), grows: false, without }
-}
-
-/// Predictions of an open load or a trace. Those that keep up are ranked, but not by a rate that is the
-/// load's.
-fn simulated(
-    model: &Model,
-    workload: String,
-    cases: &[Case],
-    ranked: &[Quantity],
-    simulate: impl Fn(&Case) -> Result<OpenPrediction, OpenError>,
-) -> Group {
-    let (mut rows, mut behind, mut without) = (Vec::new(), Vec::new(), Vec::new());
-    let mut known: Vec<(Case, OpenPrediction)> = Vec::new();
-    for case in cases {
-        match simulate(case) {
-            Err(why) => without.push((*case, why.to_string())),
-            Ok(open) => {
-                rows.push(open.predictions.clone());
-                match open.overload {
-                    true => behind.push((*case, open.overloaded)),
-                    false => known.push((*case, open)),
-                }
-            }
-        }
-    }
-    let of = |case: &Case| known.iter().find(|(one, _)| one == case).map(|(_, open)| open);
-    let sure = |[first, second]: [&Case; 2], quantity| model.better_open([of(first)?, of(second)?], quantity);
-    let keep_up: Vec<Vec<Prediction>> = known.iter().map(|(_, open)| open.predictions.clone()).collect();
-    let leads = ranked.iter().filter_map(|quantity| lead(&keep_up, *quantity, sure, |_, _| None)).collect();
-    Group { workload, rows, leads, behind, grows: false, without }
-}
-
-/// The lead in a quantity, of which two paths at least have a prediction.
-fn lead(
-    rows: &[Vec<Prediction>],
-    quantity: Quantity,
-    sure: impl Fn([&Case; 2], Quantity) -> Option<f64>,
-    turns: impl Fn([&Case; 2], Quantity) -> Option<Vec<Turn>>,
-) -> Option<Lead> {
-    let mut all: Vec<&Prediction> = rows.iter().flatten().filter(|one| one.quantity == quantity).collect();
-    all.sort_by(|a, b| match quantity.more_is_better() {
-        true => b.value.total_cmp(&a.value),
-        false => a.value.total_cmp(&b.value),
-    });
-    let pair = [all.first()?.case, all.get(1)?.case];
-    let [first, second] = &pair;
-    let probability = sure([first, second], quantity)?;
-    Some(Lead { quantity, pair, probability, turns: turns([first, second], quantity) })
 }
 
 /// Draws predictions against measurements into a folder.

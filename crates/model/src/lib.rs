@@ -1,6 +1,7 @@
 //! Cost models: what an I/O takes on a path, as a function of depth, size, sleeps and spins; calibrated by
 //! measured data, with the covariance of every parameter; and what they predict. Pure: no I/O, no clock.
 
+pub mod answers;
 mod case;
 mod drive;
 mod file;

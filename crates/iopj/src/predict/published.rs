@@ -1,11 +1,12 @@
 //! The model against the papers: half of the figures that they print calibrate it, and it predicts the
 //! others. Nothing here was measured by iopj.
 
-use super::{Scores, draw, json, text};
+use super::{draw, text};
 use crate::args::PredictArgs;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
 use iopj_core::workload::Rw;
+use iopj_model::answers::{Scores, json};
 use iopj_model::{Case, Model, Observation, Quantity, against};
 use iopj_report::analysis::published::{COMPLETION_MODES, LATENCY, Paper};
 use serde_json::Value;

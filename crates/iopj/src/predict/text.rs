@@ -1,7 +1,7 @@
 //! Predictions and their scores as text.
 
-use super::{Group, Lead, Scores};
 use iopj_core::IoPath;
+use iopj_model::answers::{Group, Lead, Scores};
 use iopj_model::{
     Basis, Case, Change, Kernel, Model, Prediction, Quantity, Score, Scored, Turn, by_quantity, score,
 };

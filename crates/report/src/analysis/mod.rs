@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod advise;
 pub mod answer;
+pub mod asked;
 pub mod axis;
 pub mod choice;
 pub mod claims;

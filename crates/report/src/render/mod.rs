@@ -12,6 +12,7 @@ mod energy;
 mod explain;
 mod export;
 pub mod html;
+pub mod json;
 mod kinds;
 mod network;
 mod number;

@@ -34,9 +34,11 @@ mod watch_time;
 
 use crate::analysis::advise::AdviseQuestion;
 use crate::analysis::power::PowerTrace;
+use iopj_core::IoPath;
 use iopj_store::watch::WatchRecord;
-use iopj_store::{StudyRecord, Trial};
+use iopj_store::{Generator, StudyRecord, Trial};
 use model::Model;
+use std::collections::BTreeMap;
 
 pub use predicted::Predicted;
 pub use tables::{TablePage, TableSection, table_page};
@@ -89,6 +91,30 @@ pub fn watch_figures(record: &WatchRecord) -> Figures {
 /// Figures of predictions beside measurements, one for each quantity.
 pub fn predicted_figures(all: &[Predicted], title: &str) -> Figures {
     Figures(predicted::figures(all, title))
+}
+
+/// A series of the figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeriesName {
+    /// Its path.
+    pub path: IoPath,
+    /// What issues its I/O.
+    pub generator: Generator,
+    /// The settings of the host.
+    pub settings: BTreeMap<String, String>,
+    /// What tells it from the others.
+    pub label: String,
+}
+
+/// The series of a study's figures, in the order of their colours and marks.
+pub fn series(trials: &[Trial]) -> Vec<SeriesName> {
+    let named = |one: model::Series| SeriesName {
+        path: one.path,
+        generator: one.generator,
+        settings: one.settings,
+        label: one.label,
+    };
+    model::series(trials).into_iter().map(named).collect()
 }
 
 /// The figures of a report, drawn once. Each method gives files: their names and contents.
@@ -152,7 +178,7 @@ fn style(colour: fn((&str, &'static str, &'static str)) -> &'static str) -> Stri
 }
 
 /// The figures' style on white.
-fn light_style() -> String {
+pub fn light_style() -> String {
     style(|(_, light, _)| light)
 }
 

@@ -264,7 +264,8 @@ fn workloads(trials: &[Trial]) -> Vec<&Workload> {
     workloads
 }
 
-fn series(trials: &[Trial]) -> Vec<Series> {
+/// The series, in the order of their colours and marks.
+pub(super) fn series(trials: &[Trial]) -> Vec<Series> {
     let mut keys = unique(trials.iter().map(|trial| (trial.path, trial.generator, &trial.settings)));
     keys.sort();
     let paths: Vec<IoPath> = keys.iter().map(|(path, ..)| *path).collect();

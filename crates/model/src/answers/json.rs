@@ -1,10 +1,16 @@
 //! Predictions and their scores as JSON.
 
 use super::{Group, Lead, Scores};
-use iopj_model::{Basis, Case, Kernel, Model, Prediction, Score, Scored, Turn, by_quantity, score};
+use crate::case::Case;
+use crate::kernel::Kernel;
+use crate::model::Model;
+use crate::predict::{Basis, Prediction};
+use crate::score::{Score, Scored, by_quantity, score};
+use crate::sensitivity::Turn;
 use serde_json::{Value, json};
 
-pub(super) fn groups(model: &Model, groups: &[Group]) -> Value {
+/// The model, and the predictions of each workload.
+pub fn groups(model: &Model, groups: &[Group]) -> Value {
     let parameters = model.parameters().map(|(parameter, value, spread)| {
         json!({ "name": parameter.to_string(), "value": value, "unit": parameter.unit(), "spread": spread })
     });
@@ -74,7 +80,8 @@ fn turn(turn: &Turn) -> Value {
     json!({ "parameter": turn.parameter.to_string(), "now": turn.now, "at": turn.at })
 }
 
-pub(super) fn scores(scores: &Scores) -> Value {
+/// Errors and coverage by quantity, and every prediction beside its measurement.
+pub fn scores(scores: &Scores) -> Value {
     let by_quantity: serde_json::Map<String, Value> =
         by_quantity(&scores.scored).iter().map(|(quantity, one)| (quantity.to_string(), of(one))).collect();
     json!({
@@ -97,7 +104,8 @@ fn of(score: &Score) -> Value {
     })
 }
 
-pub(super) fn scored(one: &Scored) -> Value {
+/// A prediction beside its measurement.
+pub fn scored(one: &Scored) -> Value {
     json!({
         "case": one.observation.case,
         "quantity": one.observation.quantity.to_string(),

@@ -1,12 +1,11 @@
 //! Advice as JSON.
 
-use iopj_report::analysis::advise::{
-    Advice, AdviseQuestion, Answer, Asked, Candidate, Carried, Group, Highest,
-};
-use iopj_report::analysis::answer::More;
+use crate::analysis::advise::{Advice, AdviseQuestion, Answer, Asked, Candidate, Carried, Group, Highest};
+use crate::analysis::answer::More;
 use serde_json::{Value, json};
 
-pub(super) fn advice(advice: &Advice, question: &AdviseQuestion) -> Value {
+/// Advice, with the question's bounds and rate.
+pub fn advice(advice: &Advice, question: &AdviseQuestion) -> Value {
     json!({
         "objective": advice.objective,
         "metric": advice.metric.as_str(),

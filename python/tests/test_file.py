@@ -1,0 +1,307 @@
+"""Files: bytes, buffers, threads, and everything that a caller gets wrong."""
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import iopj
+import numpy as np
+import pytest
+
+BLOCK = 4096
+
+
+def content(data: str, offset: int, length: int) -> bytes:
+    with open(data, "rb") as plain:
+        plain.seek(offset)
+        return plain.read(length)
+
+
+ENGINES = ["io_uring", "libaio", "posix-sio", "posix-aio", "io_uring/sqpoll/interrupt"]
+
+
+@pytest.mark.parametrize("io_path", ENGINES)
+def test_every_path_reads_the_bytes_of_the_file(data: str, io_path: str) -> None:
+    with iopj.File(data, io_path, depth=4) as file:
+        base = file.data_offset
+        assert file.io_path.startswith(io_path) and file.data_len == 4 << 20
+        assert bytes(file.read(base, 8192)) == content(data, base, 8192)
+        requests = [file.submit_read(base + at * BLOCK, BLOCK) for at in range(8)]
+        for at, request in enumerate(requests):
+            view = request.result(timeout_s=60)
+            assert request.done() and bytes(view) == content(data, base + at * BLOCK, BLOCK)
+
+
+def test_auto_chooses_and_reads(data: str) -> None:
+    with iopj.Auto(data, "cpu", depth=2) as file:
+        base = file.data_offset
+        assert bytes(file.read(base, BLOCK)) == content(data, base, BLOCK)
+        assert file.io_path == "auto:cpu" and isinstance(file.decisions(), list)
+    with pytest.raises(iopj.Error, match="^policy: "):
+        iopj.Auto(data, "speed")
+    with pytest.raises(iopj.Error, match="none.toml cannot be read"):
+        iopj.Auto(data, "none.toml")
+
+
+def test_what_is_written_is_read_back(folder: Path) -> None:
+    file_id = iopj.make_file(folder / "own", 1 << 20)
+    with iopj.File(folder / "own", file_id=file_id, depth=2) as file:
+        base, pattern = file.data_offset, bytes(range(256)) * 16
+        assert file.writable and file.write(base, pattern) == BLOCK
+        file.flush()
+        assert bytes(file.read(base, BLOCK)) == pattern
+        buffer = file.buffer()
+        np.frombuffer(buffer, dtype=np.uint8)[:BLOCK] = 7
+        gc.collect()
+        assert file.submit_write(base + BLOCK, buffer, BLOCK, durable=True).result() == BLOCK
+        assert set(file.read(base + BLOCK, BLOCK)) == {7}
+    with pytest.raises(iopj.Error, match="own"):
+        iopj.make_file(folder / "own", 1 << 20)
+    with pytest.raises(iopj.Error):
+        iopj.File(folder / "own", file_id="0" * 32)
+
+
+def test_a_buffer_that_is_seen_cannot_be_submitted(file: iopj.File) -> None:
+    buffer = file.buffer()
+    view = memoryview(buffer)
+    array = np.frombuffer(buffer, dtype=np.int64)
+    assert len(view) == len(buffer) == 8192 and array.shape == (1024,) and not view.readonly
+    for _ in range(2):
+        with pytest.raises(BufferError, match="has a view"):
+            file.submit_read(file.data_offset, BLOCK, buffer)
+        view.release()
+    del array
+    gc.collect()
+    assert len(file.submit_read(file.data_offset, BLOCK, buffer).result()) == BLOCK
+
+
+def test_a_buffer_in_flight_has_no_view_and_takes_no_second_request(data: str) -> None:
+    # One after the other, so that the last one waits behind 63 MiB.
+    with iopj.File(data, "posix-sio", depth=1, buffers=64, buffer_size=1 << 20) as file:
+        first = [file.submit_read(file.data_offset, 1 << 20) for _ in range(63)]
+        buffer = file.buffer()
+        last = file.submit_read(file.data_offset, BLOCK, buffer)
+        if not last.done():
+            with pytest.raises(BufferError, match="in flight"):
+                memoryview(buffer)
+            with pytest.raises(BufferError, match="one request at a time"):
+                file.submit_read(file.data_offset, BLOCK, buffer)
+        assert len(last.result()) == BLOCK and len(first[0].result()) == 1 << 20
+
+
+def test_buffers_come_back_when_their_views_are_dropped(file: iopj.File) -> None:
+    for _ in range(100):
+        file.read(file.data_offset, BLOCK)
+    kept = [file.read(file.data_offset, BLOCK) for _ in range(8)]
+    with pytest.raises(BufferError, match="all 8 buffers are in use"):
+        file.read(file.data_offset, BLOCK)
+    kept.pop()
+    assert len(file.read(file.data_offset, BLOCK)) == BLOCK
+
+
+def test_wrong_requests_are_refused_and_nothing_is_lost(file: iopj.File) -> None:
+    base, end = file.data_offset, file.data_offset + file.data_len
+    wrong = [
+        ((base - BLOCK, BLOCK), "are not within the file's data"),
+        ((end, BLOCK), "are not within"),
+        ((end - BLOCK, 2 * BLOCK), "are not within"),
+        ((2**64 - BLOCK, BLOCK), "are not within"),
+        ((base, 16384), "do not fit into a buffer of 8192"),
+        ((base, 0), "do not fit"),
+        ((base + 1, BLOCK), "multiple|block"),
+    ]
+    for (offset, length), why in wrong * 3:
+        with pytest.raises(ValueError, match=why):
+            file.read(offset, length)
+    for offset, length in ((-1, BLOCK), (base, -1), (2**64, 1)):
+        with pytest.raises(OverflowError):
+            file.read(offset, length)
+    with pytest.raises(ValueError, match="open for reading"):
+        file.write(base, b"\0" * BLOCK)
+    with pytest.raises(ValueError, match="do not fit into a buffer"):
+        file.write(base, b"\0" * 16384)
+    assert len(file.read(base, BLOCK)) == BLOCK, "every buffer is back"
+
+
+def test_a_buffer_of_another_file_is_refused(file: iopj.File, data: str) -> None:
+    with iopj.File(data) as other, pytest.raises(ValueError, match="another file's"):
+        file.submit_read(file.data_offset, BLOCK, other.buffer())
+
+
+def test_a_closed_file_takes_nothing_and_its_views_stay(data: str) -> None:
+    file = iopj.File(data, depth=4)
+    view, buffer = file.read(file.data_offset, BLOCK), file.buffer()
+    requests = [file.submit_read(file.data_offset, BLOCK) for _ in range(4)]
+    file.close()
+    file.close()
+    assert file.closed and bytes(view) == content(data, file.data_offset, BLOCK)
+    for request in requests:
+        try:
+            assert len(request.result()) == BLOCK
+        except iopj.Error as error:
+            assert "closed" in str(error)
+    with_buffer = lambda: file.submit_read(file.data_offset, BLOCK, buffer)  # noqa: E731
+    for use in (lambda: file.read(0, BLOCK), file.buffer, with_buffer):
+        with pytest.raises(iopj.Error, match="the file is closed"):
+            use()
+    del file
+    gc.collect()
+    assert bytes(view)[:1] and len(memoryview(buffer)) == 131072
+
+
+def test_what_cannot_be_opened_says_why(data: str, folder: Path) -> None:
+    with pytest.raises(iopj.Error, match="none"):
+        iopj.File(folder / "none")
+    with pytest.raises(iopj.Error, match="^io_path: "):
+        iopj.File(data, "uring")
+    with pytest.raises(iopj.Error, match="nvme-passthrough"):
+        iopj.File(data, "nvme-passthrough")
+    for wrong in ({"depth": 0}, {"buffers": 0}, {"buffer_size": 0}):
+        with pytest.raises(ValueError, match="give 1"):
+            iopj.File(data, **wrong)
+    with pytest.raises(iopj.Error, match="memory"):
+        iopj.File(data, buffer_size=2**32 - 4096, buffers=2**20)
+
+
+def test_requests_are_awaited(file: iopj.File, data: str) -> None:
+    async def read(at: int) -> bytes:
+        return bytes(await file.submit_read(file.data_offset + at * BLOCK, BLOCK))
+
+    async def all_of_them() -> list[bytes]:
+        blocks = []
+        for first in range(0, 32, 8):
+            blocks += await asyncio.gather(*(read(at) for at in range(first, first + 8)))
+        return blocks
+
+    assert b"".join(asyncio.run(all_of_them())) == content(data, file.data_offset, 32 * BLOCK)
+
+    async def failing() -> None:
+        await file.submit_read(file.data_offset + 512 + 1, BLOCK)
+
+    with pytest.raises(ValueError):
+        asyncio.run(failing())
+
+
+def test_many_threads_use_one_file(file: iopj.File, data: str) -> None:
+    whole = content(data, file.data_offset, 1 << 20)
+
+    def check(at: int) -> bool:
+        return bytes(file.read(file.data_offset + at * BLOCK, BLOCK)) == whole[at * BLOCK : (at + 1) * BLOCK]
+
+    # Each thread has a buffer or two: the last view, and the next one.
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(check, [at % 256 for at in range(2000)]))
+
+
+def test_others_run_while_a_thread_waits(folder: Path) -> None:
+    """Without that, the thread would start after the wait."""
+    ran, many = threading.Event(), {"depth": 1, "buffers": 64, "buffer_size": 1 << 20}
+    file_id = iopj.make_file(folder / "slow", 64 << 20)
+    with iopj.File(folder / "slow", "posix-sio", file_id=file_id, **many) as file:
+        whole = b"\1" * (1 << 20)
+        requests = [file.submit_write(file.data_offset + (at << 20), whole) for at in range(63)]
+        threading.Thread(target=ran.set).start()
+        assert requests[-1].result() == 1 << 20
+    assert ran.is_set()
+
+
+def test_a_time_limit_is_an_error_and_the_request_goes_on(data: str) -> None:
+    with iopj.File(data, "posix-sio", depth=1, buffers=64, buffer_size=1 << 20) as file:
+        requests = [file.submit_read(file.data_offset, 1 << 20) for _ in range(64)]
+        try:
+            requests[-1].result(timeout_s=0)
+        except TimeoutError as error:
+            assert "it goes on" in str(error)
+        assert len(requests[-1].result()) == 1 << 20
+        with pytest.raises(ValueError, match="^timeout"):
+            requests[-1].result(timeout_s=-1)
+
+
+def script(text: str, *words: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(text), *words]
+    return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_forked_child_is_told_and_does_not_hang(data: str) -> None:
+    ended = script(
+        """
+        import iopj, os, sys
+        file = iopj.File(sys.argv[1], depth=2)
+        view, buffer = file.read(file.data_offset, 4096), file.buffer()
+        request = file.submit_read(file.data_offset, 4096)
+        child = os.fork()
+        if child == 0:
+            for use in (lambda: file.read(file.data_offset, 4096), file.buffer, request.result, request.done):
+                try:
+                    use()
+                    os._exit(1)
+                except iopj.Error as error:
+                    if "after a fork" not in str(error):
+                        os._exit(2)
+            try:
+                memoryview(buffer)
+                os._exit(3)
+            except BufferError:
+                pass
+            first = view[0]
+            file.close()
+            del file, buffer, request, view
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert len(request.result()) == 4096 and len(file.read(file.data_offset, 4096)) == 4096
+        print("whole")
+        """,
+        data,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "whole\n"), ended.stderr
+
+
+ENDINGS = {"pass": 0, "sys.exit(3)": 3, "raise ValueError('own')": 1, "os.kill(os.getpid(), 2)": -2}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_interpreter_ends_with_files_open_and_requests_in_flight(data: str, ending: str) -> None:
+    ended = script(
+        f"""
+        import iopj, os, sys, threading
+        file = iopj.File(sys.argv[1], depth=8)
+        requests = [file.submit_read(file.data_offset, 4096) for _ in range(8)]
+        views = [request.result() for request in requests[:4]]
+        print("begun", flush=True)
+        threading.Thread(target=lambda: file.submit_flush().result(), daemon=True).start()
+        {ending}
+        """,
+        data,
+    )
+    assert (ended.returncode, ended.stdout) == (ENDINGS[ending], "begun\n"), ended.stderr
+    assert "Fatal" not in ended.stderr and "panicked" not in ended.stderr
+
+
+def test_a_signal_ends_a_wait_before_its_request_ends(data: str) -> None:
+    ended = script(
+        """
+        import iopj, signal, sys
+        class Stopped(Exception): pass
+        def stop(*_): raise Stopped
+        signal.signal(signal.SIGALRM, stop)
+        file = iopj.File(sys.argv[1], "posix-sio", depth=1, buffers=400, buffer_size=1 << 20)
+        for attempt in range(20):
+            requests = [file.submit_read(file.data_offset, 1 << 20) for _ in range(400)]
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.01)
+                requests[-1].result()
+                signal.pause()
+            except Stopped:
+                if not requests[-1].done():
+                    print("stopped")
+                    break
+        """,
+        data,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "stopped\n"), ended.stderr

@@ -1,0 +1,241 @@
+//! `cargo xtask python`: the Python package as a wheel with the program in it, and as a source distribution;
+//! installed into an empty environment and tested, here and in a bare Debian.
+
+use crate::options::Options;
+use crate::workspace::Workspace;
+use crate::{chroot, shell, venv};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the package is.
+const PACKAGE: &str = "python";
+/// What builds it, and what its tests need.
+const BUILD: &str = "python/requirements.txt";
+const TESTS: &str = "python/tests/requirements.txt";
+/// What checks its types.
+const MYPY: &str = "install mypy==2.4.1";
+/// maturin puts what is there into the folder of the environment's programs.
+const DATA: &str = "python/iopj._native.data";
+/// Runs the tests of an installed package; the folder of the sources would hide it, without `-P`.
+const PYTEST: &str = "-P -m pytest --config-file python/pyproject.toml --durations=5 python/tests";
+
+/// Builds the wheel with a program, or with the release build, and the source distribution; tests both. Or
+/// tests what the build of the tests has built.
+pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
+    if options.flag("--built") {
+        options.end()?;
+        return check_built(workspace);
+    }
+    let (program, release) = (options.value("--program")?, options.value("--chroot")?);
+    options.end()?;
+    let program = match program {
+        Some(file) => PathBuf::from(file),
+        None => workspace.release_binary()?,
+    };
+    let folder = workspace.target.join("python");
+    let dist = empty(&folder.join("dist"))?;
+    let tools = venv::ensure(workspace, "python-build", "python3", &workspace.root.join(BUILD))?;
+    let wheel = wheel(workspace, &tools, &program, &dist)?;
+    let source = source(workspace, &tools, &dist)?;
+    if let Some(release) = release {
+        return chroot::python(workspace, &release, &wheel);
+    }
+    let python = fresh(&folder.join("venv"), &wheel, &workspace.root.join(TESTS))?;
+    test(workspace, &python)?;
+    pip(&python, MYPY, &[])?;
+    let mut types = Command::new(&python);
+    types.current_dir(workspace.root.join(PACKAGE)).args(["-m", "mypy", "iopj"]);
+    shell::step("types of the Python package", &mut types)?;
+    from_source(workspace, &folder, &source)
+}
+
+/// The tests of the package with what the build of the tests has built.
+pub(crate) fn check_built(workspace: &Workspace) -> Result<()> {
+    shell::timed("the Python package", || {
+        let python = match environments(workspace) {
+            Err(error) if !shell::in_ci() => {
+                println!("skipped: the Python package needs its environments: {error:#}");
+                return Ok(());
+            }
+            made => packed(workspace, &made?)?,
+        };
+        test(workspace, &python)
+    })
+}
+
+/// The environments that build and that test.
+fn environments(workspace: &Workspace) -> Result<[PathBuf; 2]> {
+    let make = |name, list| venv::ensure(workspace, name, "python3", &workspace.root.join(list));
+    Ok([make("python-build", BUILD)?, make("python-tests", TESTS)?])
+}
+
+/// Packs the module and the program of the tests' build as maturin would, without another build, and
+/// installs them; the interpreter that has them.
+fn packed(workspace: &Workspace, [tools, tests]: &[PathBuf; 2]) -> Result<PathBuf> {
+    let debug = workspace.target.join("debug");
+    let (tree, dist) = (workspace.target.join("python/tree"), workspace.target.join("python/debug"));
+    let (tree, dist) = (empty(&tree)?, empty(&dist)?);
+    let mut metadata =
+        maturin(workspace, tools, "pep517 write-dist-info --profile dev --interpreter python3");
+    shell::output(metadata.arg("--metadata-directory").arg(&tree))?;
+    let mut copy = Command::new("cp");
+    shell::output(copy.arg("-r").arg(workspace.root.join("python/iopj")).arg(&tree))?;
+    fs::copy(debug.join("deps/libiopj_native.so"), tree.join("iopj/_native.abi3.so"))
+        .context("the module for Python: build the tests")?;
+    let names = fs::read_dir(&tree)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let data = names.into_iter().find_map(|name| Some(format!("{}.data", name.strip_suffix(".dist-info")?)));
+    let scripts = tree.join(data.context("maturin wrote no metadata")?).join("scripts");
+    fs::create_dir_all(&scripts)?;
+    let mut strip = Command::new("strip");
+    shell::output(strip.arg("-o").arg(scripts.join("iopj")).arg(debug.join("iopj")))?;
+    let mut pack = Command::new(tools.join("bin/python"));
+    shell::output(pack.args(["-m", "wheel", "pack", "--dest-dir"]).arg(&dist).arg(&tree))?;
+    let python = tests.join("bin/python");
+    pip(&python, "install --no-index --no-deps --force-reinstall", &[&only(&dist, ".whl")?])?;
+    pip(&python, "check", &[])?;
+    Ok(python)
+}
+
+/// The wheel that is released, with its honest tag: maturin looks which glibc the module needs.
+fn wheel(workspace: &Workspace, tools: &Path, program: &Path, dist: &Path) -> Result<PathBuf> {
+    let data = Data::with(&workspace.root.join(DATA), program)?;
+    let mut build = maturin(workspace, tools, "build --release --strip --interpreter python3");
+    shell::step("Python wheel", build.arg("--out").arg(dist))?;
+    drop(data);
+    let wheel = only(dist, ".whl")?;
+    let mut read = Command::new("readelf");
+    let versions = shell::output(read.args(["--wide", "--version-info"]).arg(program))?;
+    match (glibc_of(&versions), tag(&wheel)) {
+        (Some(needed), Some(said)) if needed > said => bail!(
+            "{} needs glibc 2.{needed}, and the wheel's tag says 2.{said}: pack a program for that one",
+            program.display()
+        ),
+        _ => Ok(wheel),
+    }
+}
+
+/// The newest glibc 2 whose symbols a program names: maturin looks at the module alone.
+fn glibc_of(versions: &str) -> Option<u32> {
+    let minors = versions.split("GLIBC_2.").skip(1);
+    minors.filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()).max()
+}
+
+/// The glibc 2 that the name of a wheel promises to run on.
+fn tag(wheel: &Path) -> Option<u32> {
+    let name = wheel.file_name()?.to_str()?;
+    name.split_once("manylinux_2_")?.1.split('_').next()?.parse().ok()
+}
+
+/// The program where maturin looks for it, while the wheel is built.
+struct Data(PathBuf);
+
+impl Data {
+    fn with(folder: &Path, program: &Path) -> Result<Data> {
+        let data = Data(folder.to_owned());
+        let scripts = folder.join("scripts");
+        fs::create_dir_all(&scripts)?;
+        fs::copy(program, scripts.join("iopj"))
+            .with_context(|| format!("{} cannot be packed: name the program", program.display()))?;
+        Ok(data)
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            println!("{}: {error}", self.0.display());
+        }
+    }
+}
+
+fn source(workspace: &Workspace, tools: &Path, dist: &Path) -> Result<PathBuf> {
+    shell::step("Python source distribution", maturin(workspace, tools, "sdist").arg("--out").arg(dist))?;
+    only(dist, ".tar.gz")
+}
+
+/// Builds the source distribution as pip does, but without optimization, and imports what it gives.
+fn from_source(workspace: &Workspace, folder: &Path, source: &Path) -> Result<()> {
+    let python = fresh(&folder.join("venv-source"), source, &workspace.root.join(BUILD))?;
+    let mut import = Command::new(python);
+    import.args(["-P", "-c", "import iopj; print(iopj.Histogram())"]);
+    shell::step("import of the source distribution's build", &mut import)
+}
+
+/// An empty environment with a package, then with further ones; its interpreter.
+fn fresh(folder: &Path, package: &Path, further: &Path) -> Result<PathBuf> {
+    let mut make = Command::new("python3");
+    shell::step("empty environment", make.args(["-m", "venv", "--clear"]).arg(folder))?;
+    let python = folder.join("bin/python");
+    pip(&python, "install", &[package])?;
+    let mut alone = Command::new(&python);
+    shell::output(alone.args(["-P", "-c", "import iopj, iopj.figures; iopj.Histogram()"]))?;
+    pip(&python, "install --requirement", &[further])?;
+    Ok(python)
+}
+
+fn test(workspace: &Workspace, python: &Path) -> Result<()> {
+    let mut pytest = Command::new(python);
+    // The disk below the target folder has direct I/O, which that of temporary files may lack.
+    let scratch = workspace.target.join("python/tests");
+    pytest.current_dir(&workspace.root).args(PYTEST.split(' ')).arg("--basetemp").arg(scratch);
+    shell::step("tests of the Python package", &mut pytest)
+}
+
+fn maturin(workspace: &Workspace, tools: &Path, words: &str) -> Command {
+    let mut command = Command::new(tools.join("bin/maturin"));
+    command.current_dir(workspace.root.join(PACKAGE)).args(words.split(' '));
+    command
+}
+
+fn pip(python: &Path, words: &str, paths: &[&Path]) -> Result<()> {
+    let mut command = Command::new(python);
+    // A build from source without optimization: whether it builds is the question.
+    command.env("MATURIN_PEP517_ARGS", "--profile dev");
+    command.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]).args(words.split(' ')).args(paths);
+    shell::output(&mut command).map(|_| ())
+}
+
+/// The folder, with nothing in it.
+fn empty(folder: &Path) -> Result<PathBuf> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    Ok(folder.to_owned())
+}
+
+/// The file in a folder whose name ends so.
+fn only(folder: &Path, end: &str) -> Result<PathBuf> {
+    let files = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut found: Vec<PathBuf> = files.filter(|file| file.to_string_lossy().ends_with(end)).collect();
+    match (found.pop(), found.pop()) {
+        (Some(file), None) => Ok(file),
+        _ => bail!("{} has not exactly one file that ends in {end}", folder.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wheel_promises_no_older_glibc_than_its_program_needs() {
+        assert_eq!(glibc_of("Name: GLIBC_2.34  Flags: none\n0x20: Name: GLIBC_2.2.5\nGLIBC_2.9"), Some(34));
+        assert_eq!(glibc_of("a static program has none"), None);
+        assert_eq!(tag(Path::new("d/iopj-0.2.0-cp311-abi3-manylinux_2_28_x86_64.whl")), Some(28));
+        assert_eq!(tag(Path::new("d/iopj-0.2.0-cp311-abi3-linux_x86_64.whl")), None);
+    }
+
+    #[test]
+    fn the_program_is_where_maturin_looks_only_while_it_is_packed() {
+        let folder = std::env::temp_dir().join(format!("iopj-xtask-{}.data", std::process::id()));
+        let own = std::env::current_exe().unwrap();
+        let data = Data::with(&folder, &own).unwrap();
+        assert!(only(&folder.join("scripts"), "iopj").unwrap().is_file());
+        drop(data);
+        assert!(!folder.exists());
+        assert!(Data::with(&folder, Path::new("/no/program")).is_err() && !folder.exists());
+    }
+}
