@@ -5,7 +5,7 @@ use crate::cross::DRAWING;
 use crate::options::Options;
 use crate::results::Results;
 use crate::workspace::Workspace;
-use crate::{cross, ffi, instructions, needs, shell};
+use crate::{cross, dist, ffi, instructions, needs, shell};
 use anyhow::{Context, Error, Result, bail};
 use rustix::process::setpriority_process;
 use serde_json::Value;
@@ -108,6 +108,7 @@ fn beside(
         results.push(cross::unit_tests(workspace, SEED));
     }
     results.push(ffi::check_built(workspace));
+    results.push(dist::check_packing(workspace));
     let computed = shell::timed("tests that only compute", || {
         let mut computed = cargo_tests(workspace, &named(&BESIDE_GUESTS.into()), "")?;
         computed.join(cargo_tests(workspace, "--lib", DRAWING)?);
