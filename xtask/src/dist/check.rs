@@ -18,7 +18,7 @@ const TOOLS: [(&str, &str); 6] = [
     ("umoci", "umoci"),
     ("cpio", "cpio"),
     ("qemu-system-aarch64", "qemu-system-arm"),
-    ("chroot", "coreutils"),
+    ("runc", "runc"),
 ];
 
 /// Checks a release: built elsewhere it has the same bytes; lintian finds nothing; packages install, work and

@@ -124,7 +124,7 @@ impl Sources<'_> {
             tree = tree.with(&self.licences(&format!("{share}/doc/iopj"))?);
             tree.file(format!("{share}/doc/iopj/CHANGELOG.md"), root("CHANGELOG.md")?);
         } else {
-            tree.file(format!("{share}/doc/iopj/crates.txt.gz"), gzip(self.licences.as_bytes())?);
+            tree.file(format!("{share}/doc/iopj/crates.txt.gz"), gzip(self.licences.as_bytes(), 9)?);
         }
         Ok(tree)
     }
@@ -155,7 +155,7 @@ impl Sources<'_> {
             if layout.is_movable {
                 tree.file(format!("{path}/{name}"), text);
             } else {
-                tree.file(format!("{path}/{name}.gz"), gzip(&text)?);
+                tree.file(format!("{path}/{name}.gz"), gzip(&text, 9)?);
             }
         }
         Ok(())

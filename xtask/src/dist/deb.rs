@@ -88,8 +88,8 @@ impl Debian<'_> {
     /// With what Debian's policy asks of each package.
     fn documented(&self, name: &str, mut tree: Tree) -> Result<Tree> {
         let doc = format!("usr/share/doc/{name}");
-        tree.file(format!("{doc}/changelog.Debian.gz"), gzip(self.changelog.as_bytes())?);
-        tree.file(format!("{doc}/changelog.gz"), gzip(&read(&self.root.join("CHANGELOG.md"))?)?);
+        tree.file(format!("{doc}/changelog.Debian.gz"), gzip(self.changelog.as_bytes(), 9)?);
+        tree.file(format!("{doc}/changelog.gz"), gzip(&read(&self.root.join("CHANGELOG.md"))?, 9)?);
         let head = fs::read_to_string(self.root.join("packaging/deb/copyright.head"))?;
         let mit = fs::read_to_string(self.root.join("LICENSE-MIT")).context("LICENSE-MIT")?;
         let lines = mit.lines().skip_while(|line| !line.starts_with("Permission"));

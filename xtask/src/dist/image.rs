@@ -20,36 +20,41 @@ const USER: &str = "65532:65532";
 /// Where a user's folder is mounted.
 const DATA: &str = "data";
 
-/// Makes `NAME.oci.tar` in `out`, with `work` for what is in between; its name.
-///
-/// # Errors
-/// A library is missing, or a tool fails.
-pub(crate) fn make(
-    sources: &Sources<'_>,
-    arch: &Arch,
-    program: &Path,
-    epoch: u64,
-    work: &Path,
-    out: &Path,
-) -> Result<String> {
-    let (root, libc) = root(sources, arch, program)?;
-    let layer = work.join("layer.tar");
-    tar(&root.write(&work.join("root"))?, ".", epoch, &layer)?;
-    let layout = Layout::new(work.join("layout"))?;
-    let bytes = read(&layer)?;
-    let unpacked = layout.digest(&bytes)?;
-    let layer = layout.blob("application/vnd.oci.image.layer.v1.tar+gzip", &gzip(&bytes)?)?;
-    let config = config(sources.version, arch, &libc, &unpacked, &created(epoch)?);
-    let config = layout.json("application/vnd.oci.image.config.v1+json", &config)?;
-    let kind = "application/vnd.oci.image.manifest.v1+json";
-    let manifest = json!({"schemaVersion": 2, "mediaType": kind, "config": config, "layers": [layer]});
-    let mut manifest = layout.json(kind, &manifest)?;
-    manifest["annotations"] = json!({"org.opencontainers.image.ref.name": sources.version});
-    manifest["platform"] = json!({"architecture": arch.debian, "os": "linux"});
-    layout.end(&manifest)?;
-    let name = format!("iopj-{}-{}.oci.tar", sources.version, arch.gnu);
-    tar(&layout.0, ".", epoch, &out.join(&name))?;
-    Ok(name)
+/// What an image is made of, but for the program.
+pub(crate) struct Image<'a> {
+    pub(crate) sources: &'a Sources<'a>,
+    pub(crate) arch: &'a Arch,
+    pub(crate) epoch: u64,
+    /// How much time to spend on compression, from 0 to 9.
+    pub(crate) level: u32,
+}
+
+impl Image<'_> {
+    /// Makes `NAME.oci.tar` in `out`, with `work` for what is in between; its name.
+    ///
+    /// # Errors
+    /// A library is missing, or a tool fails.
+    pub(crate) fn make(&self, program: &Path, work: &Path, out: &Path) -> Result<String> {
+        let Image { sources, arch, epoch, level } = *self;
+        let (root, libc) = root(sources, arch, program)?;
+        let layer = work.join("layer.tar");
+        tar(&root.write(&work.join("root"))?, ".", epoch, &layer)?;
+        let layout = Layout::new(work.join("layout"))?;
+        let bytes = read(&layer)?;
+        let unpacked = layout.digest(&bytes)?;
+        let layer = layout.blob("application/vnd.oci.image.layer.v1.tar+gzip", &gzip(&bytes, level)?)?;
+        let config = config(sources.version, arch, &libc, &unpacked, &created(epoch)?);
+        let config = layout.json("application/vnd.oci.image.config.v1+json", &config)?;
+        let kind = "application/vnd.oci.image.manifest.v1+json";
+        let manifest = json!({"schemaVersion": 2, "mediaType": kind, "config": config, "layers": [layer]});
+        let mut manifest = layout.json(kind, &manifest)?;
+        manifest["annotations"] = json!({"org.opencontainers.image.ref.name": sources.version});
+        manifest["platform"] = json!({"architecture": arch.debian, "os": "linux"});
+        layout.end(&manifest)?;
+        let name = format!("iopj-{}-{}.oci.tar", sources.version, arch.gnu);
+        tar(&layout.0, ".", epoch, &out.join(&name))?;
+        Ok(name)
+    }
 }
 
 /// The files of the image, and which glibc is in it.

@@ -8,6 +8,7 @@ use crate::dist::{Release, empty, tree};
 use crate::workspace::Workspace;
 use crate::{ffi, shell};
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,7 +39,7 @@ apt-get -qq install --no-install-recommends ./*.deb >/dev/null
 iopj --version
 test -e /usr/share/man/man1/iopj-run.1.gz
 test -e /usr/share/bash-completion/completions/iopj
-iopj run packages.toml
+iopj run packages.toml --wait
 iopj report packages.iopj | grep 'io_uring/syscall/interrupt'
 head -c 1048576 /dev/urandom >data
 sync data
@@ -64,23 +65,11 @@ cd /tried
 tar --extract --file *.tar.gz
 ldd --version | head -n 1
 ./iopj-*/bin/iopj --version
-./iopj-*/bin/iopj run packages.toml
+./iopj-*/bin/iopj run packages.toml --wait
 library=$(echo iopj-*/lib/iopj/libiopj_preload.so)
 IOPJ_PRELOAD_STATS=$PWD/moved.json LD_PRELOAD=$PWD/$library cat packages.toml >/dev/null
 grep '"program":"cat"' moved.json
 "#;
-
-/// The image's program runs as the image says it does: as its user, in a folder that is mounted.
-const RUN_IMAGE: &str = "\
-set -e
-mount --bind \"$2\" \"$1/data\"
-mkdir -p \"$1/proc\" \"$1/sys\" \"$1/dev\"
-mount -t proc proc \"$1/proc\"
-mount --rbind /sys \"$1/sys\"
-mount --rbind /dev \"$1/dev\"
-exec chroot --userspec=65532:65532 \"$1\" env -i HOME=/tmp PATH=/usr/bin /usr/bin/iopj run \\
-    /data/packages.toml --store /data/packages.iopj
-";
 
 /// How long a guest may take, in seconds.
 const GUEST_LIMIT_S: u32 = 300;
@@ -174,10 +163,27 @@ pub(crate) fn image(workspace: &Workspace, release: &Release) -> Result<()> {
     let data = empty(workspace.target.join("dist/data"))?;
     fs::write(data.join("packages.toml"), STUDY)?;
     shell::output(Command::new("chown").arg("65532:65532").arg(&data))?;
-    let mut run = Command::new("unshare");
-    run.args(["--mount", "--propagation", "private", "sh", "-c", RUN_IMAGE, "image"]);
-    shell::step("a measurement by the image", run.arg(bundle.join("rootfs")).arg(&data))?;
+    let config = bundle.join("config.json");
+    let configured = configured(&tree::read(&config)?, &data)?;
+    fs::write(&config, configured).context("the configuration of the container")?;
+    let mut run = Command::new("runc");
+    run.current_dir(&bundle).args(["run", &format!("iopj-{}", std::process::id())]);
+    shell::step("a measurement in a container", &mut run)?;
     [bundle, data].iter().try_for_each(fs::remove_dir_all).context("what the image was unpacked to")
+}
+
+/// The runtime's configuration as umoci has made it of the image, with the study as arguments, and a folder
+/// of this machine at `/data`.
+fn configured(config: &[u8], data: &Path) -> Result<String> {
+    let mut config: Value = serde_json::from_slice(config)?;
+    let process = &mut config["process"];
+    let arguments = process["args"].as_array_mut().context("the image has no program to run")?;
+    arguments.truncate(1);
+    arguments.extend(["run", "packages.toml", "--wait"].map(Value::from));
+    process["terminal"] = false.into();
+    let mounts = config["mounts"].as_array_mut().context("the container has no mounts")?;
+    mounts.push(json!({"destination": "/data", "source": data, "options": ["bind", "rw"]}));
+    Ok(config.to_string())
 }
 
 /// The layout of an image, and the files of its layer.

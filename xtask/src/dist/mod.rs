@@ -116,7 +116,7 @@ impl Packing<'_> {
         let tar = work.join("release.tar");
         tree::tar(&work, &name, epoch, &tar)?;
         files.push(format!("{name}.tar.gz"));
-        fs::write(out.join(&files[1]), tree::gzip(&tree::read(&tar)?)?)?;
+        fs::write(out.join(&files[1]), tree::gzip(&tree::read(&tar)?, self.level)?)?;
 
         let date = ["--utc", "--rfc-email", "--date", &format!("@{epoch}")];
         let date = shell::output(Command::new("date").args(date))?;
@@ -132,7 +132,11 @@ impl Packing<'_> {
         files.extend(rpm.make(arch, &parts, &empty(work.join("rpm"))?, out)?);
 
         let work = empty(work.join("image"))?;
-        files.push(image::make(&sources, arch, &built.program, epoch, &work, out)?);
+        files.push(image::Image { sources: &sources, arch, epoch, level }.make(
+            &built.program,
+            &work,
+            out,
+        )?);
         Ok(files)
     }
 

@@ -39,7 +39,7 @@ impl Rpm<'_> {
         let values = [
             ("_topdir", folder(work)),
             ("_rpmdir", folder(&packed)),
-            ("_rpmfilename", "%{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm".to_owned()),
+            ("_rpmfilename", "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm".to_owned()),
             ("iopj_stage", folder(&stage)),
             ("iopj_version", self.version.to_owned()),
             ("iopj_revision", REVISION.to_owned()),

@@ -144,12 +144,12 @@ pub(crate) fn tar(folder: &Path, name: &str, epoch: u64, to: &Path) -> Result<()
     shell::output(command.arg("--file").arg(to).arg("--directory").arg(folder).arg(name)).map(|_| ())
 }
 
-/// Compressed as `gzip --best --no-name` does it.
+/// Compressed as gzip does it, without a name and a time; `level` is how much time to spend, from 0 to 9.
 ///
 /// # Errors
 /// None but those of memory.
-pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut encoder = GzBuilder::new().write(Vec::new(), Compression::best());
+pub(crate) fn gzip(bytes: &[u8], level: u32) -> Result<Vec<u8>> {
+    let mut encoder = GzBuilder::new().write(Vec::new(), Compression::new(level));
     encoder.write_all(bytes)?;
     Ok(encoder.finish()?)
 }
@@ -178,7 +178,7 @@ mod tests {
             let root = tree.write(&folder.path().join(name)).unwrap();
             let tar_file = folder.path().join(format!("{name}.tar"));
             tar(&root, ".", 1_700_000_000, &tar_file).unwrap();
-            gzip(&read(&tar_file).unwrap()).unwrap()
+            gzip(&read(&tar_file).unwrap(), 9).unwrap()
         };
         assert_eq!(pack("one"), pack("another"));
         let list = Command::new("tar").args(["-tvf"]).arg(folder.path().join("one.tar")).output().unwrap();
