@@ -14,8 +14,9 @@ fn main() {
     }
 }
 
-/// Not linked to a C library: QEMU has one, and it may be another than the target's. A compiler that comes with
-/// several C libraries, such as zig, has no headers where it links none, so the two are apart.
+/// Not linked to a C library: QEMU has one, and it may be another than the target's. A compiler that comes
+/// with several C libraries, such as zig, has no headers where it links none, so compiling and linking are
+/// apart.
 fn compile() {
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let object = folder.join("window.o");

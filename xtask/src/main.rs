@@ -46,8 +46,8 @@ usage: cargo xtask TASK
                      sources
   files                                  docs/files.md, the index of source files
   cross [--release]                      iopj for 64-bit Arm, beside this machine's own
-  dist [--check]                         tarballs, packages and images for x86-64 and Arm; whether they are the
-                                         same built elsewhere, install, run, and go without a trace
+  dist [--check]                         tarballs, packages and images for x86-64 and Arm; whether they are
+                                         the same built elsewhere, install, run, and go without a trace
   ffi [--header] [--check]               libiopj.so, libiopj.a, iopj.h and iopj.pc for C, in target/ffi, \
                      with the header as cbindgen writes it; compare header and symbols, and run the example
   semver                                 whether the library crate keeps its interface

@@ -22,7 +22,8 @@ const TOOLS: [(&str, &str); 6] = [
 ];
 
 /// Checks a release: built elsewhere it has the same bytes; lintian finds nothing; packages install, work and
-/// go; the oldest glibc, an Arm guest and the image run the program. Every check runs, whatever another finds.
+/// go; the oldest glibc, an Arm guest and the image run the program. Every check runs, even after one that
+/// has failed.
 pub(crate) fn check(workspace: &Workspace, release: &Release, epoch: u64) -> Result<()> {
     needs::ensure_here(&TOOLS)?;
     let checks: [(&str, &dyn Fn() -> Result<()>); 6] = [

@@ -1,5 +1,5 @@
-//! The Debian packages `iopj`, `libiopj0` and `libiopj-dev`: made by `dpkg-deb` alone, because nothing is left
-//! for debhelper to build, and it would need each architecture's own tools.
+//! The Debian packages `iopj`, `libiopj0` and `libiopj-dev`: made by `dpkg-deb` alone, because nothing is
+//! left for debhelper to build, and it would need each architecture's own tools.
 
 use crate::dist::arch::{Arch, GLIBC};
 use crate::dist::contents::Parts;

@@ -1,5 +1,5 @@
-//! The container image, from scratch, as a tar of OCI's image layout: the program, the libraries of glibc that
-//! it needs, the licences. Neither a registry nor a daemon is asked.
+//! The container image, from scratch, as a tar of OCI's image layout: the program, the libraries of glibc
+//! that it needs, the licences. Neither a registry nor a daemon is asked.
 //!
 //! It has glibc, and not a program of its own that is linked statically with musl, because it is to have the
 //! one program of all packages, and because POSIX AIO is a part of the C library: another library's threads

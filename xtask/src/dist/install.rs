@@ -1,5 +1,5 @@
-//! What was packed, used: installed and removed in bare Debian systems, unpacked on the oldest glibc, run from
-//! the image, and started in an Arm guest.
+//! What was packed, used: installed and removed in bare Debian systems, unpacked on the oldest glibc, run
+//! from the image, and started in an Arm guest.
 
 use crate::bare::Bare;
 use crate::dist::arch::{self, Arch};

@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: tarballs, Debian and RPM packages and container images for each architecture, with bills
-//! of materials, checksums and the notes of the release.
+//! `cargo xtask dist`: tarballs, Debian and RPM packages and container images for each architecture, with
+//! bills of materials, checksums and the notes of the release.
 
 mod arch;
 mod bill;

@@ -1,5 +1,5 @@
-//! The RPM packages `iopj`, `libiopj0` and `libiopj-devel`, made by `rpmbuild`, which also finds out what they
-//! need.
+//! The RPM packages `iopj`, `libiopj0` and `libiopj-devel`, made by `rpmbuild`, which also finds out what
+//! they need.
 
 use crate::dist::arch::Arch;
 use crate::dist::contents::Parts;

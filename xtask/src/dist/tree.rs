@@ -1,4 +1,5 @@
-//! What a package holds, path by path; written to a folder, and packed as a tar with the same bytes each time.
+//! What a package holds, path by path; written to a folder, and packed as a tar with the same bytes each
+//! time.
 
 use crate::shell;
 use anyhow::{Context, Result};
