@@ -11,12 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crate's folder.
-const CRATE: &str = "crates/ffi";
-const SONAME: &str = "libiopj.so.0";
+pub(crate) const CRATE: &str = "crates/ffi";
+/// The library's name for those that link to it.
+pub(crate) const SONAME: &str = "libiopj.so.0";
 /// The version of every symbol.
-const VERSION: &str = "IOPJ_0";
+pub(crate) const VERSION: &str = "IOPJ_0";
 /// What Rust's standard library needs of the system (`rustc --print native-static-libs`).
-const LIBRARIES: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
+const LIBRARIES: &str = "-lutil -lrt -lpthread -lm -ldl -lc";
+/// The compiler's library that unwinds the stack; Debian's compiler has it here.
+const UNWINDER: &str = "-lgcc_s";
 /// Told to the test that compares the header, it writes the header.
 const WRITE_HEADER: &str = "IOPJ_WRITE_HEADER";
 
@@ -54,8 +57,8 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
     put(workspace.target.join("release/libiopj_ffi.a"), "libiopj.a")?;
     put(source.join("include/iopj.h"), "iopj.h")?;
     let version = workspace.metadata["packages"][0]["version"].as_str().context("no version")?;
-    fs::write(folder.join("iopj.pc"), pkg_config(version))?;
-    link(&folder, &source.join("iopj.map"))?;
+    fs::write(folder.join("iopj.pc"), pkg_config(version, "${pcfiledir}", "${prefix}", "${prefix}"))?;
+    link(workspace, &folder, Command::new("cc"), UNWINDER)?;
     let size = |name: &str| Ok::<_, anyhow::Error>(fs::metadata(folder.join(name))?.len() as f64 / 1e6);
     println!(
         "{}: {SONAME} {:.1} MB, libiopj.a {:.1} MB",
@@ -68,13 +71,22 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
 
 /// Links the shared library from the static one: cargo's own would have no SONAME, and export what the
 /// version script hides. It is never unloaded, because threads may be about to run its destructors.
-fn link(folder: &Path, map: &Path) -> Result<()> {
-    let mut command = Command::new("cc");
+///
+/// # Errors
+/// The compiler's own.
+pub(crate) fn link(
+    workspace: &Workspace,
+    folder: &Path,
+    mut compiler: Command,
+    unwinder: &str,
+) -> Result<()> {
+    let map = workspace.root.join(CRATE).join("iopj.map");
+    let command = &mut compiler;
     command.current_dir(folder).args(["-shared", "-o", SONAME, &format!("-Wl,-soname,{SONAME}")]);
     command.arg(format!("-Wl,--version-script={}", map.display()));
     command.args(["-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,relro,-z,now", "-Wl,-z,nodelete", "-Wl,-s"]);
     command.args(["-Wl,--whole-archive", "libiopj.a", "-Wl,--no-whole-archive"]);
-    shell::step("shared library", command.args(LIBRARIES.split(' ')))?;
+    shell::step("shared library", command.arg(unwinder).args(LIBRARIES.split(' ')))?;
     let name = folder.join("libiopj.so");
     if name.symlink_metadata().is_ok() {
         fs::remove_file(&name)?;
@@ -82,10 +94,12 @@ fn link(folder: &Path, map: &Path) -> Result<()> {
     std::os::unix::fs::symlink(SONAME, &name).context("libiopj.so")
 }
 
-fn pkg_config(version: &str) -> String {
+/// The pkg-config file of a library whose files are in these folders.
+pub(crate) fn pkg_config(version: &str, prefix: &str, headers: &str, libraries: &str) -> String {
     format!(
-        "prefix=${{pcfiledir}}\n\nName: iopj\nDescription: Every way that Linux offers to do one I/O\n\
-         Version: {version}\nCflags: -I${{prefix}}\nLibs: -L${{prefix}} -liopj\nLibs.private: {LIBRARIES}\n"
+        "prefix={prefix}\nincludedir={headers}\nlibdir={libraries}\n\nName: iopj\n\
+         Description: Every way that Linux offers to do one I/O\nVersion: {version}\n\
+         Cflags: -I${{includedir}}\nLibs: -L${{libdir}} -liopj\nLibs.private: {UNWINDER} {LIBRARIES}\n"
     )
 }
 
@@ -119,7 +133,7 @@ fn exported(listed: &str) -> BTreeSet<String> {
 }
 
 /// The functions that a header declares, each with its version.
-fn functions(header: &str) -> BTreeSet<String> {
+pub(crate) fn functions(header: &str) -> BTreeSet<String> {
     let lines = header.lines().filter(|line| !line.starts_with(['/', ' ', '#']));
     let names = lines.filter_map(|line| line.split_once('(')?.0.rsplit([' ', '*']).next());
     names.filter(|name| name.starts_with("iopj_")).map(|name| format!("{name}@@{VERSION}")).collect()
@@ -163,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_pkg_config_file_finds_its_own_folder() {
-        let text = pkg_config("1.2.3");
+        let text = pkg_config("1.2.3", "${pcfiledir}", "${prefix}", "${prefix}");
         assert!(text.starts_with("prefix=${pcfiledir}\n") && text.contains("\nVersion: 1.2.3\n"), "{text}");
     }
 }

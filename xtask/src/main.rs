@@ -2,6 +2,7 @@
 //! the built `iopj` and link none of its crates.
 #![expect(clippy::print_stdout, reason = "tasks print to the terminal")]
 
+mod bare;
 mod chroot;
 mod crates;
 mod cross;
@@ -47,7 +48,8 @@ usage: cargo xtask TASK
                      sources
   files                                  docs/files.md, the index of source files
   cross [--release]                      iopj for 64-bit Arm, beside this machine's own
-  dist                                   release binary, man pages and completions
+  dist [--check]                         tarballs, packages and images for x86-64 and Arm; whether they are
+                                         the same built elsewhere, install, run, and go without a trace
   ffi [--header] [--check]               libiopj.so, libiopj.a, iopj.h and iopj.pc for C, in target/ffi, \
                      with the header as cbindgen writes it; compare header and symbols, and run the example
   queries                                a fleet of 1,000 stores, gathered, and asked in DuckDB and Spark

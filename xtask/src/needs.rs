@@ -58,6 +58,9 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("munged", "munge"),
     ("useradd", "passwd"),
     ("runc", "runc"),
+    ("dpkg-deb", "dpkg"),
+    ("lintian", "lintian"),
+    ("rpmbuild", "rpm"),
     // Not programs: pages are checked with each of these sets of fonts alone.
     ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),
     ("/usr/share/fonts/truetype/liberation/LiberationSans-Regular.ttf", "fonts-liberation"),

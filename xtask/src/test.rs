@@ -5,7 +5,7 @@ use crate::cross::DRAWING;
 use crate::options::Options;
 use crate::results::Results;
 use crate::workspace::Workspace;
-use crate::{cross, ffi, instructions, needs, python, queries, shell, venv};
+use crate::{cross, dist, ffi, instructions, needs, python, queries, shell, venv};
 use anyhow::{Context, Error, Result, bail};
 use rustix::process::setpriority_process;
 use serde_json::Value;
@@ -113,6 +113,7 @@ fn beside(
     }
     results.push(ffi::check_built(workspace));
     results.push(python::check_built(workspace));
+    results.push(dist::check_packing(workspace));
     let computed = shell::timed("tests that only compute", || {
         let mut computed = cargo_tests(workspace, &named(&BESIDE_GUESTS.into()), "")?;
         computed.join(cargo_tests(workspace, "--lib", DRAWING)?);

@@ -35,16 +35,16 @@ static GENERATION: AtomicU64 = AtomicU64::new(1);
 
 /// The open handles of all threads, each with its thread as the kernel numbers it. Only opening, closing and
 /// misuse look at it.
-static OWNERS: Mutex<BTreeMap<u64, libc::pid_t>> = Mutex::new(BTreeMap::new());
+static OWNERS: Mutex<BTreeMap<u64, libc::c_long>> = Mutex::new(BTreeMap::new());
 
-fn owners() -> MutexGuard<'static, BTreeMap<u64, libc::pid_t>> {
+fn owners() -> MutexGuard<'static, BTreeMap<u64, libc::c_long>> {
     OWNERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This thread, as the kernel numbers it.
-fn this_thread() -> libc::pid_t {
+/// This thread, as the kernel numbers it. glibc has a function for it only since 2.30.
+fn this_thread() -> libc::c_long {
     // SAFETY: gettid(2) takes nothing and always succeeds.
-    unsafe { libc::gettid() }
+    unsafe { libc::syscall(libc::SYS_gettid) }
 }
 
 /// A new handle of this thread for the place `index` of its table.

@@ -1,0 +1,125 @@
+//! A bare Debian in a folder, with one line of apt sources, in which commands run.
+
+use crate::workspace::Workspace;
+use crate::{needs, shell};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Runs in a mount namespace of its own: its mounts vanish with its last process, however that ends, and are
+/// invisible to the code that removes the folder.
+const ENTER: &str = "\
+set -e
+mount --bind \"$1\" \"$1\"
+mount -t proc proc \"$1/proc\"
+mount --rbind /sys \"$1/sys\"
+mount --rbind /dev \"$1/dev\"
+exec chroot \"$1\" env -i HOME=/root CI=true LANG=C.UTF-8 TERM=dumb \\
+    PATH=/root/.cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \\
+    sh -ec \"$2\"
+";
+
+/// The folder of the bare system, removed when dropped.
+pub(crate) struct Bare(PathBuf);
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.0) {
+            println!("{error:#}");
+        }
+    }
+}
+
+impl Bare {
+    /// Makes a bare system of a release below the folder `of` of the target folder, with these packages.
+    ///
+    /// # Errors
+    /// This is not root, or the release cannot be made.
+    pub(crate) fn new(workspace: &Workspace, of: &str, release: &str, packages: &str) -> Result<Bare> {
+        needs::ensure_here(&[("debootstrap", "debootstrap"), ("unshare", "util-linux")])?;
+        if !rustix::process::geteuid().is_root() {
+            bail!("only root can make a bare {release}: run this as root");
+        }
+        let bare = Bare(workspace.target.join(of).join(release));
+        remove(&bare.0)?;
+        fs::create_dir_all(&bare.0)?;
+        let mut make = Command::new("debootstrap");
+        make.args(["--variant=minbase", &format!("--include={packages}"), release]);
+        shell::step(&format!("a bare {release}"), make.arg(&bare.0).arg(mirror()?))?;
+        let sources = fs::read_to_string(bare.0.join("etc/apt/sources.list"))?;
+        if sources.lines().filter(|line| line.starts_with("deb")).count() != 1 {
+            bail!("the bare {release} does not have exactly one line of apt sources: {sources}");
+        }
+        Ok(bare)
+    }
+
+    /// Its folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// A shell in it that runs `script` and ends with the first command that fails.
+    pub(crate) fn shell(&self, script: &str) -> Command {
+        let mut enter = Command::new("unshare");
+        enter.args(["--mount", "--propagation", "private", "sh", "-c", ENTER, "enter"]);
+        enter.arg(&self.0).arg(script);
+        enter
+    }
+}
+
+/// The mirror that this machine's own packages come from.
+fn mirror() -> Result<String> {
+    let words = ["indextargets", "--format", "$(LABEL)|$(COMPONENT)|$(REPO_URI)", "Created-By: Packages"];
+    let text = shell::output(Command::new("apt-get").args(words))?;
+    mirror_in(&text).context("apt knows no mirror of Debian: name one in /etc/apt, and run apt-get update")
+}
+
+fn mirror_in(targets: &str) -> Option<String> {
+    targets.lines().find_map(|line| line.strip_prefix("Debian|main|")).map(str::to_owned)
+}
+
+/// Removes a bare system unless something is mounted in it.
+fn remove(folder: &Path) -> Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    if let Some(place) = mount_below(&mounts, folder) {
+        bail!("`{place}` is mounted: unmount it, then remove `{}`", folder.display());
+    }
+    if !folder.exists() {
+        return Ok(());
+    }
+    shell::output(Command::new("rm").args(["-rf", "--one-file-system"]).arg(folder)).map(|_| ())
+}
+
+/// The first mount point at or below a folder (proc_pid_mountinfo(5)).
+fn mount_below<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
+    mounts
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .find(|place| Path::new(place).starts_with(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_in_which_something_is_mounted_is_not_removed() {
+        let mounts = "22 1 254:0 / / rw - ext4 /dev/vda rw\n90 22 0:5 / /w/target/soak/trixie/dev rw - \
+                      devtmpfs dev rw\n";
+        assert_eq!(
+            mount_below(mounts, Path::new("/w/target/soak/trixie")),
+            Some("/w/target/soak/trixie/dev")
+        );
+        assert_eq!(mount_below(mounts, Path::new("/w/target/soak/trix")), None);
+        assert_eq!(mount_below(mounts, Path::new("/w/target/soak/bookworm")), None);
+    }
+
+    #[test]
+    fn the_mirror_is_the_distributions_main_archive() {
+        let targets = "other|main|http://o.example/\nDebian-Security|main|http://s.example/debian-security/\n\
+                       Debian|contrib|http://c.example/debian/\nDebian|main|http://m.example/debian/\n";
+        assert_eq!(mirror_in(targets).as_deref(), Some("http://m.example/debian/"));
+        assert_eq!(mirror_in("Ubuntu|main|http://u.example/\n"), None);
+    }
+}

@@ -1,0 +1,41 @@
+//! The architectures that are built, and what each tool calls them.
+
+/// The oldest C library that the programs start on.
+pub(crate) const GLIBC: &str = "2.28";
+
+/// An architecture.
+#[derive(Debug)]
+pub(crate) struct Arch {
+    /// Rust's name.
+    pub(crate) rust: &'static str,
+    /// The compiler's name: Debian's folder of libraries, and a part of file names.
+    pub(crate) gnu: &'static str,
+    /// dpkg's and OCI's name.
+    pub(crate) debian: &'static str,
+    /// rpm's name.
+    pub(crate) rpm: &'static str,
+    /// Its `strip`, and the Debian package that has it.
+    pub(crate) strip: (&'static str, &'static str),
+    /// The folder of its C library, its package, and a file of it.
+    pub(crate) libc: (&'static str, &'static str, &'static str),
+}
+
+/// All of them.
+pub(crate) const ALL: [Arch; 2] = [
+    Arch {
+        rust: "x86_64-unknown-linux-gnu",
+        gnu: "x86_64-linux-gnu",
+        debian: "amd64",
+        rpm: "x86_64",
+        strip: ("strip", "binutils"),
+        libc: ("/lib/x86_64-linux-gnu", "libc6", "/lib/x86_64-linux-gnu/libc.so.6"),
+    },
+    Arch {
+        rust: "aarch64-unknown-linux-gnu",
+        gnu: "aarch64-linux-gnu",
+        debian: "arm64",
+        rpm: "aarch64",
+        strip: ("aarch64-linux-gnu-strip", "binutils-aarch64-linux-gnu"),
+        libc: ("/usr/aarch64-linux-gnu/lib", "libc6-arm64-cross", "/usr/aarch64-linux-gnu/lib/libc.so.6"),
+    },
+];

@@ -1,0 +1,150 @@
+//! The program and the libraries of one architecture, linked for an old glibc, with the same bytes wherever
+//! they are built.
+
+use crate::dist::arch::{Arch, GLIBC};
+use crate::workspace::Workspace;
+use crate::{ffi, needs, shell, venv};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What was built for an architecture.
+#[derive(Clone)]
+pub(crate) struct Built {
+    /// `iopj`.
+    pub(crate) program: PathBuf,
+    /// The folder of `libiopj.so.0` and `libiopj.a`.
+    pub(crate) library: PathBuf,
+    /// `libiopj_preload.so`.
+    pub(crate) preload: PathBuf,
+}
+
+/// What compiles and links.
+pub(crate) struct Tools<'a> {
+    workspace: &'a Workspace,
+    /// The environment of Python that has `zig` and `cargo-zigbuild`.
+    environment: PathBuf,
+    epoch: u64,
+}
+
+impl Tools<'_> {
+    /// Installs what is pinned in `packaging/requirements.txt`.
+    ///
+    /// # Errors
+    /// pip's own.
+    pub(crate) fn new(workspace: &Workspace, epoch: u64) -> Result<Tools<'_>> {
+        let requirements = workspace.root.join("packaging/requirements.txt");
+        let environment = venv::ensure(workspace, "dist", "python3", &requirements)?;
+        Ok(Tools { workspace, environment, epoch })
+    }
+
+    /// Builds everything for this architecture.
+    ///
+    /// # Errors
+    /// The compiler's, or a symbol is newer than [`GLIBC`].
+    pub(crate) fn build(&self, arch: &Arch) -> Result<Built> {
+        needs::rust_target(self.workspace, arch.rust)?;
+        needs::ensure_here(&[arch.strip, ("readelf", "binutils")])?;
+        let build = |name: &str, words: &str| {
+            let step = format!("{name} for {}", arch.gnu);
+            shell::step(&step, &mut self.cargo(arch, words))
+        };
+        build("iopj", "zigbuild --package iopj --features parquet")?;
+        build("libiopj.a", "rustc --package iopj-ffi --lib --crate-type staticlib")?;
+        build("libiopj_preload.so", "rustc --package iopj-preload --lib --crate-type cdylib")?;
+        let made = self.target().join(arch.rust).join("release");
+        let library = made.join("ffi");
+        fs::create_dir_all(&library)?;
+        fs::copy(made.join("libiopj_ffi.a"), library.join("libiopj.a")).context("libiopj.a")?;
+        let mut strip = Command::new(arch.strip.0);
+        strip.args(["--strip-debug", "--enable-deterministic-archives"]);
+        strip.args(["--remove-section=.comment", "--remove-section=.note"]);
+        shell::output(strip.arg(library.join("libiopj.a")))?;
+        ffi::link(self.workspace, &library, self.for_old_glibc(arch), "-lunwind")?;
+        let built = Built { program: made.join("iopj"), preload: made.join("libiopj_preload.so"), library };
+        for file in [&built.program, &built.preload, &built.library.join(ffi::SONAME)] {
+            check_symbols(file)?;
+        }
+        Ok(built)
+    }
+
+    /// The folder of these builds.
+    fn target(&self) -> PathBuf {
+        self.workspace.target.join("dist/build")
+    }
+
+    /// `cargo-zigbuild`, which gives cargo a compiler and a linker for an old glibc.
+    fn cargo(&self, arch: &Arch, words: &str) -> Command {
+        let mut command = self.workspace.program("cargo-zigbuild", words);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.args(["--release", "--locked", "--target", &format!("{}.{GLIBC}", arch.rust)]);
+        command.arg("--target-dir").arg(self.target());
+        command.env("PATH", format!("{}:{path}", self.environment.join("bin").display()));
+        command.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+        command.env("SOURCE_DATE_EPOCH", self.epoch.to_string());
+        command.env("CARGO_ZIGBUILD_CACHE_DIR", self.target().join("zigbuild"));
+        let renamed = |option: &str| {
+            let renamed = |(from, to): (PathBuf, &str)| format!("{option}={}={to}", from.display());
+            self.folders().map(renamed)
+        };
+        command.env("CARGO_ENCODED_RUSTFLAGS", renamed("--remap-path-prefix").join("\x1f"));
+        let c = format!("-g0 {}", renamed("-ffile-prefix-map").join(" "));
+        command.env("CFLAGS", &c).env("CXXFLAGS", c);
+        command
+    }
+
+    /// The folders whose names would come into what is built, and what takes their place; the last that
+    /// matches counts.
+    fn folders(&self) -> [(PathBuf, &'static str); 3] {
+        let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cargo");
+        let cargo = std::env::var_os("CARGO_HOME").map_or(home, PathBuf::from);
+        [(cargo, "/cargo"), (self.workspace.root.clone(), "/iopj"), (self.target(), "/build")]
+    }
+
+    /// The C compiler and linker for the oldest glibc.
+    pub(crate) fn for_old_glibc(&self, arch: &Arch) -> Command {
+        self.compiler(&format!("{}.{GLIBC}", arch.gnu))
+    }
+
+    /// The C compiler and linker for a target, by the compiler's own name.
+    pub(crate) fn compiler(&self, target: &str) -> Command {
+        let mut command = Command::new(self.environment.join("bin/python"));
+        command.args(["-m", "ziglang", "cc", "-target", target]);
+        command
+    }
+}
+
+/// Refuses a program or library that needs more than the oldest glibc.
+fn check_symbols(file: &Path) -> Result<()> {
+    let listed = shell::output(Command::new("readelf").args(["--version-info", "--wide"]).arg(file))?;
+    let versions = glibc_versions(&listed);
+    ensure!(!versions.is_empty(), "{} needs no symbol of glibc, by what readelf says", file.display());
+    let limit = numbers(GLIBC);
+    match versions.into_iter().find(|version| numbers(version).is_none_or(|one| Some(one) > limit)) {
+        Some(version) => bail!("{} needs GLIBC_{version}, newer than {GLIBC}", file.display()),
+        None => Ok(()),
+    }
+}
+
+/// What follows `GLIBC_` wherever a version is needed.
+fn glibc_versions(listed: &str) -> Vec<&str> {
+    listed.split_whitespace().filter_map(|word| word.strip_prefix("GLIBC_")).collect()
+}
+
+fn numbers(version: &str) -> Option<Vec<u32>> {
+    version.split('.').map(|part| part.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_glibc_are_compared_by_number() {
+        let listed = "  0x0010:   Name: GLIBC_2.4  Flags: none  Version: 3\n  Name: GLIBC_PRIVATE  Flags\n";
+        assert_eq!(glibc_versions(listed), ["2.4", "PRIVATE"]);
+        assert!(numbers("2.4") < numbers(GLIBC) && numbers("2.28.1") > numbers(GLIBC));
+        assert_eq!(numbers("PRIVATE"), None);
+    }
+}

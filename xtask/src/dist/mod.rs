@@ -1,0 +1,185 @@
+//! `cargo xtask dist`: tarballs, Debian and RPM packages and container images for each architecture, with
+//! bills of materials, checksums and the notes of the release.
+
+mod arch;
+mod bill;
+mod build;
+mod check;
+mod contents;
+mod deb;
+mod image;
+mod install;
+mod news;
+mod rpm;
+mod tree;
+
+use crate::options::Options;
+use crate::workspace::Workspace;
+use crate::{needs, shell};
+use anyhow::{Context, Result, bail};
+use arch::Arch;
+use build::{Built, Tools};
+use contents::{Layout, Sources};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+pub(crate) use check::check_packing;
+
+/// Largest size of the release binary, in bytes.
+const SIZE_LIMIT: u64 = 20_000_000;
+/// Runs of `iopj --help` whose median is printed.
+const HELP_RUNS: usize = 20;
+/// What packs, with Debian's packages.
+const PACKERS: [(&str, &str); 4] =
+    [("dpkg-deb", "dpkg"), ("rpmbuild", "rpm"), ("tar", "tar"), ("readelf", "binutils")];
+/// Compression of what is published, from 0 to 9.
+const LEVEL: u32 = 9;
+
+pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
+    let checks = options.flag("--check");
+    options.end()?;
+    let epoch = epoch(workspace)?;
+    let release = make(workspace, epoch)?;
+    if checks { check::check(workspace, &release, epoch) } else { Ok(()) }
+}
+
+/// What was made: the folder, the files in it, and of what they are made.
+pub(crate) struct Release {
+    folder: PathBuf,
+    version: String,
+}
+
+/// Builds and packs everything.
+fn make(workspace: &Workspace, epoch: u64) -> Result<Release> {
+    needs::ensure_here(&PACKERS)?;
+    needs::ensure_here(&arch::ALL.each_ref().map(|arch| (arch.libc.2, arch.libc.1)))?;
+    let packing = Packing::new(workspace, epoch, LEVEL)?;
+    let folder = empty(workspace.target.join("dist/out"))?;
+    let tools = Tools::new(workspace, epoch)?;
+    let built = arch::ALL.iter().map(|arch| tools.build(arch)).collect::<Result<Vec<_>>>()?;
+    let here = arch::ALL.iter().position(|arch| arch.rpm == std::env::consts::ARCH);
+    let here =
+        &built[here.context("the programs for this architecture are not among those that are built")?];
+    let size = fs::metadata(&here.program)?.len();
+    println!("size: {:.1} MB, limit {:.0} MB", size as f64 / 1e6, SIZE_LIMIT as f64 / 1e6);
+    println!(
+        "iopj --help: {:.1} ms, median of {HELP_RUNS} runs",
+        help_time(&here.program)?.as_secs_f64() * 1e3
+    );
+    if size > SIZE_LIMIT {
+        bail!("the release binary has {size} bytes, at most {SIZE_LIMIT} are allowed");
+    }
+    let mut files = Vec::new();
+    for (arch, built) in arch::ALL.iter().zip(&built) {
+        let pack = || packing.pack(arch, built, &here.program, &folder);
+        files.extend(shell::timed(&format!("packages for {}", arch.gnu), pack)?);
+    }
+    packing.publish(&folder, files)?;
+    println!("{}", folder.display());
+    Ok(Release { folder, version: packing.version })
+}
+
+/// What all packages of a release have in common.
+pub(crate) struct Packing<'a> {
+    workspace: &'a Workspace,
+    version: String,
+    /// What is new in the version, in Markdown.
+    news: String,
+    epoch: u64,
+    level: u32,
+}
+
+impl Packing<'_> {
+    fn new(workspace: &Workspace, epoch: u64, level: u32) -> Result<Packing<'_>> {
+        let version = workspace.metadata["packages"][0]["version"].as_str().context("no version")?.to_owned();
+        let changelog = fs::read_to_string(workspace.root.join("CHANGELOG.md")).context("CHANGELOG.md")?;
+        let news = news::section(&changelog, &version)?.to_owned();
+        Ok(Packing { workspace, version, news, epoch, level })
+    }
+
+    /// Makes all packages of an architecture in `out`; their names.
+    fn pack(&self, arch: &Arch, built: &Built, runs_here: &Path, out: &Path) -> Result<Vec<String>> {
+        let work = empty(out.with_extension("work"))?;
+        let crates = bill::crates(self.workspace, arch)?;
+        let licences = bill::licences(&crates)?;
+        let (workspace, version, epoch) = (self.workspace, self.version.as_str(), self.epoch);
+        let sources = Sources { workspace, version, runs_here, licences: &licences };
+        let name = format!("iopj-{version}-{}", arch.gnu);
+        let mut files = vec![format!("{name}.cdx.json")];
+        fs::write(out.join(&files[0]), bill::cyclonedx(&crates, version, arch)?)?;
+
+        let parts = sources.parts(built, &Layout::tarball())?;
+        let all = parts.program.with(&parts.library).with(&parts.development);
+        all.write(&work.join(&name))?;
+        let tar = work.join("release.tar");
+        tree::tar(&work, &name, epoch, &tar)?;
+        files.push(format!("{name}.tar.gz"));
+        fs::write(out.join(&files[1]), tree::gzip(&tree::read(&tar)?, self.level)?)?;
+
+        let date = ["--utc", "--rfc-email", "--date", &format!("@{epoch}")];
+        let date = shell::output(Command::new("date").args(date))?;
+        let changelog = news::debian(&self.news, version, deb::MAINTAINER, date.trim());
+        let (root, level) = (workspace.root.as_path(), self.level);
+        let debian = deb::Debian { root, version, changelog: &changelog, epoch, level };
+        let parts = sources.parts(built, &Layout::debian(arch))?;
+        files.extend(debian.make(arch, &parts, &work.join("deb"), out)?);
+
+        let licences = sources.licences("usr/share/licenses/libiopj0")?;
+        let rpm = rpm::Rpm { root, version, licences: &licences, epoch, level };
+        let parts = sources.parts(built, &Layout::rpm())?;
+        files.extend(rpm.make(arch, &parts, &empty(work.join("rpm"))?, out)?);
+
+        let work = empty(work.join("image"))?;
+        files.push(image::Image { sources: &sources, arch, epoch, level }.make(
+            &built.program,
+            &work,
+            out,
+        )?);
+        Ok(files)
+    }
+
+    /// Writes the notes of the release, and the checksums of all files.
+    fn publish(&self, folder: &Path, mut files: Vec<String>) -> Result<()> {
+        files.sort();
+        let notes = format!("iopj-{}-notes.md", self.version);
+        fs::write(folder.join(&notes), news::notes(&self.news, &self.version, &files))?;
+        files.push(notes);
+        let sums = tree::sha256(folder, files.iter().map(String::as_str))?;
+        fs::write(folder.join("SHA256SUMS"), sums).context("SHA256SUMS")
+    }
+}
+
+/// An empty folder.
+fn empty(folder: PathBuf) -> Result<PathBuf> {
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    }
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    Ok(folder)
+}
+
+/// The time that everything in the packages has: `SOURCE_DATE_EPOCH`, else that of the last commit.
+fn epoch(workspace: &Workspace) -> Result<u64> {
+    let text = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text,
+        Err(_) => shell::output(&mut workspace.program("git", "log -1 --format=%ct"))
+            .context("the packages need a time: set SOURCE_DATE_EPOCH, or build in a clone")?,
+    };
+    text.trim().parse().with_context(|| format!("SOURCE_DATE_EPOCH is no number of seconds: `{text}`"))
+}
+
+fn help_time(binary: &Path) -> Result<Duration> {
+    let mut times = Vec::with_capacity(HELP_RUNS);
+    for _ in 0..HELP_RUNS {
+        let start = Instant::now();
+        let text = shell::output(Command::new(binary).arg("--help"))?;
+        times.push(start.elapsed());
+        if text.is_empty() {
+            bail!("`iopj --help` prints nothing");
+        }
+    }
+    times.sort_unstable();
+    Ok(times[HELP_RUNS / 2])
+}

@@ -1,0 +1,60 @@
+//! The RPM packages `iopj`, `libiopj0` and `libiopj-devel`, made by `rpmbuild`, which also finds out what
+//! they need.
+
+use crate::dist::arch::Arch;
+use crate::dist::contents::Parts;
+use crate::dist::news::REVISION;
+use crate::dist::tree::Tree;
+use crate::shell;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// What all packages are made of, but for their contents.
+pub(crate) struct Rpm<'a> {
+    pub(crate) root: &'a Path,
+    pub(crate) version: &'a str,
+    /// The licences, below `usr/share/licenses/libiopj0`.
+    pub(crate) licences: &'a Tree,
+    pub(crate) epoch: u64,
+    /// How much time to spend on compression, from 0 to 9.
+    pub(crate) level: u32,
+}
+
+impl Rpm<'_> {
+    /// Makes the packages of an architecture in `out`, with `work` for what is in between; their names.
+    ///
+    /// # Errors
+    /// rpmbuild's own.
+    pub(crate) fn make(&self, arch: &Arch, parts: &Parts, work: &Path, out: &Path) -> Result<Vec<String>> {
+        let all = parts.program.clone().with(&parts.library).with(&parts.development).with(self.licences);
+        let stage = all.write(&work.join("stage"))?;
+        // rpm keeps the time of each file, though none that is later than SOURCE_DATE_EPOCH.
+        let packed = work.join("packed");
+        let mut build = Command::new("rpmbuild");
+        build.env("SOURCE_DATE_EPOCH", self.epoch.to_string()).env("LC_ALL", "C").env("TZ", "UTC");
+        build.args(["-bb", "--quiet", "--target", &format!("{}-linux", arch.rpm)]);
+        let folder = |path: &Path| path.display().to_string();
+        let values = [
+            ("_topdir", folder(work)),
+            ("_rpmdir", folder(&packed)),
+            ("_rpmfilename", "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm".to_owned()),
+            ("iopj_stage", folder(&stage)),
+            ("iopj_version", self.version.to_owned()),
+            ("iopj_revision", REVISION.to_owned()),
+            ("iopj_level", self.level.to_string()),
+        ];
+        for (name, value) in values {
+            build.args(["--define", &format!("{name} {value}")]);
+        }
+        shell::output(build.arg(self.root.join("packaging/rpm/iopj.spec")))?;
+        ["iopj", "libiopj0", "libiopj-devel"].iter().map(|name| self.take(arch, name, &packed, out)).collect()
+    }
+
+    fn take(&self, arch: &Arch, name: &str, packed: &Path, out: &Path) -> Result<String> {
+        let file = format!("{name}-{}-{REVISION}.{}.rpm", self.version, arch.rpm);
+        fs::copy(packed.join(&file), out.join(&file)).with_context(|| file.clone())?;
+        Ok(file)
+    }
+}
