@@ -2,6 +2,7 @@
 //! the built `iopj` and link none of its crates.
 #![expect(clippy::print_stdout, reason = "tasks print to the terminal")]
 
+mod book;
 mod chroot;
 mod crates;
 mod cross;
@@ -45,6 +46,8 @@ usage: cargo xtask TASK
   kernel-functions TREE...               the table of kernel functions and their source folders, from kernel \
                      sources
   files                                  docs/files.md, the index of source files
+  book [--check]                         the book in target/book, by mdBook; open every page in a browser, follow \
+                     every link
   cross [--release]                      iopj for 64-bit Arm, beside this machine's own
   dist                                   release binary, man pages and completions
   ffi [--header] [--check]               libiopj.so, libiopj.a, iopj.h and iopj.pc for C, in target/ffi, \
@@ -80,6 +83,7 @@ fn run() -> anyhow::Result<()> {
         "cross" => cross::run,
         "dist" => dist::run,
         "ffi" => ffi::run,
+        "book" => book::run,
         "files" => files::run,
         "semver" => semver::run,
         "" => return Err(Usage("no task was named".to_owned()).into()),

@@ -1,6 +1,7 @@
 //! The book's reference as Markdown: a page for each command, the metrics, and the keys of a workload.
 
 use crate::args::Cli;
+use crate::meta::EXAMPLES;
 use anyhow::Context;
 use clap::{Arg, Command, CommandFactory};
 use iopj_report::analysis::metric::Metric;
@@ -9,9 +10,6 @@ use iopj_study::keys::fields_of;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-
-/// What divides a command's last words in its help: above it the exit codes, below it examples.
-const EXAMPLES: &str = "Examples:\n";
 
 pub(crate) fn reference(folder: &Path) -> anyhow::Result<ExitCode> {
     let mut command = Cli::command().disable_help_subcommand(true);

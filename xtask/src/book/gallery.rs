@@ -1,0 +1,110 @@
+//! The gallery: figures that the program draws of a store that it measured here.
+
+use super::reference::Page;
+use crate::shell;
+use crate::workspace::Workspace;
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The study of the gallery: options of `iopj run`.
+const STUDY: &str = "--name gallery --iodepth 1,8,32 --numjobs 1,2 --replicates 3 --size 256m \
+                     --ramp-time 200ms --runtime 500ms";
+
+/// The store of the gallery, which is measured once: remove it to measure again.
+pub(super) fn store(workspace: &Workspace, iopj: &Path) -> Result<PathBuf> {
+    let folder = workspace.target.join("book-store");
+    let store = folder.join("gallery.iopj");
+    if !store.exists() {
+        fs::create_dir_all(&folder)?;
+        let mut run = Command::new(iopj);
+        run.current_dir(&folder).arg("run").args(STUDY.split_whitespace()).arg("--store").arg("new.iopj");
+        shell::step("measuring for the gallery", &mut run)?;
+        fs::rename(folder.join("new.iopj"), &store)?;
+    }
+    Ok(store)
+}
+
+/// Writes the gallery below `folder`: its page, and its figures.
+pub(super) fn write(iopj: &Path, store: &Path, folder: &Path) -> Result<Vec<Page>> {
+    let figures = folder.join("figures");
+    // Where other work disturbs every trial, the figures still have marks, and say so.
+    let words = ["--with-unproven", "--figures"];
+    shell::output(Command::new(iopj).arg("report").arg(store).args(words).arg(&figures))?;
+    let tables = shell::output(Command::new(iopj).arg("report").arg(store).arg("--with-unproven"))?;
+    let names = fs::read_dir(&figures)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let shown = one_of_each_kind(names.collect());
+    anyhow::ensure!(!shown.is_empty(), "`iopj report --figures` drew nothing");
+    for entry in fs::read_dir(&figures)? {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let is_shown = shown.values().any(|one| *one == name.trim_end_matches("-dark"));
+        if !is_shown || path.extension().is_none_or(|end| end != "svg") {
+            fs::remove_file(&path).with_context(|| path.display().to_string())?;
+        }
+    }
+    fs::write(folder.join("gallery.md"), page(&shown, &tables))?;
+    Ok(vec![("Figures".to_owned(), "gallery.md".to_owned())])
+}
+
+/// The first figure of each kind, by kind: names are `KIND-WORKLOAD.svg`, or `KIND.svg`.
+fn one_of_each_kind(mut names: Vec<String>) -> BTreeMap<String, String> {
+    names.sort();
+    let mut shown = BTreeMap::new();
+    for stem in names.iter().filter_map(|name| name.strip_suffix(".svg")) {
+        let kind = stem.split("-randread").next().unwrap_or(stem);
+        if !stem.ends_with("-dark") {
+            shown.entry(kind.to_owned()).or_insert_with(|| stem.to_owned());
+        }
+    }
+    shown
+}
+
+fn page(shown: &BTreeMap<String, String>, tables: &str) -> String {
+    let head = tables.lines().take(2).collect::<Vec<_>>().join("\n");
+    let mut text = format!(
+        "# Gallery\n\nThe figures that the program drew when this book was made, one of each kind:\n\n\
+         ```sh\niopj run {STUDY}\niopj report gallery.iopj --with-unproven --figures figures\n```\n\n\
+         ```text\n{head}\n```\n\nHollow marks are trials that are unproven, or that something else \
+         disturbed. They show what the program\ndraws, not what a drive is worth: windows of half a second \
+         on a machine that made a book meanwhile.\n"
+    );
+    for (kind, name) in shown {
+        let title = sentence(kind);
+        let _ = write!(text, "\n## {title}\n\n");
+        for (class, end) in [("of-light", ""), ("of-dark", "-dark")] {
+            let _ = writeln!(text, "<img class=\"{class}\" src=\"figures/{name}{end}.svg\" alt=\"{title}\">");
+        }
+    }
+    text
+}
+
+/// A kind of figure in words.
+fn sentence(kind: &str) -> String {
+    let words = kind.replace('-', " ").replace("iops", "IOPS").replace("cpu", "CPU");
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_figure_of_each_kind_is_shown() {
+        let names =
+            ["b-randread-4k-numjobs-2.svg", "b-randread-4k-numjobs-1.svg", "a.svg", "a-dark.svg", "a.pdf"];
+        let shown = one_of_each_kind(names.map(str::to_owned).to_vec());
+        let shown: Vec<_> = shown.iter().map(|(kind, name)| (kind.as_str(), name.as_str())).collect();
+        assert_eq!(shown, [("a", "a"), ("b", "b-randread-4k-numjobs-1")]);
+    }
+
+    #[test]
+    fn kinds_are_words() {
+        assert_eq!(sentence("iops-over-time"), "IOPS over time");
+        assert_eq!(sentence("mean-latency-over-iodepth"), "Mean latency over iodepth");
+    }
+}
