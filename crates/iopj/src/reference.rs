@@ -14,7 +14,8 @@ use std::process::ExitCode;
 pub(crate) fn reference(folder: &Path) -> anyhow::Result<ExitCode> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
-    let whole = [("metrics", metrics()), ("workload-keys", workload_keys(&command))];
+    let whole =
+        [("commands", all(&command)), ("metrics", metrics()), ("workload-keys", workload_keys(&command))];
     let commands = visible(&command).map(|one| (one.get_name(), page(one)));
     let mut pages = whole.into_iter().map(|(name, text)| (format!("{name}.md"), text)).collect::<Vec<_>>();
     pages.extend(commands.map(|(name, text)| (format!("iopj-{name}.md"), text)));
@@ -26,6 +27,24 @@ pub(crate) fn reference(folder: &Path) -> anyhow::Result<ExitCode> {
 
 fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|one| !one.is_hide_set())
+}
+
+/// The page of all commands.
+fn all(command: &Command) -> String {
+    let about =
+        |one: &Command| cell(&sentence(&one.get_about().map(ToString::to_string).unwrap_or_default()));
+    let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let codes = help.split(EXAMPLES).next().unwrap_or_default().trim().to_owned();
+    let mut text = format!(
+        "# Command line\n\n{}\n\n| command | does |\n|---|---|\n",
+        sentence(&command.get_about().map(ToString::to_string).unwrap_or_default())
+    );
+    for one in visible(command) {
+        let name = one.get_name();
+        let _ = writeln!(text, "| [`iopj {name}`](iopj-{name}.md) | {} |", about(one));
+    }
+    let _ = write!(text, "\n{codes}\n");
+    text
 }
 
 /// The page of a command, with its subcommands below it.
@@ -183,6 +202,8 @@ mod tests {
         let command = built();
         assert!(visible(&command).count() > 15);
         visible(&command).for_each(|one| holds(&page(one), one));
+        let all = all(&command);
+        assert!(visible(&command).all(|one| all.contains(&format!("[`iopj {}`](", one.get_name()))), "{all}");
     }
 
     #[test]

@@ -34,7 +34,10 @@ pub(super) fn write(iopj: &Path, store: &Path, folder: &Path) -> Result<Vec<Page
     // Where other work disturbs every trial, the figures still have marks, and say so.
     let words = ["--with-unproven", "--figures"];
     shell::output(Command::new(iopj).arg("report").arg(store).args(words).arg(&figures))?;
-    let tables = shell::output(Command::new(iopj).arg("report").arg(store).arg("--with-unproven"))?;
+    let mut tables = Command::new(iopj);
+    // In its own folder, so that it names its target as the reader would see it.
+    tables.current_dir(store.parent().unwrap_or(folder)).arg("report").arg(store).arg("--with-unproven");
+    let tables = shell::output(&mut tables)?;
     let names = fs::read_dir(&figures)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let shown = one_of_each_kind(names.collect());
     anyhow::ensure!(!shown.is_empty(), "`iopj report --figures` drew nothing");
@@ -46,7 +49,7 @@ pub(super) fn write(iopj: &Path, store: &Path, folder: &Path) -> Result<Vec<Page
             fs::remove_file(&path).with_context(|| path.display().to_string())?;
         }
     }
-    fs::write(folder.join("gallery.md"), page(&shown, &tables))?;
+    fs::write(folder.join("gallery.md"), page(&shown, &tables, &figures)?)?;
     Ok(vec![("Figures".to_owned(), "gallery.md".to_owned())])
 }
 
@@ -63,7 +66,7 @@ fn one_of_each_kind(mut names: Vec<String>) -> BTreeMap<String, String> {
     shown
 }
 
-fn page(shown: &BTreeMap<String, String>, tables: &str) -> String {
+fn page(shown: &BTreeMap<String, String>, tables: &str, figures: &Path) -> Result<String> {
     let head = tables.lines().take(2).collect::<Vec<_>>().join("\n");
     let mut text = format!(
         "# Gallery\n\nThe figures that the program drew when this book was made, one of each kind:\n\n\
@@ -72,21 +75,20 @@ fn page(shown: &BTreeMap<String, String>, tables: &str) -> String {
          disturbed. They show what the program\ndraws, not what a drive is worth: windows of half a second \
          on a machine that made a book meanwhile.\n"
     );
-    for (kind, name) in shown {
-        let title = sentence(kind);
+    for name in shown.values() {
+        let svg = fs::read_to_string(figures.join(format!("{name}.svg"))).context("a figure")?;
+        let title = title(&svg).with_context(|| format!("the figure {name} has no title"))?;
         let _ = write!(text, "\n## {title}\n\n");
         for (class, end) in [("of-light", ""), ("of-dark", "-dark")] {
             let _ = writeln!(text, "<img class=\"{class}\" src=\"figures/{name}{end}.svg\" alt=\"{title}\">");
         }
     }
-    text
+    Ok(text)
 }
 
-/// A kind of figure in words.
-fn sentence(kind: &str) -> String {
-    let words = kind.replace('-', " ").replace("iops", "IOPS").replace("cpu", "CPU");
-    let mut letters = words.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+/// The title of a figure.
+fn title(svg: &str) -> Option<&str> {
+    Some(svg.split_once("<title>")?.1.split_once("</title>")?.0)
 }
 
 #[cfg(test)]
@@ -103,8 +105,8 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_words() {
-        assert_eq!(sentence("iops-over-time"), "IOPS over time");
-        assert_eq!(sentence("mean-latency-over-iodepth"), "Mean latency over iodepth");
+    fn a_figure_has_its_title() {
+        assert_eq!(title("<svg><title>IOPS over time</title><style>"), Some("IOPS over time"));
+        assert_eq!(title("<svg>"), None);
     }
 }

@@ -49,6 +49,8 @@ fn address(document: &str, target: &str, is_page: &dyn Fn(&str) -> bool) -> Opti
     let page = page_of(&file).filter(|page| is_page(page))?;
     let anchor = anchor.filter(|_| file != START).map(|at| format!("#{at}")).unwrap_or_default();
     let depth = page_of(document).unwrap_or_default().matches('/').count();
+    // mdBook renames this page, and links by its old name would lead nowhere.
+    let page = if page == START { "index.md" } else { &page };
     Some(format!("{}{page}{anchor}", "../".repeat(depth)))
 }
 
@@ -89,7 +91,7 @@ mod tests {
         );
         assert_eq!(text("docs/guides/a.md", "[x](../lab.md)"), "[x](../lab.md)");
         assert_eq!(text("CHANGELOG.md", "[x](docs/lab.md#a)"), "[x](lab.md#a)");
-        assert_eq!(text("CONTRIBUTING.md", "[x](README.md#two-commands)"), "[x](README.md)");
+        assert_eq!(text("CONTRIBUTING.md", "[x](README.md#two-commands)"), "[x](index.md)");
         assert_eq!(text("docs/a.md", "[x](#here) [y](https://a.b/c)"), "[x](#here) [y](https://a.b/c)");
     }
 

@@ -28,7 +28,7 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let check = options.flag("--check");
     options.end()?;
     let mdbook = mdbook(workspace)?;
-    let iopj = workspace.target.join("debug/iopj");
+    let iopj = workspace.release_binary()?;
     let source = workspace.target.join("book-source");
     let book = workspace.target.join("book");
     shell::timed("pages", || assemble(workspace, &iopj, &source))?;

@@ -55,18 +55,25 @@ fn is_missing(page: &str, summary: &str) -> bool {
 /// The summary with the lines of the pages that are made, without comments, which mdBook does not take there.
 fn summary(text: &str, is_page: &dyn Fn(&str) -> bool, made: &[(&str, Vec<Page>)]) -> Result<String> {
     let mut lines = Vec::new();
-    for line in turned(SUMMARY, text, is_page).lines() {
+    // The first page keeps its name here, because mdBook reads it by that.
+    for line in turned(SUMMARY, text, is_page).replace("](index.md)", "](README.md)").lines() {
         match line.strip_prefix("<!-- generated: ").and_then(|line| line.strip_suffix(" -->")) {
             Some(place) => {
                 let pages = made.iter().find(|(name, _)| *name == place);
                 let (_, pages) = pages.with_context(|| format!("{SUMMARY} has a place for `{place}`"))?;
-                lines.extend(pages.iter().map(|(title, page)| format!("- [{title}]({page})")));
+                lines.extend(pages.iter().map(line_of));
             }
             None if line.starts_with("<!--") => {}
             None => lines.push(line.to_owned()),
         }
     }
     Ok(lines.join("\n") + "\n")
+}
+
+/// The line of a page that is made. A page of a command is below that of all commands.
+fn line_of((title, page): &Page) -> String {
+    let indentation = if title.starts_with('`') { "    " } else { "" };
+    format!("{indentation}- [{title}]({page})")
 }
 
 #[cfg(test)]

@@ -69,13 +69,15 @@ pub(super) fn write(workspace: &Workspace, iopj: &Path, store: &Path, folder: &P
     Ok(pages)
 }
 
-/// The pages of the commands, by name.
+/// The page of all commands, then those of each, by name.
 fn commands(folder: &Path) -> Result<Vec<Page>> {
     let names = fs::read_dir(folder)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut names: Vec<String> = names.filter(|name| name.starts_with("iopj-")).collect();
     names.sort();
+    let all = ("Command line".to_owned(), format!("{FOLDER}/commands.md"));
     let title = |name: &str| format!("`{}`", name.trim_end_matches(".md").replacen('-', " ", 1));
-    Ok(names.into_iter().map(|name| (title(&name), format!("{FOLDER}/{name}"))).collect())
+    let each = names.into_iter().map(|name| (title(&name), format!("{FOLDER}/{name}")));
+    Ok(std::iter::once(all).chain(each).collect())
 }
 
 fn source(workspace: &Workspace, file: &str) -> Result<String> {

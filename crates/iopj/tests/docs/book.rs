@@ -23,7 +23,7 @@ struct Seen {
 
 /// Text of the page that sticks out at its right side, in a box that does not scroll.
 const TOO_WIDE: &str = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
-const IDS: &str = "[...document.querySelectorAll('[id]')].map(e => e.id).join('\\n')";
+const IDS: &str = "[...document.querySelectorAll('[id], a[name]')].map(e => e.id || e.name).join('\\n')";
 /// Links and images as absolute addresses.
 const LINKS: &str = "[...document.querySelectorAll('a[href], img[src], source[srcset]')]
     .map(e => new URL(e.getAttribute('href') || e.getAttribute('src') || e.srcset, document.baseURI).href)
