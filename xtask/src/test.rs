@@ -28,8 +28,8 @@ const SEED: &str = "10";
 const WITH_GUESTS: [&str; 2] = ["bypass", "lab"];
 /// Names that build to them.
 const GUESTS_PROGRAM: &str = "IOPJ_IN_GUESTS";
-/// Tests that only compute or draw, so they can go on beside those with guests.
-const BESIDE_GUESTS: [&str; 6] = ["browser", "pdf", "sequential", "simulation", "truth", "winner"];
+/// Tests that measure nothing, so they can go on beside those with guests.
+const BESIDE_GUESTS: [&str; 7] = ["browser", "docs", "pdf", "sequential", "simulation", "truth", "winner"];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
