@@ -36,7 +36,7 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   test                                   install or name what the tests need, then run them all
-  soak [ignored|properties|address|chroots]...
+  soak [ignored|properties|address|semver|book|chroots]...
                                          what takes longer than the tests: everything, or these parts
   lint [crates|modules|files|sizes|width|paths|locks|format|clippy|docs|msrv|licences]...
                                          what can be checked without tests: everything, or these parts
@@ -46,8 +46,8 @@ usage: cargo xtask TASK
   kernel-functions TREE...               the table of kernel functions and their source folders, from kernel \
                      sources
   files                                  docs/files.md, the index of source files
-  book [--check]                         the book in target/book, by mdBook; open every page in a browser, follow \
-                     every link
+  book [--check]                         the book in target/book, by mdBook; open every page in a browser, \
+                     follow every link
   cross [--release]                      iopj for 64-bit Arm, beside this machine's own
   dist                                   release binary, man pages and completions
   ffi [--header] [--check]               libiopj.so, libiopj.a, iopj.h and iopj.pc for C, in target/ffi, \

@@ -71,10 +71,25 @@ pub(super) fn fields(text: &str, name: &str) -> Vec<Item> {
 mod tests {
     use super::*;
 
-    const SOURCE: &str = "/// A study.\npub struct Study {\n    /// Its\n    /// name.\n    pub name: String,\n    \
-                          /// Loads.\n    #[serde(default, rename = \"load\")]\n    pub loads: Vec<u8>,\n    \
-                          pub bare: u8,\n}\n\n/// Least.\npub const LEAST: f64 = 0.5;\n/// Off.\nOff = \
-                          \"off\",\n#[cfg(test)]\n/// No.\npub const NO: u8 = 1;\n";
+    const SOURCE: &str = r#"/// A study.
+pub struct Study {
+    /// Its
+    /// name.
+    pub name: String,
+    /// Loads.
+    #[serde(default, rename = "load")]
+    pub loads: Vec<u8>,
+    pub bare: u8,
+}
+
+/// Least.
+pub const LEAST: f64 = 0.5;
+/// Off.
+Off = "off",
+#[cfg(test)]
+/// No.
+pub const NO: u8 = 1;
+"#;
 
     #[test]
     fn fields_have_their_names_in_files() {

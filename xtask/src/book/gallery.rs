@@ -34,10 +34,7 @@ pub(super) fn write(iopj: &Path, store: &Path, folder: &Path) -> Result<Vec<Page
     // Where other work disturbs every trial, the figures still have marks, and say so.
     let words = ["--with-unproven", "--figures"];
     shell::output(Command::new(iopj).arg("report").arg(store).args(words).arg(&figures))?;
-    let mut tables = Command::new(iopj);
-    // In its own folder, so that it names its target as the reader would see it.
-    tables.current_dir(store.parent().unwrap_or(folder)).arg("report").arg(store).arg("--with-unproven");
-    let tables = shell::output(&mut tables)?;
+    let tables = shell::output(Command::new(iopj).arg("report").arg(store).arg("--with-unproven"))?;
     let names = fs::read_dir(&figures)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let shown = one_of_each_kind(names.collect());
     anyhow::ensure!(!shown.is_empty(), "`iopj report --figures` drew nothing");
@@ -67,7 +64,11 @@ fn one_of_each_kind(mut names: Vec<String>) -> BTreeMap<String, String> {
 }
 
 fn page(shown: &BTreeMap<String, String>, tables: &str, figures: &Path) -> Result<String> {
-    let head = tables.lines().take(2).collect::<Vec<_>>().join("\n");
+    // What was measured, and on what; the file's place is of no interest.
+    let target =
+        tables.lines().find(|line| line.starts_with("target ")).and_then(|line| line.split_once(", "));
+    let (_, machine) = target.context("`iopj report` names no target")?;
+    let head = format!("{}\n{machine}", tables.lines().next().unwrap_or_default());
     let mut text = format!(
         "# Gallery\n\nThe figures that the program drew when this book was made, one of each kind:\n\n\
          ```sh\niopj run {STUDY}\niopj report gallery.iopj --with-unproven --figures figures\n```\n\n\
@@ -77,13 +78,19 @@ fn page(shown: &BTreeMap<String, String>, tables: &str, figures: &Path) -> Resul
     );
     for name in shown.values() {
         let svg = fs::read_to_string(figures.join(format!("{name}.svg"))).context("a figure")?;
-        let title = title(&svg).with_context(|| format!("the figure {name} has no title"))?;
+        let title = capital(title(&svg).with_context(|| format!("the figure {name} has no title"))?);
         let _ = write!(text, "\n## {title}\n\n");
         for (class, end) in [("of-light", ""), ("of-dark", "-dark")] {
             let _ = writeln!(text, "<img class=\"{class}\" src=\"figures/{name}{end}.svg\" alt=\"{title}\">");
         }
     }
     Ok(text)
+}
+
+/// The text with a capital at its beginning.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// The title of a figure.

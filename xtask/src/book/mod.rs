@@ -23,10 +23,25 @@ const CHECK: &str = "test --package iopj --test docs -- --ignored --nocapture th
 const BOOK: &str = "IOPJ_BOOK";
 const SHOTS: &str = "IOPJ_BOOK_SHOTS";
 
-/// Makes the book; `--check` then opens every page in a browser, follows every link, and searches.
+/// Makes the book; with `--check` it is then looked at.
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
-    let check = options.flag("--check");
+    let look = options.flag("--check");
     options.end()?;
+    if look { check(workspace) } else { make(workspace).map(drop) }
+}
+
+/// Makes the book, opens every page in a browser, follows every link, and searches.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let book = make(workspace)?;
+    let shots = workspace.target.join("book-shots");
+    let mut test = workspace.cargo(CHECK);
+    shell::step("book in a browser", test.env(BOOK, &book).env(SHOTS, &shots))?;
+    println!("pictures: {}", shots.display());
+    Ok(())
+}
+
+/// The folder of the book, made anew.
+fn make(workspace: &Workspace) -> Result<PathBuf> {
     let mdbook = mdbook(workspace)?;
     let iopj = workspace.release_binary()?;
     let source = workspace.target.join("book-source");
@@ -35,13 +50,7 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let mut build = Command::new(mdbook);
     shell::step("book", build.arg("build").arg(&source).arg("--dest-dir").arg(&book))?;
     println!("{}", book.join("index.html").display());
-    if check {
-        let shots = workspace.target.join("book-shots");
-        let mut test = workspace.cargo(CHECK);
-        shell::step("book in a browser", test.env(BOOK, &book).env(SHOTS, &shots))?;
-        println!("pictures: {}", shots.display());
-    }
-    Ok(())
+    Ok(book)
 }
 
 /// mdBook, which is built once. It runs for seconds: a fast build of it saves minutes.
@@ -50,10 +59,10 @@ fn mdbook(workspace: &Workspace) -> Result<PathBuf> {
     let mdbook = tools.join("bin/mdbook");
     let version = shell::output(Command::new(&mdbook).arg("--version")).unwrap_or_default();
     if version.trim() != format!("mdbook v{MDBOOK}") {
-        let words = format!(
-            "install --locked --debug --force --version {MDBOOK} --no-default-features --features search mdbook"
-        );
+        let words = format!("install mdbook --version {MDBOOK} --locked --debug --force");
         let mut install = workspace.cargo(&words);
+        // Without its server.
+        install.args(["--no-default-features", "--features", "search"]);
         install.env("CARGO_PROFILE_DEV_DEBUG", "0").arg("--root").arg(&tools);
         shell::step("installing mdBook", &mut install)?;
     }

@@ -1,4 +1,5 @@
-//! The reference: what the program writes of itself, what its sources document, and what it prints of a store.
+//! The reference: what the program writes of itself, what its sources document, and what it prints of a
+//! store.
 
 use super::code::{Item, fields, items};
 use super::json;
@@ -33,7 +34,8 @@ const RULES: [(&str, &str); 7] = [
     ("Doubt", "doubt.rs"),
     ("Conditions", "conditions.rs"),
 ];
-/// Commands that print JSON of a store, or of no store. Where other work disturbs every trial, they still answer.
+/// Commands that print JSON of a store, or of no store. Where other work disturbs every trial, they still
+/// answer.
 const JSON: [&str; 8] = [
     "check --json",
     "report STORE --with-unproven --json",
@@ -113,8 +115,8 @@ fn setting_names(workspace: &Workspace) -> Result<String> {
     let named: Vec<(&str, &Item)> = items.iter().filter_map(|item| Some((item.named()?, item))).collect();
     anyhow::ensure!(!named.is_empty(), "core/src/setting.rs has no settings");
     let mut text = "# Names of settings\n\nEvery setting that iopj can change, by its name in `[settings]`. \
-                    Nothing else is ever written.\n[Settings](../settings.md) says which values each takes.\n\n\
-                    | name | is |\n|---|---|\n"
+                    Nothing else is ever written.\n[Settings](../settings.md) says which values each \
+                    takes.\n\n| name | is |\n|---|---|\n"
         .to_owned();
     for (name, item) in named {
         let _ = writeln!(text, "| `{name}` | {} |", cell(&item.meaning));
@@ -158,17 +160,22 @@ fn printed(iopj: &Path, store: &Path, words: &str) -> Result<Value> {
 fn claims(iopj: &Path, store: &Path) -> Result<String> {
     let value = printed(iopj, store, "claims STORE --with-unproven --json")?;
     let claims = value["claims"].as_array().context("`iopj claims --json` has no claims")?;
-    let mut text = "# Findings of the papers\n\nEvery finding that `iopj claims` decides, what it needs, and \
-                    the study that measures it.\nThe answer is that of the store of the [gallery](../gallery.md).\n\n\
-                    | finding | says | needs | is measured by | answer |\n|---|---|---|---|---|\n"
-        .to_owned();
+    let mut text =
+        "# Findings of the papers\n\nEvery finding that `iopj claims` decides, what it needs, and \
+                    what measures it. The answer is\nthat of the store of the [gallery](../gallery.md). [The \
+                    papers, side by side](../papers.md) has their figures.\n"
+            .to_owned();
     for claim in claims {
-        let words = |key: &str| cell(claim[key].as_str().unwrap_or_default());
+        // Some blanks in the words of a claim must not break on a terminal; here they may.
+        let words = |key: &str| cell(claim[key].as_str().unwrap_or_default()).replace('\u{a0}', " ");
         let needs = claim["needs"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let needs = cell(&needs.collect::<Vec<_>>().join("; "));
         let answer = claim["answer"]["is"].as_str().unwrap_or_default().replace('_', " ");
         let (id, says, run) = (words("id"), words("text"), words("run"));
-        let _ = writeln!(text, "| `{id}` | {says} | {needs} | {run} | {answer} |");
+        let _ = write!(
+            text,
+            "\n## `{id}`\n\n{says}\n\n- needs: {needs}\n- measured by: {run}\n- here: {answer}\n"
+        );
     }
     Ok(text)
 }

@@ -119,9 +119,25 @@ pub(crate) fn words(text: &str) -> Vec<String> {
 
 #[test]
 fn a_document_is_taken_apart() {
-    let text = "Say `iopj run X` or `iopj`.\n```sh\n# no\niopj check   # which\niopj run --name a \\\n    --bs \
-                '4k # 8k'\n```\n```text\n$ iopj b\noutput\n```\n```\niopj c\n```\n```toml\nname = \
-                \"s\"\n[[workload]]\n```\n";
+    let text = r#"Say `iopj run X` or `iopj`.
+```sh
+# no
+iopj check   # which
+iopj run --name a \
+    --bs '4k # 8k'
+```
+```text
+$ iopj b
+output
+```
+```
+iopj c
+```
+```toml
+name = "s"
+[[workload]]
+```
+"#;
     let document = Document::read("d.md", text);
     let of = |commands: &[Command]| {
         commands.iter().map(|one| format!("{} {}", one.place, one.text)).collect::<Vec<_>>()

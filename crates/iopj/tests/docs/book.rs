@@ -1,5 +1,5 @@
-//! The book in headless Chromium, as `cargo xtask book --check` made it: each page at two widths, each link of
-//! each page, and the search.
+//! The book in headless Chromium, as `cargo xtask book --check` made it: each page at two widths, each link
+//! of each page, and the search.
 
 use crate::devtools::{Browser, chromium};
 use base64::Engine as _;

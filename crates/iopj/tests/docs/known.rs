@@ -1,5 +1,5 @@
-//! The one list of commands that are not simply run, each with the reason. A pattern is a part of the command;
-//! the first that fits counts, and one that fits no command is a fault.
+//! The one list of commands that are not simply run, each with the reason. A pattern is a part of the
+//! command; the first that fits counts, and one that fits no command is a fault.
 
 /// What is done with a command in place of running it as written.
 pub(crate) enum Instead {

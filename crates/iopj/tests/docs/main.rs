@@ -21,7 +21,7 @@ mod sandbox;
 
 use blocks::{Command, Document, words};
 use clap::Parser;
-use common::have;
+use common::{have, is_root};
 use known::{Instead, KNOWN};
 use sandbox::Sandbox;
 use std::collections::BTreeSet;
@@ -98,9 +98,10 @@ fn what_the_text_mentions_is_understood() {
     let mut faults = Vec::new();
     for one in documents().iter().flat_map(|one| &one.mentioned) {
         let error = misunderstood(&one.text).unwrap_or_default();
-        if ["unexpected argument", "unrecognized subcommand", "invalid value"]
-            .iter()
-            .any(|why| error.contains(why))
+        let value = error.split_once("invalid value '").and_then(|(_, rest)| rest.split('\'').next());
+        let stands_for_others = |text: &str| text.chars().all(|one| one.is_ascii_uppercase() || one == '-');
+        let is_bad = value.is_some_and(|value| !stands_for_others(value));
+        if is_bad || ["unexpected argument", "unrecognized subcommand"].iter().any(|why| error.contains(why))
         {
             faults.push(format!("{}: {}\n{error}", one.place, one.text));
         }
@@ -154,7 +155,9 @@ impl Work {
             None => (0, ""),
         };
         let is_new = self.seen.insert(one.text.clone());
-        if !is_new || (one.text.contains("--allow-exec") && !have(has_fio(), "fio")) {
+        let lacks =
+            |option: &str, is_here: fn() -> bool, what| one.text.contains(option) && !have(is_here(), what);
+        if !is_new || lacks("--allow-exec", has_fio, "fio") || lacks("--profile", is_root, "root") {
             return;
         }
         // A run is planned: the same steps up to the first change, without the hours.
