@@ -19,7 +19,7 @@ pub(super) fn write(workspace: &Workspace, source: &Path, made: &[(&str, Vec<Pag
         shell::output(&mut workspace.program("git", "ls-files --cached --others --exclude-standard docs"))?;
     let files: Vec<&str> = listed.lines().chain(ABOVE).collect();
     let pages: Vec<String> = files.iter().filter_map(|file| page_of(file)).collect();
-    let is_page = |page: &str| pages.iter().any(|one| one == page);
+    let is_page = |page: &str| page != "SUMMARY.md" && pages.iter().any(|one| one == page);
     let summary = summary(&read(workspace, SUMMARY)?, &is_page, made)?;
     let missing: Vec<_> =
         pages.iter().filter(|page| is_missing(page, &summary)).map(String::as_str).collect();
