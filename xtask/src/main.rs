@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "tasks print to the terminal")]
 
 mod bare;
+mod book;
 mod chroot;
 mod crates;
 mod cross;
@@ -37,7 +38,7 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   test                                   install or name what the tests need, then run them all
-  soak [ignored|properties|address|chroots]...
+  soak [ignored|properties|address|semver|book|chroots]...
                                          what takes longer than the tests: everything, or these parts
   lint [crates|modules|files|sizes|width|paths|locks|format|clippy|docs|msrv|licences]...
                                          what can be checked without tests: everything, or these parts
@@ -47,6 +48,8 @@ usage: cargo xtask TASK
   kernel-functions TREE...               the table of kernel functions and their source folders, from kernel \
                      sources
   files                                  docs/files.md, the index of source files
+  book [--check]                         the book in target/book, by mdBook; open every page in a browser, \
+                     follow every link
   cross [--release]                      iopj for 64-bit Arm, beside this machine's own
   dist [--check]                         tarballs, packages and images for x86-64 and Arm; whether they are
                                          the same built elsewhere, install, run, and go without a trace
@@ -88,6 +91,7 @@ fn run() -> anyhow::Result<()> {
         "cross" => cross::run,
         "dist" => dist::run,
         "ffi" => ffi::run,
+        "book" => book::run,
         "files" => files::run,
         "queries" => queries::run,
         "python" => python::run,

@@ -3,7 +3,7 @@
 use crate::options::{Options, Part};
 use crate::results::Results;
 use crate::workspace::Workspace;
-use crate::{chroot, semver, test};
+use crate::{book, chroot, semver, test};
 use anyhow::{Result, bail};
 
 /// Debian's releases in whose bare systems the tests must pass.
@@ -12,11 +12,12 @@ const RELEASES: [&str; 2] = ["bookworm", "trixie"];
 /// Cases of a property test that sets no number of its own; 256 in the gate.
 const CASES: &str = "10000";
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     ("ignored", ignored),
     ("properties", properties),
     ("address", address),
     ("semver", semver::check),
+    ("book", book::check),
     ("chroots", chroots),
 ];
 

@@ -31,8 +31,9 @@ const GUESTS_PROGRAM: &str = "IOPJ_IN_GUESTS";
 /// What holds manifests against Kubernetes' published schema: the environment of Python with it, and what
 /// names it to the tests.
 const VALIDATOR: (&str, &str) = ("kubernetes", "IOPJ_KUBERNETES_VALIDATE");
-/// Tests that only compute or draw, so they can go on beside those with guests.
-const BESIDE_GUESTS: [&str; 6] = ["browser", "pdf", "sequential", "simulation", "truth", "winner"];
+/// Tests that measure nothing, so they can go on beside those with guests.
+const BESIDE_GUESTS: [&str; 8] =
+    ["browser", "data", "docs", "pdf", "sequential", "simulation", "truth", "winner"];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;

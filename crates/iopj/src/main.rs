@@ -23,6 +23,7 @@ mod output;
 mod policy;
 mod predict;
 mod progress;
+mod reference;
 mod report;
 mod restore;
 mod run;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Command::Agent { rest_ms } => agent::agent(rest_ms),
         Command::Guard { guarded } => agent::guard(guarded),
         Command::Man { folder } => meta::man(&folder),
+        Command::Reference { folder } => reference::reference(&folder),
         Command::Completions { shell } => meta::completions(shell),
     };
     result.unwrap_or_else(|error| output::fail(&error))

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// What divides a command's last words in its help: above it the exit codes, below it examples.
-const EXAMPLES: &str = "Examples:\n";
+pub(crate) const EXAMPLES: &str = "Examples:\n";
 /// The version in the footer of a page.
 const SOURCE: &str = concat!("iopj ", env!("CARGO_PKG_VERSION"));
 

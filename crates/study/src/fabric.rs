@@ -18,7 +18,6 @@ const PORT: u16 = 4420;
 /// `[fabric]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Fabric {
     /// The target host as ssh takes it, or a stream by its full path; absent if no agent may run there.
     pub target_host: Option<String>,
@@ -30,6 +29,7 @@ pub struct Fabric {
     pub here: Option<PathBuf>,
     /// The target's address; not needed without a wire.
     pub address: Option<String>,
+    /// The port that the target listens on.
     #[serde(default = "port")]
     pub port: u16,
     /// `local`, `here`, `loop`, `tcp`, `rdma`.
@@ -40,12 +40,19 @@ pub struct Fabric {
     pub host_nqn: Option<String>,
     /// The command that is iopj on the target host; needs `--allow-exec`.
     pub agent: Option<String>,
+    /// Queues for I/O of the connection.
     pub nr_io_queues: Option<Axis<u32>>,
+    /// Queues for polled I/O of the connection.
     pub nr_poll_queues: Option<Axis<u32>>,
+    /// Queues for writes alone of the connection.
     pub nr_write_queues: Option<Axis<u32>>,
+    /// Entries of each queue of the connection.
     pub queue_size: Option<Axis<u32>>,
+    /// Type of service of the connection's packets.
     pub tos: Option<Axis<u32>>,
+    /// Seconds between two signs of life of the connection.
     pub keep_alive_tmo: Option<Axis<u32>>,
+    /// Seconds for which a lost connection is tried again.
     pub ctrl_loss_tmo: Option<Axis<u32>>,
     /// Measure the network between the two hosts by itself before each block.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -23,8 +23,11 @@ pub enum Replicates {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Until {
+    /// The fewest blocks.
     min: u32,
+    /// The most blocks.
     max: u32,
+    /// The difference of two means below which they count as equal, such as `2 %`.
     until: String,
 }
 

@@ -122,6 +122,13 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         folder: PathBuf,
     },
+    /// Write the book's reference into a folder, as Markdown
+    #[command(hide = true)]
+    Reference {
+        /// Folder; it is created if it does not exist
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
     /// Print completions for a shell, including the values of options
     #[command(after_help = examples::COMPLETIONS)]
     Completions {

@@ -152,8 +152,8 @@ pub(crate) struct CompareArgs {
     #[arg(required_unless_present = "by", conflicts_with = "by")]
     pub(crate) after: Option<PathBuf>,
     /// Compare trials within one store, as in io_poll_delay=-1,50 or
-    /// path=libaio/syscall/interrupt,io_uring/syscall/interrupt. KEY is path, generator, rw, bs, iodepth,
-    /// numjobs or a setting; its values may be left out if it has exactly two
+    /// path=libaio/syscall/interrupt,io_uring/syscall/interrupt. KEY is path, generator, a key of the
+    /// workload or a setting; its values may be left out if it has exactly two
     #[arg(long, value_name = "KEY[=BEFORE,AFTER]")]
     pub(crate) by: Option<String>,
     /// Match cells without these keys: those of a workload (ramp_time, cpus_allowed, ...) or settings

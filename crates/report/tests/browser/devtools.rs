@@ -250,6 +250,12 @@ impl Browser {
         panic!("never true: {expression}");
     }
 
+    /// What the window shows, as PNG in base64.
+    pub(crate) fn picture(&mut self) -> String {
+        let picture = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+        picture["data"].as_str().expect("a picture").to_owned()
+    }
+
     /// Presses and releases a key, as a reader does.
     pub(crate) fn press(&mut self, key: &str) {
         let (code, number, text) = match key {

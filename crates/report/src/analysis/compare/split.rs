@@ -3,6 +3,7 @@
 use super::cell::IgnoreError;
 use crate::analysis::grouping::{grouped, list};
 use crate::analysis::winner::Axis;
+use iopj_core::Workload;
 use iopj_store::Trial;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 /// What distinguishes the two sides of one store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SplitBy {
-    /// `path`, `generator`, an axis of the workload, or the name of a setting.
+    /// `path`, `generator`, a key of the workload, or the name of a setting.
     pub key: String,
     /// Its value before.
     pub before: String,
@@ -51,6 +52,8 @@ pub(super) enum SplitKey {
     Path,
     Generator,
     Workload(Axis),
+    /// Another key of the workload.
+    WorkloadKey(&'static str),
     Setting(String),
 }
 
@@ -130,6 +133,9 @@ impl SplitKey {
         let settings: BTreeSet<&String> = trials.iter().flat_map(|trial| trial.settings.keys()).collect();
         let mut keys = vec![SplitKey::Path, SplitKey::Generator];
         keys.extend(Axis::ALL.map(SplitKey::Workload));
+        let others = Workload::default().keys().into_iter().map(|(name, _)| name);
+        let others = others.filter(|name| Axis::ALL.iter().all(|axis| axis.as_str() != *name));
+        keys.extend(others.map(SplitKey::WorkloadKey));
         keys.extend(settings.into_iter().map(|name| SplitKey::Setting(name.clone())));
         keys
     }
@@ -139,6 +145,7 @@ impl SplitKey {
             SplitKey::Path => "path",
             SplitKey::Generator => "generator",
             SplitKey::Workload(axis) => axis.as_str(),
+            SplitKey::WorkloadKey(name) => name,
             SplitKey::Setting(name) => name,
         }
     }
@@ -149,6 +156,9 @@ impl SplitKey {
             SplitKey::Path => Some(trial.path.to_string()),
             SplitKey::Generator => Some(trial.generator.as_str().to_owned()),
             SplitKey::Workload(axis) => Some(axis.value(&trial.workload).to_string()),
+            SplitKey::WorkloadKey(name) => {
+                trial.workload.keys().into_iter().find_map(|(key, value)| (key == *name).then_some(value))
+            }
             SplitKey::Setting(name) => trial.settings.get(name).cloned(),
         }
     }
@@ -160,10 +170,12 @@ impl SplitKey {
             SplitKey::Path => a[0].path.cmp(&b[0].path),
             SplitKey::Generator => a[0].generator.cmp(&b[0].generator),
             SplitKey::Workload(axis) => axis.value(&a[0].workload).cmp(&axis.value(&b[0].workload)),
-            SplitKey::Setting(_) => match (own.parse::<f64>(), other.parse::<f64>()) {
-                (Ok(a), Ok(b)) => a.total_cmp(&b),
-                _ => own.cmp(other),
-            },
+            SplitKey::WorkloadKey(_) | SplitKey::Setting(_) => {
+                match (own.parse::<f64>(), other.parse::<f64>()) {
+                    (Ok(a), Ok(b)) => a.total_cmp(&b),
+                    _ => own.cmp(other),
+                }
+            }
         });
         valued.into_iter().map(|(value, _)| value).collect()
     }

@@ -10,6 +10,7 @@ use iopj_store::{Generator, Outcome as Result, Trial};
 use rand_distr::{Distribution, Normal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
+use std::collections::BTreeSet;
 
 /// Trials of consecutive blocks.
 fn blocks(path: &str, iops: &[u64]) -> Vec<Trial> {
@@ -148,6 +149,27 @@ fn two_of_several_values_are_compared_and_the_others_counted() {
     // A comma within a value.
     let odd = [set(blocks(LIBAIO, &[1]), "cpus", "0,1"), set(blocks(LIBAIO, &[1]), "cpus", "2,3")].concat();
     assert_eq!(within(&odd, "cpus=2,3,0,1").by.unwrap().before, "2,3");
+}
+
+/// Durable writes and batches are compared so in the documents.
+#[test]
+fn any_key_of_the_workload_can_be_the_difference() {
+    let of_batch = |batch: u32| {
+        let mut trials = blocks(LIBAIO, &[1000, 1001]);
+        trials.iter_mut().for_each(|trial| trial.workload.iodepth_batch_submit = batch);
+        trials
+    };
+    let trials = [of_batch(32), of_batch(8), of_batch(1)].concat();
+    let comparison = within(&trials, "iodepth_batch_submit=1,32");
+    let by = comparison.by.as_ref().unwrap();
+    assert_eq!((by.before.as_str(), by.after.as_str(), by.others), ("1", "32", 2));
+    let batches = comparison.changes.iter().map(|change| change.cell.workload.iodepth_batch_submit);
+    assert_eq!(batches.collect::<BTreeSet<_>>(), [1].into(), "both sides are one cell, by its value before");
+    assert_eq!(
+        within(&trials[..4], "iodepth_batch_submit").by.unwrap().before,
+        "8",
+        "by size, not by letter"
+    );
 }
 
 #[test]
