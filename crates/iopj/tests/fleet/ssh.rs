@@ -134,7 +134,7 @@ fn a_campaign_that_breaks_a_rule_is_refused_with_the_remedy() {
     says(&words, &["h0: lost: ", "install iopj there, or let --push copy this one"]);
     // It fails once the drive is full.
     fs::write(hosts.at("h0/filler"), vec![0; 64 << 20]).unwrap_err();
-    let words = ends(&hosts, 1, "fleet submit s.toml --ssh h0 --dir p --push");
+    let words = ends(&hosts, 1, "fleet submit s.toml --ssh h0 --dir p");
     says(&words, &["h0: lost: ", "No space left on device"]);
     says(&ends(&hosts, 2, "fleet submit s.toml --ssh h0;h1 --dir y"), &["`h0;h1` is not a host"]);
     says(&ends(&hosts, 2, "fleet status nowhere"), &["there is no campaign in `nowhere`"]);
