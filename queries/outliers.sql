@@ -1,6 +1,6 @@
 -- Hosts that are slower or faster than others of their kind: the median of a host's latency over the kind's,
--- over all workloads and paths, and how many robust standard deviations (1.4826 MAD) it is off. Far is 3.5 of these,
--- and 5 %.
+-- over all workloads and paths, and how many robust standard deviations (1.4826 MAD) it is off.
+-- Far is 3.5 of these, and 5 %.
 WITH of_host AS (
     SELECT machine, drive, kernel, workload, path, host, avg(latency_ns_mean) AS latency_ns
     FROM trials

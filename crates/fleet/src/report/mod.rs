@@ -1,5 +1,5 @@
-//! What a data set says of a fleet, by kind of machine: winners, outliers, drift, and which policy to roll out
-//! to whom. Hosts are the replicates. Reads the data set alone, no store.
+//! What a data set says of a fleet, by kind of machine: winners, outliers, drift, and which policy to roll
+//! out to whom. Hosts are the replicates. Reads the data set alone, no store.
 
 mod drift;
 mod outliers;
@@ -149,7 +149,8 @@ fn provenance(
 ) -> Result<BTreeMap<String, String>, ReportError> {
     let mut facts = BTreeMap::from([
         ("kernel".to_owned(), kind.kernel.clone()),
-        ("devices".to_owned(), kind.drive.clone()),
+        ("devices".to_owned(), "drive".to_owned()),
+        ("drive.model".to_owned(), kind.drive.clone()),
         ("store".to_owned(), format!("{} hosts", trials.hosts.len())),
     ]);
     let Some(part) = parts.first() else { return Ok(facts) };

@@ -32,8 +32,8 @@ pub fn page(report: &FleetReport) -> String {
             kinds(report),
         ],
         end: "Made by iopj from a data set. This page is one file and loads nothing. Hosts are the \
-              replicates: each counts once, by the mean over its stores. Refuted, failed and disturbed trials \
-              are counted and left out of every comparison. Intervals are of 95 %."
+              replicates: each counts once, by the mean over its stores. Refuted, failed and disturbed \
+              trials are counted and left out of every comparison. Intervals are of 95 %."
             .to_owned(),
     })
 }
@@ -61,9 +61,9 @@ fn roll_out(report: &FleetReport) -> TableSection {
         id: "roll-out",
         heading: "What to roll out to whom".to_owned(),
         lead: roll_out_lead(report),
-        note: "The path with the least joules for each I/O where a meter measured the whole machine, else with \
-               the least CPU time, among those that are verified on 95 % of the hosts or more. Savings are of \
-               each I/O against the path in the last column; below zero it costs more."
+        note: "The path with the least joules for each I/O where a meter measured the whole machine, else \
+               with the least CPU time, among those that are verified on 95 % of the hosts or more. Savings \
+               are of each I/O against the path in the last column; below zero it costs more."
             .to_owned(),
         columns: vec![
             ("kind", false),
@@ -175,8 +175,8 @@ fn outliers(report: &FleetReport) -> TableSection {
         lead: vec![lead],
         note:
             "A host's latency over the median of its kind, the median over workloads and paths; far is more \
-               than 3.5 robust standard deviations (1.4826 MAD) and 5 % from the middle. Kinds of fewer than 5 hosts \
-               have no outliers."
+               than 3.5 robust standard deviations (1.4826 MAD) and 5 % from the middle. Kinds of fewer \
+               than 5 hosts have no outliers."
                 .to_owned(),
         columns: vec![("kind", false), ("host", false), ("how far", false)],
         rows,

@@ -1,5 +1,5 @@
-//! Columns of a table: a name, and where its value stands in a row. Schema and record batch come from the same
-//! list.
+//! Columns of a table: a name, and where its value stands in a row. Schema and record batch come from the
+//! same list.
 
 use arrow_array::builder::{BinaryBuilder, StringBuilder};
 use arrow_array::{

@@ -52,7 +52,8 @@ proptest! {
         let mut bytes = Vec::new();
         let mut rest = name.as_bytes();
         while let Some((first, after)) = rest.split_first() {
-            let hex = (*first == b'%').then(|| u8::from_str_radix(&String::from_utf8_lossy(&after[..2]), 16).unwrap());
+            let digits = |after: &[u8]| String::from_utf8_lossy(&after[..2]).into_owned();
+            let hex = (*first == b'%').then(|| u8::from_str_radix(&digits(after), 16).unwrap());
             bytes.push(hex.unwrap_or(*first));
             rest = if hex.is_some() { &after[2..] } else { after };
         }

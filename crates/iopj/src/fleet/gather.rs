@@ -36,7 +36,8 @@ const LONG: usize = 500;
 fn text(gathered: &Gathered) -> String {
     let Gathered { generation, added, replaced, unchanged, stores, watches, copies, problems } = gathered;
     let mut text = format!(
-        "generation {generation}: {stores} stores; {added} added, {replaced} replaced, {unchanged} unchanged\n"
+        "generation {generation}: {stores} stores; {added} added, {replaced} replaced, {unchanged} \
+         unchanged\n"
     );
     if *watches > 0 {
         let _ = writeln!(text, "{watches} of `iopj watch` left out: they hold no study");

@@ -5,7 +5,6 @@ use crate::output::{note, print, print_json, write, write_new};
 use crate::policy::{HEAD, derive::derive};
 use anyhow::Context;
 use iopj_auto::{Aim, Policy};
-use iopj_fleet::gather::escape;
 use iopj_fleet::report::{FleetReport, KindReport, model, page, report as read, text};
 use serde_json::json;
 use std::path::Path;
@@ -33,8 +32,8 @@ fn write_policies(report: &FleetReport, folder: &Path) -> anyhow::Result<()> {
         format!("--policies: the folder {} cannot be made: name another one", folder.display())
     })?;
     for kind in &report.kinds {
-        let name = [&kind.machine, &kind.drive, &kind.kernel].map(|part| part.replace([' ', ','], "_"));
-        let path = folder.join(format!("{}.toml", name.map(|part| escape(&part)).join("--")));
+        let name = [&kind.machine, &kind.drive, &kind.kernel].map(|part| plain(part));
+        let path = folder.join(format!("{}.toml", name.join("--")));
         match policy(kind) {
             Ok(policy) => {
                 write_new("--policies", &path, &format!("{HEAD}{policy}"))?;
@@ -47,6 +46,12 @@ fn write_policies(report: &FleetReport, folder: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A part of a file's name: letters, digits and what is harmless beside them.
+fn plain(part: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '_' };
+    part.chars().map(safe).take(60).collect()
 }
 
 /// The policy of a kind: for the least joules where they were measured, else for the least CPU time.
