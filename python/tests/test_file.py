@@ -199,16 +199,28 @@ def test_many_threads_use_one_file(file: iopj.File, data: str) -> None:
         assert all(threads.map(check, [at % 256 for at in range(2000)]))
 
 
-def test_others_run_while_a_thread_waits(folder: Path) -> None:
-    """Without that, the thread would start after the wait."""
-    ran, many = threading.Event(), {"depth": 1, "buffers": 64, "buffer_size": 1 << 20}
-    file_id = iopj.make_file(folder / "slow", 64 << 20)
-    with iopj.File(folder / "slow", "posix-sio", file_id=file_id, **many) as file:
-        whole = b"\1" * (1 << 20)
-        requests = [file.submit_write(file.data_offset + (at << 20), whole) for at in range(63)]
-        threading.Thread(target=ran.set).start()
-        assert requests[-1].result() == 1 << 20
-    assert ran.is_set()
+def test_others_run_while_a_thread_waits(data: str) -> None:
+    """A thread that needs the interpreter's lock every millisecond gets it while a wait lasts."""
+    ticks, stop = [0], threading.Event()
+
+    def tick() -> None:
+        while not stop.wait(0.001):
+            ticks[0] += 1
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    with iopj.File(data, "posix-sio", depth=1, buffers=64, buffer_size=1 << 20) as file:
+        # A wait may be short: without the lock, none of them has more than a tick at each end.
+        for _ in range(50):
+            requests = [file.submit_read(file.data_offset, 1 << 20) for _ in range(64)]
+            before = ticks[0]
+            requests[-1].result()
+            during = ticks[0] - before
+            if during > 4:
+                break
+    stop.set()
+    thread.join()
+    assert during > 4
 
 
 def test_a_time_limit_is_an_error_and_the_request_goes_on(data: str) -> None:

@@ -21,8 +21,7 @@ const DATA: &str = "python/iopj._native.data";
 /// Runs the tests of an installed package; the folder of the sources would hide it, without `-P`.
 const PYTEST: &str = "-P -m pytest --config-file python/pyproject.toml --durations=5 python/tests";
 
-/// Builds the wheel with a program, or with the release build, and the source distribution; tests both. Or
-/// tests what the build of the tests has built.
+/// Packages a program, or the release build; or tests what the build of the tests has built.
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     if options.flag("--built") {
         options.end()?;
@@ -34,13 +33,19 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
         Some(file) => PathBuf::from(file),
         None => workspace.release_binary()?,
     };
+    package(workspace, &program, release.as_deref())
+}
+
+/// Builds the wheel with this program, and the source distribution; tests both here, or the wheel by the
+/// Python of a release of Debian.
+pub(crate) fn package(workspace: &Workspace, program: &Path, release: Option<&str>) -> Result<()> {
     let folder = workspace.target.join("python");
     let dist = empty(&folder.join("dist"))?;
     let tools = venv::ensure(workspace, "python-build", "python3", &workspace.root.join(BUILD))?;
-    let wheel = wheel(workspace, &tools, &program, &dist)?;
+    let wheel = wheel(workspace, &tools, program, &dist)?;
     let source = source(workspace, &tools, &dist)?;
     if let Some(release) = release {
-        return chroot::python(workspace, &release, &wheel);
+        return chroot::python(workspace, release, &wheel);
     }
     let python = fresh(&folder.join("venv"), &wheel, &workspace.root.join(TESTS))?;
     test(workspace, &python)?;
