@@ -1,21 +1,12 @@
 //! Standard error as the user wants it: plain lines, or one JSON object a line (`--log-format json`), whose
 //! events docs/json.md names.
 
-use clap::ValueEnum;
+use crate::args::LogFormat;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
-
-/// What messages look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Lines for a reader
-    Plain,
-    /// One JSON object a line, for a program
-    Json,
-}
 
 /// How much an event matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -79,11 +79,8 @@ pub(crate) fn measurement(workload: &Workload, figures: &Figures) -> Measurement
             kind: figures.verdict,
             reasons: vec!["the device interrupted as it was to".to_owned()],
         },
-        window_raw_ns: Some([
-            figures.position * 12_000_000_000,
-            figures.position * 12_000_000_000 + WINDOW_NS,
-        ]),
-        power_state: [power_state(), power_state()],
+        window_raw_ns: Some([0, WINDOW_NS].map(|ns| figures.position * 12_000_000_000 + ns)),
+        power_state: std::array::from_fn(|_| power_state()),
         energy,
         ..Measurement::default()
     }

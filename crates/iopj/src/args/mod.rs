@@ -26,8 +26,7 @@ pub(crate) use results::{AdviseArgs, Asking, ClaimsArgs, CompareArgs, ExplainArg
 pub(crate) use run::{Again, RunArgs};
 pub(crate) use watch::WatchArgs;
 
-use crate::log::LogFormat;
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use iopj_engine::PciAddress;
 use iopj_report::analysis::Admission;
@@ -44,6 +43,15 @@ pub(crate) struct Cli {
     pub(crate) log_format: LogFormat,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// What messages look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for a reader
+    Plain,
+    /// One JSON object a line, for a program
+    Json,
 }
 
 #[derive(Debug, Subcommand)]

@@ -300,7 +300,12 @@ fn leases(
     Ok(Ok(held))
 }
 
-fn run(job: &Job, store: &Path, view: &mut Followed, stop: &AtomicBool) -> Result<iopj_run::Summary, RunError> {
+fn run(
+    job: &Job,
+    store: &Path,
+    view: &mut Followed,
+    stop: &AtomicBool,
+) -> Result<iopj_run::Summary, RunError> {
     descriptors::raise_limit();
     let options = Options {
         target: job.target.clone(),
