@@ -4,6 +4,7 @@
 //!
 //! [`record`] holds the types, [`Store`] the file, [`energy`] what meters add to it, [`export`] JSON and CSV.
 
+mod at_rest;
 mod copy;
 mod corunner_window;
 mod create;

@@ -2,8 +2,7 @@
 //! memory.
 
 use crate::error::StoreError;
-use crate::store::Store;
-use crate::{details, file, schema};
+use crate::{file, schema};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags, ffi};
 use std::fs::{File, TryLockError};
@@ -86,28 +85,6 @@ pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked(path.to_owned())),
         Err(TryLockError::Error(error)) => Err(io(error)),
-    }
-}
-
-impl Store {
-    /// Opens a store for reading, as [`Store::open`] does, unless a live run writes to it.
-    ///
-    /// # Errors
-    /// As of [`Store::open`]; [`StoreError::Locked`].
-    pub fn open_at_rest(path: &Path) -> Result<Store, StoreError> {
-        check_header(path)?;
-        // Gone before SQLite opens the file: closing this descriptor later would drop its locks.
-        drop(lock(path)?);
-        Store::open(path)
-    }
-
-    /// Wall time of the first trial's start in ns since 1970; `None` before there is one.
-    ///
-    /// # Errors
-    /// SQLite's error.
-    pub fn first_started_unix_ns(&self) -> Result<Option<u64>, StoreError> {
-        let first = "SELECT started_unix_ns FROM trial ORDER BY id LIMIT 1";
-        Ok(self.all(first, [], |row| details::count(row, 0))?.pop())
     }
 }
 

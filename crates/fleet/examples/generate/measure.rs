@@ -132,10 +132,9 @@ fn power_state() -> serde_json::Value {
         "frequency_min_khz": 800_000, "frequency_max_khz": 3_400_000 })
 }
 
-fn evidence(workload: &Workload, ios: u64, reads: u64) -> Evidence {
-    let bs = u64::from(workload.bs);
+fn device(bs: u64, ios: u64, reads: u64) -> DeviceEvidence {
     let settings = ["io_poll", "io_poll_delay", "scheduler", "nomerges", "nr_requests", "wbt_lat_usec"];
-    let device = DeviceEvidence {
+    DeviceEvidence {
         name: "nvme0n1".to_owned(),
         reads,
         read_sectors: reads * bs / 512,
@@ -146,7 +145,11 @@ fn evidence(workload: &Workload, ios: u64, reads: u64) -> Evidence {
         vectors: (40..72).map(|vector| format!("{vector} nvme0q{}", vector - 39)).collect(),
         settings: settings.map(|name| (name.to_owned(), "0".to_owned())).into_iter().collect(),
         ..DeviceEvidence::default()
-    };
+    }
+}
+
+fn evidence(workload: &Workload, ios: u64, reads: u64) -> Evidence {
+    let bs = u64::from(workload.bs);
     let thread = |tid| ThreadEvidence {
         tid,
         name: format!("iopj-job-{tid}"),
@@ -164,7 +167,7 @@ fn evidence(workload: &Workload, ios: u64, reads: u64) -> Evidence {
         writes: ios - reads,
         write_bytes: (ios - reads) * bs,
         latency_sum_ns: WINDOW_NS * u64::from(workload.iodepth),
-        devices: vec![device],
+        devices: vec![device(bs, ios, reads)],
         threads: (1..=2).map(thread).collect(),
         process: ProcessEvidence {
             user_ns: 1_000_000_000,

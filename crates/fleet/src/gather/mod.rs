@@ -7,6 +7,7 @@
 
 mod generation;
 mod manifest;
+mod parallel;
 mod part;
 mod partition;
 mod plan;

@@ -3,7 +3,7 @@
 
 use super::GatherError;
 use super::manifest::{Manifest, StoreRecord};
-use super::work::parallel;
+use super::parallel::parallel;
 use crate::table::{Contents, Kind};
 use iopj_store::{Store, StoreError};
 use std::collections::{HashMap, HashSet};

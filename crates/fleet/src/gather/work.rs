@@ -3,15 +3,13 @@
 use super::GatherError;
 use super::generation::{Generations, Next};
 use super::manifest::{PartRecord, StoreRecord};
+use super::parallel::parallel;
 use super::part::PartWriter;
 use super::plan::{Job, Read};
 use super::scan::Problem;
 use crate::table::Contents;
 use iopj_store::Store;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Threads that read stores: more would share the disk, and each holds a store and a part.
-const THREADS: usize = 2;
 
 /// What the jobs came to.
 #[derive(Default)]
@@ -85,27 +83,4 @@ fn read(store: &StoreRecord) -> Result<Contents, String> {
         Ok(_) => Err(format!("`{}` was replaced meanwhile: gather again", store.file.display())),
         Err(error) => Err(error.to_string()),
     }
-}
-
-/// What `of` makes of each item, in the items' order.
-pub(super) fn parallel<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let take = || {
-        let mut results = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(at) else { return results };
-            results.push((at, of(item)));
-        }
-    };
-    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(take)).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<(usize, R)>>| match thread.join() {
-            Ok(results) => results,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        threads.into_iter().flat_map(join).collect()
-    });
-    results.sort_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, result)| result).collect()
 }

@@ -5,6 +5,7 @@ use super::winners::Mean;
 use super::{FleetReport, KindReport, WorkloadReport};
 use iopj_report::analysis::stats::{LEVEL, p_text};
 use iopj_report::render::html::{TablePage, TableSection, table_page};
+use std::collections::BTreeMap;
 
 /// The page.
 pub fn page(report: &FleetReport) -> String {
@@ -83,9 +84,16 @@ fn roll_out(report: &FleetReport) -> TableSection {
 /// What the largest kinds are to take, in words.
 fn roll_out_lead(report: &FleetReport) -> Vec<String> {
     let sentence = |kind: &KindReport| {
-        let advice = kind.workloads.iter().filter_map(|one| Some((one, one.advice.as_ref()?)));
-        let takes = advice.map(|(one, advice)| format!("{} for {}", advice.path, one.workload));
-        let takes: Vec<String> = takes.collect();
+        let mut takes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (one, advice) in kind.workloads.iter().filter_map(|one| Some((one, one.advice.as_ref()?))) {
+            takes.entry(&advice.path).or_default().push(&one.workload);
+        }
+        let all = kind.workloads.len();
+        let take = |(path, workloads): (&str, Vec<&str>)| match workloads.len() {
+            count if count == all => format!("{path} for every workload"),
+            _ => format!("{path} for {}", workloads.join(", ")),
+        };
+        let takes: Vec<String> = takes.into_iter().map(take).collect();
         (!takes.is_empty()).then(|| format!("{}: {}.", title(kind), takes.join("; ")))
     };
     report.kinds.iter().take(3).filter_map(sentence).collect()
