@@ -212,7 +212,8 @@ def test_others_run_while_a_thread_waits(data: str) -> None:
     with iopj.File(data, "posix-sio", depth=1, buffers=64, buffer_size=1 << 20) as file:
         # A wait may be short: without the lock, none of them has more than a tick at each end.
         for _ in range(50):
-            requests = [file.submit_read(file.data_offset, 1 << 20) for _ in range(64)]
+            requests: list[iopj.Request[memoryview]] = []
+            requests += [file.submit_read(file.data_offset, 1 << 20) for _ in range(64)]
             before = ticks[0]
             requests[-1].result()
             during = ticks[0] - before
