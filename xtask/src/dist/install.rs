@@ -74,6 +74,8 @@ grep '"program":"cat"' moved.json
 
 /// How long a guest may take, in seconds.
 const GUEST_LIMIT_S: u32 = 300;
+/// Bytes of its disk.
+const GUEST_DISK: u64 = 16 << 20;
 
 fn this_arch() -> Result<&'static Arch> {
     arch::ALL.iter().find(|arch| arch.rpm == std::env::consts::ARCH).context("no packages for this machine")
@@ -227,6 +229,12 @@ pub(crate) fn guest(workspace: &Workspace, release: &Release, epoch: u64) -> Res
     for name in ["proc", "sys", "dev"] {
         fs::create_dir_all(root.join(name))?;
     }
+    let kernel = kernel(workspace)?;
+    let modules = kernel.with_file_name("lib/modules");
+    let driver = modules.join(kernel_release(&kernel)?).join("kernel/drivers/block/virtio_blk.ko");
+    fs::copy(&driver, root.join("virtio_blk.ko")).with_context(|| driver.display().to_string())?;
+    let disk = root.with_extension("disk");
+    fs::File::create(&disk)?.set_len(GUEST_DISK)?;
     let image = root.with_extension("cpio");
     let mut pack = Command::new("sh");
     pack.current_dir(&root).args(["-ec", "find . | cpio --quiet --create --format=newc >\"$1\"", "pack"]);
@@ -235,7 +243,8 @@ pub(crate) fn guest(workspace: &Workspace, release: &Release, epoch: u64) -> Res
     boot.args([&format!("{GUEST_LIMIT_S}"), "qemu-system-aarch64", "-M", "virt", "-cpu", "max"]);
     boot.args(["-m", "1024", "-nographic", "-no-reboot", "-nic", "none"]);
     boot.args(["-append", "console=ttyAMA0 quiet oops=panic panic=-1 rdinit=/init"]);
-    let said = shell::output(boot.arg("-kernel").arg(kernel(workspace)?).arg("-initrd").arg(image))?;
+    boot.args(["-drive", &format!("file={},format=raw,if=virtio", disk.display())]);
+    let said = shell::output(boot.arg("-kernel").arg(&kernel).arg("-initrd").arg(image))?;
     println!("{said}");
     ensure!(said.contains("guest: all commands ended well"), "the guest did not end well");
     fs::remove_dir_all(workspace.target.join("dist/guest")).context("the guest's root")
@@ -248,4 +257,9 @@ fn kernel(workspace: &Workspace) -> Result<PathBuf> {
     let said = shell::output(Command::new(program).args(words))?;
     let image = said.lines().next_back().and_then(|line| line.split_once(": "));
     Ok(PathBuf::from(image.with_context(|| format!("the lab names no kernel: {said}"))?.1))
+}
+
+/// The release of a kernel, after which the lab names the folder that it keeps it in.
+fn kernel_release(image: &Path) -> Result<&std::ffi::OsStr> {
+    image.parent().and_then(Path::file_name).context("the lab's kernel is in no folder")
 }
