@@ -86,9 +86,10 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
 /// What needs no quiet machine: the release build and iopj for Arm, Miri, the counts of the engine's
 /// instructions, the unit tests for Arm, the C interface, the Python package, packing, tests that measure
 /// nothing, questions of a fleet, and the counts of iopj's instructions and of the adaptive engine's, which
-/// need a disk for themselves. The lab's guests use little more than one of two processors, and at the lowest priority this takes little of theirs. `built` gets a message once the
-/// release build has ended, and is dropped once that for Arm has; no other test uses a disk once the other
-/// end of `are_in_guests` is dropped. Returns the tests' results, and what else failed.
+/// need a disk for themselves. The lab's guests use little more than one of two processors, and at the lowest
+/// priority this takes little of theirs. `built` gets a message once the release build has ended, and is
+/// dropped once that for Arm has; no other test uses a disk once the other end of `are_in_guests` is dropped.
+/// Returns the tests' results, and what else failed.
 fn beside(
     workspace: &Workspace,
     counts: bool,
