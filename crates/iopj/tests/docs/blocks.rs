@@ -103,7 +103,12 @@ pub(crate) fn words(text: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in text.chars() {
         match (quote, letter) {
-            (None, '|' | '>' | '<' | '&' | ';') => break,
+            // `2>FILE` begins with the descriptor.
+            (None, '>') => {
+                word.take_if(|word| word.chars().all(|letter| letter.is_ascii_digit()));
+                break;
+            }
+            (None, '|' | '<' | '&' | ';') => break,
             (None, ' ') => words.extend(word.take()),
             (None, '\'' | '"') => {
                 quote = Some(letter);

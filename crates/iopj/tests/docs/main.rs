@@ -32,6 +32,9 @@ const DOCUMENTS: [&str; 2] = ["README.md", "CONTRIBUTING.md"];
 /// 1 is an answer of these: no path can be advised, a policy is of another machine, something got worse.
 const ANSWERS: [&str; 3] = ["iopj advise", "iopj policy check", "--fail-on-regression"];
 
+/// The `study.toml` of a document that shows none.
+const STUDY: &str = "name = \"study\"\npaths = \"available\"\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\n";
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
@@ -134,9 +137,7 @@ struct Work {
 impl Work {
     /// Runs the commands of a document that run a study, or else the others.
     fn through(&mut self, document: &Document, runs: bool) {
-        if let Some((_, text)) = document.studies.first() {
-            self.sandbox.call_study(text);
-        }
+        self.sandbox.call_study(document.studies.first().map_or(STUDY, |(_, text)| text));
         for one in &document.commands {
             let is_run = words(&one.text).starts_with(&["iopj".to_owned(), "run".to_owned()]);
             if is_run == runs {
