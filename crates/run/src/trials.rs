@@ -11,7 +11,7 @@ use crate::progress::{Progress, unix_ns};
 use crate::target::{Access, MadeFile};
 use crate::trial::{Measured, TrialRunner};
 use iopj_core::evidence::ControlRun;
-use iopj_core::{AutoPath, CompletionMode, IoPath, Setting};
+use iopj_core::{AutoPath, CompletionMode, IoPath, Setting, VerdictKind};
 use iopj_host::settings::SettingsError;
 use iopj_store::{Outcome, Store, StoreError, Trial};
 use iopj_study::Study;
@@ -280,7 +280,9 @@ impl Trials<'_> {
     ) {
         progress.ended(outcome);
         let Some(metering) = metering.filter(|_| progress.follows_meters()) else { return };
-        if let Some(measured) = outcome.measurement() {
+        // The joules of a refuted trial are not its path's.
+        let measured = outcome.measurement();
+        if let Some(measured) = measured.filter(|one| one.verdict.kind != VerdictKind::Refuted) {
             metering.wait_for(cell, measured);
         }
         let (power, known) = metering.so_far();

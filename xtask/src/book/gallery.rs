@@ -19,6 +19,8 @@ pub(super) fn store(workspace: &Workspace, iopj: &Path) -> Result<PathBuf> {
     let folder = workspace.target.join("book-store");
     let store = folder.join("gallery.iopj");
     if !store.exists() {
+        // What a measurement that was stopped has left.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder)?;
         let mut run = Command::new(iopj);
         run.current_dir(&folder).arg("run").args(STUDY.split_whitespace()).arg("--store").arg("new.iopj");

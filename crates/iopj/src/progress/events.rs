@@ -39,7 +39,9 @@ impl Progress for Events {
 
     fn trial(&mut self, number: u64, of: u64, cell: &Cell, left: Option<Duration>) {
         let (path, workload) = (cell.path, cell.workload.title());
-        self.trial = json!({ "number": number, "of": of, "path": path, "workload": workload });
+        let (generator, settings) = (cell.generator.as_str(), cell.settings_by_name());
+        self.trial = json!({ "number": number, "of": of, "path": path, "workload": workload,
+            "generator": generator, "settings": settings });
         let left_s = left.map(|left| left.as_secs_f64());
         event(Level::Info, "trial", with(&self.trial, json!({ "left_s": left_s })));
     }

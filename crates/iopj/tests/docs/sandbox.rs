@@ -57,9 +57,11 @@ impl Sandbox {
             ..closed[0].clone()
         });
         self.store("load", &open, |_| {});
-        fs::create_dir_all(self.0.join("nightly.fleet/stores")).unwrap();
-        self.store("nightly.fleet/stores/n1", &closed, |_| {});
-        self.store("nightly.fleet/stores/n2", &closed, |_| {});
+        for fleet in ["nightly", "node"] {
+            let stores = format!("{fleet}.fleet/stores");
+            fs::create_dir_all(self.0.join(&stores)).unwrap();
+            ["n1", "n2"].iter().for_each(|host| self.store(&format!("{stores}/{host}"), &closed, |_| {}));
+        }
         let log = [WriteSync::None, WriteSync::Dsync].map(|sync| Workload { sync, ..closed[0].clone() });
         self.store("log", &log, |_| {});
         let batches = [1, 32].map(|iodepth_batch_submit| Workload {

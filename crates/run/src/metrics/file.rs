@@ -2,9 +2,13 @@
 
 use super::MetricsText;
 use super::error::MetricsError;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+/// How every text of metrics begins.
+const START: &[u8] = b"# HELP iopj_";
 
 /// A file that is replaced as a whole, so that no reader sees a part of it.
 #[derive(Debug)]
@@ -18,10 +22,13 @@ impl MetricsFile {
     /// The file of this name, written once at once.
     ///
     /// # Errors
-    /// [`MetricsError::Write`].
+    /// [`MetricsError::Write`], also where something stands that is no file of metrics: it is left alone.
     pub fn create(path: &Path, text: &MetricsText) -> Result<MetricsFile, MetricsError> {
         let mut new = path.as_os_str().to_owned();
         new.push(".new");
+        for path in [path, Path::new(&new)] {
+            refuse_foreign(path).map_err(|error| MetricsError::Write { path: path.to_owned(), error })?;
+        }
         let file = MetricsFile { path: path.to_owned(), new: new.into() };
         file.set(text).map(|()| file)
     }
@@ -43,20 +50,44 @@ impl MetricsFile {
     }
 
     fn replace(&self, bytes: &[u8]) -> io::Result<()> {
-        // What a process that died has left. A link that somebody put there is removed, and not followed.
+        // What a process that died has left.
         match fs::remove_file(&self.new) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        File::create_new(&self.new)?.write_all(bytes)?;
-        fs::rename(&self.new, &self.path)
+        let mut file = File::create_new(&self.new)?;
+        // Whatever the mask is: a collector is another user.
+        file.set_permissions(Permissions::from_mode(0o644))?;
+        file.write_all(bytes)?;
+        // On the disk now, and not in the next trial's window.
+        file.sync_all()?;
+        fs::rename(&self.new, &self.path)?;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
+}
+
+/// Refuses what would be lost: a device, a link, or a file that does not begin as metrics of iopj do.
+fn refuse_foreign(path: &Path) -> io::Result<()> {
+    let meta = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        meta => meta?,
+    };
+    let is_ours = || -> io::Result<bool> {
+        let mut start = Vec::new();
+        File::open(path)?.take(START.len() as u64).read_to_end(&mut start)?;
+        Ok(START.starts_with(&start))
+    };
+    if meta.is_file() && is_ours()? {
+        return Ok(());
+    }
+    Err(io::Error::new(ErrorKind::AlreadyExists, "it is there, and holds no metrics of iopj"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     fn text(plain: &str) -> MetricsText {
         MetricsText { plain: plain.to_owned(), openmetrics: String::new() }
@@ -75,18 +106,31 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "a 2\nb 3\n");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         let mode = fs::metadata(&path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o400, 0o400);
+        assert_eq!(mode & 0o777, 0o644);
     }
 
+    /// `--metrics /dev/null` would have put a file in the device's place, and then removed it; `--metrics
+    /// study.iopj` would have put one in the place of a store.
     #[test]
-    fn a_link_at_the_name_beside_it_is_not_followed() {
+    fn what_is_no_file_of_metrics_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, kept) = (folder.path().join("m.prom"), folder.path().join("kept"));
-        fs::write(&kept, "mine").unwrap();
-        symlink(&kept, folder.path().join("m.prom.new")).unwrap();
-        MetricsFile::create(&path, &text("a 1\n")).unwrap();
-        assert_eq!(fs::read_to_string(&kept).unwrap(), "mine");
-        assert_eq!(fs::read_to_string(&path).unwrap(), "a 1\n");
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("kept"), "mine").unwrap();
+        for name in ["m.prom", "m.prom.new"] {
+            symlink(at("kept"), at(name)).unwrap();
+            let error = MetricsFile::create(&at("m.prom"), &text("# HELP iopj_a A\n")).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("holds no metrics"), "{error}");
+            fs::remove_file(at(name)).unwrap();
+        }
+        assert!(MetricsFile::create(&at("kept"), &text("")).is_err());
+        assert_eq!(fs::read_to_string(at("kept")).unwrap(), "mine");
+        let null = MetricsFile::create(Path::new("/dev/null"), &text(""));
+        assert!(null.is_err() && !fs::metadata("/dev/null").unwrap().is_file());
+        // One that a process left is taken over, and so is what it left beside it.
+        fs::write(at("m.prom"), "# HELP iopj_run The study.\n").unwrap();
+        fs::write(at("m.prom.new"), "# HE").unwrap();
+        MetricsFile::create(&at("m.prom"), &text("# HELP iopj_a A\n")).unwrap();
+        assert_eq!(fs::read_to_string(at("m.prom")).unwrap(), "# HELP iopj_a A\n");
     }
 
     #[test]

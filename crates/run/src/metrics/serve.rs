@@ -4,7 +4,7 @@
 use super::MetricsText;
 use super::accept::wants_plain;
 use super::error::MetricsError;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -19,6 +19,8 @@ pub(crate) const THREAD_NAME: &str = "iopj-metrics";
 const LONGEST: usize = 4096;
 /// How long a connection may take.
 const LIMIT: Duration = Duration::from_secs(2);
+/// Time between two answers: at 0.1 ms each, nobody takes more than 0.2 % of a core.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Media type of OpenMetrics (OpenMetrics 1.0, "Protocol Negotiation").
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Media type of the older format.
@@ -124,6 +126,10 @@ fn serve(listener: &TcpListener, shared: &Shared) {
         if !waits[0].revents().is_empty() {
             return;
         }
+        // At most 20 times a second, whoever asks, and also if no descriptor is left for a connection.
+        if has_stopped_within(shared, PAUSE) {
+            return;
+        }
         let Ok((connection, _)) = listener.accept() else { continue };
         let text = Arc::clone(&shared.state().text);
         // A client that goes away early is no error of ours.
@@ -133,6 +139,13 @@ fn serve(listener: &TcpListener, shared: &Shared) {
         scrapes.count += 1;
         scrapes.cpu = Duration::new(cpu.tv_sec as u64, cpu.tv_nsec as u32);
     }
+}
+
+/// Waits so long: true if the server is to stop.
+fn has_stopped_within(shared: &Shared, pause: Timespec) -> bool {
+    let mut stop = [PollFd::from_borrowed_fd(shared.stop.as_fd(), PollFlags::IN)];
+    let _ = poll(&mut stop, Some(&pause));
+    !stop[0].revents().is_empty()
 }
 
 fn answer(mut connection: TcpStream, text: &MetricsText) -> std::io::Result<()> {
@@ -160,6 +173,15 @@ fn is_whole(request: &[u8]) -> bool {
     request.windows(4).any(|end| end == b"\r\n\r\n")
 }
 
+/// The path of a request's target, which may be a whole address, and may have a query.
+fn path_of(target: &[u8]) -> &[u8] {
+    let path = match target.strip_prefix(b"http://") {
+        Some(rest) => rest.iter().position(|byte| *byte == b'/').map_or(&b"/"[..], |at| &rest[at..]),
+        None => target,
+    };
+    path.split(|byte| *byte == b'?').next().unwrap_or_default()
+}
+
 /// The whole answer to a request (RFC 9112).
 fn response(request: &[u8], text: &MetricsText) -> String {
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
@@ -170,7 +192,7 @@ fn response(request: &[u8], text: &MetricsText) -> String {
     };
     let (status, body) = match words[..] {
         _ if !is_whole(request) => ("431 Request Header Fields Too Large", ""),
-        [method, path, version] if version.starts_with(b"HTTP/1.") => match (method, path) {
+        [method, target, version] if version.starts_with(b"HTTP/1.") => match (method, path_of(target)) {
             (b"GET", b"/metrics" | b"/") => ("200 OK", whole.as_str()),
             (b"GET", _) => ("404 Not Found", ""),
             _ => ("405 Method Not Allowed", ""),
