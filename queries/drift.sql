@@ -1,5 +1,5 @@
 -- What a month changes: the slope of a straight line through each host's latency, relative to its mean, over
--- the hosts of a kind. A month is 30 days.
+-- the hosts of a kind. A month is 30 days. A host needs three stores over a month or more.
 WITH of_store AS (
     SELECT machine, drive, kernel, host, workload, path, store,
         min(began_unix_ns) / 2592000e9 AS month, avg(latency_ns_mean) AS latency_ns
@@ -12,7 +12,7 @@ of_host AS (
         regr_slope(latency_ns, month) / avg(latency_ns) AS per_month
     FROM of_store
     GROUP BY machine, drive, kernel, host, workload, path
-    HAVING count(*) >= 3
+    HAVING count(*) >= 3 AND max(month) - min(month) >= 1
 ),
 of_whole_host AS (
     SELECT machine, drive, kernel, host, avg(per_month) AS per_month

@@ -59,9 +59,7 @@ impl Generations {
         }
         let generations = dataset.join(GENERATIONS);
         fs::create_dir_all(&generations).map_err(at(&generations))?;
-        let opened = Generations { dataset: dataset.to_owned(), _lock: lock };
-        opened.remove_all_but(&[&opened.current()]);
-        Ok(opened)
+        Ok(Generations { dataset: dataset.to_owned(), _lock: lock })
     }
 
     /// What readers see.
@@ -86,10 +84,18 @@ impl Generations {
         self.dataset.join(CURRENT).join(within(part, table))
     }
 
+    /// Removes what earlier gathers left: generations that nobody sees, whole or half made.
+    pub(super) fn clean(&self) -> Result<(), GatherError> {
+        self.remove_all_but(&[&self.current()?]);
+        Ok(())
+    }
+
     /// Begins the next generation.
     pub(super) fn begin(&self, before: &Manifest) -> Result<Next, GatherError> {
         let manifest = Manifest { generation: before.generation + 1, ..Manifest::empty() };
         let folder = self.dataset.join(GENERATIONS).join(format!("{HALF}{}", manifest.generation));
+        // Parts of another gather that could not be removed would be counted too.
+        fs::create_dir(&folder).map_err(|error| GatherError::Io { path: folder.clone(), error })?;
         for table in Table::ALL {
             let path = folder.join(table.name());
             fs::create_dir_all(&path).map_err(|error| GatherError::Io { path, error })?;
@@ -99,6 +105,7 @@ impl Generations {
 
     /// Shows readers the next generation. The one before stays for those who still read it by its number.
     pub(super) fn switch_to(&self, next: Next) -> Result<(), GatherError> {
+        let before = self.current()?;
         let switch = || -> io::Result<()> {
             let text = serde_json::to_string_pretty(&next.manifest)? + "\n";
             fs::write(next.folder.join(FILE), text)?;
@@ -119,7 +126,6 @@ impl Generations {
                 _ => {}
             }
             symlink(Path::new(GENERATIONS).join(&name), &link)?;
-            let before = self.current();
             fs::rename(&link, self.dataset.join(CURRENT))?;
             rustix::fs::syncfs(File::open(&self.dataset)?)?;
             self.remove_all_but(&[&name, &before]);
@@ -128,11 +134,18 @@ impl Generations {
         switch().map_err(|error| GatherError::Io { path: self.dataset.clone(), error })
     }
 
-    /// The name of the generation that readers see; empty before the first.
-    fn current(&self) -> String {
-        let link = fs::read_link(self.dataset.join(CURRENT)).ok();
-        let name = link.as_deref().and_then(Path::file_name);
-        name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    /// The name of the generation that readers see; empty before the first. A copy that followed the links
+    /// has a folder in the link's place, and cannot be switched.
+    fn current(&self) -> Result<String, GatherError> {
+        let path = self.dataset.join(CURRENT);
+        match fs::read_link(&path) {
+            Ok(link) => Ok(link.file_name().unwrap_or_default().to_string_lossy().into_owned()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                Err(GatherError::Copied(self.dataset.clone()))
+            }
+            Err(error) => Err(GatherError::Io { path, error }),
+        }
     }
 
     /// Removes generations. One that stays because it cannot be removed takes space and nothing else.

@@ -58,6 +58,9 @@ pub enum GatherError {
     /// The folder is something else.
     #[error("{0} holds files and is no data set of iopj: name a new or an empty folder")]
     NotADataset(PathBuf),
+    /// Its links were followed when it was copied.
+    #[error("{0} is a copy without the links of a data set: gather into a new folder, or copy with `cp -a`")]
+    Copied(PathBuf),
     /// Another gather writes to it.
     #[error("another gather writes to {0}: wait for it, or end it")]
     Locked(PathBuf),
@@ -86,6 +89,7 @@ pub fn gather(
     let files = scan::files(folders, dataset)?;
     let generations = Generations::open(dataset)?;
     let before = generations.manifest()?;
+    generations.clean()?;
     let scanned = scan::scan(files, &before);
     let plan = plan::plan(&before, &scanned.found);
     let mut gathered = Gathered {

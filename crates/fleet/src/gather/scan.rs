@@ -103,6 +103,11 @@ pub(super) fn scan(files: Vec<PathBuf>, before: &Manifest) -> Scanned {
 }
 
 fn look(file: &Path, known: Option<&str>) -> Seen {
+    // The list of stores is text.
+    if file.to_str().is_none() {
+        let reason = format!("the name of `{}` is not UTF-8: rename it", file.display());
+        return Seen::Problem(Problem { file: file.to_string_lossy().into_owned().into(), reason });
+    }
     let stamp = stamp(file);
     if known == Some(stamp.as_str()) {
         return Seen::Unchanged;

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 /// Stores below which a host has no line.
 const FEWEST_STORES: usize = 3;
+/// Months below which a host has no line: what a warm-up does within an hour is no drift.
+const SHORTEST_MONTHS: f64 = 1.0;
 /// A month in ns: 30 days.
 const MONTH_NS: f64 = 30.0 * 86_400.0 * 1e9;
 
@@ -55,7 +57,12 @@ fn lines(trials: &KindTrials, workload: u32, path: u32) -> BTreeMap<u32, Vec<(f6
 
 /// The slope of a line through the points over their mean height.
 fn relative_slope(points: &[(f64, f64, f64)]) -> Option<f64> {
-    let (slope, _) = slope(points).filter(|_| points.len() >= FEWEST_STORES)?;
+    let months = || points.iter().map(|(month, ..)| *month);
+    let span = months().fold(f64::MIN, f64::max) - months().fold(f64::MAX, f64::min);
+    if points.len() < FEWEST_STORES || span < SHORTEST_MONTHS {
+        return None;
+    }
+    let (slope, _) = slope(points)?;
     let mean = points.iter().map(|(_, y, _)| y).sum::<f64>() / points.len() as f64;
     Some(slope / mean)
 }

@@ -181,19 +181,12 @@ fn verified_hosts(trials: &KindTrials, workload: u32, path: u32) -> (usize, usiz
 /// The path with the least joules for each I/O where they were measured, else with the least CPU time, among
 /// those that are verified on nearly every host.
 fn advice(trials: &KindTrials, workload: u32, paths: &[u32]) -> Option<Advice> {
-    let share = |path: u32| {
-        let (all, verified) = verified_hosts(trials, workload, path);
-        verified as f64 / all.max(1) as f64
-    };
+    // Of all hosts that did the workload: a path that one host of many has is not one to roll out.
+    let of_workload = paths.iter().flat_map(|path| trials.of(workload, *path)).map(|cell| cell.host);
+    let hosts = of_workload.collect::<BTreeSet<u32>>().len().max(1) as f64;
+    let share = |path: u32| verified_hosts(trials, workload, path).1 as f64 / hosts;
     let sound: Vec<u32> = paths.iter().copied().filter(|path| share(*path) >= VERIFIED_SHARE).collect();
-    let mean = |path: u32, figure: Figure| {
-        let hosts = trials.of_hosts(workload, path, figure);
-        (!hosts.is_empty()).then(|| hosts.iter().map(|(_, value)| value).sum::<f64>() / hosts.len() as f64)
-    };
-    let least = |figure: Figure| {
-        let known = sound.iter().filter_map(|path| Some((*path, mean(*path, figure)?)));
-        known.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(path, _)| path)
-    };
+    let least = |figure: Figure| least_on_all(trials, workload, &sound, figure);
     let by_joules = least(Figure::JoulesPerIo).map(|path| (path, "joules"));
     let (path, by) = by_joules.or_else(|| least(Figure::CpuNsPerIo).map(|path| (path, "cpu")))?;
     let plain = |name: &&str| paths.iter().copied().find(|path| trials.paths.name(*path) == *name);
@@ -208,6 +201,21 @@ fn advice(trials: &KindTrials, workload: u32, paths: &[u32]) -> Option<Advice> {
         cpu: saving(Figure::CpuNsPerIo),
         latency: saving(Figure::LatencyMean),
     })
+}
+
+/// The path with the least mean of a figure, over the hosts that have it for each of these paths; `None` with
+/// fewer than two such hosts.
+fn least_on_all(trials: &KindTrials, workload: u32, paths: &[u32], figure: Figure) -> Option<u32> {
+    let figures: Vec<BTreeMap<u32, f64>> =
+        paths.iter().map(|path| trials.of_hosts(workload, *path, figure).into_iter().collect()).collect();
+    let has_all = |host: &&u32| figures.iter().all(|of_path| of_path.contains_key(host));
+    let hosts: Vec<u32> = figures.first()?.keys().filter(has_all).copied().collect();
+    if hosts.len() < 2 {
+        return None;
+    }
+    let sum = |of_path: &BTreeMap<u32, f64>| hosts.iter().map(|host| of_path[host]).sum::<f64>();
+    let sums = paths.iter().zip(&figures).map(|(path, of_path)| (*path, sum(of_path)));
+    sums.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(path, _)| path)
 }
 
 /// What the first path saves of a figure of the second, over the hosts that have both.

@@ -27,6 +27,7 @@ mod trials;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 pub use contents::{Contents, Kind, UNKNOWN};
+use iopj_report::analysis::Admission;
 use iopj_store::{Measurement, Store, StoreError, Trial};
 use std::fmt;
 
@@ -158,10 +159,11 @@ impl<'a> Row<'a> {
         self.contents.study.is_in_force(self.trial.replicate)
     }
 
-    /// What is compared: a trial that counts, whose path was verified, that nothing disturbed.
+    /// What is compared: a trial that counts and that the report's tables admit, of a path that somebody
+    /// could take.
     fn competes(&self) -> bool {
-        self.in_force()
-            && self.measured().is_some_and(|one| one.verdict.kind.stands() && !one.conditions.are_disturbed())
+        let admission = Admission::default().of(&self.contents.study);
+        self.in_force() && !self.trial.path.is_baseline() && admission.admit(self.trial).is_ok()
     }
 }
 

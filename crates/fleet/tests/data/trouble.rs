@@ -78,6 +78,34 @@ fn what_was_known_of_a_store_stays_when_it_can_no_longer_be_read() {
     assert_eq!(listed(dataset).len(), known.len());
 }
 
+/// It was gathered into: every generation was removed, and the copy could never be read again.
+#[test]
+fn a_copy_that_followed_the_links_is_refused_and_stays_as_it_is() {
+    let (made, dataset, copy) = (folder(), folder(), folder());
+    fleet(made.path());
+    gathered(made.path(), dataset.path());
+    let copied =
+        std::process::Command::new("cp").arg("-rL").arg(dataset.path()).arg(copy.path().join("d")).status();
+    assert!(copied.unwrap().success());
+    let to = copy.path().join("d");
+    let refused = gather(&[made.path().to_owned()], &to, &|_, _| {}).unwrap_err();
+    assert!(matches!(refused, GatherError::Copied(_)) && refused.to_string().contains("cp -a"), "{refused}");
+    assert_eq!(listed(&to).len(), 10);
+    assert!(to.join("generations/1").exists());
+}
+
+#[test]
+fn a_store_whose_name_is_no_text_is_named_and_the_rest_goes_on() {
+    use std::os::unix::ffi::OsStrExt;
+    let (made, dataset) = (folder(), folder());
+    let fleet = fleet(made.path());
+    let odd = made.path().join(std::ffi::OsStr::from_bytes(b"n\xff.iopj"));
+    fs::rename(fleet.path(made.path(), 3), odd).unwrap();
+    let found = gathered(made.path(), dataset.path());
+    assert_eq!((found.problems.len(), found.added), (1, 9));
+    assert!(found.problems[0].reason.contains("not UTF-8"), "{:?}", found.problems);
+}
+
 #[test]
 fn a_folder_of_something_else_and_a_second_gather_are_refused() {
     let (made, other) = (folder(), folder());
