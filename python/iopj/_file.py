@@ -149,8 +149,11 @@ class File:
             buffer, count = data, len(data)
         else:
             buffer, count = self._filled(data)
+        length = count if length is None else length
+        if length > count:
+            raise ValueError(f"length: {length} bytes of data that has {count}")
         op = "write_dsync" if durable else "write"
-        return Request(self._native.submit(op, buffer, offset, count if length is None else length), "write")
+        return Request(self._native.submit(op, buffer, offset, length), "write")
 
     def submit_flush(self) -> Request[None]:
         """Begins to flush, and does not wait."""

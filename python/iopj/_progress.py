@@ -81,10 +81,9 @@ class _Bar(Progress):
 def shown(progress: bool) -> Iterator[Progress]:
     """Progress as it is shown here, or not at all."""
     shows = _chosen() if progress else Progress()
-    try:
-        yield shows
-    finally:
-        shows.end()
+    yield shows
+    # An error leaves the bar where it was.
+    shows.end()
 
 
 def _chosen() -> Progress:

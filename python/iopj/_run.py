@@ -123,7 +123,8 @@ def _follow(words: list[str], progress: Progress) -> tuple[str, int, list[str]]:
             for line in stderr:
                 if not progress.line(line.rstrip("\n")):
                     notes.append(line.rstrip("\n"))
-        except KeyboardInterrupt:
+        except BaseException:
+            # Also a reader of progress that has gone away: a program that nobody reads would wait for ever.
             child.send_signal(signal.SIGINT)
             stderr.read()
             raise

@@ -147,7 +147,7 @@ class Store:
         """Which path is the best in each cell of two axes, as `iopj winners --json` prints it.
 
         `maps` has one map for each set of workloads that differ in the axes only, with its `cells`:
-        `decision` is `wins`, `equal`, `undecided`, `single` or `empty`, `paths` names the best, `ranking`
+        `decision` is `wins`, `equal`, `undecided`, `alone` or `empty`, `paths` names the best, `ranking`
         has the mean and its 95 % interval of each. `test` is `blocks`, `welch` or `student`.
         """
         answer = self._native.winners(metric, (axes[0], axes[1]), test, with_unproven)

@@ -67,6 +67,28 @@ def test_what_is_written_is_read_back(folder: Path) -> None:
         iopj.File(folder / "own", file_id="0" * 32)
 
 
+def test_what_was_submitted_is_written_before_the_file_is_closed(folder: Path) -> None:
+    """What still waited for its turn was dropped without a word."""
+    path = str(folder / "waits")
+    file_id = iopj.make_file(path, 1 << 20)
+    with iopj.File(path, "posix-sio", file_id=file_id, depth=1, buffers=32) as file:
+        base = file.data_offset
+        requests = [
+            file.submit_write(base + at * BLOCK, bytes([at + 1]) * BLOCK) for at in range(32)
+        ]
+    assert [request.result() for request in requests] == [BLOCK] * 32
+    assert content(path, base, 32 * BLOCK) == b"".join(bytes([at + 1]) * BLOCK for at in range(32))
+
+
+def test_a_write_is_never_longer_than_its_data(folder: Path) -> None:
+    """The rest was what the buffer had held before."""
+    path = str(folder / "short")
+    file_id = iopj.make_file(path, 1 << 20)
+    with iopj.File(path, file_id=file_id, depth=1) as file:
+        with pytest.raises(ValueError, match="8192 bytes of data that has 4096"):
+            file.submit_write(file.data_offset, b"x" * BLOCK, 2 * BLOCK)
+
+
 def test_a_buffer_that_is_seen_cannot_be_submitted(file: iopj.File) -> None:
     buffer = file.buffer()
     view = memoryview(buffer)
@@ -264,7 +286,11 @@ def test_a_forked_child_is_told_and_does_not_hang(data: str) -> None:
                 pass
             first = view[0]
             file.close()
+            # Its worker may have the number of the parent's, which must not be detached.
+            own = iopj.File(sys.argv[1], depth=2)
             del file, buffer, request, view
+            assert len(own.read(own.data_offset, 4096)) == 4096
+            own.close()
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert len(request.result()) == 4096 and len(file.read(file.data_offset, 4096)) == 4096

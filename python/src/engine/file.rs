@@ -196,7 +196,12 @@ impl Drop for Engine {
         // The thread ends by itself: to wait for it here would hold the interpreter's lock.
         if self.shared.is_own() {
             self.shared.end("the file is closed");
+            return;
         }
+        // In a forked child the number of the parent's thread may be that of a thread of its own, which must
+        // not be detached.
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        std::mem::forget(thread);
     }
 }
 

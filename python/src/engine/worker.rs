@@ -76,10 +76,18 @@ impl Worker {
     fn run(&mut self) -> Result<(), EngineError> {
         let mut until = None;
         loop {
-            if self.shared.state().ended.is_none() {
-                self.push();
-            } else if self.flying.is_empty() || is_over(&mut until) {
+            let (is_ended, waits) = {
+                let state = self.shared.state();
+                (state.ended.is_some(), !state.jobs.is_empty())
+            };
+            // What was submitted before the end is done, as far as the time allows.
+            if is_ended && (is_over(&mut until) || (self.flying.is_empty() && !waits)) {
                 return Ok(());
+            }
+            self.push();
+            if is_ended && self.flying.is_empty() {
+                // All that waited was refused; the bell may have been answered already.
+                continue;
             }
             let Some(engine) = &mut self.engine else { return Ok(()) };
             let mut done = Vec::new();
@@ -174,6 +182,8 @@ impl Worker {
             if has_landed {
                 slot.land();
             }
+            // Among the free ones before it stops being in flight, so that it is always one of both.
+            drop(slot);
             let mut state = self.shared.state();
             state.flying = state.flying.saturating_sub(1);
         }
