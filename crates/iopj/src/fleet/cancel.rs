@@ -1,9 +1,10 @@
 //! `iopj fleet cancel`: every job ends, and puts its host's settings back.
 
 use super::{Way, status};
-use crate::output::print;
+use crate::output::{FAILURES, print};
 use crate::signals;
 use iopj_fleet::Campaign;
+use iopj_fleet::job::{Phase, State};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -14,6 +15,9 @@ pub(super) fn cancel(folder: &Path) -> anyhow::Result<ExitCode> {
         Way::Slurm(slurm) => slurm.cancel()?,
         Way::Kubernetes(kubernetes) => kubernetes.cancel()?,
     }
-    print(&status::table(&campaign.all_known()?))?;
-    Ok(ExitCode::SUCCESS)
+    let known = campaign.all_known()?;
+    print(&status::table(&known))?;
+    // One that cannot be reached may still run, and have settings to put back.
+    let is_open = |state: &State| !state.phase.is_over() || state.phase == Phase::Lost;
+    Ok(if known.values().any(is_open) { ExitCode::from(FAILURES) } else { ExitCode::SUCCESS })
 }
