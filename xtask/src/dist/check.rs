@@ -51,7 +51,7 @@ fn lintian(folder: &Path) -> Result<()> {
 
 /// Copies the sources to a folder of another name, builds everything there, and compares the checksums.
 fn built_elsewhere(workspace: &Workspace, release: &Release, epoch: u64) -> Result<()> {
-    let folder = empty(workspace.target.join("dist/elsewhere, in a folder with a longer name"))?;
+    let folder = empty(workspace.target.join("dist/elsewhere/in-a-folder-with-a-longer-name"))?;
     let listed =
         shell::output(&mut workspace.program("git", "ls-files --cached --others --exclude-standard"))?;
     for file in listed.lines().filter(|file| workspace.root.join(file).is_file()) {

@@ -68,8 +68,9 @@ impl Debian<'_> {
         let fill = |text: String, (name, value): &(&str, &str)| text.replace(name, value);
         let fields = values.iter().fold(fields.trim().to_owned(), fill);
         all.file("DEBIAN/control", fields + "\n");
-        let sums = Command::new("md5sum").current_dir(&folder).arg("--").args(tree.files()).output();
-        all.file("DEBIAN/md5sums", sums.context("md5sum")?.stdout);
+        let mut sums = Command::new("md5sum");
+        sums.current_dir(&folder).arg("--").args(tree.files());
+        all.file("DEBIAN/md5sums", shell::output(&mut sums)?);
         if name == "libiopj0" {
             all.file("DEBIAN/shlibs", format!("libiopj 0 libiopj0 (>= {})\n", self.version));
             all.file("DEBIAN/symbols", self.symbols()?);

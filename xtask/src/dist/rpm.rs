@@ -34,6 +34,8 @@ impl Rpm<'_> {
         let packed = work.join("packed");
         let mut build = Command::new("rpmbuild");
         build.env("SOURCE_DATE_EPOCH", self.epoch.to_string()).env("LC_ALL", "C").env("TZ", "UTC");
+        // Without the builder's own macros, such as a vendor.
+        build.env("HOME", work);
         build.args(["-bb", "--quiet", "--target", &format!("{}-linux", arch.rpm)]);
         let folder = |path: &Path| path.display().to_string();
         let values = [

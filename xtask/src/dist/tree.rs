@@ -140,6 +140,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 /// `tar`'s own.
 pub(crate) fn tar(folder: &Path, name: &str, epoch: u64, to: &Path) -> Result<()> {
     let mut command = Command::new("tar");
+    command.env_remove("TAR_OPTIONS");
     command.env("LC_ALL", "C").args(["--create", "--format=gnu", "--sort=name", "--numeric-owner"]);
     command.args(["--owner=0", "--group=0", &format!("--mtime=@{epoch}")]);
     shell::output(command.arg("--file").arg(to).arg("--directory").arg(folder).arg(name)).map(|_| ())

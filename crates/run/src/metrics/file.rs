@@ -118,7 +118,8 @@ mod tests {
         fs::write(at("kept"), "mine").unwrap();
         for name in ["m.prom", "m.prom.new"] {
             symlink(at("kept"), at(name)).unwrap();
-            let error = MetricsFile::create(&at("m.prom"), &text("# HELP iopj_a A\n")).unwrap_err().to_string();
+            let error =
+                MetricsFile::create(&at("m.prom"), &text("# HELP iopj_a A\n")).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains("holds no metrics"), "{error}");
             fs::remove_file(at(name)).unwrap();
         }
