@@ -18,7 +18,14 @@ pub(crate) fn output(program: &str, arguments: &[String], package: &str) -> Resu
 
 /// A program's end, whatever it is.
 pub(crate) fn run(program: &str, arguments: &[String], package: &str) -> Result<Output, FleetError> {
-    Command::new(program).args(arguments).output().map_err(|error| {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    // What the user asks of squeue in general would hide tasks.
+    let variables = std::env::vars_os().map(|(name, _)| name);
+    variables.filter(|name| name.to_string_lossy().starts_with("SQUEUE_")).for_each(|name| {
+        command.env_remove(name);
+    });
+    command.output().map_err(|error| {
         let reason = match error.kind() {
             ErrorKind::NotFound => format!("there is no `{program}` here: install {package}"),
             _ => error.to_string(),

@@ -74,7 +74,10 @@ impl<'a> Slurm<'a> {
         let id = answer.split(';').next().unwrap_or_default().to_owned();
         for (number, node) in nodes.iter().enumerate() {
             let fixed = [format!("JobId={id}_{number}"), format!("ReqNodeList={node}")];
-            program::output("scontrol", &[vec!["update".to_owned()], fixed.to_vec()].concat(), PACKAGE)?;
+            let update = [vec!["update".to_owned()], fixed.to_vec()].concat();
+            // An array that is refused in part would stay held, and nobody would know it.
+            program::output("scontrol", &update, PACKAGE)
+                .inspect_err(|_| drop(program::run("scancel", &words([&id]), PACKAGE)))?;
         }
         Ok(Some(Array { id, tasks: tasks as u32, nodes }))
     }
@@ -136,24 +139,29 @@ impl<'a> Slurm<'a> {
         Ok(state)
     }
 
-    /// Tasks of the last array that have written nothing: they wait, or Slurm could not start them.
+    /// Tasks that have written nothing: they wait, or Slurm could not start them.
     fn refresh_unbegun(
         &self,
         live: &BTreeMap<String, Live>,
         seen: &BTreeSet<String>,
     ) -> Result<(), FleetError> {
-        let known = self.campaign.all_known()?;
+        let mut known = self.campaign.all_known()?;
         for name in known.keys().filter(|name| name.starts_with(UNNAMED)) {
             self.campaign.forget(name)?;
         }
-        let Some(last) = self.by.arrays.last() else { return Ok(()) };
-        for number in 0..last.tasks {
-            let task = format!("{}_{number}", last.id);
-            if seen.contains(&task) {
+        known.retain(|name, _| !name.starts_with(UNNAMED));
+        let newest = self.by.arrays.last().map(|array| array.id.as_str());
+        let tasks =
+            self.by.arrays.iter().flat_map(|array| (0..array.tasks).map(move |number| (array, number)));
+        for (array, number) in tasks {
+            let task = format!("{}_{number}", array.id);
+            let node = array.nodes.get(number as usize).cloned();
+            let name = node.unwrap_or_else(|| format!("{UNNAMED}{task}"));
+            let is_last_known = known.get(&name).is_some_and(|known| known.task.as_ref() == Some(&task));
+            let matters = live.contains_key(&task) || newest == Some(&array.id) || is_last_known;
+            if seen.contains(&task) || !matters {
                 continue;
             }
-            let node = last.nodes.get(number as usize).cloned();
-            let name = node.unwrap_or_else(|| format!("{UNNAMED}{task}"));
             let state = match live.get(&task) {
                 Some(Live { reason, .. }) => State::now(Phase::Waiting, Some(format!("Slurm: {reason}"))),
                 None => match tasks::ended(&task) {
@@ -246,10 +254,18 @@ pub fn nodes_of(list: &str) -> Result<Vec<String>, FleetError> {
     Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Lets the tasks of an array that wait choose other nodes than those that have begun.
-pub fn leave_to_others(campaign: &Campaign, array: &str) {
+/// Lets the tasks of an array that wait choose other nodes than this one, those where one of them has begun,
+/// and those that are complete. A node that failed under an earlier array is free.
+pub fn leave_to_others(campaign: &Campaign, array: &str, own: &str) {
     let By::Slurm(BySlurm { nodes: Some(_), .. }) = &campaign.plan().by else { return };
-    let nodes = hosts(campaign).join(",");
+    let of_array = |state: &State| {
+        state.task.as_deref().and_then(|task| task.split_once('_')).is_some_and(|(of, _)| of == array)
+    };
+    let is_used = |host: &String| {
+        let state = campaign.job_folder(host).written().ok().flatten();
+        host == own || state.is_some_and(|state| state.phase.is_complete() || of_array(&state))
+    };
+    let nodes = hosts(campaign).into_iter().filter(is_used).collect::<Vec<_>>().join(",");
     // Where no task waits any more, Slurm refuses: then there is nobody to tell.
     let update = [format!("JobId={array}"), format!("ExcNodeList={nodes}")];
     let _ = program::run("scontrol", &[vec!["update".to_owned()], update.to_vec()].concat(), PACKAGE);

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 /// How Slurm calls a task that ended with exit code 0.
 pub(super) const COMPLETED: &str = "COMPLETED";
+/// How it calls one that has not ended.
+const LIVE: [&str; 5] = ["PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING"];
 
 /// A task that Slurm has.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,8 +30,10 @@ pub(super) fn live(ids: &[String]) -> Result<BTreeMap<String, Live>, FleetError>
     if ids.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let arguments =
-        [words(["--noheader", "--array", "--format=%i|%T|%r"]), vec![format!("--jobs={}", ids.join(","))]];
+    let arguments = [
+        words(["--noheader", "--array", "--all", "--format=%i|%T|%r"]),
+        vec![format!("--jobs={}", ids.join(","))],
+    ];
     match program::output("squeue", &arguments.concat(), PACKAGE) {
         Ok(text) => Ok(listed(&text)),
         // All of them ended some time ago.
@@ -67,7 +71,9 @@ fn of_scontrol(text: &str) -> Option<Ended> {
         words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
     };
     let (state, exit) = (field("JobState")?, field("ExitCode")?);
-    // A task that still has its line but not its turn in the queue is ending.
+    if LIVE.contains(&state) {
+        return None;
+    }
     Some(in_words(state, exit, field("Reason").filter(|reason| *reason != "None")))
 }
 
@@ -102,6 +108,7 @@ mod tests {
         let ended = of_sacct("CANCELLED by 1000|0:15\n").unwrap();
         assert!(ended.is_cancelled && ended.text.ends_with("(killed by signal 15)"));
         assert_eq!([of_scontrol(""), of_sacct("")], [None, None]);
+        assert_eq!(of_scontrol(&line.replace("NODE_FAIL", "RUNNING")), None, "it goes on");
     }
 
     #[test]

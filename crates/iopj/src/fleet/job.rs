@@ -179,7 +179,7 @@ fn task(folder: &Path) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     own.tell(&campaign.plan().job)?;
-    slurm::leave_to_others(&campaign, &array);
+    slurm::leave_to_others(&campaign, &array, &host);
     perform(&own, &campaign.plan().job, &Holder::here(&host, Some(&task)))
 }
 

@@ -84,6 +84,11 @@ fn tasks_of_any_nodes_are_cancelled_and_put_their_end_on_record() {
     let runs = holder(&cluster);
     until_done(&cluster.at("shared/c/run").join(&runs).join("run.iopj"), 1);
     until_says(&cluster, "2 running, 1 waiting");
+    // Each look remembers who waits; a second submit queued one more.
+    for _ in 0..3 {
+        says(&ends(&cluster, 0, "fleet status shared/c"), &["2 running, 1 waiting"]);
+    }
+    says(&ends(&cluster, 0, &line), &["every node is complete or under way"]);
     says(&ends(&cluster, 0, "fleet cancel shared/c"), &["3 cancelled", "ended by a signal"]);
     assert_eq!(fs::read_dir(cluster.at("shared/c/drives")).unwrap().count(), 0, "no lease is left");
     let missing = "fleet submit s.toml --slurm --nodes 1 --dir d --partition none";
