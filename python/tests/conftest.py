@@ -2,7 +2,6 @@
 
 import fcntl
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import iopj
@@ -17,11 +16,15 @@ REPLICATES = 2
 LOCK = Path("/run/lock/iopj-tests.lock")
 
 
-@contextmanager
+@pytest.fixture(scope="session", autouse=True)
 def alone() -> Iterator[None]:
-    """Holds the machine."""
-    LOCK.touch()
-    with LOCK.open() as lock:
+    """Holds the machine, once for all tests: others hold it for minutes."""
+    try:
+        lock = LOCK.open()
+    except OSError:
+        # A file of another user may be read, and not made (`fs.protected_regular`).
+        lock = LOCK.open("a")
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -43,21 +46,20 @@ def data(folder: Path) -> str:
 @pytest.fixture(scope="session")
 def store(folder: Path, data: str) -> iopj.Store:
     """Two paths at two depths, and one that has a single depth, in two replicates."""
-    with alone():
-        return iopj.run(
-            target=data,
-            store=str(folder / "one.iopj"),
-            progress=False,
-            wait="10m",
-            path=PATHS,
-            rw="randread",
-            bs="4k",
-            iodepth=DEPTHS,
-            numjobs=1,
-            runtime="100ms",
-            ramp_time="20ms",
-            replicates=REPLICATES,
-        )
+    return iopj.run(
+        target=data,
+        store=str(folder / "one.iopj"),
+        progress=False,
+        wait="10m",
+        path=PATHS,
+        rw="randread",
+        bs="4k",
+        iodepth=DEPTHS,
+        numjobs=1,
+        runtime="100ms",
+        ramp_time="20ms",
+        replicates=REPLICATES,
+    )
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import nbformat
-from conftest import alone
 from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "first.ipynb"
@@ -13,8 +12,7 @@ def test_the_notebook_runs_and_shows_what_it_says(folder: Path) -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     assert all(not cell.outputs for cell in notebook.cells if cell.cell_type == "code"), "it has no outputs"
     client = NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(folder)}})
-    with alone():
-        client.execute()
+    client.execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     kinds = [kind for output in outputs for kind in output.get("data", {})]
     assert kinds.count("image/png") == 4, "a figure of each kind"

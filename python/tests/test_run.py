@@ -9,7 +9,6 @@ from pathlib import Path
 
 import iopj
 import pytest
-from conftest import alone
 from iopj import _progress, _run
 
 ONE = {"path": "libaio/syscall/interrupt", "rw": "randread", "bs": "4k", "iodepth": 1, "numjobs": 1}
@@ -32,8 +31,7 @@ def test_what_the_program_says_is_raised(folder: Path) -> None:
 def test_progress_is_lines_without_a_notebook(
     folder: Path, data: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with alone():
-        store = iopj.run(target=data, store=folder / "lines.iopj", **ONE, **SHORT)
+    store = iopj.run(target=data, store=folder / "lines.iopj", **ONE, **SHORT)
     said = capfd.readouterr().err
     assert "1/1 libaio/syscall/interrupt randread 4k iodepth 1 numjobs 1" in said
     assert store.name == "quick" and store.emulated is None and "kernel" in store.provenance
@@ -78,6 +76,6 @@ def test_an_interrupt_ends_the_program(folder: Path, data: str) -> None:
 
     words = [iopj.program(), "run", f"--target={data}", f"--store={folder / 'stopped.iopj'}"]
     words += [f"--{name.replace('_', '-')}={value}" for name, value in ONE.items()]
-    with alone(), pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt):
         _run._follow([*words, "--runtime=600s", "--replicates=1", "--wait=10m"], Interrupts())
     assert threading.active_count() == 1 and os.path.exists(folder / "stopped.iopj")
