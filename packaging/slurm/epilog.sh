@@ -1,19 +1,15 @@
 #!/bin/sh
 # Epilog of Slurm for iopj's jobs, as root on the node, after a job's end of any kind (slurm.conf: Epilog=).
 #
-# Puts back what prolog.sh changed, and what a run that was killed left changed. If something stays, it says
-# so and fails: Slurm drains the node.
+# Puts back what prolog.sh changed, and what a run that was killed left changed; where nothing is left, other
+# jobs are none of its business. If something stays, it says so and fails: Slurm drains the node.
 set -u
 
 kept=${IOPJ_SLURM_STATE:-/run/iopj-slurm}
 sys=${IOPJ_SLURM_SYS:-/sys}
 failed=0
 
-case ${SLURM_JOB_NAME:-iopj-} in
-iopj-*) ;;
-*) exit 0 ;;
-esac
-
+[ -f "$kept/old" ] || ls /run/iopj/journal-* >/dev/null 2>&1 || exit 0
 iopj restore >&2 || failed=1
 if [ -f "$kept/old" ]; then
     while read -r file old; do

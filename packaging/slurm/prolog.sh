@@ -2,7 +2,8 @@
 # Prolog of Slurm for iopj's jobs, as root on the node, before a job begins (slurm.conf: Prolog=).
 #
 # Settings of a host can be changed by root alone, and a job runs as its user. So this script gives the node
-# the settings that the administrator allows, for jobs named iopj-*, and epilog.sh puts the old values back.
+# the settings that the administrator allows, for jobs whose comment is iopj (slurmd tells a prolog no job's
+# name), and epilog.sh puts the old values back.
 # The list is /etc/iopj/slurm-settings: one file below /sys and its value a line, such as
 #
 #     block/nvme0n1/queue/scheduler none
@@ -15,10 +16,7 @@ list=${IOPJ_SLURM_SETTINGS:-/etc/iopj/slurm-settings}
 kept=${IOPJ_SLURM_STATE:-/run/iopj-slurm}
 sys=${IOPJ_SLURM_SYS:-/sys}
 
-case ${SLURM_JOB_NAME:-} in
-iopj-*) ;;
-*) exit 0 ;;
-esac
+[ "${SLURM_JOB_COMMENT:-}" = iopj ] || exit 0
 
 iopj restore >&2
 if [ -s "$kept/old" ]; then
@@ -27,7 +25,7 @@ if [ -s "$kept/old" ]; then
 fi
 [ -r "$list" ] || exit 0
 mkdir -p "$kept"
-while read -r file value; do
+while read -r file value || [ -n "$file" ]; do
     case $file in
     '' | '#'*) continue ;;
     /* | *..*)

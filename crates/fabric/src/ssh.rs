@@ -102,8 +102,8 @@ impl Control {
         }
     }
 
-    /// Runs a command there, and gives its output to `take` while it comes. Why the command failed there, if
-    /// it did, stands beside what `take` made of its output.
+    /// Runs a command there, and gives its output to `take` while it comes. Returns what `take` made of it
+    /// and, if the command failed there, why.
     ///
     /// # Errors
     /// ssh does not start.

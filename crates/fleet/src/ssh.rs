@@ -283,7 +283,7 @@ impl<'a> Ssh<'a> {
         Ok(())
     }
 
-    /// Fetches the stores of these hosts; why one did not come stands beside its name.
+    /// Fetches the stores of these hosts; each has its file, or why it did not come.
     pub fn fetch(&self, hosts: &[String]) -> Vec<(String, Result<PathBuf, FleetError>)> {
         let fetched = each(hosts, self.by.parallel, |host| self.fetch_one(host));
         hosts.iter().cloned().zip(fetched).collect()

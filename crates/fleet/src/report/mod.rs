@@ -140,7 +140,7 @@ fn of_kind(folder: &Path, kind: &Kind, parts: &[&PartRecord]) -> Result<KindRepo
     })
 }
 
-/// Facts about a kind that a policy is held against on a host.
+/// Facts about a kind that a host must share to follow its policy.
 fn provenance(
     dataset: &Path,
     kind: &Kind,

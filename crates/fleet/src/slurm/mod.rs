@@ -229,6 +229,8 @@ fn sbatch_arguments(campaign: &Campaign, by: &BySlurm, tasks: usize, complete: &
     arguments.extend(words(["--no-requeue", SIGNAL]));
     arguments.push(format!("--array=0-{}", tasks - 1));
     arguments.push(format!("--job-name=iopj-{}", campaign.id()));
+    // The prolog and the epilog for administrators know the job by it.
+    arguments.push("--comment=iopj".to_owned());
     arguments.push(format!("--chdir={folder}"));
     arguments.push(format!("--output={folder}/run/slurm-%A_%a.log"));
     arguments.extend(by.options.iter().cloned());

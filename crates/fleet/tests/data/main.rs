@@ -1,4 +1,4 @@
-//! The data set of a fleet: gathered from real stores, held against what is known of them.
+//! The data set of a fleet: gathered from real stores, and compared with what is known of them.
 
 #[path = "../../examples/generate/fleet.rs"]
 mod fleet;

@@ -10,7 +10,7 @@ fn script(folder: &Path, name: &str, job: &str) -> Output {
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/slurm").join(name);
     let mut command = Command::new("sh");
-    command.arg(script).env("PATH", path).env("SLURM_JOB_NAME", job);
+    command.arg(script).env("PATH", path).env("SLURM_JOB_COMMENT", job);
     command.env("IOPJ_SLURM_SETTINGS", folder.join("list")).env("IOPJ_SLURM_STATE", folder.join("kept"));
     command.env("IOPJ_SLURM_SYS", folder.join("sys")).output().unwrap()
 }
@@ -29,17 +29,17 @@ fn what_the_prolog_sets_the_epilog_puts_back_in_the_opposite_order() {
     fs::write(folder.join("list"), "# ours\nscheduler none\nnomerges 1\nnomerges 2\n").unwrap();
     assert!(script(&folder, "prolog.sh", "training").status.success());
     assert_eq!(value("nomerges"), "0", "a job that is not iopj's");
-    let output = script(&folder, "prolog.sh", "iopj-quick-1");
+    let output = script(&folder, "prolog.sh", "iopj");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(values(), ["none", "2"]);
-    assert!(!script(&folder, "prolog.sh", "iopj-quick-1").status.success(), "an earlier job's are not back");
-    assert!(script(&folder, "epilog.sh", "iopj-quick-1").status.success());
+    assert!(!script(&folder, "prolog.sh", "iopj").status.success(), "an earlier job's are not back");
+    assert!(script(&folder, "epilog.sh", "iopj").status.success());
     assert_eq!(values(), ["kyber", "0"]);
 
     fs::write(folder.join("list"), "../kept/x 1\n").unwrap();
-    assert!(!script(&folder, "prolog.sh", "iopj-quick-1").status.success());
+    assert!(!script(&folder, "prolog.sh", "iopj").status.success());
     fs::write(folder.join("list"), "nomerges 2\nmissing 1\n").unwrap();
-    assert!(!script(&folder, "prolog.sh", "iopj-quick-1").status.success());
-    assert!(script(&folder, "epilog.sh", "iopj-quick-1").status.success());
+    assert!(!script(&folder, "prolog.sh", "iopj").status.success());
+    assert!(script(&folder, "epilog.sh", "iopj").status.success());
     assert_eq!(value("nomerges"), "0");
 }

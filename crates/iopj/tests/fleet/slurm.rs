@@ -48,6 +48,8 @@ fn of_an_array_over_two_nodes_a_killed_task_is_recorded_and_made_up_for() {
     let job = |node: &str| cluster.at("shared/c/run").join(node);
     let killed = holder(&cluster);
     until_done(&job(&killed).join("run.iopj"), 1);
+    let setting = |node: &str| fs::read_to_string(cluster.at(&format!("sys-{node}/nomerges"))).unwrap();
+    assert_eq!(setting(&killed), "2\n", "the prolog has set it");
     signal(process(&job(&killed).join("state.json")), libc::SIGKILL);
     let words = until_says(&cluster, "1 killed, 1 ok");
     says(&words, &["Slurm: ", "killed by signal 9"]);
@@ -68,6 +70,7 @@ fn of_an_array_over_two_nodes_a_killed_task_is_recorded_and_made_up_for() {
     assert_eq!(trials(&fetched(&campaign, &killed)), 4);
     assert_eq!(fs::read_dir(campaign.join("drives")).unwrap().count(), 0, "no lease is left");
     says(&ends(&cluster, 0, &line), &["every node is complete or under way"]);
+    until("the epilogs", || ["n1", "n2"].iter().all(|node| setting(node) == "0\n").then_some(()));
 }
 
 #[test]

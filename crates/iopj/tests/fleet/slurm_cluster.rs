@@ -32,6 +32,7 @@ impl Cluster {
         fs::set_permissions(at("munge.key"), fs::Permissions::from_mode(0o600)).unwrap();
         fs::create_dir(at("state")).unwrap();
         let disk = Disk::mounted(&at("shared"));
+        scripts(folder.path());
         fs::write(at("slurm.conf"), configuration(folder.path())).unwrap();
         let mut cluster = Cluster { daemons: Vec::new(), _disk: disk, folder };
         let file = |option: &str, name: &str| format!("--{option}={}", cluster.at(name).display());
@@ -92,6 +93,27 @@ impl Drop for Cluster {
     }
 }
 
+/// Writes the prolog and the epilog as an administrator would, each node on a folder in sysfs' place.
+fn scripts(folder: &Path) {
+    for node in ["n1", "n2"] {
+        fs::create_dir(folder.join(format!("sys-{node}"))).unwrap();
+        fs::write(folder.join(format!("sys-{node}/nomerges")), "0\n").unwrap();
+    }
+    fs::write(folder.join("settings"), "nomerges 2\n").unwrap();
+    let iopj = Path::new(env!("CARGO_BIN_EXE_iopj")).parent().unwrap().display();
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/slurm");
+    let of = folder.display();
+    for name in ["prolog", "epilog"] {
+        let text = format!(
+            "#!/bin/sh\nexport PATH={iopj}:$PATH IOPJ_SLURM_SETTINGS={of}/settings \
+             IOPJ_SLURM_STATE={of}/kept-$SLURMD_NODENAME IOPJ_SLURM_SYS={of}/sys-$SLURMD_NODENAME\n\
+             exec sh {shipped}/{name}.sh\n"
+        );
+        fs::write(folder.join(name), text).unwrap();
+        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
 fn configuration(folder: &Path) -> String {
     let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [controller, n1, n2] = listeners.map(|listener| listener.local_addr().unwrap().port());
@@ -118,6 +140,8 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 SchedulerParameters=sched_interval=1,batch_sched_delay=0
 KillWait=30
+Prolog={folder}/prolog
+Epilog={folder}/epilog
 NodeName=n1 NodeHostname={name} NodeAddr=127.0.0.1 Port={n1} CPUs=1
 NodeName=n2 NodeHostname={name} NodeAddr=127.0.0.1 Port={n2} CPUs=1
 PartitionName=io Nodes=n1,n2 Default=YES State=UP
