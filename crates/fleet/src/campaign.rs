@@ -195,7 +195,8 @@ impl Campaign {
         files::write_json(&self.folder.join(PLAN), &self.plan)
     }
 
-    fn record(&self, host: &str) -> PathBuf {
+    /// The file of what is known of a host.
+    pub(crate) fn record(&self, host: &str) -> PathBuf {
         self.folder.join("hosts").join(format!("{}.json", files::name_of(host)))
     }
 

@@ -197,6 +197,7 @@ fn perform(folder: &JobFolder, job: &Job, holder: &Holder) -> anyhow::Result<Exi
     let store = folder.store_of(job)?;
     let first = State {
         process: Process::of(std::process::id()),
+        boot: Some(boot_id()),
         drives: refusals::drives(job, &store),
         task: holder.task.clone(),
         ..State::now(Phase::Running, None)
