@@ -4,7 +4,7 @@ use crate::error::FleetError;
 use crate::files;
 use iopj_store::Store;
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 /// The version of these files.
@@ -13,6 +13,7 @@ const DESCRIPTION: &str = "job.json";
 const STATE: &str = "state.json";
 const STORE: &str = "run.iopj";
 const LOG: &str = "log";
+const LOCK: &str = "lock";
 
 /// What a host's job is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,9 +66,9 @@ pub enum Phase {
     Ok,
     /// The study was measured, and trials failed.
     Failures,
-    /// It was refused, for the reason beside it.
+    /// It was refused, for the reason beside it, and has not begun.
     Refused,
-    /// It was killed, or its host died.
+    /// It was killed, or its host died, or an error ended it.
     Killed,
     /// It was ended by a signal, and put everything back.
     Cancelled,
@@ -367,6 +368,22 @@ impl JobFolder {
     /// [`FleetError::Io`].
     pub fn write(&self, state: &State) -> Result<(), FleetError> {
         files::write_json(&self.folder.join(STATE), state)
+    }
+
+    /// The right to do the job and to write its state, which one process has at a time; `None` if another has
+    /// it.
+    ///
+    /// # Errors
+    /// [`FleetError::Io`].
+    pub fn lock(&self) -> Result<Option<File>, FleetError> {
+        let path = self.folder.join(LOCK);
+        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = file.map_err(FleetError::io("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(FleetError::io("lock", &path)(error)),
+        }
     }
 
     /// The folder.
