@@ -44,6 +44,15 @@ impl By {
             By::Kubernetes(_) => "kubernetes",
         }
     }
+
+    /// The folder of the hosts that jobs and their stores have, where this says it.
+    fn folder(&self) -> Option<&Path> {
+        match self {
+            By::Ssh(by) => by.folder.as_deref(),
+            By::Slurm(_) => None,
+            By::Kubernetes(by) => Some(&by.folder),
+        }
+    }
 }
 
 /// A campaign over ssh.
@@ -195,7 +204,8 @@ impl Campaign {
         files::write_json(&self.folder.join(PLAN), &self.plan)
     }
 
-    fn record(&self, host: &str) -> PathBuf {
+    /// The file of what is known of a host.
+    pub(crate) fn record(&self, host: &str) -> PathBuf {
         self.folder.join("hosts").join(format!("{}.json", files::name_of(host)))
     }
 
@@ -322,14 +332,16 @@ fn continued(before: Plan, mut now: Plan, folder: &Path) -> Result<Plan, FleetEr
     }
     let same = [
         (before.job.target == now.job.target, "target"),
-        (before.job.scratch == now.job.scratch, "folder of scratch"),
+        (before.job.scratch == now.job.scratch && before.by.folder() == now.by.folder(), "--scratch"),
     ];
     if let Some((_, what)) = same.iter().find(|(is_same, _)| !is_same) {
         return differs(what);
     }
     now.job.campaign = before.job.campaign;
-    if let (By::Slurm(before), By::Slurm(now)) = (before.by, &mut now.by) {
-        now.arrays = before.arrays;
+    match (before.by, &mut now.by) {
+        (By::Slurm(before), By::Slurm(now)) => now.arrays = before.arrays,
+        (By::Kubernetes(before), By::Kubernetes(now)) => now.name = before.name,
+        _ => {}
     }
     Ok(now)
 }
@@ -385,6 +397,47 @@ mod tests {
         let mut again = plan("a");
         again.job.campaign = "s-2".to_owned();
         assert_eq!(submit(again).unwrap().id(), "s-1");
+    }
+
+    /// The stores of before were left where nobody looked for them.
+    #[test]
+    fn another_scratch_is_refused_however_the_campaign_is_run() {
+        let ssh = |folder: Option<&str>| {
+            By::Ssh(BySsh {
+                hosts: vec!["n1".to_owned()],
+                parallel: 8,
+                command: "iopj".to_owned(),
+                push: false,
+                folder: folder.map(PathBuf::from),
+            })
+        };
+        let kubernetes = |folder: &str, name: &str| {
+            By::Kubernetes(ByKubernetes {
+                namespace: None,
+                name: name.to_owned(),
+                folder: folder.into(),
+                nodes: Some(2),
+            })
+        };
+        let pairs = [
+            (ssh(None), ssh(Some("/scratch"))),
+            (ssh(Some("/scratch")), ssh(None)),
+            (kubernetes("/var/lib/iopj", "iopj-1"), kubernetes("/scratch", "iopj-2")),
+        ];
+        for (first, second) in pairs {
+            let folder = tempfile::tempdir().unwrap();
+            let submit = |by: By| Campaign::submit(folder.path(), Plan { by, ..plan("a") });
+            drop(submit(first.clone()).unwrap());
+            let error = submit(second).unwrap_err().to_string();
+            assert!(error.contains("has another --scratch: submit it as it was"), "{error}");
+            drop(submit(first).unwrap());
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let submit = |name| {
+            let by = kubernetes("/var/lib/iopj", name);
+            Campaign::submit(folder.path(), Plan { by, ..plan("a") }).unwrap().plan().by.clone()
+        };
+        assert_eq!(submit("iopj-1"), submit("iopj-2"), "what it made has one name");
     }
 
     #[test]

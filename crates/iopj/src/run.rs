@@ -39,6 +39,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         push: args.push,
         anyway: args.anyway,
         wait: args.wait,
+        drives: None,
     };
     let stop = signals::stop_flag();
     let result = match &args.resume {

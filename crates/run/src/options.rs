@@ -1,6 +1,7 @@
 //! What the command line says besides the study.
 
 use iopj_engine::PciAddress;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,4 +31,7 @@ pub struct Options {
     pub anyway: bool,
     /// How long to wait for another run on the same drive; without it, that run is an error.
     pub wait: Option<Duration>,
+    /// The drives that were found to be allowed, by the kernel's names, with their serial numbers: what is
+    /// below the target once it is locked must be these. Without it, any may be there.
+    pub drives: Option<BTreeMap<String, Option<String>>>,
 }

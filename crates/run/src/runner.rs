@@ -57,7 +57,7 @@ pub fn run(
         return program_run::run(study, options, decide, progress, stop);
     }
     let host = Host::new();
-    let mut locker = Locker::new(&host);
+    let mut locker = Locker::new(&host).allowing(options.drives.as_ref());
     locker.put_back_left_behind(progress)?;
     let all = all_cells(&study)?;
     let tools = Tools::find((&study, &all), options, &BTreeMap::new(), progress)?;
@@ -120,7 +120,7 @@ pub fn resume(
 ) -> Result<Summary, RunError> {
     let host = Host::new();
     let mut store = Store::open_for_run(store_path)?;
-    let mut locker = Locker::new(&host);
+    let mut locker = Locker::new(&host).allowing(options.drives.as_ref());
     locker.put_back_left_behind(progress)?;
     let record = store.study()?;
     let study = read_study(&record.text, &store_path.display().to_string())?;

@@ -48,6 +48,11 @@ impl Followed {
         Ok(())
     }
 
+    /// Whether a trial has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.run.trial.is_some()
+    }
+
     /// The run has ended, with these trials in its store. A file keeps the last figures.
     pub(crate) fn finish(mut self, trials: &[Trial]) {
         self.run.finish(trials);
