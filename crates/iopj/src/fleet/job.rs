@@ -1,7 +1,7 @@
 //! `iopj fleet job`, on a host: the drive is found, the rules are checked, the study is run, and what becomes
 //! of it is recorded.
 
-use super::refusals;
+use super::{guard, refusals};
 use crate::args::JobArgs;
 use crate::output::{FAILURES, INTERRUPTED, USAGE, print};
 use crate::progress::{Followed, view};
@@ -35,7 +35,7 @@ const ENDED: &str = "ended by a signal";
 
 pub(super) fn job(args: &JobArgs) -> anyhow::Result<ExitCode> {
     if let Some(campaign) = &args.campaign {
-        return task(campaign);
+        return task(campaign, args);
     }
     let folder = JobFolder::new(args.folder.as_deref().unwrap_or(Path::new(".")));
     if let Some(description) = &args.description {
@@ -52,8 +52,9 @@ pub(super) fn job(args: &JobArgs) -> anyhow::Result<ExitCode> {
     } else if args.stop {
         stop(&folder)?;
     } else if !args.look {
-        let node = std::env::var("NODE_NAME").unwrap_or_else(|_| "this host".to_owned());
-        return perform(&folder, &job, &Holder::here(&node, None));
+        let node = args.node.clone().or_else(|| std::env::var("NODE_NAME").ok());
+        let node = node.as_deref().unwrap_or("this host");
+        return perform(&folder, &job, &Holder::here(node, args.task.as_deref()));
     }
     print(&format!("{}\n", serde_json::to_string(&look(&folder, &job)?)?))?;
     Ok(ExitCode::SUCCESS)
@@ -161,31 +162,29 @@ fn stop(folder: &JobFolder) -> anyhow::Result<()> {
 }
 
 /// A task of Slurm, in a campaign's folder that all nodes share.
-fn task(folder: &Path) -> anyhow::Result<ExitCode> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+fn task(folder: &Path, args: &JobArgs) -> anyhow::Result<ExitCode> {
     let campaign = Campaign::open(folder).with_context(|| {
         format!(
             "`{}` is no campaign on this node: name by --dir a folder that all nodes share",
             folder.display()
         )
     })?;
-    let host = variable("SLURMD_NODENAME")
-        .ok_or_else(|| anyhow!("SLURMD_NODENAME is not set: Slurm starts this command, nobody else"))?;
-    let array = variable("SLURM_ARRAY_JOB_ID").unwrap_or_default();
-    let task = format!("{array}_{}", variable("SLURM_ARRAY_TASK_ID").unwrap_or_default());
-    let own = campaign.job_folder(&host);
+    let (Some(node), Some(task)) = (args.node.as_deref().filter(|node| !node.is_empty()), &args.task) else {
+        anyhow::bail!("this node has no name in Slurm: Slurm starts this command by job.sh, nobody else");
+    };
+    let own = campaign.job_folder(node);
     if own.written()?.is_some_and(|state| state.phase.is_complete()) {
-        crate::output::note(&format!("{host} is complete already: nothing to do"));
+        crate::output::note(&format!("{node} is complete already: nothing to do"));
         return Ok(ExitCode::SUCCESS);
     }
     own.tell(&campaign.plan().job)?;
-    slurm::leave_to_others(&campaign, &array, &host);
-    perform(&own, &campaign.plan().job, &Holder::here(&host, Some(&task)))
+    slurm::leave_to_others(&campaign, task.split('_').next().unwrap_or_default(), node);
+    guard::guarded(&own, &campaign.plan().job, node, task)
 }
 
 /// Does the job, from its first state to its last.
 fn perform(folder: &JobFolder, job: &Job, holder: &Holder) -> anyhow::Result<ExitCode> {
-    let stop = signals::stop_flag();
+    let stop = if holder.task.is_some() { signals::scheduled_stop_flag() } else { signals::stop_flag() };
     let before = folder.state()?;
     if before.as_ref().is_some_and(|state| state.phase == Phase::Running) {
         anyhow::bail!("the job in `{}` runs already: `iopj fleet status` shows it", folder.path().display());

@@ -12,3 +12,4 @@ mod slurm;
 mod slurm_cluster;
 mod ssh;
 mod ssh_hosts;
+mod tasks;

@@ -74,6 +74,17 @@ impl Cluster {
         self.command(env!("CARGO_BIN_EXE_iopj"), line)
     }
 
+    /// iopj, for which a script stands in for one of Slurm's programs.
+    pub(crate) fn with_program(&self, name: &str, script: &str) -> Command {
+        let folder = self.at(&format!("instead-of-{name}"));
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = self.iopj("");
+        command.env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()));
+        command
+    }
+
     fn start_daemon(&mut self, program: &str, arguments: &[String]) {
         let log = File::options().create(true).append(true).open(self.at("daemons.log")).unwrap();
         let mut command = self.command(&format!("/usr/sbin/{program}"), "");
