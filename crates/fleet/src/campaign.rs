@@ -97,8 +97,6 @@ pub struct Array {
 pub struct ByKubernetes {
     /// The namespace; the one of kubectl's context if absent.
     pub namespace: Option<String>,
-    /// The name of what the manifest makes.
-    pub name: String,
     /// The folder of each node that holds stores.
     pub folder: PathBuf,
     /// How many pods are meant to run; unknown for a DaemonSet.
@@ -326,6 +324,15 @@ fn continued(before: Plan, mut now: Plan, folder: &Path) -> Result<Plan, FleetEr
     ];
     if let Some((_, what)) = same.iter().find(|(is_same, _)| !is_same) {
         return differs(what);
+    }
+    if let (By::Kubernetes(before), By::Kubernetes(now)) = (&before.by, &now.by) {
+        // What runs in the one would not be found from the other.
+        if before.namespace != now.namespace {
+            return differs("namespace");
+        }
+        if before.nodes.is_none() != now.nodes.is_none() {
+            return differs("kind (--nodes is a Job, --daemonset a DaemonSet)");
+        }
     }
     now.job.campaign = before.job.campaign;
     if let (By::Slurm(before), By::Slurm(now)) = (before.by, &mut now.by) {

@@ -46,7 +46,7 @@ pub enum Taken {
 
 impl Lease {
     /// Takes a drive without waiting. `is_over` says of a holder on another machine whether it has ended;
-    /// one of this machine is known by its lock.
+    /// one of this machine is known by its lock, and one of an earlier boot of this host is over.
     ///
     /// # Errors
     /// The folder of leases cannot be used.
@@ -80,7 +80,8 @@ impl Lease {
                 let unnamed = Holder { host: "another job".to_owned(), task: None, boot: String::new() };
                 return Ok(Taken::By(before.unwrap_or(unnamed)));
             }
-            if let Some(before) = before.filter(|before| before.boot != holder.boot && !is_over(before)) {
+            let is_elsewhere = |before: &Holder| before.boot != holder.boot && before.host != holder.host;
+            if let Some(before) = before.filter(|before| is_elsewhere(before) && !is_over(before)) {
                 return Ok(Taken::By(before));
             }
             if !is_still(&path, &file) {
@@ -172,6 +173,18 @@ mod tests {
         assert!(path.exists());
         Lease::release(folder.path(), &|_| true).unwrap();
         assert!(!path.exists());
+    }
+
+    /// Kubernetes gives no word of such a holder, so the drive was taken for ever.
+    #[test]
+    fn the_lease_of_a_host_that_restarted_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = Holder { task: None, ..holder("n1", "before") };
+        fs::write(folder.path().join("S1"), serde_json::to_vec(&before).unwrap()).unwrap();
+        let other = Holder { task: None, ..holder("n2", "now") };
+        assert!(matches!(take(folder.path(), "S1", &other, false), Taken::By(by) if by == before));
+        let now = Holder { boot: "now".to_owned(), ..before };
+        assert!(matches!(take(folder.path(), "S1", &now, false), Taken::Held(_)));
     }
 
     #[test]

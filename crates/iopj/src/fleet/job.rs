@@ -189,9 +189,9 @@ fn perform(folder: &JobFolder, job: &Job, holder: &Holder) -> anyhow::Result<Exi
     if before.as_ref().is_some_and(|state| state.phase == Phase::Running) {
         anyhow::bail!("the job in `{}` runs already: `iopj fleet status` shows it", folder.path().display());
     }
-    if before.is_some_and(|state| state.phase.is_complete()) {
+    if let Some(before) = before.filter(|state| state.phase.is_complete()) {
         hold(job, stop);
-        return Ok(ExitCode::SUCCESS);
+        return Ok(exit_code(before.phase));
     }
     let store = folder.store_of(job)?;
     let first = State {
@@ -212,12 +212,17 @@ fn perform(folder: &JobFolder, job: &Job, holder: &Holder) -> anyhow::Result<Exi
     let last = first.became(phase, reason).counted(&store);
     folder.write(&last)?;
     hold(job, stop);
-    Ok(match phase {
+    Ok(exit_code(phase))
+}
+
+/// What a scheduler learns of a job's end.
+fn exit_code(phase: Phase) -> ExitCode {
+    match phase {
         Phase::Ok => ExitCode::SUCCESS,
         Phase::Failures => ExitCode::from(FAILURES),
         Phase::Cancelled => ExitCode::from(INTERRUPTED),
         _ => ExitCode::from(USAGE),
-    })
+    }
 }
 
 /// Stays for its store to be fetched, until it is told to end.
