@@ -124,7 +124,8 @@ impl<'a> Kubernetes<'a> {
     /// # Errors
     /// kubectl does not answer.
     pub fn refresh(&self) -> Result<(), FleetError> {
-        self.looked().map(drop)
+        self.looked()?;
+        self.tell_shared_drives()
     }
 
     fn looked(&self) -> Result<Vec<Pod>, FleetError> {
@@ -148,6 +149,24 @@ impl<'a> Kubernetes<'a> {
             }
         }
         Ok(pods)
+    }
+
+    /// Names each drive that many nodes show: a lease lies on one node, so their jobs do not know of each other.
+    fn tell_shared_drives(&self) -> Result<(), FleetError> {
+        let mut hosts = BTreeMap::<String, Vec<String>>::new();
+        for (host, state) in self.campaign.all_known()? {
+            for serial in state.drives.into_iter().filter_map(|drive| drive.serial) {
+                hosts.entry(serial).or_default().push(host.clone());
+            }
+        }
+        for (serial, hosts) in hosts.iter().filter(|(_, hosts)| hosts.len() > 1) {
+            let hosts = hosts.join(" and ");
+            (self.say)(&format!(
+                "{hosts} show one drive, `{serial}`: their trials may disturb each other; choose nodes with \
+                 drives of their own by --node-selector"
+            ));
+        }
+        Ok(())
     }
 
     /// The state of a pod's job. One that has ended cannot be asked: its last word was kept, if this pod was

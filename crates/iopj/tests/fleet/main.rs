@@ -6,6 +6,7 @@ mod campaigns;
 mod common;
 mod containers;
 mod drives;
+mod kubectl;
 mod manifests;
 mod scripts;
 mod slurm;
