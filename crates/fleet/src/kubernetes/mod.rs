@@ -151,7 +151,7 @@ impl<'a> Kubernetes<'a> {
         Ok(pods)
     }
 
-    /// Names each drive that many nodes show: a lease lies on one node, so their jobs do not know of each other.
+    /// Names each drive that many nodes show: a lease lies on one node, so their jobs do not know each other.
     fn tell_shared_drives(&self) -> Result<(), FleetError> {
         let mut hosts = BTreeMap::<String, Vec<String>>::new();
         for (host, state) in self.campaign.all_known()? {

@@ -1,5 +1,6 @@
-//! A campaign by Kubernetes, for which a script stands in for kubectl: it writes down what it is asked, answers
-//! with lists of pods in the published shape, and runs in a pod what is run there. No cluster is asked.
+//! A campaign by Kubernetes, for which a script stands in for kubectl: it writes down what it is asked,
+//! answers with lists of pods in the published shape, and runs what is to be run in a pod. No cluster takes
+//! part.
 
 use crate::campaigns::{fetched, record, study, trials};
 use crate::common::{TestFolder, folder, iopj, output, run, says};

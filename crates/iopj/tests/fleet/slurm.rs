@@ -41,9 +41,9 @@ fn of_an_array_over_two_nodes_a_killed_task_is_recorded_and_made_up_for() {
     }
     let cluster = Cluster::start();
     fs::write(cluster.at("s.toml"), study(4, "500ms")).unwrap();
-    let iopj = env!("CARGO_BIN_EXE_iopj");
+    let sudo = cluster.at("sudo").display().to_string();
     let line = format!(
-        "fleet submit s.toml --slurm --nodelist n[1-2] --dir shared/c --wait --command {iopj} --time 10"
+        "fleet submit s.toml --slurm --nodelist n[1-2] --dir shared/c --wait --command {sudo} --time 10"
     );
     says(&ends(&cluster, 0, &line), &["job array 1 has 2 tasks"]);
     let job = |node: &str| cluster.at("shared/c/run").join(node);

@@ -1,4 +1,5 @@
-//! A task of Slurm as its script starts it, without Slurm: what becomes of it when it is killed or told to end.
+//! A task of Slurm as its script starts it, without Slurm: what becomes of it when it is killed or told to
+//! end.
 
 use crate::campaigns::{Disk, end, json, open_folder, process, signal, study, trials, until_done};
 use crate::common::{have_mounts, iopj};
