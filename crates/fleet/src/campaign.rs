@@ -106,8 +106,6 @@ pub struct Array {
 pub struct ByKubernetes {
     /// The namespace; the one of kubectl's context if absent.
     pub namespace: Option<String>,
-    /// The name of what the manifest makes.
-    pub name: String,
     /// The folder of each node that holds stores.
     pub folder: PathBuf,
     /// How many pods are meant to run; unknown for a DaemonSet.
@@ -337,11 +335,18 @@ fn continued(before: Plan, mut now: Plan, folder: &Path) -> Result<Plan, FleetEr
     if let Some((_, what)) = same.iter().find(|(is_same, _)| !is_same) {
         return differs(what);
     }
+    if let (By::Kubernetes(before), By::Kubernetes(now)) = (&before.by, &now.by) {
+        // What runs in the one would not be found from the other.
+        if before.namespace != now.namespace {
+            return differs("namespace");
+        }
+        if before.nodes.is_none() != now.nodes.is_none() {
+            return differs("kind (--nodes is a Job, --daemonset a DaemonSet)");
+        }
+    }
     now.job.campaign = before.job.campaign;
-    match (before.by, &mut now.by) {
-        (By::Slurm(before), By::Slurm(now)) => now.arrays = before.arrays,
-        (By::Kubernetes(before), By::Kubernetes(now)) => now.name = before.name,
-        _ => {}
+    if let (By::Slurm(before), By::Slurm(now)) = (before.by, &mut now.by) {
+        now.arrays = before.arrays;
     }
     Ok(now)
 }
@@ -411,18 +416,13 @@ mod tests {
                 folder: folder.map(PathBuf::from),
             })
         };
-        let kubernetes = |folder: &str, name: &str| {
-            By::Kubernetes(ByKubernetes {
-                namespace: None,
-                name: name.to_owned(),
-                folder: folder.into(),
-                nodes: Some(2),
-            })
+        let kubernetes = |folder: &str| {
+            By::Kubernetes(ByKubernetes { namespace: None, folder: folder.into(), nodes: Some(2) })
         };
         let pairs = [
             (ssh(None), ssh(Some("/scratch"))),
             (ssh(Some("/scratch")), ssh(None)),
-            (kubernetes("/var/lib/iopj", "iopj-1"), kubernetes("/scratch", "iopj-2")),
+            (kubernetes("/var/lib/iopj"), kubernetes("/scratch")),
         ];
         for (first, second) in pairs {
             let folder = tempfile::tempdir().unwrap();
@@ -432,12 +432,6 @@ mod tests {
             assert!(error.contains("has another --scratch: submit it as it was"), "{error}");
             drop(submit(first).unwrap());
         }
-        let folder = tempfile::tempdir().unwrap();
-        let submit = |name| {
-            let by = kubernetes("/var/lib/iopj", name);
-            Campaign::submit(folder.path(), Plan { by, ..plan("a") }).unwrap().plan().by.clone()
-        };
-        assert_eq!(submit("iopj-1"), submit("iopj-2"), "what it made has one name");
     }
 
     #[test]

@@ -54,7 +54,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 impl Lease {
     /// Takes a drive without waiting. `is_over` says of a holder on another machine whether it has ended;
-    /// one of this machine is known by its lock.
+    /// one of this machine is known by its lock, and one of an earlier boot of this host is over.
     ///
     /// A lease gets its name when it is written whole, by a link, which fails where there is one: that holds
     /// too where the machines do not see each other's locks, as on some NFS.
@@ -72,7 +72,7 @@ impl Lease {
         let mut last = None;
         for _ in 0..ATTEMPTS {
             let lying = Lying::open(&path)?;
-            if let Some(by) = lying.as_ref().and_then(|lying| lying.held_by(&holder.boot, is_over)) {
+            if let Some(by) = lying.as_ref().and_then(|lying| lying.held_by(holder, is_over)) {
                 return Ok(Taken::By(by));
             }
             let own = Own::write(&path, holder)?;
@@ -100,7 +100,7 @@ impl Lease {
         let here = Holder::here("iopj fleet", None);
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let Some(lying) = Lying::open(&path)? else { continue };
-            if lying.held_by(&here.boot, is_over).is_some() {
+            if lying.held_by(&here, is_over).is_some() {
                 continue;
             }
             if is_own(&path) {
@@ -164,11 +164,12 @@ impl Lying {
     }
 
     /// Who has it, unless that one has ended.
-    fn held_by(&self, boot: &str, is_over: &dyn Fn(&Holder) -> bool) -> Option<Holder> {
+    fn held_by(&self, here: &Holder, is_over: &dyn Fn(&Holder) -> bool) -> Option<Holder> {
         match &self.holder {
             None => Some(unnamed(&self.path)),
             Some(holder) if self.is_locked => Some(holder.clone()),
-            Some(holder) if holder.boot == boot || is_over(holder) => None,
+            // A lock of this boot would be seen, and what ran in an earlier one has ended.
+            Some(holder) if holder.boot == here.boot || holder.host == here.host || is_over(holder) => None,
             Some(holder) => Some(holder.clone()),
         }
     }
@@ -184,7 +185,7 @@ impl Lying {
         let right = own_name(&self.path, "");
         if !own.link(&right)? {
             // Whoever had the right may have died.
-            if Lying::open(&right)?.is_some_and(|of| of.held_by(&own.boot, is_over).is_none()) {
+            if Lying::open(&right)?.is_some_and(|of| of.held_by(&own.holder, is_over).is_none()) {
                 let _ = fs::remove_file(&right);
             }
             return Ok(false);
@@ -200,7 +201,7 @@ impl Lying {
 struct Own {
     path: PathBuf,
     file: File,
-    boot: String,
+    holder: Holder,
 }
 
 impl Own {
@@ -213,7 +214,7 @@ impl Own {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         let mut file = file.map_err(FleetError::io("write", &path))?;
         let written = file.lock().and_then(|()| file.write_all(&text)).and_then(|()| file.sync_all());
-        let own = Own { path, file, boot: holder.boot.clone() };
+        let own = Own { path, file, holder: holder.clone() };
         written.map(|()| own).map_err(FleetError::io("write", lease))
     }
 
@@ -380,6 +381,18 @@ mod tests {
             });
             assert_eq!(held.len(), 1);
         }
+    }
+
+    /// Kubernetes gives no word of such a holder, so the drive was taken for ever.
+    #[test]
+    fn the_lease_of_a_host_that_restarted_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = Holder { task: None, ..holder("n1", "before") };
+        fs::write(folder.path().join("S1"), serde_json::to_vec(&before).unwrap()).unwrap();
+        let other = Holder { task: None, ..holder("n2", "now") };
+        assert!(matches!(take(folder.path(), "S1", &other, false), Taken::By(by) if by == before));
+        let now = Holder { boot: "now".to_owned(), ..before };
+        assert!(matches!(take(folder.path(), "S1", &now, false), Taken::Held(_)));
     }
 
     #[test]

@@ -38,17 +38,13 @@ pub fn send(store: &Path, out: &mut dyn Write) -> Result<(), FleetError> {
         .map_err(FleetError::io("send", store))
 }
 
-/// Takes what [`send`] wrote to `to`. It gets its name once its hash is right and it opens as a store.
+/// Takes what [`send`] wrote to `to`. It gets its name once its hash is right and it is a store without damage.
 ///
 /// # Errors
 /// It did not arrive whole, or there is no room; what was at `to` stays.
 pub fn receive(stream: &mut dyn Read, to: &Path) -> Result<(), FleetError> {
     let new = files::new_name(to);
-    let received = receive_as(&mut BufReader::new(stream), &new, to).and_then(|()| {
-        Store::open(&new)?.study()?;
-        fs::rename(&new, to).map_err(FleetError::io("write", to))
-    });
-    received.inspect_err(|_| drop(fs::remove_file(&new)))
+    arrive(receive_as(&mut BufReader::new(stream), &new, to), &new, to)
 }
 
 /// Copies a store as it is now, as if it had been sent.
@@ -56,7 +52,19 @@ pub fn receive(stream: &mut dyn Read, to: &Path) -> Result<(), FleetError> {
 /// # Errors
 /// As for [`send`] and [`receive`].
 pub fn copy(store: &Path, to: &Path) -> Result<(), FleetError> {
-    files::write(to, &Store::whole(store)?)
+    let (bytes, new) = (Store::whole(store)?, files::new_name(to));
+    let written =
+        File::create(&new).and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()));
+    arrive(written.map_err(FleetError::io("write", to)), &new, to)
+}
+
+/// Gives what has come its name, if it is a store without damage; otherwise removes it.
+fn arrive(come: Result<(), FleetError>, new: &Path, to: &Path) -> Result<(), FleetError> {
+    let arrived = come.and_then(|()| {
+        Store::open(new)?.check()?;
+        fs::rename(new, to).map_err(FleetError::io("write", to))
+    });
+    arrived.inspect_err(|_| drop(fs::remove_file(new)))
 }
 
 fn receive_as(stream: &mut dyn BufRead, new: &Path, to: &Path) -> Result<(), FleetError> {
@@ -104,6 +112,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iopj_store::StudyRecord;
 
     fn sent(bytes: &[u8]) -> Vec<u8> {
         let (length, sha256) = (bytes.len(), hex(&Sha256::digest(bytes)));
@@ -127,5 +136,27 @@ mod tests {
         assert!(why(b"").contains("no store comes from there"));
         assert!(why(&all).contains("is not an iopj store"));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    /// It took the place of the sound one that was fetched before.
+    #[test]
+    fn a_damaged_store_does_not_take_the_place_of_a_sound_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        drop(Store::create(&at("store"), &StudyRecord::default()).unwrap());
+        copy(&at("store"), &at("to")).unwrap();
+        let sound = fs::read(at("to")).unwrap();
+        let mut damaged = fs::read(at("store")).unwrap();
+        let last = damaged.len() - 4096;
+        damaged[last..].fill(0xff);
+        fs::write(at("store"), damaged).unwrap();
+        let mut stream = Vec::new();
+        send(&at("store"), &mut stream).unwrap();
+        for arrived in [copy(&at("store"), &at("to")), receive(&mut &stream[..], &at("to"))] {
+            let error = arrived.unwrap_err().to_string();
+            assert!(error.contains("it is damaged ("), "{error}");
+        }
+        assert_eq!(fs::read(at("to")).unwrap(), sound);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 }

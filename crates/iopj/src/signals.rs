@@ -34,6 +34,19 @@ pub(crate) fn stop_flag() -> &'static AtomicBool {
     &STOP
 }
 
+/// As [`stop_flag`], for a run that a scheduler ends: it tells one process in many ways at once, and kills what
+/// goes on, so a second signal says nothing new.
+pub(crate) fn scheduled_stop_flag() -> &'static AtomicBool {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        catch(signal, on_scheduled);
+    }
+    &STOP
+}
+
+extern "C" fn on_scheduled(_: libc::c_int) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
 fn catch(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
     // SAFETY: the handlers do only what is async-signal-safe; the struct is plain data, for which zero is a
     // valid value.

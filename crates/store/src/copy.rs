@@ -33,6 +33,21 @@ impl Store {
         }
         Ok(bytes)
     }
+
+    /// Refuses a store of no study, or whose pages are damaged.
+    ///
+    /// # Errors
+    /// It is such a store.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let found = self.connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+        let found = found.map_err(|error| self.sqlite(error))?;
+        if found != "ok" {
+            let reason =
+                format!("it is damaged ({})", found.split_whitespace().collect::<Vec<_>>().join(" "));
+            return Err(StoreError::NotAStore { path: self.path.clone(), reason });
+        }
+        self.study().map(drop)
+    }
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@ use crate::campaign::ByKubernetes;
 use crate::error::FleetError;
 use crate::job::Job;
 use serde_json::{Map, Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The label of all that belongs to a campaign.
 pub(super) const LABEL: &str = "iopj-campaign";
+/// The annotation that names what pods may do beyond others.
+const NEEDS: &str = "iopj/needs";
 /// Where pods find what they are told.
 const TOLD: &str = "/etc/iopj";
 /// The file there.
@@ -48,6 +50,34 @@ pub fn selectors(words: &[String]) -> Result<Vec<(String, String)>, FleetError> 
     words.iter().map(pair).collect()
 }
 
+/// On how many nodes a Job has pods, and on which.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Places {
+    /// The pods; `None` for a DaemonSet.
+    pub(super) pods: Option<u32>,
+    /// The nodes where nothing is left to do.
+    pub(super) done: Vec<String>,
+    /// The nodes that have a part of it.
+    pub(super) begun: Vec<String>,
+}
+
+/// The name of what the manifest makes.
+pub(super) fn name(job: &Job) -> String {
+    format!("iopj-{}", job.campaign)
+}
+
+/// What the pods may do beyond others, each with its cause.
+pub(super) fn needs(job: &Job, asked: &Asked) -> Vec<String> {
+    let device = matches!(target_on_node(job), TargetOnNode::Device(_));
+    let target = job.target.as_deref().unwrap_or(Path::new("")).display();
+    let all = [
+        (device, format!("privileged: no capability lets a container open {target}, which is a device")),
+        (asked.settings, "root, /sys and no AppArmor profile: the study changes settings".to_owned()),
+        (asked.profile, "root, PERFMON and SYSLOG: the study samples functions".to_owned()),
+    ];
+    all.into_iter().filter(|(is_needed, _)| *is_needed).map(|(_, need)| need).collect()
+}
+
 /// What the target is on a node, as far as its name tells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TargetOnNode {
@@ -68,26 +98,40 @@ fn target_on_node(job: &Job) -> TargetOnNode {
 }
 
 /// The manifest as YAML.
-pub fn manifest(job: &Job, by: &ByKubernetes, asked: &Asked) -> Result<String, FleetError> {
+pub(super) fn manifest(
+    job: &Job,
+    by: &ByKubernetes,
+    asked: &Asked,
+    places: &Places,
+) -> Result<String, FleetError> {
     let told = serde_json::to_string_pretty(job)
         .map_err(|source| FleetError::Form { path: DESCRIPTION.into(), source })?;
     let labels = json!({ LABEL: job.campaign });
+    let mut metadata = json!({ "name": name(job), "labels": labels });
+    if let Some(namespace) = &by.namespace {
+        metadata["namespace"] = json!(namespace);
+    }
     let config = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": { "name": by.name, "labels": labels },
+        "metadata": metadata,
         "data": { DESCRIPTION: told + "\n" },
     });
-    let mut work = match by.nodes {
-        Some(nodes) => of_job(nodes),
+    let mut work = match places.pods {
+        Some(pods) => of_job(pods),
         None => json!({
             "apiVersion": "apps/v1",
             "kind": "DaemonSet",
             "spec": { "selector": { "matchLabels": labels } },
         }),
     };
-    work["metadata"] = json!({ "name": by.name, "labels": labels });
-    work["spec"]["template"] = json!({ "metadata": { "labels": labels }, "spec": pod(job, by, asked) });
+    work["metadata"] = metadata;
+    let mut of_pod = json!({ "labels": labels });
+    let needs = needs(job, asked);
+    if !needs.is_empty() {
+        of_pod["annotations"] = json!({ NEEDS: needs.join("; ") });
+    }
+    work["spec"]["template"] = json!({ "metadata": of_pod, "spec": pod(job, by, asked, places) });
     Ok(format!("{}---\n{}", yaml::document(&config), yaml::document(&work)))
 }
 
@@ -106,7 +150,7 @@ fn of_job(nodes: u32) -> Value {
     })
 }
 
-fn pod(job: &Job, by: &ByKubernetes, asked: &Asked) -> Value {
+fn pod(job: &Job, by: &ByKubernetes, asked: &Asked, places: &Places) -> Value {
     let (mounts, volumes) = volumes(job, by, asked);
     let mut pod = json!({
         "automountServiceAccountToken": false,
@@ -133,16 +177,39 @@ fn pod(job: &Job, by: &ByKubernetes, asked: &Asked) -> Value {
         let pairs = asked.selectors.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str())));
         pod["nodeSelector"] = Value::Object(pairs.collect::<Map<_, _>>());
     }
-    if by.nodes.is_some() {
+    if places.pods.is_some() {
         pod["restartPolicy"] = json!("Never");
-        let apart = json!([{
-            "labelSelector": { "matchLabels": { LABEL: job.campaign } },
-            "topologyKey": "kubernetes.io/hostname",
-        }]);
-        pod["affinity"] =
-            json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": apart } });
+        pod["affinity"] = affinity(&job.campaign, places);
     }
     pod
+}
+
+/// No two pods share a node, none goes where nothing is left to do, and all go first where a part is done.
+fn affinity(campaign: &str, places: &Places) -> Value {
+    let apart = json!([{
+        "labelSelector": { "matchLabels": { LABEL: campaign } },
+        "topologyKey": "kubernetes.io/hostname",
+    }]);
+    let mut affinity =
+        json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": apart } });
+    if !places.done.is_empty() {
+        let fields: Vec<Value> = places.done.iter().map(|node| field("NotIn", node)).collect();
+        affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+            json!({ "nodeSelectorTerms": [{ "matchFields": fields }] });
+    }
+    if !places.begun.is_empty() {
+        let first = places
+            .begun
+            .iter()
+            .map(|node| json!({ "weight": 100, "preference": { "matchFields": [field("In", node)] } }));
+        affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = first.collect();
+    }
+    affinity
+}
+
+/// A node by its name; Kubernetes takes one name a field.
+fn field(operator: &str, node: &str) -> Value {
+    json!({ "key": "metadata.name", "operator": operator, "values": [node] })
 }
 
 /// Whether the study needs root in its container: for settings and samples, and to open a device's node.
@@ -200,10 +267,13 @@ fn volumes(job: &Job, by: &ByKubernetes, asked: &Asked) -> (Value, Value) {
     }
     if asked.settings {
         host("sys", Path::new("/sys"), "Directory", false);
-        host("journal", &PathBuf::from("/run/iopj"), "DirectoryOrCreate", false);
+    }
+    if needs_root(asked, job) {
+        // The locks of drives and the journal: other runs on the node see them there.
+        host("locks", Path::new("/run/iopj"), "DirectoryOrCreate", false);
     }
     mounts.push(json!({ "name": "told", "mountPath": TOLD, "readOnly": true }));
-    volumes.push(json!({ "name": "told", "configMap": { "name": by.name } }));
+    volumes.push(json!({ "name": "told", "configMap": { "name": name(job) } }));
     (mounts.into(), volumes.into())
 }
 
@@ -225,29 +295,27 @@ mod tests {
     }
 
     fn by(nodes: Option<u32>) -> ByKubernetes {
-        ByKubernetes {
-            namespace: None,
-            name: "iopj-quick-1".to_owned(),
-            folder: "/var/lib/iopj".into(),
-            nodes,
-        }
+        ByKubernetes { namespace: None, folder: "/var/lib/iopj".into(), nodes }
+    }
+
+    fn of(job: &Job, asked: &Asked, pods: Option<u32>) -> String {
+        manifest(job, &by(pods), asked, &Places { pods, ..Places::default() }).unwrap()
     }
 
     #[test]
     fn a_study_of_a_file_has_no_privilege() {
-        let text = manifest(&job(None), &by(Some(3)), &asked(false, false)).unwrap();
+        let text = of(&job(None), &asked(false, false), Some(3));
         for part in ["runAsNonRoot: true", "localhostProfile: iopj/seccomp-iopj.json", "completions: 3"] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        for part in ["privileged", "add:", "/sys", "/dev", "runAsUser: 0", "Unconfined"] {
+        for part in ["privileged", "add:", "/sys", "/dev", "runAsUser: 0", "Unconfined", "/run", "needs"] {
             assert!(!text.contains(part), "{part}: {text}");
         }
     }
 
     #[test]
     fn each_privilege_has_its_cause() {
-        let text =
-            |target, settings, profile| manifest(&job(target), &by(None), &asked(settings, profile)).unwrap();
+        let text = |target, settings, profile| of(&job(target), &asked(settings, profile), None);
         let settings = text(None, true, false);
         assert!(settings.contains("path: /sys") && settings.contains("Unconfined"), "{settings}");
         assert!(!settings.contains("PERFMON") && !settings.contains("privileged"));
@@ -257,9 +325,42 @@ mod tests {
         let device = text(Some("/dev/nvme0n1"), false, false);
         assert!(device.contains("privileged: true") && device.contains("type: BlockDevice"), "{device}");
         assert!(text(Some("/dev/ng0n1"), false, false).contains("type: CharDevice"));
+        for needs in [settings, profile, device] {
+            assert!(needs.contains("iopj/needs: "), "{needs}");
+        }
         let file = text(Some("/srv/data"), false, false);
         assert!(file.contains("type: File") && !file.contains("privileged"), "{file}");
         assert!(!file.contains("restartPolicy"), "a DaemonSet knows no other than Always");
+    }
+
+    /// Its locks held within the pod alone, so a run on the node or in another pod had the drive, too.
+    #[test]
+    fn a_pod_that_is_root_locks_its_drive_for_the_whole_node() {
+        for (target, settings, profile) in
+            [(Some("/dev/sda"), false, false), (None, true, false), (None, false, true)]
+        {
+            let text = of(&job(target), &asked(settings, profile), Some(1));
+            assert!(text.contains("mountPath: /run/iopj") && text.contains("path: /run/iopj"), "{text}");
+        }
+    }
+
+    /// `kubectl apply --filename` made it in the namespace of whoever applied it.
+    #[test]
+    fn the_namespace_stands_in_the_manifest() {
+        let by = ByKubernetes { namespace: Some("bench".to_owned()), ..by(None) };
+        let text = manifest(&job(None), &by, &asked(false, false), &Places::default()).unwrap();
+        assert_eq!(text.matches("namespace: bench").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn pods_go_first_where_a_part_is_done_and_never_where_all_is() {
+        let places = Places { pods: Some(2), done: vec!["n1".to_owned()], begun: vec!["n2".to_owned()] };
+        let text = manifest(&job(None), &by(Some(3)), &asked(false, false), &places).unwrap();
+        let [never, first] = ["operator: NotIn", "operator: In\n"].map(|part| text.find(part).unwrap());
+        let [n1, n2] = ["- n1", "- n2"].map(|node| text.find(node).unwrap());
+        assert!(text.contains("completions: 2"), "{text}");
+        // Keys are in the order of the alphabet: what is preferred stands first.
+        assert!(first < n2 && n2 < never && never < n1, "{text}");
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub(super) struct Pod {
     pub(super) name: String,
     /// Its node, once it has one.
     pub(super) node: Option<String>,
+    /// When it was made, as Kubernetes writes it.
+    pub(super) made: String,
     pub(super) begun: Begun,
 }
 
@@ -40,8 +42,11 @@ struct Item {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Metadata {
     name: String,
+    #[serde(default)]
+    creation_timestamp: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -68,9 +73,10 @@ struct Condition {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct Container {
     state: ContainerState,
+    last_state: ContainerState,
 }
 
 #[derive(Default, Deserialize)]
@@ -88,17 +94,26 @@ struct Reason {
     exit_code: i32,
 }
 
-/// The pods of `kubectl get pods --output=json`.
+/// The pods of `kubectl get pods --output=json`, the oldest first.
 pub(super) fn parse(text: &str) -> Result<Vec<Pod>, FleetError> {
     let list: List = serde_json::from_str(text)
         .map_err(|source| FleetError::Form { path: PathBuf::from("kubectl's list of pods"), source })?;
-    let pod =
-        |item: Item| Pod { begun: begun(&item.status), name: item.metadata.name, node: item.spec.node_name };
-    Ok(list.items.into_iter().map(pod).collect())
+    let pod = |item: Item| Pod {
+        begun: begun(&item.status),
+        name: item.metadata.name,
+        node: item.spec.node_name,
+        made: item.metadata.creation_timestamp,
+    };
+    let mut pods: Vec<Pod> = list.items.into_iter().map(pod).collect();
+    // RFC 3339 in UTC, so the text has the order of time.
+    pods.sort_by(|a, b| a.made.cmp(&b.made));
+    Ok(pods)
 }
 
 fn begun(status: &Status) -> Begun {
-    let state = status.container_statuses.first().map(|container| &container.state);
+    let container = status.container_statuses.first();
+    let state = container.map(|container| &container.state);
+    let before = container.and_then(|container| container.last_state.terminated.as_ref());
     let why = || {
         let conditions = status.conditions.iter();
         let mut open =
@@ -110,11 +125,13 @@ fn begun(status: &Status) -> Begun {
             .or(open.next_back())
             .unwrap_or_else(|| status.phase.clone())
     };
-    match state {
-        Some(ContainerState { terminated: Some(end), .. }) => ended(end),
-        Some(ContainerState { running: Some(_), .. }) => Begun::Runs,
+    match (state, before) {
+        (Some(ContainerState { terminated: Some(end), .. }), _) => ended(end),
+        (Some(ContainerState { running: Some(_), .. }), _) => Begun::Runs,
         _ if status.phase == "Failed" => Begun::Ended(Phase::Killed, format!("Kubernetes: {}", why())),
-        Some(ContainerState { waiting: Some(waiting), .. }) if !waiting.reason.is_empty() => {
+        // A DaemonSet's, between two tries.
+        (Some(ContainerState { waiting: Some(_), .. }), Some(end)) => ended(end),
+        (Some(ContainerState { waiting: Some(waiting), .. }), None) if !waiting.reason.is_empty() => {
             Begun::Not(format!("Kubernetes: {}", waiting.reason))
         }
         _ => Begun::Not(format!("Kubernetes: {}", why())),
@@ -154,6 +171,12 @@ mod tests {
         assert_eq!(waiting, Begun::Not("Kubernetes: ImagePullBackOff".to_owned()));
         let killed = of(container(json!({ "terminated": { "reason": "OOMKilled", "exitCode": 137 } })));
         assert_eq!(killed, Begun::Ended(Phase::Killed, "Kubernetes: OOMKilled (exit code 137)".to_owned()));
+        let tried = json!([{
+            "state": { "waiting": { "reason": "CrashLoopBackOff" } },
+            "lastState": { "terminated": { "reason": "Error", "exitCode": 2 } },
+        }]);
+        let refused = of(json!({ "phase": "Running", "containerStatuses": tried }));
+        assert_eq!(refused, Begun::Ended(Phase::Refused, "Kubernetes: Error (exit code 2)".to_owned()));
         let conditions = json!([{ "type": "PodScheduled", "status": "False", "message": "0/3 nodes" }]);
         let unscheduled = of(json!({ "phase": "Pending", "conditions": conditions }));
         assert_eq!(unscheduled, Begun::Not("Kubernetes: 0/3 nodes".to_owned()));

@@ -45,6 +45,7 @@ impl<'a> Slurm<'a> {
     /// # Errors
     /// Slurm refuses.
     pub fn submit(&self) -> Result<Option<Array>, FleetError> {
+        self.free_held()?;
         self.refresh()?;
         let known = self.campaign.all_known()?;
         let is_settled = |state: &State| state.phase.is_complete() || !state.phase.is_over();
@@ -66,6 +67,7 @@ impl<'a> Slurm<'a> {
         }
         let complete =
             known.iter().filter(|(_, state)| state.phase.is_complete()).map(|(host, _)| host.clone());
+        files::make_folder(&self.campaign.leases())?;
         let script = self.write_script()?;
         let mut arguments = sbatch_arguments(self.campaign, self.by, tasks, &complete.collect::<Vec<_>>());
         arguments.push(script.display().to_string());
@@ -75,11 +77,27 @@ impl<'a> Slurm<'a> {
         for (number, node) in nodes.iter().enumerate() {
             let fixed = [format!("JobId={id}_{number}"), format!("ReqNodeList={node}")];
             let update = [vec!["update".to_owned()], fixed.to_vec()].concat();
-            // An array that is refused in part would stay held, and nobody would know it.
+            // An array that is refused in part would stay held until the next submit.
             program::output("scontrol", &update, PACKAGE)
-                .inspect_err(|_| drop(program::run("scancel", &words([&id]), PACKAGE)))?;
+                .inspect_err(|_| drop(tasks::end([], &BTreeSet::from([id.clone()]))))?;
         }
         Ok(Some(Array { id, tasks: tasks as u32, nodes }))
+    }
+
+    /// Lets go what a submit that was killed left held: an array that the campaign knows, or one that nobody
+    /// knows, which ends.
+    fn free_held(&self) -> Result<(), FleetError> {
+        for id in tasks::held(&job_name(self.campaign))? {
+            let (done, freed) = match self.by.arrays.iter().find(|array| array.id == id) {
+                Some(array) => ("released", Slurm::release(array)),
+                None => ("cancelled", tasks::end([], &BTreeSet::from([id.clone()]))),
+            };
+            match freed {
+                Ok(()) => (self.say)(&format!("job array {id} was held by a submit that was killed: {done}")),
+                Err(error) => (self.say)(&format!("job array {id} stays held: {error}")),
+            }
+        }
+        Ok(())
     }
 
     /// Lets a job array go that is kept.
@@ -93,7 +111,12 @@ impl<'a> Slurm<'a> {
     fn write_script(&self) -> Result<PathBuf, FleetError> {
         let path = self.campaign.folder().join("job.sh");
         let folder = quoted(&self.campaign.folder().to_string_lossy());
-        let text = format!("#!/bin/sh\nexec {} fleet job --campaign {folder}\n", self.by.command);
+        // `sudo` passes no environment on, and root's files lie in folders that the user made.
+        let text = format!(
+            "#!/bin/sh\nmkdir {folder}/run/\"$SLURMD_NODENAME\" 2>/dev/null\nexec {} fleet job --campaign \
+             {folder} --node \"$SLURMD_NODENAME\" --task \"${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID\"\n",
+            self.by.command
+        );
         files::write(&path, text.as_bytes())?;
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(&path, mode).map_err(FleetError::io("write", &path))?;
@@ -204,16 +227,19 @@ impl<'a> Slurm<'a> {
     /// # Errors
     /// Slurm refuses.
     pub fn cancel(&self) -> Result<(), FleetError> {
-        let ids: Vec<String> = self.by.arrays.iter().map(|array| array.id.clone()).collect();
-        if !tasks::live(&ids)?.is_empty() {
-            program::run("scancel", &[words(["--state=PENDING"]), ids.clone()].concat(), PACKAGE)?;
-            program::run("scancel", &[words(["--batch", "--signal=TERM"]), ids.clone()].concat(), PACKAGE)?;
-            let until = Instant::now() + LAST;
-            while !tasks::live(&ids)?.is_empty() && Instant::now() < until {
-                thread::sleep(INTERVAL);
-            }
-            program::run("scancel", &ids, PACKAGE)?;
+        let arrays = self.by.arrays.iter().map(|array| array.id.clone());
+        let ids: Vec<String> = arrays.chain(tasks::held(&job_name(self.campaign))?).collect();
+        let open = || -> Result<BTreeSet<String>, FleetError> {
+            let live = tasks::live(&ids)?;
+            Ok(live.keys().filter_map(|task| Some(task.split_once('_')?.0.to_owned())).collect())
+        };
+        tasks::end(["--state=PENDING"], &open()?)?;
+        tasks::end(["--batch", "--signal=TERM"], &open()?)?;
+        let until = Instant::now() + LAST;
+        while !open()?.is_empty() && Instant::now() < until {
+            thread::sleep(INTERVAL);
         }
+        tasks::end([], &open()?)?;
         self.refresh()
     }
 }
@@ -223,21 +249,27 @@ const UNNAMED: &str = "task ";
 
 /// The arguments of sbatch, without the script.
 fn sbatch_arguments(campaign: &Campaign, by: &BySlurm, tasks: usize, complete: &[String]) -> Vec<String> {
-    let folder = campaign.folder().display();
+    let folder = campaign.folder().display().to_string();
     let mut arguments = words(["--parsable", "--hold", "--exclusive", "--nodes=1", "--ntasks=1"]);
     // What was running on a node that died is a recorded failure, and not begun anew on another one.
     arguments.extend(words(["--no-requeue", SIGNAL]));
     arguments.push(format!("--array=0-{}", tasks - 1));
-    arguments.push(format!("--job-name=iopj-{}", campaign.id()));
+    arguments.push(format!("--job-name={}", job_name(campaign)));
     // The prolog and the epilog for administrators know the job by it.
     arguments.push("--comment=iopj".to_owned());
     arguments.push(format!("--chdir={folder}"));
-    arguments.push(format!("--output={folder}/run/slurm-%A_%a.log"));
+    // `%` begins what Slurm fills in.
+    arguments.push(format!("--output={}/run/slurm-%A_%a.log", folder.replace('%', "%%")));
     arguments.extend(by.options.iter().cloned());
     if by.nodes.is_some() && !complete.is_empty() {
         arguments.push(format!("--exclude={}", complete.join(",")));
     }
     arguments
+}
+
+/// The name of all job arrays of a campaign.
+fn job_name(campaign: &Campaign) -> String {
+    format!("iopj-{}", campaign.id())
 }
 
 /// The hosts that have a job in the campaign's folder.
@@ -284,24 +316,27 @@ mod tests {
     use super::*;
     use crate::campaign::Plan;
     use crate::job::{FORMAT, Job};
+    use std::path::Path;
 
-    #[test]
-    fn an_array_has_a_node_a_task_and_leaves_out_what_is_complete() {
-        let folder = tempfile::tempdir().unwrap();
+    fn campaign(folder: &Path, by: &BySlurm) -> Campaign {
         let job = serde_json::json!({
             "format": FORMAT, "version": "1", "campaign": "quick-1", "study": "", "destroy_data": false,
             "allow_exec": false,
         });
         let job: Job = serde_json::from_value(job).unwrap();
-        let by = BySlurm {
-            nodes: Some(3),
-            nodelist: Vec::new(),
-            options: words(["--constraint=nvme", "--gres=ssd:1"]),
-            command: "iopj".to_owned(),
-            arrays: Vec::new(),
-        };
-        let plan = Plan { format: FORMAT, job, by: By::Slurm(by.clone()) };
-        let campaign = Campaign::submit(folder.path(), plan).unwrap();
+        Campaign::submit(folder, Plan { format: FORMAT, job, by: By::Slurm(by.clone()) }).unwrap()
+    }
+
+    fn by(nodes: Option<u32>, command: String) -> BySlurm {
+        BySlurm { nodes, nodelist: Vec::new(), options: Vec::new(), command, arrays: Vec::new() }
+    }
+
+    #[test]
+    fn an_array_has_a_node_a_task_and_leaves_out_what_is_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = words(["--constraint=nvme", "--gres=ssd:1"]);
+        let by = BySlurm { options, ..by(Some(3), "iopj".to_owned()) };
+        let campaign = campaign(folder.path(), &by);
         let arguments = sbatch_arguments(&campaign, &by, 2, &words(["n1"]));
         for part in ["--array=0-1", "--exclusive", "--nodes=1", "--constraint=nvme", "--exclude=n1"] {
             assert!(arguments.iter().any(|argument| argument == part), "{part}: {arguments:?}");
@@ -309,5 +344,22 @@ mod tests {
         let fixed = BySlurm { nodes: None, nodelist: words(["n1", "n2"]), ..by };
         let arguments = sbatch_arguments(&campaign, &fixed, 1, &words(["n1"]));
         assert!(!arguments.iter().any(|argument| argument.starts_with("--exclude")));
+    }
+
+    /// `sudo` gives a program an environment of its own.
+    #[test]
+    fn a_task_that_sudo_starts_is_told_its_node_and_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = folder.path().join("told");
+        let sudo = format!(r#"env -i /bin/sh -c 'printf "%s " "$@" >{}' sudo"#, told.display());
+        let (by, folder) = (by(Some(1), sudo), folder.path().join("it's c"));
+        let campaign = campaign(&folder, &by);
+        let script = Slurm::new(&campaign, &by, &|_| ()).write_script().unwrap();
+        let mut task = std::process::Command::new(script);
+        task.env("SLURMD_NODENAME", "n1").env("SLURM_ARRAY_JOB_ID", "7").env("SLURM_ARRAY_TASK_ID", "2");
+        assert!(task.status().unwrap().success());
+        let line = format!("fleet job --campaign {} --node n1 --task 7_2 ", folder.display());
+        assert_eq!(fs::read_to_string(told).unwrap(), line);
+        assert!(folder.join("run/n1").is_dir(), "root would own it");
     }
 }

@@ -3,12 +3,15 @@
 use super::PACKAGE;
 use crate::error::FleetError;
 use crate::program::{self, words};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How Slurm calls a task that ended with exit code 0.
 pub(super) const COMPLETED: &str = "COMPLETED";
 /// How it calls one that has not ended.
 const LIVE: [&str; 5] = ["PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING"];
+
+/// What it says of a task that has ended, or is about to.
+const GONE: [&str; 2] = ["Invalid job id", "already completing or completed"];
 
 /// A task that Slurm has.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,9 +40,31 @@ pub(super) fn live(ids: &[String]) -> Result<BTreeMap<String, Live>, FleetError>
     match program::output("squeue", &arguments.concat(), PACKAGE) {
         Ok(text) => Ok(listed(&text)),
         // All of them ended some time ago.
-        Err(FleetError::Program { reason, .. }) if reason.contains("Invalid job id") => Ok(BTreeMap::new()),
+        Err(FleetError::Program { reason, .. }) if reason.contains(GONE[0]) => Ok(BTreeMap::new()),
         Err(error) => Err(error),
     }
+}
+
+/// The job arrays of this name that are held.
+pub(super) fn held(name: &str) -> Result<BTreeSet<String>, FleetError> {
+    let mut arguments = words(["--noheader", "--all", "--states=PENDING", "--format=%F|%Q"]);
+    arguments.push(format!("--name={name}"));
+    let text = program::output("squeue", &arguments, PACKAGE)?;
+    let lines = text.lines().filter_map(|line| line.trim().split_once('|'));
+    // To hold is to give the priority 0; the reason comes later.
+    Ok(lines.filter(|(_, priority)| *priority == "0").map(|(id, _)| id.to_owned()).collect())
+}
+
+/// Ends tasks of these arrays; an array that has ended meanwhile is no failure.
+pub(super) fn end<const N: usize>(options: [&str; N], ids: &BTreeSet<String>) -> Result<(), FleetError> {
+    for id in ids {
+        let arguments = [words(options), vec![id.clone()]].concat();
+        match program::output("scancel", &arguments, PACKAGE) {
+            Err(FleetError::Program { reason, .. }) if GONE.iter().any(|gone| reason.contains(gone)) => {}
+            ended => drop(ended?),
+        }
+    }
+    Ok(())
 }
 
 fn listed(text: &str) -> BTreeMap<String, Live> {

@@ -180,6 +180,12 @@ pub(crate) struct JobArgs {
     /// Folder of the campaign, where this host shares it
     #[arg(long, conflicts_with_all = ["folder", "action"])]
     pub(crate) campaign: Option<PathBuf>,
+    /// The name of this host in the campaign
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+    /// The scheduler's name of the task
+    #[arg(long, value_name = "TASK")]
+    pub(crate) task: Option<String>,
     /// What the job is told, where that is not in its folder
     #[arg(long, value_name = "FILE")]
     pub(crate) description: Option<PathBuf>,

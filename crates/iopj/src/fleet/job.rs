@@ -1,7 +1,7 @@
 //! `iopj fleet job`, on a host: the drive is found, the rules are checked, the study is run, and what becomes
 //! of it is recorded.
 
-use super::refusals;
+use super::{guard, refusals};
 use crate::args::JobArgs;
 use crate::output::{FAILURES, INTERRUPTED, USAGE, print};
 use crate::progress::{Followed, view};
@@ -39,7 +39,7 @@ const ENDED: &str = "ended by a signal";
 
 pub(super) fn job(args: &JobArgs) -> anyhow::Result<ExitCode> {
     if let Some(campaign) = &args.campaign {
-        return task(campaign);
+        return task(campaign, args);
     }
     let folder = JobFolder::new(args.folder.as_deref().unwrap_or(Path::new(".")));
     if let Some(description) = &args.description {
@@ -56,8 +56,9 @@ pub(super) fn job(args: &JobArgs) -> anyhow::Result<ExitCode> {
     } else if args.stop {
         stop(&folder)?;
     } else if !args.look {
-        let node = std::env::var("NODE_NAME").unwrap_or_else(|_| "this host".to_owned());
-        return perform(&folder, &job, &Holder::here(&node, None));
+        let node = args.node.clone().or_else(|| std::env::var("NODE_NAME").ok());
+        let node = node.as_deref().unwrap_or("this host");
+        return perform(&folder, &job, &Holder::here(node, args.task.as_deref()));
     }
     print(&format!("{}\n", serde_json::to_string(&look(&folder, &job)?)?))?;
     Ok(ExitCode::SUCCESS)
@@ -168,39 +169,37 @@ fn stop(folder: &JobFolder) -> anyhow::Result<()> {
 }
 
 /// A task of Slurm, in a campaign's folder that all nodes share.
-fn task(folder: &Path) -> anyhow::Result<ExitCode> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+fn task(folder: &Path, args: &JobArgs) -> anyhow::Result<ExitCode> {
     let campaign = Campaign::open(folder).with_context(|| {
         format!(
             "`{}` is no campaign on this node: name by --dir a folder that all nodes share",
             folder.display()
         )
     })?;
-    let host = variable("SLURMD_NODENAME")
-        .ok_or_else(|| anyhow!("SLURMD_NODENAME is not set: Slurm starts this command, nobody else"))?;
-    let array = variable("SLURM_ARRAY_JOB_ID").unwrap_or_default();
-    let task = format!("{array}_{}", variable("SLURM_ARRAY_TASK_ID").unwrap_or_default());
-    let own = campaign.job_folder(&host);
+    let (Some(node), Some(task)) = (args.node.as_deref().filter(|node| !node.is_empty()), &args.task) else {
+        anyhow::bail!("this node has no name in Slurm: Slurm starts this command by job.sh, nobody else");
+    };
+    let own = campaign.job_folder(node);
     if own.written()?.is_some_and(|state| state.phase.is_complete()) {
-        crate::output::note(&format!("{host} is complete already: nothing to do"));
+        crate::output::note(&format!("{node} is complete already: nothing to do"));
         return Ok(ExitCode::SUCCESS);
     }
     own.tell(&campaign.plan().job)?;
-    slurm::leave_to_others(&campaign, &array, &host);
-    perform(&own, &campaign.plan().job, &Holder::here(&host, Some(&task)))
+    slurm::leave_to_others(&campaign, task.split('_').next().unwrap_or_default(), node);
+    guard::guarded(&own, &campaign.plan().job, node, task)
 }
 
 /// Does the job, from its first state to its last.
 fn perform(folder: &JobFolder, job: &Job, holder: &Holder) -> anyhow::Result<ExitCode> {
-    let stop = signals::stop_flag();
+    let stop = if holder.task.is_some() { signals::scheduled_stop_flag() } else { signals::stop_flag() };
     // Two starts at the same moment would write over each other's state.
     let Some(lock) = folder.lock()? else {
         anyhow::bail!("the job in `{}` runs already: `iopj fleet status` shows it", folder.path().display());
     };
-    if folder.written()?.is_some_and(|state| state.phase.is_complete()) {
+    if let Some(before) = folder.written()?.filter(|state| state.phase.is_complete()) {
         drop(lock);
         hold(job, stop);
-        return Ok(ExitCode::SUCCESS);
+        return Ok(exit_code(before.phase));
     }
     let store = folder.store_of(job)?;
     let first = State {
@@ -227,13 +226,18 @@ fn perform(folder: &JobFolder, job: &Job, holder: &Holder) -> anyhow::Result<Exi
     folder.write(&last)?;
     drop(lock);
     hold(job, stop);
-    Ok(match phase {
+    Ok(exit_code(phase))
+}
+
+/// What a scheduler learns of a job's end.
+fn exit_code(phase: Phase) -> ExitCode {
+    match phase {
         Phase::Ok => ExitCode::SUCCESS,
         Phase::Failures => ExitCode::from(FAILURES),
         Phase::Cancelled => ExitCode::from(INTERRUPTED),
         Phase::Killed => ExitCode::from(BROKEN_OFF),
         _ => ExitCode::from(USAGE),
-    })
+    }
 }
 
 /// Stays for its store to be fetched, until it is told to end.

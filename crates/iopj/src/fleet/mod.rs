@@ -6,6 +6,7 @@ mod data;
 mod fetch;
 #[cfg(feature = "parquet")]
 mod gather;
+mod guard;
 mod job;
 mod plan;
 mod refusals;

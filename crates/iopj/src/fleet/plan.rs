@@ -107,12 +107,7 @@ fn by_kubernetes(args: &SubmitArgs, job: &mut Job) -> anyhow::Result<ByKubernete
     }
     let folder = args.scratch.clone().unwrap_or_else(|| NODES_FOLDER.into());
     job.leases = Some(folder.join("drives"));
-    Ok(ByKubernetes {
-        namespace: of.namespace.clone(),
-        name: format!("iopj-{}", job.campaign),
-        folder,
-        nodes: args.nodes,
-    })
+    Ok(ByKubernetes { namespace: of.namespace.clone(), folder, nodes: args.nodes })
 }
 
 #[cfg(test)]

@@ -14,6 +14,14 @@ fn validator() -> Option<PathBuf> {
     program
 }
 
+/// Whether manifests are valid by the published schema, and what is said of them; `None` without a validator.
+pub(crate) fn is_valid(manifests: &[PathBuf]) -> Option<(bool, String)> {
+    let output = Command::new(validator()?).args(["--strict", "-k", "1.31.0"]).args(manifests).output();
+    let output = output.unwrap();
+    let words = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Some((output.status.success(), words.concat()))
+}
+
 #[test]
 fn every_shape_is_valid_and_asks_for_no_more_than_its_study_needs() {
     let folder = folder();
@@ -48,19 +56,12 @@ fn every_shape_is_valid_and_asks_for_no_more_than_its_study_needs() {
         says(&fs::read_to_string(&manifest).unwrap(), &[part, "automountServiceAccountToken: false"]);
         manifests.push(manifest);
     }
-    let Some(validator) = validator() else { return };
-    let validate = |manifests: &[PathBuf]| {
-        let output = Command::new(&validator).args(["--strict", "-k", "1.31.0"]).args(manifests).output();
-        let output = output.unwrap();
-        let words = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        (output.status.success(), words.concat())
-    };
-    let (is_valid, words) = validate(&manifests);
-    assert!(is_valid, "{words}");
+    let Some((all_are, words)) = is_valid(&manifests) else { return };
+    assert!(all_are, "{words}");
     // It finds what is wrong.
     let wrong = fs::read_to_string(&manifests[0]).unwrap().replace("completions: 3", "completions: three");
     fs::write(&manifests[0], wrong).unwrap();
-    assert!(!validate(&manifests[..1]).0);
+    assert!(is_valid(&manifests[..1]).is_some_and(|(is_valid, _)| !is_valid));
 }
 
 #[test]

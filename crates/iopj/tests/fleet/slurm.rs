@@ -4,6 +4,7 @@ use crate::campaigns::{fetched, json, process, record, signal, study, trials, un
 use crate::common::{output, says};
 use crate::slurm_cluster::{Cluster, have_cluster};
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 
 #[track_caller]
 fn ends(cluster: &Cluster, code: i32, line: &str) -> String {
@@ -42,9 +43,9 @@ fn of_an_array_over_two_nodes_a_killed_task_is_recorded_and_made_up_for() {
     }
     let cluster = Cluster::start();
     fs::write(cluster.at("s.toml"), study(4, "500ms")).unwrap();
-    let iopj = env!("CARGO_BIN_EXE_iopj");
+    let sudo = cluster.at("sudo").display().to_string();
     let line = format!(
-        "fleet submit s.toml --slurm --nodelist n[1-2] --dir shared/c --wait --command {iopj} --time 10"
+        "fleet submit s.toml --slurm --nodelist n[1-2] --dir shared/c --wait --command {sudo} --time 10"
     );
     says(&ends(&cluster, 0, &line), &["job array 1 has 2 tasks"]);
     let job = |node: &str| cluster.at("shared/c/run").join(node);
@@ -101,5 +102,46 @@ fn tasks_of_any_nodes_are_cancelled_and_put_their_end_on_record() {
     let mut command = cluster.iopj("fleet submit s.toml --slurm --nodes 1 --dir e");
     let (output, words) = output(command.env("PATH", "/nowhere"));
     assert_eq!(output.status.code(), Some(2));
-    says(&words, &["there is no `sbatch` here: install Slurm's commands"]);
+    says(&words, &["there is no `squeue` here: install Slurm's commands"]);
+}
+
+/// Nobody knew of the first, and nobody released the second; both stayed held for ever.
+#[test]
+fn arrays_that_a_killed_submit_left_held_do_not_wait_for_ever() {
+    if !have_cluster() {
+        return;
+    }
+    let cluster = Cluster::start();
+    fs::write(cluster.at("s.toml"), study(1, "50ms")).unwrap();
+    let line = format!(
+        "fleet submit s.toml --slurm --nodelist n1 --dir shared/100%A --command {}",
+        env!("CARGO_BIN_EXE_iopj")
+    );
+    let held = || {
+        let output = cluster.command("squeue", "--noheader --format=%F/%Q").output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let killed = |name: &str, script: &str| {
+        let (output, _) = output(cluster.with_program(name, script).args(line.split_whitespace()));
+        assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{output:?}");
+    };
+    killed("sbatch", r#"/usr/bin/sbatch "$@"; kill -9 $PPID"#);
+    assert_eq!(held(), "1/0");
+    killed("scontrol", r#"[ "$1" = release ] && kill -9 $PPID && exit; /usr/bin/scontrol "$@""#);
+    assert_eq!(held(), "2/0", "the first is cancelled");
+
+    let mut refused = cluster.with_program("scancel", "echo 'Access denied' >&2; exit 1");
+    let (refused, words) = output(refused.args(["fleet", "cancel", "shared/100%A"]));
+    assert_eq!(refused.status.code(), Some(2), "{words}");
+    says(&words, &["`scancel --state=PENDING` failed: Access denied"]);
+
+    let words = ends(&cluster, 0, &line);
+    says(&words, &["job array 2 was held by a submit that was killed: released", "nothing to submit"]);
+    until("its end", || ends_with(&cluster, "1 ok").then_some(()));
+    assert!(cluster.at("shared/100%A/run/slurm-2_0.log").exists(), "Slurm filled in the folder's %A");
+}
+
+fn ends_with(cluster: &Cluster, last: &str) -> bool {
+    let (output, _) = output(&mut cluster.iopj("fleet status shared/100%A"));
+    String::from_utf8(output.stdout).unwrap().lines().last() == Some(last)
 }

@@ -86,6 +86,16 @@ impl Cluster {
         self.command(env!("CARGO_BIN_EXE_iopj"), line)
     }
 
+    /// iopj, for which a script stands in for one of Slurm's programs.
+    pub(crate) fn with_program(&self, name: &str, script: &str) -> Command {
+        let folder = self.at(&format!("instead-of-{name}"));
+        fs::create_dir(&folder).unwrap();
+        self::script(&folder.join(name), &format!("#!/bin/sh\n{script}\n"));
+        let mut command = self.iopj("");
+        command.env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()));
+        command
+    }
+
     fn start_daemon(&mut self, program: &str, arguments: &[String]) {
         let log = File::options().create(true).append(true).open(self.at("daemons.log")).unwrap();
         let mut command = self.command(&format!("/usr/sbin/{program}"), "");
@@ -105,7 +115,8 @@ impl Drop for Cluster {
     }
 }
 
-/// Writes the prolog and the epilog as an administrator would, each node on a folder in sysfs' place.
+/// Writes the prolog and the epilog as an administrator would, each node on a folder in sysfs' place; and
+/// what starts iopj as `sudo` does.
 fn scripts(folder: &Path) {
     for node in ["n1", "n2"] {
         fs::create_dir(folder.join(format!("sys-{node}"))).unwrap();
@@ -121,9 +132,16 @@ fn scripts(folder: &Path) {
              IOPJ_SLURM_STATE={of}/kept-$SLURMD_NODENAME IOPJ_SLURM_SYS={of}/sys-$SLURMD_NODENAME\n\
              exec sh {shipped}/{name}.sh\n"
         );
-        fs::write(folder.join(name), text).unwrap();
-        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        script(&folder.join(name), &text);
     }
+    // As `sudo -n iopj`: nothing of the environment comes through.
+    let iopj = env!("CARGO_BIN_EXE_iopj");
+    script(&folder.join("sudo"), &format!("#!/bin/sh\nexec env -i {iopj} \"$@\"\n"));
+}
+
+fn script(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 fn configuration(folder: &Path) -> String {

@@ -1,0 +1,80 @@
+//! A task of Slurm as its script starts it, without Slurm: what becomes of it when it is killed or told to
+//! end.
+
+use crate::campaigns::{Disk, end, json, open_folder, process, signal, study, trials, until_done};
+use crate::common::{have_mounts, iopj};
+use serde_json::json;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Child;
+use tempfile::TempDir;
+
+/// A campaign of a node with a scratch of its own, and its task.
+struct Task {
+    process: Child,
+    _disk: Disk,
+    folder: TempDir,
+}
+
+impl Task {
+    fn started() -> Task {
+        let folder = open_folder();
+        let disk = Disk::mounted(&folder.path().join("scratch"));
+        for name in ["hosts", "run"] {
+            fs::create_dir_all(folder.path().join("c").join(name)).unwrap();
+        }
+        let plan = json!({
+            "format": 1,
+            "job": {
+                "format": 1, "version": env!("CARGO_PKG_VERSION"), "campaign": "quick-1",
+                "study": study(50, "200ms"), "destroy_data": false, "allow_exec": false,
+                "scratch": folder.path().join("scratch"),
+            },
+            "by": { "slurm": { "nodes": null, "nodelist": ["n1"], "options": [], "command": "iopj" } },
+        });
+        fs::write(folder.path().join("c/campaign.json"), plan.to_string()).unwrap();
+        let mut command = iopj(folder.path(), "fleet job --campaign c --node n1 --task 7_0");
+        let task = Task { process: command.spawn().unwrap(), _disk: disk, folder };
+        until_done(&task.at("scratch/quick-1/n1/run.iopj"), 1);
+        task
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The campaign showed no trial of it.
+#[test]
+fn trials_of_a_killed_task_come_back_from_the_scratch_of_its_host() {
+    if !have_mounts() {
+        return;
+    }
+    let mut task = Task::started();
+    signal(process(&task.at("c/run/n1/state.json")), libc::SIGKILL);
+    assert_eq!(end(&mut task.process).signal(), Some(libc::SIGKILL), "Slurm records it");
+    assert!(trials(&task.at("c/run/n1/run.iopj")) >= 1);
+}
+
+/// A second signal ends a run at once; Slurm tells all processes of a task, and `sudo` passes it on.
+#[test]
+fn a_task_whose_every_process_is_told_to_end_puts_its_end_on_record() {
+    if !have_mounts() {
+        return;
+    }
+    let mut task = Task::started();
+    let all = [task.process.id() as i32, process(&task.at("c/run/n1/state.json"))];
+    all.iter().chain(&all).for_each(|pid| signal(*pid, libc::SIGTERM));
+    assert_eq!(end(&mut task.process).code(), Some(130));
+    let state = json(&task.at("c/run/n1/state.json"));
+    assert_eq!((&state["phase"], &state["task"]), (&"cancelled".into(), &"7_0".into()), "{state}");
+    assert_eq!(state["done"], trials(&task.at("c/run/n1/run.iopj")));
+}
