@@ -1,4 +1,4 @@
-//! The crates that are linked into the program: a bill of materials in CycloneDX's JSON, and their licences.
+//! The crates that are linked in, and a bill of materials of the program in CycloneDX's JSON.
 
 use crate::dist::arch::Arch;
 use crate::shell;
@@ -7,18 +7,18 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
 
 /// A crate that is linked in.
+#[derive(Debug)]
 pub(crate) struct Crate {
-    name: String,
-    version: String,
+    pub(crate) name: String,
+    pub(crate) version: String,
     /// SPDX's expression.
-    licence: String,
+    pub(crate) licence: String,
     description: String,
     /// SHA-256 of what the registry has; the workspace's own crates have none.
-    checksum: Option<String>,
-    manifest: String,
+    pub(crate) checksum: Option<String>,
+    pub(crate) manifest: String,
     /// What it uses itself, by reference.
     uses: Vec<String>,
 }
@@ -29,25 +29,39 @@ impl Crate {
     }
 }
 
-/// The crates that the program of this architecture is linked of, by name and version; without those that
-/// only build or test it.
-///
-/// # Errors
-/// cargo's own.
-pub(crate) fn crates(workspace: &Workspace, arch: &Arch) -> Result<Vec<Crate>> {
-    let words = format!("metadata --format-version 1 --locked --filter-platform {}", arch.rust);
-    let mut command = workspace.cargo(&words);
-    command.args(["--features", "parquet", "--manifest-path", "crates/iopj/Cargo.toml"]);
-    let metadata: Value = serde_json::from_str(&shell::output(&mut command)?)?;
-    let lock = fs::read_to_string(workspace.root.join("Cargo.lock")).context("Cargo.lock")?;
-    let checksums = checksums(&lock);
-    linked(&metadata, "iopj", &checksums)
+/// What cargo knows of all crates of an architecture.
+pub(crate) struct Graph {
+    metadata: Value,
+    checksums: BTreeMap<(String, String), String>,
 }
 
-/// What is reached from the crate `root` by normal uses.
+impl Graph {
+    /// # Errors
+    /// cargo's own.
+    pub(crate) fn read(workspace: &Workspace, arch: &Arch) -> Result<Graph> {
+        let words = format!("metadata --format-version 1 --locked --filter-platform {}", arch.rust);
+        let mut command = workspace.cargo(&words);
+        command.args(["--features", "parquet", "--manifest-path", "crates/iopj/Cargo.toml"]);
+        let metadata = serde_json::from_str(&shell::output(&mut command)?)?;
+        let lock = fs::read_to_string(workspace.root.join("Cargo.lock")).context("Cargo.lock")?;
+        Ok(Graph { metadata, checksums: checksums(&lock) })
+    }
+
+    /// The crates that these of the workspace are linked of, by name and version; without those that only
+    /// build or test them.
+    ///
+    /// # Errors
+    /// There is no such crate.
+    pub(crate) fn linked(&self, roots: &[&str]) -> Result<Vec<Crate>> {
+        linked(&self.metadata, roots, &self.checksums)
+    }
+}
+
+/// What is reached from the crates `roots` by normal uses. A crate of macros runs in the compiler, with all
+/// that it uses.
 fn linked(
     metadata: &Value,
-    root: &str,
+    roots: &[&str],
     checksums: &BTreeMap<(String, String), String>,
 ) -> Result<Vec<Crate>> {
     let by_id = |list: &'static str, value: &Value| -> BTreeMap<String, Value> {
@@ -55,13 +69,17 @@ fn linked(
         items.filter_map(|item| Some((item["id"].as_str()?.to_owned(), item.clone()))).collect()
     };
     let (packages, nodes) = (by_id("packages", metadata), by_id("nodes", &metadata["resolve"]));
-    let first = packages.iter().find(|(_, package)| package["name"] == root);
-    let mut open = vec![first.with_context(|| format!("cargo metadata has no crate {root}"))?.0.clone()];
+    let root = |name: &&str| {
+        let found = packages.iter().find(|(_, package)| package["name"] == *name);
+        Ok(found.with_context(|| format!("cargo metadata has no crate {name}"))?.0.clone())
+    };
+    let mut open = roots.iter().map(root).collect::<Result<Vec<String>>>()?;
     let mut seen: BTreeSet<String> = open.iter().cloned().collect();
     let mut found = BTreeMap::new();
     while let Some(id) = open.pop() {
         let package = packages.get(&id).with_context(|| format!("cargo metadata lacks {id}"))?;
-        let uses = nodes.get(&id).map(normal_uses).unwrap_or_default();
+        let mut uses = nodes.get(&id).map(normal_uses).unwrap_or_default();
+        uses.retain(|id| packages.get(id).is_none_or(|package| !has_macros(package)));
         open.extend(uses.iter().filter(|id| seen.insert((*id).clone())).cloned());
         let uses = uses.iter().filter_map(|id| packages.get(id));
         let uses = uses.filter_map(|package| Some(made(package, checksums, Vec::new())?.reference()));
@@ -79,6 +97,11 @@ fn normal_uses(node: &Value) -> Vec<String> {
         kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()))
     };
     uses.filter(is_normal).filter_map(|one| Some(one["pkg"].as_str()?.to_owned())).collect()
+}
+
+fn has_macros(package: &Value) -> bool {
+    let mut targets = package["targets"].as_array().into_iter().flatten();
+    targets.any(|target| target["kind"][0] == "proc-macro")
 }
 
 fn made(package: &Value, checksums: &BTreeMap<(String, String), String>, uses: Vec<String>) -> Option<Crate> {
@@ -146,70 +169,46 @@ pub(crate) fn cyclonedx(crates: &[Crate], version: &str, arch: &Arch) -> Result<
     Ok(serde_json::to_string_pretty(&bill)? + "\n")
 }
 
-/// The licences of the crates of others, each text once, with the crates that have it.
-///
-/// # Errors
-/// A crate's folder cannot be read.
-pub(crate) fn licences(crates: &[Crate]) -> Result<String> {
-    let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut list = String::from("The program is linked of these crates of others.\n\n");
-    for one in crates.iter().filter(|one| one.checksum.is_some()) {
-        let name = format!("{} {}", one.name, one.version);
-        list += &format!("{name}: {}\n", one.licence);
-        for text in texts_of(Path::new(&one.manifest))? {
-            texts.entry(text).or_default().push(name.clone());
-        }
-    }
-    let mut by_crates: Vec<(Vec<String>, String)> = texts.into_iter().map(|(text, of)| (of, text)).collect();
-    by_crates.sort();
-    for (of, text) in by_crates {
-        list += &format!("\n{}\n{}\n\n{}\n", "=".repeat(72), of.join(", "), text);
-    }
-    Ok(list)
-}
-
-/// The files of licences and notices beside a manifest.
-fn texts_of(manifest: &Path) -> Result<BTreeSet<String>> {
-    let folder = manifest.parent().context("a manifest without a folder")?;
-    let mut texts = BTreeSet::new();
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().to_uppercase();
-        let is_text = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
-        if entry.file_type()?.is_file() && is_text.iter().any(|start| name.starts_with(start)) {
-            texts.insert(fs::read_to_string(entry.path())?.replace('\r', "").trim_end().to_owned());
-        }
-    }
-    Ok(texts)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
+    impl Crate {
+        /// One with this name, as if a registry had it.
+        pub(crate) fn of_others(name: &str, manifest: &Path) -> Crate {
+            let package =
+                json!({"name": name, "version": "1.0.0", "license": "MIT", "manifest_path": manifest});
+            let checksums = [((name.to_owned(), "1.0.0".to_owned()), "12ab".to_owned())];
+            made(&package, &checksums.into(), Vec::new()).unwrap()
+        }
+    }
 
     fn metadata() -> Value {
         let package = |name: &str| {
             json!({"id": format!("#{name}"), "name": name, "version": "1.0.0", "license": "MIT/Apache-2.0",
-                "manifest_path": "/x/Cargo.toml", "description": "a\nb"})
+                "manifest_path": "/x/Cargo.toml", "description": "a\nb",
+                "targets": [{"kind": [if name == "macros" { "proc-macro" } else { "lib" }]}]})
         };
         let uses =
             |name: &str, kind: Value| json!({"pkg": format!("#{name}"), "dep_kinds": [{"kind": kind}]});
-        let packages = ["iopj", "a", "b", "builds", "unused"].map(package);
+        let packages = ["iopj", "a", "b", "builds", "macros", "parses", "unused"].map(package);
         json!({
             "packages": packages,
             "resolve": {"nodes": [
                 {"id": "#iopj", "deps": [uses("a", Value::Null), uses("builds", json!("build"))]},
-                {"id": "#a", "deps": [uses("b", Value::Null)]},
+                {"id": "#a", "deps": [uses("b", Value::Null), uses("macros", Value::Null)]},
+                {"id": "#macros", "deps": [uses("parses", Value::Null)]},
                 {"id": "#b", "deps": []},
             ]},
         })
     }
 
     #[test]
-    fn the_bill_has_what_is_linked_and_nothing_that_only_builds() {
+    fn the_bill_has_what_is_linked_and_no_macros_and_nothing_that_only_builds() {
         let lock = "[[package]]\nname = \"a\"\nversion = \"1.0.0\"\nsource = \"r\"\nchecksum = \"12ab\"\n\n\
                     [[package]]\nname = \"iopj\"\nversion = \"1.0.0\"\n";
-        let crates = linked(&metadata(), "iopj", &checksums(lock)).unwrap();
+        let crates = linked(&metadata(), &["iopj"], &checksums(lock)).unwrap();
         let names: Vec<&str> = crates.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "iopj"]);
         let bill = cyclonedx(&crates, "0.2.0", &crate::dist::arch::ALL[0]).unwrap();
@@ -217,6 +216,7 @@ mod tests {
         assert_eq!(bill["metadata"]["component"]["purl"], "pkg:cargo/iopj@1.0.0");
         assert_eq!(bill["components"][0]["hashes"][0]["content"], "12ab");
         assert_eq!(bill["components"][0]["licenses"][0]["expression"], "MIT OR Apache-2.0");
-        assert_eq!(bill["dependencies"][2]["dependsOn"], json!(["pkg:cargo/a@1.0.0"]));
+        let uses = |at: usize| bill["dependencies"][at]["dependsOn"].clone();
+        assert_eq!((uses(0), uses(2)), (json!(["pkg:cargo/b@1.0.0"]), json!(["pkg:cargo/a@1.0.0"])));
     }
 }

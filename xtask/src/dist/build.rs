@@ -2,6 +2,7 @@
 //! they are built.
 
 use crate::dist::arch::{Arch, GLIBC};
+use crate::dist::notices::Added;
 use crate::workspace::Workspace;
 use crate::{ffi, needs, shell, venv};
 use anyhow::{Context, Result, bail, ensure};
@@ -18,6 +19,8 @@ pub(crate) struct Built {
     pub(crate) library: PathBuf,
     /// `libiopj_preload.so`.
     pub(crate) preload: PathBuf,
+    /// What the linker adds to all of them.
+    pub(crate) added: Added,
 }
 
 /// What compiles and links.
@@ -62,11 +65,21 @@ impl Tools<'_> {
         strip.args(["--remove-section=.comment", "--remove-section=.note"]);
         shell::output(strip.arg(library.join("libiopj.a")))?;
         ffi::link(self.workspace, &library, self.for_old_glibc(arch), "-lunwind")?;
-        let built = Built { program: made.join("iopj"), preload: made.join("libiopj_preload.so"), library };
+        let (program, preload) = (made.join("iopj"), made.join("libiopj_preload.so"));
+        let built = Built { program, library, preload, added: self.added()? };
         for file in [&built.program, &built.preload, &built.library.join(ffi::SONAME)] {
             check_symbols(file)?;
         }
         Ok(built)
+    }
+
+    /// What the linker adds: the compiler's own routines, and what unwinds the stack.
+    fn added(&self) -> Result<Added> {
+        let mut find = Command::new(self.environment.join("bin/python"));
+        let folder = "import os, ziglang; print(os.path.dirname(ziglang.__file__))";
+        let folder = PathBuf::from(shell::output(find.args(["-c", folder]))?.trim());
+        let of = |name: &str, file| (name.to_owned(), folder.join(file));
+        Ok(vec![of("zig-compiler_rt", "LICENSE"), of("llvm-libunwind", "lib/libunwind/LICENSE.TXT")])
     }
 
     /// The folder of these builds.

@@ -2,6 +2,7 @@
 
 use crate::dist::arch::Arch;
 use crate::dist::build::Built;
+use crate::dist::notices::Notices;
 use crate::dist::tree::{Tree, gzip, read};
 use crate::workspace::Workspace;
 use crate::{ffi, shell};
@@ -70,8 +71,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) version: &'a str,
     /// A program that runs here: it writes manual pages and completions.
     pub(crate) runs_here: &'a Path,
-    /// The licences of the crates that are linked in.
-    pub(crate) licences: &'a str,
+    /// The notices of what the program is linked of.
+    pub(crate) notices: &'a Notices,
 }
 
 impl Sources<'_> {
@@ -121,24 +122,9 @@ impl Sources<'_> {
         tree.file(format!("{share}/doc/iopj/README.md"), root("README.md")?);
         tree.file(format!("{share}/doc/iopj/examples/60-iopj.rules"), root("packaging/udev/60-iopj.rules")?);
         if layout.is_movable {
-            tree = tree.with(&self.licences(&format!("{share}/doc/iopj"))?);
+            tree = tree.with(&self.notices.files(&format!("{share}/doc/iopj")));
             tree.file(format!("{share}/doc/iopj/CHANGELOG.md"), root("CHANGELOG.md")?);
-        } else {
-            tree.file(format!("{share}/doc/iopj/crates.txt.gz"), gzip(self.licences.as_bytes(), 9)?);
         }
-        Ok(tree)
-    }
-
-    /// The licences: iopj's own, and those of the crates that are linked in.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    pub(crate) fn licences(&self, folder: &str) -> Result<Tree> {
-        let mut tree = Tree::default();
-        for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
-            tree.file(format!("{folder}/{name}"), read(&self.workspace.root.join(name))?);
-        }
-        tree.file(format!("{folder}/crates.txt"), self.licences);
         Ok(tree)
     }
 

@@ -71,7 +71,7 @@ fn root(sources: &Sources<'_>, arch: &Arch, program: &Path) -> Result<(Tree, Str
             tree.link(loader, format!("{up}{libraries}/{name}"));
         }
     }
-    tree = tree.with(&sources.licences("usr/share/doc/iopj")?);
+    tree = tree.with(&sources.notices.files("usr/share/doc/iopj"));
     let copyright = read(Path::new("/usr/share/doc").join(package).join("copyright").as_path())?;
     tree.file(format!("usr/share/doc/{package}/copyright"), copyright);
     tree.copy("usr/share/iopj/studies", &sources.workspace.root.join("studies"))?;

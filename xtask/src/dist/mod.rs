@@ -10,6 +10,7 @@ mod deb;
 mod image;
 mod install;
 mod news;
+mod notices;
 mod rpm;
 mod tree;
 
@@ -20,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use arch::Arch;
 use build::{Built, Tools};
 use contents::{Layout, Sources};
+use notices::Notices;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -102,10 +104,13 @@ impl Packing<'_> {
     /// Makes all packages of an architecture in `out`; their names.
     fn pack(&self, arch: &Arch, built: &Built, runs_here: &Path, out: &Path) -> Result<Vec<String>> {
         let work = empty(out.with_extension("work"))?;
-        let crates = bill::crates(self.workspace, arch)?;
-        let licences = bill::licences(&crates)?;
         let (workspace, version, epoch) = (self.workspace, self.version.as_str(), self.epoch);
-        let sources = Sources { workspace, version, runs_here, licences: &licences };
+        let graph = bill::Graph::read(workspace, arch)?;
+        let crates = graph.linked(&["iopj"])?;
+        let noticed = |roots: &[&str]| Notices::of(workspace, &graph.linked(roots)?, &built.added);
+        let (program, library) = (noticed(&["iopj", "iopj-preload"])?, noticed(&["iopj-ffi"])?);
+        let notices = [&program, &library];
+        let sources = Sources { workspace, version, runs_here, notices: &program };
         let name = format!("iopj-{version}-{}", arch.gnu);
         let mut files = vec![format!("{name}.cdx.json")];
         fs::write(out.join(&files[0]), bill::cyclonedx(&crates, version, arch)?)?;
@@ -122,12 +127,11 @@ impl Packing<'_> {
         let date = shell::output(Command::new("date").args(date))?;
         let changelog = news::debian(&self.news, version, deb::MAINTAINER, date.trim());
         let (root, level) = (workspace.root.as_path(), self.level);
-        let debian = deb::Debian { root, version, changelog: &changelog, epoch, level };
+        let debian = deb::Debian { root, version, changelog: &changelog, notices, epoch, level };
         let parts = sources.parts(built, &Layout::debian(arch))?;
         files.extend(debian.make(arch, &parts, &work.join("deb"), out)?);
 
-        let licences = sources.licences("usr/share/licenses/libiopj0")?;
-        let rpm = rpm::Rpm { root, version, licences: &licences, epoch, level };
+        let rpm = rpm::Rpm { root, version, notices, epoch, level };
         let parts = sources.parts(built, &Layout::rpm())?;
         files.extend(rpm.make(arch, &parts, &empty(work.join("rpm"))?, out)?);
 
