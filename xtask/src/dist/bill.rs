@@ -3,7 +3,7 @@
 use crate::dist::arch::Arch;
 use crate::shell;
 use crate::workspace::Workspace;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,64 +29,75 @@ impl Crate {
     }
 }
 
+/// What tells a crate from every other: name and version.
+type Named = (String, String);
+
 /// What cargo knows of all crates of an architecture.
-pub(crate) struct Graph {
+pub(crate) struct Graph<'a> {
+    workspace: &'a Workspace,
+    arch: &'a Arch,
     metadata: Value,
-    checksums: BTreeMap<(String, String), String>,
+    checksums: BTreeMap<Named, String>,
 }
 
-impl Graph {
+impl Graph<'_> {
     /// # Errors
     /// cargo's own.
-    pub(crate) fn read(workspace: &Workspace, arch: &Arch) -> Result<Graph> {
+    pub(crate) fn read<'a>(workspace: &'a Workspace, arch: &'a Arch) -> Result<Graph<'a>> {
         let words = format!("metadata --format-version 1 --locked --filter-platform {}", arch.rust);
         let mut command = workspace.cargo(&words);
         command.args(["--features", "parquet", "--manifest-path", "crates/iopj/Cargo.toml"]);
         let metadata = serde_json::from_str(&shell::output(&mut command)?)?;
         let lock = fs::read_to_string(workspace.root.join("Cargo.lock")).context("Cargo.lock")?;
-        Ok(Graph { metadata, checksums: checksums(&lock) })
+        Ok(Graph { workspace, arch, metadata, checksums: checksums(&lock) })
     }
 
-    /// The crates that these of the workspace are linked of, by name and version; without those that only
-    /// build or test them.
+    /// The crates that this package of the workspace is linked of when it is built alone (`words` choose it),
+    /// by name and version; without those that only build or test it, and macros, which run in the compiler.
     ///
     /// # Errors
-    /// There is no such crate.
-    pub(crate) fn linked(&self, roots: &[&str]) -> Result<Vec<Crate>> {
-        linked(&self.metadata, roots, &self.checksums)
+    /// cargo's own.
+    pub(crate) fn linked(&self, words: &str) -> Result<Vec<Crate>> {
+        let mut tree = self.workspace.cargo("tree --locked --edges normal,no-proc-macro --prefix none");
+        tree.args(["--format", "{p}", "--target", self.arch.rust]).args(words.split(' '));
+        let listed = listed(&shell::output(&mut tree)?);
+        linked(&self.metadata, &listed, &self.checksums)
     }
 }
 
-/// What is reached from the crates `roots` by normal uses. A crate of macros runs in the compiler, with all
-/// that it uses.
+/// The crates in what `cargo tree` prints: a name, a version after `v`, and where it is from.
+fn listed(tree: &str) -> BTreeSet<Named> {
+    let named = |line: &str| {
+        let mut words = line.split(' ');
+        Some((words.next()?.to_owned(), words.next()?.strip_prefix('v')?.to_owned()))
+    };
+    tree.lines().filter_map(named).collect()
+}
+
+/// The crates of this list, each with those of the list that it uses.
 fn linked(
     metadata: &Value,
-    roots: &[&str],
-    checksums: &BTreeMap<(String, String), String>,
+    list: &BTreeSet<Named>,
+    checksums: &BTreeMap<Named, String>,
 ) -> Result<Vec<Crate>> {
-    let by_id = |list: &'static str, value: &Value| -> BTreeMap<String, Value> {
-        let items = value[list].as_array().into_iter().flatten();
-        items.filter_map(|item| Some((item["id"].as_str()?.to_owned(), item.clone()))).collect()
-    };
-    let (packages, nodes) = (by_id("packages", metadata), by_id("nodes", &metadata["resolve"]));
-    let root = |name: &&str| {
-        let found = packages.iter().find(|(_, package)| package["name"] == *name);
-        Ok(found.with_context(|| format!("cargo metadata has no crate {name}"))?.0.clone())
-    };
-    let mut open = roots.iter().map(root).collect::<Result<Vec<String>>>()?;
-    let mut seen: BTreeSet<String> = open.iter().cloned().collect();
-    let mut found = BTreeMap::new();
-    while let Some(id) = open.pop() {
-        let package = packages.get(&id).with_context(|| format!("cargo metadata lacks {id}"))?;
-        let mut uses = nodes.get(&id).map(normal_uses).unwrap_or_default();
-        uses.retain(|id| packages.get(id).is_none_or(|package| !has_macros(package)));
-        open.extend(uses.iter().filter(|id| seen.insert((*id).clone())).cloned());
-        let uses = uses.iter().filter_map(|id| packages.get(id));
-        let uses = uses.filter_map(|package| Some(made(package, checksums, Vec::new())?.reference()));
-        let one = made(package, checksums, uses.collect()).with_context(|| format!("{id} has no name"))?;
-        found.insert(one.reference(), one);
+    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let id = |value: &Value| value["id"].as_str().unwrap_or_default().to_owned();
+    let nodes: BTreeMap<String, Value> =
+        items(&metadata["resolve"]["nodes"]).into_iter().map(|node| (id(&node), node)).collect();
+    let crates = items(&metadata["packages"]).into_iter().map(|package| (id(&package), package));
+    let crates = crates.filter_map(|(id, package)| Some((id, made(&package, checksums)?)));
+    let mut crates: BTreeMap<String, Crate> =
+        crates.filter(|(_, one)| list.contains(&(one.name.clone(), one.version.clone()))).collect();
+    ensure!(crates.len() == list.len(), "cargo metadata has {} crates of {list:?}", crates.len());
+    let references: BTreeMap<String, String> =
+        crates.iter().map(|(id, one)| (id.clone(), one.reference())).collect();
+    for (id, one) in &mut crates {
+        let uses = nodes.get(id).map(normal_uses).unwrap_or_default();
+        one.uses = uses.iter().filter_map(|id| references.get(id).cloned()).collect();
     }
-    Ok(found.into_values().collect())
+    let mut crates: Vec<Crate> = crates.into_values().collect();
+    crates.sort_by_key(Crate::reference);
+    Ok(crates)
 }
 
 /// The crates of which this one needs the code when it runs.
@@ -99,12 +110,8 @@ fn normal_uses(node: &Value) -> Vec<String> {
     uses.filter(is_normal).filter_map(|one| Some(one["pkg"].as_str()?.to_owned())).collect()
 }
 
-fn has_macros(package: &Value) -> bool {
-    let mut targets = package["targets"].as_array().into_iter().flatten();
-    targets.any(|target| target["kind"][0] == "proc-macro")
-}
-
-fn made(package: &Value, checksums: &BTreeMap<(String, String), String>, uses: Vec<String>) -> Option<Crate> {
+/// A crate, without what it uses.
+fn made(package: &Value, checksums: &BTreeMap<Named, String>) -> Option<Crate> {
     let text = |key: &str| package[key].as_str().map(|text| text.trim().to_owned());
     let (name, version) = (text("name")?, text("version")?);
     Some(Crate {
@@ -115,12 +122,12 @@ fn made(package: &Value, checksums: &BTreeMap<(String, String), String>, uses: V
         manifest: text("manifest_path")?,
         name,
         version,
-        uses,
+        uses: Vec::new(),
     })
 }
 
 /// The checksums in `Cargo.lock`, by name and version.
-fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
+fn checksums(lock: &str) -> BTreeMap<Named, String> {
     let blocks = lock.split("[[package]]");
     let value = |block: &str, key: &str| {
         let mut lines = block.lines();
@@ -180,35 +187,45 @@ mod tests {
             let package =
                 json!({"name": name, "version": "1.0.0", "license": "MIT", "manifest_path": manifest});
             let checksums = [((name.to_owned(), "1.0.0".to_owned()), "12ab".to_owned())];
-            made(&package, &checksums.into(), Vec::new()).unwrap()
+            made(&package, &checksums.into()).unwrap()
         }
     }
 
     fn metadata() -> Value {
         let package = |name: &str| {
             json!({"id": format!("#{name}"), "name": name, "version": "1.0.0", "license": "MIT/Apache-2.0",
-                "manifest_path": "/x/Cargo.toml", "description": "a\nb",
-                "targets": [{"kind": [if name == "macros" { "proc-macro" } else { "lib" }]}]})
+                "manifest_path": "/x/Cargo.toml", "description": "a\nb"})
         };
         let uses =
             |name: &str, kind: Value| json!({"pkg": format!("#{name}"), "dep_kinds": [{"kind": kind}]});
-        let packages = ["iopj", "a", "b", "builds", "macros", "parses", "unused"].map(package);
+        let packages = ["iopj", "a", "b", "builds", "macros", "unused"].map(package);
         json!({
             "packages": packages,
             "resolve": {"nodes": [
                 {"id": "#iopj", "deps": [uses("a", Value::Null), uses("builds", json!("build"))]},
                 {"id": "#a", "deps": [uses("b", Value::Null), uses("macros", Value::Null)]},
-                {"id": "#macros", "deps": [uses("parses", Value::Null)]},
                 {"id": "#b", "deps": []},
             ]},
         })
     }
 
     #[test]
-    fn the_bill_has_what_is_linked_and_no_macros_and_nothing_that_only_builds() {
+    fn no_macros_and_nothing_that_another_package_switches_on_is_linked() {
+        let workspace = Workspace::find().unwrap();
+        let graph = Graph::read(&workspace, &crate::dist::arch::ALL[0]).unwrap();
+        let linked = graph.linked("--package iopj-ffi").unwrap();
+        let has = |name: &str| linked.iter().any(|one| one.name == name);
+        assert!(has("serde") && has("toml") && !has("serde_derive") && !has("syn"), "{linked:?}");
+        // A map that keeps order is toml's only where somebody asks for it.
+        assert!(!has("indexmap"), "{linked:?}");
+    }
+
+    #[test]
+    fn the_bill_has_what_is_linked_and_nothing_that_only_builds() {
         let lock = "[[package]]\nname = \"a\"\nversion = \"1.0.0\"\nsource = \"r\"\nchecksum = \"12ab\"\n\n\
                     [[package]]\nname = \"iopj\"\nversion = \"1.0.0\"\n";
-        let crates = linked(&metadata(), &["iopj"], &checksums(lock)).unwrap();
+        let tree = "iopj v1.0.0 (/x)\na v1.0.0\nb v1.0.0\na v1.0.0 (*)\n";
+        let crates = linked(&metadata(), &listed(tree), &checksums(lock)).unwrap();
         let names: Vec<&str> = crates.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "iopj"]);
         let bill = cyclonedx(&crates, "0.2.0", &crate::dist::arch::ALL[0]).unwrap();

@@ -106,9 +106,12 @@ impl Packing<'_> {
         let work = empty(out.with_extension("work"))?;
         let (workspace, version, epoch) = (self.workspace, self.version.as_str(), self.epoch);
         let graph = bill::Graph::read(workspace, arch)?;
-        let crates = graph.linked(&["iopj"])?;
-        let noticed = |roots: &[&str]| Notices::of(workspace, &graph.linked(roots)?, &built.added);
-        let (program, library) = (noticed(&["iopj", "iopj-preload"])?, noticed(&["iopj-ffi"])?);
+        let crates = graph.linked("--package iopj --features parquet")?;
+        let noticed = |words: &str| Notices::of(workspace, &graph.linked(words)?, &built.added);
+        let (program, library) = (
+            noticed("--package iopj --package iopj-preload --features iopj/parquet")?,
+            noticed("--package iopj-ffi")?,
+        );
         let notices = [&program, &library];
         let sources = Sources { workspace, version, runs_here, notices: &program };
         let name = format!("iopj-{version}-{}", arch.gnu);
