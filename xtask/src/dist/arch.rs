@@ -14,6 +14,8 @@ pub(crate) struct Arch {
     pub(crate) debian: &'static str,
     /// rpm's name.
     pub(crate) rpm: &'static str,
+    /// What readelf calls it.
+    pub(crate) readelf: &'static str,
     /// Its `strip`, and the Debian package that has it.
     pub(crate) strip: (&'static str, &'static str),
     /// The folder of its C library, its package, and a file of it.
@@ -27,6 +29,7 @@ pub(crate) const ALL: [Arch; 2] = [
         gnu: "x86_64-linux-gnu",
         debian: "amd64",
         rpm: "x86_64",
+        readelf: "X86-64",
         strip: ("strip", "binutils"),
         libc: ("/lib/x86_64-linux-gnu", "libc6", "/lib/x86_64-linux-gnu/libc.so.6"),
     },
@@ -35,6 +38,7 @@ pub(crate) const ALL: [Arch; 2] = [
         gnu: "aarch64-linux-gnu",
         debian: "arm64",
         rpm: "aarch64",
+        readelf: "AArch64",
         strip: ("aarch64-linux-gnu-strip", "binutils-aarch64-linux-gnu"),
         libc: ("/usr/aarch64-linux-gnu/lib", "libc6-arm64-cross", "/usr/aarch64-linux-gnu/lib/libc.so.6"),
     },

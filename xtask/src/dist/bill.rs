@@ -139,12 +139,12 @@ fn checksums(lock: &str) -> BTreeMap<Named, String> {
     blocks.filter_map(checksum).collect()
 }
 
-/// The bill of materials of the program, in CycloneDX 1.5. It has no time and no random number, so it is the
+/// The bill of materials of the program or module `root`, in CycloneDX 1.5. It has no time and no random number, so it is the
 /// same whenever it is made.
-pub(crate) fn cyclonedx(crates: &[Crate], version: &str, arch: &Arch) -> Result<String> {
+pub(crate) fn cyclonedx(root: &str, crates: &[Crate], version: &str, arch: &Arch) -> Result<String> {
     let component = |one: &Crate| {
         let mut component = json!({
-            "type": if one.name == "iopj" { "application" } else { "library" },
+            "type": if one.name == root { "application" } else { "library" },
             "bom-ref": one.reference(),
             "name": one.name,
             "version": one.version,
@@ -158,7 +158,7 @@ pub(crate) fn cyclonedx(crates: &[Crate], version: &str, arch: &Arch) -> Result<
         component
     };
     let uses = |one: &Crate| json!({"ref": one.reference(), "dependsOn": one.uses});
-    let own = crates.iter().find(|one| one.name == "iopj").context("no crate iopj")?;
+    let own = crates.iter().find(|one| one.name == root).with_context(|| format!("no crate {root}"))?;
     let bill = json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -170,7 +170,7 @@ pub(crate) fn cyclonedx(crates: &[Crate], version: &str, arch: &Arch) -> Result<
                 {"name": "iopj:target", "value": arch.rust},
             ],
         },
-        "components": crates.iter().filter(|one| one.name != "iopj").map(component).collect::<Vec<_>>(),
+        "components": crates.iter().filter(|one| one.name != root).map(component).collect::<Vec<_>>(),
         "dependencies": crates.iter().map(uses).collect::<Vec<_>>(),
     });
     Ok(serde_json::to_string_pretty(&bill)? + "\n")
@@ -228,7 +228,7 @@ mod tests {
         let crates = linked(&metadata(), &listed(tree), &checksums(lock)).unwrap();
         let names: Vec<&str> = crates.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "iopj"]);
-        let bill = cyclonedx(&crates, "0.2.0", &crate::dist::arch::ALL[0]).unwrap();
+        let bill = cyclonedx("iopj", &crates, "0.2.0", &crate::dist::arch::ALL[0]).unwrap();
         let bill: Value = serde_json::from_str(&bill).unwrap();
         assert_eq!(bill["metadata"]["component"]["purl"], "pkg:cargo/iopj@1.0.0");
         assert_eq!(bill["components"][0]["hashes"][0]["content"], "12ab");

@@ -4,11 +4,14 @@
 use crate::dist::arch::{Arch, GLIBC};
 use crate::dist::notices::Added;
 use crate::workspace::Workspace;
-use crate::{ffi, needs, shell, venv};
+use crate::{ffi, needs, python, shell, venv};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The variable that names the folder of what zig keeps; else it is below the user's home.
+const ZIG_CACHE: &str = "ZIG_GLOBAL_CACHE_DIR";
 
 /// What was built for an architecture.
 #[derive(Clone)]
@@ -25,21 +28,25 @@ pub(crate) struct Built {
 
 /// What compiles and links.
 pub(crate) struct Tools<'a> {
-    workspace: &'a Workspace,
+    pub(crate) workspace: &'a Workspace,
     /// The environment of Python that has `zig` and `cargo-zigbuild`.
     environment: PathBuf,
-    epoch: u64,
+    /// That which has `maturin`.
+    pub(crate) maturin: PathBuf,
+    pub(crate) epoch: u64,
 }
 
 impl Tools<'_> {
-    /// Installs what is pinned in `packaging/requirements.txt`.
+    /// Installs what is pinned in `packaging/requirements.txt` and for the Python package.
     ///
     /// # Errors
     /// pip's own.
     pub(crate) fn new(workspace: &Workspace, epoch: u64) -> Result<Tools<'_>> {
         let requirements = workspace.root.join("packaging/requirements.txt");
         let environment = venv::ensure(workspace, "dist", "python3", &requirements)?;
-        Ok(Tools { workspace, environment, epoch })
+        let build = workspace.root.join(python::BUILD);
+        let maturin = venv::ensure(workspace, "python-build", "python3", &build)?;
+        Ok(Tools { workspace, environment, maturin, epoch })
     }
 
     /// Builds everything for this architecture.
@@ -83,20 +90,27 @@ impl Tools<'_> {
     }
 
     /// The folder of these builds.
-    fn target(&self) -> PathBuf {
+    pub(crate) fn target(&self) -> PathBuf {
         self.workspace.target.join("dist/build")
     }
 
     /// `cargo-zigbuild`, which gives cargo a compiler and a linker for an old glibc.
     fn cargo(&self, arch: &Arch, words: &str) -> Command {
         let mut command = self.workspace.program("cargo-zigbuild", words);
-        let path = std::env::var("PATH").unwrap_or_default();
         command.args(["--release", "--locked", "--target", &format!("{}.{GLIBC}", arch.rust)]);
         command.arg("--target-dir").arg(self.target());
+        self.for_same_bytes(&mut command);
+        command
+    }
+
+    /// Lets a command find zig, and build the same bytes in every folder.
+    pub(crate) fn for_same_bytes(&self, command: &mut Command) {
+        let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", self.environment.join("bin").display()));
         command.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
         command.env("SOURCE_DATE_EPOCH", self.epoch.to_string());
         command.env("CARGO_ZIGBUILD_CACHE_DIR", self.target().join("zigbuild"));
+        command.env(ZIG_CACHE, self.target().join("zig"));
         let renamed = |option: &str| {
             let renamed = |(from, to): (PathBuf, &str)| format!("{option}={}={to}", from.display());
             self.folders().map(renamed)
@@ -104,7 +118,6 @@ impl Tools<'_> {
         command.env("CARGO_ENCODED_RUSTFLAGS", renamed("--remap-path-prefix").join("\x1f"));
         let c = format!("-g0 {}", renamed("-ffile-prefix-map").join(" "));
         command.env("CFLAGS", &c).env("CXXFLAGS", c);
-        command
     }
 
     /// The folders whose names would come into what is built, and what takes their place; the last that
@@ -123,13 +136,13 @@ impl Tools<'_> {
     /// The C compiler and linker for a target, by the compiler's own name.
     pub(crate) fn compiler(&self, target: &str) -> Command {
         let mut command = Command::new(self.environment.join("bin/python"));
-        command.args(["-m", "ziglang", "cc", "-target", target]);
+        command.args(["-m", "ziglang", "cc", "-target", target]).env(ZIG_CACHE, self.target().join("zig"));
         command
     }
 }
 
 /// Refuses a program or library that needs more than the oldest glibc.
-fn check_symbols(file: &Path) -> Result<()> {
+pub(crate) fn check_symbols(file: &Path) -> Result<()> {
     let listed = shell::output(Command::new("readelf").args(["--version-info", "--wide"]).arg(file))?;
     let versions = glibc_versions(&listed);
     ensure!(!versions.is_empty(), "{} needs no symbol of glibc, by what readelf says", file.display());

@@ -1,8 +1,8 @@
 //! Whether what was packed is sound: `cargo xtask dist --check`, and the short form of it among the tests.
 
-use crate::dist::arch::{self, Arch};
+use crate::dist::arch::Arch;
 use crate::dist::build::Built;
-use crate::dist::{PACKERS, Packing, Release, deb, empty, epoch, install, tree};
+use crate::dist::{PACKERS, Packing, Release, deb, empty, epoch, install, tree, wheel};
 use crate::workspace::Workspace;
 use crate::{needs, shell};
 use anyhow::{Context, Result, bail, ensure};
@@ -26,10 +26,12 @@ const TOOLS: [(&str, &str); 6] = [
 /// has failed.
 pub(crate) fn check(workspace: &Workspace, release: &Release, epoch: u64) -> Result<()> {
     needs::ensure_here(&TOOLS)?;
-    let checks: [(&str, &dyn Fn() -> Result<()>); 6] = [
+    let arch = install::this_arch()?;
+    let checks: [(&str, &dyn Fn() -> Result<()>); 7] = [
         ("lintian", &|| lintian(&release.folder)),
         ("the RPM packages", &|| install::rpm(workspace, release)),
         ("the image", &|| install::image(workspace, release)),
+        ("the Python package", &|| wheel::check(workspace, release, arch, "trixie")),
         ("an Arm guest", &|| install::guest(workspace, release, epoch)),
         ("Debian's releases", &|| install::debian(workspace, release)),
         ("the same bytes from another folder", &|| built_elsewhere(workspace, release, epoch)),
@@ -49,16 +51,10 @@ fn lintian(folder: &Path) -> Result<()> {
     deb::lintian(&packages)
 }
 
-/// Copies the sources to a folder of another name, builds everything there, and compares the checksums.
+/// Copies the tracked sources to a folder of another name, builds everything there, and compares the checksums.
 fn built_elsewhere(workspace: &Workspace, release: &Release, epoch: u64) -> Result<()> {
     let folder = empty(workspace.target.join("dist/elsewhere/in-a-folder-with-a-longer-name"))?;
-    let listed =
-        shell::output(&mut workspace.program("git", "ls-files --cached --others --exclude-standard"))?;
-    for file in listed.lines().filter(|file| workspace.root.join(file).is_file()) {
-        let to = folder.join(file);
-        fs::create_dir_all(to.parent().context("a file without a folder")?)?;
-        fs::copy(workspace.root.join(file), &to).with_context(|| file.to_owned())?;
-    }
+    workspace.copy_tracked(&folder)?;
     let mut make = Command::new("cargo");
     make.current_dir(&folder).args(["run", "--package", "xtask", "--", "dist"]);
     make.env("SOURCE_DATE_EPOCH", epoch.to_string()).env_remove("CARGO_TARGET_DIR");
@@ -94,8 +90,7 @@ pub(crate) fn check_packing(workspace: &Workspace) -> Result<()> {
         println!("skipped: the packages need {program}");
         return Ok(());
     }
-    let here = arch::ALL.iter().find(|arch| arch.rpm == std::env::consts::ARCH);
-    let Some(arch) = here else {
+    let Ok(arch) = install::this_arch() else {
         println!("skipped: the packages need one of the architectures that are packed");
         return Ok(());
     };

@@ -17,7 +17,7 @@ const SHELLS: [(&str, &str); 3] = [
     ("zsh", "zsh/site-functions/_iopj"),
     ("fish", "fish/vendor_completions.d/iopj.fish"),
 ];
-/// Folders of the repository whose files come as they are, if they are there, and where below `share`.
+/// Folders of the repository whose files come as they are, and where below `share`.
 const FOLDERS: [(&str, &str); 5] = [
     ("studies", "iopj/studies"),
     ("queries", "iopj/queries"),
@@ -113,10 +113,7 @@ impl Sources<'_> {
         }
         self.manual(&mut tree, &format!("{share}/{MANUAL}"), layout)?;
         for (folder, path) in FOLDERS {
-            let folder = self.workspace.root.join(folder);
-            if folder.is_dir() {
-                tree.copy(&format!("{share}/{path}"), &folder)?;
-            }
+            tree.copy(&format!("{share}/{path}"), self.workspace, folder)?;
         }
         let root = |name: &str| read(&self.workspace.root.join(name));
         tree.file(format!("{share}/doc/iopj/README.md"), root("README.md")?);

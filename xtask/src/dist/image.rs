@@ -74,7 +74,7 @@ fn root(sources: &Sources<'_>, arch: &Arch, program: &Path) -> Result<(Tree, Str
     tree = tree.with(&sources.notices.files("usr/share/doc/iopj"));
     let copyright = read(Path::new("/usr/share/doc").join(package).join("copyright").as_path())?;
     tree.file(format!("usr/share/doc/{package}/copyright"), copyright);
-    tree.copy("usr/share/iopj/studies", &sources.workspace.root.join("studies"))?;
+    tree.copy("usr/share/iopj/studies", sources.workspace, "studies")?;
     tree.folder(DATA, 0o1777);
     tree.folder("tmp", 0o1777);
     let version = shell::output(Command::new("dpkg-query").args(["--show", "-f", "${Version}", package]))?;

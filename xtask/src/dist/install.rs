@@ -77,7 +77,11 @@ const GUEST_LIMIT_S: u32 = 300;
 /// Bytes of its disk.
 const GUEST_DISK: u64 = 16 << 20;
 
-fn this_arch() -> Result<&'static Arch> {
+/// That of this machine.
+///
+/// # Errors
+/// It is none of those that are packed.
+pub(crate) fn this_arch() -> Result<&'static Arch> {
     arch::ALL.iter().find(|arch| arch.rpm == std::env::consts::ARCH).context("no packages for this machine")
 }
 

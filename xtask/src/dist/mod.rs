@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: tarballs, Debian and RPM packages and container images for each architecture, with
-//! bills of materials, checksums and the notes of the release.
+//! `cargo xtask dist`: tarballs, Debian and RPM packages, container images and Python wheels for each
+//! architecture, with bills of materials, checksums and the notes of the release.
 
 mod arch;
 mod bill;
@@ -12,12 +12,13 @@ mod install;
 mod news;
 mod notices;
 mod rpm;
-mod tree;
+pub(crate) mod tree;
+mod wheel;
 
 use crate::options::Options;
 use crate::workspace::Workspace;
 use crate::{needs, shell};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use arch::Arch;
 use build::{Built, Tools};
 use contents::{Layout, Sources};
@@ -64,23 +65,31 @@ fn make(workspace: &Workspace, epoch: u64) -> Result<Release> {
     let here = arch::ALL.iter().position(|arch| arch.rpm == std::env::consts::ARCH);
     let here =
         &built[here.context("the programs for this architecture are not among those that are built")?];
-    let size = fs::metadata(&here.program)?.len();
-    println!("size: {:.1} MB, limit {:.0} MB", size as f64 / 1e6, SIZE_LIMIT as f64 / 1e6);
+    for (arch, built) in arch::ALL.iter().zip(&built) {
+        check_size(arch, fs::metadata(&built.program)?.len())?;
+    }
     println!(
         "iopj --help: {:.1} ms, median of {HELP_RUNS} runs",
         help_time(&here.program)?.as_secs_f64() * 1e3
     );
-    if size > SIZE_LIMIT {
-        bail!("the release binary has {size} bytes, at most {SIZE_LIMIT} are allowed");
-    }
     let mut files = Vec::new();
     for (arch, built) in arch::ALL.iter().zip(&built) {
         let pack = || packing.pack(arch, built, &here.program, &folder);
         files.extend(shell::timed(&format!("packages for {}", arch.gnu), pack)?);
+        files.push(tools.wheel(arch, built, &packing.version, &folder)?);
     }
+    files.push(tools.sdist(&folder)?);
     packing.publish(&folder, files)?;
     println!("{}", folder.display());
     Ok(Release { folder, version: packing.version })
+}
+
+/// Refuses a program that has grown too large.
+fn check_size(arch: &Arch, size: u64) -> Result<()> {
+    let name = arch.gnu;
+    println!("iopj for {name}: {:.1} MB, limit {:.0} MB", size as f64 / 1e6, SIZE_LIMIT as f64 / 1e6);
+    ensure!(size <= SIZE_LIMIT, "iopj for {name} has {size} bytes, at most {SIZE_LIMIT} are allowed");
+    Ok(())
 }
 
 /// What all packages of a release have in common.
@@ -116,7 +125,7 @@ impl Packing<'_> {
         let sources = Sources { workspace, version, runs_here, notices: &program };
         let name = format!("iopj-{version}-{}", arch.gnu);
         let mut files = vec![format!("{name}.cdx.json")];
-        fs::write(out.join(&files[0]), bill::cyclonedx(&crates, version, arch)?)?;
+        fs::write(out.join(&files[0]), bill::cyclonedx("iopj", &crates, version, arch)?)?;
 
         let parts = sources.parts(built, &Layout::tarball())?;
         let all = parts.program.with(&parts.library).with(&parts.development);
@@ -189,4 +198,18 @@ fn help_time(binary: &Path) -> Result<Duration> {
     }
     times.sort_unstable();
     Ok(times[HELP_RUNS / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_of_every_architecture_has_a_limit() {
+        for arch in &arch::ALL {
+            assert!(check_size(arch, SIZE_LIMIT).is_ok());
+            let error = check_size(arch, SIZE_LIMIT + 1).unwrap_err().to_string();
+            assert!(error.contains(arch.gnu), "{error}");
+        }
+    }
 }
