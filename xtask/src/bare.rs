@@ -70,13 +70,31 @@ impl Bare {
 
 /// The mirror that this machine's own packages come from.
 fn mirror() -> Result<String> {
-    let words = ["indextargets", "--format", "$(LABEL)|$(COMPONENT)|$(REPO_URI)", "Created-By: Packages"];
-    let text = shell::output(Command::new("apt-get").args(words))?;
-    mirror_in(&text).context("apt knows no mirror of Debian: name one in /etc/apt, and run apt-get update")
+    let first = archives()?.into_iter().next();
+    let (place, _) =
+        first.context("apt knows no mirror of Debian: name one in /etc/apt, and run apt-get update")?;
+    Ok(place)
 }
 
-fn mirror_in(targets: &str) -> Option<String> {
-    targets.lines().find_map(|line| line.strip_prefix("Debian|main|")).map(str::to_owned)
+/// Debian's own archives that this machine's packages come from: the place and the suite of each.
+///
+/// # Errors
+/// apt's own.
+pub(crate) fn archives() -> Result<Vec<(String, String)>> {
+    let words = ["indextargets", "--format", "$(LABEL)|$(COMPONENT)|$(REPO_URI)|$(RELEASE)"];
+    let text = shell::output(Command::new("apt-get").args(words).arg("Created-By: Packages"))?;
+    Ok(archives_in(&text))
+}
+
+/// The main archive's suites come first.
+fn archives_in(targets: &str) -> Vec<(String, String)> {
+    let labelled = |label: &str| {
+        let lines = targets.lines().filter_map(|line| line.strip_prefix(label)?.strip_prefix("|main|"));
+        lines.filter_map(|line| line.split_once('|')).collect::<Vec<_>>()
+    };
+    let mut all = [labelled("Debian"), labelled("Debian-Security")].concat();
+    all.dedup();
+    all.into_iter().map(|(place, suite)| (place.to_owned(), suite.to_owned())).collect()
 }
 
 /// Removes a bare system unless something is mounted in it.
@@ -117,9 +135,11 @@ mod tests {
 
     #[test]
     fn the_mirror_is_the_distributions_main_archive() {
-        let targets = "other|main|http://o.example/\nDebian-Security|main|http://s.example/debian-security/\n\
-                       Debian|contrib|http://c.example/debian/\nDebian|main|http://m.example/debian/\n";
-        assert_eq!(mirror_in(targets).as_deref(), Some("http://m.example/debian/"));
-        assert_eq!(mirror_in("Ubuntu|main|http://u.example/\n"), None);
+        let targets = "other|main|http://o.example/|s\nDebian-Security|main|http://s.example/|s-security\n\
+                       Debian|contrib|http://c.example/debian/|s\nDebian|main|http://m.example/debian/|s\n";
+        let archives = archives_in(targets);
+        let expected = [("http://m.example/debian/", "s"), ("http://s.example/", "s-security")];
+        assert_eq!(archives, expected.map(|(place, suite)| (place.to_owned(), suite.to_owned())));
+        assert!(archives_in("Ubuntu|main|http://u.example/|s\n").is_empty());
     }
 }

@@ -59,6 +59,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("useradd", "passwd"),
     ("runc", "runc"),
     ("dpkg-deb", "dpkg"),
+    ("gpg", "gpg"),
     ("lintian", "lintian"),
     ("rpmbuild", "rpm"),
     // Not programs: pages are checked with each of these sets of fonts alone.

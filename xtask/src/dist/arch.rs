@@ -16,10 +16,15 @@ pub(crate) struct Arch {
     pub(crate) rpm: &'static str,
     /// What readelf calls it.
     pub(crate) readelf: &'static str,
-    /// Its `strip`, and the Debian package that has it.
-    pub(crate) strip: (&'static str, &'static str),
-    /// The folder of its C library, its package, and a file of it.
-    pub(crate) libc: (&'static str, &'static str, &'static str),
+    /// Its `strip` on any machine, and the Debian package that has it.
+    strip: (&'static str, &'static str),
+}
+
+impl Arch {
+    /// Its `strip`, and the Debian package that has it: the machine's own, or one for a foreign architecture.
+    pub(crate) fn strip(&self) -> (&'static str, &'static str) {
+        if self.rpm == std::env::consts::ARCH { ("strip", "binutils") } else { self.strip }
+    }
 }
 
 /// All of them.
@@ -30,8 +35,7 @@ pub(crate) const ALL: [Arch; 2] = [
         debian: "amd64",
         rpm: "x86_64",
         readelf: "X86-64",
-        strip: ("strip", "binutils"),
-        libc: ("/lib/x86_64-linux-gnu", "libc6", "/lib/x86_64-linux-gnu/libc.so.6"),
+        strip: ("x86_64-linux-gnu-strip", "binutils-x86-64-linux-gnu"),
     },
     Arch {
         rust: "aarch64-unknown-linux-gnu",
@@ -40,6 +44,5 @@ pub(crate) const ALL: [Arch; 2] = [
         rpm: "aarch64",
         readelf: "AArch64",
         strip: ("aarch64-linux-gnu-strip", "binutils-aarch64-linux-gnu"),
-        libc: ("/usr/aarch64-linux-gnu/lib", "libc6-arm64-cross", "/usr/aarch64-linux-gnu/lib/libc.so.6"),
     },
 ];

@@ -55,7 +55,6 @@ impl Tools<'_> {
     /// The compiler's, or a symbol is newer than [`GLIBC`].
     pub(crate) fn build(&self, arch: &Arch) -> Result<Built> {
         needs::rust_target(self.workspace, arch.rust)?;
-        needs::ensure_here(&[arch.strip, ("readelf", "binutils")])?;
         let build = |name: &str, words: &str| {
             let step = format!("{name} for {}", arch.gnu);
             shell::step(&step, &mut self.cargo(arch, words))
@@ -67,7 +66,7 @@ impl Tools<'_> {
         let library = made.join("ffi");
         fs::create_dir_all(&library)?;
         fs::copy(made.join("libiopj_ffi.a"), library.join("libiopj.a")).context("libiopj.a")?;
-        let mut strip = Command::new(arch.strip.0);
+        let mut strip = Command::new(arch.strip().0);
         strip.args(["--strip-debug", "--enable-deterministic-archives"]);
         strip.args(["--remove-section=.comment", "--remove-section=.note"]);
         shell::output(strip.arg(library.join("libiopj.a")))?;

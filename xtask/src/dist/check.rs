@@ -118,7 +118,7 @@ pub(crate) fn check_packing(workspace: &Workspace) -> Result<()> {
 fn built_by_the_tests(workspace: &Workspace, arch: &Arch, folder: &Path) -> Result<Built> {
     let strip = |from: PathBuf, name: &str| {
         let to = folder.join(name);
-        shell::output(Command::new(arch.strip.0).arg("-o").arg(&to).arg(from))?;
+        shell::output(Command::new(arch.strip().0).arg("-o").arg(&to).arg(from))?;
         Ok::<_, anyhow::Error>(to)
     };
     let library = folder.join("library");
@@ -126,7 +126,7 @@ fn built_by_the_tests(workspace: &Workspace, arch: &Arch, folder: &Path) -> Resu
     for name in [crate::ffi::SONAME, "libiopj.a"] {
         fs::copy(workspace.target.join("ffi").join(name), library.join(name)).context(name)?;
     }
-    shell::output(Command::new(arch.strip.0).arg("--strip-debug").arg(library.join("libiopj.a")))?;
+    shell::output(Command::new(arch.strip().0).arg("--strip-debug").arg(library.join("libiopj.a")))?;
     Ok(Built {
         program: strip(workspace.target.join("release/iopj"), "iopj")?,
         preload: strip(workspace.target.join("debug/deps/libiopj_preload.so"), "libiopj_preload.so")?,

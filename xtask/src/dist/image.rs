@@ -7,6 +7,7 @@
 
 use crate::dist::arch::Arch;
 use crate::dist::contents::Sources;
+use crate::dist::libc::Libc;
 use crate::dist::tree::{self, Tree, gzip, read, sha256, tar};
 use crate::shell;
 use anyhow::{Context, Result, ensure};
@@ -61,10 +62,10 @@ impl Image<'_> {
 fn root(sources: &Sources<'_>, arch: &Arch, program: &Path) -> Result<(Tree, String)> {
     let mut tree = Tree::default();
     tree.program("usr/bin/iopj", read(program)?);
-    let (folder, package, _) = arch.libc;
+    let libc = Libc::of(sources.workspace, arch)?;
     let libraries = format!("lib/{}", arch.gnu);
-    for name in needed(program, Path::new(folder))? {
-        tree.program(format!("{libraries}/{name}"), read(&Path::new(folder).join(&name))?);
+    for name in needed(program, &libc.folder)? {
+        tree.program(format!("{libraries}/{name}"), read(&libc.folder.join(&name))?);
         if name.starts_with("ld-linux") {
             let loader = loader(program)?;
             let up = "../".repeat(loader.split('/').count() - 1);
@@ -72,13 +73,11 @@ fn root(sources: &Sources<'_>, arch: &Arch, program: &Path) -> Result<(Tree, Str
         }
     }
     tree = tree.with(&sources.notices.files("usr/share/doc/iopj"));
-    let copyright = read(Path::new("/usr/share/doc").join(package).join("copyright").as_path())?;
-    tree.file(format!("usr/share/doc/{package}/copyright"), copyright);
+    tree.file("usr/share/doc/libc6/copyright", read(&libc.copyright)?);
     tree.copy("usr/share/iopj/studies", sources.workspace, "studies")?;
     tree.folder(DATA, 0o1777);
     tree.folder("tmp", 0o1777);
-    let version = shell::output(Command::new("dpkg-query").args(["--show", "-f", "${Version}", package]))?;
-    Ok((tree, format!("{package} {version}")))
+    Ok((tree, libc.name))
 }
 
 /// The libraries that the program needs, and those that they need, and the loader.

@@ -9,6 +9,7 @@ mod contents;
 mod deb;
 mod image;
 mod install;
+mod libc;
 mod news;
 mod notices;
 mod rpm;
@@ -57,7 +58,7 @@ pub(crate) struct Release {
 /// Builds and packs everything.
 fn make(workspace: &Workspace, epoch: u64) -> Result<Release> {
     needs::ensure_here(&PACKERS)?;
-    needs::ensure_here(&arch::ALL.each_ref().map(|arch| (arch.libc.2, arch.libc.1)))?;
+    needs::ensure_here(&arch::ALL.each_ref().map(Arch::strip))?;
     let packing = Packing::new(workspace, epoch, LEVEL)?;
     let folder = empty(workspace.target.join("dist/out"))?;
     let tools = Tools::new(workspace, epoch)?;
