@@ -20,6 +20,9 @@ exec chroot \"$1\" env -i HOME=/root CI=true LANG=C.UTF-8 TERM=dumb \\
     sh -ec \"$2\"
 ";
 
+/// Where Debian keeps the certificates of the authorities that are trusted.
+const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
 /// The folder of the bare system, removed when dropped.
 pub(crate) struct Bare(PathBuf);
 
@@ -47,6 +50,7 @@ impl Bare {
         let mut make = Command::new("debootstrap");
         make.args(["--variant=minbase", &format!("--include={packages}"), release]);
         shell::step(&format!("a bare {release}"), make.arg(&bare.0).arg(mirror()?))?;
+        trust(&bare.0)?;
         let sources = fs::read_to_string(bare.0.join("etc/apt/sources.list"))?;
         if sources.lines().filter(|line| line.starts_with("deb")).count() != 1 {
             bail!("the bare {release} does not have exactly one line of apt sources: {sources}");
@@ -66,6 +70,18 @@ impl Bare {
         enter.arg(&self.0).arg(script);
         enter
     }
+}
+
+/// Gives a bare system the authorities that this machine trusts, if it has any: a mirror may be asked by
+/// https, and downloads may go through the site's own.
+fn trust(folder: &Path) -> Result<()> {
+    let own = Path::new(AUTHORITIES);
+    if own.exists() {
+        let to = folder.join(own.strip_prefix("/").unwrap_or(own));
+        fs::create_dir_all(to.parent().context("a file without a folder")?)?;
+        fs::copy(own, &to).with_context(|| to.display().to_string())?;
+    }
+    Ok(())
 }
 
 /// The mirror that this machine's own packages come from.
@@ -131,6 +147,14 @@ mod tests {
         );
         assert_eq!(mount_below(mounts, Path::new("/w/target/soak/trix")), None);
         assert_eq!(mount_below(mounts, Path::new("/w/target/soak/bookworm")), None);
+    }
+
+    #[test]
+    fn a_bare_system_without_certificates_can_ask_a_mirror_by_https() {
+        let folder = tempfile::tempdir().unwrap();
+        trust(folder.path()).unwrap();
+        let given = folder.path().join("etc/ssl/certs/ca-certificates.crt");
+        assert_eq!(given.exists(), Path::new(AUTHORITIES).exists());
     }
 
     #[test]

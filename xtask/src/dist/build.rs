@@ -122,9 +122,7 @@ impl Tools<'_> {
     /// The folders whose names would come into what is built, and what takes their place; the last that
     /// matches counts.
     fn folders(&self) -> [(PathBuf, &'static str); 3] {
-        let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cargo");
-        let cargo = std::env::var_os("CARGO_HOME").map_or(home, PathBuf::from);
-        [(cargo, "/cargo"), (self.workspace.root.clone(), "/iopj"), (self.target(), "/build")]
+        [(cargo_home(), "/cargo"), (self.workspace.root.clone(), "/iopj"), (self.target(), "/build")]
     }
 
     /// The C compiler and linker for the oldest glibc.
@@ -138,6 +136,12 @@ impl Tools<'_> {
         command.args(["-m", "ziglang", "cc", "-target", target]).env(ZIG_CACHE, self.target().join("zig"));
         command
     }
+}
+
+/// Where cargo keeps the sources of crates.
+pub(crate) fn cargo_home() -> PathBuf {
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cargo");
+    std::env::var_os("CARGO_HOME").map_or(home, PathBuf::from)
 }
 
 /// Refuses a program or library that needs more than the oldest glibc.

@@ -2,6 +2,7 @@
 
 use crate::dist::arch::Arch;
 use crate::dist::build::Built;
+use crate::dist::image::REFERENCE;
 use crate::dist::{PACKERS, Packing, Release, deb, empty, epoch, install, tree, wheel};
 use crate::workspace::Workspace;
 use crate::{needs, shell};
@@ -12,20 +13,34 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the checks need, with Debian's packages.
-const TOOLS: [(&str, &str); 6] = [
+const TOOLS: [(&str, &str); 8] = [
     ("lintian", "lintian"),
     ("skopeo", "skopeo"),
     ("umoci", "umoci"),
     ("cpio", "cpio"),
     ("qemu-system-aarch64", "qemu-system-arm"),
     ("runc", "runc"),
+    ("debootstrap", "debootstrap"),
+    ("unshare", "util-linux"),
 ];
+
+/// Makes sure of all that the checks need, before an hour of building.
+///
+/// # Errors
+/// Something is missing, or this is not root.
+pub(crate) fn ensure_possible() -> Result<()> {
+    let is_root = rustix::process::geteuid().is_root();
+    ensure!(
+        is_root,
+        "the checks make bare systems and run a container: run `cargo xtask dist --check` as root"
+    );
+    needs::ensure_here(&TOOLS)
+}
 
 /// Checks a release: built elsewhere it has the same bytes; lintian finds nothing; packages install, work and
 /// go; the oldest glibc, an Arm guest and the image run the program. Every check runs, even after one that
 /// has failed.
 pub(crate) fn check(workspace: &Workspace, release: &Release, epoch: u64) -> Result<()> {
-    needs::ensure_here(&TOOLS)?;
     let arch = install::this_arch()?;
     let checks: [(&str, &dyn Fn() -> Result<()>); 7] = [
         ("lintian", &|| lintian(&release.folder)),
@@ -33,7 +48,7 @@ pub(crate) fn check(workspace: &Workspace, release: &Release, epoch: u64) -> Res
         ("the image", &|| install::image(workspace, release)),
         ("the Python package", &|| wheel::check(workspace, release, arch, "trixie")),
         ("an Arm guest", &|| install::guest(workspace, release, epoch)),
-        ("Debian's releases", &|| install::debian(workspace, release)),
+        ("Debian's releases", &|| install::debian(workspace, release, epoch)),
         ("the same bytes from another folder", &|| built_elsewhere(workspace, release, epoch)),
     ];
     let tried = checks.iter().filter_map(|(name, check)| shell::timed(name, check).err());
@@ -166,10 +181,13 @@ fn looked_into(out: &Path, files: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Whether each blob of an image is what its name says.
+/// Whether each blob of an image is what its name says, and the image has a name.
 fn blobs(image: &Path, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     shell::output(Command::new("tar").arg("--extract").arg("--file").arg(image).arg("-C").arg(folder))?;
+    let index: Value = serde_json::from_slice(&tree::read(&folder.join("index.json"))?)?;
+    let name = index["manifests"][0]["annotations"][REFERENCE].as_str().unwrap_or_default();
+    ensure!(name.starts_with("iopj:"), "{} would be loaded as `{name}`", image.display());
     let blobs = folder.join("blobs/sha256");
     let mut names = Vec::new();
     for entry in fs::read_dir(&blobs)? {

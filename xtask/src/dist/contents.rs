@@ -71,6 +71,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) version: &'a str,
     /// A program that runs here: it writes manual pages and completions.
     pub(crate) runs_here: &'a Path,
+    /// What is new, version by version.
+    pub(crate) changelog: &'a str,
     /// The notices of what the program is linked of.
     pub(crate) notices: &'a Notices,
 }
@@ -120,7 +122,7 @@ impl Sources<'_> {
         tree.file(format!("{share}/doc/iopj/examples/60-iopj.rules"), root("packaging/udev/60-iopj.rules")?);
         if layout.is_movable {
             tree = tree.with(&self.notices.files(&format!("{share}/doc/iopj")));
-            tree.file(format!("{share}/doc/iopj/CHANGELOG.md"), root("CHANGELOG.md")?);
+            tree.file(format!("{share}/doc/iopj/CHANGELOG.md"), self.changelog);
         }
         Ok(tree)
     }

@@ -20,8 +20,8 @@ pub(crate) const MAINTAINER: &str = "The iopj authors <iopj@example.org>";
 pub(crate) struct Debian<'a> {
     pub(crate) root: &'a Path,
     pub(crate) version: &'a str,
-    /// Debian's changelog.
-    pub(crate) changelog: &'a str,
+    /// Debian's changelog, and iopj's own.
+    pub(crate) changelogs: [&'a str; 2],
     /// The notices of what the program, and the library, are linked of.
     pub(crate) notices: [&'a Notices; 2],
     pub(crate) epoch: u64,
@@ -92,8 +92,8 @@ impl Debian<'_> {
     /// With what Debian's policy asks of each package.
     fn documented(&self, name: &str, mut tree: Tree) -> Result<Tree> {
         let doc = format!("usr/share/doc/{name}");
-        tree.file(format!("{doc}/changelog.Debian.gz"), gzip(self.changelog.as_bytes(), 9)?);
-        tree.file(format!("{doc}/changelog.gz"), gzip(&read(&self.root.join("CHANGELOG.md"))?, 9)?);
+        tree.file(format!("{doc}/changelog.Debian.gz"), gzip(self.changelogs[0].as_bytes(), 9)?);
+        tree.file(format!("{doc}/changelog.gz"), gzip(self.changelogs[1].as_bytes(), 9)?);
         let head = fs::read_to_string(self.root.join("packaging/deb/copyright.head"))?;
         let [program, library] = self.notices;
         let notices = if name == "iopj" { program } else { library };

@@ -18,6 +18,8 @@ use std::process::Command;
 
 /// The user of the image; it needs no entry in a list of users.
 const USER: &str = "65532:65532";
+/// By what the image is called where it is loaded: a version alone would be taken for the name.
+pub(crate) const REFERENCE: &str = "org.opencontainers.image.ref.name";
 /// Where a user's folder is mounted.
 const DATA: &str = "data";
 
@@ -49,7 +51,7 @@ impl Image<'_> {
         let kind = "application/vnd.oci.image.manifest.v1+json";
         let manifest = json!({"schemaVersion": 2, "mediaType": kind, "config": config, "layers": [layer]});
         let mut manifest = layout.json(kind, &manifest)?;
-        manifest["annotations"] = json!({"org.opencontainers.image.ref.name": sources.version});
+        manifest["annotations"] = json!({REFERENCE: format!("iopj:{}", sources.version)});
         manifest["platform"] = json!({"architecture": arch.debian, "os": "linux"});
         layout.end(&manifest)?;
         let name = format!("iopj-{}-{}.oci.tar", sources.version, arch.gnu);

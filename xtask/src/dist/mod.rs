@@ -45,6 +45,9 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let checks = options.flag("--check");
     options.end()?;
     let epoch = epoch(workspace)?;
+    if checks {
+        check::ensure_possible()?;
+    }
     let release = make(workspace, epoch)?;
     if checks { check::check(workspace, &release, epoch) } else { Ok(()) }
 }
@@ -57,6 +60,10 @@ pub(crate) struct Release {
 
 /// Builds and packs everything.
 fn make(workspace: &Workspace, epoch: u64) -> Result<Release> {
+    for folder in [&workspace.root, &workspace.target, &build::cargo_home()] {
+        check_folder(folder)?;
+    }
+    needs::python_environments()?;
     needs::ensure_here(&PACKERS)?;
     needs::ensure_here(&arch::ALL.each_ref().map(Arch::strip))?;
     let packing = Packing::new(workspace, epoch, LEVEL)?;
@@ -85,6 +92,19 @@ fn make(workspace: &Workspace, epoch: u64) -> Result<Release> {
     Ok(Release { folder, version: packing.version })
 }
 
+/// Refuses a folder in whose name a compiler, a linker, rpm or the shell's PATH would see two words.
+fn check_folder(folder: &Path) -> Result<()> {
+    let name = folder.to_string_lossy();
+    let found = name.chars().find(|c| c.is_whitespace() || ",:%=\"'\\".contains(*c));
+    match found {
+        Some(found) => bail!(
+            "the packages cannot be built in `{name}`, for tools would stumble over `{found}`: move the \
+             repository, or set CARGO_TARGET_DIR"
+        ),
+        None => Ok(()),
+    }
+}
+
 /// Refuses a program that has grown too large.
 fn check_size(arch: &Arch, size: u64) -> Result<()> {
     let name = arch.gnu;
@@ -97,8 +117,8 @@ fn check_size(arch: &Arch, size: u64) -> Result<()> {
 pub(crate) struct Packing<'a> {
     workspace: &'a Workspace,
     version: String,
-    /// What is new in the version, in Markdown.
-    news: String,
+    /// What is new, version by version, in Markdown.
+    changelog: String,
     epoch: u64,
     level: u32,
 }
@@ -107,8 +127,10 @@ impl Packing<'_> {
     fn new(workspace: &Workspace, epoch: u64, level: u32) -> Result<Packing<'_>> {
         let version = workspace.metadata["packages"][0]["version"].as_str().context("no version")?.to_owned();
         let changelog = fs::read_to_string(workspace.root.join("CHANGELOG.md")).context("CHANGELOG.md")?;
-        let news = news::section(&changelog, &version)?.to_owned();
-        Ok(Packing { workspace, version, news, epoch, level })
+        let date =
+            shell::output(Command::new("date").args(["--utc", "--date", &format!("@{epoch}"), "+%F"]))?;
+        let changelog = news::published(&changelog, &version, date.trim());
+        Ok(Packing { workspace, version, changelog, epoch, level })
     }
 
     /// Makes all packages of an architecture in `out`; their names.
@@ -123,7 +145,8 @@ impl Packing<'_> {
             noticed("--package iopj-ffi")?,
         );
         let notices = [&program, &library];
-        let sources = Sources { workspace, version, runs_here, notices: &program };
+        let sources =
+            Sources { workspace, version, runs_here, changelog: &self.changelog, notices: &program };
         let name = format!("iopj-{version}-{}", arch.gnu);
         let mut files = vec![format!("{name}.cdx.json")];
         fs::write(out.join(&files[0]), bill::cyclonedx("iopj", &crates, version, arch)?)?;
@@ -138,9 +161,11 @@ impl Packing<'_> {
 
         let date = ["--utc", "--rfc-email", "--date", &format!("@{epoch}")];
         let date = shell::output(Command::new("date").args(date))?;
-        let changelog = news::debian(&self.news, version, deb::MAINTAINER, date.trim());
+        let news = news::section(&self.changelog, version)?;
+        let changelog = news::debian(news, version, deb::MAINTAINER, date.trim());
         let (root, level) = (workspace.root.as_path(), self.level);
-        let debian = deb::Debian { root, version, changelog: &changelog, notices, epoch, level };
+        let changelogs = [changelog.as_str(), &self.changelog];
+        let debian = deb::Debian { root, version, changelogs, notices, epoch, level };
         let parts = sources.parts(built, &Layout::debian(arch))?;
         files.extend(debian.make(arch, &parts, &work.join("deb"), out)?);
 
@@ -160,8 +185,9 @@ impl Packing<'_> {
     /// Writes the notes of the release, and the checksums of all files.
     fn publish(&self, folder: &Path, mut files: Vec<String>) -> Result<()> {
         files.sort();
-        let notes = format!("iopj-{}-notes.md", self.version);
-        fs::write(folder.join(&notes), news::notes(&self.news, &self.version, &files))?;
+        let (notes, news) =
+            (format!("iopj-{}-notes.md", self.version), news::section(&self.changelog, &self.version)?);
+        fs::write(folder.join(&notes), news::notes(news, &self.version, &files))?;
         files.push(notes);
         let sums = tree::sha256(folder, files.iter().map(String::as_str))?;
         fs::write(folder.join("SHA256SUMS"), sums).context("SHA256SUMS")
@@ -204,6 +230,15 @@ fn help_time(binary: &Path) -> Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_would_break_the_build_is_refused_at_once() {
+        assert!(check_folder(Path::new("/home/me/iopj-0.2_x+y")).is_ok());
+        for name in ["/home/my files", "/a,b", "/100%", "/a:b", "/a=b"] {
+            let error = check_folder(Path::new(name)).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("CARGO_TARGET_DIR"), "{error}");
+        }
+    }
 
     #[test]
     fn the_program_of_every_architecture_has_a_limit() {
