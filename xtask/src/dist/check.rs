@@ -42,13 +42,14 @@ pub(crate) fn ensure_possible() -> Result<()> {
 /// has failed.
 pub(crate) fn check(workspace: &Workspace, release: &Release, epoch: u64) -> Result<()> {
     let arch = install::this_arch()?;
-    let checks: [(&str, &dyn Fn() -> Result<()>); 7] = [
+    let checks: [(&str, &dyn Fn() -> Result<()>); 8] = [
         ("lintian", &|| lintian(&release.folder)),
         ("the RPM packages", &|| install::rpm(workspace, release)),
         ("the image", &|| install::image(workspace, release)),
         ("the Python package", &|| wheel::check(workspace, release, arch, "trixie")),
         ("an Arm guest", &|| install::guest(workspace, release, epoch)),
         ("Debian's releases", &|| install::debian(workspace, release, epoch)),
+        ("cargo install", &|| install::cargo(workspace, release)),
         ("the same bytes from another folder", &|| built_elsewhere(workspace, release, epoch)),
     ];
     let tried = checks.iter().filter_map(|(name, check)| shell::timed(name, check).err());

@@ -162,6 +162,20 @@ pub(crate) fn rpm(workspace: &Workspace, release: &Release) -> Result<()> {
     fs::remove_dir_all(&root).context("the root of the RPM packages")
 }
 
+/// Installs the program from its sources as `docs/install.md` says, but without optimization, and starts it.
+pub(crate) fn cargo(workspace: &Workspace, release: &Release) -> Result<()> {
+    let root = empty(workspace.target.join("dist/installed"))?;
+    let mut install = workspace.cargo("install --locked --path crates/iopj --debug --root");
+    install.arg(&root).arg("--target-dir").arg(workspace.target.join("dist/install"));
+    shell::step("cargo install", install.env("CARGO_PROFILE_DEV_DEBUG", "0"))?;
+    let program = root.join("bin/iopj");
+    let said = shell::output(Command::new(&program).arg("--version"))?;
+    ensure!(said.contains(&release.version), "the installed program says {said}");
+    let script = shell::output(Command::new(&program).args(["completions", "bash"]))?;
+    ensure!(script.contains("complete"), "the installed program has no completions: {script}");
+    fs::remove_dir_all(&root).context("what cargo installed")
+}
+
 /// Unpacks the image as other programs do, and measures with it on a file.
 pub(crate) fn image(workspace: &Workspace, release: &Release) -> Result<()> {
     let arch = this_arch()?;
