@@ -139,8 +139,8 @@ fn checksums(lock: &str) -> BTreeMap<Named, String> {
     blocks.filter_map(checksum).collect()
 }
 
-/// The bill of materials of the program or module `root`, in CycloneDX 1.5. It has no time and no random number, so it is the
-/// same whenever it is made.
+/// The bill of materials of the program or module `root`, in CycloneDX 1.5. It has no time and no random
+/// number, so it is the same whenever it is made.
 pub(crate) fn cyclonedx(root: &str, crates: &[Crate], version: &str, arch: &Arch) -> Result<String> {
     let component = |one: &Crate| {
         let mut component = json!({

@@ -67,7 +67,8 @@ fn lintian(folder: &Path) -> Result<()> {
     deb::lintian(&packages)
 }
 
-/// Copies the tracked sources to a folder of another name, builds everything there, and compares the checksums.
+/// Copies the tracked sources to a folder of another name, builds everything there, and compares the
+/// checksums.
 fn built_elsewhere(workspace: &Workspace, release: &Release, epoch: u64) -> Result<()> {
     let folder = empty(workspace.target.join("dist/elsewhere/in-a-folder-with-a-longer-name"))?;
     workspace.copy_tracked(&folder)?;

@@ -1,5 +1,5 @@
-//! The C library of an image: this machine's own, or for another architecture what Debian has now, its security
-//! fixes included, fetched by apt with settings and a state of its own.
+//! The C library of an image: this machine's own, or for another architecture what Debian has now, its
+//! security fixes included, fetched by apt with settings and a state of its own.
 
 use crate::dist::arch::Arch;
 use crate::dist::empty;
