@@ -166,6 +166,8 @@ fn looked_into(out: &Path, files: &[String]) -> Result<()> {
             ensure!(foreign.is_empty(), "{file} has files that are not root's: {}", foreign.join("; "));
             let active = ["/etc/", "/systemd/", "/udev/"].iter().find(|part| contents.contains(**part));
             ensure!(active.is_none(), "{file} enables something: {active:?}");
+            let notices = ["/copyright\n", "/COPYRIGHT-library.html.gz\n"];
+            ensure!(notices.iter().all(|name| contents.contains(name)), "{file} lacks notices");
         } else if file.ends_with(".tar.gz") {
             let names = listed("tar", &["--list", "--file"])?;
             ensure!(names.lines().is_sorted(), "the names in {file} are not sorted");
@@ -177,7 +179,9 @@ fn looked_into(out: &Path, files: &[String]) -> Result<()> {
         } else if file.ends_with(".oci.tar") {
             blobs(&path, &out.join("unpacked"))?;
         } else if file.ends_with(".rpm") {
-            ensure!(listed("rpm", &["-qlp"])?.lines().count() > 1, "{file} is empty");
+            let names = listed("rpm", &["-qlp"])?;
+            let has_notices = names.contains("/usr/share/licenses/") && names.contains("/crates.txt\n");
+            ensure!(has_notices, "{file} lacks notices: {names}");
         }
     }
     Ok(())
