@@ -151,6 +151,16 @@ mod tests {
         file
     }
 
+    /// Ends the agent that gpg starts for its folder, with the test.
+    struct Agent<'a>(&'a Path);
+
+    impl Drop for Agent<'_> {
+        fn drop(&mut self) {
+            let mut kill = Command::new("gpgconf");
+            assert!(shell::succeeds(kill.arg("--homedir").arg(self.0).args(["--kill", "gpg-agent"])));
+        }
+    }
+
     #[test]
     fn arms_c_library_has_debians_security_fixes_and_its_signature() {
         if let Some(lacking) = ["gpg", "apt-get", "dpkg-deb"].iter().find(|name| !needs::is_here(name)) {
@@ -161,7 +171,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (root, own) = (folder.path().join("archive"), folder.path().join("own"));
         fs::create_dir_all(&root).unwrap();
-        let (key, strange) = (keys(&own), keys(&folder.path().join("strange")));
+        let strange = folder.path().join("strange");
+        let _agents = [Agent(&own), Agent(&strange)];
+        let (key, strange) = (keys(&own), keys(&strange));
         suite(&root, &own, "stable", "1.0-1");
         suite(&root, &own, "stable-security", "1.0-1+fixed");
         let download = |name: &str, key: &Path| {
