@@ -69,13 +69,15 @@ fn make(workspace: &Workspace, epoch: u64) -> Result<Release> {
     let packing = Packing::new(workspace, epoch, LEVEL)?;
     let folder = empty(workspace.target.join("dist/out"))?;
     let tools = Tools::new(workspace, epoch)?;
-    let built = arch::ALL.iter().map(|arch| tools.build(arch)).collect::<Result<Vec<_>>>()?;
+    let build = |arch: &Arch| {
+        let built = tools.build(arch)?;
+        check_size(arch, fs::metadata(&built.program)?.len())?;
+        Ok(built)
+    };
+    let built = arch::ALL.iter().map(build).collect::<Result<Vec<_>>>()?;
     let here = arch::ALL.iter().position(|arch| arch.rpm == std::env::consts::ARCH);
     let here =
         &built[here.context("the programs for this architecture are not among those that are built")?];
-    for (arch, built) in arch::ALL.iter().zip(&built) {
-        check_size(arch, fs::metadata(&built.program)?.len())?;
-    }
     println!(
         "iopj --help: {:.1} ms, median of {HELP_RUNS} runs",
         help_time(&here.program)?.as_secs_f64() * 1e3
