@@ -11,19 +11,18 @@ from pathlib import Path
 import duckdb
 
 QUERIES = Path(__file__).resolve().parent
-TABLES = ["stores", "trials", "histograms", "series", "power", "evidence", "energy", "costs"]
+TABLES = ["stores", "trials", "histograms", "latencies", "series", "power", "evidence", "energy", "costs"]
 TOLERANCE = 1e-9
 
 
 def questions():
     """The names of all questions."""
-    return sorted({path.name.split(".")[0] for path in QUERIES.glob("*.sql")})
+    return sorted(path.stem for path in QUERIES.glob("*.sql"))
 
 
-def text(question, engine):
-    """A question in the SQL of an engine."""
-    own = QUERIES / f"{question}.{engine}.sql"
-    return (own if own.exists() else QUERIES / f"{question}.sql").read_text()
+def text(question):
+    """A question in SQL."""
+    return (QUERIES / f"{question}.sql").read_text()
 
 
 class DuckDb:
@@ -42,7 +41,7 @@ class DuckDb:
 
     def ask(self, question):
         """The rows of the answer."""
-        return [tuple(row) for row in self.connection.execute(text(question, self.name)).fetchall()]
+        return [tuple(row) for row in self.connection.execute(text(question)).fetchall()]
 
 
 class Spark:
@@ -72,7 +71,7 @@ class Spark:
 
     def ask(self, question):
         """The rows of the answer."""
-        return [tuple(row) for row in self.session.sql(text(question, self.name)).collect()]
+        return [tuple(row) for row in self.session.sql(text(question)).collect()]
 
 
 def is_same(a, b):
