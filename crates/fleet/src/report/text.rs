@@ -32,7 +32,7 @@ pub fn text(report: &FleetReport) -> String {
 
 fn table(kind: &KindReport) -> String {
     Table::of(&kind.workloads)
-        .left("workload", |one| one.workload.clone())
+        .left("set-up", |one| one.setup.clone())
         .left("most IOPS", winner)
         .left("take", |one| one.advice.as_ref().map_or("-".to_owned(), |advice| advice.path.clone()))
         .right("verified", |one| {

@@ -18,16 +18,22 @@ const PLAIN: [&str; 4] = [
     "posix-aio/syscall/interrupt",
 ];
 
-/// A workload on a kind of machine.
+/// A workload with its settings and generator on a kind of machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkloadReport {
-    /// The workload.
+    /// What its trials share, in words.
+    pub setup: String,
+    /// The workload's title.
     pub workload: String,
+    /// Settings of the study.
+    pub settings: String,
+    /// What issued the I/O.
+    pub generator: String,
     /// `wins`, `equal`, `undecided`, `alone` or `empty`: by IOPS, over hosts.
     pub decision: &'static str,
     /// The path with the most IOPS; unless it wins, also those that are not distinguished from it.
     pub best: Vec<String>,
-    /// The p-value of the decision, corrected over all kinds and workloads.
+    /// The p-value of the decision, corrected over all kinds and set-ups.
     pub p: Option<f64>,
     /// Every path.
     pub paths: Vec<PathFigures>,
@@ -103,17 +109,17 @@ pub struct Saving {
     pub high: f64,
 }
 
-/// All workloads of a kind.
+/// All set-ups of a kind.
 pub(super) fn workloads(trials: &KindTrials) -> Vec<WorkloadReport> {
-    trials.workloads.numbers().map(|workload| of_workload(trials, workload)).collect()
+    trials.setups.numbers().map(|setup| of_setup(trials, setup)).collect()
 }
 
-fn of_workload(trials: &KindTrials, workload: u32) -> WorkloadReport {
-    let paths = trials.paths.numbers().filter(|path| trials.of(workload, *path).next().is_some());
+fn of_setup(trials: &KindTrials, setup: u32) -> WorkloadReport {
+    let paths = trials.paths.numbers().filter(|path| trials.of(setup, *path).next().is_some());
     let paths: Vec<u32> = paths.collect();
     let samples = paths
         .iter()
-        .map(|path| (trials.paths.name(*path).to_owned(), trials.of_hosts(workload, *path, Figure::Iops)));
+        .map(|path| (trials.paths.name(*path).to_owned(), trials.of_hosts(setup, *path, Figure::Iops)));
     let samples: BTreeMap<String, Vec<(u32, f64)>> = samples.filter(|(_, hosts)| !hosts.is_empty()).collect();
     let family = samples.len().saturating_sub(1).max(1);
     // The axes of a map, which one cell alone does not have.
@@ -121,13 +127,17 @@ fn of_workload(trials: &KindTrials, workload: u32) -> WorkloadReport {
         Ok(question) => rank(samples, &question, family),
         Err(_) => MapCell::default(),
     };
+    let parts = trials.parts.get(setup as usize);
     WorkloadReport {
-        workload: trials.workloads.name(workload).to_owned(),
+        setup: trials.setups.name(setup).to_owned(),
+        workload: parts.map(|one| one.workload.clone()).unwrap_or_default(),
+        settings: parts.map(|one| one.settings.clone()).unwrap_or_default(),
+        generator: parts.map(|one| one.generator.clone()).unwrap_or_default(),
         decision: cell.decision().as_str(),
         best: Vec::new(),
         p: cell.p,
-        paths: paths.iter().map(|path| figures(trials, workload, *path)).collect(),
-        advice: advice(trials, workload, &paths),
+        paths: paths.iter().map(|path| figures(trials, setup, *path)).collect(),
+        advice: advice(trials, setup, &paths),
         cell,
     }
 }
@@ -143,13 +153,13 @@ pub(super) fn correct<'w>(workloads: impl Iterator<Item = &'w mut WorkloadReport
     }
 }
 
-fn figures(trials: &KindTrials, workload: u32, path: u32) -> PathFigures {
+fn figures(trials: &KindTrials, setup: u32, path: u32) -> PathFigures {
     let mean = |figure| {
         let values: Vec<f64> =
-            trials.of_hosts(workload, path, figure).into_iter().map(|(_, value)| value).collect();
+            trials.of_hosts(setup, path, figure).into_iter().map(|(_, value)| value).collect();
         summarize(&values).map(Mean::from)
     };
-    let (all, verified) = verified_hosts(trials, workload, path);
+    let (all, verified) = verified_hosts(trials, setup, path);
     PathFigures {
         path: trials.paths.name(path).to_owned(),
         hosts: all,
@@ -163,10 +173,10 @@ fn figures(trials: &KindTrials, workload: u32, path: u32) -> PathFigures {
 }
 
 /// Hosts that measured a path, and those of them where it was verified and never refuted.
-fn verified_hosts(trials: &KindTrials, workload: u32, path: u32) -> (usize, usize) {
+fn verified_hosts(trials: &KindTrials, setup: u32, path: u32) -> (usize, usize) {
     let mut all = BTreeSet::new();
     let (mut refuted, mut verified) = (BTreeSet::new(), BTreeSet::new());
-    for cell in trials.of(workload, path) {
+    for cell in trials.of(setup, path) {
         all.insert(cell.host);
         if cell.refuted > 0 {
             refuted.insert(cell.host);
@@ -180,18 +190,18 @@ fn verified_hosts(trials: &KindTrials, workload: u32, path: u32) -> (usize, usiz
 
 /// The path with the least joules for each I/O where they were measured, else with the least CPU time, among
 /// those that are verified on nearly every host.
-fn advice(trials: &KindTrials, workload: u32, paths: &[u32]) -> Option<Advice> {
-    // Of all hosts that did the workload: a path that one host of many has is not one to roll out.
-    let of_workload = paths.iter().flat_map(|path| trials.of(workload, *path)).map(|cell| cell.host);
-    let hosts = of_workload.collect::<BTreeSet<u32>>().len().max(1) as f64;
-    let share = |path: u32| verified_hosts(trials, workload, path).1 as f64 / hosts;
+fn advice(trials: &KindTrials, setup: u32, paths: &[u32]) -> Option<Advice> {
+    // Of all hosts that did it: a path that one host of many has is not one to roll out.
+    let of_setup = paths.iter().flat_map(|path| trials.of(setup, *path)).map(|cell| cell.host);
+    let hosts = of_setup.collect::<BTreeSet<u32>>().len().max(1) as f64;
+    let share = |path: u32| verified_hosts(trials, setup, path).1 as f64 / hosts;
     let sound: Vec<u32> = paths.iter().copied().filter(|path| share(*path) >= VERIFIED_SHARE).collect();
-    let least = |figure: Figure| least_on_all(trials, workload, &sound, figure);
+    let least = |figure: Figure| least_on_all(trials, setup, &sound, figure);
     let by_joules = least(Figure::JoulesPerIo).map(|path| (path, "joules"));
     let (path, by) = by_joules.or_else(|| least(Figure::CpuNsPerIo).map(|path| (path, "cpu")))?;
     let plain = |name: &&str| paths.iter().copied().find(|path| trials.paths.name(*path) == *name);
     let against = PLAIN.iter().find_map(plain).unwrap_or(path);
-    let saving = |figure| saving(trials, workload, [path, against], figure);
+    let saving = |figure| saving(trials, setup, [path, against], figure);
     Some(Advice {
         path: trials.paths.name(path).to_owned(),
         by,
@@ -205,9 +215,9 @@ fn advice(trials: &KindTrials, workload: u32, paths: &[u32]) -> Option<Advice> {
 
 /// The path with the least mean of a figure, over the hosts that have it for each of these paths; `None` with
 /// fewer than two such hosts.
-fn least_on_all(trials: &KindTrials, workload: u32, paths: &[u32], figure: Figure) -> Option<u32> {
+fn least_on_all(trials: &KindTrials, setup: u32, paths: &[u32], figure: Figure) -> Option<u32> {
     let figures: Vec<BTreeMap<u32, f64>> =
-        paths.iter().map(|path| trials.of_hosts(workload, *path, figure).into_iter().collect()).collect();
+        paths.iter().map(|path| trials.of_hosts(setup, *path, figure).into_iter().collect()).collect();
     let has_all = |host: &&u32| figures.iter().all(|of_path| of_path.contains_key(host));
     let hosts: Vec<u32> = figures.first()?.keys().filter(has_all).copied().collect();
     if hosts.len() < 2 {
@@ -219,12 +229,12 @@ fn least_on_all(trials: &KindTrials, workload: u32, paths: &[u32], figure: Figur
 }
 
 /// What the first path saves of a figure of the second, over the hosts that have both.
-fn saving(trials: &KindTrials, workload: u32, [path, against]: [u32; 2], figure: Figure) -> Option<Saving> {
+fn saving(trials: &KindTrials, setup: u32, [path, against]: [u32; 2], figure: Figure) -> Option<Saving> {
     if path == against {
         return None;
     }
-    let plain: BTreeMap<u32, f64> = trials.of_hosts(workload, against, figure).into_iter().collect();
-    let own = trials.of_hosts(workload, path, figure).into_iter();
+    let plain: BTreeMap<u32, f64> = trials.of_hosts(setup, against, figure).into_iter().collect();
+    let own = trials.of_hosts(setup, path, figure).into_iter();
     let pairs = own.filter_map(|(host, value)| Some((value, *plain.get(&host)?)));
     let (own, plain): (Vec<f64>, Vec<f64>) = pairs.unzip();
     let Ratio { ratio, low, high } = ratio_of_paired_means(&own, &plain)?;

@@ -8,4 +8,6 @@ mod kill;
 mod measure;
 mod report;
 mod rows;
+mod setups;
+mod small;
 mod trouble;
