@@ -28,7 +28,7 @@ mod trials;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-pub use contents::{Contents, Kind, UNKNOWN};
+pub use contents::{Contents, Head, Kind, UNKNOWN};
 use iopj_report::analysis::Admission;
 use iopj_store::{Measurement, Store, StoreError, Trial};
 pub(crate) use latencies::Latencies;
