@@ -9,7 +9,7 @@ use arrow_array::{Array, RecordBatch};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::errors::ParquetError;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::path::Path;
 
@@ -87,8 +87,11 @@ pub(super) struct StoreCell {
     pub(super) host: u32,
     /// When the first of them began, in ns since 1970.
     pub(super) began_ns: i64,
+    pub(super) trials: u32,
     pub(super) verified: u32,
     pub(super) refuted: u32,
+    /// Trials that compete: verified, and not disturbed.
+    pub(super) competing: u32,
     sums: [f64; FIGURES],
     counts: [u32; FIGURES],
 }
@@ -99,6 +102,22 @@ impl StoreCell {
         let count = self.counts[figure as usize];
         (count > 0).then(|| self.sums[figure as usize] / f64::from(count))
     }
+}
+
+/// The share of hosts, and of trials, on which a path must be verified to be rolled out.
+const VERIFIED_SHARE: f64 = 0.95;
+
+/// Where a path was verified.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Verified {
+    /// Hosts that measured it.
+    pub(super) measured: usize,
+    /// Of these, hosts where a trial competes and none was refuted.
+    pub(super) hosts: usize,
+    /// Its trials, also those that failed.
+    pub(super) trials: u32,
+    /// Of these, verified ones.
+    pub(super) verified: u32,
 }
 
 /// Names, each with a number in the order in which they came.
@@ -218,9 +237,11 @@ fn add_trial(trials: &mut KindTrials, cells: &Cells<'_>, row: usize) {
         ..StoreCell::default()
     });
     own.began_ns = own.began_ns.min(began_ns);
+    own.trials += 1;
     own.refuted += u32::from(is_refuted);
+    own.verified += u32::from(cells.text("verdict", row) == Some("verified"));
     if cells.flag("competes", row) {
-        own.verified += 1;
+        own.competing += 1;
         for (figure, value) in figures(cells, row) {
             own.sums[figure as usize] += value;
             own.counts[figure as usize] += 1;
@@ -256,6 +277,37 @@ impl KindTrials {
             }
         }
         sums.into_iter().map(|(host, (sum, n))| (host, sum / n)).collect()
+    }
+
+    /// Where a path was verified.
+    pub(super) fn verified(&self, setup: u32, path: u32) -> Verified {
+        let mut hosts: BTreeMap<u32, [u32; 2]> = BTreeMap::new();
+        let mut sum = Verified::default();
+        for cell in self.of(setup, path) {
+            let [competing, refuted] = hosts.entry(cell.host).or_default();
+            *competing += cell.competing;
+            *refuted += cell.refuted;
+            sum.trials += cell.trials;
+            sum.verified += cell.verified;
+        }
+        sum.measured = hosts.len();
+        sum.hosts = hosts.values().filter(|[competing, refuted]| *competing > 0 && *refuted == 0).count();
+        sum
+    }
+
+    /// The share of the hosts that did a set-up on which a path is verified: one that few of them have is not
+    /// one to roll out.
+    pub(super) fn verified_share(&self, setup: u32, path: u32) -> f64 {
+        let of_setup = self.cells.range((setup, 0, 0)..=(setup, u32::MAX, u32::MAX));
+        let hosts: BTreeSet<u32> = of_setup.map(|(_, cell)| cell.host).collect();
+        self.verified(setup, path).hosts as f64 / hosts.len().max(1) as f64
+    }
+
+    /// True of a path that may be rolled out: it is verified on nearly every host and in nearly every trial.
+    pub(super) fn is_sound(&self, setup: u32, path: u32) -> bool {
+        let Verified { trials, verified, .. } = self.verified(setup, path);
+        let of_trials = f64::from(verified) / f64::from(trials.max(1));
+        of_trials >= VERIFIED_SHARE && self.verified_share(setup, path) >= VERIFIED_SHARE
     }
 
     /// What the stores have of a set-up and a path.

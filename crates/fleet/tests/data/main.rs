@@ -10,4 +10,6 @@ mod report;
 mod rows;
 mod setups;
 mod small;
+mod sound;
+mod statistics;
 mod trouble;
