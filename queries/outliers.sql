@@ -1,10 +1,16 @@
 -- Hosts that are slower or faster than others of their kind: the median of a host's latency over the kind's,
 -- over all set-ups and paths, and how many robust standard deviations (1.4826 MAD) it is off.
 -- Far is 3.5 of these, and 5 %.
-WITH of_host AS (
-    SELECT machine, drive, kernel, setup, path, host, avg(latency_ns_mean) AS latency_ns
+WITH of_store AS (
+    SELECT machine, drive, kernel, setup, path, coalesce(host, store) AS host, store,
+        avg(latency_ns_mean) AS latency_ns
     FROM trials
-    WHERE competes AND latency_ns_mean IS NOT NULL
+    WHERE competes AND latency_ns_mean > 0
+    GROUP BY machine, drive, kernel, setup, path, coalesce(host, store), store
+),
+of_host AS (
+    SELECT machine, drive, kernel, setup, path, host, avg(latency_ns) AS latency_ns
+    FROM of_store
     GROUP BY machine, drive, kernel, setup, path, host
 ),
 of_kind AS (

@@ -1,8 +1,14 @@
--- Which path is fastest for each set-up, by kind of machine. Hosts are the replicates: each counts once.
-WITH of_host AS (
-    SELECT machine, drive, kernel, setup, path, host, avg(iops) AS iops
+-- Which path is fastest for each set-up, by kind of machine. Hosts are the replicates: each counts once, by
+-- the mean over its stores.
+WITH of_store AS (
+    SELECT machine, drive, kernel, setup, path, coalesce(host, store) AS host, store, avg(iops) AS iops
     FROM trials
-    WHERE competes AND iops IS NOT NULL
+    WHERE competes AND iops > 0
+    GROUP BY machine, drive, kernel, setup, path, coalesce(host, store), store
+),
+of_host AS (
+    SELECT machine, drive, kernel, setup, path, host, avg(iops) AS iops
+    FROM of_store
     GROUP BY machine, drive, kernel, setup, path, host
 ),
 of_kind AS (

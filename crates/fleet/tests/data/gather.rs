@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::path::Path;
 
 fn small(seed: u64) -> Fleet {
-    Fleet { stores: 12, seed, machines: 2, replicates: 1 }
+    Fleet { stores: 12, seed, machines: 2, replicates: 1, is_uneven: false }
 }
 
 /// Adds a trial to a store, as a run that goes on does.
@@ -164,7 +164,7 @@ fn stores_are_known_by_what_they_hold() {
 #[test]
 fn refuted_and_failed_trials_are_there_and_do_not_compete() {
     let made = folder();
-    let fleet = Fleet { stores: 100, seed: 1, machines: 2, replicates: 1 };
+    let fleet = Fleet { stores: 100, seed: 1, machines: 2, replicates: 1, is_uneven: false };
     // Host 16 has the first drive and the first kernel; host 3 and 13 have a trial that fails.
     let refuted = fleet.host(16);
     assert_eq!((refuted.kernel, refuted.number % 4), (0, 0));

@@ -13,3 +13,5 @@ mod small;
 mod sound;
 mod statistics;
 mod trouble;
+#[path = "../../examples/generate/uneven.rs"]
+mod uneven;

@@ -8,7 +8,7 @@ use iopj_report::analysis::stats::LEVEL;
 /// 24 hosts of one machine, so six of each drive and kernel.
 fn of_fleet() -> FleetReport {
     let (made, dataset) = (folder(), folder());
-    let fleet = Fleet { stores: 24 * MONTHS, seed: 2, machines: 1, replicates: 1 };
+    let fleet = Fleet { stores: 24 * MONTHS, seed: 2, machines: 1, replicates: 1, is_uneven: false };
     fleet.write(made.path()).unwrap();
     let done = gathered(made.path(), dataset.path());
     assert_eq!((done.stores, done.problems.len()), (fleet.stores, 0));

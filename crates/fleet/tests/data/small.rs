@@ -7,7 +7,7 @@ use iopj_store::{Measurement, Outcome, Store, Trial};
 use std::path::Path;
 
 /// Of all hosts here; every fourth one is of the same drive and kernel.
-pub(crate) const FLEET: Fleet = Fleet { stores: 200, seed: 7, machines: 1, replicates: 1 };
+pub(crate) const FLEET: Fleet = Fleet { stores: 200, seed: 7, machines: 1, replicates: 1, is_uneven: false };
 
 /// Writes a store of one host and month, its trials as `change` makes them of those of the fleet.
 pub(crate) fn write(made: &Path, host: usize, month: usize, change: impl Fn(&Trial) -> Vec<Trial>) {

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn fleet(made: &Path) -> Fleet {
-    let fleet = Fleet { stores: 10, seed: 8, machines: 2, replicates: 1 };
+    let fleet = Fleet { stores: 10, seed: 8, machines: 2, replicates: 1, is_uneven: false };
     fleet.write(made).unwrap();
     fleet
 }
