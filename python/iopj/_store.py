@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars
 
 #: The tables of a store.
-TABLES = ("stores", "trials", "histograms", "series", "power", "evidence", "energy", "costs")
+TABLES = ("stores", "trials", "histograms", "latencies", "series", "power", "evidence", "energy", "costs")
 
 
 def open(path: str | os.PathLike[str]) -> Store:
