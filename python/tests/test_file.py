@@ -87,6 +87,8 @@ def test_a_write_is_never_longer_than_its_data(folder: Path) -> None:
     with iopj.File(path, file_id=file_id, depth=1) as file:
         with pytest.raises(ValueError, match="8192 bytes of data that has 4096"):
             file.submit_write(file.data_offset, b"x" * BLOCK, 2 * BLOCK)
+        with pytest.raises(ValueError, match="-1 bytes of data"):
+            file.submit_write(file.data_offset, b"x" * BLOCK, -1)
 
 
 def test_a_buffer_that_is_seen_cannot_be_submitted(file: iopj.File) -> None:
@@ -219,6 +221,21 @@ def test_many_threads_use_one_file(file: iopj.File, data: str) -> None:
     # Each thread has a buffer or two: the last view, and the next one.
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(check, [at % 256 for at in range(2000)]))
+
+
+def test_threads_that_write_wait_for_buffers_that_will_come_back(folder: Path) -> None:
+    """Between a buffer's acquisition and its request, and after its request's end, it seemed to be kept."""
+    path = str(folder / "one-buffer")
+    file_id = iopj.make_file(path, 1 << 20)
+    with iopj.File(path, file_id=file_id, depth=1, buffers=1) as file:
+        base = file.data_offset
+
+        def write(at: int) -> int:
+            return file.write(base + at % 64 * BLOCK, bytes([at % 64]) * BLOCK)
+
+        with ThreadPoolExecutor(8) as threads:
+            assert list(threads.map(write, range(512))) == [BLOCK] * 512
+    assert content(path, base, 64 * BLOCK) == b"".join(bytes([at]) * BLOCK for at in range(64))
 
 
 def test_others_run_while_a_thread_waits(data: str) -> None:
