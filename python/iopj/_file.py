@@ -164,7 +164,8 @@ class File:
 
         `memoryview(buffer)` and `numpy.frombuffer(buffer, dtype)` are views of its bytes. While one of them
         is alive the buffer takes no request, and while it is in flight it has no view: both are a
-        BufferError. Waits if all buffers are in flight; raises BufferError if you keep them all.
+        BufferError. Waits if all buffers are in flight; raises BufferError if you keep them all. A forked
+        child shares the memory of views with its parent.
         """
         return self._native.acquire()
 
