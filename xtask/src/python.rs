@@ -118,8 +118,18 @@ fn wheel(workspace: &Workspace, tools: &Path, program: &Path, dist: &Path) -> Re
     shell::step("Python wheel", build.arg("--out").arg(dist))?;
     drop(data);
     let wheel = only(dist, ".whl")?;
-    let mut read = Command::new("readelf");
-    let versions = shell::output(read.args(["--wide", "--version-info"]).arg(program))?;
+    let read = |option: &str| {
+        shell::output(Command::new("readelf").args(["--wide", option]).arg(program))
+            .with_context(|| format!("{} is no program for Linux: name one", program.display()))
+    };
+    if !is_for(&wheel, &read("--file-header")?) {
+        bail!(
+            "{} is for another processor than {}: pack a program for that one",
+            program.display(),
+            wheel.display()
+        );
+    }
+    let versions = read("--version-info")?;
     match (glibc_of(&versions), tag(&wheel)) {
         (Some(needed), Some(said)) if needed > said => bail!(
             "{} needs glibc 2.{needed}, and the wheel's tag says 2.{said}: pack a program for that one",
@@ -127,6 +137,14 @@ fn wheel(workspace: &Workspace, tools: &Path, program: &Path, dist: &Path) -> Re
         ),
         _ => Ok(wheel),
     }
+}
+
+/// True if the header of a program has the processor that the name of a wheel promises to run on.
+fn is_for(wheel: &Path, header: &str) -> bool {
+    let machine = header.lines().find_map(|line| line.trim().strip_prefix("Machine:")).unwrap_or_default();
+    let name = wheel.to_string_lossy();
+    let processors = [("_x86_64.whl", "X86-64"), ("_aarch64.whl", "AArch64")];
+    processors.iter().any(|(end, processor)| name.ends_with(end) && machine.ends_with(processor))
 }
 
 /// The newest glibc 2 whose symbols a program names: maturin looks at the module alone.
@@ -241,6 +259,20 @@ mod tests {
         assert_eq!(glibc_of("a static program has none"), None);
         assert_eq!(tag(Path::new("d/iopj-0.2.0-cp311-abi3-manylinux_2_28_x86_64.whl")), Some(28));
         assert_eq!(tag(Path::new("d/iopj-0.2.0-cp311-abi3-linux_x86_64.whl")), None);
+    }
+
+    #[test]
+    fn a_wheel_has_no_program_of_another_processor() {
+        let own = std::env::current_exe().unwrap();
+        let mut read = Command::new("readelf");
+        let header = shell::output(read.args(["--wide", "--file-header"]).arg(own)).unwrap();
+        let [own, other] = match std::env::consts::ARCH {
+            "x86_64" => ["x86_64", "aarch64"],
+            _ => ["aarch64", "x86_64"],
+        };
+        let wheel = |processor: &str| PathBuf::from(format!("d/iopj-0.2.0-cp311-abi3-linux_{processor}.whl"));
+        assert!(is_for(&wheel(own), &header), "{header}");
+        assert!(!is_for(&wheel(other), &header) && !is_for(&wheel(own), ""), "{header}");
     }
 
     #[test]

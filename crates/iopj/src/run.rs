@@ -35,6 +35,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         take_device: args.taking.take_device,
         i_know_no_iommu: args.taking.i_know_no_iommu,
         store: args.store.clone(),
+        metrics: args.publish.metrics.clone(),
         again,
         push: args.push,
         anyway: args.anyway,

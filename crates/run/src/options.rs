@@ -23,6 +23,8 @@ pub struct Options {
     pub i_know_no_iommu: bool,
     /// The store; without one the study's name in the current folder.
     pub store: Option<PathBuf>,
+    /// The file that the caller keeps metrics in.
+    pub metrics: Option<PathBuf>,
     /// The replicates of a resumed run whose blocks are measured again.
     pub again: Vec<u32>,
     /// Copy this iopj to the target host, and let that copy be the agent.

@@ -102,7 +102,7 @@ pub fn run(
     }
     let store = Store::create(&store_path, &record)?;
     for access in [Some(&set_up.access), set_up.here.as_ref()].into_iter().flatten() {
-        new_store::warn_of_shared_disk(&store_path, access.target()?, progress);
+        new_store::warn_of_shared_disk(&store_path, options, access.target()?, progress);
     }
     set_up.measure(store, (&host, seed), decide, progress, stop)
 }
