@@ -437,6 +437,17 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_is_lost_may_run_a_job_only_if_one_began_and_its_end_is_not_known() {
+        let running = State { began_ms: Some(1), ..State::now(Phase::Running, None) };
+        assert!(running.may_run() && running.became(Phase::Lost, None).may_run());
+        assert!(State::now(Phase::Running, None).may_run(), "it is being started");
+        assert!(!State::now(Phase::Lost, None).may_run(), "it was never reached");
+        for over in [Phase::Ok, Phase::Failures, Phase::Refused, Phase::Killed, Phase::Cancelled] {
+            assert!(!running.became(over, None).may_run(), "{over:?}");
+        }
+    }
+
+    #[test]
     fn a_drive_without_a_serial_is_its_machines_own() {
         let look = |boot: &str, serial: Option<&str>| Look {
             version: String::new(),

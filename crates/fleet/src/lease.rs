@@ -1,5 +1,5 @@
-//! A lease on a drive: a file that one job at a time holds, by its name, which is given only once; whether its
-//! holder still lives is known by the kernel's lock on the same machine, and by the scheduler beyond it.
+//! A lease on a drive: a file whose name one job at a time holds. Whether its holder still lives is known by
+//! the kernel's lock on the same machine, and by the scheduler beyond it.
 
 use crate::error::FleetError;
 use crate::files;

@@ -3,7 +3,7 @@
 use crate::error::FleetError;
 use crate::job::Drive;
 
-/// The serial numbers of a list: one a line; `#` at the beginning of a line or after a blank begins a comment.
+/// The serial numbers of a list: one a line; `#` begins a comment where a line begins or after a blank.
 ///
 /// # Errors
 /// There is none in it.

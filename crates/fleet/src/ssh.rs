@@ -179,8 +179,8 @@ impl<'a> Ssh<'a> {
     fn kept(&self, drive: &str, by: &str) -> Failure {
         let record = self.campaign.record(by);
         let reason = format!(
-            "the job of {by} may still run on the same drive `{drive}`, and {by} cannot be asked: submit again \
-             once it is back; if it is gone for good, delete `{}` first",
+            "the job of {by} may still run on the same drive `{drive}`, and {by} cannot be asked: submit \
+             again once it is back; if it is gone for good, delete `{}` first",
             record.display()
         );
         Failure(Phase::Refused, reason)
@@ -270,12 +270,13 @@ impl<'a> Ssh<'a> {
         let failed = |error| Failure(Phase::Lost, format!("cannot read {}: {error}", self.told().display()));
         let told = File::open(self.told()).map_err(failed)?;
         let folder = &session.folder;
-        let copy =
-            format!("umask 077 && mkdir -p {folder} && cat >{folder}/new && mv {folder}/new {folder}/{TOLD}");
+        let copy = format!(
+            "umask 077 && mkdir -p {folder} && cat >{folder}/new.$$ && mv {folder}/new.$$ {folder}/{TOLD}"
+        );
         session.control.run(&copy, told.into())?;
         let look = session.ask("--look", self.stop)?;
-        if look.is_running() {
-            // Whatever would refuse it now, it runs, and is followed.
+        if look.state.as_ref().is_some_and(|state| !state.phase.is_over() || state.phase.is_complete()) {
+            // Whatever would refuse it now, it runs or has run.
             return Ok(look);
         }
         let (theirs, ours) = (&look.version, &self.campaign.plan().job.version);

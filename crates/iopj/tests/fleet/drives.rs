@@ -141,8 +141,8 @@ fn a_run_that_an_error_ends_is_no_refusal() {
         return;
     }
     let place = Place::new();
-    written(&place.at("data"), 4 << 20);
-    let more = json!({ "target": place.at("data"), "scratch": place.at("disk") });
+    written(&place.at("disk/data"), 4 << 20);
+    let more = json!({ "target": place.at("disk/data"), "scratch": place.at("disk") });
     place.tell("job", &study(200, "50ms"), more);
     let mut job = place.begin("job");
     until_done(&place.at("disk/c/job/run.iopj"), 1);

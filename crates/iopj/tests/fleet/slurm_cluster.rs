@@ -109,8 +109,11 @@ impl Drop for Cluster {
         let _ = self.command("scancel", "--user=root").status();
         // Nodes first: a controller that is gone leaves them trying.
         for daemon in self.daemons.iter_mut().rev() {
-            let _ = Command::new("kill").arg(daemon.id().to_string()).status();
-            let _ = daemon.wait();
+            // The number of one that has ended may be another's.
+            if daemon.try_wait().is_ok_and(|end| end.is_none()) {
+                let _ = Command::new("kill").arg(daemon.id().to_string()).status();
+                let _ = daemon.wait();
+            }
         }
     }
 }
