@@ -1,22 +1,28 @@
 -- Hosts that are slower or faster than others of their kind: the median of a host's latency over the kind's,
--- over all workloads and paths, and how many robust standard deviations (1.4826 MAD) it is off.
+-- over all set-ups and paths, and how many robust standard deviations (1.4826 MAD) it is off.
 -- Far is 3.5 of these, and 5 %.
-WITH of_host AS (
-    SELECT machine, drive, kernel, workload, path, host, avg(latency_ns_mean) AS latency_ns
+WITH of_store AS (
+    SELECT machine, drive, kernel, setup, path, coalesce(host, store) AS host, store,
+        avg(latency_ns_mean) AS latency_ns
     FROM trials
-    WHERE competes AND latency_ns_mean IS NOT NULL
-    GROUP BY machine, drive, kernel, workload, path, host
+    WHERE competes AND latency_ns_mean > 0
+    GROUP BY machine, drive, kernel, setup, path, coalesce(host, store), store
+),
+of_host AS (
+    SELECT machine, drive, kernel, setup, path, host, avg(latency_ns) AS latency_ns
+    FROM of_store
+    GROUP BY machine, drive, kernel, setup, path, host
 ),
 of_kind AS (
-    SELECT machine, drive, kernel, workload, path, median(latency_ns) AS latency_ns
+    SELECT machine, drive, kernel, setup, path, median(latency_ns) AS latency_ns
     FROM of_host
-    GROUP BY machine, drive, kernel, workload, path
+    GROUP BY machine, drive, kernel, setup, path
 ),
 relative AS (
     SELECT h.machine, h.drive, h.kernel, h.host, median(h.latency_ns / k.latency_ns) AS of_kind
     FROM of_host h
     JOIN of_kind k ON h.machine = k.machine AND h.drive = k.drive AND h.kernel = k.kernel
-        AND h.workload = k.workload AND h.path = k.path
+        AND h.setup = k.setup AND h.path = k.path
     GROUP BY h.machine, h.drive, h.kernel, h.host
 ),
 middle AS (

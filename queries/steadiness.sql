@@ -5,9 +5,9 @@ WITH of_trial AS (
     GROUP BY store, position
     HAVING count(*) >= 5
 )
-SELECT t.path, t.workload, count(*) AS trials, avg(s.spread) AS mean_spread, max(s.spread) AS most_spread
+SELECT t.path, t.setup, count(*) AS trials, avg(s.spread) AS mean_spread, max(s.spread) AS most_spread
 FROM of_trial s
 JOIN trials t ON t.store = s.store AND t.position = s.position
 WHERE t.competes
-GROUP BY t.path, t.workload
-ORDER BY t.path, t.workload
+GROUP BY t.path, t.setup
+ORDER BY t.path, t.setup

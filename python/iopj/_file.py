@@ -130,7 +130,8 @@ class File:
 
         Raises BufferError if a memoryview or an array of `buffer` is alive, or it is in flight.
         """
-        buffer = self._native.acquire() if buffer is None else buffer
+        if buffer is None:
+            return Request(self._native.read(offset, length), "read")
         return Request(self._native.submit("read", buffer, offset, length), "read")
 
     def submit_write(
@@ -145,40 +146,28 @@ class File:
 
         A `durable` write has reached the medium when it ends (`RWF_DSYNC`).
         """
-        if isinstance(data, Buffer):
-            buffer, count = data, len(data)
-        else:
-            buffer, count = self._filled(data)
-        length = count if length is None else length
-        if length > count:
-            raise ValueError(f"length: {length} bytes of data that has {count}")
+        source = data if isinstance(data, Buffer) else memoryview(data).cast("B")
+        length = len(source) if length is None else length
+        if not 0 <= length <= len(source):
+            raise ValueError(f"length: {length} bytes of data that has {len(source)}")
         op = "write_dsync" if durable else "write"
-        return Request(self._native.submit(op, buffer, offset, length), "write")
+        if isinstance(source, Buffer):
+            return Request(self._native.submit(op, source, offset, length), "write")
+        return Request(self._native.write(op, source[:length], offset), "write")
 
     def submit_flush(self) -> Request[None]:
         """Begins to flush, and does not wait."""
-        return Request(self._native.submit("flush", None, 0, 0), "flush")
+        return Request(self._native.flush(), "flush")
 
     def buffer(self) -> Buffer:
         """Takes a buffer of the pool, to be filled or read into; back in the pool once it is dropped.
 
         `memoryview(buffer)` and `numpy.frombuffer(buffer, dtype)` are views of its bytes. While one of them
         is alive the buffer takes no request, and while it is in flight it has no view: both are a
-        BufferError. Waits if all buffers are in flight; raises BufferError if you keep them all.
+        BufferError. Waits if all buffers are in flight; raises BufferError if you keep them all. A forked
+        child shares the memory of views with its parent.
         """
         return self._native.acquire()
-
-    def _filled(self, data: bytes | bytearray | memoryview) -> tuple[Buffer, int]:
-        source = memoryview(data).cast("B")
-        if len(source) > self.buffer_size:
-            raise ValueError(
-                f"data: {len(source)} bytes do not fit into a buffer of {self.buffer_size}: write less at "
-                "once, or open with a larger `buffer_size`"
-            )
-        buffer = self._native.acquire()
-        with memoryview(buffer) as view:
-            view[: len(source)] = source
-        return buffer, len(source)
 
     def close(self) -> None:
         """Ends the file: waits for what is in flight, at most five seconds. Later requests are an error."""

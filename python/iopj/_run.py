@@ -12,14 +12,19 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from iopj._progress import Progress, shown
 from iopj._store import Store
+from iopj._values import listed
 
 #: What ends with these was not begun or not completed.
 _FAILED_TRIALS = 1
 
-#: A value of an option of `iopj run`.
-Option = str | int | float | bool | Sequence[str | int | float] | None
+#: A value of an option of `iopj run`; NumPy's scalars are numbers, and its arrays sequences.
+Value = str | int | float | os.PathLike[str] | np.generic
+Option = Value | bool | Sequence[Value] | npt.NDArray[np.generic] | None
 
 
 class ProgramError(RuntimeError):
@@ -89,14 +94,14 @@ def run(
 
 
 def _option(name: str, value: Option) -> list[str]:
-    option = "--" + name.replace("_", "-")
-    if value is None or value is False:
-        return []
-    if value is True:
-        return [option]
-    if isinstance(value, (str, int, float)):
-        return [f"{option}={value}"]
-    return [f"{option}=" + ",".join(str(one) for one in value)]
+    option, values = "--" + name.replace("_", "-"), listed(value)
+    match values:
+        case [None | False]:
+            return []
+        case [True]:
+            return [option]
+    words = (os.fspath(one) if isinstance(one, os.PathLike) else str(one) for one in values)
+    return [f"{option}=" + ",".join(words)]
 
 
 def _follow(words: list[str], progress: Progress) -> tuple[str, int, list[str]]:

@@ -12,17 +12,18 @@ import pyarrow.compute as pc
 
 from iopj import _native
 from iopj._histogram import Histogram
+from iopj._values import listed
 
 if TYPE_CHECKING:
     import pandas
     import polars
 
 #: The tables of a store.
-TABLES = ("stores", "trials", "histograms", "series", "power", "evidence", "energy", "costs")
+TABLES = ("stores", "trials", "histograms", "latencies", "series", "power", "evidence", "energy", "costs")
 
 
 def open(path: str | os.PathLike[str]) -> Store:
-    """Opens a store that `iopj run` or `iopj lab run` wrote, and reads it.
+    """Opens a store that `iopj run` or `iopj lab run` wrote, and reads all of it.
 
     What is written to it later is seen by another `open`. Raises `iopj.Error` if it cannot be read.
     """
@@ -44,7 +45,7 @@ class Store:
 
     @property
     def path(self) -> str:
-        """The file."""
+        """The file, by its absolute path."""
         return os.fspath(self._native.path)
 
     @property
@@ -131,8 +132,7 @@ class Store:
         for column, value in where.items():
             if column not in trials.column_names:
                 raise KeyError(f"trials have no column `{column}`: {', '.join(trials.column_names)}")
-            values = value if isinstance(value, (list, tuple, set)) else [value]
-            allowed = pa.array(list(values), type=trials[column].type)
+            allowed = pa.array(listed(value), type=trials[column].type)
             trials = trials.filter(pc.is_in(trials[column], value_set=allowed))
         return trials["position"].combine_chunks()
 
@@ -245,8 +245,8 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _texts(value: str | int | Sequence[str | int]) -> list[str]:
-    return [str(one) for one in ([value] if isinstance(value, (str, int)) else value)]
+    return [str(one) for one in listed(value)]
 
 
 def _numbers(value: int | Sequence[int]) -> list[int]:
-    return [int(one) for one in ([value] if isinstance(value, int) else value)]
+    return [int(one) for one in listed(value)]

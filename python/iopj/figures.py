@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 
 #: Marks of the series, in the report's order: circle, square, triangles and diamond.
 _MARKS = ("o", "s", "^", "D", "v")
-#: What tells the workloads of a figure apart, and their axes.
+#: What the titles of maps name of their workloads.
 _WORKLOAD = ("rw", "rwmixread", "bs", "numjobs", "iodepth", "rate_iops")
-#: Trials that are drawn: the path that was asked for is not known to be another.
-_DRAWN = ("verified", "unproven", "seen")
 _VERDICTS = ("verified", "unproven", "refuted", "failed")
 _SIZE_IN = (6.4, 3.6)
+
+T = TypeVar("T")
 
 #: A row of a table, or keywords.
 Row = dict[str, Any]
@@ -44,6 +43,16 @@ class _Series:
     label: str
     colour: str
     mark: str
+
+
+@dataclass(frozen=True)
+class _Cell(Generic[T]):
+    """A series under a workload: its place on the axis, and a value of each trial that counts."""
+
+    series: int
+    at: int
+    values: list[T]
+    is_verified: bool
 
 
 @cache
@@ -62,26 +71,26 @@ def colours() -> list[str]:
 def over_depth(store: Store, metric: str = "latency_ns_mean", axis: str = "iodepth") -> Figure:
     """A metric over `iodepth`, `numjobs`, `bs` or `rate_iops`: a plot for each workload, a line a path.
 
-    `metric` is a column of `Store.trials`; nanoseconds are drawn as microseconds. Points are means over
-    replicates with their 95 % interval by Student's t; hollow marks are of cells without a verified trial.
-    Raises ValueError if no workload has two values on the axis.
+    `metric` is a column of `Store.trials`; nanoseconds are drawn as microseconds. Workloads of a plot differ
+    in the axis only. Points are means over the replicates that compete, with their 95 % interval by
+    Student's t; a cell in which none competes has those that were not refuted, and a hollow mark if none of
+    them is verified. Raises ValueError if no workload has two values on the axis.
     """
-    rows = [row for row in _rows(store) if row["verdict"] in _DRAWN and row.get(metric) is not None]
-    plots = [
-        (title, of) for title, of in _by_workload(rows, without=axis) if len({row[axis] for row in of}) > 1
-    ]
+    name, factor = _named(metric)
+    values = _values(store, metric)
+    all_plots = _plots(store, axis, {at: value * factor for at, value in values.items()})
+    plots = [(title, cells) for title, cells in all_plots if len({cell.at for cell in cells}) > 1]
     if not plots:
         raise ValueError(f"no workload of {store.path} has {metric} at two values of {axis}")
     figure, axes = _figure(len(plots))
-    for (title, of), plot in zip(plots, axes, strict=True):
-        for one in _series(store):
-            _line(plot, one, [row for row in of if _key(row) == one.key], metric, axis)
-        ticks = sorted({row[axis] for row in of})
+    for (title, cells), plot in zip(plots, axes, strict=True):
+        for at, one in enumerate(_series(store)):
+            _line(plot, one, [cell for cell in cells if cell.series == at])
+        ticks = sorted({cell.at for cell in cells})
         plot.set_xscale("log", base=2)
         plot.set_xticks(ticks, [_size(tick) if axis == "bs" else str(tick) for tick in ticks])
         plot.minorticks_off()
         plot.set_ylim(bottom=0)
-        name = _named(metric)[0]
         _dress(plot, f"{_capital(name.split(',')[0])} over {axis}: {title}", axis, name)
     _legend(figure, axes)
     return figure
@@ -154,26 +163,25 @@ def cdf(store: Store, op: str = "all", **where: object) -> Figure:
     """The distribution of latencies, a plot for each workload and a curve a path, to five nines.
 
     `where` chooses trials by columns of `Store.trials`, as in `Store.histogram`: `iodepth=8`. Curves are of
-    all I/Os of a cell's trials together, as far as one I/O lies beyond; dashed ones have no verified trial.
+    all I/Os of a cell's trials together, of the same trials as in `over_depth`, as far as one I/O lies
+    beyond; dashed ones have no verified trial.
     Raises ValueError if no trial has a histogram.
     """
-    rows = [row for row in _rows(store) if row["verdict"] in _DRAWN and _meant(row, where)]
+    meant = set(store._positions(where).to_pylist())
     encoded = {
         row["position"]: row["v2"]
         for row in store.histograms().select(["position", "op", "v2"]).to_pylist()
-        if row["op"] == op
+        if row["op"] == op and row["position"] in meant
     }
-    rows = [row for row in rows if row["position"] in encoded]
-    plots = _by_workload(rows)
+    plots = _plots(store, None, encoded)
     if not plots:
         raise ValueError(f"no trial of {store.path} that is meant has a histogram of `{op}`")
     figure, axes = _figure(len(plots))
-    for (title, of), plot in zip(plots, axes, strict=True):
-        for one in _series(store):
-            mine = [row for row in of if _key(row) == one.key]
-            if mine:
-                whole = Histogram.merge(Histogram.from_bytes(encoded[row["position"]]) for row in mine)
-                _curve(plot, one, whole, any(row["verdict"] in ("verified", "seen") for row in mine))
+    all_series = _series(store)
+    for (title, cells), plot in zip(plots, axes, strict=True):
+        for cell in cells:
+            whole = Histogram.merge(Histogram.from_bytes(one) for one in cell.values)
+            _curve(plot, all_series[cell.series], whole, cell.is_verified)
         nines = np.arange(6)
         plot.set_yticks(nines, ["0", "90", "99", "99.9", "99.99", "99.999"])
         plot.set_ylim(0, 5)
@@ -195,15 +203,6 @@ def _verdict(row: Row) -> str:
     return "failed" if row["error"] is not None else str(row["verdict"]).replace("seen", "verified")
 
 
-def _meant(row: Row, where: dict[str, object]) -> bool:
-    for column, value in where.items():
-        if column not in row:
-            raise KeyError(f"trials have no column `{column}`: {', '.join(row)}")
-        if row[column] not in (value if isinstance(value, (list, tuple, set)) else [value]):
-            return False
-    return True
-
-
 def _series(store: Store) -> list[_Series]:
     palette = colours()
     return [
@@ -212,14 +211,25 @@ def _series(store: Store) -> list[_Series]:
     ]
 
 
-def _by_workload(rows: Iterable[Row], without: str = "") -> list[tuple[str, list[Row]]]:
-    """The rows of each workload, in order, with what it is called; workloads differ not in `without`."""
-    keys = [name for name in _WORKLOAD if name != without]
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in keys), []).append(row)
-    order = sorted(groups, key=lambda key: [(value is not None, value) for value in key])
-    return [(_title(dict(zip(keys, key, strict=True))), groups[key]) for key in order]
+def _plots(store: Store, axis: str | None, values: dict[int, T]) -> list[tuple[str, list[_Cell[T]]]]:
+    """The report's plots, with the values of these trials: cells and plots without any are left out."""
+    plots = []
+    for title, cells in store._native.plots(axis):
+        valued = [
+            _Cell(series, at or 0, [values[one] for one in positions if one in values], is_verified)
+            for series, at, positions, is_verified in cells
+        ]
+        plots.append((title, [cell for cell in valued if cell.values]))
+    return [(title, cells) for title, cells in plots if cells]
+
+
+def _values(store: Store, column: str) -> dict[int, float]:
+    """What trials have in a column of numbers, by position."""
+    trials = store.trials()
+    if column not in trials.column_names:
+        raise KeyError(f"trials have no column `{column}`: {', '.join(trials.column_names)}")
+    pairs = zip(trials["position"].to_pylist(), trials[column].to_pylist(), strict=True)
+    return {position: float(value) for position, value in pairs if value is not None}
 
 
 def _title(of: dict[str, Any]) -> str:
@@ -259,16 +269,14 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _line(plot: Axes, one: _Series, rows: list[Row], metric: str, axis: str) -> None:
-    factor, points = _named(metric)[1], []
-    for at in sorted({row[axis] for row in rows}):
-        here = [row for row in rows if row[axis] == at]
-        summary = _native.summarize([float(row[metric]) * factor for row in here])
+def _line(plot: Axes, one: _Series, cells: list[_Cell[float]]) -> None:
+    points = []
+    for cell in sorted(cells, key=lambda cell: cell.at):
+        summary = _native.summarize(cell.values)
         if summary is not None:
             _, mean, interval = summary
             low, high = interval or (mean, mean)
-            solid = any(row["verdict"] != "unproven" for row in here)
-            points.append((at, mean, mean - low, high - mean, solid))
+            points.append((cell.at, mean, mean - low, high - mean, cell.is_verified))
     if not points:
         return
     xs, means, below, above, solids = (list(column) for column in zip(*points, strict=True))

@@ -10,22 +10,21 @@ use iopj_report::analysis::asked::{AdviseWords, WinnerWords, metric};
 use iopj_report::analysis::claims::{ClaimContext, decide};
 use iopj_report::analysis::compare::{Comparison, compare, compare_within};
 use iopj_report::analysis::stats;
+use iopj_report::analysis::winner::Axis;
 use iopj_report::render::{html, json};
 use iopj_store::{Store as File, StudyRecord, Trial};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 
 /// A store, read when it was opened.
 #[pyclass(frozen, module = "iopj._native")]
 pub(crate) struct Store {
+    /// Absolute.
     path: PathBuf,
-    study: StudyRecord,
-    /// Those in force.
-    trials: Vec<Trial>,
-    /// All, for tables.
-    contents: OnceLock<Contents>,
+    contents: Contents,
+    /// The trials in force; absent if all are.
+    in_force: Option<Vec<Trial>>,
 }
 
 fn admission(with_unproven: bool) -> Admission {
@@ -33,12 +32,13 @@ fn admission(with_unproven: bool) -> Admission {
 }
 
 impl Store {
-    fn contents(&self) -> PyResult<&Contents> {
-        if let Some(contents) = self.contents.get() {
-            return Ok(contents);
-        }
-        let read = File::open(&self.path).and_then(|store| Contents::read(&store)).map_err(failed)?;
-        Ok(self.contents.get_or_init(|| read))
+    fn study(&self) -> &StudyRecord {
+        &self.contents.study
+    }
+
+    /// Those in force.
+    fn trials(&self) -> &[Trial] {
+        self.in_force.as_deref().unwrap_or(&self.contents.trials)
     }
 
     fn named(&self, why: impl ToString) -> PyErr {
@@ -50,12 +50,13 @@ impl Store {
 impl Store {
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Store> {
-        py.detach(|| {
-            let store = File::open(&path)?;
-            let (study, trials) = (store.study()?, store.trials()?);
-            Ok(Store { path, study, trials, contents: OnceLock::new() })
-        })
-        .map_err(|error: iopj_store::StoreError| failed(error))
+        let contents = py.detach(|| File::open(&path).and_then(|store| Contents::read(&store)));
+        let contents = contents.map_err(failed)?;
+        let is_in_force = |trial: &&Trial| contents.study.is_in_force(trial.replicate);
+        let are_all = contents.trials.iter().all(|trial| is_in_force(&trial));
+        let in_force = (!are_all).then(|| contents.trials.iter().filter(is_in_force).cloned().collect());
+        let path = std::path::absolute(&path)?;
+        Ok(Store { path, contents, in_force })
     }
 
     #[getter]
@@ -65,25 +66,25 @@ impl Store {
 
     #[getter]
     fn name(&self) -> &str {
-        &self.study.name
+        &self.study().name
     }
 
     /// What the study's text is, as TOML.
-    #[getter]
-    fn study(&self) -> &str {
-        &self.study.text
+    #[getter(study)]
+    fn study_text(&self) -> &str {
+        &self.study().text
     }
 
     /// Facts of the machine.
     #[getter]
     fn provenance(&self) -> std::collections::BTreeMap<String, String> {
-        self.study.provenance.clone()
+        self.study().provenance.clone()
     }
 
     /// The emulator under which times mean nothing.
     #[getter]
     fn emulated(&self) -> Option<String> {
-        self.study.emulated.as_ref().map(ToString::to_string)
+        self.study().emulated.as_ref().map(ToString::to_string)
     }
 
     /// The series of figures in the report's order: path, generator, settings as in the table of trials, and
@@ -94,7 +95,22 @@ impl Store {
             let settings = settings.collect::<Vec<_>>().join(" ");
             (one.path.to_string(), one.generator.as_str().to_owned(), settings, one.label)
         };
-        html::series(&self.trials).into_iter().map(of).collect()
+        html::series(self.trials()).into_iter().map(of).collect()
+    }
+
+    /// The plots of figures by the report's rules: along an axis, or one for each workload.
+    fn plots(&self, py: Python<'_>, axis: Option<&str>) -> PyResult<Vec<Plot>> {
+        let plots = py.detach(|| {
+            let axis = axis.map(str::parse::<Axis>).transpose().ok()?;
+            html::plots(self.study(), self.trials(), axis, admission(false).of(self.study()))
+        });
+        let plots = plots.ok_or_else(|| {
+            let named = axis.unwrap_or_default();
+            let text = format!("axis: `{named}` has no numbers: use iodepth, numjobs, bs or rate_iops");
+            PyValueError::new_err(text)
+        })?;
+        let cell = |cell: html::PlotCell| (cell.series, cell.at, cell.positions, cell.is_verified);
+        Ok(plots.into_iter().map(|plot| (plot.title, plot.cells.into_iter().map(cell).collect())).collect())
     }
 
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<Batches> {
@@ -102,7 +118,7 @@ impl Store {
             let names: Vec<&str> = Table::ALL.into_iter().map(Table::name).collect();
             PyValueError::new_err(format!("there is no table `{name}`: use one of {}", names.join(", ")))
         })?;
-        py.detach(|| Ok(Batches(batch(self.contents()?, table))))
+        Ok(Batches(py.detach(|| batch(&self.contents, table))))
     }
 
     fn winners(
@@ -115,18 +131,18 @@ impl Store {
     ) -> PyResult<String> {
         py.detach(|| {
             let words = WinnerWords::of([&axes.0, &axes.1], test.as_deref()).map_err(wrong)?;
-            let mut question = words.question(&self.study, admission(with_unproven)).map_err(wrong)?;
-            let metric = metric(metric_name.as_deref(), &self.study, &self.trials, question.admission);
+            let mut question = words.question(self.study(), admission(with_unproven)).map_err(wrong)?;
+            let metric = metric(metric_name.as_deref(), self.study(), self.trials(), question.admission);
             question.metric = metric.map_err(wrong)?;
-            question.admits(&self.study).map_err(|why| self.named(why))?;
-            Ok(json::winners(&self.study, &self.trials, &question).to_string())
+            question.admits(self.study()).map_err(|why| self.named(why))?;
+            Ok(json::winners(self.study(), self.trials(), &question).to_string())
         })
     }
 
     fn claims(&self, py: Python<'_>, with_unproven: bool) -> PyResult<String> {
         py.detach(|| {
-            let context = ClaimContext::of(&self.study, &self.trials, admission(with_unproven));
-            let claims = decide(&self.trials, &context);
+            let context = ClaimContext::of(self.study(), self.trials(), admission(with_unproven));
+            let claims = decide(self.trials(), &context);
             json::claims(&claims).map(|value| value.to_string()).map_err(failed)
         })
     }
@@ -151,8 +167,8 @@ impl Store {
             price,
         };
         py.detach(|| {
-            let question = words.question(&self.study, admission(with_unproven)).map_err(wrong)?;
-            let advice = advise(&self.study, &self.trials, &question).map_err(|why| self.named(why))?;
+            let question = words.question(self.study(), admission(with_unproven)).map_err(wrong)?;
+            let advice = advise(self.study(), self.trials(), &question).map_err(|why| self.named(why))?;
             Ok(json::advice(&advice, &question).to_string())
         })
     }
@@ -160,7 +176,7 @@ impl Store {
     fn predict(&self, py: Python<'_>, asked: &str, with_unproven: bool) -> PyResult<String> {
         let asked: Asked =
             serde_json::from_str(asked).map_err(|why| PyValueError::new_err(why.to_string()))?;
-        let answer = py.detach(|| predicted(&self.study, &self.trials, admission(with_unproven), &asked));
+        let answer = py.detach(|| predicted(self.study(), self.trials(), admission(with_unproven), &asked));
         answer.map_err(|refused| refused.into_error(&self.path))
     }
 
@@ -174,7 +190,7 @@ impl Store {
     ) -> PyResult<String> {
         py.detach(|| {
             let admission = admission(with_unproven);
-            let within = compare_within(&self.study, self.trials.clone(), by, &ignore, admission);
+            let within = compare_within(self.study(), self.trials().to_vec(), by, &ignore, admission);
             compared(&within.map_err(|why| self.named(why))?)
         })
     }
@@ -188,7 +204,7 @@ impl Store {
         with_unproven: bool,
     ) -> PyResult<String> {
         py.detach(|| {
-            let [before, after] = [self, after].map(|store| (&store.study, store.trials.as_slice()));
+            let [before, after] = [self, after].map(|store| (store.study(), store.trials()));
             compared(&compare(before, after, &ignore, admission(with_unproven)).map_err(failed)?)
         })
     }
@@ -203,6 +219,10 @@ fn compared(comparison: &Comparison) -> PyResult<String> {
 
 /// A series of figures: path, generator, settings and label.
 type Series = (String, String, String, String);
+
+/// A plot: its title, and of each cell its series, its value on the axis, the positions of its trials, and
+/// whether one of them is verified.
+type Plot = (String, Vec<(usize, Option<u32>, Vec<u64>, bool)>);
 
 /// The style of the report's figures on white, as CSS.
 #[pyfunction]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -87,6 +88,8 @@ def test_a_write_is_never_longer_than_its_data(folder: Path) -> None:
     with iopj.File(path, file_id=file_id, depth=1) as file:
         with pytest.raises(ValueError, match="8192 bytes of data that has 4096"):
             file.submit_write(file.data_offset, b"x" * BLOCK, 2 * BLOCK)
+        with pytest.raises(ValueError, match="-1 bytes of data"):
+            file.submit_write(file.data_offset, b"x" * BLOCK, -1)
 
 
 def test_a_buffer_that_is_seen_cannot_be_submitted(file: iopj.File) -> None:
@@ -103,18 +106,45 @@ def test_a_buffer_that_is_seen_cannot_be_submitted(file: iopj.File) -> None:
     assert len(file.submit_read(file.data_offset, BLOCK, buffer).result()) == BLOCK
 
 
-def test_a_buffer_in_flight_has_no_view_and_takes_no_second_request(data: str) -> None:
-    # One after the other, so that the last one waits behind 63 MiB.
-    with iopj.File(data, "posix-sio", depth=1, buffers=64, buffer_size=1 << 20) as file:
-        first = [file.submit_read(file.data_offset, 1 << 20) for _ in range(63)]
-        buffer = file.buffer()
-        last = file.submit_read(file.data_offset, BLOCK, buffer)
-        if not last.done():
-            with pytest.raises(BufferError, match="in flight"):
-                memoryview(buffer)
-            with pytest.raises(BufferError, match="one request at a time"):
-                file.submit_read(file.data_offset, BLOCK, buffer)
-        assert len(last.result()) == BLOCK and len(first[0].result()) == 1 << 20
+def queue(file: iopj.File) -> list[iopj.Request[memoryview]]:
+    """Reads of 63 MiB, one after the other: what is submitted next waits behind them."""
+    return [file.submit_read(file.data_offset, 1 << 20) for _ in range(63)]
+
+
+def one_by_one(data: str) -> iopj.File:
+    return iopj.File(data, "posix-sio", depth=1, buffers=64, buffer_size=1 << 20)
+
+
+def refuses(use: Callable[[], object], request: iopj.Request[memoryview], why: str) -> bool:
+    """Whether the buffer of a request is refused because it is in flight: it is, or the request has ended."""
+    try:
+        use()
+    except BufferError as error:
+        assert why in str(error)
+        return True
+    assert request.done(), "a buffer in flight was taken"
+    return False
+
+
+@pytest.mark.parametrize("why", ["in flight: it has no view", "one request at a time"])
+def test_a_buffer_in_flight_has_no_view_and_takes_no_second_request(data: str, why: str) -> None:
+    with one_by_one(data) as file:
+
+        def use(buffer: iopj.Buffer) -> None:
+            if "view" in why:
+                memoryview(buffer).release()
+            else:
+                file.submit_read(file.data_offset, BLOCK, buffer).result()
+
+        for _ in range(100):
+            first, buffer = queue(file), file.buffer()
+            last = file.submit_read(file.data_offset, BLOCK, buffer)
+            was_refused = refuses(lambda buffer=buffer: use(buffer), last, why)
+            assert len(last.result()) == BLOCK and len(first[0].result()) == 1 << 20
+            del first, last, buffer
+            if was_refused:
+                break
+        assert was_refused, "no request was still under way"
 
 
 def test_buffers_come_back_when_their_views_are_dropped(file: iopj.File) -> None:
@@ -163,11 +193,7 @@ def test_a_closed_file_takes_nothing_and_its_views_stay(data: str) -> None:
     file.close()
     file.close()
     assert file.closed and bytes(view) == content(data, file.data_offset, BLOCK)
-    for request in requests:
-        try:
-            assert len(request.result()) == BLOCK
-        except iopj.Error as error:
-            assert "closed" in str(error)
+    assert [len(request.result()) for request in requests] == [BLOCK] * 4, "they had been submitted"
     with_buffer = lambda: file.submit_read(file.data_offset, BLOCK, buffer)  # noqa: E731
     for use in (lambda: file.read(0, BLOCK), file.buffer, with_buffer):
         with pytest.raises(iopj.Error, match="the file is closed"):
@@ -221,41 +247,67 @@ def test_many_threads_use_one_file(file: iopj.File, data: str) -> None:
         assert all(threads.map(check, [at % 256 for at in range(2000)]))
 
 
+def test_threads_that_write_wait_for_buffers_that_will_come_back(folder: Path) -> None:
+    """Between a buffer's acquisition and its request, and after its request's end, it seemed to be kept."""
+    path = str(folder / "one-buffer")
+    file_id = iopj.make_file(path, 1 << 20)
+    with iopj.File(path, file_id=file_id, depth=1, buffers=1) as file:
+        base = file.data_offset
+
+        def write(at: int) -> int:
+            return file.write(base + at % 64 * BLOCK, bytes([at % 64]) * BLOCK)
+
+        with ThreadPoolExecutor(8) as threads:
+            assert list(threads.map(write, range(512))) == [BLOCK] * 512
+    assert content(path, base, 64 * BLOCK) == b"".join(bytes([at]) * BLOCK for at in range(64))
+
+
 def test_others_run_while_a_thread_waits(data: str) -> None:
-    """A thread that needs the interpreter's lock every millisecond gets it while a wait lasts."""
+    """A thread has the interpreter until it waits: whatever another one counts, it counts in a wait."""
     ticks, stop = [0], threading.Event()
 
     def tick() -> None:
-        while not stop.wait(0.001):
+        while not stop.wait(0.0001):
             ticks[0] += 1
 
-    thread = threading.Thread(target=tick)
+    thread, interval_s = threading.Thread(target=tick), sys.getswitchinterval()
     thread.start()
-    with iopj.File(data, "posix-sio", depth=1, buffers=64, buffer_size=1 << 20) as file:
-        # A wait may be short: without the lock, none of them has more than a tick at each end.
-        for _ in range(50):
-            requests: list[iopj.Request[memoryview]] = []
-            requests += [file.submit_read(file.data_offset, 1 << 20) for _ in range(64)]
-            before = ticks[0]
-            requests[-1].result()
-            during = ticks[0] - before
-            if during > 4:
-                break
-    stop.set()
-    thread.join()
-    assert during > 4
+    sys.setswitchinterval(1000)
+    try:
+        with one_by_one(data) as file:
+            # A wait may be too short for a tick.
+            for _ in range(100):
+                requests = queue(file)
+                before = ticks[0]
+                requests[-1].result()
+                during = ticks[0] - before
+                del requests
+                if during > 0:
+                    break
+    finally:
+        sys.setswitchinterval(interval_s)
+        stop.set()
+        thread.join()
+    assert during > 0
 
 
 def test_a_time_limit_is_an_error_and_the_request_goes_on(data: str) -> None:
-    with iopj.File(data, "posix-sio", depth=1, buffers=64, buffer_size=1 << 20) as file:
-        requests = [file.submit_read(file.data_offset, 1 << 20) for _ in range(64)]
-        try:
-            requests[-1].result(timeout_s=0)
-        except TimeoutError as error:
-            assert "it goes on" in str(error)
-        assert len(requests[-1].result()) == 1 << 20
-        with pytest.raises(ValueError, match="^timeout"):
-            requests[-1].result(timeout_s=-1)
+    with one_by_one(data) as file:
+        for _ in range(100):
+            requests = queue(file)
+            try:
+                requests[-1].result(timeout_s=0)
+                has_waited = False
+            except TimeoutError as error:
+                assert "it goes on" in str(error)
+                has_waited = True
+            assert len(requests[-1].result()) == 1 << 20
+            with pytest.raises(ValueError, match="^timeout"):
+                requests[-1].result(timeout_s=-1)
+            del requests
+            if has_waited:
+                break
+        assert has_waited, "no request was still under way"
 
 
 def script(text: str, *words: str) -> subprocess.CompletedProcess[str]:

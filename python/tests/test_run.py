@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import iopj
+import numpy as np
 import pytest
 from iopj import _progress, _run
 
@@ -26,6 +27,26 @@ def test_what_the_program_says_is_raised(folder: Path) -> None:
     with pytest.raises(iopj.ProgramError, match="unexpected argument '--speed'"):
         iopj.run(speed=3, progress=False)
     assert not list(folder.glob("quick*.iopj"))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (Path("a/b"), ["--some-option=a/b"]),
+        (np.int64(8), ["--some-option=8"]),
+        (np.array([1, 8]), ["--some-option=1,8"]),
+        ([np.uint32(1), 0.5, "k", Path("p")], ["--some-option=1,0.5,k,p"]),
+        (np.True_, ["--some-option"]),
+        (True, ["--some-option"]),
+        (False, []),
+        (None, []),
+        (1, ["--some-option=1"]),
+        (0, ["--some-option=0"]),
+    ],
+)
+def test_options_take_paths_and_what_numpy_has(value: object, words: list[str]) -> None:
+    """They were iterated over, which neither of them can be."""
+    assert _run._option("some_option", value) == words
 
 
 def test_progress_is_lines_without_a_notebook(

@@ -1,6 +1,7 @@
 """Tables and answers are those of the program, for the same store."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,20 @@ def test_trials_are_those_of_the_program(store: iopj.Store) -> None:
         assert row["ios"] > 0 and row["iops"] > 0
     assert trials.schema.field("latency_ns_p99").type == pa.int64()
     assert trials.schema.field("iops").type == pa.float64()
+
+
+def test_a_store_is_read_once_and_stays_what_it_was(
+    store: iopj.Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables were read at the first question, by a path that meant another file by then, or none."""
+    shutil.copy(store.path, folder / "moved.iopj")
+    monkeypatch.chdir(folder)
+    opened = iopj.open("moved.iopj")
+    assert opened.path == str(folder / "moved.iopj")
+    monkeypatch.chdir("/")
+    (folder / "moved.iopj").unlink()
+    assert opened.trials().num_rows == len(opened.to_pandas()) == CELLS * REPLICATES
+    assert opened.winners("iops", with_unproven=True) == store.winners("iops", with_unproven=True)
 
 
 def test_every_table_has_rows_that_name_trials_or_none(store: iopj.Store) -> None:

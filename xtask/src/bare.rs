@@ -20,6 +20,9 @@ exec chroot \"$1\" env -i HOME=/root CI=true LANG=C.UTF-8 TERM=dumb \\
     sh -ec \"$2\"
 ";
 
+/// Where Debian keeps the certificates of the authorities that are trusted.
+const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
 /// The folder of the bare system, removed when dropped.
 pub(crate) struct Bare(PathBuf);
 
@@ -47,6 +50,7 @@ impl Bare {
         let mut make = Command::new("debootstrap");
         make.args(["--variant=minbase", &format!("--include={packages}"), release]);
         shell::step(&format!("a bare {release}"), make.arg(&bare.0).arg(mirror()?))?;
+        trust(&bare.0)?;
         let sources = fs::read_to_string(bare.0.join("etc/apt/sources.list"))?;
         if sources.lines().filter(|line| line.starts_with("deb")).count() != 1 {
             bail!("the bare {release} does not have exactly one line of apt sources: {sources}");
@@ -68,15 +72,45 @@ impl Bare {
     }
 }
 
-/// The mirror that this machine's own packages come from.
-fn mirror() -> Result<String> {
-    let words = ["indextargets", "--format", "$(LABEL)|$(COMPONENT)|$(REPO_URI)", "Created-By: Packages"];
-    let text = shell::output(Command::new("apt-get").args(words))?;
-    mirror_in(&text).context("apt knows no mirror of Debian: name one in /etc/apt, and run apt-get update")
+/// Gives a bare system the authorities that this machine trusts, if it has any: a mirror may be asked by
+/// https, and downloads may go through the site's own.
+fn trust(folder: &Path) -> Result<()> {
+    let own = Path::new(AUTHORITIES);
+    if own.exists() {
+        let to = folder.join(own.strip_prefix("/").unwrap_or(own));
+        fs::create_dir_all(to.parent().context("a file without a folder")?)?;
+        fs::copy(own, &to).with_context(|| to.display().to_string())?;
+    }
+    Ok(())
 }
 
-fn mirror_in(targets: &str) -> Option<String> {
-    targets.lines().find_map(|line| line.strip_prefix("Debian|main|")).map(str::to_owned)
+/// The mirror that this machine's own packages come from.
+fn mirror() -> Result<String> {
+    let first = archives()?.into_iter().next();
+    let (place, _) =
+        first.context("apt knows no mirror of Debian: name one in /etc/apt, and run apt-get update")?;
+    Ok(place)
+}
+
+/// Debian's own archives that this machine's packages come from: the place and the suite of each.
+///
+/// # Errors
+/// apt's own.
+pub(crate) fn archives() -> Result<Vec<(String, String)>> {
+    let words = ["indextargets", "--format", "$(LABEL)|$(COMPONENT)|$(REPO_URI)|$(RELEASE)"];
+    let text = shell::output(Command::new("apt-get").args(words).arg("Created-By: Packages"))?;
+    Ok(archives_in(&text))
+}
+
+/// The main archive's suites come first.
+fn archives_in(targets: &str) -> Vec<(String, String)> {
+    let labelled = |label: &str| {
+        let lines = targets.lines().filter_map(|line| line.strip_prefix(label)?.strip_prefix("|main|"));
+        lines.filter_map(|line| line.split_once('|')).collect::<Vec<_>>()
+    };
+    let mut all = [labelled("Debian"), labelled("Debian-Security")].concat();
+    all.dedup();
+    all.into_iter().map(|(place, suite)| (place.to_owned(), suite.to_owned())).collect()
 }
 
 /// Removes a bare system unless something is mounted in it.
@@ -116,10 +150,20 @@ mod tests {
     }
 
     #[test]
+    fn a_bare_system_without_certificates_can_ask_a_mirror_by_https() {
+        let folder = tempfile::tempdir().unwrap();
+        trust(folder.path()).unwrap();
+        let given = folder.path().join("etc/ssl/certs/ca-certificates.crt");
+        assert_eq!(given.exists(), Path::new(AUTHORITIES).exists());
+    }
+
+    #[test]
     fn the_mirror_is_the_distributions_main_archive() {
-        let targets = "other|main|http://o.example/\nDebian-Security|main|http://s.example/debian-security/\n\
-                       Debian|contrib|http://c.example/debian/\nDebian|main|http://m.example/debian/\n";
-        assert_eq!(mirror_in(targets).as_deref(), Some("http://m.example/debian/"));
-        assert_eq!(mirror_in("Ubuntu|main|http://u.example/\n"), None);
+        let targets = "other|main|http://o.example/|s\nDebian-Security|main|http://s.example/|s-security\n\
+                       Debian|contrib|http://c.example/debian/|s\nDebian|main|http://m.example/debian/|s\n";
+        let archives = archives_in(targets);
+        let expected = [("http://m.example/debian/", "s"), ("http://s.example/", "s-security")];
+        assert_eq!(archives, expected.map(|(place, suite)| (place.to_owned(), suite.to_owned())));
+        assert!(archives_in("Ubuntu|main|http://u.example/|s\n").is_empty());
     }
 }

@@ -31,7 +31,6 @@ exec /venv/bin/python -P -m pytest --config-file python/pyproject.toml --basetem
 pub(crate) fn test(workspace: &Workspace, release: &str) -> Result<()> {
     needs::ensure_here(&[("git", "git")])?;
     let bare = Bare::new(workspace, "soak", release, PACKAGES)?;
-    trust(&bare)?;
     shell::timed("copy of the Rust toolchains", || toolchains(bare.folder()))?;
     let mut clone = workspace.program("git", "clone --quiet --no-hardlinks .");
     if !clone.arg(bare.folder().join("iopj")).status().is_ok_and(|status| status.success()) {
@@ -47,7 +46,6 @@ pub(crate) fn test(workspace: &Workspace, release: &str) -> Result<()> {
 /// As of [`test()`].
 pub(crate) fn python(workspace: &Workspace, release: &str, wheel: &Path) -> Result<()> {
     let bare = Bare::new(workspace, "soak", release, FOR_PYTHON)?;
-    trust(&bare)?;
     let to = bare.folder().join("iopj");
     fs::create_dir_all(to.join("dist"))?;
     fs::create_dir_all(to.join("python"))?;
@@ -60,13 +58,6 @@ pub(crate) fn python(workspace: &Workspace, release: &str, wheel: &Path) -> Resu
         fs::copy("/etc/pip.conf", bare.folder().join("etc/pip.conf"))?;
     }
     shell::step(&format!("the Python package in a bare {release}"), &mut bare.shell(PYTHON))
-}
-
-/// Gives a bare system the authorities that this machine trusts: downloads may go through its site's.
-fn trust(bare: &Bare) -> Result<()> {
-    let authorities = "etc/ssl/certs/ca-certificates.crt";
-    fs::copy(Path::new("/").join(authorities), bare.folder().join(authorities))?;
-    Ok(())
 }
 
 /// What is copied from cargo's folder: programs, downloads, and the configuration of where to download from.

@@ -51,8 +51,8 @@ usage: cargo xtask TASK
   book [--check]                         the book in target/book, by mdBook; open every page in a browser, \
                      follow every link
   cross [--release]                      iopj for 64-bit Arm, beside this machine's own
-  dist [--check]                         tarballs, packages and images for x86-64 and Arm; whether they are
-                                         the same built elsewhere, install, run, and go without a trace
+  dist [--check]                         tarballs, packages, images and wheels for x86-64 and Arm; whether
+                                         they are the same built elsewhere, install, run, go without a trace
   ffi [--header] [--check]               libiopj.so, libiopj.a, iopj.h and iopj.pc for C, in target/ffi, \
                      with the header as cbindgen writes it; compare header and symbols, and run the example
   queries                                a fleet of 1,000 stores, gathered, and asked in DuckDB and Spark

@@ -59,6 +59,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("useradd", "passwd"),
     ("runc", "runc"),
     ("dpkg-deb", "dpkg"),
+    ("gpg", "gpg"),
     ("lintian", "lintian"),
     ("rpmbuild", "rpm"),
     // Not programs: pages are checked with each of these sets of fonts alone.
@@ -100,6 +101,18 @@ pub(crate) fn ensure_here(programs: &[(&'static str, &'static str)]) -> Result<(
         bail!("apt-get installed {}, but their programs are not on the PATH", list(&still));
     }
     Ok(())
+}
+
+/// Makes sure that Python can make environments; Debian has that in a package of its own.
+///
+/// # Errors
+/// As of [`ensure_here`].
+pub(crate) fn python_environments() -> Result<()> {
+    ensure_here(&[("python3", "python3")])?;
+    if shell::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])) {
+        return Ok(());
+    }
+    ensure_here(&[("/usr/share/doc/python3-venv/copyright", "python3-venv")])
 }
 
 /// Makes sure that this toolchain of Rust is here, with a program of cargo's (such as `miri`) if one is

@@ -1,6 +1,7 @@
 //! `cargo xtask python`: the Python package as a wheel with the program in it, and as a source distribution;
 //! installed into an empty environment and tested, here and in a bare Debian.
 
+use crate::dist::tree::{self, Tree};
 use crate::options::Options;
 use crate::workspace::Workspace;
 use crate::{chroot, shell, venv};
@@ -10,14 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where the package is.
-const PACKAGE: &str = "python";
+pub(crate) const PACKAGE: &str = "python";
 /// What builds it, and what its tests need.
-const BUILD: &str = "python/requirements.txt";
+pub(crate) const BUILD: &str = "python/requirements.txt";
 const TESTS: &str = "python/tests/requirements.txt";
 /// What checks its types.
 const MYPY: &str = "install mypy==2.4.1";
-/// maturin puts what is there into the folder of the environment's programs.
+/// maturin packs what is there; and where in it the program is.
 const DATA: &str = "python/iopj._native.data";
+pub(crate) const PROGRAM: &str = "scripts/iopj";
 /// Runs the tests of an installed package; the folder of the sources would hide it, without `-P`.
 const PYTEST: &str = "-P -m pytest --config-file python/pyproject.toml --durations=5 python/tests";
 
@@ -39,21 +41,25 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
 /// Builds the wheel with this program, and the source distribution; tests both here, or the wheel by the
 /// Python of a release of Debian.
 pub(crate) fn package(workspace: &Workspace, program: &Path, release: Option<&str>) -> Result<()> {
-    let folder = workspace.target.join("python");
-    let dist = empty(&folder.join("dist"))?;
+    let dist = empty(&workspace.target.join("python/dist"))?;
     let tools = venv::ensure(workspace, "python-build", "python3", &workspace.root.join(BUILD))?;
     let wheel = wheel(workspace, &tools, program, &dist)?;
     let source = source(workspace, &tools, &dist)?;
     if let Some(release) = release {
         return chroot::python(workspace, release, &wheel);
     }
-    let python = fresh(&folder.join("venv"), &wheel, &workspace.root.join(TESTS))?;
+    check(workspace, &wheel)?;
+    from_source(workspace, &source)
+}
+
+/// Installs a wheel into an empty environment, runs the tests of the package, and checks its types.
+pub(crate) fn check(workspace: &Workspace, wheel: &Path) -> Result<()> {
+    let python = fresh(&workspace.target.join("python/venv"), wheel, &workspace.root.join(TESTS))?;
     test(workspace, &python)?;
     pip(&python, MYPY, &[])?;
     let mut types = Command::new(&python);
     types.current_dir(workspace.root.join(PACKAGE)).args(["-m", "mypy", "iopj"]);
-    shell::step("types of the Python package", &mut types)?;
-    from_source(workspace, &folder, &source)
+    shell::step("types of the Python package", &mut types)
 }
 
 /// The tests of the package with what the build of the tests has built.
@@ -105,13 +111,25 @@ fn packed(workspace: &Workspace, [tools, tests]: &[PathBuf; 2]) -> Result<PathBu
 
 /// The wheel that is released, with its honest tag: maturin looks which glibc the module needs.
 fn wheel(workspace: &Workspace, tools: &Path, program: &Path, dist: &Path) -> Result<PathBuf> {
-    let data = Data::with(&workspace.root.join(DATA), program)?;
+    let mut files = Tree::default();
+    files.program(PROGRAM, tree::read(program).context("name the program to pack")?);
+    let data = Data::with(workspace, &files)?;
     let mut build = maturin(workspace, tools, "build --release --strip --interpreter python3");
     shell::step("Python wheel", build.arg("--out").arg(dist))?;
     drop(data);
     let wheel = only(dist, ".whl")?;
-    let mut read = Command::new("readelf");
-    let versions = shell::output(read.args(["--wide", "--version-info"]).arg(program))?;
+    let read = |option: &str| {
+        shell::output(Command::new("readelf").args(["--wide", option]).arg(program))
+            .with_context(|| format!("{} is no program for Linux: name one", program.display()))
+    };
+    if !is_for(&wheel, &read("--file-header")?) {
+        bail!(
+            "{} is for another processor than {}: pack a program for that one",
+            program.display(),
+            wheel.display()
+        );
+    }
+    let versions = read("--version-info")?;
     match (glibc_of(&versions), tag(&wheel)) {
         (Some(needed), Some(said)) if needed > said => bail!(
             "{} needs glibc 2.{needed}, and the wheel's tag says 2.{said}: pack a program for that one",
@@ -119,6 +137,14 @@ fn wheel(workspace: &Workspace, tools: &Path, program: &Path, dist: &Path) -> Re
         ),
         _ => Ok(wheel),
     }
+}
+
+/// True if the header of a program has the processor that the name of a wheel promises to run on.
+fn is_for(wheel: &Path, header: &str) -> bool {
+    let machine = header.lines().find_map(|line| line.trim().strip_prefix("Machine:")).unwrap_or_default();
+    let name = wheel.to_string_lossy();
+    let processors = [("_x86_64.whl", "X86-64"), ("_aarch64.whl", "AArch64")];
+    processors.iter().any(|(end, processor)| name.ends_with(end) && machine.ends_with(processor))
 }
 
 /// The newest glibc 2 whose symbols a program names: maturin looks at the module alone.
@@ -133,16 +159,17 @@ fn tag(wheel: &Path) -> Option<u32> {
     name.split_once("manylinux_2_")?.1.split('_').next()?.parse().ok()
 }
 
-/// The program where maturin looks for it, while the wheel is built.
-struct Data(PathBuf);
+/// What a wheel holds besides the module, where maturin looks for it while the wheel is built.
+pub(crate) struct Data(PathBuf);
 
 impl Data {
-    fn with(folder: &Path, program: &Path) -> Result<Data> {
-        let data = Data(folder.to_owned());
-        let scripts = folder.join("scripts");
-        fs::create_dir_all(&scripts)?;
-        fs::copy(program, scripts.join("iopj"))
-            .with_context(|| format!("{} cannot be packed: name the program", program.display()))?;
+    /// These files, below the folders that wheels have for them.
+    ///
+    /// # Errors
+    /// The system's own.
+    pub(crate) fn with(workspace: &Workspace, files: &Tree) -> Result<Data> {
+        let data = Data(workspace.root.join(DATA));
+        files.write(&data.0)?;
         Ok(data)
     }
 }
@@ -161,8 +188,8 @@ fn source(workspace: &Workspace, tools: &Path, dist: &Path) -> Result<PathBuf> {
 }
 
 /// Builds the source distribution as pip does, but without optimization, and imports what it gives.
-fn from_source(workspace: &Workspace, folder: &Path, source: &Path) -> Result<()> {
-    let python = fresh(&folder.join("venv-source"), source, &workspace.root.join(BUILD))?;
+pub(crate) fn from_source(workspace: &Workspace, source: &Path) -> Result<()> {
+    let python = fresh(&workspace.target.join("python/venv-source"), source, &workspace.root.join(BUILD))?;
     let mut import = Command::new(python);
     import.args(["-P", "-c", "import iopj; print(iopj.Histogram())"]);
     shell::step("import of the source distribution's build", &mut import)
@@ -188,7 +215,8 @@ fn test(workspace: &Workspace, python: &Path) -> Result<()> {
     shell::step("tests of the Python package", &mut pytest)
 }
 
-fn maturin(workspace: &Workspace, tools: &Path, words: &str) -> Command {
+/// maturin, of the environment `tools`, with these words.
+pub(crate) fn maturin(workspace: &Workspace, tools: &Path, words: &str) -> Command {
     let mut command = Command::new(tools.join("bin/maturin"));
     command.current_dir(workspace.root.join(PACKAGE)).args(words.split(' '));
     command
@@ -212,7 +240,7 @@ fn empty(folder: &Path) -> Result<PathBuf> {
 }
 
 /// The file in a folder whose name ends so.
-fn only(folder: &Path, end: &str) -> Result<PathBuf> {
+pub(crate) fn only(folder: &Path, end: &str) -> Result<PathBuf> {
     let files = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut found: Vec<PathBuf> = files.filter(|file| file.to_string_lossy().ends_with(end)).collect();
     match (found.pop(), found.pop()) {
@@ -234,13 +262,29 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_where_maturin_looks_only_while_it_is_packed() {
-        let folder = std::env::temp_dir().join(format!("iopj-xtask-{}.data", std::process::id()));
+    fn a_wheel_has_no_program_of_another_processor() {
         let own = std::env::current_exe().unwrap();
-        let data = Data::with(&folder, &own).unwrap();
-        assert!(only(&folder.join("scripts"), "iopj").unwrap().is_file());
+        let mut read = Command::new("readelf");
+        let header = shell::output(read.args(["--wide", "--file-header"]).arg(own)).unwrap();
+        let [own, other] = match std::env::consts::ARCH {
+            "x86_64" => ["x86_64", "aarch64"],
+            _ => ["aarch64", "x86_64"],
+        };
+        let wheel = |processor: &str| PathBuf::from(format!("d/iopj-0.2.0-cp311-abi3-linux_{processor}.whl"));
+        assert!(is_for(&wheel(own), &header), "{header}");
+        assert!(!is_for(&wheel(other), &header) && !is_for(&wheel(own), ""), "{header}");
+    }
+
+    #[test]
+    fn the_program_is_where_maturin_looks_only_while_it_is_packed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_owned();
+        let workspace = Workspace { target: root.join("target"), metadata: serde_json::Value::Null, root };
+        let mut files = Tree::default();
+        files.program(PROGRAM, "program");
+        let data = Data::with(&workspace, &files).unwrap();
+        assert!(only(&workspace.root.join(DATA).join("scripts"), "iopj").unwrap().is_file());
         drop(data);
-        assert!(!folder.exists());
-        assert!(Data::with(&folder, Path::new("/no/program")).is_err() && !folder.exists());
+        assert!(!workspace.root.join(DATA).exists());
     }
 }

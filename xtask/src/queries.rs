@@ -1,14 +1,15 @@
 //! `cargo xtask queries`: a fleet of 1,000 stores, gathered and asked every question of `queries/` in DuckDB
-//! and in Spark, whose answers must agree.
+//! and in Spark, whose answers must agree, with each other and with `iopj fleet report`.
 
 use crate::options::Options;
 use crate::workspace::Workspace;
 use crate::{shell, venv};
 use anyhow::{Context, Result};
+use std::fs::File;
 use std::process::Command;
 
-/// Stores of the fleet, its seed, and trials of each path and workload in a store.
-const FLEET: [&str; 3] = ["1000", "1", "1"];
+/// Stores of the fleet, its seed, trials of each path and workload in a store, and that stores differ.
+const FLEET: [&str; 4] = ["1000", "1", "1", "uneven"];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
@@ -35,7 +36,12 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     shell::step("a fleet of 1,000 stores", generate.arg(&stores).args(FLEET))?;
     let mut gather = Command::new(built.join("iopj"));
     shell::step("its data set", gather.args(["fleet", "gather"]).arg(&stores).arg("--to").arg(&dataset))?;
+    let report = folder.path().join("report.json");
+    let file = File::create(&report).context("no room for a report")?;
+    let mut tell = Command::new(built.join("iopj"));
+    tell.args(["fleet", "report", "--json"]).arg(&dataset).stdout(file);
+    shell::step("its report", &mut tell)?;
     let mut ask = Command::new(python);
-    ask.arg(workspace.root.join("queries/check.py")).arg(&dataset).arg("--times");
+    ask.arg(workspace.root.join("queries/check.py")).arg(&dataset).arg("--times").arg("--report").arg(report);
     shell::step("the questions in DuckDB and Spark", &mut ask)
 }

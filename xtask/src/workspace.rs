@@ -3,7 +3,8 @@
 use crate::shell;
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The workspace that this program was built from.
@@ -40,6 +41,41 @@ impl Workspace {
         command
     }
 
+    /// The files below a folder of the repository, by their paths below its root: those that git tracks, not
+    /// what only lies there. Of sources that are no clone, all but what was built.
+    ///
+    /// # Errors
+    /// git's, or the system's.
+    pub(crate) fn tracked(&self, folder: &str) -> Result<Vec<String>> {
+        let top = shell::output(&mut self.program("git", "rev-parse --show-toplevel"));
+        let is_clone = top.is_ok_and(|top| Path::new(top.trim()) == self.root);
+        let listed = if is_clone {
+            shell::output(self.program("git", "ls-files -z --").arg(folder))?
+        } else {
+            let mut find = self.program("find", "-L");
+            find.arg(folder).args("-type f -not -path */target/* -print0".split(' '));
+            shell::output(&mut find)?
+        };
+        let names = listed.split('\0').map(|name| name.strip_prefix("./").unwrap_or(name));
+        let mut names: Vec<String> =
+            names.filter(|name| self.root.join(name).is_file()).map(str::to_owned).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Copies what is tracked to a folder.
+    ///
+    /// # Errors
+    /// As of [`Self::tracked`].
+    pub(crate) fn copy_tracked(&self, to: &Path) -> Result<()> {
+        for file in self.tracked(".")? {
+            let copy = to.join(&file);
+            fs::create_dir_all(copy.parent().context("a file without a folder")?)?;
+            fs::copy(self.root.join(&file), &copy).with_context(|| file.clone())?;
+        }
+        Ok(())
+    }
+
     /// Builds `iopj` in release and returns its path.
     pub(crate) fn release_binary(&self) -> Result<PathBuf> {
         shell::step("release build", &mut self.cargo("build --release --package iopj"))?;
@@ -69,4 +105,31 @@ pub(crate) struct Benches {
     pub(crate) nvme_user: PathBuf,
     /// That of the adaptive engine.
     pub(crate) routed: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_git_does_not_track_is_not_packed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("studies/target")).unwrap();
+        for name in
+            ["studies/a b.toml", "studies/own.iopj", "studies/secret", "studies/target/built", ".gitignore"]
+        {
+            fs::write(root.join(name), "*.iopj\ntarget\n").unwrap();
+        }
+        let workspace = Workspace { target: root.join("target"), metadata: Value::Null, root };
+        let all = ["studies/a b.toml", "studies/own.iopj", "studies/secret"];
+        assert_eq!(workspace.tracked("studies").unwrap(), all, "it is no clone yet");
+        for words in ["init --quiet", "add studies/a*", "add .gitignore"] {
+            shell::output(&mut workspace.program("git", words)).unwrap();
+        }
+        assert_eq!(workspace.tracked("studies").unwrap(), ["studies/a b.toml"]);
+        let copy = workspace.target.join("copy");
+        workspace.copy_tracked(&copy).unwrap();
+        assert!(copy.join(".gitignore").is_file() && !copy.join("studies/secret").exists());
+    }
 }

@@ -44,6 +44,15 @@ impl By {
             By::Kubernetes(_) => "kubernetes",
         }
     }
+
+    /// The folder of the hosts that jobs and their stores have, where this says it.
+    fn folder(&self) -> Option<&Path> {
+        match self {
+            By::Ssh(by) => by.folder.as_deref(),
+            By::Slurm(_) => None,
+            By::Kubernetes(by) => Some(&by.folder),
+        }
+    }
 }
 
 /// A campaign over ssh.
@@ -193,7 +202,8 @@ impl Campaign {
         files::write_json(&self.folder.join(PLAN), &self.plan)
     }
 
-    fn record(&self, host: &str) -> PathBuf {
+    /// The file of what is known of a host.
+    pub(crate) fn record(&self, host: &str) -> PathBuf {
         self.folder.join("hosts").join(format!("{}.json", files::name_of(host)))
     }
 
@@ -320,7 +330,7 @@ fn continued(before: Plan, mut now: Plan, folder: &Path) -> Result<Plan, FleetEr
     }
     let same = [
         (before.job.target == now.job.target, "target"),
-        (before.job.scratch == now.job.scratch, "folder of scratch"),
+        (before.job.scratch == now.job.scratch && before.by.folder() == now.by.folder(), "--scratch"),
     ];
     if let Some((_, what)) = same.iter().find(|(is_same, _)| !is_same) {
         return differs(what);
@@ -392,6 +402,36 @@ mod tests {
         let mut again = plan("a");
         again.job.campaign = "s-2".to_owned();
         assert_eq!(submit(again).unwrap().id(), "s-1");
+    }
+
+    /// The stores of before were left where nobody looked for them.
+    #[test]
+    fn another_scratch_is_refused_however_the_campaign_is_run() {
+        let ssh = |folder: Option<&str>| {
+            By::Ssh(BySsh {
+                hosts: vec!["n1".to_owned()],
+                parallel: 8,
+                command: "iopj".to_owned(),
+                push: false,
+                folder: folder.map(PathBuf::from),
+            })
+        };
+        let kubernetes = |folder: &str| {
+            By::Kubernetes(ByKubernetes { namespace: None, folder: folder.into(), nodes: Some(2) })
+        };
+        let pairs = [
+            (ssh(None), ssh(Some("/scratch"))),
+            (ssh(Some("/scratch")), ssh(None)),
+            (kubernetes("/var/lib/iopj"), kubernetes("/scratch")),
+        ];
+        for (first, second) in pairs {
+            let folder = tempfile::tempdir().unwrap();
+            let submit = |by: By| Campaign::submit(folder.path(), Plan { by, ..plan("a") });
+            drop(submit(first.clone()).unwrap());
+            let error = submit(second).unwrap_err().to_string();
+            assert!(error.contains("has another --scratch: submit it as it was"), "{error}");
+            drop(submit(first).unwrap());
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::error::FleetError;
 use crate::files;
 use iopj_store::Store;
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 /// The version of these files.
@@ -13,6 +13,7 @@ const DESCRIPTION: &str = "job.json";
 const STATE: &str = "state.json";
 const STORE: &str = "run.iopj";
 const LOG: &str = "log";
+const LOCK: &str = "lock";
 
 /// What a host's job is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,9 +66,9 @@ pub enum Phase {
     Ok,
     /// The study was measured, and trials failed.
     Failures,
-    /// It was refused, for the reason beside it.
+    /// It was refused, for the reason beside it, and has not begun.
     Refused,
-    /// It was killed, or its host died.
+    /// It was killed, or its host died, or an error ended it.
     Killed,
     /// It was ended by a signal, and put everything back.
     Cancelled,
@@ -112,8 +113,10 @@ pub struct State {
     pub since_ms: u64,
     /// When it began, in ms since 1970.
     pub began_ms: Option<u64>,
-    /// Its process, in the boot in which it runs.
+    /// Its process, in the boot in which it runs; `None` until the host says it.
     pub process: Option<Process>,
+    /// The boot of its host when it began.
+    pub boot: Option<String>,
     /// The drives beneath its target.
     #[serde(default)]
     pub drives: Vec<Drive>,
@@ -136,6 +139,7 @@ impl State {
             since_ms: files::now_ms(),
             began_ms: None,
             process: None,
+            boot: None,
             drives: Vec::new(),
             done: 0,
             planned: 0,
@@ -147,6 +151,16 @@ impl State {
     /// The same job in another phase.
     pub fn became(&self, phase: Phase, reason: Option<String>) -> State {
         State { phase, reason, since_ms: files::now_ms(), ..self.clone() }
+    }
+
+    /// It began, or may have begun, and its end is not known.
+    pub fn may_run(&self) -> bool {
+        self.phase == Phase::Running || (self.phase == Phase::Lost && self.began_ms.is_some())
+    }
+
+    /// What tells its drives from those of other hosts.
+    pub fn drive_keys(&self) -> Vec<String> {
+        drive_keys(&self.drives, self.boot.as_deref().unwrap_or_default())
     }
 
     /// The same state with the trials that are in the store now.
@@ -232,8 +246,31 @@ pub struct Look {
 impl Look {
     /// What tells its drives from those of other hosts: a drive without a serial number is its host's own.
     pub fn drive_keys(&self) -> Vec<String> {
-        self.drives.iter().map(|drive| drive_key(drive, &self.boot)).collect()
+        drive_keys(&self.drives, &self.boot)
     }
+
+    /// The job runs there.
+    pub fn is_running(&self) -> bool {
+        self.state.as_ref().is_some_and(|state| !state.phase.is_over())
+    }
+
+    /// The state of a job that is about to be started: it may run from now on.
+    pub fn being_started(&self) -> State {
+        let began = State::now(Phase::Running, Some("being started".to_owned()));
+        let (done, planned) = self.state.as_ref().map_or((0, 0), |state| (state.done, state.planned));
+        State {
+            began_ms: Some(began.since_ms),
+            boot: Some(self.boot.clone()),
+            drives: self.drives.clone(),
+            done,
+            planned,
+            ..began
+        }
+    }
+}
+
+fn drive_keys(drives: &[Drive], boot: &str) -> Vec<String> {
+    drives.iter().map(|drive| drive_key(drive, boot)).collect()
 }
 
 /// What tells a drive from others: its serial number, or the machine and its name.
@@ -331,6 +368,22 @@ impl JobFolder {
     /// [`FleetError::Io`].
     pub fn write(&self, state: &State) -> Result<(), FleetError> {
         files::write_json(&self.folder.join(STATE), state)
+    }
+
+    /// The right to do the job and to write its state, which one process has at a time; `None` if another has
+    /// it.
+    ///
+    /// # Errors
+    /// [`FleetError::Io`].
+    pub fn lock(&self) -> Result<Option<File>, FleetError> {
+        let path = self.folder.join(LOCK);
+        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = file.map_err(FleetError::io("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(FleetError::io("lock", &path)(error)),
+        }
     }
 
     /// The folder.

@@ -3,14 +3,14 @@
 use crate::error::FleetError;
 use crate::job::Drive;
 
-/// The serial numbers of a list: one a line; `#` begins a comment.
+/// The serial numbers of a list: one a line; `#` at the beginning of a line or after a blank begins a comment.
 ///
 /// # Errors
 /// There is none in it.
 pub fn parse(text: &str, source: &str) -> Result<Vec<String>, FleetError> {
     let serials: Vec<String> = text
         .lines()
-        .map(|line| trimmed(line.split('#').next().unwrap_or_default()).to_owned())
+        .map(|line| trimmed(without_comment(line)).to_owned())
         .filter(|serial| !serial.is_empty())
         .collect();
     if serials.is_empty() {
@@ -19,6 +19,12 @@ pub fn parse(text: &str, source: &str) -> Result<Vec<String>, FleetError> {
         )));
     }
     Ok(serials)
+}
+
+/// A serial number may hold `#`.
+fn without_comment(line: &str) -> &str {
+    let begins = |(at, _): &(usize, &str)| line[..*at].chars().next_back().is_none_or(char::is_whitespace);
+    line.match_indices('#').find(begins).map_or(line, |(at, _)| &line[..at])
 }
 
 /// A serial number without the blanks and zero bytes that fill it up (NVMe pads it to 20 bytes).
@@ -76,6 +82,13 @@ mod tests {
             assert!(!may(Some(other)), "{other}");
         }
         assert!(!may(None));
+    }
+
+    /// Such a number was cut, and its drive never listed.
+    #[test]
+    fn a_serial_may_hold_what_begins_a_comment_after_a_blank() {
+        let listed = parse("  # ours\nQM#00001 # spare\n#QM2\nÄ#1\t#x\nS1#\n", "list").unwrap();
+        assert_eq!(listed, ["QM#00001", "Ä#1", "S1#"]);
     }
 
     #[test]

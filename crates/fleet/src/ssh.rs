@@ -5,8 +5,8 @@ use crate::each::each;
 use crate::error::FleetError;
 use crate::files;
 use crate::hosts::destination;
-use crate::job::{Look, Phase, State};
-use crate::queue::{Queue, Turn};
+use crate::job::{Drive, Look, Phase, State};
+use crate::queue::{Next, Queue, Turn};
 use crate::transfer;
 use iopj_fabric::{Control, FabricError, push};
 use std::collections::BTreeMap;
@@ -38,6 +38,14 @@ impl From<FabricError> for Failure {
     fn from(error: FabricError) -> Failure {
         Failure(Phase::Lost, error.to_string())
     }
+}
+
+/// What is known of a job that is not followed any more.
+enum End {
+    /// It has ended.
+    Known,
+    /// It may go on.
+    Unknown,
 }
 
 /// A connection to one host.
@@ -90,6 +98,8 @@ impl<'a> Ssh<'a> {
     /// Two hosts share a drive, or the campaign's folder cannot be written.
     pub fn submit(&self) -> Result<(), FleetError> {
         files::write_json(&self.told(), &self.campaign.plan().job)?;
+        // Hosts that are not asked for any more may have a job that runs, and with it a drive.
+        self.look_at(|host, state| state.may_run() && !self.by.hosts.contains(host))?;
         let known = self.campaign.all_known()?;
         let is_open = |host: &&String| known.get(*host).is_none_or(|state| !state.phase.is_complete());
         let hosts: Vec<String> = self.by.hosts.iter().filter(is_open).cloned().collect();
@@ -98,38 +108,66 @@ impl<'a> Ssh<'a> {
         for (host, answer) in hosts.iter().zip(answers) {
             match answer {
                 _ if self.is_stopped() => return Ok(()),
-                Err(failure) => self.failed(host, None, failure)?,
+                Err(failure) => self.failed(host, failure)?,
                 Ok(look) => match look.state.clone().filter(|state| state.phase.is_complete()) {
                     Some(state) => self.keep(host, &state)?,
                     None => drop(looks.insert(host.clone(), look)),
                 },
             }
         }
-        self.check_machines(&looks)?;
-        // Those that run already come first: their drives are taken.
-        let is_running = |look: &Look| look.state.as_ref().is_some_and(|state| !state.phase.is_over());
-        let mut turns: Vec<(bool, Turn)> = hosts
-            .iter()
-            .filter_map(|host| {
-                let look = looks.get(host)?;
-                Some((!is_running(look), Turn { host: host.clone(), drives: look.drive_keys() }))
-            })
-            .collect();
-        turns.sort_by_key(|(is_new, _)| *is_new);
-        self.run(turns.into_iter().map(|(_, turn)| turn).collect())
+        self.run(self.queue(&looks)?)
     }
 
-    fn run(&self, turns: Vec<Turn>) -> Result<(), FleetError> {
-        let parallel = self.by.parallel.clamp(1, turns.len().max(1));
-        let queue = Queue::of(turns);
+    /// The hosts in line. Those that run already come first: their drives are taken. So are those of hosts
+    /// that may run and cannot be asked.
+    fn queue(&self, looks: &BTreeMap<String, Look>) -> Result<(usize, Queue), FleetError> {
+        let known = self.campaign.all_known()?;
+        let may_run = |host: &str| known.get(host).is_some_and(State::may_run);
+        let others = || known.iter().filter(|(host, state)| !looks.contains_key(*host) && state.may_run());
+        let followed = others().filter(|(_, state)| state.phase == Phase::Running);
+        let mut turns: Vec<(bool, Turn)> = followed
+            .clone()
+            .map(|(host, state)| {
+                (false, Turn { host: host.clone(), drives: state.drive_keys(), start: None })
+            })
+            .collect();
+        turns.extend(looks.iter().map(|(host, look)| {
+            let start = (!look.is_running()).then(|| look.being_started());
+            // A start of before may be on its way there.
+            let is_new = start.is_some() && !may_run(host);
+            (is_new, Turn { host: host.clone(), drives: look.drive_keys(), start })
+        }));
+        let drives_of =
+            |host: &'_ str, drives: &[Drive], keys: Vec<String>| -> Vec<(String, Drive, String)> {
+                let with_key = keys.into_iter().zip(drives.iter().cloned());
+                with_key.map(|(key, drive)| (key, drive, host.to_owned())).collect()
+            };
+        let of_looks = looks.iter().map(|(host, look)| drives_of(host, &look.drives, look.drive_keys()));
+        let of_others = followed.map(|(host, state)| drives_of(host, &state.drives, state.drive_keys()));
+        self.check_machines(looks, of_looks.chain(of_others).flatten())?;
+        turns.sort_by_key(|(is_new, _)| *is_new);
+        let count = turns.len();
+        let queue = Queue::of(turns.into_iter().map(|(_, turn)| turn).collect());
+        let lost = others().filter(|(_, state)| state.phase == Phase::Lost);
+        lost.for_each(|(host, state)| queue.keep(host, &state.drive_keys()));
+        Ok((count, queue))
+    }
+
+    fn run(&self, (count, queue): (usize, Queue)) -> Result<(), FleetError> {
+        let parallel = self.by.parallel.clamp(1, count.max(1));
         let work = || -> Result<(), FleetError> {
-            while let Some(turn) = queue.next() {
-                let followed = self.follow(&turn.host);
-                queue.free(&turn);
-                if followed.is_err() || self.is_stopped() {
+            while let Some(next) = queue.next() {
+                let done = match next {
+                    Next::Begins(turn) => self.follow(&turn).map(|end| match end {
+                        End::Known => queue.free(&turn),
+                        End::Unknown => queue.keep(&turn.host, &turn.drives),
+                    }),
+                    Next::Never { turn, drive, by } => self.failed(&turn.host, self.kept(&drive, &by)),
+                };
+                if done.is_err() || self.is_stopped() {
                     queue.close();
                 }
-                followed?;
+                done?;
             }
             Ok(())
         };
@@ -137,42 +175,59 @@ impl<'a> Ssh<'a> {
         each(&numbers, parallel, |_| work()).into_iter().collect()
     }
 
+    /// Why the turn of a host does not come that has this drive.
+    fn kept(&self, drive: &str, by: &str) -> Failure {
+        let record = self.campaign.record(by);
+        let reason = format!(
+            "the job of {by} may still run on the same drive `{drive}`, and {by} cannot be asked: submit again \
+             once it is back; if it is gone for good, delete `{}` first",
+            record.display()
+        );
+        Failure(Phase::Refused, reason)
+    }
+
     /// Starts a host's job unless it runs, and follows it to its end.
-    fn follow(&self, host: &str) -> Result<(), FleetError> {
+    fn follow(&self, turn: &Turn) -> Result<End, FleetError> {
+        let host = turn.host.as_str();
         // It was reached a moment ago; to start a job twice does no harm.
-        let (mut what, mut last) = ("--start", None::<State>);
+        let (mut what, mut is_told) = ("--await", false);
+        if let Some(state) = &turn.start {
+            // Whoever ends this submit now leaves a job that may run, and the next one has to know it.
+            self.keep(host, state)?;
+            what = "--start";
+        }
         let mut session = None;
         let mut reached = Instant::now();
         loop {
             let asked = self.ask_again(host, &mut session, what);
             if self.is_stopped() {
-                return Ok(());
+                return Ok(End::Unknown);
             }
             match asked {
                 Ok(Look { state: Some(state), .. }) => {
                     (reached, what) = (Instant::now(), "--await");
                     self.keep(host, &state)?;
-                    if last.is_none() && state.phase == Phase::Running {
-                        (self.say)(&format!("{host}: running"));
-                    }
                     if state.phase.is_over() {
                         self.tell_end(host, &state);
-                        return Ok(());
+                        return Ok(End::Known);
                     }
-                    last = Some(state);
+                    if !std::mem::replace(&mut is_told, true) {
+                        (self.say)(&format!("{host}: running"));
+                    }
                 }
                 Ok(_) => {
                     let reason = "the job did not start; its folder there has its log".to_owned();
-                    return self.failed(host, last, Failure(Phase::Killed, reason));
+                    self.failed(host, Failure(Phase::Killed, reason))?;
+                    return Ok(End::Known);
                 }
                 Err(_) if reached.elapsed() < PATIENCE => {
                     session = None;
                     self.pause();
                 }
                 Err(Failure(phase, reason)) => {
-                    let goes_on = "; its job goes on if the host lives: submit again takes it up";
-                    let goes_on = if last.is_some() { goes_on } else { "" };
-                    return self.failed(host, last, Failure(phase, format!("{reason}{goes_on}")));
+                    let goes_on = "its job goes on if the host lives: submit again takes it up";
+                    self.failed(host, Failure(phase, format!("{reason}; {goes_on}")))?;
+                    return Ok(End::Unknown);
                 }
             }
         }
@@ -219,6 +274,10 @@ impl<'a> Ssh<'a> {
             format!("umask 077 && mkdir -p {folder} && cat >{folder}/new && mv {folder}/new {folder}/{TOLD}");
         session.control.run(&copy, told.into())?;
         let look = session.ask("--look", self.stop)?;
+        if look.is_running() {
+            // Whatever would refuse it now, it runs, and is followed.
+            return Ok(look);
+        }
         let (theirs, ours) = (&look.version, &self.campaign.plan().job.version);
         if theirs != ours {
             let reason = format!(
@@ -234,11 +293,12 @@ impl<'a> Ssh<'a> {
     }
 
     /// Refuses two hosts with one drive, unless they may take turns, and notes two that are one machine.
-    fn check_machines(&self, looks: &BTreeMap<String, Look>) -> Result<(), FleetError> {
-        let drives = shared(looks.iter().flat_map(|(host, look)| {
-            let keys = look.drive_keys();
-            keys.into_iter().zip(look.drives.clone()).map(|(key, drive)| (key, drive, host.as_str()))
-        }));
+    fn check_machines(
+        &self,
+        looks: &BTreeMap<String, Look>,
+        drives: impl Iterator<Item = (String, Drive, String)>,
+    ) -> Result<(), FleetError> {
+        let drives = shared(drives);
         let text = drives.iter().map(|(drive, hosts)| {
             let drive = drive.serial.as_deref().map_or(drive.name.clone(), |serial| format!("`{serial}`"));
             format!("{} have the same drive {drive}", hosts.join(" and "))
@@ -252,7 +312,7 @@ impl<'a> Ssh<'a> {
         if !drives.is_empty() {
             (self.say)(&format!("{text}: they take turns"));
         }
-        for (_, hosts) in shared(looks.iter().map(|(host, look)| (&look.boot, (), host.as_str()))) {
+        for (_, hosts) in shared(looks.iter().map(|(host, look)| (&look.boot, (), host.clone()))) {
             (self.say)(&format!(
                 "note: {} are one machine: jobs that run there at the same time disturb each other's figures",
                 hosts.join(", ")
@@ -266,14 +326,17 @@ impl<'a> Ssh<'a> {
     /// # Errors
     /// The campaign's folder cannot be written.
     pub fn refresh(&self) -> Result<(), FleetError> {
+        self.look_at(|_, state| matches!(state.phase, Phase::Running | Phase::Lost))
+    }
+
+    fn look_at(&self, is_meant: impl Fn(&String, &State) -> bool) -> Result<(), FleetError> {
         let known = self.campaign.all_known()?;
-        let may_have_passed = |state: &State| matches!(state.phase, Phase::Running | Phase::Lost);
-        let hosts: Vec<_> = known.into_iter().filter(|(_, state)| may_have_passed(state)).collect();
+        let hosts: Vec<_> = known.into_iter().filter(|(host, state)| is_meant(host, state)).collect();
         let looks = each(&hosts, self.by.parallel, |(host, _)| self.session(host)?.ask("--look", self.stop));
         for ((host, before), look) in hosts.iter().zip(looks) {
             match look {
                 Ok(Look { state: Some(state), .. }) => self.keep(host, &state)?,
-                Ok(_) => {}
+                Ok(_) => self.keep(host, &unheard_of(before))?,
                 Err(Failure(_, reason)) => {
                     let state = State { reason: Some(reason), ..before.clone() };
                     self.campaign.keep(host, &state)?;
@@ -318,7 +381,7 @@ impl<'a> Ssh<'a> {
                     self.keep(host, &state)?;
                     self.tell_end(host, &state);
                 }
-                Err(failure) => self.failed(host, Some(before.clone()), failure)?,
+                Err(failure) => self.failed(host, failure)?,
             }
         }
         Ok(())
@@ -329,14 +392,15 @@ impl<'a> Ssh<'a> {
         self.campaign.keep(host, &State { fetched, ..state.clone() })
     }
 
-    fn failed(&self, host: &str, last: Option<State>, failure: Failure) -> Result<(), FleetError> {
+    fn failed(&self, host: &str, failure: Failure) -> Result<(), FleetError> {
         let Failure(phase, reason) = failure;
         // ssh's messages begin with the host.
         let said = reason.strip_prefix(&format!("{}: ", destination(host))).unwrap_or(&reason).to_owned();
-        let before = last.map_or_else(|| self.campaign.known(host), |last| Ok(Some(last)))?;
-        let state = match before {
-            Some(before) => before.became(phase, Some(said)),
+        let state = match self.campaign.known(host)? {
             None => State::now(phase, Some(said)),
+            Some(before) if before.may_run() => before.became(phase, Some(said)),
+            // Its end is known, also of a host that is lost from now on.
+            Some(before) => State { began_ms: None, process: None, ..before.became(phase, Some(said)) },
         };
         self.keep(host, &state)?;
         self.tell_end(host, &state);
@@ -358,9 +422,21 @@ impl<'a> Ssh<'a> {
     }
 }
 
+/// The state of a job that its host, which answers, knows nothing of.
+fn unheard_of(before: &State) -> State {
+    match (before.may_run(), &before.process) {
+        (false, _) => before.clone(),
+        (true, None) => {
+            let reason = "it was told to start, and has not begun: submit again if this stays";
+            State { reason: Some(reason.to_owned()), ..before.clone() }
+        }
+        (true, Some(_)) => before.became(Phase::Killed, Some("its folder there is gone".to_owned())),
+    }
+}
+
 /// What several hosts have, with these hosts; `key` tells one from another.
-fn shared<'h, K: Ord, T>(all: impl Iterator<Item = (K, T, &'h str)>) -> Vec<(T, Vec<&'h str>)> {
-    let mut by_key = BTreeMap::<K, (T, Vec<&str>)>::new();
+fn shared<K: Ord, T>(all: impl Iterator<Item = (K, T, String)>) -> Vec<(T, Vec<String>)> {
+    let mut by_key = BTreeMap::<K, (T, Vec<String>)>::new();
     for (key, what, host) in all {
         by_key.entry(key).or_insert_with(|| (what, Vec::new())).1.push(host);
     }
@@ -381,8 +457,8 @@ mod tests {
     fn hosts_with_one_drive_are_found() {
         let drive = |serial: &str| Drive { name: "sda".to_owned(), serial: Some(serial.to_owned()) };
         let all = [("S1", "n1"), ("S11", "n2"), ("S1", "n7")];
-        let found = shared(all.iter().map(|(key, host)| ((*key).to_owned(), drive(key), *host)));
-        assert_eq!(found, [(drive("S1"), vec!["n1", "n7"])]);
+        let found = shared(all.iter().map(|(key, host)| ((*key).to_owned(), drive(key), (*host).to_owned())));
+        assert_eq!(found, [(drive("S1"), vec!["n1".to_owned(), "n7".to_owned()])]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Where metrics go: a server that Prometheus asks, a file, or both.
 
 use crate::args::PublishArgs;
-use iopj_report::render::{Family, openmetrics, prometheus_text};
+use iopj_report::render::{Family, Label, openmetrics, prometheus_text};
 use iopj_run::metrics::{MetricsError, MetricsFile, MetricsServer, MetricsText, Scrapes};
 
 /// Publishes families of metrics.
@@ -12,8 +12,12 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     /// As the options say, beginning with these families; `None` if they ask for nothing.
-    pub(crate) fn of(args: &PublishArgs, families: &[Family]) -> Result<Option<Publisher>, MetricsError> {
-        let text = || text(families);
+    pub(crate) fn new(
+        args: &PublishArgs,
+        families: &[Family],
+        of: &Label,
+    ) -> Result<Option<Publisher>, MetricsError> {
+        let text = || text(families, of);
         let server = args.listen.as_deref().map(|named| MetricsServer::start(named, text())).transpose()?;
         let file = args.metrics.as_deref().map(|path| MetricsFile::create(path, &text())).transpose()?;
         Ok((server.is_some() || file.is_some()).then_some(Publisher { server, file }))
@@ -25,13 +29,13 @@ impl Publisher {
         Some(format!("the figures are served on http://{address}/metrics"))
     }
 
-    /// Replaces what is published.
+    /// Replaces what is published; the label says of what it is.
     ///
     /// # Errors
     /// The file cannot be written; the old one is still there.
-    pub(crate) fn set(&self, mut families: Vec<Family>) -> Result<(), MetricsError> {
+    pub(crate) fn set(&self, mut families: Vec<Family>, of: &Label) -> Result<(), MetricsError> {
         families.extend(self.server.iter().flat_map(|server| of_server(server.scrapes())));
-        let text = text(&families);
+        let text = text(&families, of);
         let written = self.file.as_ref().map_or(Ok(()), |file| file.set(&text));
         if let Some(server) = &self.server {
             server.set(text);
@@ -50,8 +54,8 @@ impl Publisher {
     }
 }
 
-fn text(families: &[Family]) -> MetricsText {
-    MetricsText { openmetrics: openmetrics(families), plain: prometheus_text(families) }
+fn text(families: &[Family], of: &Label) -> MetricsText {
+    MetricsText { openmetrics: openmetrics(families, of), plain: prometheus_text(families, of) }
 }
 
 /// What the server itself costs.

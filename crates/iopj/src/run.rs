@@ -35,10 +35,12 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         take_device: args.taking.take_device,
         i_know_no_iommu: args.taking.i_know_no_iommu,
         store: args.store.clone(),
+        metrics: args.publish.metrics.clone(),
         again,
         push: args.push,
         anyway: args.anyway,
         wait: args.wait,
+        drives: None,
     };
     let stop = signals::stop_flag();
     let result = match &args.resume {

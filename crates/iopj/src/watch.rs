@@ -9,7 +9,7 @@ use anyhow::bail;
 use iopj_core::watch::{WatchEvidence, WatchSubject};
 use iopj_load::descriptors;
 use iopj_report::analysis::watch::WatchFigures;
-use iopj_report::render::{html, watch as render};
+use iopj_report::render::{Label, html, watch as render};
 use iopj_run::watch::{WatchOptions, WatchStop, WatchTarget, WatchView, watch as live};
 use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
 use serde_json::json;
@@ -38,7 +38,7 @@ pub(crate) fn watch(args: &WatchArgs) -> anyhow::Result<ExitCode> {
         // A program that is started inherits the limit, and keeps the user's.
         descriptors::raise_limit();
     }
-    let publisher = Publisher::of(&args.publish, &[])?;
+    let publisher = Publisher::new(&args.publish, &[], &label(String::new()))?;
     let mut view = View::new(args.json, starts, publisher);
     let now = signals::stop_flag();
     let interrupted = if starts { signals::leave_interrupts() } else { &NEVER };
@@ -56,6 +56,11 @@ fn target(args: &WatchArgs) -> WatchTarget {
         (_, _, Some(path)) => WatchTarget::Device(path.clone()),
         _ => WatchTarget::Command(args.command.clone()),
     }
+}
+
+/// What tells the metrics of watches apart.
+fn label(subject: String) -> Label {
+    ("subject", subject)
 }
 
 /// The program's exit code, as a shell would have it.
@@ -178,7 +183,7 @@ impl WatchView for View {
 
     fn interval(&mut self, subject: &WatchSubject, interval: &WatchInterval, whole: &WatchEvidence) {
         if let Some(publisher) = &self.publisher
-            && let Err(error) = publisher.set(render::metrics(subject, whole, interval))
+            && let Err(error) = publisher.set(render::metrics(whole, interval), &label(subject.to_string()))
             && !std::mem::replace(&mut self.has_warned, true)
         {
             self.note(&format!("warning: {error}"));

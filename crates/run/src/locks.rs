@@ -3,7 +3,9 @@
 use crate::error::RunError;
 use crate::progress::Progress;
 use iopj_core::format_duration;
+use iopj_host::machine;
 use iopj_host::settings::{DeviceLocks, Host, RestoreReport, SettingsError, in_use};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,11 +20,18 @@ pub(crate) struct Locker<'a> {
     host: &'a Host,
     /// What was said about settings that cannot be put back: each is said once.
     told: Vec<String>,
+    /// See [`crate::Options::drives`].
+    allowed: Option<&'a BTreeMap<String, Option<String>>>,
 }
 
 impl<'a> Locker<'a> {
     pub(crate) fn new(host: &'a Host) -> Locker<'a> {
-        Locker { host, told: Vec::new() }
+        Locker { host, told: Vec::new(), allowed: None }
+    }
+
+    /// One that takes no other drives than these, by their names and serial numbers.
+    pub(crate) fn allowing(self, allowed: Option<&'a BTreeMap<String, Option<String>>>) -> Locker<'a> {
+        Locker { allowed, ..self }
     }
 
     /// Puts back the settings that dead runs left changed. Without root that is not possible, and nothing is
@@ -47,10 +56,36 @@ impl<'a> Locker<'a> {
         progress: &mut dyn Progress,
     ) -> Result<Arc<DeviceLocks>, RunError> {
         self.put_back_left_behind(progress)?;
-        self.host.lock(devices).map_err(|error| match error {
+        let locks = self.host.lock(devices).map_err(|error| match error {
             SettingsError::Locked { device, pid } => RunError::InUse(in_use(&device, pid)),
             other => other.into(),
-        })
+        })?;
+        self.check(devices)?;
+        Ok(locks)
+    }
+
+    /// Refuses drives that are not those that are allowed: another may have taken a drive's place, or its
+    /// name, since it was looked at.
+    pub(crate) fn check(&self, devices: &[String]) -> Result<(), RunError> {
+        let Some(allowed) = self.allowed.filter(|allowed| !allowed.is_empty()) else { return Ok(()) };
+        let remedy = "another drive has taken its place: see which one is meant, and submit again";
+        if let Some(other) = devices.iter().find(|device| !allowed.contains_key(*device)) {
+            let names = allowed.keys().cloned().collect::<Vec<_>>().join(" and ");
+            return RunError::refuse(format!("the target was on {names}, and is on {other} now: {remedy}"));
+        }
+        let said = |serial: &Option<String>| {
+            serial
+                .as_deref()
+                .map_or("no serial number".to_owned(), |serial| format!("the serial number `{serial}`"))
+        };
+        for (name, before) in allowed {
+            let now = machine::drive_serial(name);
+            if now != *before {
+                let (before, now) = (said(before), said(&now));
+                return RunError::refuse(format!("{name} had {before}, and has {now} now: {remedy}"));
+            }
+        }
+        Ok(())
     }
 
     /// Takes the locks of these drives once the runs that hold them have ended, at the latest after `limit`.
@@ -154,6 +189,33 @@ mod tests {
             "{:?}",
             said.0
         );
+    }
+
+    /// The serial number was read before a wait of hours, and never again.
+    #[test]
+    fn a_drive_that_is_another_one_after_the_wait_is_not_taken() {
+        let root = tempfile::tempdir().unwrap();
+        let name = "iopj-no-drive".to_owned();
+        let host = host(root.path());
+        std::fs::create_dir_all(root.path().join("sys/block").join(&name)).unwrap();
+        std::fs::write(root.path().join("sys/block").join(&name).join("stat"), "0").unwrap();
+        // This machine has no such drive, and so no serial number of it.
+        let taken = |allowed: &[(&str, Option<&str>)]| {
+            let allowed = allowed
+                .iter()
+                .map(|(name, serial)| ((*name).to_owned(), serial.map(str::to_owned)))
+                .collect();
+            let mut locker = Locker::new(&host).allowing(Some(&allowed));
+            let (devices, limit) = (std::slice::from_ref(&name), Duration::from_secs(60));
+            let waited = locker.wait_for(devices, limit, &mut Said::default(), &AtomicBool::new(false));
+            waited.map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(taken(&[(&name, None)]), Ok(()));
+        assert_eq!(taken(&[]), Ok(()), "nothing was found out about it");
+        let other = taken(&[(&name, Some("S1"))]).unwrap_err();
+        assert!(other.contains("had the serial number `S1`, and has no serial number now"), "{other}");
+        let other = taken(&[("iopj-another", None)]).unwrap_err();
+        assert!(other.contains("was on iopj-another, and is on iopj-no-drive now"), "{other}");
     }
 
     /// The wait ended with "there is no sda below /sys/block".

@@ -3,6 +3,7 @@
 use crate::energy::Metering;
 use crate::error::RunError;
 use crate::fabric::FabricSide;
+use crate::options::Options;
 use crate::progress::Progress;
 use crate::target::{Access, devices_below, folder_of};
 use iopj_engine::Target;
@@ -133,14 +134,22 @@ pub(crate) fn provenance_of(
     facts
 }
 
-/// Warns of a store on the drive under test.
-pub(crate) fn warn_of_shared_disk(store: &Path, target: &Target, progress: &mut dyn Progress) {
-    let devices = devices_below(store);
-    if let Some(shared) = devices.iter().find(|device| target.devices().contains(device)) {
-        progress.note(&format!(
-            "warning: the store {} lies on {shared}, the drive under test; it is written between trials \
-             only; --store names another place",
-            store.display()
-        ));
+/// Warns of a store on the drive under test, and of a file of metrics there.
+pub(crate) fn warn_of_shared_disk(
+    store: &Path,
+    options: &Options,
+    target: &Target,
+    progress: &mut dyn Progress,
+) {
+    let metrics = options.metrics.as_deref().map(|file| ("the file of metrics", file, "--metrics"));
+    for (what, file, option) in [("the store", store, "--store")].into_iter().chain(metrics) {
+        let devices = devices_below(file);
+        if let Some(shared) = devices.iter().find(|device| target.devices().contains(device)) {
+            progress.note(&format!(
+                "warning: {what} {} lies on {shared}, the drive under test; it is written between trials \
+                 only; {option} names another place",
+                file.display()
+            ));
+        }
     }
 }

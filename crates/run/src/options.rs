@@ -1,6 +1,7 @@
 //! What the command line says besides the study.
 
 use iopj_engine::PciAddress;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub struct Options {
     pub i_know_no_iommu: bool,
     /// The store; without one the study's name in the current folder.
     pub store: Option<PathBuf>,
+    /// The file that the caller keeps metrics in.
+    pub metrics: Option<PathBuf>,
     /// The replicates of a resumed run whose blocks are measured again.
     pub again: Vec<u32>,
     /// Copy this iopj to the target host, and let that copy be the agent.
@@ -30,4 +33,7 @@ pub struct Options {
     pub anyway: bool,
     /// How long to wait for another run on the same drive; without it, that run is an error.
     pub wait: Option<Duration>,
+    /// The drives that were found to be allowed, by the kernel's names, with their serial numbers: what is
+    /// below the target once it is locked must be these. Without it, any may be there.
+    pub drives: Option<BTreeMap<String, Option<String>>>,
 }

@@ -85,7 +85,7 @@ pub(crate) fn run(
     let host = Host::new();
     let own = own_program(&study, options.target.clone(), options)?;
     let cells = checked_cells(&study)?;
-    let mut locker = Locker::new(&host);
+    let mut locker = Locker::new(&host).allowing(options.drives.as_ref());
     let locks = lock(&mut locker, &own, options, progress, stop)?;
     let store_path = new_store::path(&study.name, options.store.as_deref())?;
     let meters = open_meters((&study, &cells), None, options, progress, stop)?;
@@ -115,7 +115,7 @@ pub(crate) fn resume(
     let target = Some(PathBuf::from(&record.target)).filter(|path| !path.as_os_str().is_empty());
     let own = own_program(&study, target, options)?;
     let cells = checked_cells(&study)?;
-    let mut locker = Locker::new(&host);
+    let mut locker = Locker::new(&host).allowing(options.drives.as_ref());
     let locks = lock(&mut locker, &own, options, progress, stop)?;
     let meters = open_meters((&study, &cells), None, options, progress, stop)?;
     continued::compare_machines(&record, &machine::facts(&own.devices()), &mut store, progress)?;

@@ -57,7 +57,7 @@ pub fn run(
         return program_run::run(study, options, decide, progress, stop);
     }
     let host = Host::new();
-    let mut locker = Locker::new(&host);
+    let mut locker = Locker::new(&host).allowing(options.drives.as_ref());
     locker.put_back_left_behind(progress)?;
     let all = all_cells(&study)?;
     let tools = Tools::find((&study, &all), options, &BTreeMap::new(), progress)?;
@@ -102,7 +102,7 @@ pub fn run(
     }
     let store = Store::create(&store_path, &record)?;
     for access in [Some(&set_up.access), set_up.here.as_ref()].into_iter().flatten() {
-        new_store::warn_of_shared_disk(&store_path, access.target()?, progress);
+        new_store::warn_of_shared_disk(&store_path, options, access.target()?, progress);
     }
     set_up.measure(store, (&host, seed), decide, progress, stop)
 }
@@ -120,7 +120,7 @@ pub fn resume(
 ) -> Result<Summary, RunError> {
     let host = Host::new();
     let mut store = Store::open_for_run(store_path)?;
-    let mut locker = Locker::new(&host);
+    let mut locker = Locker::new(&host).allowing(options.drives.as_ref());
     locker.put_back_left_behind(progress)?;
     let record = store.study()?;
     let study = read_study(&record.text, &store_path.display().to_string())?;

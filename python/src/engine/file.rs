@@ -4,9 +4,10 @@ use super::buffer::Buffer;
 use super::flight::{Flight, Pending, SLICE};
 use super::open::{Asked, Way, open};
 use super::shared::{Job, Shared};
-use super::slot::Slot;
+use super::slot::{Fate, Slot};
 use crate::error::Error;
 use iopj_engine::{MAX_IODEPTH, Op};
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -26,6 +27,55 @@ impl Engine {
             return Ok(());
         }
         Err(Error::new_err("the file was opened by another process: open it again after a fork"))
+    }
+
+    /// Refuses what cannot be done, before a buffer is taken for it.
+    fn require(&self, op: Op, offset: u64, length: u64) -> PyResult<()> {
+        self.require_own()?;
+        if let Some(why) = &self.shared.state().ended {
+            return Err(Error::new_err(why.clone()));
+        }
+        let facts = &self.shared.facts;
+        if length == 0 || length > u64::from(facts.buffer_len) {
+            return Err(PyValueError::new_err(format!(
+                "length: {length} bytes do not fit into a buffer of {}: ask for 1 to as many, or open with a \
+                 larger `buffer_size`",
+                facts.buffer_len
+            )));
+        }
+        if op.writes() && !facts.is_writable {
+            return Err(PyValueError::new_err(
+                "the file is open for reading: make one by iopj.make_file, and open it with its file_id",
+            ));
+        }
+        self.require_data(offset, length)
+    }
+
+    /// A buffer that nobody has, for what its fate is; waits for one that will come back.
+    fn slot(&self, py: Python<'_>, fate: Fate) -> PyResult<Arc<Slot>> {
+        self.require_own()?;
+        let shared = &self.shared;
+        let go_on = || Python::attach(|py| py.check_signals());
+        let index = py.detach(|| shared.acquire(fate, SLICE, go_on))?;
+        let index = index.map_err(|why| match shared.state().ended {
+            Some(_) => Error::new_err(why),
+            None => PyBufferError::new_err(why),
+        })?;
+        Ok(Slot::new(shared.clone(), index, fate))
+    }
+
+    /// Hands a request to the worker.
+    fn send(&self, op: Op, slot: Option<Arc<Slot>>, offset: u64, length: u64) -> PyResult<Arc<Flight>> {
+        if let Some(slot) = &slot {
+            slot.take_off().map_err(PyBufferError::new_err)?;
+        }
+        let flight = Arc::new(Flight::default());
+        let job = Job { op, slot: slot.clone(), len: length as u32, offset, flight: flight.clone() };
+        self.shared.send(job).map_err(|why| {
+            slot.iter().for_each(|slot| slot.land());
+            Error::new_err(why)
+        })?;
+        Ok(flight)
     }
 
     /// Refuses what would touch the header of a file that iopj made, or make a file longer.
@@ -76,53 +126,47 @@ impl Engine {
 
     /// A buffer that nobody has.
     fn acquire(&self, py: Python<'_>) -> PyResult<Buffer> {
-        self.require_own()?;
-        let shared = &self.shared;
-        let go_on = || Python::attach(|py| py.check_signals());
-        let index = py.detach(|| shared.acquire(SLICE, go_on))?;
-        let index = index.map_err(|why| match shared.state().ended {
-            Some(_) => Error::new_err(why),
-            None => PyBufferError::new_err(why),
-        })?;
-        Ok(Buffer { slot: Slot::new(shared.clone(), index) })
+        Ok(Buffer { slot: self.slot(py, Fate::IsKept)? })
     }
 
     /// Hands a read (`"read"`) or a write (`"write"`, `"write_dsync"`) of a buffer's first bytes to the
-    /// worker, or a `"flush"`.
-    fn submit(&self, op: &str, buffer: Option<Py<Buffer>>, offset: u64, length: u64) -> PyResult<Pending> {
+    /// worker.
+    fn submit(&self, op: &str, buffer: Py<Buffer>, offset: u64, length: u64) -> PyResult<Pending> {
+        let (op, slot) = (transfer(op)?, buffer.get().slot.clone());
+        self.require(op, offset, length)?;
+        if !Arc::ptr_eq(&slot.shared, &self.shared) {
+            return Err(PyValueError::new_err("the buffer is another file's: take one of this file"));
+        }
+        let flight = self.send(op, Some(slot), offset, length)?;
+        Ok(Pending::new(flight, self.shared.clone(), Some(buffer)))
+    }
+
+    /// Hands a read to the worker, into a buffer that nobody has.
+    fn read(&self, py: Python<'_>, offset: u64, length: u64) -> PyResult<Pending> {
+        self.require(Op::Read, offset, length)?;
+        let buffer = Py::new(py, Buffer { slot: self.slot(py, Fate::Flies)? })?;
+        let flight = self.send(Op::Read, Some(buffer.get().slot.clone()), offset, length)?;
+        Ok(Pending::new(flight, self.shared.clone(), Some(buffer)))
+    }
+
+    /// Hands a write of these bytes to the worker, from a buffer that nobody has.
+    #[expect(clippy::needless_pass_by_value, reason = "Python's views are released with it")]
+    fn write(&self, py: Python<'_>, op: &str, data: PyBuffer<u8>, offset: u64) -> PyResult<Pending> {
+        let (op, length) = (transfer(op)?, data.item_count());
+        self.require(op, offset, length as u64)?;
+        let slot = self.slot(py, Fate::Flies)?;
+        // SAFETY: the buffer has `length` bytes or more, and nobody else has it: no view, and no request.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(slot.address() as *mut u8, length) };
+        data.copy_to_slice(py, bytes)?;
+        let flight = self.send(op, Some(slot), offset, length as u64)?;
+        Ok(Pending::new(flight, self.shared.clone(), None))
+    }
+
+    /// Hands a flush to the worker.
+    fn flush(&self) -> PyResult<Pending> {
         self.require_own()?;
-        let (op, facts) = (operation(op)?, &self.shared.facts);
-        if op.writes() && !facts.is_writable {
-            return Err(PyValueError::new_err(
-                "the file is open for reading: make one by iopj.make_file, and open it with its file_id",
-            ));
-        }
-        let slot = match (&buffer, op) {
-            (_, Op::Flush) => None,
-            (Some(buffer), _) => Some(buffer.get().slot.clone()),
-            (None, _) => return Err(PyValueError::new_err("a read or a write needs a buffer")),
-        };
-        if let Some(slot) = &slot {
-            if !Arc::ptr_eq(&slot.shared, &self.shared) {
-                return Err(PyValueError::new_err("the buffer is another file's: take one of this file"));
-            }
-            if length == 0 || length > u64::from(facts.buffer_len) {
-                return Err(PyValueError::new_err(format!(
-                    "length: {length} bytes do not fit into a buffer of {}: ask for 1 to as many, or open \
-                     with a larger `buffer_size`",
-                    facts.buffer_len
-                )));
-            }
-            self.require_data(offset, length)?;
-            slot.take_off().map_err(PyBufferError::new_err)?;
-        }
-        let flight = Arc::new(Flight::default());
-        let job = Job { op, slot: slot.clone(), len: length as u32, offset, flight: flight.clone() };
-        self.shared.send(job).map_err(|why| {
-            slot.iter().for_each(|slot| slot.land());
-            Error::new_err(why)
-        })?;
-        Ok(Pending::new(flight, self.shared.clone(), buffer))
+        let flight = self.send(Op::Flush, None, 0, 0)?;
+        Ok(Pending::new(flight, self.shared.clone(), None))
     }
 
     /// Takes no more requests, and waits for those in flight for at most five seconds.
@@ -205,14 +249,14 @@ impl Drop for Engine {
     }
 }
 
-fn operation(name: &str) -> PyResult<Op> {
+/// An operation that moves bytes, by its name.
+fn transfer(name: &str) -> PyResult<Op> {
     Ok(match name {
         "read" => Op::Read,
         "write" => Op::Write,
         "write_dsync" => Op::WriteDsync,
-        "flush" => Op::Flush,
         other => {
-            let text = format!("op: there is no `{other}`; use read, write, write_dsync or flush");
+            let text = format!("op: there is no `{other}`; use read, write or write_dsync");
             return Err(PyValueError::new_err(text));
         }
     })

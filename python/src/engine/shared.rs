@@ -2,7 +2,7 @@
 
 use super::flight::Flight;
 use super::memory::Memory;
-use super::slot::Slot;
+use super::slot::{Fate, Slot};
 use iopj_engine::Op;
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ pub(super) struct State {
     pub(super) jobs: VecDeque<Job>,
     /// Buffers that nobody has.
     pub(super) free: Vec<u32>,
-    /// Buffers in requests whose flight has not ended.
+    /// Buffers that were taken for requests whose flight has not ended.
     pub(super) flying: usize,
     /// The latest decisions of an engine that chooses, until they are asked for.
     pub(super) decisions: VecDeque<String>,
@@ -92,7 +92,7 @@ impl Shared {
         if let Some(why) = &state.ended {
             return Err(why.clone());
         }
-        state.flying += usize::from(job.slot.is_some());
+        job.slot.iter().for_each(|slot| slot.count(&mut state));
         state.jobs.push_back(job);
         drop(state);
         self.ring();
@@ -122,10 +122,12 @@ impl Shared {
         let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
     }
 
-    /// A buffer that nobody has. One that is in flight may come back, so that is waited for, in `slice`s
-    /// between which `go_on` is asked.
+    /// A buffer that nobody has. One that is in flight will come back, so that is waited for, in `slice`s
+    /// between which `go_on` is asked. One that will fly at once is counted as flying from now on: nobody
+    /// takes it for kept before its request is sent.
     pub(super) fn acquire<E>(
         &self,
+        fate: Fate,
         slice: Duration,
         mut go_on: impl FnMut() -> Result<(), E>,
     ) -> Result<Result<u32, String>, E> {
@@ -135,6 +137,7 @@ impl Shared {
                 return Ok(Err(why.clone()));
             }
             if let Some(index) = state.free.pop() {
+                state.flying += usize::from(fate == Fate::Flies);
                 return Ok(Ok(index));
             }
             if state.flying == 0 {

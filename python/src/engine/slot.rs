@@ -1,6 +1,7 @@
 //! A buffer of the pool as Python has it: not at once in flight and seen by a view.
 
-use super::shared::Shared;
+use super::shared::{Shared, State};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Who uses the bytes.
@@ -12,16 +13,40 @@ enum Use {
     Flight,
 }
 
+/// What a buffer is taken for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Somebody keeps it until he gives it to a request, or drops it.
+    IsKept,
+    /// A request has it at once, so it will come back.
+    Flies,
+}
+
 /// One of an engine's buffers; back among those that nobody has when it is dropped.
 pub(super) struct Slot {
     pub(super) shared: Arc<Shared>,
     pub(super) index: u32,
     used: Mutex<Use>,
+    /// It is one of those that the state counts as flying. It changes while the state is locked, or when
+    /// nobody else counts it.
+    is_counted: AtomicBool,
 }
 
 impl Slot {
-    pub(super) fn new(shared: Arc<Shared>, index: u32) -> Arc<Slot> {
-        Arc::new(Slot { shared, index, used: Mutex::new(Use::Views(0)) })
+    /// A buffer that was acquired for a fate.
+    pub(super) fn new(shared: Arc<Shared>, index: u32, fate: Fate) -> Arc<Slot> {
+        let is_counted = AtomicBool::new(fate == Fate::Flies);
+        Arc::new(Slot { shared, index, used: Mutex::new(Use::Views(0)), is_counted })
+    }
+
+    /// Counts it among those that fly, unless it is one of them.
+    pub(super) fn count(&self, state: &mut State) {
+        state.flying += usize::from(!self.is_counted.swap(true, Ordering::Relaxed));
+    }
+
+    /// It is no more one of those that fly: how many there are less, which is for the caller to subtract.
+    pub(super) fn uncount(&self) -> usize {
+        usize::from(self.is_counted.swap(false, Ordering::Relaxed))
     }
 
     /// Where its bytes are.
@@ -76,7 +101,10 @@ impl Drop for Slot {
         let is_flying = matches!(self.used.get_mut().unwrap_or_else(PoisonError::into_inner), Use::Flight);
         // What never landed is the kernel's for ever.
         if self.shared.is_own() && !is_flying {
-            self.shared.state().free.push(self.index);
+            let mut state = self.shared.state();
+            state.free.push(self.index);
+            state.flying -= self.uncount();
+            drop(state);
             self.shared.changed.notify_all();
         }
     }

@@ -183,9 +183,9 @@ impl Worker {
                 slot.land();
             }
             // Among the free ones before it stops being in flight, so that it is always one of both.
+            let counted = slot.uncount();
             drop(slot);
-            let mut state = self.shared.state();
-            state.flying = state.flying.saturating_sub(1);
+            self.shared.state().flying -= counted;
         }
         flight.end(result);
         self.shared.changed.notify_all();

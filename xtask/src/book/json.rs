@@ -8,6 +8,9 @@ const EXAMPLE: usize = 40;
 /// Above so many members of the same type, keys are names and not words of the format.
 const NAMES: usize = 40;
 
+/// Last words of keys whose values name one machine or drive: the page has no example of them.
+const OF_ONE: [&str; 2] = ["host", "serial"];
+
 /// Each key below the value by its path (`[]` for each entry of a list, `*` for each of many names), with its
 /// type and an example.
 pub(super) fn keys(value: &Value) -> BTreeMap<String, (&'static str, String)> {
@@ -30,7 +33,10 @@ fn visit(value: &Value, path: String, keys: &mut BTreeMap<String, (&'static str,
             entries.iter().for_each(|entry| visit(entry, format!("{path}[]"), keys));
         }
         leaf => {
-            let (of_type, text) = described(leaf);
+            let (of_type, mut text) = described(leaf);
+            if OF_ONE.iter().any(|word| path.rsplit(['.', '[']).next() == Some(word)) {
+                text = "...".to_owned();
+            }
             let seen = keys.entry(path).or_insert((of_type, text.clone()));
             // What is null here may be a number there.
             if seen.0 == "null" {
@@ -67,6 +73,9 @@ mod tests {
         let rows: Vec<_> = keys.iter().map(|(key, (of_type, _))| (key.as_str(), *of_type)).collect();
         assert_eq!(rows, [("a[].b", "number"), ("a[].c", "text"), ("d", "list"), ("e", "true or false")]);
         assert_eq!(keys["a[].b"].1, "2.5");
+        let facts = json!({ "provenance": { "host": "db1", "vda.serial": "S1", "memory": "4 kB" } });
+        let examples: Vec<String> = super::keys(&facts).into_values().map(|(_, example)| example).collect();
+        assert_eq!(examples, ["...", "4 kB", "..."], "the builder's host and drive are not named");
         assert_eq!(keys["a[].c"].1, format!("{}...", "x".repeat(40)));
     }
 }

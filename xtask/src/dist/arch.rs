@@ -14,10 +14,17 @@ pub(crate) struct Arch {
     pub(crate) debian: &'static str,
     /// rpm's name.
     pub(crate) rpm: &'static str,
-    /// Its `strip`, and the Debian package that has it.
-    pub(crate) strip: (&'static str, &'static str),
-    /// The folder of its C library, its package, and a file of it.
-    pub(crate) libc: (&'static str, &'static str, &'static str),
+    /// What readelf calls it.
+    pub(crate) readelf: &'static str,
+    /// Its `strip` on any machine, and the Debian package that has it.
+    strip: (&'static str, &'static str),
+}
+
+impl Arch {
+    /// Its `strip`, and the Debian package that has it: the machine's own, or one for a foreign architecture.
+    pub(crate) fn strip(&self) -> (&'static str, &'static str) {
+        if self.rpm == std::env::consts::ARCH { ("strip", "binutils") } else { self.strip }
+    }
 }
 
 /// All of them.
@@ -27,15 +34,15 @@ pub(crate) const ALL: [Arch; 2] = [
         gnu: "x86_64-linux-gnu",
         debian: "amd64",
         rpm: "x86_64",
-        strip: ("strip", "binutils"),
-        libc: ("/lib/x86_64-linux-gnu", "libc6", "/lib/x86_64-linux-gnu/libc.so.6"),
+        readelf: "X86-64",
+        strip: ("x86_64-linux-gnu-strip", "binutils-x86-64-linux-gnu"),
     },
     Arch {
         rust: "aarch64-unknown-linux-gnu",
         gnu: "aarch64-linux-gnu",
         debian: "arm64",
         rpm: "aarch64",
+        readelf: "AArch64",
         strip: ("aarch64-linux-gnu-strip", "binutils-aarch64-linux-gnu"),
-        libc: ("/usr/aarch64-linux-gnu/lib", "libc6-arm64-cross", "/usr/aarch64-linux-gnu/lib/libc.so.6"),
     },
 ];

@@ -2,12 +2,16 @@
 //! they are built.
 
 use crate::dist::arch::{Arch, GLIBC};
+use crate::dist::notices::Added;
 use crate::workspace::Workspace;
-use crate::{ffi, needs, shell, venv};
+use crate::{ffi, needs, python, shell, venv};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The variable that names the folder of what zig keeps; else it is below the user's home.
+const ZIG_CACHE: &str = "ZIG_GLOBAL_CACHE_DIR";
 
 /// What was built for an architecture.
 #[derive(Clone)]
@@ -18,25 +22,31 @@ pub(crate) struct Built {
     pub(crate) library: PathBuf,
     /// `libiopj_preload.so`.
     pub(crate) preload: PathBuf,
+    /// What the linker adds to all of them.
+    pub(crate) added: Added,
 }
 
 /// What compiles and links.
 pub(crate) struct Tools<'a> {
-    workspace: &'a Workspace,
+    pub(crate) workspace: &'a Workspace,
     /// The environment of Python that has `zig` and `cargo-zigbuild`.
     environment: PathBuf,
-    epoch: u64,
+    /// That which has `maturin`.
+    pub(crate) maturin: PathBuf,
+    pub(crate) epoch: u64,
 }
 
 impl Tools<'_> {
-    /// Installs what is pinned in `packaging/requirements.txt`.
+    /// Installs what is pinned in `packaging/requirements.txt` and for the Python package.
     ///
     /// # Errors
     /// pip's own.
     pub(crate) fn new(workspace: &Workspace, epoch: u64) -> Result<Tools<'_>> {
         let requirements = workspace.root.join("packaging/requirements.txt");
         let environment = venv::ensure(workspace, "dist", "python3", &requirements)?;
-        Ok(Tools { workspace, environment, epoch })
+        let build = workspace.root.join(python::BUILD);
+        let maturin = venv::ensure(workspace, "python-build", "python3", &build)?;
+        Ok(Tools { workspace, environment, maturin, epoch })
     }
 
     /// Builds everything for this architecture.
@@ -45,7 +55,6 @@ impl Tools<'_> {
     /// The compiler's, or a symbol is newer than [`GLIBC`].
     pub(crate) fn build(&self, arch: &Arch) -> Result<Built> {
         needs::rust_target(self.workspace, arch.rust)?;
-        needs::ensure_here(&[arch.strip, ("readelf", "binutils")])?;
         let build = |name: &str, words: &str| {
             let step = format!("{name} for {}", arch.gnu);
             shell::step(&step, &mut self.cargo(arch, words))
@@ -57,33 +66,50 @@ impl Tools<'_> {
         let library = made.join("ffi");
         fs::create_dir_all(&library)?;
         fs::copy(made.join("libiopj_ffi.a"), library.join("libiopj.a")).context("libiopj.a")?;
-        let mut strip = Command::new(arch.strip.0);
+        let mut strip = Command::new(arch.strip().0);
         strip.args(["--strip-debug", "--enable-deterministic-archives"]);
         strip.args(["--remove-section=.comment", "--remove-section=.note"]);
         shell::output(strip.arg(library.join("libiopj.a")))?;
         ffi::link(self.workspace, &library, self.for_old_glibc(arch), "-lunwind")?;
-        let built = Built { program: made.join("iopj"), preload: made.join("libiopj_preload.so"), library };
+        let (program, preload) = (made.join("iopj"), made.join("libiopj_preload.so"));
+        let built = Built { program, library, preload, added: self.added()? };
         for file in [&built.program, &built.preload, &built.library.join(ffi::SONAME)] {
             check_symbols(file)?;
         }
         Ok(built)
     }
 
+    /// What the linker adds: the compiler's own routines, and what unwinds the stack.
+    fn added(&self) -> Result<Added> {
+        let mut find = Command::new(self.environment.join("bin/python"));
+        let folder = "import os, ziglang; print(os.path.dirname(ziglang.__file__))";
+        let folder = PathBuf::from(shell::output(find.args(["-c", folder]))?.trim());
+        let of = |name: &str, file| (name.to_owned(), folder.join(file));
+        Ok(vec![of("zig-compiler_rt", "LICENSE"), of("llvm-libunwind", "lib/libunwind/LICENSE.TXT")])
+    }
+
     /// The folder of these builds.
-    fn target(&self) -> PathBuf {
+    pub(crate) fn target(&self) -> PathBuf {
         self.workspace.target.join("dist/build")
     }
 
     /// `cargo-zigbuild`, which gives cargo a compiler and a linker for an old glibc.
     fn cargo(&self, arch: &Arch, words: &str) -> Command {
         let mut command = self.workspace.program("cargo-zigbuild", words);
-        let path = std::env::var("PATH").unwrap_or_default();
         command.args(["--release", "--locked", "--target", &format!("{}.{GLIBC}", arch.rust)]);
         command.arg("--target-dir").arg(self.target());
+        self.for_same_bytes(&mut command);
+        command
+    }
+
+    /// Lets a command find zig, and build the same bytes in every folder.
+    pub(crate) fn for_same_bytes(&self, command: &mut Command) {
+        let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", self.environment.join("bin").display()));
         command.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
         command.env("SOURCE_DATE_EPOCH", self.epoch.to_string());
         command.env("CARGO_ZIGBUILD_CACHE_DIR", self.target().join("zigbuild"));
+        command.env(ZIG_CACHE, self.target().join("zig"));
         let renamed = |option: &str| {
             let renamed = |(from, to): (PathBuf, &str)| format!("{option}={}={to}", from.display());
             self.folders().map(renamed)
@@ -91,15 +117,12 @@ impl Tools<'_> {
         command.env("CARGO_ENCODED_RUSTFLAGS", renamed("--remap-path-prefix").join("\x1f"));
         let c = format!("-g0 {}", renamed("-ffile-prefix-map").join(" "));
         command.env("CFLAGS", &c).env("CXXFLAGS", c);
-        command
     }
 
     /// The folders whose names would come into what is built, and what takes their place; the last that
     /// matches counts.
     fn folders(&self) -> [(PathBuf, &'static str); 3] {
-        let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cargo");
-        let cargo = std::env::var_os("CARGO_HOME").map_or(home, PathBuf::from);
-        [(cargo, "/cargo"), (self.workspace.root.clone(), "/iopj"), (self.target(), "/build")]
+        [(cargo_home(), "/cargo"), (self.workspace.root.clone(), "/iopj"), (self.target(), "/build")]
     }
 
     /// The C compiler and linker for the oldest glibc.
@@ -110,13 +133,19 @@ impl Tools<'_> {
     /// The C compiler and linker for a target, by the compiler's own name.
     pub(crate) fn compiler(&self, target: &str) -> Command {
         let mut command = Command::new(self.environment.join("bin/python"));
-        command.args(["-m", "ziglang", "cc", "-target", target]);
+        command.args(["-m", "ziglang", "cc", "-target", target]).env(ZIG_CACHE, self.target().join("zig"));
         command
     }
 }
 
+/// Where cargo keeps the sources of crates.
+pub(crate) fn cargo_home() -> PathBuf {
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cargo");
+    std::env::var_os("CARGO_HOME").map_or(home, PathBuf::from)
+}
+
 /// Refuses a program or library that needs more than the oldest glibc.
-fn check_symbols(file: &Path) -> Result<()> {
+pub(crate) fn check_symbols(file: &Path) -> Result<()> {
     let listed = shell::output(Command::new("readelf").args(["--version-info", "--wide"]).arg(file))?;
     let versions = glibc_versions(&listed);
     ensure!(!versions.is_empty(), "{} needs no symbol of glibc, by what readelf says", file.display());

@@ -1,8 +1,9 @@
 //! Whether what was packed is sound: `cargo xtask dist --check`, and the short form of it among the tests.
 
-use crate::dist::arch::{self, Arch};
+use crate::dist::arch::Arch;
 use crate::dist::build::Built;
-use crate::dist::{PACKERS, Packing, Release, deb, empty, epoch, install, tree};
+use crate::dist::image::REFERENCE;
+use crate::dist::{PACKERS, Packing, Release, deb, empty, epoch, install, tree, wheel};
 use crate::workspace::Workspace;
 use crate::{needs, shell};
 use anyhow::{Context, Result, bail, ensure};
@@ -12,26 +13,43 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the checks need, with Debian's packages.
-const TOOLS: [(&str, &str); 6] = [
+const TOOLS: [(&str, &str); 8] = [
     ("lintian", "lintian"),
     ("skopeo", "skopeo"),
     ("umoci", "umoci"),
     ("cpio", "cpio"),
     ("qemu-system-aarch64", "qemu-system-arm"),
     ("runc", "runc"),
+    ("debootstrap", "debootstrap"),
+    ("unshare", "util-linux"),
 ];
+
+/// Makes sure of all that the checks need, before an hour of building.
+///
+/// # Errors
+/// Something is missing, or this is not root.
+pub(crate) fn ensure_possible() -> Result<()> {
+    let is_root = rustix::process::geteuid().is_root();
+    ensure!(
+        is_root,
+        "the checks make bare systems and run a container: run `cargo xtask dist --check` as root"
+    );
+    needs::ensure_here(&TOOLS)
+}
 
 /// Checks a release: built elsewhere it has the same bytes; lintian finds nothing; packages install, work and
 /// go; the oldest glibc, an Arm guest and the image run the program. Every check runs, even after one that
 /// has failed.
 pub(crate) fn check(workspace: &Workspace, release: &Release, epoch: u64) -> Result<()> {
-    needs::ensure_here(&TOOLS)?;
-    let checks: [(&str, &dyn Fn() -> Result<()>); 6] = [
+    let arch = install::this_arch()?;
+    let checks: [(&str, &dyn Fn() -> Result<()>); 8] = [
         ("lintian", &|| lintian(&release.folder)),
         ("the RPM packages", &|| install::rpm(workspace, release)),
         ("the image", &|| install::image(workspace, release)),
+        ("the Python package", &|| wheel::check(workspace, release, arch, "trixie")),
         ("an Arm guest", &|| install::guest(workspace, release, epoch)),
-        ("Debian's releases", &|| install::debian(workspace, release)),
+        ("Debian's releases", &|| install::debian(workspace, release, epoch)),
+        ("cargo install", &|| install::cargo(workspace, release)),
         ("the same bytes from another folder", &|| built_elsewhere(workspace, release, epoch)),
     ];
     let tried = checks.iter().filter_map(|(name, check)| shell::timed(name, check).err());
@@ -49,16 +67,11 @@ fn lintian(folder: &Path) -> Result<()> {
     deb::lintian(&packages)
 }
 
-/// Copies the sources to a folder of another name, builds everything there, and compares the checksums.
+/// Copies the tracked sources to a folder of another name, builds everything there, and compares the
+/// checksums.
 fn built_elsewhere(workspace: &Workspace, release: &Release, epoch: u64) -> Result<()> {
     let folder = empty(workspace.target.join("dist/elsewhere/in-a-folder-with-a-longer-name"))?;
-    let listed =
-        shell::output(&mut workspace.program("git", "ls-files --cached --others --exclude-standard"))?;
-    for file in listed.lines().filter(|file| workspace.root.join(file).is_file()) {
-        let to = folder.join(file);
-        fs::create_dir_all(to.parent().context("a file without a folder")?)?;
-        fs::copy(workspace.root.join(file), &to).with_context(|| file.to_owned())?;
-    }
+    workspace.copy_tracked(&folder)?;
     let mut make = Command::new("cargo");
     make.current_dir(&folder).args(["run", "--package", "xtask", "--", "dist"]);
     make.env("SOURCE_DATE_EPOCH", epoch.to_string()).env_remove("CARGO_TARGET_DIR");
@@ -94,8 +107,7 @@ pub(crate) fn check_packing(workspace: &Workspace) -> Result<()> {
         println!("skipped: the packages need {program}");
         return Ok(());
     }
-    let here = arch::ALL.iter().find(|arch| arch.rpm == std::env::consts::ARCH);
-    let Some(arch) = here else {
+    let Ok(arch) = install::this_arch() else {
         println!("skipped: the packages need one of the architectures that are packed");
         return Ok(());
     };
@@ -123,7 +135,7 @@ pub(crate) fn check_packing(workspace: &Workspace) -> Result<()> {
 fn built_by_the_tests(workspace: &Workspace, arch: &Arch, folder: &Path) -> Result<Built> {
     let strip = |from: PathBuf, name: &str| {
         let to = folder.join(name);
-        shell::output(Command::new(arch.strip.0).arg("-o").arg(&to).arg(from))?;
+        shell::output(Command::new(arch.strip().0).arg("-o").arg(&to).arg(from))?;
         Ok::<_, anyhow::Error>(to)
     };
     let library = folder.join("library");
@@ -131,11 +143,13 @@ fn built_by_the_tests(workspace: &Workspace, arch: &Arch, folder: &Path) -> Resu
     for name in [crate::ffi::SONAME, "libiopj.a"] {
         fs::copy(workspace.target.join("ffi").join(name), library.join(name)).context(name)?;
     }
-    shell::output(Command::new(arch.strip.0).arg("--strip-debug").arg(library.join("libiopj.a")))?;
+    shell::output(Command::new(arch.strip().0).arg("--strip-debug").arg(library.join("libiopj.a")))?;
     Ok(Built {
         program: strip(workspace.target.join("release/iopj"), "iopj")?,
         preload: strip(workspace.target.join("debug/deps/libiopj_preload.so"), "libiopj_preload.so")?,
         library,
+        // The compiler here is the machine's own, whose licence asks for no notice.
+        added: Vec::new(),
     })
 }
 
@@ -152,6 +166,8 @@ fn looked_into(out: &Path, files: &[String]) -> Result<()> {
             ensure!(foreign.is_empty(), "{file} has files that are not root's: {}", foreign.join("; "));
             let active = ["/etc/", "/systemd/", "/udev/"].iter().find(|part| contents.contains(**part));
             ensure!(active.is_none(), "{file} enables something: {active:?}");
+            let notices = ["/copyright\n", "/COPYRIGHT-library.html.gz\n"];
+            ensure!(notices.iter().all(|name| contents.contains(name)), "{file} lacks notices");
         } else if file.ends_with(".tar.gz") {
             let names = listed("tar", &["--list", "--file"])?;
             ensure!(names.lines().is_sorted(), "the names in {file} are not sorted");
@@ -163,16 +179,21 @@ fn looked_into(out: &Path, files: &[String]) -> Result<()> {
         } else if file.ends_with(".oci.tar") {
             blobs(&path, &out.join("unpacked"))?;
         } else if file.ends_with(".rpm") {
-            ensure!(listed("rpm", &["-qlp"])?.lines().count() > 1, "{file} is empty");
+            let names = listed("rpm", &["-qlp"])?;
+            let has_notices = names.contains("/usr/share/licenses/") && names.contains("/crates.txt\n");
+            ensure!(has_notices, "{file} lacks notices: {names}");
         }
     }
     Ok(())
 }
 
-/// Whether each blob of an image is what its name says.
+/// Whether each blob of an image is what its name says, and the image has a name.
 fn blobs(image: &Path, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     shell::output(Command::new("tar").arg("--extract").arg("--file").arg(image).arg("-C").arg(folder))?;
+    let index: Value = serde_json::from_slice(&tree::read(&folder.join("index.json"))?)?;
+    let name = index["manifests"][0]["annotations"][REFERENCE].as_str().unwrap_or_default();
+    ensure!(name.starts_with("iopj:"), "{} would be loaded as `{name}`", image.display());
     let blobs = folder.join("blobs/sha256");
     let mut names = Vec::new();
     for entry in fs::read_dir(&blobs)? {

@@ -2,6 +2,7 @@
 
 use crate::dist::arch::Arch;
 use crate::dist::build::Built;
+use crate::dist::notices::Notices;
 use crate::dist::tree::{Tree, gzip, read};
 use crate::workspace::Workspace;
 use crate::{ffi, shell};
@@ -16,7 +17,7 @@ const SHELLS: [(&str, &str); 3] = [
     ("zsh", "zsh/site-functions/_iopj"),
     ("fish", "fish/vendor_completions.d/iopj.fish"),
 ];
-/// Folders of the repository whose files come as they are, if they are there, and where below `share`.
+/// Folders of the repository whose files come as they are, and where below `share`.
 const FOLDERS: [(&str, &str); 5] = [
     ("studies", "iopj/studies"),
     ("queries", "iopj/queries"),
@@ -70,8 +71,10 @@ pub(crate) struct Sources<'a> {
     pub(crate) version: &'a str,
     /// A program that runs here: it writes manual pages and completions.
     pub(crate) runs_here: &'a Path,
-    /// The licences of the crates that are linked in.
-    pub(crate) licences: &'a str,
+    /// What is new, version by version.
+    pub(crate) changelog: &'a str,
+    /// The notices of what the program is linked of.
+    pub(crate) notices: &'a Notices,
 }
 
 impl Sources<'_> {
@@ -112,33 +115,15 @@ impl Sources<'_> {
         }
         self.manual(&mut tree, &format!("{share}/{MANUAL}"), layout)?;
         for (folder, path) in FOLDERS {
-            let folder = self.workspace.root.join(folder);
-            if folder.is_dir() {
-                tree.copy(&format!("{share}/{path}"), &folder)?;
-            }
+            tree.copy(&format!("{share}/{path}"), self.workspace, folder)?;
         }
         let root = |name: &str| read(&self.workspace.root.join(name));
         tree.file(format!("{share}/doc/iopj/README.md"), root("README.md")?);
         tree.file(format!("{share}/doc/iopj/examples/60-iopj.rules"), root("packaging/udev/60-iopj.rules")?);
         if layout.is_movable {
-            tree = tree.with(&self.licences(&format!("{share}/doc/iopj"))?);
-            tree.file(format!("{share}/doc/iopj/CHANGELOG.md"), root("CHANGELOG.md")?);
-        } else {
-            tree.file(format!("{share}/doc/iopj/crates.txt.gz"), gzip(self.licences.as_bytes(), 9)?);
+            tree = tree.with(&self.notices.files(&format!("{share}/doc/iopj")));
+            tree.file(format!("{share}/doc/iopj/CHANGELOG.md"), self.changelog);
         }
-        Ok(tree)
-    }
-
-    /// The licences: iopj's own, and those of the crates that are linked in.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    pub(crate) fn licences(&self, folder: &str) -> Result<Tree> {
-        let mut tree = Tree::default();
-        for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
-            tree.file(format!("{folder}/{name}"), read(&self.workspace.root.join(name))?);
-        }
-        tree.file(format!("{folder}/crates.txt"), self.licences);
         Ok(tree)
     }
 

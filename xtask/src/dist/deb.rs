@@ -4,6 +4,7 @@
 use crate::dist::arch::{Arch, GLIBC};
 use crate::dist::contents::Parts;
 use crate::dist::news::REVISION;
+use crate::dist::notices::Notices;
 use crate::dist::tree::{Tree, gzip, read};
 use crate::{ffi, shell};
 use anyhow::{Context, Result};
@@ -19,8 +20,10 @@ pub(crate) const MAINTAINER: &str = "The iopj authors <iopj@example.org>";
 pub(crate) struct Debian<'a> {
     pub(crate) root: &'a Path,
     pub(crate) version: &'a str,
-    /// Debian's changelog.
-    pub(crate) changelog: &'a str,
+    /// Debian's changelog, and iopj's own.
+    pub(crate) changelogs: [&'a str; 2],
+    /// The notices of what the program, and the library, are linked of.
+    pub(crate) notices: [&'a Notices; 2],
     pub(crate) epoch: u64,
     /// How much time to spend on compression, from 0 to 9.
     pub(crate) level: u32,
@@ -89,13 +92,12 @@ impl Debian<'_> {
     /// With what Debian's policy asks of each package.
     fn documented(&self, name: &str, mut tree: Tree) -> Result<Tree> {
         let doc = format!("usr/share/doc/{name}");
-        tree.file(format!("{doc}/changelog.Debian.gz"), gzip(self.changelog.as_bytes(), 9)?);
-        tree.file(format!("{doc}/changelog.gz"), gzip(&read(&self.root.join("CHANGELOG.md"))?, 9)?);
+        tree.file(format!("{doc}/changelog.Debian.gz"), gzip(self.changelogs[0].as_bytes(), 9)?);
+        tree.file(format!("{doc}/changelog.gz"), gzip(self.changelogs[1].as_bytes(), 9)?);
         let head = fs::read_to_string(self.root.join("packaging/deb/copyright.head"))?;
-        let mit = fs::read_to_string(self.root.join("LICENSE-MIT")).context("LICENSE-MIT")?;
-        let lines = mit.lines().skip_while(|line| !line.starts_with("Permission"));
-        let lines = lines.map(|line| if line.is_empty() { " .\n".to_owned() } else { format!(" {line}\n") });
-        tree.file(format!("{doc}/copyright"), head + &lines.collect::<String>());
+        let [program, library] = self.notices;
+        let notices = if name == "iopj" { program } else { library };
+        let mut tree = tree.with(&notices.debian(&head, &doc)?);
         let overrides = self.root.join(format!("packaging/deb/{name}.lintian-overrides"));
         if overrides.exists() {
             tree.file(format!("usr/share/lintian/overrides/{name}"), read(&overrides)?);

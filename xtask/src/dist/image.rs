@@ -7,6 +7,7 @@
 
 use crate::dist::arch::Arch;
 use crate::dist::contents::Sources;
+use crate::dist::libc::Libc;
 use crate::dist::tree::{self, Tree, gzip, read, sha256, tar};
 use crate::shell;
 use anyhow::{Context, Result, ensure};
@@ -17,6 +18,8 @@ use std::process::Command;
 
 /// The user of the image; it needs no entry in a list of users.
 const USER: &str = "65532:65532";
+/// By what the image is called where it is loaded: a version alone would be taken for the name.
+pub(crate) const REFERENCE: &str = "org.opencontainers.image.ref.name";
 /// Where a user's folder is mounted.
 const DATA: &str = "data";
 
@@ -48,7 +51,7 @@ impl Image<'_> {
         let kind = "application/vnd.oci.image.manifest.v1+json";
         let manifest = json!({"schemaVersion": 2, "mediaType": kind, "config": config, "layers": [layer]});
         let mut manifest = layout.json(kind, &manifest)?;
-        manifest["annotations"] = json!({"org.opencontainers.image.ref.name": sources.version});
+        manifest["annotations"] = json!({REFERENCE: format!("iopj:{}", sources.version)});
         manifest["platform"] = json!({"architecture": arch.debian, "os": "linux"});
         layout.end(&manifest)?;
         let name = format!("iopj-{}-{}.oci.tar", sources.version, arch.gnu);
@@ -61,24 +64,22 @@ impl Image<'_> {
 fn root(sources: &Sources<'_>, arch: &Arch, program: &Path) -> Result<(Tree, String)> {
     let mut tree = Tree::default();
     tree.program("usr/bin/iopj", read(program)?);
-    let (folder, package, _) = arch.libc;
+    let libc = Libc::of(sources.workspace, arch)?;
     let libraries = format!("lib/{}", arch.gnu);
-    for name in needed(program, Path::new(folder))? {
-        tree.program(format!("{libraries}/{name}"), read(&Path::new(folder).join(&name))?);
+    for name in needed(program, &libc.folder)? {
+        tree.program(format!("{libraries}/{name}"), read(&libc.folder.join(&name))?);
         if name.starts_with("ld-linux") {
             let loader = loader(program)?;
             let up = "../".repeat(loader.split('/').count() - 1);
             tree.link(loader, format!("{up}{libraries}/{name}"));
         }
     }
-    tree = tree.with(&sources.licences("usr/share/doc/iopj")?);
-    let copyright = read(Path::new("/usr/share/doc").join(package).join("copyright").as_path())?;
-    tree.file(format!("usr/share/doc/{package}/copyright"), copyright);
-    tree.copy("usr/share/iopj/studies", &sources.workspace.root.join("studies"))?;
+    tree = tree.with(&sources.notices.files("usr/share/doc/iopj"));
+    tree.file("usr/share/doc/libc6/copyright", read(&libc.copyright)?);
+    tree.copy("usr/share/iopj/studies", sources.workspace, "studies")?;
     tree.folder(DATA, 0o1777);
     tree.folder("tmp", 0o1777);
-    let version = shell::output(Command::new("dpkg-query").args(["--show", "-f", "${Version}", package]))?;
-    Ok((tree, format!("{package} {version}")))
+    Ok((tree, libc.name))
 }
 
 /// The libraries that the program needs, and those that they need, and the loader.

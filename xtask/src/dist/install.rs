@@ -51,8 +51,8 @@ cc -o static /usr/share/doc/libiopj-dev/examples/read.c $static
 test -z "$(ldd static | grep libiopj)"
 ./static libaio/syscall/interrupt data 1000
 library=$(dpkg -L iopj | grep libiopj_preload.so)
-IOPJ_PRELOAD_STATS=$PWD/moved.json LD_PRELOAD=$library cat packages.toml >/dev/null
-grep '"program":"cat"' moved.json
+IOPJ_PRELOAD_STATS=$PWD/moved.json LD_PRELOAD=$library ./direct data
+grep '"program":"direct","moved":{"posix-sio":{"calls":[1-9]' moved.json
 test -z "$(dpkg -L iopj libiopj0 libiopj-dev | grep -e '^/etc' -e systemd -e /udev/)"
 apt-get -qq purge iopj libiopj0 libiopj-dev >/dev/null
 # What is mounted is not the system's own, and /run ends with it.
@@ -67,9 +67,11 @@ tar --extract --file *.tar.gz
 ldd --version | head -n 1
 ./iopj-*/bin/iopj --version
 ./iopj-*/bin/iopj run packages.toml --wait
+head -c 1048576 /dev/urandom >data
+sync data
 library=$(echo iopj-*/lib/iopj/libiopj_preload.so)
-IOPJ_PRELOAD_STATS=$PWD/moved.json LD_PRELOAD=$PWD/$library cat packages.toml >/dev/null
-grep '"program":"cat"' moved.json
+IOPJ_PRELOAD_STATS=$PWD/moved.json LD_PRELOAD=$PWD/$library ./direct data
+grep '"program":"direct","moved":{"posix-sio":{"calls":[1-9]' moved.json
 "#;
 
 /// How long a guest may take, in seconds.
@@ -77,17 +79,25 @@ const GUEST_LIMIT_S: u32 = 300;
 /// Bytes of its disk.
 const GUEST_DISK: u64 = 16 << 20;
 
-fn this_arch() -> Result<&'static Arch> {
+/// That of this machine.
+///
+/// # Errors
+/// It is none of those that are packed.
+pub(crate) fn this_arch() -> Result<&'static Arch> {
     arch::ALL.iter().find(|arch| arch.rpm == std::env::consts::ARCH).context("no packages for this machine")
 }
 
 /// Installs, uses and removes the Debian packages; unpacks the tarball on the oldest glibc.
-pub(crate) fn debian(workspace: &Workspace, release: &Release) -> Result<()> {
+pub(crate) fn debian(workspace: &Workspace, release: &Release, epoch: u64) -> Result<()> {
     let arch = this_arch()?;
+    let direct = workspace.target.join("dist/direct");
+    let mut compile = Tools::new(workspace, epoch)?.for_old_glibc(arch);
+    let source = workspace.root.join("xtask/src/dist/direct.c");
+    shell::output(compile.args(["-O2", "-o"]).args([&direct, &source]))?;
     let packages = format!("_{}.deb", arch.debian);
     let mut failed = Vec::new();
     let mut in_bare = |name: &str, packages: &str, ending: &str, script: &str| {
-        if let Err(error) = tried(workspace, release, (name, packages), ending, script) {
+        if let Err(error) = tried(workspace, release, (name, packages), (ending, &direct), script) {
             failed.push(format!("{name}: {error:#}"));
         }
     };
@@ -98,17 +108,19 @@ pub(crate) fn debian(workspace: &Workspace, release: &Release) -> Result<()> {
     if failed.is_empty() { Ok(()) } else { bail!(failed.join("; ")) }
 }
 
-/// Runs a script in a bare system that has the files of the release with this ending.
+/// Runs a script in a bare system that has the files of the release with this ending, and a program that does
+/// direct I/O.
 fn tried(
     workspace: &Workspace,
     release: &Release,
     (name, packages): (&str, &str),
-    ending: &str,
+    (ending, direct): (&str, &Path),
     script: &str,
 ) -> Result<()> {
     let bare = Bare::new(workspace, "dist/bare", name, packages)?;
     let folder = empty(bare.folder().join("tried"))?;
     fs::write(folder.join("packages.toml"), STUDY)?;
+    fs::copy(direct, folder.join("direct"))?;
     let mut found = 0;
     for entry in fs::read_dir(&release.folder)? {
         let entry = entry?;
@@ -150,19 +162,32 @@ pub(crate) fn rpm(workspace: &Workspace, release: &Release) -> Result<()> {
     fs::remove_dir_all(&root).context("the root of the RPM packages")
 }
 
+/// Installs the program from its sources as `docs/install.md` says, but without optimization, and starts it.
+pub(crate) fn cargo(workspace: &Workspace, release: &Release) -> Result<()> {
+    let root = empty(workspace.target.join("dist/installed"))?;
+    let mut install = workspace.cargo("install --locked --path crates/iopj --debug --root");
+    install.arg(&root).arg("--target-dir").arg(workspace.target.join("dist/install"));
+    shell::step("cargo install", install.env("CARGO_PROFILE_DEV_DEBUG", "0"))?;
+    let program = root.join("bin/iopj");
+    let said = shell::output(Command::new(&program).arg("--version"))?;
+    ensure!(said.contains(&release.version), "the installed program says {said}");
+    let script = shell::output(Command::new(&program).args(["completions", "bash"]))?;
+    ensure!(script.contains("complete"), "the installed program has no completions: {script}");
+    fs::remove_dir_all(&root).context("what cargo installed")
+}
+
 /// Unpacks the image as other programs do, and measures with it on a file.
 pub(crate) fn image(workspace: &Workspace, release: &Release) -> Result<()> {
     let arch = this_arch()?;
     let (layout, _) = unpacked(workspace, release, arch, "image")?;
     let mut inspect = Command::new("skopeo");
-    let name = format!("oci:{}:{}", layout.display(), release.version);
-    let said = shell::output(inspect.args(["inspect", &name]))?;
+    let name = format!("{}:iopj:{}", layout.display(), release.version);
+    let said = shell::output(inspect.args(["inspect", &format!("oci:{name}")]))?;
     ensure!(said.contains("\"org.opencontainers.image.version\""), "skopeo sees no label: {said}");
     let bundle = empty(workspace.target.join("dist/bundle"))?;
     fs::remove_dir(&bundle)?;
     let mut unpack = Command::new("umoci");
-    unpack.args(["unpack", "--image", &format!("{}:{}", layout.display(), release.version)]);
-    shell::output(unpack.arg(&bundle))?;
+    shell::output(unpack.args(["unpack", "--image", &name]).arg(&bundle))?;
     let data = empty(workspace.target.join("dist/data"))?;
     fs::write(data.join("packages.toml"), STUDY)?;
     shell::output(Command::new("chown").arg("65532:65532").arg(&data))?;

@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: tarballs, Debian and RPM packages and container images for each architecture, with
-//! bills of materials, checksums and the notes of the release.
+//! `cargo xtask dist`: tarballs, Debian and RPM packages, container images and Python wheels for each
+//! architecture, with bills of materials, checksums and the notes of the release.
 
 mod arch;
 mod bill;
@@ -9,17 +9,21 @@ mod contents;
 mod deb;
 mod image;
 mod install;
+mod libc;
 mod news;
+mod notices;
 mod rpm;
-mod tree;
+pub(crate) mod tree;
+mod wheel;
 
 use crate::options::Options;
 use crate::workspace::Workspace;
 use crate::{needs, shell};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use arch::Arch;
 use build::{Built, Tools};
 use contents::{Layout, Sources};
+use notices::Notices;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,6 +45,9 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let checks = options.flag("--check");
     options.end()?;
     let epoch = epoch(workspace)?;
+    if checks {
+        check::ensure_possible()?;
+    }
     let release = make(workspace, epoch)?;
     if checks { check::check(workspace, &release, epoch) } else { Ok(()) }
 }
@@ -53,40 +60,67 @@ pub(crate) struct Release {
 
 /// Builds and packs everything.
 fn make(workspace: &Workspace, epoch: u64) -> Result<Release> {
+    for folder in [&workspace.root, &workspace.target, &build::cargo_home()] {
+        check_folder(folder)?;
+    }
+    needs::python_environments()?;
     needs::ensure_here(&PACKERS)?;
-    needs::ensure_here(&arch::ALL.each_ref().map(|arch| (arch.libc.2, arch.libc.1)))?;
+    needs::ensure_here(&arch::ALL.each_ref().map(Arch::strip))?;
     let packing = Packing::new(workspace, epoch, LEVEL)?;
     let folder = empty(workspace.target.join("dist/out"))?;
     let tools = Tools::new(workspace, epoch)?;
-    let built = arch::ALL.iter().map(|arch| tools.build(arch)).collect::<Result<Vec<_>>>()?;
+    let build = |arch: &Arch| {
+        let built = tools.build(arch)?;
+        check_size(arch, fs::metadata(&built.program)?.len())?;
+        Ok(built)
+    };
+    let built = arch::ALL.iter().map(build).collect::<Result<Vec<_>>>()?;
     let here = arch::ALL.iter().position(|arch| arch.rpm == std::env::consts::ARCH);
     let here =
         &built[here.context("the programs for this architecture are not among those that are built")?];
-    let size = fs::metadata(&here.program)?.len();
-    println!("size: {:.1} MB, limit {:.0} MB", size as f64 / 1e6, SIZE_LIMIT as f64 / 1e6);
     println!(
         "iopj --help: {:.1} ms, median of {HELP_RUNS} runs",
         help_time(&here.program)?.as_secs_f64() * 1e3
     );
-    if size > SIZE_LIMIT {
-        bail!("the release binary has {size} bytes, at most {SIZE_LIMIT} are allowed");
-    }
     let mut files = Vec::new();
     for (arch, built) in arch::ALL.iter().zip(&built) {
         let pack = || packing.pack(arch, built, &here.program, &folder);
         files.extend(shell::timed(&format!("packages for {}", arch.gnu), pack)?);
+        files.push(tools.wheel(arch, built, &packing.version, &folder)?);
     }
+    files.push(tools.sdist(&folder)?);
     packing.publish(&folder, files)?;
     println!("{}", folder.display());
     Ok(Release { folder, version: packing.version })
+}
+
+/// Refuses a folder in whose name a compiler, a linker, rpm or the shell's PATH would see two words.
+fn check_folder(folder: &Path) -> Result<()> {
+    let name = folder.to_string_lossy();
+    let found = name.chars().find(|c| c.is_whitespace() || ",:%=\"'\\".contains(*c));
+    match found {
+        Some(found) => bail!(
+            "the packages cannot be built in `{name}`, for tools would stumble over `{found}`: move the \
+             repository, or set CARGO_TARGET_DIR"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a program that has grown too large.
+fn check_size(arch: &Arch, size: u64) -> Result<()> {
+    let name = arch.gnu;
+    println!("iopj for {name}: {:.1} MB, limit {:.0} MB", size as f64 / 1e6, SIZE_LIMIT as f64 / 1e6);
+    ensure!(size <= SIZE_LIMIT, "iopj for {name} has {size} bytes, at most {SIZE_LIMIT} are allowed");
+    Ok(())
 }
 
 /// What all packages of a release have in common.
 pub(crate) struct Packing<'a> {
     workspace: &'a Workspace,
     version: String,
-    /// What is new in the version, in Markdown.
-    news: String,
+    /// What is new, version by version, in Markdown.
+    changelog: String,
     epoch: u64,
     level: u32,
 }
@@ -95,20 +129,29 @@ impl Packing<'_> {
     fn new(workspace: &Workspace, epoch: u64, level: u32) -> Result<Packing<'_>> {
         let version = workspace.metadata["packages"][0]["version"].as_str().context("no version")?.to_owned();
         let changelog = fs::read_to_string(workspace.root.join("CHANGELOG.md")).context("CHANGELOG.md")?;
-        let news = news::section(&changelog, &version)?.to_owned();
-        Ok(Packing { workspace, version, news, epoch, level })
+        let date =
+            shell::output(Command::new("date").args(["--utc", "--date", &format!("@{epoch}"), "+%F"]))?;
+        let changelog = news::published(&changelog, &version, date.trim());
+        Ok(Packing { workspace, version, changelog, epoch, level })
     }
 
     /// Makes all packages of an architecture in `out`; their names.
     fn pack(&self, arch: &Arch, built: &Built, runs_here: &Path, out: &Path) -> Result<Vec<String>> {
         let work = empty(out.with_extension("work"))?;
-        let crates = bill::crates(self.workspace, arch)?;
-        let licences = bill::licences(&crates)?;
         let (workspace, version, epoch) = (self.workspace, self.version.as_str(), self.epoch);
-        let sources = Sources { workspace, version, runs_here, licences: &licences };
+        let graph = bill::Graph::read(workspace, arch)?;
+        let crates = graph.linked("--package iopj --features parquet")?;
+        let noticed = |words: &str| Notices::of(workspace, &graph.linked(words)?, &built.added);
+        let (program, library) = (
+            noticed("--package iopj --package iopj-preload --features iopj/parquet")?,
+            noticed("--package iopj-ffi")?,
+        );
+        let notices = [&program, &library];
+        let sources =
+            Sources { workspace, version, runs_here, changelog: &self.changelog, notices: &program };
         let name = format!("iopj-{version}-{}", arch.gnu);
         let mut files = vec![format!("{name}.cdx.json")];
-        fs::write(out.join(&files[0]), bill::cyclonedx(&crates, version, arch)?)?;
+        fs::write(out.join(&files[0]), bill::cyclonedx("iopj", &crates, version, arch)?)?;
 
         let parts = sources.parts(built, &Layout::tarball())?;
         let all = parts.program.with(&parts.library).with(&parts.development);
@@ -120,14 +163,15 @@ impl Packing<'_> {
 
         let date = ["--utc", "--rfc-email", "--date", &format!("@{epoch}")];
         let date = shell::output(Command::new("date").args(date))?;
-        let changelog = news::debian(&self.news, version, deb::MAINTAINER, date.trim());
+        let news = news::section(&self.changelog, version)?;
+        let changelog = news::debian(news, version, deb::MAINTAINER, date.trim());
         let (root, level) = (workspace.root.as_path(), self.level);
-        let debian = deb::Debian { root, version, changelog: &changelog, epoch, level };
+        let changelogs = [changelog.as_str(), &self.changelog];
+        let debian = deb::Debian { root, version, changelogs, notices, epoch, level };
         let parts = sources.parts(built, &Layout::debian(arch))?;
         files.extend(debian.make(arch, &parts, &work.join("deb"), out)?);
 
-        let licences = sources.licences("usr/share/licenses/libiopj0")?;
-        let rpm = rpm::Rpm { root, version, licences: &licences, epoch, level };
+        let rpm = rpm::Rpm { root, version, notices, epoch, level };
         let parts = sources.parts(built, &Layout::rpm())?;
         files.extend(rpm.make(arch, &parts, &empty(work.join("rpm"))?, out)?);
 
@@ -143,8 +187,9 @@ impl Packing<'_> {
     /// Writes the notes of the release, and the checksums of all files.
     fn publish(&self, folder: &Path, mut files: Vec<String>) -> Result<()> {
         files.sort();
-        let notes = format!("iopj-{}-notes.md", self.version);
-        fs::write(folder.join(&notes), news::notes(&self.news, &self.version, &files))?;
+        let (notes, news) =
+            (format!("iopj-{}-notes.md", self.version), news::section(&self.changelog, &self.version)?);
+        fs::write(folder.join(&notes), news::notes(news, &self.version, &files))?;
         files.push(notes);
         let sums = tree::sha256(folder, files.iter().map(String::as_str))?;
         fs::write(folder.join("SHA256SUMS"), sums).context("SHA256SUMS")
@@ -182,4 +227,27 @@ fn help_time(binary: &Path) -> Result<Duration> {
     }
     times.sort_unstable();
     Ok(times[HELP_RUNS / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_would_break_the_build_is_refused_at_once() {
+        assert!(check_folder(Path::new("/home/me/iopj-0.2_x+y")).is_ok());
+        for name in ["/home/my files", "/a,b", "/100%", "/a:b", "/a=b"] {
+            let error = check_folder(Path::new(name)).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("CARGO_TARGET_DIR"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_program_of_every_architecture_has_a_limit() {
+        for arch in &arch::ALL {
+            assert!(check_size(arch, SIZE_LIMIT).is_ok());
+            let error = check_size(arch, SIZE_LIMIT + 1).unwrap_err().to_string();
+            assert!(error.contains(arch.gnu), "{error}");
+        }
+    }
 }

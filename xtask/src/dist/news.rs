@@ -8,6 +8,32 @@ pub(crate) const REVISION: &str = "1";
 /// Characters in a line of Debian's changelog.
 const WIDTH: usize = 78;
 
+/// A changelog as it is published with a version: the version has the date of its release, and what is linked
+/// by its place in the repository is only named.
+pub(crate) fn published(changelog: &str, version: &str, date: &str) -> String {
+    let heading = format!("## {version}, unreleased");
+    without_links(&changelog.replacen(&heading, &format!("## {version}, {date}"), 1))
+}
+
+/// A text whose links to files of the repository are their names. Those to the web stay.
+fn without_links(text: &str) -> String {
+    let mut parts = text.split("](");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match (plain.rfind('['), part.split_once(')')) {
+            (Some(at), Some((place, rest))) if !place.contains("://") => {
+                plain.remove(at);
+                plain.push_str(rest);
+            }
+            _ => {
+                plain.push_str("](");
+                plain.push_str(part);
+            }
+        }
+    }
+    plain
+}
+
 /// The newest section of a changelog, without its heading.
 ///
 /// # Errors
@@ -89,6 +115,16 @@ mod tests {
         assert_eq!(section, "- One thing\n  of two lines.\n- Another.");
         let error = super::section(CHANGELOG, "0.3.0").unwrap_err().to_string();
         assert!(error.contains("about 0.2.0, and the version is 0.3.0"), "{error}");
+    }
+
+    #[test]
+    fn what_is_published_is_released_and_links_to_no_file_that_is_not_there() {
+        let changelog =
+            CHANGELOG.replace("Another.", "Another ([docs/x.md](docs/x.md), [web](https://x.y)).");
+        let published = published(&changelog, "0.2.0", "2026-11-27");
+        assert!(published.contains("\n## 0.2.0, 2026-11-27\n"), "{published}");
+        assert!(published.contains("- Another (docs/x.md, [web](https://x.y)).\n"), "{published}");
+        assert_eq!(section(&published, "0.2.0").unwrap().lines().count(), 3);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use crate::dist::arch::Arch;
 use crate::dist::contents::Parts;
 use crate::dist::news::REVISION;
+use crate::dist::notices::Notices;
 use crate::dist::tree::Tree;
 use crate::shell;
 use anyhow::{Context, Result};
@@ -11,12 +12,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+/// The packages, and whether each has what is linked into the library.
+const LICENSED: [(&str, bool); 3] = [("iopj", false), ("libiopj0", true), ("libiopj-devel", true)];
+
 /// What all packages are made of, but for their contents.
 pub(crate) struct Rpm<'a> {
     pub(crate) root: &'a Path,
     pub(crate) version: &'a str,
-    /// The licences, below `usr/share/licenses/libiopj0`.
-    pub(crate) licences: &'a Tree,
+    /// The notices of what the program, and the library, are linked of.
+    pub(crate) notices: [&'a Notices; 2],
     pub(crate) epoch: u64,
     /// How much time to spend on compression, from 0 to 9.
     pub(crate) level: u32,
@@ -28,7 +32,13 @@ impl Rpm<'_> {
     /// # Errors
     /// rpmbuild's own.
     pub(crate) fn make(&self, arch: &Arch, parts: &Parts, work: &Path, out: &Path) -> Result<Vec<String>> {
-        let all = parts.program.clone().with(&parts.library).with(&parts.development).with(self.licences);
+        let all = parts.program.clone().with(&parts.library).with(&parts.development);
+        let [program, library] = self.notices;
+        let licences = LICENSED.map(|(name, is_library)| {
+            let notices = if is_library { library } else { program };
+            notices.files(&format!("usr/share/licenses/{name}"))
+        });
+        let all = licences.iter().fold(all, Tree::with);
         let stage = all.write(&work.join("stage"))?;
         // rpm keeps the time of each file, though none that is later than SOURCE_DATE_EPOCH.
         let packed = work.join("packed");
@@ -51,7 +61,7 @@ impl Rpm<'_> {
             build.args(["--define", &format!("{name} {value}")]);
         }
         shell::output(build.arg(self.root.join("packaging/rpm/iopj.spec")))?;
-        ["iopj", "libiopj0", "libiopj-devel"].iter().map(|name| self.take(arch, name, &packed, out)).collect()
+        LICENSED.iter().map(|(name, _)| self.take(arch, name, &packed, out)).collect()
     }
 
     fn take(&self, arch: &Arch, name: &str, packed: &Path, out: &Path) -> Result<String> {

@@ -2,6 +2,7 @@
 //! time.
 
 use crate::shell;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
 use std::collections::BTreeMap;
@@ -43,20 +44,17 @@ impl Tree {
         self.0.insert(path.into(), Node::Folder(mode));
     }
 
-    /// Every file below `folder`, put at `path`. Scripts stay programs.
+    /// Every file that the repository has below `folder`, put at `path`. Scripts stay programs.
     ///
     /// # Errors
-    /// The folder cannot be read.
-    pub(crate) fn copy(&mut self, path: &str, folder: &Path) -> Result<()> {
-        for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-            let entry = entry?;
-            let to = format!("{path}/{}", entry.file_name().to_string_lossy());
-            if entry.file_type()?.is_dir() {
-                self.copy(&to, &entry.path())?;
-                continue;
-            }
-            let bytes = read(&entry.path())?;
-            let is_program = entry.metadata()?.permissions().mode() & 0o111 != 0;
+    /// A file cannot be read.
+    pub(crate) fn copy(&mut self, path: &str, workspace: &Workspace, folder: &str) -> Result<()> {
+        for name in workspace.tracked(folder)? {
+            let file = workspace.root.join(&name);
+            let below = name.strip_prefix(folder).with_context(|| format!("{name} is not below {folder}"))?;
+            let to = format!("{path}{below}");
+            let bytes = read(&file)?;
+            let is_program = fs::metadata(&file)?.permissions().mode() & 0o111 != 0;
             if is_program { self.program(to, bytes) } else { self.file(to, bytes) }
         }
         Ok(())

@@ -2,6 +2,7 @@
 //! refuted. Everything follows from the seed.
 
 use crate::measure::{self, Figures};
+use crate::uneven::Uneven;
 use iopj_core::workload::Rw;
 use iopj_core::{IoPath, VerdictKind, Workload};
 use iopj_store::energy::{RawValue, ReadingRow};
@@ -62,11 +63,13 @@ pub(crate) struct Fleet {
     pub(crate) machines: usize,
     /// Trials of each path and workload in a store.
     pub(crate) replicates: u32,
+    /// Stores differ in what they hold, as those of a real fleet do.
+    pub(crate) is_uneven: bool,
 }
 
 impl Default for Fleet {
     fn default() -> Fleet {
-        Fleet { stores: 1000, seed: 1, machines: MACHINES.len(), replicates: 3 }
+        Fleet { stores: 1000, seed: 1, machines: MACHINES.len(), replicates: 3, is_uneven: false }
     }
 }
 
@@ -156,10 +159,12 @@ impl Fleet {
         let (host, month) = (self.host(store / MONTHS), store % MONTHS);
         let began_s = JANUARY_S + DAYS[month] * 86_400 + 9 * 86_400 + (host.number as u64 % 86_400);
         let workloads = workloads();
-        let planned = workloads.len() as u64 * PATHS.len() as u64 * u64::from(self.replicates);
-        let mut made = Store::create(path, &study(host, self.seed, planned))?;
+        let uneven = Uneven::of(host, month, self.is_uneven);
+        let replicates = self.replicates + uneven.more_replicates;
+        let planned = workloads.len() as u64 * PATHS.len() as u64 * u64::from(replicates);
+        let mut made = Store::create(path, &study(host, self.seed, planned, &uneven))?;
         let mut position = 0;
-        for replicate in 0..self.replicates {
+        for replicate in 0..replicates {
             for (at, workload) in workloads.iter().enumerate() {
                 for path in PATHS {
                     let started_unix_ns = (began_s + position * 12) * 1_000_000_000;
@@ -170,8 +175,10 @@ impl Fleet {
                         ..self.trial((host, month), workload, at, path, position)
                     };
                     trial.gap_ns = (position > 0).then_some(2_000_000_000);
-                    made.add(&trial)?;
                     position += 1;
+                    if let Some(trial) = uneven.changed(trial) {
+                        made.add(&trial)?;
+                    }
                 }
             }
         }
@@ -236,12 +243,12 @@ pub(crate) fn workloads() -> Vec<Workload> {
     ]
 }
 
-fn study(host: Host, seed: u64, planned_trials: u64) -> StudyRecord {
+fn study(host: Host, seed: u64, planned_trials: u64, uneven: &Uneven) -> StudyRecord {
     let (model, cores) = MACHINES[host.machine];
     let facts = [
         ("iopj_version", "0.1.0".to_owned()),
         ("architecture", if model.starts_with("impl") { "aarch64" } else { "x86_64" }.to_owned()),
-        ("host", host.name()),
+        ("host", if uneven.is_nameless { String::new() } else { host.name() }),
         ("kernel", KERNELS[host.kernel].to_owned()),
         ("kernel_build", "#1 SMP PREEMPT_DYNAMIC Debian".to_owned()),
         ("cpus_online", format!("0-{}", cores - 1)),

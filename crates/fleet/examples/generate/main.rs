@@ -1,7 +1,8 @@
-//! Makes the stores of a fleet whose truth is known: `generate DIR STORES [SEED [REPLICATES]]`.
+//! Makes the stores of a fleet whose truth is known: `generate DIR STORES [SEED [REPLICATES [uneven]]]`.
 
 mod fleet;
 mod measure;
+mod uneven;
 
 use fleet::Fleet;
 use std::path::PathBuf;
@@ -11,11 +12,12 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
     let (Some(folder), Some(stores)) = (words.first().map(PathBuf::from), number(1)) else {
-        eprintln!("generate DIR STORES [SEED [REPLICATES]]");
+        eprintln!("generate DIR STORES [SEED [REPLICATES [uneven]]]");
         return ExitCode::from(2);
     };
     let (seed, replicates) = (number(2).unwrap_or(1), number(3).unwrap_or(3) as u32);
-    let fleet = Fleet { stores: stores as usize, seed, replicates, ..Fleet::default() };
+    let is_uneven = words.get(4).is_some_and(|word| word == "uneven");
+    let fleet = Fleet { stores: stores as usize, seed, replicates, is_uneven, ..Fleet::default() };
     match fleet.write(&folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

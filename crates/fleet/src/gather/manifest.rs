@@ -42,6 +42,8 @@ pub struct StoreRecord {
     pub file: PathBuf,
     /// Size and time of that file and of its log, by which a change is seen.
     pub stamp: String,
+    /// How many trials it had.
+    pub trials: u64,
 }
 
 impl Manifest {

@@ -4,7 +4,7 @@ use super::GatherError;
 use super::generation::{Generations, Next};
 use super::manifest::{PartRecord, StoreRecord};
 use super::plan::Carried;
-use crate::table::{self, Contents, SCHEMA_VERSION, Table};
+use crate::table::{self, Contents, Latencies, SCHEMA_VERSION, Table};
 use arrow_array::cast::AsArray;
 use arrow_array::{BooleanArray, RecordBatch};
 use parquet::arrow::arrow_reader::{ArrowPredicateFn, ParquetRecordBatchReaderBuilder, RowFilter};
@@ -24,6 +24,8 @@ const GROUP_BYTES: usize = 64 << 20;
 pub(super) struct PartWriter {
     part: PartRecord,
     files: Vec<TableFile>,
+    /// Of all its stores; written at the end.
+    latencies: Latencies,
 }
 
 struct TableFile {
@@ -43,13 +45,13 @@ impl PartWriter {
             Ok(TableFile { table, path, writer })
         };
         let files = Table::ALL.into_iter().map(make).collect::<Result<_, GatherError>>()?;
-        Ok(PartWriter { part, files })
+        Ok(PartWriter { part, files, latencies: Latencies::default() })
     }
 
     /// Adds a store that was read.
     pub(super) fn add(&mut self, contents: &Contents, store: &StoreRecord) -> Result<(), GatherError> {
-        for file in &mut self.files {
-            file.write(&table::batch(contents, file.table))?;
+        for file in self.files.iter_mut().filter(|file| file.table != Table::Latencies) {
+            file.add(&table::batch(contents, file.table), &mut self.latencies)?;
         }
         self.part.stores.push(store.clone());
         Ok(())
@@ -57,11 +59,11 @@ impl PartWriter {
 
     /// Adds stores of an old part.
     pub(super) fn copy(&mut self, from: &Generations, carried: &Carried) -> Result<(), GatherError> {
-        for file in &mut self.files {
+        for file in self.files.iter_mut().filter(|file| file.table != Table::Latencies) {
             let path = from.file(&carried.part, file.table);
             let refused = |error| GatherError::Parquet { path: path.clone(), error };
             for batch in rows(&path, carried).map_err(refused)? {
-                file.write(&batch.map_err(|error| refused(error.into()))?)?;
+                file.add(&batch.map_err(|error| refused(error.into()))?, &mut self.latencies)?;
             }
         }
         self.part.stores.extend(carried.stores.iter().cloned());
@@ -70,7 +72,11 @@ impl PartWriter {
 
     /// Ends the files; `None`, and no files, if the part holds no store.
     pub(super) fn finish(self) -> Result<Option<PartRecord>, GatherError> {
-        for TableFile { path, writer, .. } in self.files {
+        for mut file in self.files {
+            if file.table == Table::Latencies {
+                file.write(&self.latencies.batch())?;
+            }
+            let TableFile { path, writer, .. } = file;
             let closed = writer.into_inner();
             closed.map_err(|error| GatherError::Parquet { path: path.clone(), error })?;
             if self.part.stores.is_empty() {
@@ -82,6 +88,14 @@ impl PartWriter {
 }
 
 impl TableFile {
+    /// Writes rows of stores, and adds up their histograms.
+    fn add(&mut self, batch: &RecordBatch, latencies: &mut Latencies) -> Result<(), GatherError> {
+        if self.table == Table::Histograms {
+            latencies.add(batch);
+        }
+        self.write(batch)
+    }
+
     fn write(&mut self, batch: &RecordBatch) -> Result<(), GatherError> {
         let mut write = || {
             self.writer.write(batch)?;

@@ -5,7 +5,6 @@ use super::manifest::{Manifest, PartRecord, StoreRecord};
 use super::scan::Found;
 use crate::table::Kind;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 
 /// What the next generation is made of.
@@ -36,11 +35,12 @@ pub(super) struct Carried {
     pub(super) stores: Vec<StoreRecord>,
 }
 
-/// A store to be read, and what the data set has of it, which stays if it cannot be read.
+/// A store to be read, and what the data set has of it, which stays if it cannot be read: of its id, or of
+/// the one that it had before its first trial.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) store: StoreRecord,
-    pub(super) old: Option<Carried>,
+    pub(super) old: Vec<Carried>,
 }
 
 /// Plans the next generation. A part that holds a changed store is written anew without it. New stores of a
@@ -49,12 +49,9 @@ pub(super) struct Read {
 pub(super) fn plan(before: &Manifest, found: &[Found]) -> Plan {
     let mut replaced = replaced(before, found);
     let gone: HashSet<String> = replaced.keys().cloned().collect();
-    let files: HashMap<&Path, String> =
-        before.stores().map(|store| (store.file.as_path(), store.id.clone())).collect();
     let mut read: BTreeMap<Kind, Vec<Read>> = BTreeMap::new();
     for one in found {
-        // A store is known by its file, or, if that has moved, by its id.
-        let old = replaced.remove(files.get(one.store.file.as_path()).unwrap_or(&one.store.id));
+        let old = [&one.store.id, &one.unborn].into_iter().filter_map(|id| replaced.remove(id)).collect();
         read.entry(one.kind.clone()).or_default().push(Read { store: one.store.clone(), old });
     }
     let mut kept = Vec::new();
@@ -81,11 +78,9 @@ pub(super) fn plan(before: &Manifest, found: &[Found]) -> Plan {
 
 /// What the data set has of stores that are read now, by their ids there.
 fn replaced(before: &Manifest, found: &[Found]) -> HashMap<String, Carried> {
-    let files: HashSet<&Path> = found.iter().map(|one| one.store.file.as_path()).collect();
-    let ids: HashSet<&str> = found.iter().map(|one| one.store.id.as_str()).collect();
-    let is_read = |old: &StoreRecord| files.contains(old.file.as_path()) || ids.contains(old.id.as_str());
+    let ids: HashSet<&String> = found.iter().flat_map(|one| [&one.store.id, &one.unborn]).collect();
     let of_part = |part: &PartRecord| {
-        let old = part.stores.iter().filter(|old| is_read(old));
+        let old = part.stores.iter().filter(|old| ids.contains(&old.id));
         let part = Arc::new(part.clone());
         let carried = |old: &StoreRecord| Carried { part: part.clone(), stores: vec![old.clone()] };
         old.map(|old| (old.id.clone(), carried(old))).collect::<Vec<_>>()
@@ -135,11 +130,13 @@ mod tests {
     }
 
     fn store(number: usize, stamp: &str) -> StoreRecord {
-        StoreRecord { id: number.to_string(), file: format!("/{number}").into(), stamp: stamp.to_owned() }
+        let (id, file) = (number.to_string(), format!("/{number}").into());
+        StoreRecord { id, file, stamp: stamp.to_owned(), trials: 1 }
     }
 
     fn found(numbers: impl IntoIterator<Item = usize>) -> Vec<Found> {
-        numbers.into_iter().map(|number| Found { store: store(number, "new"), kind: kind() }).collect()
+        let found = |number| Found { store: store(number, "new"), unborn: "unborn".into(), kind: kind() };
+        numbers.into_iter().map(found).collect()
     }
 
     /// A manifest after this plan was carried out.
@@ -181,20 +178,19 @@ mod tests {
         let carried: Vec<&str> =
             job.carried.iter().flat_map(|one| &one.stores).map(|store| store.id.as_str()).collect();
         assert_eq!(carried, ["0", "2"]);
-        let old = job.read[0].old.as_ref().unwrap();
+        let [old] = &job.read[0].old[..] else { panic!("{job:?}") };
         assert_eq!((job.read[0].store.id.as_str(), old.stores[0].id.as_str()), ("1", "1"));
     }
 
     /// Its old rows were counted twice where both stores could not be read.
     #[test]
     fn what_is_known_of_a_store_stands_in_for_one_store_only() {
-        let first = after(&Manifest::empty(), plan(&Manifest::empty(), &found([1])));
-        let moved = |id: &str, file: &str| {
-            let store = StoreRecord { id: id.into(), file: file.into(), stamp: String::new() };
-            Found { store, kind: kind() }
-        };
-        let second = plan(&first, &[moved("2", "/1"), moved("1", "/other")]);
-        let known = second.jobs.iter().flat_map(|job| &job.read).filter(|read| read.old.is_some());
-        assert_eq!(known.count(), 1);
+        let mut known = found([1]);
+        known[0].store.id = "unborn".into();
+        let first = after(&Manifest::empty(), plan(&Manifest::empty(), &known));
+        let second = plan(&first, &found([1, 2]));
+        let known: usize = second.jobs.iter().flat_map(|job| &job.read).map(|read| read.old.len()).sum();
+        assert_eq!(known, 1);
+        assert_eq!(after(&first, second).stores().count(), 2);
     }
 }

@@ -4,9 +4,10 @@
 use super::GatherError;
 use super::manifest::{Manifest, StoreRecord};
 use super::parallel::parallel;
-use crate::table::{Contents, Kind};
+use crate::table::{Contents, Head, Kind};
 use iopj_store::{Store, StoreError};
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ pub struct Problem {
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) store: StoreRecord,
+    /// The id that it had before its first trial.
+    pub(super) unborn: String,
     pub(super) kind: Kind,
 }
 
@@ -77,45 +80,53 @@ enum Seen {
 
 /// Looks at each file.
 pub(super) fn scan(files: Vec<PathBuf>, before: &Manifest) -> Scanned {
-    let known: HashMap<&Path, &str> =
+    // A file that was replaced may be that of several stores.
+    let known: HashSet<(&Path, &str)> =
         before.stores().map(|store| (store.file.as_path(), store.stamp.as_str())).collect();
-    let seen = parallel(&files, |file| look(file, known.get(file.as_path()).copied()));
+    let seen = parallel(&files, |file| look(file, |stamp| known.contains(&(file.as_path(), stamp))));
     let mut scanned = Scanned::default();
-    let places: HashMap<&str, &Path> =
-        before.stores().map(|store| (store.id.as_str(), store.file.as_path())).collect();
-    let mut ids = HashSet::new();
+    let mut found: BTreeMap<String, Vec<Found>> = BTreeMap::new();
     for one in seen {
         match one {
             Seen::Unchanged => scanned.unchanged += 1,
             Seen::Watch => scanned.watches += 1,
             Seen::Problem(problem) => scanned.problems.push(problem),
-            Seen::Store(found) => {
-                let elsewhere = places.get(found.store.id.as_str()).copied();
-                let is_copy = elsewhere.is_some_and(|file| file != found.store.file && file.exists());
-                match is_copy || !ids.insert(found.store.id.clone()) {
-                    true => scanned.copies.push(found.store.file),
-                    false => scanned.found.push(*found),
-                }
-            }
+            Seen::Store(one) => found.entry(one.store.id.clone()).or_default().push(*one),
         }
     }
+    let places: HashMap<&str, &StoreRecord> =
+        before.stores().map(|store| (store.id.as_str(), store)).collect();
+    for (id, mut same) in found {
+        let old = places.get(id.as_str()).copied();
+        // The one with the most trials first; of equal ones that which is known, or else the first by name.
+        let is_old = |one: &Found| old.is_some_and(|old| old.file == one.store.file);
+        same.sort_by_key(|one| Reverse((one.store.trials, is_old(one))));
+        // Unless the known file still holds what was read of it, and no less.
+        let is_better = |one: &Found| {
+            old.is_none_or(|old| one.store.trials > old.trials || stamp(&old.file) != old.stamp)
+        };
+        let mut same = same.into_iter().peekable();
+        scanned.found.extend(same.next_if(is_better));
+        scanned.copies.extend(same.map(|one| one.store.file));
+    }
+    scanned.copies.sort();
     scanned
 }
 
-fn look(file: &Path, known: Option<&str>) -> Seen {
+fn look(file: &Path, is_known: impl Fn(&str) -> bool) -> Seen {
     // The list of stores is text.
     if file.to_str().is_none() {
         let reason = format!("the name of `{}` is not UTF-8: rename it", file.display());
         return Seen::Problem(Problem { file: file.to_string_lossy().into_owned().into(), reason });
     }
     let stamp = stamp(file);
-    if known == Some(stamp.as_str()) {
+    if is_known(&stamp) {
         return Seen::Unchanged;
     }
     match Store::open_at_rest(file).and_then(|store| Contents::head(&store)) {
-        Ok((id, study)) => {
-            let store = StoreRecord { id, file: file.to_owned(), stamp };
-            Seen::Store(Box::new(Found { store, kind: Kind::of(&study) }))
+        Ok(Head { id, unborn, study, trials }) => {
+            let store = StoreRecord { id, file: file.to_owned(), stamp, trials };
+            Seen::Store(Box::new(Found { store, unborn, kind: Kind::of(&study) }))
         }
         Err(StoreError::OfWatch(_)) => Seen::Watch,
         Err(error) => Seen::Problem(Problem { file: file.to_owned(), reason: error.to_string() }),

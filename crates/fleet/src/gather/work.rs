@@ -59,9 +59,9 @@ fn write(from: &Generations, next: &Next, job: &Job, step: &dyn Fn()) -> Result<
         match read(store) {
             Ok(contents) => {
                 writer.add(&contents, store)?;
-                match old {
-                    Some(_) => done.replaced += 1,
-                    None => done.added += 1,
+                match old.is_empty() {
+                    false => done.replaced += 1,
+                    true => done.added += 1,
                 }
             }
             Err(reason) => {

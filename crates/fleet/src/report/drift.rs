@@ -28,9 +28,9 @@ pub struct Drift {
 /// The drift of a kind; `None` with fewer than two hosts that have a line.
 pub(super) fn drift(trials: &KindTrials) -> Option<Drift> {
     let mut of_host: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for workload in trials.workloads.numbers() {
+    for setup in trials.setups.numbers() {
         for path in trials.paths.numbers() {
-            for (host, points) in lines(trials, workload, path) {
+            for (host, points) in lines(trials, setup, path) {
                 of_host.entry(host).or_default().extend(relative_slope(&points));
             }
         }
@@ -43,10 +43,10 @@ pub(super) fn drift(trials: &KindTrials) -> Option<Drift> {
 }
 
 /// Each host's latencies by time.
-fn lines(trials: &KindTrials, workload: u32, path: u32) -> BTreeMap<u32, Vec<(f64, f64, f64)>> {
+fn lines(trials: &KindTrials, setup: u32, path: u32) -> BTreeMap<u32, Vec<(f64, f64, f64)>> {
     let mut lines: BTreeMap<u32, Vec<(f64, f64, f64)>> = BTreeMap::new();
     let first_ns = trials.span_ns.map_or(0, |[from, _]| from);
-    for cell in trials.of(workload, path) {
+    for cell in trials.of(setup, path) {
         if let Some(latency_ns) = cell.mean(Figure::LatencyMean) {
             let months = (cell.began_ns - first_ns) as f64 / MONTH_NS;
             lines.entry(cell.host).or_default().push((months, latency_ns, 1.0));

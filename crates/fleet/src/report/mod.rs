@@ -1,6 +1,7 @@
 //! What a data set says of a fleet, by kind of machine: winners, outliers, drift, and which policy to roll
 //! out to whom. Hosts are the replicates. Reads the data set alone, no store.
 
+mod advice;
 mod drift;
 mod outliers;
 mod page;
@@ -9,12 +10,13 @@ mod read;
 mod text;
 mod winners;
 
+pub use advice::{Advice, Saving};
 pub use drift::Drift;
 pub use outliers::Outlier;
 pub use page::page;
 pub use policy::model;
 pub use text::text;
-pub use winners::{Advice, PathFigures, Saving, WorkloadReport};
+pub use winners::{Mean, PathFigures, WorkloadReport};
 
 use crate::gather::{FILE, Manifest, PartRecord};
 use crate::table::{Kind, SCHEMA_VERSION};

@@ -19,7 +19,7 @@ const MAD_TO_DEVIATION: f64 = 1.4826;
 pub struct Outlier {
     /// The host.
     pub host: String,
-    /// Its latency over the kind's median, the median over workloads and paths.
+    /// Its latency over the kind's median, the median over set-ups and paths.
     pub of_kind: f64,
     /// How far that is from the middle of all hosts, in robust standard deviations.
     pub deviations: f64,
@@ -28,9 +28,9 @@ pub struct Outlier {
 /// The outliers of a kind, the slowest first.
 pub(super) fn outliers(trials: &KindTrials) -> Vec<Outlier> {
     let mut of_host: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for workload in trials.workloads.numbers() {
+    for setup in trials.setups.numbers() {
         for path in trials.paths.numbers() {
-            let hosts = trials.of_hosts(workload, path, Figure::LatencyMean);
+            let hosts = trials.of_hosts(setup, path, Figure::LatencyMean);
             let values: Vec<f64> = hosts.iter().map(|(_, value)| *value).collect();
             let Some(middle) = median(&values) else { continue };
             for (host, value) in hosts {

@@ -1,8 +1,8 @@
 //! The report as one HTML page.
 
-use super::text::{drift_words, off, percent, saved, title, winner};
+use super::text::{drift_words, off, percent, saved, take, title, winner};
 use super::winners::Mean;
-use super::{FleetReport, KindReport, WorkloadReport};
+use super::{Advice, FleetReport, KindReport, WorkloadReport};
 use iopj_report::analysis::stats::{LEVEL, p_text};
 use iopj_report::render::html::{TablePage, TableSection, table_page};
 use std::collections::BTreeMap;
@@ -39,18 +39,21 @@ pub fn page(report: &FleetReport) -> String {
     })
 }
 
-/// A row for each workload of each kind, after the kind's own cells.
+/// A row for each set-up of each kind, after the kind's own cells.
 fn by_workload(report: &FleetReport, cells: impl Fn(&WorkloadReport) -> Vec<String>) -> Vec<Vec<String>> {
     let rows = report.kinds.iter().flat_map(|kind| kind.workloads.iter().map(move |one| (kind, one)));
-    rows.map(|(kind, one)| [vec![title(kind), one.workload.clone()], cells(one)].concat()).collect()
+    rows.map(|(kind, one)| [vec![title(kind), one.setup.clone()], cells(one)].concat()).collect()
 }
 
 fn roll_out(report: &FleetReport) -> TableSection {
     let cells = |one: &WorkloadReport| match &one.advice {
         None => vec!["nothing is verified on enough hosts".to_owned()],
         Some(advice) => vec![
-            advice.path.clone(),
+            take(advice),
             advice.by.to_owned(),
+            advice.decision.to_owned(),
+            advice.p.map_or("-".to_owned(), |p| p_text(p, 3)),
+            advice.hosts.to_string(),
             percent(advice.verified_share),
             saved(one, |advice| advice.joules),
             saved(one, |advice| advice.cpu),
@@ -63,14 +66,20 @@ fn roll_out(report: &FleetReport) -> TableSection {
         heading: "What to roll out to whom".to_owned(),
         lead: roll_out_lead(report),
         note: "The path with the least joules for each I/O where a meter measured the whole machine, else \
-               with the least CPU time, among those that are verified on 95 % of the hosts or more. Savings \
-               are of each I/O against the path in the last column; below zero it costs more."
+               with the least CPU time, among those that are verified on 95 % of the hosts and in 95 % of \
+               the trials or more. It is compared with each of the others within hosts, those that have \
+               the figure for all of these paths (paired t-tests, p-values corrected by Holm over all \
+               kinds and set-ups). Savings are of each I/O against the path in the last column; below zero \
+               it costs more."
             .to_owned(),
         columns: vec![
             ("kind", false),
-            ("workload", false),
+            ("set-up", false),
             ("take", false),
             ("by", false),
+            ("decision", false),
+            ("p", true),
+            ("hosts", true),
             ("verified on", true),
             ("joules saved", true),
             ("CPU saved", true),
@@ -81,16 +90,18 @@ fn roll_out(report: &FleetReport) -> TableSection {
     }
 }
 
-/// What the largest kinds are to take, in words.
+/// What the largest kinds are to take, in words, where that is decided.
 fn roll_out_lead(report: &FleetReport) -> Vec<String> {
     let sentence = |kind: &KindReport| {
         let mut takes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for (one, advice) in kind.workloads.iter().filter_map(|one| Some((one, one.advice.as_ref()?))) {
-            takes.entry(&advice.path).or_default().push(&one.workload);
+        let decided = |advice: &&Advice| advice.decision != "undecided";
+        let advised = kind.workloads.iter().filter_map(|one| Some((one, one.advice.as_ref()?)));
+        for (one, advice) in advised.filter(|(_, advice)| decided(advice)) {
+            takes.entry(&advice.path).or_default().push(&one.setup);
         }
         let all = kind.workloads.len();
         let take = |(path, workloads): (&str, Vec<&str>)| match workloads.len() {
-            count if count == all => format!("{path} for every workload"),
+            count if count == all => format!("{path} for everything"),
             _ => format!("{path} for {}", workloads.join(", ")),
         };
         let takes: Vec<String> = takes.into_iter().map(take).collect();
@@ -109,11 +120,11 @@ fn winners(report: &FleetReport) -> TableSection {
         heading: "Winners".to_owned(),
         lead: Vec::new(),
         note: "The path with the most I/Os per second, hosts compared with themselves (paired t-tests over \
-               hosts), p-values corrected by Holm over all kinds and workloads."
+               hosts), p-values corrected by Holm over all kinds and set-ups."
             .to_owned(),
         columns: vec![
             ("kind", false),
-            ("workload", false),
+            ("set-up", false),
             ("most IOPS", false),
             ("decision", false),
             ("p", true),
@@ -137,7 +148,7 @@ fn figures(report: &FleetReport) -> TableSection {
         {
             rows.push(vec![
                 title(kind),
-                one.workload.clone(),
+                one.setup.clone(),
                 path.path.clone(),
                 format!("{} of {}", path.verified_hosts, path.hosts),
                 mean(&path.iops, 1.0, 0),
@@ -155,7 +166,7 @@ fn figures(report: &FleetReport) -> TableSection {
         note: "Means over hosts with half of their 95 % interval.".to_owned(),
         columns: vec![
             ("kind", false),
-            ("workload", false),
+            ("set-up", false),
             ("path", false),
             ("verified hosts", true),
             ("IOPS", true),
@@ -181,11 +192,10 @@ fn outliers(report: &FleetReport) -> TableSection {
         id: "outliers",
         heading: "Outliers".to_owned(),
         lead: vec![lead],
-        note:
-            "A host's latency over the median of its kind, the median over workloads and paths; far is more \
+        note: "A host's latency over the median of its kind, the median over set-ups and paths; far is more \
                than 3.5 robust standard deviations (1.4826 MAD) and 5 % from the middle. Kinds of fewer \
                than 5 hosts have no outliers."
-                .to_owned(),
+            .to_owned(),
         columns: vec![("kind", false), ("host", false), ("how far", false)],
         rows,
     }
@@ -202,7 +212,7 @@ fn drift(report: &FleetReport) -> TableSection {
         lead: vec![format!("Latency drifts on {shown} of {} kinds of machines.", report.kinds.len())],
         note:
             "The slope of a straight line through each host's mean latency over time, relative to it, mean \
-               over workloads and paths, then over hosts; hosts of three stores or more. P-values are \
+               over set-ups and paths, then over hosts; hosts of three stores or more. P-values are \
                corrected by Holm over all kinds."
                 .to_owned(),
         columns: vec![("kind", false), ("what a month changes", false)],

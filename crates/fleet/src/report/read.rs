@@ -9,7 +9,7 @@ use arrow_array::{Array, RecordBatch};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::errors::ParquetError;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::path::Path;
 
@@ -27,13 +27,16 @@ pub(super) enum Figure {
 const FIGURES: usize = 6;
 
 /// Columns of the table of trials that are read, and nothing else.
-const COLUMNS: [&str; 17] = [
+const COLUMNS: [&str; 20] = [
     "store",
     "host",
     "began_unix_ns",
     "path",
     "workload",
     "workload_json",
+    "settings",
+    "generator",
+    "setup",
     "in_force",
     "competes",
     "verdict",
@@ -52,11 +55,12 @@ const COLUMNS: [&str; 17] = [
 pub(super) struct KindTrials {
     /// Names of hosts; a number elsewhere is an index into them.
     pub(super) hosts: Names,
-    pub(super) workloads: Names,
-    /// A workload's JSON, by its number.
-    pub(super) workload_json: Vec<String>,
+    /// What trials share that are compared by their paths.
+    pub(super) setups: Names,
+    /// The same in parts, by its number.
+    pub(super) parts: Vec<Setup>,
     pub(super) paths: Names,
-    /// Sums by workload, path and store.
+    /// Sums by set-up, path and store.
     pub(super) cells: BTreeMap<(u32, u32, u32), StoreCell>,
     pub(super) stores: Names,
     /// Earliest and latest trial, in ns since 1970.
@@ -67,14 +71,27 @@ pub(super) struct KindTrials {
     pub(super) cores: u32,
 }
 
-/// The trials of one path and workload in one store.
+/// A workload with settings and a generator.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Setup {
+    /// The workload's title.
+    pub(super) workload: String,
+    pub(super) workload_json: String,
+    pub(super) settings: String,
+    pub(super) generator: String,
+}
+
+/// The trials of one path and set-up in one store.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StoreCell {
     pub(super) host: u32,
     /// When the first of them began, in ns since 1970.
     pub(super) began_ns: i64,
+    pub(super) trials: u32,
     pub(super) verified: u32,
     pub(super) refuted: u32,
+    /// Trials that compete: verified, and not disturbed.
+    pub(super) competing: u32,
     sums: [f64; FIGURES],
     counts: [u32; FIGURES],
 }
@@ -85,6 +102,22 @@ impl StoreCell {
         let count = self.counts[figure as usize];
         (count > 0).then(|| self.sums[figure as usize] / f64::from(count))
     }
+}
+
+/// The share of hosts, and of trials, on which a path must be verified to be rolled out.
+const VERIFIED_SHARE: f64 = 0.95;
+
+/// Where a path was verified.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Verified {
+    /// Hosts that measured it.
+    pub(super) measured: usize,
+    /// Of these, hosts where a trial competes and none was refuted.
+    pub(super) hosts: usize,
+    /// Its trials, also those that failed.
+    pub(super) trials: u32,
+    /// Of these, verified ones.
+    pub(super) verified: u32,
 }
 
 /// Names, each with a number in the order in which they came.
@@ -180,9 +213,12 @@ fn add_trial(trials: &mut KindTrials, cells: &Cells<'_>, row: usize) {
     let store = cells.text("store", row).unwrap_or_default();
     // A store that names no host is a host of its own.
     let host = trials.hosts.number(cells.text("host", row).unwrap_or(store));
-    let workload = trials.workloads.number(cells.text("workload", row).unwrap_or_default());
-    if trials.workload_json.len() < trials.workloads.len() {
-        trials.workload_json.push(cells.text("workload_json", row).unwrap_or_default().to_owned());
+    let setup = trials.setups.number(cells.text("setup", row).unwrap_or_default());
+    if trials.parts.len() < trials.setups.len() {
+        let text = |name| cells.text(name, row).unwrap_or_default().to_owned();
+        let (workload, workload_json) = (text("workload"), text("workload_json"));
+        let (settings, generator) = (text("settings"), text("generator"));
+        trials.parts.push(Setup { workload, workload_json, settings, generator });
     }
     let path = trials.paths.number(cells.text("path", row).unwrap_or_default());
     let store = trials.stores.number(store);
@@ -195,15 +231,17 @@ fn add_trial(trials: &mut KindTrials, cells: &Cells<'_>, row: usize) {
     trials.refuted += u64::from(is_refuted);
     let cores = cells.count("cores", row).and_then(|cores| u32::try_from(cores).ok());
     trials.cores = trials.cores.max(cores.unwrap_or_default());
-    let own = trials.cells.entry((workload, path, store)).or_insert(StoreCell {
+    let own = trials.cells.entry((setup, path, store)).or_insert(StoreCell {
         host,
         began_ns,
         ..StoreCell::default()
     });
     own.began_ns = own.began_ns.min(began_ns);
+    own.trials += 1;
     own.refuted += u32::from(is_refuted);
+    own.verified += u32::from(cells.text("verdict", row) == Some("verified"));
     if cells.flag("competes", row) {
-        own.verified += 1;
+        own.competing += 1;
         for (figure, value) in figures(cells, row) {
             own.sums[figure as usize] += value;
             own.counts[figure as usize] += 1;
@@ -229,10 +267,10 @@ fn figures(cells: &Cells<'_>, row: usize) -> impl Iterator<Item = (Figure, f64)>
 }
 
 impl KindTrials {
-    /// A figure of each host that has it, for a workload and a path: the mean over its stores.
-    pub(super) fn of_hosts(&self, workload: u32, path: u32, figure: Figure) -> Vec<(u32, f64)> {
+    /// A figure of each host that has it, for a set-up and a path: the mean over its stores.
+    pub(super) fn of_hosts(&self, setup: u32, path: u32, figure: Figure) -> Vec<(u32, f64)> {
         let mut sums: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
-        for cell in self.of(workload, path) {
+        for cell in self.of(setup, path) {
             if let Some(mean) = cell.mean(figure) {
                 let sum = sums.entry(cell.host).or_default();
                 *sum = (sum.0 + mean, sum.1 + 1.0);
@@ -241,8 +279,39 @@ impl KindTrials {
         sums.into_iter().map(|(host, (sum, n))| (host, sum / n)).collect()
     }
 
-    /// What the stores have of a workload and a path.
-    pub(super) fn of(&self, workload: u32, path: u32) -> impl Iterator<Item = &StoreCell> {
-        self.cells.range((workload, path, 0)..=(workload, path, u32::MAX)).map(|(_, cell)| cell)
+    /// Where a path was verified.
+    pub(super) fn verified(&self, setup: u32, path: u32) -> Verified {
+        let mut hosts: BTreeMap<u32, [u32; 2]> = BTreeMap::new();
+        let mut sum = Verified::default();
+        for cell in self.of(setup, path) {
+            let [competing, refuted] = hosts.entry(cell.host).or_default();
+            *competing += cell.competing;
+            *refuted += cell.refuted;
+            sum.trials += cell.trials;
+            sum.verified += cell.verified;
+        }
+        sum.measured = hosts.len();
+        sum.hosts = hosts.values().filter(|[competing, refuted]| *competing > 0 && *refuted == 0).count();
+        sum
+    }
+
+    /// The share of the hosts that did a set-up on which a path is verified: one that few of them have is not
+    /// one to roll out.
+    pub(super) fn verified_share(&self, setup: u32, path: u32) -> f64 {
+        let of_setup = self.cells.range((setup, 0, 0)..=(setup, u32::MAX, u32::MAX));
+        let hosts: BTreeSet<u32> = of_setup.map(|(_, cell)| cell.host).collect();
+        self.verified(setup, path).hosts as f64 / hosts.len().max(1) as f64
+    }
+
+    /// True of a path that may be rolled out: it is verified on nearly every host and in nearly every trial.
+    pub(super) fn is_sound(&self, setup: u32, path: u32) -> bool {
+        let Verified { trials, verified, .. } = self.verified(setup, path);
+        let of_trials = f64::from(verified) / f64::from(trials.max(1));
+        of_trials >= VERIFIED_SHARE && self.verified_share(setup, path) >= VERIFIED_SHARE
+    }
+
+    /// What the stores have of a set-up and a path.
+    pub(super) fn of(&self, setup: u32, path: u32) -> impl Iterator<Item = &StoreCell> {
+        self.cells.range((setup, path, 0)..=(setup, path, u32::MAX)).map(|(_, cell)| cell)
     }
 }

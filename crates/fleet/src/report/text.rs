@@ -1,6 +1,6 @@
 //! The report as text for a terminal, and the words that text and page share.
 
-use super::{Drift, FleetReport, KindReport, Saving, WorkloadReport};
+use super::{Advice, Drift, FleetReport, KindReport, Saving, WorkloadReport};
 use iopj_report::analysis::stats::{LEVEL, p_statement};
 use iopj_report::render::{Table, WIDTH, escape, wrap};
 use std::fmt::Write;
@@ -32,9 +32,10 @@ pub fn text(report: &FleetReport) -> String {
 
 fn table(kind: &KindReport) -> String {
     Table::of(&kind.workloads)
-        .left("workload", |one| one.workload.clone())
+        .left("set-up", |one| one.setup.clone())
         .left("most IOPS", winner)
-        .left("take", |one| one.advice.as_ref().map_or("-".to_owned(), |advice| advice.path.clone()))
+        .left("take", |one| one.advice.as_ref().map_or("-".to_owned(), take))
+        .right("hosts", |one| one.advice.as_ref().map_or("-".to_owned(), |one| one.hosts.to_string()))
         .right("verified", |one| {
             one.advice.as_ref().map_or("-".to_owned(), |one| percent(one.verified_share))
         })
@@ -58,11 +59,21 @@ fn counts(kind: &KindReport) -> String {
 pub(super) fn winner(one: &WorkloadReport) -> String {
     match one.best.as_slice() {
         [] => "-".to_owned(),
-        [best] => best.clone(),
-        [best, others @ ..] => match one.decision {
-            "equal" => format!("{best} (equal: {})", others.join(", ")),
-            _ => format!("{best} (undecided: {})", others.join(", ")),
-        },
+        [best, others @ ..] => first(best, others, one.decision),
+    }
+}
+
+/// Which path to take, or which are not distinguished.
+pub(super) fn take(advice: &Advice) -> String {
+    first(&advice.path, &advice.rivals, advice.decision)
+}
+
+fn first(best: &str, others: &[String], decision: &str) -> String {
+    match (others, decision) {
+        ([], "alone") => format!("{best} (alone)"),
+        ([], _) => best.to_owned(),
+        (_, "equal") => format!("{best} (equal: {})", others.join(", ")),
+        _ => format!("{best} (undecided: {})", others.join(", ")),
     }
 }
 

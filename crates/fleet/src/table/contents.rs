@@ -20,13 +20,26 @@ pub struct Contents {
     pub(super) meters: Vec<(MeterRow, Vec<ReadingRow>)>,
 }
 
+/// A store at a glance.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// See [`Contents::id_of`].
+    pub id: String,
+    /// The id that it had before its first trial.
+    pub unborn: String,
+    /// The study.
+    pub study: StudyRecord,
+    /// How many trials it has. Of two stores with one id, the one with more was copied later.
+    pub trials: u64,
+}
+
 impl Contents {
     /// Reads a store.
     ///
     /// # Errors
     /// A record cannot be read, or the store is of a watch and holds no study.
     pub fn read(store: &Store) -> Result<Contents, StoreError> {
-        let (id, study) = Contents::head(store)?;
+        let Head { id, study, .. } = Contents::head(store)?;
         let meters = store.meters()?.into_iter().map(|meter| {
             let readings = store.readings(meter.id)?;
             Ok((meter, readings))
@@ -35,14 +48,14 @@ impl Contents {
         Ok(Contents { id, study, trials: store.all_trials()?, sessions: store.sessions()?, meters })
     }
 
-    /// The id and the study alone, which is quick.
+    /// What tells a store from others, which is quick to read.
     ///
     /// # Errors
     /// As of [`Contents::read`].
-    pub fn head(store: &Store) -> Result<(String, StudyRecord), StoreError> {
+    pub fn head(store: &Store) -> Result<Head, StoreError> {
         let study = store.study()?;
-        let id = Contents::id_of(&study, store.first_started_unix_ns()?);
-        Ok((id, study))
+        let [id, unborn] = [store.first_started_unix_ns()?, None].map(|first| Contents::id_of(&study, first));
+        Ok(Head { id, unborn, study, trials: store.positions()?.len() as u64 })
     }
 
     /// The id of a store: 16 hexadecimal digits, of what stays the same while trials are added. A copy has

@@ -31,6 +31,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EnergyRow<'a>>> {
         Column::new("host", Text(|e| host(&e.row.contents.study))),
         Column::new("path", Text(|e| Some(e.row.trial.path.to_string()))),
         Column::new("workload", Text(|e| Some(e.row.trial.workload.title()))),
+        Column::new("setup", Text(|e| Some(e.row.setup()))),
         Column::new("verdict", Text(|e| e.row.verdict())),
         Column::new("competes", Flag(|e| Some(e.row.competes()))),
         Column::new("meter", Text(|e| Some(e.energy.meter.clone()))),

@@ -43,6 +43,7 @@ pub(super) fn columns<'a>() -> Vec<Column<HistogramRow<'a>>> {
         Column::key("op", Text(|r| Some(r.op.to_owned()))),
         Column::new("path", Text(|r| Some(r.row.trial.path.to_string()))),
         Column::new("workload", Text(|r| Some(r.row.trial.workload.title()))),
+        Column::new("setup", Text(|r| Some(r.row.setup()))),
         Column::new("verdict", Text(|r| r.row.verdict())),
         Column::new("competes", Flag(|r| Some(r.row.competes()))),
         Column::new("ios", Count(|r| Some(r.latency.count))),
@@ -54,11 +55,18 @@ pub(super) fn columns<'a>() -> Vec<Column<HistogramRow<'a>>> {
 /// Bits of a bucket's lower end that count, after the first one: a bucket is at most 1/128 of it wide.
 const BITS: u32 = 7;
 
-/// The bucket of a value: both ends, included. The same of every histogram, so buckets of several can be
-/// added.
-fn bucket(value: u64) -> [u64; 2] {
+/// The number of a value's bucket, from 0. Buckets are the same of every histogram, so those of several can
+/// be added.
+pub(super) fn number(value: u64) -> usize {
     let shift = (u64::BITS - 1 - value.max(1).leading_zeros()).saturating_sub(BITS);
-    let low = (value >> shift) << shift;
+    ((shift as usize) << BITS) + (value >> shift) as usize
+}
+
+/// Both ends of a bucket, included.
+pub(super) fn ends(number: usize) -> [u64; 2] {
+    // The first two times 128 values have a bucket each; then 128 buckets share each power of two.
+    let shift = (number >> BITS).saturating_sub(1);
+    let low = ((number - (shift << BITS)) as u64) << shift;
     [low, low | ((1 << shift) - 1)]
 }
 
@@ -83,7 +91,7 @@ fn buckets(rows: &[HistogramRow<'_>]) -> ArrayRef {
         let before = lows.len();
         let decoded = histogram::decode(&row.latency.histogram);
         for bin in decoded.iter().flat_map(|decoded| decoded.iter_recorded()) {
-            let [low, high] = bucket(bin.value_iterated_to()).map(signed);
+            let [low, high] = ends(number(bin.value_iterated_to())).map(signed);
             let count = signed(bin.count_at_value());
             match counts.last_mut().filter(|_| lows.len() > before && lows.last() == Some(&low)) {
                 Some(last) => *last += count,
@@ -108,12 +116,13 @@ mod tests {
     #[test]
     fn buckets_cover_everything_without_overlap_and_are_narrow() {
         let mut value = 0;
-        while value < 1 << 40 {
-            let [low, high] = bucket(value);
+        for at in 0.. {
+            let [low, high] = ends(at);
             assert!(low == value && high >= low, "{low} {high}");
             assert!((high - low + 1) as f64 <= (low.max(128) as f64) / 128.0, "{low} {high}");
-            assert_eq!(bucket(high), [low, high]);
-            value = high + 1;
+            assert_eq!([number(low), number(high)], [at; 2]);
+            let Some(next) = high.checked_add(1) else { return };
+            value = next;
         }
     }
 }

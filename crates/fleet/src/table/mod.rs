@@ -11,7 +11,7 @@
 //! # }
 //! ```
 //!
-//! `store` and `position` name a trial in every table. A figure that was not measured is null, as are the
+//! `store` and `position` name a trial in every table of trials. A figure that was not measured is null, as are the
 //! times of emulated studies, which mean nothing. Counts are signed, wall time is UTC without a zone.
 
 mod column;
@@ -20,19 +20,22 @@ mod costs;
 mod energy;
 mod evidence;
 mod histograms;
+mod latencies;
 mod series;
+mod setup;
 mod stores;
 mod trials;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-pub use contents::{Contents, Kind, UNKNOWN};
+pub use contents::{Contents, Head, Kind, UNKNOWN};
 use iopj_report::analysis::Admission;
 use iopj_store::{Measurement, Store, StoreError, Trial};
+pub(crate) use latencies::Latencies;
 use std::fmt;
 
 /// The version of all schemas together. It changes with any column.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,6 +46,8 @@ pub enum Table {
     Trials,
     /// One row a histogram of latencies: encoded, and as buckets that SQL can add up.
     Histograms,
+    /// One row a set-up, path, operation and bucket: I/Os of all trials of a part that compete.
+    Latencies,
     /// One row a slice of a trial's window: I/Os over time.
     Series,
     /// One row a reading of a meter's channel.
@@ -57,10 +62,11 @@ pub enum Table {
 
 impl Table {
     /// All tables.
-    pub const ALL: [Table; 8] = [
+    pub const ALL: [Table; 9] = [
         Table::Stores,
         Table::Trials,
         Table::Histograms,
+        Table::Latencies,
         Table::Series,
         Table::Power,
         Table::Evidence,
@@ -74,6 +80,7 @@ impl Table {
             Table::Stores => "stores",
             Table::Trials => "trials",
             Table::Histograms => "histograms",
+            Table::Latencies => "latencies",
             Table::Series => "series",
             Table::Power => "power",
             Table::Evidence => "evidence",
@@ -100,6 +107,7 @@ pub fn schema(table: Table) -> SchemaRef {
         Table::Stores => column::schema(&stores::columns()),
         Table::Trials => column::schema(&trials::columns()),
         Table::Histograms => column::schema(&histograms::columns()),
+        Table::Latencies => latencies::schema(),
         Table::Series => column::schema(&series::slices()),
         Table::Power => column::schema(&series::readings()),
         Table::Evidence => column::schema(&evidence::columns()),
@@ -122,6 +130,11 @@ pub fn batch(contents: &Contents, table: Table) -> RecordBatch {
         Table::Stores => column::batch(&stores::columns(), &[contents]),
         Table::Trials => column::batch(&trials::columns(), &rows(contents)),
         Table::Histograms => column::batch(&histograms::columns(), &histograms::rows(contents)),
+        Table::Latencies => {
+            let mut latencies = Latencies::default();
+            latencies.add(&batch(contents, Table::Histograms));
+            latencies.batch()
+        }
         Table::Series => column::batch(&series::slices(), &series::slice_rows(contents)),
         Table::Power => column::batch(&series::readings(), &series::reading_rows(contents)),
         Table::Evidence => column::batch(&evidence::columns(), &measured(contents)),
@@ -149,6 +162,10 @@ impl<'a> Row<'a> {
 
     fn store(&self) -> String {
         self.contents.id.clone()
+    }
+
+    fn setup(&self) -> String {
+        setup::setup(self.trial)
     }
 
     fn verdict(&self) -> Option<String> {

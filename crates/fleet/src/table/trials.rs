@@ -52,6 +52,7 @@ fn workload<'a>() -> Vec<Column<Row<'a>>> {
         Column::new("runtime_s", Number(runtime_s)),
         Column::new("workload_json", Text(|r| serde_json::to_string(work(r)).ok())),
         Column::new("settings", Text(|r| Some(settings(&r.trial.settings)))),
+        Column::new("setup", Text(|r| Some(r.setup()))),
     ]
 }
 

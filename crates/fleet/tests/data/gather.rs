@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::path::Path;
 
 fn small(seed: u64) -> Fleet {
-    Fleet { stores: 12, seed, machines: 2, replicates: 1 }
+    Fleet { stores: 12, seed, machines: 2, replicates: 1, is_uneven: false }
 }
 
 /// Adds a trial to a store, as a run that goes on does.
@@ -67,24 +67,74 @@ fn write(fleet: &Fleet, folder: &Path, store: usize) {
     fleet.write_store(&path, store).expect("a store");
 }
 
-/// A store of another kind of machine at the place of an old one leaves nothing of the old one behind.
+/// The rows of the store before were lost: last night's, where each night has a file of the same name.
 #[test]
-fn a_store_that_takes_the_place_of_another_replaces_it() {
+fn a_store_that_takes_the_place_of_another_leaves_the_rows_of_the_other() {
     let (made, dataset) = (folder(), folder());
     let (made, dataset) = (made.path(), dataset.path());
     let fleet = small(4);
     (0..12).for_each(|store| write(&fleet, made, store));
     gathered(made, dataset);
     let old = fleet.path(made, 0);
-    let before = listed(dataset)[&old].clone();
-    std::fs::remove_file(&old).unwrap();
+    let kept = folder();
+    std::fs::rename(&old, kept.path().join("kept.iopj")).unwrap();
     let other: Host = fleet.host(1);
     assert_ne!(other.machine, fleet.host(0).machine);
     Fleet { seed: 5, ..small(5) }.write_store(&old, 6).unwrap();
     let again = gathered(made, dataset);
-    assert_eq!((again.replaced, again.added, again.stores), (1, 0, 12));
-    assert_ne!(listed(dataset)[&old], before);
-    hold(dataset, &stores(made));
+    assert_eq!((again.replaced, again.added, again.stores), (0, 1, 13));
+    let mut all = stores(made);
+    all.extend(stores(kept.path()));
+    hold(dataset, &all);
+    // One that is moved to the place of another takes nothing of it along.
+    std::fs::rename(fleet.path(made, 3), fleet.path(made, 4)).unwrap();
+    let moved = gathered(made, dataset);
+    assert_eq!((moved.replaced, moved.added, moved.stores, moved.copies.len()), (1, 0, 13, 0));
+    let nothing = gathered(made, dataset);
+    assert_eq!((nothing.generation, nothing.unchanged), (moved.generation, 11));
+}
+
+/// A run that has only begun has no trial, and gets another id with the first one.
+#[test]
+fn a_store_without_trials_is_replaced_by_itself_with_trials() {
+    let (made, dataset) = (folder(), folder());
+    let path = made.path().join("night.iopj");
+    small(4).write_store(&path, 0).unwrap();
+    let whole = Store::open(&path).unwrap();
+    let (study, trials) = (whole.study().unwrap(), whole.all_trials().unwrap());
+    drop(whole);
+    std::fs::remove_file(&path).unwrap();
+    drop(Store::create(&path, &study).unwrap());
+    assert_eq!(gathered(made.path(), dataset.path()).stores, 1);
+    Store::open_for_run(&path).unwrap().add(&trials[0]).unwrap();
+    let begun = gathered(made.path(), dataset.path());
+    assert_eq!((begun.replaced, begun.stores), (1, 1));
+    hold(dataset.path(), &stores(made.path()));
+}
+
+/// The first by name won: of a copy that was made halfway, half of the trials.
+#[test]
+fn of_two_files_of_one_store_the_one_with_more_trials_wins() {
+    let (made, dataset) = (folder(), folder());
+    let (made, dataset) = (made.path(), dataset.path());
+    let [early, late] = ["a.iopj", "b.iopj"].map(|name| made.join(name));
+    small(4).write_store(&early, 0).unwrap();
+    std::fs::copy(&early, &late).unwrap();
+    extend(&late);
+    let first = gathered(made, dataset);
+    assert_eq!((first.copies, first.stores), (vec![early.canonicalize().unwrap()], 1));
+    hold(dataset, &[late.clone()].into());
+    // The same where the early one is known by now.
+    let (later, dataset) = (made.join("c.iopj"), folder());
+    std::fs::rename(&late, &later).unwrap();
+    std::fs::rename(&later, made.join("c.part")).unwrap();
+    gathered(made, dataset.path());
+    std::fs::rename(made.join("c.part"), &later).unwrap();
+    let second = gathered(made, dataset.path());
+    assert_eq!((second.replaced, second.stores), (1, 1));
+    hold(dataset.path(), &[later].into());
+    let third = gathered(made, dataset.path());
+    assert_eq!((third.generation, third.copies.len()), (second.generation, 1));
 }
 
 /// A store whose file is gone stays, one that was moved is known again, and a copy counts once.
@@ -114,7 +164,7 @@ fn stores_are_known_by_what_they_hold() {
 #[test]
 fn refuted_and_failed_trials_are_there_and_do_not_compete() {
     let made = folder();
-    let fleet = Fleet { stores: 100, seed: 1, machines: 2, replicates: 1 };
+    let fleet = Fleet { stores: 100, seed: 1, machines: 2, replicates: 1, is_uneven: false };
     // Host 16 has the first drive and the first kernel; host 3 and 13 have a trial that fails.
     let refuted = fleet.host(16);
     assert_eq!((refuted.kernel, refuted.number % 4), (0, 0));

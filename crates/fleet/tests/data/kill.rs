@@ -32,7 +32,7 @@ fn gather_for_a_kill() {
 fn a_gather_that_is_killed_leaves_a_whole_generation() {
     let (made, dataset) = (folder(), folder());
     let (made, dataset) = (made.path(), dataset.path());
-    let fleet = Fleet { stores: 28, seed: 3, machines: 2, replicates: 1 };
+    let fleet = Fleet { stores: 28, seed: 3, machines: 2, replicates: 1, is_uneven: false };
     let mut written = 0;
     let mut whole = BTreeSet::new();
     for round in 0..14_u64 {

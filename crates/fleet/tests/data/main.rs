@@ -8,4 +8,10 @@ mod kill;
 mod measure;
 mod report;
 mod rows;
+mod setups;
+mod small;
+mod sound;
+mod statistics;
 mod trouble;
+#[path = "../../examples/generate/uneven.rs"]
+mod uneven;

@@ -8,7 +8,7 @@ use iopj_report::analysis::stats::LEVEL;
 /// 24 hosts of one machine, so six of each drive and kernel.
 fn of_fleet() -> FleetReport {
     let (made, dataset) = (folder(), folder());
-    let fleet = Fleet { stores: 24 * MONTHS, seed: 2, machines: 1, replicates: 1 };
+    let fleet = Fleet { stores: 24 * MONTHS, seed: 2, machines: 1, replicates: 1, is_uneven: false };
     fleet.write(made.path()).unwrap();
     let done = gathered(made.path(), dataset.path());
     assert_eq!((done.stores, done.problems.len()), (fleet.stores, 0));
@@ -41,8 +41,8 @@ fn the_report_finds_what_is_true_of_the_fleet() {
 fn winners(kind: &KindReport, is_refuted: bool) {
     for one in &kind.workloads {
         let deep = if is_refuted { "io_uring/sqpoll/poll" } else { "io_uring/syscall/poll" };
-        let expected = if one.workload.contains("iodepth 1 ") { "io_uring/sqpoll/poll" } else { deep };
-        assert_eq!((one.decision, &one.best[..]), ("wins", &[expected.to_owned()][..]), "{}", one.workload);
+        let expected = if one.setup.contains("iodepth 1 ") { "io_uring/sqpoll/poll" } else { deep };
+        assert_eq!((one.decision, &one.best[..]), ("wins", &[expected.to_owned()][..]), "{}", one.setup);
         let poll = one.paths.iter().find(|path| path.path == "io_uring/syscall/poll").unwrap();
         assert_eq!(poll.verified_hosts, if is_refuted { 0 } else { 6 });
     }
@@ -51,7 +51,7 @@ fn winners(kind: &KindReport, is_refuted: bool) {
 /// The path with the least joules is that of the least power times latency, which the fleet's table says.
 fn advice(kind: &KindReport, is_refuted: bool) {
     for one in &kind.workloads {
-        let at = usize::from(!one.workload.contains("iodepth 1 "));
+        let at = usize::from(!one.setup.contains("iodepth 1 "));
         let joules = |(_, slower, _, power): &(&str, [f64; 2], f64, f64)| slower[at] * power;
         let sound = PATHS.iter().filter(|(path, ..)| !is_refuted || *path != "io_uring/syscall/poll");
         let best = sound.min_by(|a, b| joules(a).total_cmp(&joules(b))).unwrap();
@@ -61,9 +61,9 @@ fn advice(kind: &KindReport, is_refuted: bool) {
         let (saving, truth) = (advice.joules.unwrap(), 1.0 - joules(best) / joules(plain));
         assert!(saving.low < saving.share && saving.share < saving.high);
         // A mean of 5 trials of 1 % on each of 6 hosts.
-        assert!((saving.share - truth).abs() < 0.015, "{} {truth} {saving:?}", one.workload);
+        assert!((saving.share - truth).abs() < 0.015, "{} {truth} {saving:?}", one.setup);
         let (latency, truth) = (advice.latency.unwrap(), 1.0 - best.1[at] / plain.1[at]);
-        assert!((latency.share - truth).abs() < 0.015, "{} {truth} {latency:?}", one.workload);
+        assert!((latency.share - truth).abs() < 0.015, "{} {truth} {latency:?}", one.setup);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use iopj_fleet::gather::{FILE, Gathered, Manifest, gather};
 use iopj_fleet::table::{Contents, Kind, Table, batch};
 use iopj_store::Store;
@@ -92,7 +93,8 @@ pub(crate) fn stores(folder: &Path) -> BTreeSet<PathBuf> {
 pub(crate) fn hold(dataset: &Path, stores: &BTreeSet<PathBuf>) {
     let read = |store: &PathBuf| Contents::read(&Store::open(store).expect("a store")).expect("its contents");
     let stores: Vec<Contents> = stores.iter().map(read).collect();
-    for table in Table::ALL {
+    hold_latencies(dataset, &stores);
+    for table in Table::ALL.into_iter().filter(|table| *table != Table::Latencies) {
         let rows_of = |store: &Contents| {
             let partition = Path::new(table.name()).join(iopj_fleet::gather::folder(&Kind::of(&store.study)));
             ((partition, store.id.clone()), batch(store, table))
@@ -107,6 +109,54 @@ pub(crate) fn hold(dataset: &Path, stores: &BTreeSet<PathBuf>) {
             assert_eq!(rows.schema().fields(), iopj_fleet::table::schema(table).fields());
         }
     }
+}
+
+/// I/Os by partition, by set-up, path and operation, and by bucket.
+type Latencies = BTreeMap<(PathBuf, Vec<String>, i64), i64>;
+
+/// Checks that latencies are those of these stores added up, by whichever parts.
+fn hold_latencies(dataset: &Path, stores: &[Contents]) {
+    let mut expected = Latencies::new();
+    for store in stores {
+        let partition = iopj_fleet::gather::folder(&Kind::of(&store.study));
+        add_histograms(&mut expected, &partition, &batch(store, Table::Histograms));
+    }
+    let mut found = Latencies::new();
+    let folder = dataset.join("latencies");
+    for file in files(&folder) {
+        let partition = file.parent().and_then(|at| at.strip_prefix(&folder).ok()).expect("a partition");
+        let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(&file).expect("a part"));
+        for batch in builder.and_then(|builder| builder.build()).expect("Parquet") {
+            add(&mut found, partition, &batch.expect("a batch"));
+        }
+    }
+    assert!(found == expected, "{} buckets against {}", found.len(), expected.len());
+}
+
+fn add(to: &mut Latencies, partition: &Path, batch: &RecordBatch) {
+    let count = |name| batch.column_by_name(name).unwrap().as_primitive::<Int64Type>();
+    let (high, ios) = (count("high_ns"), count("ios"));
+    for row in 0..batch.num_rows() {
+        *to.entry((partition.to_owned(), key(batch, row), high.value(row))).or_default() += ios.value(row);
+    }
+}
+
+fn add_histograms(to: &mut Latencies, partition: &Path, batch: &RecordBatch) {
+    let competes = batch.column_by_name("competes").unwrap().as_boolean();
+    let buckets = batch.column_by_name("buckets").unwrap().as_list::<i32>();
+    for row in (0..batch.num_rows()).filter(|row| competes.value(*row)) {
+        let buckets = buckets.value(row);
+        let of = |name| buckets.as_struct().column_by_name(name).unwrap().as_primitive::<Int64Type>();
+        for (high, count) in of("high_ns").values().iter().zip(of("count").values()) {
+            *to.entry((partition.to_owned(), key(batch, row), *high)).or_default() += count;
+        }
+    }
+}
+
+/// Set-up, path and operation.
+fn key(batch: &RecordBatch, row: usize) -> Vec<String> {
+    let text = |name| batch.column_by_name(name).unwrap().as_string::<i32>().value(row).to_owned();
+    ["setup", "path", "op"].map(text).to_vec()
 }
 
 /// What the data set says that it has, by file.

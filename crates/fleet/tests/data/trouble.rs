@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn fleet(made: &Path) -> Fleet {
-    let fleet = Fleet { stores: 10, seed: 8, machines: 2, replicates: 1 };
+    let fleet = Fleet { stores: 10, seed: 8, machines: 2, replicates: 1, is_uneven: false };
     fleet.write(made).unwrap();
     fleet
 }
@@ -122,7 +122,7 @@ fn a_folder_of_something_else_and_a_second_gather_are_refused() {
     assert!(matches!(refused(dataset.path()), GatherError::Locked(_)));
     drop(lock);
     let list = dataset.path().join(iopj_fleet::gather::FILE);
-    let text = fs::read_to_string(&list).unwrap().replace("\"schema\": 1", "\"schema\": 99");
+    let text = fs::read_to_string(&list).unwrap().replace("\"schema\": 2", "\"schema\": 99");
     fs::write(&list, text).unwrap();
     assert!(matches!(refused(dataset.path()), GatherError::Schema { found: 99, .. }));
     let nowhere = gather(&[made.path().join("nowhere")], dataset.path(), &|_, _| {}).unwrap_err();

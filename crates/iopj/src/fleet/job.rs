@@ -8,8 +8,8 @@ use crate::progress::{Followed, view};
 use crate::run::look as decide;
 use crate::signals;
 use anyhow::{Context, anyhow};
-use iopj_fleet::job::{Job, JobFolder, Look, Phase, Process, State, boot_id, drive_key};
-use iopj_fleet::lease::{Holder, Lease, Taken};
+use iopj_fleet::job::{Drive, Job, JobFolder, Look, Phase, Process, State, boot_id, drive_key};
+use iopj_fleet::lease::{self, Holder, Lease, Taken};
 use iopj_fleet::{Campaign, slurm};
 use iopj_host::settings::Host;
 use iopj_load::descriptors;
@@ -30,6 +30,10 @@ const AWAIT: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long the process that watches a job may take to say how it ended.
 const MOMENT: Duration = Duration::from_secs(2);
+/// How often a task's end is asked for of Slurm.
+const ASKING: Duration = Duration::from_secs(10);
+/// The exit code of a run that an error ended.
+const BROKEN_OFF: u8 = 3;
 /// Why a job ended that was told to.
 const ENDED: &str = "ended by a signal";
 
@@ -107,7 +111,10 @@ fn start(folder: &JobFolder) -> anyhow::Result<()> {
     }
     let mut child = watch.spawn().context("the job cannot be started")?;
     let until = Instant::now() + LIMIT;
-    while folder.state()? == before && child.try_wait()?.is_none() && Instant::now() < until {
+    while folder.state()? == before && child.try_wait()?.is_none() {
+        if Instant::now() > until {
+            anyhow::bail!("the job has not begun yet; its log is `{}`", folder.log().display());
+        }
         thread::sleep(INTERVAL);
     }
     Ok(())
@@ -185,17 +192,19 @@ fn task(folder: &Path, args: &JobArgs) -> anyhow::Result<ExitCode> {
 /// Does the job, from its first state to its last.
 fn perform(folder: &JobFolder, job: &Job, holder: &Holder) -> anyhow::Result<ExitCode> {
     let stop = if holder.task.is_some() { signals::scheduled_stop_flag() } else { signals::stop_flag() };
-    let before = folder.state()?;
-    if before.as_ref().is_some_and(|state| state.phase == Phase::Running) {
+    // Two starts at the same moment would write over each other's state.
+    let Some(lock) = folder.lock()? else {
         anyhow::bail!("the job in `{}` runs already: `iopj fleet status` shows it", folder.path().display());
-    }
-    if let Some(before) = before.filter(|state| state.phase.is_complete()) {
+    };
+    if let Some(before) = folder.written()?.filter(|state| state.phase.is_complete()) {
+        drop(lock);
         hold(job, stop);
         return Ok(exit_code(before.phase));
     }
     let store = folder.store_of(job)?;
     let first = State {
         process: Process::of(std::process::id()),
+        boot: Some(boot_id()),
         drives: refusals::drives(job, &store),
         task: holder.task.clone(),
         ..State::now(Phase::Running, None)
@@ -206,11 +215,16 @@ fn perform(folder: &JobFolder, job: &Job, holder: &Holder) -> anyhow::Result<Exi
         crate::output::fail(&error);
         (Phase::Refused, Some(format!("{error:#}")))
     });
-    if job.scratch.is_some() && store.exists() {
-        iopj_fleet::transfer::copy(&store, &folder.store())?;
-    }
+    let is_elsewhere = job.scratch.is_some() && store.exists();
+    let copied = if is_elsewhere { iopj_fleet::transfer::copy(&store, &folder.store()) } else { Ok(()) };
+    let (phase, reason) = match copied {
+        // It is in the scratch still, and the next submit copies it.
+        Err(error) if phase.is_complete() => broken_off(&error.into()),
+        _ => (phase, reason),
+    };
     let last = first.became(phase, reason).counted(&store);
     folder.write(&last)?;
+    drop(lock);
     hold(job, stop);
     Ok(exit_code(phase))
 }
@@ -221,6 +235,7 @@ fn exit_code(phase: Phase) -> ExitCode {
         Phase::Ok => ExitCode::SUCCESS,
         Phase::Failures => ExitCode::from(FAILURES),
         Phase::Cancelled => ExitCode::from(INTERRUPTED),
+        Phase::Killed => ExitCode::from(BROKEN_OFF),
         _ => ExitCode::from(USAGE),
     }
 }
@@ -252,19 +267,29 @@ fn measured(
     };
     let waited = State::now(Phase::Running, None);
     folder.write(&State { began_ms: Some(waited.since_ms), ..state.clone() })?;
-    let summary = run(job, store, &mut view, stop);
+    let summary = run(job, &state.drives, store, &mut view, stop);
     drop(leases);
     match summary {
         Err(RunError::Interrupted) => Ok((Phase::Cancelled, Some(ENDED.to_owned()))),
+        // What began was not refused: its trials are in its store.
+        Err(error) if view.has_begun() => Ok(broken_off(&error.into())),
         Err(error) => Err(error.into()),
         Ok(summary) if summary.interrupted => Ok((Phase::Cancelled, Some(ENDED.to_owned()))),
-        Ok(_) => {
-            let trials = Store::open(store)?.trials()?;
-            let failed = trials.iter().filter(|trial| matches!(trial.outcome, Outcome::Failed(_))).count();
-            let reason = format!("{failed} of {} trials failed", trials.len());
-            Ok(if failed > 0 { (Phase::Failures, Some(reason)) } else { (Phase::Ok, None) })
-        }
+        Ok(_) => Ok(complete(store).unwrap_or_else(|error| broken_off(&error))),
     }
+}
+
+fn broken_off(error: &anyhow::Error) -> (Phase, Option<String>) {
+    crate::output::fail(error);
+    (Phase::Killed, Some(format!("an error ended the run: {error:#}")))
+}
+
+/// What has become of a study that was measured to its end.
+fn complete(store: &Path) -> anyhow::Result<(Phase, Option<String>)> {
+    let trials = Store::open(store)?.trials()?;
+    let failed = trials.iter().filter(|trial| matches!(trial.outcome, Outcome::Failed(_))).count();
+    let reason = format!("{failed} of {} trials failed", trials.len());
+    Ok(if failed > 0 { (Phase::Failures, Some(reason)) } else { (Phase::Ok, None) })
 }
 
 /// The leases of all drives, waiting for them as long as the job may; or why there are none.
@@ -280,10 +305,11 @@ fn leases(
     // In one order on all hosts: two that wait for each other would wait for ever.
     let mut keys: Vec<String> = state.drives.iter().map(|drive| drive_key(drive, &holder.boot)).collect();
     keys.sort();
+    let is_over = lease::seldom(ASKING, &slurm::is_over);
     let (mut held, mut told) = (Vec::new(), false);
     for key in keys {
         loop {
-            let by = match Lease::take(folder, &key, holder, &slurm::is_over)? {
+            let by = match Lease::take(folder, &key, holder, &is_over)? {
                 Taken::Held(lease) => break held.push(lease),
                 Taken::By(by) => by,
             };
@@ -306,6 +332,7 @@ fn leases(
 
 fn run(
     job: &Job,
+    drives: &[Drive],
     store: &Path,
     view: &mut Followed,
     stop: &AtomicBool,
@@ -316,6 +343,8 @@ fn run(
         destroy_data: job.target.iter().filter(|_| job.destroy_data).cloned().collect(),
         allow_exec: job.allow_exec,
         wait: job.wait_ms.map(Duration::from_millis),
+        // They are looked at again once the drive is free: hours may have passed.
+        drives: Some(drives.iter().map(|drive| (drive.name.clone(), drive.serial.clone())).collect()),
         ..Options::default()
     };
     if store.exists() {

@@ -5,7 +5,7 @@ use crate::metrics::Publisher;
 use iopj_core::energy::TrialEnergy;
 use iopj_core::watch::WatchPower;
 use iopj_report::analysis::run_so_far::{BegunTrial, CellNames, RunSoFar};
-use iopj_report::render::run_metrics;
+use iopj_report::render::{Label, run_metrics};
 use iopj_run::Progress;
 use iopj_run::metrics::{MetricsError, Scrapes};
 use iopj_store::{Outcome, Trial, Unavailable};
@@ -41,11 +41,16 @@ impl Followed {
     /// Publishes the run of a study from now on, if the options ask for it.
     pub(crate) fn publish(&mut self, args: &PublishArgs, study: &str) -> Result<(), MetricsError> {
         self.run = RunSoFar { study: study.to_owned(), began_s: now_s(), ..RunSoFar::default() };
-        self.publisher = Publisher::of(args, &run_metrics(&self.run))?;
+        self.publisher = Publisher::new(args, &run_metrics(&self.run), &self.label())?;
         if let Some(says) = self.publisher.as_ref().and_then(Publisher::says) {
             self.view.note(&says);
         }
         Ok(())
+    }
+
+    /// Whether a trial has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.run.trial.is_some()
     }
 
     /// The run has ended, with these trials in its store. A file keeps the last figures.
@@ -64,15 +69,30 @@ impl Followed {
 
     fn renew(&mut self) {
         let Some(publisher) = &self.publisher else { return };
-        if let Err(error) = publisher.set(run_metrics(&self.run))
+        if let Err(error) = publisher.set(run_metrics(&self.run), &self.label())
             && !std::mem::replace(&mut self.has_warned, true)
         {
             self.view.note(&format!("warning: {error}"));
         }
     }
 
+    /// What tells the metrics of runs apart.
+    fn label(&self) -> Label {
+        ("study", self.run.study.clone())
+    }
+
     fn scrapes(&self) -> Scrapes {
         self.publisher.as_ref().map(Publisher::scrapes).unwrap_or_default()
+    }
+}
+
+/// However a run ends, who reads its last figures sees that it has ended.
+impl Drop for Followed {
+    fn drop(&mut self) {
+        if !self.run.has_ended {
+            self.run.finish(&[]);
+            self.renew();
+        }
     }
 }
 
@@ -133,4 +153,27 @@ fn names(cell: &Cell) -> CellNames {
 
 fn now_s() -> f64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0.0, |since| since.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::events::Events;
+    use super::*;
+
+    /// What ended by an error between its last trial and its report went on for ever for who reads the file.
+    #[test]
+    fn a_run_that_does_not_get_to_its_report_has_ended_in_its_file_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.prom");
+        let active = || {
+            let text = std::fs::read_to_string(&file).unwrap();
+            text.lines()
+                .find_map(|line| line.strip_prefix("iopj_run_active{study=\"s\"} ")?.parse::<u8>().ok())
+        };
+        let mut run = Followed::new(Box::new(Events::default()));
+        run.publish(&PublishArgs { listen: None, metrics: Some(file.clone()) }, "s").unwrap();
+        assert_eq!(active(), Some(1));
+        drop(run);
+        assert_eq!(active(), Some(0));
+    }
 }

@@ -41,7 +41,7 @@ pub(crate) fn open_folder() -> TempDir {
 /// A small drive with a file system, mounted at `at`.
 pub(crate) struct Disk {
     _mounted: Undo,
-    _device: LoopDevice,
+    device: LoopDevice,
 }
 
 impl Disk {
@@ -50,7 +50,12 @@ impl Disk {
         tool(&format!("truncate -s 24M {}", image.display()));
         tool(&format!("mkfs.ext4 -q {}", image.display()));
         let device = LoopDevice::new(&image, "");
-        Disk { _mounted: mounted(device.node(), at), _device: device }
+        Disk { _mounted: mounted(device.node(), at), device }
+    }
+
+    /// The kernel's name.
+    pub(crate) fn name(&self) -> &str {
+        self.device.node().trim_start_matches("/dev/")
     }
 }
 

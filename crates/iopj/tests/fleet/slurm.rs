@@ -27,7 +27,9 @@ fn until_says(cluster: &Cluster, last: &str) -> String {
 /// The node whose task has the drive.
 fn holder(cluster: &Cluster) -> String {
     until("a lease", || {
-        let lease = fs::read_dir(cluster.at("shared/c/drives")).ok()?.next()?.ok()?;
+        let mut files = fs::read_dir(cluster.at("shared/c/drives")).ok()?.flatten();
+        // A name with a tilde is of a job that asks.
+        let lease = files.find(|file| !file.file_name().to_string_lossy().contains('~'))?;
         // It may be released between the two.
         let holder: serde_json::Value = serde_json::from_slice(&fs::read(lease.path()).ok()?).ok()?;
         Some(holder["host"].as_str()?.to_owned())

@@ -24,8 +24,13 @@ pub(crate) fn have_cluster() -> bool {
 }
 
 impl Cluster {
-    /// Nodes `n1` and `n2`, with a small drive that they share at `shared`.
+    /// Nodes `n1` and `n2`, with a small drive that they share at `shared`. Another process may take one of
+    /// its ports before it does: then a daemon ends, and others are tried.
     pub(crate) fn start() -> Cluster {
+        until("a cluster", Cluster::try_start)
+    }
+
+    fn try_start() -> Option<Cluster> {
         let folder = open_folder();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("munge.key"), [7; 64]).unwrap();
@@ -51,11 +56,18 @@ impl Cluster {
         for node in ["n1", "n2"] {
             cluster.start_daemon("slurmd", &["-D".to_owned(), "-N".to_owned(), node.to_owned()]);
         }
-        until("two nodes", || {
+        let is_up = until("two nodes", || {
+            let has_ended = |daemon: &mut Child| daemon.try_wait().unwrap().is_some();
+            if cluster.daemons.iter_mut().any(has_ended) {
+                return Some(false);
+            }
             let output = cluster.command("sinfo", "--noheader --format=%D%t").output().unwrap();
-            (String::from_utf8_lossy(&output.stdout).trim() == "2idle").then_some(())
+            (String::from_utf8_lossy(&output.stdout).trim() == "2idle").then_some(true)
         });
-        cluster
+        if !is_up {
+            eprintln!("{}", fs::read_to_string(cluster.at("slurmctld.log")).unwrap_or_default());
+        }
+        is_up.then_some(cluster)
     }
 
     pub(crate) fn at(&self, name: &str) -> PathBuf {

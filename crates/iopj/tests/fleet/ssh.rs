@@ -1,8 +1,8 @@
 //! Campaigns over ssh: some hosts at a time, one that is down, one whose job is killed, connections that
-//! break, Ctrl-C, and submitting again.
+//! break, Ctrl-C, a submit that is killed, and submitting again.
 
 use crate::campaigns::{end, fetched, json, process, record, signal, study, trials, until, until_done};
-use crate::common::{output, says};
+use crate::common::{install, output, says, written};
 use crate::ssh_hosts::{Hosts, have_hosts};
 use serde_json::Value;
 use std::fs;
@@ -44,7 +44,7 @@ fn of_ten_hosts_three_run_at_a_time_and_one_that_is_down_is_made_up_for() {
     let spans: Vec<(u64, u64)> = (0..10).filter(|n| *n != 4).map(|n| span(&hosts, n)).collect();
     let at_once = |at: u64| spans.iter().filter(|(began, ended)| (*began..*ended).contains(&at)).count();
     let most = spans.iter().map(|(began, _)| at_once(*began)).max().unwrap();
-    assert!((1..=3).contains(&most), "{most} at the same time: {spans:?}");
+    assert!((2..=3).contains(&most), "{most} at the same time: {spans:?}");
     ends(&hosts, 0, "fleet fetch c");
     hosts.configure(4, true);
     says(&ends(&hosts, 0, line), &["h4: ok (2 of 2 trials)", "10 ok"]);
@@ -110,6 +110,89 @@ fn a_job_outlives_its_connection_and_ctrl_c_and_a_killed_one_is_resumed() {
     assert_eq!(json(&state)["process"]["pid"], pid, "the job was begun anew");
     ends(&hosts, 0, "fleet fetch c");
     assert_eq!(trials(&fetched(&hosts.at("c"), "h0")), TRIALS);
+}
+
+/// It was recorded as one that waits, which nobody asks.
+#[test]
+fn a_job_that_is_being_started_when_its_submit_is_killed_is_known_to_run() {
+    if !have_hosts() {
+        return;
+    }
+    let hosts = Hosts::new(1);
+    fs::write(hosts.at("s.toml"), study(2, "500ms")).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in\n*--start*)\n    touch \"$HOME/asked\"\n    while ! [ -e {} ]; do sleep 0.05; \
+         done ;;\nesac\nexec iopj \"$@\"\n",
+        hosts.at("gate").display()
+    );
+    fs::write(hosts.at("slow.sh"), script).unwrap();
+    install(&hosts.at("slow.sh"), &hosts.at("bin/slow"));
+    let line = "fleet submit s.toml --ssh h0 --dir c --command slow";
+    let mut submit = begun(&hosts, line);
+    until("the start", || hosts.at("h0/asked").exists().then_some(()));
+    signal(submit.id() as i32, libc::SIGKILL);
+    end(&mut submit);
+    let before = record(&hosts.at("c"), "h0");
+    assert_eq!((&before["phase"], &before["reason"]), (&"running".into(), &"being started".into()));
+    says(&ends(&hosts, 0, "fleet status c"), &["has not begun: submit again if this stays", "1 running"]);
+    fs::write(hosts.at("gate"), "").unwrap();
+    let state = hosts.job(0).unwrap().join("state.json");
+    let pid = process(&state);
+    says(&ends(&hosts, 0, line), &["h0: ok (2 of 2 trials)"]);
+    assert_eq!(json(&state)["process"]["pid"], pid, "the job was begun anew");
+}
+
+/// Both hosts have one drive here, as two servers of one enclosure do.
+#[test]
+fn the_drive_of_a_host_that_may_still_run_goes_to_no_other() {
+    if !have_hosts() {
+        return;
+    }
+    let hosts = Hosts::new(2);
+    fs::write(hosts.at("s.toml"), study(6, "300ms")).unwrap();
+    written(&hosts.at("h0/data"), 4 << 20);
+    let target = hosts.at("h0/data").display().to_string();
+    let line = |names: &str| format!("fleet submit s.toml --ssh {names} --target {target} --wait --dir c");
+    let mut submit = begun(&hosts, &line("h0"));
+    let state = until("a job", || hosts.job(0)).join("state.json");
+    process(&state);
+    until("its record", || record(&hosts.at("c"), "h0")["process"]["pid"].as_i64());
+    signal(submit.id() as i32, libc::SIGINT);
+    assert_eq!(end(&mut submit).code(), Some(130));
+    hosts.configure(0, false);
+    let why = ["h1: refused: the job of h0 may still run on the same drive `loop", "delete `"];
+    let words = ends(&hosts, 1, &line("h0,h1"));
+    says(&words, &["h0: lost: ", "1 lost, 1 refused"]);
+    says(&words, &why);
+    // Nor if the host is not asked for any more.
+    says(&ends(&hosts, 1, &line("h1")), &why);
+    assert_eq!(json(&hosts.job(1).unwrap().join("state.json")), Value::Null, "nothing was begun");
+    hosts.configure(0, true);
+    says(&ends(&hosts, 0, &line("h0,h1")), &["2 ok"]);
+    assert!(span(&hosts, 0).1 <= span(&hosts, 1).0, "both ran at the same time");
+}
+
+/// A host is given up after a minute. Its drive went to the next one.
+#[test]
+#[ignore = "a minute: `cargo xtask soak ignored`"]
+fn soak_the_drive_of_a_host_that_is_given_up_goes_to_no_other() {
+    if !have_hosts() {
+        return;
+    }
+    let hosts = Hosts::new(2);
+    fs::write(hosts.at("s.toml"), study(6, "300ms")).unwrap();
+    written(&hosts.at("h0/data"), 4 << 20);
+    let target = hosts.at("h0/data").display().to_string();
+    let mut submit =
+        begun(&hosts, &format!("fleet submit s.toml --ssh h0,h1 --target {target} --wait --dir c"));
+    process(&until("a job", || hosts.job(0)).join("state.json"));
+    until("its record", || record(&hosts.at("c"), "h0")["process"]["pid"].as_i64());
+    hosts.configure(0, false);
+    hosts.cut(0);
+    assert_eq!(end(&mut submit).code(), Some(1));
+    let [h0, h1] = ["h0", "h1"].map(|host| record(&hosts.at("c"), host));
+    assert_eq!((&h0["phase"], &h1["phase"]), (&"lost".into(), &"refused".into()), "{h0} {h1}");
+    says(h1["reason"].as_str().unwrap(), &["the job of h0 may still run on the same drive"]);
 }
 
 #[test]

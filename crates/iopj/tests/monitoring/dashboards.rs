@@ -24,7 +24,7 @@ command = ["sh", "-c", "while echo 40; do sleep 0.02; done"]
 "#;
 
 /// The queries of a dashboard with their panels' titles, as Grafana would ask them for all instances.
-fn queries(name: &str) -> Vec<(String, String)> {
+pub(crate) fn queries(name: &str) -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/grafana").join(name);
     let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let of_panel = |panel: &Value| -> Vec<(String, String)> {
@@ -34,9 +34,12 @@ fn queries(name: &str) -> Vec<(String, String)> {
         let expression = |target: &Value| target["expr"].as_str().unwrap().to_owned();
         targets.iter().map(|target| (title.clone(), expression(target))).collect()
     };
-    let variables = [("$instance", ".*"), ("$path", ".*"), ("$__rate_interval", "10s")];
+    let all = ["$instance", "$path"].map(|name| (name, ".*"));
+    let some = ["$study", "$subject"].map(|name| (name, ".+"));
+    let variables = all.into_iter().chain(some).chain([("$__rate_interval", "10s")]);
     let filled = |(title, query): (String, String)| {
-        let query = variables.iter().fold(query, |query, (name, value)| query.replace(name, value));
+        let fill = |query: String, (name, value): (&str, &str)| query.replace(name, value);
+        let query = variables.clone().fold(query, fill);
         assert!(!query.contains('$'), "{title}: {query}");
         (title, query)
     };
@@ -44,7 +47,7 @@ fn queries(name: &str) -> Vec<(String, String)> {
 }
 
 /// The result of an instant query.
-fn ask(prometheus: &Server, query: &str) -> Vec<Value> {
+pub(crate) fn ask(prometheus: &Server, query: &str) -> Vec<Value> {
     let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let answer = prometheus.get(&format!("/api/v1/query?query={encoded}"), "*/*");
     let answer: Value = serde_json::from_str(&answer).unwrap();

@@ -1,9 +1,12 @@
 //! Metrics of runs and watches as text: in files for the node exporter, and in the eyes of promtool.
 
 use crate::common;
-use crate::servers::{Server, has, node_exporter};
+use crate::dashboards::{ask, queries};
+use crate::servers::{Server, has, node_exporter, prometheus};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const RUN: &str = "run --path posix-sio/syscall/interrupt --ios 50 --replicates 2 --size 1m";
 
@@ -30,15 +33,18 @@ fn a_file_keeps_the_last_figures_of_a_run_and_the_node_exporter_reads_it() {
     std::fs::create_dir(&collected).unwrap();
     let (code, _, words) = common::run(&folder, &format!("{RUN} --name f --metrics textfile/run.prom"));
     assert_eq!(code, 0, "{words}");
+    // It lies on the disk of the file that is read, as the store does.
+    let warned = |what: &str| words.contains(&format!("warning: {what} lies on "));
+    assert_eq!(warned("the file of metrics textfile/run.prom"), warned("the store f.iopj"), "{words}");
     let text = std::fs::read_to_string(collected.join("run.prom")).unwrap();
-    let path = "path=\"posix-sio/syscall/interrupt\"";
+    let path = "study=\"f\",path=\"posix-sio/syscall/interrupt\"";
     common::says(
         &text,
         &[
             "iopj_run_info{study=\"f\"} 1\n",
-            "iopj_run_active 0\n",
-            "iopj_run_trials_planned 2\n",
-            "iopj_run_trials_done 2\n",
+            "iopj_run_active{study=\"f\"} 0\n",
+            "iopj_run_trials_planned{study=\"f\"} 2\n",
+            "iopj_run_trials_done{study=\"f\"} 2\n",
             &format!("iopj_trial_iops{{{path},workload=\"randread 4k iodepth 1 numjobs 1\","),
             &format!("iopj_run_disturbed_trials_total{{{path}}} "),
         ],
@@ -52,7 +58,43 @@ fn a_file_keeps_the_last_figures_of_a_run_and_the_node_exporter_reads_it() {
     }
     let exporter = node_exporter(&collected);
     let read = exporter.get("/metrics", "text/plain");
-    common::says(&read, &["node_textfile_scrape_error 0\n", "iopj_run_trials_done 2\n", "iopj_trial_iops{"]);
+    let done = "iopj_run_trials_done{study=\"f\"} 2\n";
+    common::says(&read, &["node_textfile_scrape_error 0\n", done, "iopj_trial_iops{"]);
+}
+
+/// Of series that two files have, the node exporter shows those of one, and calls the others an error.
+#[test]
+fn two_runs_in_one_folder_are_told_apart_by_their_studies() {
+    let tools = ["prometheus-node-exporter", "prometheus"].into_iter().all(has);
+    if !common::have(tools, "prometheus-node-exporter and prometheus") {
+        return;
+    }
+    let folder = common::folder();
+    let collected = folder.join("textfile");
+    std::fs::create_dir(&collected).unwrap();
+    for name in ["one", "two"] {
+        let line = format!("{RUN} --name {name} --metrics textfile/{name}.prom");
+        assert_eq!(common::run(&folder, &line).0, 0);
+    }
+    let exporter = node_exporter(&collected);
+    let read = exporter.get("/metrics", "text/plain");
+    let done = ["one", "two"].map(|name| format!("iopj_run_trials_done{{study=\"{name}\"}} 2\n"));
+    common::says(&read, &["node_textfile_scrape_error 0\n", &done[0], &done[1]]);
+    let prometheus = prometheus(&folder, &[&exporter]);
+    let of_both = ["Trials that are done", "Trials by path and verdict", "IOPS", "CPU time per I/O"];
+    let asked = queries("iopj-run.json").into_iter().filter(|(title, _)| of_both.contains(&title.as_str()));
+    for (title, query) in asked {
+        let found = loop {
+            let found = ask(&prometheus, &query);
+            if !found.is_empty() {
+                break found;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        let studies: BTreeSet<&str> =
+            found.iter().filter_map(|one| one["metric"]["study"].as_str()).collect();
+        assert_eq!(Vec::from_iter(studies), ["one", "two"], "{title}: {found:?}");
+    }
 }
 
 #[test]
@@ -96,7 +138,7 @@ fn promtool_finds_nothing_to_say_about_a_watch() {
         if text.contains("iopj_program_context_switches_total") {
             break text;
         }
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     };
     assert_eq!(lint(&text), "", "{text}");
     assert!(!text.contains("# EOF"), "{text}");

@@ -5,7 +5,8 @@ use iopj_core::watch::{Certainty, SeenCaching, SeenCompletion, SeenInterface, Se
 use iopj_store::watch::{WatchEnd, WatchRecord};
 use std::path::Path;
 
-/// Reads of each job, which take it half a second, so that its file is open at a look.
+/// Reads of each job, which take it two seconds: its file is open at a look, and counting, which may have
+/// spent what it may cost on the start of fio, has gone on.
 const READS: u64 = 2000;
 
 /// Watches fio as it reads a file of real bytes; `None` without fio or root.
@@ -16,7 +17,7 @@ fn fio(folder: &Path, options: &str) -> Option<WatchRecord> {
     }
     let job = format!(
         "--interval 100ms -- fio --name=x --filename=data --rw=randread --bs=4k --number_ios={READS} \
-         --rate_iops=4000 --output=/dev/null {options}"
+         --rate_iops=1000 --output=/dev/null {options}"
     );
     let (output, record) = watched(folder, &job);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));

@@ -32,8 +32,8 @@ struct Found {
 pub fn paths_of(evidence: &WatchEvidence) -> Vec<SeenPath> {
     let Some(program) = &evidence.program else { return Vec::new() };
     let mut found = match &evidence.events {
-        Some(events) => by_events(evidence, events, program),
-        None => by_totals(evidence, program),
+        Some(events) if saw_io(events) => by_events(evidence, events, program),
+        _ => by_totals(evidence, program),
     };
     let all: f64 = found.iter().map(|found| found.count).sum();
     found.retain(|found| found.count > FEW_SHARE * all);
@@ -58,6 +58,16 @@ pub fn paths_of(evidence: &WatchEvidence) -> Vec<SeenPath> {
     let mut paths: Vec<SeenPath> = found.into_iter().map(path).collect();
     paths.sort_by(|a, b| b.share.total_cmp(&a.share));
     paths
+}
+
+/// Counting saw more than the program's start: it never rested, or the program did I/O while it did not rest.
+fn saw_io(events: &EventCounts) -> bool {
+    let calls = |names: &[&str]| names.iter().map(|name| events.calls_of(name)).sum::<u64>();
+    let entries = events.ring_entries + events.poller_entries + events.passthrough_entries;
+    let is_whole = events.share() >= 1.0;
+    is_whole
+        || calls(&AT_OFFSET) + entries + events.calls_of("io_submit") > FEW_CALLS
+        || calls(&ANYWHERE) > MANY_CALLS
 }
 
 /// The interfaces by the calls and ring entries that were counted.
@@ -146,6 +156,8 @@ fn synchronous(
 
 /// Calls that starting and ending a program may take.
 const FEW_CALLS: u64 = 64;
+/// Calls of `read` and `write` that no start takes.
+const MANY_CALLS: u64 = 1000;
 /// The share of the devices' bytes up to which such calls are no path beside another interface.
 const FEW_BYTES: f64 = 0.05;
 
@@ -163,7 +175,8 @@ fn aio_share(program: &ProgramCounts) -> Option<f64> {
 /// this share of the bytes on they are taken to have done all.
 const AIO_ALL: f64 = 0.9;
 
-/// The interfaces by the kernel's own totals, where no event can be counted.
+/// The interfaces by the kernel's own totals, where no event can be counted, or counting rested while the
+/// program did its I/O.
 fn by_totals(evidence: &WatchEvidence, program: &ProgramCounts) -> Vec<Found> {
     let mut found = Vec::new();
     let mut add = |interface, sqpoll, count: u64, why: String| {
@@ -172,7 +185,13 @@ fn by_totals(evidence: &WatchEvidence, program: &ProgramCounts) -> Vec<Found> {
         }
     };
     let io = program.io.unwrap_or_default();
-    let calls = io.read_calls + io.write_calls;
+    let (chars, bytes) = (io.read_chars + io.write_chars, io.read_bytes + io.write_bytes);
+    // What no call of read or write asked for came by another way, or was read ahead.
+    let unasked = bytes.saturating_sub(chars) / PAGE as u64;
+    let few_bytes = (FEW_BYTES * device_bytes(evidence)).max(MUCH as f64);
+    let is_ahead = evidence.rings.is_empty() && chars >= bytes / 2;
+    let is_much = unasked <= FEW_CALLS || is_ahead || chars as f64 > few_bytes;
+    let calls = if is_much { io.read_calls + io.write_calls } else { 0 };
     let words = format!("/proc/PID/io counts {calls} calls of read and write, pipes and sockets included");
     let of_threads = aio_share(program).unwrap_or(0.0);
     if of_threads > 0.5 {
@@ -182,13 +201,11 @@ fn by_totals(evidence: &WatchEvidence, program: &ProgramCounts) -> Vec<Found> {
     }
     if !evidence.rings.is_empty() {
         let sqpoll = evidence.rings.iter().any(|ring| ring.sqpoll);
-        // What no call of read or write asked for came by another way.
-        let bytes = (io.read_bytes + io.write_bytes).saturating_sub(io.read_chars + io.write_chars);
         let words = format!(
             "{} rings are open, and the device moved more than read and write asked for",
             evidence.rings.len()
         );
-        add(SeenInterface::IoUring, sqpoll, bytes / PAGE as u64, words);
+        add(SeenInterface::IoUring, sqpoll, unasked, words);
     }
     found
 }
@@ -248,8 +265,9 @@ fn caching(evidence: &WatchEvidence, found: &Found) -> (SeenCaching, String) {
     (caching, words)
 }
 
-/// Bytes that the program added to the page cache.
+/// Bytes that the program added to the page cache; unknown if counting rested while it did its I/O.
 fn cached_bytes(evidence: &WatchEvidence) -> Option<f64> {
+    evidence.events.as_ref().filter(|events| saw_io(events))?;
     let estimates = evidence.estimates.clone().or_else(|| EventEstimates::of(evidence));
     estimates.map(|estimates| estimates.cache_adds * PAGE)
 }

@@ -314,6 +314,37 @@ fn without_events_what_is_left_is_inferred() {
     is(&evidence, "io_uring/sqpoll/unknown", INFERRED);
 }
 
+/// As fio leaves it on a slow machine, where counting its start has spent what counting may cost.
+fn rested() -> WatchEvidence {
+    let mut evidence = direct();
+    (events(&mut evidence).counted_ns, events(&mut evidence).of_ns) = (50_000_000, 1_200_000_000);
+    (evidence.files.direct, evidence.files.buffered) = (0, 2);
+    evidence
+}
+
+#[test]
+fn what_counting_did_not_see_is_named_by_totals_and_is_not_past_the_page_cache() {
+    let mut evidence = rested();
+    evidence.rings = vec![FoundRing { pid: 1, fd: 5, flags: Some(0), sqpoll: false }];
+    is(&evidence, "io_uring, buffered", INFERRED);
+    let mut evidence = rested();
+    program(&mut evidence).io = Some(ProcessIo {
+        read_calls: 8_110,
+        read_chars: 32_800_000,
+        read_bytes: 32_768_000,
+        ..ProcessIo::default()
+    });
+    is(&evidence, "posix-sio, buffered", INFERRED);
+    // The start's calls are no path, and who did the rest is not known.
+    let mut evidence = rested();
+    assert_eq!(named(&evidence), []);
+    // As soon as it saw I/O, that decides.
+    set(&mut evidence, "pread64", 65);
+    is(&evidence, "posix-sio/syscall/interrupt", INFERRED);
+    events(&mut evidence).cache_adds = 8_000;
+    is(&evidence, "posix-sio, buffered", PROVEN);
+}
+
 #[test]
 fn a_disk_alone_has_no_paths() {
     assert_eq!(paths_of(&WatchEvidence { program: None, ..direct() }), []);

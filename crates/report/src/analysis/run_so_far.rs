@@ -83,7 +83,7 @@ pub struct LatestTrial {
     pub switches_per_io: Option<f64>,
     /// Something disturbed it.
     pub is_disturbed: bool,
-    /// Joules per I/O, of the latest trial of the cell of which they are known.
+    /// Joules per I/O by each meter and scope, of the latest trial of the cell of which they are known.
     pub energy: Vec<JoulesPerIo>,
 }
 
@@ -135,7 +135,8 @@ impl RunSoFar {
         }
     }
 
-    /// The energy of a trial of a cell, which did so many I/Os, is known now.
+    /// The energy of a trial of a cell, which did so many I/Os, is known now by these meters. Others may be
+    /// slower, and keep what they last said.
     pub fn energy(&mut self, cell: &CellNames, ios: u64, energy: &[TrialEnergy]) {
         let Some(latest) = self.latest.get_mut(cell) else { return };
         let per_io = |one: &TrialEnergy| match &one.outcome {
@@ -147,9 +148,12 @@ impl RunSoFar {
             }),
             _ => None,
         };
-        let known: Vec<JoulesPerIo> = energy.iter().filter_map(per_io).collect();
-        if !known.is_empty() {
-            latest.energy = known;
+        for known in energy.iter().filter_map(per_io) {
+            let is_same = |one: &JoulesPerIo| (&one.meter, one.scope) == (&known.meter, known.scope);
+            match latest.energy.iter_mut().find(|one| is_same(one)) {
+                Some(old) => *old = known,
+                None => latest.energy.push(known),
+            }
         }
     }
 
@@ -231,6 +235,23 @@ pub(crate) mod tests {
         assert_eq!(run.verdicts[&(PATH.to_owned(), "verified")], 2);
         assert_eq!(run.verdicts[&(PATH.to_owned(), "failed")], 1);
         assert!(!run.latest.contains_key(&cell(4)));
+    }
+
+    #[test]
+    fn the_joules_of_a_fast_meter_do_not_hide_those_of_a_slow_one() {
+        let mut run = RunSoFar::default();
+        run.begin(begun(1, 1), 2, None);
+        run.end(&measured(1000, VerdictKind::Verified), 101.0);
+        let of = |meter: &str, joules: f64| {
+            energy(joules).into_iter().map(|one| TrialEnergy { meter: meter.to_owned(), ..one }).collect()
+        };
+        let (slow, fast): (Vec<TrialEnergy>, Vec<TrialEnergy>) = (of("plug", 40.0), of("rapl", 5.0));
+        run.energy(&cell(1), 1000, &slow);
+        run.energy(&cell(1), 1000, &fast);
+        run.energy(&cell(1), 1000, &of("rapl", 6.0));
+        let found: Vec<(&str, f64)> =
+            run.latest[&cell(1)].energy.iter().map(|one| (one.meter.as_str(), one.joules)).collect();
+        assert_eq!(found, [("plug", 0.04), ("rapl", 0.006)]);
     }
 
     #[test]

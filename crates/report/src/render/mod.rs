@@ -40,7 +40,7 @@ pub use claims::claims;
 pub use compare::{comparison, gate};
 pub use explain::explanation;
 pub use export::{csv, latex};
-pub use openmetrics::{Family, FamilyKind, Labels, openmetrics, prometheus_text};
+pub use openmetrics::{Family, FamilyKind, Label, Labels, openmetrics, prometheus_text};
 pub use paper_tables::paper_tables;
 #[cfg(feature = "parquet")]
 pub use parquet::parquet;

@@ -19,8 +19,11 @@ pub enum FamilyKind {
     Info,
 }
 
+/// A name with its value.
+pub type Label = (&'static str, String);
+
 /// Names and values that tell the samples of a family apart.
-pub type Labels = Vec<(&'static str, String)>;
+pub type Labels = Vec<Label>;
 
 /// A family of metrics. Its help has no character that is escaped.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +54,7 @@ impl Family {
         Family { name, kind: FamilyKind::Summary, help, samples }
     }
 
-    /// A family of one sample whose labels say something.
+    /// A family of one sample whose labels say something, with the one that all samples have.
     pub fn info(name: &'static str, help: &'static str, labels: Labels) -> Family {
         Family { name, kind: FamilyKind::Info, help, samples: vec![(labels, 1.0)] }
     }
@@ -70,20 +73,21 @@ impl Family {
         self.samples.iter().filter(|(_, value)| value.is_finite())
     }
 
-    fn write_samples(&self, text: &mut String) {
+    fn write_samples(&self, of: &Label, text: &mut String) {
         let name = self.sample_name();
         for (labels, value) in self.finite() {
+            let all = std::iter::once(of).chain(labels);
             let pairs: Vec<String> =
-                labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
-            let labels = if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
+                all.map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{name}{labels} {value}");
+            let _ = writeln!(text, "{name}{{{}}} {value}", pairs.join(","));
         }
     }
 }
 
-/// As OpenMetrics 1.0. Families without samples are left out.
-pub fn openmetrics(families: &[Family]) -> String {
+/// As OpenMetrics 1.0. Families without samples are left out. All samples have the label `of`, by which
+/// those of two processes are told apart where both are read in one scrape.
+pub fn openmetrics(families: &[Family], of: &Label) -> String {
     let mut text = String::new();
     for family in families.iter().filter(|family| family.finite().next().is_some()) {
         let name = family.name;
@@ -99,15 +103,15 @@ pub fn openmetrics(families: &[Family]) -> String {
             let _ = writeln!(text, "# UNIT {name} {unit}");
         }
         let _ = writeln!(text, "# HELP {name} {}", family.help);
-        family.write_samples(&mut text);
+        family.write_samples(of, &mut text);
     }
     text.push_str("# EOF\n");
     text
 }
 
 /// As the text format 0.0.4, in which families have the names of their samples, and there are no units and
-/// no kind `info`.
-pub fn prometheus_text(families: &[Family]) -> String {
+/// no kind `info`. All samples have the label `of`.
+pub fn prometheus_text(families: &[Family], of: &Label) -> String {
     let mut text = String::new();
     for family in families.iter().filter(|family| family.finite().next().is_some()) {
         let name = family.sample_name();
@@ -117,7 +121,7 @@ pub fn prometheus_text(families: &[Family]) -> String {
             FamilyKind::Summary => "summary",
         };
         let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", family.help);
-        family.write_samples(&mut text);
+        family.write_samples(of, &mut text);
     }
     text
 }
@@ -150,14 +154,14 @@ pub(super) fn assert_well_formed(families: &[Family]) {
 mod tests {
     use super::*;
 
+    fn of() -> Label {
+        ("run", "a \"b\"\n\\".to_owned())
+    }
+
     fn families() -> Vec<Family> {
         let label = |value: &str| vec![("of", value.to_owned())];
         vec![
-            Family::info(
-                "x_run",
-                "What runs.",
-                vec![("name", "a \"b\"\n\\".to_owned()), ("path", "p/q".into())],
-            ),
+            Family::info("x_run", "What runs.", vec![("path", "p/q".into())]),
             Family::counter(
                 "x_cpu_seconds",
                 "CPU time.",
@@ -175,21 +179,21 @@ mod tests {
         let lines = [
             "# TYPE x_run info",
             "# HELP x_run What runs.",
-            r#"x_run_info{name="a \"b\"\n\\",path="p/q"} 1"#,
+            r#"x_run_info{run="a \"b\"\n\\",path="p/q"} 1"#,
             "# TYPE x_cpu_seconds counter",
             "# UNIT x_cpu_seconds seconds",
             "# HELP x_cpu_seconds CPU time.",
-            r#"x_cpu_seconds_total{of="user"} 0.25"#,
+            r#"x_cpu_seconds_total{run="a \"b\"\n\\",of="user"} 0.25"#,
             "# TYPE x_left gauge",
             "# HELP x_left What is left.",
-            "x_left 3",
+            r#"x_left{run="a \"b\"\n\\"} 3"#,
             "# TYPE x_taken_seconds summary",
             "# UNIT x_taken_seconds seconds",
             "# HELP x_taken_seconds Times.",
-            r#"x_taken_seconds{quantile="0.5"} 0.5"#,
+            r#"x_taken_seconds{run="a \"b\"\n\\",quantile="0.5"} 0.5"#,
             "# EOF",
         ];
-        assert_eq!(openmetrics(&families()), lines.map(|line| format!("{line}\n")).concat());
+        assert_eq!(openmetrics(&families(), &of()), lines.map(|line| format!("{line}\n")).concat());
     }
 
     #[test]
@@ -197,17 +201,17 @@ mod tests {
         let lines = [
             "# HELP x_run_info What runs.",
             "# TYPE x_run_info gauge",
-            r#"x_run_info{name="a \"b\"\n\\",path="p/q"} 1"#,
+            r#"x_run_info{run="a \"b\"\n\\",path="p/q"} 1"#,
             "# HELP x_cpu_seconds_total CPU time.",
             "# TYPE x_cpu_seconds_total counter",
-            r#"x_cpu_seconds_total{of="user"} 0.25"#,
+            r#"x_cpu_seconds_total{run="a \"b\"\n\\",of="user"} 0.25"#,
             "# HELP x_left What is left.",
             "# TYPE x_left gauge",
-            "x_left 3",
+            r#"x_left{run="a \"b\"\n\\"} 3"#,
             "# HELP x_taken_seconds Times.",
             "# TYPE x_taken_seconds summary",
-            r#"x_taken_seconds{quantile="0.5"} 0.5"#,
+            r#"x_taken_seconds{run="a \"b\"\n\\",quantile="0.5"} 0.5"#,
         ];
-        assert_eq!(prometheus_text(&families()), lines.map(|line| format!("{line}\n")).concat());
+        assert_eq!(prometheus_text(&families(), &of()), lines.map(|line| format!("{line}\n")).concat());
     }
 }

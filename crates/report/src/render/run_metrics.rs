@@ -2,6 +2,7 @@
 
 use super::openmetrics::{Family, Labels};
 use crate::analysis::run_so_far::{CellNames, LatestTrial, RunSoFar};
+use iopj_core::watch::WatchPower;
 
 /// The families of a run.
 pub fn run_metrics(run: &RunSoFar) -> Vec<Family> {
@@ -9,7 +10,7 @@ pub fn run_metrics(run: &RunSoFar) -> Vec<Family> {
     families.extend(of_trials(run));
     families.extend(of_latest(run));
     families.push(of_energy(run));
-    families.push(of_power(run));
+    families.push(of_power(&run.power));
     families
 }
 
@@ -35,12 +36,10 @@ fn of_progress(run: &RunSoFar) -> Vec<Family> {
     let count = |index: usize| maybe(run.trials.map(|trials| trials[index] as f64));
     let trial = run.trial.as_ref().filter(|_| !run.has_ended);
     let current = trial.map(|trial| {
-        let mut labels = names(&trial.cell);
-        labels.push(("number", trial.number.to_string()));
-        Family::info("iopj_run_trial", "The trial that runs, or ran last.", labels)
+        Family::info("iopj_run_trial", "The cell of the trial that runs, or ran last.", names(&trial.cell))
     });
     let mut families = vec![
-        Family::info("iopj_run", "The study that runs.", vec![("study", run.study.clone())]),
+        Family::info("iopj_run", "The study that runs.", Vec::new()),
         Family::gauge("iopj_run_active", "1 while the run goes on, 0 once it has ended.", {
             one(f64::from(u8::from(!run.has_ended)))
         }),
@@ -152,8 +151,9 @@ fn of_energy(run: &RunSoFar) -> Family {
     )
 }
 
-fn of_power(run: &RunSoFar) -> Family {
-    let samples = run.power.iter().map(|power| {
+/// The power of a run, or of a watch: in one scrape of both, a family has one help.
+pub(super) fn of_power(power: &[WatchPower]) -> Family {
+    let samples = power.iter().map(|power| {
         let labels = vec![
             ("meter", power.meter.clone()),
             ("channel", power.channel.clone()),
@@ -161,7 +161,7 @@ fn of_power(run: &RunSoFar) -> Family {
         ];
         (labels, power.watts)
     });
-    Family::gauge("iopj_power_watts", "Power that each channel of a meter read last.", samples.collect())
+    Family::gauge("iopj_power_watts", "Latest power of each channel of a meter.", samples.collect())
 }
 
 #[cfg(test)]
@@ -185,33 +185,40 @@ mod tests {
         run
     }
 
+    fn published(run: &RunSoFar) -> String {
+        openmetrics(&run_metrics(run), &("study", run.study.clone()))
+    }
+
     #[test]
     fn a_run_has_its_progress_its_verdicts_and_its_latest_figures() {
         let mut run = run();
-        let text = openmetrics(&run_metrics(&run));
-        let cell = "path=\"io_uring/syscall/interrupt\",workload=\"randread 4k iodepth 4 numjobs 1\",\
-                    generator=\"native\"";
+        let text = published(&run);
+        let cell = "study=\"quick\",path=\"io_uring/syscall/interrupt\",\
+                    workload=\"randread 4k iodepth 4 numjobs 1\",generator=\"native\"";
         for line in [
             "iopj_run_info{study=\"quick\"} 1",
-            "iopj_run_active 1",
-            "iopj_run_trials_planned 3",
-            "iopj_run_trials_done 2",
-            "iopj_run_end_timestamp_seconds 120",
-            &format!("iopj_run_trial_info{{{cell},number=\"2\"}} 1"),
-            "iopj_run_trials_total{path=\"io_uring/syscall/interrupt\",verdict=\"verified\"} 2",
-            "iopj_run_disturbed_trials_total{path=\"io_uring/syscall/interrupt\"} 0",
+            "iopj_run_active{study=\"quick\"} 1",
+            "iopj_run_trials_planned{study=\"quick\"} 3",
+            "iopj_run_trials_done{study=\"quick\"} 2",
+            "iopj_run_end_timestamp_seconds{study=\"quick\"} 120",
+            &format!("iopj_run_trial_info{{{cell}}} 1"),
+            "iopj_run_trials_total{study=\"quick\",path=\"io_uring/syscall/interrupt\",verdict=\"verified\"} 2",
+            "iopj_run_disturbed_trials_total{study=\"quick\",path=\"io_uring/syscall/interrupt\"} 0",
             &format!("iopj_trial_iops{{{cell}}} 1000"),
             &format!("iopj_trial_latency_seconds{{{cell},quantile=\"0.99\"}} 0.00025"),
             &format!(
                 "iopj_trial_joules_per_io{{{cell},meter=\"rapl\",scope=\"package\",estimated=\"false\"}} 0.005"
             ),
-            "iopj_power_watts{meter=\"rapl\",channel=\"package-0\",scope=\"package\"} 5.5",
+            "iopj_power_watts{study=\"quick\",meter=\"rapl\",channel=\"package-0\",scope=\"package\"} 5.5",
         ] {
             assert!(text.lines().any(|found| found == line), "`{line}` is missing in: {text}");
         }
         run.finish(&[]);
-        let text = openmetrics(&run_metrics(&run));
-        assert!(text.contains("iopj_run_active 0\n") && !text.contains("iopj_run_trial_info"), "{text}");
+        let text = published(&run);
+        assert!(
+            text.contains("iopj_run_active{study=\"quick\"} 0\n") && !text.contains("iopj_run_trial_info"),
+            "{text}"
+        );
         assert!(!text.contains("iopj_run_end_timestamp_seconds"), "{text}");
     }
 
@@ -219,6 +226,6 @@ mod tests {
     fn families_are_well_formed_also_before_the_first_trial() {
         assert_well_formed(&run_metrics(&run()));
         assert_well_formed(&run_metrics(&RunSoFar::default()));
-        assert!(openmetrics(&run_metrics(&RunSoFar::default())).contains("iopj_run_active 1\n"));
+        assert!(published(&RunSoFar::default()).contains("iopj_run_active{study=\"\"} 1\n"));
     }
 }

@@ -81,11 +81,11 @@ impl kinds::OpenMeter for OpenTen {
 }
 
 /// A meter of 10 ms, with what it has read when this returns.
-fn ten(stop: &AtomicBool) -> RunningMeter {
+pub(super) fn ten(name: &str, stop: &AtomicBool) -> RunningMeter {
     let ms = Duration::from_millis;
     let (age, bridge) = (Duration::ZERO, ms(30));
     let spec = MeterSpec {
-        name: "t".to_owned(),
+        name: name.to_owned(),
         kind: "test",
         interval: ms(10),
         clock: config::ClockChoice::Host,
@@ -109,7 +109,7 @@ fn wait_for(meter: &RunningMeter, count: usize) {
 fn what_was_read_before_a_session_is_not_in_it() {
     let (_folder, mut store, mut metering) = session(EVERY);
     let stop = AtomicBool::new(false);
-    metering.running.push((ten(&stop), None));
+    metering.running.push((ten("t", &stop), None));
     let began_ns = monotonic_raw_ns();
     let mut said = Said::default();
     let context = &mut RunContext { store: &mut store, progress: &mut said, stop: &stop, far: None };
@@ -129,7 +129,7 @@ fn who_follows_a_run_sees_its_power_and_the_energy_of_each_trial_once() {
     let stop = AtomicBool::new(false);
     let mut said = Said::default();
     let context = &mut RunContext { store: &mut store, progress: &mut said, stop: &stop, far: None };
-    metering.running.push((ten(&stop), None));
+    metering.running.push((ten("t", &stop), None));
     assert_eq!(metering.so_far(), Default::default(), "nobody follows");
     metering.so_far = Some(SoFar::default());
     metering.drain(context).unwrap();

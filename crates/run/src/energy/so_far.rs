@@ -8,15 +8,16 @@ use iopj_core::energy::{EnergyOutcome, TrialEnergy};
 use iopj_core::watch::WatchPower;
 use iopj_meter::{Clock, Reading, Window, powers};
 use iopj_store::energy::MeterRow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// Trials whose energy is waited for: that of the last needs a reading beyond its window, and a meter that is
 /// slower than that is not waited for.
 const WAITING: usize = 3;
-/// Time before a window that may hold the reading in which it begins.
-const BEFORE_NS: u64 = 60_000_000_000;
+/// Time before a window that may hold the reading in which it begins, unless a meter is slower.
+const BEFORE: Duration = Duration::from_secs(60);
 
-/// A trial of which no energy is known yet.
+/// A trial of which the energy by some meter is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
     /// Its cell's number.
@@ -27,11 +28,11 @@ pub(crate) struct Waiting {
     pub(crate) window: Window,
 }
 
-/// The latest readings, and the trials that wait for more.
+/// The latest readings, and the trials that wait for more, with the meters whose joules have been told.
 #[derive(Debug, Default)]
 pub(super) struct SoFar {
     readings: BTreeMap<String, Vec<Reading>>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<(Waiting, BTreeSet<String>)>,
 }
 
 impl SoFar {
@@ -42,28 +43,30 @@ impl SoFar {
 
     /// A trial has ended.
     pub(super) fn wait_for(&mut self, trial: Waiting) {
-        self.waiting.push_back(trial);
+        self.waiting.push_back((trial, BTreeSet::new()));
         if self.waiting.len() > WAITING {
             self.waiting.pop_front();
         }
-        self.forget();
     }
 
-    /// The trials whose energy by some meter is known now, each once.
+    /// The trials whose energy by some meter is known since the last call: that of each meter once.
     pub(super) fn energy<'a>(
         &mut self,
         meters: impl Iterator<Item = &'a RunningMeter> + Clone,
     ) -> Vec<(Waiting, Vec<TrialEnergy>)> {
-        let (readings, waiting) = (&self.readings, std::mem::take(&mut self.waiting));
-        let of_trial = |trial: &Waiting| -> Vec<TrialEnergy> {
-            meters.clone().flat_map(|meter| of_window(meter, readings, trial.window)).collect()
-        };
-        let all: Vec<_> = waiting.into_iter().map(|trial| (trial, of_trial(&trial))).collect();
-        let is_known = |(_, energy): &(Waiting, Vec<TrialEnergy>)| {
-            energy.iter().any(|one| matches!(one.outcome, EnergyOutcome::Complete(_)))
-        };
-        let (known, still): (Vec<_>, Vec<_>) = all.into_iter().partition(is_known);
-        self.waiting = still.into_iter().map(|(trial, _)| trial).collect();
+        let mut known = Vec::new();
+        for (trial, told) in &mut self.waiting {
+            let untold = meters.clone().filter(|meter| !told.contains(&meter.spec.name));
+            let by_meter = untold.map(|meter| of_window(meter, &self.readings, trial.window));
+            let new: Vec<TrialEnergy> = by_meter.flatten().filter(is_known).collect();
+            told.extend(new.iter().map(|one| one.meter.clone()));
+            if !new.is_empty() {
+                known.push((*trial, new));
+            }
+        }
+        self.waiting.retain(|(_, told)| meters.clone().any(|meter| !told.contains(&meter.spec.name)));
+        let slowest = meters.map(|meter| meter.spec.interval).max().unwrap_or_default();
+        self.forget(BEFORE.max(3 * slowest));
         known
     }
 
@@ -87,14 +90,22 @@ impl SoFar {
         meters.flat_map(of_meter).collect()
     }
 
-    /// Drops the readings that no trial waits for.
-    fn forget(&mut self) {
-        let Some(first) = self.waiting.front() else { return };
-        let from_ns = first.window.begin_ns.saturating_sub(BEFORE_NS);
+    /// Drops the readings that no trial waits for. The windows of those to come begin later than what was
+    /// read last.
+    fn forget(&mut self, before: Duration) {
+        let before_ns = before.as_nanos() as u64;
+        let first_ns = self.waiting.front().map(|(trial, _)| trial.window.begin_ns);
         for readings in self.readings.values_mut() {
+            let last_ns = readings.last().map_or(0, |reading| reading.end_ns);
+            let from_ns =
+                first_ns.map_or(last_ns, |first_ns| first_ns.min(last_ns)).saturating_sub(before_ns);
             readings.retain(|reading| reading.end_ns >= from_ns);
         }
     }
+}
+
+fn is_known(energy: &TrialEnergy) -> bool {
+    matches!(energy.outcome, EnergyOutcome::Complete(_))
 }
 
 /// The energy of a window by a meter's scopes. A meter with a clock of its own, which is found when the run
@@ -111,4 +122,62 @@ fn of_window(
     let (of_trials, _) =
         OfMeter { row: &row, record, readings, end: None }.trials(&[], &[(0, window)], &mut Vec::new());
     of_trials.into_iter().map(|(_, energy)| energy).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::metering_tests::ten;
+    use super::*;
+    use iopj_meter::Value;
+    use std::sync::atomic::AtomicBool;
+
+    /// A second.
+    const S: u64 = 1_000_000_000;
+
+    /// Readings of 10 W, one each 10 ms.
+    fn readings(from_ns: u64, to_ns: u64) -> Vec<Reading> {
+        let at = |at_ns| Reading {
+            channel: 0,
+            value: Value::Watts(10.0),
+            begin_ns: at_ns,
+            end_ns: at_ns,
+            wall_ns: 0,
+            own_ns: None,
+        };
+        (from_ns..to_ns).step_by(10_000_000).map(at).collect()
+    }
+
+    #[test]
+    fn a_trial_waits_for_the_slow_meter_though_a_fast_one_has_told_its_joules() {
+        let stop = AtomicBool::new(false);
+        let meters = [ten("fast", &stop), ten("slow", &stop)];
+        let mut so_far = SoFar::default();
+        let mut told = |so_far: &mut SoFar| -> Vec<(usize, Vec<String>)> {
+            let all = so_far.energy(meters.iter()).into_iter();
+            all.map(|(trial, energy)| (trial.cell, energy.into_iter().map(|one| one.meter).collect()))
+                .collect()
+        };
+        so_far.read("fast", &readings(100 * S, 102 * S));
+        so_far.read("slow", &readings(100 * S, 101 * S));
+        let window = Window { begin_ns: 100 * S + S / 2, end_ns: 101 * S + S / 2 };
+        so_far.wait_for(Waiting { cell: 7, ios: 100, window });
+        assert_eq!(told(&mut so_far), [(7, vec!["fast".to_owned()])]);
+        assert_eq!(told(&mut so_far), []);
+        so_far.read("slow", &readings(101 * S, 102 * S));
+        assert_eq!(told(&mut so_far), [(7, vec!["slow".to_owned()])]);
+        assert!(so_far.waiting.is_empty());
+    }
+
+    #[test]
+    fn readings_are_dropped_though_no_trial_waits_for_any() {
+        let stop = AtomicBool::new(false);
+        let meter = ten("t", &stop);
+        let mut so_far = SoFar::default();
+        for minute in 0..10 {
+            so_far.read("t", &readings(60 * minute * S, 60 * (minute + 1) * S));
+            assert!(so_far.energy(std::iter::once(&meter)).is_empty());
+        }
+        assert!(so_far.readings["t"].len() <= 6001, "{}", so_far.readings["t"].len());
+        assert_eq!(so_far.power(std::iter::once(&meter))[0].watts, 10.0);
+    }
 }

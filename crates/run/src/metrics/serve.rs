@@ -1,12 +1,13 @@
 //! Metrics over plain HTTP for Prometheus: one thread, one request a connection, nothing but one text. The
-//! thread sleeps until somebody asks.
+//! thread sleeps until somebody asks, and whoever is slow holds up nobody else.
 
 use super::MetricsText;
 use super::accept::wants_plain;
 use super::error::MetricsError;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
-use std::io::{Read, Write};
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,9 +18,11 @@ use std::time::{Duration, Instant};
 pub(crate) const THREAD_NAME: &str = "iopj-metrics";
 /// Bytes of the longest request that is read.
 const LONGEST: usize = 4096;
-/// How long a connection may take.
-const LIMIT: Duration = Duration::from_secs(2);
-/// Time between two answers: at 0.1 ms each, nobody takes more than 0.2 % of a core.
+/// How long a connection may take: as long as Prometheus waits.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Connections at a time; another one takes the place of the oldest.
+const MOST: usize = 8;
+/// Time between two connections: at 0.1 ms each, nobody takes more than 0.2 % of a core.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Media type of OpenMetrics (OpenMetrics 1.0, "Protocol Negotiation").
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -119,26 +122,34 @@ fn address_of(named: &str) -> Option<SocketAddr> {
 }
 
 fn serve(listener: &TcpListener, shared: &Shared) {
-    loop {
-        let mut waits =
-            [shared.stop.as_fd(), listener.as_fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let _ = poll(&mut waits, None);
-        if !waits[0].revents().is_empty() {
-            return;
+    let mut open: Vec<Connection> = Vec::new();
+    // At most 20 times a second, whoever asks, and also if no descriptor is left for a connection.
+    while !has_stopped(listener, shared, &open) && !has_stopped_within(shared, PAUSE) {
+        if let Ok((stream, _)) = listener.accept() {
+            if open.len() == MOST {
+                open.remove(0);
+            }
+            open.extend(Connection::new(stream).ok());
         }
-        // At most 20 times a second, whoever asks, and also if no descriptor is left for a connection.
-        if has_stopped_within(shared, PAUSE) {
-            return;
-        }
-        let Ok((connection, _)) = listener.accept() else { continue };
-        let text = Arc::clone(&shared.state().text);
-        // A client that goes away early is no error of ours.
-        let _ = answer(connection, &text);
+        let (text, before) = (Arc::clone(&shared.state().text), open.len());
+        open.retain_mut(|connection| connection.goes_on(&text));
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         let scrapes = &mut shared.state().scrapes;
-        scrapes.count += 1;
+        scrapes.count += (before - open.len()) as u64;
         scrapes.cpu = Duration::new(cpu.tv_sec as u64, cpu.tv_nsec as u32);
     }
+}
+
+/// Waits until there is something to do, or a connection's time is over: true if the server is to stop.
+fn has_stopped(listener: &TcpListener, shared: &Shared, open: &[Connection]) -> bool {
+    let own = [shared.stop.as_fd(), listener.as_fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    let mut waits: Vec<PollFd<'_>> = own.into_iter().chain(open.iter().map(Connection::wait)).collect();
+    let first = open.iter().map(|connection| connection.until).min();
+    let left = first.map(|until| until.saturating_duration_since(Instant::now()));
+    let left =
+        left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+    let _ = poll(&mut waits, left.as_ref());
+    !waits[0].revents().is_empty()
 }
 
 /// Waits so long: true if the server is to stop.
@@ -148,24 +159,51 @@ fn has_stopped_within(shared: &Shared, pause: Timespec) -> bool {
     !stop[0].revents().is_empty()
 }
 
-fn answer(mut connection: TcpStream, text: &MetricsText) -> std::io::Result<()> {
-    connection.set_nonblocking(false)?;
-    connection.set_write_timeout(Some(LIMIT))?;
-    let until = Instant::now() + LIMIT;
-    let mut request = Vec::new();
-    let mut part = [0; 512];
-    while !is_whole(&request) && request.len() < LONGEST {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(());
-        }
-        connection.set_read_timeout(Some(left))?;
-        match connection.read(&mut part)? {
-            0 => return Ok(()),
-            count => request.extend_from_slice(&part[..count]),
-        }
+/// A client with its request, as far as it was read, or the part of the answer that is not sent.
+struct Connection {
+    stream: TcpStream,
+    until: Instant,
+    request: Vec<u8>,
+    /// None before the whole request was read.
+    answer: Option<VecDeque<u8>>,
+}
+
+impl Connection {
+    fn new(stream: TcpStream) -> io::Result<Connection> {
+        stream.set_nonblocking(true)?;
+        Ok(Connection { stream, until: Instant::now() + LIMIT, request: Vec::new(), answer: None })
     }
-    connection.write_all(response(&request, text).as_bytes())
+
+    /// What it waits for.
+    fn wait(&self) -> PollFd<'_> {
+        let flags = if self.answer.is_some() { PollFlags::OUT } else { PollFlags::IN };
+        PollFd::new(&self.stream, flags)
+    }
+
+    /// Reads and sends what is possible now: false once it has ended. A client that goes away early is no
+    /// error of ours.
+    fn goes_on(&mut self, text: &MetricsText) -> bool {
+        let has_blocked = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        self.step(text).is_err_and(has_blocked) && Instant::now() < self.until
+    }
+
+    fn step(&mut self, text: &MetricsText) -> io::Result<()> {
+        let mut part = [0; 512];
+        while self.answer.is_none() {
+            match self.stream.read(&mut part)? {
+                0 => return Ok(()),
+                count => self.request.extend_from_slice(&part[..count]),
+            }
+            if is_whole(&self.request) || self.request.len() >= LONGEST {
+                self.answer = Some(response(&self.request, text).into_bytes().into());
+            }
+        }
+        while let Some(answer) = self.answer.as_mut().filter(|answer| !answer.is_empty()) {
+            let sent = self.stream.write(answer.as_slices().0)?;
+            answer.drain(..sent);
+        }
+        Ok(())
+    }
 }
 
 /// True if the request's head has ended; a body is never read.
@@ -261,6 +299,40 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(server.scrapes().cpu > Duration::ZERO);
+    }
+
+    fn connected(server: &MetricsServer, request: &str) -> TcpStream {
+        let mut connection = TcpStream::connect(server.address()).unwrap();
+        connection.write_all(request.as_bytes()).unwrap();
+        connection
+    }
+
+    fn rest(mut connection: TcpStream) -> String {
+        let mut text = String::new();
+        connection.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn a_client_that_asks_or_reads_slowly_holds_up_nobody_and_has_its_answer() {
+        let server = server();
+        // More than the buffers of two sockets hold.
+        server.set(MetricsText { openmetrics: "a".repeat(16 << 20), plain: "7\n".to_owned() });
+        let reads_slowly = connected(&server, "GET /metrics HTTP/1.1\r\n\r\n");
+        let mut asks_slowly = connected(&server, "GET /metrics HTTP/1.1\r\n");
+        let plain = "Accept: text/plain\r\n\r\n";
+        assert!(asked(&server, &format!("GET / HTTP/1.1\r\n{plain}")).ends_with("\r\n7\n"));
+        asks_slowly.write_all(plain.as_bytes()).unwrap();
+        assert!(rest(asks_slowly).ends_with("\r\n7\n"));
+        assert!(rest(reads_slowly).len() > 16 << 20);
+    }
+
+    #[test]
+    fn clients_that_never_ask_do_not_take_all_places() {
+        let server = server();
+        let silent: Vec<TcpStream> = (0..=MOST).map(|_| connected(&server, "")).collect();
+        assert!(asked(&server, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 OK"));
+        drop(silent);
     }
 
     #[test]

@@ -217,15 +217,19 @@ impl TargetSpec {
         let (locks, made) = match self.made_bytes {
             None => (locks, None),
             Some(size) => {
+                let devices = devices_below(folder_of(&self.path));
+                // Another drive may be mounted there since it was waited for.
+                locker.check(&devices)?;
                 let locks = match locks {
                     Some(locks) => locks,
-                    None => locker.take(&devices_below(folder_of(&self.path)), progress)?,
+                    None => locker.take(&devices, progress)?,
                 };
                 let made = self.find_or_make(size, progress, stop)?;
                 (Some(locks), Some(made))
             }
         };
         let target = self.open_again()?;
+        locker.check(target.devices())?;
         let locks = match locks {
             Some(locks) => locks,
             None => locker.take(target.devices(), progress)?,

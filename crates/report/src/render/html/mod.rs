@@ -20,6 +20,7 @@ mod over_axis;
 mod page;
 mod pdf;
 mod percentiles;
+mod plots;
 mod power;
 mod predicted;
 mod sections;
@@ -40,6 +41,7 @@ use iopj_store::{Generator, StudyRecord, Trial};
 use model::Model;
 use std::collections::BTreeMap;
 
+pub use plots::{Plot, PlotCell, plots};
 pub use predicted::Predicted;
 pub use tables::{TablePage, TableSection, table_page};
 

@@ -33,6 +33,8 @@ pub(super) struct SeriesCell<'a> {
     pub(super) workload: usize,
     /// Measurements that compete; if none does, those that were not refuted.
     pub(super) trusted: Vec<&'a Measurement>,
+    /// The positions of their trials.
+    pub(super) positions: Vec<u64>,
     /// True if these compete.
     competes: bool,
     pub(super) verified: usize,
@@ -246,10 +248,12 @@ impl<'a> SeriesCell<'a> {
                 let competes = admission.admit(trial).is_ok();
                 if competes && !self.competes {
                     self.trusted.clear();
+                    self.positions.clear();
                     self.competes = true;
                 }
                 if competes || (!self.competes && measurement.verdict.kind != VerdictKind::Refuted) {
                     self.trusted.push(measurement);
+                    self.positions.push(trial.position);
                 }
             }
         }

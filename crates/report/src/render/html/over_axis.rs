@@ -12,7 +12,7 @@ use crate::render::table::Table;
 use iopj_core::Workload;
 
 /// An axis with numeric values, its title, and the value of a workload.
-type NumberAxis = (Axis, &'static str, fn(&Workload) -> u32);
+pub(super) type NumberAxis = (Axis, &'static str, fn(&Workload) -> u32);
 
 const DEPTH: NumberAxis = (Axis::Iodepth, "iodepth, I/Os in flight per job", |one| one.iodepth);
 const THREADS: NumberAxis = (Axis::Numjobs, "numjobs, threads that do I/O", |one| one.numjobs);
@@ -20,6 +20,9 @@ const SIZE: NumberAxis = (Axis::Bs, "bs, bytes per I/O", |one| one.bs);
 const RATE: NumberAxis = (Axis::RateIops, "rate_iops, I/Os that arrive per second and job", |one| {
     one.open.map_or(0, |open| open.rate_iops)
 });
+
+/// The axes along which figures run.
+pub(super) const NUMBERS: [NumberAxis; 4] = [RATE, DEPTH, THREADS, SIZE];
 
 /// Lines along each axis of the workload.
 pub(super) fn sections(model: &Model<'_>) -> [Section; 4] {

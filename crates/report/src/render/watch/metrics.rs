@@ -1,13 +1,13 @@
 //! A watch as families of metrics: counters since the watch began, and gauges of the last interval.
 
 use crate::render::openmetrics::Family;
-use iopj_core::watch::{WatchEvidence, WatchSubject};
+use crate::render::run_metrics::of_power;
+use iopj_core::watch::WatchEvidence;
 use iopj_store::watch::WatchInterval;
 
 /// The families, from the whole so far and the last interval.
-pub fn metrics(subject: &WatchSubject, whole: &WatchEvidence, last: &WatchInterval) -> Vec<Family> {
-    let mut families =
-        vec![Family::info("iopj_watch", "What is watched.", vec![("subject", subject.to_string())])];
+pub fn metrics(whole: &WatchEvidence, last: &WatchInterval) -> Vec<Family> {
+    let mut families = vec![Family::info("iopj_watch", "What is watched.", Vec::new())];
     families.extend(of_devices(whole));
     families.extend(of_program(whole));
     families.extend(of_interval(last));
@@ -97,14 +97,6 @@ fn of_interval(last: &WatchInterval) -> Vec<Family> {
         .paths
         .iter()
         .map(|path| (vec![("path", path.name()), ("certainty", path.certainty.to_string())], path.share));
-    let power = evidence.power.iter().map(|power| {
-        let labels = vec![
-            ("meter", power.meter.clone()),
-            ("channel", power.channel.clone()),
-            ("scope", power.scope.to_string()),
-        ];
-        (labels, power.watts)
-    });
     let shares = evidence.events.as_ref().map(|events| (vec![], events.share()));
     vec![
         Family::summary(
@@ -113,7 +105,7 @@ fn of_interval(last: &WatchInterval) -> Vec<Family> {
             quantiles,
         ),
         Family::gauge("iopj_path_share", "Share of the program's I/O by path.", paths.collect()),
-        Family::gauge("iopj_power_watts", "Mean power.", power.collect()),
+        of_power(&evidence.power),
         Family::gauge(
             "iopj_watch_counted_share",
             "Share of the time for which tracepoints were counted.",
@@ -137,7 +129,7 @@ mod tests {
     fn text() -> String {
         let paths = vec![path(SeenCaching::Direct)];
         let last = WatchInterval { end_ns: 2_000_000_000, evidence: evidence(), paths };
-        openmetrics(&metrics(&WatchSubject::Command(vec!["a \"b\"\n\\".to_owned()]), &evidence(), &last))
+        openmetrics(&metrics(&evidence(), &last), &("subject", "a".to_owned()))
     }
 
     #[test]
@@ -145,12 +137,12 @@ mod tests {
         let text = text();
         for line in [
             "# TYPE iopj_device_ios counter",
-            "iopj_device_ios_total{device=\"vda\",op=\"read\"} 1000",
-            "iopj_device_bytes_total{device=\"vda\",op=\"read\"} 4096000",
-            "iopj_device_completions_total{device=\"vda\",context=\"soft_interrupt\"} 300",
-            "iopj_program_io_calls_total{call=\"pread64\"} 500",
-            "iopj_path_share{path=\"posix-sio/syscall/interrupt\",certainty=\"proven\"} 1",
-            "iopj_watch_info{subject=\"a \\\"b\\\"\\n\\\\\"} 1",
+            "iopj_device_ios_total{subject=\"a\",device=\"vda\",op=\"read\"} 1000",
+            "iopj_device_bytes_total{subject=\"a\",device=\"vda\",op=\"read\"} 4096000",
+            "iopj_device_completions_total{subject=\"a\",device=\"vda\",context=\"soft_interrupt\"} 300",
+            "iopj_program_io_calls_total{subject=\"a\",call=\"pread64\"} 500",
+            "iopj_path_share{subject=\"a\",path=\"posix-sio/syscall/interrupt\",certainty=\"proven\"} 1",
+            "iopj_watch_info{subject=\"a\"} 1",
         ] {
             assert!(text.lines().any(|found| found == line), "`{line}` is missing in: {text}");
         }
@@ -160,6 +152,6 @@ mod tests {
     #[test]
     fn families_are_well_formed() {
         let last = WatchInterval { end_ns: 1, evidence: evidence(), paths: vec![path(SeenCaching::Direct)] };
-        assert_well_formed(&metrics(&WatchSubject::Process(1, String::new()), &evidence(), &last));
+        assert_well_formed(&metrics(&evidence(), &last));
     }
 }
