@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -215,6 +215,9 @@ impl Own {
         let mut file = file.map_err(FleetError::io("write", &path))?;
         let written = file.lock().and_then(|()| file.write_all(&text)).and_then(|()| file.sync_all());
         let own = Own { path, file, holder: holder.clone() };
+        // A task that is root by `sudo` works for the user whose folder it is, who releases what it leaves.
+        let owner = lease.parent().and_then(|folder| fs::metadata(folder).ok());
+        let _ = owner.map(|owner| fchown(&own.file, Some(owner.uid()), Some(owner.gid())));
         written.map(|()| own).map_err(FleetError::io("write", lease))
     }
 
@@ -381,6 +384,22 @@ mod tests {
             });
             assert_eq!(held.len(), 1);
         }
+    }
+
+    /// `status` could not open the lease of a task that `sudo` started, and failed.
+    #[test]
+    fn the_lease_of_a_task_that_is_root_is_of_the_user_whose_folder_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        if fs::metadata(folder.path()).unwrap().uid() != 0 {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "needs root");
+            eprintln!("skipped: needs root");
+            return;
+        }
+        std::os::unix::fs::chown(folder.path(), Some(65_532), Some(65_532)).unwrap();
+        let held = take(folder.path(), "S1", &holder("n1", "x"), false);
+        assert!(matches!(held, Taken::Held(_)));
+        let lease = fs::metadata(folder.path().join("S1")).unwrap();
+        assert_eq!((lease.uid(), lease.gid()), (65_532, 65_532));
     }
 
     /// Kubernetes gives no word of such a holder, so the drive was taken for ever.

@@ -38,7 +38,8 @@ pub fn send(store: &Path, out: &mut dyn Write) -> Result<(), FleetError> {
         .map_err(FleetError::io("send", store))
 }
 
-/// Takes what [`send`] wrote to `to`. It gets its name once its hash is right and it is a store without damage.
+/// Takes what [`send`] wrote to `to`. It gets its name once its hash is right and it is a store that is not
+/// damaged.
 ///
 /// # Errors
 /// It did not arrive whole, or there is no room; what was at `to` stays.

@@ -34,8 +34,8 @@ pub(crate) fn stop_flag() -> &'static AtomicBool {
     &STOP
 }
 
-/// As [`stop_flag`], for a run that a scheduler ends: it tells one process in many ways at once, and kills what
-/// goes on, so a second signal says nothing new.
+/// As [`stop_flag`], for a run that a scheduler ends: it tells one process in many ways at once, and kills
+/// what goes on, so a second signal says nothing new.
 pub(crate) fn scheduled_stop_flag() -> &'static AtomicBool {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         catch(signal, on_scheduled);

@@ -214,10 +214,12 @@ impl<'a> Kubernetes<'a> {
         let received = child.stdout.take().map(|mut stream| transfer::receive(&mut stream, &to));
         child.wait().map_err(|error| failed(error.to_string()))?;
         received.unwrap_or_else(|| Err(failed("it has no output".to_owned())))?;
-        // One that only stays to be fetched has been; a DaemonSet would begin it anew.
-        if self.by.nodes.is_some() && self.ask(pod, "--look")?.is_some_and(|state| state.phase.is_complete())
+        // One that only stays to be fetched has been; a DaemonSet would begin it anew. What is asked within a
+        // pod ends with it, so there may be no answer.
+        let is_complete = |state: State| state.phase.is_complete();
+        if self.by.nodes.is_some()
+            && self.ask(pod, "--look").is_ok_and(|state| state.is_some_and(is_complete))
         {
-            // What is asked within a pod ends with it, so there may be no answer.
             let _ = self.ask(pod, "--stop");
         }
         Ok(to)

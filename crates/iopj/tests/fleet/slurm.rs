@@ -45,12 +45,15 @@ fn of_an_array_over_two_nodes_a_killed_task_is_recorded_and_made_up_for() {
     fs::write(cluster.at("s.toml"), study(4, "500ms")).unwrap();
     let sudo = cluster.at("sudo").display().to_string();
     let line = format!(
-        "fleet submit s.toml --slurm --nodelist n[1-2] --dir shared/c --wait --command {sudo} --time 10"
+        "fleet submit s.toml --slurm --nodelist n[1-2] --dir shared/c --wait --command {sudo} --time 10 \
+         --scratch {}",
+        cluster.at("shared/scratch").display()
     );
     says(&ends(&cluster, 0, &line), &["job array 1 has 2 tasks"]);
     let job = |node: &str| cluster.at("shared/c/run").join(node);
     let killed = holder(&cluster);
-    until_done(&job(&killed).join("run.iopj"), 1);
+    let id = json(&cluster.at("shared/c/campaign.json"))["job"]["campaign"].as_str().unwrap().to_owned();
+    until_done(&cluster.at(&format!("shared/scratch/{id}/{killed}/run.iopj")), 1);
     let setting = |node: &str| fs::read_to_string(cluster.at(&format!("sys-{node}/nomerges"))).unwrap();
     assert_eq!(setting(&killed), "2\n", "the prolog has set it");
     signal(process(&job(&killed).join("state.json")), libc::SIGKILL);
