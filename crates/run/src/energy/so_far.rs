@@ -152,7 +152,7 @@ mod tests {
         let stop = AtomicBool::new(false);
         let meters = [ten("fast", &stop), ten("slow", &stop)];
         let mut so_far = SoFar::default();
-        let mut told = |so_far: &mut SoFar| -> Vec<(usize, Vec<String>)> {
+        let told = |so_far: &mut SoFar| -> Vec<(usize, Vec<String>)> {
             let all = so_far.energy(meters.iter()).into_iter();
             all.map(|(trial, energy)| (trial.cell, energy.into_iter().map(|one| one.meter).collect()))
                 .collect()
