@@ -94,6 +94,13 @@ pub struct KindReport {
     pub provenance: BTreeMap<String, String>,
 }
 
+impl KindReport {
+    /// The kind.
+    pub fn kind(&self) -> Kind {
+        Kind { machine: self.machine.clone(), drive: self.drive.clone(), kernel: self.kernel.clone() }
+    }
+}
+
 /// Reads a data set and decides.
 ///
 /// # Errors
