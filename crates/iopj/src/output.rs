@@ -38,6 +38,17 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     print(&format!("{}\n", path.display()))
 }
 
+/// Writes a file aside and renames it: there is the old one or the new one, whole.
+pub(crate) fn write_whole(option: &str, path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(format!(".new{}", std::process::id()));
+    let aside = Path::new(&aside);
+    std::fs::write(aside, bytes)
+        .and_then(|()| std::fs::rename(aside, path))
+        .inspect_err(|_| drop(std::fs::remove_file(aside)))
+        .with_context(|| format!("{option}: {} cannot be written: name another place", path.display()))
+}
+
 /// Writes a file that must not exist yet, for the option that names it, and says so.
 pub(crate) fn write_new(option: &str, path: &Path, text: &str) -> anyhow::Result<()> {
     let name = path.display();

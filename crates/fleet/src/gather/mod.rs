@@ -15,7 +15,7 @@ mod scan;
 mod work;
 
 pub use manifest::{FILE, Manifest, PartRecord, StoreRecord};
-pub use partition::{escape, folder};
+pub use partition::{escape, file_name, folder};
 pub use scan::Problem;
 
 use generation::Generations;
@@ -86,11 +86,11 @@ pub fn gather(
     dataset: &Path,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Gathered, GatherError> {
-    let files = scan::files(folders, dataset)?;
+    let listed = scan::files(folders, dataset)?;
     let generations = Generations::open(dataset)?;
     let before = generations.manifest()?;
     generations.clean()?;
-    let scanned = scan::scan(files, &before);
+    let scanned = scan::scan(listed, &before);
     let plan = plan::plan(&before, &scanned.found);
     let mut gathered = Gathered {
         generation: before.generation,

@@ -9,6 +9,7 @@ use iopj_store::{Store, StoreError};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -41,33 +42,67 @@ pub(super) struct Scanned {
     pub(super) problems: Vec<Problem>,
 }
 
-/// All files below the folders whose name ends with `.iopj`, sorted, each once. Links to folders are not
-/// followed.
-pub(super) fn files(folders: &[PathBuf], dataset: &Path) -> Result<Vec<PathBuf>, GatherError> {
-    let mut files = Vec::new();
+/// What lies below the folders.
+#[derive(Default)]
+pub(super) struct Listed {
+    /// All files whose name ends with `.iopj`, sorted, each once.
+    pub(super) files: Vec<PathBuf>,
+    /// Folders that cannot be read, and what has the name of a store and is no file.
+    pub(super) problems: Vec<Problem>,
+}
+
+/// Lists the files below the folders. Links to folders are not followed.
+pub(super) fn files(folders: &[PathBuf], dataset: &Path) -> Result<Listed, GatherError> {
+    let mut listed = Listed::default();
     let dataset = dataset.canonicalize().ok();
     for folder in folders {
         let refused = |error| GatherError::Folder { path: folder.clone(), error };
         let folder = folder.canonicalize().map_err(refused)?;
-        let mut waiting = vec![folder];
+        let mut waiting = listed.add(&folder).map_err(refused)?;
         while let Some(folder) = waiting.pop() {
-            let refused = |error| GatherError::Folder { path: folder.clone(), error };
-            for entry in fs::read_dir(&folder).map_err(refused)? {
-                let entry = entry.map_err(refused)?;
-                let (path, is_folder) = (entry.path(), entry.file_type().map_err(refused)?.is_dir());
-                match is_folder {
-                    true if Some(&path) != dataset.as_ref() => waiting.push(path),
-                    false if path.extension().is_some_and(|extension| extension == "iopj") => {
-                        files.push(path)
-                    }
-                    _ => {}
+            if Some(&folder) == dataset.as_ref() {
+                continue;
+            }
+            match listed.add(&folder) {
+                Ok(below) => waiting.extend(below),
+                Err(error) => {
+                    let reason = format!(
+                        "the folder {} cannot be read: {error}; make it readable, and gather again",
+                        folder.display()
+                    );
+                    listed.problems.push(Problem { file: folder, reason });
                 }
             }
         }
     }
-    files.sort();
-    files.dedup();
-    Ok(files)
+    listed.files.sort();
+    listed.files.dedup();
+    Ok(listed)
+}
+
+impl Listed {
+    /// Adds what is in a folder; the folders in it are returned.
+    fn add(&mut self, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut below = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            if kind.is_dir() {
+                below.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "iopj") {
+                // Who opens a pipe waits for the other end.
+                match fs::metadata(&path) {
+                    Ok(found) if found.is_dir() => {}
+                    Ok(found) if !found.is_file() => {
+                        let reason = format!("`{}` is no file: remove it, or rename it", path.display());
+                        self.problems.push(Problem { file: path, reason });
+                    }
+                    _ => self.files.push(path),
+                }
+            }
+        }
+        Ok(below)
+    }
 }
 
 /// What one file turned out to be.
@@ -79,12 +114,13 @@ enum Seen {
 }
 
 /// Looks at each file.
-pub(super) fn scan(files: Vec<PathBuf>, before: &Manifest) -> Scanned {
+pub(super) fn scan(listed: Listed, before: &Manifest) -> Scanned {
+    let Listed { files, problems } = listed;
     // A file that was replaced may be that of several stores.
     let known: HashSet<(&Path, &str)> =
         before.stores().map(|store| (store.file.as_path(), store.stamp.as_str())).collect();
     let seen = parallel(&files, |file| look(file, |stamp| known.contains(&(file.as_path(), stamp))));
-    let mut scanned = Scanned::default();
+    let mut scanned = Scanned { problems, ..Scanned::default() };
     let mut found: BTreeMap<String, Vec<Found>> = BTreeMap::new();
     for one in seen {
         match one {

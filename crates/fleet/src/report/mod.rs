@@ -24,7 +24,7 @@ use iopj_model::Observation;
 use iopj_report::analysis::stats::holm_over_tested;
 use read::{Cells, KindTrials};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -55,6 +55,8 @@ pub struct FleetReport {
     pub generation: u64,
     /// Stores.
     pub stores: usize,
+    /// Hosts; one that was measured with two kernels is of two kinds, and counts once here.
+    pub hosts: usize,
     /// Kinds of machines, those with the most hosts first.
     pub kinds: Vec<KindReport>,
 }
@@ -80,6 +82,9 @@ pub struct KindReport {
     pub failed: u64,
     /// When the first and the last trial began, in ns since 1970.
     pub span_ns: Option<[i64; 2]>,
+    /// The names of its hosts.
+    #[serde(skip)]
+    pub host_names: Vec<String>,
     /// Each workload: which path wins, and which to take.
     pub workloads: Vec<WorkloadReport>,
     /// Hosts far from the others.
@@ -92,6 +97,13 @@ pub struct KindReport {
     /// Facts about the machine for that model.
     #[serde(skip)]
     pub provenance: BTreeMap<String, String>,
+}
+
+impl KindReport {
+    /// The kind.
+    pub fn kind(&self) -> Kind {
+        Kind { machine: self.machine.clone(), drive: self.drive.clone(), kernel: self.kernel.clone() }
+    }
 }
 
 /// Reads a data set and decides.
@@ -109,7 +121,9 @@ pub fn report(dataset: &Path) -> Result<FleetReport, ReportError> {
     correct(&mut kinds);
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.hosts));
     let stores = manifest.stores().count();
-    Ok(FleetReport { dataset: dataset.to_owned(), generation: manifest.generation, stores, kinds })
+    let hosts = kinds.iter().flat_map(|kind| &kind.host_names).collect::<BTreeSet<_>>().len();
+    let (dataset, generation) = (dataset.to_owned(), manifest.generation);
+    Ok(FleetReport { dataset, generation, stores, hosts, kinds })
 }
 
 fn manifest(dataset: &Path) -> Result<Manifest, ReportError> {
@@ -129,6 +143,7 @@ fn of_kind(folder: &Path, kind: &Kind, parts: &[&PartRecord]) -> Result<KindRepo
         drive: kind.drive.clone(),
         kernel: kind.kernel.clone(),
         hosts: trials.hosts.len(),
+        host_names: trials.hosts.names().to_vec(),
         stores: parts.iter().map(|part| part.stores.len()).sum(),
         trials: trials.trials,
         refuted: trials.refuted,

@@ -13,7 +13,7 @@ pub fn page(report: &FleetReport) -> String {
     let fact = |number: String, what: &str| (number, what.to_owned());
     let facts = vec![
         fact(report.kinds.len().to_string(), "kinds of machines"),
-        fact(sum(|kind| kind.hosts as u64), "hosts"),
+        fact(report.hosts.to_string(), "hosts"),
         fact(report.stores.to_string(), "stores"),
         fact(sum(|kind| kind.trials), "trials"),
         fact(sum(|kind| kind.refuted), "refuted"),
@@ -33,8 +33,9 @@ pub fn page(report: &FleetReport) -> String {
             kinds(report),
         ],
         end: "Made by iopj from a data set. This page is one file and loads nothing. Hosts are the \
-              replicates: each counts once, by the mean over its stores. Refuted, failed and disturbed \
-              trials are counted and left out of every comparison. Intervals are of 95 %."
+              replicates: each counts once, by the mean over its stores. Refuted and failed trials \
+              are counted. They are left out of every comparison, as are unproven and disturbed ones. \
+              Intervals are of 95 %."
             .to_owned(),
     })
 }
@@ -163,7 +164,9 @@ fn figures(report: &FleetReport) -> TableSection {
         id: "figures",
         heading: "Figures".to_owned(),
         lead: Vec::new(),
-        note: "Means over hosts with half of their 95 % interval.".to_owned(),
+        note: "Means over hosts with half of their 95 % interval. The mean p99 is that of the trials' 99th \
+               percentiles; the percentile of all I/Os together is in the data set's table of latencies."
+            .to_owned(),
         columns: vec![
             ("kind", false),
             ("set-up", false),
@@ -171,7 +174,7 @@ fn figures(report: &FleetReport) -> TableSection {
             ("verified hosts", true),
             ("IOPS", true),
             ("mean us", true),
-            ("p99 us", true),
+            ("mean p99 us", true),
             ("CPU us/IO", true),
             ("uJ/IO", true),
         ],

@@ -142,6 +142,10 @@ impl Names {
         self.names.get(number as usize).map_or("", String::as_str)
     }
 
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
     pub(super) fn len(&self) -> usize {
         self.names.len()
     }

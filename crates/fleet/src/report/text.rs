@@ -7,10 +7,10 @@ use std::fmt::Write;
 
 /// The report.
 pub fn text(report: &FleetReport) -> String {
-    let hosts: usize = report.kinds.iter().map(|kind| kind.hosts).sum();
     let head = format!(
-        "{} stores of {hosts} hosts, {} kinds of machines (generation {})",
+        "{} stores of {} hosts, {} kinds of machines (generation {})",
         report.stores,
+        report.hosts,
         report.kinds.len(),
         report.generation
     );

@@ -1,5 +1,5 @@
-//! The table of latencies: histograms of trials that compete, added up. SQL asks it for percentiles of a fleet
-//! without reading every histogram.
+//! The table of latencies: histograms of trials that compete, added up. SQL asks it for percentiles of a
+//! fleet without reading every histogram.
 
 use super::column::Cell::{Count, Text};
 use super::column::{self, Column};

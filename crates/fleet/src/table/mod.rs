@@ -11,8 +11,8 @@
 //! # }
 //! ```
 //!
-//! `store` and `position` name a trial in every table of trials. A figure that was not measured is null, as are the
-//! times of emulated studies, which mean nothing. Counts are signed, wall time is UTC without a zone.
+//! `store` and `position` name a trial in every table of trials. A figure that was not measured is null, as
+//! are the times of emulated studies, which mean nothing. Counts are signed, wall time is UTC without a zone.
 
 mod column;
 mod contents;

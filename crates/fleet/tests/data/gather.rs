@@ -177,6 +177,7 @@ fn refuted_and_failed_trials_are_there_and_do_not_compete() {
     });
     assert_eq!(polls.count(), 4);
     let batch = &iopj_fleet::table::batches(&store, Table::Trials).unwrap()[0];
+    use arrow_array::Array;
     use arrow_array::cast::AsArray;
     let verdicts = batch.column_by_name("verdict").unwrap().as_string::<i32>();
     let competes = batch.column_by_name("competes").unwrap().as_boolean();
@@ -184,4 +185,14 @@ fn refuted_and_failed_trials_are_there_and_do_not_compete() {
     assert_eq!(found.clone().count(), 4);
     assert!(found.into_iter().all(|at| !competes.value(at)));
     assert_eq!(competes.true_count(), batch.num_rows() - 4);
+
+    write(&fleet, made.path(), 3 * crate::fleet::MONTHS);
+    let failing = Store::open(&fleet.path(made.path(), 3 * crate::fleet::MONTHS)).unwrap();
+    let batch = &iopj_fleet::table::batches(&failing, Table::Trials).unwrap()[0];
+    let errors = batch.column_by_name("error").unwrap().as_string::<i32>();
+    let failed: Vec<usize> = (0..batch.num_rows()).filter(|at| errors.is_valid(*at)).collect();
+    assert_eq!((failed.len(), errors.value(7)), (1, "17 I/Os failed: EIO"));
+    let column = |name| batch.column_by_name(name).unwrap();
+    assert!(!column("competes").as_boolean().value(7) && column("in_force").as_boolean().value(7));
+    assert!(["verdict", "iops", "ios", "latency_ns_mean"].iter().all(|name| column(name).is_null(7)));
 }

@@ -1,7 +1,8 @@
 //! Only trials of one set-up are compared: the same workload, settings and generator.
 
-use crate::small::{only, reported, with};
-use iopj_fleet::report::KindReport;
+use crate::rows::folder;
+use crate::small::{only, report_of, reported, with, write_on};
+use iopj_fleet::report::{KindReport, text};
 use iopj_store::{Generator, Trial};
 
 /// Trials as they were and, of the first workload, others that are ten times as fast.
@@ -15,6 +16,17 @@ fn beside(change: impl Fn(&mut Trial)) -> KindReport {
         1 => vec![trial.clone(), fast(trial)],
         _ => vec![trial.clone()],
     }))
+}
+
+/// It was counted once for each kernel that it ran with.
+#[test]
+fn a_host_of_two_kernels_is_one_host_of_the_fleet() {
+    let made = folder();
+    write_on(made.path(), (2, 0), None, |trial| vec![trial.clone()]);
+    write_on(made.path(), (2, 1), Some("6.13.0"), |trial| vec![trial.clone()]);
+    let report = report_of(made.path());
+    assert_eq!((report.hosts, report.kinds.len()), (1, 2));
+    assert!(text(&report).starts_with("2 stores of 1 hosts, 2 kinds of machines"), "{}", text(&report));
 }
 
 /// They were added up: a path's figure was the mean over both.

@@ -11,13 +11,25 @@ pub(crate) const FLEET: Fleet = Fleet { stores: 200, seed: 7, machines: 1, repli
 
 /// Writes a store of one host and month, its trials as `change` makes them of those of the fleet.
 pub(crate) fn write(made: &Path, host: usize, month: usize, change: impl Fn(&Trial) -> Vec<Trial>) {
+    write_on(made, (host, month), None, change);
+}
+
+/// The same of a host that ran another kernel then.
+pub(crate) fn write_on(
+    made: &Path,
+    (host, month): (usize, usize),
+    kernel: Option<&str>,
+    change: impl Fn(&Trial) -> Vec<Trial>,
+) {
     let all = folder();
     let (whole, store) = (all.path().join("whole.iopj"), host * MONTHS + month);
     FLEET.write_store(&whole, store).expect("a store");
     let whole = Store::open(&whole).expect("a store");
     let path = FLEET.path(made, store);
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("room");
-    let mut changed = Store::create(&path, &whole.study().expect("a study")).expect("room");
+    let mut study = whole.study().expect("a study");
+    study.provenance.extend(kernel.map(|kernel| ("kernel".to_owned(), kernel.to_owned())));
+    let mut changed = Store::create(&path, &study).expect("room");
     let trials = whole.all_trials().expect("trials");
     for (position, trial) in trials.iter().flat_map(change).enumerate() {
         changed.add(&Trial { position: position as u64, ..trial }).expect("room for a trial");

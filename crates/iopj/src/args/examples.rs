@@ -60,7 +60,7 @@ pub(super) const FLEET_GATHER: &str = "\
 Examples:
   iopj fleet gather nightly.fleet/stores --to dataset
       All stores below that folder, as Parquet; again, it reads only what is new or has changed
-  duckdb -c \"SELECT path, avg(iops) FROM 'dataset/trials/*/*/*/*.parquet' GROUP BY path\"
+  duckdb -c \"SELECT path, avg(iops) FROM 'dataset/trials/*/*/*/*.parquet' WHERE competes GROUP BY path\"
       Ask it; queries/ in iopj's sources has more questions";
 
 #[cfg(feature = "parquet")]

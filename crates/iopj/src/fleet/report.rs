@@ -1,10 +1,11 @@
 //! `iopj fleet report`: what a data set says of a fleet.
 
 use crate::args::FleetReportArgs;
-use crate::output::{note, print, print_json, write, write_new};
+use crate::output::{note, print, print_json, write_whole};
 use crate::policy::{HEAD, derive::derive};
 use anyhow::Context;
 use iopj_auto::{Aim, Policy};
+use iopj_fleet::gather::file_name;
 use iopj_fleet::report::{FleetReport, KindReport, model, page, report as read, text};
 use serde_json::json;
 use std::path::Path;
@@ -12,15 +13,15 @@ use std::process::ExitCode;
 
 pub(crate) fn report(args: &FleetReportArgs) -> anyhow::Result<ExitCode> {
     let report = read(&args.dataset)?;
+    if let Some(file) = &args.html {
+        write_whole("--html", file, page(&report).as_bytes())?;
+    }
     if let Some(folder) = &args.policies {
         write_policies(&report, folder)?;
     }
-    if let Some(file) = &args.html {
-        write(file, page(&report).as_bytes())?;
-    }
     match (args.json, &args.html) {
         (true, _) => print_json(&json!(report))?,
-        (false, Some(_)) => {}
+        (false, Some(file)) => print(&format!("{}\n", file.display()))?,
         (false, None) => print(&text(&report))?,
     }
     Ok(ExitCode::SUCCESS)
@@ -32,11 +33,10 @@ fn write_policies(report: &FleetReport, folder: &Path) -> anyhow::Result<()> {
         format!("--policies: the folder {} cannot be made: name another one", folder.display())
     })?;
     for kind in &report.kinds {
-        let name = [&kind.machine, &kind.drive, &kind.kernel].map(|part| plain(part));
-        let path = folder.join(format!("{}.toml", name.join("--")));
+        let path = folder.join(format!("{}.toml", file_name(&kind.kind())));
         match policy(kind) {
             Ok(policy) => {
-                write_new("--policies", &path, &format!("{HEAD}{policy}"))?;
+                write_whole("--policies", &path, format!("{HEAD}{policy}").as_bytes())?;
                 note(&format!("{} is written", path.display()));
             }
             Err(why) => note(&format!(
@@ -46,12 +46,6 @@ fn write_policies(report: &FleetReport, folder: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// A part of a file's name: letters, digits and what is harmless beside them.
-fn plain(part: &str) -> String {
-    let safe = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '_' };
-    part.chars().map(safe).take(60).collect()
 }
 
 /// The policy of a kind: for the least joules where they were measured, else for the least CPU time.
