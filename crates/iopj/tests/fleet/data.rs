@@ -61,7 +61,7 @@ fn a_report_as_json_is_json_alone_and_policies_are_written_again() {
 fn a_folder_that_cannot_be_read_and_a_pipe_are_named_and_the_rest_is_gathered() {
     let folder = made();
     let locked = folder.join("stores/host-0003");
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0o0)).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
     assert!(Command::new("mkfifo").arg(folder.join("stores/pipe.iopj")).status().unwrap().success());
     fs::write(folder.join("stores/none.iopj"), "no store").unwrap();
     // Root reads every folder, so somebody else gathers.
