@@ -31,8 +31,8 @@ use std::time::{Duration, Instant};
 
 pub(crate) use check::check_packing;
 
-/// Largest size of the program, in bytes; Parquet is a part of it.
-const SIZE_LIMIT: u64 = 24_000_000;
+/// Largest size of the program, in bytes; the data set of a fleet (Arrow and Parquet) is 5 MB of it.
+const SIZE_LIMIT: u64 = 26_000_000;
 /// Runs of `iopj --help` whose median is printed.
 const HELP_RUNS: usize = 20;
 /// What packs, with Debian's packages.
