@@ -2,9 +2,9 @@
 
 use super::text::{drift_words, off, percent, saved, take, title, winner};
 use super::winners::Mean;
-use super::{Advice, FleetReport, KindReport, WorkloadReport};
+use super::{Advice, FleetReport, KindReport, PathFigures, WorkloadReport};
 use iopj_report::analysis::stats::{LEVEL, p_text};
-use iopj_report::render::html::{TablePage, TableSection, table_page};
+use iopj_report::render::html::{BarFigure, BarGroup, PathBar, TablePage, TableSection, table_page};
 use std::collections::BTreeMap;
 
 /// The page.
@@ -73,6 +73,7 @@ fn roll_out(report: &FleetReport) -> TableSection {
                kinds and set-ups). Savings are of each I/O against the path in the last column; below zero \
                it costs more."
             .to_owned(),
+        bars: Vec::new(),
         columns: vec![
             ("kind", false),
             ("set-up", false),
@@ -123,6 +124,7 @@ fn winners(report: &FleetReport) -> TableSection {
         note: "The path with the most I/Os per second, hosts compared with themselves (paired t-tests over \
                hosts), p-values corrected by Holm over all kinds and set-ups."
             .to_owned(),
+        bars: Vec::new(),
         columns: vec![
             ("kind", false),
             ("set-up", false),
@@ -164,9 +166,11 @@ fn figures(report: &FleetReport) -> TableSection {
         id: "figures",
         heading: "Figures".to_owned(),
         lead: Vec::new(),
-        note: "Means over hosts with half of their 95 % interval. The mean p99 is that of the trials' 99th \
-               percentiles; the percentile of all I/Os together is in the data set's table of latencies."
+        note: "Means over hosts with half of their 95 % interval, of the trials that compete. The \
+               mean p99 is that of the trials' 99th percentiles; the percentile of all I/Os together is in \
+               the data set's table of latencies."
             .to_owned(),
+        bars: report.kinds.iter().map(|kind| bars(kind, &paths(report))).collect(),
         columns: vec![
             ("kind", false),
             ("set-up", false),
@@ -180,6 +184,48 @@ fn figures(report: &FleetReport) -> TableSection {
         ],
         rows,
     }
+}
+
+/// All paths; the place of each is its colour in every figure.
+fn paths(report: &FleetReport) -> Vec<&str> {
+    let mut all: Vec<&str> = Vec::new();
+    let workloads = report.kinds.iter().flat_map(|kind| &kind.workloads);
+    for path in workloads.flat_map(|one| &one.paths) {
+        if !all.contains(&path.path.as_str()) {
+            all.push(&path.path);
+        }
+    }
+    all
+}
+
+/// What an I/O takes, by path, for each set-up of a kind.
+fn bars(kind: &KindReport, paths: &[&str]) -> BarGroup {
+    let latency: fn(&PathFigures) -> Option<Mean> = |path| path.latency_ns;
+    let cpu: fn(&PathFigures) -> Option<Mean> = |path| path.cpu_ns_per_io;
+    let of =
+        [(latency, "mean latency", "latency in us", 1), (cpu, "CPU time", "CPU time in us for each I/O", 2)];
+    let mut figures = Vec::new();
+    for one in &kind.workloads {
+        for (value, what, axis, decimals) in of {
+            let bar = |path: &PathFigures| {
+                let Mean { mean, interval } = value(path)?;
+                Some(PathBar {
+                    label: path.path.clone(),
+                    series: paths.iter().position(|other| *other == path.path)?,
+                    value: mean / 1e3,
+                    interval: interval.map(|(low, high)| (low / 1e3, high / 1e3)),
+                    text: format!("{:.decimals$}", mean / 1e3),
+                })
+            };
+            let bars = one.paths.iter().filter_map(bar).collect();
+            figures.push(BarFigure {
+                caption: format!("{}: {what}", one.setup),
+                axis: axis.to_owned(),
+                bars,
+            });
+        }
+    }
+    BarGroup { heading: title(kind), figures }
 }
 
 fn outliers(report: &FleetReport) -> TableSection {
@@ -199,6 +245,7 @@ fn outliers(report: &FleetReport) -> TableSection {
                than 3.5 robust standard deviations (1.4826 MAD) and 5 % from the middle. Kinds of fewer \
                than 5 hosts have no outliers."
             .to_owned(),
+        bars: Vec::new(),
         columns: vec![("kind", false), ("host", false), ("how far", false)],
         rows,
     }
@@ -218,6 +265,7 @@ fn drift(report: &FleetReport) -> TableSection {
                over set-ups and paths, then over hosts; hosts of three stores or more. P-values are \
                corrected by Holm over all kinds."
                 .to_owned(),
+        bars: Vec::new(),
         columns: vec![("kind", false), ("what a month changes", false)],
         rows,
     }
@@ -243,6 +291,7 @@ fn kinds(report: &FleetReport) -> TableSection {
         lead: Vec::new(),
         note: "A trial is refuted if the evidence shows another path than the one that was asked for."
             .to_owned(),
+        bars: Vec::new(),
         columns: vec![
             ("machine", false),
             ("drive", false),

@@ -36,6 +36,12 @@ fn the_report_finds_what_is_true_of_the_fleet() {
     for sought in ["host-0005", "io_uring/sqpoll/poll", "latency drifts by", DRIVES[1]] {
         assert!(words.contains(sought) && html.contains(sought), "{sought}");
     }
+    // Latency and CPU time of each set-up; what was refuted on every host of a kind has no bar there.
+    let setups: usize = report.kinds.iter().map(|kind| kind.workloads.len()).sum();
+    assert_eq!(html.matches("<svg class=\"figure\"").count(), 2 * setups);
+    let refuted = report.kinds.iter().filter(|kind| kind.refuted > 0);
+    let missing: usize = refuted.map(|kind| 2 * kind.workloads.len()).sum();
+    assert_eq!(html.matches("class=\"mark bar\"").count(), 2 * setups * PATHS.len() - missing);
 }
 
 fn winners(kind: &KindReport, is_refuted: bool) {

@@ -68,11 +68,16 @@ pub(super) fn section(section: &Section) -> String {
     if !section.words.is_empty() {
         let _ = write!(html, "<p class=\"note\">{}</p>", escape(&section.words));
     }
-    for (index, group) in section.groups.iter().enumerate() {
+    html + &groups(&section.groups) + &section.tables + "</section>"
+}
+
+/// Groups of figures; of many, all but the first are folded.
+pub(super) fn groups(groups: &[Group]) -> String {
+    let group = |(index, group): (usize, &Group)| {
         let figures: String = group.figures.iter().map(figure).collect();
-        html += &group_text(group, index == 0 || section.groups.len() <= OPEN_GROUPS, &figures);
-    }
-    html + &section.tables + "</section>"
+        group_text(group, index == 0 || groups.len() <= OPEN_GROUPS, &figures)
+    };
+    groups.iter().enumerate().map(group).collect()
 }
 
 fn group_text(group: &Group, open: bool, figures: &str) -> String {

@@ -43,7 +43,7 @@ use std::collections::BTreeMap;
 
 pub use plots::{Plot, PlotCell, plots};
 pub use predicted::Predicted;
-pub use tables::{TablePage, TableSection, table_page};
+pub use tables::{BarFigure, BarGroup, PathBar, TablePage, TableSection, table_page};
 
 /// Style of the page.
 const STYLE: &str = include_str!("style.css");
