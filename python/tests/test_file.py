@@ -360,7 +360,9 @@ ENDINGS = {"pass": 0, "sys.exit(3)": 3, "raise ValueError('own')": 1, "os.kill(o
 def test_an_interpreter_ends_with_files_open_and_requests_in_flight(data: str, ending: str) -> None:
     ended = script(
         f"""
-        import iopj, os, sys, threading
+        import iopj, os, signal, sys, threading
+        # A shell that runs the tests in its background ignores SIGINT for them.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         file = iopj.File(sys.argv[1], depth=8)
         requests = [file.submit_read(file.data_offset, 4096) for _ in range(8)]
         views = [request.result() for request in requests[:4]]
