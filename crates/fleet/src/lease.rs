@@ -5,7 +5,7 @@ use crate::error::FleetError;
 use crate::files;
 use crate::job::boot_id;
 use serde::{Deserialize, Serialize};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
@@ -123,15 +123,24 @@ impl Drop for Lease {
     }
 }
 
-/// The same as `is_over`, which is asked once in `interval`; in between, no holder has ended.
+/// The same as `is_over`, which is asked once in `interval`; in between, no other holder has ended than those
+/// of which it said so.
 pub fn seldom<'a>(interval: Duration, is_over: &'a dyn Fn(&Holder) -> bool) -> impl Fn(&Holder) -> bool + 'a {
     let asked = Cell::new(None::<Instant>);
+    let over = RefCell::new(Vec::<Holder>::new());
     move |holder| {
-        let is_due = asked.get().is_none_or(|asked| asked.elapsed() >= interval);
-        is_due && {
-            asked.set(Some(Instant::now()));
-            is_over(holder)
+        if over.borrow().contains(holder) {
+            return true;
         }
+        let is_due = asked.get().is_none_or(|asked| asked.elapsed() >= interval);
+        if is_due {
+            asked.set(Some(Instant::now()));
+        }
+        let has_ended = is_due && is_over(holder);
+        if has_ended {
+            over.borrow_mut().push(holder.clone());
+        }
+        has_ended
     }
 }
 
@@ -354,11 +363,26 @@ mod tests {
         let asked = AtomicU32::new(0);
         let is_over = |_: &Holder| asked.fetch_add(1, Ordering::SeqCst) > 0;
         let (rarely, always) = (seldom(Duration::MAX, &is_over), seldom(Duration::ZERO, &is_over));
-        let one = holder("n1", "x");
+        let (one, other) = (holder("n1", "x"), holder("n2", "y"));
         assert!([(); 5].iter().all(|()| !rarely(&one)));
         assert_eq!(asked.load(Ordering::SeqCst), 1);
-        assert!(always(&one) && always(&one));
+        assert!(always(&one) && always(&other));
         assert_eq!(asked.load(Ordering::SeqCst), 3);
+        assert!(always(&one), "it stays over");
+        assert_eq!(asked.load(Ordering::SeqCst), 3);
+    }
+
+    /// It took the lease after a pause, or not at all, for the second question came too soon.
+    #[test]
+    fn a_dead_holder_is_over_in_each_attempt() {
+        let folder = tempfile::tempdir().unwrap();
+        let dead = serde_json::to_vec(&holder("n1", "elsewhere")).unwrap();
+        for name in ["S1", "S1~"] {
+            fs::write(folder.path().join(name), &dead).unwrap();
+        }
+        let is_over = seldom(Duration::MAX, &|_: &Holder| true);
+        let taken = Lease::take(folder.path(), "S1", &holder("n2", "here"), &is_over).unwrap();
+        assert!(matches!(taken, Taken::Held(_)));
     }
 
     /// Each asks as a machine of its own would.

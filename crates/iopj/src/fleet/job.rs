@@ -305,9 +305,10 @@ fn leases(
     // In one order on all hosts: two that wait for each other would wait for ever.
     let mut keys: Vec<String> = state.drives.iter().map(|drive| drive_key(drive, &holder.boot)).collect();
     keys.sort();
-    let is_over = lease::seldom(ASKING, &slurm::is_over);
     let (mut held, mut told) = (Vec::new(), false);
     for key in keys {
+        // The first answer of each drive counts at once.
+        let is_over = lease::seldom(ASKING, &slurm::is_over);
         loop {
             let by = match Lease::take(folder, &key, holder, &is_over)? {
                 Taken::Held(lease) => break held.push(lease),
