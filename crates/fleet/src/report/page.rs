@@ -162,6 +162,7 @@ fn figures(report: &FleetReport) -> TableSection {
             ]);
         }
     }
+    let all = paths(report);
     TableSection {
         id: "figures",
         heading: "Figures".to_owned(),
@@ -170,7 +171,7 @@ fn figures(report: &FleetReport) -> TableSection {
                mean p99 is that of the trials' 99th percentiles; the percentile of all I/Os together is in \
                the data set's table of latencies."
             .to_owned(),
-        bars: report.kinds.iter().map(|kind| bars(kind, &paths(report))).collect(),
+        bars: report.kinds.iter().map(|kind| bars(kind, &all)).collect(),
         columns: vec![
             ("kind", false),
             ("set-up", false),

@@ -1,4 +1,4 @@
-//! The report's statistics held against SciPy 1.17.1, on figures that are written here.
+//! The report's statistics agree with what SciPy 1.17.1 prints for the figures below.
 
 use crate::fleet::MONTHS;
 use crate::rows::folder;
