@@ -33,9 +33,14 @@ pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
 
 /// Writes a file and prints its name.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    std::fs::write(path, bytes)
-        .with_context(|| format!("{} cannot be written: name another file", path.display()))?;
+    write_file(path, bytes)?;
     print(&format!("{}\n", path.display()))
+}
+
+/// Writes a file, or to what the name leads to, such as `/dev/stdout`.
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    std::fs::write(path, bytes)
+        .with_context(|| format!("{} cannot be written: name another file", path.display()))
 }
 
 /// Writes a file aside and renames it: there is the old one or the new one, whole.

@@ -1,7 +1,7 @@
 //! `iopj fleet report`: what a data set says of a fleet.
 
 use crate::args::FleetReportArgs;
-use crate::output::{note, print, print_json, write_whole};
+use crate::output::{note, print, print_json, write_file, write_whole};
 use crate::policy::{HEAD, derive::derive};
 use anyhow::Context;
 use iopj_auto::{Aim, Policy};
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 pub(crate) fn report(args: &FleetReportArgs) -> anyhow::Result<ExitCode> {
     let report = read(&args.dataset)?;
     if let Some(file) = &args.html {
-        write_whole("--html", file, page(&report).as_bytes())?;
+        write_file(file, page(&report).as_bytes())?;
     }
     if let Some(folder) = &args.policies {
         write_policies(&report, folder)?;

@@ -51,6 +51,10 @@ fn a_report_as_json_is_json_alone_and_policies_are_written_again() {
     let (code, words, _) = run(&folder, "fleet report dataset --html page.html");
     assert_eq!((code, words.as_str()), (0, "page.html\n"));
     says(&fs::read_to_string(folder.join("page.html")).unwrap(), &["What to roll out to whom"]);
+    // As `/dev/stdout` is a link, which a file took the place of.
+    std::os::unix::fs::symlink("page.html", folder.join("link.html")).unwrap();
+    assert_eq!(run(&folder, "fleet report dataset --html link.html").0, 0);
+    assert!(fs::symlink_metadata(folder.join("link.html")).unwrap().is_symlink());
     let (code, words, _) = run(&folder, "fleet report dataset");
     assert_eq!(code, 0);
     says(&words, &["8 stores of 8 hosts, 4 kinds of machines (generation 1)", "io_uring/sqpoll/poll"]);
