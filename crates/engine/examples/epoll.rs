@@ -7,6 +7,7 @@ mod common;
 use iopj_engine::{Engine, IoError, IoUring, Pool, Request, Target};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::retry_on_intr;
 use rustix::time::{self, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use std::error::Error;
 use std::path::Path;
@@ -42,7 +43,7 @@ pub(crate) fn run(path: &Path) -> Result<String, Box<dyn Error>> {
             engine.push(Request::read(buffer, LEN, offset))?;
         }
         engine.submit()?;
-        epoll::wait(&epoll, spare_capacity(&mut events), None)?;
+        retry_on_intr(|| epoll::wait(&epoll, spare_capacity(&mut events), None))?;
         for event in events.drain(..) {
             match event.data.u64() {
                 TIMER => ticks += rustix::io::read(&timer, &mut [0; 8]).map(|_| 1)?,

@@ -1,7 +1,11 @@
 //! The examples read a file and say how much.
 #![expect(clippy::duplicate_mod, reason = "each example has the common module, as a program of its own")]
 
+use std::os::unix::thread::JoinHandleExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 #[path = "../examples/async.rs"]
 #[expect(dead_code, reason = "`main` is for the example alone")]
@@ -33,4 +37,32 @@ fn every_example_reads_what_it_says() {
     let is_either = polled == "4096000 bytes in 1000 reads on io_uring/syscall/poll"
         || polled.starts_with("io_uring/syscall/poll does not work here: ") && polled.contains("; ");
     assert!(is_either, "{polled}");
+}
+
+static INTERRUPTED: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn interrupts(_: libc::c_int) {
+    INTERRUPTED.fetch_add(1, Ordering::Relaxed);
+}
+
+#[test]
+fn an_epoll_loop_goes_on_after_the_end_of_another_ring_interrupts_it() {
+    // SAFETY: the action is zeroed, which is a valid one without flags, so no call is started again; the
+    // handler does nothing but add to an atomic number.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = interrupts as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
+    }
+    let reader = thread::spawn(|| {
+        while INTERRUPTED.load(Ordering::Relaxed) < 1000 {
+            assert_eq!(said(by_epoll::run), "4096000 bytes in 1000 reads, beside a timer");
+        }
+    });
+    while !reader.is_finished() {
+        // SAFETY: the thread may have ended, but is not joined yet, so its number is still its own.
+        assert_eq!(unsafe { libc::pthread_kill(reader.as_pthread_t(), libc::SIGUSR1) }, 0);
+        thread::sleep(Duration::from_micros(100));
+    }
+    reader.join().unwrap();
 }
