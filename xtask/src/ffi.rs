@@ -58,7 +58,7 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
     put(source.join("include/iopj.h"), "iopj.h")?;
     let version = workspace.metadata["packages"][0]["version"].as_str().context("no version")?;
     fs::write(folder.join("iopj.pc"), pkg_config(version, "${pcfiledir}", "${prefix}", "${prefix}"))?;
-    link(workspace, &folder, Command::new("cc"), UNWINDER)?;
+    link(workspace, &folder, &mut Command::new("cc"), UNWINDER)?;
     let size = |name: &str| Ok::<_, anyhow::Error>(fs::metadata(folder.join(name))?.len() as f64 / 1e6);
     println!(
         "{}: {SONAME} {:.1} MB, libiopj.a {:.1} MB",
@@ -77,11 +77,10 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
 pub(crate) fn link(
     workspace: &Workspace,
     folder: &Path,
-    mut compiler: Command,
+    command: &mut Command,
     unwinder: &str,
 ) -> Result<()> {
     let map = workspace.root.join(CRATE).join("iopj.map");
-    let command = &mut compiler;
     command.current_dir(folder).args(["-shared", "-o", SONAME, &format!("-Wl,-soname,{SONAME}")]);
     command.arg(format!("-Wl,--version-script={}", map.display()));
     command.args(["-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,relro,-z,now", "-Wl,-z,nodelete", "-Wl,-s"]);

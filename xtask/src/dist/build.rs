@@ -6,6 +6,7 @@ use crate::dist::notices::Added;
 use crate::workspace::Workspace;
 use crate::{ffi, needs, python, shell, venv};
 use anyhow::{Context, Result, bail, ensure};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +23,7 @@ pub(crate) struct Built {
     pub(crate) library: PathBuf,
     /// `libiopj_preload.so`.
     pub(crate) preload: PathBuf,
-    /// What the linker adds to all of them.
+    /// What the linker adds: the unwinder to the program alone.
     pub(crate) added: Added,
 }
 
@@ -61,7 +62,10 @@ impl Tools<'_> {
         };
         build("iopj", "zigbuild --package iopj --features parquet")?;
         build("libiopj.a", "rustc --package iopj-ffi --lib --crate-type staticlib")?;
-        build("libiopj_preload.so", "rustc --package iopj-preload --lib --crate-type cdylib")?;
+        let unwinder = self.unwinder(arch)?;
+        let mut preload = self.cargo(arch, "rustc --package iopj-preload --lib --crate-type cdylib");
+        preload.arg("--").args(unwinder.arguments());
+        shell::step(&format!("libiopj_preload.so for {}", arch.gnu), &mut preload)?;
         let made = self.target().join(arch.rust).join("release");
         let library = made.join("ffi");
         fs::create_dir_all(&library)?;
@@ -70,13 +74,30 @@ impl Tools<'_> {
         strip.args(["--strip-debug", "--enable-deterministic-archives"]);
         strip.args(["--remove-section=.comment", "--remove-section=.note"]);
         shell::output(strip.arg(library.join("libiopj.a")))?;
-        ffi::link(self.workspace, &library, self.for_old_glibc(arch), "-lunwind")?;
+        let mut link = self.for_old_glibc(arch);
+        ffi::link(self.workspace, &library, link.arg("-L").arg(&unwinder.0), "-lunwinder")?;
         let (program, preload) = (made.join("iopj"), made.join("libiopj_preload.so"));
         let built = Built { program, library, preload, added: self.added()? };
         for file in [&built.program, &built.preload, &built.library.join(ffi::SONAME)] {
             check_symbols(file)?;
         }
+        check_unwinder(&built.preload)?;
+        check_unwinder(&built.library.join(ffi::SONAME))?;
         Ok(built)
+    }
+
+    /// What libraries are linked with to be unwound by `libgcc_s.so.1`, as all of a program's threads are.
+    ///
+    /// # Errors
+    /// The compiler's own.
+    pub(crate) fn unwinder(&self, arch: &Arch) -> Result<Unwinder> {
+        let folder = self.target().join(arch.rust).join("unwinder");
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        let mut link = self.for_old_glibc(arch);
+        link.args(["-shared", "-nostdlib", "-Wl,-soname,libgcc_s.so.1", "-o"]);
+        link.arg(folder.join("libunwinder.so")).arg(self.workspace.root.join("xtask/src/dist/unwind.c"));
+        shell::output(&mut link)?;
+        Ok(Unwinder(folder))
     }
 
     /// What the linker adds: the compiler's own routines, and what unwinds the stack.
@@ -136,6 +157,24 @@ impl Tools<'_> {
         command.args(["-m", "ziglang", "cc", "-target", target]).env(ZIG_CACHE, self.target().join("zig"));
         command
     }
+}
+
+/// The folder of a library that stands for `libgcc_s.so.1` while another is linked. What zig would link in
+/// instead does not know the frames of that, by which glibc ends a thread that is cancelled.
+pub(crate) struct Unwinder(PathBuf);
+
+impl Unwinder {
+    /// What rustc is told.
+    pub(crate) fn arguments(&self) -> [&OsStr; 4] {
+        ["-l".as_ref(), "unwinder".as_ref(), "-L".as_ref(), self.0.as_os_str()]
+    }
+}
+
+/// Refuses a library that has an unwinder of its own.
+pub(crate) fn check_unwinder(library: &Path) -> Result<()> {
+    let needed = shell::output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(library))?;
+    ensure!(needed.contains("[libgcc_s.so.1]"), "{} unwinds threads by itself", library.display());
+    Ok(())
 }
 
 /// Where cargo keeps the sources of crates.

@@ -4,7 +4,7 @@
 use crate::bare::Bare;
 use crate::dist::arch::{self, Arch};
 use crate::dist::build::Tools;
-use crate::dist::{Release, empty, tree};
+use crate::dist::{Release, empty, libc, tree};
 use crate::workspace::Workspace;
 use crate::{ffi, shell};
 use anyhow::{Context, Result, bail, ensure};
@@ -93,7 +93,7 @@ pub(crate) fn debian(workspace: &Workspace, release: &Release, epoch: u64) -> Re
     let direct = workspace.target.join("dist/direct");
     let mut compile = Tools::new(workspace, epoch)?.for_old_glibc(arch);
     let source = workspace.root.join("xtask/src/dist/direct.c");
-    shell::output(compile.args(["-O2", "-o"]).args([&direct, &source]))?;
+    shell::output(compile.args(["-O2", "-pthread", "-o"]).args([&direct, &source]))?;
     let packages = format!("_{}.deb", arch.debian);
     let mut failed = Vec::new();
     let mut in_bare = |name: &str, packages: &str, ending: &str, script: &str| {
@@ -249,7 +249,11 @@ pub(crate) fn guest(workspace: &Workspace, release: &Release, epoch: u64) -> Res
     compile.args(["-O2", "-o"]).arg(root.join("read")).arg(source.join("examples/read.c"));
     compile.arg("-I").arg(source.join("include")).arg(library.join(ffi::SONAME));
     shell::output(&mut compile)?;
-    fs::copy(library.join(ffi::SONAME), root.join("lib").join(arch.gnu).join(ffi::SONAME))?;
+    let libraries = root.join("lib").join(arch.gnu);
+    fs::copy(library.join(ffi::SONAME), libraries.join(ffi::SONAME))?;
+    // The library needs it, and the program of the image does not.
+    let unwinder = libc::extracted(workspace, "libgcc-s1", arch)?.0.join("usr/lib").join(arch.gnu);
+    fs::copy(unwinder.join("libgcc_s.so.1"), libraries.join("libgcc_s.so.1")).context("libgcc-s1")?;
     fs::write(root.join("packages.toml"), STUDY)?;
     for name in ["proc", "sys", "dev"] {
         fs::create_dir_all(root.join(name))?;

@@ -1,5 +1,5 @@
 //! The C library of an image: this machine's own, or for another architecture what Debian has now, its
-//! security fixes included, fetched by apt with settings and a state of its own.
+//! security fixes included; what apt fetches of it, with settings and a state of its own.
 
 use crate::dist::arch::Arch;
 use crate::dist::empty;
@@ -36,12 +36,8 @@ impl Libc {
             let version = version.args(["--show", "-f", "${Version}", PACKAGE]);
             return Libc::below(Path::new("/"), arch, &shell::output(version)?);
         }
-        let work = empty(workspace.target.join("dist/libc").join(arch.debian))?;
-        let package = download(&work, &sources(KEYS)?, arch.debian)?;
-        let dpkg = |words: &[&str]| shell::output(Command::new("dpkg-deb").args(words));
-        let (package, root) = (package.display().to_string(), work.join("root"));
-        dpkg(&["--extract", &package, &root.display().to_string()])?;
-        Libc::below(&root, arch, &dpkg(&["--field", &package, "Version"])?)
+        let (root, version) = extracted(workspace, PACKAGE, arch)?;
+        Libc::below(&root, arch, &version)
     }
 
     fn below(root: &Path, arch: &Arch, version: &str) -> Result<Libc> {
@@ -52,6 +48,19 @@ impl Libc {
         let copyright = root.join("usr/share/doc").join(PACKAGE).join("copyright");
         Ok(Libc { folder, copyright, name: format!("{PACKAGE} {}", version.trim()) })
     }
+}
+
+/// The files of Debian's package for an architecture, below a folder, and its version.
+///
+/// # Errors
+/// apt's or dpkg's, or this is no Debian.
+pub(crate) fn extracted(workspace: &Workspace, package: &str, arch: &Arch) -> Result<(PathBuf, String)> {
+    let work = empty(workspace.target.join("dist/libc").join(format!("{package}-{}", arch.debian)))?;
+    let file = download(&work, &sources(KEYS)?, package, arch.debian)?;
+    let dpkg = |words: &[&str]| shell::output(Command::new("dpkg-deb").args(words));
+    let (file, root) = (file.display().to_string(), work.join("root"));
+    dpkg(&["--extract", &file, &root.display().to_string()])?;
+    Ok((root, dpkg(&["--field", &file, "Version"])?))
 }
 
 /// Lines of apt's sources: those of Debian that this machine has, with this file of keys.
@@ -66,9 +75,9 @@ fn sources(keys: &str) -> Result<String> {
     Ok(lines)
 }
 
-/// Fetches the package for an architecture in the newest version that these sources have, signed as they ask;
+/// Fetches a package for an architecture in the newest version that these sources have, signed as they ask;
 /// the file. The machine's own architectures and lists stay as they are.
-fn download(work: &Path, sources: &str, arch: &str) -> Result<PathBuf> {
+fn download(work: &Path, sources: &str, package: &str, arch: &str) -> Result<PathBuf> {
     let (state, cache) = (work.join("state"), work.join("cache"));
     fs::create_dir_all(state.join("lists/partial"))?;
     fs::create_dir_all(cache.join("archives/partial"))?;
@@ -94,7 +103,7 @@ fn download(work: &Path, sources: &str, arch: &str) -> Result<PathBuf> {
         shell::output(command.args(words))
     };
     apt(["update", "--error-on=any"])?;
-    apt(["download", &format!("{PACKAGE}:{arch}")])?;
+    apt(["download", &format!("{package}:{arch}")])?;
     crate::python::only(work, ".deb")
 }
 
@@ -180,7 +189,8 @@ mod tests {
             let line =
                 |suite| format!("deb [signed-by={}] file:{} {suite} main\n", key.display(), root.display());
             let work = empty(folder.path().join(name)).unwrap();
-            super::download(&work, &(line("stable") + &line("stable-security")), "arm64")
+            let lines = line("stable") + &line("stable-security");
+            super::download(&work, &lines, PACKAGE, "arm64")
         };
         let package = download("work", &key).unwrap();
         assert!(package.ends_with("libc6_1.0-1+fixed_arm64.deb"), "{}", package.display());

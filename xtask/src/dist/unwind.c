@@ -1,8 +1,9 @@
 /*
- * What Python's module needs of libgcc_s.so.1, to link with in its place: the functions without what they do.
+ * What the libraries need of libgcc_s.so.1, to link with in its place: the functions without what they do.
  *
- * A thread that Python ends while the interpreter goes is unwound by glibc, which loads libgcc_s.so.1. The
- * module has to ask the same library about the frames of Rust: those of another one have another layout.
+ * A thread that is cancelled, or that Python ends while the interpreter goes, is unwound by glibc, which loads
+ * libgcc_s.so.1. A library has to ask the same one about the frames of Rust: those of another have another
+ * layout.
  */
 #define FUNCTION(name) void name(void) {}
 FUNCTION(_Unwind_Backtrace)

@@ -3,14 +3,14 @@
 
 use crate::dist::arch::{Arch, GLIBC};
 use crate::dist::bill::{self, Graph};
-use crate::dist::build::{Built, Tools, check_symbols};
+use crate::dist::build::{Built, Tools, check_symbols, check_unwinder};
 use crate::dist::notices::Notices;
 use crate::dist::tree::{self, Tree};
 use crate::dist::{Release, empty};
 use crate::workspace::Workspace;
 use crate::{chroot, python, shell};
 use anyhow::{Context, Result, ensure};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// Where pip puts the notices, below an environment's folder.
@@ -41,27 +41,12 @@ impl Tools<'_> {
             .arg(self.target());
         build.arg("--sbom-include").arg(bill);
         self.for_same_bytes(&mut build);
-        build
-            .arg("--out")
-            .arg(&folder)
-            .args(["--", "-l", "unwinder", "-L"])
-            .arg(self.unwinder(arch, &folder)?);
+        build.arg("--out").arg(&folder).arg("--").args(self.unwinder(arch)?.arguments());
         shell::step(&format!("wheel for {}", arch.gnu), &mut build)?;
         drop(data);
         let wheel = python::only(&folder, ".whl")?;
         self.holds(&wheel, arch, built)?;
         take(&wheel, out)
-    }
-
-    /// A folder with the library that the module is linked with to be unwound by `libgcc_s.so.1`, which glibc
-    /// has, too. What zig would link in does not know the frames of that.
-    fn unwinder(&self, arch: &Arch, folder: &Path) -> Result<PathBuf> {
-        let folder = empty(folder.join("unwinder"))?;
-        let mut link = self.for_old_glibc(arch);
-        link.args(["-shared", "-nostdlib", "-Wl,-soname,libgcc_s.so.1", "-o"])
-            .arg(folder.join("libunwinder.so"));
-        shell::output(link.arg(self.workspace.root.join("xtask/src/dist/unwind.c")))?;
-        Ok(folder)
     }
 
     /// Whether a wheel has the program, the notices, and a module of its architecture that needs no newer
@@ -72,8 +57,7 @@ impl Tools<'_> {
         shell::output(unpack.args(["-m", "zipfile", "-e"]).args([wheel, &folder]))?;
         let module = folder.join("iopj/_native.abi3.so");
         check_symbols(&module)?;
-        let needed = shell::output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(&module))?;
-        ensure!(needed.contains("[libgcc_s.so.1]"), "the module in {} unwinds alone", wheel.display());
+        check_unwinder(&module)?;
         let header = shell::output(Command::new("readelf").args(["--file-header", "--wide"]).arg(&module))?;
         ensure!(header.contains(arch.readelf), "the module in {} is for another processor", wheel.display());
         let data = python::only(&folder, ".data")?;
