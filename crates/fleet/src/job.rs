@@ -14,6 +14,8 @@ const STATE: &str = "state.json";
 const STORE: &str = "run.iopj";
 const LOG: &str = "log";
 const LOCK: &str = "lock";
+/// Here if the job was cancelled since it was last told what to do.
+pub(crate) const CANCELLED: &str = "cancelled";
 
 /// What a host's job is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -384,6 +386,20 @@ impl JobFolder {
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(FleetError::io("lock", &path)(error)),
         }
+    }
+
+    /// A start that comes from now on, before the job is told again, is too late.
+    ///
+    /// # Errors
+    /// [`FleetError::Io`].
+    pub fn cancel(&self) -> Result<(), FleetError> {
+        let path = self.folder.join(CANCELLED);
+        File::create(&path).map(drop).map_err(FleetError::io("write", &path))
+    }
+
+    /// It was cancelled since it was last told what to do.
+    pub fn is_cancelled(&self) -> bool {
+        self.folder.join(CANCELLED).exists()
     }
 
     /// The folder.

@@ -5,7 +5,7 @@ use crate::each::each;
 use crate::error::FleetError;
 use crate::files;
 use crate::hosts::destination;
-use crate::job::{Drive, Look, Phase, State};
+use crate::job::{CANCELLED, Drive, Look, Phase, State};
 use crate::queue::{Next, Queue, Turn};
 use crate::transfer;
 use iopj_fabric::{Control, FabricError, push};
@@ -271,7 +271,8 @@ impl<'a> Ssh<'a> {
         let told = File::open(self.told()).map_err(failed)?;
         let folder = &session.folder;
         let copy = format!(
-            "umask 077 && mkdir -p {folder} && cat >{folder}/new.$$ && mv {folder}/new.$$ {folder}/{TOLD}"
+            "umask 077 && mkdir -p {folder} && cat >{folder}/new.$$ && mv {folder}/new.$$ {folder}/{TOLD} && \
+             rm -f {folder}/{CANCELLED}"
         );
         session.control.run(&copy, told.into())?;
         let look = session.ask("--look", self.stop)?;

@@ -36,6 +36,7 @@ const ASKING: Duration = Duration::from_secs(10);
 const BROKEN_OFF: u8 = 3;
 /// Why a job ended that was told to.
 const ENDED: &str = "ended by a signal";
+const TOO_LATE: &str = "cancelled before it began";
 
 pub(super) fn job(args: &JobArgs) -> anyhow::Result<ExitCode> {
     if let Some(campaign) = &args.campaign {
@@ -147,8 +148,9 @@ fn wait(folder: &JobFolder, limit: Duration) -> anyhow::Result<bool> {
 }
 
 /// Ends the job: by SIGTERM, after which it puts everything back. One that stays after its run for its store
-/// to be fetched ends, too.
+/// to be fetched ends, too, and one whose start is on its way does not begin.
 fn stop(folder: &JobFolder) -> anyhow::Result<()> {
+    folder.cancel()?;
     let Some(state) = folder.state()? else { return Ok(()) };
     if let Some(process) = state.process.as_ref().filter(|process| process.is_alive()) {
         let pid = i32::try_from(process.pid).ok().and_then(rustix::process::Pid::from_raw);
@@ -211,7 +213,12 @@ fn perform(folder: &JobFolder, job: &Job, holder: &Holder) -> anyhow::Result<Exi
     };
     let first = State { began_ms: Some(first.since_ms), ..first }.counted(&store);
     folder.write(&first)?;
-    let (phase, reason) = measured(folder, job, &first, holder, &store, stop).unwrap_or_else(|error| {
+    // Whoever cancels later finds the state, and ends the process that it names.
+    let measured = match folder.is_cancelled() {
+        true => Ok((Phase::Cancelled, Some(TOO_LATE.to_owned()))),
+        false => measured(folder, job, &first, holder, &store, stop),
+    };
+    let (phase, reason) = measured.unwrap_or_else(|error| {
         crate::output::fail(&error);
         (Phase::Refused, Some(format!("{error:#}")))
     });

@@ -112,6 +112,51 @@ fn a_job_outlives_its_connection_and_ctrl_c_and_a_killed_one_is_resumed() {
     assert_eq!(trials(&fetched(&hosts.at("c"), "h0")), TRIALS);
 }
 
+/// Installs `slow`, an iopj of a host that starts a job only once the gate is there, and once it is there
+/// does this when it is asked about one.
+fn slow_to_start(hosts: &Hosts, gate: &Path, look: &str) {
+    let gate = gate.display();
+    let script = format!(
+        r#"#!/bin/sh
+case "$*" in
+*--start*)
+    touch "$HOME/asked"
+    while ! [ -e {gate} ]; do sleep 0.05; done ;;
+*--look*)
+    if [ -e {gate} ]; then
+        {look}
+    fi ;;
+esac
+exec iopj "$@"
+"#
+    );
+    fs::write(hosts.at("slow.sh"), script).unwrap();
+    install(&hosts.at("slow.sh"), &hosts.at("bin/slow"));
+}
+
+/// The job began although it had been cancelled.
+#[test]
+fn a_start_that_reaches_its_host_after_cancel_begins_nothing() {
+    if !have_hosts() {
+        return;
+    }
+    let hosts = Hosts::new(1);
+    fs::write(hosts.at("s.toml"), study(2, "100ms")).unwrap();
+    let gate = hosts.at("gate");
+    slow_to_start(&hosts, &gate, ":");
+    let line = "fleet submit s.toml --ssh h0 --dir c --command slow";
+    let mut submit = begun(&hosts, line);
+    until("the start", || hosts.at("h0/asked").exists().then_some(()));
+    says(&ends(&hosts, 0, "fleet cancel c"), &["1 cancelled"]);
+    fs::write(gate, "").unwrap();
+    assert_eq!(end(&mut submit).code(), Some(1));
+    let state = record(&hosts.at("c"), "h0");
+    assert_eq!((&state["phase"], &state["done"]), (&"cancelled".into(), &0.into()));
+    assert_eq!(state["reason"], "cancelled before it began");
+    assert!(!hosts.job(0).unwrap().join("run.iopj").exists());
+    says(&ends(&hosts, 0, line), &["h0: ok (2 of 2 trials)"]);
+}
+
 /// It was recorded as one that waits, which nobody asks.
 #[test]
 fn a_job_that_is_being_started_when_its_submit_is_killed_is_known_to_run() {
@@ -122,24 +167,8 @@ fn a_job_that_is_being_started_when_its_submit_is_killed_is_known_to_run() {
     fs::write(hosts.at("s.toml"), study(2, "500ms")).unwrap();
     let gate = hosts.at("gate");
     // Once it has begun, the host says that another iopj is there.
-    let script = format!(
-        r#"#!/bin/sh
-case "$*" in
-*--start*)
-    touch "$HOME/asked"
-    while ! [ -e {gate} ]; do sleep 0.05; done ;;
-*--look*)
-    if [ -e {gate} ]; then
-        iopj "$@" | sed 's/"version":"[^"]*"/"version":"0.0.1"/'
-        exit
-    fi ;;
-esac
-exec iopj "$@"
-"#,
-        gate = gate.display()
-    );
-    fs::write(hosts.at("slow.sh"), script).unwrap();
-    install(&hosts.at("slow.sh"), &hosts.at("bin/slow"));
+    let look = r#"iopj "$@" | sed 's/"version":"[^"]*"/"version":"0.0.1"/'; exit"#;
+    slow_to_start(&hosts, &gate, look);
     let line = "fleet submit s.toml --ssh h0 --dir c --command slow";
     let mut submit = begun(&hosts, line);
     until("the start", || hosts.at("h0/asked").exists().then_some(()));
