@@ -44,6 +44,7 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Writes a file aside and renames it: there is the old one or the new one, whole.
+#[cfg(feature = "parquet")]
 pub(crate) fn write_whole(option: &str, path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let mut aside = path.as_os_str().to_owned();
     aside.push(format!(".new{}", std::process::id()));

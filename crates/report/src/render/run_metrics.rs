@@ -161,7 +161,11 @@ pub(super) fn of_power(power: &[WatchPower]) -> Family {
         ];
         (labels, power.watts)
     });
-    Family::gauge("iopj_power_watts", "Latest power of each channel of a meter.", samples.collect())
+    Family::gauge(
+        "iopj_power_watts",
+        "Power of each channel of a meter: a run's latest, a watch's mean.",
+        samples.collect(),
+    )
 }
 
 #[cfg(test)]
