@@ -5,6 +5,7 @@ use crate::files;
 use iopj_store::Store;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The version of these files.
@@ -323,13 +324,18 @@ impl JobFolder {
         Ok(job)
     }
 
-    /// Tells it, making the folder.
+    /// Tells it, making the folder. What was cancelled before may begin.
     ///
     /// # Errors
     /// [`FleetError::Io`].
     pub fn tell(&self, job: &Job) -> Result<(), FleetError> {
         files::make_folder(&self.folder)?;
-        files::write_json(&self.folder.join(DESCRIPTION), job)
+        files::write_json(&self.folder.join(DESCRIPTION), job)?;
+        let mark = self.folder.join(CANCELLED);
+        match fs::remove_file(&mark) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(FleetError::io("remove", &mark)(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Its state as it was last written; `None` before it first began.
@@ -450,6 +456,24 @@ mod tests {
         let before = Process { boot: "another".to_owned(), ..own };
         files.write(&State { process: Some(before), ..alive }).unwrap();
         assert!(files.state().unwrap().unwrap().reason.unwrap().contains("restarted"));
+    }
+
+    /// A store is fetched from a pod by ending its job, in a folder that stays on the node.
+    #[test]
+    fn a_job_that_is_told_again_is_not_cancelled_any_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = JobFolder::new(folder.path());
+        let job = serde_json::json!({
+            "format": FORMAT, "version": "1", "campaign": "c", "study": "", "destroy_data": false,
+            "allow_exec": false,
+        });
+        let job = serde_json::from_value(job).unwrap();
+        files.tell(&job).unwrap();
+        assert!(!files.is_cancelled());
+        files.cancel().unwrap();
+        assert!(files.is_cancelled());
+        files.tell(&job).unwrap();
+        assert!(!files.is_cancelled());
     }
 
     #[test]

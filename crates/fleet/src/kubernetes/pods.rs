@@ -171,6 +171,17 @@ mod tests {
         assert_eq!(waiting, Begun::Not("Kubernetes: ImagePullBackOff".to_owned()));
         let killed = of(container(json!({ "terminated": { "reason": "OOMKilled", "exitCode": 137 } })));
         assert_eq!(killed, Begun::Ended(Phase::Killed, "Kubernetes: OOMKilled (exit code 137)".to_owned()));
+        let codes = [
+            (0, Phase::Ok),
+            (1, Phase::Failures),
+            (2, Phase::Refused),
+            (3, Phase::Killed),
+            (130, Phase::Cancelled),
+        ];
+        for (code, phase) in codes {
+            let ended = of(container(json!({ "terminated": { "reason": "Error", "exitCode": code } })));
+            assert_eq!(ended, Begun::Ended(phase, format!("Kubernetes: Error (exit code {code})")));
+        }
         let tried = json!([{
             "state": { "waiting": { "reason": "CrashLoopBackOff" } },
             "lastState": { "terminated": { "reason": "Error", "exitCode": 2 } },

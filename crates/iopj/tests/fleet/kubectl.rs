@@ -174,6 +174,11 @@ fn the_end_of_a_nodes_newest_pod_counts() {
     says(&kubectl.ends(1, "fleet status c"), &["1 refused"]);
     kubectl.pods(&[ended("a", "n1", 1, 2)]);
     says(&kubectl.ends(1, "fleet status c"), &["1 refused", "its serial number is not listed"]);
+    // What the earlier one was told is not why the later one ended.
+    kubectl.pods(&[ended("b", "n1", 2, 2), ended("a", "n1", 1, 2)]);
+    let words = kubectl.ends(1, "fleet status c");
+    says(&words, &["1 refused", "(exit code 2)"]);
+    assert!(!words.contains("serial number"), "{words}");
     kubectl.pods(&[ended("b", "n1", 2, 0), ended("a", "n1", 1, 2)]);
     says(&kubectl.ends(0, "fleet status c"), &["1 ok"]);
     kubectl.pods(&[]);
