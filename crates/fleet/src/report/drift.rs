@@ -66,3 +66,17 @@ fn relative_slope(points: &[(f64, f64, f64)]) -> Option<f64> {
     let mean = points.iter().map(|(_, y, _)| y).sum::<f64>() / points.len() as f64;
     Some(slope / mean)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_within_an_hour_or_of_two_stores_is_no_drift() {
+        let points = |months: f64| [0.0, 1.0, 2.0].map(|n| (n * months, 100.0 + 10.0 * n, 1.0));
+        assert_eq!(relative_slope(&points(1.0 / 720.0)), None);
+        assert_eq!(relative_slope(&points(1.0)[..2]), None);
+        let slope = relative_slope(&points(1.0)).unwrap();
+        assert!((slope - 10.0 / 110.0).abs() < 1e-12, "{slope}");
+    }
+}
