@@ -252,8 +252,9 @@ pub(crate) fn guest(workspace: &Workspace, release: &Release, epoch: u64) -> Res
     let libraries = root.join("lib").join(arch.gnu);
     fs::copy(library.join(ffi::SONAME), libraries.join(ffi::SONAME))?;
     // The library needs it, and the program of the image does not.
-    let unwinder = libc::extracted(workspace, "libgcc-s1", arch)?.0.join("usr/lib").join(arch.gnu);
-    fs::copy(unwinder.join("libgcc_s.so.1"), libraries.join("libgcc_s.so.1")).context("libgcc-s1")?;
+    let (unwinder, _) = libc::extracted(workspace, "libgcc-s1", arch)?;
+    let unwinder = libc::folder_of("libgcc_s.so.1", &unwinder, arch)?.join("libgcc_s.so.1");
+    fs::copy(&unwinder, libraries.join("libgcc_s.so.1")).with_context(|| unwinder.display().to_string())?;
     fs::write(root.join("packages.toml"), STUDY)?;
     for name in ["proc", "sys", "dev"] {
         fs::create_dir_all(root.join(name))?;

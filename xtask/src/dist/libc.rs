@@ -41,13 +41,20 @@ impl Libc {
     }
 
     fn below(root: &Path, arch: &Arch, version: &str) -> Result<Libc> {
-        let folders = ["usr/lib", "lib"].map(|folder| root.join(folder).join(arch.gnu));
-        let folder = folders.into_iter().find(|folder| folder.join("libc.so.6").exists());
-        let folder =
-            folder.with_context(|| format!("{PACKAGE} has no libc.so.6 below {}", root.display()))?;
+        let folder = folder_of("libc.so.6", root, arch)?;
         let copyright = root.join("usr/share/doc").join(PACKAGE).join("copyright");
         Ok(Libc { folder, copyright, name: format!("{PACKAGE} {}", version.trim()) })
     }
+}
+
+/// The folder of a library below a root, which is another one from trixie on.
+///
+/// # Errors
+/// The library is in neither.
+pub(crate) fn folder_of(library: &str, root: &Path, arch: &Arch) -> Result<PathBuf> {
+    let folders = ["usr/lib", "lib"].map(|folder| root.join(folder).join(arch.gnu));
+    let folder = folders.into_iter().find(|folder| folder.join(library).exists());
+    folder.with_context(|| format!("there is no {library} below {}", root.display()))
 }
 
 /// The files of Debian's package for an architecture, below a folder, and its version.
