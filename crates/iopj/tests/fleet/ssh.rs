@@ -180,7 +180,8 @@ fn a_job_that_is_being_started_when_its_submit_is_killed_is_known_to_run() {
     fs::write(gate, "").unwrap();
     let state = hosts.job(0).unwrap().join("state.json");
     let pid = process(&state);
-    says(&ends(&hosts, 0, line), &["h0: ok (2 of 2 trials)"]);
+    // It may have ended by then.
+    says(&ends(&hosts, 0, line), &["1 ok"]);
     assert_eq!(json(&state)["process"]["pid"], pid, "the job was begun anew");
 }
 
