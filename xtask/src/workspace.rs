@@ -52,8 +52,10 @@ impl Workspace {
         let listed = if is_clone {
             shell::output(self.program("git", "ls-files -z --").arg(folder))?
         } else {
+            // Cargo marks the folders that it builds in; sources may lie in a `target`, too.
             let mut find = self.program("find", "-L");
-            find.arg(folder).args("-type f -not -path */target/* -print0".split(' '));
+            let words = "-type d -exec test -e {}/CACHEDIR.TAG ; -prune -o -type f -print0";
+            find.arg(folder).args(words.split(' '));
             shell::output(&mut find)?
         };
         let names = listed.split('\0').map(|name| name.strip_prefix("./").unwrap_or(name));
@@ -111,15 +113,28 @@ pub(crate) struct Benches {
 mod tests {
     use super::*;
 
+    /// The source distribution that was made from a copy of the sources lacked the folder.
+    #[test]
+    fn sources_in_a_folder_named_target_are_packed_and_what_was_built_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in
+            ["a/src/target/mod.rs", "target/CACHEDIR.TAG", "target/debug/b", "fuzz/target/CACHEDIR.TAG"]
+        {
+            fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+            fs::write(root.join(name), "").unwrap();
+        }
+        let workspace = Workspace { target: root.join("target"), metadata: Value::Null, root };
+        assert_eq!(workspace.tracked(".").unwrap(), ["a/src/target/mod.rs"]);
+    }
+
     #[test]
     fn what_git_does_not_track_is_not_packed() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        fs::create_dir_all(root.join("studies/target")).unwrap();
-        for name in
-            ["studies/a b.toml", "studies/own.iopj", "studies/secret", "studies/target/built", ".gitignore"]
-        {
-            fs::write(root.join(name), "*.iopj\ntarget\n").unwrap();
+        fs::create_dir_all(root.join("studies")).unwrap();
+        for name in ["studies/a b.toml", "studies/own.iopj", "studies/secret", ".gitignore"] {
+            fs::write(root.join(name), "*.iopj\n").unwrap();
         }
         let workspace = Workspace { target: root.join("target"), metadata: Value::Null, root };
         let all = ["studies/a b.toml", "studies/own.iopj", "studies/secret"];
