@@ -45,8 +45,9 @@ extern "C" fn interrupts(_: libc::c_int) {
     INTERRUPTED.fetch_add(1, Ordering::Relaxed);
 }
 
+/// The end of a ring that the thread had made a moment before ended the loop, as a signal does.
 #[test]
-fn an_epoll_loop_goes_on_after_the_end_of_another_ring_interrupts_it() {
+fn an_epoll_loop_goes_on_when_its_wait_is_interrupted() {
     // SAFETY: the action is zeroed, which is a valid one without flags, so no call is started again; the
     // handler does nothing but add to an atomic number.
     unsafe {
@@ -61,7 +62,9 @@ fn an_epoll_loop_goes_on_after_the_end_of_another_ring_interrupts_it() {
     });
     while !reader.is_finished() {
         // SAFETY: the thread may have ended, but is not joined yet, so its number is still its own.
-        assert_eq!(unsafe { libc::pthread_kill(reader.as_pthread_t(), libc::SIGUSR1) }, 0);
+        let sent = unsafe { libc::pthread_kill(reader.as_pthread_t(), libc::SIGUSR1) };
+        // An old glibc says of a thread that has ended that there is none.
+        assert!([0, libc::ESRCH].contains(&sent), "{sent}");
         thread::sleep(Duration::from_micros(100));
     }
     reader.join().unwrap();

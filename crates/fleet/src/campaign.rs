@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 const PLAN: &str = "campaign.json";
 const STUDY: &str = "study.toml";
+/// How often the campaign was cancelled.
+const CANCELS: &str = "cancels";
 
 /// How a campaign is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,6 +119,8 @@ pub struct ByKubernetes {
 pub struct Campaign {
     folder: PathBuf,
     plan: Plan,
+    /// How often it had been cancelled when it was opened.
+    cancels: u64,
     /// Held while this process changes it.
     _lock: Option<File>,
 }
@@ -138,7 +142,8 @@ impl Campaign {
         }
         // The plan is last: a folder that has it is whole.
         files::write(&folder.join(STUDY), plan.job.study.as_bytes())?;
-        let campaign = Campaign { folder: folder.to_owned(), plan, _lock: Some(lock) };
+        let cancels = cancels(folder)?;
+        let campaign = Campaign { folder: folder.to_owned(), plan, cancels, _lock: Some(lock) };
         campaign.keep_plan()?;
         Ok(campaign)
     }
@@ -154,7 +159,7 @@ impl Campaign {
                 folder.display()
             ))
         })?;
-        Ok(Campaign { folder: folder.to_owned(), plan, _lock: None })
+        Ok(Campaign { folder: folder.to_owned(), plan, cancels: cancels(folder)?, _lock: None })
     }
 
     /// How it is run.
@@ -165,6 +170,23 @@ impl Campaign {
     /// Its id.
     pub fn id(&self) -> &str {
         &self.plan.job.campaign
+    }
+
+    /// How often it had been cancelled when it was opened.
+    pub(crate) fn cancels(&self) -> u64 {
+        self.cancels
+    }
+
+    /// Whether it has been cancelled since it was opened.
+    pub(crate) fn is_cancelled(&self) -> Result<bool, FleetError> {
+        Ok(cancels(&self.folder)? > self.cancels)
+    }
+
+    /// Cancels it: whoever opened it before begins nothing any more. How often that makes.
+    pub(crate) fn cancel(&self) -> Result<u64, FleetError> {
+        let number = cancels(&self.folder)? + 1;
+        files::write_json(&self.folder.join(CANCELS), &number)?;
+        Ok(number)
     }
 
     /// Its folder.
@@ -283,6 +305,10 @@ fn read(folder: &Path) -> Result<Option<Plan>, FleetError> {
         ))),
         Some(_) => files::read_json(&path),
     }
+}
+
+fn cancels(folder: &Path) -> Result<u64, FleetError> {
+    Ok(files::read_json(&folder.join(CANCELS))?.unwrap_or(0))
 }
 
 /// Refuses a folder with other things in it.

@@ -5,9 +5,10 @@ use crate::files;
 use iopj_store::Store;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+/// Why a job did not begin.
+pub const TOO_LATE: &str = "cancelled before it began";
 /// The version of these files.
 pub const FORMAT: u32 = 1;
 const DESCRIPTION: &str = "job.json";
@@ -15,8 +16,8 @@ const STATE: &str = "state.json";
 const STORE: &str = "run.iopj";
 const LOG: &str = "log";
 const LOCK: &str = "lock";
-/// Here if the job was cancelled since it was last told what to do.
-pub(crate) const CANCELLED: &str = "cancelled";
+/// How often the campaign had been cancelled when this job was.
+const CANCELS: &str = "cancels";
 
 /// What a host's job is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,7 +74,7 @@ pub enum Phase {
     Refused,
     /// It was killed, or its host died, or an error ended it.
     Killed,
-    /// It was ended by a signal, and put everything back.
+    /// It was ended by a signal, and put everything back; or it was cancelled before it began.
     Cancelled,
     /// The host cannot be reached.
     Lost,
@@ -324,18 +325,13 @@ impl JobFolder {
         Ok(job)
     }
 
-    /// Tells it, making the folder. What was cancelled before may begin.
+    /// Tells it, making the folder.
     ///
     /// # Errors
     /// [`FleetError::Io`].
     pub fn tell(&self, job: &Job) -> Result<(), FleetError> {
         files::make_folder(&self.folder)?;
-        files::write_json(&self.folder.join(DESCRIPTION), job)?;
-        let mark = self.folder.join(CANCELLED);
-        match fs::remove_file(&mark) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(FleetError::io("remove", &mark)(error)),
-            _ => Ok(()),
-        }
+        files::write_json(&self.folder.join(DESCRIPTION), job)
     }
 
     /// Its state as it was last written; `None` before it first began.
@@ -394,18 +390,20 @@ impl JobFolder {
         }
     }
 
-    /// A start that comes from now on, before the job is told again, is too late.
+    /// Keeps how often its campaign was cancelled: a start that knows of fewer is too late.
     ///
     /// # Errors
     /// [`FleetError::Io`].
-    pub fn cancel(&self) -> Result<(), FleetError> {
-        let path = self.folder.join(CANCELLED);
-        File::create(&path).map(drop).map_err(FleetError::io("write", &path))
+    pub fn cancel(&self, number: u64) -> Result<(), FleetError> {
+        files::write_json(&self.folder.join(CANCELS), &number)
     }
 
-    /// It was cancelled since it was last told what to do.
-    pub fn is_cancelled(&self) -> bool {
-        self.folder.join(CANCELLED).exists()
+    /// Whether it was cancelled after so many cancels of its campaign.
+    ///
+    /// # Errors
+    /// [`FleetError::Io`], or [`FleetError::Form`].
+    pub fn is_cancelled_after(&self, number: u64) -> Result<bool, FleetError> {
+        Ok(files::read_json::<u64>(&self.folder.join(CANCELS))?.is_some_and(|here| here > number))
     }
 
     /// The folder.
@@ -458,22 +456,13 @@ mod tests {
         assert!(files.state().unwrap().unwrap().reason.unwrap().contains("restarted"));
     }
 
-    /// A store is fetched from a pod by ending its job, in a folder that stays on the node.
     #[test]
-    fn a_job_that_is_told_again_is_not_cancelled_any_more() {
+    fn a_start_is_too_late_that_knows_of_fewer_cancels() {
         let folder = tempfile::tempdir().unwrap();
         let files = JobFolder::new(folder.path());
-        let job = serde_json::json!({
-            "format": FORMAT, "version": "1", "campaign": "c", "study": "", "destroy_data": false,
-            "allow_exec": false,
-        });
-        let job = serde_json::from_value(job).unwrap();
-        files.tell(&job).unwrap();
-        assert!(!files.is_cancelled());
-        files.cancel().unwrap();
-        assert!(files.is_cancelled());
-        files.tell(&job).unwrap();
-        assert!(!files.is_cancelled());
+        assert!(!files.is_cancelled_after(0).unwrap());
+        files.cancel(2).unwrap();
+        assert_eq!([1, 2, 3].map(|known| files.is_cancelled_after(known).unwrap()), [true, false, false]);
     }
 
     #[test]

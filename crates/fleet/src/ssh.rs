@@ -5,7 +5,7 @@ use crate::each::each;
 use crate::error::FleetError;
 use crate::files;
 use crate::hosts::destination;
-use crate::job::{CANCELLED, Drive, Look, Phase, State};
+use crate::job::{Drive, Look, Phase, State, TOO_LATE};
 use crate::queue::{Next, Queue, Turn};
 use crate::transfer;
 use iopj_fabric::{Control, FabricError, push};
@@ -190,22 +190,27 @@ impl<'a> Ssh<'a> {
     fn follow(&self, turn: &Turn) -> Result<End, FleetError> {
         let host = turn.host.as_str();
         // It was reached a moment ago; to start a job twice does no harm.
-        let (mut what, mut is_told) = ("--await", false);
+        let (mut what, mut is_told) = ("--await".to_owned(), false);
         if let Some(state) = &turn.start {
             // Whoever ends this submit now leaves a job that may run, and the next one has to know it.
             self.keep(host, state)?;
-            what = "--start";
+            // Whoever cancels says so first, and then ends what may run: one of the two sees the other.
+            if self.campaign.is_cancelled()? {
+                self.failed(host, Failure(Phase::Cancelled, TOO_LATE.to_owned()))?;
+                return Ok(End::Known);
+            }
+            what = format!("--start --cancels {}", self.campaign.cancels());
         }
         let mut session = None;
         let mut reached = Instant::now();
         loop {
-            let asked = self.ask_again(host, &mut session, what);
+            let asked = self.ask_again(host, &mut session, &what);
             if self.is_stopped() {
                 return Ok(End::Unknown);
             }
             match asked {
                 Ok(Look { state: Some(state), .. }) => {
-                    (reached, what) = (Instant::now(), "--await");
+                    (reached, what) = (Instant::now(), "--await".to_owned());
                     self.keep(host, &state)?;
                     if state.phase.is_over() {
                         self.tell_end(host, &state);
@@ -271,8 +276,7 @@ impl<'a> Ssh<'a> {
         let told = File::open(self.told()).map_err(failed)?;
         let folder = &session.folder;
         let copy = format!(
-            "umask 077 && mkdir -p {folder} && cat >{folder}/new.$$ && mv {folder}/new.$$ {folder}/{TOLD} && \
-             rm -f {folder}/{CANCELLED}"
+            "umask 077 && mkdir -p {folder} && cat >{folder}/new.$$ && mv {folder}/new.$$ {folder}/{TOLD}"
         );
         session.control.run(&copy, told.into())?;
         let look = session.ask("--look", self.stop)?;
@@ -367,15 +371,20 @@ impl<'a> Ssh<'a> {
         Ok(to)
     }
 
-    /// Ends the jobs that run, and waits until each has put everything back.
+    /// Ends the jobs that run, waits until each has put everything back, and lets no other begin of those
+    /// that a submit still has in line.
     ///
     /// # Errors
     /// The campaign's folder cannot be written.
     pub fn cancel(&self) -> Result<(), FleetError> {
+        let stop = format!("--stop --cancels {}", self.campaign.cancel()?);
         let known = self.campaign.all_known()?;
+        for (host, _) in known.iter().filter(|(_, state)| state.phase == Phase::Waiting) {
+            self.failed(host, Failure(Phase::Cancelled, TOO_LATE.to_owned()))?;
+        }
         let may_run = |state: &State| matches!(state.phase, Phase::Running | Phase::Lost);
         let hosts: Vec<_> = known.into_iter().filter(|(_, state)| may_run(state)).collect();
-        let looks = each(&hosts, self.by.parallel, |(host, _)| self.session(host)?.ask("--stop", self.stop));
+        let looks = each(&hosts, self.by.parallel, |(host, _)| self.session(host)?.ask(&stop, self.stop));
         for ((host, before), look) in hosts.iter().zip(looks) {
             match look {
                 Ok(Look { state, .. }) => {

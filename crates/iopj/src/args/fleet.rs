@@ -204,4 +204,7 @@ pub(crate) struct JobArgs {
     /// End it and wait for its end, then print what is known
     #[arg(long)]
     pub(crate) stop: bool,
+    /// How often the campaign was cancelled: a start that knows of fewer than the last stop begins nothing
+    #[arg(long, value_name = "N", conflicts_with_all = ["campaign", "look", "await"])]
+    pub(crate) cancels: Option<u64>,
 }

@@ -8,9 +8,9 @@ use crate::progress::{Followed, view};
 use crate::run::look as decide;
 use crate::signals;
 use anyhow::{Context, anyhow};
-use iopj_fleet::job::{Drive, Job, JobFolder, Look, Phase, Process, State, boot_id, drive_key};
+use iopj_fleet::job::{Drive, Job, JobFolder, Look, Phase, Process, State, TOO_LATE, boot_id, drive_key};
 use iopj_fleet::lease::{self, Holder, Lease, Taken};
-use iopj_fleet::{Campaign, slurm};
+use iopj_fleet::{Campaign, FleetError, slurm};
 use iopj_host::settings::Host;
 use iopj_load::descriptors;
 use iopj_run::{Options, Progress, RunError, read_study};
@@ -36,7 +36,6 @@ const ASKING: Duration = Duration::from_secs(10);
 const BROKEN_OFF: u8 = 3;
 /// Why a job ended that was told to.
 const ENDED: &str = "ended by a signal";
-const TOO_LATE: &str = "cancelled before it began";
 
 pub(super) fn job(args: &JobArgs) -> anyhow::Result<ExitCode> {
     if let Some(campaign) = &args.campaign {
@@ -48,18 +47,18 @@ pub(super) fn job(args: &JobArgs) -> anyhow::Result<ExitCode> {
     }
     let job = folder.job()?;
     if args.watch {
-        return watch(&folder);
+        return watch(&folder, args.cancels);
     }
     if args.start {
-        start(&folder)?;
+        start(&folder, args.cancels)?;
     } else if args.wait_for_end {
         wait(&folder, AWAIT)?;
     } else if args.stop {
-        stop(&folder)?;
+        stop(&folder, args.cancels)?;
     } else if !args.look {
         let node = args.node.clone().or_else(|| std::env::var("NODE_NAME").ok());
         let node = node.as_deref().unwrap_or("this host");
-        return perform(&folder, &job, &Holder::here(node, args.task.as_deref()));
+        return perform(&folder, &job, &Holder::here(node, args.task.as_deref()), args.cancels);
     }
     print(&format!("{}\n", serde_json::to_string(&look(&folder, &job)?)?))?;
     Ok(ExitCode::SUCCESS)
@@ -92,17 +91,30 @@ fn last_word(folder: &JobFolder) -> anyhow::Result<Option<State>> {
     }
 }
 
-/// Starts the job with a process that outlives this session and watches it, unless it runs or is complete.
-fn start(folder: &JobFolder) -> anyhow::Result<()> {
-    let before = folder.state()?;
-    if before.as_ref().is_some_and(|state| !state.phase.is_over() || state.phase.is_complete()) {
+/// Whether the job was cancelled by one of whom the start did not know, where it knows of any.
+fn is_cancelled(folder: &JobFolder, cancels: Option<u64>) -> Result<bool, FleetError> {
+    cancels.map_or(Ok(false), |known| folder.is_cancelled_after(known))
+}
+
+/// What the processes of a job are told of cancels.
+fn told(cancels: Option<u64>) -> impl Iterator<Item = String> {
+    cancels.into_iter().flat_map(|known| ["--cancels".to_owned(), known.to_string()])
+}
+
+/// Starts the job with a process that outlives this session and watches it, unless it runs, is complete, or
+/// has an end and was cancelled.
+fn start(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<()> {
+    let (before, is_cancelled) = (folder.state()?, is_cancelled(folder, cancels)?);
+    let is_done = |state: &State| !state.phase.is_over() || state.phase.is_complete() || is_cancelled;
+    if before.as_ref().is_some_and(is_done) {
         return Ok(());
     }
     let log = || File::options().create(true).append(true).open(folder.log());
     let place = || format!("the log `{}` cannot be written", folder.log().display());
     let (out, err) = (log().with_context(place)?, log().with_context(place)?);
     let mut watch = Command::new(std::env::current_exe()?);
-    watch.args(["fleet", "job", "--watch"]).arg(folder.path()).stdin(Stdio::null()).stdout(out).stderr(err);
+    watch.args(["fleet", "job", "--watch"]).arg(folder.path()).args(told(cancels));
+    watch.stdin(Stdio::null()).stdout(out).stderr(err);
     // SAFETY: between fork and exec only setsid is called, which is async-signal-safe.
     unsafe {
         watch.pre_exec(|| {
@@ -122,9 +134,9 @@ fn start(folder: &JobFolder) -> anyhow::Result<()> {
 }
 
 /// Runs the job in a process of its own, and records it where that is killed.
-fn watch(folder: &JobFolder) -> anyhow::Result<ExitCode> {
-    let mut child =
-        Command::new(std::env::current_exe()?).args(["fleet", "job"]).arg(folder.path()).spawn()?;
+fn watch(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<ExitCode> {
+    let mut own = Command::new(std::env::current_exe()?);
+    let mut child = own.args(["fleet", "job"]).arg(folder.path()).args(told(cancels)).spawn()?;
     let status = child.wait()?;
     let Some(signal) = status.signal() else { return Ok(ExitCode::SUCCESS) };
     if let Some(state) = folder.state()?.filter(|state| state.phase == Phase::Killed) {
@@ -149,8 +161,14 @@ fn wait(folder: &JobFolder, limit: Duration) -> anyhow::Result<bool> {
 
 /// Ends the job: by SIGTERM, after which it puts everything back. One that stays after its run for its store
 /// to be fetched ends, too, and one whose start is on its way does not begin.
-fn stop(folder: &JobFolder) -> anyhow::Result<()> {
-    folder.cancel()?;
+fn stop(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<()> {
+    let kept = cancels.map_or(Ok(()), |number| folder.cancel(number));
+    // Where that cannot be kept, what runs ends all the same.
+    end(folder)?;
+    Ok(kept?)
+}
+
+fn end(folder: &JobFolder) -> anyhow::Result<()> {
     let Some(state) = folder.state()? else { return Ok(()) };
     if let Some(process) = state.process.as_ref().filter(|process| process.is_alive()) {
         let pid = i32::try_from(process.pid).ok().and_then(rustix::process::Pid::from_raw);
@@ -192,7 +210,7 @@ fn task(folder: &Path, args: &JobArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Does the job, from its first state to its last.
-fn perform(folder: &JobFolder, job: &Job, holder: &Holder) -> anyhow::Result<ExitCode> {
+fn perform(folder: &JobFolder, job: &Job, holder: &Holder, cancels: Option<u64>) -> anyhow::Result<ExitCode> {
     let stop = if holder.task.is_some() { signals::scheduled_stop_flag() } else { signals::stop_flag() };
     // Two starts at the same moment would write over each other's state.
     let Some(lock) = folder.lock()? else {
@@ -214,10 +232,10 @@ fn perform(folder: &JobFolder, job: &Job, holder: &Holder) -> anyhow::Result<Exi
     let first = State { began_ms: Some(first.since_ms), ..first }.counted(&store);
     folder.write(&first)?;
     // Whoever cancels later finds the state, and ends the process that it names.
-    let measured = match folder.is_cancelled() {
+    let measured = is_cancelled(folder, cancels).map_err(anyhow::Error::from).and_then(|is| match is {
         true => Ok((Phase::Cancelled, Some(TOO_LATE.to_owned()))),
         false => measured(folder, job, &first, holder, &store, stop),
-    };
+    });
     let (phase, reason) = measured.unwrap_or_else(|error| {
         crate::output::fail(&error);
         (Phase::Refused, Some(format!("{error:#}")))

@@ -1,6 +1,6 @@
 //! A job on a drive: serial numbers, a drive that is changed while its job waits for it, a run that an error
-//! ends, and two starts at once. No drive here need have a serial number: a loop device gets one where the
-//! job looks for it, in a mount namespace of its own.
+//! ends, two starts at once, and one that comes too late. No drive here need have a serial number: a loop
+//! device gets one where the job looks for it, in a mount namespace of its own.
 
 use crate::campaigns::{Disk, end, json, open_folder, study, until, until_done};
 use crate::common::{have, have_mounts, says, written};
@@ -174,4 +174,29 @@ fn of_two_starts_at_once_one_has_the_job() {
     drop(first);
     crate::common::run(&folder, "fleet job job");
     assert_eq!(json(&place("job/state.json"))["phase"], "refused", "there is no target");
+}
+
+/// It wrote that the job had not begun over how it had ended.
+#[test]
+fn a_start_that_comes_after_cancel_leaves_the_end_on_record() {
+    let folder = crate::common::folder();
+    let place = |name: &str| Path::new(&*folder).join(name);
+    fs::create_dir(place("job")).unwrap();
+    let job = json!({
+        "format": 1, "version": env!("CARGO_PKG_VERSION"), "campaign": "c", "study": study(1, "10ms"),
+        "target": place("none"), "destroy_data": false, "allow_exec": false,
+    });
+    fs::write(place("job/job.json"), job.to_string()).unwrap();
+    let asked = |what: &str| {
+        let (code, look, words) = crate::common::run(&folder, &format!("fleet job job {what}"));
+        assert_eq!(code, 0, "{words}");
+        serde_json::from_str::<Value>(look.lines().last().unwrap()).unwrap()["state"].clone()
+    };
+    assert_eq!(asked("--stop --cancels 1"), Value::Null);
+    let late = asked("--start --cancels 0");
+    assert_eq!((&late["phase"], &late["reason"]), (&"cancelled".into(), &"cancelled before it began".into()));
+    let refused = asked("--start --cancels 1");
+    assert_eq!(refused["phase"], "refused", "it begins, and there is no target");
+    asked("--stop --cancels 2");
+    assert_eq!(asked("--start --cancels 1"), refused);
 }
