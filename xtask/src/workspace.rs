@@ -59,8 +59,10 @@ impl Workspace {
             shell::output(&mut find)?
         };
         let names = listed.split('\0').map(|name| name.strip_prefix("./").unwrap_or(name));
+        // It has no mark if it was there before cargo.
+        let is_ours = |path: &Path| path.is_file() && !path.starts_with(&self.target);
         let mut names: Vec<String> =
-            names.filter(|name| self.root.join(name).is_file()).map(str::to_owned).collect();
+            names.filter(|name| is_ours(&self.root.join(name))).map(str::to_owned).collect();
         names.sort();
         Ok(names)
     }
@@ -119,7 +121,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         for name in
-            ["a/src/target/mod.rs", "target/CACHEDIR.TAG", "target/debug/b", "fuzz/target/CACHEDIR.TAG"]
+            ["a/src/target/mod.rs", "target/debug/b", "fuzz/target/CACHEDIR.TAG", "fuzz/target/debug/c"]
         {
             fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
             fs::write(root.join(name), "").unwrap();

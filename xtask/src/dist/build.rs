@@ -23,8 +23,17 @@ pub(crate) struct Built {
     pub(crate) library: PathBuf,
     /// `libiopj_preload.so`.
     pub(crate) preload: PathBuf,
-    /// What the linker adds: the unwinder to the program alone.
-    pub(crate) added: Added,
+    /// What the linker adds to all of them: the compiler's own routines.
+    pub(crate) routines: Added,
+    /// What it adds to the program alone: what unwinds the stack.
+    pub(crate) unwinder: Added,
+}
+
+impl Built {
+    /// What the linker adds to the program.
+    pub(crate) fn of_program(&self) -> Added {
+        [self.routines.as_slice(), self.unwinder.as_slice()].concat()
+    }
 }
 
 /// What compiles and links.
@@ -77,7 +86,11 @@ impl Tools<'_> {
         let mut link = self.for_old_glibc(arch);
         ffi::link(self.workspace, &library, link.arg("-L").arg(&unwinder.0), "-lunwinder")?;
         let (program, preload) = (made.join("iopj"), made.join("libiopj_preload.so"));
-        let built = Built { program, library, preload, added: self.added()? };
+        let zig = self.zig()?;
+        let added = |name: &str, licence| vec![(name.to_owned(), zig.join(licence))];
+        let routines = added("zig-compiler_rt", "LICENSE");
+        let unwinder = added("llvm-libunwind", "lib/libunwind/LICENSE.TXT");
+        let built = Built { program, library, preload, routines, unwinder };
         for file in [&built.program, &built.preload, &built.library.join(ffi::SONAME)] {
             check_symbols(file)?;
         }
@@ -86,7 +99,8 @@ impl Tools<'_> {
         Ok(built)
     }
 
-    /// What libraries are linked with to be unwound by `libgcc_s.so.1`, as all of a program's threads are.
+    /// What libraries are linked with to be unwound by `libgcc_s.so.1`, by which glibc ends a thread that is
+    /// cancelled.
     ///
     /// # Errors
     /// The compiler's own.
@@ -100,13 +114,11 @@ impl Tools<'_> {
         Ok(Unwinder(folder))
     }
 
-    /// What the linker adds: the compiler's own routines, and what unwinds the stack.
-    fn added(&self) -> Result<Added> {
+    /// The folder of zig.
+    fn zig(&self) -> Result<PathBuf> {
         let mut find = Command::new(self.environment.join("bin/python"));
         let folder = "import os, ziglang; print(os.path.dirname(ziglang.__file__))";
-        let folder = PathBuf::from(shell::output(find.args(["-c", folder]))?.trim());
-        let of = |name: &str, file| (name.to_owned(), folder.join(file));
-        Ok(vec![of("zig-compiler_rt", "LICENSE"), of("llvm-libunwind", "lib/libunwind/LICENSE.TXT")])
+        Ok(PathBuf::from(shell::output(find.args(["-c", folder]))?.trim()))
     }
 
     /// The folder of these builds.
@@ -170,10 +182,17 @@ impl Unwinder {
     }
 }
 
+/// What every library of Rust asks its unwinder.
+const UNWINDING: [&str; 3] = ["_Unwind_Backtrace", "_Unwind_RaiseException", "_Unwind_Resume"];
+
 /// Refuses a library that has an unwinder of its own.
 pub(crate) fn check_unwinder(library: &Path) -> Result<()> {
     let needed = shell::output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(library))?;
-    ensure!(needed.contains("[libgcc_s.so.1]"), "{} unwinds threads by itself", library.display());
+    let symbols = shell::output(Command::new("readelf").args(["--dyn-syms", "--wide"]).arg(library))?;
+    let is_asked = |name: &&str| symbols.lines().any(|line| line.contains(&format!(" UND {name}")));
+    let own = UNWINDING.iter().find(|name| !is_asked(name));
+    let is_sound = needed.contains("[libgcc_s.so.1]") && own.is_none();
+    ensure!(is_sound, "{} unwinds threads by itself: it lacks {own:?} of libgcc_s.so.1", library.display());
     Ok(())
 }
 

@@ -149,7 +149,8 @@ fn built_by_the_tests(workspace: &Workspace, arch: &Arch, folder: &Path) -> Resu
         preload: strip(workspace.target.join("debug/deps/libiopj_preload.so"), "libiopj_preload.so")?,
         library,
         // The compiler here is the machine's own, whose licence asks for no notice.
-        added: Vec::new(),
+        routines: Vec::new(),
+        unwinder: Vec::new(),
     })
 }
 

@@ -10,7 +10,7 @@
 
 static char block[4096] __attribute__((aligned(4096)));
 static int file;
-static volatile int reads, cleaned;
+static volatile int reads, cleaned, ended;
 
 static void clean(void *argument)
 {
@@ -23,6 +23,7 @@ static void *reads_for_ever(void *argument)
     pthread_cleanup_push(clean, NULL);
     while (pread(file, block, sizeof block, 0) == sizeof block)
         reads++;
+    ended = 1;
     pthread_cleanup_pop(0);
     return argument;
 }
@@ -35,7 +36,7 @@ static int cancelled(void)
     reads = 0;
     if (pthread_create(&thread, NULL, reads_for_ever, NULL) != 0)
         return 1;
-    while (reads < 200)
+    while (reads < 200 && !ended)
         usleep(100);
     return pthread_cancel(thread) != 0 || pthread_join(thread, &result) != 0 || result != PTHREAD_CANCELED;
 }

@@ -1,5 +1,5 @@
-//! The C library of an image: this machine's own, or for another architecture what Debian has now, its
-//! security fixes included; what apt fetches of it, with settings and a state of its own.
+//! The C library of an image: this machine's own or, for another architecture, Debian's newest. Packages of
+//! Debian for it are fetched by apt with settings and a state of its own.
 
 use crate::dist::arch::Arch;
 use crate::dist::empty;
@@ -47,7 +47,7 @@ impl Libc {
     }
 }
 
-/// The folder of a library below a root, which is another one from trixie on.
+/// The folder below a root that has this library: `usr/lib` from trixie on, `lib` before.
 ///
 /// # Errors
 /// The library is in neither.

@@ -141,10 +141,10 @@ impl Packing<'_> {
         let (workspace, version, epoch) = (self.workspace, self.version.as_str(), self.epoch);
         let graph = bill::Graph::read(workspace, arch)?;
         let crates = graph.linked("--package iopj --features parquet")?;
-        let noticed = |words: &str| Notices::of(workspace, &graph.linked(words)?, &built.added);
+        let noticed = |words: &str, added| Notices::of(workspace, &graph.linked(words)?, added);
         let (program, library) = (
-            noticed("--package iopj --package iopj-preload --features iopj/parquet")?,
-            noticed("--package iopj-ffi")?,
+            noticed("--package iopj --package iopj-preload --features iopj/parquet", &built.of_program())?,
+            noticed("--package iopj-ffi", &built.routines)?,
         );
         let notices = [&program, &library];
         let sources =

@@ -28,7 +28,7 @@ impl Tools<'_> {
         let bill = folder.join("iopj-python.cdx.json");
         std::fs::write(&bill, bill::cyclonedx("iopj-python", &crates, version, arch)?)?;
         let all = graph.linked("--package iopj-python --package iopj --features iopj/parquet")?;
-        let notices = Notices::of(self.workspace, &all, &built.added)?;
+        let notices = Notices::of(self.workspace, &all, &built.of_program())?;
         let mut data = Tree::default();
         data.program(python::PROGRAM, tree::read(&built.program)?);
         let data = data.with(&notices.files(&format!("data/{NOTICES}")));
