@@ -91,7 +91,8 @@ fn last_word(folder: &JobFolder) -> anyhow::Result<Option<State>> {
     }
 }
 
-/// Whether the job was cancelled by one of whom the start did not know, where it knows of any.
+/// Whether the job was cancelled after the cancels that its start knows of; those of Slurm and Kubernetes are
+/// told of none.
 fn is_cancelled(folder: &JobFolder, cancels: Option<u64>) -> Result<bool, FleetError> {
     cancels.map_or(Ok(false), |known| folder.is_cancelled_after(known))
 }
