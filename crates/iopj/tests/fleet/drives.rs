@@ -3,7 +3,7 @@
 //! device gets one where the job looks for it, in a mount namespace of its own.
 
 use crate::campaigns::{Disk, end, json, open_folder, study, until, until_done};
-use crate::common::{have, have_mounts, says, written};
+use crate::common::{TestFolder, have, have_mounts, says, written};
 use iopj_fleet::job::JobFolder;
 use iopj_host::settings::Host;
 use serde_json::{Value, json};
@@ -155,9 +155,8 @@ fn a_run_that_an_error_ends_is_no_refusal() {
     assert!((1..200).contains(&state["done"].as_u64().unwrap()), "{state}");
 }
 
-/// The second one recorded its refusal over the first one's run.
-#[test]
-fn of_two_starts_at_once_one_has_the_job() {
+/// A folder with `job`, which is refused once it begins.
+fn with_a_job_without_its_target() -> TestFolder {
     let folder = crate::common::folder();
     let place = |name: &str| Path::new(&*folder).join(name);
     fs::create_dir(place("job")).unwrap();
@@ -166,6 +165,14 @@ fn of_two_starts_at_once_one_has_the_job() {
         "target": place("none"), "destroy_data": false, "allow_exec": false,
     });
     fs::write(place("job/job.json"), job.to_string()).unwrap();
+    folder
+}
+
+/// The second one recorded its refusal over the first one's run.
+#[test]
+fn of_two_starts_at_once_one_has_the_job() {
+    let folder = with_a_job_without_its_target();
+    let place = |name: &str| Path::new(&*folder).join(name);
     let first = JobFolder::new(&place("job")).lock().unwrap().unwrap();
     let (code, _, words) = crate::common::run(&folder, "fleet job job");
     assert_eq!(code, 2);
@@ -179,14 +186,7 @@ fn of_two_starts_at_once_one_has_the_job() {
 /// It wrote that the job had not begun over how it had ended.
 #[test]
 fn a_start_that_comes_after_cancel_leaves_the_end_on_record() {
-    let folder = crate::common::folder();
-    let place = |name: &str| Path::new(&*folder).join(name);
-    fs::create_dir(place("job")).unwrap();
-    let job = json!({
-        "format": 1, "version": env!("CARGO_PKG_VERSION"), "campaign": "c", "study": study(1, "10ms"),
-        "target": place("none"), "destroy_data": false, "allow_exec": false,
-    });
-    fs::write(place("job/job.json"), job.to_string()).unwrap();
+    let folder = with_a_job_without_its_target();
     let asked = |what: &str| {
         let (code, look, words) = crate::common::run(&folder, &format!("fleet job job {what}"));
         assert_eq!(code, 0, "{words}");

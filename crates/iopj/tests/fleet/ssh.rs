@@ -6,7 +6,7 @@ use crate::common::{install, output, says, written};
 use crate::ssh_hosts::{Hosts, have_hosts};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 /// Ends with this exit code; its output and messages.
@@ -112,10 +112,13 @@ fn a_job_outlives_its_connection_and_ctrl_c_and_a_killed_one_is_resumed() {
     assert_eq!(trials(&fetched(&hosts.at("c"), "h0")), TRIALS);
 }
 
-/// Installs `slow`, an iopj of a host that starts a job only once the gate is there, and once it is there
-/// does this when it is asked about one.
-fn slow_to_start(hosts: &Hosts, gate: &Path, look: &str) {
-    let gate = gate.display();
+/// Hosts with `slow`, an iopj that starts a job only once the gate is there, and once it is there does this
+/// when it is asked about one; and a submit with these options, whose start has reached the first host.
+fn begun_by_slow(count: usize, study: &str, look: &str, options: &str) -> (Hosts, PathBuf, String, Child) {
+    let hosts = Hosts::new(count);
+    fs::write(hosts.at("s.toml"), study).unwrap();
+    let path = hosts.at("gate");
+    let gate = path.display();
     let script = format!(
         r#"#!/bin/sh
 case "$*" in
@@ -132,6 +135,10 @@ exec iopj "$@"
     );
     fs::write(hosts.at("slow.sh"), script).unwrap();
     install(&hosts.at("slow.sh"), &hosts.at("bin/slow"));
+    let line = format!("fleet submit s.toml {options} --dir c --command slow");
+    let submit = begun(&hosts, &line);
+    until("the start", || hosts.at("h0/asked").exists().then_some(()));
+    (hosts, path, line, submit)
 }
 
 /// Both began although they had been cancelled.
@@ -140,13 +147,8 @@ fn neither_a_start_on_its_way_nor_a_host_in_line_begins_after_cancel() {
     if !have_hosts() {
         return;
     }
-    let hosts = Hosts::new(2);
-    fs::write(hosts.at("s.toml"), study(2, "100ms")).unwrap();
-    let gate = hosts.at("gate");
-    slow_to_start(&hosts, &gate, ":");
-    let line = "fleet submit s.toml --ssh h0,h1 --parallel 1 --dir c --command slow";
-    let mut submit = begun(&hosts, line);
-    until("the start", || hosts.at("h0/asked").exists().then_some(()));
+    let options = "--ssh h0,h1 --parallel 1";
+    let (hosts, gate, line, mut submit) = begun_by_slow(2, &study(2, "100ms"), ":", options);
     says(&ends(&hosts, 0, "fleet cancel c"), &["2 cancelled"]);
     fs::write(gate, "").unwrap();
     assert_eq!(end(&mut submit).code(), Some(1));
@@ -157,7 +159,7 @@ fn neither_a_start_on_its_way_nor_a_host_in_line_begins_after_cancel() {
         assert!(!hosts.job(number).unwrap().join("run.iopj").exists());
     }
     assert!(!hosts.at("h1/asked").exists());
-    says(&ends(&hosts, 0, line), &["2 ok"]);
+    says(&ends(&hosts, 0, &line), &["2 ok"]);
 }
 
 /// It was recorded as one that waits, which nobody asks.
@@ -166,15 +168,9 @@ fn a_job_that_is_being_started_when_its_submit_is_killed_is_known_to_run() {
     if !have_hosts() {
         return;
     }
-    let hosts = Hosts::new(1);
-    fs::write(hosts.at("s.toml"), study(2, "500ms")).unwrap();
-    let gate = hosts.at("gate");
     // Once it has begun, the host says that another iopj is there.
     let look = r#"iopj "$@" | sed 's/"version":"[^"]*"/"version":"0.0.1"/'; exit"#;
-    slow_to_start(&hosts, &gate, look);
-    let line = "fleet submit s.toml --ssh h0 --dir c --command slow";
-    let mut submit = begun(&hosts, line);
-    until("the start", || hosts.at("h0/asked").exists().then_some(()));
+    let (hosts, gate, line, mut submit) = begun_by_slow(1, &study(2, "500ms"), look, "--ssh h0");
     signal(submit.id() as i32, libc::SIGKILL);
     end(&mut submit);
     let before = record(&hosts.at("c"), "h0");
@@ -184,7 +180,7 @@ fn a_job_that_is_being_started_when_its_submit_is_killed_is_known_to_run() {
     let state = hosts.job(0).unwrap().join("state.json");
     // It may have ended by then.
     let pid = until("a state", || state.exists().then(|| json(&state)["process"]["pid"].clone()));
-    says(&ends(&hosts, 0, line), &["1 ok"]);
+    says(&ends(&hosts, 0, &line), &["1 ok"]);
     assert_eq!(json(&state)["process"]["pid"], pid, "the job was begun anew");
 }
 
