@@ -75,7 +75,7 @@ impl Tools<'_> {
         let mut preload = self.cargo(arch, "rustc --package iopj-preload --lib --crate-type cdylib");
         preload.arg("--").args(unwinder.arguments());
         shell::step(&format!("libiopj_preload.so for {}", arch.gnu), &mut preload)?;
-        let made = self.target().join(arch.rust).join("release");
+        let made = self.target().join(arch.rust).join("dist");
         let library = made.join("ffi");
         fs::create_dir_all(&library)?;
         fs::copy(made.join("libiopj_ffi.a"), library.join("libiopj.a")).context("libiopj.a")?;
@@ -129,7 +129,7 @@ impl Tools<'_> {
     /// `cargo-zigbuild`, which gives cargo a compiler and a linker for an old glibc.
     fn cargo(&self, arch: &Arch, words: &str) -> Command {
         let mut command = self.workspace.program("cargo-zigbuild", words);
-        command.args(["--release", "--locked", "--target", &format!("{}.{GLIBC}", arch.rust)]);
+        command.args(["--profile", "dist", "--locked", "--target", &format!("{}.{GLIBC}", arch.rust)]);
         command.arg("--target-dir").arg(self.target());
         self.for_same_bytes(&mut command);
         command
@@ -139,7 +139,7 @@ impl Tools<'_> {
     pub(crate) fn for_same_bytes(&self, command: &mut Command) {
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", self.environment.join("bin").display()));
-        command.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+        command.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DIST_STRIP", "symbols");
         command.env("SOURCE_DATE_EPOCH", self.epoch.to_string());
         command.env("CARGO_ZIGBUILD_CACHE_DIR", self.target().join("zigbuild"));
         command.env(ZIG_CACHE, self.target().join("zig"));

@@ -23,6 +23,7 @@ const STUDY: &str = "\
 name = \"packages\"
 paths = [\"posix-sio/syscall/interrupt\", \"posix-aio/syscall/interrupt\", \"io_uring/syscall/interrupt\"]
 size = \"4m\"
+meters = \"none\"
 
 [[workload]]
 rw = \"randread\"
@@ -244,7 +245,7 @@ pub(crate) fn guest(workspace: &Workspace, release: &Release, epoch: u64) -> Res
     let mut compile = tools.compiler("aarch64-linux-musl");
     shell::output(compile.args(["-O2", "-static", "-o"]).arg(root.join("init")).arg(init))?;
     let source = workspace.root.join(ffi::CRATE);
-    let library = workspace.target.join("dist/build").join(arch.rust).join("release/ffi");
+    let library = workspace.target.join("dist/build").join(arch.rust).join("dist/ffi");
     let mut compile = tools.for_old_glibc(arch);
     compile.args(["-O2", "-o"]).arg(root.join("read")).arg(source.join("examples/read.c"));
     compile.arg("-I").arg(source.join("include")).arg(library.join(ffi::SONAME));
@@ -282,7 +283,7 @@ pub(crate) fn guest(workspace: &Workspace, release: &Release, epoch: u64) -> Res
 
 /// A kernel for Arm, which the lab fetches.
 fn kernel(workspace: &Workspace) -> Result<PathBuf> {
-    let program = workspace.target.join("dist/build").join(this_arch()?.rust).join("release/iopj");
+    let program = workspace.target.join("dist/build").join(this_arch()?.rust).join("dist/iopj");
     let words = ["lab", "kernels", "6.18", "--arch", "aarch64"];
     let said = shell::output(Command::new(program).args(words))?;
     let image = said.lines().next_back().and_then(|line| line.split_once(": "));

@@ -33,7 +33,7 @@ impl Tools<'_> {
         data.program(python::PROGRAM, tree::read(&built.program)?);
         let data = data.with(&notices.files(&format!("data/{NOTICES}")));
         let data = python::Data::with(self.workspace, &data)?;
-        let mut build = python::maturin(self.workspace, &self.maturin, "build --release --locked --zig");
+        let mut build = python::maturin(self.workspace, &self.maturin, "build --profile dist --locked --zig");
         build.args(["--compatibility", &format!("manylinux_{}", GLIBC.replace('.', "_"))]);
         build
             .args(["--target", arch.rust, "--interpreter", "python3"])

@@ -5,6 +5,8 @@ use std::io::{self, Read};
 
 /// More than any kernel's payload unpacks to: a broken one must not fill the memory.
 pub(super) const LARGEST_BYTES: u64 = 1 << 30;
+/// The window of `zstd -22 --ultra`, with which kernels are built (scripts/Makefile.lib, "zstd22").
+const LARGEST_WINDOW: u64 = 1 << 27;
 
 /// Unpacks one stream of xz, zstd, gzip or lz4 (the kernel's legacy frames) and ignores what follows it: the
 /// kernel's build appends the unpacked size to the payload, and a signature to modules.
@@ -16,7 +18,10 @@ pub(super) fn decompress(packed: &[u8]) -> io::Result<Vec<u8>> {
     let mut collect = |reader: &mut dyn Read| reader.take(LARGEST_BYTES).read_to_end(&mut unpacked).map(drop);
     match packed {
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => collect(&mut liblzma::read::XzDecoder::new(packed))?,
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => collect(&mut zstd::Decoder::new(packed)?.single_frame())?,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            let frame = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(packed, LARGEST_WINDOW);
+            collect(&mut frame.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?)?;
+        }
         [0x1f, 0x8b, ..] => collect(&mut flate2::read::GzDecoder::new(packed))?,
         [0x02, 0x21, 0x4c, 0x18, blocks @ ..] => return decompress_lz4(blocks),
         _ => {

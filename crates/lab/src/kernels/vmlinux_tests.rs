@@ -70,7 +70,7 @@ pub(in super::super) fn xz(plain: &[u8]) -> Vec<u8> {
 }
 
 pub(in super::super) fn zstd_packed(plain: &[u8]) -> Vec<u8> {
-    zstd::encode_all(plain, 3).unwrap()
+    ruzstd::encoding::compress_to_vec(plain, ruzstd::encoding::CompressionLevel::Fastest)
 }
 
 pub(in super::super) fn gzip(plain: &[u8]) -> Vec<u8> {
