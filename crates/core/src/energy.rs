@@ -68,6 +68,9 @@ impl FromStr for Scope {
     }
 }
 
+/// The version of the rules by which joules are computed from readings; each [`TrialEnergy`] has that of its own.
+pub const RULES: u32 = 1;
+
 /// The energy of one trial by one meter, over one scope.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialEnergy {
@@ -79,6 +82,9 @@ pub struct TrialEnergy {
     pub channels: Vec<String>,
     /// True if a model estimated it; an estimate enters no comparison.
     pub estimated: bool,
+    /// The version of the rules that computed it; 0 where an older iopj did, which kept none.
+    #[serde(default)]
+    pub rules: u32,
     /// The joules, or why there are none.
     pub outcome: EnergyOutcome,
 }
@@ -91,7 +97,13 @@ pub enum EnergyOutcome {
     Complete(Joules),
     /// The meter did not cover the window; why.
     Incomplete(String),
+    /// The run that computes the joules when it ends has not ended, or was killed: a run that resumes it computes
+    /// them.
+    Pending,
 }
+
+/// Why there are no joules of a trial while they are [`EnergyOutcome::Pending`].
+pub const PENDING: &str = "pending";
 
 /// Energy over the measured window of a trial. Uncertainties are after the GUM (JCGM 100:2008); intervals are
 /// of 95 %.
@@ -129,7 +141,16 @@ impl TrialEnergy {
     pub fn joules(&self) -> Option<&Joules> {
         match &self.outcome {
             EnergyOutcome::Complete(joules) => Some(joules),
-            EnergyOutcome::Incomplete(_) => None,
+            EnergyOutcome::Incomplete(_) | EnergyOutcome::Pending => None,
+        }
+    }
+
+    /// Why there are no joules; `None` if there are.
+    pub fn lack(&self) -> Option<&str> {
+        match &self.outcome {
+            EnergyOutcome::Complete(_) => None,
+            EnergyOutcome::Incomplete(why) => Some(why),
+            EnergyOutcome::Pending => Some(PENDING),
         }
     }
 }

@@ -72,6 +72,7 @@ pub fn facts(devices: &[String]) -> BTreeMap<String, String> {
         }
     };
     put("iopj_version", Some(env!("CARGO_PKG_VERSION").to_owned()));
+    put("iopj_profile", Some(env!("IOPJ_PROFILE").to_owned()));
     put("architecture", Some(std::env::consts::ARCH.to_owned()));
     put("host", read("/proc/sys/kernel/hostname"));
     put("kernel", read("/proc/sys/kernel/osrelease"));

@@ -4,7 +4,6 @@ use crate::args::{AttachArgs, MeterCommand};
 use crate::meter_test;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
-use iopj_core::energy::EnergyOutcome;
 use iopj_meter::log::read;
 use iopj_meter::{Channel, ChannelKind, LocalMeter, accuracy_text, read_whole};
 use iopj_report::render::escape;
@@ -66,9 +65,7 @@ fn outcomes<'a>(trials: impl Iterator<Item = &'a Trial>, meter: &str) -> (usize,
         let (complete, incomplete): (Vec<_>, Vec<_>) = of_meter.partition(|energy| energy.joules().is_some());
         if !complete.is_empty() {
             count += 1;
-        } else if let Some(EnergyOutcome::Incomplete(reason)) =
-            incomplete.first().map(|energy| &energy.outcome)
-        {
+        } else if let Some(reason) = incomplete.first().and_then(|energy| energy.lack()) {
             *without.entry(reason).or_default() += 1;
         }
     }
@@ -160,7 +157,7 @@ fn describe(channel: &Channel) -> String {
 mod tests {
     use super::*;
     use iopj_core::Workload;
-    use iopj_core::energy::TrialEnergy;
+    use iopj_core::energy::{EnergyOutcome, TrialEnergy};
     use iopj_meter::Scope;
     use iopj_store::Measurement;
 
@@ -169,8 +166,14 @@ mod tests {
         let trial = |meter: &str, reason: &str| {
             let outcome = EnergyOutcome::Incomplete(reason.to_owned());
             let (meter, channels) = (meter.to_owned(), Vec::new());
-            let energy =
-                vec![TrialEnergy { meter, scope: Scope::System, channels, estimated: false, outcome }];
+            let energy = vec![TrialEnergy {
+                meter,
+                scope: Scope::System,
+                channels,
+                estimated: false,
+                rules: 1,
+                outcome,
+            }];
             let path = "io_uring/syscall/interrupt".parse().unwrap();
             Trial::new(path, Workload::default(), Measurement { energy, ..Measurement::default() }.into())
         };

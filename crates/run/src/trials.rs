@@ -2,7 +2,7 @@
 
 use crate::blocks::{Blocks, Decide};
 use crate::control;
-use crate::energy::{FarHost, GroupPosition, Metering, RunContext, positions};
+use crate::energy::{FarHost, GroupPosition, Metering, RunContext, positions, recompute};
 use crate::error::{RunError, TrialError};
 use crate::fabric::{FabricSide, Far, Measure};
 use crate::pace::Pace;
@@ -143,8 +143,15 @@ impl Trials<'_> {
             }
         }
         summary.interrupted = stop.load(Ordering::Relaxed);
-        if let Some(metering) = metering {
-            metering.end(summary.interrupted, &mut self.context(progress))?;
+        match metering {
+            Some(metering) => metering.end(summary.interrupted, &mut self.context(progress))?,
+            // A run that had read the meters of the last trials was killed before it computed their joules.
+            None if self.store.has_pending_energy()? => {
+                recompute(&mut self.store)?
+                    .iter()
+                    .for_each(|note| progress.note(&format!("warning: {note}")));
+            }
+            None => {}
         }
         Ok(summary)
     }

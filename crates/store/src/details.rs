@@ -1,5 +1,6 @@
 //! What a measured trial keeps in tables of its own: histograms, slices, cost profile and energy.
 
+use crate::pending;
 use crate::record::Measurement;
 use iopj_core::Slice;
 use iopj_core::fabric::{HostSide, NetworkBaseline};
@@ -71,6 +72,9 @@ pub(crate) fn read(
         connection.prepare_cached("SELECT record FROM energy WHERE trial = ?1 ORDER BY rowid")?;
     let rows = energy.query_map([trial], |row| from_json(row, 0))?;
     measurement.energy = rows.collect::<rusqlite::Result<_>>()?;
+    if measurement.energy.is_empty() {
+        measurement.energy = pending::of(connection, trial)?;
+    }
     Ok(())
 }
 
@@ -86,7 +90,7 @@ pub(crate) fn add_energy(
     trial: i64,
     energy: &[TrialEnergy],
 ) -> rusqlite::Result<()> {
-    let mut insert = connection.prepare_cached("INSERT INTO energy VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+    let mut insert = connection.prepare_cached("INSERT INTO energy VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
     for one in energy {
         let joules = one.joules();
         insert.execute(params![
@@ -96,6 +100,7 @@ pub(crate) fn add_energy(
             joules.map(|joules| joules.joules),
             joules.map(|joules| joules.watts()),
             to_json(one)?,
+            one.rules,
         ])?;
     }
     Ok(())
@@ -191,7 +196,7 @@ fn to_json<T: serde::Serialize>(value: &T) -> rusqlite::Result<String> {
     serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
-fn from_json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+pub(crate) fn from_json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
     let kind = rusqlite::types::Type::Text;
     serde_json::from_str(&text)

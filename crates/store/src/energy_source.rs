@@ -2,7 +2,7 @@
 
 use crate::record::{Measurement, Trial};
 use iopj_core::fabric::BOTH_HOSTS;
-use iopj_core::{EnergyOutcome, Joules, Scope, TrialEnergy, VerdictKind};
+use iopj_core::{Joules, Scope, TrialEnergy, VerdictKind};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -79,11 +79,7 @@ impl EnergySource {
 
     /// Why there are no joules of a trial; `None` if there are.
     pub fn lack<'m>(&self, measurement: &'m Measurement) -> Option<&'m str> {
-        match self.of(measurement).map(|energy| &energy.outcome) {
-            None => Some(TOOK_NO_PART),
-            Some(EnergyOutcome::Incomplete(why)) => Some(why),
-            Some(EnergyOutcome::Complete(_)) => None,
-        }
+        self.of(measurement).map_or(Some(TOOK_NO_PART), TrialEnergy::lack)
     }
 }
 

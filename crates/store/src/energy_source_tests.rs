@@ -3,6 +3,7 @@
 use super::*;
 use crate::export;
 use crate::record::StudyRecord;
+use iopj_core::EnergyOutcome;
 use iopj_core::{AboveIdle, Verdict, Workload};
 use std::slice;
 
@@ -21,7 +22,14 @@ fn energy(meter: &str, scope: Scope, joules: Option<f64>) -> TrialEnergy {
     };
     let outcome = joules
         .map_or(EnergyOutcome::Incomplete("gap of 7 s".to_owned()), |j| EnergyOutcome::Complete(complete(j)));
-    TrialEnergy { meter: meter.to_owned(), scope, channels: Vec::new(), estimated: meter == "model", outcome }
+    TrialEnergy {
+        meter: meter.to_owned(),
+        scope,
+        channels: Vec::new(),
+        estimated: meter == "model",
+        rules: 1,
+        outcome,
+    }
 }
 
 fn trial(energy: Vec<TrialEnergy>) -> Trial {

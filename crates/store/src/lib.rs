@@ -19,6 +19,7 @@ mod kind_window;
 mod latency;
 mod open;
 mod open_window;
+mod pending;
 mod program_window;
 mod rate;
 pub mod record;

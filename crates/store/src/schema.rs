@@ -6,7 +6,7 @@ use rusqlite::Connection;
 pub(crate) const APPLICATION_ID: i32 = 0x696f_706a;
 
 /// Each step brings a store from the schema of its index to the next.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     "
     CREATE TABLE study (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -155,6 +155,10 @@ const MIGRATIONS: [&str; 5] = [
         end_ns INTEGER PRIMARY KEY,  -- since the watch began
         record TEXT NOT NULL         -- JSON
     ) STRICT;
+",
+    "
+    ALTER TABLE energy ADD COLUMN rules INTEGER NOT NULL DEFAULT 0; -- the version that computed the joules
+    CREATE INDEX mark_position ON mark (position);
 ",
 ];
 

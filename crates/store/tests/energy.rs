@@ -1,7 +1,8 @@
 //! Sessions, meters, readings, marks and joules: kept exactly, and replaced.
 
+use iopj_core::{EnergyOutcome, Joules, Scope, TrialEnergy, Workload};
 use iopj_store::energy::{Mark, MarkKind, MeterRow, RawValue, ReadingRow, Session};
-use iopj_store::{Store, StoreError, StudyRecord};
+use iopj_store::{Measurement, Store, StoreError, StudyRecord, Trial, export};
 
 fn store() -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
@@ -60,4 +61,62 @@ fn watts_that_are_no_number_are_refused_whole() {
     let readings = [1.0, f64::NAN].map(|watts| reading(RawValue::Watts(watts), None));
     assert!(matches!(store.add_readings(meter, &readings), Err(StoreError::Unkeepable { .. })));
     assert!(store.readings(meter).unwrap().is_empty());
+}
+
+/// A meter's record, as far as the store reads it.
+const RECORD: &str = r#"{"channels":[{"name":"p0","scope":"package"},{"name":"d","scope":"dram"},
+    {"name":"p1","scope":"package"}],"model":null}"#;
+const MODEL: &str = r#"{"channels":[],"model":{"scope":"system","coefficients":"w = 1"}}"#;
+
+fn measured(position: u64) -> Trial {
+    let path = "libaio/syscall/interrupt".parse().unwrap();
+    let trial = Trial::new(path, Workload::default(), Measurement::default().into());
+    Trial { position, replicate: position as u32, ..trial }
+}
+
+fn energy(store: &Store, position: usize) -> Vec<TrialEnergy> {
+    store.trials().unwrap()[position].outcome.measurement().unwrap().energy.clone()
+}
+
+/// A trial that was looked at before its joules were there was another one afterwards.
+#[test]
+fn joules_are_pending_until_they_are_computed_and_no_trial_changes() {
+    let (_folder, mut store) = store();
+    let session = store.add_session("boot", 0).unwrap();
+    store.add_meter(session, "rapl", RECORD).unwrap();
+    store.add_meter(session, "est", MODEL).unwrap();
+    let load = Mark { kind: MarkKind::Load, position: Some(1), times_ns: vec![1, 2] };
+    store.add_mark(session, &load).unwrap();
+    assert!(!store.has_pending_energy().unwrap(), "no trial is there");
+    [0, 1].map(measured).iter().for_each(|trial| store.add(trial).unwrap());
+    let pending = |meter: &str, scope, channels: &[&str]| TrialEnergy {
+        meter: meter.to_owned(),
+        scope,
+        channels: channels.iter().map(|&name| name.to_owned()).collect(),
+        estimated: meter == "est",
+        rules: iopj_core::energy::RULES,
+        outcome: EnergyOutcome::Pending,
+    };
+    let both = [
+        pending("rapl", Scope::Package, &["p0", "p1"]),
+        pending("rapl", Scope::Dram, &["d"]),
+        pending("est", Scope::System, &[]),
+    ];
+    assert_eq!(energy(&store, 0), [], "no meter was read while it ran");
+    assert_eq!(energy(&store, 1), both);
+    assert!(store.has_pending_energy().unwrap());
+    let json = export::json(&StudyRecord::default(), &store.trials().unwrap(), &[], export::Detail::Figures);
+    assert_eq!(json["trials"][1]["energy"][0]["outcome"], "pending");
+    let mut csv = Vec::new();
+    export::csv(&StudyRecord::default(), &store.trials().unwrap(), &mut csv).unwrap();
+    assert!(String::from_utf8(csv).unwrap().lines().nth(2).unwrap().ends_with(",package,rapl,false,pending"));
+
+    let joules = Joules { joules: 2.0, seconds: 1.0, ..Joules::default() };
+    let done: Vec<TrialEnergy> = both
+        .iter()
+        .map(|one| TrialEnergy { outcome: EnergyOutcome::Complete(joules.clone()), ..one.clone() })
+        .collect();
+    store.set_energy(&[(1, done.clone())]).unwrap();
+    assert_eq!(energy(&store, 1), done);
+    assert!(!store.has_pending_energy().unwrap());
 }

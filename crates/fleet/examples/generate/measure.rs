@@ -123,6 +123,7 @@ fn energy(watts: f64) -> TrialEnergy {
         scope: Scope::System,
         channels: vec!["plug".to_owned()],
         estimated: false,
+        rules: 1,
         outcome: EnergyOutcome::Complete(joules),
     }
 }

@@ -4,7 +4,7 @@ use super::column::Cell::{Count, Flag, Number, Text};
 use super::column::Column;
 use super::contents::{Contents, host};
 use super::{Row, measured};
-use iopj_core::{AboveIdle, EnergyOutcome, Joules, TrialEnergy};
+use iopj_core::{AboveIdle, Joules, TrialEnergy};
 use iopj_store::Measurement;
 
 /// The energy of a trial by one meter over one scope.
@@ -67,8 +67,5 @@ fn joules_per_io(row: &EnergyRow<'_>) -> Option<f64> {
 }
 
 fn incomplete(row: &EnergyRow<'_>) -> Option<String> {
-    match &row.energy.outcome {
-        EnergyOutcome::Incomplete(why) => Some(why.clone()),
-        EnergyOutcome::Complete(_) => None,
-    }
+    row.energy.lack().map(str::to_owned)
 }

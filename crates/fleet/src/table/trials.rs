@@ -6,7 +6,7 @@ use super::column::Column;
 use super::contents::{host, settings};
 use iopj_core::evidence::Finding;
 use iopj_core::workload::Length;
-use iopj_core::{CostKind, EnergyOutcome, IoPath, Space, Workload};
+use iopj_core::{CostKind, IoPath, Space, Workload};
 use iopj_store::{Latency, Outcome};
 
 pub(super) fn columns<'a>() -> Vec<Column<Row<'a>>> {
@@ -136,10 +136,7 @@ fn joules<'a>() -> Vec<Column<Row<'a>>> {
 fn joules_of(row: &Row<'_>, scope: iopj_core::Scope) -> Option<f64> {
     let mut of_scope = row.timed()?.energy.iter().filter(|one| one.scope == scope && !one.estimated);
     let only = of_scope.next().filter(|_| of_scope.next().is_none())?;
-    match &only.outcome {
-        EnergyOutcome::Complete(joules) => Some(joules.joules),
-        EnergyOutcome::Incomplete(_) => None,
-    }
+    only.joules().map(|joules| joules.joules)
 }
 
 fn work<'a>(row: &Row<'a>) -> &'a Workload {

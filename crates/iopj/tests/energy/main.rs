@@ -79,7 +79,7 @@ fn plug_outcome(trial: &Trial) -> &EnergyOutcome {
 fn plug_joules(trial: &Trial) -> &Joules {
     match plug_outcome(trial) {
         EnergyOutcome::Complete(joules) => joules,
-        EnergyOutcome::Incomplete(reason) => panic!("{reason}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -119,6 +119,7 @@ fn metered() -> Option<(TestFolder, Plug, Output, Vec<u8>)> {
     let lost = trials(&folder).iter().find_map(|trial| match plug_outcome(trial) {
         EnergyOutcome::Complete(_) => half.clone(),
         EnergyOutcome::Incomplete(reason) => Some(reason.clone()),
+        EnergyOutcome::Pending => panic!("the run has ended"),
     });
     match lost.inspect(|reason| eprintln!("once more: {reason}")) {
         None => Some((folder, plug, output, command_line)),
@@ -229,7 +230,7 @@ fn attached_log_agrees(folder: &Path, plug: &Plug, live: &[Trial]) {
         let energy = &trial.outcome.measurement().unwrap().energy;
         let wall = match &energy.iter().find(|energy| energy.meter == "wall").unwrap().outcome {
             EnergyOutcome::Complete(wall) => wall,
-            EnergyOutcome::Incomplete(reason) => panic!("{reason}"),
+            other => panic!("{other:?}"),
         };
         let [least, most] = plug.bounds(live.outcome.measurement().unwrap().window_raw_ns.unwrap());
         assert!(is_within([least, most], wall), "{wall:?}, {:?}", plug_joules(live));

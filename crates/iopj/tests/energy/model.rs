@@ -105,6 +105,7 @@ fn by_the_plug(joules: f64) -> TrialEnergy {
         scope: Scope::System,
         channels: Vec::new(),
         estimated: false,
+        rules: 1,
         outcome,
     }
 }

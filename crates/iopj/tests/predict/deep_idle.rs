@@ -56,6 +56,7 @@ fn slept(path: &Path, states: &[&str]) {
             scope: Scope::System,
             channels: vec!["plug".to_owned()],
             estimated: false,
+            rules: 1,
             outcome: EnergyOutcome::Complete(Joules { seconds: 1.0, joules, ..Joules::default() }),
         }];
     }

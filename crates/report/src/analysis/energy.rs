@@ -8,7 +8,7 @@
 use super::grouping::{grouped, list, unique};
 use super::metric::Metric;
 use super::stats::{LEVEL, summarize, upper_quantile};
-use iopj_core::{EnergyOutcome, Joules, Scope, VerdictKind};
+use iopj_core::{Joules, Scope, TrialEnergy, VerdictKind};
 use iopj_store::{EnergySource, Measurement, TOOK_NO_PART, Trial};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -185,11 +185,8 @@ pub fn lacks_of<'a>(trials: &'a [Trial], source: Option<&EnergySource>) -> Vec<E
 /// Why a meter has no joules of a trial in a scope.
 fn lack<'a>(measurement: &'a Measurement, meter: &str, scope: Scope) -> Option<&'a str> {
     let mut energy = measurement.energy.iter();
-    match energy.find(|one| one.meter == meter && one.scope == scope).map(|one| &one.outcome) {
-        None => Some(TOOK_NO_PART),
-        Some(EnergyOutcome::Incomplete(why)) => Some(why),
-        Some(EnergyOutcome::Complete(_)) => None,
-    }
+    let of_scope = energy.find(|one| one.meter == meter && one.scope == scope);
+    of_scope.map_or(Some(TOOK_NO_PART), TrialEnergy::lack)
 }
 
 #[cfg(test)]

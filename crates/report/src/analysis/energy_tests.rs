@@ -37,7 +37,14 @@ pub(crate) fn give(trial: &mut Trial, meter: &str, scope: Scope, joules: f64) {
 /// The same with joules, or without.
 pub(crate) fn give_outcome(trial: &mut Trial, meter: &str, scope: Scope, outcome: EnergyOutcome) {
     let (meter, estimated) = (meter.to_owned(), meter == "model");
-    measurement(trial).energy.push(TrialEnergy { meter, scope, channels: Vec::new(), estimated, outcome });
+    measurement(trial).energy.push(TrialEnergy {
+        meter,
+        scope,
+        channels: Vec::new(),
+        estimated,
+        rules: 1,
+        outcome,
+    });
 }
 
 fn joules(trial: &mut Trial) -> &mut Joules {

@@ -213,6 +213,7 @@ pub(crate) mod tests {
             scope: Scope::Package,
             channels: Vec::new(),
             estimated: false,
+            rules: 1,
             outcome: EnergyOutcome::Complete(Joules { joules, ..Joules::default() }),
         }]
     }

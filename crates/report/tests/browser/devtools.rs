@@ -164,6 +164,8 @@ impl Browser {
                 "--disable-gpu",
                 "--no-first-run",
                 "--disable-background-networking",
+                // Its shared memory is in /tmp, which has room where /dev/shm may have none.
+                "--disable-dev-shm-usage",
             ])
             .args(["--disable-component-update", "--disable-sync", "--remote-debugging-pipe"])
             .arg(format!("--user-data-dir={}", folder.0.join("profile").display()))

@@ -205,6 +205,7 @@ fn metered() -> (Vec<Trial>, Vec<PowerTrace>) {
             scope: Scope::System,
             channels: vec![EVIL.to_owned()],
             estimated: false,
+            rules: 1,
             outcome: EnergyOutcome::Complete(complete),
         }];
     }

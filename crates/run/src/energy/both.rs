@@ -4,7 +4,7 @@
 use super::instrument;
 use super::record::MeterRecord;
 use iopj_core::Transport;
-use iopj_core::energy::{EnergyOutcome, Scope, TrialEnergy};
+use iopj_core::energy::{EnergyOutcome, RULES, Scope, TrialEnergy};
 use iopj_core::fabric::{BOTH_HOSTS, HostSide, TARGET_METERS};
 use iopj_meter::Energy;
 use iopj_study::{Meters, Study};
@@ -140,6 +140,7 @@ pub(super) fn trial_energy(outcome: EnergyOutcome) -> TrialEnergy {
         scope: Scope::System,
         channels: Vec::new(),
         estimated: false,
+        rules: RULES,
         outcome,
     }
 }

@@ -7,7 +7,7 @@ use super::model;
 use super::record::MeterRecord;
 use super::thread::NO_MORE;
 use iopj_core::Transport;
-use iopj_core::energy::{AboveIdle, EnergyOutcome, Joules, Scope, TrialEnergy};
+use iopj_core::energy::{AboveIdle, EnergyOutcome, Joules, RULES, Scope, TrialEnergy};
 use iopj_core::fabric::HostSide;
 use iopj_meter::{
     Accuracy, AlignError, Clock, Distribution, Energy, EnergySum, IdlePower, IdleStretch, Incomplete,
@@ -77,7 +77,8 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
             if of_trial.iter().all(|energy| energy.meter != name) {
                 let outcome = EnergyOutcome::Incomplete(reason.to_owned());
                 let (meter, channels) = (name.clone(), Vec::new());
-                of_trial.push(TrialEnergy { meter, scope, channels, estimated: false, outcome });
+                let estimated = false;
+                of_trial.push(TrialEnergy { meter, scope, channels, estimated, rules: RULES, outcome });
             }
         }
     }
@@ -245,6 +246,7 @@ impl OfMeter<'_> {
                     scope,
                     channels: names.collect(),
                     estimated: false,
+                    rules: RULES,
                     outcome,
                 };
                 all.push((*position, energy));

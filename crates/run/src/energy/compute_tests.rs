@@ -263,6 +263,7 @@ fn a_log_that_is_not_attached_and_a_meter_that_ended_say_so() {
     let reason = |energy: &TrialEnergy| match &energy.outcome {
         EnergyOutcome::Incomplete(reason) => reason.clone(),
         EnergyOutcome::Complete(_) => String::new(),
+        EnergyOutcome::Pending => panic!("it was computed"),
     };
     let of = energies(&store);
     let meters: Vec<&str> = of[1].iter().map(|energy| energy.meter.as_str()).collect();

@@ -2,7 +2,7 @@
 
 use super::config::ModelTable;
 use iopj_core::TrialEnergy;
-use iopj_core::energy::{EnergyOutcome, Joules, Scope};
+use iopj_core::energy::{EnergyOutcome, Joules, RULES, Scope};
 use iopj_meter::model::{Coefficients, Feature, Features, Observation, estimate};
 use iopj_meter::{OpenError, read_whole_text};
 use iopj_store::{Measurement, Store, StoreError};
@@ -67,7 +67,7 @@ pub(crate) fn estimates(
             Err(error) => EnergyOutcome::Incomplete(error.to_string()),
         };
         let (meter, scope, channels) = (name.to_owned(), text.scope, Vec::new());
-        (*position, TrialEnergy { meter, scope, channels, estimated: true, outcome })
+        (*position, TrialEnergy { meter, scope, channels, estimated: true, rules: RULES, outcome })
     };
     trials.iter().map(of_trial).collect()
 }

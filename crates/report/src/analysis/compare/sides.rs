@@ -60,7 +60,7 @@ pub(super) fn side((study, trials): (&StudyRecord, &[Trial]), admission: Admissi
 
 /// Facts about the studies, the most important first.
 pub(super) fn differing_facts(before: &StudyRecord, after: &StudyRecord) -> Vec<SideDifference> {
-    const FIRST: [&str; 9] = [
+    const FIRST: [&str; 10] = [
         "study",
         "emulated",
         "target",
@@ -69,6 +69,7 @@ pub(super) fn differing_facts(before: &StudyRecord, after: &StudyRecord) -> Vec<
         "cpu_model",
         "architecture",
         "iopj_version",
+        "iopj_profile",
         "fio_version",
     ];
     let facts = |study: &StudyRecord| {
