@@ -5,7 +5,7 @@ use anyhow::anyhow;
 use iopj_core::{Generator, IoPath, parse_duration};
 use iopj_meter::read_whole_text;
 use iopj_run::read_study;
-use iopj_study::{Axis, Replicates, Study, WorkloadMatrix, matching};
+use iopj_study::{Axis, Meters, Replicates, Study, WorkloadMatrix, matching};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -34,6 +34,7 @@ pub(crate) fn of(args: &RunArgs) -> anyhow::Result<(Study, Vec<String>)> {
         study.size.clone_from(size);
     }
     study.seed = args.seed.or(study.seed);
+    replace(&mut study.meters, args.meters.clone().map(Meters::Word));
     study.profile |= args.profile;
     study.replicates = args.replicates.map_or(study.replicates, Replicates::Blocks);
     for workload in &mut study.workloads {
@@ -156,8 +157,8 @@ mod tests {
 
     #[test]
     fn every_key_of_a_workload_is_an_option() {
-        let line = "run --name n --size 2g --seed 7 --rw randrw --rwmixread 70,90 --bs 8k --iodepth 4 \
-                    --iodepth-batch-submit 2 --iodepth-batch-complete-min 3 --numjobs 2 \
+        let line = "run --name n --size 2g --seed 7 --meters none --rw randrw --rwmixread 70,90 --bs 8k \
+                    --iodepth 4 --iodepth-batch-submit 2 --iodepth-batch-complete-min 3 --numjobs 2 \
                     --random-distribution zipf:1.2 --cpus-allowed 0,1 --ramp-time 1s --ios 9";
         let loads = "--rate-iops 5 --rate-process poisson --rate-iops-end 6 --burst-on 1ms --burst-off 2ms \
                      --corunner spin --corunner-cpus 0 --corunner-nice 3";
@@ -166,6 +167,7 @@ mod tests {
                       --replay-align 4k --replay-map wrap --replay-device 8,0 --replay-skip write";
         let (study, _) = asked(line).unwrap();
         assert_eq!((study.name.as_str(), study.size.as_str(), study.seed), ("n", "2g", Some(7)));
+        assert_eq!(study.meters, Some(Meters::Word("none".to_owned())));
         let all = asked(&format!("{} {loads} {sizes} {traces}", line.replace("--bs 8k ", "")))
             .unwrap()
             .0

@@ -36,6 +36,7 @@ pub(super) const RATE_PROCESS: Hinted = Hinted(|| RateProcess::WORDS.to_vec());
 pub(super) const CORUNNER: Hinted = Hinted(|| CorunnerKind::WORDS.to_vec());
 pub(super) const GENERATORS: Hinted =
     Hinted(|| [Generator::Native, Generator::Fio, Generator::Program].map(Generator::as_str).to_vec());
+pub(super) const METERS: Hinted = Hinted(|| vec!["none", "local"]);
 pub(super) const PATHS: Hinted = Hinted(paths);
 pub(super) const RUN_PATHS: Hinted = Hinted(|| [vec!["available"], paths()].concat());
 pub(super) const KEYS: Hinted = Hinted(|| {

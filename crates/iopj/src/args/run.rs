@@ -135,6 +135,10 @@ pub(crate) struct RunArgs {
     /// Seed for the order of the trials and for random offsets
     #[arg(long, help_heading = "Matrix")]
     pub(crate) seed: Option<u64>,
+    /// Meters that run beside the trials: none, or local, those of this machine; others need a study file
+    #[arg(long, help_heading = "Matrix")]
+    #[arg(value_parser = hints::METERS, hide_possible_values = true)]
+    pub(crate) meters: Option<String>,
     /// Show what the run would do, without doing it: trials, time, bytes, changes, paths left out
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -155,7 +159,7 @@ pub(crate) struct RunArgs {
             "read_iolog", "replay_time_scale", "replay_no_stall", "replay_scale", "replay_align",
             "replay_map", "replay_device", "replay_skip", "corunner", "corunner_cpus", "corunner_nice",
             "cpus_allowed", "ramp_time", "runtime", "ios", "replicates", "generator", "size", "seed",
-            "dry_run", "profile", "store", "anyway",
+            "meters", "dry_run", "profile", "store", "anyway",
         ]
     )]
     pub(crate) resume: Option<PathBuf>,
