@@ -114,6 +114,9 @@ impl Trials<'_> {
             if let Some(metering) = &mut metering {
                 let next = pace.next((planned.cell, &self.cells[planned.cell]));
                 metering.before_trial(places[number], next, &mut self.context(progress))?;
+                if stop.load(Ordering::Relaxed) {
+                    break; // the rest was cut short
+                }
             }
             let left = self.left(&pace, metering.as_ref(), (&missing[number..], &places[number..]));
             let of = blocks.planned();
@@ -143,17 +146,24 @@ impl Trials<'_> {
             }
         }
         summary.interrupted = stop.load(Ordering::Relaxed);
-        match metering {
-            Some(metering) => metering.end(summary.interrupted, &mut self.context(progress))?,
-            // A run that had read the meters of the last trials was killed before it computed their joules.
-            None if self.store.has_pending_energy()? => {
-                recompute(&mut self.store)?
-                    .iter()
-                    .for_each(|note| progress.note(&format!("warning: {note}")));
-            }
-            None => {}
+        self.end_metering(metering, summary.interrupted, progress).map(|()| summary)
+    }
+
+    /// The end of the meters, and the joules of all trials; also of those whose meters had been read by a run
+    /// that was killed before it computed them, where nothing is left to measure.
+    fn end_metering(
+        &mut self,
+        metering: Option<Metering>,
+        interrupted: bool,
+        progress: &mut dyn Progress,
+    ) -> Result<(), RunError> {
+        if let Some(metering) = metering {
+            return metering.end(interrupted, &mut self.context(progress));
         }
-        Ok(summary)
+        if self.store.has_pending_energy()? {
+            recompute(&mut self.store)?.iter().for_each(|note| progress.note(&format!("warning: {note}")));
+        }
+        Ok(())
     }
 
     /// The summary before the first trial.

@@ -1,5 +1,6 @@
 //! What a measured trial keeps in tables of its own: histograms, slices, cost profile and energy.
 
+use crate::json_column::{from_json, to_json};
 use crate::pending;
 use crate::record::Measurement;
 use iopj_core::Slice;
@@ -190,15 +191,4 @@ pub(crate) fn networks(connection: &Connection) -> rusqlite::Result<Vec<NetworkB
 /// SQLite's integers are signed: a count is kept by its bits.
 pub(crate) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|count| count as u64)
-}
-
-fn to_json<T: serde::Serialize>(value: &T) -> rusqlite::Result<String> {
-    serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
-}
-
-pub(crate) fn from_json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
-    let text: String = row.get(column)?;
-    let kind = rusqlite::types::Type::Text;
-    serde_json::from_str(&text)
-        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, kind, Box::new(error)))
 }

@@ -5,6 +5,7 @@
 
 use crate::details;
 use crate::error::StoreError;
+use crate::pending;
 use crate::store::Store;
 use iopj_core::TrialEnergy;
 use rusqlite::{OptionalExtension, params};
@@ -255,5 +256,14 @@ impl Store {
             }
             Ok(())
         })
+    }
+
+    /// Whether joules of a measured trial are still to be computed from what its meters have read.
+    ///
+    /// # Errors
+    /// SQLite's error.
+    pub fn has_pending_energy(&self) -> Result<bool, StoreError> {
+        pending::any(&self.connection)
+            .map_err(|error| StoreError::of_sqlite(self.path(), Some(&self.connection), error))
     }
 }

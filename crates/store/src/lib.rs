@@ -15,6 +15,7 @@ mod error;
 pub mod export;
 mod file;
 pub mod histogram;
+mod json_column;
 mod kind_window;
 mod latency;
 mod open;

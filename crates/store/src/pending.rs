@@ -1,15 +1,16 @@
-//! Joules that are not there yet: of trials whose meters were read by a run that has not ended, or was killed.
+//! Joules that are not there yet: of trials whose meters were read by a run that has not ended, or was
+//! killed.
 
-use crate::details::from_json;
-use crate::error::StoreError;
-use crate::store::Store;
+use crate::json_column::from_json;
 use iopj_core::{EnergyOutcome, Scope, TrialEnergy};
 use rusqlite::Connection;
 use serde::Deserialize;
 
-/// The meters that were read while a trial loaded the machine.
-const METERS: &str = "FROM trial JOIN mark ON mark.position = trial.position AND mark.kind = 'load' \
-                      JOIN meter ON meter.session = mark.session";
+/// The meters that were read while a trial loaded the machine. A session that was killed after the mark of
+/// its trial has a mark without it: the last one counts.
+const METERS: &str = "FROM trial JOIN mark ON mark.position = trial.position AND mark.kind = 'load' AND \
+                      mark.session = (SELECT MAX(session) FROM mark WHERE kind = 'load' AND position = \
+                      trial.position) JOIN meter ON meter.session = mark.session";
 
 /// What a meter's record says of its scopes.
 #[derive(Deserialize)]
@@ -30,8 +31,7 @@ struct Part {
 
 /// The energy of a trial that has none yet: pending, by each scope of each meter that was read.
 pub(crate) fn of(connection: &Connection, trial: i64) -> rusqlite::Result<Vec<TrialEnergy>> {
-    let sql =
-        format!("SELECT DISTINCT meter.name, meter.record {METERS} WHERE trial.id = ?1 ORDER BY meter.id");
+    let sql = format!("SELECT meter.name, meter.record {METERS} WHERE trial.id = ?1 ORDER BY meter.id");
     let mut meters = connection.prepare_cached(&sql)?;
     let mut rows = meters.query([trial])?;
     let mut all: Vec<TrialEnergy> = Vec::new();
@@ -57,16 +57,11 @@ pub(crate) fn of(connection: &Connection, trial: i64) -> rusqlite::Result<Vec<Tr
     Ok(all)
 }
 
-impl Store {
-    /// Whether joules of a measured trial are still to be computed from what its meters have read.
-    ///
-    /// # Errors
-    /// SQLite's error.
-    pub fn has_pending_energy(&self) -> Result<bool, StoreError> {
-        let sql = format!(
-            "SELECT EXISTS (SELECT 1 {METERS} WHERE trial.error IS NULL AND NOT EXISTS (SELECT 1 FROM energy \
-             WHERE energy.trial = trial.id))"
-        );
-        Ok(self.all(&sql, [], |row| row.get(0))?.contains(&true))
-    }
+/// Whether a measured trial has none yet.
+pub(crate) fn any(connection: &Connection) -> rusqlite::Result<bool> {
+    let sql = format!(
+        "SELECT EXISTS (SELECT 1 {METERS} WHERE trial.error IS NULL AND NOT EXISTS (SELECT 1 FROM energy \
+         WHERE energy.trial = trial.id))"
+    );
+    connection.query_row(&sql, [], |row| row.get(0))
 }
