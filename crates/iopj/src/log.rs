@@ -4,7 +4,8 @@
 use crate::args::LogFormat;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
-use std::io::Write;
+use std::fmt;
+use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -28,10 +29,17 @@ impl Level {
 
 /// All threads write to one standard error.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
+static IS_TERMINAL: AtomicBool = AtomicBool::new(false);
 
 /// Chooses the format, once, before anything is said.
 pub(crate) fn choose(format: LogFormat) {
     IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+    IS_TERMINAL.store(std::io::stderr().is_terminal(), Ordering::Relaxed);
+}
+
+/// True if lines are printed on a terminal.
+pub(crate) fn is_terminal() -> bool {
+    IS_TERMINAL.load(Ordering::Relaxed)
 }
 
 /// True if events are printed instead of lines.
@@ -77,16 +85,27 @@ fn line(since_1970: Duration, level: Level, name: &str, fields: Value) -> Value 
         Value::Object(fields) => fields,
         _ => Map::new(),
     };
-    line.insert("time".to_owned(), utc(since_1970).into());
+    line.insert("time".to_owned(), Utc(since_1970).to_string().into());
     line.insert("level".to_owned(), level.as_str().into());
     line.insert("event".to_owned(), name.into());
     Value::Object(line)
 }
 
-/// A time as RFC 3339 has it, in UTC with milliseconds.
-fn utc(since_1970: Duration) -> String {
-    let (seconds, ms) = (since_1970.as_secs(), since_1970.subsec_millis());
-    let mut days = seconds / 86_400;
+/// A time since 1970 as RFC 3339 has it, in UTC with milliseconds. It is printed without memory of the
+/// allocator's, so that a signal's handler may do it.
+pub(crate) struct Utc(pub(crate) Duration);
+
+impl fmt::Display for Utc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day) = date(self.0.as_secs() / 86_400);
+        let (seconds, ms) = (self.0.as_secs(), self.0.subsec_millis());
+        let [hour, minute, second] = [seconds / 3600 % 24, seconds / 60 % 60, seconds % 60];
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+    }
+}
+
+/// Year, month and day, so many days after the first of 1970.
+fn date(mut days: u64) -> (u64, u32, u64) {
     let mut year = 1970;
     let is_leap =
         |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
@@ -104,8 +123,7 @@ fn utc(since_1970: Duration) -> String {
         days -= length;
         month += 1;
     }
-    let [hour, minute, second] = [seconds / 3600 % 24, seconds / 60 % 60, seconds % 60];
-    format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z", days + 1)
+    (year, month, days + 1)
 }
 
 #[cfg(test)]
@@ -137,7 +155,7 @@ mod tests {
             (4_107_542_399, "2100-02-28T23:59:59.000Z"),
             (4_107_542_400, "2100-03-01T00:00:00.000Z"),
         ] {
-            assert_eq!(utc(Duration::from_secs(seconds)), text);
+            assert_eq!(Utc(Duration::from_secs(seconds)).to_string(), text);
         }
     }
 

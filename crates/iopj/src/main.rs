@@ -3,6 +3,7 @@
 mod advise;
 mod again;
 mod agent;
+mod announce;
 mod args;
 mod calibrate;
 mod check;

@@ -12,6 +12,7 @@ use iopj_run::Progress;
 use iopj_run::blocks::clock;
 use iopj_store::{Outcome, Unavailable};
 use iopj_study::plan::Cell;
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -43,7 +44,8 @@ impl TrialLine {
         }
     }
 
-    /// As much as fits: path and depth, then the time left, the last rate, the number, the rest.
+    /// As much as fits: path and depth, then the time left, the rate of this cell's last trial, the number,
+    /// the rest.
     fn fitting(&self, columns: usize, iops: Option<f64>, left: Option<Duration>) -> String {
         let left = left.map_or(String::new(), |left| format!(", {} left", clock(left)));
         let rate = iops.map_or(String::new(), |iops| format!(", {}", rate(iops)));
@@ -58,6 +60,11 @@ impl TrialLine {
         let (number, rest) = (fits(&self.number), fits(&self.rest));
         format!("{number}{}{rest}{rate}{left}", self.path)
     }
+}
+
+/// A cell by what tells it from others.
+fn named(cell: &Cell) -> String {
+    format!("{} {} {:?} {:?}", cell.path, cell.workload.title(), cell.generator, cell.settings)
 }
 
 /// I/Os per second in three digits or so.
@@ -87,8 +94,9 @@ struct View {
     bar: Option<ProgressBar>,
     left: Option<(Duration, Instant)>,
     trial: TrialLine,
-    /// The rate of the last trial that was measured.
-    iops: Option<f64>,
+    /// The cell that is measured, and the rate that each had in its last trial.
+    cell: String,
+    iops: BTreeMap<String, f64>,
     file_begun: bool,
 }
 
@@ -102,7 +110,14 @@ impl View {
             }
             bar
         });
-        View { bar, left: None, trial: TrialLine::default(), iops: None, file_begun: false }
+        View {
+            bar,
+            left: None,
+            trial: TrialLine::default(),
+            cell: String::new(),
+            iops: BTreeMap::new(),
+            file_begun: false,
+        }
     }
 
     fn say(&self, text: &str) {
@@ -115,7 +130,8 @@ impl View {
     fn show(&self) {
         let Some(bar) = &self.bar else { return };
         let left = self.left.map(|(left, at)| left.saturating_sub(at.elapsed()));
-        bar.set_message(self.trial.fitting(columns().saturating_sub(BAR), self.iops, left));
+        let iops = self.iops.get(&self.cell).copied();
+        bar.set_message(self.trial.fitting(columns().saturating_sub(BAR), iops, left));
     }
 }
 
@@ -154,6 +170,7 @@ impl Progress for View {
 
     fn trial(&mut self, number: u64, of: u64, cell: &Cell, left: Option<Duration>) {
         self.trial = TrialLine::of(number, of, cell);
+        self.cell = named(cell);
         self.left = left.map(|left| (left, Instant::now()));
         match &self.bar {
             Some(bar) => {
@@ -171,7 +188,9 @@ impl Progress for View {
     fn ended(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Failed(error) => self.say(&format!("failed: {}: {error}", self.trial.whole)),
-            Outcome::Measured(measurement) => self.iops = Some(measurement.iops()),
+            Outcome::Measured(measurement) => {
+                self.iops.insert(self.cell.clone(), measurement.iops());
+            }
         }
     }
 
@@ -184,6 +203,7 @@ impl Progress for View {
 mod tests {
     use super::*;
     use iopj_core::{Generator, Workload};
+    use iopj_store::Measurement;
 
     fn line(path: &str, iodepth: u32) -> TrialLine {
         let workload = Workload { iodepth, ..Workload::default() };
@@ -214,6 +234,26 @@ mod tests {
             "nvme-passthrough/sqpoll/interrupt+registered+kernel-wait iodepth 32768"
         );
         assert!(longest.path.len() <= 80 - BAR);
+    }
+
+    /// The rate was that of the trial before, which another path had done.
+    #[test]
+    fn the_rate_is_that_of_the_cells_own_last_trial() {
+        let mut view = View::new();
+        let cell = |path: &str| {
+            let (path, settings) = (path.parse().unwrap(), Default::default());
+            let (workload, generator) = (Workload::default(), Generator::Native);
+            Cell { path, workload, settings, generator, fabric: None }
+        };
+        let (one, other) = (cell("libaio/syscall/interrupt"), cell("posix-aio/syscall/interrupt"));
+        let measured = |ios| Measurement { ios, window_ns: 1_000_000_000, ..Measurement::default() };
+        for (number, cell, ios) in [(1, &one, 100), (2, &other, 7)] {
+            view.trial(number, 4, cell, None);
+            assert_eq!(view.iops.get(&view.cell), None, "it has none yet");
+            view.ended(&Outcome::Measured(Box::new(measured(ios))));
+        }
+        view.trial(3, 4, &one, None);
+        assert_eq!(view.iops.get(&view.cell), Some(&100.0));
     }
 
     #[test]

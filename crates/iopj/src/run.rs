@@ -1,6 +1,7 @@
 //! `iopj run`: a study, with the values that the command line overrides.
 
 use crate::again::{self, Chosen};
+use crate::announce::announcement;
 use crate::args::RunArgs;
 use crate::dry_run;
 use crate::log::{self, Level};
@@ -10,10 +11,12 @@ use crate::signals;
 use crate::study;
 use iopj_load::descriptors;
 use iopj_report::analysis::{Admission, sequential};
+use iopj_report::render::escape;
 use iopj_run::blocks::Look;
 use iopj_run::{Options, Progress, RunError, Summary};
 use iopj_store::{Store, StudyRecord, Trial, export};
 use serde_json::json;
+use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
@@ -56,6 +59,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
                 drop(view);
                 return plan.map_or_else(refused, |plan| dry_run::show(&plan, args.json));
             }
+            announcement(&study, &options, stop).iter().for_each(|says| view.note(says));
             view.publish(&args.publish, &study.name)?;
             iopj_run::run(study, &options, look, &mut view, stop)
         }
@@ -84,6 +88,21 @@ pub(crate) fn look(study: &StudyRecord, trials: &[Trial]) -> Look {
     Look { open, says }
 }
 
+/// What a run leaves, and where.
+fn kept(study: &StudyRecord, summary: &Summary) -> String {
+    let store = escape(&summary.store.display().to_string());
+    let mut text =
+        format!("store: {store}, which keeps every trial: `iopj report {store}` shows this again\n");
+    if study.made_target {
+        let (file, stays) = (escape(&study.target), Path::new(&study.target).exists());
+        text += &match stays {
+            true => format!("file: {file} stays for `iopj run --resume {store}`\n"),
+            false => format!("file: {file}, which was measured, is removed\n"),
+        };
+    }
+    text
+}
+
 fn conclude(summary: &Summary, view: Followed, json: bool) -> anyhow::Result<ExitCode> {
     let store = Store::open(&summary.store)?;
     let (study, trials) = (store.study()?, store.trials()?);
@@ -99,7 +118,7 @@ fn conclude(summary: &Summary, view: Followed, json: bool) -> anyhow::Result<Exi
         print_json(&export::json(&study, &store.all_trials()?, &store.events()?, export::Detail::Figures))?;
     } else {
         print(&iopj_report::render::report(&study, &trials, Admission::default().of(&study)))?;
-        print(&format!("store: {}\n", summary.store.display()))?;
+        print(&kept(&study, summary))?;
     }
     if summary.interrupted {
         let missing = summary.missing;

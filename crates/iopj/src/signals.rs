@@ -1,6 +1,14 @@
-//! Ctrl-C and other signals: the first one ends the current trial, the second one ends the program.
+//! Ctrl-C and other signals: the first one begins nothing new and ends the program when all is put back, and
+//! the handler itself says so at once; the second one ends the program.
 
+use crate::log::{self, Utc};
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+/// What the first signal says.
+const STOPPING: &str = "stopping: nothing new begins, and what was changed is put back; a second signal ends \
+                        iopj at once, and `iopj restore` puts back then";
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -8,6 +16,33 @@ extern "C" fn on_signal(_: libc::c_int) {
     if STOP.swap(true, Ordering::Relaxed) {
         // SAFETY: `_exit` is async-signal-safe. Settings that are still changed are in the journal.
         unsafe { libc::_exit(i32::from(crate::output::INTERRUPTED)) };
+    }
+    say_stopping();
+}
+
+/// Says what the first signal does, from its handler: without a lock, and without memory of the allocator's.
+fn say_stopping() {
+    let mut line = [0_u8; 512];
+    let mut rest = &mut line[..];
+    // The line is long enough for both forms.
+    let _ = match log::is_json() {
+        true => {
+            let time = Utc(SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default());
+            let fields = r#""level":"info","event":"stopping""#;
+            writeln!(rest, r#"{{"time":"{time}",{fields},"message":"{STOPPING}"}}"#)
+        }
+        // The cursor may stand behind the `^C` of a terminal.
+        false if log::is_terminal() => writeln!(rest, "\n{STOPPING}"),
+        false => writeln!(rest, "{STOPPING}"),
+    };
+    let length = 512 - rest.len();
+    // SAFETY: `write` is async-signal-safe and gets `length` bytes of `line`; `errno`, which it may set, is
+    // put back for who was interrupted.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), length);
+        *errno = before;
     }
 }
 
@@ -26,7 +61,7 @@ pub(crate) fn leave_interrupts() -> &'static AtomicBool {
     &INTERRUPTED
 }
 
-/// Catches SIGINT, SIGTERM and SIGHUP; the flag is true once one has arrived.
+/// Catches SIGINT, SIGTERM and SIGHUP; the flag is true once one has arrived, which is then said.
 pub(crate) fn stop_flag() -> &'static AtomicBool {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         catch(signal, on_signal);

@@ -40,8 +40,12 @@ impl Live {
 
     /// What Ctrl-C does.
     pub(crate) fn interrupt(&self) {
+        self.signal(libc::SIGINT);
+    }
+
+    pub(crate) fn signal(&self, signal: libc::c_int) {
         // SAFETY: no pointer; the child is not yet waited for, so its id is still its own.
-        assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGINT) }, 0);
+        assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), signal) }, 0);
     }
 
     /// Waits for its end; returns its exit code and messages.
