@@ -43,6 +43,15 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         .with_context(|| format!("{} cannot be written: name another file", path.display()))
 }
 
+/// Why a command or an option is refused that this build lists and leaves out.
+#[cfg(not(feature = "parquet"))]
+pub(crate) fn without_parquet(what: &str) -> anyhow::Error {
+    anyhow::anyhow!(
+        "`{what}` is not in this build, which leaves Parquet out: build iopj by `cargo build --release \
+         --features parquet`, or install a package of it, which has all"
+    )
+}
+
 /// Writes a file aside and renames it: there is the old one or the new one, whole.
 #[cfg(feature = "parquet")]
 pub(crate) fn write_whole(option: &str, path: &Path, bytes: &[u8]) -> anyhow::Result<()> {

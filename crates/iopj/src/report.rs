@@ -77,6 +77,6 @@ fn wrote_parquet(
 }
 
 #[cfg(not(feature = "parquet"))]
-fn wrote_parquet(_: &ReportArgs, _: &StudyRecord, _: &[Trial], _: Admission) -> anyhow::Result<bool> {
-    Ok(false)
+fn wrote_parquet(args: &ReportArgs, _: &StudyRecord, _: &[Trial], _: Admission) -> anyhow::Result<bool> {
+    if args.parquet.is_some() { Err(crate::output::without_parquet("--parquet")) } else { Ok(false) }
 }

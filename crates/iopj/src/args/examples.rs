@@ -55,7 +55,6 @@ Examples:
   iopj winners drive.iopj --metric ios_per_joule
       The path that does the most I/Os per joule";
 
-#[cfg(feature = "parquet")]
 pub(super) const FLEET_GATHER: &str = "\
 Examples:
   iopj fleet gather nightly.fleet/stores --to dataset
@@ -63,7 +62,6 @@ Examples:
   duckdb -c \"SELECT path, avg(iops) FROM 'dataset/trials/*/*/*/*.parquet' WHERE competes GROUP BY path\"
       Ask it; queries/ in iopj's sources has more questions";
 
-#[cfg(feature = "parquet")]
 pub(super) const FLEET_REPORT: &str = "\
 Examples:
   iopj fleet report dataset --html fleet.html

@@ -1,7 +1,6 @@
 //! The options of `iopj fleet`.
 
 use super::examples;
-#[cfg(feature = "parquet")]
 use super::fleet_data::FleetDataCommand;
 use clap::{ArgGroup, Args, Subcommand, ValueHint};
 use iopj_core::parse_duration;
@@ -26,7 +25,6 @@ pub(crate) enum FleetCommand {
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         folder: PathBuf,
     },
-    #[cfg(feature = "parquet")]
     #[command(flatten)]
     Data(FleetDataCommand),
     /// A host's job, on that host

@@ -7,9 +7,11 @@ use std::path::PathBuf;
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetDataCommand {
     /// Gather the stores below folders into a Parquet data set, which DuckDB, Spark and others read
+    #[cfg_attr(not(feature = "parquet"), doc = "(not in this build: build with `--features parquet`)")]
     #[command(after_help = examples::FLEET_GATHER)]
     Gather(GatherArgs),
     /// Show what a data set says: winners, outlier hosts, drift, and which policy to roll out to whom
+    #[cfg_attr(not(feature = "parquet"), doc = "(not in this build: build with `--features parquet`)")]
     #[command(after_help = examples::FLEET_REPORT)]
     Report(FleetReportArgs),
 }

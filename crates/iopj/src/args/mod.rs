@@ -2,7 +2,6 @@
 
 mod examples;
 mod fleet;
-#[cfg(feature = "parquet")]
 mod fleet_data;
 mod hints;
 mod lab;
@@ -15,8 +14,9 @@ mod run;
 mod watch;
 
 pub(crate) use fleet::{FetchArgs, FleetCommand, JobArgs, StatusArgs, SubmitArgs};
+pub(crate) use fleet_data::FleetDataCommand;
 #[cfg(feature = "parquet")]
-pub(crate) use fleet_data::{FleetDataCommand, FleetReportArgs, GatherArgs};
+pub(crate) use fleet_data::{FleetReportArgs, GatherArgs};
 pub(crate) use lab::{GuestArgs, LabCommand, LabRunArgs};
 pub(crate) use meter::{AttachArgs, MeterCommand};
 pub(crate) use policy::{DeriveArgs, PolicyCommand, ScoreArgs, SimulateArgs};

@@ -25,7 +25,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, group = "form")]
     pub(crate) csv: bool,
     /// Write the tables as Parquet into this file
-    #[cfg(feature = "parquet")]
+    #[cfg_attr(not(feature = "parquet"), doc = "(not in this build: build with `--features parquet`)")]
     #[arg(long, value_name = "FILE", group = "form")]
     pub(crate) parquet: Option<PathBuf>,
     /// Write the whole report as one self-contained HTML file
@@ -46,9 +46,7 @@ pub(crate) struct ReportArgs {
 impl ReportArgs {
     /// True if no other form than text was asked for.
     pub(crate) fn is_text(&self) -> bool {
-        let is_other = self.json || self.latex || self.csv || self.papers;
-        #[cfg(feature = "parquet")]
-        let is_other = is_other || self.parquet.is_some();
+        let is_other = self.json || self.latex || self.csv || self.papers || self.parquet.is_some();
         !is_other && self.html.is_none() && self.figures.is_none()
     }
 }

@@ -16,6 +16,10 @@ mod status;
 mod submit;
 
 use crate::args::FleetCommand;
+#[cfg(not(feature = "parquet"))]
+use crate::args::FleetDataCommand;
+#[cfg(not(feature = "parquet"))]
+use crate::output::without_parquet;
 use crate::output::{FAILURES, note};
 use iopj_fleet::campaign::By;
 use iopj_fleet::job::State;
@@ -33,6 +37,10 @@ pub(crate) fn fleet(command: &FleetCommand) -> anyhow::Result<ExitCode> {
         FleetCommand::Cancel { folder } => cancel::cancel(folder),
         #[cfg(feature = "parquet")]
         FleetCommand::Data(command) => data::data(command),
+        #[cfg(not(feature = "parquet"))]
+        FleetCommand::Data(FleetDataCommand::Gather(_)) => Err(without_parquet("iopj fleet gather")),
+        #[cfg(not(feature = "parquet"))]
+        FleetCommand::Data(FleetDataCommand::Report(_)) => Err(without_parquet("iopj fleet report")),
         FleetCommand::Job(args) => job::job(args),
         FleetCommand::Store { store } => {
             iopj_fleet::transfer::send(store, &mut io::stdout().lock())?;

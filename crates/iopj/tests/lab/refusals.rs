@@ -1,6 +1,6 @@
 //! One message for everything that the lab cannot do.
 
-use crate::common::{TestFolder, folder, have, iopj, is_root, kernel, says, written};
+use crate::common::{TestFolder, apart, folder, have, iopj, is_root, kernel, says, written};
 use crate::{have_lab, lab_run, study_text};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -16,43 +16,33 @@ fn refused(output: &Output, parts: &[&str]) {
     says(&words, parts);
 }
 
-/// `iopj` in namespaces of its own, after a shell has run `before` there.
-fn iopj_behind(folder: &Path, unshare: &str, before: &str, line: &str) -> Output {
-    let script = format!("{before} && exec {} {line}", crate::iopj_of_guests().display());
-    let mut command = Command::new("unshare");
-    command
-        .current_dir(folder)
-        .args([unshare, "sh", "-c", &script])
-        .env("XDG_CACHE_HOME", folder.join("cache"));
-    command.output().unwrap()
-}
-
-/// Whether this process may make namespaces of this kind. In a chroot whose root is not a mount point it may
-/// not make one of mounts: the host would see its mounts.
-fn have_namespaces(unshare: &str) -> bool {
-    let output = Command::new("unshare").args([unshare, "true"]).output();
-    let can = is_root() && output.is_ok_and(|output| output.status.success());
-    have(can, &format!("root, `unshare {unshare}`, and a root that is a mount point")) && have_lab(&[])
+/// What a shell in namespaces of its own runs last: `iopj` in the folder, with an empty cache.
+fn iopj_there(folder: &Path, line: &str) -> String {
+    let iopj = crate::iopj_of_guests();
+    format!("cd {0} && exec env XDG_CACHE_HOME={0}/cache {1} {line}", folder.display(), iopj.display())
 }
 
 #[test]
 fn a_host_without_qemu_gets_the_packages_name() {
-    let Some(folder) = have_namespaces("--mount").then(folder) else { return };
+    let Some(folder) = (have(is_root(), "root") && have_lab(&[])).then(folder) else { return };
     std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/quick.toml"), folder.join("q.toml"))
         .unwrap();
     // A device in the program's place is as good as no program.
     let hide = "mount --bind /dev/null \"$(command -v qemu-system-x86_64)\"";
-    let output = iopj_behind(&folder, "--mount", hide, "lab run q.toml --kernel 5.10");
+    let without = |line: &str| apart(&folder, &format!("{hide}\n{}", iopj_there(&folder, line)));
+    let output = without("lab run q.toml --kernel 5.10");
     refused(&output, &["install the packages qemu-system-x86"]);
-    let output = iopj_behind(&folder, "--mount", hide, "check");
+    let output = without("check");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("lab: not here; install the packages qemu-system-x86"), "{text}");
 }
 
 #[test]
 fn a_host_without_network_is_refused_with_the_reason() {
-    let Some(folder) = have_namespaces("--net").then(folder) else { return };
-    let output = iopj_behind(&folder, "--net", "true", "lab kernels 5.10");
+    let unshare = |script: &str| Command::new("unshare").args(["--net", "sh", "-c", script]).output();
+    let can = is_root() && unshare("true").is_ok_and(|output| output.status.success());
+    let Some(folder) = (have(can, "root and `unshare --net`") && have_lab(&[])).then(folder) else { return };
+    let output = unshare(&iopj_there(&folder, "lab kernels 5.10")).unwrap();
     refused(&output, &["network"]);
 }
 
@@ -193,4 +183,22 @@ fn a_study_that_no_guest_can_run_is_named_among_others() {
     let folder = with_studies(&["ring-lab", "bypass-lab"]);
     let line = "ring-lab.toml bypass-lab.toml --device virtio";
     several_refused(&folder, line, &["bypass-lab.toml: the study has kernel-bypass paths"]);
+}
+
+/// It said that there was no such command. The release build that guests run leaves Parquet out.
+#[test]
+fn what_a_build_leaves_out_is_listed_and_says_how_to_get_it() {
+    let Some(program) = std::env::var_os("IOPJ_IN_GUESTS") else { return };
+    let folder = folder();
+    let run =
+        |line: &str| Command::new(&program).current_dir(&*folder).args(line.split(' ')).output().unwrap();
+    let listed = String::from_utf8(run("fleet --help").stdout).unwrap();
+    says(&listed, &["gather", "report", "not in this build: build with `--features parquet`"]);
+    for line in ["fleet gather . --to set", "fleet report set"] {
+        let what = line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        let parts =
+            [&format!("`iopj {what}` is not in this build"), "--features parquet", "install a package"];
+        refused(&run(line), &parts);
+    }
+    says(&String::from_utf8(run("report --help").stdout).unwrap(), &["--parquet"]);
 }
