@@ -20,6 +20,17 @@ exec chroot \"$1\" env -i HOME=/root CI=true LANG=C.UTF-8 TERM=dumb \\
     sh -ec \"$2\"
 ";
 
+/// As people make it: the root directory is no mount point, and nothing of the user's environment is there.
+const ENTER_PLAIN: &str = "\
+set -e
+mount -t proc proc \"$1/proc\"
+mount --rbind /sys \"$1/sys\"
+mount --rbind /dev \"$1/dev\"
+exec chroot \"$1\" env -i LANG=C.UTF-8 TERM=dumb \\
+    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \\
+    su - \"$2\" -c \"$3\"
+";
+
 /// Where Debian keeps the certificates of the authorities that are trusted.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
@@ -65,9 +76,18 @@ impl Bare {
 
     /// A shell in it that runs `script` and ends with the first command that fails.
     pub(crate) fn shell(&self, script: &str) -> Command {
+        self.enter(ENTER, &[script])
+    }
+
+    /// A plain `chroot` in which this user has logged in.
+    pub(crate) fn plain(&self, user: &str, script: &str) -> Command {
+        self.enter(ENTER_PLAIN, &[user, script])
+    }
+
+    fn enter(&self, how: &str, words: &[&str]) -> Command {
         let mut enter = Command::new("unshare");
-        enter.args(["--mount", "--propagation", "private", "sh", "-c", ENTER, "enter"]);
-        enter.arg(&self.0).arg(script);
+        enter.args(["--mount", "--propagation", "private", "sh", "-c", how, "enter"]);
+        enter.arg(&self.0).args(words);
         enter
     }
 }

@@ -1,16 +1,13 @@
-//! In a bare Debian: `cargo xtask test`, which must pass as on a fresh machine, and the Python package.
+//! In a bare Debian: the Python package.
 
 use crate::bare::Bare;
-use crate::needs;
 use crate::shell;
 use crate::workspace::Workspace;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-/// What a machine needs to build Rust programs with C parts. The tests install whatever else they need.
-const PACKAGES: &str = "git,gcc,libc6-dev,ca-certificates,curl";
 /// What a machine needs to install Python's packages.
 const FOR_PYTHON: &str = "ca-certificates,python3,python3-venv";
 
@@ -24,26 +21,10 @@ python3 -m venv /venv
 exec /venv/bin/python -P -m pytest --config-file python/pyproject.toml --basetemp /iopj/tests python/tests
 ";
 
-/// Makes the release, runs the tests of the last commit in it, and removes it.
-///
-/// # Errors
-/// This is not root, the release cannot be made, or the tests fail in it.
-pub(crate) fn test(workspace: &Workspace, release: &str) -> Result<()> {
-    needs::ensure_here(&[("git", "git")])?;
-    let bare = Bare::new(workspace, "soak", release, PACKAGES)?;
-    shell::timed("copy of the Rust toolchains", || toolchains(bare.folder()))?;
-    let mut clone = workspace.program("git", "clone --quiet --no-hardlinks .");
-    if !clone.arg(bare.folder().join("iopj")).status().is_ok_and(|status| status.success()) {
-        bail!("`{}` cannot be cloned", workspace.root.display());
-    }
-    let tests = "cd /iopj && exec cargo xtask test";
-    shell::step(&format!("the tests in a bare {release}"), &mut bare.shell(tests))
-}
-
 /// Makes the release, tests a wheel by its Python, and removes it.
 ///
 /// # Errors
-/// As of [`test()`].
+/// This is not root, the release cannot be made, or the tests fail in it.
 pub(crate) fn python(workspace: &Workspace, release: &str, wheel: &Path) -> Result<()> {
     let bare = Bare::new(workspace, "soak", release, FOR_PYTHON)?;
     let to = bare.folder().join("iopj");
@@ -58,24 +39,4 @@ pub(crate) fn python(workspace: &Workspace, release: &str, wheel: &Path) -> Resu
         fs::copy("/etc/pip.conf", bare.folder().join("etc/pip.conf"))?;
     }
     shell::step(&format!("the Python package in a bare {release}"), &mut bare.shell(PYTHON))
-}
-
-/// What is copied from cargo's folder: programs, downloads, and the configuration of where to download from.
-const CARGO: [&str; 4] = ["bin", "registry", "git", "config.toml"];
-
-/// Copies this machine's Rust, installed by rustup, to root's home.
-fn toolchains(bare: &Path) -> Result<()> {
-    let folder = |variable: &str, name: &str| {
-        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(name));
-        let found =
-            std::env::var_os(variable).map(PathBuf::from).or_else(home).filter(|found| found.is_dir());
-        found.with_context(|| format!("{variable} names no folder: install rustup"))
-    };
-    let (rustup, cargo) = (folder("RUSTUP_HOME", ".rustup")?, folder("CARGO_HOME", ".cargo")?);
-    let to = bare.join("root/.cargo");
-    fs::create_dir_all(&to)?;
-    let parts = CARGO.map(|part| cargo.join(part)).into_iter().filter(|part| part.exists());
-    shell::output(Command::new("cp").arg("-a").args(parts).arg(to))?;
-    shell::output(Command::new("cp").arg("-a").arg(rustup).arg(bare.join("root/.rustup")))?;
-    Ok(())
 }

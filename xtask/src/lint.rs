@@ -1,9 +1,10 @@
 //! `cargo xtask lint`: what can be checked without tests: format, clippy, docs, licences and advisories, the
-//! crate table, cycles, the index of files, sizes, width, paths in documents, lock files, the oldest Rust.
+//! crate table, cycles, the index of files, sizes, width, paths in documents, meters of the tests' studies,
+//! lock files, the oldest Rust.
 
 use crate::options::{Options, Part};
 use crate::workspace::Workspace;
-use crate::{crates, files, modules, needs, paths, shell, sizes, width};
+use crate::{crates, files, meters, modules, needs, paths, shell, sizes, width};
 use anyhow::{Context, Result, bail};
 
 /// The crate of the fuzz targets, which is not in the workspace.
@@ -12,7 +13,7 @@ const FUZZ: &str = "fuzz/Cargo.toml";
 /// Seconds that fetching the advisory database may take.
 const FETCH_LIMIT_S: u32 = 120;
 
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 13] = [
     ("crates", |workspace| {
         no_findings("crate table", || {
             let architecture =
@@ -27,6 +28,7 @@ const PARTS: [Part; 12] = [
     ("sizes", |workspace| no_findings("sizes", || sizes::findings(&workspace.root))),
     ("width", |workspace| no_findings("width", || width::findings(workspace))),
     ("paths", |workspace| no_findings("paths in documents", || paths::findings(workspace))),
+    ("meters", |workspace| no_findings("meters of the tests' studies", || meters::findings(workspace))),
     ("locks", lock_files),
     ("format", format),
     ("clippy", clippy),

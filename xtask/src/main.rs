@@ -14,6 +14,8 @@ mod functions;
 mod fuzz;
 mod instructions;
 mod lint;
+mod machines;
+mod meters;
 mod modules;
 mod needs;
 mod options;
@@ -38,9 +40,10 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   test                                   install or name what the tests need, then run them all
-  soak [ignored|properties|address|semver|book|chroots]...
+  soak [ignored|properties|address|semver|book|machines]...
                                          what takes longer than the tests: everything, or these parts
-  lint [crates|modules|files|sizes|width|paths|locks|format|clippy|docs|msrv|licences]...
+  machines [NAME...]                     the tests on the machines of that part of the soak, or on these
+  lint [crates|modules|files|sizes|width|paths|meters|locks|format|clippy|docs|msrv|licences]...
                                          what can be checked without tests: everything, or these parts
   instructions [--check] [--fio] [PATH[@IODEPTH]...]
                                          user-space instructions per I/O of the generator, or of fio
@@ -85,6 +88,7 @@ fn run() -> anyhow::Result<()> {
         "test" => test::run,
         "lint" => lint::run,
         "soak" => soak::run,
+        "machines" => machines::run,
         "instructions" => instructions::run,
         "fuzz" => fuzz::run,
         "kernel-functions" => functions::run,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// No test may take longer on two cores of its own.
 const TEST_LIMIT: Duration = Duration::from_secs(180);
-/// Tests that take longer are named with their time.
-const SLOW: Duration = Duration::from_secs(30);
+/// How many tests are named with their time.
+const TESTS: usize = 20;
 /// How many binaries are named with their time.
 const BINARIES: usize = 12;
 /// How much of what a binary's failed tests print is repeated.
@@ -145,14 +145,13 @@ impl Results {
         binaries.sort_by(|left, right| right.cmp(left));
         let mut tests: Vec<(Duration, String)> =
             self.binaries.iter().flat_map(|one| one.tests(self.threads)).collect();
-        tests.retain(|(time, _)| *time >= SLOW);
         tests.sort_by(|left, right| right.cmp(left));
         let text = |time: Duration, name: &str| format!("{:7.1} s  {name}", time.as_secs_f64());
         let mark = |time| if time > TEST_LIMIT { "  (over 3 minutes)" } else { "" };
         let mut lines = vec!["the test binaries that took longest:".to_owned()];
         lines.extend(binaries.into_iter().take(BINARIES).map(|(time, name)| text(time, name)));
-        lines.push(format!("the tests that took longer than {} s:", SLOW.as_secs()));
-        lines.extend(tests.into_iter().map(|(time, name)| text(time, &name) + mark(time)));
+        lines.push("the tests that took longest:".to_owned());
+        lines.extend(tests.into_iter().take(TESTS).map(|(time, name)| text(time, &name) + mark(time)));
         lines
     }
 }
@@ -282,11 +281,12 @@ mod tests {
             [
                 "the test binaries that took longest:",
                 "  280.0 s  lab (tests/lab/main.rs)",
-                "the tests that took longer than 30 s:",
+                "the tests that took longest:",
                 "  200.0 s  lab (tests/lab/main.rs): c  (over 3 minutes)",
                 "  180.0 s  lab (tests/lab/main.rs): d",
                 "   50.0 s  lab (tests/lab/main.rs): a",
                 "   40.0 s  lab (tests/lab/main.rs): b",
+                "   15.0 s  lab (tests/lab/main.rs): e",
             ]
         );
     }

@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Whether this runs in CI (`CI=true`), where nothing may be skipped.
 pub(crate) fn in_ci() -> bool {
@@ -28,9 +29,25 @@ pub(crate) fn timed<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T
     println!("==> {name}");
     let start = Instant::now();
     let result = work().with_context(|| name.to_owned());
-    let word = if result.is_ok() { "done" } else { "failed" };
-    println!("<== {name}: {word} in {:.1} s", start.elapsed().as_secs_f64());
+    let (word, took) = (if result.is_ok() { "done" } else { "failed" }, start.elapsed());
+    println!("<== {name}: {word} in {:.1} s", took.as_secs_f64());
+    lock_steps().push((name.to_owned(), took));
     result
+}
+
+/// The steps that have ended, in that order, with the time of each.
+static STEPS: Mutex<Vec<(String, Duration)>> = Mutex::new(Vec::new());
+
+fn lock_steps() -> MutexGuard<'static, Vec<(String, Duration)>> {
+    // Whatever panicked while it held the lock, a list of ended steps is whole.
+    STEPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A line for each step that has ended and took a second or more.
+pub(crate) fn steps() -> Vec<String> {
+    let steps = lock_steps();
+    let long = steps.iter().filter(|(_, took)| took.as_secs() > 0);
+    long.map(|(name, took)| format!("{:7.1} s  {name}", took.as_secs_f64())).collect()
 }
 
 /// What `command` prints on stdout; its stderr is shown only if it fails.

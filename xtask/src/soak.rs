@@ -3,11 +3,8 @@
 use crate::options::{Options, Part};
 use crate::results::Results;
 use crate::workspace::Workspace;
-use crate::{book, chroot, semver, test};
+use crate::{book, machines, semver, test};
 use anyhow::{Result, bail};
-
-/// Debian's releases in whose bare systems the tests must pass.
-const RELEASES: [&str; 2] = ["bookworm", "trixie"];
 
 /// Cases of a property test that sets no number of its own; 256 in the gate.
 const CASES: &str = "10000";
@@ -18,7 +15,7 @@ const PARTS: [Part; 6] = [
     ("address", address),
     ("semver", semver::check),
     ("book", book::check),
-    ("chroots", chroots),
+    ("machines", machines::all),
 ];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
@@ -55,15 +52,6 @@ fn address(workspace: &Workspace) -> Result<()> {
     // What is in flight when an engine must go is leaked: a leak is safe, a free is not.
     command.env("ASAN_OPTIONS", "detect_leaks=0");
     judged("the engines under the address sanitizer", test::run_tests(command)?)
-}
-
-/// The gate in bare systems.
-fn chroots(workspace: &Workspace) -> Result<()> {
-    let failed: Vec<String> = RELEASES
-        .iter()
-        .filter_map(|release| Some(format!("{release}: {:#}", chroot::test(workspace, release).err()?)))
-        .collect();
-    if failed.is_empty() { Ok(()) } else { bail!(failed.join("; ")) }
 }
 
 /// Prints the results of these tests as the gate does.

@@ -7,6 +7,7 @@ use crate::results::Results;
 use crate::workspace::Workspace;
 use crate::{cross, dist, ffi, instructions, needs, python, queries, shell, venv};
 use anyhow::{Context, Error, Result, bail};
+use rustix::fs::Mode;
 use rustix::process::setpriority_process;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -38,6 +39,8 @@ const BESIDE_GUESTS: [&str; 8] =
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
     let start = Instant::now();
+    // Other users of the tests read what these make.
+    rustix::process::umask(Mode::from_raw_mode(0o022));
     shell::timed("what the tests need", needs::ensure)?;
     validator(workspace)?;
     let counts = needs::is_here("valgrind");
@@ -63,7 +66,8 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     if !counts {
         println!("skipped: the instruction counts need valgrind");
     }
-    for line in results.times() {
+    println!("the steps, some beside others:");
+    for line in shell::steps().into_iter().chain(results.times()) {
         println!("{line}");
     }
     for test in results.skipped() {

@@ -1,0 +1,259 @@
+//! The machines on which the tests must pass: bare Debians by plain `chroot`, as root and as an ordinary
+//! user, and this machine with a power counter, without tracepoints, and beside a build. Each has a fresh
+//! clone of the last commit and an empty target folder.
+
+use crate::bare::Bare;
+use crate::options::{Options, Usage};
+use crate::results::Results;
+use crate::workspace::Workspace;
+use crate::{needs, shell, test};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// What a bare system has before the tests: what builds Rust programs with parts in C and C++.
+const PACKAGES: &str = "git,gcc,g++,libc6-dev,ca-certificates,curl";
+/// The ordinary user of a bare system.
+const USER: &str = "somebody";
+/// Tests that a machine may skip, for what its kernel denies.
+const MOST_SKIPPED: usize = 8;
+
+/// Where the tests run.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In a release of Debian by plain `chroot`, as root whose home holds the clone: all tests.
+    Root(&'static str),
+    /// In a release of Debian by plain `chroot`, as an ordinary user: the tests that look at the machine.
+    User(&'static str),
+    /// Here, after a script in a mount namespace of its own: the tests that look at the machine.
+    Here(&'static str),
+    /// Here, while builds keep both cores busy: the tests that look at the machine.
+    BesideBuilds,
+}
+
+const MACHINES: [(&str, Place); 8] = [
+    ("bookworm", Place::Root("bookworm")),
+    ("bookworm-user", Place::User("bookworm")),
+    ("trixie", Place::Root("trixie")),
+    ("trixie-user", Place::User("trixie")),
+    ("power-that-moves", Place::Here(MOVING)),
+    ("power-that-stands-still", Place::Here(STILL)),
+    ("no-tracepoints", Place::Here(NO_TRACEPOINTS)),
+    ("beside-a-build", Place::BesideBuilds),
+];
+
+/// The tests that look at the machine: its drives, settings, meters, processes, users and mounts.
+const LOOKING: &str = "cargo test --workspace --all-features --no-fail-fast --lib --bins --test analysis \
+                       --test crash --test energy --test fleet --test monitoring --test profile --test \
+                       refusals --test verdicts --test watch -- --show-output";
+
+/// A PMU `power` beside those that the kernel has, whose event is one of the kernel's software events: the
+/// clock of a processor, which looks like 10 W (perf_event_open(2), PERF_COUNT_SW_CPU_CLOCK).
+const MOVING: &str = "event=0x00";
+/// An event that counts nothing (PERF_COUNT_SW_DUMMY).
+const STILL: &str = "event=0x09";
+/// Makes that PMU of the event `$1`.
+const WITH_POWER: &str = "\
+set -e
+all=$(mktemp -d)
+cp -P /sys/bus/event_source/devices/* \"$all\"
+rm -rf \"$all/power\"
+mkdir -p \"$all/power/events\" \"$all/power/format\"
+echo 1 >\"$all/power/type\"
+echo 0 >\"$all/power/cpumask\"
+echo config:0-7 >\"$all/power/format/event\"
+echo \"$1\" >\"$all/power/events/energy-psys\"
+echo 1e-8 >\"$all/power/events/energy-psys.scale\"
+echo Joules >\"$all/power/events/energy-psys.unit\"
+mount --bind \"$all\" /sys/bus/event_source/devices
+";
+/// A tracefs without a single tracepoint.
+const NO_TRACEPOINTS: &str = "no-tracepoints";
+const WITHOUT_TRACEPOINTS: &str = "\
+set -e
+all=$(mktemp -d)
+mkdir \"$all/events\"
+mount --bind \"$all\" /sys/kernel/tracing
+";
+
+/// What became of the tests on a machine.
+struct Outcome {
+    machine: &'static str,
+    minutes: f64,
+    /// The skipped tests, or the reason for the failure.
+    result: Result<Vec<String>>,
+}
+
+/// Runs the machines that are named, or all.
+pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
+    let names = options.rest()?;
+    let unknown = names.iter().find(|name| MACHINES.iter().all(|(machine, _)| machine != name));
+    if let Some(unknown) = unknown {
+        let all = MACHINES.map(|(name, _)| name).join(", ");
+        return Err(Usage(format!("there is no machine `{unknown}`: there are {all}")).into());
+    }
+    let is_meant = |machine: &&str| names.is_empty() || names.iter().any(|name| name == machine);
+    let meant = MACHINES.into_iter().filter(|(machine, _)| is_meant(machine));
+    let outcomes: Vec<Outcome> = meant.map(|(machine, place)| on(workspace, machine, place)).collect();
+    for Outcome { machine, minutes, result } in &outcomes {
+        match result {
+            Ok(skipped) => {
+                println!("{machine}: passed in {minutes:.1} minutes, {} tests skipped", skipped.len());
+                skipped.iter().for_each(|one| println!("  skipped: {one}"));
+            }
+            Err(error) => println!("{machine}: failed after {minutes:.1} minutes: {error:#}"),
+        }
+    }
+    let failed = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
+    ensure!(failed == 0, "the tests failed on {failed} of {} machines: the list is above", outcomes.len());
+    Ok(())
+}
+
+/// All of them: a part of the soak.
+pub(crate) fn all(workspace: &Workspace) -> Result<()> {
+    run(workspace, Options::new(std::iter::empty()))
+}
+
+fn on(workspace: &Workspace, machine: &'static str, place: Place) -> Outcome {
+    let begin = Instant::now();
+    println!("==> machine {machine}");
+    let result = match place {
+        Place::Root(release) => in_bare(workspace, (machine, release), "root", "cargo xtask test"),
+        Place::User(release) => in_bare(workspace, (machine, release), USER, LOOKING),
+        Place::Here(NO_TRACEPOINTS) => here(workspace, machine, &[WITHOUT_TRACEPOINTS]),
+        Place::Here(event) => here(workspace, machine, &[WITH_POWER, event]),
+        Place::BesideBuilds => beside_builds(workspace, machine),
+    };
+    let result = result.and_then(|skipped| {
+        ensure!(skipped.len() <= MOST_SKIPPED, "{} tests are skipped: {}", skipped.len(), skipped.join("; "));
+        Ok(skipped)
+    });
+    Outcome { machine, minutes: begin.elapsed().as_secs_f64() / 60.0, result }
+}
+
+/// Runs a command in a clone in this user's home in a bare system; the tests that it skipped.
+fn in_bare(
+    workspace: &Workspace,
+    (machine, release): (&str, &str),
+    user: &str,
+    command: &str,
+) -> Result<Vec<String>> {
+    needs::ensure_here(&[("git", "git")])?;
+    let bare = Bare::new(workspace, &format!("machines/{machine}"), release, PACKAGES)?;
+    let home = match user {
+        "root" => bare.folder().join("root"),
+        user => {
+            shell::output(&mut bare.plain("root", &format!("useradd --create-home --shell /bin/sh {user}")))?;
+            bare.folder().join("home").join(user)
+        }
+    };
+    shell::timed("copy of the Rust toolchains", || toolchains(&home))?;
+    clone(workspace, &home.join("iopj"))?;
+    // Where this machine's Python downloads from.
+    if Path::new("/etc/pip.conf").exists() {
+        fs::copy("/etc/pip.conf", bare.folder().join("etc/pip.conf"))?;
+    }
+    shell::output(&mut bare.plain("root", &format!("chown -R {user}: ~{user}; chmod 700 ~{user}")))?;
+    let script = format!(". ~/.cargo/env && cd ~/iopj && exec {command}");
+    judged(bare.plain(user, &script))
+}
+
+/// Runs the tests in a clone here, after a script with its words.
+fn here(workspace: &Workspace, machine: &str, script: &[&str]) -> Result<Vec<String>> {
+    let folder = Folder::new(workspace, machine)?;
+    let mut command = Command::new("unshare");
+    let script_and_tests = format!("{}\ncd \"$2\"\nexec {LOOKING}", script[0]);
+    command.args(["--mount", "--propagation", "private", "sh", "-c", &script_and_tests, "machine"]);
+    command.arg(script.get(1).copied().unwrap_or_default()).arg(folder.0.join("iopj"));
+    judged(command)
+}
+
+/// Runs the tests in a clone here, and builds in another until they end.
+fn beside_builds(workspace: &Workspace, machine: &str) -> Result<Vec<String>> {
+    let folder = Folder::new(workspace, machine)?;
+    let ended = AtomicBool::new(false);
+    let builds = || {
+        while !ended.load(Ordering::Relaxed) {
+            let target = folder.0.join("builds");
+            let mut build = Command::new("cargo");
+            build
+                .current_dir(folder.0.join("iopj"))
+                .args(["build", "--release", "--target-dir"])
+                .arg(&target);
+            let _ = build.stdout(Stdio::null()).stderr(Stdio::null()).status();
+            let _ = fs::remove_dir_all(target);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(builds);
+        let mut command = Command::new("sh");
+        command.current_dir(folder.0.join("iopj")).args(["-c", &format!("exec {LOOKING}")]);
+        let judged = judged(command);
+        ended.store(true, Ordering::Relaxed);
+        judged
+    })
+}
+
+/// The tests that a command skipped, which runs `cargo test` or all tests.
+fn judged(command: Command) -> Result<Vec<String>> {
+    let results: Results = test::run_tests(command)?;
+    let failed = results.failed();
+    match failed.is_empty() {
+        true => Ok(results.skipped().to_vec()),
+        false => bail!("{} failed: {}", failed.len(), failed.join(", ")),
+    }
+}
+
+fn clone(workspace: &Workspace, to: &Path) -> Result<()> {
+    let mut clone = workspace.program("git", "clone --quiet --no-hardlinks .");
+    if !clone.arg(to).status().is_ok_and(|status| status.success()) {
+        bail!("`{}` cannot be cloned", workspace.root.display());
+    }
+    Ok(())
+}
+
+/// A folder with a clone, removed when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(workspace: &Workspace, machine: &str) -> Result<Folder> {
+        let folder = Folder(workspace.target.join("machines").join(machine));
+        if folder.0.exists() {
+            fs::remove_dir_all(&folder.0).with_context(|| folder.0.display().to_string())?;
+        }
+        fs::create_dir_all(&folder.0)?;
+        clone(workspace, &folder.0.join("iopj"))?;
+        Ok(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            println!("{}: {error}", self.0.display());
+        }
+    }
+}
+
+/// What is copied from cargo's folder: programs, downloads, how a shell finds them, and where to download
+/// from.
+const CARGO: [&str; 5] = ["bin", "env", "registry", "git", "config.toml"];
+
+/// Copies this machine's Rust, installed by rustup, to a home of a bare system.
+fn toolchains(home: &Path) -> Result<()> {
+    let folder = |variable: &str, name: &str| {
+        let own = || Some(PathBuf::from(std::env::var_os("HOME")?).join(name));
+        let found = std::env::var_os(variable).map(PathBuf::from).or_else(own).filter(|found| found.is_dir());
+        found.with_context(|| format!("{variable} names no folder: install rustup"))
+    };
+    let (rustup, cargo) = (folder("RUSTUP_HOME", ".rustup")?, folder("CARGO_HOME", ".cargo")?);
+    let to = home.join(".cargo");
+    fs::create_dir_all(&to)?;
+    let parts = CARGO.map(|part| cargo.join(part)).into_iter().filter(|part| part.exists());
+    shell::output(Command::new("cp").arg("-a").args(parts).arg(to))?;
+    shell::output(Command::new("cp").arg("-a").arg(rustup).arg(home.join(".rustup")))?;
+    Ok(())
+}
