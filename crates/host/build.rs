@@ -1,5 +1,5 @@
-//! Tells the crate by which of cargo's profiles it is built: figures of a quick build and of a shipped one are told
-//! apart.
+//! Tells the crate by which of cargo's profiles it is built: figures of a quick build and of a shipped one
+//! are told apart.
 
 use std::env;
 use std::path::Path;

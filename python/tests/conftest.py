@@ -1,8 +1,12 @@
 """Stores that the program makes here, once for all tests."""
 
+import contextlib
 import fcntl
+import itertools
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import iopj
 import pytest
@@ -12,19 +16,24 @@ DEPTHS = [1, 4]
 REPLICATES = 2
 
 
-#: Held by whatever measures on this machine, the tests in Rust among them: one run at a time uses a disk.
-LOCK = Path("/run/lock/iopj-tests.lock")
+#: Places of what is held by whatever measures on this machine, the tests in Rust among them: one run at a
+#: time uses a disk.
+LOCKS = [Path(folder, "iopj-tests.lock") for folder in ("/run/lock", tempfile.gettempdir())]
+
+
+def lock_file() -> IO[str]:
+    """The first that is there or can be made, as the tests in Rust find it."""
+    # One of another user may be read, and not made (`fs.protected_regular`).
+    for place, mode in itertools.product(LOCKS, ("r", "a")):
+        with contextlib.suppress(OSError):
+            return place.open(mode)
+    pytest.fail("there is no place for the tests' lock")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def alone() -> Iterator[None]:
     """Holds the machine, once for all tests: others hold it for minutes."""
-    try:
-        lock = LOCK.open()
-    except OSError:
-        # A file of another user may be read, and not made (`fs.protected_regular`).
-        lock = LOCK.open("a")
-    with lock:
+    with lock_file() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -59,6 +68,7 @@ def store(folder: Path, data: str) -> iopj.Store:
         runtime="100ms",
         ramp_time="20ms",
         replicates=REPLICATES,
+        meters="none",
     )
 
 

@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 from iopj import _progress, _run
 
-ONE = {"path": "libaio/syscall/interrupt", "rw": "randread", "bs": "4k", "iodepth": 1, "numjobs": 1}
+ONE = {
+    "path": "libaio/syscall/interrupt",
+    "rw": "randread",
+    "bs": "4k",
+    "iodepth": 1,
+    "numjobs": 1,
+    "meters": "none",
+}
 SHORT = {"wait": "10m", "runtime": "50ms", "ramp_time": "10ms", "replicates": 1}
 
 

@@ -60,6 +60,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("runc", "runc"),
     ("dpkg-deb", "dpkg"),
     ("gpg", "gpg"),
+    ("gpg-agent", "gpg-agent"),
     ("lintian", "lintian"),
     ("rpmbuild", "rpm"),
     // Not programs: pages are checked with each of these sets of fonts alone.

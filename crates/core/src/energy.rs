@@ -68,7 +68,8 @@ impl FromStr for Scope {
     }
 }
 
-/// The version of the rules by which joules are computed from readings; each [`TrialEnergy`] has that of its own.
+/// The version of the rules by which joules are computed from readings; each [`TrialEnergy`] has that of its
+/// own.
 pub const RULES: u32 = 1;
 
 /// The energy of one trial by one meter, over one scope.
@@ -97,8 +98,8 @@ pub enum EnergyOutcome {
     Complete(Joules),
     /// The meter did not cover the window; why.
     Incomplete(String),
-    /// The run that computes the joules when it ends has not ended, or was killed: a run that resumes it computes
-    /// them.
+    /// The run that computes the joules when it ends has not ended, or was killed: a run that resumes it
+    /// computes them.
     Pending,
 }
 

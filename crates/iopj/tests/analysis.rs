@@ -407,7 +407,8 @@ fn unlike(example: &Value, printed: &Value, at: &str) -> Vec<String> {
 
 /// A store of a path that chooses, beside two static ones.
 fn chosen(path: &Path) {
-    let text = "name = \"p\"\npaths = \"auto\"\n[[workload]]\nrw = \"randread\"\n".to_owned();
+    let text =
+        "name = \"p\"\npaths = \"auto\"\nmeters = \"none\"\n[[workload]]\nrw = \"randread\"\n".to_owned();
     let mut store = Store::create(path, &StudyRecord { text, ..study("p") }).unwrap();
     let all = trials(&["auto", LIBAIO, IO_URING], &workloads(&[1, 4], &[1], &[4096]), 4);
     all.iter().for_each(|trial| store.add(trial).unwrap());

@@ -395,7 +395,9 @@ fn chosen(path: &Path, table: &str, factor: f64, blocks: u32) {
         one.latency.mean = 20_000.0 * own * (1.0 + noise);
         one.ios = (1e9 / one.latency.mean) as u64;
     }
-    let text = format!("name = \"fixed\"\npaths = \"auto\"\n{table}\n[[workload]]\niodepth = [1, 32]\n");
+    let text = format!(
+        "name = \"fixed\"\npaths = \"auto\"\nmeters = \"none\"\n{table}\n[[workload]]\niodepth = [1, 32]\n"
+    );
     let study = StudyRecord { text, planned_trials: trials.len() as u64, ..study("fixed") };
     let mut store = Store::create(path, &study).unwrap();
     trials.iter().for_each(|trial| store.add(trial).unwrap());

@@ -14,7 +14,8 @@ use std::process::Command;
 /// says so and has no profile, so there are several.
 fn profiled(folder: &Path, line: &str) -> Vec<Trial> {
     let _ = std::fs::remove_file(folder.join("p.iopj"));
-    let line = format!("run --target data --rw randread --bs 4k --profile --store p.iopj {line}");
+    let options = "--target data --meters none --rw randread --bs 4k --profile --store p.iopj";
+    let line = format!("run {options} {line}");
     let (output, messages) = output(&mut iopj(folder, &line));
     assert!(output.status.success(), "{messages}");
     assert!(messages.contains("profile: sampling "), "{messages}");
@@ -86,8 +87,8 @@ fn fio_is_profiled_as_well() {
 fn without_the_option_nothing_is_sampled() {
     let _alone = alone();
     let folder = folder().with_data(4 << 20);
-    let line = "run --target data --path posix-sio/syscall/interrupt --iodepth 1 --ios 200 --replicates 1 \
-                --store s.iopj";
+    let line = "run --target data --meters none --path posix-sio/syscall/interrupt --iodepth 1 --ios 200 \
+                --replicates 1 --store s.iopj";
     let (output, messages) = output(&mut iopj(&folder, line));
     assert!(output.status.success(), "{messages}");
     let trials = Store::open(&folder.join("s.iopj")).unwrap().trials().unwrap();
@@ -100,13 +101,14 @@ fn a_user_who_may_not_sample_is_refused_before_anything_is_made() {
     if !have(is_root() && paranoid > 0, "root and a kernel that lets only root sample") {
         return;
     }
-    // Where any user may look, unlike the folder of the build.
-    let folder = TestFolder::in_folder(std::env::temp_dir()).unwrap();
+    // Where any user may look, unlike the folder of the build, and that of `$TMPDIR`.
+    let folder = TestFolder::in_folder("/var/tmp").unwrap();
     std::fs::set_permissions(&*folder, std::fs::Permissions::from_mode(0o777)).unwrap();
     let program = folder.join("iopj");
     install(Path::new(env!("CARGO_BIN_EXE_iopj")), &program);
     let mut command = Command::new(&program);
-    command.current_dir(&*folder).args(["run", "--profile", "--ios", "10"]).uid(65534).gid(65534);
+    let line = ["run", "--profile", "--meters", "none", "--ios", "10"];
+    command.current_dir(&*folder).args(line).uid(65534).gid(65534);
     let output = command.output().unwrap();
     let messages = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{messages}");

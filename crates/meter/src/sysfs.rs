@@ -57,7 +57,8 @@ pub(crate) mod fixture {
 
     impl Tree {
         pub(crate) fn new(files: &[(&str, &str)]) -> Self {
-            let tree = Self(tempfile::tempdir().unwrap());
+            // Where every user can reach it: one test does not stay root.
+            let tree = Self(tempfile::tempdir_in("/var/tmp").unwrap());
             fs::set_permissions(tree.root(), fs::Permissions::from_mode(0o755)).unwrap();
             for (path, text) in files {
                 tree.write(path, text);

@@ -12,7 +12,7 @@ use std::process::Command;
 
 /// The study of the gallery: options of `iopj run`.
 const STUDY: &str = "--name gallery --iodepth 1,8,32 --numjobs 1,2 --replicates 3 --size 256m \
-                     --ramp-time 200ms --runtime 500ms";
+                     --ramp-time 200ms --runtime 500ms --meters none";
 
 /// The store of the gallery, which is measured once: remove it to measure again.
 pub(super) fn store(workspace: &Workspace, iopj: &Path) -> Result<PathBuf> {

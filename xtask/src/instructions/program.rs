@@ -100,7 +100,9 @@ impl Program {
 fn iopj(binary: &Path, case: &Case, ios: u64, file: &Path, store: Option<PathBuf>) -> Vec<String> {
     let mut words = vec![binary.display().to_string(), "run".to_owned()];
     words.extend(
-        "--rw randread --bs 4k --numjobs 1 --ramp-time 0s --replicates 1".split(' ').map(str::to_owned),
+        "--rw randread --bs 4k --numjobs 1 --ramp-time 0s --replicates 1 --meters none"
+            .split(' ')
+            .map(str::to_owned),
     );
     for (option, value) in [
         ("--target", file.display().to_string()),

@@ -238,11 +238,16 @@ fn file_of_more_extents_than_one_batch_is_walked_to_its_end() {
 
 #[test]
 fn tmpfs_is_refused_to_read_and_to_make() {
+    let above = folder();
+    let own = is_root().then(|| devices::in_memory(&above));
+    // It may be a folder on a disk.
     let shm = Path::new("/dev/shm");
-    if !have(shm.is_dir(), "/dev/shm") {
+    let is_tmpfs =
+        |node: File| sys::file_system_magic(&node).is_ok_and(|magic| magic == libc::TMPFS_MAGIC as u64);
+    if !have(own.is_some() || File::open(shm).is_ok_and(is_tmpfs), "root, or /dev/shm in memory") {
         return;
     }
-    let folder = tempfile::tempdir_in(shm).unwrap();
+    let folder = tempfile::tempdir_in(own.as_ref().map_or(shm, |(_, place)| place.as_path())).unwrap();
     let path = folder.path().join("data");
     written(&path, 8192);
     assert_says(

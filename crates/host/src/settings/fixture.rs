@@ -19,7 +19,8 @@ pub(crate) const BOOT_ID: &str = "1f0c9b52-7f5b-4a52-8f0b-2f6d3c1d9a10";
 impl Fixture {
     /// A host that shows its boot and nothing else.
     pub(crate) fn empty() -> Fixture {
-        let fixture = Fixture { root: tempfile::tempdir().unwrap(), limit: None };
+        // Where every user can reach it: one test does not stay root.
+        let fixture = Fixture { root: tempfile::tempdir_in("/var/tmp").unwrap(), limit: None };
         fixture.write("proc/sys/kernel/random/boot_id", BOOT_ID);
         fixture
     }

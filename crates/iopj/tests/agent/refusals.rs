@@ -8,8 +8,8 @@ use std::path::Path;
 /// A study on a drive of the target host; this machine has no NVMe target.
 pub(crate) fn study(folder: &Path, device: &str, more: &str) {
     let text = format!(
-        "name = \"far\"\npaths = \"io_uring/syscall/interrupt\"\n[fabric]\ntarget_host = \"target\"\ndevice \
-         = \"{device}\"\naddress = \"127.0.0.1\"\ntransport = \"tcp\"\nagent = \
+        "name = \"far\"\npaths = \"io_uring/syscall/interrupt\"\nmeters = \"none\"\n[fabric]\ntarget_host = \
+         \"target\"\ndevice = \"{device}\"\naddress = \"127.0.0.1\"\ntransport = \"tcp\"\nagent = \
          \"{}\"\n{more}\n[[workload]]\nios = 10\n",
         env!("CARGO_BIN_EXE_iopj")
     );

@@ -25,11 +25,12 @@ pub(crate) fn script() -> String {
         "iopj report chance.iopj >/out/report".to_owned(),
         "iopj policy check taken.toml --json --target $target $take >/out/policy.taken".to_owned(),
         "iopj policy check taken.toml --json --target $target >/out/policy.kernel".to_owned(),
-        "iopj run --dry-run --target $target $take --path auto --store plan.iopj >/out/plan".to_owned(),
+        "run=\"iopj run --target $target --meters none\"".to_owned(),
+        "$run --dry-run $take --path auto --store plan.iopj >/out/plan".to_owned(),
         "driver $drive >/out/checked.driver".to_owned(),
         "iopj run --resume chance.iopj >/out/other 2>&1; echo $? >/out/other.status".to_owned(),
         "only=auto:nvme-user/doorbell/poll".to_owned(),
-        "iopj run --target $target --path $only --store none.iopj >/out/untaken 2>&1".to_owned(),
+        "$run --path $only --store none.iopj >/out/untaken 2>&1".to_owned(),
         "echo $? >/out/untaken.status\n".to_owned(),
     ]
     .join("\n")

@@ -58,8 +58,8 @@ attempt() {
 	echo "attempt $name"
 	{
 		cd /tmp
-		iopj run --target "$target" --take-device "$address" --ramp-time 0s --store "$name.iopj" "$@" \
-			2>&1 >/dev/null
+		iopj run --target "$target" --take-device "$address" --meters none --ramp-time 0s \
+			--store "$name.iopj" "$@" 2>&1 >/dev/null
 		echo $? >"/out/$name.status"
 	} | tee "/out/$name.messages"
 	driver "$address" >"/out/$name.driver"

@@ -179,6 +179,16 @@ pub(crate) fn have_mounts() -> bool {
     have_loop() && have(has_tools(), "mount and mkfs.ext4")
 }
 
+/// True if events of this kernel can be counted; `folder` is for what finding out needs.
+pub(crate) fn have_tracepoints(folder: &Path) -> bool {
+    // Where tracefs is not mounted, the program mounts one for itself.
+    let find = "[ -e /proc/sys/kernel/perf_event_paranoid ]\n[ -d /sys/kernel/tracing/events ] || mount -t \
+                tracefs tracefs /sys/kernel/tracing\ncat \
+                /sys/kernel/tracing/events/raw_syscalls/sys_enter/id";
+    have(is_root(), "root")
+        && have(apart(folder, find).status.success(), "a kernel with tracepoints (tracefs, perf events)")
+}
+
 /// The iopj that guests run, and that boots the lab's: the release build that `cargo xtask test` names, or
 /// else cargo's own.
 pub(crate) fn iopj_of_guests() -> PathBuf {
@@ -267,6 +277,22 @@ impl LoopDevice {
     pub(crate) fn name(&self) -> &str {
         self.node().trim_start_matches("/dev/")
     }
+}
+
+/// Runs a shell's script in a mount namespace of its own, from which no mount gets out. Its root is the root
+/// of a mount: that of a plain chroot is none, and there neither runc nor `unshare --mount` can keep their
+/// mounts to themselves. Puts its own root below `folder`. Only for root.
+pub(crate) fn apart(folder: &Path, script: &str) -> Output {
+    let own = TestFolder::in_folder(folder).unwrap();
+    // Mounts spread from the mount that they are made on, and that of a plain chroot cannot be kept from it.
+    let place = own.join("place");
+    let _tmpfs = mounted("-t tmpfs tmpfs", &place);
+    std::fs::create_dir(place.join("root")).unwrap();
+    let enter = "mount --make-private \"$0\"\nmount --rbind / \"$0/root\"\nmount --make-rprivate \
+                 \"$0/root\"\nexec chroot \"$0/root\" sh -ec \"$1\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "unchanged", "sh", "-ec", enter]).arg(&place).arg(script);
+    command.output().unwrap()
 }
 
 /// Mounts `what` (with mount's options before it) on a new folder `at`, until the guard is dropped.

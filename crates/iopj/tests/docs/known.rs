@@ -51,7 +51,7 @@ pub(crate) const KNOWN: &[(&str, Instead)] = &[
     ("iopj meter attach", Understood("needs the log of a meter; crates/iopj/tests/energy makes some")),
     (
         "iopj restore",
-        Understood("puts back what the machine's own runs left; crates/iopj/tests/crash.rs has such"),
+        Understood("puts back what the machine's own runs left; crates/iopj/tests/crash has such"),
     ),
     ("generator native,fio", Understood("stands for a part of a command")),
     // Hours.
@@ -59,7 +59,7 @@ pub(crate) const KNOWN: &[(&str, Instead)] = &[
         "iopj policy simulate",
         Understood("simulates for minutes; crates/iopj/tests/predict.rs does less of it"),
     ),
-    ("--resume", Understood("measures for minutes; crates/iopj/tests/crash.rs resumes shorter runs")),
+    ("--resume", Understood("measures for minutes; crates/iopj/tests/crash resumes shorter runs")),
     // Stores that only such machines make.
     ("iopj explain", Ends(2, "the store holds no costs by function")),
     ("iopj policy score", Ends(2, "auto")),

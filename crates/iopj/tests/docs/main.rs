@@ -33,7 +33,8 @@ const DOCUMENTS: [&str; 2] = ["README.md", "CONTRIBUTING.md"];
 const ANSWERS: [&str; 3] = ["iopj advise", "iopj policy check", "--fail-on-regression"];
 
 /// The `study.toml` of a document that shows none.
-const STUDY: &str = "name = \"study\"\npaths = \"available\"\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\n";
+const STUDY: &str = "name = \"study\"\npaths = \"available\"\nmeters = \"none\"\n[[workload]]\nrw = \
+                     \"randread\"\nbs = \"4k\"\n";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

@@ -466,8 +466,10 @@ fn without_a_meter_a_study_runs_and_says_once_how_to_get_watts() {
     let list = iopj(&folder, "meter list --json").output().unwrap();
     let found: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
     let is_here = found.as_array().unwrap().iter().any(|meter| meter["why_not"].is_null());
-    let (output, _) =
-        output(&mut iopj(&folder, &format!("run {OPTIONS} --iodepth 1 --ios 200 --replicates 2")));
+    let (output, _) = output(&mut iopj(
+        &folder,
+        &format!("run --meters local {OPTIONS} --iodepth 1 --ios 200 --replicates 2"),
+    ));
     let messages = succeeded(&output);
     if is_here {
         return eprintln!("skipped: needs a machine without meters");

@@ -19,6 +19,7 @@ pub(crate) fn study(trials: u32, runtime: &str) -> String {
 paths = "posix-sio/syscall/interrupt"
 replicates = {trials}
 size = "4m"
+meters = "none"
 
 [[workload]]
 rw = "randread"

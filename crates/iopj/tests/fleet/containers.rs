@@ -1,11 +1,10 @@
 //! The seccomp profile that is shipped for Kubernetes, in force in a real container without root.
 
 use crate::campaigns::{Disk, open_folder, study};
-use crate::common::{have, have_mounts, install, tool};
+use crate::common::{apart, have, have_mounts, install, tool};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use tempfile::TempDir;
 
 const PROFILE: &str = include_str!("../../../../packaging/kubernetes/seccomp-iopj.json");
@@ -59,8 +58,13 @@ fn state(folder: &TempDir, name: &str, profile: &Value) -> Value {
     });
     fs::write(at("config.json"), config.to_string()).unwrap();
     let id = format!("iopj-{name}-{}", std::process::id());
-    let mut runc = Command::new("/usr/sbin/runc");
-    let output = runc.arg("run").arg("--bundle").arg(folder.path()).arg(&id).output().unwrap();
+    // runc makes a control group, and a plain chroot may have none mounted.
+    let script = format!(
+        "[ -n \"$(ls /sys/fs/cgroup)\" ] || mount -t cgroup2 cgroup2 /sys/fs/cgroup\nexec /usr/sbin/runc run \
+         --bundle {} {id}",
+        folder.path().display()
+    );
+    let output = apart(folder.path(), &script);
     let state = fs::read(at("data").join(name).join("state.json"));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     serde_json::from_slice(&state.unwrap_or_else(|error| panic!("{error}: {said}"))).unwrap()

@@ -1,16 +1,16 @@
 //! `iopj fleet gather` and `iopj fleet report`: what they print, what they write, and how they end.
 
-use crate::common::{TestFolder, folder, is_root, run, says};
+use crate::common::{TestFolder, folder, install, is_root, run, says};
 use crate::fleet::Fleet;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
-/// Eight hosts, two of each drive and kernel, with a store each, below `stores`.
-fn made() -> TestFolder {
-    let folder = folder();
+/// A folder with eight hosts, two of each drive and kernel, with a store each, below `stores`.
+fn made(folder: TestFolder) -> TestFolder {
     let fleet = Fleet { stores: 40, seed: 3, machines: 1, replicates: 1, is_uneven: false };
     for host in 0..8 {
         let path = fleet.path(&folder.join("stores"), host * crate::fleet::MONTHS);
@@ -31,7 +31,7 @@ fn names(folder: &TestFolder) -> Vec<String> {
 /// A name stood before the JSON, and the second time the policies were refused.
 #[test]
 fn a_report_as_json_is_json_alone_and_policies_are_written_again() {
-    let folder = made();
+    let folder = made(folder());
     let (code, words, _) = run(&folder, "fleet gather stores --to dataset");
     assert_eq!((code, words.as_str()), (0, "generation 1: 8 stores; 8 added, 0 replaced, 0 unchanged\n"));
     let report = "fleet report dataset --json --html page.html --policies policies";
@@ -63,13 +63,15 @@ fn a_report_as_json_is_json_alone_and_policies_are_written_again() {
 /// The first one that could not be read ended the gather, and a pipe held it for ever.
 #[test]
 fn a_folder_that_cannot_be_read_and_a_pipe_are_named_and_the_rest_is_gathered() {
-    let folder = made();
+    // Below a closed home, another user reaches neither the folder of the build nor the program in it.
+    let folder = made(TestFolder::in_folder("/var/tmp").unwrap());
+    install(Path::new(env!("CARGO_BIN_EXE_iopj")), &folder.join("iopj"));
     let locked = folder.join("stores/host-0003");
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
     assert!(Command::new("mkfifo").arg(folder.join("stores/pipe.iopj")).status().unwrap().success());
     fs::write(folder.join("stores/none.iopj"), "no store").unwrap();
     // Root reads every folder, so somebody else gathers.
-    let mut gather = Command::new(env!("CARGO_BIN_EXE_iopj"));
+    let mut gather = Command::new(folder.join("iopj"));
     if is_root() {
         fs::set_permissions(&*folder, fs::Permissions::from_mode(0o777)).unwrap();
         gather.uid(65_534).gid(65_534);

@@ -49,13 +49,17 @@ impl Place {
     fn begin_numbered(&self, job: &str, serial: &str) -> Child {
         let sysfs = format!("/sys/devices/virtual/block/{}", self.disk.name());
         fs::write(self.at("sysfs/serial"), serial).unwrap();
+        // Mounts spread from the mount that they are made on: here that is sysfs. The root may be no mount
+        // point, as in a plain chroot, and then nothing can be said of it.
         let script = format!(
-            "mount -t overlay overlay -o lowerdir={}:{sysfs} {sysfs} && exec {} fleet job {}",
+            "mount --make-rprivate /sys && mount -t overlay overlay -o lowerdir={}:{sysfs} {sysfs} && exec \
+             {} fleet job {}",
             self.at("sysfs").display(),
             env!("CARGO_BIN_EXE_iopj"),
             self.at(job).display()
         );
-        self.start(Command::new("unshare").args(["--mount", "sh", "-c", &script]))
+        let unshare = ["--mount", "--propagation", "unchanged", "sh", "-c", &script];
+        self.start(Command::new("unshare").args(unshare))
     }
 
     fn start(&self, command: &mut Command) -> Child {

@@ -103,7 +103,9 @@ impl Hosts {
 
     /// Cuts every connection of a host's user, as a network does that fails.
     pub(crate) fn cut(&self, number: usize) {
-        let sessions = processes(&self.users[number].0, |program| program == "sshd");
+        // From OpenSSH 9.8 on a session is a program of its own.
+        let is_session = |program: &str| ["sshd", "sshd-session"].contains(&program);
+        let sessions = processes(&self.users[number].0, is_session);
         assert!(!sessions.is_empty(), "no connection to cut");
         sessions.into_iter().for_each(kill);
     }

@@ -1,6 +1,6 @@
 //! An Arm target host and an x86 host on one wire: verdicts on both, and what each I/O costs each of them.
 
-use crate::{have_lab, lab, lab_run_by, study_text, trials};
+use crate::{have_lab, lab, lab_of_two, lab_run_by, study_text, trials};
 use iopj_core::cost::CostProfile;
 use iopj_core::{Space, VerdictKind};
 use iopj_lab::Arch;
@@ -44,7 +44,7 @@ fn unknown(costs: &CostProfile) -> f64 {
 
 #[test]
 fn an_arm_target_and_an_x86_host_are_counted_each_by_itself() {
-    let Some((_alone, folder)) = have_arm().then(|| lab(&[KERNEL])).flatten() else { return };
+    let Some((_alone, folder)) = have_arm().then(|| lab_of_two(&[KERNEL])).flatten() else { return };
     let change = [
         ("replicates = 3", "replicates = 1"),
         ("\"posix-sio/syscall/interrupt\", ", ""),
@@ -112,7 +112,7 @@ fn of_the_generator(measured: &Measurement) -> f64 {
 #[test]
 fn the_generator_keeps_its_limits_on_arm() {
     let Some((_alone, folder)) = have_arm().then(|| lab(&[KERNEL])).flatten() else { return };
-    let study = "name = \"counts\"\nreplicates = 1\nseed = 3\n\
+    let study = "name = \"counts\"\nreplicates = 1\nseed = 3\nmeters = \"none\"\n\
                  paths = [\"posix-sio/syscall/interrupt\", \"io_uring/syscall/interrupt\"]\n\
                  [[workload]]\nrw = \"randread\"\nbs = \"4k\"\niodepth = [1, 32]\nios = 4000\n";
     let iopj = Path::new(env!("CARGO_BIN_EXE_iopj"));

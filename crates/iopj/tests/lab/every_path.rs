@@ -17,6 +17,7 @@ const BLOCK: (&str, &str) = (
 name = "every-path"
 generator = ["native", "fio"]
 seed = 31
+meters = "none"
 paths = [
     "posix-sio/syscall/interrupt",
     "posix-sio/syscall/poll",
@@ -54,6 +55,7 @@ const PASSTHROUGH: (&str, &str) = (
 name = "passthrough"
 generator = ["native", "fio"]
 seed = 32
+meters = "none"
 paths = ["nvme-passthrough/syscall/interrupt", "nvme-passthrough/syscall/poll", "nvme-passthrough/syscall/hybrid"]
 
 [[workload]]
@@ -79,6 +81,7 @@ const POLLERS: (&str, &str) = (
 name = "pollers"
 replicates = 3
 seed = 33
+meters = "none"
 paths = "io_uring/syscall/poll"
 
 [[workload]]
@@ -98,6 +101,7 @@ name = "fio"
 generator = "fio"
 replicates = 3
 seed = 34
+meters = "none"
 paths = "io_uring/syscall/poll"
 
 [[workload]]
@@ -115,6 +119,7 @@ const CHOSEN: (&str, &str) = (
 name = "chosen"
 replicates = 3
 seed = 35
+meters = "none"
 paths = ["auto:io_uring/syscall/poll", "auto:io_uring/syscall/hybrid", "auto:io_uring/syscall/poll+sleep"]
 
 [settings]
@@ -139,8 +144,8 @@ ios = 6000
 /// A study that cannot start: no drive has such blocks.
 const FAILING: (&str, &str) = (
     "failing",
-    "name = \"failing\"\npaths = \"posix-sio/syscall/interrupt\"\n[[workload]]\nrw = \"randread\"\nbs = \
-     \"1000\"\nios = 100\n",
+    "name = \"failing\"\npaths = \"posix-sio/syscall/interrupt\"\nmeters = \"none\"\n[[workload]]\nrw = \
+     \"randread\"\nbs = \"1000\"\nios = 100\n",
 );
 
 /// How often the native generator measures each path: at least once without the host stopping a thread.

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Each trial takes some seconds, so a fault hits one.
 const STUDY: &str = "name = \"fault\"\npaths = [\"posix-sio/syscall/interrupt\", \
-                     \"io_uring/syscall/poll\"]\nreplicates = 2\nseed = 1\n[[workload]]\nrw = \
-                     \"randread\"\nbs = \"4k\"\nruntime = \"5s\"\n";
+                     \"io_uring/syscall/poll\"]\nreplicates = 2\nseed = 1\nmeters = \
+                     \"none\"\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\nruntime = \"5s\"\n";
 
 /// Runs the study on a drive with a fault in the second trial; returns its exit status, the outcomes in the
 /// store, the first of which is measured, and the messages. `None` if there can be no guest.

@@ -40,9 +40,24 @@ fn have_lab(series: &[&str]) -> bool {
     have(missing.is_empty(), &format!("{missing:?}")) && series.iter().all(|series| kernel(series).is_some())
 }
 
+/// As [`have_lab`], for two guests: each needs a network namespace, which not every user may make.
+fn have_pair(series: &[&str]) -> bool {
+    let can = |kinds: &[&str]| {
+        let output = Command::new("unshare").args(kinds).arg("true").output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let can = can(&["--net"]) || can(&["--user", "--net"]);
+    have(can, "a user who may make network namespaces (`unshare --user --net`)") && have_lab(series)
+}
+
 /// A folder for studies, and the machine, if [`have_lab`].
 fn lab(series: &[&str]) -> Option<(Alone, TestFolder)> {
     have_lab(series).then(|| (alone(), folder()))
+}
+
+/// The same if [`have_pair`].
+fn lab_of_two(series: &[&str]) -> Option<(Alone, TestFolder)> {
+    have_pair(series).then(|| (alone(), folder()))
 }
 
 /// `iopj lab run` of a study of this repository in `folder`, with `change` made to its text.
@@ -162,8 +177,8 @@ fn calls(measurement: &Measurement, function: &str) -> u64 {
 fn exact_counts_repeat_from_boot_to_boot() {
     let Some((_alone, folder)) = lab(&["6.18"]) else { return };
     let study = "name = \"repeat\"\npaths = [\"posix-sio/syscall/interrupt\", \
-                 \"io_uring/syscall/poll\"]\nseed = 3\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\nios = \
-                 2000\n";
+                 \"io_uring/syscall/poll\"]\nseed = 3\nmeters = \"none\"\n[[workload]]\nrw = \
+                 \"randread\"\nbs = \"4k\"\nios = 2000\n";
     std::fs::write(folder.join("repeat.toml"), study).unwrap();
     let boot = |name: &str| {
         let mut command = Command::new(iopj_of_guests());

@@ -1,8 +1,8 @@
 //! A drive of another host, in two guests: what both see, that nothing can be written, and that nothing is
 //! left when either side is killed.
 
-use crate::common::{folder, kernel};
-use crate::{have_lab, lab, lab_run, trials};
+use crate::common::kernel;
+use crate::{lab_of_two, lab_run, trials};
 use iopj_core::evidence::{Completions, Finding};
 use iopj_core::fabric::{HostSide, NetworkBaseline};
 use iopj_core::path::CompletionMode;
@@ -21,7 +21,7 @@ pub(crate) const KERNEL: &str = "6.18";
 
 #[test]
 fn both_hosts_are_watched_and_every_io_reaches_the_drive() {
-    let Some((_alone, folder)) = lab(&[KERNEL]) else { return };
+    let Some((_alone, folder)) = lab_of_two(&[KERNEL]) else { return };
     let change = [
         ("replicates = 3", "replicates = 1\nidle = \"1s\"\nsettle_limit = \"1s\""),
         ("[1, 4, 16, 32]", "[1, 32]"),
@@ -173,7 +173,7 @@ fn by_interrupt(trial: &Trial) {
 /// By soft RoCE on the two cards.
 #[test]
 fn a_drive_is_reached_by_rdma_on_interrupts_and_polled() {
-    let Some((_alone, folder)) = lab(&[KERNEL]) else { return };
+    let Some((_alone, folder)) = lab_of_two(&[KERNEL]) else { return };
     let change = [
         ("replicates = 3", "replicates = 1"),
         ("[\"local\", \"loop\", \"tcp\"]", "\"rdma\""),
@@ -253,10 +253,10 @@ pub(crate) fn scripts_with(
 }
 
 /// A study that takes a while.
-const STUDY: &str = "name = \"s\"\npaths = \"io_uring/syscall/interrupt\"\nreplicates = \
-                     100\n[fabric]\ntarget_host = \"/dev/iopj.agent\"\ndevice = \"/dev/nvme0n1\"\naddress = \
-                     \"10.1.0.1\"\ntransport = [\"tcp\", \"local\", \"loop\"]\n[[workload]]\nios = \
-                     300\niodepth = 4\n";
+const STUDY: &str = "name = \"s\"\npaths = \"io_uring/syscall/interrupt\"\nreplicates = 100\nmeters = \
+                     \"none\"\n[fabric]\ntarget_host = \"/dev/iopj.agent\"\ndevice = \
+                     \"/dev/nvme0n1\"\naddress = \"10.1.0.1\"\ntransport = [\"tcp\", \"local\", \
+                     \"loop\"]\n[[workload]]\nios = 300\niodepth = 4\n";
 
 /// Serves one run after the other.
 pub(crate) const SERVE: &str = "while :; do\n\tiopj agent <>/dev/iopj.agent >&0\n\tsleep 0.1\ndone";
@@ -333,10 +333,7 @@ sleep 3
 /// drive of this host beside it neither; Ctrl-C does not wait for a trial there; and the file goes.
 #[test]
 fn a_file_is_made_there_and_only_written_by_a_study_that_writes() {
-    if !have_lab(&[KERNEL]) {
-        return;
-    }
-    let (_alone, folder) = (crate::common::alone(), folder());
+    let Some((_alone, folder)) = lab_of_two(&[KERNEL]) else { return };
     let once = "-e '/^replicates/d'";
     let (seed, both) = (seed_of_local_first(), "transport = [\"tcp\", \"local\"]");
     let long =
@@ -416,10 +413,7 @@ sleep 30
 /// Kills the run and the agent in turn, each so many times, at moments of a seeded generator; then demands
 /// that nothing is left on either side.
 fn killed(times: u32) {
-    if !have_lab(&[KERNEL]) {
-        return;
-    }
-    let (_alone, folder) = (crate::common::alone(), folder());
+    let Some((_alone, folder)) = lab_of_two(&[KERNEL]) else { return };
     // A moment after each other, in tenths of a second.
     let random = "seed=13\nmoment() {\n\tseed=$(((seed * 1103515245 + 12345) % 2147483648))\n\tsleep \
                   $((seed / 65536 % 4)).$((seed / 4096 % 10))\n}\n";

@@ -8,6 +8,7 @@ cat >/tmp/breaks.toml <<END
 name = "breaks"
 paths = "io_uring/syscall/interrupt"
 replicates = 8
+meters = "none"
 [fabric]
 target_host = "/dev/iopj.agent"
 device = "/dev/nvme0n1"

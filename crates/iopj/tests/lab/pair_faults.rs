@@ -1,7 +1,7 @@
 //! What breaks between two guests while a study runs, and what is refused: one message each with the host,
 //! the thing, the cause and the remedy; the study goes on, and nothing is left.
 
-use crate::have_lab;
+use crate::lab_of_two;
 use crate::pair::{KERNEL, LEFT, NOTHING, SERVE, scripts};
 use std::path::Path;
 
@@ -17,15 +17,12 @@ const FAR: [&str; 2] = [
 
 /// What both guests print while the host runs a script of this folder, and `serve` serves on the other.
 fn with(script: &str, serve: &str) -> Option<Vec<String>> {
-    if !have_lab(&[KERNEL]) {
-        return None;
-    }
-    let _alone = crate::common::alone();
+    let (_alone, folder) = lab_of_two(&[KERNEL])?;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab").join(script);
     let script = std::fs::read_to_string(file).unwrap();
     let [host, target] = FAR;
     let host = format!("{LEFT}left='{LEFT}'\nOTHER_KEY={OTHER_KEY}\n{host}{script}\n{NOTHING}");
-    Some(scripts(&crate::common::folder(), host, format!("{target}{serve}")))
+    Some(scripts(&folder, host, format!("{target}{serve}")))
 }
 
 /// The lines that begin with a word: the rest of each.

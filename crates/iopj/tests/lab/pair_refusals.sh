@@ -8,6 +8,7 @@ study() {
 name = "$1"
 paths = "io_uring/syscall/interrupt"
 replicates = 1
+meters = "none"
 [fabric]
 target_host = "/dev/iopj.agent"
 device = "/dev/nvme0n1"

@@ -2,7 +2,7 @@
 //! commands as the page has them.
 
 use crate::common::{alone, folder, have};
-use crate::have_lab;
+use crate::have_pair;
 use crate::pair::{LEFT, NOTHING, scripts_with};
 use iopj_core::VerdictKind;
 use iopj_store::Store;
@@ -26,6 +26,10 @@ USER_PUBLICEND
 chmod 700 /root/.ssh /run/sshd && chmod 600 /etc/ssh/key
 exec /usr/sbin/sshd -D -e -f /dev/null -o HostKey=/etc/ssh/key -o UsePAM=no -o PidFile=none
 "#;
+
+/// The server's programs. Before OpenSSH 9.8 it was the first alone, and before 10.0 it had no third.
+const SERVER_PROGRAMS: [&str; 3] =
+    ["/usr/sbin/sshd", "/usr/lib/openssh/sshd-session", "/usr/lib/openssh/sshd-auth"];
 
 /// The host: the user's own configuration, the study, and the two commands.
 const USER: &str = r#"
@@ -78,8 +82,8 @@ fn soak_the_whole_walk_through_of_the_page_works_as_written() {
 /// Does the walk-through with the first of its commands.
 fn walk_through(count: usize) {
     let has = |program: &str| Path::new(program).exists();
-    let programs = has("/usr/sbin/sshd") && has("/usr/bin/ssh");
-    if !have_lab(&["6.18"]) || !have(programs, "sshd and ssh (openssh-server)") {
+    let programs = has(SERVER_PROGRAMS[0]) && has("/usr/bin/ssh");
+    if !have_pair(&["6.18"]) || !have(programs, "sshd and ssh (openssh-server)") {
         return;
     }
     let (_alone, folder) = (alone(), folder());
@@ -104,9 +108,9 @@ fn walk_through(count: usize) {
         .replace("COMMANDS", &commands[..count].iter().map(one).collect::<String>())
         .replace("NOTHING", NOTHING)
         .replace("LEFT", LEFT);
-    let more = [&["/usr/bin/ssh"][..], &["/usr/sbin/sshd"][..]];
+    let server: Vec<&str> = SERVER_PROGRAMS.into_iter().filter(|program| has(program)).collect();
     let scripts = [format!("{LEFT}{user}"), target];
-    let lines = scripts_with(&folder, &stripped(&folder), scripts, more);
+    let lines = scripts_with(&folder, &stripped(&folder), scripts, [&["/usr/bin/ssh"], &server]);
     assert_eq!(lines.iter().filter(|line| *line == "status 0").count(), count, "{lines:#?}");
     for nothing in ["left: []", "left there: []"] {
         assert!(lines.iter().any(|line| line == nothing), "{lines:#?}");

@@ -27,7 +27,7 @@ fn a_run_says_each_step() {
     let (code, all) = events(
         &folder,
         "run --log-format json --path posix-sio/syscall/interrupt,nvme-passthrough/syscall/poll --ios 50 \
-         --replicates 2 --size 1m --name steps",
+         --replicates 2 --size 1m --meters none --name steps",
     );
     assert_eq!(code, 0, "{all:?}");
     let [unavailable] = named(&all, "unavailable")[..] else { panic!("{all:?}") };

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-const RUN: &str = "run --path posix-sio/syscall/interrupt --ios 50 --replicates 2 --size 1m";
+const RUN: &str = "run --path posix-sio/syscall/interrupt --ios 50 --replicates 2 --size 1m --meters none";
 
 /// The lint of a text in the older format, as `promtool check metrics` has it: empty if there is nothing.
 pub(crate) fn lint(text: &str) -> String {

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// What Prometheus' programs say before the address.
-const LISTENS: &str = "msg=\"Listening on\" address=";
+/// What Prometheus' programs say in the line that has their address.
+const LISTENS: &str = "msg=\"Listening on\"";
 
 /// A program that listens, in a process group of its own.
 pub(crate) struct Server {
@@ -18,7 +18,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a program, whose address comes after `before` in a line of its standard error.
+    /// Starts a program, whose address comes after `before` in a line of its standard error: at once, or by
+    /// name after others of its facts.
     pub(crate) fn start(command: &mut Command, before: &str) -> Server {
         let command = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -30,7 +31,8 @@ impl Server {
             assert!(lines.read_line(&mut line).unwrap() > 0, "no address was said");
             eprint!("{line}");
             if let Some((_, rest)) = line.split_once(before) {
-                server.address = rest.trim_end().trim_end_matches("/metrics").to_owned();
+                let address = rest.rsplit_once(" address=").map_or(rest, |(_, address)| address);
+                server.address = address.trim_end().trim_end_matches("/metrics").to_owned();
             }
         }
         // What it says later is shown if the test fails.

@@ -122,7 +122,7 @@ fn a_real_run_has_its_page() {
     let folder = &*folder().with_data(64 << 20);
     {
         let _alone = alone();
-        let line = "run --target data --ramp-time 50ms --runtime 300ms --store quick.iopj";
+        let line = "run --target data --meters none --ramp-time 50ms --runtime 300ms --store quick.iopj";
         iopj(folder, &line.split(' ').collect::<Vec<_>>());
     }
     let page = page(folder, "quick.iopj");
@@ -271,7 +271,7 @@ fn foreign_names_are_text_from_end_to_end() {
         let _alone = alone();
         let paths = ["--path", "libaio/syscall/interrupt,io_uring/syscall/interrupt"];
         let short = ["--ramp-time", "0s", "--ios", "300", "--iodepth", "1,4", "--store", "s.iopj"];
-        iopj(folder, &[&["run", "--target", EVIL], &paths[..], &short].concat());
+        iopj(folder, &[&["run", "--target", EVIL, "--meters", "none"], &paths[..], &short].concat());
     }
     // A study of this name would be refused, but a store that somebody else made is not.
     let store = rusqlite::Connection::open(folder.join("s.iopj")).unwrap();

@@ -78,7 +78,8 @@ fn a_plugin_runs_only_where_it_is_allowed() {
     let folder = folder().with_data(1 << 20);
     let plugin = folder.join("spdk_nvme");
     let study = |keys: &str| {
-        let head = "name = \"t\"\npaths = \"posix-sio/syscall/interrupt\"\ngenerator = \"fio\"";
+        let head = "name = \"t\"\npaths = \"posix-sio/syscall/interrupt\"\ngenerator = \"fio\"\nmeters = \
+                    \"none\"";
         fs::write(folder.join("t.toml"), format!("{head}\n[fio]\n{keys}\n[[workload]]\nios = 200\n"))
             .unwrap();
     };

@@ -25,7 +25,7 @@ fn failing_device_leaves_recorded_failures_and_a_study_that_goes_on() {
     let device = LoopDevice::new(&image, "--direct-io=on");
     let paths = "--path posix-sio/syscall/interrupt,posix-aio/syscall/interrupt,libaio/syscall/interrupt,\
                  io_uring/syscall/interrupt";
-    let line = format!("run --target {} --store x.iopj {paths}", device.node());
+    let line = format!("run --target {} --meters none --store x.iopj {paths}", device.node());
     let line = format!("{line} --rw randread --iodepth 1 --runtime 2s --ramp-time 0s --replicates 2");
     let mut live = Live::start(iopj(here, &line));
     live.until("2/8 ");
@@ -62,8 +62,8 @@ fn interrupted_study_keeps_its_trials_and_is_completed_by_resume() {
     let _alone = alone();
     let here = &*folder();
     let study = "name = \"t\"\npaths = [\"posix-sio/syscall/interrupt\", \
-                 \"libaio/syscall/interrupt\"]\nreplicates = 3\nsize = \"4m\"\n[[workload]]\nruntime = \
-                 \"1s\"\n";
+                 \"libaio/syscall/interrupt\"]\nreplicates = 3\nsize = \"4m\"\nmeters = \
+                 \"none\"\n[[workload]]\nruntime = \"1s\"\n";
     fs::write(here.join("t.toml"), study).unwrap();
     let mut live = Live::start(iopj(here, "run t.toml"));
     live.until("3/6 ");

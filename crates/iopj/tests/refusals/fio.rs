@@ -31,16 +31,16 @@ fn missing_fio_is_said() {
 fn unfit_fio_is_refused() {
     let here = &*folder().with_data(1 << 20);
     let study = format!(
-        "name = \"t\"\npaths = \"posix-aio/syscall/interrupt\"\ngenerator = \"fio\"\n[fio]\nprogram = \
-         \"{}\"\n[[workload]]\nios = 200\n",
+        "name = \"t\"\npaths = \"posix-aio/syscall/interrupt\"\ngenerator = \"fio\"\nmeters = \
+         \"none\"\n[fio]\nprogram = \"{}\"\n[[workload]]\nios = 200\n",
         here.join("fio").display()
     );
     fs::write(here.join("t.toml"), study).unwrap();
     let run = |parts: &[&str]| {
         // Both as the study's own program and as the installed one.
         refuses(here, "run t.toml --target data --allow-exec", parts);
-        let line =
-            "run --target data --generator fio --path posix-aio/syscall/interrupt --ios 200 --ramp-time 0s";
+        let line = "run --target data --meters none --generator fio --path posix-aio/syscall/interrupt \
+                    --ios 200 --ramp-time 0s";
         refused(iopj(here, line).env("PATH", format!("{}:/usr/bin:/bin", here.display())), here, parts);
     };
     let name = format!("`{}", here.join("fio").display());

@@ -25,8 +25,8 @@ fn numbers_out_of_range_are_refused() {
         ("--rw randtrim", ["`randtrim` is not a value of rw", "randread"]),
         ("--bs 1m --iodepth 32768 --numjobs 4096", ["more than half of the", "lower one of the three"]),
     ] {
-        let line = format!("run --target data --path posix-aio/syscall/interrupt --ramp-time 0s {line}");
-        refuses(&folder, &line, &parts);
+        let options = "--target data --meters none --path posix-aio/syscall/interrupt --ramp-time 0s";
+        refuses(&folder, &format!("run {options} {line}"), &parts);
     }
     let line = format!("run --target data {}", PLAIN.replace("--iodepth 1", "--iodepth 32"));
     let parts = [
@@ -49,7 +49,8 @@ fn locked_memory_is_limited_by_name() {
     // Only the limit may keep this user from a store.
     fs::set_permissions(&*folder, Permissions::from_mode(0o777)).unwrap();
     let path = "io_uring/syscall/interrupt+registered";
-    let mut command = as_nobody(&folder, &format!("run --target data --path {path} --iodepth 64 --ios 200"));
+    let line = format!("run --target data --meters none --path {path} --iodepth 64 --ios 200");
+    let mut command = as_nobody(&folder, &line);
     limits(&mut command, libc::RLIMIT_MEMLOCK, 65_536, 65_536);
     let parts = [
         "io_uring/syscall/interrupt+registered cannot be set up at iodepth 64",
@@ -67,7 +68,7 @@ fn open_files_are_limited_by_name() {
         "posix-aio/syscall/interrupt+fd-per-slot --iodepth 128",
         "posix-sio/syscall/interrupt --iodepth 1 --numjobs 128",
     ] {
-        let mut command = iopj(&folder, &format!("run --target data --ios 200 --path {line}"));
+        let mut command = iopj(&folder, &format!("run --target data --meters none --ios 200 --path {line}"));
         limits(&mut command, libc::RLIMIT_NOFILE, 64, 64);
         let path = line.split(' ').next().unwrap();
         let parts =
@@ -83,8 +84,8 @@ fn the_limit_of_open_files_is_raised_as_far_as_it_can_be() {
     let _alone = alone();
     let here = &*folder().with_data(1 << 20);
     let run = |line: &str| {
-        let mut command =
-            iopj(here, &format!("run --target data --ramp-time 0s --ios 200 --replicates 1 {line}"));
+        let options = "--target data --meters none --ramp-time 0s --ios 200 --replicates 1";
+        let mut command = iopj(here, &format!("run {options} {line}"));
         command.env("PATH", format!("{}:/usr/bin:/bin", here.display()));
         limits(&mut command, libc::RLIMIT_NOFILE, 64, 4096);
         output(&mut command)
@@ -119,8 +120,8 @@ fn native_asynchronous_requests_are_limited_by_name() {
     if !have(jobs <= 65, "fs.aio-max-nr of at most 2^20, for the buffers to fit into memory") {
         return;
     }
-    let line =
-        "run --target data --path libaio/syscall/interrupt --iodepth 16384 --bs 512 --ios 200 --ramp-time 0s";
+    let line = "run --target data --meters none --path libaio/syscall/interrupt --iodepth 16384 --bs 512 \
+                --ios 200 --ramp-time 0s";
     let parts = [
         "libaio/syscall/interrupt cannot be set up at iodepth 16384",
         &*format!("fs.aio-max-nr ({limit}"),

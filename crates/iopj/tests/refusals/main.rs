@@ -10,6 +10,7 @@ mod fio;
 mod limits;
 mod live;
 mod output;
+mod stops;
 mod stores;
 mod studies;
 mod targets;
@@ -26,9 +27,10 @@ use std::process::Command;
 use std::time::SystemTime;
 
 /// A study that takes a moment.
-const SHORT: &str = "--iodepth 1 --ios 200 --ramp-time 0s --replicates 1";
+const SHORT: &str = "--meters none --iodepth 1 --ios 200 --ramp-time 0s --replicates 1";
 /// The same on a path that every machine has.
-const PLAIN: &str = "--iodepth 1 --ios 200 --ramp-time 0s --replicates 1 --path posix-sio/syscall/interrupt";
+const PLAIN: &str =
+    "--meters none --iodepth 1 --ios 200 --ramp-time 0s --replicates 1 --path posix-sio/syscall/interrupt";
 /// A user who owns nothing.
 const NOBODY: u32 = 65_534;
 

@@ -136,13 +136,14 @@ fn help_and_wrong_options_have_their_codes() {
 fn control_characters_of_foreign_files_are_escaped() {
     let folder = folder().with_data(1 << 20);
     let escape = "\\u001b[2Jx";
+    let head = "name = \"t\"\nmeters = \"none\"\n";
     for study in [
-        format!("\"{escape}\" = 1\nname = \"t\"\npaths = \"available\"\n[[workload]]\n"),
-        format!("name = \"t\"\npaths = \"{escape}\"\n[[workload]]\n"),
-        format!("name = \"t\"\npaths = \"available\"\ngenerator = \"{escape}\"\n[[workload]]\n"),
-        format!("name = \"t\"\npaths = \"available\"\n[[workload]]\nrw = \"{escape}\"\n"),
-        format!("name = \"t\"\npaths = \"available\"\n[settings]\n\"{escape}\" = 1\n[[workload]]\n"),
-        format!("name = \"t\"\npaths = \"available\"\n[fio]\nprogram = \"{escape}\"\n[[workload]]\n"),
+        format!("\"{escape}\" = 1\n{head}paths = \"available\"\n[[workload]]\n"),
+        format!("{head}paths = \"{escape}\"\n[[workload]]\n"),
+        format!("{head}paths = \"available\"\ngenerator = \"{escape}\"\n[[workload]]\n"),
+        format!("{head}paths = \"available\"\n[[workload]]\nrw = \"{escape}\"\n"),
+        format!("{head}paths = \"available\"\n[settings]\n\"{escape}\" = 1\n[[workload]]\n"),
+        format!("{head}paths = \"available\"\n[fio]\nprogram = \"{escape}\"\n[[workload]]\n"),
     ] {
         fs::write(folder.join("t.toml"), &study).unwrap();
         let words = refusal(&folder, "run t.toml --target data");

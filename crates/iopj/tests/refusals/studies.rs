@@ -6,7 +6,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-const STUDY: &str = "name = \"t\"\npaths = [\"posix-sio/syscall/interrupt\"]\n[[workload]]\nios = 200\n";
+const STUDY: &str = "name = \"t\"\npaths = [\"posix-sio/syscall/interrupt\"]\nmeters = \
+                     \"none\"\n[[workload]]\nios = 200\n";
 
 /// Asserts that the study, with `from` replaced by `to`, is refused.
 fn refused_study(folder: &Path, from: &str, to: &str, parts: &[&str]) {
@@ -83,9 +84,9 @@ fn empty_matrices_are_refused() {
 fn wrong_values_are_refused() {
     let folder = folder().with_data(1 << 20);
     for (from, to, parts) in [
-        ("ios = 200", "ios = \"many\"", ["t.toml: line 4", "many"]),
+        ("ios = 200", "ios = \"many\"", ["t.toml: line 5", "many"]),
         ("paths =", "size = \"100\"\npaths =", ["size", "not a multiple of 4k"]),
-        ("ios =", "iodepth = \"many\"\nios =", ["t.toml: line 4", "iodepth"]),
+        ("ios =", "iodepth = \"many\"\nios =", ["t.toml: line 5", "iodepth"]),
         ("ios =", "cpus_allowed = \"4095\"\nios =", ["cpus_allowed", "cpu 4095"]),
         ("name = \"t\"", "name =", ["t.toml is not TOML: line 1", ""]),
         ("[[workload]]", "[workload]", ["`workload` is a list of tables", "write [[workload]]"]),

@@ -1,6 +1,6 @@
 //! Unusable targets: missing, not a file, a wrong length, bytes that no device holds, no permission.
 
-use crate::common::{TestFolder, alone, folder, have, iopj, is_root, written};
+use crate::common::{TestFolder, alone, folder, have, iopj, is_root, mounted, tool, written};
 use crate::{PLAIN, as_nobody, open_folder, refused, refuses, succeeds};
 use std::fs::{self, File, Permissions};
 use std::os::fd::AsRawFd;
@@ -114,11 +114,16 @@ fn files_allocated_but_not_written_are_refused() {
 
 #[test]
 fn file_systems_in_memory_are_refused() {
-    let memory = TestFolder::in_folder("/dev/shm");
-    if !have(memory.is_ok(), "/dev/shm") {
+    let above = folder();
+    let own = above.join("memory");
+    let mounted = is_root().then(|| mounted("-t tmpfs tmpfs", &own));
+    // It may be a folder on a disk.
+    let is_tmpfs = || Path::new("/dev/shm").is_dir() && tool("stat -f -c %T /dev/shm") == "tmpfs";
+    if !have(mounted.is_some() || is_tmpfs(), "root, or /dev/shm in memory") {
         return;
     }
-    let memory = memory.unwrap().with_data(1 << 20);
+    let place = if mounted.is_some() { own.as_path() } else { Path::new("/dev/shm") };
+    let memory = TestFolder::in_folder(place).unwrap().with_data(1 << 20);
     let parts = ["` is on tmpfs, which has no direct I/O (O_DIRECT)", "name a file on a disk's file system"];
     refused_as_target(&memory, "data", &parts);
     // Nor is a file made there, or left behind.

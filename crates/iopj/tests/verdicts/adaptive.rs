@@ -117,14 +117,15 @@ fn an_engine_that_cannot_choose_is_refused_before_the_first_trial() {
         ),
         ("auto", "--generator fio", "auto cannot be run by fio: fio has no engine that chooses its way"),
     ] {
-        let line = format!("run --target data --path {path} --ios 10 --store s.iopj {more}");
+        let line = format!("run --target data --meters none --path {path} --ios 10 --store s.iopj {more}");
         says(&refusal(&folder, &line), &[part]);
         assert!(!folder.join("s.iopj").exists(), "{path}");
     }
     // A way that the target lacks is left out, as its path would be.
     let (done, words) = output(&mut iopj(
         &folder,
-        "run --target data --path auto:io_uring/syscall/poll+sleep,libaio --ios 10 --store s.iopj",
+        "run --target data --meters none --path auto:io_uring/syscall/poll+sleep,libaio --ios 10 \
+         --store s.iopj",
     ));
     let has_poll_queues = available(&folder, "data").contains(&"io_uring/syscall/poll".to_owned());
     assert!(done.status.success(), "{words}");

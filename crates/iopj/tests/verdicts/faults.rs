@@ -106,8 +106,8 @@ impl Bench {
         // A hole from the run before must not make this one be refused.
         written(&self.data(), (FILE_BLOCKS * BLOCK) as usize);
         let study = format!(
-            "name = \"faults\"\npaths = {paths:?}\nreplicates = 3\n[[workload]]\nrw = \"randread\"\nbs = \
-             \"{bs}\"\nramp_time = \"0s\"\nios = {ios}\n"
+            "name = \"faults\"\npaths = {paths:?}\nreplicates = 3\nmeters = \"none\"\n[[workload]]\nrw = \
+             \"randread\"\nbs = \"{bs}\"\nramp_time = \"0s\"\nios = {ios}\n"
         );
         fs::write(self.folder.join("faults.toml"), study).unwrap();
         for name in ["faults.iopj", "faults.iopj-wal", "faults.iopj-shm"] {

@@ -12,9 +12,9 @@ use common::{alone, folder, have, iopj, is_root, output, written};
 use serde_json::Value;
 use std::path::Path;
 
-/// One run, as JSON.
+/// One run without meters, as JSON.
 fn run(folder: &Path, line: &str) -> Value {
-    let (output, messages) = output(&mut iopj(folder, &format!("run --json {line}")));
+    let (output, messages) = output(&mut iopj(folder, &format!("run --json --meters none {line}")));
     assert!(output.status.success(), "{line}: {messages}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -108,8 +108,10 @@ fn pollers_keep_to_cpus_allowed_and_what_they_ran_on_is_recorded() {
     ) {
         return;
     }
-    let study =
-        format!("name = \"cpus\"\npaths = \"{path}\"\n[[workload]]\nnumjobs = 2\nios = 100\ncpus_allowed = ");
+    let study = format!(
+        "name = \"cpus\"\npaths = \"{path}\"\nmeters = \"none\"\n[[workload]]\nnumjobs = 2\nios = \
+         100\ncpus_allowed = "
+    );
     let [first, second] = [allowed[0], allowed[1]].map(|cpu| cpu.to_string());
     let both =
         if allowed[1] == allowed[0] + 1 { format!("{first}-{second}") } else { format!("{first},{second}") };

@@ -9,10 +9,10 @@ use std::path::Path;
 /// spent what it may cost on the start of fio, has gone on.
 const READS: u64 = 2000;
 
-/// Watches fio as it reads a file of real bytes; `None` without fio or root.
+/// Watches fio as it reads a file of real bytes; `None` without fio, root or tracepoints.
 fn fio(folder: &Path, options: &str) -> Option<WatchRecord> {
     let has_fio = std::process::Command::new("fio").arg("--version").output().is_ok();
-    if !common::have(common::is_root() && has_fio, "root and fio") {
+    if !common::have(common::is_root() && has_fio, "root and fio") || !common::have_tracepoints(folder) {
         return None;
     }
     let job = format!(
@@ -107,7 +107,7 @@ fn a_ring_is_known_by_the_flags_of_its_creation() {
 #[test]
 fn calls_of_a_small_program_are_counted_to_the_last() {
     let folder = common::folder().with_data(1 << 20);
-    if !common::have(common::is_root(), "root") {
+    if !common::have_tracepoints(&folder) {
         return;
     }
     let (output, record) = watched(&folder, "-- dd if=data of=copy bs=16k count=64 status=none");

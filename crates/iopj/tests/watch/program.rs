@@ -13,7 +13,8 @@ use std::time::Duration;
 /// A study of a program with one workload.
 fn study(folder: &Path, program: &str, workload: &str) {
     let text = format!(
-        "name = \"s\"\ngenerator = \"program\"\nreplicates = 2\n{program}\n[[workload]]\n{workload}\n"
+        "name = \"s\"\ngenerator = \"program\"\nreplicates = 2\nmeters = \
+         \"none\"\n{program}\n[[workload]]\n{workload}\n"
     );
     std::fs::write(folder.join("s.toml"), text).unwrap();
 }

@@ -38,9 +38,16 @@ mount -t configfs configfs /sys/kernel/config 2>/dev/null
 echo 0 >/proc/sys/kernel/kptr_restrict
 ifconfig lo 127.0.0.1 up 2>/dev/null
 
+# QEMU tells their driver the ports' names after it is loaded.
 port=
-for folder in /sys/class/virtio-ports/*; do
-	[ "$(cat "$folder/name" 2>/dev/null)" = @OUT_PORT@ ] && port=/dev/${folder##*/}
+tries=300
+while [ $tries -gt 0 ]; do
+	for folder in /sys/class/virtio-ports/*; do
+		[ "$(cat "$folder/name" 2>/dev/null)" = @OUT_PORT@ ] && port=/dev/${folder##*/}
+	done
+	[ ! -c "$port" ] || break
+	tries=$((tries - 1))
+	sleep 0.1
 done
 [ -c "$port" ] || fail channel "the guest has no port @OUT_PORT@"
 

@@ -306,10 +306,19 @@ fn network(address: &str, rdma: bool) -> String {
     format!(
         "nic=\nfor folder in /sys/class/net/*; do\n\t[ ! -e \"$folder/device\" ] || \
          nic=${{folder##*/}}\ndone\n[ -n \"$nic\" ] || {{ echo 'lab: the guest has no network card'; exit \
-         90; }}\nifconfig \"$nic\" {address} netmask 255.255.255.0 up || exit 90\n{emulated}for folder in \
-         /sys/class/virtio-ports/*; do\n\t[ \"$(cat \"$folder/name\" 2>/dev/null)\" = {AGENT_PORT} ] && ln \
-         -s /dev/${{folder##*/}} {AGENT_STREAM}\ndone\n[ -c {AGENT_STREAM} ] || {{ echo 'lab: the guest has \
-         no port {AGENT_PORT}'; exit 90; }}\n"
+         90; }}\nifconfig \"$nic\" {address} netmask 255.255.255.0 up || exit 90\n{emulated}{}",
+        serial_line()
+    )
+}
+
+/// Names the serial line's end. QEMU tells the ports' names to their driver after it is loaded.
+fn serial_line() -> String {
+    format!(
+        "tries=300\nwhile [ $tries -gt 0 ]; do\n\tfor folder in /sys/class/virtio-ports/*; do\n\t\t[ \"$(cat \
+         \"$folder/name\" 2>/dev/null)\" = {AGENT_PORT} ] && ln -sf /dev/${{folder##*/}} \
+         {AGENT_STREAM}\n\tdone\n\t[ ! -c {AGENT_STREAM} ] || break\n\ttries=$((tries - 1))\n\tsleep \
+         0.1\ndone\n[ -c {AGENT_STREAM} ] || {{ echo 'lab: the guest has no port {AGENT_PORT}'; exit 90; \
+         }}\n"
     )
 }
 

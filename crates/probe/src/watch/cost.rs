@@ -146,8 +146,12 @@ mod tests {
                 assert!([cost.event_ns, cost.switch_ns, cost.sample_ns].iter().all(|ns| ns.is_finite()));
             }
             Err(error) => {
-                assert!(!rustix::process::geteuid().is_root(), "{error}");
-                eprintln!("skipped: needs root, to count events");
+                let has_perf = std::path::Path::new("/proc/sys/kernel/perf_event_paranoid").exists();
+                let has_none = !has_perf || matches!(error, CompletionsError::Tracefs(_));
+                assert!(has_none || !rustix::process::geteuid().is_root(), "{error}");
+                let needs = "root, and a kernel with tracepoints (tracefs, perf events)";
+                assert!(std::env::var("CI").as_deref() != Ok("true"), "needs {needs}: {error}");
+                eprintln!("skipped: needs {needs}");
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
 /// A program that undoes what a test did.
-struct Undo(Vec<String>);
+pub(super) struct Undo(Vec<String>);
 
 impl Drop for Undo {
     fn drop(&mut self) {
@@ -40,6 +40,15 @@ impl Loop {
     fn text(&self) -> &str {
         self.path.to_str().unwrap()
     }
+}
+
+/// A file system in memory, mounted on a new folder in this one until the guard is dropped. Only for root.
+pub(super) fn in_memory(folder: &TempDir) -> (Undo, PathBuf) {
+    let place = folder.path().join("memory");
+    fs::create_dir(&place).unwrap();
+    let text = place.to_str().unwrap();
+    run("mount", &["-t", "tmpfs", "tmpfs", text]);
+    (undo(&["umount", text]), place)
 }
 
 /// One test at a time: a program that is being started holds copies of all descriptors, and so of claims,
@@ -218,21 +227,17 @@ fn inline_data_is_refused() {
 #[test]
 fn mount_in_another_namespace_is_caught_by_the_claim() {
     let Some((_alone, folder, image)) = image() else { return };
-    // In a chroot whose root is not a mount point, its mounts could not be kept from the host.
-    let namespaces = Command::new("unshare").args(["-m", "true"]).output();
-    if !have(
-        namespaces.is_ok_and(|output| output.status.success()),
-        "unshare, and a root that is a mount point",
-    ) {
-        return;
-    }
     run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
     let device = Loop::new(&image, &[]);
-    let mount_point = folder.path().join("mounted");
-    fs::create_dir(&mount_point).unwrap();
-    let script = "mount --make-rprivate / && mount \"$0\" \"$1\" && echo ready && read line";
+    // Mounts spread from the mount that they are made on. That of the root cannot be kept from it where the
+    // root is no mount point, as in a plain chroot, so this is made on one of the test's own.
+    let (_memory, memory) = in_memory(&folder);
+    fs::create_dir(memory.join("mounted")).unwrap();
+    let script = "mount --make-private \"$1\" && mount \"$0\" \"$1/mounted\" && echo ready && read line";
+    let unshare = ["--mount", "--propagation", "unchanged", "sh", "-c", script, device.text()];
     let mut other = Command::new("unshare")
-        .args(["-m", "sh", "-c", script, device.text(), mount_point.to_str().unwrap()])
+        .args(unshare)
+        .arg(&memory)
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .spawn()
