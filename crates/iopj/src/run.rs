@@ -59,8 +59,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
                 drop(view);
                 return plan.map_or_else(refused, |plan| dry_run::show(&plan, args.json));
             }
-            announcement(&study, &options, stop).iter().for_each(|says| view.note(says));
             view.publish(&args.publish, &study.name)?;
+            announcement(&study, &options, stop).iter().for_each(|says| view.note(says));
             iopj_run::run(study, &options, look, &mut view, stop)
         }
     };
