@@ -41,12 +41,14 @@ pub(crate) fn check_built(workspace: &Workspace) -> Result<()> {
 
 /// The test by which cbindgen writes the header, or what it would write is compared.
 fn header_test(workspace: &Workspace) -> Command {
-    workspace.cargo("test --package iopj-ffi --test header the_committed_header_is_what_cbindgen_writes")
+    // With the features of all tests, whose build it shares.
+    workspace
+        .cargo("test --workspace --all-features --test header the_committed_header_is_what_cbindgen_writes")
 }
 
 /// Builds the libraries; returns their folder.
 fn build(workspace: &Workspace) -> Result<PathBuf> {
-    // As the only kind of library, it is optimized as a whole.
+    // Of the crate's two kinds of library, only the one that is shipped.
     let words = "rustc --release --package iopj-ffi --lib --crate-type staticlib";
     shell::step("static library", &mut workspace.cargo(words))?;
     let (folder, source) = (workspace.target.join("ffi"), workspace.root.join(CRATE));

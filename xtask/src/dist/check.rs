@@ -5,7 +5,7 @@ use crate::dist::build::Built;
 use crate::dist::image::REFERENCE;
 use crate::dist::{PACKERS, Packing, Release, deb, empty, epoch, install, tree, wheel};
 use crate::workspace::Workspace;
-use crate::{needs, shell};
+use crate::{instructions, needs, shell};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::fs;
@@ -37,13 +37,15 @@ pub(crate) fn ensure_possible() -> Result<()> {
     needs::ensure_here(&TOOLS)
 }
 
-/// Checks a release: built elsewhere it has the same bytes; lintian finds nothing; packages install, work and
+/// Checks a release: built elsewhere it has the same bytes; lintian finds nothing; no I/O takes more instructions
+/// than in a release build may; packages install, work and
 /// go; the oldest glibc, an Arm guest and the image run the program. Every check runs, even after one that
 /// has failed.
 pub(crate) fn check(workspace: &Workspace, release: &Release, epoch: u64) -> Result<()> {
     let arch = install::this_arch()?;
-    let checks: [(&str, &dyn Fn() -> Result<()>); 8] = [
+    let checks: [(&str, &dyn Fn() -> Result<()>); 9] = [
         ("lintian", &|| lintian(&release.folder)),
+        ("instructions", &|| instructions::check_shipped(workspace)),
         ("the RPM packages", &|| install::rpm(workspace, release)),
         ("the image", &|| install::image(workspace, release)),
         ("the Python package", &|| wheel::check(workspace, release, arch, "trixie")),

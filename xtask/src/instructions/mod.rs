@@ -108,9 +108,19 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
 
 /// The cases of iopj that have a limit, compared with it. They need a disk on which nobody else measures.
 pub(crate) fn check_iopj(workspace: &Workspace) -> Result<()> {
-    let limited = CASES.iter().filter(|(.., limit)| *limit != Limit::None);
-    let cases: Vec<Case> = limited.map(|(path, iodepth, _)| Case::new(path, *iodepth)).collect();
-    shell::timed("instructions per I/O of iopj", || within_limits(&count_iopj(workspace, &cases)?))
+    let count = || within_limits(&count_iopj(workspace, &limited_cases())?);
+    shell::timed("instructions per I/O of iopj", count)
+}
+
+/// As [`check_iopj`], of the program as it is shipped; its build keeps the names of the functions, by which the
+/// generator's loop is found.
+pub(crate) fn check_shipped(workspace: &Workspace) -> Result<()> {
+    let folder = workspace.target.join("shipped");
+    let mut build = workspace.cargo("build --profile dist --package iopj --target-dir");
+    shell::step("build by the profile dist", build.arg(&folder))?;
+    let program = Program::Iopj(folder.join("dist/iopj"));
+    let count = || within_limits(&measure(workspace, &program, &limited_cases())?);
+    shell::timed("instructions per I/O of iopj by the profile dist", count)
 }
 
 /// The cases of the adaptive engine compared with their limits. They need a disk on which nobody else
@@ -137,6 +147,11 @@ fn within_limits(over: &[String]) -> Result<()> {
         bail!("over the limit of instructions: {}", over.join(", "));
     }
     Ok(())
+}
+
+fn limited_cases() -> Vec<Case> {
+    let limited = CASES.iter().filter(|(.., limit)| *limit != Limit::None);
+    limited.map(|(path, iodepth, _)| Case::new(path, *iodepth)).collect()
 }
 
 fn default_cases() -> Vec<Case> {
