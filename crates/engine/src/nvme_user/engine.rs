@@ -19,7 +19,7 @@ use crate::drain::{DRAIN_LIMIT, Leaky};
 use crate::engine::{Counters, Engine, Leaked, Setup, sealed};
 use crate::error::{EngineError, Refused};
 use crate::pool::Pool;
-use crate::request::{Buffers, Completion, IoError, Op, Request};
+use crate::request::{Buffers, Completion, IoError, Op, Operation, Request};
 use iopj_core::UserCompletion;
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -187,39 +187,41 @@ impl NvmeUser {
         Ok(())
     }
 
-    /// Writes the command of a read or a write for which there is room and whose PRP entries are known;
-    /// otherwise gives the request back.
+    /// The PRP entries of a read or a write for which there is room, if they are known: its command can be written
+    /// at once. The request is looked at where it is, so that it is moved nowhere.
     #[inline(always)]
-    fn push_known(&mut self, request: Request) -> Result<(), Request> {
-        let op = request.operation.op();
-        let write = op != Op::Read;
-        let Some(transfer) = request.operation.transfer() else { return Err(request) };
-        let (index, len, offset) = (transfer.buffer.index(), transfer.len, transfer.offset);
+    fn known(&self, operation: &Operation) -> Option<(u64, u64)> {
+        let transfer = operation.transfer()?;
         if self.flights.room() == 0
-            || offset & self.limits.mask != 0
-            || (write && !self.limits.writable)
+            || transfer.offset & self.limits.mask != 0
+            || (operation.op() != Op::Read && !self.limits.writable)
             || !transfer.buffer.pool().is(&self.pool)
         {
-            return Err(request);
+            return None;
         }
-        let Some(prps) = self.flights.prps(index, len) else { return Err(request) };
+        self.flights.prps(transfer.buffer.index(), transfer.len)
+    }
+
+    /// Writes the command of a request whose PRP entries are [`NvmeUser::known`].
+    #[inline(always)]
+    fn push_known(&mut self, request: Request, prps: (u64, u64)) {
+        let op = request.operation.op();
+        let Some(transfer) = request.operation.into_transfer() else { return };
+        let (index, len, offset) = (transfer.buffer.index(), transfer.len, transfer.offset);
         self.flights.start(index, request.tag);
         let shift = self.limits.shift;
         self.held.pair.submission.push_transfer(Transfer {
-            write,
+            write: op != Op::Read,
             fua: op.is_durable(),
             id: index as u16,
             lba: offset >> shift,
             blocks: len >> shift,
             prps,
         });
-        if let Some(transfer) = request.operation.into_transfer() {
-            transfer.buffer.take_off();
-        }
-        Ok(())
+        transfer.buffer.take_off();
     }
 
-    /// As [`NvmeUser::push_known`], for what that gave back.
+    /// Pushes a request whose PRP entries are not [`NvmeUser::known`], or refuses it.
     #[cold]
     #[inline(never)]
     fn push_otherwise(&mut self, request: Request) -> Result<(), Refused> {
@@ -230,9 +232,12 @@ impl NvmeUser {
             // The caller has the buffer, so no command in flight uses its list.
             let (index, len) = (transfer.buffer.index(), transfer.len);
             self.flights.set_prps(index, len, self.prps(index, len));
-            return self.push_known(request).map_err(|request| {
-                Refused::new(request, EngineError::unsupported("the request was refused for no known reason"))
-            });
+            let Some(prps) = self.known(&request.operation) else {
+                let why = EngineError::unsupported("the request was refused for no known reason");
+                return Err(Refused::new(request, why));
+            };
+            self.push_known(request, prps);
+            return Ok(());
         }
         self.push_rare(request)
     }
@@ -326,8 +331,7 @@ impl Drop for Taking<'_> {
     }
 }
 
-#[cold]
-#[inline(never)]
+#[inline]
 fn failed(status: u16) -> Result<u32, IoError> {
     Err(IoError::Nvme(status.into()))
 }
@@ -342,10 +346,13 @@ impl sealed::Sealed for NvmeUser {}
 impl Engine for NvmeUser {
     #[inline(always)]
     fn push(&mut self, request: Request) -> Result<(), Refused> {
-        if self.finished.is_some() {
-            return self.push_otherwise(request);
+        if self.finished.is_none()
+            && let Some(prps) = self.known(&request.operation)
+        {
+            self.push_known(request, prps);
+            return Ok(());
         }
-        self.push_known(request).or_else(|request| self.push_otherwise(request))
+        self.push_otherwise(request)
     }
 
     fn submit(&mut self) -> Result<(), EngineError> {
