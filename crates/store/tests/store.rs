@@ -483,3 +483,15 @@ fn exports_hold_every_figure_under_its_name() {
     assert_eq!(lines[1].split(',').count(), columns);
     assert!(lines[2].contains("\"it, broke\""));
 }
+
+/// `.cargo/config.toml` says what SQLite is built without: it builds sooner, and files of others reach less code.
+#[test]
+fn sqlite_is_built_without_what_no_store_needs() {
+    let connection = rusqlite::Connection::open_in_memory().unwrap();
+    let mut options = connection.prepare("PRAGMA compile_options").unwrap();
+    let options: Vec<String> = options.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert!(options.iter().any(|option| option == "OMIT_LOAD_EXTENSION"), "{options:?}");
+    let without = ["ENABLE_FTS", "ENABLE_RTREE", "ENABLE_DBSTAT", "ENABLE_LOAD_EXTENSION", "SOUNDEX"];
+    let left = options.iter().filter(|option| without.iter().any(|name| option.starts_with(name)));
+    assert_eq!(left.collect::<Vec<_>>(), Vec::<&String>::new());
+}
