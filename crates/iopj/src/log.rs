@@ -50,7 +50,9 @@ pub(crate) fn is_json() -> bool {
 /// Prints an event with its fields. A reader that has gone away is no error.
 pub(crate) fn event(level: Level, name: &str, fields: Value) {
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    let _ = writeln!(std::io::stderr(), "{}", line(since, level, name, fields));
+    // In one write: the handler of a signal prints a line of its own at any time.
+    let line = format!("{}\n", line(since, level, name, fields));
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// Prints a message as an event; one that begins with `warning: ` is of that level.

@@ -3,7 +3,6 @@
 mod advise;
 mod again;
 mod agent;
-mod announce;
 mod args;
 mod calibrate;
 mod check;

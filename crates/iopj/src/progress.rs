@@ -144,7 +144,8 @@ impl Drop for View {
 }
 
 fn eprintln(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", escape(text));
+    // In one write: the handler of a signal prints a line of its own at any time.
+    let _ = std::io::stderr().write_all(format!("{}\n", escape(text)).as_bytes());
 }
 
 impl Progress for View {

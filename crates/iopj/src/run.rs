@@ -1,7 +1,6 @@
 //! `iopj run`: a study, with the values that the command line overrides.
 
 use crate::again::{self, Chosen};
-use crate::announce::announcement;
 use crate::args::RunArgs;
 use crate::dry_run;
 use crate::log::{self, Level};
@@ -45,7 +44,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         wait: args.wait,
         drives: None,
     };
-    let stop = signals::stop_flag();
+    let stop = signals::stop_flag_that_says();
     let result = match &args.resume {
         Some(store) => {
             view.publish(&args.publish, &Store::open(store)?.study()?.name)?;
@@ -60,7 +59,6 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
                 return plan.map_or_else(refused, |plan| dry_run::show(&plan, args.json));
             }
             view.publish(&args.publish, &study.name)?;
-            announcement(&study, &options, stop).iter().for_each(|says| view.note(says));
             iopj_run::run(study, &options, look, &mut view, stop)
         }
     };
@@ -91,13 +89,12 @@ pub(crate) fn look(study: &StudyRecord, trials: &[Trial]) -> Look {
 /// What a run leaves, and where.
 fn kept(study: &StudyRecord, summary: &Summary) -> String {
     let store = escape(&summary.store.display().to_string());
-    let mut text =
-        format!("store: {store}, which keeps every trial: `iopj report {store}` shows this again\n");
+    let mut text = format!("store: {store}\nkept: every trial; `iopj report {store}` shows this again\n");
     if study.made_target {
         let (file, stays) = (escape(&study.target), Path::new(&study.target).exists());
         text += &match stays {
-            true => format!("file: {file} stays for `iopj run --resume {store}`\n"),
-            false => format!("file: {file}, which was measured, is removed\n"),
+            true => format!("kept: {file}, for `iopj run --resume {store}`\n"),
+            false => format!("removed: {file}, which was measured\n"),
         };
     }
     text

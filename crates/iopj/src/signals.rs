@@ -6,18 +6,21 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-/// What the first signal says.
-const STOPPING: &str = "stopping: nothing new begins, and what was changed is put back; a second signal ends \
-                        iopj at once, and `iopj restore` puts back then";
+/// What the first signal says of a run.
+const STOPPING: &str = "stopping: nothing new begins, and settings are put back; a second signal ends iopj \
+                        at once, after which `iopj restore` puts them back";
 
 static STOP: AtomicBool = AtomicBool::new(false);
+static SAYS: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_signal(_: libc::c_int) {
     if STOP.swap(true, Ordering::Relaxed) {
         // SAFETY: `_exit` is async-signal-safe. Settings that are still changed are in the journal.
         unsafe { libc::_exit(i32::from(crate::output::INTERRUPTED)) };
     }
-    say_stopping();
+    if SAYS.load(Ordering::Relaxed) {
+        say_stopping();
+    }
 }
 
 /// Says what the first signal does, from its handler: without a lock, and without memory of the allocator's.
@@ -61,7 +64,13 @@ pub(crate) fn leave_interrupts() -> &'static AtomicBool {
     &INTERRUPTED
 }
 
-/// Catches SIGINT, SIGTERM and SIGHUP; the flag is true once one has arrived, which is then said.
+/// As [`stop_flag`], for a run: the first signal says what it does.
+pub(crate) fn stop_flag_that_says() -> &'static AtomicBool {
+    SAYS.store(true, Ordering::Relaxed);
+    stop_flag()
+}
+
+/// Catches SIGINT, SIGTERM and SIGHUP; the flag is true once one has arrived.
 pub(crate) fn stop_flag() -> &'static AtomicBool {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         catch(signal, on_signal);
@@ -88,7 +97,8 @@ fn catch(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
-        action.sa_flags = libc::SA_RESTART;
+        // A second signal comes through even while the first waits for a full pipe.
+        action.sa_flags = libc::SA_RESTART | libc::SA_NODEFER;
         libc::sigaction(signal, &raw const action, std::ptr::null_mut());
     }
 }

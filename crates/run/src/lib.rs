@@ -1,6 +1,7 @@
 //! The life of a run and of a trial: target, paths, settings, generators, evidence, meters, store.
 
 mod adaptive;
+mod announce;
 mod begin;
 pub mod blocks;
 mod continued;

@@ -1,6 +1,7 @@
 //! Runs a study: each step takes what the one before it made, up to the first trial.
 
 use crate::adaptive::Adaptive;
+use crate::announce::Announced;
 use crate::begin::{open_meters, random_seed};
 use crate::blocks::{self, Decide};
 use crate::energy::{self, FarHost, Metering, Meters};
@@ -19,9 +20,9 @@ use crate::trials::{Summary, Trials};
 use crate::{continued, limits, new_store, paths, program_run, programs};
 use iopj_core::{IoPath, Transport};
 use iopj_host::machine;
-use iopj_host::settings::Host;
+use iopj_host::settings::{DeviceLocks, Host};
 use iopj_load::fio::Fio;
-use iopj_store::Store;
+use iopj_store::{Store, StudyRecord};
 use iopj_study::plan::{self, Cell, LeftOut};
 use iopj_study::{Study, StudyError};
 use std::collections::BTreeMap;
@@ -73,6 +74,10 @@ pub fn run(
     }
     let meters = opened.map_or_else(|| open_meters((&study, &all), None, options, progress, stop), Ok)?;
     drop(all);
+    let is_made = spec.is_made();
+    if is_made {
+        say_before_the_file_is_made((&study, options), (&host, &tools), meters.are_read(), progress, stop)?;
+    }
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open((&mut locker, waited), progress, stop)?;
     let mut access = Access::new(&host, &locks, target, spec, tools.taking)?.with_fabric(side);
@@ -93,13 +98,7 @@ pub fn run(
         new_store::record(&study, planned, drives, made.is_some(), metering.as_ref(), unavailable)?;
     record.provenance.extend(tools.adaptive.provenance());
     record.warnings.extend(tools.adaptive.warnings());
-    let times = RunTime::of_study(&study, cells, metering.as_ref().map(Metering::schedule))?;
-    if let Some(estimate) = blocks::estimate(&study, cells, times.map(|time| time.all())) {
-        progress.note(&estimate);
-    }
-    for warning in &record.warnings {
-        progress.note(&format!("warning: {warning}"));
-    }
+    say_what_begins(&set_up, (&store_path, &record), is_made, progress)?;
     let store = Store::create(&store_path, &record)?;
     for access in [Some(&set_up.access), set_up.here.as_ref()].into_iter().flatten() {
         new_store::warn_of_shared_disk(&store_path, options, access.target()?, progress);
@@ -197,6 +196,51 @@ pub(crate) fn place(
         None => TargetSpec::new(study, options, &store_path)?,
     };
     Ok((store_path, spec))
+}
+
+/// Says what the run will do, unless that was said before its file was made; how many blocks it may have; and
+/// what the target's figures suffer from.
+fn say_what_begins(
+    set_up: &SetUp<'_>,
+    (store, record): (&Path, &StudyRecord),
+    is_said: bool,
+    progress: &mut dyn Progress,
+) -> Result<(), RunError> {
+    let SetUp { study, cells, access, metering, .. } = set_up;
+    let times = RunTime::of_study(study, cells, metering.as_ref().map(Metering::schedule))?;
+    if !is_said {
+        let target = access.path();
+        let announced = Announced { study, cells, times, store, target, made: None, rests: false };
+        progress.note(&announced.in_words());
+    }
+    let estimate = blocks::estimate(study, cells, times.map(|time| time.all()));
+    estimate.iter().for_each(|estimate| progress.note(estimate));
+    for warning in &record.warnings {
+        progress.note(&format!("warning: {warning}"));
+    }
+    Ok(())
+}
+
+/// Says what the run will do, as it is found on a file without a name in the place of the one that it makes.
+fn say_before_the_file_is_made(
+    (study, options): (&Study, &Options),
+    (host, tools): (&Host, &Tools),
+    rests: bool,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<(), RunError> {
+    let (store, spec) = place(study, options, None)?;
+    let (spec, stand_in, made) = spec.look()?;
+    let path = spec.path().to_owned();
+    let locks = DeviceLocks::none();
+    let mut access = Access::new(host, &locks, stand_in, spec, tools.taking)?.planned(made);
+    let mut study = study.clone();
+    paths::settle(&mut study, &mut access, tools.engines(), stop)?;
+    let (cells, _) = plan::cells(&study, &[])?;
+    let times = RunTime::of_study(&study, &cells, None)?;
+    let (study, cells, store, target) = (&study, &cells[..], store.as_path(), path.as_path());
+    progress.note(&Announced { study, cells, times, store, target, made, rests }.in_words());
+    Ok(())
 }
 
 /// The drive of a study over fabrics, connected by the first of its transports that works.

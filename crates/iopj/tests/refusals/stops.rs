@@ -7,10 +7,10 @@ use crate::succeeds;
 use std::fs;
 use std::path::PathBuf;
 
-const SAYS: &str = "stopping: nothing new begins, and what was changed is put back; a second signal ends iopj at \
-                    once, and `iopj restore` puts back then\n";
+const SAYS: &str = "stopping: nothing new begins, and settings are put back; a second signal ends iopj at \
+                    once, after which `iopj restore` puts them back\n";
 
-/// Nothing was said until the trial at hand had ended, and a file that was being made was made to its end.
+/// Nothing was said until the run had ended.
 #[test]
 fn ctrl_c_is_answered_and_nothing_new_begins() {
     let _alone = alone();
@@ -59,8 +59,8 @@ fn a_second_signal_ends_a_run_at_once_and_restore_puts_back() {
     let attribute = PathBuf::from(format!("/sys/block/{}/queue/nomerges", device.name()));
     let value = || fs::read_to_string(&attribute).unwrap().trim().to_owned();
     let before = value();
-    let study = "name = \"s\"\npaths = \"posix-sio/syscall/interrupt\"\nmeters = \"none\"\n[settings]\nnomerges = \
-                 2\n[[workload]]\nrw = \"randread\"\nruntime = \"60s\"\n";
+    let study = "name = \"s\"\npaths = \"posix-sio/syscall/interrupt\"\nmeters = \"none\"\n[settings]\n\
+                 nomerges = 2\n[[workload]]\nrw = \"randread\"\nruntime = \"60s\"\n";
     fs::write(folder.join("s.toml"), study).unwrap();
     let mut live = Live::start(iopj(&folder, &format!("run s.toml --target {}", device.node())));
     live.until("1/");

@@ -17,8 +17,29 @@ fn refused_as_target(folder: &Path, target: &str, parts: &[&str]) {
 fn good_file_is_taken() {
     let _alone = alone();
     let folder = folder().with_data(1 << 20);
-    let (text, _) = succeeds(&mut iopj(&folder, &format!("run --target data {PLAIN}")));
-    assert!(text.contains("study quick: 1 of 1 trials") && text.contains("store: quick.iopj"), "{text}");
+    let (text, words) = succeeds(&mut iopj(&folder, &format!("run --target data {PLAIN}")));
+    assert!(text.starts_with("study quick: 1 of 1 trials\n"), "{text}");
+    let kept = "\nstore: quick.iopj\nkept: every trial; `iopj report quick.iopj` shows this again\n";
+    assert!(text.ends_with(kept), "{text}");
+    assert!(words.starts_with("1 trial of 1 path on data: about "), "{words}");
+    assert!(words.lines().next().unwrap().ends_with(" s; quick.iopj keeps the results"), "{words}");
+}
+
+/// The first command made a file of a gigabyte before it said a word, and did not say that it removes it.
+#[test]
+fn a_run_says_what_it_makes_before_it_makes_it_and_what_became_of_it() {
+    let _alone = alone();
+    let folder = folder();
+    let (text, words) = succeeds(&mut iopj(&folder, &format!("run --size 1m {PLAIN}")));
+    let will =
+        "1 trial of 1 path on quick.iopj-data, a file of 1m that is made now and removed at the end: about ";
+    assert!(words.starts_with(will) && words.lines().nth(1).unwrap().starts_with("writing "), "{words}");
+    let last = text.lines().last().unwrap();
+    assert!(
+        last.starts_with("removed: ") && last.ends_with("/quick.iopj-data, which was measured"),
+        "{text}"
+    );
+    assert!(!folder.join("quick.iopj-data").exists());
 }
 
 #[test]

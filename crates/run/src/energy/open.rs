@@ -30,6 +30,11 @@ pub(crate) struct Meters {
 }
 
 impl Meters {
+    /// Whether a meter is read while the run goes on.
+    pub(crate) fn are_read(&self) -> bool {
+        !self.running.is_empty() || self.far.is_some()
+    }
+
     /// Opens a study's meters on both hosts, begins to read them, and waits for a reading of each.
     ///
     /// # Errors

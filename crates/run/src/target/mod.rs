@@ -175,6 +175,11 @@ impl TargetSpec {
         })
     }
 
+    /// Whether the run makes it, a file.
+    pub(crate) fn is_made(&self) -> bool {
+        self.made_bytes.is_some()
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
