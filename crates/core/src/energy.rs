@@ -83,7 +83,8 @@ pub struct TrialEnergy {
     pub channels: Vec<String>,
     /// True if a model estimated it; an estimate enters no comparison.
     pub estimated: bool,
-    /// The version of the rules that computed it; 0 where an older iopj did, which kept none.
+    /// The version of the rules that computed it; 0 while it is pending, and where an older iopj computed it,
+    /// which kept none.
     #[serde(default)]
     pub rules: u32,
     /// The joules, or why there are none.

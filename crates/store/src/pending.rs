@@ -5,12 +5,15 @@ use crate::json_column::from_json;
 use iopj_core::{EnergyOutcome, Scope, TrialEnergy};
 use rusqlite::Connection;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
-/// The meters that were read while a trial loaded the machine. A session that was killed after the mark of
-/// its trial has a mark without it: the last one counts.
+/// The meters that were read while a trial loaded the machine. A run that was killed between the mark of a
+/// trial and the trial itself has left a mark of what another session measured: a mark ends with its trial's
+/// window.
 const METERS: &str = "FROM trial JOIN mark ON mark.position = trial.position AND mark.kind = 'load' AND \
-                      mark.session = (SELECT MAX(session) FROM mark WHERE kind = 'load' AND position = \
-                      trial.position) JOIN meter ON meter.session = mark.session";
+                      json_extract(mark.times_ns, '$[#-1]') = \
+                      json_extract(trial.measurement, '$.window_raw_ns[1]') \
+                      JOIN meter ON meter.session = mark.session";
 
 /// What a meter's record says of its scopes.
 #[derive(Deserialize)]
@@ -27,6 +30,9 @@ struct Part {
     #[serde(default)]
     name: String,
     scope: Scope,
+    /// The channel that contains it; of the same scope, it counts each joule.
+    #[serde(default)]
+    parent: Option<String>,
 }
 
 /// The energy of a trial that has none yet: pending, by each scope of each meter that was read.
@@ -36,25 +42,31 @@ pub(crate) fn of(connection: &Connection, trial: i64) -> rusqlite::Result<Vec<Tr
     let mut rows = meters.query([trial])?;
     let mut all: Vec<TrialEnergy> = Vec::new();
     while let Some(row) = rows.next()? {
-        let (name, meter): (String, Meter) = (row.get(0)?, from_json(row, 1)?);
-        let estimated = meter.model.is_some();
-        for Part { name: channel, scope } in meter.channels.into_iter().chain(meter.model) {
-            let known = all.iter_mut().find(|one| one.meter == name && one.scope == scope);
-            let channels = Some(channel).filter(|_| !estimated);
-            match known {
-                Some(one) => one.channels.extend(channels),
-                None => all.push(TrialEnergy {
-                    meter: name.clone(),
-                    scope,
-                    channels: channels.into_iter().collect(),
-                    estimated,
-                    rules: iopj_core::energy::RULES,
-                    outcome: EnergyOutcome::Pending,
-                }),
-            }
+        let (meter, Meter { channels, model }): (String, Meter) = (row.get(0)?, from_json(row, 1)?);
+        let mut scopes: BTreeMap<Scope, Vec<String>> = BTreeMap::new();
+        for channel in channels.iter().filter(|channel| !is_contained(&channels, channel)) {
+            scopes.entry(channel.scope).or_default().push(channel.name.clone());
         }
+        let estimated = model.is_some();
+        scopes.extend(model.map(|model| (model.scope, Vec::new())));
+        all.extend(scopes.into_iter().map(|(scope, channels)| TrialEnergy {
+            meter: meter.clone(),
+            scope,
+            channels,
+            estimated,
+            rules: 0,
+            outcome: EnergyOutcome::Pending,
+        }));
     }
     Ok(all)
+}
+
+/// Whether a channel above this one, at any distance, is of its scope.
+fn is_contained(channels: &[Part], channel: &Part) -> bool {
+    let parent = |of: &Part| channels.iter().find(|other| Some(&other.name) == of.parent.as_ref());
+    // No chain is longer than there are channels, even if a meter makes a ring of them.
+    let above = std::iter::successors(parent(channel), |one| parent(one)).take(channels.len());
+    above.into_iter().any(|one| one.scope == channel.scope)
 }
 
 /// Whether a measured trial has none yet.

@@ -484,7 +484,8 @@ fn exports_hold_every_figure_under_its_name() {
     assert!(lines[2].contains("\"it, broke\""));
 }
 
-/// `.cargo/config.toml` says what SQLite is built without: it builds sooner, and files of others reach less code.
+/// `.cargo/config.toml` says what SQLite is built without: it builds sooner, and files of others reach less
+/// code.
 #[test]
 fn sqlite_is_built_without_what_no_store_needs() {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
