@@ -11,8 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Libraries in C that crates carry along, and where their licence is in the crate.
-const CARRIED: [(&str, &str); 3] =
-    [("liblzma-sys", "xz/COPYING.0BSD"), ("ring", "third_party/fiat/LICENSE"), ("zstd-sys", "zstd/LICENSE")];
+const CARRIED: [(&str, &str); 2] = [("liblzma-sys", "xz/COPYING.0BSD"), ("ring", "third_party/fiat/LICENSE")];
 /// What a file of a licence is called, in capitals.
 const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 /// The notices of Rust's standard library, as Rust comes with them below the compiler's folder.
