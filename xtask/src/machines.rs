@@ -9,6 +9,7 @@ use crate::workspace::Workspace;
 use crate::{needs, shell, test};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,8 @@ use std::time::Instant;
 const PACKAGES: &str = "git,gcc,g++,libc6-dev,ca-certificates,curl";
 /// The ordinary user of a bare system.
 const USER: &str = "somebody";
-/// Tests that a machine may skip, for what its kernel denies.
+/// Tests that a machine may skip, for what its kernel denies; as an ordinary user, beside those that need
+/// root.
 const MOST_SKIPPED: usize = 8;
 
 /// Where the tests run.
@@ -55,17 +57,17 @@ const LOOKING: &str = "cargo test --workspace --all-features --no-fail-fast --li
 const MOVING: &str = "event=0x00";
 /// An event that counts nothing (PERF_COUNT_SW_DUMMY).
 const STILL: &str = "event=0x09";
-/// Makes that PMU of the event `$1`.
+/// Makes that PMU of the event `$2`, in the empty folder `$1`.
 const WITH_POWER: &str = "\
 set -e
-all=$(mktemp -d)
+all=$1
 cp -P /sys/bus/event_source/devices/* \"$all\"
 rm -rf \"$all/power\"
 mkdir -p \"$all/power/events\" \"$all/power/format\"
 echo 1 >\"$all/power/type\"
 echo 0 >\"$all/power/cpumask\"
 echo config:0-7 >\"$all/power/format/event\"
-echo \"$1\" >\"$all/power/events/energy-psys\"
+echo \"$2\" >\"$all/power/events/energy-psys\"
 echo 1e-8 >\"$all/power/events/energy-psys.scale\"
 echo Joules >\"$all/power/events/energy-psys.unit\"
 mount --bind \"$all\" /sys/bus/event_source/devices
@@ -74,9 +76,8 @@ mount --bind \"$all\" /sys/bus/event_source/devices
 const NO_TRACEPOINTS: &str = "no-tracepoints";
 const WITHOUT_TRACEPOINTS: &str = "\
 set -e
-all=$(mktemp -d)
-mkdir \"$all/events\"
-mount --bind \"$all\" /sys/kernel/tracing
+mkdir \"$1/events\"
+mount --bind \"$1\" /sys/kernel/tracing
 ";
 
 /// What became of the tests on a machine.
@@ -121,8 +122,8 @@ fn on(workspace: &Workspace, machine: &'static str, place: Place) -> Outcome {
     let begin = Instant::now();
     println!("==> machine {machine}");
     let result = match place {
-        Place::Root(release) => in_bare(workspace, (machine, release), "root", "cargo xtask test"),
-        Place::User(release) => in_bare(workspace, (machine, release), USER, LOOKING),
+        Place::Root(release) => in_bare(workspace, (machine, release), "root"),
+        Place::User(release) => in_bare(workspace, (machine, release), USER),
         Place::Here(NO_TRACEPOINTS) => here(workspace, machine, &[WITHOUT_TRACEPOINTS]),
         Place::Here(event) => here(workspace, machine, &[WITH_POWER, event]),
         Place::BesideBuilds => beside_builds(workspace, machine),
@@ -134,13 +135,8 @@ fn on(workspace: &Workspace, machine: &'static str, place: Place) -> Outcome {
     Outcome { machine, minutes: begin.elapsed().as_secs_f64() / 60.0, result }
 }
 
-/// Runs a command in a clone in this user's home in a bare system; the tests that it skipped.
-fn in_bare(
-    workspace: &Workspace,
-    (machine, release): (&str, &str),
-    user: &str,
-    command: &str,
-) -> Result<Vec<String>> {
+/// Runs the tests in a clone in this user's home in a bare system; those that it skipped.
+fn in_bare(workspace: &Workspace, (machine, release): (&str, &str), user: &str) -> Result<Vec<String>> {
     needs::ensure_here(&[("git", "git")])?;
     let bare = Bare::new(workspace, &format!("machines/{machine}"), release, PACKAGES)?;
     let home = match user {
@@ -157,17 +153,43 @@ fn in_bare(
         fs::copy("/etc/pip.conf", bare.folder().join("etc/pip.conf"))?;
     }
     shell::output(&mut bare.plain("root", &format!("chown -R {user}: ~{user}; chmod 700 ~{user}")))?;
-    let script = format!(". ~/.cargo/env && cd ~/iopj && exec {command}");
-    judged(bare.plain(user, &script))
+    let script = |command: &str| format!(". ~/.cargo/env && cd ~/iopj && exec {command}");
+    if user == "root" {
+        return whole(bare.plain(user, &script("cargo xtask test")));
+    }
+    // Root installs what the tests need; the user could only be told of it.
+    let install =
+        format!("apt-get update && apt-get install --yes --no-install-recommends {}", needs::packages());
+    shell::step("what the tests need", &mut bare.plain("root", &install))?;
+    let mut skipped = judged(bare.plain(user, &script(LOOKING)))?;
+    skipped.retain(|reason| !reason.contains("root"));
+    Ok(skipped)
+}
+
+/// Runs all tests, which say themselves at the end what they skipped.
+fn whole(mut command: Command) -> Result<Vec<String>> {
+    let mut child = command.stdout(Stdio::piped()).spawn().context("the tests cannot be started")?;
+    let (mut is_end, mut skipped, mut last) = (false, Vec::new(), String::new());
+    for line in BufReader::new(child.stdout.take().context("no output")?).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        println!("{line}");
+        is_end |= line == test::TIMES;
+        skipped.extend(line.strip_prefix("skipped: ").filter(|_| is_end).map(str::to_owned));
+        last = line;
+    }
+    ensure!(child.wait()?.success(), "{last}");
+    Ok(skipped)
 }
 
 /// Runs the tests in a clone here, after a script with its words.
 fn here(workspace: &Workspace, machine: &str, script: &[&str]) -> Result<Vec<String>> {
     let folder = Folder::new(workspace, machine)?;
     let mut command = Command::new("unshare");
-    let script_and_tests = format!("{}\ncd \"$2\"\nexec {LOOKING}", script[0]);
+    let script_and_tests = format!("{}\ncd \"$3\"\nexec {LOOKING}", script[0]);
     command.args(["--mount", "--propagation", "private", "sh", "-c", &script_and_tests, "machine"]);
-    command.arg(script.get(1).copied().unwrap_or_default()).arg(folder.0.join("iopj"));
+    let over = folder.0.join("over");
+    fs::create_dir(&over)?;
+    command.arg(over).arg(script.get(1).copied().unwrap_or_default()).arg(folder.0.join("iopj"));
     judged(command)
 }
 
@@ -175,7 +197,7 @@ fn here(workspace: &Workspace, machine: &str, script: &[&str]) -> Result<Vec<Str
 fn beside_builds(workspace: &Workspace, machine: &str) -> Result<Vec<String>> {
     let folder = Folder::new(workspace, machine)?;
     let ended = AtomicBool::new(false);
-    let builds = || {
+    let builds = || -> Result<()> {
         while !ended.load(Ordering::Relaxed) {
             let target = folder.0.join("builds");
             let mut build = Command::new("cargo");
@@ -183,21 +205,23 @@ fn beside_builds(workspace: &Workspace, machine: &str) -> Result<Vec<String>> {
                 .current_dir(folder.0.join("iopj"))
                 .args(["build", "--release", "--target-dir"])
                 .arg(&target);
-            let _ = build.stdout(Stdio::null()).stderr(Stdio::null()).status();
-            let _ = fs::remove_dir_all(target);
+            shell::output(&mut build)?;
+            fs::remove_dir_all(target)?;
         }
+        Ok(())
     };
     std::thread::scope(|scope| {
-        scope.spawn(builds);
+        let builds = scope.spawn(builds);
         let mut command = Command::new("sh");
         command.current_dir(folder.0.join("iopj")).args(["-c", &format!("exec {LOOKING}")]);
         let judged = judged(command);
         ended.store(true, Ordering::Relaxed);
-        judged
+        let built = builds.join().unwrap_or_else(|_| bail!("what built beside the tests panicked"));
+        built.context("the build beside the tests").and(judged)
     })
 }
 
-/// The tests that a command skipped, which runs `cargo test` or all tests.
+/// The tests that a command skipped, which runs `cargo test`.
 fn judged(command: Command) -> Result<Vec<String>> {
     let results: Results = test::run_tests(command)?;
     let failed = results.failed();

@@ -1,5 +1,7 @@
-//! The meters of the tests' studies: each study names its own, or none. Without a word about them a run reads
-//! whatever counters the machine happens to have, rests for them, and keeps joules.
+//! The meters of the tests' studies. Without a word about them a run reads whatever counters the machine
+//! happens to have, rests for them, and keeps joules. Found are texts that are whole studies, and texts that
+//! begin a command line in a function that speaks neither of meters nor of a study or a store, which has its
+//! own.
 
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
@@ -55,8 +57,8 @@ fn is_study(text: &str) -> bool {
     text.contains("[[workload]]") && ["name =", "paths ="].iter().all(|key| text.contains(key))
 }
 
-/// Whether a text is a study that says nothing of meters, or begins a command line of a run in a function that
-/// says nothing of them.
+/// Whether a text is a study that says nothing of meters, or begins a command line of a run in a function
+/// that says nothing of them.
 fn lacks(literal: &Literal, constants: &Constants) -> bool {
     if is_study(&literal.text) {
         return !literal.text.contains("meters");

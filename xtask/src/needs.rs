@@ -84,6 +84,12 @@ pub(crate) fn ensure() -> Result<()> {
     }
 }
 
+/// The packages of all programs that the tests need, as apt-get takes them.
+pub(crate) fn packages() -> String {
+    let packages: BTreeSet<&str> = PROGRAMS.iter().map(|(_, package)| *package).collect();
+    Vec::from_iter(packages).join(" ")
+}
+
 /// Makes sure that these programs, each with its package, are here.
 ///
 /// # Errors

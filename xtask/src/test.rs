@@ -29,6 +29,8 @@ const SEED: &str = "10";
 const WITH_GUESTS: [&str; 2] = ["bypass", "lab"];
 /// Names that build to them.
 const GUESTS_PROGRAM: &str = "IOPJ_IN_GUESTS";
+/// The line after which a run says how long it took, what it skipped and what failed.
+pub(crate) const TIMES: &str = "the steps, some beside others:";
 /// What holds manifests against Kubernetes' published schema: the environment of Python with it, and what
 /// names it to the tests.
 const VALIDATOR: (&str, &str) = ("kubernetes", "IOPJ_KUBERNETES_VALIDATE");
@@ -66,7 +68,7 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     if !counts {
         println!("skipped: the instruction counts need valgrind");
     }
-    println!("the steps, some beside others:");
+    println!("{TIMES}");
     for line in shell::steps().into_iter().chain(results.times()) {
         println!("{line}");
     }

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the checks need, with Debian's packages.
-const TOOLS: [(&str, &str); 8] = [
+const TOOLS: [(&str, &str); 9] = [
     ("lintian", "lintian"),
+    ("valgrind", "valgrind"),
     ("skopeo", "skopeo"),
     ("umoci", "umoci"),
     ("cpio", "cpio"),
@@ -37,10 +38,9 @@ pub(crate) fn ensure_possible() -> Result<()> {
     needs::ensure_here(&TOOLS)
 }
 
-/// Checks a release: built elsewhere it has the same bytes; lintian finds nothing; no I/O takes more instructions
-/// than in a release build may; packages install, work and
-/// go; the oldest glibc, an Arm guest and the image run the program. Every check runs, even after one that
-/// has failed.
+/// Checks a release: built elsewhere it has the same bytes; lintian finds nothing; no I/O takes more
+/// instructions than the limits; packages install, work and go; the oldest glibc, an Arm guest and the image
+/// run the program. Every check runs, even after one that has failed.
 pub(crate) fn check(workspace: &Workspace, release: &Release, epoch: u64) -> Result<()> {
     let arch = install::this_arch()?;
     let checks: [(&str, &dyn Fn() -> Result<()>); 9] = [

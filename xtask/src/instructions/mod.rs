@@ -112,11 +112,11 @@ pub(crate) fn check_iopj(workspace: &Workspace) -> Result<()> {
     shell::timed("instructions per I/O of iopj", count)
 }
 
-/// As [`check_iopj`], of the program as it is shipped; its build keeps the names of the functions, by which the
-/// generator's loop is found.
+/// As [`check_iopj`], of the program by the profile `dist`. This build keeps the names of the functions, by
+/// which the generator's loop is found.
 pub(crate) fn check_shipped(workspace: &Workspace) -> Result<()> {
     let folder = workspace.target.join("shipped");
-    let mut build = workspace.cargo("build --profile dist --package iopj --target-dir");
+    let mut build = workspace.cargo("build --profile dist --package iopj --features parquet --target-dir");
     shell::step("build by the profile dist", build.arg(&folder))?;
     let program = Program::Iopj(folder.join("dist/iopj"));
     let count = || within_limits(&measure(workspace, &program, &limited_cases())?);

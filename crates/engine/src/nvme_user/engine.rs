@@ -187,8 +187,8 @@ impl NvmeUser {
         Ok(())
     }
 
-    /// The PRP entries of a read or a write for which there is room, if they are known: its command can be written
-    /// at once. The request is looked at where it is, so that it is moved nowhere.
+    /// The PRP entries of a read or a write for which there is room, if they are known: its command can be
+    /// written at once. The request is looked at where it is, so that it is moved nowhere.
     #[inline(always)]
     fn known(&self, operation: &Operation) -> Option<(u64, u64)> {
         let transfer = operation.transfer()?;
