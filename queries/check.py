@@ -5,6 +5,7 @@ other: counts and texts must be the same, other numbers to 1e-9. With `--report 
 import argparse
 import json
 import math
+import os
 import sys
 import time
 from decimal import Decimal
@@ -56,6 +57,9 @@ class Spark:
     def __init__(self, dataset):
         from pyspark.sql import SparkSession
 
+        # Before it reads its settings, it looks up this host's name, which not every machine knows.
+        os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings = {
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",

@@ -15,6 +15,8 @@ static int (*pget_events)(aio_context_t, long, long, struct io_event *, struct t
 // Finds them as a program does that is linked with libaio, or (RTLD_LOCAL) as a plugin does.
 static void load_by(int scope) {
     void *libaio = dlopen("libaio.so.1", RTLD_NOW | scope);
+    // As Debian calls it from trixie on.
+    if (libaio == NULL) libaio = dlopen("libaio.so.1t64", RTLD_NOW | scope);
     need(libaio != NULL, "libaio.so.1");
     struct {
         const char *name;

@@ -198,9 +198,9 @@ fn buffered_descriptors_are_left_alone() {
     assert_eq!(sum(&counts, "/moved/posix-sio/calls"), 0);
 }
 
-/// libaio is on every machine with fio.
+/// libaio is on every machine with fio; from trixie on Debian calls the file `libaio.so.1t64`.
 fn has_libaio() -> bool {
-    let output = Command::new("sh").args(["-c", "ldconfig -p | grep -q 'libaio.so.1 '"]).output();
+    let output = Command::new("sh").args(["-c", "ldconfig -p | grep -Eq 'libaio.so.1(t64)? '"]).output();
     have(output.is_ok_and(|output| output.status.success()), "libaio.so.1 (apt-get install fio)")
 }
 
