@@ -70,8 +70,8 @@ mod tests {
                      replicates = 3\n[[workload]]\niodepth = [1, 2]\n";
         assert_eq!(
             says(study, Some(1 << 30)),
-            "12 trials of 2 paths on s.iopj-data, a file of 1g that is made now and removed at the end: about \
-             1 min 19 s; s.iopj keeps the results"
+            "12 trials of 2 paths on s.iopj-data, a file of 1g that is made now and removed at the end: \
+             about 1 min 19 s; s.iopj keeps the results"
         );
         let until = study.replace("replicates = 3", "replicates = { min = 2, max = 9, until = \"2 %\" }");
         assert_eq!(
