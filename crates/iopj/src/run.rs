@@ -88,9 +88,12 @@ pub(crate) fn look(study: &StudyRecord, trials: &[Trial]) -> Look {
 
 /// What a run leaves, and where.
 fn kept(study: &StudyRecord, summary: &Summary) -> String {
+    // Programs look for this line.
+    let mut text = format!("store: {}\n", summary.store.display());
     let store = escape(&summary.store.display().to_string());
-    let mut text = format!("store: {store}\nkept: every trial; `iopj report {store}` shows this again\n");
-    if study.made_target {
+    text += &format!("kept: every trial; `iopj report {store}` shows this again\n");
+    // Of a file on another host nothing is known here.
+    if study.made_target && Path::new(&study.target).is_absolute() {
         let (file, stays) = (escape(&study.target), Path::new(&study.target).exists());
         text += &match stays {
             true => format!("kept: {file}, for `iopj run --resume {store}`\n"),

@@ -20,7 +20,7 @@ use study::{Moment, Seen, Study, iopj};
 const KILLS: u32 = 40;
 const MANY_KILLS: u32 = 1000;
 const SEED: u64 = 10;
-/// The same with a meter, whose runs take longer.
+/// Fewer of a metered study, whose runs take longer.
 const METERED_KILLS: u32 = 4;
 const MANY_METERED_KILLS: u32 = 100;
 

@@ -55,7 +55,7 @@ fn lab(series: &[&str]) -> Option<(Alone, TestFolder)> {
     have_lab(series).then(|| (alone(), folder()))
 }
 
-/// The same if [`have_pair`].
+/// The machine and a folder, if two guests can be joined here.
 fn lab_of_two(series: &[&str]) -> Option<(Alone, TestFolder)> {
     have_pair(series).then(|| (alone(), folder()))
 }
