@@ -18,8 +18,9 @@ const TOOLS: [(&str, &str); 2] = [
 const EMULATOR: (&str, &str) = ("qemu-aarch64", "qemu-user");
 /// The crates whose unit tests need nothing of a kernel but files and threads. The code of the others runs in
 /// the lab's Arm guest, as parts of iopj; their unit tests do not run for Arm.
-const TESTED: &str = "--package iopj-core --package iopj-study --package iopj-store --package iopj-fabric \
-                      --package iopj-probe --package iopj-report";
+const TESTED: &str = "--package iopj-core --package iopj-fabric --package iopj-probe";
+/// Those of them that know neither processor nor kernel: a part of the soak.
+const PORTABLE: &str = "--package iopj-study --package iopj-store --package iopj-report";
 
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let release = options.flag("--release");
@@ -63,10 +64,21 @@ const UNTRANSLATED: [&str; 2] =
 
 /// The unit tests for Arm, emulated, with this seed of property tests. They share what was built for iopj.
 pub(crate) fn unit_tests(workspace: &Workspace, seed: &str) -> Result<()> {
-    let mut command = cargo(workspace, &format!("test {TESTED} --lib"));
+    unit_tests_of(workspace, TESTED, Some(seed))
+}
+
+/// Those of all crates: a part of the soak.
+pub(crate) fn all_unit_tests(workspace: &Workspace) -> Result<()> {
+    needs::ensure_here(&[&TOOLS[..], &[EMULATOR]].concat())?;
+    needs::rust_target(workspace, TARGET)?;
+    unit_tests_of(workspace, &format!("{TESTED} {PORTABLE}"), None)
+}
+
+fn unit_tests_of(workspace: &Workspace, crates: &str, seed: Option<&str>) -> Result<()> {
+    let mut command = cargo(workspace, &format!("test {crates} --lib"));
     command.arg("--").args(LONG.iter().chain(&UNTRANSLATED).flat_map(|part| ["--skip", part]));
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", EMULATOR.0).env("PROPTEST_CASES", "8");
-    command.env("PROPTEST_RNG_SEED", seed);
+    command.envs(seed.map(|seed| ("PROPTEST_RNG_SEED", seed)));
     shell::step("unit tests for aarch64, emulated", &mut command)
 }
 

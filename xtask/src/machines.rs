@@ -6,7 +6,7 @@ use crate::bare::Bare;
 use crate::options::{Options, Usage};
 use crate::results::Results;
 use crate::workspace::Workspace;
-use crate::{needs, shell, test};
+use crate::{binaries, needs, shell, test};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -223,7 +223,7 @@ fn beside_builds(workspace: &Workspace, machine: &str) -> Result<Vec<String>> {
 
 /// The tests that a command skipped, which runs `cargo test`.
 fn judged(command: Command) -> Result<Vec<String>> {
-    let results: Results = test::run_tests(command)?;
+    let results: Results = binaries::run_cargo(command)?;
     let failed = results.failed();
     match failed.is_empty() {
         true => Ok(results.skipped().to_vec()),

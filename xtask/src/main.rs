@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "tasks print to the terminal")]
 
 mod bare;
+mod binaries;
 mod book;
 mod chroot;
 mod crates;

@@ -1,5 +1,5 @@
 //! `cargo xtask queries`: a fleet of 1,000 stores, gathered and asked every question of `queries/` in DuckDB
-//! and in Spark, whose answers must agree, with each other and with `iopj fleet report`.
+//! and in Spark, whose answers must agree, with each other and with `iopj fleet report`. The gate has fewer.
 
 use crate::options::Options;
 use crate::workspace::Workspace;
@@ -8,16 +8,29 @@ use anyhow::{Context, Result};
 use std::fs::File;
 use std::process::Command;
 
-/// Stores of the fleet, its seed, trials of each path and workload in a store, and that stores differ.
-const FLEET: [&str; 4] = ["1000", "1", "1", "uneven"];
+/// Stores of a fleet, and of the gate's.
+const STORES: u32 = 1000;
+const FEW_STORES: u32 = 200;
+/// Its seed, trials of each path and workload in a store, and that stores differ.
+const FLEET: [&str; 3] = ["1", "1", "uneven"];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
-    check(workspace)
+    all(workspace)
 }
 
-/// Makes the fleet, gathers it, and asks. What the tests have built is not built again.
+/// A whole fleet: a part of the soak.
+pub(crate) fn all(workspace: &Workspace) -> Result<()> {
+    ask(workspace, STORES)
+}
+
+/// A small one.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    ask(workspace, FEW_STORES)
+}
+
+/// Makes a fleet, gathers it, and asks. What the tests have built is not built again.
+fn ask(workspace: &Workspace, stores: u32) -> Result<()> {
     let list = workspace.root.join("queries/requirements.txt");
     let python = match venv::ensure(workspace, "queries", "python3", &list) {
         Err(error) if shell::in_ci() => return Err(error),
@@ -30,18 +43,27 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let words = "build --workspace --all-features --bin iopj --example generate";
     shell::step("iopj and the fleet's generator", &mut workspace.cargo(words))?;
     let folder = tempfile::tempdir_in(&workspace.target).context("no folder for a fleet")?;
-    let (stores, dataset) = (folder.path().join("stores"), folder.path().join("dataset"));
+    let (folder_of_stores, dataset) = (folder.path().join("stores"), folder.path().join("dataset"));
     let built = workspace.target.join("debug");
     let mut generate = Command::new(built.join("examples/generate"));
-    shell::step("a fleet of 1,000 stores", generate.arg(&stores).args(FLEET))?;
+    generate.arg(&folder_of_stores).arg(stores.to_string()).args(FLEET);
+    shell::step(&format!("a fleet of {stores} stores"), &mut generate)?;
     let mut gather = Command::new(built.join("iopj"));
-    shell::step("its data set", gather.args(["fleet", "gather"]).arg(&stores).arg("--to").arg(&dataset))?;
+    shell::step(
+        "its data set",
+        gather.args(["fleet", "gather"]).arg(&folder_of_stores).arg("--to").arg(&dataset),
+    )?;
     let report = folder.path().join("report.json");
     let file = File::create(&report).context("no room for a report")?;
     let mut tell = Command::new(built.join("iopj"));
     tell.args(["fleet", "report", "--json"]).arg(&dataset).stdout(file);
     shell::step("its report", &mut tell)?;
-    let mut ask = Command::new(python);
-    ask.arg(workspace.root.join("queries/check.py")).arg(&dataset).arg("--times").arg("--report").arg(report);
-    shell::step("the questions in DuckDB and Spark", &mut ask)
+    let mut questions = Command::new(python);
+    questions
+        .arg(workspace.root.join("queries/check.py"))
+        .arg(&dataset)
+        .arg("--times")
+        .arg("--report")
+        .arg(report);
+    shell::step("the questions in DuckDB and Spark", &mut questions)
 }

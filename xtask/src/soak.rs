@@ -3,18 +3,20 @@
 use crate::options::{Options, Part};
 use crate::results::Results;
 use crate::workspace::Workspace;
-use crate::{book, machines, semver, test};
+use crate::{binaries, book, cross, machines, queries, semver};
 use anyhow::{Result, bail};
 
 /// Cases of a property test that sets no number of its own; 256 in the gate.
 const CASES: &str = "10000";
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 8] = [
     ("ignored", ignored),
     ("properties", properties),
     ("address", address),
     ("semver", semver::check),
     ("book", book::check),
+    ("arm", cross::all_unit_tests),
+    ("queries", queries::all),
     ("machines", machines::all),
 ];
 
@@ -32,7 +34,7 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
 /// The ignored tests whose names begin with `soak_`.
 fn ignored(workspace: &Workspace) -> Result<()> {
     let words = "test --workspace --all-features --no-fail-fast -- --show-output --ignored soak_";
-    judged("the tests that are soaks", test::run_tests(workspace.cargo(words))?)
+    judged("the tests that are soaks", binaries::run_cargo(workspace.cargo(words))?)
 }
 
 /// The property tests with many cases.
@@ -40,7 +42,7 @@ fn properties(workspace: &Workspace) -> Result<()> {
     let words = "test --workspace --all-features --no-fail-fast --lib -- --show-output";
     let mut command = workspace.cargo(words);
     command.env("PROPTEST_CASES", CASES);
-    judged("the property tests", test::run_tests(command)?)
+    judged("the property tests", binaries::run_cargo(command)?)
 }
 
 /// The engines' tests under the address sanitizer, which Rust nightly has.
@@ -51,7 +53,7 @@ fn address(workspace: &Workspace) -> Result<()> {
     command.env("RUSTFLAGS", "-Zsanitizer=address").env("CARGO_TARGET_DIR", workspace.target.join("address"));
     // What is in flight when an engine must go is leaked: a leak is safe, a free is not.
     command.env("ASAN_OPTIONS", "detect_leaks=0");
-    judged("the engines under the address sanitizer", test::run_tests(command)?)
+    judged("the engines under the address sanitizer", binaries::run_cargo(command)?)
 }
 
 /// Prints the results of these tests as the gate does.

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: installs what the tests need, then runs every test, beside them the ring and the NVMe
 //! driver under Miri, and the instruction counts.
 
+use crate::binaries::{self, Binary, TESTS};
 use crate::cross::DRAWING;
 use crate::options::Options;
 use crate::results::Results;
@@ -10,15 +11,9 @@ use anyhow::{Context, Error, Result, bail};
 use rustix::fs::Mode;
 use rustix::process::setpriority_process;
 use serde_json::Value;
-use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::available_parallelism;
 use std::time::Instant;
-
-/// The features are those of clippy and the documentation, so nothing is built twice.
-const TESTS: &str = "test --workspace --all-features";
 
 /// Property tests use the same cases each time, so a change is not refused for an old fault; soaks use
 /// others.
@@ -37,6 +32,8 @@ const VALIDATOR: (&str, &str) = ("kubernetes", "IOPJ_KUBERNETES_VALIDATE");
 /// Tests that measure nothing, so they can go on beside those with guests.
 const BESIDE_GUESTS: [&str; 8] =
     ["browser", "data", "docs", "pdf", "sequential", "simulation", "truth", "winner"];
+/// The crate whose unit tests draw whole pages, which go on there, too.
+const WITH_DRAWINGS: &str = "iopj_report";
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
@@ -47,7 +44,7 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     validator(workspace)?;
     let counts = needs::is_here("valgrind");
     // Everything is built once, so the program that the tests run fetches the kernels.
-    shell::step("build of the tests", &mut workspace.cargo(&format!("{TESTS} --no-run")))?;
+    let binaries = &binaries::build(workspace)?;
     let mut failed: Vec<String> = kernels(workspace).err().map(reason).into_iter().collect();
     let for_arm = cross::is_possible();
     if !for_arm {
@@ -56,8 +53,8 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     let (results, (results_beside, failed_beside)) = std::thread::scope(|scope| {
         let (built, is_built) = channel();
         let (in_guests, are_in_guests) = channel();
-        let others = scope.spawn(move || beside(workspace, counts, for_arm, built, &are_in_guests));
-        let results = shell::timed("tests", || tests(workspace, &is_built, in_guests));
+        let others = scope.spawn(move || beside(workspace, binaries, counts, for_arm, built, &are_in_guests));
+        let results = shell::timed("tests", || tests(workspace, binaries, &is_built, in_guests));
         let panicked = |_| (None, vec!["what goes on beside the tests panicked".to_owned()]);
         (results, others.join().unwrap_or_else(panicked))
     });
@@ -98,6 +95,7 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
 /// Returns the tests' results, and what else failed.
 fn beside(
     workspace: &Workspace,
+    binaries: &[Binary],
     counts: bool,
     for_arm: bool,
     built: Sender<()>,
@@ -125,9 +123,11 @@ fn beside(
     let _ = are_in_guests.recv();
     results.push(python::check_built(workspace));
     let computed = shell::timed("tests that only compute", || {
-        let mut computed = cargo_tests(workspace, &named(&BESIDE_GUESTS.into()), "")?;
-        computed.join(cargo_tests(workspace, "--lib", DRAWING)?);
-        computed.join(cargo_tests(workspace, "--doc", "")?);
+        let of = |names: &'static [&str]| binaries.iter().filter(move |one| names.contains(&&*one.name));
+        let mut computed = run_some(workspace, of(&BESIDE_GUESTS), &[])?;
+        computed.join(run_some(workspace, of(&[WITH_DRAWINGS]), &[DRAWING])?);
+        let documents = format!("{TESTS} --no-fail-fast --doc -- --show-output");
+        computed.join(binaries::run_cargo(workspace.cargo(&documents))?);
         Ok(computed)
     });
     results.push(queries::check(workspace));
@@ -187,30 +187,26 @@ fn new_series(offers: &Value) -> Option<&str> {
 
 /// Runs all tests of the workspace but those that go on beside; last those with guests, each once what its
 /// guests run was built. Before them `in_guests` is dropped.
-fn tests(workspace: &Workspace, is_built: &Receiver<()>, in_guests: Sender<()>) -> Result<Results> {
-    let others = named(&test_files(&workspace.metadata));
-    let mut results = cargo_tests(workspace, &format!("--lib --bins{others}"), &format!("--skip {DRAWING}"))?;
+fn tests(
+    workspace: &Workspace,
+    binaries: &[Binary],
+    is_built: &Receiver<()>,
+    in_guests: Sender<()>,
+) -> Result<Results> {
+    let mut results = run_some(workspace, without_guests(binaries), &["--skip", DRAWING])?;
     drop(in_guests);
     for name in WITH_GUESTS {
         // A message for the first, and the end of the channel for the last.
         let _ = is_built.recv();
-        results.join(cargo_tests(workspace, &named(&[name].into()), "")?);
+        results.join(run_some(workspace, binaries.iter().filter(|one| one.name == name), &[])?);
     }
     Ok(results)
 }
 
-/// The integration tests of the workspace without those with guests and those beside them.
-fn test_files(metadata: &Value) -> BTreeSet<&str> {
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
-    let tests = targets.filter(|target| target["kind"][0] == "test");
-    let names = tests.filter_map(|target| target["name"].as_str());
-    names.filter(|name| !WITH_GUESTS.contains(name) && !BESIDE_GUESTS.contains(name)).collect()
-}
-
-/// The words by which cargo chooses these integration tests.
-fn named(names: &BTreeSet<&str>) -> String {
-    names.iter().map(|name| format!(" --test {name}")).collect()
+/// The test binaries without those with guests and those beside them.
+fn without_guests(binaries: &[Binary]) -> impl Iterator<Item = &Binary> {
+    let is_elsewhere = |name: &str| WITH_GUESTS.contains(&name) || BESIDE_GUESTS.contains(&name);
+    binaries.iter().filter(move |one| !(one.is_integration && is_elsewhere(&one.name)))
 }
 
 /// Makes the environment with the validator of manifests; outside of CI, tests are skipped without it.
@@ -225,35 +221,20 @@ fn validator(workspace: &Workspace) -> Result<()> {
     }
 }
 
-/// Runs the tests that these words of cargo's and libtest's choose, whatever fails. Their output is printed
-/// and read.
-fn cargo_tests(workspace: &Workspace, words: &str, tests: &str) -> Result<Results> {
-    let mut command = workspace.cargo(&format!("{TESTS} --no-fail-fast {words} -- --show-output {tests}"));
-    command.env("PROPTEST_RNG_SEED", SEED).env(GUESTS_PROGRAM, workspace.target.join("release/iopj"));
-    let validator = format!("venv/{}/bin/kubernetes-validate", VALIDATOR.0);
-    command.env(VALIDATOR.1, workspace.target.join(validator));
-    run_tests(command)
-}
-
-/// Runs a `cargo test` that is given `--show-output`.
-pub(crate) fn run_tests(mut command: Command) -> Result<Results> {
-    let (reader, writer) = std::io::pipe()?;
-    // cargo names binaries on stderr, libtest prints results on stdout: one pipe keeps their order.
-    command.stdout(writer.try_clone()?).stderr(writer);
-    let mut child = command.spawn().context("cargo cannot be started")?;
-    // Its ends of the pipe would keep the pipe open.
-    drop(command);
-    let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|text| text.parse().ok());
-    let mut results = Results::new(threads.or(available_parallelism().ok().map(Into::into)).unwrap_or(1));
-    let start = Instant::now();
-    for line in BufReader::new(reader).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        results.see(&line, start.elapsed());
-        println!("{line}");
-    }
-    results.end(child.wait()?.success());
-    Ok(results)
+/// Runs these with these words of libtest's, and tells them where the programs are that guests run and that
+/// hold manifests against their schema.
+fn run_some<'a>(
+    workspace: &Workspace,
+    binaries: impl Iterator<Item = &'a Binary>,
+    words: &[&str],
+) -> Result<Results> {
+    let validator = workspace.target.join(format!("venv/{}/bin/kubernetes-validate", VALIDATOR.0));
+    let variables = [
+        ("PROPTEST_RNG_SEED", SEED.into()),
+        (GUESTS_PROGRAM, workspace.target.join("release/iopj")),
+        (VALIDATOR.1, validator),
+    ];
+    binaries::run(binaries, words, &variables)
 }
 
 /// Pool, buffers, rings and the engine on them, over a kernel in Rust, and the NVMe driver under Miri,
@@ -284,14 +265,19 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn integration_tests_without_guests_are_named_but_those_beside_them() {
-        let target = |name: &str, kind: &str| json!({ "name": name, "kind": [kind] });
-        let metadata = json!({ "packages": [
-            { "targets": [target("iopj", "bin"), target("lab", "test"), target("crash", "test")] },
-            { "targets": [target("iopj_lab", "lib"), target("vm", "test"), target("bypass", "test")] },
-            { "targets": [target("steady", "test"), target("simulation", "test")] },
-        ] });
-        assert_eq!(Vec::from_iter(test_files(&metadata)), ["crash", "steady", "vm"]);
+    fn integration_tests_with_guests_and_those_beside_them_wait() {
+        let message = |(name, kind): (&str, &str)| {
+            let target = json!({ "name": name, "kind": [kind], "src_path": "/r/x.rs" });
+            let profile = json!({ "test": true });
+            json!({ "manifest_path": "/r/Cargo.toml", "target": target, "profile": profile, "executable": "/x" })
+                .to_string()
+                + "\n"
+        };
+        let all =
+            [("lab", "test"), ("crash", "test"), ("iopj_lab", "lib"), ("bypass", "test"), ("docs", "test")];
+        let binaries = binaries::named(&all.map(message).concat());
+        let names = without_guests(&binaries).map(|one| one.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["crash", "iopj_lab"]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use study::{Moment, Seen, Study, iopj};
 
 /// At the same moments each time in the gate, at different ones in each soak.
-const KILLS: u32 = 40;
+const KILLS: u32 = 12;
 const MANY_KILLS: u32 = 1000;
 const SEED: u64 = 10;
 /// Fewer of a metered study, whose runs take longer.
