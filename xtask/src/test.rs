@@ -1,5 +1,5 @@
-//! `cargo xtask test`: installs what the tests need, then runs every test, beside them the ring and the NVMe
-//! driver under Miri, and the instruction counts.
+//! `cargo xtask test`: installs what the tests need, then runs every test on two lanes, one of them for those
+//! with guests; beside them the builds, the ring and the NVMe driver under Miri, and the instruction counts.
 
 use crate::binaries::{self, Binary, TESTS};
 use crate::cross::DRAWING;
@@ -22,6 +22,8 @@ const SEED: &str = "10";
 /// The tests whose guests run iopj, in which a release build takes far less time than a debug build. Only the
 /// last has guests of Arm.
 const WITH_GUESTS: [&str; 2] = ["bypass", "lab"];
+/// The priority of the other tests.
+const BESIDE_A_GUEST: i32 = 5;
 /// Names that build to them.
 const GUESTS_PROGRAM: &str = "IOPJ_IN_GUESTS";
 /// The line after which a run says how long it took, what it skipped and what failed.
@@ -50,16 +52,7 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     if !for_arm {
         println!("skipped: iopj for aarch64 needs its compiler and QEMU's user-mode emulation");
     }
-    let (results, (results_beside, failed_beside)) = std::thread::scope(|scope| {
-        let (built, is_built) = channel();
-        let (in_guests, are_in_guests) = channel();
-        let others = scope.spawn(move || beside(workspace, binaries, counts, for_arm, built, &are_in_guests));
-        let results = shell::timed("tests", || tests(workspace, binaries, &is_built, in_guests));
-        let panicked = |_| (None, vec!["what goes on beside the tests panicked".to_owned()]);
-        (results, others.join().unwrap_or_else(panicked))
-    });
-    let mut results = results?;
-    results_beside.into_iter().for_each(|beside| results.join(beside));
+    let (results, failed_beside) = lanes(workspace, binaries, counts, for_arm)?;
     failed.extend(failed_beside);
     failed.extend(results.failed());
     if !counts {
@@ -86,6 +79,34 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     Ok(())
 }
 
+/// Runs everything: the tests with guests, the other tests, and what goes on beside them. Returns the results,
+/// and what failed beside the tests.
+fn lanes(
+    workspace: &Workspace,
+    binaries: &[Binary],
+    counts: bool,
+    for_arm: bool,
+) -> Result<(Results, Vec<String>)> {
+    std::thread::scope(|scope| {
+        let (built, is_built) = channel();
+        let (on_this_machine, are_in_guests) = channel();
+        let others = scope.spawn(move || beside(workspace, binaries, counts, for_arm, built, &are_in_guests));
+        let here = scope.spawn(move || here(workspace, binaries, on_this_machine));
+        let mut results = shell::timed("tests with guests", || guests(workspace, binaries, &is_built))?;
+        results.join(here.join().unwrap_or_else(|_| bail!("what runs the tests panicked"))?);
+        let panicked = |_| (None, vec!["what goes on beside the tests panicked".to_owned()]);
+        let (beside, failed) = others.join().unwrap_or_else(panicked);
+        beside.into_iter().for_each(|beside| results.join(beside));
+        Ok((results, failed))
+    })
+}
+
+/// Sets the priority of this thread, and of the programs that it starts (on Linux of nothing else: man 2
+/// setpriority, "BUGS").
+fn at_priority(nice: i32) -> Result<()> {
+    setpriority_process(None, nice).context("a lower priority")
+}
+
 /// What needs no quiet machine: the release build and iopj for Arm, Miri, the counts of the engine's
 /// instructions, the unit tests for Arm, the C interface, the Python package, packing, tests that measure
 /// nothing, questions of a fleet, and the counts of iopj's instructions and of the adaptive engine's, which
@@ -101,9 +122,7 @@ fn beside(
     built: Sender<()>,
     are_in_guests: &Receiver<()>,
 ) -> (Option<Results>, Vec<String>) {
-    // On Linux only of this thread, and of the programs that it starts (man 2 setpriority, "BUGS").
-    let lowest = setpriority_process(None, 19).context("the priority of what goes on beside the tests");
-    let mut results = vec![lowest, workspace.release_binary().map(|_| ())];
+    let mut results = vec![at_priority(19), workspace.release_binary().map(|_| ())];
     // Nobody waits for it if the tests could not run.
     let _ = built.send(());
     if for_arm {
@@ -185,21 +204,25 @@ fn new_series(offers: &Value) -> Option<&str> {
     offers.as_array()?.iter().filter_map(|offer| offer["series"].as_str()).find(is_new)
 }
 
-/// Runs all tests of the workspace but those that go on beside; last those with guests, each once what its
-/// guests run was built. Before them `in_guests` is dropped.
-fn tests(
-    workspace: &Workspace,
-    binaries: &[Binary],
-    is_built: &Receiver<()>,
-    in_guests: Sender<()>,
-) -> Result<Results> {
-    let mut results = run_some(workspace, without_guests(binaries), &["--skip", DRAWING])?;
-    drop(in_guests);
-    for name in WITH_GUESTS {
-        // A message for the first, and the end of the channel for the last.
+/// Runs the tests that need no guest of iopj's, but those that go on beside; then `on_this_machine` is dropped.
+/// A guest whose processors wait for them has trials that prove nothing, so they leave it the machine.
+fn here(workspace: &Workspace, binaries: &[Binary], on_this_machine: Sender<()>) -> Result<Results> {
+    at_priority(BESIDE_A_GUEST)?;
+    let words = ["--skip", DRAWING];
+    let results = shell::timed("tests", || run_some(workspace, without_guests(binaries), &words));
+    drop(on_this_machine);
+    results
+}
+
+/// Runs the tests with guests, each once what its guests run was built.
+fn guests(workspace: &Workspace, binaries: &[Binary], is_built: &Receiver<()>) -> Result<Results> {
+    // A message for the first, and the end of the channel for the last.
+    let [first, last] = WITH_GUESTS.map(|name| {
         let _ = is_built.recv();
-        results.join(run_some(workspace, binaries.iter().filter(|one| one.name == name), &[])?);
-    }
+        run_some(workspace, binaries.iter().filter(|one| one.name == name), &[])
+    });
+    let mut results = first?;
+    results.join(last?);
     Ok(results)
 }
 

@@ -1,6 +1,6 @@
 //! The host's side: a guest with drives that can be taken, faults of the drives, and the guest's results.
 
-use crate::common::{Alone, TestFolder, alone, folder, have, iopj_of_guests, kernel};
+use crate::common::{Alone, TestFolder, alone_with_guests, folder, have, iopj_of_guests, kernel};
 use iopj_lab::Arch;
 use iopj_lab::cache::Cache;
 use iopj_lab::image::{self, GuestSpec, ModuleWish, Program};
@@ -66,7 +66,7 @@ impl Bench {
         if !have(missing.is_empty(), &format!("{missing:?}")) {
             return None;
         }
-        Some(Bench::with(kernel(series)?, alone()))
+        Some(Bench::with(kernel(series)?, alone_with_guests()))
     }
 
     /// A guest with the kernel that the tester names.
@@ -75,7 +75,7 @@ impl Bench {
             std::env::var_os(name).unwrap_or_else(|| panic!("{name} names no file: see CONTRIBUTING.md"))
         };
         let [image, modules] = ["IOPJ_LAB_KERNEL", "IOPJ_LAB_MODULES"].map(|name| PathBuf::from(named(name)));
-        let alone = alone();
+        let alone = alone_with_guests();
         let kernel = kernels::from_files(&Cache::open().unwrap(), &image, &modules).unwrap();
         Bench::with(kernel, alone)
     }

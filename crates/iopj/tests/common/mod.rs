@@ -210,16 +210,26 @@ pub(crate) fn kernel(series: &str) -> Option<Kernel> {
     }
 }
 
-/// Held while a test measures or changes the machine: only one run at a time may use a disk.
+/// Held while a test measures or changes the machine: only one run at a time may use a disk. Or while it has
+/// guests that measure: those of two tests would take each other's processors.
 pub(crate) struct Alone(#[expect(dead_code, reason = "holds the lock")] File);
 
 /// Waits for the machine, which other checkouts and users share.
 pub(crate) fn alone() -> Alone {
+    locked("iopj-tests.lock")
+}
+
+/// Waits until no other test has guests that measure.
+pub(crate) fn alone_with_guests() -> Alone {
+    locked("iopj-tests-guests.lock")
+}
+
+fn locked(name: &str) -> Alone {
     let folders = [PathBuf::from("/run/lock"), std::env::temp_dir()];
     // Opened first: in a folder that all may write to, the kernel lets nobody create a file that another
     // owns.
     let open = |folder: &PathBuf| {
-        let path = folder.join("iopj-tests.lock");
+        let path = folder.join(name);
         File::open(&path).or_else(|_| File::create(&path)).ok()
     };
     let file = folders.iter().find_map(open).expect("a place for the tests' lock");

@@ -274,28 +274,32 @@ fn passed_through(trials: &[Trial], paths: [usize; 2], by_log: bool) {
 #[test]
 fn every_path_and_io_poll_delay_on_5_10() {
     let Some((_alone, folder)) = lab(&["5.10"]) else { return };
-    let delay = crate::delay_lab(&folder);
+    let fio = FIO.1.replace("meters = \"none\"\n", "");
+    let fio = fio.replace("[[workload]]", &crate::with_named_programs(&folder));
+    let delay = crate::study_text("delay-lab", &[]);
     let (name, text) = again(BLOCK);
-    let studies = [BLOCK, (&name, &text), FIO, CHOSEN, ("delay-lab", &delay)];
+    let studies = [BLOCK, (&name, &text), (FIO.0, &fio), CHOSEN, ("delay-lab", &delay)];
     let (words, code) = boot(&folder, "5.10", &studies, "--allow-exec");
     assert_eq!(code, Some(0), "{words}");
     // All but io_uring's hybrid polling, by both.
-    polled(&trials_kept(&folder, FIO.0, &words));
+    let by_fio = trials_kept(&folder, FIO.0, &words);
+    polled(&by_fio);
+    crate::named_programs_ran(&folder, FIO.0, &by_fio);
     completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 10], true);
     // This kernel does not sleep before it polls a ring: the process does, if an emulated timer ends before
     // an emulated read does.
     let ways = ["io_uring/syscall/poll", "io_uring/syscall/poll+sleep"];
     chosen(&trials_kept(&folder, CHOSEN.0, &words), ways);
-    crate::io_poll_delay_rules_the_ring(&folder, trials_kept(&folder, "delay-lab", &words));
+    crate::io_poll_delay_rules_the_ring(&trials_kept(&folder, "delay-lab", &words));
 }
 
-/// A study that fails does not prevent the others. Without fio, but for the one path that it polls: what it
-/// asks of this kernel it asks of 5.10 and 6.18, too.
+/// A study that fails does not prevent the others. Without fio: what it asks of this kernel it asks of 5.10 and
+/// 6.18, too.
 #[test]
 fn every_path_on_6_1_beside_a_study_that_fails() {
     let Some((_alone, folder)) = lab(&["6.1"]) else { return };
     let (block, passthrough) = (natively(BLOCK.1, REPLICATES), natively(PASSTHROUGH.1, REPLICATES));
-    let studies = [(BLOCK.0, &*block), FAILING, (PASSTHROUGH.0, &*passthrough), FIO];
+    let studies = [(BLOCK.0, &*block), FAILING, (PASSTHROUGH.0, &*passthrough)];
     let words = beside_a_failing_study(&folder, &studies);
     completed_as_asked(&trials_kept(&folder, BLOCK.0, &words), [10, 0], false);
     passed_through(&trials_kept(&folder, PASSTHROUGH.0, &words), [4, 0], true);
@@ -308,12 +312,12 @@ fn soak_every_path_by_both_generators_on_6_1() {
     let (block, passthrough) = (again(BLOCK), again(PASSTHROUGH));
     let studies = [BLOCK, FAILING, PASSTHROUGH, (&block.0, &block.1), (&passthrough.0, &passthrough.1), FIO];
     let words = beside_a_failing_study(&folder, &studies);
+    polled(&trials_kept(&folder, FIO.0, &words));
     completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 10], false);
     passed_through(&with_again(&folder, PASSTHROUGH, &words), [4, 4], true);
 }
 
-/// Boots 6.1 for these studies, of which [`FAILING`] is one and [`FIO`] another; returns the messages. The
-/// kernel has no `queue/iostats_passthrough`, and no hybrid polling of rings.
+/// Boots 6.1 for these studies, of which [`FAILING`] is one; returns the messages. The kernel has no `queue/iostats_passthrough`, and no hybrid polling of rings.
 fn beside_a_failing_study(folder: &Path, studies: &[(&str, &str)]) -> String {
     let (words, code) = boot(folder, "6.1", studies, "");
     assert_eq!(code, Some(2), "{words}");
@@ -323,7 +327,6 @@ fn beside_a_failing_study(folder: &Path, studies: &[(&str, &str)]) -> String {
                    output is above";
     assert_eq!(messages, [message], "{words}");
     assert!(!folder.join("failing.iopj").exists());
-    polled(&trials_kept(folder, FIO.0, &words));
     words
 }
 

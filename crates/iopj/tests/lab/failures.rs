@@ -1,7 +1,7 @@
 //! Drives that fail, stall or disappear while a study runs in a guest: failures are recorded, the run ends,
 //! and the store can be read.
 
-use crate::common::{alone, folder, kernel};
+use crate::common::{alone_with_guests, folder, kernel};
 use crate::{have_lab, lab, lab_run_text};
 use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
@@ -21,7 +21,7 @@ const STUDY: &str = "name = \"fault\"\npaths = [\"posix-sio/syscall/interrupt\",
 /// store, the first of which is measured, and the messages. `None` if there can be no guest.
 fn run_with(kind: FaultKind) -> Option<(i32, Vec<Outcome>, String)> {
     let kernel = if have_lab(&[]) { kernel("6.1")? } else { return None };
-    let (_alone, folder) = (alone(), folder());
+    let (_alone, folder) = (alone_with_guests(), folder());
     let cache = Cache::open().unwrap();
     let guest = Guest {
         kernel: &kernel,

@@ -24,7 +24,7 @@ mod refusals;
 mod walk_through;
 mod watched;
 
-use common::{Alone, TestFolder, alone, folder, have, iopj_of_guests, kernel};
+use common::{Alone, TestFolder, alone_with_guests, folder, have, iopj_of_guests, kernel};
 use iopj_core::{CostSource, FunctionCost, IoPath, Space, Verdict, VerdictKind};
 use iopj_lab::Arch;
 use iopj_lab::cache::Cache;
@@ -52,12 +52,12 @@ fn have_pair(series: &[&str]) -> bool {
 
 /// A folder for studies, and the machine, if [`have_lab`].
 fn lab(series: &[&str]) -> Option<(Alone, TestFolder)> {
-    have_lab(series).then(|| (alone(), folder()))
+    have_lab(series).then(|| (alone_with_guests(), folder()))
 }
 
 /// The machine and a folder, if two guests can be joined here.
 fn lab_of_two(series: &[&str]) -> Option<(Alone, TestFolder)> {
-    have_pair(series).then(|| (alone(), folder()))
+    have_pair(series).then(|| (alone_with_guests(), folder()))
 }
 
 /// `iopj lab run` of a study of this repository in `folder`, with `change` made to its text.
@@ -233,21 +233,9 @@ fn synchronous_completions_are_what_was_asked_for_on_5_10() {
     page::shows_counts_and_no_time(&folder, "poll22-lab.iopj");
 }
 
-/// `delay-lab` with both generators, fio and a meter named by their paths.
-fn delay_lab(folder: &Path) -> String {
-    let named = with_named_programs(folder);
-    study_text(
-        "delay-lab",
-        &[("seed = 22", "seed = 22\ngenerator = [\"native\", \"fio\"]"), ("[settings]", &*named)],
-    )
-}
-
 /// Asserts that in `delay-lab` on a kernel before 6.4 the device's `io_poll_delay` decides how a ring polls.
 #[track_caller]
-fn io_poll_delay_rules_the_ring(folder: &Path, trials: Vec<Trial>) {
-    named_programs_ran(folder, &trials);
-    let trials: Vec<Trial> =
-        trials.into_iter().filter(|trial| trial.generator == Generator::Native).collect();
+fn io_poll_delay_rules_the_ring(trials: &[Trial]) {
     assert_eq!(trials.len(), 9);
     for (delay, kind, sleeping) in [
         ("-1", VerdictKind::Verified, false),
@@ -264,7 +252,7 @@ fn io_poll_delay_rules_the_ring(folder: &Path, trials: Vec<Trial>) {
     }
 }
 
-/// Names fio and a meter, each by its absolute path, before a study's settings; the meter is a script made
+/// Names fio and a meter, each by its absolute path, before a study's workload; the meter is a script made
 /// here.
 fn with_named_programs(folder: &Path) -> String {
     let script = folder.join("meter");
@@ -275,21 +263,20 @@ fn with_named_programs(folder: &Path) -> String {
     let fio = files.find(|file| file.is_file()).expect("fio, which `cargo xtask test` installs");
     format!(
         "[fio]\nprogram = {fio:?}\n[meters.own]\nkind = \"command\"\ncommand = [{script:?}]\nscope = \
-         \"system\"\ninterval = \"100ms\"\n[settings]"
+         \"system\"\ninterval = \"100ms\"\n[[workload]]"
     )
 }
 
-/// Asserts that fio did its share of the trials and that the meter was read: programs that the study names
-/// run in the guest.
+/// Asserts that fio did the trials of a study and that the meter was read: programs that the study names run
+/// in the guest.
 #[track_caller]
-fn named_programs_ran(folder: &Path, trials: &[Trial]) {
-    let of_fio: Vec<&Trial> = trials.iter().filter(|trial| trial.generator == Generator::Fio).collect();
-    assert_eq!(of_fio.len() * 2, trials.len());
-    for trial in of_fio {
+fn named_programs_ran(folder: &Path, study: &str, trials: &[Trial]) {
+    for trial in trials {
+        assert_eq!(trial.generator, Generator::Fio);
         let measurement = trial.outcome.measurement().unwrap_or_else(|| panic!("{:?}", trial.outcome));
         assert!(measurement.fio.is_some() && measurement.ios > 0, "{} I/Os", measurement.ios);
     }
-    let store = Store::open(&folder.join("delay-lab.iopj")).unwrap();
+    let store = Store::open(&folder.join(format!("{study}.iopj"))).unwrap();
     let meters = store.meters().unwrap();
     assert_eq!(meters.len(), 1);
     let readings = store.readings(meters[0].id).unwrap();
@@ -369,7 +356,7 @@ fn new_series() -> Option<String> {
 #[test]
 fn a_slow_virtio_drive_is_polled_on_7_2() {
     let Some(series) = new_series().filter(|series| have_lab(&[series])) else { return };
-    let (_alone, folder) = (alone(), folder());
+    let (_alone, folder) = (alone_with_guests(), folder());
     let options = format!("--kernel {series} --device virtio");
     let output = lab_run(&folder, "virtio-lab", &[("replicates = 8", "replicates = 3")], &options);
     let trials = trials(&folder, "virtio-lab", &output);

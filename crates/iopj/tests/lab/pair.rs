@@ -438,7 +438,7 @@ fn killed(times: u32) {
 
 #[test]
 fn nothing_is_left_after_either_side_is_killed() {
-    killed(4);
+    killed(2);
 }
 
 #[test]

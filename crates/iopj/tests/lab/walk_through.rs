@@ -1,7 +1,7 @@
 //! The walk-through of docs/fabric.md in two guests: a real ssh server on the target host, the study and the
 //! commands as the page has them.
 
-use crate::common::{alone, folder, have};
+use crate::common::{alone_with_guests, folder, have};
 use crate::have_pair;
 use crate::pair::{LEFT, NOTHING, scripts_with};
 use iopj_core::VerdictKind;
@@ -86,7 +86,7 @@ fn walk_through(count: usize) {
     if !have_pair(&["6.18"]) || !have(programs, "sshd and ssh (openssh-server)") {
         return;
     }
-    let (_alone, folder) = (alone(), folder());
+    let (_alone, folder) = (alone_with_guests(), folder());
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/fabric.md");
     let page = std::fs::read_to_string(page).unwrap();
     let study = between(&page, "```toml\n", "```");

@@ -88,7 +88,7 @@ fn fio_is_named_right_by_each_engine() {
             if only(&record).certainty == certainty {
                 break;
             }
-            println!("{options}, {length}: {:?}", record.evidence.events.map(|events| events.share()));
+            eprintln!("{options}, {length}: {:?}", record.evidence.events.map(|events| events.share()));
         }
         assert_eq!(seen.as_ref().map(|path| path.certainty), Some(certainty), "{options}: {seen:?}");
     }
