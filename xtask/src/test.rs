@@ -79,8 +79,8 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs everything: the tests with guests, the other tests, and what goes on beside them. Returns the results,
-/// and what failed beside the tests.
+/// Runs everything: the tests with guests, the other tests, and what goes on beside them. Returns the
+/// results, and what failed beside the tests.
 fn lanes(
     workspace: &Workspace,
     binaries: &[Binary],
@@ -204,8 +204,9 @@ fn new_series(offers: &Value) -> Option<&str> {
     offers.as_array()?.iter().filter_map(|offer| offer["series"].as_str()).find(is_new)
 }
 
-/// Runs the tests that need no guest of iopj's, but those that go on beside; then `on_this_machine` is dropped.
-/// A guest whose processors wait for them has trials that prove nothing, so they leave it the machine.
+/// Runs the tests that need no guest of iopj's, but those that go on beside; then `on_this_machine` is
+/// dropped. A guest whose processors wait for them has trials that prove nothing, so they leave it the
+/// machine.
 fn here(workspace: &Workspace, binaries: &[Binary], on_this_machine: Sender<()>) -> Result<Results> {
     at_priority(BESIDE_A_GUEST)?;
     let words = ["--skip", DRAWING];
@@ -290,11 +291,13 @@ mod tests {
     #[test]
     fn integration_tests_with_guests_and_those_beside_them_wait() {
         let message = |(name, kind): (&str, &str)| {
-            let target = json!({ "name": name, "kind": [kind], "src_path": "/r/x.rs" });
-            let profile = json!({ "test": true });
-            json!({ "manifest_path": "/r/Cargo.toml", "target": target, "profile": profile, "executable": "/x" })
-                .to_string()
-                + "\n"
+            let message = json!({
+                "manifest_path": "/r/Cargo.toml",
+                "target": { "name": name, "kind": [kind], "src_path": "/r/x.rs" },
+                "profile": { "test": true },
+                "executable": "/x",
+            });
+            format!("{message}\n")
         };
         let all =
             [("lab", "test"), ("crash", "test"), ("iopj_lab", "lib"), ("bypass", "test"), ("docs", "test")];

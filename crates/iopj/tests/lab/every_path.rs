@@ -293,8 +293,8 @@ fn every_path_and_io_poll_delay_on_5_10() {
     crate::io_poll_delay_rules_the_ring(&trials_kept(&folder, "delay-lab", &words));
 }
 
-/// A study that fails does not prevent the others. Without fio: what it asks of this kernel it asks of 5.10 and
-/// 6.18, too.
+/// A study that fails does not prevent the others. Without fio: what it asks of this kernel it asks of 5.10
+/// and 6.18, too.
 #[test]
 fn every_path_on_6_1_beside_a_study_that_fails() {
     let Some((_alone, folder)) = lab(&["6.1"]) else { return };
@@ -317,7 +317,8 @@ fn soak_every_path_by_both_generators_on_6_1() {
     passed_through(&with_again(&folder, PASSTHROUGH, &words), [4, 4], true);
 }
 
-/// Boots 6.1 for these studies, of which [`FAILING`] is one; returns the messages. The kernel has no `queue/iostats_passthrough`, and no hybrid polling of rings.
+/// Boots 6.1 for these studies, of which [`FAILING`] is one; returns the messages. The kernel has no
+/// `queue/iostats_passthrough`, and no hybrid polling of rings.
 fn beside_a_failing_study(folder: &Path, studies: &[(&str, &str)]) -> String {
     let (words, code) = boot(folder, "6.1", studies, "");
     assert_eq!(code, Some(2), "{words}");

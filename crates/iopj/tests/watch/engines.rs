@@ -7,9 +7,9 @@ use std::path::Path;
 
 /// Two seconds of a job: its file is open at a look, and counting, which may have spent what it may cost on
 /// the start of fio, has gone on, unless the machine is busy.
-const SHORT: &str = "--number_ios=2000 --rate_iops=1000";
+const TWO_SECONDS: &str = "--number_ios=2000 --rate_iops=1000";
 /// As long for a submission poller, which starves on a busy machine, so it has less to do.
-const SHORT_OF_A_POLLER: &str = "--number_ios=400 --rate_iops=200";
+const TWO_SECONDS_OF_A_POLLER: &str = "--number_ios=400 --rate_iops=200";
 /// Where what counting cost at the start is earned later, because all else has to wait, too.
 const LONGER: [&str; 2] =
     ["--time_based --runtime=10 --rate_iops=200", "--time_based --runtime=60 --rate_iops=200"];
@@ -58,13 +58,13 @@ fn fio_is_named_right_by_each_engine() {
     let folder = common::folder().with_data(8 << 20);
     let direct = SeenCaching::Direct;
     for (options, short, interface, sqpoll, certainty) in [
-        ("--ioengine=psync", SHORT, SeenInterface::PosixSio, false, Certainty::Proven),
-        ("--ioengine=pvsync2", SHORT, SeenInterface::PosixSio, false, Certainty::Proven),
-        ("--ioengine=libaio --iodepth=8", SHORT, SeenInterface::Libaio, false, Certainty::Proven),
-        ("--ioengine=io_uring --iodepth=8", SHORT, SeenInterface::IoUring, false, Certainty::Proven),
+        ("--ioengine=psync", TWO_SECONDS, SeenInterface::PosixSio, false, Certainty::Proven),
+        ("--ioengine=pvsync2", TWO_SECONDS, SeenInterface::PosixSio, false, Certainty::Proven),
+        ("--ioengine=libaio --iodepth=8", TWO_SECONDS, SeenInterface::Libaio, false, Certainty::Proven),
+        ("--ioengine=io_uring --iodepth=8", TWO_SECONDS, SeenInterface::IoUring, false, Certainty::Proven),
         (
             "--ioengine=io_uring --sqthread_poll=1",
-            SHORT_OF_A_POLLER,
+            TWO_SECONDS_OF_A_POLLER,
             SeenInterface::IoUring,
             true,
             Certainty::Proven,
@@ -98,7 +98,9 @@ fn fio_is_named_right_by_each_engine() {
 fn a_buffered_reader_is_never_named_like_a_direct_one() {
     let folder = common::folder().with_data(8 << 20);
     for (engine, interface) in [("psync", SeenInterface::PosixSio), ("io_uring", SeenInterface::IoUring)] {
-        let Some(record) = fio(&folder, SHORT, &format!("--direct=0 --ioengine={engine}")) else { return };
+        let Some(record) = fio(&folder, TWO_SECONDS, &format!("--direct=0 --ioengine={engine}")) else {
+            return;
+        };
         is(&record, interface, false, SeenCaching::Buffered);
         assert_eq!(only(&record).name(), format!("{interface}, buffered"));
     }
@@ -108,7 +110,7 @@ fn a_buffered_reader_is_never_named_like_a_direct_one() {
 fn a_ring_is_known_by_the_flags_of_its_creation() {
     let folder = common::folder().with_data(8 << 20);
     let options = "--direct=1 --ioengine=io_uring --sqthread_poll=1";
-    let Some(record) = fio(&folder, SHORT_OF_A_POLLER, options) else { return };
+    let Some(record) = fio(&folder, TWO_SECONDS_OF_A_POLLER, options) else { return };
     let [ring] = &record.evidence.rings[..] else { panic!("one ring: {:?}", record.evidence.rings) };
     assert!(ring.sqpoll && ring.has(iopj_core::watch::FoundRing::SQPOLL), "{ring:?}");
     // A slow machine's poller is within the budget, and then nothing is missing.
