@@ -1,5 +1,5 @@
 -- What a month changes: the slope of a straight line through each host's latency, relative to its mean, over
--- the hosts of a kind. A month is 30 days. A host needs three stores over a month or more.
+-- the hosts of a kind, if there are two. A month is 30 days. A host needs three stores over a month or more.
 WITH of_store AS (
     SELECT machine, drive, kernel, coalesce(host, store) AS host, setup, path, store,
         min(began_unix_ns) / 2592000e9 AS month,
@@ -25,4 +25,5 @@ SELECT machine, drive, kernel, count(*) AS hosts, avg(per_month) AS per_month,
     stddev_samp(per_month) / sqrt(count(*)) AS standard_error
 FROM of_whole_host
 GROUP BY machine, drive, kernel
+HAVING count(*) >= 2
 ORDER BY machine, drive, kernel

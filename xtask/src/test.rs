@@ -22,8 +22,9 @@ const SEED: &str = "10";
 /// The tests whose guests run iopj, in which a release build takes far less time than a debug build. Only the
 /// last has guests of Arm.
 const WITH_GUESTS: [&str; 2] = ["bypass", "lab"];
-/// The priority of the other tests.
+/// The priority of the other tests, and of the builds that those with guests wait for.
 const BESIDE_A_GUEST: i32 = 5;
+const WAITED_FOR: i32 = 10;
 /// Names that build to them.
 const GUESTS_PROGRAM: &str = "IOPJ_IN_GUESTS";
 /// The line after which a run says how long it took, what it skipped and what failed.
@@ -111,7 +112,7 @@ fn at_priority(nice: i32) -> Result<()> {
 /// instructions, the unit tests for Arm, the C interface, the Python package, packing, tests that measure
 /// nothing, questions of a fleet, and the counts of iopj's instructions and of the adaptive engine's, which
 /// need a disk for themselves. The lab's guests use little more than one of two processors, and at the lowest
-/// priority this takes little of theirs. `built` gets a message once the release build has ended, and is
+/// priority this takes little of theirs; the builds have a higher one. `built` gets a message once the release build has ended, and is
 /// dropped once that for Arm has; no other test uses a disk once the other end of `are_in_guests` is dropped.
 /// Returns the tests' results, and what else failed.
 fn beside(
@@ -122,13 +123,14 @@ fn beside(
     built: Sender<()>,
     are_in_guests: &Receiver<()>,
 ) -> (Option<Results>, Vec<String>) {
-    let mut results = vec![at_priority(19), workspace.release_binary().map(|_| ())];
+    let mut results = vec![at_priority(WAITED_FOR), workspace.release_binary().map(|_| ())];
     // Nobody waits for it if the tests could not run.
     let _ = built.send(());
     if for_arm {
         results.push(cross::build(workspace, false));
     }
     drop(built);
+    results.push(at_priority(19));
     results.push(miri(workspace));
     if counts {
         results.push(instructions::check_engine(workspace));

@@ -173,7 +173,12 @@ fn with_again(folder: &Path, (name, _): (&str, &str), words: &str) -> Vec<Trial>
 
 /// Boots a kernel once for these studies, each of which announces its start; returns the messages and the
 /// exit status.
-fn boot(folder: &Path, kernel: &str, studies: &[(&str, &str)], options: &str) -> (String, Option<i32>) {
+pub(crate) fn boot(
+    folder: &Path,
+    kernel: &str,
+    studies: &[(&str, &str)],
+    options: &str,
+) -> (String, Option<i32>) {
     for (name, text) in &studies[1..] {
         std::fs::write(folder.join(format!("{name}.toml")), text).unwrap();
     }
@@ -359,17 +364,4 @@ fn every_path_and_64_pollers_on_7_2() {
     completed_as_asked(&trials_kept(&folder, BLOCK.0, &words), [10, 0], false);
     passed_through(&trials_kept(&folder, PASSTHROUGH.0, &words), [6, 0], false);
     polled(&trials_kept(&folder, POLLERS.0, &words));
-}
-
-/// A separate boot: with the others it would be the longest test of all.
-#[test]
-fn rings_and_passthrough_are_proven_at_depth_on_6_18() {
-    let Some((_alone, folder)) = lab(&["6.18"]) else { return };
-    let (ring, passthrough) = (crate::ring_lab(), crate::passthrough_lab());
-    let studies: [(&str, &str); 2] = [("ring-lab", &ring), ("passthrough-lab", &passthrough)];
-    let (words, code) = boot(&folder, "6.18", &studies, "");
-    assert_eq!(code, Some(0), "{words}");
-    let trials = |name| trials_kept(&folder, name, &words);
-    crate::every_combination_of_the_ring_is_proven(&trials("ring-lab"));
-    crate::passthrough_is_proven(&trials("passthrough-lab"));
 }

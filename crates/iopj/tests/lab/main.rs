@@ -8,6 +8,7 @@ mod bypass;
 #[path = "../common/mod.rs"]
 mod common;
 mod completions;
+mod depth;
 #[path = "../../../report/tests/browser/devtools.rs"]
 mod devtools;
 mod every_path;
@@ -301,39 +302,6 @@ fn synchronous_polling_is_refuted_on_6_1() {
     assert!((poll.interrupts_per_io.unwrap() - 1.0).abs() < 0.01);
     let queue = &poll.evidence.devices[0].settings;
     assert_eq!(queue.get("io_poll").map(String::as_str), Some("1"), "sysfs says that it polls: {queue:?}");
-}
-
-/// A small `ring-lab`. A poller of 32 I/Os sleeps in few of its rounds, if these are many.
-fn ring_lab() -> String {
-    study_text("ring-lab", &[("replicates = 5", "replicates = 3"), ("ios = 4000", "ios = 16000")])
-}
-
-/// Asserts that each combination of `ring-lab` is verified on a kernel that has hybrid polling of rings.
-#[track_caller]
-fn every_combination_of_the_ring_is_proven(trials: &[Trial]) {
-    for submission in ["syscall", "sqpoll"] {
-        for completion in ["interrupt", "poll", "hybrid"] {
-            are(trials, &format!("io_uring/{submission}/{completion}"), VerdictKind::Verified);
-        }
-    }
-    are(trials, "posix-sio/syscall/interrupt", VerdictKind::Verified);
-    are(trials, "posix-sio/syscall/poll", VerdictKind::Refuted);
-    assert_eq!(trials.len(), 42);
-}
-
-/// A small `passthrough-lab`.
-fn passthrough_lab() -> String {
-    study_text("passthrough-lab", &[("ios = 1000", "ios = 4000")])
-}
-
-/// Asserts that every path of `passthrough-lab` is verified.
-#[track_caller]
-fn passthrough_is_proven(trials: &[Trial]) {
-    for (path, measurements) in by_path(trials) {
-        are(trials, &path, VerdictKind::Verified);
-        assert_eq!(measurements.len(), 6, "{path}");
-    }
-    assert_eq!(trials.len(), 36);
 }
 
 /// The oldest series from 7.2 on that is cached or on offer, which `cargo xtask test` fetches.
