@@ -112,9 +112,9 @@ fn at_priority(nice: i32) -> Result<()> {
 /// instructions, the unit tests for Arm, the C interface, the Python package, packing, tests that measure
 /// nothing, questions of a fleet, and the counts of iopj's instructions and of the adaptive engine's, which
 /// need a disk for themselves. The lab's guests use little more than one of two processors, and at the lowest
-/// priority this takes little of theirs; the builds have a higher one. `built` gets a message once the release build has ended, and is
-/// dropped once that for Arm has; no other test uses a disk once the other end of `are_in_guests` is dropped.
-/// Returns the tests' results, and what else failed.
+/// priority this takes little of theirs; the builds, which their tests wait for, have a higher one. `built`
+/// gets a message once the release build has ended, and is dropped once that for Arm has; no other test uses
+/// a disk once the other end of `are_in_guests` is dropped. Returns the tests' results, and what else failed.
 fn beside(
     workspace: &Workspace,
     binaries: &[Binary],

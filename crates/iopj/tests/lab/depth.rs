@@ -1,5 +1,5 @@
-//! Rings and passthrough with many I/Os in flight are verified on Linux 6.18. What they do with one is told by
-//! `every_path`; the soak boots once for both.
+//! Rings and passthrough with many I/Os in flight are verified on Linux 6.18. `every_path` tells what they do
+//! with one; the soak boots once for both.
 
 use crate::every_path::boot;
 use crate::{are, lab, study_text, trials_kept};
