@@ -7,8 +7,9 @@ use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread::available_parallelism;
 use std::time::Instant;
 
@@ -22,7 +23,7 @@ pub(crate) struct Binary {
     pub(crate) name: String,
     /// Made of a folder `tests`, not of a crate's own unit tests.
     pub(crate) is_integration: bool,
-    /// Of the crate: cargo runs its tests there.
+    /// The crate's folder, in which cargo would run it.
     folder: PathBuf,
     /// The source, below that folder.
     source: String,
@@ -39,6 +40,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<Vec<Binary>> {
         let output = workspace.cargo(&words).stderr(Stdio::inherit()).output()?;
         ensure!(output.status.success(), "cargo ends with {}", output.status);
         let mut binaries = named(&String::from_utf8(output.stdout)?);
+        ensure!(!binaries.is_empty(), "cargo names no test binary");
         binaries.sort_by(|one, other| {
             let key = |of: &Binary| (of.folder.clone(), of.is_integration, of.name.clone());
             key(one).cmp(&key(other))
@@ -70,14 +72,7 @@ fn binary(message: &Value) -> Option<Binary> {
 
 /// Runs them one after the other, whatever fails, with these words of libtest's and variables. Their output
 /// is printed and read.
-///
-/// # Errors
-/// One of them cannot be started.
-pub(crate) fn run<'a>(
-    binaries: impl Iterator<Item = &'a Binary>,
-    words: &[&str],
-    variables: &[(&str, PathBuf)],
-) -> Result<Results> {
+pub(crate) fn run(binaries: &[&Binary], words: &[&str], variables: &[(&str, PathBuf)]) -> Results {
     let (start, mut results) = (Instant::now(), new_results());
     for binary in binaries {
         let kind = if binary.is_integration { "" } else { "unittests " };
@@ -86,9 +81,15 @@ pub(crate) fn run<'a>(
         results.see(&title, start.elapsed());
         let mut command = Command::new(&binary.executable);
         command.current_dir(&binary.folder).arg("--show-output").args(words).envs(variables.iter().cloned());
-        read(command, &mut results, start)?;
+        match read(command, &mut results, start) {
+            Ok(status) => results.end_binary(status.success()),
+            Err(error) => {
+                println!("{error:#}");
+                results.end_binary(false);
+            }
+        }
     }
-    Ok(results)
+    results
 }
 
 /// Runs a `cargo test` that is given `--show-output`.
@@ -97,8 +98,8 @@ pub(crate) fn run<'a>(
 /// It cannot be started.
 pub(crate) fn run_cargo(command: Command) -> Result<Results> {
     let mut results = new_results();
-    let is_well = read(command, &mut results, Instant::now())?;
-    results.end(is_well);
+    let status = read(command, &mut results, Instant::now())?;
+    results.end(status.success());
     Ok(results)
 }
 
@@ -107,8 +108,8 @@ fn new_results() -> Results {
     Results::new(threads.or(available_parallelism().ok().map(Into::into)).unwrap_or(1))
 }
 
-/// Runs a command, prints its output and reads it into `results`; returns whether it succeeded.
-fn read(mut command: Command, results: &mut Results, start: Instant) -> Result<bool> {
+/// Runs a command, prints its output and reads it into `results`.
+fn read(mut command: Command, results: &mut Results, start: Instant) -> Result<ExitStatus> {
     let (reader, writer) = std::io::pipe()?;
     // cargo names binaries on stderr, libtest prints results on stdout: one pipe keeps their order.
     command.stdout(writer.try_clone()?).stderr(writer);
@@ -122,7 +123,11 @@ fn read(mut command: Command, results: &mut Results, start: Instant) -> Result<b
         results.see(&line, start.elapsed());
         println!("{line}");
     }
-    Ok(child.wait()?.success())
+    let status = child.wait()?;
+    if let Some(signal) = status.signal() {
+        println!("it was ended by signal {signal}");
+    }
+    Ok(status)
 }
 
 #[cfg(test)]

@@ -16,10 +16,10 @@ const TOOLS: [(&str, &str); 2] = [
 ];
 /// What runs programs for Arm here.
 const EMULATOR: (&str, &str) = ("qemu-aarch64", "qemu-user");
-/// The crates whose unit tests need nothing of a kernel but files and threads. The code of the others runs in
-/// the lab's Arm guest, as parts of iopj; their unit tests do not run for Arm.
+/// The crates whose unit tests need nothing of a kernel but files and threads. The code of others runs in the
+/// lab's Arm guest, as parts of iopj; their unit tests do not run for Arm.
 const TESTED: &str = "--package iopj-core --package iopj-fabric --package iopj-probe";
-/// Those of them that know neither processor nor kernel: a part of the soak.
+/// More of them, which know neither processor nor kernel: only the soak runs their unit tests.
 const PORTABLE: &str = "--package iopj-study --package iopj-store --package iopj-report";
 
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
@@ -53,10 +53,6 @@ pub(crate) fn build(workspace: &Workspace, release: bool) -> Result<()> {
     Ok(())
 }
 
-/// The module whose unit tests draw whole pages.
-pub(crate) const DRAWING: &str = "render::html::";
-/// Arithmetic and drawing that take minutes under emulation, and know no processor.
-const LONG: [&str; 3] = ["analysis::claims", "equal_paths_of_a_sequential_store", DRAWING];
 /// What the emulator does not translate: the flags in `/proc/PID/fdinfo`, which are this machine's own
 /// numbers (`O_DIRECT` is another on Arm), and `perf_event_open`.
 const UNTRANSLATED: [&str; 2] =
@@ -67,7 +63,7 @@ pub(crate) fn unit_tests(workspace: &Workspace, seed: &str) -> Result<()> {
     unit_tests_of(workspace, TESTED, Some(seed))
 }
 
-/// Those of all crates: a part of the soak.
+/// Those of all six crates: a part of the soak.
 pub(crate) fn all_unit_tests(workspace: &Workspace) -> Result<()> {
     needs::ensure_here(&[&TOOLS[..], &[EMULATOR]].concat())?;
     needs::rust_target(workspace, TARGET)?;
@@ -76,7 +72,7 @@ pub(crate) fn all_unit_tests(workspace: &Workspace) -> Result<()> {
 
 fn unit_tests_of(workspace: &Workspace, crates: &str, seed: Option<&str>) -> Result<()> {
     let mut command = cargo(workspace, &format!("test {crates} --lib"));
-    command.arg("--").args(LONG.iter().chain(&UNTRANSLATED).flat_map(|part| ["--skip", part]));
+    command.arg("--").args(UNTRANSLATED.iter().flat_map(|part| ["--skip", part]));
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", EMULATOR.0).env("PROPTEST_CASES", "8");
     command.envs(seed.map(|seed| ("PROPTEST_RNG_SEED", seed)));
     shell::step("unit tests for aarch64, emulated", &mut command)

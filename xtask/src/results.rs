@@ -45,7 +45,7 @@ struct Binary {
     failed: BTreeSet<String>,
     /// What its failed tests printed.
     failures: Vec<String>,
-    /// True if its last line was seen: it did not die.
+    /// True if its last line was seen, and it did not die.
     is_whole: bool,
 }
 
@@ -92,6 +92,13 @@ impl Results {
             binary.waited.insert(self.test.clone(), Duration::from_secs(seconds.parse().unwrap_or(0)));
         } else if let Some(reason) = line.strip_prefix("skipped: ") {
             self.skipped.push(format!("{}: {reason}", self.test));
+        }
+    }
+
+    /// Notes whether the last binary succeeded: it can fail after it has told that no test did.
+    pub(crate) fn end_binary(&mut self, well: bool) {
+        if let Some(binary) = self.binaries.last_mut() {
+            binary.is_whole &= well || !binary.failed.is_empty();
         }
     }
 
@@ -289,6 +296,22 @@ mod tests {
                 "   15.0 s  lab (tests/lab/main.rs): e",
             ]
         );
+    }
+
+    #[test]
+    fn a_binary_that_fails_after_its_last_line_did_not_end_normally() {
+        let lines = [
+            (0, "     Running tests/crash.rs (target/debug/deps/crash-0123456789abcdef)"),
+            (1, "test one ... ok"),
+            (1, "test result: ok. 1 passed"),
+        ];
+        let failed = |well| {
+            let mut results = seen(2, &lines);
+            results.end_binary(well);
+            results.failed()
+        };
+        assert_eq!(failed(true), [""; 0]);
+        assert_eq!(failed(false), ["crash (tests/crash.rs): did not end normally"]);
     }
 
     #[test]

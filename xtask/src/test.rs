@@ -2,12 +2,11 @@
 //! with guests; beside them the builds, the ring and the NVMe driver under Miri, and the instruction counts.
 
 use crate::binaries::{self, Binary, TESTS};
-use crate::cross::DRAWING;
 use crate::options::Options;
 use crate::results::Results;
 use crate::workspace::Workspace;
 use crate::{cross, dist, ffi, instructions, needs, python, queries, shell, venv};
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Context, Error, Result, bail, ensure};
 use rustix::fs::Mode;
 use rustix::process::setpriority_process;
 use serde_json::Value;
@@ -19,12 +18,14 @@ use std::time::Instant;
 /// others.
 const SEED: &str = "10";
 
-/// The tests whose guests run iopj, in which a release build takes far less time than a debug build. Only the
-/// last has guests of Arm.
-const WITH_GUESTS: [&str; 2] = ["bypass", "lab"];
-/// The priority of the other tests, and of the builds that those with guests wait for.
-const BESIDE_A_GUEST: i32 = 5;
+/// The tests with guests, in this order: the first need no build; the guests of the others run iopj, in which
+/// a release build takes far less time than a debug build; only the last have guests of Arm.
+const WITH_GUESTS: [&str; 3] = ["vm", "bypass", "lab"];
+/// Their priority, which only root may give. A guest whose processors wait has trials that prove nothing.
+const AHEAD: i32 = -5;
+/// The priority of the builds that they wait for, and of what nobody waits for.
 const WAITED_FOR: i32 = 10;
+const LOWEST: i32 = 19;
 /// Names that build to them.
 const GUESTS_PROGRAM: &str = "IOPJ_IN_GUESTS";
 /// The line after which a run says how long it took, what it skipped and what failed.
@@ -32,11 +33,12 @@ pub(crate) const TIMES: &str = "the steps, some beside others:";
 /// What holds manifests against Kubernetes' published schema: the environment of Python with it, and what
 /// names it to the tests.
 const VALIDATOR: (&str, &str) = ("kubernetes", "IOPJ_KUBERNETES_VALIDATE");
-/// Tests that measure nothing, so they can go on beside those with guests.
-const BESIDE_GUESTS: [&str; 8] =
+/// Tests that measure nothing, so they can go on at the lowest priority.
+const COMPUTING: [&str; 8] =
     ["browser", "data", "docs", "pdf", "sequential", "simulation", "truth", "winner"];
-/// The crate whose unit tests draw whole pages, which go on there, too.
+/// The crate whose unit tests draw whole pages, which go on there, too, and their module.
 const WITH_DRAWINGS: &str = "iopj_report";
+const DRAWING: &str = "render::html::";
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
@@ -88,16 +90,24 @@ fn lanes(
     counts: bool,
     for_arm: bool,
 ) -> Result<(Results, Vec<String>)> {
+    for name in WITH_GUESTS.iter().chain(&COMPUTING).chain([&WITH_DRAWINGS]) {
+        ensure!(binaries.iter().any(|one| one.name == *name), "there are no tests `{name}`");
+    }
     std::thread::scope(|scope| {
         let (built, is_built) = channel();
-        let (on_this_machine, are_in_guests) = channel();
-        let others = scope.spawn(move || beside(workspace, binaries, counts, for_arm, built, &are_in_guests));
-        let here = scope.spawn(move || here(workspace, binaries, on_this_machine));
-        let mut results = shell::timed("tests with guests", || guests(workspace, binaries, &is_built))?;
-        results.join(here.join().unwrap_or_else(|_| bail!("what runs the tests panicked"))?);
+        let (ended, has_ended) = channel();
+        let beside = scope.spawn(move || beside(workspace, binaries, counts, for_arm, built, &has_ended));
+        let guests = scope.spawn(move || {
+            // Not root's, they have the priority of the others.
+            let _ = at_priority(AHEAD);
+            shell::timed("tests with guests", || Ok(guests(workspace, binaries, &is_built)))
+        });
+        let mut results = shell::timed("tests", || Ok(here(workspace, binaries)))?;
+        drop::<Sender<()>>(ended);
+        results.join(guests.join().unwrap_or_else(|_| bail!("what runs the tests with guests panicked"))?);
         let panicked = |_| (None, vec!["what goes on beside the tests panicked".to_owned()]);
-        let (beside, failed) = others.join().unwrap_or_else(panicked);
-        beside.into_iter().for_each(|beside| results.join(beside));
+        let (computed, failed) = beside.join().unwrap_or_else(panicked);
+        computed.into_iter().for_each(|computed| results.join(computed));
         Ok((results, failed))
     })
 }
@@ -105,7 +115,7 @@ fn lanes(
 /// Sets the priority of this thread, and of the programs that it starts (on Linux of nothing else: man 2
 /// setpriority, "BUGS").
 fn at_priority(nice: i32) -> Result<()> {
-    setpriority_process(None, nice).context("a lower priority")
+    setpriority_process(None, nice).context("another priority")
 }
 
 /// What needs no quiet machine: the release build and iopj for Arm, Miri, the counts of the engine's
@@ -113,15 +123,16 @@ fn at_priority(nice: i32) -> Result<()> {
 /// nothing, questions of a fleet, and the counts of iopj's instructions and of the adaptive engine's, which
 /// need a disk for themselves. The lab's guests use little more than one of two processors, and at the lowest
 /// priority this takes little of theirs; the builds, which their tests wait for, have a higher one. `built`
-/// gets a message once the release build has ended, and is dropped once that for Arm has; no other test uses
-/// a disk once the other end of `are_in_guests` is dropped. Returns the tests' results, and what else failed.
+/// gets a message once the release build has ended, and is dropped once that for Arm has. No test outside of
+/// guests uses a disk once the other end of `has_ended` is dropped. Returns the tests' results, and what else
+/// failed.
 fn beside(
     workspace: &Workspace,
     binaries: &[Binary],
     counts: bool,
     for_arm: bool,
     built: Sender<()>,
-    are_in_guests: &Receiver<()>,
+    has_ended: &Receiver<()>,
 ) -> (Option<Results>, Vec<String>) {
     let mut results = vec![at_priority(WAITED_FOR), workspace.release_binary().map(|_| ())];
     // Nobody waits for it if the tests could not run.
@@ -130,7 +141,7 @@ fn beside(
         results.push(cross::build(workspace, false));
     }
     drop(built);
-    results.push(at_priority(19));
+    results.push(at_priority(LOWEST));
     results.push(miri(workspace));
     if counts {
         results.push(instructions::check_engine(workspace));
@@ -141,12 +152,11 @@ fn beside(
     results.push(ffi::check_built(workspace));
     results.push(dist::check_packing(workspace));
     // Other tests switch io_uring off for a moment, which these need.
-    let _ = are_in_guests.recv();
+    let _ = has_ended.recv();
     results.push(python::check_built(workspace));
     let computed = shell::timed("tests that only compute", || {
-        let of = |names: &'static [&str]| binaries.iter().filter(move |one| names.contains(&&*one.name));
-        let mut computed = run_some(workspace, of(&BESIDE_GUESTS), &[])?;
-        computed.join(run_some(workspace, of(&[WITH_DRAWINGS]), &[DRAWING])?);
+        let mut computed = run_some(workspace, these(binaries, &COMPUTING), &[]);
+        computed.join(run_some(workspace, these(binaries, &[WITH_DRAWINGS]), &[DRAWING]));
         let documents = format!("{TESTS} --no-fail-fast --doc -- --show-output");
         computed.join(binaries::run_cargo(workspace.cargo(&documents))?);
         Ok(computed)
@@ -206,33 +216,35 @@ fn new_series(offers: &Value) -> Option<&str> {
     offers.as_array()?.iter().filter_map(|offer| offer["series"].as_str()).find(is_new)
 }
 
-/// Runs the tests that need no guest of iopj's, but those that go on beside; then `on_this_machine` is
-/// dropped. A guest whose processors wait for them has trials that prove nothing, so they leave it the
-/// machine.
-fn here(workspace: &Workspace, binaries: &[Binary], on_this_machine: Sender<()>) -> Result<Results> {
-    at_priority(BESIDE_A_GUEST)?;
-    let words = ["--skip", DRAWING];
-    let results = shell::timed("tests", || run_some(workspace, without_guests(binaries), &words));
-    drop(on_this_machine);
+/// Runs the tests without guests, but those that go on at the lowest priority.
+fn here(workspace: &Workspace, binaries: &[Binary]) -> Results {
+    let mut results =
+        run_some(workspace, without(binaries, &[&WITH_GUESTS, &COMPUTING, &[WITH_DRAWINGS]]), &[]);
+    results.join(run_some(workspace, these(binaries, &[WITH_DRAWINGS]), &["--skip", DRAWING]));
     results
 }
 
 /// Runs the tests with guests, each once what its guests run was built.
-fn guests(workspace: &Workspace, binaries: &[Binary], is_built: &Receiver<()>) -> Result<Results> {
-    // A message for the first, and the end of the channel for the last.
-    let [first, last] = WITH_GUESTS.map(|name| {
+fn guests(workspace: &Workspace, binaries: &[Binary], is_built: &Receiver<()>) -> Results {
+    let [first, second, last] = WITH_GUESTS.map(|name| these(binaries, &[name]));
+    let mut results = run_some(workspace, first, &[]);
+    for binaries in [second, last] {
+        // A message once iopj was built, and the end of the channel once it was for Arm.
         let _ = is_built.recv();
-        run_some(workspace, binaries.iter().filter(|one| one.name == name), &[])
-    });
-    let mut results = first?;
-    results.join(last?);
-    Ok(results)
+        results.join(run_some(workspace, binaries, &[]));
+    }
+    results
 }
 
-/// The test binaries without those with guests and those beside them.
-fn without_guests(binaries: &[Binary]) -> impl Iterator<Item = &Binary> {
-    let is_elsewhere = |name: &str| WITH_GUESTS.contains(&name) || BESIDE_GUESTS.contains(&name);
-    binaries.iter().filter(move |one| !(one.is_integration && is_elsewhere(&one.name)))
+/// The test binaries of these names.
+fn these<'a>(binaries: &'a [Binary], names: &[&str]) -> Vec<&'a Binary> {
+    binaries.iter().filter(|one| names.contains(&one.name.as_str())).collect()
+}
+
+/// The test binaries of other names.
+fn without<'a>(binaries: &'a [Binary], names: &[&[&str]]) -> Vec<&'a Binary> {
+    let is_named = |one: &Binary| names.iter().any(|names| names.contains(&one.name.as_str()));
+    binaries.iter().filter(|one| !is_named(one)).collect()
 }
 
 /// Makes the environment with the validator of manifests; outside of CI, tests are skipped without it.
@@ -249,18 +261,14 @@ fn validator(workspace: &Workspace) -> Result<()> {
 
 /// Runs these with these words of libtest's, and tells them where the programs are that guests run and that
 /// hold manifests against their schema.
-fn run_some<'a>(
-    workspace: &Workspace,
-    binaries: impl Iterator<Item = &'a Binary>,
-    words: &[&str],
-) -> Result<Results> {
+fn run_some(workspace: &Workspace, binaries: Vec<&Binary>, words: &[&str]) -> Results {
     let validator = workspace.target.join(format!("venv/{}/bin/kubernetes-validate", VALIDATOR.0));
     let variables = [
         ("PROPTEST_RNG_SEED", SEED.into()),
         (GUESTS_PROGRAM, workspace.target.join("release/iopj")),
         (VALIDATOR.1, validator),
     ];
-    binaries::run(binaries, words, &variables)
+    binaries::run(&binaries, words, &variables)
 }
 
 /// Pool, buffers, rings and the engine on them, over a kernel in Rust, and the NVMe driver under Miri,
@@ -291,21 +299,20 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn integration_tests_with_guests_and_those_beside_them_wait() {
-        let message = |(name, kind): (&str, &str)| {
+    fn each_test_binary_is_run_once() {
+        let message = |name: &str| {
             let message = json!({
                 "manifest_path": "/r/Cargo.toml",
-                "target": { "name": name, "kind": [kind], "src_path": "/r/x.rs" },
+                "target": { "name": name, "kind": ["test"], "src_path": "/r/x.rs" },
                 "profile": { "test": true },
                 "executable": "/x",
             });
             format!("{message}\n")
         };
-        let all =
-            [("lab", "test"), ("crash", "test"), ("iopj_lab", "lib"), ("bypass", "test"), ("docs", "test")];
-        let binaries = binaries::named(&all.map(message).concat());
-        let names = without_guests(&binaries).map(|one| one.name.as_str());
-        assert_eq!(names.collect::<Vec<_>>(), ["crash", "iopj_lab"]);
+        let binaries = binaries::named(&["lab", "crash", "iopj_lab", "bypass", "docs"].map(message).concat());
+        let names = |chosen: Vec<&Binary>| chosen.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(without(&binaries, &[&WITH_GUESTS, &COMPUTING])), ["crash", "iopj_lab"]);
+        assert_eq!(names(these(&binaries, &["lab"])), ["lab"]);
     }
 
     #[test]

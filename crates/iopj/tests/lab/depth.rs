@@ -45,7 +45,7 @@ fn trials(ring: &str, passthrough: &str) -> Option<[Vec<Trial>; 2]> {
     Some(["ring-lab", "passthrough-lab"].map(|name| trials_kept(&folder, name, &words)))
 }
 
-/// Asserts that an interface is verified with each submission and completion, which this kernel has all.
+/// Asserts that an interface is verified with each submission and completion, all of which this kernel has.
 #[track_caller]
 fn every_way_is_proven(trials: &[Trial], interface: &str) {
     for submission in ["syscall", "sqpoll"] {

@@ -1,6 +1,6 @@
-//! Boots each fetched kernel once for all tests that can share a guest: every path by both generators (on the
-//! newest kernel by the native one), on the block device and through the node of passthrough (who completed
-//! the I/Os, and that no verdict says otherwise), and the verdicts of this repository's studies.
+//! Boots each fetched kernel once for all tests that can share a guest: every path by both generators (on 6.1
+//! and the newest kernel by the native one), on the block device and through the node of passthrough (who
+//! completed the I/Os, and that no verdict says otherwise), and the verdicts of this repository's studies.
 
 use crate::{are, completions, lab, lab_run_text, new_series, trials_kept};
 use iopj_core::VerdictKind;
@@ -298,8 +298,7 @@ fn every_path_and_io_poll_delay_on_5_10() {
     crate::io_poll_delay_rules_the_ring(&trials_kept(&folder, "delay-lab", &words));
 }
 
-/// A study that fails does not prevent the others. Without fio: what it asks of this kernel it asks of 5.10
-/// and 6.18, too.
+/// A study that fails does not prevent the others. fio is left out: 5.10 and 6.18 cover it.
 #[test]
 fn every_path_on_6_1_beside_a_study_that_fails() {
     let Some((_alone, folder)) = lab(&["6.1"]) else { return };

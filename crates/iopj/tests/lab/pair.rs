@@ -422,8 +422,8 @@ fn killed(times: u32) {
     let target = format!(
         "{LEFT}{random}({SERVE}) &\n(while :; do\n\tmoment\n\tsleep 2\n\tpid=$(pidof iopj | tr ' ' '\\n' | \
          while read -r pid; do grep -q agent /proc/$pid/cmdline && echo $pid; done)\n\t[ -z \"$pid\" ] \
-         || kill -9 \
-         $pid\n\tsleep 1\ndone) &\nkiller=$!\nsleep 10\nwhile :; do\n\tsleep 1\n\techo \"there: \
+         || {{ kill -9 $pid && \
+         echo killed; }}\n\tsleep 1\ndone) &\nkiller=$!\nsleep 10\nwhile :; do\n\tsleep 1\n\techo \"there: \
          [$(left)]\"\ndone\n"
     );
     let lines = scripts(&folder, host, target);
@@ -431,6 +431,7 @@ fn killed(times: u32) {
         lines.iter().find(|line| line.starts_with("killed ")).unwrap_or_else(|| panic!("{lines:#?}"));
     let busy: u32 = killed.split(' ').nth(3).unwrap().parse().unwrap();
     assert!(busy * 2 >= times, "{killed}");
+    assert!(lines.iter().any(|line| line == "target: killed"), "no agent was killed: {lines:#?}");
     assert!(lines.iter().any(|line| line == "left: []"), "{lines:#?}");
     let last = lines.iter().rev().find(|line| line.starts_with("target: there: "));
     assert_eq!(last.map(String::as_str), Some("target: there: []"), "{lines:#?}");
@@ -438,7 +439,7 @@ fn killed(times: u32) {
 
 #[test]
 fn nothing_is_left_after_either_side_is_killed() {
-    killed(2);
+    killed(4);
 }
 
 #[test]
