@@ -1,6 +1,5 @@
-//! `cargo xtask queries`: a fleet of 1,000 stores, gathered and asked every question of `queries/` in DuckDB
-//! and in Spark, whose answers must agree, with each other and with `iopj fleet report`. The gate asks a fleet
-//! of 200.
+//! `cargo xtask queries`: a fleet of 1,000 stores (of 200 in the gate), gathered and asked every question of
+//! `queries/` in DuckDB and in Spark, whose answers must agree, with each other and with `iopj fleet report`.
 
 use crate::options::Options;
 use crate::workspace::Workspace;
