@@ -265,6 +265,9 @@ impl Drop for Undo {
     }
 }
 
+/// What each loop device begins with. It keeps what a test left that was killed.
+const FIRST: [(&str, &str); 3] = [("nomerges", "0"), ("rq_affinity", "1"), ("scheduler", "none")];
+
 /// A loop device, detached when dropped.
 pub(crate) struct LoopDevice {
     pub(crate) path: PathBuf,
@@ -275,7 +278,13 @@ impl LoopDevice {
     /// Over the file `image`, with losetup's `options`.
     pub(crate) fn new(image: &Path, options: &str) -> LoopDevice {
         let path = tool(&format!("losetup {options} -f --show {}", image.display()));
-        LoopDevice { _undo: Undo(format!("losetup -d {path}")), path: path.into() }
+        let device = LoopDevice { _undo: Undo(format!("losetup -d {path}")), path: path.into() };
+        let queue = Path::new("/sys/block").join(device.name()).join("queue");
+        for (setting, value) in FIRST {
+            // Only root can change them, and so only root need do this.
+            let _ = std::fs::write(queue.join(setting), value);
+        }
+        device
     }
 
     /// The node, as `/dev/loop0`.
