@@ -23,8 +23,7 @@ const SEED: &str = "10";
 const WITH_GUESTS: [&str; 3] = ["vm", "bypass", "lab"];
 /// Their priority, which only root may give. A guest whose processors wait has trials that prove nothing.
 const AHEAD: i32 = -5;
-/// The priority of the builds that they wait for, and of what nobody waits for.
-const WAITED_FOR: i32 = 10;
+/// The priority of what goes on beside all tests, but the builds that those with guests wait for.
 const LOWEST: i32 = 19;
 /// Names that build to them.
 const GUESTS_PROGRAM: &str = "IOPJ_IN_GUESTS";
@@ -122,7 +121,7 @@ fn at_priority(nice: i32) -> Result<()> {
 /// instructions, the unit tests for Arm, the C interface, the Python package, packing, tests that measure
 /// nothing, questions of a fleet, and the counts of iopj's instructions and of the adaptive engine's, which
 /// need a disk for themselves. The lab's guests use little more than one of two processors, and at the lowest
-/// priority this takes little of theirs; the builds, which their tests wait for, have a higher one. `built`
+/// priority this takes little of theirs; the builds, which their tests wait for, have that of others. `built`
 /// gets a message once the release build has ended, and is dropped once that for Arm has. No test outside of
 /// guests uses a disk once the other end of `has_ended` is dropped. Returns the tests' results, and what else
 /// failed.
@@ -134,7 +133,7 @@ fn beside(
     built: Sender<()>,
     has_ended: &Receiver<()>,
 ) -> (Option<Results>, Vec<String>) {
-    let mut results = vec![at_priority(WAITED_FOR), workspace.release_binary().map(|_| ())];
+    let mut results = vec![workspace.release_binary().map(|_| ())];
     // Nobody waits for it if the tests could not run.
     let _ = built.send(());
     if for_arm {
