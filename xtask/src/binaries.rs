@@ -16,7 +16,7 @@ use std::time::Instant;
 /// The features are those of clippy and the documentation, so nothing is built twice.
 pub(crate) const TESTS: &str = "test --workspace --all-features";
 
-/// One of them.
+/// A test binary.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Binary {
     /// The name of a crate, or of an integration test.
@@ -49,7 +49,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<Vec<Binary>> {
     })
 }
 
-/// Those that cargo's messages name.
+/// The test binaries that the messages of cargo name.
 pub(crate) fn named(messages: &str) -> Vec<Binary> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     messages.filter_map(|message| binary(&message)).collect()
@@ -95,7 +95,7 @@ pub(crate) fn run(binaries: &[&Binary], words: &[&str], variables: &[(&str, Path
 /// Runs a `cargo test` that is given `--show-output`.
 ///
 /// # Errors
-/// It cannot be started.
+/// The command cannot be started.
 pub(crate) fn run_cargo(command: Command) -> Result<Results> {
     let mut results = new_results();
     let status = read(command, &mut results, Instant::now())?;

@@ -63,7 +63,7 @@ pub(crate) fn unit_tests(workspace: &Workspace, seed: &str) -> Result<()> {
     unit_tests_of(workspace, TESTED, Some(seed))
 }
 
-/// Those of all six crates: a part of the soak.
+/// The unit tests of all six crates for Arm: a part of the soak.
 pub(crate) fn all_unit_tests(workspace: &Workspace) -> Result<()> {
     needs::ensure_here(&[&TOOLS[..], &[EMULATOR]].concat())?;
     needs::rust_target(workspace, TARGET)?;
