@@ -30,7 +30,7 @@ pub(crate) struct Binary {
     executable: PathBuf,
 }
 
-/// Builds all of them.
+/// Builds all test binaries.
 ///
 /// # Errors
 /// cargo's own.

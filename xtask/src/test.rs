@@ -97,7 +97,7 @@ fn lanes(
         let (ended, has_ended) = channel();
         let beside = scope.spawn(move || beside(workspace, binaries, counts, for_arm, built, &has_ended));
         let guests = scope.spawn(move || {
-            // Not root's, they have the priority of the others.
+            // Without root they keep the priority of the others.
             let _ = at_priority(AHEAD);
             shell::timed("tests with guests", || Ok(guests(workspace, binaries, &is_built)))
         });

@@ -10,6 +10,7 @@ use iopj_lab::session::{Device, Fault, FaultKind, Guest, GuestStudy};
 use iopj_lab::vm::VmError;
 use iopj_store::{Outcome, Store};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -45,14 +46,20 @@ fn run_with(kind: FaultKind) -> Option<(i32, Vec<Outcome>, String)> {
     };
     let mut printed = String::new();
     let mut run = || {
+        printed.clear();
         guest.run(&cache, std::slice::from_ref(&study), &AtomicBool::new(false), &mut |line| {
             printed += line;
             printed.push('\n');
         })
     };
     // QEMU 7.2 was seen to die of SIGSEGV as a drive was pulled.
-    let has_ended = |done: &Result<_, LabError>| !matches!(done, Err(LabError::Vm(VmError::Died { .. })));
-    let done = (0..3).map(|_| run()).find(has_ended).expect("a QEMU that does not die");
+    let has_died = |done: &Result<_, LabError>| match done {
+        Err(LabError::Vm(VmError::Died { status, .. })) => {
+            kind == FaultKind::Pull && status.signal() == Some(libc::SIGSEGV)
+        }
+        _ => false,
+    };
+    let done = (0..3).map(|_| run()).find(|done| !has_died(done)).expect("a QEMU that does not die");
     let done = done.and_then(|mut done| done.studies.remove(0)).unwrap();
     let trials = Store::open(&store).unwrap().trials().unwrap();
     let outcomes: Vec<Outcome> = trials.into_iter().map(|trial| trial.outcome).collect();

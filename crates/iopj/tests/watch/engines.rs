@@ -58,7 +58,8 @@ fn counted(folder: &Path, lengths: &[&str], options: &str) -> Option<WatchRecord
     let (last, shorter) = lengths.split_last()?;
     for length in shorter {
         let record = fio(folder, length, options)?;
-        if record.paths.iter().all(|path| path.certainty == Certainty::Proven) {
+        let is_proven = |path: &SeenPath| path.certainty == Certainty::Proven;
+        if !record.paths.is_empty() && record.paths.iter().all(is_proven) {
             return Some(record);
         }
         eprintln!("{options}, {length}: {:?}", record.evidence.events.map(|events| events.share()));
