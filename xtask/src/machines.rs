@@ -47,10 +47,11 @@ const MACHINES: [(&str, Place); 8] = [
     ("beside-a-build", Place::BesideBuilds),
 ];
 
-/// The tests that look at the machine: its drives, settings, meters, processes, users and mounts.
+/// The tests that look at the machine: its drives, settings, meters, processes, users and mounts. Pages are
+/// drawn alike on all.
 const LOOKING: &str = "cargo test --workspace --all-features --no-fail-fast --lib --bins --test analysis \
                        --test crash --test energy --test fleet --test monitoring --test profile --test \
-                       refusals --test verdicts --test watch -- --show-output";
+                       refusals --test verdicts --test watch -- --show-output --skip render::html::";
 
 /// A PMU `power` beside those that the kernel has, whose event is one of the kernel's software events: the
 /// clock of a processor, which looks like 10 W (perf_event_open(2), PERF_COUNT_SW_CPU_CLOCK).
@@ -278,6 +279,7 @@ fn toolchains(home: &Path) -> Result<()> {
     fs::create_dir_all(&to)?;
     let parts = CARGO.map(|part| cargo.join(part)).into_iter().filter(|part| part.exists());
     shell::output(Command::new("cp").arg("-a").args(parts).arg(to))?;
-    shell::output(Command::new("cp").arg("-a").arg(rustup).arg(home.join(".rustup")))?;
+    // A toolchain may be a link to another, by an absolute path.
+    shell::output(Command::new("cp").args(["-a", "--dereference"]).arg(rustup).arg(home.join(".rustup")))?;
     Ok(())
 }
