@@ -18,9 +18,10 @@ const TOOLS: [(&str, &str); 2] = [
 const EMULATOR: (&str, &str) = ("qemu-aarch64", "qemu-user");
 /// The crates whose unit tests need nothing of a kernel but files and threads. The code of others runs in the
 /// lab's Arm guest, as parts of iopj; their unit tests do not run for Arm.
-const TESTED: &str = "--package iopj-core --package iopj-fabric --package iopj-probe";
+const TESTED: &str = "--package iopj-core --package iopj-probe";
 /// More of them, which know neither processor nor kernel: only the soak runs their unit tests.
-const PORTABLE: &str = "--package iopj-study --package iopj-store --package iopj-report";
+const PORTABLE: &str =
+    "--package iopj-fabric --package iopj-study --package iopj-store --package iopj-report";
 
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let release = options.flag("--release");
@@ -63,7 +64,7 @@ pub(crate) fn unit_tests(workspace: &Workspace, seed: &str) -> Result<()> {
     unit_tests_of(workspace, TESTED, Some(seed))
 }
 
-/// The unit tests of all six crates for Arm: a part of the soak.
+/// The unit tests of all these crates for Arm: a part of the soak.
 pub(crate) fn all_unit_tests(workspace: &Workspace) -> Result<()> {
     needs::ensure_here(&[&TOOLS[..], &[EMULATOR]].concat())?;
     needs::rust_target(workspace, TARGET)?;

@@ -47,19 +47,20 @@ under_way() {
 	sleep 1.5
 }
 
-# attempt NAME ADDRESS ARGUMENTS...: a run on the drive, which it may take from its driver. It prints its
-# messages on the console. It leaves under NAME: the messages, its exit status, the drive's driver and block
-# device afterwards, and its trials.
+# attempt NAME ADDRESS ARGUMENTS...: a run of a study or a matrix on the drive, which it may take from its
+# driver. It prints its messages on the console. It leaves under NAME: the messages, its exit status, the
+# drive's driver and block device afterwards, and its trials.
 attempt() {
 	name=$1
 	address=$2
 	shift 2
 	target=$(node "$address")
+	case $1 in *.toml) ;; *) set -- --meters none --ramp-time 0s "$@" ;; esac
 	echo "attempt $name"
 	{
 		cd /tmp
-		iopj run --target "$target" --take-device "$address" --meters none --ramp-time 0s \
-			--store "$name.iopj" "$@" 2>&1 >/dev/null
+		iopj run --target "$target" --take-device "$address" --store "$name.iopj" "$@" \
+			2>&1 >/dev/null
 		echo $? >"/out/$name.status"
 	} | tee "/out/$name.messages"
 	driver "$address" >"/out/$name.driver"

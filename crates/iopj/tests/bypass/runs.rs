@@ -11,10 +11,20 @@ use iopj_lab::vm::{Backend, Drive, Nvme, RunFolder};
 use iopj_store::{Measurement, Outcome, Store};
 use std::time::Duration;
 
-/// Two trials, long enough for the drive's fault to hit the second.
-const TWO: &str = "--path nvme-user/doorbell/poll --iodepth 1 --runtime 8s --replicates 2";
-/// Twice as long as the kernel waits before it releases a drive that is pulled.
-const LONG: &str = "--path nvme-user/doorbell/poll --iodepth 1 --runtime 12s --replicates 2";
+/// A study of two trials, by its seed in this order: a short one, and one that is cut short by a fault of the
+/// drive or the end of the run. The kernel takes six seconds to release a drive that is pulled.
+const TWO: &str = "cat >/tmp/two.toml <<END
+name = \"two\"
+seed = 1
+replicates = 1
+meters = \"none\"
+paths = \"nvme-user/doorbell/poll\"
+[[workload]]
+ios = 200
+[[workload]]
+runtime = \"40s\"
+END
+";
 const SHORT: &str = "--path nvme-user/doorbell/poll --iodepth 1 --ios 200 --replicates 1";
 /// From the line that announces the second trial until its drive is in use.
 const UNDER_WAY: Duration = Duration::from_millis(1500);
@@ -54,11 +64,11 @@ fn a_drive_that_fails_in_a_trial_fails_the_trial_and_is_given_back() {
         [Backend::Failable { size_bytes }, Backend::Stallable { size_bytes }, nothing.clone(), nothing];
     bench.drives = backends.map(|backend| Drive::Nvme(Nvme::new(4, backend))).into();
     let script = format!(
-        "drives 4\nerrors=$(address 0) silence=$(address 1) fatal=$(address 2) pulled=$(address 3)\nattempt \
-         errors $errors {TWO}\nattempt silence $silence {TWO}\n(\nunder_way fatal $fatal; printf '\\002' | \
-         dd of=/sys/bus/pci/devices/$fatal/config bs=1 seek=4 2>/dev/null\n) &\nattempt fatal $fatal \
-         {TWO}\nattempt pulled $pulled {LONG}\nls /sys/bus/pci/devices/$pulled >/out/pulled.folder \
-         2>&1\niopj restore >/out/restore 2>&1; echo $? >/out/restore.status\n"
+        "{TWO}drives 4\nerrors=$(address 0) silence=$(address 1) fatal=$(address 2) pulled=$(address \
+         3)\nattempt errors $errors two.toml\nattempt silence $silence two.toml\n(\nunder_way fatal $fatal; \
+         printf '\\002' | dd of=/sys/bus/pci/devices/$fatal/config bs=1 seek=4 2>/dev/null\n) &\nattempt \
+         fatal $fatal two.toml\nattempt pulled $pulled two.toml\nls /sys/bus/pci/devices/$pulled \
+         >/out/pulled.folder 2>&1\niopj restore >/out/restore 2>&1; echo $? >/out/restore.status\n"
     );
     let mut attempt = String::new();
     let left = bench.run(&script, |line, run| {
@@ -135,15 +145,16 @@ fn a_run_that_is_cut_short_leaves_the_drive_to_its_driver() {
     let cut = |name: &str, signal: &str| {
         format!(
             "(\nunder_way {name} $drive; driver $drive >/out/{name}.during; kill -{signal} $(pidof iopj)\n) \
-             &\nattempt {name} $drive {TWO}\n"
+             &\nattempt {name} $drive two.toml\n"
         )
     };
     let (interrupted, killed) = (cut("interrupted", "INT"), cut("killed", "KILL"));
     let script = format!(
-        "drives 1\ndrive=$(address 0) cache=/sys/block/$(basename $(node $drive))/queue/write_cache\ncat \
-         $cache >/out/default.cache; echo 'write through' >$cache\n{interrupted}cat $cache \
-         >/out/interrupted.cache\n{killed}cat /run/iopj/journal-*.jsonl >/out/killed.journal\niopj restore \
-         >/out/restore 2>&1; echo $? >/out/restore.status\ndrives 1\ndriver $drive >/out/restored; cat \
+        "{TWO}drives 1\ndrive=$(address 0) cache=/sys/block/$(basename $(node \
+         $drive))/queue/write_cache\ncat $cache >/out/default.cache; echo 'write through' \
+         >$cache\n{interrupted}cat $cache >/out/interrupted.cache\n{killed}cat \
+         /run/iopj/journal-*.jsonl >/out/killed.journal\niopj restore >/out/restore 2>&1; echo $? \
+         >/out/restore.status\ndrives 1\ndriver $drive >/out/restored; cat \
          $cache >/out/restored.cache\nattempt again $drive {SHORT}\n"
     );
     let left = bench.run(&script, |_, _| {});

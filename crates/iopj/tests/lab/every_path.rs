@@ -1,6 +1,7 @@
-//! Boots each fetched kernel once for all tests that can share a guest: every path by both generators (on 6.1
-//! and the newest kernel by the native one), on the block device and through the node of passthrough (who
-//! completed the I/Os, and that no verdict says otherwise), and the verdicts of this repository's studies.
+//! Boots each fetched kernel once for all tests that can share a guest: every path by the native generator
+//! (on 6.18 by fio, too; the soaks measure all of them by both), on the block device and through the node of
+//! passthrough (who completed the I/Os, and that no verdict says otherwise), and the verdicts of this
+//! repository's studies.
 
 use crate::{are, completions, lab, lab_run_text, new_series, trials_kept};
 use iopj_core::VerdictKind;
@@ -74,7 +75,7 @@ ios = 100
 );
 
 /// Far more pollers than processors, which take turns. A time instead of a number of I/Os: each gets some,
-/// although jobs sleep where they meet: 64 to 112 times (seen), which must be few per I/O.
+/// although jobs sleep where they meet: 64 of them 64 to 112 times (seen), which must be few per I/O.
 const POLLERS: (&str, &str) = (
     "pollers",
     r#"
@@ -92,6 +93,10 @@ ramp_time = "100ms"
 runtime = "10s"
 "#,
 );
+
+/// Fewer, which need less time for that.
+const FEWER: [(&str, &str); 2] =
+    [("numjobs = 64", "numjobs = 16"), ("runtime = \"10s\"", "runtime = \"3s\"")];
 
 /// fio's trials take three times as long: only one path, which it polls.
 const FIO: (&str, &str) = (
@@ -281,16 +286,14 @@ fn every_path_and_io_poll_delay_on_5_10() {
     let Some((_alone, folder)) = lab(&["5.10"]) else { return };
     let fio = FIO.1.replace("meters = \"none\"\n", "");
     let fio = fio.replace("[[workload]]", &crate::with_named_programs(&folder));
-    let delay = crate::study_text("delay-lab", &[]);
-    let (name, text) = again(BLOCK);
-    let studies = [BLOCK, (&name, &text), (FIO.0, &fio), CHOSEN, ("delay-lab", &delay)];
-    let (words, code) = boot(&folder, "5.10", &studies, "--allow-exec");
-    assert_eq!(code, Some(0), "{words}");
-    // All but io_uring's hybrid polling, by both.
+    let (block, delay) = (natively(BLOCK.1, REPLICATES), crate::study_text("delay-lab", &[]));
+    let studies = [(BLOCK.0, &*block), (FIO.0, &fio), CHOSEN, ("delay-lab", &delay)];
+    let words = all_succeed(&folder, "5.10", &studies, "--allow-exec");
+    // All but io_uring's hybrid polling.
+    completed_as_asked(&trials_kept(&folder, BLOCK.0, &words), [10, 0], true);
     let by_fio = trials_kept(&folder, FIO.0, &words);
     polled(&by_fio);
     crate::named_programs_ran(&folder, FIO.0, &by_fio);
-    completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 10], true);
     // This kernel does not sleep before it polls a ring: the process does, if an emulated timer ends before
     // an emulated read does.
     let ways = ["io_uring/syscall/poll", "io_uring/syscall/poll+sleep"];
@@ -298,7 +301,23 @@ fn every_path_and_io_poll_delay_on_5_10() {
     crate::io_poll_delay_rules_the_ring(&trials_kept(&folder, "delay-lab", &words));
 }
 
-/// A study that fails does not prevent the others. fio is left out: 5.10 and 6.18 cover it.
+#[test]
+#[ignore = "a soak: cargo xtask soak"]
+fn soak_every_path_by_both_generators_on_5_10() {
+    let Some((_alone, folder)) = lab(&["5.10"]) else { return };
+    let (name, text) = again(BLOCK);
+    let words = all_succeed(&folder, "5.10", &[BLOCK, (&name, &text)], "");
+    completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 10], true);
+}
+
+/// Boots a kernel for these studies, all of which succeed; returns the messages.
+fn all_succeed(folder: &Path, kernel: &str, studies: &[(&str, &str)], options: &str) -> String {
+    let (words, code) = boot(folder, kernel, studies, options);
+    assert_eq!(code, Some(0), "{words}");
+    words
+}
+
+/// A study that fails does not prevent the others.
 #[test]
 fn every_path_on_6_1_beside_a_study_that_fails() {
     let Some((_alone, folder)) = lab(&["6.1"]) else { return };
@@ -320,7 +339,6 @@ fn soak_every_path_by_both_generators_on_6_1() {
     completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 10], false);
     passed_through(&with_again(&folder, PASSTHROUGH, &words), [4, 4], true);
 }
-
 /// Boots 6.1 for these studies, of which [`FAILING`] is one; returns the messages. The kernel has no
 /// `queue/iostats_passthrough`, and no hybrid polling of rings.
 fn beside_a_failing_study(folder: &Path, studies: &[(&str, &str)]) -> String {
@@ -336,31 +354,45 @@ fn beside_a_failing_study(folder: &Path, studies: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn every_path_on_6_18() {
+fn every_path_by_both_generators_on_6_18() {
     let Some((_alone, folder)) = lab(&["6.18"]) else { return };
     let (block, passthrough) = (again(BLOCK), again(PASSTHROUGH));
-    let studies = [BLOCK, PASSTHROUGH, (&block.0, &block.1), (&passthrough.0, &passthrough.1), FIO, CHOSEN];
-    let (words, code) = boot(&folder, "6.18", &studies, "");
-    assert_eq!(code, Some(0), "{words}");
+    let studies = [BLOCK, PASSTHROUGH, (&block.0, &block.1), (&passthrough.0, &passthrough.1), CHOSEN];
+    let words = all_succeed(&folder, "6.18", &studies, "");
     // fio cannot ask for hybrid polling of rings, and no `io_poll_delay` can be set for that of synchronous
     // reads.
-    polled(&trials_kept(&folder, FIO.0, &words));
     completed_as_asked(&with_again(&folder, BLOCK, &words), [10, 8], false);
     let ways = ["io_uring/syscall/poll", "io_uring/syscall/hybrid"];
     chosen(&trials_kept(&folder, CHOSEN.0, &words), ways);
     passed_through(&with_again(&folder, PASSTHROUGH, &words), [6, 4], false);
 }
 
-/// Without fio, which asks of this kernel what it asks of 6.18, and takes most of the time there.
 #[test]
-fn every_path_and_64_pollers_on_7_2() {
+#[ignore = "a soak: cargo xtask soak"]
+fn soak_polling_by_fio_is_proven_on_6_18() {
+    let Some((_alone, folder)) = lab(&["6.18"]) else { return };
+    let words = all_succeed(&folder, "6.18", &[FIO], "");
+    polled(&trials_kept(&folder, FIO.0, &words));
+}
+
+#[test]
+fn every_path_and_more_pollers_than_processors_on_7_2() {
     let Some(series) = new_series() else { return };
     let Some((_alone, folder)) = lab(&[&series]) else { return };
     let (block, passthrough) = (natively(BLOCK.1, REPLICATES), natively(PASSTHROUGH.1, REPLICATES));
-    let studies = [(BLOCK.0, &*block), (PASSTHROUGH.0, &*passthrough), POLLERS];
-    let (words, code) = boot(&folder, &series, &studies, "");
-    assert_eq!(code, Some(0), "{words}");
+    let pollers = FEWER.iter().fold(POLLERS.1.to_owned(), |text, (many, few)| text.replace(many, few));
+    let studies = [(BLOCK.0, &*block), (PASSTHROUGH.0, &*passthrough), (POLLERS.0, &*pollers)];
+    let words = all_succeed(&folder, &series, &studies, "");
     completed_as_asked(&trials_kept(&folder, BLOCK.0, &words), [10, 0], false);
     passed_through(&trials_kept(&folder, PASSTHROUGH.0, &words), [6, 0], false);
+    polled(&trials_kept(&folder, POLLERS.0, &words));
+}
+
+#[test]
+#[ignore = "a soak: cargo xtask soak"]
+fn soak_64_pollers_on_7_2() {
+    let Some(series) = new_series() else { return };
+    let Some((_alone, folder)) = lab(&[&series]) else { return };
+    let words = all_succeed(&folder, &series, &[POLLERS], "");
     polled(&trials_kept(&folder, POLLERS.0, &words));
 }

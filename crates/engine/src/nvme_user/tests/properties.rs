@@ -114,7 +114,7 @@ fn run(behaviour: Behaviour, depth: u32, shift: u32, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 200 }))]
     #[test]
     fn every_request_moves_its_own_bytes_once(
         behaviour in behaviour(),
