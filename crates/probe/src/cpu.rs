@@ -85,20 +85,35 @@ pub(crate) fn usage() -> Result<ProcessEvidence, ProbeError> {
     Ok(totals(&unsafe { usage.assume_init() }))
 }
 
-/// How a child of this process ended, and its totals with those of its own children that it waited for;
-/// `None` while it runs. The totals exclude other children of this process, such as a meter's programs.
-/// Afterwards an ended child is gone, and its number may be reused.
+/// How a child of this process ended, and its totals with those of its own children that it waited for.
+#[derive(Debug)]
+pub struct Reaped {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// CPU time and context switches.
+    pub totals: ProcessEvidence,
+    /// Bytes that it made the block layer read, and those that it wrote or made dirty: `read_bytes` and
+    /// `write_bytes` of `/proc/PID/io` in whole sectors (getrusage(2), `ru_inblock` and `ru_oublock`).
+    pub disk_bytes: [u64; 2],
+}
+
+/// Waits for a child of this process if it has ended; `None` while it runs. The totals exclude other children
+/// of this process, such as a meter's programs. Afterwards an ended child is gone, and its number may be
+/// reused.
 ///
 /// # Errors
 /// `ECHILD` for a process that is not a child, or was already waited for.
-pub fn reap(child: u32) -> io::Result<Option<(ExitStatus, ProcessEvidence)>> {
+pub fn reap(child: u32) -> io::Result<Option<Reaped>> {
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
     // SAFETY: both pointers are to values that live through the call, which writes nothing else.
     match unsafe { libc::wait4(child.cast_signed(), &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) } {
         0 => Ok(None),
         pid if pid == child.cast_signed() => {
             // SAFETY: as in `usage`.
-            Ok(Some((ExitStatus::from_raw(status), totals(&unsafe { usage.assume_init() }))))
+            let usage = unsafe { usage.assume_init() };
+            let blocks = [usage.ru_inblock, usage.ru_oublock];
+            let disk_bytes = blocks.map(|blocks| u64::try_from(blocks).unwrap_or(0).saturating_mul(512));
+            Ok(Some(Reaped { status: ExitStatus::from_raw(status), totals: totals(&usage), disk_bytes }))
         }
         _ => Err(io::Error::last_os_error()),
     }

@@ -53,7 +53,7 @@ pub use conditions::{
     BUSY_SHARE, DISTURBED_CORES, DISTURBED_SHARE, STARVED_SHARE, TICKS_DEVIATIONS, TICKS_SLACK_NS, WAKE_NS,
     conditions,
 };
-pub use cpu::reap;
+pub use cpu::{Reaped, reap};
 pub use doubt::{FOREIGN_SHARE, REMNANT_SHARE, SLACK_BYTES, SLACK_IOS};
 pub use error::{ProbeError, SymbolsError};
 pub use judge::{assess, judge};

@@ -185,15 +185,15 @@ fn children_ns() -> u64 {
 fn cpu_ns(script: &str) -> u64 {
     let before_ns = children_ns();
     let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
-    let (status, process) = loop {
+    let ended = loop {
         match reap(child.id()).unwrap() {
             Some(ended) => break ended,
             None => thread::sleep(Duration::from_millis(1)),
         }
     };
-    assert_eq!(status.code(), Some(3));
+    assert_eq!(ended.status.code(), Some(3));
     assert_eq!(reap(child.id()).unwrap_err().raw_os_error(), Some(libc::ECHILD), "gone");
-    let cpu_ns = process.user_ns + process.system_ns;
+    let cpu_ns = ended.totals.user_ns + ended.totals.system_ns;
     // Each of four times is rounded to a microsecond.
     let grown_ns = children_ns() - before_ns;
     assert!(cpu_ns.abs_diff(grown_ns) <= 4_000, "{cpu_ns} and {grown_ns} ns");

@@ -1,8 +1,11 @@
 //! What cannot be watched: one message with thing, cause and remedy, exit code 2, and nothing is started.
 
 use crate::common;
+use iopj_store::Store;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 #[track_caller]
 fn refuses(folder: &Path, line: &str, parts: &[&str]) {
@@ -29,24 +32,46 @@ fn processes_groups_and_devices_that_are_not_there_are_refused() {
     refuses(&folder, "watch --device ./none", &["`./none` is not a block device", "No such file"]);
 }
 
-#[test]
-fn another_users_process_is_refused_by_name() {
+/// A folder that is everybody's, with iopj in it.
+fn folder_of_nobody() -> Option<common::TestFolder> {
     if !common::have(common::is_root(), "root, to become nobody") {
-        return;
+        return None;
     }
     let folder = common::TestFolder::in_folder("/var/tmp").unwrap();
-    let program = folder.join("iopj");
-    common::install(Path::new(env!("CARGO_BIN_EXE_iopj")), &program);
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&*folder, mode).unwrap();
-    let mut command = std::process::Command::new(&program);
-    command.args(["watch", "--pid", "1", "--for", "1s"]).uid(65_534).gid(65_534);
+    common::install(Path::new(env!("CARGO_BIN_EXE_iopj")), &folder.join("iopj"));
+    std::fs::set_permissions(&*folder, PermissionsExt::from_mode(0o777)).unwrap();
+    Some(folder)
+}
+
+/// iopj, as nobody.
+fn as_nobody(folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(folder.join("iopj"));
+    command.args(words).current_dir(folder).uid(65_534).gid(65_534);
+    command
+}
+
+/// Linux 6.18.44 hides `/proc/PID/io` of a process that has ended from its own user.
+#[test]
+fn what_an_ordinary_users_program_wrote_is_whole_though_its_end_is_hidden() {
+    let Some(folder) = folder_of_nobody() else { return };
+    let words = "watch --store w.iopj -- dd if=/dev/zero of=file bs=64k count=160 status=none";
+    let words: Vec<&str> = words.split(' ').collect();
+    let (output, words) = common::output(&mut as_nobody(&folder, &words));
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    let record = Store::open(&folder.join("w.iopj")).unwrap().watch().unwrap().unwrap();
+    let written = record.evidence.program.unwrap().io.unwrap().write_bytes;
+    assert!(written >= 160 << 16, "{written}: {words}");
+}
+
+#[test]
+fn another_users_process_is_refused_by_name() {
+    let Some(folder) = folder_of_nobody() else { return };
+    let mut command = as_nobody(&folder, &["watch", "--pid", "1", "--for", "1s"]);
     let (output, words) = common::output(&mut command);
     assert_eq!(output.status.code(), Some(2), "{words}");
     common::says(&words, &["process 1 (", "is not yours to watch", "CAP_SYS_PTRACE", "CAP_PERFMON"]);
     // What is left for such a user is still shown, and what is missing is said by name.
-    let mut command = std::process::Command::new(&program);
-    command.args(["watch", "--", "sh", "-c", "exit 4"]).current_dir("/").uid(65_534).gid(65_534);
+    let mut command = as_nobody(&folder, &["watch", "--", "sh", "-c", "exit 4"]);
     let (output, words) = common::output(&mut command);
     assert_eq!(output.status.code(), Some(4), "{words}");
     common::says(&words, &["system calls, rings and completions are not counted", "CAP_PERFMON", "program"]);

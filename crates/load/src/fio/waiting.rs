@@ -29,8 +29,8 @@ pub(super) fn wait(
     let mut ticked_at = Instant::now();
     let mut stopped_at: Option<Instant> = None;
     loop {
-        if let Some((status, process)) = reap(child.id())? {
-            return Ok((status, process, stopped_at.is_some()));
+        if let Some(ended) = reap(child.id())? {
+            return Ok((ended.status, ended.totals, stopped_at.is_some()));
         }
         match stopped_at {
             None if stop.load(Ordering::Relaxed) => {

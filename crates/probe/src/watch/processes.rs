@@ -63,6 +63,8 @@ struct Totals {
     major_faults: u64,
     io: ProcessIo,
     has_io: bool,
+    /// `io` is that of an earlier look, because it could not be read any more.
+    is_io_old: bool,
 }
 
 impl Processes {
@@ -97,6 +99,12 @@ impl Processes {
     /// The processes at the last look.
     pub(super) fn pids(&self) -> Vec<i32> {
         self.members.keys().map(|(pid, _)| *pid).collect()
+    }
+
+    /// Whether the last look could not read a process' `io`, which it could before. Some kernels hide it from
+    /// ordinary users once the process has ended.
+    pub(super) fn has_old_io(&self, pid: i32) -> bool {
+        self.members.iter().any(|((member, _), totals)| *member == pid && totals.is_io_old)
     }
 
     /// The threads at the last look.
@@ -157,8 +165,13 @@ impl Processes {
         for (pid, (started, totals)) in &candidates {
             if let Some(of_server) = belongs(*pid) {
                 let mut totals = Totals { of_server, ..*totals };
-                if let Some(io) = text_if_there(&all.join(pid.to_string()).join("io")).ok().flatten() {
-                    (totals.io, totals.has_io) = (process_io(&io), true);
+                let before = self.members.get(&(*pid, *started)).filter(|before| before.has_io);
+                match (text_if_there(&all.join(pid.to_string()).join("io")), before) {
+                    (Ok(Some(io)), _) => (totals.io, totals.has_io) = (process_io(&io), true),
+                    (_, Some(before)) => {
+                        (totals.io, totals.has_io, totals.is_io_old) = (before.io, true, true);
+                    }
+                    _ => {}
                 }
                 found.insert((*pid, *started), totals);
             }
@@ -253,6 +266,7 @@ impl Totals {
             major_faults: self.major_faults.max(other.major_faults),
             io: with(self.io, other.io, u64::max),
             has_io: self.has_io || other.has_io,
+            is_io_old: false,
         }
     }
 }
@@ -426,6 +440,25 @@ mod tests {
         tree.process(11, 3, 0, 0, 0);
         processes.look(&tree.root());
         assert_eq!(processes.own_pids(), [10, 11]);
+    }
+
+    #[test]
+    fn what_was_read_of_a_process_stays_when_it_can_be_read_no_more() {
+        let tree = Tree::new();
+        tree.process(10, 1, 5, 0, 100);
+        let mut processes = Processes::new(of(10, None), 1);
+        assert_eq!(processes.look(&tree.root()).io.unwrap().read_bytes, 100);
+        assert!(!processes.has_old_io(10));
+        // A folder in its place is an error, for root too.
+        let io = tree.0.path().join("proc/10/io");
+        fs::remove_file(&io).unwrap();
+        fs::create_dir(&io).unwrap();
+        assert_eq!(processes.look(&tree.root()).io.unwrap().read_bytes, 100);
+        assert!(processes.has_old_io(10));
+        fs::remove_dir(&io).unwrap();
+        tree.process(10, 1, 5, 0, 300);
+        assert_eq!(processes.look(&tree.root()).io.unwrap().read_bytes, 300);
+        assert!(!processes.has_old_io(10));
     }
 
     #[test]

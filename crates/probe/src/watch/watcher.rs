@@ -376,6 +376,19 @@ impl Watcher {
         self.names.entry(device).or_insert_with(find).clone()
     }
 
+    /// After the last look: whether the end of the child that is watched was hidden, so its `/proc/PID/io` is
+    /// that of an earlier look. [`Watcher::denied`] says so then.
+    pub fn is_end_hidden(&mut self) -> bool {
+        let is_hidden = |child| self.processes.as_ref().is_some_and(|processes| processes.has_old_io(child));
+        let is_hidden = self.child.is_some_and(is_hidden);
+        if is_hidden {
+            let words = "the last calls of read and write are not counted without root, or CAP_SYS_PTRACE: \
+                         this kernel hides /proc/PID/io of a program that has ended";
+            self.denied.0.push(words.to_owned());
+        }
+        is_hidden
+    }
+
     /// Waits for children that became this process' own because their parents ended, and have ended
     /// themselves. The program itself is left to the caller.
     pub fn reap_adopted(&self) {

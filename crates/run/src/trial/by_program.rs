@@ -157,14 +157,14 @@ fn checked(
     if stop.load(Ordering::Relaxed) {
         return Err(ProgramError::Interrupted);
     }
-    let (status, usage) = watched.ended.ok_or(ProgramError::NoProgram)?;
-    commands::succeeded(name, status, output, errors)?;
+    let ended = watched.ended.as_ref().ok_or(ProgramError::NoProgram)?;
+    commands::succeeded(name, ended.status, output, errors)?;
     if !watched.left.is_empty() {
         let list = watched.left.iter().map(|(pid, name)| format!("{pid} {}", name.escape_debug()));
         let list = list.collect::<Vec<_>>().join(", ");
         return Err(ProgramError::LeftBehind { name: name.to_owned(), list });
     }
-    Ok(usage)
+    Ok(ended.totals)
 }
 
 /// The evidence of the window: of the disks that were seen, and with what servers did as the program's own.

@@ -7,8 +7,8 @@ use super::subject::{Found, disks_of};
 use super::{Notes, WatchError, WatchOptions, WatchStop, WatchView};
 use crate::progress::unix_ns;
 use hdrhistogram::Histogram;
-use iopj_core::evidence::ProcessEvidence;
 use iopj_core::watch::{EventCounts, EventEstimates, WatchEvidence, WatchSubject};
+use iopj_probe::Reaped;
 use iopj_probe::watch::{SampledSlice, WatchLook, Watcher, paths_of};
 use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ pub(super) struct Span {
 pub(super) struct Lived {
     pub(super) record: WatchRecord,
     /// How a program that was started ended, and its totals.
-    pub(super) ended: Option<Ended>,
+    pub(super) ended: Option<Reaped>,
     /// Processes that it left behind.
     pub(super) left: Vec<i32>,
     /// Latencies of all disks.
@@ -72,9 +72,6 @@ struct Life<'a> {
     estimated_look: WatchLook,
     has_told_lost: bool,
 }
-
-/// How a program ended, and its totals.
-type Ended = (ExitStatus, ProcessEvidence);
 
 /// What was sampled, and for how long.
 #[derive(Default)]
@@ -150,17 +147,24 @@ pub(super) fn lived(
 impl Life<'_> {
     /// What was seen of a life that has ended.
     fn into_lived(mut self, found: &Found, end: WatchEnd, started_unix_ns: u64) -> Result<Lived, WatchError> {
-        let (evidence, ended) = self.finish(found, end)?;
+        let (mut evidence, ended) = self.finish(found, end)?;
         let left = if found.program.is_some() { self.left_behind(found) } else { Vec::new() };
         let latencies = self.sampled.whole.all();
+        let paths = paths_of(&evidence);
+        // What went past the disk shows the path only beside calls that were counted as long.
+        if let Some(ended) = &ended
+            && self.watcher.is_end_hidden()
+        {
+            complete(&mut evidence, ended.disk_bytes);
+        }
         let record = WatchRecord {
             started_unix_ns,
-            end: ended.map_or(end, |(status, _)| end_of(status)),
+            end: ended.as_ref().map_or(end, |ended| end_of(ended.status)),
             interval_ns: ns(self.span.interval),
             followed: found.followed.to_owned(),
             denied: self.watcher.denied().0.clone(),
             provenance: provenance(&self.power),
-            paths: paths_of(&evidence),
+            paths,
             evidence,
             subject: self.subject,
             intervals: self.intervals,
@@ -360,7 +364,11 @@ impl Life<'_> {
     }
 
     /// The last look, and the sum.
-    fn finish(&mut self, found: &Found, end: WatchEnd) -> Result<(WatchEvidence, Option<Ended>), WatchError> {
+    fn finish(
+        &mut self,
+        found: &Found,
+        end: WatchEnd,
+    ) -> Result<(WatchEvidence, Option<Reaped>), WatchError> {
         if self.watcher.is_sampling() {
             self.stop_sampling();
         }
@@ -390,6 +398,14 @@ impl Life<'_> {
             _ => None,
         };
         Ok((evidence, ended))
+    }
+}
+
+/// Puts in what a program read from disks and wrote in all its life.
+fn complete(evidence: &mut WatchEvidence, [read, written]: [u64; 2]) {
+    if let Some(io) = evidence.program.as_mut().and_then(|program| program.io.as_mut()) {
+        io.read_bytes = io.read_bytes.max(read);
+        io.write_bytes = io.write_bytes.max(written);
     }
 }
 

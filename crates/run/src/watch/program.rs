@@ -2,13 +2,13 @@
 //! standard input and outputs are its own, and nothing here ever ends it.
 
 use super::error::WatchError;
-use iopj_core::evidence::ProcessEvidence;
+use iopj_probe::Reaped;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, set_child_subreaper, waitid};
 use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ impl Program {
     }
 
     /// How it ended, and its totals with those of the children that it waited for.
-    pub(super) fn reap(&self) -> Option<(ExitStatus, ProcessEvidence)> {
+    pub(super) fn reap(&self) -> Option<Reaped> {
         iopj_probe::reap(self.pid).ok().flatten()
     }
 }

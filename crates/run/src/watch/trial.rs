@@ -6,10 +6,10 @@ use super::power::Power;
 use super::subject::Found;
 use super::{WatchStop, WatchView};
 use hdrhistogram::Histogram;
-use iopj_core::evidence::ProcessEvidence;
 use iopj_core::watch::{SeenPath, WatchEvidence, WatchSubject};
+use iopj_probe::Reaped;
 use iopj_store::watch::WatchInterval;
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(crate) struct WatchedTrial {
     /// What could not be read, and why.
     pub(crate) denied: Vec<String>,
     /// How it ended, and its totals.
-    pub(crate) ended: Option<(ExitStatus, ProcessEvidence)>,
+    pub(crate) ended: Option<Reaped>,
     /// Processes that it left behind, by number and name.
     pub(crate) left: Vec<(i32, String)>,
     /// Latencies of all disks, as far as they were sampled.
