@@ -19,7 +19,7 @@ const EMULATOR: (&str, &str) = ("qemu-aarch64", "qemu-user");
 /// The crates whose unit tests need nothing of a kernel but files and threads. The code of others runs in the
 /// lab's Arm guest, as parts of iopj; their unit tests do not run for Arm.
 const TESTED: &str = "--package iopj-core --package iopj-probe";
-/// More of them, which know neither processor nor kernel: only the soak runs their unit tests.
+/// More of them: their unit tests run for Arm only in the soak.
 const PORTABLE: &str =
     "--package iopj-fabric --package iopj-study --package iopj-store --package iopj-report";
 

@@ -279,7 +279,16 @@ fn toolchains(home: &Path) -> Result<()> {
     fs::create_dir_all(&to)?;
     let parts = CARGO.map(|part| cargo.join(part)).into_iter().filter(|part| part.exists());
     shell::output(Command::new("cp").arg("-a").args(parts).arg(to))?;
+    let copied = home.join(".rustup");
+    shell::output(Command::new("cp").arg("-a").arg(&rustup).arg(&copied))?;
     // A toolchain may be a link to another, by an absolute path.
-    shell::output(Command::new("cp").args(["-a", "--dereference"]).arg(rustup).arg(home.join(".rustup")))?;
+    for entry in fs::read_dir(rustup.join("toolchains"))? {
+        let entry = entry?;
+        if entry.file_type()?.is_symlink() {
+            let copied = copied.join("toolchains").join(entry.file_name());
+            fs::remove_file(&copied)?;
+            shell::output(Command::new("cp").args(["-a", "-H"]).arg(entry.path()).arg(copied))?;
+        }
+    }
     Ok(())
 }

@@ -41,7 +41,7 @@ fn ask(workspace: &Workspace, fleet: [&str; 5]) -> Result<()> {
         }
         Ok(folder) => folder.join("bin/python"),
     };
-    // With fewer units, cargo would build crates that both macros and programs need in another way.
+    // All of it, or cargo would build the crates again that macros and programs share.
     let words = format!("{TESTS} --no-run");
     shell::step("iopj and the fleet's generator", &mut workspace.cargo(&words))?;
     let folder = tempfile::tempdir_in(&workspace.target).context("no folder for a fleet")?;

@@ -226,8 +226,13 @@ pub struct ProgramCounts {
     pub cpu_ns: Option<u64>,
     /// Context switches; where events cannot be counted, of threads that did not end between two looks.
     pub switches: u64,
-    /// `/proc/PID/io`; absent where this user may not read it.
+    /// `/proc/PID/io`; absent where this user may not read it. Some kernels hide the end of a process from
+    /// its own user.
     pub io: Option<ProcessIo>,
+    /// The bytes of [`ProgramCounts::disk_bytes`] where the end of a process was hidden: what wait4(2) says
+    /// of those that iopj waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole_disk_bytes: Option<[u64; 2]>,
     /// Page faults that had to read.
     pub major_faults: u64,
     /// CPU time of submission pollers (`iou-sqp-*`) in ns.
@@ -262,6 +267,11 @@ pub struct ProcessIo {
 }
 
 impl ProgramCounts {
+    /// Bytes that the block layer had to read, and bytes that it had to write or that were made dirty.
+    pub fn disk_bytes(&self) -> Option<[u64; 2]> {
+        self.whole_disk_bytes.or(self.io.map(ProcessIo::disk_bytes))
+    }
+
     /// CPU time in user space and in the kernel in ns: the exact sum where it is known, divided as the ticks
     /// are.
     pub fn cpu(&self) -> [f64; 2] {
@@ -272,6 +282,13 @@ impl ProgramCounts {
             Some(exact) => [0.0, exact as f64],
             None => ticks,
         }
+    }
+}
+
+impl ProcessIo {
+    /// `read_bytes` and `write_bytes`.
+    pub fn disk_bytes(self) -> [u64; 2] {
+        [self.read_bytes, self.write_bytes]
     }
 }
 

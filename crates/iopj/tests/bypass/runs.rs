@@ -11,8 +11,8 @@ use iopj_lab::vm::{Backend, Drive, Nvme, RunFolder};
 use iopj_store::{Measurement, Outcome, Store};
 use std::time::Duration;
 
-/// A study of two trials, by its seed in this order: a short one, and one that is cut short by a fault of the
-/// drive or the end of the run. The kernel takes six seconds to release a drive that is pulled.
+/// A study of two trials, which its seed puts in this order: a short one, and one that is cut short by a
+/// fault of the drive or the end of the run. The kernel takes six seconds to release a drive that is pulled.
 const TWO: &str = "cat >/tmp/two.toml <<END
 name = \"two\"
 seed = 1

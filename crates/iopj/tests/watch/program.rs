@@ -129,8 +129,8 @@ fn sqlite_by_its_ways_to_sync_is_measured_between_before_and_after() {
     let writes = |name: &str| {
         let all = trials(&folder);
         let trial = all.iter().find(|trial| trial.path.to_string() == name).unwrap();
-        let io = trial.outcome.measurement().unwrap().program.as_ref().unwrap().watch.program.clone();
-        io.unwrap().io.unwrap().write_bytes
+        let watch = &trial.outcome.measurement().unwrap().program.as_ref().unwrap().watch;
+        watch.program.as_ref().unwrap().disk_bytes().unwrap()[1]
     };
     assert!(writes("program:full") >= 50 * 4096);
     assert!(!folder.join("db/t.db").exists(), "`after` ran");

@@ -65,6 +65,8 @@ struct Totals {
     has_io: bool,
     /// `io` is that of an earlier look, because it could not be read any more.
     is_io_old: bool,
+    /// Those of `io`, or of the whole life of a process whose end was hidden.
+    disk_bytes: [u64; 2],
 }
 
 impl Processes {
@@ -107,6 +109,15 @@ impl Processes {
         self.members.iter().any(|((member, _), totals)| *member == pid && totals.is_io_old)
     }
 
+    /// A process that was waited for moved so many bytes in all its life.
+    pub(super) fn ended(&mut self, pid: i32, disk_bytes: [u64; 2]) {
+        for ((member, _), totals) in &mut self.members {
+            if *member == pid && totals.is_io_old {
+                totals.disk_bytes = both(totals.disk_bytes, disk_bytes, u64::max);
+            }
+        }
+    }
+
     /// The threads at the last look.
     pub(super) fn tids(&self) -> Vec<i32> {
         self.threads.keys().map(|(tid, _)| *tid).collect()
@@ -138,6 +149,7 @@ impl Processes {
             user_ns: self.highest.user_ticks.saturating_mul(self.tick_ns),
             system_ns: self.highest.system_ticks.saturating_mul(self.tick_ns),
             io: self.highest.has_io.then_some(self.highest.io),
+            whole_disk_bytes: (self.highest.disk_bytes != io.disk_bytes()).then_some(self.highest.disk_bytes),
             major_faults: self.highest.major_faults,
             pollers: self.pollers.len() as u32,
             workers: self.workers.len() as u32,
@@ -167,11 +179,13 @@ impl Processes {
                 let mut totals = Totals { of_server, ..*totals };
                 let before = self.members.get(&(*pid, *started)).filter(|before| before.has_io);
                 match (text_if_there(&all.join(pid.to_string()).join("io")), before) {
-                    (Ok(Some(io)), _) => (totals.io, totals.has_io) = (process_io(&io), true),
-                    (_, Some(before)) => {
-                        (totals.io, totals.has_io, totals.is_io_old) = (before.io, true, true);
+                    (Ok(Some(io)), _) => totals.set_io(process_io(&io)),
+                    (Err(_), Some(before)) => {
+                        totals.set_io(before.io);
+                        totals.is_io_old = true;
                     }
-                    _ => {}
+                    // Whoever waited for it has its totals already.
+                    (Ok(None), _) | (Err(_), None) => {}
                 }
                 found.insert((*pid, *started), totals);
             }
@@ -249,12 +263,17 @@ impl Processes {
 }
 
 impl Totals {
+    fn set_io(&mut self, io: ProcessIo) {
+        (self.io, self.has_io, self.disk_bytes) = (io, true, io.disk_bytes());
+    }
+
     fn add(&mut self, other: &Totals) {
         self.user_ticks += other.user_ticks;
         self.system_ticks += other.system_ticks;
         self.major_faults += other.major_faults;
         self.has_io |= other.has_io;
         self.io = with(self.io, other.io, u64::saturating_add);
+        self.disk_bytes = both(self.disk_bytes, other.disk_bytes, u64::saturating_add);
     }
 
     fn max(&self, other: &Totals) -> Totals {
@@ -267,8 +286,13 @@ impl Totals {
             io: with(self.io, other.io, u64::max),
             has_io: self.has_io || other.has_io,
             is_io_old: false,
+            disk_bytes: both(self.disk_bytes, other.disk_bytes, u64::max),
         }
     }
+}
+
+fn both(one: [u64; 2], other: [u64; 2], of: impl Fn(u64, u64) -> u64) -> [u64; 2] {
+    [0, 1].map(|at| of(one[at], other[at]))
 }
 
 /// Both, field by field.
@@ -287,6 +311,8 @@ fn with(one: ProcessIo, other: ProcessIo, of: impl Fn(u64, u64) -> u64) -> Proce
 pub(super) fn between(earlier: &ProgramCounts, later: &ProgramCounts) -> ProgramCounts {
     let since = |field: fn(&ProgramCounts) -> u64| field(later).saturating_sub(field(earlier));
     let io = later.io.map(|io| with(io, earlier.io.unwrap_or_default(), u64::saturating_sub));
+    let before = earlier.disk_bytes().unwrap_or_default();
+    let whole_disk_bytes = later.whole_disk_bytes.map(|bytes| both(bytes, before, u64::saturating_sub));
     ProgramCounts {
         processes: later.processes,
         threads: later.threads,
@@ -295,6 +321,7 @@ pub(super) fn between(earlier: &ProgramCounts, later: &ProgramCounts) -> Program
         cpu_ns: later.cpu_ns.map(|ns| ns.saturating_sub(earlier.cpu_ns.unwrap_or(0))),
         switches: since(|counts| counts.switches),
         io,
+        whole_disk_bytes,
         major_faults: since(|counts| counts.major_faults),
         poller_ns: since(|counts| counts.poller_ns),
         pollers: later.pollers,
@@ -357,148 +384,5 @@ pub(super) fn processes_in(folder: &Path) -> BTreeSet<i32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::fs;
-
-    struct Tree(tempfile::TempDir);
-
-    impl Tree {
-        fn new() -> Tree {
-            let tree = tempfile::tempdir().unwrap();
-            fs::create_dir_all(tree.path().join("proc")).unwrap();
-            Tree(tree)
-        }
-
-        fn root(&self) -> Root {
-            Root::new(self.0.path()).unwrap()
-        }
-
-        fn process(&self, pid: i32, parent: i32, user: u64, children: u64, read_bytes: u64) {
-            let folder = self.0.path().join(format!("proc/{pid}"));
-            fs::create_dir_all(&folder).unwrap();
-            let stat =
-                format!("{pid} (a b) S {parent} 1 1 0 0 0 0 0 3 2 {user} 0 {children} 0 20 0 1 0 99 0\n");
-            fs::write(folder.join("stat"), stat).unwrap();
-            fs::write(folder.join("io"), format!("rchar: 9\nread_bytes: {read_bytes}\n")).unwrap();
-        }
-
-        fn ends(&self, pid: i32) {
-            fs::remove_dir_all(self.0.path().join(format!("proc/{pid}"))).unwrap();
-        }
-    }
-
-    #[test]
-    fn what_a_child_leaves_to_its_parent_counts_once_and_what_it_leaves_to_nobody_counts_too() {
-        let tree = Tree::new();
-        tree.process(10, 1, 5, 0, 100);
-        tree.process(11, 10, 7, 0, 200);
-        // A stranger, and one that this program adopted.
-        tree.process(12, 1, 50, 0, 5_000);
-        tree.process(13, 3, 1, 0, 1_000);
-        let mut processes = Processes::new(of(10, Some(3)), 1);
-        let first = processes.look(&tree.root());
-        assert_eq!((first.processes, first.user_ns, first.major_faults), (3, 13, 15));
-        assert_eq!(first.io.unwrap().read_bytes, 1_300);
-        tree.ends(11);
-        tree.process(10, 1, 5, 9, 302);
-        tree.ends(13);
-        let second = processes.look(&tree.root());
-        assert_eq!((second.processes, second.user_ns), (1, 15));
-        assert_eq!(second.io.unwrap().read_bytes, 1_302);
-        let delta = between(&first, &second);
-        assert_eq!((delta.user_ns, delta.io.unwrap().read_bytes), (2, 2));
-    }
-
-    fn of(program: i32, adopted_by: Option<i32>) -> Scope {
-        Scope::Tree(Family { program, adopted_by, ..Family::default() })
-    }
-
-    #[test]
-    fn servers_count_too_and_children_from_before_do_not() {
-        let tree = Tree::new();
-        tree.process(3, 1, 0, 0, 0);
-        tree.process(10, 3, 5, 0, 0);
-        // A server with a child of its own, and a meter that was started before.
-        tree.process(20, 1, 7, 0, 100);
-        tree.process(21, 20, 8, 0, 0);
-        tree.process(15, 3, 90, 0, 0);
-        let mut program = Family { program: 10, servers: vec![20], ..Family::default() };
-        program.adopted_by = Some(3);
-        program.strangers = children_of(&tree.root(), 3);
-        program.strangers.remove(&10);
-        let mut processes = Processes::new(Scope::Tree(program), 1);
-        let counts = processes.look(&tree.root());
-        assert_eq!((counts.processes, counts.user_ns), (3, 20));
-        assert_eq!((processes.pids(), processes.own_pids()), (vec![10, 20, 21], vec![10]));
-        // What a server leaves behind is still its own.
-        tree.process(22, 21, 0, 0, 0);
-        processes.look(&tree.root());
-        tree.ends(21);
-        tree.process(22, 3, 0, 0, 0);
-        tree.process(11, 3, 0, 0, 0);
-        processes.look(&tree.root());
-        assert_eq!(processes.own_pids(), [10, 11]);
-    }
-
-    #[test]
-    fn what_was_read_of_a_process_stays_when_it_can_be_read_no_more() {
-        let tree = Tree::new();
-        tree.process(10, 1, 5, 0, 100);
-        let mut processes = Processes::new(of(10, None), 1);
-        assert_eq!(processes.look(&tree.root()).io.unwrap().read_bytes, 100);
-        assert!(!processes.has_old_io(10));
-        // A folder in its place is an error, for root too.
-        let io = tree.0.path().join("proc/10/io");
-        fs::remove_file(&io).unwrap();
-        fs::create_dir(&io).unwrap();
-        assert_eq!(processes.look(&tree.root()).io.unwrap().read_bytes, 100);
-        assert!(processes.has_old_io(10));
-        fs::remove_dir(&io).unwrap();
-        tree.process(10, 1, 5, 0, 300);
-        assert_eq!(processes.look(&tree.root()).io.unwrap().read_bytes, 300);
-        assert!(!processes.has_old_io(10));
-    }
-
-    #[test]
-    fn a_member_whose_parent_has_ended_stays_a_member() {
-        let tree = Tree::new();
-        tree.process(10, 1, 5, 0, 0);
-        tree.process(11, 10, 7, 0, 0);
-        let mut processes = Processes::new(of(10, None), 1);
-        assert_eq!(processes.look(&tree.root()).processes, 2);
-        tree.ends(10);
-        tree.process(11, 1, 8, 0, 0);
-        tree.process(14, 11, 1, 0, 0);
-        assert_eq!(processes.look(&tree.root()).processes, 2);
-        assert_eq!(processes.pids(), [11, 14]);
-    }
-
-    #[test]
-    fn processes_of_nested_groups_are_found() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("inner")).unwrap();
-        fs::write(folder.path().join("cgroup.procs"), "4\n7\n").unwrap();
-        fs::write(folder.path().join("inner/cgroup.procs"), "9\n").unwrap();
-        assert_eq!(processes_in(folder.path()), BTreeSet::from([4, 7, 9]));
-    }
-
-    #[test]
-    fn threads_of_posix_aio_block_all_signals_and_others_do_not() {
-        for (mask, is_one) in
-            [("fffffffe7ffbfeff", true), ("0000000000000000", false), ("0000000000010000", false)]
-        {
-            let mask = u64::from_str_radix(mask, 16).unwrap();
-            assert_eq!(mask & BLOCKABLE == BLOCKABLE, is_one, "{mask:x}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_read_without_panic(text in "(rchar|syscr|read_bytes): ?[0-9]{0,22}\n|\\PC*") {
-            process_io(&text);
-            stat(&text);
-        }
-    }
-}
+#[path = "processes_tests.rs"]
+mod tests;

@@ -8,7 +8,7 @@ use super::processes::{self, Family, Processes, Scope};
 use super::samples::{Request, Sampler};
 use super::{cost, events};
 use crate::completions::CompletionsError;
-use crate::cpu;
+use crate::cpu::{self, Reaped};
 use crate::error::ProbeError;
 use crate::perf::Whose;
 use crate::root::Root;
@@ -376,25 +376,32 @@ impl Watcher {
         self.names.entry(device).or_insert_with(find).clone()
     }
 
-    /// After the last look: whether the end of the child that is watched was hidden, so its `/proc/PID/io` is
-    /// that of an earlier look. [`Watcher::denied`] says so then.
-    pub fn is_end_hidden(&mut self) -> bool {
+    /// After the last look: whether it could no longer read `/proc/PID/io` of the child that is watched.
+    pub fn is_end_hidden(&self) -> bool {
         let is_hidden = |child| self.processes.as_ref().is_some_and(|processes| processes.has_old_io(child));
-        let is_hidden = self.child.is_some_and(is_hidden);
-        if is_hidden {
-            let words = "the last calls of read and write are not counted without root, or CAP_SYS_PTRACE: \
-                         this kernel hides /proc/PID/io of a program that has ended";
-            self.denied.0.push(words.to_owned());
+        self.child.is_some_and(is_hidden)
+    }
+
+    /// Says in [`Watcher::denied`] that the end of the child was hidden. If it was waited for, the next look
+    /// knows the bytes of its whole life by that.
+    pub fn note_hidden_end(&mut self, reaped: Option<&Reaped>) {
+        let words = "what read and write moved after the last look is missing without root, or \
+                     CAP_SYS_PTRACE: /proc/PID/io of the program could no longer be read";
+        self.denied.0.push(words.to_owned());
+        if let (Some(processes), Some(child), Some(reaped)) = (&mut self.processes, self.child, reaped) {
+            processes.ended(child, reaped.disk_bytes);
         }
-        is_hidden
     }
 
     /// Waits for children that became this process' own because their parents ended, and have ended
     /// themselves. The program itself is left to the caller.
-    pub fn reap_adopted(&self) {
+    pub fn reap_adopted(&mut self) {
         for pid in self.pids().into_iter().filter(|pid| Some(*pid) != self.child) {
             // What is no child of this process is refused, and goes on.
-            let _ = cpu::reap(pid.cast_unsigned());
+            if let (Ok(Some(reaped)), Some(processes)) = (cpu::reap(pid.cast_unsigned()), &mut self.processes)
+            {
+                processes.ended(pid, reaped.disk_bytes);
+            }
         }
     }
 

@@ -139,7 +139,10 @@ impl WatchFigures {
         let seconds = (evidence.over_ns as f64 * 1e-9).max(1e-9);
         let ios = evidence.device_ios() as f64;
         let is_buffered = |path: &SeenPath| path.caching != SeenCaching::Direct;
-        let cache = paths.iter().any(is_buffered).then(|| cache(evidence, paths, seconds)).flatten();
+        let is_hidden =
+            || evidence.program.as_ref().is_some_and(|program| program.whole_disk_bytes.is_some());
+        let has_cache = paths.iter().any(is_buffered) || (paths.is_empty() && is_hidden());
+        let cache = has_cache.then(|| cache(evidence, paths, seconds)).flatten();
         let power = evidence.power.iter().map(|power| PowerFigures {
             meter: format!("{} {}", power.meter, power.channel),
             scope: power.scope,
@@ -208,7 +211,8 @@ fn estimates(evidence: &WatchEvidence) -> Option<EventEstimates> {
 }
 
 fn cache(evidence: &WatchEvidence, paths: &[SeenPath], seconds: f64) -> Option<CacheFigures> {
-    let io = evidence.program.as_ref()?.io?;
+    let program = evidence.program.as_ref()?;
+    let (io, [fetched, dirtied]) = (program.io?, program.disk_bytes()?);
     let megabytes = |bytes: u64| bytes as f64 / MEGABYTE / seconds;
     let reads: u64 = evidence.devices.iter().map(|device| device.counts.reads).sum();
     let sectors: u64 = evidence.devices.iter().map(|device| device.counts.read_sectors).sum();
@@ -224,10 +228,10 @@ fn cache(evidence: &WatchEvidence, paths: &[SeenPath], seconds: f64) -> Option<C
     Some(CacheFigures {
         read_mb_per_s: are_counted.then(|| megabytes(io.read_chars)),
         hits: (are_counted && io.read_chars > 0).then(|| hits.max(0.0)),
-        fetched_mb_per_s: megabytes(io.read_bytes),
+        fetched_mb_per_s: megabytes(fetched),
         readahead,
         write_mb_per_s: megabytes(io.write_chars),
-        dirtied_mb_per_s: megabytes(io.write_bytes),
+        dirtied_mb_per_s: megabytes(dirtied),
         adds_per_s: estimates(evidence).map(|events| events.cache_adds / seconds),
     })
 }
@@ -368,6 +372,17 @@ pub(crate) mod tests {
         let cache = WatchFigures::of(&evidence(), &[path(SeenCaching::Buffered)]).cache.unwrap();
         assert_eq!((cache.hits, cache.readahead), (Some(0.5), Some(1.0)));
         assert_eq!((cache.read_mb_per_s, cache.fetched_mb_per_s), (Some(4.096), 2.048));
+    }
+
+    #[test]
+    fn bytes_after_a_hidden_end_count_but_no_hits_come_of_them() {
+        let mut evidence = evidence();
+        evidence.program.as_mut().unwrap().whole_disk_bytes = Some([8_192_000, 6_000_000]);
+        let cache = WatchFigures::of(&evidence, &[path(SeenCaching::Buffered)]).cache.unwrap();
+        assert_eq!((cache.fetched_mb_per_s, cache.dirtied_mb_per_s), (4.096, 3.0));
+        assert_eq!(cache.hits, Some(0.5), "of what was seen of both");
+        let unseen = WatchFigures::of(&evidence, &[]).cache.unwrap();
+        assert_eq!((unseen.hits, unseen.dirtied_mb_per_s), (None, 3.0));
     }
 
     #[test]

@@ -270,7 +270,9 @@ fn verdict(
     let mut reasons: Vec<String> = paths.iter().map(share).collect();
     if paths.is_empty() {
         reasons.push(match counts {
-            Some(_) if watch.device_ios() == 0 => "no I/O was seen".to_owned(),
+            Some(counts) if watch.device_ios() == 0 && counts.whole_disk_bytes.is_none() => {
+                "no I/O was seen".to_owned()
+            }
             _ => "it was not seen which interface its I/O took".to_owned(),
         });
     }

@@ -147,16 +147,9 @@ pub(super) fn lived(
 impl Life<'_> {
     /// What was seen of a life that has ended.
     fn into_lived(mut self, found: &Found, end: WatchEnd, started_unix_ns: u64) -> Result<Lived, WatchError> {
-        let (mut evidence, ended) = self.finish(found, end)?;
+        let (evidence, ended) = self.finish(found, end)?;
         let left = if found.program.is_some() { self.left_behind(found) } else { Vec::new() };
         let latencies = self.sampled.whole.all();
-        let paths = paths_of(&evidence);
-        // What went past the disk shows the path only beside calls that were counted as long.
-        if let Some(ended) = &ended
-            && self.watcher.is_end_hidden()
-        {
-            complete(&mut evidence, ended.disk_bytes);
-        }
         let record = WatchRecord {
             started_unix_ns,
             end: ended.as_ref().map_or(end, |ended| end_of(ended.status)),
@@ -164,7 +157,7 @@ impl Life<'_> {
             followed: found.followed.to_owned(),
             denied: self.watcher.denied().0.clone(),
             provenance: provenance(&self.power),
-            paths,
+            paths: paths_of(&evidence),
             evidence,
             subject: self.subject,
             intervals: self.intervals,
@@ -397,15 +390,15 @@ impl Life<'_> {
             WatchEnd::Gone => found.program.as_ref().and_then(|program| program.reap()),
             _ => None,
         };
+        if self.watcher.is_end_hidden() {
+            self.watcher.note_hidden_end(ended.as_ref());
+            let last = self.watcher.look(false)?;
+            let whole = self.watcher.between(&self.first, &last).program;
+            if let (Some(counts), Some(whole)) = (&mut evidence.program, whole) {
+                counts.whole_disk_bytes = whole.whole_disk_bytes;
+            }
+        }
         Ok((evidence, ended))
-    }
-}
-
-/// Puts in what a program read from disks and wrote in all its life.
-fn complete(evidence: &mut WatchEvidence, [read, written]: [u64; 2]) {
-    if let Some(io) = evidence.program.as_mut().and_then(|program| program.io.as_mut()) {
-        io.read_bytes = io.read_bytes.max(read);
-        io.write_bytes = io.write_bytes.max(written);
     }
 }
 

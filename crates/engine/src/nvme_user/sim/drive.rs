@@ -118,7 +118,7 @@ mod tests {
         // 256 entries, of which 32 are in flight: the doorbell rings in the seventh batch, at 224.
         assert_eq!(doorbells(MOST_ENTRIES, 32, rounds), [rounds, rounds / 7]);
         // With short queues the doorbell rings as often as it must, and no command is lost.
-        assert_eq!(doorbells(16, 1, rounds), [rounds, rounds / 14]);
+        assert_eq!(doorbells(16, 1, 2 * rounds), [2 * rounds, 2 * rounds / 14]);
         assert_eq!(doorbells(2, 1, rounds), [rounds, rounds]);
     }
 

@@ -57,8 +57,12 @@ pub fn summary(record: &WatchRecord) -> String {
     if record.evidence.device_ios() == 0 && record.evidence.program.is_none() {
         text.push_str(&format!("the device did no I/O in {:.1} s\n", figures.seconds));
     }
-    if record.paths.is_empty() && record.evidence.program.is_some() {
-        text.push_str(&lines(row("path", &["no I/O of files or devices was seen".to_owned()], WIDTH)));
+    if let (true, Some(program)) = (record.paths.is_empty(), &record.evidence.program) {
+        let words = match program.whole_disk_bytes {
+            Some(bytes) if bytes != [0, 0] => "not seen, because the program's end was hidden",
+            _ => "no I/O of files or devices was seen",
+        };
+        text.push_str(&lines(row("path", &[words.to_owned()], WIDTH)));
     }
     text.push_str(&lines(row("cost", &cost(&record.evidence.cost, figures.counted_share), WIDTH)));
     for denied in &record.denied {
@@ -230,6 +234,8 @@ fn cache_words(cache: &CacheFigures) -> Vec<String> {
     );
     if cache.write_mb_per_s > 0.0 {
         words.push(format!("written {} MB/s", decimal(cache.write_mb_per_s)));
+    }
+    if cache.write_mb_per_s > 0.0 || cache.dirtied_mb_per_s > 0.0 {
         words.push(format!("to be written back {} MB/s", decimal(cache.dirtied_mb_per_s)));
     }
     words
@@ -319,6 +325,17 @@ mod tests {
         }
         assert!(!text.contains('\u{1b}'), "{text}");
         assert!(text.lines().all(|line| width(line) <= WIDTH), "{text}");
+    }
+
+    #[test]
+    fn a_hidden_end_is_not_said_to_be_no_io() {
+        let mut watch = watch(0);
+        watch.paths.clear();
+        assert!(summary(&watch).contains("no I/O of files or devices was seen"));
+        watch.evidence.program.as_mut().unwrap().whole_disk_bytes = Some([0, 6_000_000]);
+        let text = summary(&watch);
+        assert!(text.contains("not seen, because the program's end was hidden"), "{text}");
+        assert!(text.contains("to be written back 3.00 MB/s"), "{text}");
     }
 
     proptest! {
