@@ -47,11 +47,15 @@ const MACHINES: [(&str, Place); 8] = [
     ("beside-a-build", Place::BesideBuilds),
 ];
 
-/// The tests that look at the machine: its drives, settings, meters, processes, users and mounts. Pages are
-/// drawn alike on all.
+/// The tests that look at the machine: its drives, settings, meters, processes, users and mounts. Those that
+/// draw pages, which are alike on all machines, are left out.
 const LOOKING: &str = "cargo test --workspace --all-features --no-fail-fast --lib --bins --test analysis \
                        --test crash --test energy --test fleet --test monitoring --test profile --test \
-                       refusals --test verdicts --test watch -- --show-output --skip render::html::";
+                       refusals --test verdicts --test watch -- --show-output --skip";
+
+fn looking() -> String {
+    format!("{LOOKING} {}", test::DRAWING)
+}
 
 /// A PMU `power` beside those that the kernel has, whose event is one of the kernel's software events: the
 /// clock of a processor, which looks like 10 W (perf_event_open(2), PERF_COUNT_SW_CPU_CLOCK).
@@ -162,7 +166,7 @@ fn in_bare(workspace: &Workspace, (machine, release): (&str, &str), user: &str) 
     let install =
         format!("apt-get update && apt-get install --yes --no-install-recommends {}", needs::packages());
     shell::step("what the tests need", &mut bare.plain("root", &install))?;
-    let mut skipped = judged(bare.plain(user, &script(LOOKING)))?;
+    let mut skipped = judged(bare.plain(user, &script(&looking())))?;
     skipped.retain(|reason| !reason.contains("root"));
     Ok(skipped)
 }
@@ -186,7 +190,7 @@ fn whole(mut command: Command) -> Result<Vec<String>> {
 fn here(workspace: &Workspace, machine: &str, script: &[&str]) -> Result<Vec<String>> {
     let folder = Folder::new(workspace, machine)?;
     let mut command = Command::new("unshare");
-    let script_and_tests = format!("{}\ncd \"$3\"\nexec {LOOKING}", script[0]);
+    let script_and_tests = format!("{}\ncd \"$3\"\nexec {}", script[0], looking());
     command.args(["--mount", "--propagation", "private", "sh", "-c", &script_and_tests, "machine"]);
     let over = folder.0.join("over");
     fs::create_dir(&over)?;
@@ -214,7 +218,7 @@ fn beside_builds(workspace: &Workspace, machine: &str) -> Result<Vec<String>> {
     std::thread::scope(|scope| {
         let builds = scope.spawn(builds);
         let mut command = Command::new("sh");
-        command.current_dir(folder.0.join("iopj")).args(["-c", &format!("exec {LOOKING}")]);
+        command.current_dir(folder.0.join("iopj")).args(["-c", &format!("exec {}", looking())]);
         let judged = judged(command);
         ended.store(true, Ordering::Relaxed);
         let built = builds.join().unwrap_or_else(|_| bail!("what built beside the tests panicked"));
@@ -279,16 +283,37 @@ fn toolchains(home: &Path) -> Result<()> {
     fs::create_dir_all(&to)?;
     let parts = CARGO.map(|part| cargo.join(part)).into_iter().filter(|part| part.exists());
     shell::output(Command::new("cp").arg("-a").args(parts).arg(to))?;
-    let copied = home.join(".rustup");
-    shell::output(Command::new("cp").arg("-a").arg(&rustup).arg(&copied))?;
-    // A toolchain may be a link to another, by an absolute path.
-    for entry in fs::read_dir(rustup.join("toolchains"))? {
+    copy_of_rustup(&rustup, &home.join(".rustup"))
+}
+
+/// Copies rustup's folder. A toolchain may be a link to another, by a path that is not there in a bare
+/// system: the copy holds the toolchain itself.
+fn copy_of_rustup(from: &Path, to: &Path) -> Result<()> {
+    shell::output(Command::new("cp").arg("-a").arg(from).arg(to))?;
+    for entry in fs::read_dir(from.join("toolchains")).context("rustup has no toolchains")? {
         let entry = entry?;
         if entry.file_type()?.is_symlink() {
-            let copied = copied.join("toolchains").join(entry.file_name());
+            let copied = to.join("toolchains").join(entry.file_name());
             fs::remove_file(&copied)?;
             shell::output(Command::new("cp").args(["-a", "-H"]).arg(entry.path()).arg(copied))?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_toolchain_that_is_a_link_is_copied_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        fs::create_dir_all(from.join("toolchains/stable/bin")).unwrap();
+        fs::write(from.join("toolchains/stable/bin/cargo"), "cargo").unwrap();
+        std::os::unix::fs::symlink(from.join("toolchains/stable"), from.join("toolchains/1.95.0")).unwrap();
+        copy_of_rustup(&from, &to).unwrap();
+        fs::remove_dir_all(&from).unwrap();
+        assert_eq!(fs::read_to_string(to.join("toolchains/1.95.0/bin/cargo")).unwrap(), "cargo");
+    }
 }

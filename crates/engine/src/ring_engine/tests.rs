@@ -154,7 +154,7 @@ fn at_depth(steps: &[(u8, u64)], seed: u64) {
     assert_eq!((pool.available(), pool.holders()), (DEPTH + 1, 1));
 }
 
-/// Under Miri each takes a second.
+/// Few under Miri, where each takes long.
 const MOST_STEPS: usize = if cfg!(miri) { 12 } else { 40 };
 
 proptest! {

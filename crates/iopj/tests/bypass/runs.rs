@@ -12,7 +12,7 @@ use iopj_store::{Measurement, Outcome, Store};
 use std::time::Duration;
 
 /// A study of two trials, which its seed puts in this order: a short one, and one that is cut short by a
-/// fault of the drive or the end of the run. The kernel takes six seconds to release a drive that is pulled.
+/// fault of the drive or the end of the run, before its own. A fault that comes late still finds it.
 const TWO: &str = "cat >/tmp/two.toml <<END
 name = \"two\"
 seed = 1

@@ -3,7 +3,7 @@
 //! passthrough (who completed the I/Os, and that no verdict says otherwise), and the verdicts of this
 //! repository's studies.
 
-use crate::{are, completions, lab, lab_run_text, new_series, trials_kept};
+use crate::{are, changed, completions, lab, lab_run_text, new_series, trials_kept};
 use iopj_core::VerdictKind;
 use iopj_core::path::CompletionMode;
 use iopj_store::{Generator, Trial};
@@ -165,9 +165,7 @@ fn again((name, text): (&str, &str)) -> (String, String) {
 
 /// A study by both generators, without fio and with this many replicates.
 fn natively(text: &str, replicates: usize) -> String {
-    let both = "generator = [\"native\", \"fio\"]";
-    assert!(text.contains(both), "{text}");
-    text.replace(both, &format!("replicates = {replicates}"))
+    changed(text, &[("generator = [\"native\", \"fio\"]", &format!("replicates = {replicates}"))])
 }
 
 /// The trials of a study, with those of its repetition.
@@ -381,11 +379,7 @@ fn every_path_and_more_pollers_than_processors_on_7_2() {
     let Some(series) = new_series() else { return };
     let Some((_alone, folder)) = lab(&[&series]) else { return };
     let (block, passthrough) = (natively(BLOCK.1, REPLICATES), natively(PASSTHROUGH.1, REPLICATES));
-    let fewer = |text: String, (many, few): &(&str, &str)| {
-        assert!(text.contains(many), "{text}");
-        text.replace(many, few)
-    };
-    let pollers = FEWER.iter().fold(POLLERS.1.to_owned(), fewer);
+    let pollers = changed(POLLERS.1, &FEWER);
     let studies = [(BLOCK.0, &*block), (PASSTHROUGH.0, &*passthrough), (POLLERS.0, &*pollers)];
     let words = all_succeed(&folder, &series, &studies, "");
     completed_as_asked(&trials_kept(&folder, BLOCK.0, &words), [10, 0], false);

@@ -69,12 +69,15 @@ fn lab_run(folder: &Path, study: &str, change: &[(&str, &str)], options: &str) -
 /// A study of this repository with `change` made to its text.
 fn study_text(study: &str, change: &[(&str, &str)]) -> String {
     let file = format!("{}/../../studies/{study}.toml", env!("CARGO_MANIFEST_DIR"));
-    let mut text = std::fs::read_to_string(file).unwrap();
-    for (from, to) in change {
+    changed(&std::fs::read_to_string(file).unwrap(), change)
+}
+
+/// A study's text with `change` made to it.
+fn changed(text: &str, change: &[(&str, &str)]) -> String {
+    change.iter().fold(text.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from}");
-        text = text.replace(from, to);
-    }
-    text
+        text.replace(from, to)
+    })
 }
 
 /// `iopj lab run` in `folder` of a study with this name and text.

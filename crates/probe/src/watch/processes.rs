@@ -65,7 +65,8 @@ struct Totals {
     has_io: bool,
     /// `io` is that of an earlier look, because it could not be read any more.
     is_io_old: bool,
-    /// Those of `io`, or of the whole life of a process whose end was hidden.
+    /// Bytes read from devices and made dirty: as `io` says, or, if the end of the process was hidden, what
+    /// wait4(2) said.
     disk_bytes: [u64; 2],
 }
 
@@ -103,7 +104,7 @@ impl Processes {
         self.members.keys().map(|(pid, _)| *pid).collect()
     }
 
-    /// Whether the last look could not read a process' `io`, which it could before. Some kernels hide it from
+    /// Whether `io` of a process could be read before, but not at the last look: some kernels hide it from
     /// ordinary users once the process has ended.
     pub(super) fn has_old_io(&self, pid: i32) -> bool {
         self.members.iter().any(|((member, _), totals)| *member == pid && totals.is_io_old)

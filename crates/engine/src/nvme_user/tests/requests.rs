@@ -75,7 +75,7 @@ fn an_engine_for_reading_refuses_what_writes() {
     bench.close();
 }
 
-/// Writes after each durable one, which are not.
+/// Writes after each durable one that need not be durable; few under Miri, where each takes long.
 const AFTER_IT: u64 = if cfg!(miri) { 8 } else { 64 };
 
 #[test]

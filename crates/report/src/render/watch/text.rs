@@ -59,8 +59,8 @@ pub fn summary(record: &WatchRecord) -> String {
     }
     if let (true, Some(program)) = (record.paths.is_empty(), &record.evidence.program) {
         let words = match program.whole_disk_bytes {
-            Some(bytes) if bytes != [0, 0] => "not seen, because the program's end was hidden",
-            _ => "no I/O of files or devices was seen",
+            Some(_) => "not seen, because the program's end was hidden",
+            None => "no I/O of files or devices was seen",
         };
         text.push_str(&lines(row("path", &[words.to_owned()], WIDTH)));
     }
