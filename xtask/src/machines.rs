@@ -53,8 +53,16 @@ const LOOKING: &str = "cargo test --workspace --all-features --no-fail-fast --li
                        --test crash --test energy --test fleet --test monitoring --test profile --test \
                        refusals --test verdicts --test watch -- --show-output --skip";
 
+/// Makes the environment with the validator of manifests beside the clone, for the shell of those tests.
+const WITH_VALIDATOR: &str = "\
+python3 -m venv ../kubernetes &&
+../kubernetes/bin/pip install --quiet --requirement packaging/kubernetes/requirements.txt &&
+export IOPJ_KUBERNETES_VALIDATE=\"$PWD/../kubernetes/bin/kubernetes-validate\" &&
+exec";
+
+/// A script of those tests, in the folder of a clone.
 fn looking() -> String {
-    format!("{LOOKING} {}", test::DRAWING)
+    format!("{WITH_VALIDATOR} {LOOKING} {}", test::DRAWING)
 }
 
 /// A PMU `power` beside those that the kernel has, whose event is one of the kernel's software events: the
@@ -158,9 +166,9 @@ fn in_bare(workspace: &Workspace, (machine, release): (&str, &str), user: &str) 
         fs::copy("/etc/pip.conf", bare.folder().join("etc/pip.conf"))?;
     }
     shell::output(&mut bare.plain("root", &format!("chown -R {user}: ~{user}; chmod 700 ~{user}")))?;
-    let script = |command: &str| format!(". ~/.cargo/env && cd ~/iopj && exec {command}");
+    let script = |command: &str| format!(". ~/.cargo/env && cd ~/iopj && {command}");
     if user == "root" {
-        return whole(bare.plain(user, &script("cargo xtask test")));
+        return whole(bare.plain(user, &script("exec cargo xtask test")));
     }
     // Root installs what the tests need; the user could only be told of it.
     let install =
@@ -190,7 +198,7 @@ fn whole(mut command: Command) -> Result<Vec<String>> {
 fn here(workspace: &Workspace, machine: &str, script: &[&str]) -> Result<Vec<String>> {
     let folder = Folder::new(workspace, machine)?;
     let mut command = Command::new("unshare");
-    let script_and_tests = format!("{}\ncd \"$3\"\nexec {}", script[0], looking());
+    let script_and_tests = format!("{}\ncd \"$3\"\n{}", script[0], looking());
     command.args(["--mount", "--propagation", "private", "sh", "-c", &script_and_tests, "machine"]);
     let over = folder.0.join("over");
     fs::create_dir(&over)?;
@@ -218,7 +226,7 @@ fn beside_builds(workspace: &Workspace, machine: &str) -> Result<Vec<String>> {
     std::thread::scope(|scope| {
         let builds = scope.spawn(builds);
         let mut command = Command::new("sh");
-        command.current_dir(folder.0.join("iopj")).args(["-c", &format!("exec {}", looking())]);
+        command.current_dir(folder.0.join("iopj")).args(["-c", &looking()]);
         let judged = judged(command);
         ended.store(true, Ordering::Relaxed);
         let built = builds.join().unwrap_or_else(|_| bail!("what built beside the tests panicked"));
