@@ -1,5 +1,5 @@
 //! `cargo xtask test`: installs what the tests need, then runs every test on two lanes, one of them for those
-//! with guests; beside them the builds, the ring and the NVMe driver under Miri, and the instruction counts.
+//! with guests; on a third the builds, and the ring and the NVMe driver under Miri.
 
 use crate::binaries::{self, Binary, TESTS};
 use crate::options::Options;
@@ -19,9 +19,12 @@ use std::time::Instant;
 const SEED: &str = "10";
 
 /// The tests with guests, in this order: the first need no build; the guests of the others run iopj, in which
-/// a release build takes far less time than a debug build; only the last have guests of Arm.
+/// a release build takes far less time than a debug build.
 const WITH_GUESTS: [&str; 3] = ["vm", "bypass", "lab"];
-/// Their priority, which only root may give. A guest whose processors wait has trials that prove nothing.
+/// The last of the lab's, because their guests are of Arm: iopj for it is built last.
+const WITH_ARM: &str = "arm::";
+/// The priority of those and of the build that most of them wait for, which only root may give. A guest whose
+/// processors wait has trials that prove nothing.
 const AHEAD: i32 = -5;
 /// The priority of what goes on beside all tests, but the builds that those with guests wait for.
 const LOWEST: i32 = 19;
@@ -47,15 +50,12 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     shell::timed("what the tests need", needs::ensure)?;
     validator(workspace)?;
     let counts = needs::is_here("valgrind");
-    // Everything is built once, so the program that the tests run fetches the kernels.
     let binaries = &binaries::build(workspace)?;
-    let mut failed: Vec<String> = kernels(workspace).err().map(reason).into_iter().collect();
     let for_arm = cross::is_possible();
     if !for_arm {
         println!("skipped: iopj for aarch64 needs its compiler and QEMU's user-mode emulation");
     }
-    let (results, failed_beside) = lanes(workspace, binaries, counts, for_arm)?;
-    failed.extend(failed_beside);
+    let (results, mut failed) = lanes(workspace, binaries, counts, for_arm)?;
     failed.extend(results.failed());
     if !counts {
         println!("skipped: the instruction counts need valgrind");
@@ -81,32 +81,38 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs everything: the tests with guests, the other tests, and what goes on beside them. Returns the
-/// results, and what failed beside the tests.
-fn lanes(
-    workspace: &Workspace,
-    binaries: &[Binary],
-    counts: bool,
-    for_arm: bool,
-) -> Result<(Results, Vec<String>)> {
+/// What became of a lane: the results of its tests, and what else failed.
+type Lane = (Results, Vec<String>);
+
+/// Runs everything: the tests with guests, the other tests, and the builds.
+fn lanes(workspace: &Workspace, binaries: &[Binary], counts: bool, for_arm: bool) -> Result<Lane> {
     for name in WITH_GUESTS.iter().chain(&COMPUTING).chain([&WITH_DRAWINGS]) {
         ensure!(binaries.iter().any(|one| one.name == *name), "there are no tests `{name}`");
     }
     std::thread::scope(|scope| {
         let (built, is_built) = channel();
-        let (ended, has_ended) = channel();
-        let beside = scope.spawn(move || beside(workspace, binaries, counts, for_arm, built, &has_ended));
+        let builds = scope.spawn(move || builds(workspace, counts, for_arm, built));
         let guests = scope.spawn(move || {
             // Without root they keep the priority of the others.
             let _ = at_priority(AHEAD);
             shell::timed("tests with guests", || Ok(guests(workspace, binaries, &is_built)))
         });
         let mut results = shell::timed("tests", || Ok(here(workspace, binaries)))?;
-        drop::<Sender<()>>(ended);
-        results.join(guests.join().unwrap_or_else(|_| bail!("what runs the tests with guests panicked"))?);
-        let panicked = |_| (None, vec!["what goes on beside the tests panicked".to_owned()]);
-        let (computed, failed) = beside.join().unwrap_or_else(panicked);
-        computed.into_iter().for_each(|computed| results.join(computed));
+        let mut failed = undisturbed(workspace, counts);
+        match computing(workspace, binaries) {
+            Ok(computed) => results.join(computed),
+            Err(error) => failed.push(reason(error)),
+        }
+        let panicked = || vec!["a lane of the tests panicked".to_owned()];
+        match guests.join() {
+            Ok(lane) => {
+                let (of_guests, failed_there) = lane?;
+                results.join(of_guests);
+                failed.extend(failed_there);
+            }
+            Err(_) => failed.extend(panicked()),
+        }
+        failed.extend(builds.join().unwrap_or_else(|_| panicked()));
         Ok((results, failed))
     })
 }
@@ -118,24 +124,19 @@ fn at_priority(nice: i32) -> Result<()> {
 }
 
 /// What needs no quiet machine: the release build and iopj for Arm, Miri, the counts of the engine's
-/// instructions, the unit tests for Arm, the C interface, the Python package, packing, tests that measure
-/// nothing, questions of a fleet, and the counts of iopj's instructions and of the adaptive engine's, which
-/// need a disk for themselves. The lab's guests use little more than one of two processors, and at the lowest
-/// priority this takes little of theirs; the builds, which their tests wait for, have that of others. `built`
-/// gets a message once the release build has ended, and is dropped once that for Arm has. No test outside of
-/// guests uses a disk once the other end of `has_ended` is dropped. Returns the tests' results, and what else
-/// failed.
-fn beside(
-    workspace: &Workspace,
-    binaries: &[Binary],
-    counts: bool,
-    for_arm: bool,
-    built: Sender<()>,
-    has_ended: &Receiver<()>,
-) -> (Option<Results>, Vec<String>) {
+/// instructions, the unit tests for Arm, the C interface, and packing. The lab's guests use little more than
+/// one of two processors, and at the lowest priority this takes little of theirs; the builds, which their
+/// tests wait for, have a higher one. `built` gets a message once the release build has ended, and is dropped
+/// once that for Arm has. Returns what failed.
+fn builds(workspace: &Workspace, counts: bool, for_arm: bool, built: Sender<()>) -> Vec<String> {
+    // Without root it keeps the priority of the others.
+    let is_ahead = at_priority(AHEAD).is_ok();
     let mut results = vec![workspace.release_binary().map(|_| ())];
     // Nobody waits for it if the tests could not run.
     let _ = built.send(());
+    if is_ahead {
+        results.push(at_priority(0));
+    }
     if for_arm {
         results.push(cross::build(workspace, false));
     }
@@ -150,26 +151,34 @@ fn beside(
     }
     results.push(ffi::check_built(workspace));
     results.push(dist::check_packing(workspace));
-    // Other tests switch io_uring off for a moment, which these need.
-    let _ = has_ended.recv();
-    results.push(python::check_built(workspace));
-    let computed = shell::timed("tests that only compute", || {
+    failures(results)
+}
+
+/// What goes on once no test but those with guests uses a disk or switches io_uring off for a moment: the
+/// Python package, questions of a fleet, and the counts of iopj's instructions and of the adaptive engine's,
+/// which need a disk for themselves. Returns what failed.
+fn undisturbed(workspace: &Workspace, counts: bool) -> Vec<String> {
+    let mut results = vec![at_priority(LOWEST), python::check_built(workspace), queries::check(workspace)];
+    if counts {
+        results.push(instructions::check_iopj(workspace));
+        results.push(instructions::check_routed(workspace));
+    }
+    failures(results)
+}
+
+/// Runs the tests that measure nothing.
+fn computing(workspace: &Workspace, binaries: &[Binary]) -> Result<Results> {
+    shell::timed("tests that only compute", || {
         let mut computed = run_some(workspace, these(binaries, &COMPUTING), &[]);
         computed.join(run_some(workspace, these(binaries, &[WITH_DRAWINGS]), &[DRAWING]));
         let documents = format!("{TESTS} --no-fail-fast --doc -- --show-output");
         computed.join(binaries::run_cargo(workspace.cargo(&documents))?);
         Ok(computed)
-    });
-    results.push(queries::check(workspace));
-    if counts {
-        results.push(instructions::check_iopj(workspace));
-        results.push(instructions::check_routed(workspace));
-    }
-    let (computed, error) = match computed {
-        Ok(computed) => (Some(computed), None),
-        Err(error) => (None, Some(error)),
-    };
-    (computed, results.into_iter().filter_map(Result::err).chain(error).map(reason).collect())
+    })
+}
+
+fn failures(results: Vec<Result<()>>) -> Vec<String> {
+    results.into_iter().filter_map(Result::err).map(reason).collect()
 }
 
 fn reason(error: Error) -> String {
@@ -223,16 +232,19 @@ fn here(workspace: &Workspace, binaries: &[Binary]) -> Results {
     results
 }
 
-/// Runs the tests with guests, each once what its guests run was built.
-fn guests(workspace: &Workspace, binaries: &[Binary], is_built: &Receiver<()>) -> Results {
+/// Fetches the kernels and runs the tests with guests, each once what its guests run was built.
+fn guests(workspace: &Workspace, binaries: &[Binary], is_built: &Receiver<()>) -> Lane {
+    // The program that the tests run fetches them.
+    let failed = failures(vec![kernels(workspace)]);
     let [first, second, last] = WITH_GUESTS.map(|name| these(binaries, &[name]));
     let mut results = run_some(workspace, first, &[]);
-    for binaries in [second, last] {
-        // A message once iopj was built, and the end of the channel once it was for Arm.
-        let _ = is_built.recv();
-        results.join(run_some(workspace, binaries, &[]));
-    }
-    results
+    // A message once iopj was built, and the end of the channel once it was for Arm.
+    let _ = is_built.recv();
+    results.join(run_some(workspace, second, &[]));
+    results.join(run_some(workspace, last.clone(), &["--skip", WITH_ARM]));
+    let _ = is_built.recv();
+    results.join(run_some(workspace, last, &[WITH_ARM]));
+    (results, failed)
 }
 
 /// The test binaries of these names.
