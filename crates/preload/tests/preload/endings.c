@@ -231,17 +231,16 @@ static void *waits(void *unused) {
     return (void *)(intptr_t)get_events(context, 1, 1, &event, NULL);
 }
 
-// Waits until that thread waits in the kernel.
+// Waits until that thread waits in the kernel. Debian trixie's libaio waits by io_pgetevents.
 static void let_it_wait(void) {
-    char path[64], call[16] = "", text[16];
-    snprintf(text, sizeof text, "%d ", (int)SYS_io_getevents);
+    char path[64], call[16] = "";
     do {
         usleep(1000);
         snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)waiter);
         int fd = waiter != 0 ? open(path, O_RDONLY) : -1;
         if (fd >= 0 && read(fd, call, sizeof call - 1) < 0) call[0] = 0;
         if (fd >= 0) close(fd);
-    } while (strncmp(call, text, strlen(text)) != 0);
+    } while (atoi(call) != SYS_io_getevents && atoi(call) != SYS_io_pgetevents);
 }
 
 // A thread that waits for what never comes has a context last.
