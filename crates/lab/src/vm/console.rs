@@ -29,7 +29,8 @@ pub(super) struct Console<'a> {
     pub(super) up: Option<Duration>,
     /// What the init script said when it failed: stage and cause.
     pub(super) failed: Option<String>,
-    /// The kernel's panic, and when it was seen.
+    /// The kernel's panic, or its oops at a breakpoint of nobody, which ends in one (`oops=panic`) unless the
+    /// kernel hangs before; and when it was seen.
     pub(super) panic: Option<(String, Instant)>,
     /// The kernel met what no processor does.
     pub(super) is_mistranslated: bool,
@@ -95,7 +96,11 @@ impl<'a> Console<'a> {
         } else if let Some(at) = text.find(PANIC) {
             self.panic.get_or_insert((text[at..].to_owned(), Instant::now()));
         }
-        self.is_mistranslated |= text.contains(BREAKPOINT) || has_impossible_flags(text);
+        let is_breakpoint = text.contains(BREAKPOINT);
+        if is_breakpoint {
+            self.panic.get_or_insert((text.to_owned(), Instant::now()));
+        }
+        self.is_mistranslated |= is_breakpoint || has_impossible_flags(text);
         if self.last.len() == KEPT {
             self.last.pop_front();
         }

@@ -17,7 +17,7 @@ use super::{RunFolder, VmError};
 
 /// How often the stop flag and the clock are checked.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a guest may take to end after its kernel has panicked.
+/// How long a guest may take to end after its kernel has given up.
 const PANIC_LIMIT: Duration = Duration::from_secs(5);
 /// How often a guest that panics before its script starts is booted, whatever the reason.
 const BOOTS: u32 = 3;

@@ -51,6 +51,16 @@ fn a_panic_at_a_breakpoint_of_nobody_is_the_translators() {
     bench.assert_gone();
 }
 
+/// One was seen to wait for nobody between its oops and its panic, up to the limit of a quarter of an hour.
+#[test]
+fn a_guest_that_hangs_at_a_breakpoint_of_nobody_does_not_wait_for_its_limit() {
+    let oops = "echo '<0>Oops: int3: 0000 [#1] SMP NOPTI' >/dev/kmsg; sleep 1000";
+    let Some(bench) = Bench::old(oops, nvme(null())) else { return };
+    let error = bench.run(&mut |_| {}).unwrap_err();
+    assert!(matches!(error, VmError::Mistranslated(_)), "{error}");
+    bench.assert_gone();
+}
+
 #[test]
 fn a_panic_before_the_script_is_tried_twice_more() {
     let Some(mut bench) = Bench::old("true", nvme(null())) else { return };
