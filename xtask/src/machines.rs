@@ -19,8 +19,8 @@ use std::time::Instant;
 const PACKAGES: &str = "git,gcc,g++,libc6-dev,ca-certificates,curl";
 /// The ordinary user of a bare system.
 const USER: &str = "somebody";
-/// Tests that a machine may skip, for what its kernel denies; as an ordinary user, beside those that need
-/// root.
+/// Tests that a machine may skip, for what its kernel denies, beside those that need what the machine is
+/// there to lack: root, or tracepoints.
 const MOST_SKIPPED: usize = 8;
 
 /// Where the tests run.
@@ -137,7 +137,9 @@ fn on(workspace: &Workspace, machine: &'static str, place: Place) -> Outcome {
     let result = match place {
         Place::Root(release) => in_bare(workspace, (machine, release), "root"),
         Place::User(release) => in_bare(workspace, (machine, release), USER),
-        Place::Here(NO_TRACEPOINTS) => here(workspace, machine, &[WITHOUT_TRACEPOINTS]),
+        Place::Here(NO_TRACEPOINTS) => {
+            here(workspace, machine, &[WITHOUT_TRACEPOINTS]).map(|skipped| beside(skipped, "tracepoints"))
+        }
         Place::Here(event) => here(workspace, machine, &[WITH_POWER, event]),
         Place::BesideBuilds => beside_builds(workspace, machine),
     };
@@ -174,9 +176,13 @@ fn in_bare(workspace: &Workspace, (machine, release): (&str, &str), user: &str) 
     let install =
         format!("apt-get update && apt-get install --yes --no-install-recommends {}", needs::packages());
     shell::step("what the tests need", &mut bare.plain("root", &install))?;
-    let mut skipped = judged(bare.plain(user, &script(&looking())))?;
-    skipped.retain(|reason| !reason.contains("root"));
-    Ok(skipped)
+    Ok(beside(judged(bare.plain(user, &script(&looking())))?, "root"))
+}
+
+/// What is skipped for other reasons than the want of this.
+fn beside(mut skipped: Vec<String>, wanted: &str) -> Vec<String> {
+    skipped.retain(|reason| !reason.contains(wanted));
+    skipped
 }
 
 /// Runs all tests, which say themselves at the end what they skipped.

@@ -2,8 +2,8 @@
 //! nobody else uses.
 
 use crate::common::{
-    Alone, LoopDevice, Random, TestFolder, Undo, alone, folder, have, have_mounts, iopj, mounted, tool,
-    written,
+    Alone, LoopDevice, Random, TestFolder, Undo, alone, folder, have, have_mounts, have_tracepoints, iopj,
+    mounted, tool, written,
 };
 use iopj_core::VerdictKind;
 use iopj_store::{Store, Trial};
@@ -82,6 +82,10 @@ impl Bench {
             return None;
         }
         let (_alone, folder) = (alone(), folder());
+        // A loop device has no interrupts: only tracepoints show who completes its I/Os.
+        if !have_tracepoints(&folder) {
+            return None;
+        }
         let (image, shim) = (folder.join("image"), folder.join("seed.so"));
         written(&image, 64 << 20);
         tool(&format!("mkfs.ext4 -q {}", image.display()));
