@@ -138,7 +138,7 @@ fn on(workspace: &Workspace, machine: &'static str, place: Place) -> Outcome {
         Place::Root(release) => in_bare(workspace, (machine, release), "root"),
         Place::User(release) => in_bare(workspace, (machine, release), USER),
         Place::Here(NO_TRACEPOINTS) => {
-            here(workspace, machine, &[WITHOUT_TRACEPOINTS]).map(|skipped| beside(skipped, "tracepoints"))
+            here(workspace, machine, &[WITHOUT_TRACEPOINTS]).map(|skipped| beyond(skipped, "tracepoints"))
         }
         Place::Here(event) => here(workspace, machine, &[WITH_POWER, event]),
         Place::BesideBuilds => beside_builds(workspace, machine),
@@ -176,12 +176,12 @@ fn in_bare(workspace: &Workspace, (machine, release): (&str, &str), user: &str) 
     let install =
         format!("apt-get update && apt-get install --yes --no-install-recommends {}", needs::packages());
     shell::step("what the tests need", &mut bare.plain("root", &install))?;
-    Ok(beside(judged(bare.plain(user, &script(&looking())))?, "root"))
+    Ok(beyond(judged(bare.plain(user, &script(&looking())))?, "root"))
 }
 
-/// What is skipped for other reasons than the want of this.
-fn beside(mut skipped: Vec<String>, wanted: &str) -> Vec<String> {
-    skipped.retain(|reason| !reason.contains(wanted));
+/// The skipped tests whose reasons do not name what the machine is there to lack.
+fn beyond(mut skipped: Vec<String>, lacking: &str) -> Vec<String> {
+    skipped.retain(|reason| !reason.contains(lacking));
     skipped
 }
 

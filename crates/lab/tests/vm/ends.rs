@@ -51,7 +51,7 @@ fn a_panic_at_a_breakpoint_of_nobody_is_the_translators() {
     bench.assert_gone();
 }
 
-/// One was seen to wait for nobody between its oops and its panic, up to the limit of a quarter of an hour.
+/// A guest was seen to stand still between its oops and its panic, up to its limit of a quarter of an hour.
 #[test]
 fn a_guest_that_hangs_at_a_breakpoint_of_nobody_does_not_wait_for_its_limit() {
     let oops = "echo '<0>Oops: int3: 0000 [#1] SMP NOPTI' >/dev/kmsg; sleep 1000";
