@@ -279,7 +279,7 @@ mod tests {
     fn the_program_is_where_maturin_looks_only_while_it_is_packed() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().to_owned();
-        let workspace = Workspace { target: root.join("target"), metadata: serde_json::Value::Null, root };
+        let workspace = Workspace::at(root);
         let mut files = Tree::default();
         files.program(PROGRAM, "program");
         let data = Data::with(&workspace, &files).unwrap();

@@ -3,9 +3,13 @@
 use crate::shell;
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::fs;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
+
+/// What decides for cargo whether it compiles incrementally.
+const INCREMENTAL: &str = "CARGO_INCREMENTAL";
 
 /// The workspace that this program was built from.
 pub(crate) struct Workspace {
@@ -15,6 +19,8 @@ pub(crate) struct Workspace {
     pub(crate) target: PathBuf,
     /// What `cargo metadata --no-deps` prints.
     pub(crate) metadata: Value,
+    /// Whether cargo keeps parts of what it compiles, to change them when the sources change.
+    is_incremental: bool,
 }
 
 impl Workspace {
@@ -26,12 +32,25 @@ impl Workspace {
         let path = |key: &str| {
             metadata[key].as_str().map(PathBuf::from).with_context(|| format!("cargo metadata has no {key}"))
         };
-        Ok(Workspace { root: path("workspace_root")?, target: path("target_directory")?, metadata })
+        let (root, target) = (path("workspace_root")?, path("target_directory")?);
+        let is_incremental = env::var_os(INCREMENTAL).is_some() || is_developed(&target);
+        Ok(Workspace { root, target, metadata, is_incremental })
     }
 
-    /// `cargo` with these words, to be run at the root.
+    /// One that cargo knows nothing of.
+    #[cfg(test)]
+    pub(crate) fn at(root: PathBuf) -> Workspace {
+        Workspace { target: root.join("target"), root, metadata: Value::Null, is_incremental: true }
+    }
+
+    /// `cargo` with these words, to be run at the root. In a new clone nothing is compiled incrementally: that
+    /// takes a quarter more time, and pays only once the sources change.
     pub(crate) fn cargo(&self, words: &str) -> Command {
-        self.program("cargo", words)
+        let mut command = self.program("cargo", words);
+        if !self.is_incremental {
+            command.env(INCREMENTAL, "0");
+        }
+        command
     }
 
     /// A program with these words, which have blanks between them, to be run at the root.
@@ -103,6 +122,15 @@ impl Workspace {
     }
 }
 
+/// Whether cargo compiled more than this program incrementally in this target folder, so that it must go on as
+/// it began: otherwise it would build everything again.
+fn is_developed(target: &Path) -> bool {
+    let own = concat!(env!("CARGO_PKG_NAME"), "-");
+    let is_other = |name: OsString| !name.to_string_lossy().starts_with(own);
+    fs::read_dir(target.join("debug/incremental"))
+        .is_ok_and(|parts| parts.flatten().any(|part| is_other(part.file_name())))
+}
+
 /// Where benches were built.
 pub(crate) struct Benches {
     /// That of the engine `nvme-user`.
@@ -126,8 +154,19 @@ mod tests {
             fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
             fs::write(root.join(name), "").unwrap();
         }
-        let workspace = Workspace { target: root.join("target"), metadata: Value::Null, root };
+        let workspace = Workspace::at(root);
         assert_eq!(workspace.tracked(".").unwrap(), ["a/src/target/mod.rs"]);
+    }
+
+    #[test]
+    fn a_new_clone_compiles_nothing_incrementally_and_a_developers_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path();
+        assert!(!is_developed(target));
+        fs::create_dir_all(target.join("debug/incremental/xtask-0a1b")).unwrap();
+        assert!(!is_developed(target));
+        fs::create_dir(target.join("debug/incremental/iopj_core-0a1b")).unwrap();
+        assert!(is_developed(target));
     }
 
     #[test]
@@ -138,7 +177,7 @@ mod tests {
         for name in ["studies/a b.toml", "studies/own.iopj", "studies/secret", ".gitignore"] {
             fs::write(root.join(name), "*.iopj\n").unwrap();
         }
-        let workspace = Workspace { target: root.join("target"), metadata: Value::Null, root };
+        let workspace = Workspace::at(root);
         let all = ["studies/a b.toml", "studies/own.iopj", "studies/secret"];
         assert_eq!(workspace.tracked("studies").unwrap(), all, "it is no clone yet");
         for words in ["init --quiet", "add studies/a*", "add .gitignore"] {
