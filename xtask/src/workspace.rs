@@ -43,8 +43,8 @@ impl Workspace {
         Workspace { target: root.join("target"), root, metadata: Value::Null, is_incremental: true }
     }
 
-    /// `cargo` with these words, to be run at the root. In a new clone nothing is compiled incrementally: that
-    /// takes a quarter more time, and pays only once the sources change.
+    /// `cargo` with these words, to be run at the root. In a new clone nothing is compiled incrementally:
+    /// that takes a quarter more time, and pays only once the sources change.
     pub(crate) fn cargo(&self, words: &str) -> Command {
         let mut command = self.program("cargo", words);
         if !self.is_incremental {
@@ -122,8 +122,8 @@ impl Workspace {
     }
 }
 
-/// Whether cargo compiled more than this program incrementally in this target folder, so that it must go on as
-/// it began: otherwise it would build everything again.
+/// Whether cargo compiled more than this program incrementally in this target folder, so that it must go on
+/// as it began: otherwise it would build everything again.
 fn is_developed(target: &Path) -> bool {
     let own = concat!(env!("CARGO_PKG_NAME"), "-");
     let is_other = |name: OsString| !name.to_string_lossy().starts_with(own);
