@@ -3,7 +3,7 @@
 
 use crate::dist::tree::{self, Tree};
 use crate::options::Options;
-use crate::workspace::Workspace;
+use crate::workspace::{self, Workspace};
 use crate::{chroot, shell, venv};
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -217,15 +217,16 @@ fn test(workspace: &Workspace, python: &Path) -> Result<()> {
 
 /// maturin, of the environment `tools`, with these words.
 pub(crate) fn maturin(workspace: &Workspace, tools: &Path, words: &str) -> Command {
-    let mut command = Command::new(tools.join("bin/maturin"));
+    let mut command = workspace::as_from_a_terminal(tools.join("bin/maturin"));
     command.current_dir(workspace.root.join(PACKAGE)).args(words.split(' '));
     command
 }
 
 fn pip(python: &Path, words: &str, paths: &[&Path]) -> Result<()> {
     let mut command = Command::new(python);
-    // A build from source without optimization: whether it builds is the question.
+    // A build from source without optimization, and in the least time: whether it builds is the question.
     command.env("MATURIN_PEP517_ARGS", "--profile dev");
+    command.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
     command.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]).args(words.split(' ')).args(paths);
     shell::output(&mut command).map(|_| ())
 }

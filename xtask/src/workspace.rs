@@ -3,7 +3,7 @@
 use crate::shell;
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -55,7 +55,7 @@ impl Workspace {
 
     /// A program with these words, which have blanks between them, to be run at the root.
     pub(crate) fn program(&self, program: &str, words: &str) -> Command {
-        let mut command = Command::new(program);
+        let mut command = as_from_a_terminal(program);
         command.current_dir(&self.root).args(words.split_whitespace());
         command
     }
@@ -122,6 +122,22 @@ impl Workspace {
     }
 }
 
+/// A program that does not see what `cargo xtask` says of this package. ring's build script looks at it (its
+/// `rerun-if-env-changed`), so cargo would build ring and all that needs it again here, and once more at a
+/// terminal.
+pub(crate) fn as_from_a_terminal(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in env::vars_os().filter(|(name, _)| is_of_a_package(name)) {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn is_of_a_package(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|start| name.starts_with(start))
+}
+
 /// Whether cargo compiled more than this program incrementally in this target folder, so that it must go on
 /// as it began: otherwise it would build everything again.
 fn is_developed(target: &Path) -> bool {
@@ -156,6 +172,16 @@ mod tests {
         }
         let workspace = Workspace::at(root);
         assert_eq!(workspace.tracked(".").unwrap(), ["a/src/target/mod.rs"]);
+    }
+
+    /// `cargo xtask python` built the release build of `cargo build --release` again, from ring on.
+    #[test]
+    fn a_build_from_here_and_one_from_a_terminal_are_one() {
+        let hidden =
+            ["CARGO_PKG_NAME", "CARGO_PKG_VERSION_PRE", "CARGO_MANIFEST_DIR", "CARGO_MANIFEST_LINKS"];
+        assert!(hidden.iter().all(|name| is_of_a_package(OsStr::new(name))));
+        let kept = ["CARGO", "CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_PROFILE_DEV_DEBUG", "PATH"];
+        assert!(kept.iter().all(|name| !is_of_a_package(OsStr::new(name))));
     }
 
     #[test]
