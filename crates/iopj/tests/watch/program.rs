@@ -187,8 +187,9 @@ fn a_server_that_before_starts_counts_as_the_programs_own() {
     let measured = all[0].outcome.measurement().unwrap();
     // The program itself only waits.
     let process = measured.evidence.process;
-    assert!(process.user_ns + process.system_ns > 20_000_000, "{process:?}");
-    assert!(measured.program.as_ref().unwrap().watch.program.as_ref().unwrap().processes >= 2);
+    let program = measured.program.as_ref().unwrap();
+    assert!(process.user_ns + process.system_ns > 20_000_000, "{process:?}; {program:?}");
+    assert!(program.watch.program.as_ref().unwrap().processes >= 2);
     std::fs::write(folder.join("pid"), "999999999\n").unwrap();
     study(&folder, &format!("{figure}[[program.variants]]\nname = \"a\"\ncommand = [\"true\"]\n"), "");
     let words = common::refusal(&folder, "run s.toml --allow-exec");

@@ -122,8 +122,9 @@ impl ProgramCounters {
         let counted = self.counted + self.since.map_or(Duration::ZERO, |since| since.elapsed());
         let (past, mut totals) = self.past.clone();
         let mut counts = EventCounts { counted_ns: ns(counted), of_ns: ns(self.began.elapsed()), ..past };
+        let until = Instant::now() + PATIENCE;
         for group in &self.groups {
-            let all = group.counts(TOTALS.len() + self.events.len());
+            let all = group.counts(TOTALS.len() + self.events.len(), until);
             totals.iter_mut().zip(&all).for_each(|(sum, count)| *sum += count);
             for (event, count) in self.events.iter().zip(all.iter().skip(TOTALS.len())) {
                 events::add(&mut counts, event.meaning, *count);
@@ -177,15 +178,35 @@ impl Group {
         Ok(Group { leader, _others: others, last: RefCell::default() })
     }
 
-    fn counts(&self, events: usize) -> Vec<u64> {
+    fn counts(&self, events: usize, until: Instant) -> Vec<u64> {
         let read = || self.leader.group_counts(events);
-        let first = (1..ATTEMPTS).find_map(|_| read().inspect_err(|_| std::thread::yield_now()).ok());
-        or_last(first.map_or_else(read, Ok), &self.last)
+        or_last(patiently(read, until), &self.last)
     }
 }
 
-/// How often a group is read until no thread starts or ends meanwhile.
+/// How often a group is read at once until no thread starts or ends meanwhile.
 const ATTEMPTS: usize = 8;
+/// For how long all groups together are read after that. While a thread that ends gives up its counters, its
+/// group cannot be read, and another thread may have its processor for that long.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Reads until that is not refused: some times at once, and then until this time.
+fn patiently(read: impl Fn() -> io::Result<Vec<u64>>, until: Instant) -> io::Result<Vec<u64>> {
+    let mut result = read();
+    for attempt in 1.. {
+        match &result {
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
+            _ => break,
+        }
+        match attempt < ATTEMPTS {
+            true => std::thread::yield_now(),
+            false if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+            false => break,
+        }
+        result = read();
+    }
+    result
+}
 
 /// What was read, or else what was read last: a read is refused while a thread that inherits the group starts
 /// or ends (ECHILD, kernel/events/core.c, `__perf_read_group_add`), and counts only grow.
@@ -282,6 +303,27 @@ fn sum(counters: &[Counter]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// On a busy machine eight attempts in a row were refused, and a server's CPU time was that of the look
+    /// before.
+    #[test]
+    fn a_read_that_is_refused_for_some_milliseconds_is_made_again() {
+        let began = Instant::now();
+        let read = || match began.elapsed() > Duration::from_millis(5) {
+            true => Ok(vec![7]),
+            false => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+        };
+        assert_eq!(patiently(read, began + Duration::from_secs(600)).unwrap(), [7]);
+        let refused = || Err(io::Error::from_raw_os_error(libc::ECHILD));
+        assert_eq!(patiently(refused, Instant::now()).unwrap_err().raw_os_error(), Some(libc::ECHILD));
+        let tries = std::cell::Cell::new(0);
+        let closed = || {
+            tries.set(tries.get() + 1);
+            Err(io::Error::from_raw_os_error(libc::EBADF))
+        };
+        assert!(patiently(closed, began + Duration::from_secs(600)).is_err());
+        assert_eq!(tries.get(), 1);
+    }
 
     /// All that was counted was lost when the last read met a thread that ended.
     #[test]
