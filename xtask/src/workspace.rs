@@ -19,7 +19,7 @@ pub(crate) struct Workspace {
     pub(crate) target: PathBuf,
     /// What `cargo metadata --no-deps` prints.
     pub(crate) metadata: Value,
-    /// Whether cargo keeps parts of what it compiles, to change them when the sources change.
+    /// Whether cargo compiles incrementally.
     is_incremental: bool,
 }
 
@@ -37,14 +37,14 @@ impl Workspace {
         Ok(Workspace { root, target, metadata, is_incremental })
     }
 
-    /// One that cargo knows nothing of.
+    /// A workspace in this folder, without cargo's metadata.
     #[cfg(test)]
     pub(crate) fn at(root: PathBuf) -> Workspace {
         Workspace { target: root.join("target"), root, metadata: Value::Null, is_incremental: true }
     }
 
     /// `cargo` with these words, to be run at the root. In a new clone nothing is compiled incrementally:
-    /// that takes a quarter more time, and pays only once the sources change.
+    /// that takes longer, and pays only once the sources change.
     pub(crate) fn cargo(&self, words: &str) -> Command {
         let mut command = self.program("cargo", words);
         if !self.is_incremental {
@@ -182,6 +182,12 @@ mod tests {
         assert!(hidden.iter().all(|name| is_of_a_package(OsStr::new(name))));
         let kept = ["CARGO", "CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_PROFILE_DEV_DEBUG", "PATH"];
         assert!(kept.iter().all(|name| !is_of_a_package(OsStr::new(name))));
+        // Cargo has set them for this test, too.
+        let seen = shell::output(&mut as_from_a_terminal("env")).unwrap();
+        let names: Vec<&OsStr> =
+            seen.lines().filter_map(|line| Some(line.split_once('=')?.0.as_ref())).collect();
+        assert!(names.contains(&OsStr::new("PATH")));
+        assert!(!names.into_iter().any(is_of_a_package), "{seen}");
     }
 
     #[test]

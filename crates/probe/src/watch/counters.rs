@@ -192,20 +192,21 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Reads until that is not refused: some times at once, and then until this time.
 fn patiently(read: impl Fn() -> io::Result<Vec<u64>>, until: Instant) -> io::Result<Vec<u64>> {
-    let mut result = read();
-    for attempt in 1.. {
-        match &result {
-            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
-            _ => break,
+    let is_refused = |error: &io::Error| error.raw_os_error() == Some(libc::ECHILD);
+    for _ in 1..ATTEMPTS {
+        match read() {
+            Err(error) if is_refused(&error) => std::thread::yield_now(),
+            done => return done,
         }
-        match attempt < ATTEMPTS {
-            true => std::thread::yield_now(),
-            false if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
-            false => break,
-        }
-        result = read();
     }
-    result
+    loop {
+        match read() {
+            Err(error) if is_refused(&error) && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            done => return done,
+        }
+    }
 }
 
 /// What was read, or else what was read last: a read is refused while a thread that inherits the group starts
