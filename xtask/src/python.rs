@@ -67,7 +67,7 @@ pub(crate) fn check_built(workspace: &Workspace) -> Result<()> {
     shell::timed("the Python package", || {
         let python = match environments(workspace) {
             Err(error) if !shell::in_ci() => {
-                println!("skipped: the Python package needs its environments: {error:#}");
+                shell::skip(format!("the Python package needs its environments: {error:#}"));
                 return Ok(());
             }
             made => packed(workspace, &made?)?,

@@ -36,7 +36,7 @@ fn ask(workspace: &Workspace, fleet: [&str; 5]) -> Result<()> {
     let python = match venv::ensure(workspace, "queries", "python3", &list) {
         Err(error) if shell::in_ci() => return Err(error),
         Err(error) => {
-            println!("skipped: the questions in DuckDB and Spark: {error:#}");
+            shell::skip(format!("the questions in DuckDB and Spark: {error:#}"));
             return Ok(());
         }
         Ok(folder) => folder.join("bin/python"),

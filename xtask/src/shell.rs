@@ -43,6 +43,25 @@ fn lock_steps() -> MutexGuard<'static, Vec<(String, Duration)>> {
     STEPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What was left out, each with what it needs.
+static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn lock_skipped() -> MutexGuard<'static, Vec<String>> {
+    // Whatever panicked while it held the lock, a list of reasons is whole.
+    SKIPPED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Leaves something out, and says what it needs.
+pub(crate) fn skip(what: String) {
+    println!("skipped: {what}");
+    lock_skipped().push(what);
+}
+
+/// All that was left out so far.
+pub(crate) fn skipped() -> Vec<String> {
+    lock_skipped().clone()
+}
+
 /// A line for each step that has ended and took a second or more.
 pub(crate) fn steps() -> Vec<String> {
     let steps = lock_steps();

@@ -106,11 +106,11 @@ pub(crate) fn check_packing(workspace: &Workspace) -> Result<()> {
         PACKERS.iter().chain(&TOOLS[..1]).find(|(program, _)| !needs::is_here(program))
     {
         ensure!(!shell::in_ci(), "the packages need {program}");
-        println!("skipped: the packages need {program}");
+        shell::skip(format!("the packages need {program}"));
         return Ok(());
     }
     let Ok(arch) = install::this_arch() else {
-        println!("skipped: the packages need one of the architectures that are packed");
+        shell::skip("the packages need one of the architectures that are packed".to_owned());
         return Ok(());
     };
     shell::timed("packages", || {

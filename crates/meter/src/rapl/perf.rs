@@ -294,7 +294,8 @@ mod tests {
         let mut counter = match event.open(Path::new("/")) {
             Ok(counter) => counter,
             Err(why) if std::env::var_os("CI").is_none() => {
-                return eprintln!("skipped: needs perf events ({why})");
+                let root = if rustix::process::geteuid().is_root() { "" } else { "root, for " };
+                return eprintln!("skipped: needs {root}perf events ({why})");
             }
             Err(why) => panic!("{why}"),
         };

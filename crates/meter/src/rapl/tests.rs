@@ -350,7 +350,8 @@ fn perf_is_compared_with_powercap() {
     machine.tree.write(&format!("{pmu}/events/energy-pkg.unit"), "Joules");
     let mut meter = machine.open();
     if !meter.notes().is_empty() && std::env::var_os("CI").is_none() {
-        return eprintln!("skipped: needs perf events ({:?})", meter.notes());
+        let root = if rustix::process::geteuid().is_root() { "" } else { "root, for " };
+        return eprintln!("skipped: needs {root}perf events ({:?})", meter.notes());
     }
     machine.run(&mut meter, 3);
     // Long enough for more than two updates of the counter.

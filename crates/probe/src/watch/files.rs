@@ -162,7 +162,7 @@ mod tests {
         let device = fs::metadata(&path).unwrap().dev();
         let _plain = fs::File::open(&path).unwrap();
         let direct = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path);
-        let Ok(_direct) = direct else { return eprintln!("skipped: needs O_DIRECT here") };
+        let Ok(_direct) = direct else { return eprintln!("skipped: needs a file system with O_DIRECT") };
         let after = look();
         // Other tests of this process open files too.
         assert!(after.ever().direct > 0 && after.ever().buffered > 0, "{before:?} {after:?}");
