@@ -19,8 +19,6 @@ pub(crate) struct Announced<'a> {
     pub(crate) target: &'a Path,
     /// The size of the file that the run makes for a target.
     pub(crate) made: Option<u64>,
-    /// Meters rest beside the trials for a time that is not known yet.
-    pub(crate) rests: bool,
 }
 
 impl Announced<'_> {
@@ -29,11 +27,11 @@ impl Announced<'_> {
         let paths: BTreeSet<IoPath> = self.cells.iter().map(|cell| cell.path).collect();
         let blocks = [self.study.replicates.fewest(), self.study.replicates.most()];
         let [least, most] = blocks.map(|blocks| u64::from(blocks) * self.cells.len() as u64);
+        let rests = if self.times[0].idle.is_zero() { "" } else { " with the rests for its meters" };
         let (trials, time) = match least == most {
             true => (counted(least, "trial"), format!(": about {}", clock(self.times[0].all()))),
             false => (format!("{least} to {most} trials"), String::new()),
         };
-        let rests = if self.rests { " plus the rests for its meters" } else { "" };
         let target = self.target.display();
         let on = match self.made.map(format_bytes) {
             None => target.to_string(),
@@ -42,6 +40,16 @@ impl Announced<'_> {
         let (paths, store) = (counted(paths.len() as u64, "path"), self.store.display());
         format!("{trials} of {paths} on {on}{time}{rests}; {store} keeps the results")
     }
+}
+
+/// The same of a program, which takes as long as it takes.
+pub(crate) fn of_program(study: &Study, cells: &[Cell], store: &Path) -> String {
+    let variants = study.program.as_ref().map_or(0, |program| program.variants.len());
+    let blocks = [study.replicates.fewest(), study.replicates.most()];
+    let [least, most] = blocks.map(|blocks| u64::from(blocks) * cells.len() as u64);
+    let trials = if least == most { counted(least, "trial") } else { format!("{least} to {most} trials") };
+    let (variants, store) = (counted(variants as u64, "variant"), store.display());
+    format!("{trials} of {variants} of the program, each as long as it takes; {store} keeps the results")
 }
 
 /// `1 trial`, `2 trials`.
@@ -55,13 +63,12 @@ mod tests {
     use iopj_study::plan::cells;
     use std::time::Duration;
 
-    fn says(text: &str, made: Option<u64>) -> String {
+    fn says(text: &str, made: Option<u64>, idle: Duration) -> String {
         let study = Study::parse(text, "s").unwrap();
         let (cells, _) = cells(&study, &[]).unwrap();
-        let time = RunTime { windows: Duration::from_secs(79), ..RunTime::default() };
+        let time = RunTime { windows: Duration::from_secs(79), idle, ..RunTime::default() };
         let (store, target) = (Path::new("s.iopj"), Path::new("s.iopj-data"));
-        let rests = made.is_none();
-        Announced { study: &study, cells: &cells, times: [time; 2], store, target, made, rests }.in_words()
+        Announced { study: &study, cells: &cells, times: [time; 2], store, target, made }.in_words()
     }
 
     #[test]
@@ -69,14 +76,37 @@ mod tests {
         let study = "name = \"s\"\npaths = [\"libaio/syscall/interrupt\", \"posix-aio/syscall/interrupt\"]\n\
                      replicates = 3\n[[workload]]\niodepth = [1, 2]\n";
         assert_eq!(
-            says(study, Some(1 << 30)),
+            says(study, Some(1 << 30), Duration::ZERO),
             "12 trials of 2 paths on s.iopj-data, a file of 1g that is made now and removed at the end: \
              about 1 min 19 s; s.iopj keeps the results"
         );
+        // Three rests take half a minute more, which was not said.
+        assert!(says(study, None, Duration::from_secs(30)).ends_with(
+            "on s.iopj-data: about 1 min 49 s with the rests for its meters; s.iopj keeps the results"
+        ));
         let until = study.replace("replicates = 3", "replicates = { min = 2, max = 9, until = \"2 %\" }");
         assert_eq!(
-            says(&until, None),
-            "8 to 36 trials of 2 paths on s.iopj-data plus the rests for its meters; s.iopj keeps the results"
+            says(&until, None, Duration::from_secs(30)),
+            "8 to 36 trials of 2 paths on s.iopj-data with the rests for its meters; s.iopj keeps the results"
         );
+    }
+
+    #[test]
+    fn a_programs_run_says_what_it_does_and_keeps() {
+        let says = |replicates: &str| {
+            let text = format!(
+                "name = \"s\"\ngenerator = \"program\"\nreplicates = {replicates}\n[program]\nfigure = {{ name = \
+                 \"tps\", unit = \"1/s\", regex = '([0-9]+)' }}\n[[program.variants]]\nname = \"sync\"\ncommand = \
+                 [\"sh\", \"{{numjobs}}\"]\n[[workload]]\nnumjobs = [1, 8]\n"
+            );
+            let study = Study::parse(&text, "s").unwrap();
+            of_program(&study, &cells(&study, &[]).unwrap().0, Path::new("s.iopj"))
+        };
+        assert_eq!(
+            says("3"),
+            "6 trials of 1 variant of the program, each as long as it takes; s.iopj keeps the results"
+        );
+        let until = says("{ min = 2, max = 9, until = \"2 %\" }");
+        assert!(until.starts_with("4 to 18 trials of 1 variant of"), "{until}");
     }
 }

@@ -1,6 +1,7 @@
 //! A run whose generator is a program: as any run, but that iopj opens no target and tries no path.
 
 use crate::adaptive::Adaptive;
+use crate::announce;
 use crate::begin::{open_meters, random_seed};
 use crate::blocks::{self, Decide};
 use crate::continued;
@@ -94,6 +95,7 @@ pub(crate) fn run(
     let places = (&host, &locks);
     let set_up = ProgramSetUp::new(&study, own, meters, places, locks.is_effective(), progress)?;
     let record = record(&study, &set_up, seed)?;
+    progress.note(&announce::of_program(&study, &set_up.cells, &store_path));
     let schedule = set_up.metering.as_ref().map(Metering::schedule);
     let times = RunTime::of_study(&study, &set_up.cells, schedule)?;
     if let Some(estimate) = blocks::estimate(&study, &set_up.cells, times.map(|time| time.all())) {

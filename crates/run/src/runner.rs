@@ -76,7 +76,7 @@ pub fn run(
     drop(all);
     let is_made = spec.is_made();
     if is_made {
-        say_before_the_file_is_made((&study, options), (&host, &tools), meters.are_read(), progress, stop)?;
+        say_before_the_file_is_made((&study, options), (&host, &tools), &meters, progress, stop)?;
     }
     // A made file goes before its locks: what is bound last is dropped first.
     let OpenTarget { spec, target, locks, made } = spec.open((&mut locker, waited), progress, stop)?;
@@ -210,7 +210,7 @@ fn say_what_begins(
     let times = RunTime::of_study(study, cells, metering.as_ref().map(Metering::schedule))?;
     if !is_said {
         let target = access.path();
-        let announced = Announced { study, cells, times, store, target, made: None, rests: false };
+        let announced = Announced { study, cells, times, store, target, made: None };
         progress.note(&announced.in_words());
     }
     let estimate = blocks::estimate(study, cells, times.map(|time| time.all()));
@@ -225,7 +225,7 @@ fn say_what_begins(
 fn say_before_the_file_is_made(
     (study, options): (&Study, &Options),
     (host, tools): (&Host, &Tools),
-    rests: bool,
+    meters: &Meters,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<(), RunError> {
@@ -237,9 +237,10 @@ fn say_before_the_file_is_made(
     let mut study = study.clone();
     paths::settle(&mut study, &mut access, tools.engines(), stop)?;
     let (cells, _) = plan::cells(&study, &[])?;
-    let times = RunTime::of_study(&study, &cells, None)?;
+    let schedule = meters.schedule(&study, pace::span(&cells, &study))?;
+    let times = RunTime::of_study(&study, &cells, Some(&schedule))?;
     let (study, cells, store, target) = (&study, &cells[..], store.as_path(), path.as_path());
-    progress.note(&Announced { study, cells, times, store, target, made, rests }.in_words());
+    progress.note(&Announced { study, cells, times, store, target, made }.in_words());
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! When a session rests and plays its pattern.
 
+use super::schedule::EVERY;
 use super::*;
 use crate::progress::Said;
 use iopj_meter::{Channel, Reading, Value};
@@ -254,7 +255,8 @@ fn a_machine_settles_as_long_as_the_study_says_or_for_a_share_of_its_trials() {
     let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
     let limit = |keys: &str, span: Duration, slowest: Duration| {
         let text = format!("name = \"t\"\npaths = \"available\"\n{keys}\n[[workload]]\n");
-        idle(&Study::parse(&text, "t").unwrap(), span, slowest).unwrap().settle_limit
+        let study = Study::parse(&text, "t").unwrap();
+        Schedule::new(&study, span, Some(slowest), None).unwrap().idle.settle_limit
     };
     assert_eq!(limit("", hour, second / 10), 60 * second);
     assert_eq!(limit("", hour, 5 * second), 300 * second);

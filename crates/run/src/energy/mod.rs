@@ -46,7 +46,7 @@ use iopj_load::native;
 use iopj_meter::{Pattern, monotonic_raw_ns};
 use iopj_store::energy::{Mark, MarkKind, ReadingRow};
 use iopj_store::{Measurement, Store};
-use iopj_study::{Study, StudyError};
+use iopj_study::Study;
 use model::ModelText;
 use record::row;
 use schedule::Past;
@@ -55,21 +55,6 @@ use so_far::{SoFar, Waiting};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-
-/// Readings of an idle stretch, and its least length.
-const IDLE_READINGS: u32 = 10;
-const SHORTEST_IDLE: Duration = Duration::from_secs(2);
-/// Time for the machine to settle before an idle stretch begins.
-const SETTLE: Duration = Duration::from_millis(500);
-/// The longest wait for a machine to settle, in stretches over which power is to be flat. Noise may need
-/// four.
-const STRETCHES_TO_SETTLE: u32 = 6;
-/// The upper bound of that wait: a study has three rests or more.
-const LONGEST_TO_SETTLE: Duration = Duration::from_secs(10 * 60);
-/// The trials take at least this many times as long as the wait, so a short study stays short.
-const TRIALS_TO_SETTLE: u32 = 6;
-/// Within a block too, idle stretches and load patterns are no farther apart.
-const EVERY: Duration = Duration::from_secs(30 * 60);
 
 /// The meters of a run.
 pub(crate) struct Metering {
@@ -99,23 +84,6 @@ pub(crate) struct RunContext<'a> {
     pub(crate) far: Option<&'a dyn FarHost>,
 }
 
-/// The longest wait for power to be flat, if the study names none: a share of the time of its trials, and
-/// enough to see it. It is never longer than the trials.
-fn settle_limit(span: Duration, slowest: Duration) -> Duration {
-    let share = (span / TRIALS_TO_SETTLE).max(settle::sees(slowest)).min(span);
-    (settle::stretch(slowest) * STRETCHES_TO_SETTLE).min(LONGEST_TO_SETTLE).min(share)
-}
-
-/// How long the machine is left alone for meters of which the slowest has this interval.
-fn idle(study: &Study, span: Duration, slowest: Duration) -> Result<rest::RestTimes, StudyError> {
-    Ok(rest::RestTimes {
-        settle: SETTLE.max(slowest),
-        settle_limit: study.settle_limit()?.unwrap_or_else(|| settle_limit(span, slowest)),
-        look_every: settle::stretch(slowest) / settle::LOOKS,
-        length: study.idle()?.unwrap_or((slowest * IDLE_READINGS).max(SHORTEST_IDLE)),
-    })
-}
-
 impl Metering {
     /// The metering of a run by its open meters; `None` where there is none. `span` is the time of its
     /// trials.
@@ -133,22 +101,11 @@ impl Metering {
                 "no meter was found, so there are no watts: `iopj meter list` says why, and how to get them",
             );
         }
-        let pattern_for = meters.pattern_for();
+        let schedule = meters.schedule(study, span)?;
         let Meters { running, models, short_windows, far, .. } = meters;
-        let here = running.iter().map(|meter| meter.spec.interval);
-        let slowest_read = here.chain(far.iter().filter_map(FarMeters::slowest)).max();
-        let rests = slowest_read.is_some() || pattern_for.is_some();
-        if !rests && models.is_empty() {
+        if !schedule.rests && models.is_empty() {
             return Ok(None);
         }
-        let slowest = slowest_read.max(pattern_for).unwrap_or_default();
-        let schedule = Schedule {
-            idle: idle(study, span, slowest)?,
-            every: EVERY,
-            pattern: pattern_for.map(|interval| Pattern::design(interval.as_nanos() as u64)),
-            rests,
-            sees: slowest_read.map_or(Duration::ZERO, |_| settle::sees(slowest)),
-        };
         Ok(Some(Metering {
             running: running.into_iter().map(|meter| (meter, None)).collect(),
             far,

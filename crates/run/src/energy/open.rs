@@ -3,6 +3,7 @@
 use super::config::{self, ClockChoice, MeterSource, MeterSpec, MeterSpecs};
 use super::far::{FarHost, FarMeters};
 use super::model::ModelText;
+use super::schedule::Schedule;
 use super::short_windows::ShortWindows;
 use super::thread::{OpeningMeter, RunningMeter};
 use crate::error::RunError;
@@ -30,9 +31,14 @@ pub(crate) struct Meters {
 }
 
 impl Meters {
-    /// Whether a meter is read while the run goes on.
-    pub(crate) fn are_read(&self) -> bool {
-        !self.running.is_empty() || self.far.is_some()
+    /// How a run of `span` rests for these meters and plays its load pattern.
+    ///
+    /// # Errors
+    /// A time of the study cannot be read.
+    pub(crate) fn schedule(&self, study: &Study, span: Duration) -> Result<Schedule, StudyError> {
+        let here = self.running.iter().map(|meter| meter.spec.interval);
+        let read = here.chain(self.far.iter().filter_map(FarMeters::slowest)).max();
+        Schedule::new(study, span, read, self.pattern_for())
     }
 
     /// Opens a study's meters on both hosts, begins to read them, and waits for a reading of each.
@@ -120,7 +126,7 @@ impl Meters {
     }
 
     /// The interval of the slowest meter that has a clock of its own, by which the load pattern is designed.
-    pub(super) fn pattern_for(&self) -> Option<Duration> {
+    fn pattern_for(&self) -> Option<Duration> {
         let specs =
             self.running.iter().map(|meter| &meter.spec).chain(self.logs.iter().map(|(spec, _)| spec));
         specs.filter(|spec| spec.clock == ClockChoice::Own).map(|spec| spec.interval).max()

@@ -1,12 +1,46 @@
 //! When a run rests and plays its load pattern: decided before each trial, and foreseen for trials to come.
 
 use super::rest::RestTimes;
+use super::settle;
 use iopj_meter::Pattern;
 use iopj_study::plan::Planned;
+use iopj_study::{Study, StudyError};
 use std::time::Duration;
+
+/// Readings of an idle stretch, and its least length.
+const IDLE_READINGS: u32 = 10;
+const SHORTEST_IDLE: Duration = Duration::from_secs(2);
+/// Time for the machine to settle before an idle stretch begins.
+const SETTLE: Duration = Duration::from_millis(500);
+/// The longest wait for a machine to settle, in stretches over which power is to be flat. Noise may need
+/// four.
+const STRETCHES_TO_SETTLE: u32 = 6;
+/// The upper bound of that wait: a study has three rests or more.
+const LONGEST_TO_SETTLE: Duration = Duration::from_secs(10 * 60);
+/// The trials take at least this many times as long as the wait, so a short study stays short.
+const TRIALS_TO_SETTLE: u32 = 6;
+/// Within a block too, idle stretches and load patterns are no farther apart.
+pub(super) const EVERY: Duration = Duration::from_secs(30 * 60);
 
 /// Between two idle stretches the trials get at least this many times the time that the last one took.
 const TRIALS_TO_IDLE: u32 = 4;
+
+/// The longest wait for power to be flat, if the study names none: a share of the time of its trials, and
+/// enough to see it. It is never longer than the trials.
+fn settle_limit(span: Duration, slowest: Duration) -> Duration {
+    let share = (span / TRIALS_TO_SETTLE).max(settle::sees(slowest)).min(span);
+    (settle::stretch(slowest) * STRETCHES_TO_SETTLE).min(LONGEST_TO_SETTLE).min(share)
+}
+
+/// How long the machine is left alone for meters of which the slowest has this interval.
+fn idle(study: &Study, span: Duration, slowest: Duration) -> Result<RestTimes, StudyError> {
+    Ok(RestTimes {
+        settle: SETTLE.max(slowest),
+        settle_limit: study.settle_limit()?.unwrap_or_else(|| settle_limit(span, slowest)),
+        look_every: settle::stretch(slowest) / settle::LOOKS,
+        length: study.idle()?.unwrap_or((slowest * IDLE_READINGS).max(SHORTEST_IDLE)),
+    })
+}
 
 /// Where in the order of trials one is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,6 +114,27 @@ pub(crate) struct Aside {
 }
 
 impl Schedule {
+    /// Of a run of `span`: for meters that are read, of which the slowest has this interval, and for the
+    /// slowest that has a clock of its own.
+    ///
+    /// # Errors
+    /// A time of the study cannot be read.
+    pub(super) fn new(
+        study: &Study,
+        span: Duration,
+        read: Option<Duration>,
+        own_clock: Option<Duration>,
+    ) -> Result<Schedule, StudyError> {
+        let slowest = read.max(own_clock).unwrap_or_default();
+        Ok(Schedule {
+            idle: idle(study, span, slowest)?,
+            every: EVERY,
+            pattern: own_clock.map(|interval| Pattern::design(interval.as_nanos() as u64)),
+            rests: read.is_some() || own_clock.is_some(),
+            sees: read.map_or(Duration::ZERO, |_| settle::sees(slowest)),
+        })
+    }
+
     /// What is due before a trial that takes at most `next`. Where a block or class begins, the machine rests
     /// if it is time for that or if it is due there. Anywhere, it rests and plays the load pattern if the
     /// last ones would be too long ago when the trial ends.
