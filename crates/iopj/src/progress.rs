@@ -76,9 +76,12 @@ fn rate(iops: f64) -> String {
     }
 }
 
-/// The columns of the terminal.
+/// The columns of the terminal; some, such as that of a serial line, do not know them.
 fn columns() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| size.ws_col.max(20).into())
+    match rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| size.ws_col) {
+        0 => 80,
+        columns => columns.max(20).into(),
+    }
 }
 
 pub(crate) use followed::Followed;

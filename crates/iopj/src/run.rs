@@ -87,11 +87,11 @@ pub(crate) fn look(study: &StudyRecord, trials: &[Trial]) -> Look {
 }
 
 /// What a run leaves, and where.
-fn kept(study: &StudyRecord, summary: &Summary) -> String {
+fn kept(study: &StudyRecord, trials: usize, summary: &Summary) -> String {
     // Programs look for this line.
     let mut text = format!("store: {}\n", summary.store.display());
     let store = escape(&summary.store.display().to_string());
-    text += &format!("kept: every trial; `iopj report {store}` shows this again\n");
+    text += &format!("kept: {}; `iopj report {store}` shows this again\n", counted(trials));
     // Of a file on another host nothing is known here.
     if study.made_target && Path::new(&study.target).is_absolute() {
         let (file, stays) = (escape(&study.target), Path::new(&study.target).exists());
@@ -101,6 +101,15 @@ fn kept(study: &StudyRecord, summary: &Summary) -> String {
         };
     }
     text
+}
+
+/// `no trial`, `1 trial`, `2 trials`.
+fn counted(trials: usize) -> String {
+    match trials {
+        0 => "no trial".to_owned(),
+        1 => "1 trial".to_owned(),
+        _ => format!("{trials} trials"),
+    }
 }
 
 fn conclude(summary: &Summary, view: Followed, json: bool) -> anyhow::Result<ExitCode> {
@@ -118,14 +127,12 @@ fn conclude(summary: &Summary, view: Followed, json: bool) -> anyhow::Result<Exi
         print_json(&export::json(&study, &store.all_trials()?, &store.events()?, export::Detail::Figures))?;
     } else {
         print(&iopj_report::render::report(&study, &trials, Admission::default().of(&study)))?;
-        print(&kept(&study, summary))?;
+        print(&kept(&study, trials.len(), summary))?;
     }
     if summary.interrupted {
-        let missing = summary.missing;
-        let message = format!(
-            "interrupted with {missing} trials missing: `iopj run --resume {}`",
-            summary.store.display()
-        );
+        let missing = counted(summary.missing as usize);
+        let message =
+            format!("interrupted with {missing} missing: `iopj run --resume {}`", summary.store.display());
         crate::output::fail(&anyhow::anyhow!(message));
         return Ok(ExitCode::from(INTERRUPTED));
     }

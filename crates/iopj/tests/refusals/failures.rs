@@ -75,7 +75,8 @@ fn interrupted_study_keeps_its_trials_and_is_completed_by_resume() {
     let count = first.len();
     assert!((2..6).contains(&count), "{words}");
     let last = words.lines().last().unwrap();
-    let missing = format!("interrupted with {} trials missing", 6 - count);
+    let plural = if count == 5 { "" } else { "s" };
+    let missing = format!("interrupted with {} trial{plural} missing: ", 6 - count);
     assert!(last.contains(&missing) && last.contains("`iopj run --resume t.iopj`"), "{last}");
     assert!(here.join("t.iopj-data").exists());
     let (text, _) = succeeds(&mut iopj(here, "run --resume t.iopj"));

@@ -19,7 +19,7 @@ fn good_file_is_taken() {
     let folder = folder().with_data(1 << 20);
     let (text, words) = succeeds(&mut iopj(&folder, &format!("run --target data {PLAIN}")));
     assert!(text.starts_with("study quick: 1 of 1 trials\n"), "{text}");
-    let kept = "\nstore: quick.iopj\nkept: every trial; `iopj report quick.iopj` shows this again\n";
+    let kept = "\nstore: quick.iopj\nkept: 1 trial; `iopj report quick.iopj` shows this again\n";
     assert!(text.ends_with(kept), "{text}");
     assert!(words.starts_with("1 trial of 1 path on data: about "), "{words}");
     assert!(words.lines().next().unwrap().ends_with(" s; quick.iopj keeps the results"), "{words}");
