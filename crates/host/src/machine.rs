@@ -143,6 +143,13 @@ mod tests {
         format!("processor\t: 0\nCPU implementer\t: {implementer}\nCPU variant\t: 0x0\nCPU part\t: {part}\n")
     }
 
+    #[test]
+    fn the_profile_is_the_one_that_this_was_built_by() {
+        let profile = facts(&[])["iopj_profile"].clone();
+        assert_eq!(profile == "debug", cfg!(debug_assertions), "{profile}");
+        assert!(["debug", "release", "dist"].contains(&&*profile), "{profile}");
+    }
+
     /// Its times were shown as results.
     #[test]
     fn an_arm_guest_of_qemu_s_translator_is_emulated() {

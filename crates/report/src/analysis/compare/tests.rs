@@ -259,7 +259,10 @@ fn settings_that_distinguish_the_stores_are_listed_and_do_not_separate_cells() {
     let after = with(with(plain(), "governor", ["performance"; 2]), "nomerges", ["0", "1"]);
     let mut newer = study("6.12");
     newer.provenance.remove("cpu_model");
-    let comparison = compare((&study("6.1"), &before), (&newer, &after), Admission::default());
+    newer.provenance.insert("iopj_profile".into(), "dist".into());
+    let mut older = study("6.1");
+    older.provenance.insert("iopj_profile".into(), "release".into());
+    let comparison = compare((&older, &before), (&newer, &after), Admission::default());
     let listed: Vec<_> =
         comparison.differences.iter().map(|d| (&*d.name, d.before.as_deref(), d.after.as_deref())).collect();
     assert_eq!(
@@ -267,6 +270,7 @@ fn settings_that_distinguish_the_stores_are_listed_and_do_not_separate_cells() {
         [
             ("kernel", Some("6.1"), Some("6.12")),
             ("cpu_model", Some("one"), None),
+            ("iopj_profile", Some("release"), Some("dist")),
             ("governor", Some("powersave"), Some("performance")),
         ]
     );
@@ -278,7 +282,7 @@ fn settings_that_distinguish_the_stores_are_listed_and_do_not_separate_cells() {
     let ignored = ["governor".to_owned()];
     let sides = ((&studies.0, &before[..]), (&studies.1, &after[..]));
     let same = super::compare(sides.0, sides.1, &ignored, Admission::default()).unwrap();
-    assert_eq!(same.differences, comparison.differences[2..]);
+    assert_eq!(same.differences, comparison.differences[3..]);
     let unknown = super::compare(sides.0, sides.1, &["govenor".to_owned()], Admission::default());
     assert!(unknown.unwrap_err().to_string().contains("fsync, generator, governor,"));
 }
