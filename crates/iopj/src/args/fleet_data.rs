@@ -1,4 +1,5 @@
-//! The options of `iopj fleet gather` and `iopj fleet report`.
+//! The options of `iopj fleet gather` and `iopj fleet report`. A build that leaves these out requires none of
+//! them: whatever was typed, it says how to get it.
 
 use super::examples;
 use clap::{Args, Subcommand, ValueHint};
@@ -19,10 +20,11 @@ pub(crate) enum FleetDataCommand {
 #[derive(Debug, Args)]
 pub(crate) struct GatherArgs {
     /// Folders; every file below them whose name ends with `.iopj` is a store
-    #[arg(required = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(required = cfg!(feature = "parquet"), value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) folders: Vec<PathBuf>,
     /// Folder of the data set; what it has of earlier gathers stays, and of a changed store only the newest
     #[arg(long, value_name = "DATASET", value_hint = ValueHint::DirPath)]
+    #[cfg_attr(not(feature = "parquet"), arg(default_value = ".", hide_default_value = true))]
     pub(crate) to: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -33,6 +35,7 @@ pub(crate) struct GatherArgs {
 pub(crate) struct FleetReportArgs {
     /// Data set that `iopj fleet gather` has written
     #[arg(value_name = "DATASET", value_hint = ValueHint::DirPath)]
+    #[cfg_attr(not(feature = "parquet"), arg(default_value = ".", hide_default_value = true))]
     pub(crate) dataset: PathBuf,
     /// Write the report as one HTML file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

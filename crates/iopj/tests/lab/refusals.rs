@@ -197,7 +197,7 @@ fn what_a_build_leaves_out_is_listed_and_says_how_to_get_it() {
         |line: &str| Command::new(&program).current_dir(&*folder).args(line.split(' ')).output().unwrap();
     let listed = String::from_utf8(run("fleet --help").stdout).unwrap();
     says(&listed, &["gather", "report", "not in this build: build with `--features parquet`"]);
-    for line in ["fleet gather . --to set", "fleet report set"] {
+    for line in ["fleet gather", "fleet gather . --to set", "fleet report", "fleet report set"] {
         let what = line.split(' ').take(2).collect::<Vec<_>>().join(" ");
         let parts =
             [&format!("`iopj {what}` is not in this build"), "--features parquet", "install a package"];

@@ -8,6 +8,7 @@
 use super::grouping::{grouped, list, unique};
 use super::metric::Metric;
 use super::stats::{LEVEL, summarize, upper_quantile};
+use iopj_core::energy::PENDING;
 use iopj_core::{Joules, Scope, TrialEnergy, VerdictKind};
 use iopj_store::{EnergySource, Measurement, TOOK_NO_PART, Trial};
 use serde::Serialize;
@@ -142,7 +143,11 @@ impl fmt::Display for EnergyLack<'_> {
         let Self { meter, scopes, reason, trials, of } = self;
         let names = list(&scopes.iter().map(Scope::to_string).collect::<Vec<_>>());
         let scopes = if names.is_empty() { names } else { format!(" for {names}") };
-        write!(f, "no joules{scopes} from {meter} in {} of {of} trials: {reason}", trials.len())
+        write!(f, "no joules{scopes} from {meter} in {} of {of} trials: {reason}", trials.len())?;
+        match *reason == PENDING {
+            true => write!(f, " until the run ends, or `iopj run --resume` ends it"),
+            false => Ok(()),
+        }
     }
 }
 

@@ -383,4 +383,10 @@ fn a_scope_without_joules_is_named_where_its_meter_has_others() {
         "no joules for dram from rapl in 2 of 3 trials: no reading",
     ];
     assert_eq!(said(&trials), reasons);
+    // A run that was killed has not computed any yet.
+    for trial in &mut trials {
+        measurement(trial).energy.iter_mut().for_each(|energy| energy.outcome = EnergyOutcome::Pending);
+    }
+    let pending = "trials: pending until the run ends, or `iopj run --resume` ends it";
+    assert!(said(&trials).iter().any(|said| said.ends_with(pending)), "{:?}", said(&trials));
 }

@@ -3,7 +3,7 @@
 use super::schedule::EVERY;
 use super::*;
 use crate::progress::Said;
-use iopj_meter::{Channel, Reading, Value};
+use iopj_meter::{Channel, Pattern, Reading, Value};
 
 /// The marks of a session without a meter that reads along, after these trials.
 fn marks(trials: &[(GroupPosition, Duration)], every: Duration) -> Vec<MarkKind> {

@@ -43,7 +43,7 @@ use far::{FarMeters, Taken};
 use iopj_core::energy::TrialEnergy;
 use iopj_core::watch::WatchPower;
 use iopj_load::native;
-use iopj_meter::{Pattern, monotonic_raw_ns};
+use iopj_meter::monotonic_raw_ns;
 use iopj_store::energy::{Mark, MarkKind, ReadingRow};
 use iopj_store::{Measurement, Store};
 use iopj_study::Study;
