@@ -149,8 +149,8 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
             Ok(skipped) => {
                 let (foreseen, others) = (skipped.foreseen.len(), skipped.others.len());
                 println!(
-                    "{machine}: passed in {minutes:.1} minutes, {} tests skipped, {foreseen} of them for what \
-                     it is there to lack",
+                    "{machine}: passed in {minutes:.1} minutes, {} tests skipped, {foreseen} of them for \
+                     what it is there to lack",
                     foreseen + others
                 );
                 let all = skipped.foreseen.iter().chain(&skipped.others);

@@ -63,7 +63,9 @@ fn lacks(literal: &Literal, constants: &Constants) -> bool {
     if is_study(&literal.text) {
         return !literal.text.contains("meters");
     }
-    let begins_run = ["run --", "run {"].iter().any(|beginning| literal.text.starts_with(beginning));
+    // An option of all commands may stand before the command.
+    let after_an_option = || literal.text.starts_with("--") && literal.text.contains(" run ");
+    let begins_run = ["run --", "run {"].iter().any(|run| literal.text.starts_with(run)) || after_an_option();
     let says = |text: &String| GIVEN.iter().any(|given| text.contains(given));
     let named = || literal.beside.iter().filter_map(|name| constants.get(name));
     begins_run && !literal.beside.iter().chain(named()).any(says)
@@ -131,8 +133,9 @@ mod tests {
     fn a_study_without_meters_is_found_and_so_is_a_command_line() {
         let code = "const A: &str = \"name = 'a'\\npaths = 'b'\\n[[workload]]\";\nconst B: &str = \"name = \
                     'b'\\npaths = 'b'\\nmeters = 'none'\\n[[workload]]\";\nfn f() { g(\"run --ios 5\"); }\n\
-                    fn h() { let a = A; g(\"run {a}\"); }";
-        assert_eq!(lacking(code), [1, 3, 4]);
+                    fn h() { let a = A; g(\"run {a}\"); }\n\
+                    fn i() { g(\"--log-format json run --ios 5\"); }";
+        assert_eq!(lacking(code), [1, 3, 4, 5]);
     }
 
     #[test]

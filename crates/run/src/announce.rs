@@ -95,9 +95,9 @@ mod tests {
     fn a_programs_run_says_what_it_does_and_keeps() {
         let says = |replicates: &str| {
             let text = format!(
-                "name = \"s\"\ngenerator = \"program\"\nreplicates = {replicates}\n[program]\nfigure = {{ name = \
-                 \"tps\", unit = \"1/s\", regex = '([0-9]+)' }}\n[[program.variants]]\nname = \"sync\"\ncommand = \
-                 [\"sh\", \"{{numjobs}}\"]\n[[workload]]\nnumjobs = [1, 8]\n"
+                "name = \"s\"\ngenerator = \"program\"\nreplicates = {replicates}\n[program]\nfigure = \
+                 {{ name = \"tps\", unit = \"1/s\", regex = '([0-9]+)' }}\n[[program.variants]]\nname = \
+                 \"sync\"\ncommand = [\"sh\", \"{{numjobs}}\"]\n[[workload]]\nnumjobs = [1, 8]\n"
             );
             let study = Study::parse(&text, "s").unwrap();
             of_program(&study, &cells(&study, &[]).unwrap().0, Path::new("s.iopj"))

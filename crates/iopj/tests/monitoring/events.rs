@@ -56,7 +56,7 @@ fn what_is_refused_is_an_event_too() {
     let folder = common::folder();
     for (line, part) in [
         ("report --log-format json none.iopj", "none.iopj"),
-        ("--log-format=json run --nonsense", "unexpected argument '--nonsense'"),
+        ("--log-format=json run --meters none --nonsense", "unexpected argument '--nonsense'"),
     ] {
         let (code, all) = events(&folder, line);
         assert_eq!((code, all.len()), (2, 1), "{line}: {all:?}");
