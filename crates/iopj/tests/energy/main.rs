@@ -468,27 +468,43 @@ for class in powercap hwmon nvme; do
 done
 devices=/sys/bus/event_source/devices
 [ ! -d $devices ] || {
+    mount -t tmpfs tmpfs others
     cp -RP $devices/* others
     rm -rf others/power*
     mount --bind others $devices
 }";
 
+fn has_meters(folder: &Path) -> bool {
+    let list = iopj(folder, "meter list --json").output().unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
+    found.as_array().unwrap().iter().any(|meter| meter["why_not"].is_null())
+}
+
 /// Runs the program where no meter of this machine is seen.
 fn without_meters(folder: &Path, line: &str) -> Output {
+    if !is_root() {
+        return output(&mut iopj(folder, line)).0;
+    }
     for name in ["none", "others"] {
         std::fs::create_dir(folder.join(name)).unwrap();
     }
     let program = env!("CARGO_BIN_EXE_iopj");
-    apart(folder, &format!("cd {}\n{HIDE_METERS}\nexec {program} {line}", folder.display()))
+    let script = format!("cd {}\n{HIDE_METERS}\nexec {program} {line}", folder.display());
+    loop {
+        let output = apart(folder, &script);
+        if !is_busy(&String::from_utf8_lossy(&output.stderr)) {
+            return output;
+        }
+    }
 }
 
 #[test]
 fn without_a_meter_a_study_runs_and_says_once_how_to_get_watts() {
-    if !have(is_root(), "root, to hide the meters of this machine") {
-        return;
-    }
     let _alone = alone();
     let folder = folder().with_data(4 << 20);
+    if !have(is_root() || !has_meters(&folder), "root, to hide the meters of this machine") {
+        return;
+    }
     let line = format!("run --meters local {OPTIONS} --iodepth 1 --ios 200 --replicates 2");
     let output = without_meters(&folder, &line);
     let messages = succeeded(&output);
