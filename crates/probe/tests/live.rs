@@ -312,7 +312,9 @@ fn counters(probe: &Probe, waiting: Waiting<'_>) -> Option<CompletionCounters> {
     match probe.count_completions(waiting) {
         Ok(counters) => Some(counters),
         Err(error) => {
-            skipped(&error.to_string());
+            let is_root = rustix::process::geteuid().is_root();
+            let needs = if is_root { "a kernel with tracepoints (tracefs, perf events)" } else { "root" };
+            skipped(&format!("{needs}: {error}"));
             None
         }
     }

@@ -17,7 +17,8 @@ fn sampler() -> Option<(Sampler, MutexGuard<'static, ()>)> {
     let sampler = Sampler::new();
     if let Err(error) = &sampler {
         assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{error}");
-        eprintln!("skipped: needs root: {error}");
+        let needs = if rustix::process::geteuid().is_root() { "perf events" } else { "root" };
+        eprintln!("skipped: needs {needs}: {error}");
     }
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     Some((sampler.ok()?, alone))

@@ -1,7 +1,7 @@
 //! A file that the agent makes on its host: written by trials there, stopped in the middle of one, and gone
 //! at the end and after the agent's death.
 
-use crate::common::{Alone, alone, folder, have};
+use crate::common::{Alone, alone, folder, have, is_busy};
 use crate::life::{is_alive, kill};
 use crate::server::{LIMIT, Server, have_sshd};
 use iopj_core::IoPath;
@@ -40,11 +40,16 @@ impl Session {
             ssh: ssh.to_str().unwrap(),
             version: env!("CARGO_PKG_VERSION"),
         };
-        let mut client = start.agent(&AtomicBool::new(false)).unwrap();
         let open = json!({
             "device": &*server.folder, "made_bytes": 4 * MIB, "writes": true, "i_know": false,
         });
-        let opened: Value = client.ask(&json!({ "open": open }), &mut |_| {}).unwrap();
+        let (client, opened) = loop {
+            let mut client = start.agent(&AtomicBool::new(false)).unwrap();
+            match client.ask::<Value>(&json!({ "open": open }), &mut |_| {}) {
+                Err(error) if is_busy(&error.to_string()) => {}
+                opened => break (client, opened.unwrap()),
+            }
+        };
         let file = PathBuf::from(opened["made"][0].as_str().unwrap());
         Some(Session { client, file, opened, server, _alone: alone })
     }
