@@ -42,7 +42,7 @@ impl Announced<'_> {
     }
 }
 
-/// The same of a program, which takes as long as it takes.
+/// One sentence about the run of a program. How long a program takes is not known.
 pub(crate) fn of_program(study: &Study, cells: &[Cell], store: &Path) -> String {
     let variants = study.program.as_ref().map_or(0, |program| program.variants.len());
     let blocks = [study.replicates.fewest(), study.replicates.most()];
