@@ -57,6 +57,8 @@ const LOOKING: &str = "cargo test --workspace --all-features --no-fail-fast --li
                        fleet --test ipmi --test live --test monitoring --test profile --test refusals --test \
                        sampling --test snmp --test vectors --test verdicts --test watch --test web -- \
                        --show-output --skip";
+/// No further ones.
+const NOTHING: &str = "true";
 /// And Python's, which a meter that nobody asked for once joined.
 const PYTHON: &str = "cargo test --workspace --all-features --no-run && cargo xtask python --built";
 /// And a test whose guest once started more slowly than was foreseen.
@@ -176,7 +178,7 @@ fn on(workspace: &Workspace, machine: &'static str, place: Place) -> Outcome {
         Place::Root(release) => (in_bare(workspace, (machine, release), "root"), None),
         Place::User(release) => (in_bare(workspace, (machine, release), USER), Some(ROOT)),
         Place::Here(NO_TRACEPOINTS) => {
-            (here(workspace, machine, [WITHOUT_TRACEPOINTS, "", "true"]), Some(TRACEPOINTS))
+            (here(workspace, machine, [WITHOUT_TRACEPOINTS, "", NOTHING]), Some(TRACEPOINTS))
         }
         Place::Here(event) => (here(workspace, machine, [WITH_POWER, event, PYTHON]), None),
         Place::BesideBuilds => (beside_builds(workspace, machine), None),
@@ -215,7 +217,7 @@ fn in_bare(workspace: &Workspace, (machine, release): (&str, &str), user: &str) 
     let install =
         format!("apt-get update && apt-get install --yes --no-install-recommends {}", needs::packages());
     shell::step("what the tests need", &mut bare.plain("root", &install))?;
-    judged(bare.plain(user, &script(&looking("true"))))
+    judged(bare.plain(user, &script(&looking(NOTHING))))
 }
 
 /// Runs all tests, which say themselves at the end what they skipped.

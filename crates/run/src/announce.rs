@@ -25,12 +25,11 @@ impl Announced<'_> {
     /// One sentence. How long a study takes whose blocks are decided on as it runs is said with their number.
     pub(crate) fn in_words(&self) -> String {
         let paths: BTreeSet<IoPath> = self.cells.iter().map(|cell| cell.path).collect();
-        let blocks = [self.study.replicates.fewest(), self.study.replicates.most()];
-        let [least, most] = blocks.map(|blocks| u64::from(blocks) * self.cells.len() as u64);
         let rests = if self.times[0].idle.is_zero() { "" } else { " with the rests for its meters" };
-        let (trials, time) = match least == most {
-            true => (counted(least, "trial"), format!(": about {}", clock(self.times[0].all()))),
-            false => (format!("{least} to {most} trials"), String::new()),
+        let replicates = &self.study.replicates;
+        let time = match replicates.fewest() == replicates.most() {
+            true => format!(": about {}", clock(self.times[0].all())),
+            false => String::new(),
         };
         let target = self.target.display();
         let on = match self.made.map(format_bytes) {
@@ -38,6 +37,7 @@ impl Announced<'_> {
             Some(size) => format!("{target}, a file of {size} that is made now and removed at the end"),
         };
         let (paths, store) = (counted(paths.len() as u64, "path"), self.store.display());
+        let trials = trials(self.study, self.cells);
         format!("{trials} of {paths} on {on}{time}{rests}; {store} keeps the results")
     }
 }
@@ -45,11 +45,18 @@ impl Announced<'_> {
 /// One sentence about the run of a program. How long a program takes is not known.
 pub(crate) fn of_program(study: &Study, cells: &[Cell], store: &Path) -> String {
     let variants = study.program.as_ref().map_or(0, |program| program.variants.len());
-    let blocks = [study.replicates.fewest(), study.replicates.most()];
-    let [least, most] = blocks.map(|blocks| u64::from(blocks) * cells.len() as u64);
-    let trials = if least == most { counted(least, "trial") } else { format!("{least} to {most} trials") };
-    let (variants, store) = (counted(variants as u64, "variant"), store.display());
+    let (trials, variants) = (trials(study, cells), counted(variants as u64, "variant"));
+    let store = store.display();
     format!("{trials} of {variants} of the program, each as long as it takes; {store} keeps the results")
+}
+
+/// `12 trials`, or `8 to 36 trials` where the study decides as it runs.
+fn trials(study: &Study, cells: &[Cell]) -> String {
+    let blocks = [study.replicates.fewest(), study.replicates.most()];
+    match blocks.map(|blocks| u64::from(blocks) * cells.len() as u64) {
+        [least, most] if least == most => counted(least, "trial"),
+        [least, most] => format!("{least} to {most} trials"),
+    }
 }
 
 /// `1 trial`, `2 trials`.

@@ -18,6 +18,7 @@ devices=/sys/bus/event_source/devices
     mount --bind others $devices
 }";
 
+/// Whether a meter of this machine can be read.
 fn has_meters(folder: &Path) -> bool {
     let list = iopj(folder, "meter list --json").output().unwrap();
     let found: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
