@@ -160,6 +160,7 @@ impl Bench {
             kernel_arguments: vec!["tsc=reliable".to_owned()],
             iommu: self.iommu,
             wire: None,
+            boot_limit: vm::BOOT_LIMIT,
             time_limit: Duration::from_secs(900),
         }
     }

@@ -54,6 +54,7 @@ impl Guest<'_> {
             kernel_arguments,
             iommu: bypass,
             wire: None,
+            boot_limit: vm::BOOT_LIMIT,
             time_limit: self.time_limit,
         })
     }

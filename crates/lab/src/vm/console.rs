@@ -59,6 +59,11 @@ impl<'a> Console<'a> {
         self.is_mistranslated = false;
     }
 
+    /// Says something of the guest to the caller, between its lines.
+    pub(super) fn say(&mut self, text: &str) {
+        (self.line)(text);
+    }
+
     /// Takes bytes as they come.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         for &byte in bytes {

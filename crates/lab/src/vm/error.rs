@@ -36,6 +36,12 @@ pub enum VmError {
         lines = shown(console)
     )]
     Died { status: ExitStatus, messages: String, console: Vec<String> },
+    /// The guest's script did not start in time.
+    #[error(
+        "the guest did not start up within {} s: try again, or allow it more time{}",
+        limit.as_secs(), shown(console)
+    )]
+    NotUp { limit: Duration, console: Vec<String> },
     /// The guest did not end in time.
     #[error(
         "the guest did not end within {} s: look at its last lines, or allow it more time{}",

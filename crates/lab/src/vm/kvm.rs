@@ -98,15 +98,16 @@ fn try_boot(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
         drives: Vec::new(),
         kernel_arguments: Vec::new(),
         iommu: false,
+        boot_limit: LIMIT,
         time_limit: LIMIT,
     };
     let mut greeted = false;
     let mut line = |line: &str| greeted |= line.contains(SIGN);
-    let ended = boot(&spec, &folder, &AtomicBool::new(false), &mut Console::new(&mut line));
+    let ended = boot(&spec, &folder, LIMIT, &AtomicBool::new(false), &mut Console::new(&mut line));
     Ok(Kvm::Fails(match ended {
         _ if greeted => return Ok(Kvm::Works),
         Ok(()) => "a guest under KVM ends without printing anything".to_owned(),
-        Err(VmError::TimeLimit { .. }) => {
+        Err(VmError::NotUp { .. }) => {
             format!("a guest under KVM does not boot within {} s", LIMIT.as_secs())
         }
         Err(VmError::Refused { messages, .. }) => format!("QEMU gives up under KVM: {messages}"),

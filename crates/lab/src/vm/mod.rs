@@ -22,7 +22,7 @@ pub use qmp::Qmp;
 pub use run::{Ended, interact, run};
 pub use run_folder::{Cleaned, RunFolder, clean};
 pub(crate) use spec::OUT_FILE;
-pub use spec::{Accelerator, MachineSpec, Plugin};
+pub use spec::{Accelerator, BOOT_LIMIT, MachineSpec, Plugin};
 
 use crate::arch::Arch;
 pub use wire::{AGENT_PORT, Nic, Wire};

@@ -37,7 +37,8 @@ pub struct Ended {
 /// left in `/out` into the existing folder `out`.
 ///
 /// `stop` ends the machine within a tenth of a second. The machine dies with the calling thread. A kernel
-/// that panics before the script starts is booted again, up to three times in all.
+/// that panics before the script starts, or takes longer than its boot limit until then, is booted again, up
+/// to three times in all; the third boot has the whole time limit.
 ///
 /// # Errors
 /// [`VmError`]: QEMU is missing or refuses the machine; the guest panics, fails to start up, exceeds its time
@@ -51,16 +52,25 @@ pub fn run(
 ) -> Result<Ended, VmError> {
     let started = Instant::now();
     let mut console = Console::new(line);
-    let mut booted = boot(spec, folder, stop, &mut console);
-    for _ in 1..BOOTS {
-        // Once the guest is up, some of the script has run.
-        if console.up.is_some() || !matches!(booted, Err(VmError::Panic { .. } | VmError::Mistranslated(_))) {
-            break;
+    for boots_left in (0..BOOTS).rev() {
+        let boot_limit = if boots_left > 0 { spec.boot_limit } else { spec.time_limit };
+        match boot(spec, folder, boot_limit, stop, &mut console) {
+            // Once the guest is up, some of the script has run.
+            Err(error @ (VmError::Panic { .. } | VmError::Mistranslated(_) | VmError::NotUp { .. }))
+                if boots_left > 0 && console.up.is_none() =>
+            {
+                if let VmError::NotUp { limit, .. } = error {
+                    console
+                        .say(&format!("the guest is not up after {} s: it is booted again", limit.as_secs()));
+                }
+                console.start_again();
+            }
+            booted => {
+                booted?;
+                break;
+            }
         }
-        console.start_again();
-        booted = boot(spec, folder, stop, &mut console);
     }
-    booted?;
     let total = started.elapsed();
     let archive = folder.path().join(OUT_FILE);
     let status = unpack(&archive, out).map_err(VmError::at(&archive))?;
@@ -70,10 +80,11 @@ pub fn run(
     }
 }
 
-/// Runs the machine to its end.
+/// Runs the machine to its end. It must be up after `boot_limit`, and off after its time limit.
 pub(super) fn boot(
     spec: &MachineSpec,
     folder: &RunFolder,
+    boot_limit: Duration,
     stop: &AtomicBool,
     console: &mut Console<'_>,
 ) -> Result<(), VmError> {
@@ -94,9 +105,10 @@ pub(super) fn boot(
         {
             return Err(panicked(spec, panic, console));
         }
-        if started.elapsed() > spec.time_limit {
+        let elapsed = started.elapsed();
+        if elapsed > spec.time_limit || (console.up.is_none() && elapsed > boot_limit) {
             console.finish();
-            return Err(VmError::TimeLimit { limit: spec.time_limit, console: console.last_lines() });
+            return Err(too_long(spec, boot_limit, console));
         }
     }
     console.finish();
@@ -131,6 +143,15 @@ pub fn interact(spec: &MachineSpec, folder: &RunFolder, stop: &AtomicBool) -> Re
         std::thread::sleep(TICK);
     };
     if status.success() { Ok(()) } else { Err(ended_badly(spec, status, "see above".to_owned(), Vec::new())) }
+}
+
+/// Which of its limits the guest exceeded.
+fn too_long(spec: &MachineSpec, boot_limit: Duration, console: &Console<'_>) -> VmError {
+    let lines = console.last_lines();
+    match console.up {
+        Some(_) => VmError::TimeLimit { limit: spec.time_limit, console: lines },
+        None => VmError::NotUp { limit: boot_limit.min(spec.time_limit), console: lines },
+    }
 }
 
 /// What no processor does is QEMU's fault, under its translator only.

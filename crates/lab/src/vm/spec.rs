@@ -15,6 +15,9 @@ pub(super) const QMP_SOCKET: &str = "qmp.sock";
 /// What the guest hands out, in the machine's run folder.
 pub(crate) const OUT_FILE: &str = "out.tar";
 
+/// The boot limit of a guest that does its work: ample, for a machine that does much else besides.
+pub const BOOT_LIMIT: Duration = Duration::from_secs(180);
+
 /// A virtual machine.
 #[derive(Debug, Clone)]
 pub struct MachineSpec {
@@ -38,6 +41,9 @@ pub struct MachineSpec {
     pub iommu: bool,
     /// Its end of a wire to another machine.
     pub wire: Option<Wire>,
+    /// A guest that is not up after this time is booted again: QEMU's translator may hang before its kernel
+    /// has written a line.
+    pub boot_limit: Duration,
     /// The machine is ended after this time.
     pub time_limit: Duration,
 }
@@ -203,6 +209,7 @@ mod tests {
             kernel_arguments: vec!["nvme.poll_queues=2".into()],
             iommu: false,
             wire: None,
+            boot_limit: BOOT_LIMIT,
             time_limit: Duration::from_secs(60),
         }
     }

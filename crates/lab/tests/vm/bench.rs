@@ -9,7 +9,8 @@ use std::time::Duration;
 use iopj_lab::Arch;
 use iopj_lab::image::{GuestSpec, ModuleWish, build};
 use iopj_lab::vm::{
-    Accelerator, Backend, Drive, Ended, MachineSpec, Nvme, Qmp, RunFolder, VmError, missing_tools, run,
+    Accelerator, BOOT_LIMIT, Backend, Drive, Ended, MachineSpec, Nvme, Qmp, RunFolder, VmError,
+    missing_tools, run,
 };
 
 /// Machines run one after another: two would starve each other.
@@ -126,6 +127,7 @@ impl Bench {
             kernel_arguments: Vec::new(),
             iommu: false,
             wire: None,
+            boot_limit: BOOT_LIMIT,
             time_limit: Duration::from_secs(600),
         };
         Bench { folder, machine, out, _cache: cache, _turn: turn }

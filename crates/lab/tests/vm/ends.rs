@@ -19,14 +19,20 @@ fn a_guest_that_hangs_ends_at_its_limit_with_its_last_lines() {
     for limit_s in [20, 40, 80, 160] {
         bench.machine.time_limit = Duration::from_secs(limit_s);
         let error = bench.run(&mut |_| {}).unwrap_err();
-        let VmError::TimeLimit { console, .. } = &error else { panic!("{error}") };
-        let start = format!("the guest did not end within {limit_s} s: look at its last lines");
-        assert!(error.to_string().starts_with(&start), "{error}");
         bench.assert_gone();
-        if console.last().is_some_and(|line| line == "the last line") {
-            return;
+        match &error {
+            VmError::TimeLimit { console, .. }
+                if console.last().is_some_and(|line| line == "the last line") =>
+            {
+                let start = format!("the guest did not end within {limit_s} s: look at its last lines");
+                assert!(error.to_string().starts_with(&start), "{error}");
+                return;
+            }
+            VmError::TimeLimit { .. } | VmError::NotUp { .. } => {
+                eprintln!("not yet at its last line: {error}")
+            }
+            _ => panic!("{error}"),
         }
-        eprintln!("not yet at its last line: {console:?}");
     }
     panic!("the last line is missing");
 }
@@ -70,6 +76,30 @@ fn a_panic_before_the_script_is_tried_twice_more() {
     let VmError::Panic { panic, .. } = &error else { panic!("{error}") };
     assert!(panic.contains("VFS"), "{error}");
     assert_eq!(panics, 3);
+    bench.assert_gone();
+}
+
+/// A guest was seen to write nothing for ten minutes.
+#[test]
+fn a_guest_that_hangs_before_the_script_is_tried_twice_more() {
+    let Some(mut bench) = Bench::old("true", nvme(null())) else { return };
+    let arguments = ["rdinit=/none", "root=none", "rootdelay=1000"];
+    bench.machine.kernel_arguments.extend(arguments.map(String::from));
+    bench.machine.boot_limit = Duration::from_secs(3);
+    bench.machine.time_limit = Duration::from_secs(4);
+    let machine = || machine_pid(bench.folder.path()).unwrap();
+    let mut machines = Vec::new();
+    let error = bench.run(&mut |line| {
+        if line == "the guest is not up after 3 s: it is booted again" {
+            machines.push(machine());
+        }
+    });
+    let error = error.unwrap_err();
+    assert!(error.to_string().starts_with("the guest did not start up within 4 s: try again"), "{error}");
+    machines.push(machine());
+    machines.sort_unstable();
+    machines.dedup();
+    assert_eq!(machines.len(), 3);
     bench.assert_gone();
 }
 
