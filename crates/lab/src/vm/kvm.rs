@@ -103,7 +103,7 @@ fn try_boot(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
     };
     let mut greeted = false;
     let mut line = |line: &str| greeted |= line.contains(SIGN);
-    let ended = boot(&spec, &folder, LIMIT, &AtomicBool::new(false), &mut Console::new(&mut line));
+    let ended = boot(&spec, &folder, spec.boot_limit, &AtomicBool::new(false), &mut Console::new(&mut line));
     Ok(Kvm::Fails(match ended {
         _ if greeted => return Ok(Kvm::Works),
         Ok(()) => "a guest under KVM ends without printing anything".to_owned(),

@@ -19,8 +19,6 @@ use super::{RunFolder, VmError};
 const TICK: Duration = Duration::from_millis(100);
 /// How long a guest may take to end after its kernel has given up.
 const PANIC_LIMIT: Duration = Duration::from_secs(5);
-/// How often a guest that panics before its script starts is booted, whatever the reason.
-const BOOTS: u32 = 3;
 
 /// A guest that has ended by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +35,9 @@ pub struct Ended {
 /// left in `/out` into the existing folder `out`.
 ///
 /// `stop` ends the machine within a tenth of a second. The machine dies with the calling thread. A kernel
-/// that panics before the script starts, or takes longer than its boot limit until then, is booted again, up
-/// to three times in all; the third boot has the whole time limit.
+/// that panics before the script starts, or is not up within its boot limit, is booted again, up to three
+/// times in all; the third boot is not held to the boot limit. A guest that uses up its time limit is not
+/// booted again.
 ///
 /// # Errors
 /// [`VmError`]: QEMU is missing or refuses the machine; the guest panics, fails to start up, exceeds its time
@@ -52,25 +51,21 @@ pub fn run(
 ) -> Result<Ended, VmError> {
     let started = Instant::now();
     let mut console = Console::new(line);
-    for boots_left in (0..BOOTS).rev() {
-        let boot_limit = if boots_left > 0 { spec.boot_limit } else { spec.time_limit };
-        match boot(spec, folder, boot_limit, stop, &mut console) {
-            // Once the guest is up, some of the script has run.
-            Err(error @ (VmError::Panic { .. } | VmError::Mistranslated(_) | VmError::NotUp { .. }))
-                if boots_left > 0 && console.up.is_none() =>
-            {
-                if let VmError::NotUp { limit, .. } = error {
-                    console
-                        .say(&format!("the guest is not up after {} s: it is booted again", limit.as_secs()));
-                }
-                console.start_again();
+    let mut booted = boot(spec, folder, spec.boot_limit, stop, &mut console);
+    // A slow machine has all the time in the last boot.
+    for boot_limit in [spec.boot_limit, spec.time_limit] {
+        // Once the guest is up, some of the script has run.
+        match &booted {
+            Err(VmError::Panic { .. } | VmError::Mistranslated(_)) if console.up.is_none() => {}
+            Err(VmError::NotUp { limit, .. }) if *limit < spec.time_limit => {
+                console.say(&format!("the guest is not up after {} s: it is booted again", limit.as_secs()));
             }
-            booted => {
-                booted?;
-                break;
-            }
+            _ => break,
         }
+        console.start_again();
+        booted = boot(spec, folder, boot_limit, stop, &mut console);
     }
+    booted?;
     let total = started.elapsed();
     let archive = folder.path().join(OUT_FILE);
     let status = unpack(&archive, out).map_err(VmError::at(&archive))?;
@@ -80,7 +75,7 @@ pub fn run(
     }
 }
 
-/// Runs the machine to its end. It must be up after `boot_limit`, and off after its time limit.
+/// Runs the machine until it is off, at most until its time limit. It must be up within `boot_limit`.
 pub(super) fn boot(
     spec: &MachineSpec,
     folder: &RunFolder,
@@ -105,10 +100,15 @@ pub(super) fn boot(
         {
             return Err(panicked(spec, panic, console));
         }
-        let elapsed = started.elapsed();
-        if elapsed > spec.time_limit || (console.up.is_none() && elapsed > boot_limit) {
+        let is_up = console.up.is_some();
+        let limit = if is_up { spec.time_limit } else { boot_limit.min(spec.time_limit) };
+        if started.elapsed() > limit {
             console.finish();
-            return Err(too_long(spec, boot_limit, console));
+            let console = console.last_lines();
+            return Err(match is_up {
+                true => VmError::TimeLimit { limit, console },
+                false => VmError::NotUp { limit, console },
+            });
         }
     }
     console.finish();
@@ -143,15 +143,6 @@ pub fn interact(spec: &MachineSpec, folder: &RunFolder, stop: &AtomicBool) -> Re
         std::thread::sleep(TICK);
     };
     if status.success() { Ok(()) } else { Err(ended_badly(spec, status, "see above".to_owned(), Vec::new())) }
-}
-
-/// Which of its limits the guest exceeded.
-fn too_long(spec: &MachineSpec, boot_limit: Duration, console: &Console<'_>) -> VmError {
-    let lines = console.last_lines();
-    match console.up {
-        Some(_) => VmError::TimeLimit { limit: spec.time_limit, console: lines },
-        None => VmError::NotUp { limit: boot_limit.min(spec.time_limit), console: lines },
-    }
 }
 
 /// What no processor does is QEMU's fault, under its translator only.
