@@ -48,8 +48,13 @@ pub(crate) fn package(workspace: &Workspace, program: &Path, release: Option<&st
     if let Some(release) = release {
         return chroot::python(workspace, release, &wheel);
     }
-    check(workspace, &wheel)?;
-    from_source(workspace, &source)
+    // Downloads and tests leave a processor to the compiler.
+    std::thread::scope(|scope| {
+        let built = scope.spawn(|| from_source(workspace, &source));
+        let checked = check(workspace, &wheel);
+        let built = built.join().unwrap_or_else(|_| bail!("the build of the source distribution panicked"));
+        checked.and(built)
+    })
 }
 
 /// Installs a wheel into an empty environment, runs the tests of the package, and checks its types.
