@@ -1,10 +1,10 @@
 //! `cargo xtask lint`: what can be checked without tests: format, clippy, docs, licences and advisories, the
 //! crate table, cycles, the index of files, sizes, width, paths in documents, meters of the tests' studies,
-//! lock files, the oldest Rust.
+//! keys of docs/trust.md, lock files, the oldest Rust.
 
 use crate::options::{Options, Part};
 use crate::workspace::Workspace;
-use crate::{crates, files, meters, modules, needs, paths, shell, sizes, width};
+use crate::{crates, files, meters, modules, needs, paths, shell, sizes, trust, width};
 use anyhow::{Context, Result, bail};
 
 /// The crate of the fuzz targets, which is not in the workspace.
@@ -13,7 +13,7 @@ const FUZZ: &str = "fuzz/Cargo.toml";
 /// Seconds that fetching the advisory database may take.
 const FETCH_LIMIT_S: u32 = 120;
 
-const PARTS: [Part; 13] = [
+const PARTS: [Part; 14] = [
     ("crates", |workspace| {
         no_findings("crate table", || {
             let architecture =
@@ -29,6 +29,7 @@ const PARTS: [Part; 13] = [
     ("width", |workspace| no_findings("width", || width::findings(workspace))),
     ("paths", |workspace| no_findings("paths in documents", || paths::findings(workspace))),
     ("meters", |workspace| no_findings("meters of the tests' studies", || meters::findings(workspace))),
+    ("trust", |workspace| no_findings("keys of docs/trust.md", || trust::findings(workspace))),
     ("locks", lock_files),
     ("format", format),
     ("clippy", clippy),

@@ -64,7 +64,7 @@ pub use builder::{AutoBuilder, available};
 pub use clock::{Clock, Crowding, Metered, SystemClock};
 pub use key::{Band, Direction, Kind};
 pub use log::{Counts, Decision, LOG_LEN, Why};
-pub use policy::{Aim, Cell, Figures, Policy, PolicyError};
+pub use policy::{Aim, Cell, Figures, Policy, PolicyError, policy_text};
 pub use provenance::Provenance;
 pub use seen::{Seen, Timed};
 pub use way::{ParseWayError, Way};

@@ -2,6 +2,8 @@
 
 mod text;
 
+pub use text::policy_text;
+
 use crate::key::{Direction, Kind};
 use crate::provenance::Provenance;
 use crate::way::Way;

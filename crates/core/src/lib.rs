@@ -1,7 +1,9 @@
 //! The words of iopj as types: I/O paths, workloads, settings, units and evidence, with their text forms.
 //!
-//! Nothing here does I/O. A type is here only if two crates that do not use each other need it.
+//! The only I/O here is the reading of files that others name. A type is here only if two crates that do not
+//! use each other need it.
 
+mod allow;
 pub mod conditions;
 pub mod corunner;
 pub mod cost;
@@ -9,6 +11,7 @@ mod counts;
 pub mod energy;
 pub mod evidence;
 pub mod fabric;
+pub mod files;
 pub mod generator;
 mod jobs_beside;
 pub mod open_load;
@@ -28,6 +31,7 @@ mod workload_fio;
 mod workload_json;
 mod workload_keys;
 
+pub use allow::{Allow, Grant};
 pub use conditions::{Conditions, Disturbance, Spinner};
 pub use corunner::{Corunner, CorunnerKind};
 pub use cost::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};

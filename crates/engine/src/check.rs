@@ -110,7 +110,7 @@ fn wrong_driver(path: IoPath, target: &Target) -> Option<Obstacle> {
     match (path, target.controller()) {
         (IoPath::Spdk, controller) => {
             let plugin = "fio's plugin drives SPDK: name it under [fio] as `spdk_plugin`, and allow it by \
-                          --allow-exec";
+                          --allow exec";
             Some(match controller {
                 Some(_) => Obstacle::new("SPDK opens the device itself, and this process has it", plugin),
                 None => {

@@ -11,7 +11,7 @@ use std::io::{self, BufRead, Read};
 use std::time::Duration;
 
 /// The version of the protocol. Two sides must speak the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// How often a side lets itself be heard.
 pub const BEAT: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 1000 });
 /// After how long a silent side is given up.

@@ -390,7 +390,7 @@ mod tests {
             target: None,
             serials: None,
             destroy_data: false,
-            allow_exec: false,
+            allow: iopj_core::Allow::NOTHING,
             wait_ms: None,
             leases: None,
             scratch: None,

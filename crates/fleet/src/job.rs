@@ -2,6 +2,7 @@
 
 use crate::error::FleetError;
 use crate::files;
+use iopj_core::Allow;
 use iopj_store::Store;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Why a job did not begin.
 pub const TOO_LATE: &str = "cancelled before it began";
 /// The version of these files.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 const DESCRIPTION: &str = "job.json";
 const STATE: &str = "state.json";
 const STORE: &str = "run.iopj";
@@ -37,8 +38,8 @@ pub struct Job {
     pub serials: Option<Vec<String>>,
     /// The target is a device, and is overwritten.
     pub destroy_data: bool,
-    /// The study may run the programs that it names.
-    pub allow_exec: bool,
+    /// What the study may do.
+    pub allow: Allow,
     /// How long to wait for another run on the same drive, in ms.
     pub wait_ms: Option<u64>,
     /// The folder of leases that this job shares with others, where it does.

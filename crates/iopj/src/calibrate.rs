@@ -3,15 +3,19 @@
 use crate::args::Competing;
 use crate::output::note;
 use anyhow::{Context, anyhow};
+use iopj_core::files::read_whole_text;
 use iopj_model::{Model, Observation, observations};
 use iopj_store::Store;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// The longest model, in bytes.
+const LONGEST_MODEL: u64 = 16 << 20;
+
 /// The model of a file, or one that a store calibrates, with what that store says.
 pub(crate) fn calibrated(source: &Path, competing: &Competing) -> anyhow::Result<(Model, Vec<Observation>)> {
     if source.extension().is_some_and(|ending| ending == "toml") {
-        let text = std::fs::read_to_string(source)
+        let text = read_whole_text(source, LONGEST_MODEL)
             .with_context(|| format!("{} cannot be read: name a store or a model", source.display()))?;
         let model = Model::from_toml(&text).map_err(|error| anyhow!("{}: {error}", source.display()))?;
         return Ok((model, Vec::new()));

@@ -4,7 +4,7 @@ use crate::args::{GuestArgs, LabCommand, LabRunArgs};
 use crate::output::{FAILURES, INTERRUPTED, USAGE, fail, note, print, print_json};
 use crate::signals;
 use anyhow::{Context, anyhow, bail};
-use iopj_core::{IoPath, Transport, parse_duration};
+use iopj_core::{Grant, IoPath, Transport, parse_duration};
 use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
 use iopj_lab::kernels::{self, Kernel};
@@ -279,6 +279,10 @@ fn close(study: &GuestStudy<'_>, done: StudyDone, exact: bool) -> anyhow::Result
 
 /// What the guest needs for a study.
 fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Result<GuestStudy<'a>> {
+    let allow = args.allow.get();
+    // In a pair the other host is a guest on this machine.
+    let allow = if args.pair { allow.with(Grant::Hosts) } else { allow };
+    study.check_allowed(allow)?;
     let mut paths: Vec<IoPath> = Vec::new();
     let of_workloads = study.workloads.iter().filter_map(|workload| workload.paths.as_ref());
     for axis in std::iter::once(&study.paths).chain(of_workloads) {
@@ -310,9 +314,6 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
         });
     }
     for named in programs::named(study)? {
-        if !args.allow_exec {
-            bail!("{}", programs::not_allowed(Path::new(&named)));
-        }
         programs.extend(Program::called(&named).context("the study names a program")?);
     }
     let cells = study.fabric.as_ref().map_or(Ok(Vec::new()), Fabric::cells)?;
@@ -325,7 +326,7 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
         store,
         text,
         programs,
-        allow_exec: args.allow_exec,
+        allow,
         passthrough,
         bypass,
         spdk,

@@ -4,8 +4,9 @@ use crate::args::{AttachArgs, MeterCommand};
 use crate::meter_test;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
+use iopj_core::files::read_whole;
 use iopj_meter::log::read;
-use iopj_meter::{Channel, ChannelKind, LocalMeter, accuracy_text, read_whole};
+use iopj_meter::{Channel, ChannelKind, LocalMeter, accuracy_text};
 use iopj_report::render::escape;
 use iopj_run::energy::{self, LogClock};
 use iopj_store::{Store, Trial};
@@ -25,9 +26,7 @@ pub(crate) fn meter(command: &MeterCommand) -> anyhow::Result<ExitCode> {
     match command {
         MeterCommand::List { json } => list(*json),
         MeterCommand::Attach(args) => attach(args),
-        MeterCommand::Test { study, allow_exec, json } => {
-            meter_test::test(study.as_deref(), *allow_exec, *json)
-        }
+        MeterCommand::Test { study, allow, json } => meter_test::test(study.as_deref(), allow.get(), *json),
         MeterCommand::Fit { store, output, json } => fit(store, output, *json),
     }
 }

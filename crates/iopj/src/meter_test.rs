@@ -3,6 +3,7 @@
 use crate::output::{FAILURES, INTERRUPTED, fail, note, print, print_json};
 use crate::signals;
 use crate::study;
+use iopj_core::Allow;
 use iopj_core::format_duration;
 use iopj_report::render::{WIDTH, escape, wrap};
 use iopj_run::energy::{ChannelCheck, MeterCheck, READINGS, check};
@@ -12,11 +13,11 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-pub(crate) fn test(study: Option<&Path>, allow_exec: bool, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn test(study: Option<&Path>, allow: Allow, json: bool) -> anyhow::Result<ExitCode> {
     let read = |path: &Path| anyhow::Ok(read_study(&study::text(path)?, &path.display().to_string())?);
     let study = study.map(read).transpose()?;
     let stop = signals::stop_flag();
-    let meters = check(study.as_ref(), allow_exec, stop, &mut note)?;
+    let meters = check(study.as_ref(), allow, stop, &mut note)?;
     if json {
         print_json(&serde_json::to_value(&meters)?)?;
     } else if meters.is_empty() {

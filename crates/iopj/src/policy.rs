@@ -33,7 +33,7 @@ pub(crate) fn policy(command: &PolicyCommand) -> anyhow::Result<ExitCode> {
 }
 
 fn read(file: &Path) -> anyhow::Result<Policy> {
-    let text = std::fs::read_to_string(file)
+    let text = iopj_auto::policy_text(file)
         .with_context(|| format!("{} cannot be read: name a policy file", file.display()))?;
     text.parse().map_err(|error| anyhow!("{}: {error}", file.display()))
 }

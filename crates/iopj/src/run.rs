@@ -33,7 +33,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         target: args.target.clone(),
         destroy_data: args.destroy_data.clone(),
         i_know: args.i_know,
-        allow_exec: args.allow_exec,
+        allow: args.allow.get(),
         take_device: args.taking.take_device,
         i_know_no_iommu: args.taking.i_know_no_iommu,
         store: args.store.clone(),

@@ -2,8 +2,8 @@
 
 use crate::args::RunArgs;
 use anyhow::anyhow;
+use iopj_core::files::read_whole_text;
 use iopj_core::{Generator, IoPath, parse_duration};
-use iopj_meter::read_whole_text;
 use iopj_run::read_study;
 use iopj_study::{Axis, Meters, Replicates, Study, WorkloadMatrix, matching};
 use std::collections::BTreeSet;

@@ -45,7 +45,11 @@ fn main() -> ExitCode {
     let mut meters: [(&str, Box<dyn Meter>, f64); 3] = [
         ("rapl", open_local(folder.path(), "rapl").unwrap(), LOCAL_S),
         ("hwmon", open_local(folder.path(), "hwmon:bench@card").unwrap(), LOCAL_S),
-        ("http", http::open(&serde_json::from_value(config).unwrap()).unwrap(), HTTP_S),
+        (
+            "http",
+            http::open(&serde_json::from_value(config).unwrap(), iopj_core::Allow::NOTHING).unwrap(),
+            HTTP_S,
+        ),
     ];
     println!("{:<7}{:>9}{:>13}{:>10}{:>14}", "meter", "channels", "us a reading", "interval", "% of a core");
     let mut all = 0.0;

@@ -4,6 +4,7 @@ use crate::clock::ReadTime;
 use crate::decimal::nanoseconds;
 use crate::meter::{Channel, ChannelKind, Meter, MeterError, Reading, Value};
 use crate::process::{ends_within, kill, terminate};
+use iopj_core::Allow;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -45,9 +46,9 @@ impl CommandMeter {
     /// discarded. `channel` says what it measures: a gauge, or a mean over a window.
     ///
     /// # Errors
-    /// [`MeterError::Fatal`] if programs may not be run (`allow_exec`), the channel is a counter, or the
+    /// [`MeterError::Fatal`] if programs may not be run (`allow`), the channel is a counter, or the
     /// program cannot be started. Arguments never appear in a message: they may be secret.
-    pub fn start(command: &[String], channel: Channel, allow_exec: bool) -> Result<Self, MeterError> {
+    pub fn start(command: &[String], channel: Channel, allow: Allow) -> Result<Self, MeterError> {
         let fatal = |text: &str| Err(MeterError::Fatal(text.to_owned()));
         let Some((program, arguments)) = command.split_first() else {
             return fatal(
@@ -55,9 +56,9 @@ impl CommandMeter {
             );
         };
         let shown = program.escape_debug().to_string();
-        if !allow_exec {
+        if !allow.exec {
             return fatal(&format!(
-                "the meter `command` would run `{shown}`, which is not allowed: say --allow-exec"
+                "the meter `command` would run `{shown}`, which is not allowed: say --allow exec"
             ));
         }
         if matches!(channel.kind, ChannelKind::Counter { .. }) {

@@ -13,7 +13,7 @@ fn channel(kind: ChannelKind) -> Channel {
 
 fn start(script: &str) -> CommandMeter {
     let command = ["sh", "-c", script].map(str::to_owned);
-    CommandMeter::start(&command, channel(ChannelKind::Instant), true).unwrap()
+    CommandMeter::start(&command, channel(ChannelKind::Instant), Allow::ALL).unwrap()
 }
 
 /// The limit for a program to print something or end, which takes far less.
@@ -92,19 +92,20 @@ fn a_failing_program_is_fatal_and_its_arguments_stay_secret() {
 #[test]
 fn nothing_runs_without_leave() {
     let kinds = [
-        (ChannelKind::Instant, false),
-        (ChannelKind::Counter { joules_per_count: 1.0, wrap: None::<Wrap> }, true),
+        (ChannelKind::Instant, Allow::NOTHING),
+        (ChannelKind::Counter { joules_per_count: 1.0, wrap: None::<Wrap> }, Allow::ALL),
     ];
     let command = ["/nonexistent/meter".to_owned(), "tulip".to_owned()];
     let errors = kinds
         .map(|(kind, allow)| CommandMeter::start(&command, channel(kind), allow).unwrap_err().to_string());
-    assert!(errors[0].ends_with("which is not allowed: say --allow-exec"), "{}", errors[0]);
+    assert!(errors[0].ends_with("which is not allowed: say --allow exec"), "{}", errors[0]);
     assert!(errors[1].contains("prints watts, not a count"), "{}", errors[1]);
-    let error = CommandMeter::start(&command, channel(ChannelKind::Instant), true).unwrap_err().to_string();
+    let error =
+        CommandMeter::start(&command, channel(ChannelKind::Instant), Allow::ALL).unwrap_err().to_string();
     assert!(error.starts_with("`/nonexistent/meter` cannot be started (No such file"), "{error}");
     assert!(!error.contains("tulip"));
     assert!(
-        CommandMeter::start(&[], channel(ChannelKind::Instant), true)
+        CommandMeter::start(&[], channel(ChannelKind::Instant), Allow::ALL)
             .unwrap_err()
             .to_string()
             .contains("no program")

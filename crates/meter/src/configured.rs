@@ -31,7 +31,7 @@ pub fn configured_meters(root: &Path, path: &OsStr) -> Vec<LocalMeter> {
             Vec::new(),
         ),
         kind("snmp", "the address of a PDU (APC, Raritan) and the number of the outlet", Vec::new()),
-        kind("command", "a program that prints watts, and `--allow-exec`", Vec::new()),
+        kind("command", "a program that prints watts, and `--allow exec`", Vec::new()),
         kind(
             "log",
             "a logger (HOBO, or any that writes CSV), whose file `iopj meter attach` reads after the run",

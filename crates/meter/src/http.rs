@@ -14,6 +14,7 @@ use crate::meter::{Channel, Meter, MeterError, OpenError, Reading, Value};
 use crate::prometheus::{MetricError, metric_value, parse_prometheus};
 use crate::secret::Secret;
 use config::Request;
+use iopj_core::Allow;
 use serde_json::Value as Json;
 use std::time::{Duration, Instant};
 
@@ -25,10 +26,10 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// [`OpenError`] if the configuration contradicts itself, or if the first reading fails.
-pub fn open(config: &HttpConfig) -> Result<Box<dyn Meter>, OpenError> {
+pub fn open(config: &HttpConfig, allow: Allow) -> Result<Box<dyn Meter>, OpenError> {
     let request = config.request()?;
     let trust = Trust { ca_file: config.ca_file.as_deref(), insecure: config.insecure };
-    let mut client = Client::new(&request.url, trust)?;
+    let mut client = Client::new(&request.url, trust, allow)?;
     let mut path = request.path.clone();
     if let Some(secret) = config.secret()? {
         let user = config.user.as_deref();

@@ -3,10 +3,12 @@
 
 use crate::digest::{DigestChallenge, DigestUser, digest_challenge};
 use crate::meter::{MeterError, OpenError};
+use crate::near::{NearResolver, NotNear};
 use crate::secret::Secret;
-use crate::whole_file::read_whole;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use iopj_core::Allow;
+use iopj_core::files::read_regular;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,6 +16,7 @@ use ureq::http::header::{AUTHORIZATION, HeaderName, HeaderValue, WWW_AUTHENTICAT
 use ureq::http::{Response, StatusCode, Uri};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::typestate::WithoutBody;
+use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Body, Error, RequestBuilder};
 
 /// The longest answer that is read, in bytes: exporters of large machines send some hundred KiB.
@@ -42,7 +45,7 @@ impl Trust<'_> {
 
 fn roots(path: &Path) -> Result<RootCerts, OpenError> {
     let bad = |cause: String| OpenError(format!("ca_file `{}` {cause}: give a PEM file", path.display()));
-    let pem = read_whole(path, LONGEST_PEM).map_err(|error| bad(format!("cannot be read ({error})")))?;
+    let pem = read_regular(path, LONGEST_PEM).map_err(|error| bad(format!("cannot be read ({error})")))?;
     let items: Vec<PemItem> =
         parse_pem(&pem).collect::<Result<_, _>>().map_err(|error| bad(format!("is malformed ({error})")))?;
     let certificates = items.into_iter().filter_map(|item| match item {
@@ -122,6 +125,7 @@ impl From<Error> for WebError {
             Error::BodyExceedsLimit(_) => {
                 WebError::Lasting("answers with more than 4 MiB: name the meter's own path".into())
             }
+            Error::Other(error) if error.is::<NotNear>() => WebError::Lasting(error.to_string()),
             // Their texts may repeat the address with its query.
             Error::BadUri(_) | Error::Http(_) => WebError::Lasting("is not an address: check the url".into()),
             _ => WebError::Passing("does not speak proper HTTP: check that it is the meter's address".into()),
@@ -141,8 +145,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// For the scheme, host and port of a url.
-    pub(crate) fn new(url: &Uri, trust: Trust) -> Result<Self, OpenError> {
+    /// For the scheme, host and port of a url, at an address that is allowed.
+    pub(crate) fn new(url: &Uri, trust: Trust, allow: Allow) -> Result<Self, OpenError> {
         let config = Agent::config_builder()
             .tls_config(trust.config()?)
             .http_status_as_error(false)
@@ -154,7 +158,7 @@ impl Client {
         let (scheme, authority) =
             (url.scheme_str().unwrap_or_default(), url.authority().map_or("", |a| a.as_str()));
         Ok(Self {
-            agent: Agent::new_with_config(config),
+            agent: Agent::with_parts(config, DefaultConnector::default(), NearResolver(allow)),
             root: format!("{scheme}://{authority}"),
             authorization: None,
             digest: None,

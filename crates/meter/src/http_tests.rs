@@ -160,7 +160,7 @@ fn readings_keep_one_connection_until_the_server_closes_it() {
     });
     let url = format!("http://127.0.0.1:{port}/");
     let json = json!({"url": url, "timeout_s": 60.0, "values": [{"pointer": "/power"}]});
-    let mut meter = open(&config(json).unwrap()).unwrap();
+    let mut meter = open(&config(json).unwrap(), Allow::NOTHING).unwrap();
     let mut readings = Vec::new();
     for number in 2..=6 {
         meter.read(&mut readings).unwrap();
@@ -228,7 +228,7 @@ fn a_nonce_that_is_stale_is_renewed_and_the_reading_is_not_lost() {
     let (port, server) = scripted(answers);
     let json = json!({"url": format!("http://127.0.0.1:{port}"), "preset": "shelly-gen2", "timeout_s": 60.0,
         "password_file": folder.path().join("password")});
-    let mut meter = open(&config(json).unwrap()).unwrap();
+    let mut meter = open(&config(json).unwrap(), Allow::NOTHING).unwrap();
     let mut readings = Vec::new();
     let mut read = || meter.read(&mut readings).map_err(|error| error.to_string());
     assert_eq!((read(), read()), (Ok(()), Ok(())));

@@ -8,8 +8,10 @@ pub use dcmi::{DcmiError, DcmiPower, parse_dcmi};
 use crate::clock::{ReadTime, monotonic_raw_ns};
 use crate::config::is_time_limit_ms;
 use crate::meter::{Accuracy, Channel, ChannelKind, Meter, MeterError, OpenError, Reading, Scope, Value};
+use crate::near;
 use crate::process;
 use crate::secret::Secret;
+use iopj_core::Allow;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
@@ -17,6 +19,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+/// RMCP+, as the Internet's registry of ports has it; a lookup needs one.
+const PORT: u16 = 623;
 /// Four averages must fit into a trial of the usual 120 s.
 const LONGEST_AVERAGE_S: u32 = 30;
 /// Characters of ipmitool's message that are quoted.
@@ -86,11 +90,11 @@ pub enum IpmiReading {
 /// # Errors
 /// [`OpenError`] if the configuration contradicts itself, a secret cannot be read, ipmitool is missing, or
 /// the BMC gives no power.
-pub fn open_ipmi(config: &IpmiConfig) -> Result<Box<dyn Meter>, OpenError> {
-    open_through("ipmitool".into(), config).map(|meter| Box::new(meter) as Box<dyn Meter>)
+pub fn open_ipmi(config: &IpmiConfig, allow: Allow) -> Result<Box<dyn Meter>, OpenError> {
+    open_through("ipmitool".into(), config, allow).map(|meter| Box::new(meter) as Box<dyn Meter>)
 }
 
-fn open_through(program: OsString, config: &IpmiConfig) -> Result<Ipmi, OpenError> {
+fn open_through(program: OsString, config: &IpmiConfig, allow: Allow) -> Result<Ipmi, OpenError> {
     let password = Secret::read(config.password_file.as_deref(), config.password_env.as_deref())?;
     let refused = |why: &str| Err(OpenError(format!("the IPMI meter at {}: {why}", bmc(config))));
     let remote = config.host.is_some();
@@ -106,7 +110,11 @@ fn open_through(program: OsString, config: &IpmiConfig) -> Result<Ipmi, OpenErro
     if !is_time_limit_ms(config.timeout_ms) {
         return refused("`timeout_ms` must be from 1 to 600000");
     }
-    let mut meter = Ipmi { config: config.clone(), program, password, channels: Vec::new() };
+    let address = match near_address(config, allow) {
+        Ok(address) => address,
+        Err(why) => return refused(&why),
+    };
+    let mut meter = Ipmi { config: config.clone(), address, program, password, channels: Vec::new() };
     let first = meter.ask()?;
     let kind = match config.reading {
         IpmiReading::Instant => ChannelKind::Instant,
@@ -130,6 +138,8 @@ fn open_through(program: OsString, config: &IpmiConfig) -> Result<Ipmi, OpenErro
 #[derive(Debug)]
 struct Ipmi {
     config: IpmiConfig,
+    /// What ipmitool is told in place of the host's name.
+    address: Option<String>,
     program: OsString,
     password: Option<Secret>,
     channels: Vec<Channel>,
@@ -192,7 +202,10 @@ impl Ipmi {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         // IPMITOOL_PASSWORD would take precedence.
-        command.env_remove("IPMITOOL_PASSWORD").env_remove("IPMI_PASSWORD").args(arguments(&self.config));
+        command
+            .env_remove("IPMITOOL_PASSWORD")
+            .env_remove("IPMI_PASSWORD")
+            .args(arguments(&self.config, self.address.as_deref()));
         if let Some(password) = &self.password {
             command.env("IPMI_PASSWORD", password.expose());
         }
@@ -200,8 +213,19 @@ impl Ipmi {
     }
 }
 
+/// The address of a BMC that must be near, so that ipmitool looks no name up that may have changed; none
+/// where any may be asked.
+fn near_address(config: &IpmiConfig, allow: Allow) -> Result<Option<String>, String> {
+    let Some(host) = config.host.as_deref().filter(|_| !allow.hosts) else { return Ok(None) };
+    let address = near::look_up(host.trim_start_matches('[').trim_end_matches(']'), PORT)
+        .map_err(|why| format!("its address cannot be found ({why}): correct `host`"))?
+        .ip();
+    near::check(address, allow).map_err(|why| format!("it {why}"))?;
+    Ok(Some(address.to_string()))
+}
+
 /// The arguments of ipmitool; none is a secret.
-fn arguments(config: &IpmiConfig) -> Vec<String> {
+fn arguments(config: &IpmiConfig, address: Option<&str>) -> Vec<String> {
     let mut arguments = Vec::new();
     if let (Some(host), Some(user)) = (&config.host, &config.user) {
         let privilege = match config.privilege {
@@ -212,7 +236,7 @@ fn arguments(config: &IpmiConfig) -> Vec<String> {
         // A second for each answer, and one more try: a reading that comes much later is worth less than the
         // next one.
         let patience = ["-N", "1", "-R", "2"];
-        let session = ["-I", "lanplus", "-H", host, "-U", user, "-E", "-L", privilege];
+        let session = ["-I", "lanplus", "-H", address.unwrap_or(host), "-U", user, "-E", "-L", privilege];
         arguments.extend(session.iter().chain(&patience).map(|&argument| argument.to_owned()));
         if let Some(port) = config.port {
             arguments.extend(["-p".to_owned(), port.to_string()]);
@@ -231,7 +255,7 @@ fn host_and_port(host: &str) -> Option<(&str, u16)> {
 /// The command to show to the user.
 fn shown(config: &IpmiConfig) -> String {
     let password = if config.host.is_some() { "IPMI_PASSWORD=... " } else { "" };
-    format!("{password}ipmitool {}", arguments(config).join(" ")).escape_debug().to_string()
+    format!("{password}ipmitool {}", arguments(config, None).join(" ")).escape_debug().to_string()
 }
 
 fn bmc(config: &IpmiConfig) -> String {

@@ -149,7 +149,7 @@ impl Fake {
     }
 
     fn open(&self, config: &IpmiConfig) -> Result<Ipmi, OpenError> {
-        open_through(self.path("ipmitool").into(), config)
+        open_through(self.path("ipmitool").into(), config, Allow::ALL)
     }
 
     fn refusal(&self, config: &IpmiConfig) -> String {
@@ -166,6 +166,29 @@ fn local() -> IpmiConfig {
 fn remote(password: &Path) -> IpmiConfig {
     let json = serde_json::json!({ "host": "bmc.lab", "user": "reader", "password_file": password });
     serde_json::from_value(json).unwrap()
+}
+
+/// ipmitool looked the name up by itself, wherever it led.
+#[test]
+fn a_bmc_is_asked_at_near_addresses_alone() {
+    let fake = Fake::printing(RECORDED);
+    std::fs::write(fake.path("secret"), PASSWORD).unwrap();
+    let open = |host: &str, allow| {
+        let config = IpmiConfig { host: Some(host.to_owned()), ..remote(&fake.path("secret")) };
+        open_through(fake.path("ipmitool").into(), &config, allow)
+    };
+    for far in ["169.254.169.254", "192.0.2.7", "fe80::1"] {
+        let text = open(far, Allow::NOTHING).unwrap_err().to_string();
+        assert!(
+            text.contains(&format!("is at {far}, which is neither")) && text.contains("--allow hosts"),
+            "{text}"
+        );
+        assert!(open(far, Allow::ALL).is_ok());
+    }
+    let near = open("127.0.0.1", Allow::NOTHING).unwrap();
+    assert_eq!(near.address.as_deref(), Some("127.0.0.1"));
+    let text = open("no such name", Allow::NOTHING).unwrap_err().to_string();
+    assert!(text.contains("its address cannot be found"), "{text}");
 }
 
 #[test]
@@ -246,7 +269,7 @@ fn failures_say_what_to_do() {
     let text = fake.refusal(&ported);
     assert!(text.contains("write `host = \"127.0.0.1\"` and `port = 18623`"), "{text}");
     assert_eq!((host_and_port("::1"), host_and_port("bmc.lab")), (None, None));
-    let absent = open_through("/no/such/ipmitool".into(), &local()).unwrap_err().to_string();
+    let absent = open_through("/no/such/ipmitool".into(), &local(), Allow::ALL).unwrap_err().to_string();
     assert!(absent.contains("install the package ipmitool"), "{absent}");
     let nonsense = Fake::printing("hello").refusal(&local());
     assert!(nonsense.contains("printed no power reading"), "{nonsense}");

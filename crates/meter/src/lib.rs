@@ -25,6 +25,7 @@ mod local;
 pub mod log;
 mod meter;
 pub mod model;
+mod near;
 mod nvme;
 mod pattern;
 mod process;
@@ -39,7 +40,6 @@ mod snmp;
 mod sysfs;
 mod trace;
 mod uncertainty;
-mod whole_file;
 
 pub use align::{AlignError, Alignment, Confidence, Search, align};
 pub use cadence::{Cadence, median_period_s};
@@ -69,4 +69,3 @@ pub use snmp::{
 };
 pub use trace::{Clock, Trace, Window, powers};
 pub use uncertainty::{Component, Energy, EnergySum, Interval, UncertaintySource};
-pub use whole_file::{read_whole, read_whole_text};

@@ -14,6 +14,7 @@ use crate::json::{JsonError, parse_json};
 use crate::meter::{Accuracy, Channel, ChannelKind, Meter, MeterError, OpenError, Reading, Scope, Value};
 use crate::secret::Secret;
 use document::{is_local, link, members};
+use iopj_core::Allow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
@@ -91,7 +92,7 @@ impl RedfishConfig {
 /// # Errors
 /// [`OpenError`] if the configuration contradicts itself, if the controller cannot be read or trusted, or if
 /// not exactly one chassis reports its power.
-pub fn open(config: &RedfishConfig) -> Result<Box<dyn Meter>, OpenError> {
+pub fn open(config: &RedfishConfig, allow: Allow) -> Result<Box<dyn Meter>, OpenError> {
     let url = parse_url(&config.url)?;
     if url.scheme_str() != Some("https") || url.path() != "/" || url.query().is_some() {
         return Err(OpenError(
@@ -109,7 +110,8 @@ pub fn open(config: &RedfishConfig) -> Result<Box<dyn Meter>, OpenError> {
             ));
         }
     };
-    let client = Client::new(&url, Trust { ca_file: config.ca_file.as_deref(), insecure: config.insecure })?;
+    let trust = Trust { ca_file: config.ca_file.as_deref(), insecure: config.insecure };
+    let client = Client::new(&url, trust, allow)?;
     let mut service = Service {
         client,
         timeout: time_limit(config.timeout_s)?,

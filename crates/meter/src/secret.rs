@@ -1,7 +1,7 @@
 //! Passwords and tokens: read from a file or the environment, and never shown.
 
 use crate::meter::OpenError;
-use crate::whole_file::read_whole_text;
+use iopj_core::files::read_regular_text;
 use std::fmt;
 use std::path::Path;
 
@@ -41,7 +41,7 @@ impl Secret {
     }
 
     fn from_file(name: &str, path: &Path) -> Result<Self, OpenError> {
-        let text = read_whole_text(path, LONGEST).map_err(|error| {
+        let text = read_regular_text(path, LONGEST).map_err(|error| {
             OpenError(format!(
                 "{name}_file `{}` cannot be read ({error}): name a file with the password on one line",
                 path.display()

@@ -19,11 +19,13 @@ pub use usm::SnmpAuth;
 use crate::clock::ReadTime;
 use crate::config::{ValueKind, is_time_limit_ms};
 use crate::meter::{Channel, ChannelKind, Meter, MeterError, OpenError, Reading, Value, Wrap};
+use crate::near;
 use config::refused;
+use iopj_core::Allow;
 use message::Variable;
 use preset::Quantity;
 use session::{Failure, Response, Session};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Whether octets are an agent's message of either version. For tests of robustness.
@@ -48,11 +50,15 @@ const MOST_CHANNELS: usize = 32;
 /// # Errors
 /// [`OpenError`] if the configuration contradicts itself, a secret cannot be read, or the agent does not
 /// answer or lacks a variable.
-pub fn open_snmp(config: &SnmpConfig) -> Result<Box<dyn Meter>, OpenError> {
+pub fn open_snmp(config: &SnmpConfig, allow: Allow) -> Result<Box<dyn Meter>, OpenError> {
     check(config)?;
     let limit = Duration::from_millis(config.timeout_ms);
-    let mut session =
-        Session::new(address(config)?, config.credentials()?, limit, config.retries.saturating_add(1))?;
+    let mut session = Session::new(
+        address(config, allow)?,
+        config.credentials()?,
+        limit,
+        config.retries.saturating_add(1),
+    )?;
     let quantities: Vec<Quantity> =
         config.channels.iter().map(|channel| quantity(config, channel)).collect::<Result<_, _>>()?;
     let digits: Vec<Oid> = quantities.iter().filter_map(|quantity| quantity.digits.clone()).collect();
@@ -122,18 +128,21 @@ fn check(config: &SnmpConfig) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn address(config: &SnmpConfig) -> Result<SocketAddr, OpenError> {
+fn address(config: &SnmpConfig, allow: Allow) -> Result<SocketAddr, OpenError> {
     let host = config.host.as_str();
     // `host`, and an IPv6 address with or without brackets, have no port.
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let portless = !host.contains(':') || bare.parse::<std::net::Ipv6Addr>().is_ok();
-    let found = if portless { (bare, PORT).to_socket_addrs() } else { host.to_socket_addrs() };
-    let error = match found.map(|mut addresses| addresses.next()) {
-        Ok(Some(address)) => return Ok(address),
-        Ok(None) => "it has no address".to_owned(),
-        Err(error) => error.to_string(),
+    let (name, port) = match host.rsplit_once(':').filter(|_| !portless) {
+        Some((name, port)) => (name.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()),
+        None => (bare, Some(PORT)),
     };
-    Err(refused(config, &format!("its address cannot be found ({error}): write `host` or `host:port`")))
+    let found = port.map_or(Err("it ends with no port".to_owned()), |port| near::look_up(name, port));
+    let address = found.map_err(|error| {
+        refused(config, &format!("its address cannot be found ({error}): write `host` or `host:port`"))
+    })?;
+    near::check(address.ip(), allow).map_err(|why| refused(config, &format!("it {why}")))?;
+    Ok(address)
 }
 
 /// Where a channel's quantity is, and what its value means.

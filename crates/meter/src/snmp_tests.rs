@@ -20,7 +20,7 @@ fn one_outlet(host: &str) -> SnmpConfig {
 }
 
 fn why(config: &SnmpConfig) -> String {
-    open_snmp(config).err().expect("must be refused").0
+    opened_snmp(config).err().expect("must be refused").0
 }
 
 /// An answer to a request, made of the request's own octets: the value in place of NULL.
@@ -61,7 +61,7 @@ fn late_foreign_and_broken_answers_are_passed_over() {
         let late = answer(request, |id| id - 1, &ber::integer(7));
         vec![vec![], vec![0x30, 0x84, 0xff, 0xff, 0xff, 0xff], late, good[..good.len() - 1].to_vec(), good]
     });
-    let mut meter = open_snmp(&one_outlet(&address)).unwrap();
+    let mut meter = opened_snmp(&one_outlet(&address)).unwrap();
     assert_eq!(values(meter.as_mut()), [Value::Watts(101.0)]);
     assert_eq!(values(meter.as_mut()), [Value::Watts(102.0)]);
 }
@@ -75,7 +75,7 @@ fn a_lost_answer_is_asked_for_again_within_the_limit() {
     );
     // Any try after the first may be answered in time.
     let patient = SnmpConfig { timeout_ms: 3_300, retries: 10, ..one_outlet(&address) };
-    let mut meter = open_snmp(&patient).unwrap();
+    let mut meter = opened_snmp(&patient).unwrap();
     assert_eq!(values(meter.as_mut()), [Value::Watts(55.0)]);
     let once = SnmpConfig { timeout_ms: 300, ..one_outlet(&agent(|_, _| vec![])) };
     assert!(why(&once).contains("within 300 ms"), "{}", why(&once));
@@ -99,7 +99,7 @@ fn counters_keep_every_bit_and_know_where_they_wrap() {
         let mut config = one_outlet(&agent(move |_, request| vec![answer(request, |id| id, &value)]));
         let channel = json!({ "name": "e", "oid": "1.3.6.1.4.1.1.1", "kind": "counter", "unit": 3600.0 });
         config.channels = vec![serde_json::from_value(channel).unwrap()];
-        let mut meter = open_snmp(&config).unwrap();
+        let mut meter = opened_snmp(&config).unwrap();
         let ChannelKind::Counter { joules_per_count, wrap } = meter.channels()[0].kind else {
             panic!("no counter")
         };
@@ -215,4 +215,8 @@ proptest! {
             is_snmp(&whole[..cut.index(whole.len())]);
         }
     }
+}
+
+fn opened_snmp(config: &SnmpConfig) -> Result<Box<dyn Meter>, OpenError> {
+    open_snmp(config, iopj_core::Allow::NOTHING)
 }

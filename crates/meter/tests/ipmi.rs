@@ -4,7 +4,7 @@
 mod daemon;
 
 use daemon::{Daemon, missing, on_a_free_port, wait_for};
-use iopj_meter::{ChannelKind, IpmiConfig, MeterError, Value, open_ipmi};
+use iopj_meter::{ChannelKind, IpmiConfig, Meter, MeterError, OpenError, Value, open_ipmi};
 use serde_json::json;
 use std::fs;
 use std::net::UdpSocket;
@@ -121,8 +121,8 @@ impl Bmc {
 #[test]
 fn a_bmc_tells_power_over_the_network_dies_and_comes_back() {
     let Some(mut bmc) = Bmc::start() else { return };
-    let mut meter = wait_for(|| open_ipmi(&bmc.config(json!({}))));
-    let average = wait_for(|| open_ipmi(&bmc.config(json!({ "reading": "average" }))));
+    let mut meter = wait_for(|| opened_ipmi(&bmc.config(json!({}))));
+    let average = wait_for(|| opened_ipmi(&bmc.config(json!({ "reading": "average" }))));
     assert_eq!(average.channels()[0].kind, ChannelKind::Average { window_ns: 5_000_000_000 });
     bmc.says(240, 239, 5_000);
     let mut out = Vec::new();
@@ -140,9 +140,9 @@ fn a_bmc_tells_power_over_the_network_dies_and_comes_back() {
 #[test]
 fn a_bmc_that_refuses_is_said_clearly() {
     let Some(bmc) = Bmc::start() else { return };
-    drop(wait_for(|| open_ipmi(&bmc.config(json!({})))));
+    drop(wait_for(|| opened_ipmi(&bmc.config(json!({})))));
     let refused = |changes: &serde_json::Value| {
-        let text = open_ipmi(&bmc.config(changes.clone())).err().expect("must be refused").to_string();
+        let text = opened_ipmi(&bmc.config(changes.clone())).err().expect("must be refused").to_string();
         assert!(!text.contains(PASSWORD) && !text.contains("not the pass phrase"), "{text}");
         text
     };
@@ -186,7 +186,8 @@ fn one_that_is_not_answered() -> Vec<String> {
         "password_file": password, "timeout_ms": 1_500,
     });
     let config: IpmiConfig = serde_json::from_value(json).unwrap();
-    let opening = std::thread::spawn(move || open_ipmi(&config).err().expect("must be refused").to_string());
+    let opening =
+        std::thread::spawn(move || opened_ipmi(&config).err().expect("must be refused").to_string());
     // It runs once its first message is there.
     silent.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     while silent.recv_from(&mut [0; 512]).is_err() && !opening.is_finished() {}
@@ -209,6 +210,10 @@ fn a_machine_without_a_bmc_gets_the_remedy() {
     if missing("ipmitool", "/usr/bin/ipmitool") || Path::new("/dev/ipmi0").exists() {
         return;
     }
-    let text = open_ipmi(&serde_json::from_str("{}").unwrap()).err().expect("must be refused").to_string();
+    let text = opened_ipmi(&serde_json::from_str("{}").unwrap()).err().expect("must be refused").to_string();
     assert!(text.contains("there is no /dev/ipmi0") && text.contains("`host`"), "{text}");
+}
+
+fn opened_ipmi(config: &IpmiConfig) -> Result<Box<dyn Meter>, OpenError> {
+    open_ipmi(config, iopj_core::Allow::NOTHING)
 }

@@ -4,7 +4,7 @@
 mod daemon;
 
 use daemon::{Daemon, missing, on_a_free_port};
-use iopj_meter::{ChannelKind, Meter, MeterError, SnmpConfig, Value, open_snmp};
+use iopj_meter::{ChannelKind, Meter, MeterError, OpenError, SnmpConfig, Value, open_snmp};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -122,7 +122,7 @@ impl Agent {
 
     /// The agent needs a moment after its start; then a meter opens.
     fn open(&self, config: &SnmpConfig) -> Box<dyn Meter> {
-        daemon::wait_for(|| open_snmp(config))
+        daemon::wait_for(|| opened_snmp(config))
     }
 }
 
@@ -137,7 +137,7 @@ fn read(meter: &mut dyn Meter) -> Result<Vec<Value>, MeterError> {
 }
 
 fn refusal(config: &SnmpConfig) -> String {
-    let text = open_snmp(config).err().expect("must be refused").to_string();
+    let text = opened_snmp(config).err().expect("must be refused").to_string();
     let shown = format!("{text} {config:?}");
     assert!(
         [COMMUNITY, AUTH, PRIVACY, "not the pass phrase"].iter().all(|secret| !shown.contains(secret)),
@@ -251,4 +251,8 @@ fn wrong_secrets_and_missing_outlets_are_said_clearly() {
     assert!(absent.contains("no variable 1.3.6.1.4.1.318.1.1.26.9.4.3.1.7.99"), "{absent}");
     config.channels[0].index = Some(4);
     assert!(refusal(&config).contains("not measured"));
+}
+
+fn opened_snmp(config: &SnmpConfig) -> Result<Box<dyn Meter>, OpenError> {
+    open_snmp(config, iopj_core::Allow::NOTHING)
 }

@@ -40,7 +40,7 @@ fn policy(text: &str) -> Result<Policy, String> {
         "" | "latency" => Ok(of_aim(Aim::Latency)),
         "cpu" => Ok(of_aim(Aim::Cpu)),
         path => {
-            let text = std::fs::read_to_string(path).map_err(|error| {
+            let text = iopj_auto::policy_text(std::path::Path::new(path)).map_err(|error| {
                 format!("IOPJ_PRELOAD_POLICY: {path}: {error}: name a policy file, `latency` or `cpu`")
             })?;
             text.parse().map_err(|error| format!("IOPJ_PRELOAD_POLICY: {path}: {error}"))

@@ -154,7 +154,9 @@ pub(crate) fn open_flags(fd: c_int) -> Option<c_int> {
 
 /// Appends `bytes` to a file by one write, and makes it if there is none.
 pub(crate) fn append(path: &CStr, bytes: &[u8]) {
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    // A pipe that nobody reads, or a line without a carrier, would hold the program up at its end.
+    let flags =
+        libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
     let at = libc::AT_FDCWD as usize;
     // SAFETY: the path ends with a zero byte.
     let fd = unsafe { call(libc::SYS_openat, [at, path.as_ptr() as usize, flags as usize, 0o644, 0, 0]) };

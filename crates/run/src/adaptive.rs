@@ -12,9 +12,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The longest policy file in bytes: one that is derived has a page or two.
-const LONGEST: u64 = 1 << 20;
-
 /// The state of each way that a target may have.
 type States = Vec<(Way, Availability)>;
 
@@ -235,11 +232,7 @@ fn read(name: &PolicyName) -> Result<String, RunError> {
              derive` wrote, from the folder that iopj is started in"
         ))
     };
-    let len = std::fs::metadata(file).map_err(|error| unread(error.to_string()))?.len();
-    if len > LONGEST {
-        return Err(unread(format!("it has {len} bytes, and a policy at most {LONGEST}")));
-    }
-    std::fs::read_to_string(file).map_err(|error| unread(error.to_string()))
+    iopj_auto::policy_text(file).map_err(|error| unread(error.to_string()))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub(crate) fn open_meters(
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Meters, RunError> {
-    let mut meters = Meters::open(study, far, options.allow_exec, progress, stop)?;
+    let mut meters = Meters::open(study, far, options.allow, progress, stop)?;
     meters.check_windows(cells, progress);
     Ok(meters)
 }

@@ -90,6 +90,7 @@ pub fn dry_run(
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<RunPlan, RunError> {
+    study.check_allowed(options.allow)?;
     let (host, locks) = (Host::new(), DeviceLocks::none());
     if study.program.is_some() {
         return of_program(&study, options, (&host, &locks), progress, stop);

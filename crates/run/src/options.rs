@@ -1,5 +1,6 @@
 //! What the command line says besides the study.
 
+use iopj_core::Allow;
 use iopj_engine::PciAddress;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,8 +16,8 @@ pub struct Options {
     pub destroy_data: Vec<PathBuf>,
     /// Overwrite a device even if it carries a known signature.
     pub i_know: bool,
-    /// The study may run the programs that it names.
-    pub allow_exec: bool,
+    /// What the study may do.
+    pub allow: Allow,
     /// The controller that is taken from its driver for the paths of kernel bypass.
     pub take_device: Option<PciAddress>,
     /// Take it even if no IOMMU keeps it out of foreign memory.

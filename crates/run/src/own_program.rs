@@ -4,11 +4,15 @@ use crate::error::RunError;
 use crate::options::Options;
 use crate::program_error::ProgramError;
 use crate::watch::WatchError;
+use iopj_core::files::read_regular_text;
 use iopj_load::program::Figure;
 use iopj_study::{Program, Study, StudyError, Variant};
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+/// The longest file with a process id, in bytes: PostgreSQL's has some lines more.
+const LONGEST_PID_FILE: u64 = 64 << 10;
 
 /// A study's program, checked.
 pub(crate) struct OwnProgram {
@@ -32,7 +36,7 @@ impl OwnProgram {
     /// The program of a study, with the target of the command line or of the store.
     ///
     /// # Errors
-    /// The user has not allowed programs, one is missing, or the target is, or a server does not run that
+    /// A program is missing, or the target is, or a server does not run that
     /// nothing starts.
     pub(crate) fn of(
         keys: &Program,
@@ -40,13 +44,6 @@ impl OwnProgram {
         options: &Options,
     ) -> Result<OwnProgram, RunError> {
         let (figure, names) = (figure_of(keys)?, keys.programs());
-        if !options.allow_exec {
-            let names: Vec<String> = names.iter().map(|name| format!("`{}`", name.escape_debug())).collect();
-            return RunError::refuse(format!(
-                "the study runs programs, {}: read the study, then allow it by --allow-exec",
-                names.join(", ")
-            ));
-        }
         if let Some(missing) = names.iter().find(|name| !name.contains('{') && !is_there(name)) {
             return RunError::refuse(WatchError::NoProgram(missing.clone()).to_string());
         }
@@ -88,10 +85,10 @@ impl OwnProgram {
 pub(crate) fn servers(files: &[PathBuf]) -> Result<Vec<i32>, ProgramError> {
     let of = |path: &PathBuf| {
         let no = |why: String| ProgramError::Server { path: path.clone(), why };
-        let text = std::fs::read_to_string(path).map_err(|error| no(error.to_string()))?;
-        let line = text.lines().next().unwrap_or_default().trim();
-        let pid = line.parse().ok().filter(|pid| *pid > 0);
-        let pid: i32 = pid.ok_or_else(|| no(format!("its first line is `{}`", line.escape_debug())))?;
+        let text = read_regular_text(path, LONGEST_PID_FILE).map_err(|error| no(error.to_string()))?;
+        let pid = text.lines().next().and_then(|line| line.trim().parse().ok()).filter(|pid| *pid > 0);
+        // What it is instead may be somebody's secret.
+        let pid: i32 = pid.ok_or_else(|| no("its first line is no process id".to_owned()))?;
         match Path::new(&format!("/proc/{pid}")).exists() {
             true => Ok(pid),
             false => Err(no(format!("there is no process {pid}"))),
@@ -132,10 +129,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_before_anything_runs() {
-        let allowed = Options { allow_exec: true, ..Options::default() };
+        let allowed = Options::default();
         let with = |target: &str| Options { target: Some(target.into()), ..allowed.clone() };
-        let message = of("command = [\"sh\"]", &Options::default()).unwrap_err();
-        assert_eq!(message, "the study runs programs, `sh`: read the study, then allow it by --allow-exec");
         for (rest, options, part) in [
             ("command = [\"no-such-program\"]", &allowed, "no program `no-such-program`"),
             ("command = [\"sh\", \"{target}\"]", &allowed, "told {target}: name a file"),
@@ -159,9 +154,11 @@ mod tests {
         };
         let own = std::process::id().cast_signed();
         assert_eq!(file(&format!("{own}\n/data\n5432\n")), Ok(vec![own]));
-        for (text, part) in
-            [("", "its first line is ``"), ("-4\n", "`-4`"), ("999999999\n", "no process 999")]
-        {
+        for (text, part) in [
+            ("", "its first line is no process id"),
+            ("-4\n", "no process id"),
+            ("999999999\n", "no process 999"),
+        ] {
             assert!(file(text).unwrap_err().contains(part));
         }
         let gone = servers(&[folder.path().join("gone")]).unwrap_err().to_string();

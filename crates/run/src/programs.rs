@@ -6,7 +6,6 @@ use crate::own_program;
 use iopj_core::Generator;
 use iopj_load::fio::Fio;
 use iopj_study::{Study, StudyError};
-use std::path::Path;
 
 /// The programs that a study names: the paths of fio, of its plugin and of meters, and those that do
 /// their own I/O.
@@ -22,20 +21,9 @@ pub fn named(study: &Study) -> Result<Vec<String>, StudyError> {
     Ok(names)
 }
 
-/// The message to a user who has not allowed it.
-pub fn not_allowed(program: &Path) -> String {
-    format!(
-        "the study names a program to run, `{}`: read the study, then allow it by --allow-exec",
-        program.display()
-    )
-}
-
 /// The fio to use, if the study uses one.
-pub(crate) fn find_fio(study: &Study, allow_exec: bool) -> Result<Option<Fio>, RunError> {
+pub(crate) fn find_fio(study: &Study) -> Result<Option<Fio>, RunError> {
     let named = study.fio.clone().unwrap_or_default();
-    if let Some(program) = named.program.as_ref().or(named.spdk_plugin.as_ref()).filter(|_| !allow_exec) {
-        return RunError::refuse(not_allowed(program));
-    }
     if !study.generators()?.contains(&Generator::Fio) {
         return Ok(None);
     }

@@ -54,6 +54,7 @@ pub fn run(
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Summary, RunError> {
+    study.check_allowed(options.allow)?;
     if study.program.is_some() {
         return program_run::run(study, options, decide, progress, stop);
     }
@@ -123,6 +124,7 @@ pub fn resume(
     locker.put_back_left_behind(progress)?;
     let record = store.study()?;
     let study = read_study(&record.text, &store_path.display().to_string())?;
+    study.check_allowed(options.allow)?;
     if study.program.is_some() {
         return program_run::resume((study, record, store), options, decide, progress, stop);
     }
@@ -312,7 +314,7 @@ impl Tools {
         known: &BTreeMap<String, String>,
         progress: &mut dyn Progress,
     ) -> Result<Tools, RunError> {
-        let fio = programs::find_fio(study, options.allow_exec)?;
+        let fio = programs::find_fio(study)?;
         let profiler = Profiler::of(study, progress)?;
         let taking = Taking::of(options);
         taking.map_or(Ok(()), |taking| taking.check(study))?;

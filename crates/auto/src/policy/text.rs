@@ -2,8 +2,14 @@
 
 use super::{Cell, Figures, Policy, PolicyError};
 use crate::provenance::Provenance;
+use iopj_core::files::read_regular_text;
 use std::fmt;
+use std::io;
+use std::path::Path;
 use std::str::FromStr;
+
+/// The longest policy, in bytes.
+const LONGEST: u64 = 1 << 20;
 
 impl FromStr for Policy {
     type Err = PolicyError;
@@ -11,10 +17,25 @@ impl FromStr for Policy {
     /// Reads and checks the text of a file.
     fn from_str(text: &str) -> Result<Policy, PolicyError> {
         let policy: Policy =
-            toml::from_str(text).map_err(|error| PolicyError::Text(error.to_string().trim().to_owned()))?;
+            toml::from_str(text).map_err(|error| PolicyError::Text(without_the_text(text, &error)))?;
         policy.check()?;
         Ok(policy)
     }
+}
+
+/// What is wrong, and in which line, without the line: what is no policy may be somebody's secret.
+fn without_the_text(text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+    let message = error.message().replace('\n', ", ");
+    line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
+}
+
+/// The text of a policy's file, which is a regular file of at most 1 MiB.
+///
+/// # Errors
+/// It is no such file, or it cannot be read.
+pub fn policy_text(path: &Path) -> io::Result<String> {
+    read_regular_text(path, LONGEST)
 }
 
 impl fmt::Display for Policy {

@@ -285,7 +285,8 @@ mod tests {
     fn job(target: Option<&str>) -> Job {
         let job = json!({
             "format": FORMAT, "version": "1", "campaign": "quick-1", "study": "name = \"quick\"\n",
-            "target": target, "destroy_data": false, "allow_exec": false,
+            "target": target, "destroy_data": false,
+            "allow": { "exec": false, "secrets": false, "hosts": false },
         });
         serde_json::from_value(job).unwrap()
     }

@@ -321,7 +321,7 @@ mod tests {
     fn campaign(folder: &Path, by: &BySlurm) -> Campaign {
         let job = serde_json::json!({
             "format": FORMAT, "version": "1", "campaign": "quick-1", "study": "", "destroy_data": false,
-            "allow_exec": false,
+            "allow": { "exec": false, "secrets": false, "hosts": false },
         });
         let job: Job = serde_json::from_value(job).unwrap();
         Campaign::submit(folder, Plan { format: FORMAT, job, by: By::Slurm(by.clone()) }).unwrap()

@@ -1,5 +1,6 @@
 //! The options of `iopj fleet`.
 
+use super::allow::AllowArgs;
 use super::examples;
 use super::fleet_data::FleetDataCommand;
 use clap::{ArgGroup, Args, Subcommand, ValueHint};
@@ -65,9 +66,8 @@ pub(crate) struct SubmitArgs {
     /// Overwrite the whole device of --target on every host whose drive is listed
     #[arg(long, requires_all = ["target", "serials"])]
     pub(crate) destroy_data: bool,
-    /// Let the study run the programs that it names
-    #[arg(long)]
-    pub(crate) allow_exec: bool,
+    #[command(flatten)]
+    pub(crate) allow: AllowArgs,
     /// Wait for another run on the same drive to end, at most this long (24h if no time is given); hosts that
     /// share a drive take turns
     #[arg(

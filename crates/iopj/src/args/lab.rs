@@ -1,5 +1,6 @@
 //! The subcommands of `iopj lab`.
 
+use super::allow::AllowArgs;
 use super::examples;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
@@ -111,9 +112,8 @@ pub(crate) struct LabRunArgs {
     /// Kernel with debug information, from which the source directory of each function is known
     #[arg(long, value_name = "FILE", requires = "exact")]
     pub(crate) vmlinux: Option<PathBuf>,
-    /// Copy the programs that the studies name into the guest, and let them run there
-    #[arg(long)]
-    pub(crate) allow_exec: bool,
+    #[command(flatten)]
+    pub(crate) allow: AllowArgs,
     /// Store to write, for a single study; by default the study's name in the current folder
     #[arg(long)]
     pub(crate) store: Option<PathBuf>,

@@ -1,5 +1,6 @@
 //! The subcommands of `iopj meter`.
 
+use super::allow::AllowArgs;
 use super::examples;
 use clap::{Args, Subcommand};
 use iopj_core::parse_duration;
@@ -21,9 +22,8 @@ pub(crate) enum MeterCommand {
     Test {
         /// Study file; without one, the meters of this machine
         study: Option<PathBuf>,
-        /// Let the study run the programs that it names
-        #[arg(long)]
-        allow_exec: bool,
+        #[command(flatten)]
+        allow: AllowArgs,
         /// Print JSON
         #[arg(long)]
         json: bool,

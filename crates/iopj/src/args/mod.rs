@@ -1,5 +1,6 @@
 //! The commands; their options are in a file for each group of commands.
 
+mod allow;
 mod examples;
 mod fleet;
 mod fleet_data;

@@ -1,5 +1,6 @@
 //! The options of `iopj run`.
 
+use super::allow::AllowArgs;
 use super::{PublishArgs, Taking, hints};
 use clap::{Args, ValueEnum};
 use iopj_core::parse_duration;
@@ -188,9 +189,8 @@ pub(crate) struct RunArgs {
     /// Follow policies (auto:FILE) of another machine, kernel or drive too; the store and its reports say so
     #[arg(long)]
     pub(crate) anyway: bool,
-    /// Let the study run the programs that it names
-    #[arg(long)]
-    pub(crate) allow_exec: bool,
+    #[command(flatten)]
+    pub(crate) allow: AllowArgs,
     #[command(flatten)]
     pub(crate) publish: PublishArgs,
     /// Print every trial, or the plan of --dry-run, as JSON instead of tables

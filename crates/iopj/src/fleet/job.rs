@@ -368,7 +368,7 @@ fn run(
     let options = Options {
         target: job.target.clone(),
         destroy_data: job.target.iter().filter(|_| job.destroy_data).cloned().collect(),
-        allow_exec: job.allow_exec,
+        allow: job.allow,
         wait: job.wait_ms.map(Duration::from_millis),
         // They are looked at again once the drive is free: hours may have passed.
         drives: Some(drives.iter().map(|drive| (drive.name.clone(), drive.serial.clone())).collect()),

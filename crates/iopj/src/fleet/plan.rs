@@ -16,6 +16,7 @@ const NODES_FOLDER: &str = "/var/lib/iopj";
 /// The plan, its study, and the campaign's folder.
 pub(super) fn of(args: &SubmitArgs) -> anyhow::Result<(Plan, Study, PathBuf)> {
     let (study, text) = refusals::study(&args.study)?;
+    study.check_allowed(args.allow.get())?;
     let serials = args.serials.as_deref().map(listed).transpose()?;
     if serials.is_none() && refusals::writes(&study)? {
         anyhow::bail!(
@@ -35,7 +36,7 @@ pub(super) fn of(args: &SubmitArgs) -> anyhow::Result<(Plan, Study, PathBuf)> {
         target: args.target.clone(),
         serials,
         destroy_data: args.destroy_data,
-        allow_exec: args.allow_exec,
+        allow: args.allow.get(),
         wait_ms: args.wait.map(ms),
         leases: None,
         scratch: None,

@@ -65,7 +65,8 @@ fn an_agent_reads_meters_by_its_own_clock_and_ends_them() {
     }
     let _alone = alone();
     let server = Server::start();
-    let open = json!({ "open_meters": { "meters": { "psu": psu(&server.folder) }, "allow_exec": true } });
+    let allow = json!({ "exec": true, "secrets": false, "hosts": false });
+    let open = json!({ "open_meters": { "meters": { "psu": psu(&server.folder) }, "allow": allow } });
     let mut client = agent(&server);
     let opened = ask(&mut client, open.clone());
     assert_eq!(opened["meters"][0]["name"], "psu", "{opened}");

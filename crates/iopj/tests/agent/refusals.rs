@@ -37,7 +37,7 @@ pub(crate) fn refused(server: &Server, line: &str, words: &[&str]) -> String {
     message
 }
 
-pub(crate) const RUN: &str = "run far.toml --allow-exec";
+pub(crate) const RUN: &str = "run far.toml --allow exec,secrets,hosts";
 
 #[test]
 fn a_host_that_ssh_does_not_reach_is_named_with_the_remedy() {
@@ -178,7 +178,7 @@ fn options_that_do_not_fit_are_refused_before_anything_is_asked() {
     let _alone = crate::common::alone();
     let server = Server::start();
     study(&server.folder, "/dev/sda", "");
-    refused(&server, "run far.toml", &["names the command of the agent", "--allow-exec"]);
+    refused(&server, "run far.toml", &["`fabric.agent` = ", "runs a program", "--allow exec,hosts"]);
     refused(&server, &format!("{RUN} --target /dev/sda"), &["leave --target out"]);
     refused(&server, &format!("{RUN} --rw randwrite"), &["allow it by --destroy-data target:/dev/sda"]);
     refused(

@@ -19,8 +19,8 @@ use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 
 const QUICK: &str = include_str!("../../../../studies/quick.toml");
-const OPTIONS: &str =
-    "--target data --store e.iopj --path posix-sio/syscall/interrupt,io_uring/syscall/interrupt";
+const OPTIONS: &str = "--allow secrets --target data --store e.iopj --path \
+                       posix-sio/syscall/interrupt,io_uring/syscall/interrupt";
 
 /// The plug's log as a separate meter, read out afterwards.
 const LOG: &str = "[meters.wall]\nkind = \"log\"\ninterval = \"100ms\"\nformat = \"csv\"\ntime = \
@@ -355,7 +355,7 @@ fn a_wrong_password_is_refused_without_a_word_of_it() {
 fn meter_test_shows_five_readings_of_each_meter_and_fails_with_one_that_cannot_be_read() {
     let (folder, plug) = (folder(), Plug::start());
     prepare(&folder, &(study(plug.port, "own") + LOG));
-    let (code, text, messages) = common::run(&folder, "meter test study.toml");
+    let (code, text, messages) = common::run(&folder, "meter test study.toml --allow secrets");
     assert_eq!(code, 0, "{messages}");
     says(&messages, &["reading each meter 5 times: about 1 s, at most 60 s\n"]);
     says(
@@ -367,7 +367,7 @@ fn meter_test_shows_five_readings_of_each_meter_and_fails_with_one_that_cannot_b
             "wall: log: its log is attached after the run: `iopj meter attach STORE LOG`\n",
         ],
     );
-    let (_, json, _) = common::run(&folder, "meter test study.toml --json");
+    let (_, json, _) = common::run(&folder, "meter test study.toml --allow secrets --json");
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let power = &json[0]["channels"][0];
     assert_eq!((power["readings"].as_array().unwrap().len(), &power["unit"]), (5, &"W".into()));
@@ -379,7 +379,7 @@ fn meter_test_shows_five_readings_of_each_meter_and_fails_with_one_that_cannot_b
     let least = Cadence { kind, period_s, age_s: 0.0, bridge_s: 2.0 }.least_runtime().unwrap();
     assert!(power["least_runtime_s"] == least.as_secs_f64() && least.as_secs_f64() >= 0.6, "{power}");
     std::fs::write(folder.join("password"), "tr0ub4dor\n").unwrap();
-    let (code, text, _) = common::run(&folder, "meter test study.toml");
+    let (code, text, _) = common::run(&folder, "meter test study.toml --allow secrets");
     assert!(code == 1 && text.contains("cannot be read: ") && !text.contains("tr0ub4dor"), "{code} {text}");
 }
 
@@ -429,7 +429,7 @@ fn meters_that_cannot_be_read_are_refused_in_one_message_before_anything_is_made
          password_file = \"none\"\nvalues = [{{ pointer = \"/power\" }}]\n"
     );
     std::fs::write(folder.join("study.toml"), study).unwrap();
-    let messages = refusal(&folder, "run study.toml --store e.iopj --allow-exec");
+    let messages = refusal(&folder, "run study.toml --store e.iopj --allow exec,secrets");
     says(
         &messages,
         &[

@@ -20,9 +20,9 @@ fn have_containers() -> bool {
 fn state(folder: &TempDir, name: &str, profile: &Value) -> Value {
     let at = |name: &str| folder.path().join(name);
     let job = json!({
-        "format": 1, "version": env!("CARGO_PKG_VERSION"), "campaign": name,
+        "format": 2, "version": env!("CARGO_PKG_VERSION"), "campaign": name,
         "study": study(1, "50ms").replace("posix-sio/syscall", "io_uring/syscall"),
-        "destroy_data": false, "allow_exec": false,
+        "destroy_data": false, "allow": { "exec": false, "secrets": false, "hosts": false },
     });
     fs::write(at("told/job.json"), job.to_string()).unwrap();
     let job = format!("/data/{name}");

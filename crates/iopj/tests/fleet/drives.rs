@@ -32,8 +32,9 @@ impl Place {
     /// Tells a job of this study anew; `more` is added to what it is told.
     fn tell(&self, job: &str, study: &str, more: Value) {
         let mut all = json!({
-            "format": 1, "version": env!("CARGO_PKG_VERSION"), "campaign": "c", "study": study,
-            "destroy_data": false, "allow_exec": false, "wait_ms": 600_000,
+            "format": 2, "version": env!("CARGO_PKG_VERSION"), "campaign": "c", "study": study,
+            "destroy_data": false,
+            "allow": { "exec": false, "secrets": false, "hosts": false }, "wait_ms": 600_000,
         });
         all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let _ = fs::remove_dir_all(self.at(job));
@@ -165,8 +166,9 @@ fn with_a_job_without_its_target() -> TestFolder {
     let place = |name: &str| Path::new(&*folder).join(name);
     fs::create_dir(place("job")).unwrap();
     let job = json!({
-        "format": 1, "version": env!("CARGO_PKG_VERSION"), "campaign": "c", "study": study(1, "10ms"),
-        "target": place("none"), "destroy_data": false, "allow_exec": false,
+        "format": 2, "version": env!("CARGO_PKG_VERSION"), "campaign": "c", "study": study(1, "10ms"),
+        "target": place("none"), "destroy_data": false,
+            "allow": { "exec": false, "secrets": false, "hosts": false },
     });
     fs::write(place("job/job.json"), job.to_string()).unwrap();
     folder

@@ -25,10 +25,11 @@ impl Task {
             fs::create_dir_all(folder.path().join("c").join(name)).unwrap();
         }
         let plan = json!({
-            "format": 1,
+            "format": 2,
             "job": {
-                "format": 1, "version": env!("CARGO_PKG_VERSION"), "campaign": "quick-1",
-                "study": study(50, "200ms"), "destroy_data": false, "allow_exec": false,
+                "format": 2, "version": env!("CARGO_PKG_VERSION"), "campaign": "quick-1",
+                "study": study(50, "200ms"), "destroy_data": false,
+                "allow": { "exec": false, "secrets": false, "hosts": false },
                 "scratch": folder.path().join("scratch"),
             },
             "by": { "slurm": { "nodes": null, "nodelist": ["n1"], "options": [], "command": "iopj" } },

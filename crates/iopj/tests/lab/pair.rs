@@ -300,7 +300,7 @@ fn seed_of_local_first() -> u64 {
 
 /// What the host does on files of the target host. A run that ends too early ends the wait for it.
 const ON_FILES: &str = r#"
-iopj run /tmp/reads.toml >/dev/null 2>/tmp/log &
+iopj run /tmp/reads.toml --allow hosts >/dev/null 2>/tmp/log &
 run=$!
 until [ "$(cat /sys/block/nvme0n1/ro 2>/dev/null)" = 1 ] || ! kill -0 $run; do sleep 0.02; done
 dd if=/dev/zero of=/dev/nvme0n1 bs=4096 count=1 2>&1 | head -1
@@ -308,7 +308,7 @@ kill $run
 wait $run
 cat /tmp/log
 NOTHING
-iopj run /tmp/long.toml >/dev/null 2>/tmp/log &
+iopj run /tmp/long.toml --allow hosts >/dev/null 2>/tmp/log &
 run=$!
 until grep -q '^1/2' /tmp/log || ! kill -0 $run; do sleep 0.1; done
 sleep 2
@@ -319,9 +319,9 @@ cat /tmp/log
 cd /sys/kernel/config/nullb && mkdir nullb0 && cd nullb0 && echo 1 >memory_backed && echo 64 >size &&
 echo 1 >power && cd /tmp || echo 'no drive here'
 nomerges=$(cat /sys/block/nullb0/queue/nomerges)
-iopj run /tmp/writes.toml --store /tmp/study-1.iopj >/dev/null 2>/tmp/log
+iopj run /tmp/writes.toml --allow hosts --store /tmp/study-1.iopj >/dev/null 2>/tmp/log
 echo "unnamed with status $?: $(cat /tmp/log)"
-iopj run /tmp/writes.toml --destroy-data /dev/nullb0 --store /tmp/study-1.iopj >/dev/null 2>/tmp/log
+iopj run /tmp/writes.toml --allow hosts --destroy-data /dev/nullb0 --store /tmp/study-1.iopj >/dev/null 2>/tmp/log
 echo "written with status $?, nomerges from $nomerges to $(cat /sys/block/nullb0/queue/nomerges)"
 cat /tmp/log
 cp /tmp/study-1.iopj* /out/
@@ -382,7 +382,7 @@ fn a_file_is_made_there_and_only_written_by_a_study_that_writes() {
 const KILLED: &str = r#"
 begin() {
 	rm -f /tmp/*.iopj*
-	iopj run /lab/study-1.toml --store /tmp/s.iopj >/dev/null 2>&1 &
+	iopj run /lab/study-1.toml --allow hosts --store /tmp/s.iopj >/dev/null 2>&1 &
 	run=$!
 }
 number=0

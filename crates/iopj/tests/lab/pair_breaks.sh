@@ -35,7 +35,7 @@ at_work() {
 	while [ $(reads) -lt 300 ] && [ $tries -gt 0 ]; do tries=$((tries - 1)); sleep 0.1; done
 }
 
-iopj run /tmp/breaks.toml --store /tmp/breaks.iopj 2>&1 >/dev/null | while IFS= read -r line; do
+iopj run /tmp/breaks.toml --allow hosts --store /tmp/breaks.iopj 2>&1 >/dev/null | while IFS= read -r line; do
 	echo "$line"
 	case "$line" in
 	1/8*) at_work; ifconfig $nic down; sleep 6; ifconfig $nic up ;;

@@ -104,7 +104,7 @@ fn programs_that_a_study_names_go_into_the_guest_only_where_it_is_allowed() {
         refused(&lab_run(&folder, "bypass-lab", &change, &format!("--kernel 6.18 {options}")), parts);
     };
     let fio = "[fio]\nspdk_plugin = \"/no/spdk_nvme\"";
-    run(fio, "", &["the study names a program to run, `/no/spdk_nvme`", "allow it by --allow-exec"]);
+    run(fio, "", &["`fio.spdk_plugin` = `/no/spdk_nvme` runs a program", "allow it by --allow exec"]);
     run(
         fio,
         "--allow-exec",

@@ -85,7 +85,7 @@ fn a_plugin_runs_only_where_it_is_allowed() {
     };
     let run = |parts: &[&str]| refuses(&folder, "run t.toml --target data", parts);
     study(&format!("spdk_plugin = \"{}\"", plugin.display()));
-    run(&["the study names a program to run", &plugin.display().to_string(), "allow it by --allow-exec"]);
+    run(&["`fio.spdk_plugin` = ", &plugin.display().to_string(), "allow it by --allow exec"]);
     study("spdk_plugins = \"x\"");
     run(&["unknown key `spdk_plugins` in [fio]: did you mean `spdk_plugin`?"]);
     assert!(!Path::new("t.iopj").exists());

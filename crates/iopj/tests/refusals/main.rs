@@ -14,6 +14,7 @@ mod stops;
 mod stores;
 mod studies;
 mod targets;
+mod trust;
 mod uring;
 
 use common::{TestFolder, output, says};

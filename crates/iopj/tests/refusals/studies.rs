@@ -41,6 +41,23 @@ fn misspelt_keys_get_the_nearest_right_one() {
 }
 
 #[test]
+fn a_name_that_leads_elsewhere_is_refused() {
+    let folder = folder().with_data(1 << 20);
+    for name in ["../t", "/tmp/t", ".hidden", "a/b", ""] {
+        refused_study(&folder, "\"t\"", &format!("\"{name}\""), &["t.toml: name: ", "cannot name a store"]);
+    }
+}
+
+#[test]
+fn an_unknown_setting_is_refused() {
+    let folder = folder().with_data(1 << 20);
+    for setting in ["\"../../kernel/sysrq\"", "vm_swappiness", "\"queue/nomerges\""] {
+        let to = format!("[settings]\n{setting} = 1\n[[workload]]");
+        refused_study(&folder, "[[workload]]", &to, &["there is no setting"]);
+    }
+}
+
+#[test]
 fn a_co_runner_that_cannot_run_here_is_refused() {
     let folder = folder().with_data(1 << 20);
     for (keys, parts) in [
@@ -129,7 +146,7 @@ fn traces_that_cannot_be_replayed_are_refused() {
     let read = |at: u64, time: u64| format!("{time},host,0,Read,{at},4096,9\n");
     for (name, text, parts) in [
         ("empty", String::new(), ["the trace empty: it is empty", "record one"]),
-        ("prose", "one two three\n".to_owned(), ["one two three", "MSR Cambridge"]),
+        ("prose", "one two three\n".to_owned(), ["its first line is of no format", "MSR Cambridge"]),
         ("beyond", read(1 << 30, 5), ["reaches", "replay_map = \"wrap\""]),
         ("torn", read(0, 5) + "6,host,0,Read,x\n", ["line 2", "6,host,0,Read,x"]),
     ] {
@@ -178,7 +195,7 @@ fn programs_run_only_where_they_are_allowed() {
     fs::write(&program, "#!/bin/sh\ntouch ran\n").unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let line = format!("generator = \"fio\"\n[fio]\nprogram = \"{}\"\n[[workload]]", program.display());
-    let thing = format!("the study names a program to run, `{}`", program.display());
+    let thing = format!("`fio.program` = `{}` runs a program", program.display());
     // The folder shows that it was not run.
-    refused_study(&folder, "[[workload]]", &line, &[&thing, "allow it by --allow-exec"]);
+    refused_study(&folder, "[[workload]]", &line, &[&thing, "allow it by --allow exec"]);
 }

@@ -201,7 +201,10 @@ fn what_the_user_has_not_allowed_or_does_not_fit_is_refused() {
     let folder = common::folder();
     of_script(&folder, "echo tps = 1 > ran", "");
     let refused = |line: &str| common::refusal(&folder, line);
-    says(&refused("run s.toml"), &["the study runs programs, `sh`", "allow it by --allow-exec"]);
+    says(
+        &refused("run s.toml"),
+        &["`program.variants.command` = `sh ", "runs a program", "allow it by --allow exec"],
+    );
     says(&refused("run s.toml --allow-exec --target ."), &["no variant of the program is told {target}"]);
     says(&refused("run s.toml --allow-exec --iodepth 4"), &["write {iodepth} where it belongs"]);
     says(

@@ -153,7 +153,7 @@ impl Guest<'_> {
         let node = self.device.node(study.passthrough);
         let destroy = if study.writes { format!(" --destroy-data {node}") } else { String::new() };
         let take = if study.bypass { " --take-device ${drive##*/}" } else { "" };
-        let exec = if study.allow_exec { " --allow-exec" } else { "" };
+        let allow = study.allow.option();
         let relay = self.fault.as_ref().map_or_else(|| "cat".to_owned(), relay);
         let (file, store) = (study_file(number), store_file(number));
         // An earlier run may have been killed: without its driver a drive has no node.
@@ -163,7 +163,7 @@ impl Guest<'_> {
             "{restore}tries=600\nuntil {{ true <{node}; }} 2>/dev/null; do\n\ttries=$((tries - 1))\n\t[ \
              $tries -gt 0 ] || {{ echo 'lab: the drive {node} did not appear'; exit 97; }}\n\tsleep \
              0.1\ndone\ndrive=$(readlink -f /sys/class/nvme/nvme0/device)\nrm -f status\n{{\n\tiopj run \
-             /{file} --target {node}{destroy}{take}{exec} --store {store} 2>&1 >/dev/null\n\techo $? \
+             /{file} --target {node}{destroy}{take}{allow} --store {store} 2>&1 >/dev/null\n\techo $? \
              >status\n}} | {relay}\n[ ! -e {store} ] || cp {store}* /out/ || {{\n\techo 'lab: the guest has \
              no memory left for the store of `{name}`'\n\trm -f {store}* /out/{store}*\n\texit \
              99\n}}\nrm -f {store}*\nstatus=$(cat status)\nexit ${{status:-94}}\n",

@@ -11,6 +11,7 @@ use crate::image::{self, GuestSpec, Program};
 use crate::kernels::Kernel;
 use crate::profile::{self, DebugInfo, Profiler};
 use crate::vm::{self, Accelerator, MachineSpec, RunFolder, VmError};
+use iopj_core::Allow;
 use iopj_core::CostProfile;
 use iopj_core::fabric::HostSide;
 use iopj_probe::Symbols;
@@ -59,8 +60,8 @@ pub struct GuestStudy<'a> {
     pub text: &'a str,
     /// The programs that it needs: `iopj`, `fio` if it is a generator, and those that the study names.
     pub programs: Vec<Program>,
-    /// It may run the programs that it names.
-    pub allow_exec: bool,
+    /// What it may do.
+    pub allow: Allow,
     /// Its target is the drive's passthrough node.
     pub passthrough: bool,
     /// It has paths that bypass the kernel, so the drive is taken from its driver: the guest gets an IOMMU

@@ -372,12 +372,12 @@ fn run_of(study: &GuestStudy<'_>) -> String {
         destroy += &format!(" --destroy-data {AGENT_STREAM}:{TARGET_DEVICE}");
         destroy += &if study.here { format!(" --destroy-data {TARGET_DEVICE}") } else { String::new() };
     }
-    let exec = if study.allow_exec { " --allow-exec" } else { "" };
+    let allow = study.allow.option();
     let (file, store) = (study_file(1), store_file(1));
     // Into a pipe it prints its progress in lines.
     format!(
-        "{{ iopj run /{file}{destroy}{exec} --store {store} 2>&1 >/dev/null; echo $? >/out/{}; }} | cat\n[ ! \
-         -e {store} ] || cp {store}* /out/ || exit 99\n",
+        "{{ iopj run /{file}{destroy}{allow} --store {store} 2>&1 >/dev/null; echo $? >/out/{}; }} | cat\n[ \
+         ! -e {store} ] || cp {store}* /out/ || exit 99\n",
         status_file(1)
     )
 }

@@ -42,7 +42,7 @@ pub enum SpdkLack {
     /// Found, not named, and not only this user's to write.
     #[error(
         "SPDK's plugin `{plugin}` {reason}, so it is not run unasked: name it by `spdk_plugin` in the \
-         study's [fio], with --allow-exec"
+         study's [fio], with --allow exec"
     )]
     Untrusted { plugin: PathBuf, reason: &'static str },
     /// Built against another fio.
@@ -320,7 +320,7 @@ mod tests {
         set(0o775);
         let message = known_plugin(&places[..1]).unwrap_err().to_string();
         assert!(
-            message.contains("can be written by other users") && message.contains("--allow-exec"),
+            message.contains("can be written by other users") && message.contains("--allow exec"),
             "{message}"
         );
         let nowhere = [tree.path().join("a/spdk_nvme"), tree.path().join("b/spdk_nvme")];

@@ -30,12 +30,12 @@ pub enum TraceProblem {
     /// No record came of it.
     #[error("it holds no I/O that can be replayed (left out: {0})")]
     NoIo(String),
-    /// Its first line is of no format.
+    /// Its first line is of no format. The line is not shown: what is no trace may be somebody's secret.
     #[error(
-        "its first line, `{0}`, is of no format that is known: write fio's iolog of version 2 or 3 (`fio \
-         version 3 iolog`), the text of blkparse in its default format, or MSR Cambridge's CSV"
+        "its first line is of no format that is known: write fio's iolog of version 2 or 3 (`fio version 3 \
+         iolog`), the text of blkparse in its default format, or MSR Cambridge's CSV"
     )]
-    UnknownFormat(String),
+    UnknownFormat,
     /// Compressed.
     #[error("it is compressed; unpack it with gunzip first")]
     Gzip,

@@ -39,9 +39,10 @@ pub use mapped::Mapped;
 pub use replay::{Cursor, Piece, Replay};
 
 use gather::Gathered;
+use iopj_core::files::open_regular;
 use lines::Lines;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::str::FromStr;
@@ -267,7 +268,7 @@ trait Parser {
 /// The file cannot be read, is of no known format, has a line that is not of its format, holds no I/O, runs
 /// backwards, or is too large.
 pub fn read(path: &Path, format: Option<Format>) -> Result<Trace, TraceError> {
-    let trace = File::open(path).map_err(TraceProblem::Io).and_then(|file| {
+    let trace = open_regular(path).map_err(TraceProblem::Io).and_then(|file| {
         let reader = BufReader::with_capacity(1 << 20, file);
         read_from(reader, format, most_records())
     });
@@ -288,7 +289,7 @@ pub fn read_from(
     let mut into = Gathered::new(most_records);
     let Some(first) = lines.next()? else { return Err(TraceProblem::Empty) };
     let recognised = format.or_else(|| Format::recognise(first));
-    let format = recognised.ok_or_else(|| TraceProblem::UnknownFormat(error::shown(first)))?;
+    let format = recognised.ok_or(TraceProblem::UnknownFormat)?;
     let mut parser = format.parser();
     let mut next = Some(first);
     while let Some(text) = next {

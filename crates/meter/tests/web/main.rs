@@ -64,7 +64,7 @@ fn survives_a_restart(server: &mut Server, meter: &mut dyn Meter) {
 #[test]
 fn plugs_are_read_by_their_presets() {
     let Some(server) = Server::start() else { return };
-    let mut meter = http::open(&plug(&server, json!({"preset": "shelly-gen1"}))).unwrap();
+    let mut meter = opened_http(&plug(&server, json!({"preset": "shelly-gen1"}))).unwrap();
     assert_eq!(values(&mut *meter), [(0, Value::Watts(41.7)), (1, Value::Count(26_354_220_000))]);
     // The counter has not moved: only power is new.
     let readings = read(&mut *meter).unwrap();
@@ -76,18 +76,18 @@ fn plugs_are_read_by_their_presets() {
         (ChannelKind::Instant, Scope::System, 0.1)
     );
 
-    let mut meter = http::open(&plug(&server, json!({"preset": "shelly-gen2", "outlet": 1}))).unwrap();
+    let mut meter = opened_http(&plug(&server, json!({"preset": "shelly-gen2", "outlet": 1}))).unwrap();
     assert_eq!(values(&mut *meter), [(0, Value::Watts(8.9)), (1, Value::Count(50_734_800))]);
 
     let tasmota = json!({"preset": "tasmota", "user": "reader", "password_file": server.path("password")});
-    let mut meter = http::open(&plug(&server, tasmota)).unwrap();
+    let mut meter = opened_http(&plug(&server, tasmota)).unwrap();
     assert_eq!(values(&mut *meter), [(0, Value::Watts(5.0)), (1, Value::Count(13_338_000_000))]);
 }
 
 #[test]
 fn a_plug_that_dies_is_tried_again_and_is_good_again() {
     let Some(mut server) = Server::start() else { return };
-    let mut meter = http::open(&plug(&server, json!({"preset": "shelly-gen1"}))).unwrap();
+    let mut meter = opened_http(&plug(&server, json!({"preset": "shelly-gen1"}))).unwrap();
     survives_a_restart(&mut server, &mut *meter);
 }
 
@@ -99,7 +99,7 @@ fn credentials_are_taken_or_refused_and_never_shown() {
         config.user = user.map(str::to_owned);
         config.password_file = Some(server.path(file));
         assert!(!format!("{config:?}").contains("sesame"));
-        http::open(&config).map(|mut meter| values(&mut *meter))
+        opened_http(&config).map(|mut meter| values(&mut *meter))
     };
     assert_eq!(with("/basic", Some("reader"), "password").unwrap(), [(0, Value::Watts(1.5))]);
     assert_eq!(with("/bearer", None, "password").unwrap(), [(0, Value::Watts(2.5))]);
@@ -107,11 +107,11 @@ fn credentials_are_taken_or_refused_and_never_shown() {
         assert!(refused(error).contains("does not accept the credentials (401)"));
     }
     let tasmota = json!({"preset": "tasmota", "user": "reader", "password_file": server.path("wrong")});
-    let error = refused(http::open(&plug(&server, tasmota)));
+    let error = refused(opened_http(&plug(&server, tasmota)));
     assert!(error.contains("/cm` does not accept"), "{error}");
     let shelly = json!({"preset": "shelly-gen2", "outlet": 1, "password_file": server.path("password")});
     // One that asks for nothing is told nothing.
-    assert!(http::open(&plug(&server, shelly)).is_ok());
+    assert!(opened_http(&plug(&server, shelly)).is_ok());
     assert!(server.log().contains(&"GET /rpc/Switch.GetStatus none".to_owned()));
     let arguments = std::fs::read("/proc/self/cmdline").unwrap();
     assert!(!String::from_utf8_lossy(&arguments).contains(PASSWORD));
@@ -125,7 +125,7 @@ fn a_real_server_takes_the_digest_of_a_plug_of_the_second_generation() {
             "url": format!("http://127.0.0.1:{}", server.port), "preset": "shelly-gen2",
             "password_file": server.folder.path().join(file), "timeout_s": 60.0,
         });
-        http::open(&serde_json::from_value(json).unwrap())
+        opened_http(&serde_json::from_value(json).unwrap())
     };
     let mut meter = open("password").unwrap();
     assert_eq!(values(&mut *meter), [(0, Value::Watts(7.5)), (1, Value::Count(9_000_000))]);
@@ -148,13 +148,13 @@ fn what_is_at_fault_is_named_with_cause_and_remedy() {
         ("/status/503", "answers 503"),
         ("/endless", "more than 4 MiB"),
     ] {
-        let error = refused(http::open(&instrument(&server, path)));
+        let error = refused(opened_http(&instrument(&server, path)));
         assert!(error.contains(words) && error.contains(path), "{path}: {error}");
     }
     // The redirect was not followed.
     assert_eq!(server.log().iter().filter(|line| line.contains("/meter/0")).count(), 1);
     let seconds = json!({"url": server.url("/seconds"), "values": [{"pointer": "/w", "time": "/t"}]});
-    assert!(refused(http::open(&plug(&server, seconds))).contains("age_s"));
+    assert!(refused(opened_http(&plug(&server, seconds))).contains("age_s"));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_server_that_hangs_or_drips_meets_the_time_limit() {
     for path in ["/hang", "/drip"] {
         let mut config = instrument(&server, path);
         config.timeout_s = 0.4;
-        assert!(refused(http::open(&config)).contains("does not answer in time"), "{path}");
+        assert!(refused(opened_http(&config)).contains("does not answer in time"), "{path}");
     }
 }
 
@@ -177,7 +177,7 @@ fn the_node_exporter_is_scraped() {
     ]);
     let url = format!("http://127.0.0.1:{port}");
     let mut json = json!({"url": url, "preset": "prometheus", "timeout_s": 60.0, "values": values});
-    let mut meter = http::open(&serde_json::from_value(json.clone()).unwrap()).unwrap();
+    let mut meter = opened_http(&serde_json::from_value(json.clone()).unwrap()).unwrap();
     let readings = read(&mut *meter).unwrap();
     let (Value::Watts(load), Value::Count(idle)) = (readings[0].value, readings[1].value) else {
         panic!("{readings:?}")
@@ -187,9 +187,9 @@ fn the_node_exporter_is_scraped() {
     assert!(readings[0].own_ns.unwrap().abs_diff(readings[0].wall_ns) < 3_600_000_000_000);
     json["values"] =
         json!([{"metric": "node_cpu_seconds_total", "labels": {"mode": "idle", "cpu": "no such"}}]);
-    assert!(refused(http::open(&serde_json::from_value(json.clone()).unwrap())).contains("no metric"));
+    assert!(refused(opened_http(&serde_json::from_value(json.clone()).unwrap())).contains("no metric"));
     json["values"] = json!([{"metric": "node_cpu_seconds_total", "labels": {"cpu": "0"}}]);
-    assert!(refused(http::open(&serde_json::from_value(json).unwrap())).contains("give more labels"));
+    assert!(refused(opened_http(&serde_json::from_value(json).unwrap())).contains("give more labels"));
     drop(exporter);
     assert!(matches!(read(&mut *meter), Err(MeterError::Retry(_))));
 }
@@ -197,31 +197,31 @@ fn the_node_exporter_is_scraped() {
 #[test]
 fn a_certificate_is_checked_by_default() {
     let Some(server) = Server::start_tls() else { return };
-    let error = refused(redfish::open(&bmc(&server, json!({"ca_file": null}))));
+    let error = refused(opened_redfish(&bmc(&server, json!({"ca_file": null}))));
     assert!(error.contains("cannot be trusted") && error.contains("ca_file"), "{error}");
     // Nothing was sent to a server that cannot be trusted.
     assert_eq!(std::fs::read_to_string(server.path("log")).unwrap(), "");
-    assert!(redfish::open(&bmc(&server, json!({}))).is_ok());
-    assert!(redfish::open(&bmc(&server, json!({"ca_file": null, "insecure": true}))).is_ok());
-    assert!(refused(redfish::open(&bmc(&server, json!({"insecure": true})))).contains("contradict"));
+    assert!(opened_redfish(&bmc(&server, json!({}))).is_ok());
+    assert!(opened_redfish(&bmc(&server, json!({"ca_file": null, "insecure": true}))).is_ok());
+    assert!(refused(opened_redfish(&bmc(&server, json!({"insecure": true})))).contains("contradict"));
     assert!(
-        refused(redfish::open(&bmc(&server, json!({"ca_file": server.path("password")}))))
+        refused(opened_redfish(&bmc(&server, json!({"ca_file": server.path("password")}))))
             .contains("no certificate")
     );
     // The name is checked too: the certificate is of 127.0.0.1 only. Not by `localhost`, which a bare machine
     // may not know.
     let other = json!({"url": format!("https://0.0.0.0:{}", server.port)});
-    assert!(refused(redfish::open(&bmc(&server, other))).contains("cannot be trusted"));
+    assert!(refused(opened_redfish(&bmc(&server, other))).contains("cannot be trusted"));
     let mut over_https = instrument(&server, "/bearer");
     (over_https.ca_file, over_https.password_file) =
         (Some(server.path("ca.pem")), Some(server.path("password")));
-    assert_eq!(values(&mut *http::open(&over_https).unwrap()), [(0, Value::Watts(2.5))]);
+    assert_eq!(values(&mut *opened_http(&over_https).unwrap()), [(0, Value::Watts(2.5))]);
 }
 
 #[test]
 fn a_chassis_tells_power_and_energy_in_a_session() {
     let Some(server) = Server::start_tls() else { return };
-    let mut meter = redfish::open(&bmc(&server, json!({}))).unwrap();
+    let mut meter = opened_redfish(&bmc(&server, json!({}))).unwrap();
     let names: Vec<&str> = meter.channels().iter().map(|channel| channel.name.as_str()).collect();
     assert_eq!(names, ["1 power", "1 energy"]);
     assert_eq!(meter.channels()[1].parent.as_deref(), Some("1 power"));
@@ -241,7 +241,7 @@ fn a_chassis_tells_power_and_energy_in_a_session() {
 #[test]
 fn an_older_chassis_tells_power_and_its_mean_with_basic_authentication() {
     let Some(server) = Server::start_tls() else { return };
-    let mut meter = redfish::open(&bmc(&server, json!({"chassis": "Old", "login": "basic"}))).unwrap();
+    let mut meter = opened_redfish(&bmc(&server, json!({"chassis": "Old", "login": "basic"}))).unwrap();
     assert_eq!(values(&mut *meter), [(0, Value::Watts(344.0)), (1, Value::Watts(319.5))]);
     let average = &meter.channels()[1];
     assert_eq!((average.name.as_str(), average.resolution), ("Old average", 0.1));
@@ -252,25 +252,33 @@ fn an_older_chassis_tells_power_and_its_mean_with_basic_authentication() {
 #[test]
 fn the_chassis_and_the_user_must_be_clear() {
     let Some(server) = Server::start_tls() else { return };
-    let error = refused(redfish::open(&bmc(&server, json!({"chassis": null}))));
+    let error = refused(opened_redfish(&bmc(&server, json!({"chassis": null}))));
     assert!(error.contains("several chassis") && error.contains("1, Old"), "{error}");
     // A fan tray without a power reading is not offered.
     for chassis in ["Fan", "2"] {
-        let error = refused(redfish::open(&bmc(&server, json!({"chassis": chassis}))));
+        let error = refused(opened_redfish(&bmc(&server, json!({"chassis": chassis}))));
         assert!(error.ends_with("name one of these as `chassis`: 1, Old"), "{error}");
     }
     let wrong = json!({"password_file": server.path("wrong")});
-    assert!(refused(redfish::open(&bmc(&server, wrong.clone()))).contains("Sessions` does not accept"));
+    assert!(refused(opened_redfish(&bmc(&server, wrong.clone()))).contains("Sessions` does not accept"));
     let mut basic = bmc(&server, wrong);
     basic.login = redfish::RedfishLogin::Basic;
-    assert!(refused(redfish::open(&basic)).contains("(401)"));
-    assert!(refused(redfish::open(&bmc(&server, json!({"user": null})))).contains("belong together"));
-    assert!(refused(redfish::open(&bmc(&server, json!({"url": "http://127.0.0.1/"})))).contains("https://"));
+    assert!(refused(opened_redfish(&basic)).contains("(401)"));
+    assert!(refused(opened_redfish(&bmc(&server, json!({"user": null})))).contains("belong together"));
+    assert!(refused(opened_redfish(&bmc(&server, json!({"url": "http://127.0.0.1/"})))).contains("https://"));
 }
 
 #[test]
 fn a_controller_that_dies_is_tried_again_and_is_good_again() {
     let Some(mut server) = Server::start_tls() else { return };
-    let mut meter = redfish::open(&bmc(&server, json!({}))).unwrap();
+    let mut meter = opened_redfish(&bmc(&server, json!({}))).unwrap();
     survives_a_restart(&mut server, &mut *meter);
+}
+
+fn opened_http(config: &HttpConfig) -> Result<Box<dyn Meter>, OpenError> {
+    http::open(config, iopj_core::Allow::NOTHING)
+}
+
+fn opened_redfish(config: &RedfishConfig) -> Result<Box<dyn Meter>, OpenError> {
+    redfish::open(config, iopj_core::Allow::NOTHING)
 }

@@ -1,8 +1,9 @@
 //! What a study's meters answer now: some readings of each, for `iopj meter test`.
 
-use super::config::{self, MeterSource, MeterSpec, MeterSpecs};
+use super::config::{self, MeterSource, MeterSpec, MeterSpecs, addresses_in_words};
 use super::record::counted;
 use super::thread::{OpeningMeter, RunningMeter};
+use iopj_core::Allow;
 use iopj_meter::{Channel, ChannelKind, Clock, Incomplete, Reading, accuracy_text, median_period_s, powers};
 use iopj_study::{Study, StudyError};
 use serde::Serialize;
@@ -82,18 +83,19 @@ pub struct ReadingCheck {
 /// A table of the study cannot be read. A meter that cannot be read says so in its own record.
 pub fn check(
     study: Option<&Study>,
-    allow_exec: bool,
+    allow: Allow,
     stop: &AtomicBool,
     waits: &mut dyn FnMut(&str),
 ) -> Result<Vec<MeterCheck>, StudyError> {
+    study.map_or(Ok(()), |study| study.check_allowed(allow))?;
     let specs =
         match study.map(|study| config::meter_specs(study.meters.as_ref(), "the study")).transpose()? {
             None | Some(MeterSpecs::Local) => of_machine()?,
             Some(MeterSpecs::None) => Vec::new(),
             Some(MeterSpecs::Named(specs)) => specs,
         };
-    let begun: Vec<Begun> =
-        specs.into_iter().map(|(spec, source)| Begun::new(spec, source, allow_exec)).collect();
+    addresses_in_words(&specs).iter().for_each(|line| waits(line));
+    let begun: Vec<Begun> = specs.into_iter().map(|(spec, source)| Begun::new(spec, source, allow)).collect();
     if let Some(slowest) = begun.iter().filter(|one| one.opening.is_some()).map(|one| one.interval).max() {
         let (about, most) =
             ((slowest * READINGS as u32).min(LONGEST).as_secs_f64().ceil(), LONGEST.as_secs());
@@ -124,7 +126,7 @@ struct Begun {
 }
 
 impl Begun {
-    fn new(spec: MeterSpec, source: MeterSource, allow_exec: bool) -> Begun {
+    fn new(spec: MeterSpec, source: MeterSource, allow: Allow) -> Begun {
         let interval = spec.interval;
         let mut check = MeterCheck {
             name: spec.name.clone(),
@@ -136,7 +138,7 @@ impl Begun {
         };
         let mut opening = None;
         match source {
-            MeterSource::Live(source) => match OpeningMeter::start(spec, source, allow_exec) {
+            MeterSource::Live(source) => match OpeningMeter::start(spec, source, allow) {
                 Ok(meter) => opening = Some(meter),
                 Err(error) => check.error = Some(error.to_string()),
             },

@@ -128,6 +128,18 @@ fn specs(meters: Option<&Meters>, source: &str, table: &str) -> Result<MeterSpec
     specs.collect::<Result<Vec<_>, _>>().map(MeterSpecs::Named)
 }
 
+/// Where meters will be asked over a network, for the user to see before the first request; none if nowhere.
+pub(crate) fn addresses_in_words(specs: &[(MeterSpec, MeterSource)]) -> Option<String> {
+    let of = |(spec, source): &(MeterSpec, MeterSource)| match source {
+        MeterSource::Live(source) => {
+            source.address().map(|address| format!("`{}` at {}", spec.name, address.escape_debug()))
+        }
+        MeterSource::Log(_) | MeterSource::Model(_) => None,
+    };
+    let all: Vec<String> = specs.iter().filter_map(of).collect();
+    (!all.is_empty()).then(|| format!("meters asked over the network: {}", all.join(", ")))
+}
+
 /// The programs that the meters of a study run, on either host.
 ///
 /// # Errors

@@ -8,6 +8,7 @@ use super::short_windows::ShortWindows;
 use super::thread::{Cost, NO_MORE};
 use crate::error::RunError;
 use crate::progress::Progress;
+use iopj_core::Allow;
 use iopj_core::fabric::TARGET_METERS;
 use iopj_fabric::FabricError;
 use iopj_meter::{Cadence, Reading};
@@ -23,7 +24,7 @@ pub(crate) struct OpenMeters {
     /// The value of `fabric.meters`; the machine's own without it.
     pub(crate) meters: Option<Meters>,
     /// Programs that the study names may run.
-    pub(crate) allow_exec: bool,
+    pub(crate) allow: Allow,
 }
 
 /// The meters that the target host has opened and read once.
@@ -124,7 +125,7 @@ impl FarMeters {
     pub(crate) fn open(
         fabric: &Fabric,
         host: &dyn FarHost,
-        allow_exec: bool,
+        allow: Allow,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<Option<FarMeters>, RunError> {
@@ -133,7 +134,7 @@ impl FarMeters {
             MeterSpecs::Local => false,
             MeterSpecs::Named(_) => true,
         };
-        let asked = OpenMeters { meters: fabric.meters.clone(), allow_exec };
+        let asked = OpenMeters { meters: fabric.meters.clone(), allow };
         let Some(opened) = host.open_meters(asked, stop)? else { return Ok(None) };
         for note in &opened.notes {
             progress.note(&format!("{}: {note}", host.name()));

@@ -30,7 +30,7 @@ impl FarHost for Given {
     }
 
     fn open_meters(&self, asked: OpenMeters, _: &AtomicBool) -> Result<Option<OpenedMeters>, FabricError> {
-        assert!(asked.allow_exec);
+        assert!(asked.allow.exec);
         self.answer("open", || {
             let record = MeterRecord {
                 kind: "command".to_owned(),
@@ -72,7 +72,7 @@ fn open(host: &Given, said: &mut Said) -> FarMeters {
                 \"/dev/nvme0n1\"\ntransport = \"loop\"\nmeters.psu = { kind = \"command\", command = \
                 [\"psu\"], scope = \"system\" }\n[[workload]]\nios = 1\n";
     let study = iopj_study::Study::parse(text, "t").unwrap();
-    FarMeters::open(&study.fabric.unwrap(), host, true, said, &AtomicBool::new(false)).unwrap().unwrap()
+    FarMeters::open(&study.fabric.unwrap(), host, Allow::ALL, said, &AtomicBool::new(false)).unwrap().unwrap()
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! A new kind is one `impl OpenMeter` and one line in [`KINDS`].
 
+use iopj_core::Allow;
 use iopj_core::energy::Scope;
 use iopj_core::parse_duration;
 use iopj_meter::http::{self, HttpConfig};
@@ -32,7 +33,12 @@ pub(crate) trait OpenMeter: Send {
         None
     }
 
-    fn open(&self, allow_exec: bool) -> Result<Box<dyn Meter>, OpenError>;
+    /// Where it is asked over a network: the address without what may be secret.
+    fn address(&self) -> Option<String> {
+        None
+    }
+
+    fn open(&self, allow: Allow) -> Result<Box<dyn Meter>, OpenError>;
 }
 
 /// A kind of meter.
@@ -101,7 +107,7 @@ impl OpenMeter for RaplTable {
         Duration::from_millis(1)
     }
 
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
+    fn open(&self, _: Allow) -> Result<Box<dyn Meter>, OpenError> {
         local("rapl")
     }
 }
@@ -115,7 +121,7 @@ struct HwmonTable {
 }
 
 impl OpenMeter for HwmonTable {
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
+    fn open(&self, _: Allow) -> Result<Box<dyn Meter>, OpenError> {
         local(&format!("hwmon:{}", self.chip))
     }
 }
@@ -129,9 +135,16 @@ struct NvmeTable {
 }
 
 impl OpenMeter for NvmeTable {
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
+    fn open(&self, _: Allow) -> Result<Box<dyn Meter>, OpenError> {
         local(&format!("nvme:{}", self.controller))
     }
+}
+
+/// Scheme, host and port of a url: the rest may hold a token.
+fn host_of(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    format!("{scheme}://{authority}")
 }
 
 fn local(name: &str) -> Result<Box<dyn Meter>, OpenError> {
@@ -143,8 +156,12 @@ impl OpenMeter for HttpConfig {
         Duration::from_nanos(self.age_ns())
     }
 
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
-        http::open(self)
+    fn address(&self) -> Option<String> {
+        Some(host_of(&self.url))
+    }
+
+    fn open(&self, allow: Allow) -> Result<Box<dyn Meter>, OpenError> {
+        http::open(self, allow)
     }
 }
 
@@ -153,20 +170,32 @@ impl OpenMeter for RedfishConfig {
         Duration::from_nanos(self.age_ns())
     }
 
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
-        redfish::open(self)
+    fn address(&self) -> Option<String> {
+        Some(host_of(&self.url))
+    }
+
+    fn open(&self, allow: Allow) -> Result<Box<dyn Meter>, OpenError> {
+        redfish::open(self, allow)
     }
 }
 
 impl OpenMeter for SnmpConfig {
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
-        open_snmp(self)
+    fn address(&self) -> Option<String> {
+        Some(self.host.clone())
+    }
+
+    fn open(&self, allow: Allow) -> Result<Box<dyn Meter>, OpenError> {
+        open_snmp(self, allow)
     }
 }
 
 impl OpenMeter for IpmiConfig {
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
-        open_ipmi(self)
+    fn address(&self) -> Option<String> {
+        self.host.clone()
+    }
+
+    fn open(&self, allow: Allow) -> Result<Box<dyn Meter>, OpenError> {
+        open_ipmi(self, allow)
     }
 }
 
@@ -202,8 +231,8 @@ impl OpenMeter for CommandTable {
         self.command.first().map(String::as_str)
     }
 
-    fn open(&self, allow_exec: bool) -> Result<Box<dyn Meter>, OpenError> {
+    fn open(&self, allow: Allow) -> Result<Box<dyn Meter>, OpenError> {
         let channel = self.channel().map_err(|error| OpenError(error.0))?;
-        Ok(Box::new(iopj_meter::CommandMeter::start(&self.command, channel, allow_exec)?))
+        Ok(Box::new(iopj_meter::CommandMeter::start(&self.command, channel, allow)?))
     }
 }

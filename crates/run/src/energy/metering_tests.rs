@@ -73,7 +73,7 @@ impl iopj_meter::Meter for Ten {
 struct OpenTen;
 
 impl kinds::OpenMeter for OpenTen {
-    fn open(&self, _: bool) -> Result<Box<dyn iopj_meter::Meter>, iopj_meter::OpenError> {
+    fn open(&self, _: iopj_core::Allow) -> Result<Box<dyn iopj_meter::Meter>, iopj_meter::OpenError> {
         let (name, scope, kind) =
             ("p".to_owned(), iopj_meter::Scope::System, iopj_meter::ChannelKind::Instant);
         let channel = Channel { name, scope, kind, resolution: 0.0, accuracy: None, parent: None };
@@ -94,7 +94,10 @@ pub(super) fn ten(name: &str, stop: &AtomicBool) -> RunningMeter {
         age,
         bridge,
     };
-    let meter = thread::OpeningMeter::start(spec, Box::new(OpenTen), false).unwrap().open(stop).unwrap();
+    let meter = thread::OpeningMeter::start(spec, Box::new(OpenTen), iopj_core::Allow::NOTHING)
+        .unwrap()
+        .open(stop)
+        .unwrap();
     wait_for(&meter, 5);
     meter
 }

@@ -3,8 +3,9 @@
 use super::config::ModelTable;
 use iopj_core::TrialEnergy;
 use iopj_core::energy::{EnergyOutcome, Joules, RULES, Scope};
+use iopj_core::files::read_regular_text;
+use iopj_meter::OpenError;
 use iopj_meter::model::{Coefficients, Feature, Features, Observation, estimate};
-use iopj_meter::{OpenError, read_whole_text};
 use iopj_store::{Measurement, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +30,7 @@ impl ModelText {
     /// It cannot be read, or holds no coefficients.
     pub(crate) fn read(table: &ModelTable) -> Result<ModelText, OpenError> {
         let path = table.file.display();
-        let coefficients = read_whole_text(&table.file, LONGEST).map_err(|error| {
+        let coefficients = read_regular_text(&table.file, LONGEST).map_err(|error| {
             OpenError(format!("`{path}` cannot be read ({error}): make it by `iopj meter fit`"))
         })?;
         Coefficients::parse(&coefficients).map_err(|error| OpenError(format!("`{path}`: {error}")))?;

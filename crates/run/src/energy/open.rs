@@ -1,6 +1,6 @@
 //! A study's meters, open and read once before anything else of a run is made or changed.
 
-use super::config::{self, ClockChoice, MeterSource, MeterSpec, MeterSpecs};
+use super::config::{self, ClockChoice, MeterSource, MeterSpec, MeterSpecs, addresses_in_words};
 use super::far::{FarHost, FarMeters};
 use super::model::ModelText;
 use super::schedule::Schedule;
@@ -8,6 +8,7 @@ use super::short_windows::ShortWindows;
 use super::thread::{OpeningMeter, RunningMeter};
 use crate::error::RunError;
 use crate::progress::Progress;
+use iopj_core::Allow;
 use iopj_meter::log::{LogConfig, LogKind};
 use iopj_meter::{ChannelKind, OpenError};
 use iopj_study::plan::Cell;
@@ -48,16 +49,15 @@ impl Meters {
     pub(crate) fn open(
         study: &Study,
         far: Option<&dyn FarHost>,
-        allow_exec: bool,
+        allow: Allow,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<Meters, RunError> {
         let specs = config::meter_specs(study.meters.as_ref(), "the study")?;
-        let meters = Meters::of(specs, allow_exec, progress, stop)?;
+        let meters = Meters::of(specs, allow, progress, stop)?;
         let asked = study.fabric.as_ref().zip(far);
-        let far = asked
-            .map(|(fabric, far)| FarMeters::open(fabric, far, allow_exec, progress, stop))
-            .transpose()?;
+        let far =
+            asked.map(|(fabric, far)| FarMeters::open(fabric, far, allow, progress, stop)).transpose()?;
         Ok(Meters { far: far.flatten(), ..meters })
     }
 
@@ -67,7 +67,7 @@ impl Meters {
     /// As for [`Meters::open`].
     pub(crate) fn of(
         specs: MeterSpecs,
-        allow_exec: bool,
+        allow: Allow,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<Meters, RunError> {
@@ -78,15 +78,16 @@ impl Meters {
         match specs {
             MeterSpecs::None => {}
             MeterSpecs::Local => {
-                meters.running = local(allow_exec, progress, stop)?;
+                meters.running = local(allow, progress, stop)?;
                 meters.found_none = meters.running.is_empty();
             }
             MeterSpecs::Named(specs) => {
                 meters.short_windows = Some(ShortWindows::default());
+                addresses_in_words(&specs).iter().for_each(|line| progress.note(line));
                 for (spec, source) in specs {
                     let name = spec.name.clone();
                     match source {
-                        MeterSource::Live(source) => match OpeningMeter::start(spec, source, allow_exec) {
+                        MeterSource::Live(source) => match OpeningMeter::start(spec, source, allow) {
                             Ok(meter) => opening.push(meter),
                             Err(error) => failed.push(fault(&name, &error)),
                         },
@@ -117,7 +118,7 @@ impl Meters {
     /// # Errors
     /// [`RunError::Interrupted`].
     pub(crate) fn of_machine(progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Meters, RunError> {
-        Meters::of(MeterSpecs::Local, false, progress, stop)
+        Meters::of(MeterSpecs::Local, Allow::NOTHING, progress, stop)
     }
 
     /// The meters that are read, and whether the machine's own were asked for and there is none.
@@ -168,7 +169,7 @@ fn read_once(meter: OpeningMeter, stop: &AtomicBool) -> Result<RunningMeter, Ope
 
 /// The meters of the machine itself, which need no word from the user.
 fn local(
-    allow_exec: bool,
+    allow: Allow,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Vec<RunningMeter>, StudyError> {
@@ -181,7 +182,7 @@ fn local(
             _ => None,
         };
         let Some((spec, MeterSource::Live(source))) = asked else { continue };
-        let opened = OpeningMeter::start(spec, source, allow_exec);
+        let opened = OpeningMeter::start(spec, source, allow);
         match opened.and_then(|meter| read_once(meter, stop)) {
             Ok(meter) => running.push(meter),
             Err(error) => progress.note(&format!("warning: the meter `{}` is left out: {error}", found.name)),

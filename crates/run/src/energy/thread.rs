@@ -4,6 +4,7 @@ use super::config::MeterSpec;
 use super::kinds::OpenMeter;
 use super::record::counted;
 use crate::metrics;
+use iopj_core::Allow;
 use iopj_load::corunner;
 use iopj_meter::{Cadence, Channel, Meter, MeterError, OpenError, Reading, median_period_s};
 use serde::{Deserialize, Serialize};
@@ -109,13 +110,13 @@ impl OpeningMeter {
     pub(crate) fn start(
         spec: MeterSpec,
         source: Box<dyn OpenMeter>,
-        allow_exec: bool,
+        allow: Allow,
     ) -> Result<OpeningMeter, OpenError> {
         let shared = Arc::new(Shared::default());
         let (sender, opened) = mpsc::channel();
         let (interval, theirs) = (spec.interval, Arc::clone(&shared));
         let body = move || {
-            match source.open(allow_exec) {
+            match source.open(allow) {
                 Ok(meter) => {
                     if sender.send(Ok(meter.channels().to_vec())).is_ok() {
                         live(meter, interval, &theirs);

@@ -32,7 +32,7 @@ impl Meter for Scripted {
 struct Script(&'static [&'static str]);
 
 impl OpenMeter for Script {
-    fn open(&self, _: bool) -> Result<Box<dyn Meter>, OpenError> {
+    fn open(&self, _: iopj_core::Allow) -> Result<Box<dyn Meter>, OpenError> {
         if self.0 == ["refuse"] {
             return Err(OpenError("it is not there: plug it in".to_owned()));
         }
@@ -54,7 +54,8 @@ pub(in super::super) fn start(script: &'static [&'static str]) -> Result<Running
         age: Duration::ZERO,
         bridge: ms(30),
     };
-    OpeningMeter::start(spec, Box::new(Script(script)), false)?.open(&AtomicBool::new(false))
+    OpeningMeter::start(spec, Box::new(Script(script)), iopj_core::Allow::NOTHING)?
+        .open(&AtomicBool::new(false))
 }
 
 /// Readings and notices, taken until there is what is waited for, or for five minutes.

@@ -44,11 +44,6 @@ pub(crate) fn check_options(
             "[fabric] has no transport over a wire: add tcp or rdma, or run iopj on the target host itself",
         );
     }
-    if keys.agent.is_some() && !options.allow_exec {
-        return RunError::refuse(
-            "[fabric] names the command of the agent, which the study may run only with --allow-exec",
-        );
-    }
     check_destroyed(keys, &options.destroy_data, writes)
 }
 

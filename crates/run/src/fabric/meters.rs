@@ -13,6 +13,7 @@ use crate::progress::{Progress, unix_ns};
 use iopj_fabric::FabricError;
 use iopj_meter::{Reading, Value, monotonic_raw_ns};
 use iopj_store::{Outcome, Unavailable};
+use iopj_study::Fabric;
 use iopj_study::plan::Cell;
 use std::fs;
 use std::path::Path;
@@ -38,8 +39,10 @@ impl MetersHere {
         stop: &AtomicBool,
     ) -> Result<(MetersHere, OpenedMeters), RunError> {
         let specs = target_meter_specs(asked.meters.as_ref(), "the study")?;
+        let meters = asked.meters.as_ref();
+        meters.map_or(Ok(()), |meters| meters.check_allowed(Fabric::METERS, asked.allow))?;
         let mut notes = Notes::default();
-        let meters = Meters::of(specs, asked.allow_exec, &mut notes, stop)?;
+        let meters = Meters::of(specs, asked.allow, &mut notes, stop)?;
         let (running, found_none) = meters.into_running();
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let there = There { boot: boot.trim().to_owned(), within_ns: 0 };
@@ -150,10 +153,11 @@ fn bring_here(reading: &mut Reading, clocks: &Clocks, unix_minus_raw_ns: i64) {
 mod tests {
     use super::super::clock::Clock;
     use super::*;
+    use iopj_core::Allow;
 
-    fn opened(meters: &str, allow_exec: bool) -> Result<(MetersHere, OpenedMeters), String> {
+    fn opened(meters: &str, allow: Allow) -> Result<(MetersHere, OpenedMeters), String> {
         let meters = toml::from_str::<toml::Table>(meters).unwrap().remove("meters").unwrap();
-        let asked = OpenMeters { meters: Some(meters.try_into().unwrap()), allow_exec };
+        let asked = OpenMeters { meters: Some(meters.try_into().unwrap()), allow };
         let asked = serde_json::to_string(&asked).unwrap();
         let asked: OpenMeters = serde_json::from_str(&asked).unwrap();
         MetersHere::open(&asked, &AtomicBool::new(false)).map_err(|error| error.to_string())
@@ -164,7 +168,7 @@ mod tests {
 
     #[test]
     fn meters_are_read_for_another_host_and_handed_out_once() {
-        let (mut here, opened) = opened(PSU, true).unwrap();
+        let (mut here, opened) = opened(PSU, Allow::ALL).unwrap();
         let [FarMeter { name, record }] = &opened.meters[..] else { panic!("{opened:?}") };
         assert_eq!((name.as_str(), record.kind.as_str(), record.channels.len()), ("psu", "command", 1));
         assert_eq!(record.there.as_ref().unwrap().boot.len(), 36);
@@ -186,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_long_trial_is_handed_out_in_parts() {
-        let (mut here, _) = opened(PSU, true).unwrap();
+        let (mut here, _) = opened(PSU, Allow::ALL).unwrap();
         here.stop();
         let reading = Reading {
             channel: 0,
@@ -215,11 +219,10 @@ mod tests {
     #[test]
     fn a_meter_that_cannot_be_opened_is_named_and_a_program_needs_leave() {
         let error = |text: &str, allow| opened(text, allow).err().unwrap();
-        assert!(
-            error(PSU, false).contains("the meter `psu`: ") && error(PSU, false).contains("--allow-exec")
-        );
+        let text = error(PSU, Allow::NOTHING);
+        assert!(text.contains("`fabric.meters.psu.command`") && text.contains("--allow exec"), "{text}");
         let none = "[meters.chip]\nkind = \"hwmon\"\nchip = \"no-such-chip\"\n";
-        assert!(error(none, true).starts_with("the meter `chip`: "), "{}", error(none, true));
+        assert!(error(none, Allow::ALL).starts_with("the meter `chip`: "), "{}", error(none, Allow::ALL));
     }
 
     #[test]
