@@ -185,7 +185,7 @@ fn two_versions_are_told_apart() {
     let error = client(&stream).err().unwrap().to_string();
     assert_eq!(
         error,
-        "storage1 runs iopj 9.9 (protocol 2), and this is iopj 1.0 (protocol 1): use the same on both; \
+        "storage1 runs iopj 9.9 (protocol 3), and this is iopj 1.0 (protocol 2): use the same on both; \
          --push copies this one there"
     );
     cut(&stream);

@@ -119,7 +119,7 @@ pub enum TargetFault {
     InUse(DiskUse),
     /// The device carries data of a known kind.
     #[error("carries {0}: wipe it (`wipefs -a`), or say --i-know to overwrite it")]
-    Signature(&'static str),
+    Signature(String),
     /// The device or the file system forbids writing.
     #[error(
         "is read-only: make it writable (`blockdev --setrw`, `mount -o remount,rw`), or name another target"
@@ -169,6 +169,16 @@ pub enum DiskUse {
     /// Kernel names of what is held, and of its holder: device mapper, md, loop or the like.
     #[error("{1} is built on {0}; take {1} down")]
     Held(String, String),
+    /// Kernel name of what a process has open for writing, with the process and its program.
+    #[error("the program `{program}` (process {pid}) has {device} open for writing; end it")]
+    Written {
+        /// The kernel name.
+        device: String,
+        /// The process.
+        pid: u32,
+        /// Its program, as `/proc/PID/comm` has it.
+        program: String,
+    },
     /// Kernel name of what somebody else has open exclusively.
     #[error("something (a mount in another namespace, RAID, LVM or a program) holds {0}; make it let go")]
     Busy(String),

@@ -6,6 +6,7 @@
 //! forbids taking a drive from its driver; `make` makes a file to measure on. The engines do the I/O.
 
 mod another;
+mod blkid;
 mod bypass;
 mod callers;
 mod descriptor;
@@ -20,6 +21,7 @@ mod signature;
 mod sys;
 mod taking;
 mod topology;
+mod writers;
 
 #[cfg(test)]
 mod fixtures;

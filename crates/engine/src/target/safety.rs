@@ -5,8 +5,9 @@ use super::error::{DiskUse, TargetError, TargetFault};
 use super::header::{FileId, Header};
 use super::mounts::{self, Mount};
 use super::topology::{self, Member, Sysfs};
-use super::{Node, Target, classify, open_node, signature, sys};
+use super::{Node, Target, blkid, classify, open_node, signature, sys, writers};
 use crate::system::attribute;
+use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -129,6 +130,7 @@ pub(super) fn claim(
     let whole = topology::whole(&dir);
     let mut disks = vec![whole.clone()];
     disks.extend(system.sysfs.twins(&whole));
+    disks.extend(system.sysfs.loops_on_the_same(&whole));
     refuse_use(path, system, &disks)?;
     if whole != dir {
         return Err(TargetFault::Partition(topology::name_of(&whole)).of(path));
@@ -136,6 +138,7 @@ pub(super) fn claim(
     if attribute::<u32>(&whole, "ro") == Some(1) {
         return Err(TargetFault::ReadOnly.of(path));
     }
+    refuse_writers(path, system, &disks, inode.rdev())?;
     let own = matches!(kind, Node::Block).then_some(node);
     let claims: Vec<File> = disks
         .iter()
@@ -167,7 +170,25 @@ fn refuse_use(path: &Path, system: &SystemState, disks: &[PathBuf]) -> Result<()
     found.map_or(Ok(()), |found| Err(TargetFault::InUse(found).of(path)))
 }
 
-/// What uses the disks, or anything that is built on them.
+/// Refuses disks that another process has open for writing: not everybody who writes claims what it writes to.
+/// A process of another user is seen only by root.
+fn refuse_writers(
+    path: &Path,
+    system: &SystemState,
+    disks: &[PathBuf],
+    node: u64,
+) -> Result<(), TargetError> {
+    let members = disks.iter().flat_map(|disk| system.sysfs.family(disk));
+    let mut names: BTreeMap<u64, String> = members.map(|member| (member.device, member.name)).collect();
+    // A generic character device has a number of its own.
+    names.entry(node).or_insert_with(|| disks.first().map_or(String::new(), |disk| topology::name_of(disk)));
+    match writers::find(Path::new("/proc"), &names) {
+        Some(writer) => Err(TargetFault::InUse(writer).of(path)),
+        None => Ok(()),
+    }
+}
+
+/// What uses the disks, anything that is built on them, or what they are built on.
 ///
 /// # Errors
 /// sysfs does not know the number of one of the disks, so its use is unknown.
@@ -180,6 +201,7 @@ pub(super) fn find_use(system: &SystemState, disks: &[PathBuf]) -> io::Result<Op
         }
         members.extend(family);
     }
+    members.extend(disks.iter().flat_map(|disk| system.sysfs.below(disk)));
     // The shortest mount point is the one that the user knows; others are often bind mounts of it.
     let mounted = members.iter().flat_map(|member| {
         let on_member = |mount: &&Mount| system.sysfs.devices_of_mount(mount).contains(&member.device);
@@ -219,6 +241,7 @@ pub(super) fn claim_disk(path: &Path, disk: &Path, own: Option<&File>) -> Result
 fn refuse_signature(path: &Path, claim: &File) -> Result<(), TargetError> {
     let size = sys::block_device_size(claim).map_err(TargetError::system(path, "asking its size"))?;
     let found = signature::find(claim, size).map_err(TargetError::system(path, "looking for signatures"))?;
+    let found = found.map(str::to_owned).or_else(|| blkid::probe(claim));
     match found {
         Some(signature) => Err(TargetFault::Signature(signature).of(path)),
         None => Ok(()),

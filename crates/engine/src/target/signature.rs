@@ -34,13 +34,39 @@ const AT_START: &[Signature] = &[
     ("a ReiserFS file system", 65_588, b"ReIsEr"),
     ("a NILFS2 file system", 1030, b"\x34\x34"),
     ("a GFS2 file system", 65_536, b"\x01\x16\x19\x70"),
+    ("an OCFS2 file system", 1024, b"OCFSV2"),
+    ("an OCFS2 file system", 2048, b"OCFSV2"),
+    ("an OCFS2 file system", 4096, b"OCFSV2"),
     ("an OCFS2 file system", 8192, b"OCFSV2"),
+    ("an Oracle ASM disk", 32, b"ORCLDISK"),
+    ("a DM snapshot", 0, b"SnAp"),
+    ("a zonefs file system", 0, b"SFOZ"),
+    ("a cramfs file system", 0, b"\x45\x3d\xcd\x28"),
+    ("a cramfs file system", 0, b"\x28\xcd\x3d\x45"),
+    ("a romfs file system", 0, b"-rom1fs-"),
+    ("a UBI volume", 0, b"UBI#"),
+    ("a UBIFS file system", 0, b"\x31\x18\x10\x06"),
+    ("a minix file system", 1040, b"\x7f\x13"),
+    ("a minix file system", 1040, b"\x8f\x13"),
+    ("a minix file system", 1040, b"\x68\x24"),
+    ("a minix file system", 1040, b"\x78\x24"),
+    ("a minix file system", 1048, b"\x5a\x4d"),
+    ("a BSD disk label", 512, b"\x57\x45\x56\x82"),
     ("an HFS+ file system", 1024, b"H+\x00\x04"),
     ("an APFS container", 32, b"NXSB"),
     ("a VMFS volume", 0x10_0000, b"\x0d\xd0\x01\xc0"),
     ("swap space", 4096 - 10, b"SWAPSPACE2"),
+    ("swap space", 8192 - 10, b"SWAPSPACE2"),
+    ("swap space", 16_384 - 10, b"SWAPSPACE2"),
+    ("swap space", 32_768 - 10, b"SWAPSPACE2"),
     ("swap space", 65_536 - 10, b"SWAPSPACE2"),
+    ("swap space", 4096 - 10, b"SWAP-SPACE"),
     ("a hibernation image", 4096 - 10, b"S1SUSPEND"),
+    ("a hibernation image", 4096 - 10, b"S2SUSPEND"),
+    ("a hibernation image", 4096 - 10, b"ULSUSPEND"),
+    ("a hibernation image", 4096 - 10, b"LINHIB0001"),
+    ("an LVM 1 physical volume", 0, b"HM\x01\x00"),
+    ("an LVM 1 physical volume", 0, b"HM\x02\x00"),
     ("an LVM physical volume", 0, b"LABELONE"),
     ("an LVM physical volume", 512, b"LABELONE"),
     ("an LVM physical volume", 1024, b"LABELONE"),
@@ -57,7 +83,27 @@ const AT_START: &[Signature] = &[
     BOOT_SECTOR,
 ];
 
-/// ZFS: an uberblock in the ring of the first label, at any KiB of its second half, in either byte order.
+/// Copies that lie further in, where the first has been overwritten.
+#[rustfmt::skip]
+const FAR_IN: &[(&str, u64, &[u8])] = &[
+    ("a LUKS volume", 2 << 20, b"SKUL\xba\xbe"),
+    ("a LUKS volume", 4 << 20, b"SKUL\xba\xbe"),
+    ("a VMFS file system", 2 << 20, b"\x5e\xf1\xab\x2f"),
+    ("a btrfs file system", (64 << 20) + 0x40, b"_BHRfS_M"),
+    ("a btrfs file system", (256 << 30) + 0x40, b"_BHRfS_M"),
+];
+
+/// UFS: the magic numbers of its superblock, which begins at one of these offsets, in either byte order.
+const UFS_STARTS: [usize; 4] = [0, 8 << 10, 64 << 10, 256 << 10];
+const UFS_MAGIC_AT: usize = 0x55c;
+const UFS_MAGICS: [u32; 5] = [0x0001_1954, 0x1954_0119, 0x0019_5612, 0x0009_5014, 0x0061_2195];
+
+/// LUKS 2: where its second header may begin, in the first MiB.
+const LUKS_SECOND: [usize; 7] = [0x4000, 0x8000, 0x1_0000, 0x2_0000, 0x4_0000, 0x8_0000, 0x10_0000];
+
+/// ZFS: an uberblock in the ring of a label, at any KiB of its second half, in either byte order. Two labels
+/// are at the start, and two at the end.
+const ZFS_LABEL: usize = 256 << 10;
 const ZFS_RING: std::ops::Range<usize> = 128 << 10..256 << 10;
 const ZFS_MAGICS: [&[u8]; 2] = [b"\x0c\xb1\xba\x00\x00\x00\x00\x00", b"\x00\x00\x00\x00\x00\xba\xb1\x0c"];
 
@@ -72,7 +118,13 @@ pub(super) fn find(device: &File, size: u64) -> io::Result<Option<&'static str>>
     if let Some(name) = in_head(&head) {
         return Ok(Some(name));
     }
-    for (name, offset, magic) in at_end(size) {
+    if let Some(offset) = (size / ZFS_LABEL as u64).checked_sub(2).map(|labels| labels * ZFS_LABEL as u64) {
+        let labels = read(device, offset, 2 * ZFS_LABEL)?;
+        if has_zfs(&labels) {
+            return Ok(Some(ZFS));
+        }
+    }
+    for (name, offset, magic) in FAR_IN.iter().copied().chain(at_end(size)) {
         let fits = offset.checked_add(magic.len() as u64).is_some_and(|end| end <= size);
         if fits && read(device, offset, magic.len())? == magic {
             return Ok(Some(name));
@@ -89,12 +141,27 @@ fn read(device: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
 
 fn in_head(head: &[u8]) -> Option<&'static str> {
     let has = |offset: usize, magic: &[u8]| head.get(offset..).is_some_and(|rest| rest.starts_with(magic));
-    let zfs = || ZFS_RING.step_by(1024).any(|offset| ZFS_MAGICS.iter().any(|magic| has(offset, magic)));
-    let known = AT_START.iter().find(|(_, offset, magic)| has(*offset, magic));
-    known.map(|(name, ..)| *name).or_else(|| zfs().then_some("a ZFS pool member"))
+    let known = || AT_START.iter().find(|(_, offset, magic)| has(*offset, magic)).map(|(name, ..)| *name);
+    let ufs = UFS_STARTS.into_iter().map(|start| start + UFS_MAGIC_AT).any(|at| {
+        UFS_MAGICS.iter().any(|magic| has(at, &magic.to_le_bytes()) || has(at, &magic.to_be_bytes()))
+    });
+    if ufs {
+        return Some("a UFS file system");
+    }
+    let luks = || LUKS_SECOND.into_iter().any(|offset| has(offset, b"SKUL\xba\xbe"));
+    known().or_else(|| luks().then_some("a LUKS volume")).or_else(|| has_zfs(head).then_some(ZFS))
 }
 
-/// Signatures at a distance from the end: backup GPT, md 1.0 and 0.90 superblocks, Intel firmware RAID.
+const ZFS: &str = "a ZFS pool member";
+
+/// Whether two labels of ZFS, of which `labels` has what is there, hold an uberblock.
+fn has_zfs(labels: &[u8]) -> bool {
+    let has = |offset: usize, magic: &[u8]| labels.get(offset..).is_some_and(|rest| rest.starts_with(magic));
+    let rings = [0, ZFS_LABEL].into_iter().flat_map(|label| ZFS_RING.step_by(1024).map(move |at| label + at));
+    rings.into_iter().any(|offset| ZFS_MAGICS.iter().any(|magic| has(offset, magic)))
+}
+
+/// Signatures at a distance from the end: backup GPT, md 1.0 and 0.90 superblocks, firmware RAID.
 fn at_end(size: u64) -> impl Iterator<Item = (&'static str, u64, &'static [u8])> {
     let from_end = |distance: u64| size.saturating_sub(distance);
     [
@@ -103,6 +170,13 @@ fn at_end(size: u64) -> impl Iterator<Item = (&'static str, u64, &'static [u8])>
         ("an md RAID member", from_end(8192) / 4096 * 4096, b"\xfc\x4e\x2b\xa9"),
         ("an md RAID member", (size / 65_536 * 65_536).saturating_sub(65_536), b"\xfc\x4e\x2b\xa9"),
         ("an Intel RAID member", from_end(1024), b"Intel Raid ISM Cfg Sig. "),
+        ("a DDF RAID member", from_end(512), b"\xde\x11\xde\x11"),
+        ("a DDF RAID member", from_end(512), b"\x11\xde\x11\xde"),
+        ("a DDF RAID member", from_end(257 * 512), b"\xde\x11\xde\x11"),
+        ("a DDF RAID member", from_end(257 * 512), b"\x11\xde\x11\xde"),
+        ("an LSI RAID member", from_end(512), b"$XIDE$"),
+        ("an NVIDIA RAID member", from_end(1024), b"NVIDIA  "),
+        ("an Adaptec RAID member", from_end(512), b"DPTM"),
     ]
     .into_iter()
 }
@@ -130,7 +204,20 @@ mod tests {
             check(name, 5_000_192, offset, magic);
         }
         for magic in ZFS_MAGICS {
-            check("a ZFS pool member", 1 << 20, 200 << 10, magic);
+            for at in [200 << 10, 456 << 10, (8 << 20) - (300 << 10), (8 << 20) - (56 << 10)] {
+                check(ZFS, 8 << 20, at, magic);
+            }
+        }
+        for (name, offset, magic) in FAR_IN.iter().filter(|(_, offset, _)| *offset < 1 << 30) {
+            check(*name, 128 << 20, *offset, *magic);
+        }
+        for start in UFS_STARTS {
+            let at = (start + UFS_MAGIC_AT) as u64;
+            check("a UFS file system", 4 << 20, at, b"\x19\x01\x54\x19");
+            check("a UFS file system", 4 << 20, at, b"\x00\x01\x19\x54");
+        }
+        for offset in LUKS_SECOND {
+            check("a LUKS volume", 4 << 20, offset as u64, b"SKUL\xba\xbe");
         }
     }
 

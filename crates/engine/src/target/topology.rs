@@ -3,6 +3,7 @@
 //! decides which of it forbids a write.
 
 use super::mounts::{self, Mount};
+use super::sys;
 use crate::system::attribute;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -137,6 +138,41 @@ impl Sysfs {
             open.extend(holders.iter().map(|dir| whole(dir)));
         }
         members
+    }
+
+    /// What the whole device is built on, each once: the parts of device mapper and md, and the block device
+    /// of a loop device; with the whole devices of partitions, and without their siblings or what else is
+    /// built on them.
+    pub(super) fn below(&self, dir: &Path) -> Vec<Member> {
+        let (mut members, mut open) = (Vec::<Member>::new(), self.parts(&whole(dir)));
+        while let Some(dir) = open.pop() {
+            for dir in [whole(&dir), dir] {
+                let name = name_of(&dir);
+                let Some(device) = number(&dir).filter(|_| members.iter().all(|one| one.name != name)) else {
+                    continue;
+                };
+                members.push(Member { name, device, holders: Vec::new() });
+                open.extend(self.parts(&dir));
+            }
+        }
+        members
+    }
+
+    fn parts(&self, dir: &Path) -> Vec<PathBuf> {
+        let mut parts = entries(&dir.join("slaves"));
+        let own = self.loops().into_iter().filter(|(over, _)| over == dir);
+        parts.extend(own.filter_map(|(_, backing)| self.block_dir(backing).ok()));
+        parts
+    }
+
+    /// Other loop devices on the backing file of a loop device, whatever the file is called by now.
+    pub(super) fn loops_on_the_same(&self, dir: &Path) -> Vec<PathBuf> {
+        let backing = |dir: &Path| {
+            dir.join("loop").is_dir().then(|| sys::loop_backing(&Path::new("/dev").join(name_of(dir))).ok())
+        };
+        let Some(Some(own)) = backing(dir) else { return Vec::new() };
+        let all = entries(&self.root.join("block")).into_iter();
+        all.filter(|other| other != dir && backing(other) == Some(Some(own))).collect()
     }
 
     /// Loop devices over block devices: sysfs does not list them as holders.

@@ -1,6 +1,5 @@
 //! The manifest of a campaign: no more privileges than its study needs, each named.
 
-use super::yaml;
 use crate::campaign::ByKubernetes;
 use crate::error::FleetError;
 use crate::job::Job;
@@ -97,7 +96,8 @@ fn target_on_node(job: &Job) -> TargetOnNode {
     }
 }
 
-/// The manifest as YAML.
+/// The manifest: JSON in ASCII alone, which kubectl takes as it takes YAML. What a study holds cannot end a text
+/// in it early, whatever a reader takes for the end of a line.
 pub(super) fn manifest(
     job: &Job,
     by: &ByKubernetes,
@@ -132,7 +132,26 @@ pub(super) fn manifest(
         of_pod["annotations"] = json!({ NEEDS: needs.join("; ") });
     }
     work["spec"]["template"] = json!({ "metadata": of_pod, "spec": pod(job, by, asked, places) });
-    Ok(format!("{}---\n{}", yaml::document(&config), yaml::document(&work)))
+    let all = json!({ "apiVersion": "v1", "kind": "List", "items": [config, work] });
+    let text = serde_json::to_string_pretty(&all)
+        .map_err(|source| FleetError::Form { path: "manifest.json".into(), source })?;
+    Ok(in_ascii(&text))
+}
+
+/// JSON whose texts have escapes for all that is not ASCII, and a line's end.
+fn in_ascii(json: &str) -> String {
+    let mut text = String::with_capacity(json.len() + 1);
+    for c in json.chars() {
+        if c.is_ascii() && c != '\u{7f}' {
+            text.push(c);
+        } else {
+            let units =
+                c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
+            text.push_str(&units);
+        }
+    }
+    text.push('\n');
+    text
 }
 
 /// A Job with a pod a node; a pod that fails is recorded and not begun anew, and the others go on.
@@ -306,10 +325,16 @@ mod tests {
     #[test]
     fn a_study_of_a_file_has_no_privilege() {
         let text = of(&job(None), &asked(false, false), Some(3));
-        for part in ["runAsNonRoot: true", "localhostProfile: iopj/seccomp-iopj.json", "completions: 3"] {
+        for part in [
+            r#""runAsNonRoot": true"#,
+            r#""localhostProfile": "iopj/seccomp-iopj.json""#,
+            r#""completions": 3"#,
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        for part in ["privileged", "add:", "/sys", "/dev", "runAsUser: 0", "Unconfined", "/run", "needs"] {
+        for part in
+            ["privileged", r#""add""#, "/sys", "/dev", r#""runAsUser": 0"#, "Unconfined", "/run", "needs"]
+        {
             assert!(!text.contains(part), "{part}: {text}");
         }
     }
@@ -318,19 +343,22 @@ mod tests {
     fn each_privilege_has_its_cause() {
         let text = |target, settings, profile| of(&job(target), &asked(settings, profile), None);
         let settings = text(None, true, false);
-        assert!(settings.contains("path: /sys") && settings.contains("Unconfined"), "{settings}");
+        assert!(settings.contains(r#""path": "/sys""#) && settings.contains("Unconfined"), "{settings}");
         assert!(!settings.contains("PERFMON") && !settings.contains("privileged"));
         let profile = text(None, false, true);
-        assert!(profile.contains("- PERFMON") && profile.contains("seccomp-iopj-profile.json"));
+        assert!(profile.contains(r#""PERFMON""#) && profile.contains("seccomp-iopj-profile.json"));
         assert!(!profile.contains("/sys") && !profile.contains("privileged"));
         let device = text(Some("/dev/nvme0n1"), false, false);
-        assert!(device.contains("privileged: true") && device.contains("type: BlockDevice"), "{device}");
-        assert!(text(Some("/dev/ng0n1"), false, false).contains("type: CharDevice"));
+        assert!(
+            device.contains(r#""privileged": true"#) && device.contains(r#""type": "BlockDevice""#),
+            "{device}"
+        );
+        assert!(text(Some("/dev/ng0n1"), false, false).contains(r#""type": "CharDevice""#));
         for needs in [settings, profile, device] {
-            assert!(needs.contains("iopj/needs: "), "{needs}");
+            assert!(needs.contains(r#""iopj/needs": "#), "{needs}");
         }
         let file = text(Some("/srv/data"), false, false);
-        assert!(file.contains("type: File") && !file.contains("privileged"), "{file}");
+        assert!(file.contains(r#""type": "File""#) && !file.contains("privileged"), "{file}");
         assert!(!file.contains("restartPolicy"), "a DaemonSet knows no other than Always");
     }
 
@@ -341,7 +369,10 @@ mod tests {
             [(Some("/dev/sda"), false, false), (None, true, false), (None, false, true)]
         {
             let text = of(&job(target), &asked(settings, profile), Some(1));
-            assert!(text.contains("mountPath: /run/iopj") && text.contains("path: /run/iopj"), "{text}");
+            assert!(
+                text.contains(r#""mountPath": "/run/iopj""#) && text.contains(r#""path": "/run/iopj""#),
+                "{text}"
+            );
         }
     }
 
@@ -350,18 +381,50 @@ mod tests {
     fn the_namespace_stands_in_the_manifest() {
         let by = ByKubernetes { namespace: Some("bench".to_owned()), ..by(None) };
         let text = manifest(&job(None), &by, &asked(false, false), &Places::default()).unwrap();
-        assert_eq!(text.matches("namespace: bench").count(), 2, "{text}");
+        assert_eq!(text.matches(r#""namespace": "bench""#).count(), 2, "{text}");
     }
 
     #[test]
     fn pods_go_first_where_a_part_is_done_and_never_where_all_is() {
         let places = Places { pods: Some(2), done: vec!["n1".to_owned()], begun: vec!["n2".to_owned()] };
         let text = manifest(&job(None), &by(Some(3)), &asked(false, false), &places).unwrap();
-        let [never, first] = ["operator: NotIn", "operator: In\n"].map(|part| text.find(part).unwrap());
-        let [n1, n2] = ["- n1", "- n2"].map(|node| text.find(node).unwrap());
-        assert!(text.contains("completions: 2"), "{text}");
+        let [never, first] =
+            [r#""operator": "NotIn""#, r#""operator": "In""#].map(|part| text.find(part).unwrap());
+        let [n1, n2] = [r#""n1""#, r#""n2""#].map(|node| text.find(node).unwrap());
+        assert!(text.contains(r#""completions": 2"#), "{text}");
         // Keys are in the order of the alphabet: what is preferred stands first.
         assert!(first < n2 && n2 < never && never < n1, "{text}");
+    }
+
+    fn read(text: &str) -> Value {
+        assert!(text.bytes().all(|byte| byte == b'\n' || (b' '..0x7f).contains(&byte)), "{text}");
+        serde_json::from_str(text).unwrap()
+    }
+
+    proptest::proptest! {
+        /// A line separator in a comment ended the text, and what followed it were objects of the study's own.
+        #[test]
+        fn a_study_is_one_text_whatever_it_holds(study in ".{0,200}", name in "[a-z]{1,8}") {
+            let job = Job { study, campaign: name, ..job(None) };
+            let all = read(&of(&job, &asked(false, false), Some(1)));
+            let kinds: Vec<&str> =
+                all["items"].as_array().unwrap().iter().map(|item| item["kind"].as_str().unwrap()).collect();
+            proptest::prop_assert_eq!(kinds, ["ConfigMap", "Job"]);
+            let told = all["items"][0]["data"][DESCRIPTION].as_str().unwrap();
+            proptest::prop_assert_eq!(serde_json::from_str::<Job>(told).unwrap().study, job.study);
+        }
+    }
+
+    #[test]
+    fn what_other_readers_take_for_the_end_of_a_line_is_escaped() {
+        let study =
+            "# \u{85}\u{2028}\u{2029}\u{feff}\u{0}\u{7f}\u{1f600}\n---\n&a *a !!python/object \"'\\\n";
+        let job = Job { study: study.to_owned(), ..job(None) };
+        let text = of(&job, &asked(false, false), Some(1));
+        let all = read(&text);
+        let told: Job = serde_json::from_str(all["items"][0]["data"][DESCRIPTION].as_str().unwrap()).unwrap();
+        assert_eq!(told.study, study);
+        assert!(text.contains(r"\u2028") && text.contains(r"\ud83d\ude00"), "{text}");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 pub mod manifest;
 mod pods;
-mod yaml;
 
 pub use manifest::Asked;
 
@@ -48,7 +47,7 @@ impl<'a> Kubernetes<'a> {
         let job = &self.campaign.plan().job;
         let pods = if manifest_only { Vec::new() } else { self.looked()? };
         let Some(places) = self.places(&pods)? else { return Ok(()) };
-        let path = self.campaign.folder().join("manifest.yaml");
+        let path = self.campaign.folder().join("manifest.json");
         files::write(&path, manifest::manifest(job, self.by, asked, &places)?.as_bytes())?;
         (self.say)(&format!("manifest: {}", path.display()));
         for need in manifest::needs(job, asked) {

@@ -77,7 +77,7 @@ impl Kubectl {
     }
 
     fn manifest(&self) -> String {
-        fs::read_to_string(self.folder.join("c/manifest.yaml")).unwrap()
+        fs::read_to_string(self.folder.join("c/manifest.json")).unwrap()
     }
 }
 
@@ -139,9 +139,9 @@ fn a_new_job_does_what_is_missing_of_one_that_is_over() {
     let submit = format!("{SUBMIT} --nodes 3 --hold 48h");
     kubectl.ends(0, &submit);
     let first = kubectl.manifest();
-    says(&first, &["completions: 3"]);
+    says(&first, &[r#""completions": 3"#]);
     says(&kubectl.calls(), &["delete job iopj-fleet-", "apply --filename"]);
-    let name = first.lines().find(|line| line.contains("name: iopj-")).unwrap().to_owned();
+    let name = first.lines().find(|line| line.contains(r#""name": "iopj-"#)).unwrap().to_owned();
 
     kubectl.look("running", None);
     kubectl.pods(&[runs("a", "n1", 1), ended("b", "n2", 1, 137), ended("c", "n3", 1, 0)]);
@@ -160,8 +160,9 @@ fn a_new_job_does_what_is_missing_of_one_that_is_over() {
     let [deleted, applied] = ["delete job iopj-", "apply --filename"].map(|call| calls.find(call).unwrap());
     assert!(deleted < applied, "{calls}");
     let second = kubectl.manifest();
-    says(&second, &[&name, "completions: 2", "operator: NotIn", "- n1", "\"hold_ms\": 172800000"]);
-    if let Some((is_valid, words)) = is_valid(&[kubectl.folder.join("c/manifest.yaml")]) {
+    says(&second, &[&name, r#""completions": 2"#, r#""operator": "NotIn""#, r#""n1""#]);
+    says(&second, &[r#"\"hold_ms\": 172800000"#]);
+    if let Some((is_valid, words)) = is_valid(&[kubectl.folder.join("c/manifest.json")]) {
         assert!(is_valid, "{words}");
     }
 }

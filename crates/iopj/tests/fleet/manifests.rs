@@ -2,6 +2,7 @@
 
 use crate::campaigns::study;
 use crate::common::{folder, have, refusal, run, says};
+use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,9 +15,20 @@ fn validator() -> Option<PathBuf> {
     program
 }
 
-/// Whether manifests are valid by the published schema, and what is said of them; `None` without a validator.
+/// Whether the objects of manifests are valid by the published schema, and what is said of them; `None` without a
+/// validator, which knows no lists: it gets each object by itself.
 pub(crate) fn is_valid(manifests: &[PathBuf]) -> Option<(bool, String)> {
-    let output = Command::new(validator()?).args(["--strict", "-k", "1.31.0"]).args(manifests).output();
+    let validator = validator()?;
+    let mut objects = Vec::new();
+    for manifest in manifests {
+        let all: Value = serde_json::from_slice(&fs::read(manifest).unwrap()).unwrap();
+        for (number, object) in all["items"].as_array().unwrap().iter().enumerate() {
+            let file = manifest.with_extension(format!("{number}.json"));
+            fs::write(&file, object.to_string()).unwrap();
+            objects.push(file);
+        }
+    }
+    let output = Command::new(validator).args(["--strict", "-k", "1.31.0"]).args(objects).output();
     let output = output.unwrap();
     let words = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     Some((output.status.success(), words.concat()))
@@ -36,13 +48,13 @@ fn every_shape_is_valid_and_asks_for_no_more_than_its_study_needs() {
     fs::write(folder.join("serials"), "S1\n").unwrap();
     let device = "--target /dev/nvme0n1 --serials serials --destroy-data";
     let shapes = [
-        ("plain", "--nodes 3 --node-selector disk=nvme --node-selector zone=a", "runAsNonRoot: true"),
-        ("plain", "--daemonset --namespace bench", "kind: DaemonSet"),
-        ("plain", "--nodes 2 --target /srv/data", "type: File"),
-        ("plain", "--nodes 2 --target /dev/ng0n1", "type: CharDevice"),
-        ("settings", "--daemonset", "path: /sys"),
-        ("profile", "--nodes 2 --hold 5m", "- PERFMON"),
-        ("writes", &format!("--nodes 2 {device}"), "privileged: true"),
+        ("plain", "--nodes 3 --node-selector disk=nvme --node-selector zone=a", r#""runAsNonRoot": true"#),
+        ("plain", "--daemonset --namespace bench", r#""kind": "DaemonSet""#),
+        ("plain", "--nodes 2 --target /srv/data", r#""type": "File""#),
+        ("plain", "--nodes 2 --target /dev/ng0n1", r#""type": "CharDevice""#),
+        ("settings", "--daemonset", r#""path": "/sys""#),
+        ("profile", "--nodes 2 --hold 5m", r#""PERFMON""#),
+        ("writes", &format!("--nodes 2 {device}"), r#""privileged": true"#),
     ];
     let mut manifests = Vec::new();
     for (number, (study, options, part)) in shapes.iter().enumerate() {
@@ -52,14 +64,15 @@ fn every_shape_is_valid_and_asks_for_no_more_than_its_study_needs() {
         );
         let (code, _, words) = run(&folder, &line);
         assert_eq!(code, 0, "{line}: {words}");
-        let manifest = folder.join(format!("c{number}/manifest.yaml"));
-        says(&fs::read_to_string(&manifest).unwrap(), &[part, "automountServiceAccountToken: false"]);
+        let manifest = folder.join(format!("c{number}/manifest.json"));
+        says(&fs::read_to_string(&manifest).unwrap(), &[part, r#""automountServiceAccountToken": false"#]);
         manifests.push(manifest);
     }
     let Some((all_are, words)) = is_valid(&manifests) else { return };
     assert!(all_are, "{words}");
     // It finds what is wrong.
-    let wrong = fs::read_to_string(&manifests[0]).unwrap().replace("completions: 3", "completions: three");
+    let wrong =
+        fs::read_to_string(&manifests[0]).unwrap().replace("\"completions\": 3", "\"completions\": \"3\"");
     fs::write(&manifests[0], wrong).unwrap();
     assert!(is_valid(&manifests[..1]).is_some_and(|(is_valid, _)| !is_valid));
 }
@@ -75,4 +88,33 @@ fn what_kubernetes_cannot_be_asked_is_refused() {
     says(&refusal(&folder, "fleet submit s.toml --nodes 1"), &["--ssh", "--slurm", "--kubernetes"]);
     fs::write(folder.join("f.toml"), include_str!("../../../../studies/fabric.toml")).unwrap();
     says(&refusal(&folder, "fleet submit f.toml --ssh n1"), &["[fabric]"]);
+}
+
+/// The manifest in the eyes of Python's JSON and of PyYAML.
+const READERS: &str = r"
+import json, yaml
+text = open('c/manifest.json', encoding='ascii').read()
+for one in [json.loads(text)] + list(yaml.safe_load_all(text)):
+    items = one['items']
+    assert [item['kind'] for item in items] == ['ConfigMap', 'Job'], items
+    assert json.loads(items[0]['data']['job.json'])['study'] == open('s.toml', newline='').read()
+";
+
+/// A study's comment with a line separator made objects of its own, a privileged pod among them.
+#[test]
+fn a_strangers_study_is_one_text_to_other_readers() {
+    let folder = folder();
+    let hostile = "# \u{85}kind: Pod\u{2028}kind: Pod\u{2029}\u{feff}\n# ---\n# &a *a !!python/object:os.system \
+                   \"quoted\" 'too' \\ # \u{2028}---\u{2028}kind: List\n";
+    let study = hostile.to_owned() + &study(1, "1s");
+    fs::write(folder.join("s.toml"), &study).unwrap();
+    let line = "fleet submit s.toml --kubernetes --manifest-only --nodes 1 --image i --dir c";
+    let (code, _, words) = run(&folder, line);
+    assert_eq!(code, 0, "{words}");
+    fs::write(folder.join("readers.py"), READERS).unwrap();
+    // The validator reads YAML by PyYAML, which stands beside it.
+    let Some(validator) = validator() else { return };
+    let python = validator.with_file_name("python");
+    let output = Command::new(python).arg("readers.py").current_dir(&*folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

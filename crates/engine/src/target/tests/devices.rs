@@ -315,3 +315,63 @@ fn read_only_device_is_refused() {
     assert_says(&destroy_refusal(&device.path), &["is read-only", "blockdev --setrw"]);
     assert!(!Target::open(&device.path).unwrap().is_writable());
 }
+
+/// Its mounted file system was overwritten through the second one.
+#[test]
+fn a_second_loop_device_on_the_file_of_a_mounted_one_is_refused() {
+    let Some((_alone, folder, image)) = image() else { return };
+    run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
+    let device = Loop::new(&image, &[]);
+    // The same file by another name, and a part of it.
+    let other = folder.path().join("other");
+    fs::hard_link(&image, &other).unwrap();
+    let seconds = [Loop::new(&other, &[]), Loop::new(&other, &["--offset", "1048576"])];
+    let mount_point = folder.path().join("mounted");
+    fs::create_dir(&mount_point).unwrap();
+    run("mount", &[device.text(), mount_point.to_str().unwrap()]);
+    let mounted = undo(&["umount", mount_point.to_str().unwrap()]);
+    fs::remove_file(&image).unwrap();
+    for second in &seconds {
+        assert_says(&destroy_refusal(&second.path), &["is mounted on ", "/mounted; unmount it"]);
+    }
+    drop(mounted);
+    assert!(destroy(&seconds[0].path, true).unwrap().is_writable());
+}
+
+/// Not everybody who writes claims: it was overwritten under the other program.
+#[test]
+fn a_device_that_a_program_has_open_for_writing_is_refused_and_the_program_named() {
+    let Some((_alone, _folder, image)) = image() else { return };
+    let device = Loop::new(&image, &[]);
+    let holds = |mode: &str| {
+        let script = format!("exec 3{mode}{}; echo; read line", device.text());
+        let mut shell = Command::new("sh")
+            .args(["-c", &script])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        shell
+    };
+    let mut writer = holds("<>");
+    let who = format!("the program `sh` (process {}) has ", writer.id());
+    assert_says(&destroy_refusal(&device.path), &[&who, "open for writing; end it"]);
+    drop(writer.stdin.take());
+    writer.wait().unwrap();
+    let mut reader = holds("<");
+    assert!(destroy(&device.path, false).unwrap().is_writable());
+    drop(reader.stdin.take());
+    reader.wait().unwrap();
+}
+
+/// VxFS is in no table of ours.
+#[test]
+fn a_format_that_blkid_alone_knows_is_refused_by_its_name() {
+    let Some((_alone, _folder, image)) = image() else { return };
+    File::options().write(true).open(&image).unwrap().write_all_at(b"\xf5\xfc\x01\xa5\x04", 1024).unwrap();
+    let device = Loop::new(&image, &[]);
+    let message = destroy(&device.path, false).unwrap_err().to_string();
+    assert_says(&message, &["carries the format `vxfs`, as blkid calls it: wipe it", "--i-know"]);
+    assert!(destroy(&device.path, true).unwrap().is_writable());
+}
