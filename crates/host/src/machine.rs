@@ -5,6 +5,7 @@ use crate::sysfs;
 use iopj_engine::Target;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// QEMU's translator.
@@ -99,6 +100,9 @@ pub fn facts(devices: &[String]) -> BTreeMap<String, String> {
             put(&format!("{device}.{name}"), read(&format!("{folder}/{file}")));
         }
         put(&format!("{device}.serial"), drive_serial(device));
+        let wwid = ["wwid", "device/wwid"].iter().find_map(|file| read(&format!("{folder}/{file}")));
+        put(&format!("{device}.wwid"), wwid);
+        put(&format!("{device}.backing_file"), backing_file(&folder));
         let driver = fs::read_link(format!("{folder}/device/driver")).ok();
         put(
             &format!("{device}.driver"),
@@ -106,6 +110,12 @@ pub fn facts(devices: &[String]) -> BTreeMap<String, String> {
         );
     }
     facts
+}
+
+/// What a loop device lies on, by its file's device and inode.
+fn backing_file(folder: &str) -> Option<String> {
+    let file = fs::metadata(read(&format!("{folder}/loop/backing_file"))?).ok()?;
+    Some(format!("{}:{}", file.dev(), file.ino()))
 }
 
 /// The serial number of a drive by its name below `/sys/block`, or what else tells it from others.

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         }
     };
     match result {
-        Ok(summary) => conclude(&summary, view, args.json),
+        Ok(summary) => conclude(&summary, view, args),
         Err(error) => {
             view.finish(&[]);
             refused(error)
@@ -112,7 +112,7 @@ fn counted(trials: usize) -> String {
     }
 }
 
-fn conclude(summary: &Summary, view: Followed, json: bool) -> anyhow::Result<ExitCode> {
+fn conclude(summary: &Summary, view: Followed, args: &RunArgs) -> anyhow::Result<ExitCode> {
     let store = Store::open(&summary.store)?;
     let (study, trials) = (store.study()?, store.trials()?);
     view.finish(&trials);
@@ -123,7 +123,7 @@ fn conclude(summary: &Summary, view: Followed, json: bool) -> anyhow::Result<Exi
         });
         log::event(Level::Info, "done", fields);
     }
-    if json {
+    if args.json {
         print_json(&export::json(&study, &store.all_trials()?, &store.events()?, export::Detail::Figures))?;
     } else {
         print(&iopj_report::render::report(&study, &trials, Admission::default().of(&study)))?;
@@ -136,5 +136,12 @@ fn conclude(summary: &Summary, view: Followed, json: bool) -> anyhow::Result<Exi
         crate::output::fail(&anyhow::anyhow!(message));
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    Ok(if summary.failed > 0 { ExitCode::from(FAILURES) } else { ExitCode::SUCCESS })
+    // Those of earlier calls, too: a study with failed trials is not done.
+    let failed = trials.iter().filter(|trial| trial.outcome.measurement().is_none()).count();
+    if args.resume.is_some() && failed > 0 {
+        let store = escape(&summary.store.display().to_string());
+        let again = format!("measure their blocks again by `iopj run --resume {store} --again failed`");
+        crate::output::fail(&anyhow::anyhow!("of the store's trials, {} failed: {again}", counted(failed)));
+    }
+    Ok(if failed > 0 { ExitCode::from(FAILURES) } else { ExitCode::SUCCESS })
 }

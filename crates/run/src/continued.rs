@@ -14,13 +14,10 @@ pub(crate) fn compare_machines(
     store: &mut Store,
     progress: &mut dyn Progress,
 ) -> Result<(), RunError> {
+    compare_drives(&record.provenance, facts)?;
     for (name, now) in facts {
         let Some(before) = record.provenance.get(name).filter(|before| *before != now) else { continue };
-        if name == "target_bytes"
-            || name == "here.target_bytes"
-            || name.ends_with(".serial")
-            || name.ends_with(".model")
-        {
+        if ["target_bytes", "here.target_bytes", "target_logical_block"].contains(&name.as_str()) {
             return Err(RunError::Refused(format!(
                 "{name} was {before} when the store's trials were measured, and is {now} now: continue on \
                  the same drive, or start a new store"
@@ -33,6 +30,49 @@ pub(crate) fn compare_machines(
         }
     }
     Ok(())
+}
+
+/// What tells a drive from others, as provenance calls it, and in words.
+const TELLING: [(&str, &str); 5] = [
+    ("serial", "serial number"),
+    ("wwid", "worldwide id"),
+    ("model", "model"),
+    ("sectors", "number of sectors"),
+    ("backing_file", "backing file"),
+];
+
+/// Refuses drives that are not those of the first trials, whatever the kernel calls either: a name goes to
+/// another drive at a boot, and when a drive is pulled.
+fn compare_drives(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Result<(), RunError> {
+    for (key, words) in TELLING {
+        let (before, now) = (of_drives(before, key), of_drives(now, key));
+        for (side, values) in &before {
+            let Some(now) = now.get(side).filter(|now| *now != values) else { continue };
+            let of = if side.is_empty() { String::new() } else { format!(" of `{side}`") };
+            return RunError::refuse(format!(
+                "the drive{of} had the {words} {} when the store's trials were measured, and has {} now: \
+                 continue on the same drive, or start a new store",
+                values.join(" and "),
+                now.join(" and ")
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The values of one key of all drives, sorted, by what stands before the drives' names: nothing, `here` or
+/// `target_host`.
+fn of_drives<'a>(facts: &'a BTreeMap<String, String>, key: &str) -> BTreeMap<&'a str, Vec<&'a str>> {
+    let mut values = BTreeMap::<&str, Vec<&str>>::new();
+    for (name, value) in facts {
+        let Some(drive) = name.strip_suffix(key).and_then(|rest| rest.strip_suffix('.')) else { continue };
+        let side = ["here", "target_host"]
+            .into_iter()
+            .find(|side| drive.strip_prefix(side).is_some_and(|rest| rest.starts_with('.')));
+        values.entry(side.unwrap_or_default()).or_default().push(value);
+    }
+    values.values_mut().for_each(|all| all.sort_unstable());
+    values
 }
 
 /// Refuses a store whose reads found the target as it was, as in earlier versions of iopj: the missing reads
@@ -95,6 +135,35 @@ mod tests {
         assert!(compare("1000").is_ok());
         let error = compare("2000").unwrap_err().to_string();
         assert!(error.starts_with("here.target_bytes was 1000 "), "{error}");
+    }
+
+    /// A drive that had taken another's place under another name was written and mixed into the store.
+    #[test]
+    fn a_drive_is_known_by_what_it_is_and_not_by_its_name() {
+        let facts = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let before = facts(&[
+            ("sdb.serial", "S1"),
+            ("sdb.model", "M"),
+            ("sdb.sectors", "100"),
+            ("sdb.wwid", "naa.1"),
+            ("here.nvme0n1.serial", "S9"),
+            ("target_logical_block", "512"),
+        ]);
+        let why = |now: &[(&str, &str)]| {
+            compare_drives(&before, &facts(now)).map_or_else(|error| error.to_string(), |()| String::new())
+        };
+        assert_eq!(why(&[("sdc.serial", "S1"), ("sdc.model", "M"), ("sdc.sectors", "100")]), "");
+        assert!(why(&[("sdc.serial", "S2")]).starts_with("the drive had the serial number S1 when"));
+        assert!(why(&[("sdb.serial", "S1"), ("sdb.wwid", "naa.2")]).contains("the worldwide id naa.1 when"));
+        assert!(why(&[("sdb.model", "N")]).contains("the model M when"));
+        assert!(why(&[("vda.sectors", "101")]).contains("and has 101 now"));
+        assert!(
+            why(&[("here.nvme1n1.serial", "S8")]).starts_with("the drive of `here` had the serial number")
+        );
+        // What the first run did not learn cannot be compared.
+        assert_eq!(why(&[("sdb.backing_file", "1:2:3")]), "");
     }
 
     #[test]

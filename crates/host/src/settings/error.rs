@@ -149,7 +149,15 @@ impl SettingsError {
 
 /// Who uses a device.
 pub fn in_use(device: &str, pid: Option<u32>) -> String {
+    let device = device.strip_prefix("file:").map_or(device, |_| "the file of a loop device");
+    let program = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok());
+    // Names of tests and of guests' copies begin with it, too.
+    let other = program.as_deref().map(str::trim_end).filter(|program| !program.starts_with("iopj"));
     match pid {
+        Some(pid) if other.is_some() => {
+            let program = other.unwrap_or_default().escape_debug();
+            format!("`{device}` is locked by the program `{program}` with process id {pid}")
+        }
         Some(pid) => format!("`{device}` is in use by the run of iopj with process id {pid}"),
         None => format!("`{device}` is in use by another run of iopj"),
     }

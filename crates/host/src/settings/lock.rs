@@ -10,7 +10,7 @@ use rustix::fs::{major, minor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -84,13 +84,52 @@ impl Host {
                 return Err(SettingsError::NoDevice { device: device.clone(), folder });
             }
         }
-        let devices: BTreeSet<&String> = devices.iter().collect();
-        let mut locks = DeviceLocks::take(&self.run, &devices)?;
-        for device in devices {
+        let Covered { devices, files } = covered(self, devices);
+        let mut locks = DeviceLocks::take(&self.run, &devices.iter().chain(&files).collect())?;
+        for device in &devices {
             locks.claims.extend(claim(self, device)?);
         }
         Ok(Arc::new(locks))
     }
+}
+
+/// What a run on some devices keeps other runs off.
+struct Covered {
+    /// Whole devices: those, and all that they are built on.
+    devices: BTreeSet<String>,
+    /// Names of locks for the backing files of loop devices.
+    files: BTreeSet<String>,
+}
+
+/// Looks below devices: the parts of device mapper and md, and what loop devices lie on.
+fn covered(host: &Host, devices: &[String]) -> Covered {
+    let mut covered = Covered { devices: BTreeSet::new(), files: BTreeSet::new() };
+    let mut open: Vec<String> = devices.to_vec();
+    while let Some(device) = open.pop() {
+        if !covered.devices.insert(device.clone()) {
+            continue;
+        }
+        let folder = host.sys.join("block").join(&device);
+        let parts = std::fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
+        open.extend(parts.filter_map(|part| whole_name(&part.path())));
+        let Ok(backing) = sysfs::read(&folder.join("loop/backing_file")) else { continue };
+        let Ok(file) = std::fs::metadata(backing) else { continue };
+        if file.file_type().is_block_device() {
+            let number = format!("dev/block/{}:{}", major(file.rdev()), minor(file.rdev()));
+            open.extend(whole_name(&host.sys.join(number)));
+        } else {
+            // One file has one such pair, whatever its names are.
+            covered.files.insert(format!("file:{}:{}:{}", major(file.dev()), minor(file.dev()), file.ino()));
+        }
+    }
+    covered
+}
+
+/// The name of the whole device that a link in sysfs leads to, or to a partition of which it leads.
+fn whole_name(link: &Path) -> Option<String> {
+    let folder = link.canonicalize().ok()?;
+    let whole = if folder.join("partition").exists() { folder.parent()? } else { &folder };
+    Some(whole.file_name()?.to_str()?.to_owned())
 }
 
 /// Takes a lock that runs of every user can see, as only root may make lock files: flock(2) on the device's
@@ -105,7 +144,14 @@ pub(super) fn claim(host: &Host, device: &str) -> Result<Option<Locked>, Setting
             let (dev, inode) = (metadata.dev(), metadata.ino());
             let place = format!("{:02x}:{:02x}:{inode}", major(dev), minor(dev));
             let pid = sysfs::read(&host.proc.join("locks")).ok().and_then(|list| holder(&list, &place));
-            Err(SettingsError::Locked { device: device.to_owned(), pid })
+            // Anybody may take this lock: what runs as root waits for root alone.
+            let is_of_another = |pid: u32| {
+                std::fs::metadata(host.proc.join(pid.to_string())).is_ok_and(|process| process.uid() != 0)
+            };
+            match pid {
+                Some(pid) if files::is_root() && is_of_another(pid) => Ok(None),
+                _ => Err(SettingsError::Locked { device: device.to_owned(), pid }),
+            }
         }
     }
 }
@@ -140,6 +186,45 @@ pub(super) fn take(folder: &Path, name: &str) -> Result<Locked, SettingsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// A run on a loop device and one on what it lies on ran at once, as two on loop devices of one file did.
+    #[test]
+    fn what_a_device_is_built_on_is_locked_with_it() {
+        let root = tempfile::tempdir().unwrap();
+        let host = Host::with_root(root.path());
+        let block = root.path().join("sys/block");
+        for device in ["sda", "dm-0", "loop0", "loop1", "loop2"] {
+            fs::create_dir_all(block.join(device).join("slaves")).unwrap();
+        }
+        let partition = block.join("sda/sda2");
+        fs::create_dir(&partition).unwrap();
+        fs::write(partition.join("partition"), "2").unwrap();
+        symlink(&partition, block.join("dm-0/slaves/sda2")).unwrap();
+        let image = root.path().join("image");
+        fs::write(&image, "x").unwrap();
+        fs::hard_link(&image, root.path().join("other")).unwrap();
+        for (device, file) in [("loop0", "image"), ("loop1", "other")] {
+            fs::create_dir(block.join(device).join("loop")).unwrap();
+            let file = root.path().join(file).display().to_string();
+            fs::write(block.join(device).join("loop/backing_file"), file).unwrap();
+        }
+        let of = |device: &str| {
+            let Covered { devices, files } = covered(&host, &[device.to_owned()]);
+            (devices.into_iter().collect::<Vec<_>>(), files.into_iter().collect::<Vec<_>>())
+        };
+        assert_eq!(of("dm-0"), (vec!["dm-0".to_owned(), "sda".to_owned()], vec![]));
+        let (devices, files) = of("loop0");
+        assert_eq!((devices, files.len()), (vec!["loop0".to_owned()], 1));
+        assert_eq!(of("loop1").1, files);
+        let held = host.lock(&["loop0".to_owned()]).unwrap();
+        let refused = host.lock(&["loop1".to_owned()]).unwrap_err().to_string();
+        assert!(refused.starts_with("`the file of a loop device` is in use by "), "{refused}");
+        host.lock(&["loop2".to_owned()]).unwrap();
+        drop(held);
+        host.lock(&["loop1".to_owned()]).unwrap();
+    }
 
     #[test]
     fn the_kernels_list_names_who_holds_a_lock() {

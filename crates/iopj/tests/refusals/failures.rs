@@ -1,7 +1,7 @@
 //! Runs that are cut short: a device that starts failing, Ctrl-C. Finished trials remain, and the run can be
 //! continued.
 
-use crate::common::{LoopDevice, alone, folder, have_loop, iopj, written};
+use crate::common::{LoopDevice, alone, folder, have_loop, iopj, refusal, says, tool, written};
 use crate::live::Live;
 use crate::{PLAIN, output, succeeds};
 use serde_json::Value;
@@ -9,10 +9,52 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
 
+/// A study of some seconds.
+const LONGER: &str = "--meters none --iodepth 1 --runtime 500ms --ramp-time 0s --replicates 9 --path \
+                      posix-sio/syscall/interrupt";
+
 fn trials(folder: &Path, store: &str) -> Vec<Value> {
     let (text, _) = succeeds(&mut iopj(folder, &format!("report --json {store}")));
     let value: Value = serde_json::from_str(&text).unwrap();
     value["trials"].as_array().unwrap().clone()
+}
+
+/// The other file was deleted.
+#[test]
+fn a_file_in_the_place_of_the_one_that_was_made_stays() {
+    let folder = folder();
+    let line = "run --meters none --size 4m --store m.iopj --path posix-sio/syscall/interrupt --iodepth 1 \
+                --ramp-time 0s --runtime 1s --replicates 2";
+    let mut live = Live::start(iopj(&folder, line));
+    live.until("1/2 ");
+    fs::rename(folder.join("m.iopj-data"), folder.join("elsewhere")).unwrap();
+    fs::write(folder.join("m.iopj-data"), "precious").unwrap();
+    let (code, words) = live.end();
+    assert!(matches!(code, Some(0 | 1)), "{words}");
+    assert_eq!(fs::read_to_string(folder.join("m.iopj-data")).unwrap(), "precious");
+}
+
+/// Its trials were mixed into the store.
+#[test]
+fn a_run_is_not_continued_on_another_drive() {
+    let Some(folder) = have_loop().then(folder) else { return };
+    let _alone = alone();
+    for name in ["first", "second"] {
+        written(&folder.join(name), 16 << 20);
+    }
+    let device = LoopDevice::new(&folder.join("first"), "--direct-io=on");
+    let node = device.node().to_owned();
+    let mut live = Live::start(iopj(&folder, &format!("run --target {node} {LONGER} --store x.iopj")));
+    live.until("1/9 ");
+    live.interrupt();
+    live.end();
+    drop(device);
+    // The same node, and a drive of the same size.
+    tool(&format!("losetup --direct-io=on {node} {}", folder.join("second").display()));
+    let message = refusal(&folder, "run --resume x.iopj");
+    tool(&format!("losetup --detach {node}"));
+    says(&message, &["the drive had the backing file ", "continue on the same drive"]);
+    assert_eq!(fs::metadata(folder.join("x.iopj")).map(|file| file.is_file()).ok(), Some(true));
 }
 
 #[test]
@@ -53,7 +95,10 @@ fn failing_device_leaves_recorded_failures_and_a_study_that_goes_on() {
     assert!(text.contains("Input/output error (os error 5)"), "{text}");
     // Nothing is missing: there is nothing to resume.
     let (output, words) = output(&mut iopj(here, "run --resume x.iopj"));
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{words}");
+    // It ended with 0, as if nothing had failed, and measured none of them ever.
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains("failed: measure their blocks again by `iopj run --resume "), "{words}");
+    assert!(words.contains("x.iopj --again failed`"), "{words}");
     assert_eq!(self::trials(here, "x.iopj").len(), 8);
 }
 

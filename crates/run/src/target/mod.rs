@@ -13,7 +13,9 @@ use crate::locks::Locker;
 use crate::options::Options;
 use crate::progress::Progress;
 use iopj_engine::Target;
-use iopj_engine::target::{FileId, TargetKind, WritePermission, make_file, make_file_as, make_stand_in};
+use iopj_engine::target::{
+    FileId, TargetKind, WritePermission, make_file, make_file_as, make_stand_in, remove_file_made_as,
+};
 use iopj_host::settings::DeviceLocks;
 use iopj_store::StudyRecord;
 use iopj_study::Study;
@@ -26,13 +28,15 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct MadeFile {
     path: PathBuf,
+    /// The id in its header: what has another by then is somebody else's.
+    id: FileId,
     pub(crate) keep: bool,
 }
 
 impl Drop for MadeFile {
     fn drop(&mut self) {
         if !self.keep {
-            let _ = std::fs::remove_file(&self.path);
+            let _ = remove_file_made_as(self.id, &self.path);
         }
     }
 }
@@ -309,15 +313,16 @@ impl TargetSpec {
 
     /// The file of an earlier run of the study, if there is one.
     fn find(&mut self, size: u64) -> Result<Option<MadeFile>, RunError> {
-        if self.id.is_some() && self.path.exists() {
-            return Ok(Some(MadeFile { path: self.path.clone(), keep: true }));
+        if let Some(id) = self.id.filter(|_| self.path.exists()) {
+            return Ok(Some(MadeFile { path: self.path.clone(), id, keep: true }));
         }
         // A whole one that is in no store: its run died before it made the store.
         if let (None, Ok(left)) = (self.id, Target::open(&self.path))
             && let (Some(id), true) = (left.file_id(), left.data_len() == size)
         {
-            self.id = Some(*id);
-            return Ok(Some(MadeFile { path: self.path.clone(), keep: false }));
+            let id = *id;
+            self.id = Some(id);
+            return Ok(Some(MadeFile { path: self.path.clone(), id, keep: false }));
         }
         if self.id.is_none() && self.path.symlink_metadata().is_ok() {
             return RunError::refuse(format!(
@@ -348,12 +353,13 @@ impl TargetSpec {
             Some(id) => make_file_as(id, path, size, &mut report).map(|()| id),
             None => make_file(path, size, &mut report),
         };
-        self.id = Some(id.map_err(|error| match stop.load(Ordering::Relaxed) {
+        let id = id.map_err(|error| match stop.load(Ordering::Relaxed) {
             true => RunError::Interrupted,
             false => error.into(),
-        })?);
+        })?;
+        self.id = Some(id);
         // Only now: a file that was there before is not ours, and dropping this removes it.
-        Ok(MadeFile { path: self.path.clone(), keep: false })
+        Ok(MadeFile { path: self.path.clone(), id, keep: false })
     }
 }
 
