@@ -4,6 +4,8 @@
 use crate::error::StoreError;
 use crate::{file, schema};
 use rusqlite::backup::{Backup, StepResult};
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, ffi};
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read};
@@ -14,6 +16,14 @@ use std::time::Duration;
 /// How long SQLite waits for another connection's lock: longer than it takes to commit a trial or to read a
 /// long study.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest text or blob of a store, in bytes.
+const LONGEST_VALUE: i32 = 256 << 20;
+/// After so many steps of its machine, SQLite asks whether a statement may go on.
+const STEPS_A_CALL: i32 = 1_000_000;
+/// All statements of a connection together may ask so often, and more by the length of the file: a whole pass
+/// over a store takes some steps a byte.
+const LEAST_STEPS: u64 = 2_000;
+const STEPS_A_BYTE: u64 = 2_000;
 
 /// A copy in memory of the store at `file`, which has schema `from`, brought forward. The file stays as it
 /// is.
@@ -26,6 +36,7 @@ pub(crate) fn copy_forward(file: &Connection, from: i32) -> rusqlite::Result<Con
         return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None));
     }
     schema::migrate(&mut copy, from)?;
+    guard(Path::new(file.path().unwrap_or_default()), &mut copy)?;
     Ok(copy)
 }
 
@@ -44,11 +55,30 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         ),
     };
-    let connection = opened.map_err(|error| StoreError::of_sqlite(path, None, error))?;
-    connection
-        .busy_timeout(BUSY_TIMEOUT)
-        .map_err(|error| StoreError::of_sqlite(path, Some(&connection), error))?;
+    let mut connection = opened.map_err(|error| StoreError::of_sqlite(path, None, error))?;
+    guard(path, &mut connection).map_err(|error| StoreError::of_sqlite(path, Some(&connection), error))?;
     Ok(connection)
+}
+
+/// What SQLite's authors advise for files of others (sqlite.org/security.html), and limits: such a file may be
+/// made so that a query of it never ends.
+fn guard(path: &Path, connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "mmap_size", 0)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST_VALUE)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+    let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
+    let (most, mut calls) = (LEAST_STEPS + bytes * STEPS_A_BYTE / STEPS_A_CALL as u64, 0);
+    let is_too_long = move || {
+        calls += 1;
+        calls > most
+    };
+    connection.progress_handler(STEPS_A_CALL, Some(is_too_long))
 }
 
 /// A name that SQLite reads as a URI, with everything but plain characters escaped.

@@ -1,6 +1,7 @@
 //! The tables of a store, and the migrations that bring an older one forward.
 
 use rusqlite::Connection;
+use std::collections::BTreeSet;
 
 /// `PRAGMA application_id` of a store: "iopj" in ASCII.
 pub(crate) const APPLICATION_ID: i32 = 0x696f_706a;
@@ -161,6 +162,60 @@ const MIGRATIONS: [&str; 6] = [
     CREATE INDEX mark_position ON mark (position);
 ",
 ];
+
+/// How a store's tables differ from those of its schema's version, in words: a view or a trigger of another's
+/// would be asked in their place, and never end. Before the first query of them.
+pub(crate) fn difference(connection: &Connection, version: i32) -> rusqlite::Result<Option<String>> {
+    let mut ours = Connection::open_in_memory()?;
+    migrate_to(&mut ours, 0, version)?;
+    let (ours, theirs) = (objects(&ours)?, objects(connection)?);
+    let lacking = ours.iter().find(|object| !theirs.contains(*object));
+    let foreign = theirs.iter().find(|object| !ours.contains(*object));
+    Ok(match (lacking, foreign) {
+        (None, None) => None,
+        (_, Some(Object { kind, name, .. })) => {
+            let (kind, name) = (kind.escape_debug(), name.escape_debug());
+            Some(format!(
+                "its {kind} `{name}` is not as iopj makes it: it is damaged, or somebody changed it"
+            ))
+        }
+        (Some(Object { kind, name, .. }), None) => {
+            Some(format!("it lacks the {kind} `{name}`: it is damaged, or somebody changed it"))
+        }
+    })
+}
+
+/// What a schema holds.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Object {
+    kind: String,
+    name: String,
+    table: String,
+    sql: String,
+}
+
+/// The objects of a schema, but those that SQLite makes itself.
+fn objects(connection: &Connection) -> rusqlite::Result<BTreeSet<Object>> {
+    let select = format!(
+        "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' \
+         ESCAPE '\\' LIMIT {MOST_OBJECTS}"
+    );
+    let mut select = connection.prepare(&select)?;
+    let rows = select.query_map([], |row| {
+        let sql: String = row.get(3)?;
+        Ok(Object { kind: row.get(0)?, name: row.get(1)?, table: row.get(2)?, sql: words(&sql) })
+    })?;
+    rows.collect()
+}
+
+/// A statement without comments, its words apart by one blank: how it is laid out has changed.
+fn words(sql: &str) -> String {
+    let lines = sql.lines().map(|line| line.split("--").next().unwrap_or_default());
+    lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+}
+
+/// More than any store has.
+const MOST_OBJECTS: u32 = 1_000;
 
 /// The schema that this program writes.
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;

@@ -81,6 +81,10 @@ impl Store {
         if version > schema::VERSION {
             return Err(StoreError::Newer { path: path.to_owned(), found: version, known: schema::VERSION });
         }
+        let other = schema::difference(&store.connection, version).map_err(|error| store.sqlite(error))?;
+        if let Some(reason) = other {
+            return Err(StoreError::NotAStore { path: path.to_owned(), reason });
+        }
         Ok((store, version))
     }
 

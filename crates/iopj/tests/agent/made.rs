@@ -184,13 +184,13 @@ fn a_dry_run_over_fabrics_asks_nobody_and_says_what_the_run_does() {
     ] {
         assert!(text.contains(words), "`{words}` is not in:\n{text}");
     }
-    let (_, plan, _) = run("run far.toml --dry-run --json");
+    let (_, plan, _) = run("run far.toml --allow hosts --dry-run --json");
     let plan: Value = serde_json::from_str(&plan).unwrap();
     assert_eq!((&plan["trials"]["least"], &plan["bytes"]["made"]), (&json!(8), &json!(8 << 20)));
     assert_eq!(plan["cells"][0]["settings"]["target.governor"], "performance");
     assert_eq!(fs::read_dir(here).unwrap().count(), 1);
     // What would refuse the run refuses its plan.
-    let (status, _, error) = run("run far.toml --dry-run --destroy-data no-such-host:/srv");
+    let (status, _, error) = run("run far.toml --allow hosts --dry-run --destroy-data no-such-host:/srv");
     let error = String::from_utf8(error).unwrap();
     assert_eq!(status, Some(2));
     assert!(error.contains("iopj makes the file that it measures on"), "{error}");
