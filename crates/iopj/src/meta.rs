@@ -1,7 +1,7 @@
 //! Manual pages and completions.
 
 use crate::args::Cli;
-use crate::output::print;
+use crate::output::{print, write_whole};
 use anyhow::Context;
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
@@ -30,7 +30,7 @@ fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
     let mut visible = command.get_subcommands().filter(|one| !one.is_hide_set());
     visible.try_for_each(|one| write_pages(one, folder))?;
     let name = command.get_display_name().unwrap_or(command.get_name());
-    std::fs::write(folder.join(format!("{name}.1")), page(command)?)
+    write_whole(&folder.join(format!("{name}.1")), &page(command)?)
 }
 
 fn page(command: &Command) -> io::Result<Vec<u8>> {

@@ -26,7 +26,11 @@ impl Publisher {
     /// Where the server listens, in a sentence for the user.
     pub(crate) fn says(&self) -> Option<String> {
         let address = self.server.as_ref()?.address();
-        Some(format!("the figures are served on http://{address}/metrics"))
+        let far = match address.ip().is_loopback() {
+            true => "",
+            false => ", to whoever reaches that address: it asks nobody for a password",
+        };
+        Some(format!("the figures are served on http://{address}/metrics{far}"))
     }
 
     /// Replaces what is published; the label says of what it is.

@@ -2,11 +2,11 @@
 
 use crate::log;
 use anyhow::Context;
-use iopj_report::render::escape;
 use iopj_report::render::html::Figures;
+use iopj_report::render::{escape, escape_json, escape_lines};
 use serde_json::json;
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// A usage or set-up error.
@@ -16,8 +16,12 @@ pub(crate) const FAILURES: u8 = 1;
 /// Interrupted by a signal.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Prints results. A reader that has seen enough (`| head`) is no error.
+/// Prints results, made harmless for whoever reads them. A reader that has seen enough (`| head`) is no error.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    print_as_it_is(&escape_lines(text))
+}
+
+fn print_as_it_is(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -28,7 +32,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 
 /// Prints a value as JSON.
 pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
-    print(&format!("{value:#}\n"))
+    print_as_it_is(&escape_json(&format!("{value:#}\n")))
 }
 
 /// Writes a file and prints its name.
@@ -37,10 +41,53 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     print(&format!("{}\n", path.display()))
 }
 
-/// Writes a file, or to what the name leads to, such as `/dev/stdout`.
+/// Writes a file beside its name and renames it: there is the old one or the new one, whole. What is no regular
+/// file, such as `/dev/stdout`, is written as it is.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    std::fs::write(path, bytes)
+    write_whole(path, bytes)
         .with_context(|| format!("{} cannot be written: name another file", path.display()))
+}
+
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // `/dev/stdout` leads to a file where the shell has made one.
+    if path.starts_with("/dev") {
+        return std::fs::write(path, bytes);
+    }
+    let place = match std::fs::symlink_metadata(path) {
+        // A link in a folder of others could lead root anywhere.
+        Ok(found)
+            if found.is_symlink() && is_root() && std::fs::metadata(path).is_ok_and(|to| to.is_file()) =>
+        {
+            return Err(io::Error::other("it is a symbolic link, which root does not follow"));
+        }
+        Ok(found) if found.is_symlink() => path.canonicalize()?,
+        _ => path.to_owned(),
+    };
+    let before = std::fs::metadata(&place).ok();
+    if before.as_ref().is_some_and(|found| !found.is_file()) {
+        return std::fs::write(&place, bytes);
+    }
+    let aside = aside(&place)?;
+    let written = std::fs::File::create_new(&aside).and_then(|mut file| {
+        if let Some(before) = &before {
+            file.set_permissions(before.permissions())?;
+        }
+        file.write_all(bytes).and_then(|()| file.sync_all())
+    });
+    written.and_then(|()| std::fs::rename(&aside, &place)).inspect_err(|_| drop(std::fs::remove_file(&aside)))
+}
+
+/// A name beside a file that nobody can guess.
+fn aside(path: &Path) -> io::Result<PathBuf> {
+    let mut random = [0; 8];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".new{:016x}", u64::from_ne_bytes(random)));
+    Ok(name.into())
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// Why a command or an option is refused that this build lists and leaves out.
@@ -52,15 +99,10 @@ pub(crate) fn without_parquet(what: &str) -> anyhow::Error {
     )
 }
 
-/// Writes a file aside and renames it: there is the old one or the new one, whole.
+/// Writes a file for the option that names it, as [`write_file`] does.
 #[cfg(feature = "parquet")]
-pub(crate) fn write_whole(option: &str, path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(format!(".new{}", std::process::id()));
-    let aside = Path::new(&aside);
-    std::fs::write(aside, bytes)
-        .and_then(|()| std::fs::rename(aside, path))
-        .inspect_err(|_| drop(std::fs::remove_file(aside)))
+pub(crate) fn write_for(option: &str, path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    write_whole(path, bytes)
         .with_context(|| format!("{option}: {} cannot be written: name another place", path.display()))
 }
 

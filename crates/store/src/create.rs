@@ -1,5 +1,6 @@
 //! How a store is made: whole, or not at all.
 
+use crate::checksum::{self, Kind};
 use crate::error::StoreError;
 use crate::open::connect;
 use crate::record::StudyRecord;
@@ -18,7 +19,8 @@ impl Store {
         let record = json(study, path, "study")?;
         let insert = "INSERT INTO study VALUES (1, ?1, ?2, ?3)";
         filled(path, |connection| {
-            connection.execute(insert, params![study.name, study.text, record]).map(drop)
+            connection.execute(insert, params![study.name, study.text, record])?;
+            checksum::keep(connection, Kind::Study, 1)
         })
     }
 }

@@ -1,5 +1,6 @@
 //! What a measured trial keeps in tables of its own: histograms, slices, cost profile and energy.
 
+use crate::checksum::{self, Kind};
 use crate::json_column::{from_json, to_json};
 use crate::pending;
 use crate::record::Measurement;
@@ -104,7 +105,7 @@ pub(crate) fn add_energy(
             one.rules,
         ])?;
     }
-    Ok(())
+    checksum::keep(connection, Kind::Energy, trial)
 }
 
 /// Adds the cost profile of a trial: one row for how it was counted, and one per function.
@@ -135,7 +136,11 @@ pub(crate) fn add_costs(
             cost.cpu_ns as i64,
         ])?;
     }
-    Ok(())
+    let kind = match side {
+        HostSide::Host => Kind::Costs,
+        HostSide::Target => Kind::TargetCosts,
+    };
+    checksum::keep(connection, kind, trial)
 }
 
 /// The tables of a host's profiles begin with this.
@@ -179,7 +184,8 @@ fn read_costs(connection: &Connection, trial: i64, side: HostSide) -> rusqlite::
 /// Adds one baseline of the network between the two hosts.
 pub(crate) fn add_network(connection: &Connection, baseline: &NetworkBaseline) -> rusqlite::Result<()> {
     let insert = "INSERT INTO network VALUES (?1, ?2)";
-    connection.execute(insert, params![baseline.block, to_json(baseline)?]).map(drop)
+    connection.execute(insert, params![baseline.block, to_json(baseline)?])?;
+    checksum::keep(connection, Kind::Network, connection.last_insert_rowid())
 }
 
 /// All baselines of the network, in their order.

@@ -3,6 +3,7 @@
 //! Raw readings are kept, so joules can be computed again. All times are `CLOCK_MONOTONIC_RAW` in ns of a
 //! session's boot.
 
+use crate::checksum::{self, Kind};
 use crate::details;
 use crate::error::StoreError;
 use crate::pending;
@@ -104,8 +105,11 @@ impl Store {
     /// SQLite's error.
     pub fn add_session(&mut self, boot: &str, unix_minus_raw_ns: i64) -> Result<i64, StoreError> {
         let sql = "INSERT INTO session (boot, unix_minus_raw_ns) VALUES (?1, ?2)";
-        self.execute(sql, params![boot, unix_minus_raw_ns])?;
-        Ok(self.connection.last_insert_rowid())
+        self.transact(|transaction| {
+            transaction.execute(sql, params![boot, unix_minus_raw_ns])?;
+            let session = transaction.last_insert_rowid();
+            checksum::keep(transaction, Kind::Session, session).map(|()| session)
+        })
     }
 
     /// The sessions, in order.
@@ -113,6 +117,7 @@ impl Store {
     /// # Errors
     /// SQLite's error.
     pub fn sessions(&self) -> Result<Vec<Session>, StoreError> {
+        self.verify(&[Kind::Session])?;
         self.all("SELECT id, boot, unix_minus_raw_ns FROM session ORDER BY id", [], |row| {
             Ok(Session { id: row.get(0)?, boot: row.get(1)?, unix_minus_raw_ns: row.get(2)? })
         })
@@ -128,12 +133,15 @@ impl Store {
             let old: Option<i64> =
                 transaction.query_row(find, params![session, name], |row| row.get(0)).optional()?;
             if let Some(old) = old {
+                checksum::forget_readings(transaction, old)?;
                 transaction.execute("DELETE FROM reading WHERE meter = ?1", [old])?;
                 transaction.execute("DELETE FROM meter WHERE id = ?1", [old])?;
+                checksum::keep(transaction, Kind::Meter, old)?;
             }
             let insert = "INSERT INTO meter (session, name, record) VALUES (?1, ?2, ?3)";
             transaction.execute(insert, params![session, name, record])?;
-            Ok(transaction.last_insert_rowid())
+            let meter = transaction.last_insert_rowid();
+            checksum::keep(transaction, Kind::Meter, meter).map(|()| meter)
         })
     }
 
@@ -142,7 +150,10 @@ impl Store {
     /// # Errors
     /// SQLite's error.
     pub fn set_meter_record(&mut self, meter: i64, record: &str) -> Result<(), StoreError> {
-        self.execute("UPDATE meter SET record = ?2 WHERE id = ?1", params![meter, record])
+        self.transact(|transaction| {
+            transaction.execute("UPDATE meter SET record = ?2 WHERE id = ?1", params![meter, record])?;
+            checksum::keep(transaction, Kind::Meter, meter)
+        })
     }
 
     /// All meters of all sessions.
@@ -150,6 +161,7 @@ impl Store {
     /// # Errors
     /// SQLite's error.
     pub fn meters(&self) -> Result<Vec<MeterRow>, StoreError> {
+        self.verify(&[Kind::Meter])?;
         self.all("SELECT id, session, name, record FROM meter ORDER BY session, id", [], |row| {
             Ok(MeterRow { id: row.get(0)?, session: row.get(1)?, name: row.get(2)?, record: row.get(3)? })
         })
@@ -187,7 +199,8 @@ impl Store {
                     reading.own_ns,
                 ])?;
             }
-            Ok(())
+            let last = transaction.last_insert_rowid();
+            checksum::keep_readings(transaction, last - readings.len() as i64 + 1, last)
         })
     }
 
@@ -196,6 +209,7 @@ impl Store {
     /// # Errors
     /// SQLite's error.
     pub fn readings(&self, meter: i64) -> Result<Vec<ReadingRow>, StoreError> {
+        self.verify_readings()?;
         let sql = "SELECT channel, count, watts, begin_ns, end_ns, wall_ns, own_ns FROM reading WHERE meter \
                    = ?1 ORDER BY rowid";
         self.all(sql, [meter], |row| {
@@ -222,7 +236,10 @@ impl Store {
         let times = serde_json::Value::from(mark.times_ns.clone()).to_string();
         let position = mark.position.map(|position| position as i64);
         let insert = "INSERT INTO mark VALUES (?1, ?2, ?3, ?4)";
-        self.execute(insert, params![session, mark.kind.as_str(), position, times])
+        self.transact(|transaction| {
+            transaction.execute(insert, params![session, mark.kind.as_str(), position, times])?;
+            checksum::keep(transaction, Kind::Mark, transaction.last_insert_rowid())
+        })
     }
 
     /// The marks of a session, in the order in which they were made.
@@ -230,6 +247,7 @@ impl Store {
     /// # Errors
     /// SQLite's error, or a mark that cannot be read.
     pub fn marks(&self, session: i64) -> Result<Vec<Mark>, StoreError> {
+        self.verify(&[Kind::Mark])?;
         let sql = "SELECT kind, position, times_ns FROM mark WHERE session = ?1 ORDER BY rowid";
         let rows: Vec<(String, Option<i64>, String)> =
             self.all(sql, [session], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;

@@ -67,6 +67,9 @@ pub enum StoreError {
          copy"
     )]
     Record { path: PathBuf, what: &'static str, error: serde_json::Error },
+    /// What it holds is not what iopj wrote, by its checksums.
+    #[error("`{path}` is damaged: {what} is not as it was written; name an earlier copy, or measure again")]
+    Damaged { path: PathBuf, what: String },
     /// A trial holds something that could not be read back, such as NaN.
     #[error(
         "a trial cannot be kept in `{path}`: {what}; please report it with the name of the I/O path, and \
@@ -87,11 +90,28 @@ impl StoreError {
         connection: Option<&Connection>,
         error: rusqlite::Error,
     ) -> StoreError {
+        use rusqlite::Error::{
+            FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error,
+        };
         let path = path.to_owned();
+        // A value that is not of its column's kind: no statement of ours wrote it.
+        if matches!(
+            error,
+            Utf8Error(..)
+                | FromSqlConversionFailure(..)
+                | InvalidColumnType(..)
+                | IntegralValueOutOfRange(..)
+        ) {
+            return StoreError::NotAStore { path, reason: format!("it is damaged ({error})") };
+        }
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => StoreError::Full(path),
             Some(ErrorCode::ReadOnly) => StoreError::ReadOnly(path),
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy(path),
+            Some(ErrorCode::OperationInterrupted) => StoreError::NotAStore {
+                path,
+                reason: "a query of it does not end, so it is damaged".to_owned(),
+            },
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
                 StoreError::NotAStore { path, reason: "it is damaged or cut short".to_owned() }
             }

@@ -5,6 +5,7 @@
 //! [`record`] holds the types, [`Store`] the file, [`energy`] what meters add to it, [`export`] JSON and CSV.
 
 mod at_rest;
+mod checksum;
 mod copy;
 mod corunner_window;
 mod create;
@@ -29,6 +30,7 @@ mod schema;
 mod store;
 pub mod watch;
 
+pub use checksum::Checked;
 pub use corunner_window::CorunnerWindow;
 pub use energy_source::{EnergySource, TOOK_NO_PART};
 pub use error::StoreError;

@@ -4,6 +4,7 @@
 //! old block is in force until the repeat is whole, and the repeat from then on: each trial is one
 //! transaction, so a kill leaves one or the other.
 
+use crate::checksum::{self, Kind};
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -58,7 +59,9 @@ pub(crate) fn plan(connection: &Connection, blocks: &[u32], first: u32, trials: 
     for block in blocks {
         insert.execute(params![first, block, trials as i64, batch])?;
     }
-    Ok(())
+    let mut planned = connection.prepare("SELECT block FROM repeat")?;
+    let planned = planned.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+    planned.into_iter().try_for_each(|block| checksum::keep(connection, Kind::Repeat, block))
 }
 
 /// The blocks that are measured again, in the order in which that was planned.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 pub(crate) const APPLICATION_ID: i32 = 0x696f_706a;
 
 /// Each step brings a store from the schema of its index to the next.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     "
     CREATE TABLE study (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -160,6 +160,15 @@ const MIGRATIONS: [&str; 6] = [
     "
     ALTER TABLE energy ADD COLUMN rules INTEGER NOT NULL DEFAULT 0; -- the version that computed the joules
     CREATE INDEX mark_position ON mark (position);
+",
+    "
+    CREATE TABLE checksum (          -- of all that a figure comes from
+        kind TEXT NOT NULL,          -- of the rows, such as `trial`
+        key INTEGER NOT NULL,        -- the number that they share; of readings, their first row
+        rows INTEGER NOT NULL,       -- how many they are
+        sha256 BLOB NOT NULL,        -- over their values
+        PRIMARY KEY (kind, key)
+    ) STRICT, WITHOUT ROWID;
 ",
 ];
 

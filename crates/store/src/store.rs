@@ -1,5 +1,6 @@
 //! One SQLite file per study: made, opened, locked for a run; one transaction per trial.
 
+use crate::checksum::{self, Kind};
 use crate::error::StoreError;
 use crate::open::{check_header, connect, copy_forward, lock};
 use crate::record::{Measurement, Outcome, StudyRecord, Trial};
@@ -98,6 +99,7 @@ impl Store {
     /// # Errors
     /// The record cannot be read.
     pub fn study(&self) -> Result<StudyRecord, StoreError> {
+        self.verify(&[Kind::Study, Kind::Repeat])?;
         let text: Option<String> = self
             .connection
             .query_row("SELECT record FROM study", [], |row| row.get(0))
@@ -156,7 +158,8 @@ impl Store {
                 record,
             ])?;
             let id = transaction.last_insert_rowid();
-            measured.map_or(Ok(()), |measurement| details::add(transaction, id, measurement))
+            measured.map_or(Ok(()), |measurement| details::add(transaction, id, measurement))?;
+            checksum::keep(transaction, Kind::Trial, id)
         })
     }
 
@@ -191,6 +194,7 @@ impl Store {
     /// # Errors
     /// SQLite's error.
     pub fn networks(&self) -> Result<Vec<NetworkBaseline>, StoreError> {
+        self.verify(&[Kind::Network])?;
         details::networks(&self.connection).map_err(|error| self.sqlite(error))
     }
 
@@ -200,7 +204,10 @@ impl Store {
     /// SQLite's error.
     pub fn set_planned_trials(&mut self, planned: u64) -> Result<(), StoreError> {
         let set = "UPDATE study SET record = json_set(record, '$.planned_trials', ?1)";
-        self.execute(set, [planned as i64])
+        self.transact(|transaction| {
+            transaction.execute(set, [planned as i64])?;
+            checksum::keep(transaction, Kind::Study, 1)
+        })
     }
 
     /// Plans to measure these blocks of `trials` trials again, in one transaction. The first repeat of a
@@ -264,6 +271,7 @@ impl Store {
 
     /// The rows of all trials, not decoded yet: without WAL, no trial is committed while a cursor is open.
     fn rows(&self) -> Result<Vec<TrialRow>, StoreError> {
+        self.verify(&[Kind::Trial, Kind::Costs, Kind::TargetCosts, Kind::Energy])?;
         let select = "SELECT id, path, workload, settings, generator, replicate, position, started_unix_ns, \
                       gap_ns, error, measurement FROM trial ORDER BY id";
         self.all(select, [], |row| {

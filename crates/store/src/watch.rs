@@ -1,6 +1,7 @@
 //! What `iopj watch` keeps of a program: the record of the whole watch and a row for each interval. Such a
 //! store holds no study and no trials, because nothing was asked for.
 
+use crate::checksum::{self, Kind};
 use crate::create;
 use crate::error::StoreError;
 use crate::store::Store;
@@ -84,7 +85,7 @@ impl Store {
             for (end_ns, text) in &intervals {
                 insert.execute(params![*end_ns as i64, text])?;
             }
-            Ok(())
+            checksum::keep(connection, Kind::Watch, 1)
         })
     }
 
@@ -93,6 +94,7 @@ impl Store {
     /// # Errors
     /// A record cannot be read.
     pub fn watch(&self) -> Result<Option<WatchRecord>, StoreError> {
+        self.verify(&[Kind::Watch])?;
         let find = "SELECT record FROM watch";
         let text: Option<String> = self
             .connection

@@ -1,7 +1,7 @@
 //! `iopj fleet report`: what a data set says of a fleet.
 
 use crate::args::FleetReportArgs;
-use crate::output::{note, print, print_json, write_file, write_whole};
+use crate::output::{note, print, print_json, write_file, write_for};
 use crate::policy::{HEAD, derive::derive};
 use anyhow::Context;
 use iopj_auto::{Aim, Policy};
@@ -36,7 +36,7 @@ fn write_policies(report: &FleetReport, folder: &Path) -> anyhow::Result<()> {
         let path = folder.join(format!("{}.toml", file_name(&kind.kind())));
         match policy(kind) {
             Ok(policy) => {
-                write_whole("--policies", &path, format!("{HEAD}{policy}").as_bytes())?;
+                write_for("--policies", &path, format!("{HEAD}{policy}").as_bytes())?;
                 note(&format!("{} is written", path.display()));
             }
             Err(why) => note(&format!(

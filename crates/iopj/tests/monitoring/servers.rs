@@ -50,7 +50,7 @@ impl Server {
     /// The head and the body of the answer.
     fn answer(&self, path: &str, accept: &str) -> (String, String) {
         let mut connection = TcpStream::connect(&self.address).unwrap();
-        let head = format!("GET {path} HTTP/1.0\r\nHost: x\r\nAccept: {accept}\r\n\r\n");
+        let head = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n");
         connection.write_all(head.as_bytes()).unwrap();
         let mut text = String::new();
         connection.read_to_string(&mut text).unwrap();

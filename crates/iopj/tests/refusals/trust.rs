@@ -1,7 +1,7 @@
 //! Files of strangers: what a study may touch without leave, and files that are no files.
 
-use crate::common::{folder, iopj};
-use crate::{PLAIN, refused, refuses};
+use crate::common::{self, folder, have, have_mounts, iopj, tool};
+use crate::{PLAIN, refused, refuses, succeeds};
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -129,7 +129,7 @@ fn what_is_no_trace_and_no_policy_is_not_quoted() {
         "run --meters none --size 1m --ios 10 --path auto:shadow.toml".to_owned(),
         "policy show shadow.toml".to_owned(),
     ] {
-        let words = String::from_utf8(iopj(&folder, &line).output().unwrap().stderr).unwrap();
+        let (_, words) = common::output(&mut iopj(&folder, &line));
         assert!(words.contains("shadow") && !words.contains("secret"), "{words}");
         refuses(&folder, &line, &["shadow"]);
     }
@@ -167,4 +167,53 @@ fn a_pipe_in_place_of_a_file_is_refused_at_once() {
         fs::write(folder.join("t.toml"), format!("{program}{WORKLOAD}").replace("ios = 200", "")).unwrap();
         refuses_at_once(&folder, "run t.toml --allow exec", &[name, what]);
     }
+}
+
+/// The page of before was empty when the disk was full, and a link was followed.
+#[test]
+fn a_page_is_the_old_one_or_the_new_one_and_no_link_is_followed_by_root() {
+    let folder = folder();
+    succeeds(&mut iopj(&folder, &format!("run {PLAIN} --size 1m --store s.iopj")));
+    let (page, _) = succeeds(&mut iopj(&folder, "report s.iopj --html page.html"));
+    assert_eq!(page, "page.html\n");
+    let names = |folder: &Path| fs::read_dir(folder).unwrap().count();
+    let before = names(&folder);
+    succeeds(&mut iopj(&folder, "report s.iopj --html page.html"));
+    assert_eq!(names(&folder), before, "nothing is left beside it");
+    if have(common::is_root(), "root") {
+        fs::write(folder.join("victim"), "precious").unwrap();
+        std::os::unix::fs::symlink("victim", folder.join("link.html")).unwrap();
+        refuses(&folder, "report s.iopj --html link.html", &["link.html cannot be written", "symbolic link"]);
+    }
+    if have_mounts() {
+        let full = folder.join("full");
+        fs::create_dir(&full).unwrap();
+        tool(&format!("mount -t tmpfs -o size=16k tmpfs {}", full.display()));
+        fs::write(full.join("page.html"), "before").unwrap();
+        let output = iopj(&folder, "report s.iopj --html full/page.html").output().unwrap();
+        let (left, count) = (fs::read_to_string(full.join("page.html")), names(&full));
+        tool(&format!("umount {}", full.display()));
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!((left.unwrap().as_str(), count), ("before", 1));
+    }
+}
+
+/// What changes the direction of text, or cannot be seen, went through to the terminal.
+#[test]
+fn text_of_others_is_harmless_where_it_leaves() {
+    let folder = folder();
+    succeeds(&mut iopj(&folder, &format!("run {PLAIN} --size 1m --store s.iopj")));
+    let store = rusqlite::Connection::open(folder.join("s.iopj")).unwrap();
+    let evil = "DELETE FROM checksum; UPDATE study SET record = json_set(record, '$.provenance.cpu_model', \
+                'CPU' || char(8238) || 'x' || char(27) || '[2J' || char(8203))";
+    store.execute_batch(evil).unwrap();
+    drop(store);
+    for line in ["report s.iopj", "report s.iopj --json", "export s.iopj --csv", "export s.iopj --json"] {
+        let (text, _) = succeeds(&mut iopj(&folder, line));
+        let harms = |c: char| matches!(c, '\u{202e}' | '\u{1b}' | '\u{200b}');
+        assert!(!text.contains(harms), "{line}");
+    }
+    let (json, _) = succeeds(&mut iopj(&folder, "report s.iopj --json"));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["study"]["provenance"]["cpu_model"], "CPU\u{202e}x\u{1b}[2J\u{200b}");
 }

@@ -124,7 +124,7 @@ fn metrics_are_served_while_a_program_runs() {
     };
     let ask = || {
         let mut connection = TcpStream::connect(&address).unwrap();
-        connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut text = String::new();
         connection.read_to_string(&mut text).unwrap();
         text

@@ -239,5 +239,5 @@ fn an_interrupt_asks_the_program_to_end_waits_for_it_and_leaves_the_rest_to_resu
     assert!(folder.join("asked").exists() && folder.join("after").exists());
     assert!(trials(&folder).is_empty());
     let refused = common::refusal(&folder, "run --resume s.iopj");
-    says(&refused, &["the study runs programs, `sh`"]);
+    says(&refused, &["`program.variants.command` = `sh ", "allow it by --allow exec"]);
 }

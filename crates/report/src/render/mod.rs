@@ -48,5 +48,5 @@ pub use report::{report, unavailable};
 pub use run_metrics::run_metrics;
 pub use score::score;
 pub use table::Table;
-pub use text::{WIDTH, escape, wrap};
+pub use text::{WIDTH, escape, escape_json, escape_lines, wrap};
 pub use winner::winners;

@@ -3,6 +3,7 @@
 use iopj_core::IoPath;
 use iopj_store::Generator;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 /// Characters in a line of running text.
 pub const WIDTH: usize = 120;
@@ -22,11 +23,63 @@ pub fn wrap(text: &str, width: usize, indent: &str) -> String {
     lines.iter().map(|line| format!("{indent}{line}\n")).collect()
 }
 
-/// Foreign text made harmless for a terminal: control characters are escaped.
+/// Foreign text made harmless in one line: what a terminal would obey, and what cannot be seen, is written out.
 pub fn escape(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
-        .collect()
+    escape_but(text, &[])
+}
+
+/// The same for whole texts, whose lines and tabs stay. Texts leave the program through this, so that whatever
+/// a name or a record brings along is harmless where it is read.
+pub fn escape_lines(text: &str) -> String {
+    escape_but(text, &['\n', '\t', '\r'])
+}
+
+fn escape_but(text: &str, kept: &[char]) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        // A carriage return alone would let what follows be written over the line.
+        let is_kept = kept.contains(&c) && (c != '\r' || chars.peek() == Some(&'\n'));
+        if !is_kept && has_no_shape(c) {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+/// JSON whose texts hold no character that a terminal would obey, or that cannot be seen: each is an escape, so
+/// the value stays as it is.
+pub fn escape_json(json: &str) -> String {
+    let mut safe = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c != '\n' && has_no_shape(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                let _ = write!(safe, "\\u{unit:04x}");
+            });
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+/// True for control characters, for those that change the direction of text or cannot be seen, for the ends of
+/// lines beyond ASCII, and for noncharacters.
+pub(super) fn has_no_shape(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    ) || c.is_control()
+        || u32::from(c) & 0xfffe == 0xfffe
 }
 
 /// The short name of a column or path: A to Z, then A1 to Z1, and so on.

@@ -220,6 +220,29 @@ fn path_of(target: &[u8]) -> &[u8] {
     path.split(|byte| *byte == b'?').next().unwrap_or_default()
 }
 
+/// Whether a request is for this host: by an address, as `localhost`, or by the host's own name. A page of
+/// another's that a browser here shows could otherwise read the metrics, by a name of its own that leads here.
+fn is_ours(request: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(request);
+    let hosts: Vec<&str> = text
+        .split("\r\n")
+        .skip(1)
+        .filter_map(|line| line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("host")))
+        .map(|(_, value)| value.trim())
+        .collect();
+    let own = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+    let is_own = |host: &&str| {
+        if host.parse::<SocketAddr>().is_ok() || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() {
+            return true;
+        }
+        let name = host.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        let rest = name.strip_prefix(&own).filter(|_| !own.is_empty());
+        name == "localhost" || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    // The first version of HTTP has no such line.
+    hosts.iter().all(is_own)
+}
+
 /// The whole answer to a request (RFC 9112).
 fn response(request: &[u8], text: &MetricsText) -> String {
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
@@ -230,6 +253,7 @@ fn response(request: &[u8], text: &MetricsText) -> String {
     };
     let (status, body) = match words[..] {
         _ if !is_whole(request) => ("431 Request Header Fields Too Large", ""),
+        _ if !is_ours(request) => ("421 Misdirected Request", ""),
         [method, target, version] if version.starts_with(b"HTTP/1.") => match (method, path_of(target)) {
             (b"GET", b"/metrics" | b"/") => ("200 OK", whole.as_str()),
             (b"GET", _) => ("404 Not Found", ""),
@@ -263,6 +287,25 @@ mod tests {
         MetricsServer::start("0", MetricsText::default()).unwrap()
     }
 
+    /// A page of another's read them through a browser, by a name of its own that led here.
+    #[test]
+    fn a_request_by_a_foreign_name_is_refused() {
+        let server = server();
+        let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let status = |host: &str| {
+            let text = asked(&server, &format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            text.lines().next().unwrap().to_owned()
+        };
+        for host in ["127.0.0.1", "127.0.0.1:9187", "[::1]:9187", "::1", "LocalHost:1", &own] {
+            assert_eq!(status(host), "HTTP/1.1 200 OK", "{host}");
+        }
+        for host in ["evil.example", "evil.example:9187", "127.0.0.1.evil.example", "", "xlocalhost"] {
+            assert_eq!(status(host), "HTTP/1.1 421 Misdirected Request", "{host}");
+        }
+        let text = asked(&server, "GET /metrics HTTP/1.0\r\n\r\n");
+        assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
+    }
+
     #[test]
     fn the_text_is_served_on_loopback_and_nothing_else_is() {
         let server = server();
@@ -271,7 +314,7 @@ mod tests {
             openmetrics: "iopj_reads_total 7\n# EOF\n".to_owned(),
             plain: "7\n".to_owned(),
         });
-        let text = asked(&server, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        let text = asked(&server, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
         assert!(text.ends_with("\r\n\r\niopj_reads_total 7\n# EOF\n"), "{text}");
         assert!(text.contains("application/openmetrics-text; version=1.0.0"), "{text}");

@@ -38,10 +38,12 @@
   const ground = '<rect class="paper" width="100%" height="100%"/>';
   const svg = (figure) =>
     new XMLSerializer().serializeToString(figure.querySelector('svg')).replace('>', () => '>' + style + ground);
+  // A spreadsheet would compute what begins like a formula, unless it is a number.
+  const disarmed = (cell) => (/^[=+\-@\t\r]/.test(cell) && isNaN(cell) ? "'" + cell : cell);
   const quoted = (cell) => (/[",\r\n]/.test(cell) ? '"' + cell.replaceAll('"', '""') + '"' : cell);
   const csv = (figure) =>
     [...figure.querySelectorAll('tr')]
-      .map((row) => [...row.cells].map((cell) => quoted(cell.textContent)).join(',') + '\r\n')
+      .map((row) => [...row.cells].map((cell) => quoted(disarmed(cell.textContent))).join(',') + '\r\n')
       .join('');
   for (const figure of document.querySelectorAll('figure')) {
     const title = figure.querySelector('svg').getAttribute('aria-label');

@@ -1,6 +1,7 @@
 //! Text for the page: foreign text made harmless, and numbers for readers and for tables.
 
 use crate::render::number::{thousands, without_zeros};
+use crate::render::text::has_no_shape;
 
 /// Text of foreign origin, made harmless in HTML, SVG and attributes. Control characters other than line feed
 /// and tab, and those that change the direction of text, are written out.
@@ -19,26 +20,6 @@ pub(super) fn escape(text: &str) -> String {
         }
     }
     safe
-}
-
-/// A text of one line whose control characters, and those that change its direction, are written out.
-pub(super) fn escape_controls(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        if has_no_shape(c) {
-            safe.extend(c.escape_default());
-        } else {
-            safe.push(c);
-        }
-    }
-    safe
-}
-
-/// True for control characters, those that change the direction of text, and noncharacters.
-fn has_no_shape(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        || c.is_control()
-        || u32::from(c) & 0xfffe == 0xfffe
 }
 
 /// A number for a table of data: six significant digits, a decimal point, no thousands separators.

@@ -5,7 +5,7 @@
 //! takes that width; the height of a line has room for the tallest font.
 
 use super::super::helvetica;
-use super::super::text::escape_controls;
+use crate::render::escape;
 use unicode_width::UnicodeWidthChar;
 
 /// Height of text in a window of usual size, in the figure's units.
@@ -53,7 +53,7 @@ impl Label {
 
 /// A text as a browser shows it: in one line, trimmed, with invisible characters written out.
 fn one_line(text: &str) -> String {
-    escape_controls(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+    escape(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// The planned width of a text, in whole units of the figure.

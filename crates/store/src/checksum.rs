@@ -1,0 +1,347 @@
+//! Checksums of all that a figure comes from: a SHA-256 over the values of the rows that belong together.
+//! Damage that SQLite does not see (a flipped bit in a value, a row that is gone) is an error, never a figure.
+//! Stores of before schema 7 have none, and rows from that time stay without.
+
+use crate::error::StoreError;
+use crate::store::Store;
+use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator as _;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row, Rows, Statement, params};
+use sha2::{Digest, Sha256};
+
+/// Rows that belong together by a number: a trial's row with its histograms and slices, a meter's row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Study,
+    Trial,
+    Costs,
+    TargetCosts,
+    Energy,
+    Network,
+    Repeat,
+    Session,
+    Meter,
+    Mark,
+    Watch,
+}
+
+/// Chunks of readings, each of some consecutive rows.
+const READING: &str = "reading";
+
+/// A table, the column that holds the number, and what orders the rows of one number.
+type Part = (&'static str, &'static str, &'static str);
+
+impl Kind {
+    /// Its word in the table, which is also the word of a message.
+    const fn word(self) -> &'static str {
+        match self {
+            Kind::Study => "study",
+            Kind::Trial => "trial",
+            Kind::Costs => "costs",
+            Kind::TargetCosts => "target costs",
+            Kind::Energy => "energy",
+            Kind::Network => "network",
+            Kind::Repeat => "repeat",
+            Kind::Session => "session",
+            Kind::Meter => "meter",
+            Kind::Mark => "mark",
+            Kind::Watch => "watch",
+        }
+    }
+
+    const fn parts(self) -> &'static [Part] {
+        match self {
+            Kind::Study => &[("study", "id", "id")],
+            Kind::Trial => {
+                &[("trial", "id", "id"), ("histogram", "trial", "op"), ("slice", "trial", "end_ns")]
+            }
+            Kind::Costs => &[("profile", "trial", "trial"), ("cost", "trial", "rowid")],
+            Kind::TargetCosts => &[("target_profile", "trial", "trial"), ("target_cost", "trial", "rowid")],
+            Kind::Energy => &[("energy", "trial", "rowid")],
+            Kind::Network => &[("network", "rowid", "rowid")],
+            Kind::Repeat => &[("repeat", "block", "block")],
+            Kind::Session => &[("session", "id", "id")],
+            Kind::Meter => &[("meter", "id", "id")],
+            Kind::Mark => &[("mark", "rowid", "rowid")],
+            Kind::Watch => &[("watch", "id", "id"), ("watch_interval", "1", "end_ns")],
+        }
+    }
+
+    /// What is damaged, for a message.
+    fn in_words(self, key: i64) -> String {
+        match self {
+            Kind::Study | Kind::Watch => format!("its {}", self.word()),
+            Kind::Energy | Kind::Costs | Kind::TargetCosts => {
+                format!("the {} of its trial {key}", self.word())
+            }
+            _ => format!("its {} {key}", self.word()),
+        }
+    }
+}
+
+/// Keeps the checksum of the rows with this number as they are now; none if there are no such rows.
+pub(crate) fn keep(connection: &Connection, kind: Kind, key: i64) -> rusqlite::Result<()> {
+    let mut hash = RowHash::default();
+    for (number, part) in kind.parts().iter().enumerate() {
+        let (table, column, order) = part;
+        let select = format!("SELECT * FROM {table} WHERE {column} = ?1 ORDER BY {order}");
+        let mut select = connection.prepare_cached(&select)?;
+        let columns = select.column_count();
+        let mut rows = select.query([key])?;
+        while let Some(row) = rows.next()? {
+            hash.row(number, row, 0..columns)?;
+        }
+    }
+    connection.execute("DELETE FROM checksum WHERE kind = ?1 AND key = ?2", params![kind.word(), key])?;
+    match hash.rows {
+        0 => Ok(()),
+        rows => insert(connection, kind.word(), key, rows, &hash.end()),
+    }
+}
+
+/// Keeps the checksum of readings that were added last: those of these consecutive rows.
+pub(crate) fn keep_readings(connection: &Connection, first: i64, last: i64) -> rusqlite::Result<()> {
+    let mut select = connection.prepare_cached(&readings("WHERE rowid BETWEEN ?1 AND ?2"))?;
+    let columns = select.column_count();
+    let (mut rows, mut hash) = (select.query([first, last])?, RowHash::default());
+    while let Some(row) = rows.next()? {
+        hash.row(0, row, 1..columns)?;
+    }
+    if hash.rows == 0 { Ok(()) } else { insert(connection, READING, first, hash.rows, &hash.end()) }
+}
+
+/// Forgets the checksums of a meter's readings, which are about to go.
+pub(crate) fn forget_readings(connection: &Connection, meter: i64) -> rusqlite::Result<()> {
+    let of = "DELETE FROM checksum WHERE kind = ?1 AND key IN (SELECT rowid FROM reading WHERE meter = ?2)";
+    connection.execute(of, params![READING, meter]).map(drop)
+}
+
+fn readings(which: &str) -> String {
+    format!("SELECT rowid, * FROM reading {which} ORDER BY rowid")
+}
+
+fn insert(connection: &Connection, kind: &str, key: i64, rows: u64, sum: &[u8; 32]) -> rusqlite::Result<()> {
+    let insert = "INSERT INTO checksum VALUES (?1, ?2, ?3, ?4)";
+    connection.execute(insert, params![kind, key, rows as i64, sum]).map(drop)
+}
+
+/// A hash over rows: each value with its type and its length, so that no two sets of rows are one text.
+#[derive(Default)]
+struct RowHash {
+    hash: Sha256,
+    rows: u64,
+}
+
+impl RowHash {
+    fn row(&mut self, part: usize, row: &Row<'_>, columns: std::ops::Range<usize>) -> rusqlite::Result<()> {
+        self.rows += 1;
+        self.hash.update([part as u8, columns.len() as u8]);
+        for column in columns {
+            match row.get_ref(column)? {
+                ValueRef::Null => self.hash.update([0]),
+                ValueRef::Integer(value) => self.value(1, &value.to_le_bytes()),
+                ValueRef::Real(value) => self.value(2, &value.to_bits().to_le_bytes()),
+                ValueRef::Text(bytes) => self.value(3, bytes),
+                ValueRef::Blob(bytes) => self.value(4, bytes),
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, kind: u8, bytes: &[u8]) {
+        self.hash.update([kind]);
+        self.hash.update((bytes.len() as u64).to_le_bytes());
+        self.hash.update(bytes);
+    }
+
+    fn end(self) -> [u8; 32] {
+        self.hash.finalize().into()
+    }
+}
+
+/// How many rows a check found with a checksum, and how many without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Groups of rows, such as a trial, that are as they were written.
+    pub sound: u64,
+    /// Trials from before there were checksums.
+    pub without: u64,
+}
+
+impl Store {
+    /// Holds what a figure comes from against its checksums, all of it.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`], or SQLite's error.
+    pub fn check_sums(&self) -> Result<Checked, StoreError> {
+        let kinds = [
+            Kind::Study,
+            Kind::Trial,
+            Kind::Costs,
+            Kind::TargetCosts,
+            Kind::Energy,
+            Kind::Network,
+            Kind::Repeat,
+            Kind::Session,
+            Kind::Meter,
+            Kind::Mark,
+            Kind::Watch,
+        ];
+        let of_rows = self.verify(&kinds)?;
+        let of_readings = self.verify_readings()?;
+        Ok(Checked { sound: of_rows.sound + of_readings, without: of_rows.without })
+    }
+
+    /// The same for some kinds.
+    pub(crate) fn verify(&self, kinds: &[Kind]) -> Result<Checked, StoreError> {
+        let mut checked = Checked::default();
+        for kind in kinds {
+            // One read transaction: what a live run adds in between is seen whole or not at all.
+            let found = self.in_one_moment(|connection| verified(connection, *kind))?;
+            let Found { sound, without, damaged } = found;
+            if let Some(key) = damaged {
+                return Err(StoreError::Damaged { path: self.path.clone(), what: kind.in_words(key) });
+            }
+            checked.sound += sound;
+            checked.without += if *kind == Kind::Trial { without } else { 0 };
+        }
+        Ok(checked)
+    }
+
+    /// Holds readings against their checksums; how many chunks there are.
+    pub(crate) fn verify_readings(&self) -> Result<u64, StoreError> {
+        match self.in_one_moment(verified_readings)? {
+            Ok(chunks) => Ok(chunks),
+            Err(row) => {
+                let what = format!("the readings of its meters from row {row} on");
+                Err(StoreError::Damaged { path: self.path.clone(), what })
+            }
+        }
+    }
+
+    fn in_one_moment<T>(
+        &self,
+        look: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let looked = || {
+            // Within a transaction of its own already, there is one moment anyway.
+            let moment = match self.connection.is_autocommit() {
+                true => Some(self.connection.unchecked_transaction()?),
+                false => None,
+            };
+            let found = look(&self.connection)?;
+            moment.map_or(Ok(()), rusqlite::Transaction::finish)?;
+            Ok(found)
+        };
+        looked().map_err(|error| self.sqlite(error))
+    }
+}
+
+/// What a pass over one kind found.
+#[derive(Default)]
+struct Found {
+    sound: u64,
+    without: u64,
+    /// The first number whose rows are not as they were written.
+    damaged: Option<i64>,
+}
+
+fn verified(connection: &Connection, kind: Kind) -> rusqlite::Result<Found> {
+    let mut sums =
+        connection.prepare("SELECT key, rows, sha256 FROM checksum WHERE kind = ?1 ORDER BY key")?;
+    let mut sums = Peeked::of(&mut sums, params![kind.word()])?;
+    let first_sum = sums.key()?;
+    let selects = kind.parts().iter().map(|(table, column, order)| {
+        connection.prepare(&format!("SELECT {column}, * FROM {table} ORDER BY {column}, {order}"))
+    });
+    let mut selects = selects.collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut parts = Vec::new();
+    for select in &mut selects {
+        let columns = select.column_count();
+        parts.push((columns, Peeked::of(select, [])?));
+    }
+    let mut found = Found::default();
+    loop {
+        let mut next = sums.key()?;
+        for (_, rows) in &parts {
+            next = [next, rows.key()?].into_iter().flatten().min();
+        }
+        let Some(key) = next else { return Ok(found) };
+        let mut hash = RowHash::default();
+        for (number, (columns, rows)) in parts.iter_mut().enumerate() {
+            while rows.key()? == Some(key) {
+                rows.with(|row| hash.row(number, row, 1..*columns))?;
+                rows.advance()?;
+            }
+        }
+        if sums.key()? == Some(key) {
+            let sum = sums.with(|row| Ok((row.get::<_, i64>(1)? as u64, row.get::<_, Vec<u8>>(2)?)))?;
+            sums.advance()?;
+            if sum != (hash.rows, hash.end().to_vec()) {
+                return Ok(Found { damaged: Some(key), ..found });
+            }
+            found.sound += 1;
+        } else if kind == Kind::Trial && first_sum.is_some_and(|first| key > first) {
+            // Trials get theirs as they are added, so only the oldest have none.
+            return Ok(Found { damaged: Some(key), ..found });
+        } else {
+            found.without += 1;
+        }
+    }
+}
+
+/// How many chunks are sound; or the first row of one that is not.
+fn verified_readings(connection: &Connection) -> rusqlite::Result<Result<u64, i64>> {
+    let mut sums =
+        connection.prepare("SELECT key, rows, sha256 FROM checksum WHERE kind = ?1 ORDER BY key")?;
+    let mut sums = sums.query([READING])?;
+    let mut select = connection.prepare(&readings(""))?;
+    let columns = select.column_count();
+    let mut rows = Peeked::of(&mut select, [])?;
+    let mut chunks = 0;
+    while let Some(sum) = sums.next()? {
+        let (first, count): (i64, i64) = (sum.get(0)?, sum.get(1)?);
+        let mut hash = RowHash::default();
+        while rows.key()?.is_some_and(|key| key < first) {
+            rows.advance()?;
+        }
+        while hash.rows < count as u64 && rows.key()? == Some(first.saturating_add(hash.rows as i64)) {
+            rows.with(|row| hash.row(0, row, 1..columns))?;
+            rows.advance()?;
+        }
+        let is_whole = hash.rows == count as u64;
+        if !is_whole || sum.get::<_, Vec<u8>>(2)? != hash.end() {
+            return Ok(Err(first));
+        }
+        chunks += 1;
+    }
+    Ok(Ok(chunks))
+}
+
+/// The rows of a query, of which the first is looked at before it is taken. Their first column is a number.
+struct Peeked<'s> {
+    rows: Rows<'s>,
+}
+
+impl<'s> Peeked<'s> {
+    fn of(
+        statement: &'s mut Statement<'_>,
+        parameters: impl rusqlite::Params,
+    ) -> rusqlite::Result<Peeked<'s>> {
+        let mut peeked = Peeked { rows: statement.query(parameters)? };
+        peeked.advance()?;
+        Ok(peeked)
+    }
+
+    fn advance(&mut self) -> rusqlite::Result<()> {
+        self.rows.advance()
+    }
+
+    fn key(&self) -> rusqlite::Result<Option<i64>> {
+        self.rows.get().map(|row| row.get(0)).transpose()
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        self.rows.get().ok_or(rusqlite::Error::QueryReturnedNoRows).and_then(look)
+    }
+}
