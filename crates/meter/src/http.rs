@@ -31,9 +31,15 @@ pub fn open(config: &HttpConfig, allow: Allow) -> Result<Box<dyn Meter>, OpenErr
     let trust = Trust { ca_file: config.ca_file.as_deref(), insecure: config.insecure };
     let mut client = Client::new(&request.url, trust, allow)?;
     let mut path = request.path.clone();
-    if let Some(secret) = config.secret()? {
+    let secret = config.secret()?;
+    let in_url = path.contains(PASSWORD);
+    if in_url && secret.is_none() {
+        return Err(OpenError("the url holds {password}: give password_file or password_env".to_owned()));
+    }
+    if let Some(secret) = secret {
         let user = config.user.as_deref();
         match config.preset {
+            _ if in_url => path = path.replace(PASSWORD, &escaped(secret.expose())),
             Some(HttpPreset::Tasmota) => path.push_str(&query_of(user, &secret)),
             Some(HttpPreset::ShellyGen2) => {
                 client.digest = Some(DigestUser::new(user.unwrap_or("admin"), secret))
@@ -41,7 +47,8 @@ pub fn open(config: &HttpConfig, allow: Allow) -> Result<Box<dyn Meter>, OpenErr
             _ => client.authorization = Some(authorization(user, &secret)?),
         }
     }
-    let address = client.address(&path);
+    // Not that with the password.
+    let address = client.address(&request.path).replace(PASSWORD, "{password}");
     let timeout = time_limit(config.timeout_s)?;
     let mut meter =
         HttpMeter { client, path, address, timeout, request, channels: Vec::new(), counts: Vec::new() };
@@ -59,6 +66,9 @@ pub fn open(config: &HttpConfig, allow: Allow) -> Result<Box<dyn Meter>, OpenErr
     meter.counts = vec![None; meter.channels.len()];
     Ok(Box::new(meter))
 }
+
+/// What stands in a url that has been read for `{password}`, whose braces no url may have.
+pub(crate) const PASSWORD: &str = "iopj-password-of-the-meter";
 
 /// User and password as Tasmota takes them: in the query (Tasmota documentation, "Commands with web
 /// requests").

@@ -139,6 +139,36 @@ fn passwords_in_a_query_are_percent_encoded() {
     assert_eq!(escaped("a-Z.0_~ &=%π"), "a-Z.0_~%20%26%3D%25%CF%80");
 }
 
+/// A token in a url stood in the study, and so in the store and on the page.
+#[test]
+fn a_password_takes_its_place_in_a_url_and_is_not_shown() {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let served = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+        let first = head.next().unwrap();
+        let rest: Vec<String> = head.take_while(|line| !line.is_empty()).collect();
+        stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").unwrap();
+        (first, rest.join("\n").to_ascii_lowercase())
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let password = folder.path().join("password");
+    std::fs::write(&password, "open sesame\n").unwrap();
+    let url = format!("http://127.0.0.1:{port}/of/{{password}}?token={{password}}&x=1");
+    let json =
+        json!({"url": url, "timeout_s": 60.0, "values": [{"pointer": "/w"}], "password_file": password});
+    let text = open(&config(json).unwrap(), Allow::NOTHING).unwrap_err().to_string();
+    assert!(text.contains("/of/{password}`") && !text.contains("sesame"), "{text}");
+    let (line, headers) = served.join().unwrap();
+    assert_eq!(line, "GET /of/open%20sesame?token=open%20sesame&x=1 HTTP/1.1");
+    assert!(!headers.contains("authorization"), "{headers}");
+    let json = json!({"url": "http://127.0.0.1:9/{password}", "values": [{"pointer": "/w"}]});
+    let text = open(&config(json).unwrap(), Allow::NOTHING).unwrap_err().to_string();
+    assert!(text.contains("give password_file or password_env"), "{text}");
+}
+
 #[test]
 fn readings_keep_one_connection_until_the_server_closes_it() {
     use std::io::{BufRead, BufReader, Write};

@@ -55,7 +55,7 @@ pub(crate) fn record(
     let side = access.side();
     Ok(StudyRecord {
         name: study.name.clone(),
-        text: study.to_toml()?,
+        text: study.to_store()?,
         seed,
         planned_trials: cells as u64 * u64::from(study.replicates.fewest()),
         target: side.map_or_else(here, FabricSide::name),

@@ -166,7 +166,7 @@ fn record(study: &Study, set_up: &ProgramSetUp<'_>, seed: u64) -> Result<StudyRe
     provenance.extend(set_up.metering.as_ref().map(Metering::provenance).unwrap_or_default());
     Ok(StudyRecord {
         name: study.name.clone(),
-        text: study.to_toml()?,
+        text: study.to_store()?,
         seed,
         planned_trials: set_up.cells.len() as u64 * u64::from(study.replicates.fewest()),
         target: set_up.own.target.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),

@@ -125,6 +125,7 @@ pub fn resume(
     let record = store.study()?;
     let study = read_study(&record.text, &store_path.display().to_string())?;
     study.check_allowed(options.allow)?;
+    study.check_tokens()?;
     if study.program.is_some() {
         return program_run::resume((study, record, store), options, decide, progress, stop);
     }

@@ -66,6 +66,55 @@ impl Meters {
     }
 }
 
+impl Meters {
+    /// These meters as a store may keep them: without what the query of an address says of a password.
+    #[must_use]
+    pub fn without_tokens(&self) -> Meters {
+        let Meters::Tables(tables) = self else { return self.clone() };
+        let mut tables = tables.clone();
+        for value in tables.values_mut().flat_map(|table| table.iter_mut().map(|(_, value)| value)) {
+            if let toml::Value::String(text) = value {
+                *text = without_token(text);
+            }
+        }
+        Meters::Tables(tables)
+    }
+
+    /// The first key whose address a store has kept without its token.
+    pub fn lacks_token(&self) -> Option<String> {
+        let Meters::Tables(tables) = self else { return None };
+        tables.iter().find_map(|(name, table)| {
+            let hidden = |value: &toml::Value| {
+                value.as_str().is_some_and(|text| text.ends_with(HIDDEN) || text.contains("=***&"))
+            };
+            let (key, _) = table.iter().find(|(_, value)| hidden(value))?;
+            Some(format!("{name}.{key}"))
+        })
+    }
+}
+
+/// What stands for a token.
+const HIDDEN: &str = "=***";
+/// Parts of a query whose names hold one of these words are secret.
+const SECRET_WORDS: [&str; 8] = ["token", "key", "pass", "pwd", "secret", "auth", "sig", "cred"];
+
+/// An address without the values of its query that may be secret; other texts as they are.
+fn without_token(text: &str) -> String {
+    let Some((address, query)) = text.split_once('?').filter(|_| text.contains("://")) else {
+        return text.to_owned();
+    };
+    let part = |part: &str| match part.split_once('=') {
+        // What iopj fills in is no secret yet.
+        Some((name, value)) if value != "{password}" && !value.is_empty() => {
+            let lower = name.to_ascii_lowercase();
+            let is_secret = SECRET_WORDS.iter().any(|word| lower.contains(word));
+            if is_secret { format!("{name}{HIDDEN}") } else { part.to_owned() }
+        }
+        _ => part.to_owned(),
+    };
+    format!("{address}?{}", query.split('&').map(part).collect::<Vec<_>>().join("&"))
+}
+
 fn check_name(name: &str, source: &str) -> Result<(), StudyError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@".contains(c);
     if (1..=40).contains(&name.len()) && name.chars().all(is_plain) {
@@ -94,4 +143,32 @@ fn no_credentials(table: &toml::Table) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The page, the store and its JSON had it.
+    #[test]
+    fn a_token_in_an_address_is_not_kept() {
+        for (text, kept) in [
+            ("http://a/b?token=sesame", "http://a/b?token=***"),
+            ("http://a/b?x=1&apikey=s&y=2", "http://a/b?x=1&apikey=***&y=2"),
+            ("http://a/b?Access_Token=s&cmnd=Status%208", "http://a/b?Access_Token=***&cmnd=Status%208"),
+            ("http://a/b?token={password}", "http://a/b?token={password}"),
+            ("http://a/b?id=0", "http://a/b?id=0"),
+            ("what? token=x", "what? token=x"),
+        ] {
+            assert_eq!(without_token(text), kept);
+        }
+        let meters = |url: &str| {
+            let table: toml::Table = format!("[m]\nkind = \"http\"\nurl = \"{url}\"").parse().unwrap();
+            toml::Value::Table(table).try_into::<Meters>().unwrap()
+        };
+        let kept = meters("http://a/b?token=sesame").without_tokens();
+        assert_eq!(kept, meters("http://a/b?token=***"));
+        assert_eq!(kept.lacks_token().unwrap(), "m.url");
+        assert_eq!(meters("http://a/b?token={password}").without_tokens().lacks_token(), None);
+    }
 }

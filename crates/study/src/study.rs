@@ -165,6 +165,38 @@ impl Study {
         toml::to_string(self).map_err(|e| StudyError(format!("the study cannot be written: {e}")))
     }
 
+    /// The study as a store keeps it: as TOML, and without the tokens in addresses of meters.
+    ///
+    /// # Errors
+    /// As for [`Study::to_toml`].
+    pub fn to_store(&self) -> Result<String, StudyError> {
+        let mut study = self.clone();
+        study.meters = study.meters.as_ref().map(Meters::without_tokens);
+        if let Some(fabric) = &mut study.fabric {
+            fabric.meters = fabric.meters.as_ref().map(Meters::without_tokens);
+        }
+        study.to_toml()
+    }
+
+    /// Refuses a study of a store whose meters need a token that the store does not keep.
+    ///
+    /// # Errors
+    /// The key, and what to do.
+    pub fn check_tokens(&self) -> Result<(), StudyError> {
+        let tables = [
+            (Meters::TABLE, self.meters.as_ref()),
+            (Fabric::METERS, self.fabric.as_ref().and_then(|fabric| fabric.meters.as_ref())),
+        ];
+        let lacking = tables.into_iter().find_map(|(table, meters)| Some((table, meters?.lacks_token()?)));
+        lacking.map_or(Ok(()), |(table, key)| {
+            error(format!(
+                "the store does not keep the token in `{table}.{key}`, so its run cannot be continued with \
+                 that meter: write {{password}} in the token's place, name its file or variable by \
+                 password_file or password_env, and start a new store"
+            ))
+        })
+    }
+
     /// The combinations of settings; one empty combination if there are no settings.
     ///
     /// # Errors

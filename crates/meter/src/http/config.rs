@@ -188,7 +188,7 @@ impl HttpConfig {
 
     pub(crate) fn request(&self) -> Result<Request, OpenError> {
         self.age_s.map_or(Ok(()), config::check_age)?;
-        let url = parse_url(&self.url)?;
+        let url = parse_url(&self.url.replace("{password}", super::PASSWORD))?;
         let given = url.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let outlet = self.outlet.unwrap_or(0);
         let plug = |path: String, power: &str, energy: &str, factor: f64| {
