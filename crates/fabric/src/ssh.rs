@@ -4,14 +4,15 @@
 //! checks of host keys are the user's. One control connection carries every command of a study.
 
 use crate::error::FabricError;
+use crate::patient::{Patient, for_each_line};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,15 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How long an agent may take to put everything back once its input has ended.
 const LAST: Duration = Duration::from_secs(30);
 const INTERVAL: Duration = Duration::from_millis(20);
+/// The longest answer that is read, in bytes; a job's is some KiB.
+const LONGEST_ANSWER: u64 = 4 << 20;
+/// The longest wait for an answer: a job may take a minute to put everything back.
+const LONGEST_WAIT: Duration = Duration::from_secs(180);
+/// The longest time for a command with an input: a copy of this iopj over a slow line takes minutes.
+const LONGEST_COPY: Duration = Duration::from_secs(900);
+/// How long nothing may come of a stream, and how long its command may take to end after it.
+const SILENCE: Duration = Duration::from_secs(60);
+const ENDING: Duration = Duration::from_secs(10);
 
 /// A control connection of ssh: a master that the other commands of a study share. It ends with the thread
 /// that opened it.
@@ -43,7 +53,7 @@ impl Control {
         let mut command = ssh(program, &folder);
         // Dies with this process, whatever kills it: nothing stays connected.
         end_with_parent(&mut command);
-        command.args(["-M", "-N", "-o", "ControlPersist=no"]).arg(host);
+        command.args(["-M", "-N", "-o", "ControlPersist=no", "--"]).arg(host);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut master = command.spawn().map_err(|error| {
             let _ = fs::remove_dir(&folder);
@@ -75,11 +85,8 @@ impl Control {
     /// # Errors
     /// It failed there, with what it said last; or the connection is lost.
     pub fn run(&self, command: &str, input: Stdio) -> Result<String, FabricError> {
-        let output = self.command(command).stdin(input).output().map_err(FabricError::io("run ssh"))?;
-        if output.status.success() {
-            return Ok(text(&output.stdout));
-        }
-        Err(self.failed(command, output.status, &text(&output.stderr)))
+        let child = self.command(command).stdin(input).spawn().map_err(FabricError::io("run ssh"))?;
+        self.answer(command, child, None)
     }
 
     /// Runs a command there that answers in a few lines, unless `stop` is set before it ends.
@@ -87,18 +94,46 @@ impl Control {
     /// # Errors
     /// As for [`Control::run`]; or it was stopped.
     pub fn ask(&self, command: &str, stop: &AtomicBool) -> Result<String, FabricError> {
-        let mut child =
-            self.command(command).stdin(Stdio::null()).spawn().map_err(FabricError::io("run ssh"))?;
-        while child.try_wait().map_err(FabricError::io("wait for ssh"))?.is_none() {
-            if stop.load(Ordering::Relaxed) {
+        let child = self.command(command).stdin(Stdio::null()).spawn().map_err(FabricError::io("run ssh"))?;
+        self.answer(command, child, Some(stop))
+    }
+
+    /// What a command answers. Both of its streams are read while it runs, or it would wait for a reader, and
+    /// neither without end.
+    fn answer(
+        &self,
+        command: &str,
+        mut child: Child,
+        stop: Option<&AtomicBool>,
+    ) -> Result<String, FabricError> {
+        let said = Said::of(child.stderr.take());
+        let (sender, read) = mpsc::channel();
+        if let Some(output) = child.stdout.take() {
+            thread::spawn(move || {
+                let mut bytes = Vec::new();
+                let _ = output.take(LONGEST_ANSWER + 1).read_to_end(&mut bytes);
+                let _ = sender.send(bytes);
+            });
+        }
+        let until = Instant::now() + if stop.is_some() { LONGEST_WAIT } else { LONGEST_COPY };
+        let status = loop {
+            if let Some(status) = child.try_wait().map_err(FabricError::io("wait for ssh"))? {
+                break status;
+            }
+            if Instant::now() > until || stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                 let _ = child.kill();
             }
             thread::sleep(INTERVAL);
-        }
-        let output = child.wait_with_output().map_err(FabricError::io("wait for ssh"))?;
-        match output.status.success() {
-            true => Ok(text(&output.stdout)),
-            false => Err(self.failed(command, output.status, &text(&output.stderr))),
+        };
+        // A program that it started may hold its output open.
+        let bytes = read.recv_timeout(Duration::from_secs(2)).unwrap_or_default();
+        match status.success() {
+            true if bytes.len() as u64 <= LONGEST_ANSWER => Ok(text(&bytes)),
+            true => {
+                let reason = format!("`{command}` there says more than an answer is");
+                Err(FabricError::Ssh { host: self.host.clone(), reason })
+            }
+            false => Err(self.failed(command, status, &said.last_of_all())),
         }
     }
 
@@ -110,25 +145,37 @@ impl Control {
     pub fn stream<T>(
         &self,
         command: &str,
+        stop: &AtomicBool,
         take: impl FnOnce(&mut dyn Read) -> T,
     ) -> Result<(T, Option<FabricError>), FabricError> {
         let mut ssh = self.command(command);
         let mut child = ssh.stdin(Stdio::null()).spawn().map_err(FabricError::io("run ssh"))?;
         let said = Said::of(child.stderr.take());
-        let Some(mut output) = child.stdout.take() else {
+        let Some(output) = child.stdout.take() else {
             return Err(FabricError::io("run ssh")(io::ErrorKind::BrokenPipe.into()));
         };
+        let mut output = Patient::new(output, SILENCE, stop);
         let taken = take(&mut output);
         // The far side ends, too, where `take` has not read everything.
         drop(output);
-        let status = child.wait().map_err(FabricError::io("wait for ssh"))?;
+        let until = Instant::now() + ENDING;
+        let status = loop {
+            match child.try_wait().map_err(FabricError::io("wait for ssh"))? {
+                Some(status) => break status,
+                None if Instant::now() > until => {
+                    let _ = child.kill();
+                }
+                None => {}
+            }
+            thread::sleep(INTERVAL);
+        };
         let failure = (!status.success()).then(|| self.failed(command, status, &said.last_of_all()));
         Ok((taken, failure))
     }
 
     fn command(&self, command: &str) -> Command {
         let mut ssh = ssh(&self.program, &self.folder);
-        ssh.arg(&self.host).arg(command).stdout(Stdio::piped()).stderr(Stdio::piped());
+        ssh.arg("--").arg(&self.host).arg(command).stdout(Stdio::piped()).stderr(Stdio::piped());
         ssh
     }
 
@@ -162,7 +209,7 @@ impl Link {
     pub(crate) fn start(control: Control, command: &str) -> Result<Link, FabricError> {
         let mut ssh = ssh(&control.program, &control.folder);
         end_with_parent(&mut ssh);
-        ssh.arg("-T").arg(&control.host).arg(command);
+        ssh.args(["-T", "--"]).arg(&control.host).arg(command);
         ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = ssh.spawn().map_err(FabricError::io("run ssh"))?;
         let said = Said::of(child.stderr.take());
@@ -219,14 +266,14 @@ impl Said {
         let kept = Arc::clone(&lines);
         let read = |stream| {
             thread::spawn(move || {
-                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                for_each_line(stream, |line| {
                     let mut lines = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                    if !line.trim().is_empty() {
-                        lines.push(line.trim().to_owned());
+                    if !line.is_empty() {
+                        lines.push(line.to_owned());
                     }
                     let surplus = lines.len().saturating_sub(LINES);
                     lines.drain(..surplus);
-                }
+                });
             })
         };
         Said { lines, reader: stream.map(read) }
@@ -331,5 +378,45 @@ mod tests {
         assert!(of(127, "bash: line 1: iopj: command not found").contains("there is no `iopj`"));
         assert!(of(126, "cannot execute binary file: Exec format error").contains("that processor"));
         assert_eq!(of(1, ""), "ssh ended (exit status: 1)");
+    }
+
+    /// A program in the place of ssh, which another process makes: a file that this one writes could still be
+    /// open in a child of another test, and then it cannot be run.
+    fn in_place_of_ssh(folder: &Path, answer: &str) -> String {
+        let program = folder.join("ssh");
+        let text = format!(
+            "#!/bin/sh\nfor word; do [ \"$word\" != -M ] || {{ : >\"$2\"; exec sleep 600; }}; done\n\
+             for word; do [ \"$word\" != -- ] || found=yes; done\n[ \"$found\" ] || exit 9\n{answer}\n"
+        );
+        let made = Command::new("sh")
+            .args(["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "sh", &text])
+            .arg(&program)
+            .status();
+        assert!(made.unwrap().success());
+        program.display().to_string()
+    }
+
+    /// 64 KiB filled the pipe, and the program waited for a reader while it was waited for.
+    #[test]
+    fn a_long_banner_holds_nothing_up_and_an_answer_without_end_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let stop = AtomicBool::new(false);
+        let long = "head -c 300000 /dev/zero | tr '\\0' x >&2; head -c 300000 /dev/zero | tr '\\0' y; echo; echo end";
+        let program = in_place_of_ssh(folder.path(), long);
+        let control = Control::open(&program, "n1", &stop).unwrap();
+        let answer = control.ask("x", &stop).unwrap();
+        assert_eq!((answer.len(), answer.lines().last()), (300_004, Some("end")));
+        assert_eq!(control.run("x", Stdio::null()).unwrap().len(), 300_004);
+        drop(control);
+        let program = in_place_of_ssh(folder.path(), "yes");
+        let control = Control::open(&program, "n1", &stop).unwrap();
+        let error = control.ask("x", &stop).unwrap_err().to_string();
+        assert!(error.contains("failed there") || error.contains("says more than an answer is"), "{error}");
+        let (taken, failure) =
+            control.stream("x", &stop, |stream| stream.read(&mut [0; 9]).unwrap()).unwrap();
+        assert!(taken > 0 && failure.is_some());
+        stop.store(true, Ordering::Relaxed);
+        let (taken, _) = control.stream("x", &stop, |stream| stream.read(&mut [0; 9]).is_err()).unwrap();
+        assert!(taken, "Ctrl-C ends a fetch");
     }
 }

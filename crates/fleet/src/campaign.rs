@@ -2,11 +2,13 @@
 
 use crate::error::FleetError;
 use crate::files;
+use crate::hosts;
 use crate::job::{FORMAT, Job, JobFolder, Phase, State};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const PLAN: &str = "campaign.json";
@@ -133,6 +135,9 @@ impl Campaign {
     /// The folder holds another campaign, or another iopj submits it at this moment.
     pub fn submit(folder: &Path, mut plan: Plan) -> Result<Campaign, FleetError> {
         refuse_foreign(folder)?;
+        if folder.exists() {
+            refuse_others(folder)?;
+        }
         for below in ["hosts", "run", "stores"] {
             files::make_folder(&folder.join(below))?;
         }
@@ -148,11 +153,23 @@ impl Campaign {
         Ok(campaign)
     }
 
-    /// Opens a campaign to look at it.
+    /// Opens a campaign of this user's own, to look at it or to go on with it.
     ///
     /// # Errors
-    /// There is none.
+    /// There is none, or somebody else may have written what it says: it names hosts that are reached and
+    /// commands that run there.
     pub fn open(folder: &Path) -> Result<Campaign, FleetError> {
+        if folder.exists() {
+            refuse_others(folder)?;
+        }
+        Campaign::open_of_task(folder)
+    }
+
+    /// Opens a campaign as a task of it, which may run as root in the folder of the user who submitted it.
+    ///
+    /// # Errors
+    /// There is none, or what it says cannot have been submitted.
+    pub fn open_of_task(folder: &Path) -> Result<Campaign, FleetError> {
         let plan = read(folder)?.ok_or_else(|| {
             FleetError::Refused(format!(
                 "there is no campaign in `{}`: name the folder that `iopj fleet submit` made",
@@ -269,6 +286,13 @@ impl Campaign {
         let mut all = BTreeMap::new();
         for path in paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")) {
             if let Some(Known { host, state }) = files::read_json(&path)? {
+                if matches!(self.plan.by, By::Ssh(_)) && !hosts::is_host(&host) {
+                    return Err(FleetError::Refused(format!(
+                        "`{}` names the host `{}`, which no submit writes: delete the file",
+                        path.display(),
+                        host.escape_debug()
+                    )));
+                }
                 all.insert(host, state);
             }
         }
@@ -303,8 +327,99 @@ fn read(folder: &Path) -> Result<Option<Plan>, FleetError> {
             "`{}` has format {format}, and this iopj knows format {FORMAT}: use the iopj that wrote it",
             path.display()
         ))),
-        Some(_) => files::read_json(&path),
+        Some(_) => {
+            let plan: Option<Plan> = files::read_json(&path)?;
+            plan.iter().try_for_each(|plan| plan.check(&path))?;
+            Ok(plan)
+        }
     }
+}
+
+impl Plan {
+    /// Refuses what no submit writes, and what a shell, ssh or kubectl would take for something else.
+    fn check(&self, path: &Path) -> Result<(), FleetError> {
+        let refuse = |what: &str| {
+            Err(FleetError::Refused(format!(
+                "`{}` names {what}, which no submit writes: name a folder that `iopj fleet submit` made",
+                path.display()
+            )))
+        };
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let id = &self.job.campaign;
+        if !(1..=64).contains(&id.len()) || !id.chars().all(is_plain) || id.starts_with('-') {
+            return refuse("an id of another form");
+        }
+        let is_command = |command: &str| {
+            !command.trim().is_empty() && !command.starts_with('-') && !command.contains(char::is_control)
+        };
+        let is_folder = |folder: &Path| folder.is_absolute();
+        match &self.by {
+            By::Ssh(by) => {
+                if let Some(host) = by.hosts.iter().find(|host| !hosts::is_host(host)) {
+                    return refuse(&format!("the host `{}`", host.escape_debug()));
+                }
+                if !is_command(&by.command) || by.folder.as_deref().is_some_and(|folder| !is_folder(folder)) {
+                    return refuse("a command or a folder of another form");
+                }
+            }
+            By::Slurm(by) => {
+                let is_name = |name: &String| {
+                    !name.is_empty()
+                        && !name.starts_with('-')
+                        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+                };
+                let is_array = |array: &Array| {
+                    !array.id.is_empty()
+                        && array.id.bytes().all(|byte| byte.is_ascii_digit())
+                        && array.nodes.iter().all(is_name)
+                };
+                let is_option =
+                    |option: &String| option.starts_with("--") && !option.contains(char::is_control);
+                if !is_command(&by.command) || !by.options.iter().all(is_option) {
+                    return refuse("a command or an option of another form");
+                }
+                if !by.nodelist.iter().all(is_name) || !by.arrays.iter().all(is_array) {
+                    return refuse("a node or a job array of another form");
+                }
+            }
+            By::Kubernetes(by) => {
+                let is_namespace = |name: &String| !name.is_empty() && name.chars().all(is_plain);
+                if !by.namespace.iter().all(is_namespace) || !is_folder(&by.folder) {
+                    return refuse("a namespace or a folder of another form");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a campaign's folder, or its plan, that another user owns or may write.
+fn refuse_others(folder: &Path) -> Result<(), FleetError> {
+    let own = rustix::process::geteuid().as_raw();
+    for path in [folder.to_owned(), folder.join(PLAN), folder.join("hosts")] {
+        let found = match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            found => found.map_err(FleetError::io("look at", &path))?,
+        };
+        // A folder may be named by a link of one's own.
+        let found = if found.is_symlink() && found.uid() == own && path == folder {
+            fs::metadata(&path).map_err(FleetError::io("look at", &path))?
+        } else {
+            found
+        };
+        let reason = match () {
+            () if found.is_symlink() => "is a symbolic link",
+            () if found.uid() != own => "belongs to another user",
+            () if found.mode() & 0o022 != 0 => "can be written by other users",
+            () => continue,
+        };
+        return Err(FleetError::Refused(format!(
+            "`{}` {reason}, who could have named hosts and commands in it: make a copy of your own, and `chmod \
+             -R go-w` it",
+            path.display()
+        )));
+    }
+    Ok(())
 }
 
 fn cancels(folder: &Path) -> Result<u64, FleetError> {
@@ -479,5 +594,48 @@ mod tests {
         let all = campaign.all_known().unwrap();
         assert_eq!(all.keys().collect::<Vec<_>>(), ["n1", "root@[fe80::1%eth0]"]);
         assert_eq!(all["root@[fe80::1%eth0]"], lost);
+    }
+
+    /// Its command ran on its hosts, by the ssh of whoever asked for its status.
+    #[test]
+    fn a_campaign_of_a_stranger_is_not_opened() {
+        use std::os::unix::fs::PermissionsExt;
+        let made = tempfile::tempdir().unwrap();
+        let folder = made.path().join("c");
+        Campaign::submit(&folder, plan("x")).unwrap();
+        Campaign::open(&folder).unwrap();
+        let mode = |mode: u32| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o777);
+        let error = Campaign::open(&folder).unwrap_err().to_string();
+        assert!(error.contains("can be written by other users") && error.contains("chmod"), "{error}");
+        assert!(Campaign::submit(&folder, plan("x")).is_err());
+        mode(0o755);
+        let text = fs::read_to_string(folder.join(PLAN)).unwrap();
+        for (from, to, what) in [
+            ("\"n1\"", "\"-oProxyCommand=x\"", "the host `-oProxyCommand=x`"),
+            ("\"n1\"", "\"n1 n2\"", "the host `n1 n2`"),
+            ("\"s-1\"", "\"../../x\"", "an id of another form"),
+            ("\"s-1\"", "\"s-1; reboot\"", "an id of another form"),
+            ("\"iopj\"", "\"-x\"", "a command or a folder of another form"),
+            ("\"iopj\"", "\"iopj\\nreboot\"", "a command or a folder of another form"),
+        ] {
+            assert!(text.contains(from), "{from}: {text}");
+            fs::write(folder.join(PLAN), text.replace(from, to)).unwrap();
+            let error = Campaign::open(&folder).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+        }
+        fs::write(folder.join(PLAN), &text).unwrap();
+        let state = serde_json::to_value(State::now(Phase::Running, None)).unwrap();
+        let mut known = serde_json::json!({ "host": "-oProxyCommand=x" });
+        known.as_object_mut().unwrap().extend(state.as_object().unwrap().clone());
+        fs::write(folder.join("hosts/x.json"), known.to_string()).unwrap();
+        let error = Campaign::open(&folder).unwrap().all_known().unwrap_err().to_string();
+        assert!(error.contains("the host `-oProxyCommand=x`"), "{error}");
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&folder, Some(65_534), Some(65_534)).unwrap();
+            let error = Campaign::open(&folder).unwrap_err().to_string();
+            assert!(error.contains("belongs to another user"), "{error}");
+            Campaign::open_of_task(&folder).unwrap();
+        }
     }
 }

@@ -3,8 +3,9 @@
 use crate::error::FleetError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -14,17 +15,25 @@ use std::time::SystemTime;
 /// [`FleetError::Io`]; a file that was there stays as it was.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), FleetError> {
     let new = new_name(path);
-    File::create(&new)
+    // Where root writes in a user's folder, a link may stand under any name that can be guessed.
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(&new)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&new, path))
         .inspect_err(|_| drop(fs::remove_file(&new)))
         .map_err(FleetError::io("write", path))
 }
 
-/// The name of a file that is being written; no two processes share it.
+/// The name of a file that is being written: nobody can guess it.
 pub(crate) fn new_name(path: &Path) -> PathBuf {
+    let mut random = [0; 8];
+    // Up to 256 bytes come whole; without them the name is not new, and making the file fails.
+    let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".new{}", std::process::id()));
+    name.push(format!(".new{:016x}", u64::from_ne_bytes(random)));
     name.into()
 }
 
@@ -47,7 +56,9 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, F
 }
 
 pub(crate) fn make_folder(path: &Path) -> Result<(), FleetError> {
-    fs::create_dir_all(path).map_err(FleetError::io("make the folder", path))
+    // Whatever the umask leaves to others: what a campaign's folder says is run.
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o755).create(path).map_err(FleetError::io("make the folder", path))
 }
 
 /// A text as the name of a file: what is not plain is written as `%` and two digits for each byte.

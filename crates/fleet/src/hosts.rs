@@ -29,7 +29,7 @@ fn of<'a>(
     let (mut hosts, mut seen) = (Vec::new(), BTreeSet::new());
     for (line, word) in words.map(|(line, word)| (line, word.trim())).filter(|(_, word)| !word.is_empty()) {
         let place = line.map_or(String::new(), |line| format!(", line {line}"));
-        if !matches!(word.parse(), Ok(Destination::Ssh(_))) {
+        if !is_host(word) {
             return Err(FleetError::Refused(format!(
                 "{source}{place}: `{word}` is not a host: write one a line as ssh takes it, such as \
                  `storage1`, `root@storage1` or `root@storage1:2222`"
@@ -48,6 +48,11 @@ fn of<'a>(
         )));
     }
     Ok(hosts)
+}
+
+/// Whether a word is a host as ssh takes it, and no option of it.
+pub(crate) fn is_host(word: &str) -> bool {
+    matches!(word.parse(), Ok(Destination::Ssh(_)))
 }
 
 /// A host as ssh takes it on its command line: one with a port as a URI (ssh(1)).

@@ -4,8 +4,10 @@ use crate::error::FleetError;
 use crate::files;
 use iopj_core::Allow;
 use iopj_store::Store;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Why a job did not begin.
@@ -375,6 +377,25 @@ impl JobFolder {
         files::write_json(&self.folder.join(STATE), state)
     }
 
+    /// Refuses a folder, or the one above it, that is a link: as root, a task writes there in folders of the user
+    /// who submitted it.
+    ///
+    /// # Errors
+    /// It is one.
+    pub fn refuse_links(&self) -> Result<(), FleetError> {
+        let places = [Some(self.folder.as_path()), self.folder.parent()];
+        let names = [STATE, LOCK, STORE].map(|name| self.folder.join(name));
+        for place in places.into_iter().flatten().chain(names.iter().map(PathBuf::as_path)) {
+            if place.is_symlink() {
+                return Err(FleetError::Refused(format!(
+                    "`{}` is a symbolic link, and a task follows none: remove it, and submit again",
+                    place.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// The right to do the job and to write its state, which one process has at a time; `None` if another has
     /// it.
     ///
@@ -382,7 +403,8 @@ impl JobFolder {
     /// [`FleetError::Io`].
     pub fn lock(&self) -> Result<Option<File>, FleetError> {
         let path = self.folder.join(LOCK);
-        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+        let file = File::options().create(true).truncate(false).write(true).custom_flags(no_link).open(&path);
         let file = file.map_err(FleetError::io("open", &path))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),

@@ -364,7 +364,7 @@ impl<'a> Ssh<'a> {
         let to = self.campaign.store(host);
         let Session { control, command, folder } = &session;
         let send = format!("{command} fleet store {folder}/run.iopj");
-        match control.stream(&send, |stream| transfer::receive(stream, &to))? {
+        match control.stream(&send, self.stop, |stream| transfer::receive(stream, &to))? {
             (Err(FleetError::NoStore(_)), Some(failure)) => return Err(failure.into()),
             (received, _) => received?,
         }

@@ -55,7 +55,7 @@ pub fn receive(stream: &mut dyn Read, to: &Path) -> Result<(), FleetError> {
 pub fn copy(store: &Path, to: &Path) -> Result<(), FleetError> {
     let (bytes, new) = (Store::whole(store)?, files::new_name(to));
     let written =
-        File::create(&new).and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()));
+        File::create_new(&new).and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()));
     arrive(written.map_err(FleetError::io("write", to)), &new, to)
 }
 
@@ -81,7 +81,12 @@ fn receive_as(stream: &mut dyn BufRead, new: &Path, to: &Path) -> Result<(), Fle
     if header.iopj_store != VERSION {
         return refuse(to, "it comes from a newer iopj: use the same iopj on both sides");
     }
-    let mut file = File::create(new).map_err(FleetError::io("write", to))?;
+    if let Some(free) = free_bytes(to).filter(|free| header.bytes > *free) {
+        return refuse(to, &format!("it has {} bytes, and {free} are free there", header.bytes));
+    }
+    let mut file = File::create_new(new).map_err(FleetError::io("write", to))?;
+    // What was announced, and not a byte more: a host could send without end.
+    let mut stream = stream.take(header.bytes);
     let (mut digest, mut length, mut block) = (Sha256::new(), 0, vec![0; 1 << 20]);
     loop {
         let read = match stream.read(&mut block) {
@@ -99,6 +104,12 @@ fn receive_as(stream: &mut dyn BufRead, new: &Path, to: &Path) -> Result<(), Fle
         return refuse(to, &format!("{length} of {} bytes arrived as they were sent", header.bytes));
     }
     Ok(())
+}
+
+/// The bytes that this user may still write where a file is to be.
+fn free_bytes(to: &Path) -> Option<u64> {
+    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    rustix::fs::statvfs(folder).ok().map(|found| found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 fn refuse(to: &Path, reason: &str) -> Result<(), FleetError> {
@@ -121,6 +132,33 @@ mod tests {
             format!("{{\"iopj_store\":1,\"bytes\":{length},\"sha256\":\"{sha256}\"}}\n").into_bytes();
         all.extend(bytes);
         all
+    }
+
+    /// The disk filled.
+    #[test]
+    fn a_store_without_end_ends_where_it_was_announced_to() {
+        struct Endless(Vec<u8>, usize);
+        impl Read for Endless {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                assert!(self.1 < 4 << 20, "it is read without end");
+                let rest = &self.0[self.1.min(self.0.len())..];
+                let count = if rest.is_empty() { buffer.len() } else { rest.len().min(buffer.len()) };
+                buffer[..count].fill(9);
+                buffer[..rest.len().min(count)].copy_from_slice(&rest[..rest.len().min(count)]);
+                self.1 += count;
+                Ok(count)
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (store, to) = (folder.path().join("store"), folder.path().join("to"));
+        drop(Store::create(&store, &StudyRecord::default()).unwrap());
+        let mut stream = Vec::new();
+        send(&store, &mut stream).unwrap();
+        receive(&mut Endless(stream, 0), &to).unwrap();
+        let header = b"{\"iopj_store\":1,\"bytes\":9223372036854775807,\"sha256\":\"\"}\n".to_vec();
+        let error = receive(&mut Endless(header, 0), &folder.path().join("huge")).unwrap_err().to_string();
+        assert!(error.contains("it has 9223372036854775807 bytes, and "), "{error}");
+        assert!(!folder.path().join("huge").exists());
     }
 
     #[test]

@@ -159,13 +159,13 @@ fn a_password_takes_its_place_in_a_url_and_is_not_shown() {
     let url = format!("http://127.0.0.1:{port}/of/{{password}}?token={{password}}&x=1");
     let json =
         json!({"url": url, "timeout_s": 60.0, "values": [{"pointer": "/w"}], "password_file": password});
-    let text = open(&config(json).unwrap(), Allow::NOTHING).unwrap_err().to_string();
+    let text = open(&config(json).unwrap(), Allow::NOTHING).err().unwrap().to_string();
     assert!(text.contains("/of/{password}`") && !text.contains("sesame"), "{text}");
     let (line, headers) = served.join().unwrap();
     assert_eq!(line, "GET /of/open%20sesame?token=open%20sesame&x=1 HTTP/1.1");
     assert!(!headers.contains("authorization"), "{headers}");
     let json = json!({"url": "http://127.0.0.1:9/{password}", "values": [{"pointer": "/w"}]});
-    let text = open(&config(json).unwrap(), Allow::NOTHING).unwrap_err().to_string();
+    let text = open(&config(json).unwrap(), Allow::NOTHING).err().unwrap().to_string();
     assert!(text.contains("give password_file or password_env"), "{text}");
 }
 

@@ -11,14 +11,19 @@ use crate::files;
 use crate::job::{Look, Phase, State};
 use crate::program;
 use crate::transfer;
+use iopj_fabric::Patient;
 use manifest::{LABEL, Places};
 use pods::{Begun, Pod};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// Longer than a pod may take to end.
 const GONE_WITHIN: &str = "--timeout=180s";
+/// How long nothing may come of a store on its way.
+const SILENCE: Duration = Duration::from_secs(60);
 const PACKAGE: &str = "kubectl, and give it a context that reaches the cluster";
 
 /// A campaign by Kubernetes, and what is needed to run it.
@@ -210,7 +215,12 @@ impl<'a> Kubernetes<'a> {
         kubectl.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = kubectl.spawn().map_err(|error| failed(error.to_string()))?;
         let to = self.campaign.store(host);
-        let received = child.stdout.take().map(|mut stream| transfer::receive(&mut stream, &to));
+        let stop = AtomicBool::new(false);
+        let output = child.stdout.take().map(|output| Patient::new(output, SILENCE, &stop));
+        let received = output.map(|mut stream| transfer::receive(&mut stream, &to));
+        if received.as_ref().is_none_or(Result::is_err) {
+            let _ = child.kill();
+        }
         child.wait().map_err(|error| failed(error.to_string()))?;
         received.unwrap_or_else(|| Err(failed("it has no output".to_owned())))?;
         // One that only stays to be fetched has been; a DaemonSet would begin it anew. What is asked within a

@@ -15,7 +15,9 @@ use iopj_host::settings::Host;
 use iopj_load::descriptors;
 use iopj_run::{Options, Progress, RunError, read_study};
 use iopj_store::{Outcome, Store};
+use rustix::fs::OFlags;
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -110,7 +112,8 @@ fn start(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<()> {
     if before.as_ref().is_some_and(is_done) {
         return Ok(());
     }
-    let log = || File::options().create(true).append(true).open(folder.log());
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    let log = || File::options().create(true).append(true).custom_flags(no_link).open(folder.log());
     let place = || format!("the log `{}` cannot be written", folder.log().display());
     let (out, err) = (log().with_context(place)?, log().with_context(place)?);
     let mut watch = Command::new(std::env::current_exe()?);
@@ -140,11 +143,25 @@ fn watch(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<ExitCode> {
     let mut child = own.args(["fleet", "job"]).arg(folder.path()).args(told(cancels)).spawn()?;
     let status = child.wait()?;
     let Some(signal) = status.signal() else { return Ok(ExitCode::SUCCESS) };
+    put_back();
     if let Some(state) = folder.state()?.filter(|state| state.phase == Phase::Killed) {
         let state = state.counted(&folder.store_of(&folder.job()?)?);
         folder.write(&state.became(Phase::Killed, Some(format!("killed by signal {signal}"))))?;
     }
     Ok(ExitCode::from(FAILURES))
+}
+
+/// Puts the settings back that a job left changed which was killed. Without root it changed none.
+pub(super) fn put_back() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    match Host::new().restore_left_behind() {
+        Ok(report) => report.failed.iter().for_each(|failed| {
+            crate::output::note(&format!("not put back: {}: {}", failed.file.display(), failed.reason));
+        }),
+        Err(error) => crate::output::note(&format!("settings may be changed still: {error}")),
+    }
 }
 
 fn wait(folder: &JobFolder, limit: Duration) -> anyhow::Result<bool> {
@@ -191,7 +208,7 @@ fn end(folder: &JobFolder) -> anyhow::Result<()> {
 
 /// A task of Slurm, in a campaign's folder that all nodes share.
 fn task(folder: &Path, args: &JobArgs) -> anyhow::Result<ExitCode> {
-    let campaign = Campaign::open(folder).with_context(|| {
+    let campaign = Campaign::open_of_task(folder).with_context(|| {
         format!(
             "`{}` is no campaign on this node: name by --dir a folder that all nodes share",
             folder.display()
@@ -201,6 +218,7 @@ fn task(folder: &Path, args: &JobArgs) -> anyhow::Result<ExitCode> {
         anyhow::bail!("this node has no name in Slurm: Slurm starts this command by job.sh, nobody else");
     };
     let own = campaign.job_folder(node);
+    own.refuse_links()?;
     if own.written()?.is_some_and(|state| state.phase.is_complete()) {
         crate::output::note(&format!("{node} is complete already: nothing to do"));
         return Ok(ExitCode::SUCCESS);
