@@ -9,11 +9,14 @@ use iopj_report::analysis::power::{PowerTrace, windows};
 use iopj_report::analysis::{Admission, workload_tables};
 use iopj_report::render;
 use iopj_run::energy::{ChannelPower, traces};
-use iopj_store::{Store, StoreError, StudyRecord, Trial, export};
+use iopj_store::{Checked, Store, StoreError, StudyRecord, Trial, export};
 use std::process::ExitCode;
 
 pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let store = Store::open(&args.store)?;
+    if args.check {
+        return check(&store);
+    }
     if let Some(watch) = store.watch()? {
         return crate::watch::report(args, &watch);
     }
@@ -41,6 +44,19 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     } else if !wrote_parquet(args, &study, &trials, admission)? {
         print(&render::report(&study, &trials, admission))?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is sound of a store; damage is an error.
+fn check(store: &Store) -> anyhow::Result<ExitCode> {
+    let Checked { sound, without } = store.check_all()?;
+    let name = render::escape(&store.path().display().to_string());
+    let old = match without {
+        0 => String::new(),
+        1 => "; 1 trial is of an iopj that wrote no checksums".to_owned(),
+        many => format!("; {many} trials are of an iopj that wrote no checksums"),
+    };
+    print(&format!("{name} is as it was written: {sound} checksums are right{old}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 

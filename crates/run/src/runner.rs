@@ -120,6 +120,7 @@ pub fn resume(
 ) -> Result<Summary, RunError> {
     let host = Host::new();
     let mut store = Store::open_for_run(store_path)?;
+    store.check_all()?;
     let mut locker = Locker::new(&host).allowing(options.drives.as_ref());
     locker.put_back_left_behind(progress)?;
     let record = store.study()?;

@@ -1,5 +1,6 @@
 //! A store as one file: what is in it and in its log, at one moment, while a run may be writing to it.
 
+use crate::checksum::Checked;
 use crate::error::StoreError;
 use crate::store::Store;
 use rusqlite::backup::{Backup, StepResult};
@@ -39,6 +40,11 @@ impl Store {
     /// # Errors
     /// It is such a store.
     pub fn check(&self) -> Result<(), StoreError> {
+        self.check_pages()?;
+        self.study().map(drop)
+    }
+
+    fn check_pages(&self) -> Result<(), StoreError> {
         let found = self.connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
         let found = found.map_err(|error| self.sqlite(error))?;
         if found != "ok" {
@@ -46,7 +52,16 @@ impl Store {
                 format!("it is damaged ({})", found.split_whitespace().collect::<Vec<_>>().join(" "));
             return Err(StoreError::NotAStore { path: self.path.clone(), reason });
         }
-        self.study().map(drop)
+        Ok(())
+    }
+
+    /// Checks the whole file: its pages, and all checksums.
+    ///
+    /// # Errors
+    /// What is damaged.
+    pub fn check_all(&self) -> Result<Checked, StoreError> {
+        self.check_pages()?;
+        self.check_sums()
     }
 }
 

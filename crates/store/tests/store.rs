@@ -554,6 +554,15 @@ fn no_byte_of_a_store_is_a_figure_when_it_is_flipped() {
 }
 
 #[test]
+fn a_sound_store_says_so_whole() {
+    let (_folder, path) = fresh();
+    of_everything(&path);
+    let checked = Store::open(&path).unwrap().check_all().unwrap();
+    // The study, two trials, the costs, the energy that is none, and a repeat.
+    assert_eq!((checked.sound, checked.without), (5, 0));
+}
+
+#[test]
 fn damage_names_the_trial() {
     let change = |sql: &str| {
         let (_folder, path) = fresh();

@@ -34,6 +34,9 @@ pub(crate) struct ReportArgs {
     /// Write every figure into this folder as SVG, light and dark, and as PDF
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, group = "form")]
     pub(crate) figures: Option<PathBuf>,
+    /// Check that the store is as iopj wrote it: its pages, and the checksums of all that figures come from
+    #[arg(long, group = "form")]
+    pub(crate) check: bool,
     /// Print the papers' tables, filled in from this store
     #[arg(long, group = "form")]
     pub(crate) papers: bool,
@@ -46,8 +49,8 @@ pub(crate) struct ReportArgs {
 impl ReportArgs {
     /// True if no other form than text was asked for.
     pub(crate) fn is_text(&self) -> bool {
-        let is_other = self.json || self.latex || self.csv || self.papers || self.parquet.is_some();
-        !is_other && self.html.is_none() && self.figures.is_none()
+        let is_other = self.json || self.latex || self.csv || self.papers || self.check;
+        !is_other && self.parquet.is_none() && self.html.is_none() && self.figures.is_none()
     }
 }
 
