@@ -17,6 +17,8 @@ def altered(store: iopj.Store, to: Path, change: Callable[[dict[str, Any]], None
     """A copy of a store in which each trial, without its doubts, is as `change` makes it."""
     with sqlite3.connect(store.path) as original, sqlite3.connect(to) as copy:
         original.backup(copy)
+        # Those of before do not fit what is made of the trials.
+        copy.execute("DELETE FROM checksum")
         columns = "id, path, replicate, workload, measurement, verdict, iops"
         for row in copy.execute(f"SELECT {columns} FROM trial").fetchall():
             trial = dict(zip(columns.split(", "), row, strict=True))

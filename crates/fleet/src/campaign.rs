@@ -352,7 +352,10 @@ impl Plan {
         let is_command = |command: &str| {
             !command.trim().is_empty() && !command.starts_with('-') && !command.contains(char::is_control)
         };
-        let is_folder = |folder: &Path| folder.is_absolute();
+        let is_folder = |folder: &Path| {
+            let text = folder.to_string_lossy();
+            !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_control)
+        };
         match &self.by {
             By::Ssh(by) => {
                 if let Some(host) = by.hosts.iter().find(|host| !hosts::is_host(host)) {

@@ -209,14 +209,14 @@ fn iopj_copies_itself_there_if_it_is_asked_to() {
     let plain: String =
         text.lines().filter(|line| !line.starts_with("agent")).map(|line| format!("{line}\n")).collect();
     std::fs::write(server.folder.join("far.toml"), plain).unwrap();
-    refused(&server, "run far.toml", &["there is no `iopj`", "let --push copy this one"]);
-    refused(&server, "run far.toml --push", &["/dev/no-such-drive"]);
+    refused(&server, "run far.toml --allow hosts", &["there is no `iopj`", "let --push copy this one"]);
+    refused(&server, "run far.toml --allow hosts --push", &["/dev/no-such-drive"]);
     let folder = server.folder.join("home/.cache/iopj");
     let entry = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
     let copied = std::fs::metadata(entry.join("iopj")).unwrap();
     assert_eq!(copied.len(), std::fs::metadata(env!("CARGO_BIN_EXE_iopj")).unwrap().len());
     let modified = copied.modified().unwrap();
     // It is there: nothing is copied again.
-    refused(&server, "run far.toml --push", &["/dev/no-such-drive"]);
+    refused(&server, "run far.toml --allow hosts --push", &["/dev/no-such-drive"]);
     assert_eq!(std::fs::metadata(entry.join("iopj")).unwrap().modified().unwrap(), modified);
 }

@@ -53,7 +53,9 @@ fn a_report_as_json_is_json_alone_and_policies_are_written_again() {
     says(&fs::read_to_string(folder.join("page.html")).unwrap(), &["What to roll out to whom"]);
     // As `/dev/stdout` is a link, which a file took the place of.
     std::os::unix::fs::symlink("page.html", folder.join("link.html")).unwrap();
-    assert_eq!(run(&folder, "fleet report dataset --html link.html").0, 0);
+    // Root follows none: in a folder of others it could lead anywhere.
+    let status = if crate::common::is_root() { 2 } else { 0 };
+    assert_eq!(run(&folder, "fleet report dataset --html link.html").0, status);
     assert!(fs::symlink_metadata(folder.join("link.html")).unwrap().is_symlink());
     let (code, words, _) = run(&folder, "fleet report dataset");
     assert_eq!(code, 0);
