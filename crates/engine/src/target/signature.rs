@@ -39,6 +39,8 @@ const AT_START: &[Signature] = &[
     ("an OCFS2 file system", 4096, b"OCFSV2"),
     ("an OCFS2 file system", 8192, b"OCFSV2"),
     ("an Oracle ASM disk", 32, b"ORCLDISK"),
+    ("an Oracle ASM disk", 0, b"\x01\x82\x01\x01"),
+    ("a Sun disk label", 508, b"\xda\xbe"),
     ("a DM snapshot", 0, b"SnAp"),
     ("a zonefs file system", 0, b"SFOZ"),
     ("a cramfs file system", 0, b"\x45\x3d\xcd\x28"),

@@ -11,6 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const VERSION: u32 = 1;
 
@@ -119,6 +120,21 @@ impl Journal {
     /// Removes the journal once all that it holds is put back.
     pub(super) fn remove(self) -> Result<(), SettingsError> {
         remove(&self.path)
+    }
+}
+
+/// How old a journal without its name is before its run is taken for dead: giving it its name takes a moment.
+const UNNAMED_FOR: Duration = Duration::from_secs(60);
+
+/// Removes what a run left that died before its journal had a name: nothing was changed by then.
+pub(super) fn remove_unnamed(path: &Path) {
+    let age = fs::symlink_metadata(path).and_then(|file| file.modified()).ok().map(|at| at.elapsed());
+    if !age.is_some_and(|age| age.is_ok_and(|age| age > UNNAMED_FOR)) {
+        return;
+    }
+    let held = files::open_private(path, &mut OpenOptions::new()).and_then(Locked::take);
+    if let Ok(Some(_dead)) = held {
+        let _ = fs::remove_file(path);
     }
 }
 

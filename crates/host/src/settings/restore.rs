@@ -265,12 +265,11 @@ impl Host {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             name.starts_with("journal-") && name.ends_with(".jsonl")
         };
-        let mut paths: Vec<PathBuf> = entries
-            .map_err(SettingsError::io("list", &self.run))?
-            .into_iter()
-            .map(|entry| entry.path())
-            .filter(is_journal)
-            .collect();
+        let entries = entries.map_err(SettingsError::io("list", &self.run))?;
+        let all = entries.into_iter().map(|entry| entry.path());
+        let (mut paths, others): (Vec<PathBuf>, Vec<PathBuf>) = all.partition(is_journal);
+        let is_unnamed = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "new");
+        others.iter().filter(is_unnamed).for_each(|path| journal::remove_unnamed(path));
         paths.sort();
         Ok(paths)
     }

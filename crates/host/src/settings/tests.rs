@@ -365,3 +365,29 @@ fn a_folder_that_others_may_write_is_refused() {
     assert_refused(fixture.host().lock(&names(&["sda"])), &["can be written by other users: remove it"]);
     assert!(matches!(fixture.host().restore_left_behind(), Err(SettingsError::UnsafeFolder { .. })));
 }
+
+/// They stayed until the next boot.
+#[test]
+fn what_a_run_left_before_its_journal_had_a_name_is_removed() {
+    let fixture = Fixture::new();
+    let folder = fixture.path("run/iopj");
+    fs::create_dir_all(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let at = |name: &str| folder.join(name);
+    for name in ["journal-1-2.new", "journal-3-4.new", "journal-5-6.new"] {
+        fs::write(at(name), "").unwrap();
+        fs::set_permissions(at(name), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let aged = |name: &str| {
+        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+        fs::File::options().write(true).open(at(name)).unwrap().set_modified(long_ago).unwrap();
+    };
+    aged("journal-1-2.new");
+    aged("journal-3-4.new");
+    let alive = fs::File::open(at("journal-3-4.new")).unwrap();
+    alive.lock().unwrap();
+    fixture.host().restore_left_behind().unwrap();
+    let left: Vec<bool> =
+        ["1-2", "3-4", "5-6"].map(|name| at(&format!("journal-{name}.new")).exists()).into();
+    assert_eq!(left, [false, true, true], "one that is held, or new, may be a live run's");
+}

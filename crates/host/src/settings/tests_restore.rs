@@ -375,7 +375,11 @@ fn the_kernel_takes_and_gives_back() {
         (read("nomerges"), read("scheduler"), read("nr_requests")),
         (nomerges, scheduler, nr_requests)
     );
-    assert_eq!(fs::read_dir(&host.run).unwrap().count(), 1, "only the lock file stays");
+    assert_eq!(
+        fs::read_dir(&host.run).unwrap().count(),
+        2,
+        "only the lock files stay: its own, and that of its backing file"
+    );
 }
 
 /// Before 6.4 the kernel refuses it on a device that cannot poll; from then on it swallows it.

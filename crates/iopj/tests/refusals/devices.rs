@@ -5,11 +5,13 @@ use crate::common::{
     LoopDevice, Undo, alone, folder, have_loop, have_mounts, iopj, mounted, refusal, says, tool, written,
 };
 use crate::live::Live;
-use crate::{PLAIN, refused, refuses, succeeds};
+use crate::{NOBODY, PLAIN, refused, refuses, succeeds};
 use iopj_store::Store;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// The line that asks to overwrite `node`.
 fn destroy(node: &str) -> String {
@@ -160,6 +162,25 @@ fn image_cut(image: &Path, device: &LoopDevice) {
     tool(&format!("losetup -c {}", device.node()));
 }
 
+/// Any user could keep root from every drive.
+#[test]
+fn a_lock_of_a_user_does_not_hold_root_off() {
+    let Some(folder) = have_loop().then(folder) else { return };
+    let _alone = alone();
+    let image = folder.join("image");
+    written(&image, 4 << 20);
+    let device = LoopDevice::new(&image, "");
+    let mut holder = Command::new("flock");
+    holder.args([&format!("/sys/block/{}/stat", device.name()), "sh", "-c", "echo; read line"]);
+    holder.current_dir("/").uid(NOBODY).gid(NOBODY).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = holder.spawn().unwrap();
+    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    let line = format!("run --target {} {PLAIN} --store x.iopj", device.node());
+    succeeds(&mut iopj(&folder, &line));
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+}
+
 #[test]
 fn a_drive_in_use_is_refused_or_waited_for() {
     let Some(folder) = have_loop().then(folder) else { return };
@@ -169,8 +190,9 @@ fn a_drive_in_use_is_refused_or_waited_for() {
     let device = LoopDevice::new(&image, "");
     let held = File::open(format!("/sys/block/{}/stat", device.name())).unwrap();
     held.lock().unwrap();
-    let who =
-        format!("`{}` is in use by the run of iopj with process id {}", device.name(), std::process::id());
+    let own = fs::read_to_string("/proc/self/comm").unwrap();
+    let (own, pid) = (own.trim_end(), std::process::id());
+    let who = format!("`{}` is locked by the program `{own}` with process id {pid}", device.name());
     let run =
         |more: &str| iopj(&folder, &format!("run --target {} {PLAIN} --store x.iopj {more}", device.node()));
     let ends_with = |more: &str, words: &[&str]| {
