@@ -401,7 +401,8 @@ mod tests {
     fn a_long_banner_holds_nothing_up_and_an_answer_without_end_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let stop = AtomicBool::new(false);
-        let long = "head -c 300000 /dev/zero | tr '\\0' x >&2; head -c 300000 /dev/zero | tr '\\0' y; echo; echo end";
+        let long = "head -c 300000 /dev/zero | tr '\\0' x >&2; head -c 300000 /dev/zero | tr '\\0' y; echo; \
+                    echo end";
         let program = in_place_of_ssh(folder.path(), long);
         let control = Control::open(&program, "n1", &stop).unwrap();
         let answer = control.ask("x", &stop).unwrap();

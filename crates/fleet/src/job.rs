@@ -377,8 +377,8 @@ impl JobFolder {
         files::write_json(&self.folder.join(STATE), state)
     }
 
-    /// Refuses a folder, or the one above it, that is a link: as root, a task writes there in folders of the user
-    /// who submitted it.
+    /// Refuses a folder, or the one above it, that is a link: as root, a task writes there in folders of the
+    /// user who submitted it.
     ///
     /// # Errors
     /// It is one.

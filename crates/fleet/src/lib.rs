@@ -8,6 +8,7 @@ pub mod hosts;
 pub mod job;
 pub mod kubernetes;
 pub mod lease;
+mod plan;
 mod program;
 mod queue;
 pub mod serials;

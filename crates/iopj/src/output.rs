@@ -16,7 +16,8 @@ pub(crate) const FAILURES: u8 = 1;
 /// Interrupted by a signal.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Prints results, made harmless for whoever reads them. A reader that has seen enough (`| head`) is no error.
+/// Prints results, made harmless for whoever reads them. A reader that has seen enough (`| head`) is no
+/// error.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     print_as_it_is(&escape_lines(text))
 }
@@ -41,8 +42,8 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     print(&format!("{}\n", path.display()))
 }
 
-/// Writes a file beside its name and renames it: there is the old one or the new one, whole. What is no regular
-/// file, such as `/dev/stdout`, is written as it is.
+/// Writes a file beside its name and renames it: there is the old one or the new one, whole. What is no
+/// regular file, such as `/dev/stdout`, is written as it is.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     write_whole(path, bytes)
         .with_context(|| format!("{} cannot be written: name another file", path.display()))

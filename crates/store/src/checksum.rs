@@ -1,9 +1,7 @@
 //! Checksums of all that a figure comes from: a SHA-256 over the values of the rows that belong together.
-//! Damage that SQLite does not see (a flipped bit in a value, a row that is gone) is an error, never a figure.
-//! Stores of before schema 7 have none, and rows from that time stay without.
+//! Damage that SQLite does not see (a flipped bit in a value, a row that is gone) is an error, never a
+//! figure. Stores of before schema 7 have none, and rows from that time stay without.
 
-use crate::error::StoreError;
-use crate::store::Store;
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator as _;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, Rows, Statement, params};
@@ -68,7 +66,7 @@ impl Kind {
     }
 
     /// What is damaged, for a message.
-    fn in_words(self, key: i64) -> String {
+    pub(crate) fn in_words(self, key: i64) -> String {
         match self {
             Kind::Study | Kind::Watch => format!("its {}", self.word()),
             Kind::Energy | Kind::Costs | Kind::TargetCosts => {
@@ -159,94 +157,17 @@ impl RowHash {
     }
 }
 
-/// How many rows a check found with a checksum, and how many without.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
-    /// Groups of rows, such as a trial, that are as they were written.
-    pub sound: u64,
-    /// Trials from before there were checksums.
-    pub without: u64,
-}
-
-impl Store {
-    /// Holds what a figure comes from against its checksums, all of it.
-    ///
-    /// # Errors
-    /// [`StoreError::Damaged`], or SQLite's error.
-    pub fn check_sums(&self) -> Result<Checked, StoreError> {
-        let kinds = [
-            Kind::Study,
-            Kind::Trial,
-            Kind::Costs,
-            Kind::TargetCosts,
-            Kind::Energy,
-            Kind::Network,
-            Kind::Repeat,
-            Kind::Session,
-            Kind::Meter,
-            Kind::Mark,
-            Kind::Watch,
-        ];
-        let of_rows = self.verify(&kinds)?;
-        let of_readings = self.verify_readings()?;
-        Ok(Checked { sound: of_rows.sound + of_readings, without: of_rows.without })
-    }
-
-    /// The same for some kinds.
-    pub(crate) fn verify(&self, kinds: &[Kind]) -> Result<Checked, StoreError> {
-        let mut checked = Checked::default();
-        for kind in kinds {
-            // One read transaction: what a live run adds in between is seen whole or not at all.
-            let found = self.in_one_moment(|connection| verified(connection, *kind))?;
-            let Found { sound, without, damaged } = found;
-            if let Some(key) = damaged {
-                return Err(StoreError::Damaged { path: self.path.clone(), what: kind.in_words(key) });
-            }
-            checked.sound += sound;
-            checked.without += if *kind == Kind::Trial { without } else { 0 };
-        }
-        Ok(checked)
-    }
-
-    /// Holds readings against their checksums; how many chunks there are.
-    pub(crate) fn verify_readings(&self) -> Result<u64, StoreError> {
-        match self.in_one_moment(verified_readings)? {
-            Ok(chunks) => Ok(chunks),
-            Err(row) => {
-                let what = format!("the readings of its meters from row {row} on");
-                Err(StoreError::Damaged { path: self.path.clone(), what })
-            }
-        }
-    }
-
-    fn in_one_moment<T>(
-        &self,
-        look: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, StoreError> {
-        let looked = || {
-            // Within a transaction of its own already, there is one moment anyway.
-            let moment = match self.connection.is_autocommit() {
-                true => Some(self.connection.unchecked_transaction()?),
-                false => None,
-            };
-            let found = look(&self.connection)?;
-            moment.map_or(Ok(()), rusqlite::Transaction::finish)?;
-            Ok(found)
-        };
-        looked().map_err(|error| self.sqlite(error))
-    }
-}
-
 /// What a pass over one kind found.
 #[derive(Default)]
-struct Found {
-    sound: u64,
-    without: u64,
+pub(crate) struct Found {
+    pub(crate) sound: u64,
+    pub(crate) without: u64,
     /// The first number whose rows are not as they were written.
-    damaged: Option<i64>,
+    pub(crate) damaged: Option<i64>,
 }
 
-fn verified(connection: &Connection, kind: Kind) -> rusqlite::Result<Found> {
+/// Holds all rows of a kind against their checksums, in one pass.
+pub(crate) fn verified(connection: &Connection, kind: Kind) -> rusqlite::Result<Found> {
     let mut sums =
         connection.prepare("SELECT key, rows, sha256 FROM checksum WHERE kind = ?1 ORDER BY key")?;
     let mut sums = Peeked::of(&mut sums, params![kind.word()])?;
@@ -291,7 +212,7 @@ fn verified(connection: &Connection, kind: Kind) -> rusqlite::Result<Found> {
 }
 
 /// How many chunks are sound; or the first row of one that is not.
-fn verified_readings(connection: &Connection) -> rusqlite::Result<Result<u64, i64>> {
+pub(crate) fn verified_readings(connection: &Connection) -> rusqlite::Result<Result<u64, i64>> {
     let mut sums =
         connection.prepare("SELECT key, rows, sha256 FROM checksum WHERE kind = ?1 ORDER BY key")?;
     let mut sums = sums.query([READING])?;

@@ -1,8 +1,8 @@
 //! A store as one file: what is in it and in its log, at one moment, while a run may be writing to it.
 
-use crate::checksum::Checked;
 use crate::error::StoreError;
 use crate::store::Store;
+use crate::verify::Checked;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ffi};
 use std::path::Path;

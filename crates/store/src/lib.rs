@@ -28,9 +28,9 @@ pub mod record;
 mod repeat;
 mod schema;
 mod store;
+mod verify;
 pub mod watch;
 
-pub use checksum::Checked;
 pub use corunner_window::CorunnerWindow;
 pub use energy_source::{EnergySource, TOOK_NO_PART};
 pub use error::StoreError;
@@ -43,3 +43,4 @@ pub use program_window::ProgramWindow;
 pub use record::{Measurement, Outcome, StudyRecord, Trial, Unavailable};
 pub use repeat::Repeat;
 pub use store::Store;
+pub use verify::Checked;

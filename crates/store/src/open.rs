@@ -60,8 +60,8 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// What SQLite's authors advise for files of others (sqlite.org/security.html), and limits: such a file may be
-/// made so that a query of it never ends.
+/// What SQLite's authors advise for files of others (sqlite.org/security.html), and limits: such a file may
+/// be made so that a query of it never ends.
 fn guard(path: &Path, connection: &mut Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;

@@ -1,5 +1,5 @@
-//! What libblkid finds on a device beside our own table: its low-level probing knows more formats, and all their
-//! offsets. Where the program is missing, the table decides alone.
+//! What libblkid finds on a device beside our own table: its low-level probing knows more formats, and all
+//! their offsets. Where the program is missing, the table decides alone.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,7 +22,8 @@ const MOST: u64 = 64 << 10;
 /// The signature that it finds, in words for a message.
 pub(super) fn probe(device: &File) -> Option<String> {
     let program = PLACES.into_iter().find(|place| Path::new(place).exists())?;
-    // The descriptor itself, not a name that may lead elsewhere by now; a child has it by this process's folder.
+    // The descriptor itself, not a name that may lead elsewhere by now; a child has it by this process's
+    // folder.
     let node = format!("/proc/{}/fd/{}", std::process::id(), device.as_fd().as_raw_fd());
     let mut command = Command::new(program);
     command.args(["--probe", "--output", "export", "--", &node]).env_clear();

@@ -170,8 +170,8 @@ fn refuse_use(path: &Path, system: &SystemState, disks: &[PathBuf]) -> Result<()
     found.map_or(Ok(()), |found| Err(TargetFault::InUse(found).of(path)))
 }
 
-/// Refuses disks that another process has open for writing: not everybody who writes claims what it writes to.
-/// A process of another user is seen only by root.
+/// Refuses disks that another process has open for writing: not everybody who writes claims what it writes
+/// to. A process of another user is seen only by root.
 fn refuse_writers(
     path: &Path,
     system: &SystemState,

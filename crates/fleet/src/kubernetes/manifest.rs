@@ -96,8 +96,8 @@ fn target_on_node(job: &Job) -> TargetOnNode {
     }
 }
 
-/// The manifest: JSON in ASCII alone, which kubectl takes as it takes YAML. What a study holds cannot end a text
-/// in it early, whatever a reader takes for the end of a line.
+/// The manifest: JSON in ASCII alone, which kubectl takes as it takes YAML. What a study holds cannot end a
+/// text in it early, whatever a reader takes for the end of a line.
 pub(super) fn manifest(
     job: &Job,
     by: &ByKubernetes,
@@ -402,7 +402,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// A line separator in a comment ended the text, and what followed it were objects of the study's own.
+        /// A line separator in a comment ended the text, and what followed it were objects of the study's
+        /// own.
         #[test]
         fn a_study_is_one_text_whatever_it_holds(study in ".{0,200}", name in "[a-z]{1,8}") {
             let job = Job { study, campaign: name, ..job(None) };

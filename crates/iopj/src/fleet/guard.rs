@@ -23,7 +23,7 @@ pub(super) fn guarded(folder: &JobFolder, job: &Job, node: &str, task: &str) -> 
     let Some(signal) = status.signal() else {
         return Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)));
     };
-    super::job::put_back();
+    super::put_back::put_back();
     let store = folder.store_of(job)?;
     if job.scratch.is_some() && store.exists() {
         let copied = iopj_fleet::transfer::copy(&store, &folder.store());

@@ -143,25 +143,12 @@ fn watch(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<ExitCode> {
     let mut child = own.args(["fleet", "job"]).arg(folder.path()).args(told(cancels)).spawn()?;
     let status = child.wait()?;
     let Some(signal) = status.signal() else { return Ok(ExitCode::SUCCESS) };
-    put_back();
+    super::put_back::put_back();
     if let Some(state) = folder.state()?.filter(|state| state.phase == Phase::Killed) {
         let state = state.counted(&folder.store_of(&folder.job()?)?);
         folder.write(&state.became(Phase::Killed, Some(format!("killed by signal {signal}"))))?;
     }
     Ok(ExitCode::from(FAILURES))
-}
-
-/// Puts the settings back that a job left changed which was killed. Without root it changed none.
-pub(super) fn put_back() {
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
-    match Host::new().restore_left_behind() {
-        Ok(report) => report.failed.iter().for_each(|failed| {
-            crate::output::note(&format!("not put back: {}: {}", failed.file.display(), failed.reason));
-        }),
-        Err(error) => crate::output::note(&format!("settings may be changed still: {error}")),
-    }
 }
 
 fn wait(folder: &JobFolder, limit: Duration) -> anyhow::Result<bool> {

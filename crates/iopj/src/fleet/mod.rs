@@ -9,6 +9,7 @@ mod gather;
 mod guard;
 mod job;
 mod plan;
+mod put_back;
 mod refusals;
 #[cfg(feature = "parquet")]
 mod report;

@@ -15,8 +15,8 @@ fn validator() -> Option<PathBuf> {
     program
 }
 
-/// Whether the objects of manifests are valid by the published schema, and what is said of them; `None` without a
-/// validator, which knows no lists: it gets each object by itself.
+/// Whether the objects of manifests are valid by the published schema, and what is said of them; `None`
+/// without a validator, which knows no lists: it gets each object by itself.
 pub(crate) fn is_valid(manifests: &[PathBuf]) -> Option<(bool, String)> {
     let validator = validator()?;
     let mut objects = Vec::new();
@@ -104,8 +104,8 @@ for one in [json.loads(text)] + list(yaml.safe_load_all(text)):
 #[test]
 fn a_strangers_study_is_one_text_to_other_readers() {
     let folder = folder();
-    let hostile = "# \u{85}kind: Pod\u{2028}kind: Pod\u{2029}\u{feff}\n# ---\n# &a *a !!python/object:os.system \
-                   \"quoted\" 'too' \\ # \u{2028}---\u{2028}kind: List\n";
+    let hostile = "# \u{85}kind: Pod\u{2028}kind: Pod\u{2029}\u{feff}\n# ---\n# &a *a \
+                   !!python/object:os.system \"quoted\" 'too' \\ # \u{2028}---\u{2028}kind: List\n";
     let study = hostile.to_owned() + &study(1, "1s");
     fs::write(folder.join("s.toml"), &study).unwrap();
     let line = "fleet submit s.toml --kubernetes --manifest-only --nodes 1 --image i --dir c";

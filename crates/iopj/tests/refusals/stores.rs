@@ -76,6 +76,7 @@ fn a_store_whose_reads_were_not_preconditioned_is_not_resumed() {
     // As earlier versions wrote it.
     let older = "UPDATE trial SET measurement = json_set(measurement, '$.preconditioning', NULL)";
     assert_eq!(store.execute(older, []).unwrap(), 2);
+    store.execute_batch("DELETE FROM checksum").unwrap();
     drop(store);
     let words = refusal(here, "run --resume old.iopj");
     assert!(words.contains("trial 0 without preconditioning the target for reads"), "{words}");

@@ -23,13 +23,14 @@ pub fn wrap(text: &str, width: usize, indent: &str) -> String {
     lines.iter().map(|line| format!("{indent}{line}\n")).collect()
 }
 
-/// Foreign text made harmless in one line: what a terminal would obey, and what cannot be seen, is written out.
+/// Foreign text made harmless in one line: what a terminal would obey, and what cannot be seen, is written
+/// out.
 pub fn escape(text: &str) -> String {
     escape_but(text, &[])
 }
 
-/// The same for whole texts, whose lines and tabs stay. Texts leave the program through this, so that whatever
-/// a name or a record brings along is harmless where it is read.
+/// The same for whole texts, whose lines and tabs stay. Texts leave the program through this, so that
+/// whatever a name or a record brings along is harmless where it is read.
 pub fn escape_lines(text: &str) -> String {
     escape_but(text, &['\n', '\t', '\r'])
 }
@@ -49,8 +50,8 @@ fn escape_but(text: &str, kept: &[char]) -> String {
     safe
 }
 
-/// JSON whose texts hold no character that a terminal would obey, or that cannot be seen: each is an escape, so
-/// the value stays as it is.
+/// JSON whose texts hold no character that a terminal would obey, or that cannot be seen: each is an escape,
+/// so the value stays as it is.
 pub fn escape_json(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for c in json.chars() {
@@ -65,8 +66,8 @@ pub fn escape_json(json: &str) -> String {
     safe
 }
 
-/// True for control characters, for those that change the direction of text or cannot be seen, for the ends of
-/// lines beyond ASCII, and for noncharacters.
+/// True for control characters, for those that change the direction of text or cannot be seen, for the ends
+/// of lines beyond ASCII, and for noncharacters.
 pub(super) fn has_no_shape(c: char) -> bool {
     matches!(
         c,

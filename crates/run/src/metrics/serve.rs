@@ -221,7 +221,8 @@ fn path_of(target: &[u8]) -> &[u8] {
 }
 
 /// Whether a request is for this host: by an address, as `localhost`, or by the host's own name. A page of
-/// another's that a browser here shows could otherwise read the metrics, by a name of its own that leads here.
+/// another's that a browser here shows could otherwise read the metrics, by a name of its own that leads
+/// here.
 fn is_ours(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request);
     let hosts: Vec<&str> = text
