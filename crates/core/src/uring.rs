@@ -6,7 +6,7 @@ use std::fmt;
 
 /// A flag of `io_uring_setup` that iopj asks for (include/uapi/linux/io_uring.h). Stored by its name there,
 /// without `IORING_SETUP_`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RingFlag {
     /// Completions are polled for.

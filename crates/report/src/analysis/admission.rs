@@ -29,7 +29,7 @@ pub struct Admission {
 }
 
 /// Why a trial does not compete. A new reason is a variant here and a line in [`Admission::admit`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Barred {
     /// It took another path than the requested one.
     Refuted,

@@ -4,10 +4,11 @@
 use iopj_core::{IoPath, Workload};
 use iopj_store::{Generator, Trial};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What all cells of one table share besides the path and the axis of the table.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize)]
 pub struct TrialSetup {
     /// The workload; the table's axis has the value of the table's first cell.
     pub workload: Workload,
@@ -30,22 +31,46 @@ pub(crate) fn setup(trial: &Trial) -> (&Workload, &BTreeMap<String, String>, Gen
 }
 
 /// The values of each key; keys and values in the order in which they first appear.
-pub(crate) fn grouped<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+pub(crate) fn grouped<K: Hash + PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
     let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    let mut seen = Seen::default();
     for (key, item) in items {
-        match groups.iter_mut().find(|(other, _)| *other == key) {
-            Some((_, items)) => items.push(item),
+        match seen.find(&key, |place| groups[place].0 == key) {
+            Some(place) => groups[place].1.push(item),
             None => groups.push((key, vec![item])),
         }
     }
     groups
 }
 
+/// The places of what was seen, by its hash: looking at all that was seen before would take a time that grows
+/// with the square of it.
+#[derive(Default)]
+struct Seen {
+    by_hash: HashMap<u64, Vec<usize>>,
+    count: usize,
+}
+
+impl Seen {
+    /// The place of an equal one; where there is none, it gets the next place.
+    fn find(&mut self, item: &impl Hash, is_equal: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut hasher = DefaultHasher::new();
+        item.hash(&mut hasher);
+        let places = self.by_hash.entry(hasher.finish()).or_default();
+        let found = places.iter().copied().find(|place| is_equal(*place));
+        if found.is_none() {
+            places.push(self.count);
+            self.count += 1;
+        }
+        found
+    }
+}
+
 /// The distinct items, in the order in which they first appear.
-pub(crate) fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
-    let mut all = Vec::new();
+pub(crate) fn unique<T: Hash + PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let (mut all, mut seen) = (Vec::<T>::new(), Seen::default());
     for item in items {
-        if !all.contains(&item) {
+        if seen.find(&item, |place| all[place] == item).is_none() {
             all.push(item);
         }
     }
@@ -76,6 +101,36 @@ pub(crate) fn list(items: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// With 12,000 cells it took a minute: each was held against all before it.
+    #[test]
+    fn distinct_keys_are_hardly_compared() {
+        use std::cell::Cell;
+        thread_local!(static COMPARED: Cell<u64> = const { Cell::new(0) });
+        #[derive(Clone, Debug)]
+        struct Key(u32);
+        impl PartialEq for Key {
+            fn eq(&self, other: &Key) -> bool {
+                COMPARED.set(COMPARED.get() + 1);
+                self.0 == other.0
+            }
+        }
+        impl Hash for Key {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                self.0.hash(state);
+            }
+        }
+        let keys = |count: u32| (0..2 * count).map(move |n| Key(n % count));
+        for count in [1_000, 2_000, 4_000] {
+            COMPARED.set(0);
+            let groups = grouped(keys(count).map(|key| (key, ())));
+            assert!(groups.iter().all(|(_, items)| items.len() == 2) && groups.len() == count as usize);
+            assert!(groups.iter().map(|(key, _)| key.0).eq(0..count), "in the order of first appearance");
+            assert_eq!(unique(keys(count)).len(), count as usize);
+            let compared = COMPARED.get();
+            assert!(compared <= 2 * u64::from(count) + 2, "{compared} comparisons of {count} keys");
+        }
+    }
 
     #[test]
     fn words_are_joined() {

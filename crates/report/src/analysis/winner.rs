@@ -163,7 +163,7 @@ pub struct RankedPath<K = IoPath> {
 }
 
 /// What a cell decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decision {
     /// The first of the ranking differs significantly from every other path.
     Wins,

@@ -29,7 +29,7 @@ pub struct Side {
 }
 
 /// A fact or a setting that differs between the stores.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct SideDifference {
     /// Its name.
     pub name: String,
