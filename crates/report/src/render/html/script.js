@@ -39,7 +39,8 @@
   const svg = (figure) =>
     new XMLSerializer().serializeToString(figure.querySelector('svg')).replace('>', () => '>' + style + ground);
   // A spreadsheet would compute what begins like a formula, unless it is a number.
-  const disarmed = (cell) => (/^[=+\-@\t\r]/.test(cell) && isNaN(cell) ? "'" + cell : cell);
+  const isNumber = (cell) => /^[+-]?[\d.]+(e[+-]?\d+)?$/i.test(cell);
+  const disarmed = (cell) => (/^[=+\-@\t\r]/.test(cell) && !isNumber(cell) ? "'" + cell : cell);
   const quoted = (cell) => (/[",\r\n]/.test(cell) ? '"' + cell.replaceAll('"', '""') + '"' : cell);
   const csv = (figure) =>
     [...figure.querySelectorAll('tr')]
