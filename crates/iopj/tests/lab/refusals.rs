@@ -113,7 +113,7 @@ fn programs_that_a_study_names_go_into_the_guest_only_where_it_is_allowed() {
     let relative = "[fio]\nprogram = \"build/fio\"";
     run(relative, "--allow-exec", &["`build/fio` cannot be found in the guest", "name it by its whole path"]);
     let meter = "[meters.own]\nkind = \"command\"\ncommand = [\"no-such-meter\"]\nscope = \"system\"";
-    run(meter, "", &["the study names a program to run, `no-such-meter`"]);
+    run(meter, "", &["`meters.own.command` = `no-such-meter` runs a program"]);
     run(meter, "--allow-exec", &["`no-such-meter` is not in any folder of $PATH"]);
 }
 
