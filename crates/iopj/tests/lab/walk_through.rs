@@ -95,7 +95,8 @@ fn walk_through(count: usize) {
     assert_ne!(study, shorter);
     let command = |line: &str| line.split('#').next().unwrap().trim_end().to_owned();
     let commands: Vec<String> = between(&page, "```sh\n", "```").lines().map(command).collect();
-    assert_eq!(commands, ["iopj run far.toml", "iopj run far.toml --push"]);
+    let expected = ["iopj run far.toml --allow hosts", "iopj run far.toml --allow hosts --push"];
+    assert_eq!(commands, expected);
     let one = |command: &String| {
         format!("{command} --replicates 1 >/dev/null 2>/tmp/said; echo \"status $?\"; tail -n 3 /tmp/said\n")
     };
