@@ -73,7 +73,7 @@ fn what_was_known_of_a_store_stays_when_it_can_no_longer_be_read() {
     fs::write(&broken, bytes).unwrap();
     let found = gathered(made, dataset);
     assert_eq!((found.problems.len(), found.replaced, found.stores), (1, 0, 10));
-    assert!(found.problems[0].reason.contains("measurement"), "{:?}", found.problems);
+    assert!(found.problems[0].reason.contains("is damaged: its trial "), "{:?}", found.problems);
     assert!(rows(dataset, Table::Trials) == before);
     assert_eq!(listed(dataset).len(), known.len());
 }

@@ -52,8 +52,8 @@ fn a_flipped_byte_is_never_a_figure() {
 
 /// Some minutes: for the soak.
 #[test]
-#[ignore = "each byte takes some milliseconds: part of `cargo xtask soak`"]
-fn no_byte_of_a_store_is_a_figure_when_it_is_flipped() {
+#[ignore = "a soak: cargo xtask soak"]
+fn soak_no_byte_of_a_store_is_a_figure_when_it_is_flipped() {
     no_flipped_byte_is_a_figure(1);
 }
 
