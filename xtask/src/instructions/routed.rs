@@ -33,7 +33,7 @@ const COUNTED: &[&str] = &["*counted_reads*", "*uncounted_work*"];
 
 /// Counts every case and prints the table; returns the names of the cases over their limit.
 pub(super) fn count(workspace: &Workspace) -> Result<Vec<String>> {
-    let folder = empty_folder(workspace)?;
+    let folder = empty_folder(workspace, "instructions-routed")?;
     let bench = Bench { program: workspace.benches()?.routed, file: folder.join("data"), folder };
     write_file(&bench.file)?;
     println!(
