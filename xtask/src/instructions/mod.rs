@@ -203,7 +203,7 @@ fn limit(program: &Program, case: &Case) -> Limit {
 
 /// Counts every case and prints the table; returns the names of the cases over their limit.
 fn measure(workspace: &Workspace, program: &Program, cases: &[Case]) -> Result<Vec<String>> {
-    let folder = empty_folder(workspace, &format!("instructions-{}", program.name()))?;
+    let folder = empty_folder(workspace, &format!("instructions-{}", program.word()))?;
     let file = folder.join("data");
     if program.reads_file() {
         write_file(&file)?;
@@ -247,7 +247,7 @@ fn alone(known: &[(&Case, f64)], case: &Case) -> Option<f64> {
 /// The folder of some counts, empty. Others may be at work at the same time: in one folder, those that ended
 /// first removed the files of the rest.
 fn empty_folder(workspace: &Workspace, name: &str) -> Result<PathBuf> {
-    let folder = workspace.target.join(name.replace(' ', "-"));
+    let folder = workspace.target.join(name);
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }

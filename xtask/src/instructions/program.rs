@@ -48,6 +48,15 @@ pub(crate) fn engine_limit(case: &Case) -> Option<f64> {
 }
 
 impl Program {
+    /// A word for its folder.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Program::Iopj(_) => "iopj",
+            Program::Fio => "fio",
+            Program::Engine(_) => "engine",
+        }
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Program::Iopj(_) => "iopj",
