@@ -346,6 +346,35 @@ mod tests {
         assert!(!arguments.iter().any(|argument| argument.starts_with("--exclude")));
     }
 
+    /// What a folder's name holds is one word to the shell, and no line of Slurm's.
+    #[test]
+    fn a_folder_of_any_name_is_one_word_of_the_script() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "a'b\"c",
+            "$(touch owned)`touch owned`",
+            "a\n#SBATCH --uid=0\nb",
+            "; touch owned #",
+            "a\u{2028}\u{85}b",
+            "-x --y",
+            "*?[a]~ {b,c}",
+            "\\",
+        ] {
+            let (told, place) = (folder.path().join("told"), folder.path().join(name));
+            let command = format!(r#"env sh -c 'printf "%s\n" "$4" >{}' sh"#, told.display());
+            let by = by(Some(1), command);
+            let campaign = campaign(&place, &by);
+            let script = Slurm::new(&campaign, &by, &|_| ()).write_script().unwrap();
+            let parsed = std::process::Command::new("bash").arg("-n").arg(&script).status().unwrap();
+            assert!(parsed.success(), "{name}");
+            let mut task = std::process::Command::new("sh");
+            task.arg(script).current_dir(folder.path()).env("SLURMD_NODENAME", "n1");
+            assert!(task.status().unwrap().success(), "{name}");
+            assert_eq!(fs::read_to_string(&told).unwrap(), format!("{}\n", place.display()));
+            assert!(place.join("run/n1").is_dir() && !folder.path().join("owned").exists(), "{name}");
+        }
+    }
+
     /// `sudo` gives a program an environment of its own.
     #[test]
     fn a_task_that_sudo_starts_is_told_its_node_and_its_name() {
