@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What two trials must have in common to be replicates. For the key that distinguishes the sides of one
 /// store, it has the value before.
-#[derive(Clone, Debug, PartialEq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct ComparedCell {
     /// The path.
     pub path: IoPath,

@@ -28,6 +28,7 @@ use serde::{Serialize, Serializer};
 use sides::{differing_facts, differing_settings, side};
 use split::{SplitKey, SplitTrials, split};
 use std::cmp::Ordering;
+use std::collections::{HashMap, VecDeque};
 
 /// The metrics that are compared: of emulated stores those that are not times.
 pub const METRICS: [Metric; 5] =
@@ -261,7 +262,7 @@ fn compare_sides(
 /// The cells that both sides have, with the trials of both, and those that one has.
 fn matched<'a>(
     old: Vec<(ComparedCell, Vec<Replicate<'a>>)>,
-    mut new: Vec<(ComparedCell, Vec<Replicate<'a>>)>,
+    new: Vec<(ComparedCell, Vec<Replicate<'a>>)>,
     key: Option<&SplitKey>,
     ignored: &[String],
 ) -> (Vec<Pair<'a>>, Vec<ComparedCell>, Vec<ComparedCell>) {
@@ -269,14 +270,19 @@ fn matched<'a>(
         cell.without(key.into_iter().map(SplitKey::name).chain(ignored.iter().map(String::as_str)))
     };
     let (mut pairs, mut only_before) = (Vec::new(), Vec::new());
+    let mut places = HashMap::<ComparedCell, VecDeque<usize>>::new();
+    for (place, (cell, _)) in new.iter().enumerate() {
+        places.entry(common(cell)).or_default().push_back(place);
+    }
+    let mut new: Vec<Option<(ComparedCell, Vec<Replicate<'a>>)>> = new.into_iter().map(Some).collect();
     for (cell, values) in old {
-        let own = common(&cell);
-        match new.iter().position(|(other, _)| common(other) == own) {
-            Some(index) => pairs.push((cell, values, new.swap_remove(index).1)),
+        let place = places.get_mut(&common(&cell)).and_then(VecDeque::pop_front);
+        match place.and_then(|place| new[place].take()) {
+            Some((_, others)) => pairs.push((cell, values, others)),
             None => only_before.push(cell),
         }
     }
-    let mut only_after: Vec<ComparedCell> = new.into_iter().map(|(cell, _)| cell).collect();
+    let mut only_after: Vec<ComparedCell> = new.into_iter().flatten().map(|(cell, _)| cell).collect();
     let order = |a: &ComparedCell, b: &ComparedCell| {
         a.path.cmp(&b.path).then_with(|| a.workload.title().cmp(&b.workload.title()))
     };
