@@ -49,7 +49,7 @@ usage: cargo xtask TASK
                                          what can be checked without tests: everything, or these parts
   instructions [--check] [--fio] [PATH[@IODEPTH]...]
                                          user-space instructions per I/O of the generator, or of fio
-  fuzz [--seconds N]                     every fuzz target for N seconds (60)
+  fuzz [--seconds N] [TARGET...]         these fuzz targets, or all, for N seconds each (60)
   kernel-functions TREE...               the table of kernel functions and their source folders, from kernel \
                      sources
   files                                  docs/files.md, the index of source files

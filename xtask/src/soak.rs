@@ -3,19 +3,20 @@
 use crate::options::{Options, Part};
 use crate::results::Results;
 use crate::workspace::Workspace;
-use crate::{binaries, book, cross, machines, queries, semver};
+use crate::{binaries, book, cross, fuzz, machines, queries, semver};
 use anyhow::{Result, bail};
 
 /// Cases of a property test that sets no number of its own; 256 in the gate.
 const CASES: &str = "10000";
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     ("ignored", ignored),
     ("properties", properties),
     ("address", address),
     ("semver", semver::check),
     ("book", book::check),
     ("arm", cross::all_unit_tests),
+    ("fuzz", fuzz::soak),
     ("queries", queries::all),
     ("machines", machines::all),
 ];

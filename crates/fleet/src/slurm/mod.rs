@@ -13,7 +13,7 @@ use crate::transfer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 use tasks::{Ended, Live};
@@ -25,6 +25,16 @@ const SIGNAL: &str = "--signal=B:TERM@60";
 /// How long tasks that were told to end may take.
 const LAST: Duration = Duration::from_secs(120);
 const INTERVAL: Duration = Duration::from_millis(500);
+
+/// The script of a campaign in this folder, by the command that is iopj there.
+pub fn script(folder: &Path, command: &str) -> String {
+    let folder = quoted(&folder.to_string_lossy());
+    // `sudo` passes no environment on, and root's files lie in folders that the user made.
+    format!(
+        "#!/bin/sh\nmkdir {folder}/run/\"$SLURMD_NODENAME\" 2>/dev/null\nexec {command} fleet job --campaign \
+         {folder} --node \"$SLURMD_NODENAME\" --task \"${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID\"\n"
+    )
+}
 
 /// A campaign by Slurm, and what is needed to run it.
 pub struct Slurm<'a> {
@@ -110,13 +120,7 @@ impl<'a> Slurm<'a> {
 
     fn write_script(&self) -> Result<PathBuf, FleetError> {
         let path = self.campaign.folder().join("job.sh");
-        let folder = quoted(&self.campaign.folder().to_string_lossy());
-        // `sudo` passes no environment on, and root's files lie in folders that the user made.
-        let text = format!(
-            "#!/bin/sh\nmkdir {folder}/run/\"$SLURMD_NODENAME\" 2>/dev/null\nexec {} fleet job --campaign \
-             {folder} --node \"$SLURMD_NODENAME\" --task \"${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID\"\n",
-            self.by.command
-        );
+        let text = script(self.campaign.folder(), &self.by.command);
         files::write(&path, text.as_bytes())?;
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(&path, mode).map_err(FleetError::io("write", &path))?;

@@ -241,6 +241,15 @@ pub(super) fn parse(text: &str) -> Result<Record, JournalError> {
     Ok(Record { header, undo })
 }
 
+/// What the journal of this text would have put back, newest first: each item, and its value.
+///
+/// # Errors
+/// Why it cannot be trusted.
+pub fn undone_by(text: &str) -> Result<Vec<(String, String)>, String> {
+    let record = parse(text).map_err(|error| error.to_string())?;
+    Ok(record.undo.newest_first().map(|(item, old)| (item.to_string(), old.to_owned())).collect())
+}
+
 /// What a line changed, and the value before.
 fn undo_of(line: &str, header: &Header) -> Result<(Item, String), LineError> {
     let Change { file, old, .. } = serde_json::from_str(line).map_err(LineError::Form)?;

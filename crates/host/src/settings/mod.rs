@@ -33,8 +33,8 @@ pub(crate) use dma_latency::current as current_dma_latency;
 pub use error::{NotRestored, SettingsError, in_use};
 pub use fabric::{Connect, Connected, Export, Exported, NQN_OF_UUID, Uuid, is_nqn};
 pub use host::Host;
-pub use journal::Change;
 pub(crate) use journal::serial;
+pub use journal::{Change, undone_by};
 pub use lock::DeviceLocks;
 pub use restore::{LeftAlone, RestoreReport, Restored};
 

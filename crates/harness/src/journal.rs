@@ -1,0 +1,51 @@
+//! Journals of settings: whatever a line says, only what is on the list of settings is put back.
+
+use iopj_host::settings;
+
+/// The first line of a journal of a drive `sda`.
+const HEADER: &str =
+    r#"{"iopj_journal":1,"boot_id":"b","pid":7,"begun_ns":9,"devices":[{"name":"sda","serial":"S"}]}"#;
+
+/// The text after a sound first line, or a whole journal.
+pub(crate) fn run(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let text =
+        if text.starts_with("{\"iopj_journal\"") { text.into_owned() } else { format!("{HEADER}\n{text}") };
+    let Ok(changes) = settings::undone_by(&text) else { return };
+    for (file, value) in changes {
+        let is_below = |root: &str| file.starts_with(root);
+        let is_known = ["block/", "devices/system/cpu/", "bus/pci/", "kernel/config/nvmet/", "class/"];
+        let elsewhere = !is_known.iter().any(|root| is_below(root));
+        assert!(!file.split('/').any(|part| part == ".."), "{file} leads out");
+        assert!(!elsewhere || is_listed(&file), "{file} is on no list");
+        assert!(!value.contains('\n') && value.len() <= 4096, "{value:?} is put back");
+        // What it says, it says again.
+        let line = serde_json::json!({ "file": file, "old": value, "new": "" });
+        let again = settings::undone_by(&format!("{HEADER}\n{line}\n"));
+        assert!(again.is_err() || again.is_ok_and(|again| again == [(file, value)]));
+    }
+}
+
+/// Items that are no file of sysfs.
+fn is_listed(file: &str) -> bool {
+    ["nvme/", "net/", "fabric/", "made/", "file:", "module/"].iter().any(|root| file.starts_with(root))
+}
+
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let line = |file: &str, old: &str| {
+        serde_json::json!({ "file": file, "old": old, "new": "2" }).to_string() + "\n"
+    };
+    let files = [
+        ("block/sda/queue/nomerges", "0"),
+        ("block/sda/queue/scheduler", "mq-deadline"),
+        ("devices/system/cpu/cpufreq/policy0/scaling_governor", "schedutil"),
+        ("devices/system/cpu/cpu0/cpuidle/state1/disable", "0"),
+        ("bus/pci/devices/0000:00:04.0/driver", "nvme"),
+        ("../../etc/passwd", "root"),
+        ("block/../../etc/passwd", "root"),
+    ];
+    let mut seeds: Vec<Vec<u8>> = files.iter().map(|(file, old)| line(file, old).into_bytes()).collect();
+    seeds.push(format!("{HEADER}\n{}", line(files[0].0, files[0].1)).into_bytes());
+    seeds.push(files.iter().take(3).map(|(file, old)| line(file, old)).collect::<String>().into_bytes());
+    seeds
+}
