@@ -17,7 +17,7 @@ use pods::{Begun, Pod};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Longer than a pod may take to end.
@@ -30,17 +30,19 @@ const PACKAGE: &str = "kubectl, and give it a context that reaches the cluster";
 pub struct Kubernetes<'a> {
     campaign: &'a Campaign,
     by: &'a ByKubernetes,
+    stop: &'a AtomicBool,
     say: &'a (dyn Fn(&str) + Sync),
 }
 
 impl<'a> Kubernetes<'a> {
-    /// A campaign that Kubernetes runs.
+    /// A campaign that Kubernetes runs. Once `stop` is true, no store is waited for any more.
     pub fn new(
         campaign: &'a Campaign,
         by: &'a ByKubernetes,
+        stop: &'a AtomicBool,
         say: &'a (dyn Fn(&str) + Sync),
     ) -> Kubernetes<'a> {
-        Kubernetes { campaign, by, say }
+        Kubernetes { campaign, by, stop, say }
     }
 
     /// Writes the manifest, and applies it. Of a Job whose pods are over, a new one with what is missing
@@ -199,6 +201,9 @@ impl<'a> Kubernetes<'a> {
     }
 
     fn fetch_one(&self, host: &str) -> Result<PathBuf, FleetError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(FleetError::Refused("it was not fetched: you ended it; fetch again".to_owned()));
+        }
         let pods = self.pods()?;
         let runs = |pod: &&Pod| pod.begun == Begun::Runs && host_of(pod) == host;
         let pod = pods.iter().find(runs).ok_or_else(|| {
@@ -215,8 +220,7 @@ impl<'a> Kubernetes<'a> {
         kubectl.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = kubectl.spawn().map_err(|error| failed(error.to_string()))?;
         let to = self.campaign.store(host);
-        let stop = AtomicBool::new(false);
-        let output = child.stdout.take().map(|output| Patient::new(output, SILENCE, &stop));
+        let output = child.stdout.take().map(|output| Patient::new(output, SILENCE, self.stop));
         let received = output.map(|mut stream| transfer::receive(&mut stream, &to));
         if received.as_ref().is_none_or(Result::is_err) {
             let _ = child.kill();

@@ -62,7 +62,7 @@ impl<'a> Way<'a> {
         match &campaign.plan().by {
             By::Ssh(by) => Way::Ssh(Ssh::new(campaign, by, stop, &note)),
             By::Slurm(by) => Way::Slurm(Slurm::new(campaign, by, &note)),
-            By::Kubernetes(by) => Way::Kubernetes(Kubernetes::new(campaign, by, &note)),
+            By::Kubernetes(by) => Way::Kubernetes(Kubernetes::new(campaign, by, stop, &note)),
         }
     }
 
