@@ -4,6 +4,7 @@
 mod accept;
 mod error;
 mod file;
+mod own_name;
 mod serve;
 
 pub use error::MetricsError;

@@ -4,6 +4,7 @@
 use super::MetricsText;
 use super::accept::wants_plain;
 use super::error::MetricsError;
+use super::own_name::OwnName;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
@@ -123,6 +124,7 @@ fn address_of(named: &str) -> Option<SocketAddr> {
 
 fn serve(listener: &TcpListener, shared: &Shared) {
     let mut open: Vec<Connection> = Vec::new();
+    let own = OwnName::read();
     // At most 20 times a second, whoever asks, and also if no descriptor is left for a connection.
     while !has_stopped(listener, shared, &open) && !has_stopped_within(shared, PAUSE) {
         if let Ok((stream, _)) = listener.accept() {
@@ -132,7 +134,7 @@ fn serve(listener: &TcpListener, shared: &Shared) {
             open.extend(Connection::new(stream).ok());
         }
         let (text, before) = (Arc::clone(&shared.state().text), open.len());
-        open.retain_mut(|connection| connection.goes_on(&text));
+        open.retain_mut(|connection| connection.goes_on(&text, &own));
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         let scrapes = &mut shared.state().scrapes;
         scrapes.count += (before - open.len()) as u64;
@@ -182,12 +184,12 @@ impl Connection {
 
     /// Reads and sends what is possible now: false once it has ended. A client that goes away early is no
     /// error of ours.
-    fn goes_on(&mut self, text: &MetricsText) -> bool {
+    fn goes_on(&mut self, text: &MetricsText, own: &OwnName) -> bool {
         let has_blocked = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
-        self.step(text).is_err_and(has_blocked) && Instant::now() < self.until
+        self.step(text, own).is_err_and(has_blocked) && Instant::now() < self.until
     }
 
-    fn step(&mut self, text: &MetricsText) -> io::Result<()> {
+    fn step(&mut self, text: &MetricsText, own: &OwnName) -> io::Result<()> {
         let mut part = [0; 512];
         while self.answer.is_none() {
             match self.stream.read(&mut part)? {
@@ -195,7 +197,7 @@ impl Connection {
                 count => self.request.extend_from_slice(&part[..count]),
             }
             if is_whole(&self.request) || self.request.len() >= LONGEST {
-                self.answer = Some(response(&self.request, text).into_bytes().into());
+                self.answer = Some(response(&self.request, text, own).into_bytes().into());
             }
         }
         while let Some(answer) = self.answer.as_mut().filter(|answer| !answer.is_empty()) {
@@ -220,32 +222,18 @@ fn path_of(target: &[u8]) -> &[u8] {
     path.split(|byte| *byte == b'?').next().unwrap_or_default()
 }
 
-/// Whether a request is for this host: by an address, as `localhost`, or by the host's own name. A page of
-/// another's that a browser here shows could otherwise read the metrics, by a name of its own that leads
-/// here.
-fn is_ours(request: &[u8]) -> bool {
+/// Whether a request is for this host. A page of another's that a browser here shows could otherwise read the
+/// metrics, by a name of its own that leads here.
+fn is_ours(request: &[u8], own: &OwnName) -> bool {
     let text = String::from_utf8_lossy(request);
-    let hosts: Vec<&str> = text
-        .split("\r\n")
-        .skip(1)
-        .filter_map(|line| line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("host")))
-        .map(|(_, value)| value.trim())
-        .collect();
-    let own = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
-    let is_own = |host: &&str| {
-        if host.parse::<SocketAddr>().is_ok() || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() {
-            return true;
-        }
-        let name = host.split(':').next().unwrap_or_default().to_ascii_lowercase();
-        let rest = name.strip_prefix(&own).filter(|_| !own.is_empty());
-        name == "localhost" || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
+    let lines = text.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
+    let mut hosts = lines.filter(|(name, _)| name.eq_ignore_ascii_case("host"));
     // The first version of HTTP has no such line.
-    hosts.iter().all(is_own)
+    hosts.all(|(_, value)| own.is(value.trim()))
 }
 
 /// The whole answer to a request (RFC 9112).
-fn response(request: &[u8], text: &MetricsText) -> String {
+fn response(request: &[u8], text: &MetricsText, own: &OwnName) -> String {
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let (kind, whole) = match wants_plain(&String::from_utf8_lossy(request)) {
@@ -254,7 +242,7 @@ fn response(request: &[u8], text: &MetricsText) -> String {
     };
     let (status, body) = match words[..] {
         _ if !is_whole(request) => ("431 Request Header Fields Too Large", ""),
-        _ if !is_ours(request) => ("421 Misdirected Request", ""),
+        _ if !is_ours(request, own) => ("421 Misdirected Request", ""),
         [method, target, version] if version.starts_with(b"HTTP/1.") => match (method, path_of(target)) {
             (b"GET", b"/metrics" | b"/") => ("200 OK", whole.as_str()),
             (b"GET", _) => ("404 Not Found", ""),
@@ -409,8 +397,8 @@ mod tests {
             text in "GET /?[a-z]{0,9} HTTP/1\\.[01]\r\n(\r\n)?",
         ) {
             let metrics = MetricsText::default();
-            prop_assert!(response(&request, &metrics).starts_with("HTTP/1.1 "));
-            prop_assert!(response(text.as_bytes(), &metrics).starts_with("HTTP/1.1 "));
+            prop_assert!(response(&request, &metrics, &OwnName::default()).starts_with("HTTP/1.1 "));
+            prop_assert!(response(text.as_bytes(), &metrics, &OwnName::default()).starts_with("HTTP/1.1 "));
         }
     }
 }
