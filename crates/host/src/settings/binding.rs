@@ -4,6 +4,7 @@
 //! When it is done, and that it is journalled before, is left to `taking` and `restore`.
 
 use super::allowed::{NotAllowed, is_driver_name};
+use super::controller;
 use super::host::Host;
 use crate::sysfs::{self, names_in};
 use iopj_engine::PciAddress;
@@ -20,6 +21,11 @@ use std::time::{Duration, Instant};
 pub(super) const VFIO: &str = "vfio-pci";
 /// In place of a driver's name if there is none.
 pub(super) const NONE: &str = "none";
+/// The kernel's driver of NVMe.
+const NVME: &str = "nvme";
+/// How long a live controller's disks may take.
+const MOMENTS: Duration = Duration::from_secs(1);
+
 /// The binding of one device. Its text form is the driver's link, `bus/pci/devices/ADDRESS/driver`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Binding(pub(super) PciAddress);
@@ -104,6 +110,18 @@ impl Binding {
         self.unbind(host, &now)?;
         self.bind(host, old)?;
         Ok(GivenBack::From(now))
+    }
+
+    /// How long the disks of a device may take that this driver has already: a controller that is live shows
+    /// them within moments, or never; one that is not there yet is on its way, if it is to be one of NVMe.
+    pub(super) fn coming_limit(self, host: &Host, driver: &str) -> Duration {
+        let folder = controller::folder(&host.sys, self.0);
+        let state = folder.and_then(|folder| sysfs::read(&folder.join("state")));
+        match state.as_deref() {
+            Ok("live") => host.disks_limit.min(MOMENTS),
+            Err(_) if driver != NVME => host.disks_limit.min(MOMENTS),
+            _ => host.disks_limit,
+        }
     }
 
     fn unbind(self, host: &Host, driver: &str) -> io::Result<()> {
@@ -210,8 +228,8 @@ impl Binding {
 }
 
 /// Waits until these block devices are there; returns the ones that did not come in time.
-pub(super) fn wait_for_disks<'a>(host: &Host, names: &'a [String]) -> Vec<&'a str> {
-    wait_until(host.disks_limit, || absent(host, names).is_empty());
+pub(super) fn wait_for_disks<'a>(host: &Host, names: &'a [String], limit: Duration) -> Vec<&'a str> {
+    wait_until(limit, || absent(host, names).is_empty());
     absent(host, names)
 }
 

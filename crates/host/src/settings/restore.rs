@@ -70,6 +70,7 @@ impl Outcome {
 /// devices to wait for when a drive goes back to its driver.
 pub(super) fn put_back(host: &Host, undo: &Undo, disks: &[String]) -> Outcome {
     let mut outcome = Outcome::default();
+    let mut disks = disks.to_vec();
     for (item, old) in undo.newest_first() {
         let file = item.file(&host.sys);
         // Looked at for each item: an earlier one may have brought it back.
@@ -80,7 +81,7 @@ pub(super) fn put_back(host: &Host, undo: &Undo, disks: &[String]) -> Outcome {
         }
         let from = match item {
             Item::Attribute(attribute) => put_back_one(&host.sys, attribute, old),
-            Item::Driver(binding) => put_back_driver(host, *binding, old, disks, &mut outcome.notes),
+            Item::Driver(binding) => put_back_driver(host, *binding, old, &mut disks, &mut outcome.notes),
             Item::DriveSetting(setting) => setting.put_back(host, old),
             Item::Serial(_) => Ok(None),
             Item::Fabric(item) => item.remove(host),
@@ -105,19 +106,21 @@ pub(super) fn put_back(host: &Host, undo: &Undo, disks: &[String]) -> Outcome {
     outcome
 }
 
-/// The driver that the old one replaced, or `None` if nothing had to be done.
+/// The driver that the old one replaced, or `None` if nothing had to be done. Of `disks`, those that did not
+/// come are waited for no more.
 fn put_back_driver(
     host: &Host,
     binding: Binding,
     old: &str,
-    disks: &[String],
+    disks: &mut Vec<String>,
     notes: &mut Vec<String>,
 ) -> io::Result<Option<String>> {
     let gone: Vec<String> = binding::absent(host, disks).into_iter().map(str::to_owned).collect();
     match binding.give_back(host, old)? {
         GivenBack::Already => {
             // The run may have died while its drive was coming back.
-            binding::wait_for_disks(host, &gone);
+            let missing = binding::wait_for_disks(host, &gone, binding.coming_limit(host, old));
+            disks.retain(|disk| !missing.contains(&disk.as_str()));
             Ok(None)
         }
         GivenBack::Foreign(now) => {
@@ -125,10 +128,11 @@ fn put_back_driver(
             Ok(None)
         }
         GivenBack::From(from) => {
-            let missing = binding::wait_for_disks(host, &gone);
+            let missing = binding::wait_for_disks(host, &gone, host.disks_limit);
             if !missing.is_empty() {
                 notes.push(format!("{}: {}", binding.0, missing_disks(host, &missing)));
             }
+            disks.retain(|disk| !missing.contains(&disk.as_str()));
             Ok(Some(from))
         }
     }

@@ -105,7 +105,7 @@ impl Settings<'_> {
                 return Err(not_back(format!("somebody bound it to `{now}`; it is left there")));
             }
         }
-        let missing = binding::wait_for_disks(self.host, &gone);
+        let missing = binding::wait_for_disks(self.host, &gone, self.host.disks_limit);
         if !missing.is_empty() {
             return Err(not_back(missing_disks(self.host, &missing)));
         }

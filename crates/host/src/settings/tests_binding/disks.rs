@@ -51,3 +51,34 @@ fn a_disk_whose_node_cannot_be_opened_yet_is_waited_for() {
         settings.give_back(address()).unwrap();
     });
 }
+
+/// `iopj restore` waited 20 s for each disk that had gone for good.
+#[test]
+fn the_disks_of_a_live_controller_are_not_waited_for_long() {
+    let machine = Machine::new(Some("nvme"));
+    let (host, binding) = (machine.fixture.host(), Binding(address()));
+    let limit = |driver: &str| binding.coming_limit(&host, driver);
+    let state = |word: &str| machine.fixture.write(&format!("{DEVICE}/nvme/nvme0/state"), word);
+    state("live");
+    assert_eq!(limit("nvme"), Duration::from_secs(1));
+    for word in ["new", "connecting", "resetting"] {
+        state(word);
+        assert_eq!(limit("nvme"), Duration::from_secs(30), "{word}");
+    }
+    fs::remove_dir_all(machine.fixture.path(&format!("{DEVICE}/nvme"))).unwrap();
+    assert_eq!([limit("nvme"), limit("virtio-pci")], [30, 1].map(Duration::from_secs));
+}
+
+#[test]
+fn a_disk_that_has_gone_is_waited_for_once() {
+    let mut machine = Machine::new(Some("nvme"));
+    machine.fixture.limit = Some(Duration::from_millis(50));
+    let drives = r#"[{"name":"nvme7n1","serial":"S-7"}]"#;
+    let header =
+        format!(r#"{{"iopj_journal":1,"boot_id":"{BOOT_ID}","pid":77,"begun_ns":1,"devices":{drives}}}"#);
+    let line = format!(r#"{{"file":"bus/pci/devices/{ADDRESS}/driver","old":"nvme","new":"vfio-pci"}}"#);
+    journal(&machine.fixture, 1, &header, &format!("{line}\n"));
+    let report = machine.restore();
+    assert_eq!((report.failed.len(), report.restored.len(), report.left_alone.len()), (0, 0, 0));
+    assert_eq!(machine.fixture.journals(), [""; 0]);
+}
