@@ -6,6 +6,7 @@ use iopj_core::format_duration;
 use iopj_host::machine;
 use iopj_host::settings::{DeviceLocks, Host, RestoreReport, SettingsError, in_use};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,11 +23,18 @@ pub(crate) struct Locker<'a> {
     told: Vec<String>,
     /// See [`crate::Options::drives`].
     allowed: Option<&'a BTreeMap<String, Option<String>>>,
+    /// The target where it is a file.
+    file: Option<PathBuf>,
 }
 
 impl<'a> Locker<'a> {
     pub(crate) fn new(host: &'a Host) -> Locker<'a> {
-        Locker { host, told: Vec::new(), allowed: None }
+        Locker { host, told: Vec::new(), allowed: None, file: None }
+    }
+
+    /// Keeps runs on loop devices off this file, too, from the next lock on.
+    pub(crate) fn with_file(&mut self, file: &Path) {
+        self.file = Some(file.to_owned());
     }
 
     /// One that takes no other drives than these, by their names and serial numbers.
@@ -56,7 +64,7 @@ impl<'a> Locker<'a> {
         progress: &mut dyn Progress,
     ) -> Result<Arc<DeviceLocks>, RunError> {
         self.put_back_left_behind(progress)?;
-        let locks = self.host.lock(devices).map_err(|error| match error {
+        let locks = self.host.lock_with(devices, self.file.as_deref()).map_err(|error| match error {
             SettingsError::Locked { device, pid } => RunError::InUse(in_use(&device, pid)),
             other => other.into(),
         })?;
@@ -151,7 +159,6 @@ impl<'a> Locker<'a> {
 mod tests {
     use super::*;
     use crate::progress::Said;
-    use std::path::Path;
 
     /// A host with the drive `sda`, on which nobody is root.
     fn host(root: &Path) -> Host {

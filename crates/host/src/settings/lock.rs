@@ -8,7 +8,7 @@ use super::host::Host;
 use crate::sysfs;
 use rustix::fs::{major, minor};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -78,13 +78,26 @@ impl Host {
     /// [`SettingsError::NoDevice`], [`SettingsError::Locked`] with the process that holds it,
     /// [`SettingsError::UnsafeFolder`], or a failed file operation.
     pub fn lock(&self, devices: &[String]) -> Result<Arc<DeviceLocks>, SettingsError> {
+        self.lock_with(devices, None)
+    }
+
+    /// As [`Host::lock`], and keeps runs on loop devices off the file that the run itself reads or writes.
+    ///
+    /// # Errors
+    /// As for [`Host::lock`].
+    pub fn lock_with(
+        &self,
+        devices: &[String],
+        file: Option<&Path>,
+    ) -> Result<Arc<DeviceLocks>, SettingsError> {
         let folder = self.sys.join("block");
         for device in devices {
             if !is_device_name(device) || !folder.join(device).is_dir() {
                 return Err(SettingsError::NoDevice { device: device.clone(), folder });
             }
         }
-        let Covered { devices, files } = covered(self, devices);
+        let Covered { devices, mut files } = covered(self, devices);
+        files.extend(file.and_then(|file| std::fs::metadata(file).ok()).as_ref().and_then(lock_of_file));
         let mut locks = DeviceLocks::take(&self.run, &devices.iter().chain(&files).collect())?;
         for device in &devices {
             locks.claims.extend(claim(self, device)?);
@@ -118,11 +131,15 @@ fn covered(host: &Host, devices: &[String]) -> Covered {
             let number = format!("dev/block/{}:{}", major(file.rdev()), minor(file.rdev()));
             open.extend(whole_name(&host.sys.join(number)));
         } else {
-            // One file has one such pair, whatever its names are.
-            covered.files.insert(format!("file:{}:{}:{}", major(file.dev()), minor(file.dev()), file.ino()));
+            covered.files.extend(lock_of_file(&file));
         }
     }
     covered
+}
+
+/// The name of the lock for a regular file: it has one such pair, whatever its names are.
+fn lock_of_file(file: &Metadata) -> Option<String> {
+    file.is_file().then(|| format!("file:{}:{}:{}", major(file.dev()), minor(file.dev()), file.ino()))
 }
 
 /// The name of the whole device that a link in sysfs leads to, or to a partition of which it leads.
@@ -224,6 +241,31 @@ mod tests {
         host.lock(&["loop2".to_owned()]).unwrap();
         drop(held);
         host.lock(&["loop1".to_owned()]).unwrap();
+    }
+
+    /// A run on a file, and one on a loop device of the file, ran at once.
+    #[test]
+    fn a_run_on_a_file_keeps_runs_on_its_loop_devices_off() {
+        let root = tempfile::tempdir().unwrap();
+        let host = Host::with_root(root.path());
+        let image = root.path().join("image");
+        fs::write(&image, "x").unwrap();
+        let device = root.path().join("sys/block/loop0/loop");
+        fs::create_dir_all(&device).unwrap();
+        fs::write(device.join("backing_file"), image.display().to_string()).unwrap();
+        let on_device = || host.lock(&["loop0".to_owned()]);
+        let on_file = || host.lock_with(&[], Some(&image));
+        let held = on_file().unwrap();
+        let refused = on_device().unwrap_err().to_string();
+        assert!(refused.starts_with("`the file of a loop device` is in use by "), "{refused}");
+        drop(held);
+        let held = on_device().unwrap();
+        on_file().unwrap_err();
+        drop(held);
+        on_file().unwrap();
+        // A name that leads to nothing yet, or to a folder.
+        host.lock_with(&[], Some(root.path())).unwrap();
+        host.lock_with(&[], Some(&root.path().join("none"))).unwrap();
     }
 
     #[test]

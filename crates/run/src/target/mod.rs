@@ -197,6 +197,13 @@ impl TargetSpec {
         self.writes.is_some()
     }
 
+    /// Nobody has a loop device on a file that is to be made.
+    fn keep_loops_off(&self, locker: &mut Locker<'_>) {
+        if self.made_bytes.is_none() {
+            locker.with_file(&self.path);
+        }
+    }
+
     /// Locks the target's drives once they are free, if the run may wait for that: before anything is opened
     /// for long or made.
     pub(crate) fn wait(
@@ -207,6 +214,7 @@ impl TargetSpec {
         stop: &AtomicBool,
     ) -> Result<Option<Arc<DeviceLocks>>, RunError> {
         let Some(limit) = limit else { return Ok(None) };
+        self.keep_loops_off(locker);
         let devices = match self.made_bytes {
             None => Target::open(&self.path)?.devices().to_vec(),
             Some(_) => devices_below(folder_of(&self.path)),
@@ -222,6 +230,7 @@ impl TargetSpec {
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<OpenTarget, RunError> {
+        self.keep_loops_off(locker);
         // A file that was made is removed, if the target does not open, before its locks go.
         let (locks, made) = match self.made_bytes {
             None => (locks, None),
