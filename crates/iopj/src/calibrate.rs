@@ -1,11 +1,11 @@
 //! The cost model of a store or of a file, for the commands that use one.
 
 use crate::args::Competing;
+use crate::opened::open;
 use crate::output::note;
 use anyhow::{Context, anyhow};
 use iopj_core::files::read_whole_text;
 use iopj_model::{Model, Observation, observations};
-use iopj_store::Store;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -32,7 +32,7 @@ pub(crate) fn observed(
     store: &Path,
     competing: &Competing,
 ) -> anyhow::Result<(Vec<Observation>, BTreeMap<String, String>)> {
-    let opened = Store::open(store)?;
+    let opened = open(store)?;
     let study = opened.study()?;
     if let Some(emulator) = &study.emulated {
         return Err(anyhow!(
@@ -53,7 +53,7 @@ pub(crate) fn observed(
 /// Why no trial of a store competes, if that is so, as a further sentence.
 fn barred(store: &Path, competing: &Competing) -> String {
     let nobody = || {
-        let store = Store::open(store).ok()?;
+        let store = open(store).ok()?;
         let (study, trials) = (store.study().ok()?, store.trials().ok()?);
         competing.admission().of(&study).why_none_competes(&trials)
     };

@@ -1,13 +1,13 @@
 //! `iopj claims`: the papers' findings, decided from a store's trials.
 
 use crate::args::ClaimsArgs;
+use crate::opened::open;
 use crate::output::{print, print_json};
 use iopj_report::analysis::claims::{ClaimContext, decide};
-use iopj_store::Store;
 use std::process::ExitCode;
 
 pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
-    let store = Store::open(&args.store)?;
+    let store = open(&args.store)?;
     let (study, trials) = (store.study()?, store.trials()?);
     let claims = decide(&trials, &ClaimContext::of(&study, &trials, args.competing.admission()));
     if args.json {

@@ -1,11 +1,11 @@
 //! `iopj compare`: what got better or worse, beyond noise, from one store to another or within one.
 
 use crate::args::CompareArgs;
+use crate::opened::open;
 use crate::output::{FAILURES, print, print_json};
 use anyhow::anyhow;
 use iopj_report::analysis::compare::{Comparison, compare as compare_trials, compare_within, gate};
 use iopj_report::render;
-use iopj_store::Store;
 use std::process::ExitCode;
 
 pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
@@ -36,14 +36,14 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
 /// The comparison of two stores, or of the two sides of `--by` in one.
 fn comparison(args: &CompareArgs) -> anyhow::Result<Comparison> {
     let admission = args.competing.admission();
-    let before = Store::open(&args.before)?;
+    let before = open(&args.before)?;
     let Some(after) = &args.after else {
         let by = args.by.as_deref().unwrap_or_default();
         let store = args.before.display();
         let within = compare_within(&before.study()?, before.trials()?, by, &args.ignore, admission);
         return within.map_err(|why| anyhow!("{store}: {why}"));
     };
-    let after = Store::open(after)?;
+    let after = open(after)?;
     let sides = [(before.study()?, before.trials()?), (after.study()?, after.trials()?)];
     let [before, after] = sides.each_ref().map(|(study, trials)| (study, trials.as_slice()));
     Ok(compare_trials(before, after, &args.ignore, admission)?)

@@ -1,23 +1,21 @@
 //! `iopj export`: a store in a format for other programs.
 
 use crate::args::ExportArgs;
-use crate::output::{print, print_json};
-use iopj_store::{Store, export as format};
+use crate::opened::open;
+use crate::output::{Form, print_json, print_written};
+use iopj_store::export::Detail;
 use std::process::ExitCode;
 
 pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
-    let store = Store::open(&args.store)?;
+    let store = open(&args.store)?;
     if let Some(watch) = store.watch()?.filter(|_| !args.format.csv) {
         print_json(&serde_json::to_value(&watch)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let trials = store.all_trials()?;
     if args.format.csv {
-        let mut csv = Vec::new();
-        format::csv(&store.study()?, &trials, &mut csv)?;
-        print(&String::from_utf8_lossy(&csv))?;
+        print_written(Form::Text, |out| store.write_csv(out))?;
     } else {
-        print_json(&format::json(&store.study()?, &trials, &store.events()?, format::Detail::Full))?;
+        print_written(Form::Json, |out| store.write_json(Detail::Full, out))?;
     }
     Ok(ExitCode::SUCCESS)
 }

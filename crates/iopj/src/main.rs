@@ -19,6 +19,7 @@ mod meta;
 mod meter;
 mod meter_test;
 mod metrics;
+mod opened;
 mod output;
 mod policy;
 mod predict;

@@ -2,6 +2,7 @@
 
 use crate::args::{AttachArgs, MeterCommand};
 use crate::meter_test;
+use crate::opened::open;
 use crate::output::{print, print_json, write_whole};
 use anyhow::anyhow;
 use iopj_core::files::read_whole;
@@ -76,7 +77,7 @@ fn outcomes<'a>(trials: impl Iterator<Item = &'a Trial>, meter: &str) -> (usize,
 }
 
 fn fit(store: &Path, output: &Path, json: bool) -> anyhow::Result<ExitCode> {
-    let (text, scope, left_out) = energy::fit(&Store::open(store)?)?;
+    let (text, scope, left_out) = energy::fit(&open(store)?)?;
     write_whole(output, text.as_bytes()).map_err(|error| {
         anyhow!("`{}` cannot be written ({error}): name another file with -o", output.display())
     })?;

@@ -36,6 +36,70 @@ pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
     print_as_it_is(&escape_json(&format!("{value:#}\n")))
 }
 
+/// Prints what `write` writes, made harmless, while it is being written.
+pub(crate) fn print_written<E: Into<anyhow::Error>>(
+    form: Form,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+) -> anyhow::Result<()> {
+    let mut safe = Safe { form, lines: Vec::new(), out: io::stdout().lock(), failed: None };
+    let written = write(&mut safe).map_err(Into::into).and_then(|()| Ok(safe.flush()?));
+    match safe.failed {
+        Some(io::ErrorKind::BrokenPipe) => Ok(()),
+        Some(_) => written.context("standard output cannot be written"),
+        None => written,
+    }
+}
+
+/// What is printed while it is being written.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    Text,
+    Json,
+}
+
+/// Passes whole lines on, made harmless.
+struct Safe<W: Write> {
+    form: Form,
+    lines: Vec<u8>,
+    out: W,
+    /// How passing on failed: the error itself may reach the caller as a text.
+    failed: Option<io::ErrorKind>,
+}
+
+/// How much of it waits for the end of a line.
+const PASSED_AT_ONCE: usize = 1 << 16;
+
+impl<W: Write> Safe<W> {
+    fn pass_on(&mut self, up_to: usize) -> io::Result<()> {
+        let rest = self.lines.split_off(up_to);
+        let lines = std::mem::replace(&mut self.lines, rest);
+        let text = String::from_utf8(lines)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        let safe = match self.form {
+            Form::Text => escape_lines(&text),
+            Form::Json => escape_json(&text),
+        };
+        self.out.write_all(safe.as_bytes()).inspect_err(|error| self.failed = Some(error.kind()))
+    }
+}
+
+impl<W: Write> Write for Safe<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.lines.extend_from_slice(bytes);
+        if self.lines.len() >= PASSED_AT_ONCE
+            && let Some(end) = self.lines.iter().rposition(|byte| *byte == b'\n')
+        {
+            self.pass_on(end + 1)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.pass_on(self.lines.len())?;
+        self.out.flush().inspect_err(|error| self.failed = Some(error.kind()))
+    }
+}
+
 /// Writes a file and prints its name.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     write_file(path, bytes)?;
@@ -161,6 +225,20 @@ fn message(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A CSV of many trials was a text in memory before it was printed.
+    #[test]
+    fn what_is_printed_piece_by_piece_is_as_what_is_printed_at_once() {
+        let line = "a,\u{1b}[2J,\u{202e}é\r\n";
+        for (form, whole) in [(Form::Text, escape_lines as fn(&str) -> String), (Form::Json, escape_json)] {
+            let text = line.repeat(PASSED_AT_ONCE / 8) + "an end";
+            let mut safe = Safe { form, lines: Vec::new(), out: Vec::new(), failed: None };
+            text.as_bytes().chunks(7).for_each(|piece| safe.write_all(piece).unwrap());
+            assert!(safe.lines.len() < PASSED_AT_ONCE);
+            safe.flush().unwrap();
+            assert!(safe.out == whole(&text).into_bytes());
+        }
+    }
 
     /// The message about a missing program once ended in "No such file or directory" twice.
     #[test]

@@ -2,23 +2,29 @@
 
 use crate::advise::question;
 use crate::args::ReportArgs;
-use crate::output::{print, print_json, write, write_figures};
+use crate::opened::open;
+use crate::output::{Form, print, print_written, write, write_figures};
 use anyhow::{anyhow, bail};
 use iopj_report::analysis::advise::advise;
 use iopj_report::analysis::power::{PowerTrace, windows};
 use iopj_report::analysis::{Admission, workload_tables};
 use iopj_report::render;
 use iopj_run::energy::{ChannelPower, traces};
-use iopj_store::{Checked, Store, StoreError, StudyRecord, Trial, export};
+use iopj_store::export::Detail;
+use iopj_store::{Checked, Store, StoreError, StudyRecord, Trial};
 use std::process::ExitCode;
 
 pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    let store = Store::open(&args.store)?;
+    let store = open(&args.store)?;
     if args.check {
         return check(&store);
     }
     if let Some(watch) = store.watch()? {
         return crate::watch::report(args, &watch);
+    }
+    if args.json && args.asking.given().is_none() {
+        print_written(Form::Json, |out| store.write_json(Detail::Figures, out))?;
+        return Ok(ExitCode::SUCCESS);
     }
     let (study, trials) = (store.study()?, store.trials()?);
     let admission = args.competing.admission().of(&study);
@@ -29,9 +35,7 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         }
         advise(&study, &trials, &question).map_err(|why| anyhow!("{}: {why}", args.store.display()))?;
     }
-    if args.json {
-        print_json(&export::json(&study, &store.all_trials()?, &store.events()?, export::Detail::Figures))?;
-    } else if args.latex {
+    if args.latex {
         print(&render::latex(&workload_tables(&study, &trials, admission)))?;
     } else if args.csv {
         print(&render::csv(&workload_tables(&study, &trials, admission)))?;

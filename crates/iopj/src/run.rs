@@ -4,7 +4,7 @@ use crate::again::{self, Chosen};
 use crate::args::RunArgs;
 use crate::dry_run;
 use crate::log::{self, Level};
-use crate::output::{FAILURES, INTERRUPTED, print, print_json};
+use crate::output::{FAILURES, Form, INTERRUPTED, print, print_written};
 use crate::progress::{Followed, view};
 use crate::signals;
 use crate::study;
@@ -13,7 +13,8 @@ use iopj_report::analysis::{Admission, sequential};
 use iopj_report::render::escape;
 use iopj_run::blocks::Look;
 use iopj_run::{Options, Progress, RunError, Summary};
-use iopj_store::{Store, StudyRecord, Trial, export};
+use iopj_store::export::Detail;
+use iopj_store::{Store, StudyRecord, Trial};
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
@@ -124,7 +125,7 @@ fn conclude(summary: &Summary, view: Followed, args: &RunArgs) -> anyhow::Result
         log::event(Level::Info, "done", fields);
     }
     if args.json {
-        print_json(&export::json(&study, &store.all_trials()?, &store.events()?, export::Detail::Figures))?;
+        print_written(Form::Json, |out| store.write_json(Detail::Figures, out))?;
     } else {
         print(&iopj_report::render::report(&study, &trials, Admission::default().of(&study)))?;
         print(&kept(&study, trials.len(), summary))?;

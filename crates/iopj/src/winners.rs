@@ -1,11 +1,11 @@
 //! `iopj winners`: a map of the best path over two axes of the workload.
 
 use crate::args::WinnersArgs;
+use crate::opened::open;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
 use iopj_report::analysis::asked::{WinnerWords, metric};
 use iopj_report::render;
-use iopj_store::Store;
 use std::process::ExitCode;
 
 pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
@@ -13,7 +13,7 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
         return Err(anyhow!("--axes takes two names, such as iodepth,numjobs"));
     };
     let words = WinnerWords::of([x, y], args.test.as_deref())?;
-    let store = Store::open(&args.store)?;
+    let store = open(&args.store)?;
     let study = store.study()?;
     let mut question = words.question(&study, args.competing.admission())?;
     let trials = store.trials()?;

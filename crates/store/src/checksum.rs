@@ -157,6 +157,14 @@ impl RowHash {
     }
 }
 
+/// How many trials have no checksum.
+pub(crate) fn trials_without(connection: &Connection) -> rusqlite::Result<u64> {
+    let count = "SELECT (SELECT count(*) FROM trial) - (SELECT count(*) FROM checksum WHERE kind = ?1)";
+    let without: i64 = connection.query_row(count, [Kind::Trial.word()], |row| row.get(0))?;
+    // One that is gone is damage, and found where trials are read.
+    Ok(without.max(0) as u64)
+}
+
 /// What a pass over one kind found.
 #[derive(Default)]
 pub(crate) struct Found {

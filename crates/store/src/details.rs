@@ -2,12 +2,12 @@
 
 use crate::checksum::{self, Kind};
 use crate::json_column::{from_json, to_json};
-use crate::pending;
 use crate::record::Measurement;
 use iopj_core::Slice;
 use iopj_core::fabric::{HostSide, NetworkBaseline};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space, TrialEnergy};
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::collections::HashMap;
 
 /// Adds all details of a trial.
 pub(crate) fn add(connection: &Connection, trial: i64, measurement: &Measurement) -> rusqlite::Result<()> {
@@ -45,39 +45,66 @@ pub(crate) fn without(measurement: &Measurement) -> Measurement {
     }
 }
 
-/// Reads all details of a trial into its measurement.
-pub(crate) fn read(
-    connection: &Connection,
-    trial: i64,
-    measurement: &mut Measurement,
-) -> rusqlite::Result<()> {
-    let mut histograms = connection.prepare_cached("SELECT op, v2 FROM histogram WHERE trial = ?1")?;
-    let mut rows = histograms.query([trial])?;
-    while let Some(row) = rows.next()? {
-        let op: String = row.get(0)?;
-        let latency = match op.as_str() {
-            "read" => measurement.read_latency.as_mut(),
-            "write" => measurement.write_latency.as_mut(),
-            _ => Some(&mut measurement.latency),
-        };
-        if let Some(latency) = latency {
-            latency.histogram = row.get(1)?;
+/// The details of some trials, by their ids.
+#[derive(Default)]
+pub(crate) struct Details {
+    histograms: HashMap<i64, Vec<(String, Vec<u8>)>>,
+    series: HashMap<i64, Vec<Slice>>,
+    costs: HashMap<i64, CostProfile>,
+    target_costs: HashMap<i64, CostProfile>,
+    energy: HashMap<i64, Vec<TrialEnergy>>,
+}
+
+impl Details {
+    /// Moves what is there of a trial into its measurement.
+    pub(crate) fn move_to(&mut self, trial: i64, measurement: &mut Measurement) {
+        for (op, histogram) in self.histograms.remove(&trial).unwrap_or_default() {
+            let latency = match op.as_str() {
+                "read" => measurement.read_latency.as_mut(),
+                "write" => measurement.write_latency.as_mut(),
+                _ => Some(&mut measurement.latency),
+            };
+            if let Some(latency) = latency {
+                latency.histogram = histogram;
+            }
         }
+        measurement.series = self.series.remove(&trial).unwrap_or_default();
+        measurement.costs = self.costs.remove(&trial);
+        measurement.target_costs = self.target_costs.remove(&trial);
+        measurement.energy = self.energy.remove(&trial).unwrap_or_default();
     }
-    let mut slices =
-        connection.prepare_cached("SELECT end_ns, ios FROM slice WHERE trial = ?1 ORDER BY end_ns")?;
-    let rows = slices.query_map([trial], |row| Ok(Slice { end_ns: count(row, 0)?, ios: count(row, 1)? }))?;
-    measurement.series = rows.collect::<rusqlite::Result<_>>()?;
-    measurement.costs = read_costs(connection, trial, HostSide::Host)?;
-    measurement.target_costs = read_costs(connection, trial, HostSide::Target)?;
-    let mut energy =
-        connection.prepare_cached("SELECT record FROM energy WHERE trial = ?1 ORDER BY rowid")?;
-    let rows = energy.query_map([trial], |row| from_json(row, 0))?;
-    measurement.energy = rows.collect::<rusqlite::Result<_>>()?;
-    if measurement.energy.is_empty() {
-        measurement.energy = pending::of(connection, trial)?;
+}
+
+/// Reads the details of the trials with ids from `first` to `last`.
+pub(crate) fn read(connection: &Connection, first: i64, last: i64) -> rusqlite::Result<Details> {
+    let ids = [first, last];
+    let histograms = "SELECT trial, op, v2 FROM histogram WHERE trial BETWEEN ?1 AND ?2";
+    let slices = "SELECT trial, end_ns, ios FROM slice WHERE trial BETWEEN ?1 AND ?2 ORDER BY trial, end_ns";
+    let energy = "SELECT trial, record FROM energy WHERE trial BETWEEN ?1 AND ?2 ORDER BY trial, rowid";
+    Ok(Details {
+        histograms: by_trial(connection, histograms, ids, |row| Ok((row.get(1)?, row.get(2)?)))?,
+        series: by_trial(connection, slices, ids, |row| {
+            Ok(Slice { end_ns: count(row, 1)?, ios: count(row, 2)? })
+        })?,
+        costs: read_costs(connection, ids, HostSide::Host)?,
+        target_costs: read_costs(connection, ids, HostSide::Target)?,
+        energy: by_trial(connection, energy, ids, |row| from_json(row, 1))?,
+    })
+}
+
+/// The rows of a query for the ids from a first to a last one, by the id in their first column.
+fn by_trial<T>(
+    connection: &Connection,
+    query: &str,
+    ids: [i64; 2],
+    of: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<HashMap<i64, Vec<T>>> {
+    let mut select = connection.prepare_cached(query)?;
+    let (mut rows, mut all) = (select.query(ids)?, HashMap::<i64, Vec<T>>::new());
+    while let Some(row) = rows.next()? {
+        all.entry(row.get(0)?).or_default().push(of(row)?);
     }
-    Ok(())
+    Ok(all)
 }
 
 /// The id of the measured trial at this position in the study's order.
@@ -151,34 +178,42 @@ fn prefix(side: HostSide) -> &'static str {
     }
 }
 
-fn read_costs(connection: &Connection, trial: i64, side: HostSide) -> rusqlite::Result<Option<CostProfile>> {
+fn read_costs(
+    connection: &Connection,
+    ids: [i64; 2],
+    side: HostSide,
+) -> rusqlite::Result<HashMap<i64, CostProfile>> {
     let of = prefix(side);
-    let head = format!("SELECT source, kinds FROM {of}profile WHERE trial = ?1");
-    let mut head = connection.prepare_cached(&head)?;
-    let head = head.query_row([trial], |row| Ok((from_json(row, 0)?, from_json(row, 1)?))).optional()?;
-    let Some((source, kinds)) = head else { return Ok(None) };
-    let (source, kinds): (CostSource, Vec<CostKind>) = (source, kinds);
-    let mut rows = connection.prepare_cached(&format!(
-        "SELECT kernel, function, module, directory, calls, instructions, loads, stores, cpu_ns \
-         FROM {of}cost WHERE trial = ?1"
-    ))?;
-    let functions = rows.query_map([trial], |row| {
+    let heads = format!("SELECT trial, source, kinds FROM {of}profile WHERE trial BETWEEN ?1 AND ?2");
+    let heads: HashMap<i64, Vec<(CostSource, Vec<CostKind>)>> =
+        by_trial(connection, &heads, ids, |row| Ok((from_json(row, 1)?, from_json(row, 2)?)))?;
+    if heads.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let functions = format!(
+        "SELECT trial, kernel, function, module, directory, calls, instructions, loads, stores, cpu_ns \
+         FROM {of}cost WHERE trial BETWEEN ?1 AND ?2 ORDER BY trial, rowid"
+    );
+    let mut functions = by_trial(connection, &functions, ids, |row| {
         Ok(FunctionCost {
-            space: if row.get(0)? { Space::Kernel } else { Space::User },
-            function: row.get(1)?,
-            module: row.get(2)?,
-            directory: row.get(3)?,
+            space: if row.get(1)? { Space::Kernel } else { Space::User },
+            function: row.get(2)?,
+            module: row.get(3)?,
+            directory: row.get(4)?,
             cost: Cost {
-                calls: count(row, 4)?,
-                instructions: count(row, 5)?,
-                loads: count(row, 6)?,
-                stores: count(row, 7)?,
-                cpu_ns: count(row, 8)?,
+                calls: count(row, 5)?,
+                instructions: count(row, 6)?,
+                loads: count(row, 7)?,
+                stores: count(row, 8)?,
+                cpu_ns: count(row, 9)?,
             },
         })
     })?;
-    let functions = functions.collect::<rusqlite::Result<_>>()?;
-    Ok(Some(CostProfile::new(source, kinds, functions)))
+    let profile = |(trial, head): (i64, Vec<(CostSource, Vec<CostKind>)>)| {
+        let (source, kinds) = head.into_iter().next()?;
+        Some((trial, CostProfile::new(source, kinds, functions.remove(&trial).unwrap_or_default())))
+    };
+    Ok(heads.into_iter().filter_map(profile).collect())
 }
 
 /// Adds one baseline of the network between the two hosts.

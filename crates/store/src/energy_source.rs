@@ -22,14 +22,67 @@ pub struct EnergySource {
 }
 
 /// How many trials a source took part in, and how many of these it covered.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Cover {
     all: usize,
     complete: usize,
 }
 
-/// What each meter's scope covers: the widest scope first.
-type Covers<'a> = BTreeMap<(Scope, &'a str), Cover>;
+/// What each meter's scope covers of some trials: the widest scope first.
+#[derive(Clone, Debug, Default)]
+struct Covers {
+    /// How many trials count.
+    trials: usize,
+    by: BTreeMap<(Scope, String), Cover>,
+}
+
+impl Covers {
+    /// Of meters or of models whose names are meant.
+    fn of(trials: &[Trial], estimated: bool, is_meant: &dyn Fn(&str) -> bool) -> Covers {
+        let mut covers = Covers::default();
+        trials.iter().for_each(|trial| covers.add(trial, estimated, is_meant));
+        covers
+    }
+
+    /// Refuted and failed trials do not count.
+    fn add(&mut self, trial: &Trial, estimated: bool, is_meant: &dyn Fn(&str) -> bool) {
+        let measured = trial.outcome.measurement().filter(|one| one.verdict.kind != VerdictKind::Refuted);
+        let Some(measured) = measured else { return };
+        self.trials += 1;
+        let taken = |energy: &&TrialEnergy| energy.estimated == estimated && is_meant(&energy.meter);
+        for energy in measured.energy.iter().filter(taken) {
+            let cover = self.by.entry((energy.scope, energy.meter.clone())).or_default();
+            cover.all += 1;
+            cover.complete += usize::from(energy.joules().is_some());
+        }
+    }
+}
+
+/// What the meters and the models of a store cover, found trial by trial.
+#[derive(Clone, Debug, Default)]
+pub struct EnergyCover {
+    meters: Covers,
+    models: Covers,
+}
+
+impl EnergyCover {
+    /// Takes a trial of the store.
+    pub fn add(&mut self, trial: &Trial) {
+        self.meters.add(trial, false, &|_| true);
+        self.models.add(trial, true, &|_| true);
+    }
+
+    /// As [`EnergySource::shown`].
+    pub fn shown(&self) -> Option<EnergySource> {
+        let taking_part = || {
+            let (scope, meter) = self.meters.by.keys().next()?.clone();
+            Some(EnergySource { scope, meter, estimated: false })
+        };
+        choose(std::slice::from_ref(&self.meters), false)
+            .or_else(|| choose(std::slice::from_ref(&self.models), true))
+            .or_else(taking_part)
+    }
+}
 
 impl EnergySource {
     /// The meter and scope by which all of these sets of trials are compared: the widest scope of a meter
@@ -40,28 +93,25 @@ impl EnergySource {
     /// Where a trial has joules of both hosts ([`BOTH_HOSTS`]), only these are compared: by the meter of one
     /// host the other's part of a remote I/O would cost nothing.
     pub fn measured(sets: &[&[Trial]]) -> Option<EnergySource> {
-        choose(sets, false, &|_| true)
+        choose(&covers(sets, false, &|_| true), false)
     }
 
     /// The same among the meters of one store whose names are meant.
     pub fn measured_by(trials: &[Trial], is_meant: &dyn Fn(&str) -> bool) -> Option<EnergySource> {
-        choose(&[trials], false, is_meant)
+        choose(&covers(&[trials], false, is_meant), false)
     }
 
     /// The same among models.
     pub fn estimated(sets: &[&[Trial]]) -> Option<EnergySource> {
-        choose(sets, true, &|_| true)
+        choose(&covers(sets, true, &|_| true), true)
     }
 
     /// The source of the energy shown for a store: a meter that has joules, or a model that has, or else a
     /// meter that took part and has none.
     pub fn shown(trials: &[Trial]) -> Option<EnergySource> {
-        let taking_part = || {
-            let (_, covers) = covers(trials, false, &|_| true);
-            let (scope, meter) = *covers.keys().next()?;
-            Some(EnergySource { scope, meter: meter.to_owned(), estimated: false })
-        };
-        EnergySource::measured(&[trials]).or_else(|| EnergySource::estimated(&[trials])).or_else(taking_part)
+        let mut cover = EnergyCover::default();
+        trials.iter().for_each(|trial| cover.add(trial));
+        cover.shown()
     }
 
     /// What this source has of a trial; `None` if it took no part.
@@ -90,41 +140,31 @@ impl fmt::Display for EnergySource {
     }
 }
 
-fn choose(sets: &[&[Trial]], estimated: bool, is_meant: &dyn Fn(&str) -> bool) -> Option<EnergySource> {
-    let covers: Vec<(usize, Covers<'_>)> = sets.iter().map(|set| covers(set, estimated, is_meant)).collect();
-    let (_, first) = covers.first()?;
-    let candidates = first.keys().filter_map(|key| {
-        let each = covers.iter().map(|(_, covers)| covers.get(key).copied().unwrap_or_default());
+/// What is covered of each set.
+fn covers(sets: &[&[Trial]], estimated: bool, is_meant: &dyn Fn(&str) -> bool) -> Vec<Covers> {
+    sets.iter().map(|set| Covers::of(set, estimated, is_meant)).collect()
+}
+
+fn choose(covers: &[Covers], estimated: bool) -> Option<EnergySource> {
+    let candidates = covers.first()?.by.keys().filter_map(|key| {
+        let each = covers.iter().map(|covers| covers.by.get(key).copied().unwrap_or_default());
         let (all, complete) = each.clone().fold((0, 0), |sum, one| (sum.0 + one.all, sum.1 + one.complete));
-        each.clone().all(|one| one.complete > 0).then_some((*key, all, complete))
+        each.clone().all(|one| one.complete > 0).then_some((key, all, complete))
     });
-    let is_both = |(_, meter): &(Scope, &str)| *meter == BOTH_HOSTS;
+    let is_both = |(_, meter): &(Scope, String)| meter == BOTH_HOSTS;
     let is_summed =
-        covers.iter().flat_map(|(_, covers)| covers).any(|(key, one)| is_both(key) && one.complete > 0);
+        covers.iter().flat_map(|covers| &covers.by).any(|(key, one)| is_both(key) && one.complete > 0);
     let candidates = candidates.filter(|(key, ..)| !is_summed || is_both(key));
-    let trials: usize = covers.iter().map(|(trials, _)| trials).sum();
+    let trials: usize = covers.iter().map(|covers| covers.trials).sum();
     // Candidates are in the order of scopes, the widest first, and the first of equals is kept. A gap in a
     // trial does not narrow the scope of a meter that took part throughout and covered most: the trial is
     // left out.
     let throughout = |all: usize, complete: usize| all == trials && 2 * complete > trials;
     let worth = |all: usize, complete: usize| if throughout(all, complete) { usize::MAX } else { complete };
     // `max_by_key` keeps the last of equals, which in reverse order is the first.
-    let ((scope, meter), ..) = candidates.rev().max_by_key(|(_, all, complete)| worth(*all, *complete))?;
-    Some(EnergySource { scope, meter: meter.to_owned(), estimated })
-}
-
-/// How many trials count, and what each source that is meant covers of them.
-fn covers<'a>(trials: &'a [Trial], estimated: bool, is_meant: &dyn Fn(&str) -> bool) -> (usize, Covers<'a>) {
-    let measured = || trials.iter().filter_map(|trial| trial.outcome.measurement());
-    let counting = || measured().filter(|one| one.verdict.kind != VerdictKind::Refuted);
-    let mut covers = Covers::new();
-    let taken = |energy: &&TrialEnergy| energy.estimated == estimated && is_meant(&energy.meter);
-    for energy in counting().flat_map(|one| &one.energy).filter(taken) {
-        let cover = covers.entry((energy.scope, energy.meter.as_str())).or_default();
-        cover.all += 1;
-        cover.complete += usize::from(energy.joules().is_some());
-    }
-    (counting().count(), covers)
+    let (key, ..) = candidates.rev().max_by_key(|(_, all, complete)| worth(*all, *complete))?;
+    let (scope, meter) = key.clone();
+    Some(EnergySource { scope, meter, estimated })
 }
 
 #[cfg(test)]

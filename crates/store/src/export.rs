@@ -4,16 +4,18 @@
 //! Keys are the project's words in snake case, with the unit if a number has one. Rates and
 //! shares are per I/O or per second as their keys say; latencies are in ns.
 
+use crate::cell::known;
 use crate::corunner_window::CorunnerWindow;
 use crate::energy_source::EnergySource;
-use crate::histogram;
+use crate::export_energy::{ENERGY, ENERGY_SOURCE, energy};
 use crate::kind_window::KindWindow;
 use crate::latency::Latency;
 use crate::open_window::OpenWindow;
+use crate::pooled::Pooled;
 use crate::record::{Measurement, Outcome, StudyRecord, Trial};
 use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
 use iopj_core::workload::Length;
-use iopj_core::{Corunner, CostKind, CostSource, IoPath, Joules, OpenLoad, Space};
+use iopj_core::{Corunner, CostKind, CostSource, IoPath, OpenLoad, Space};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -37,18 +39,21 @@ pub fn json(
     events: &[(u64, String, String)],
     detail: Detail,
 ) -> Value {
-    let events: Vec<Value> = events
-        .iter()
-        .map(|(unix_ns, kind, detail)| json!({"unix_ns": unix_ns, "kind": kind, "detail": detail}))
-        .collect();
     json!({
         "study": study,
-        "events": events,
+        "events": events_json(events),
         "trials": trials.iter().map(|trial| trial_json(study, trial, detail)).collect::<Vec<_>>(),
     })
 }
 
-fn trial_json(study: &StudyRecord, trial: &Trial, detail: Detail) -> Value {
+pub(crate) fn events_json(events: &[(u64, String, String)]) -> Vec<Value> {
+    events
+        .iter()
+        .map(|(unix_ns, kind, detail)| json!({"unix_ns": unix_ns, "kind": kind, "detail": detail}))
+        .collect()
+}
+
+pub(crate) fn trial_json(study: &StudyRecord, trial: &Trial, detail: Detail) -> Value {
     let mut object = Map::new();
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
     put("path", json!(trial.path));
@@ -142,14 +147,9 @@ fn put_measurement(object: &mut Map<String, Value>, measurement: &Measurement, d
 
 fn latency_json(latency: &Latency, detail: Detail) -> Value {
     let mut value = json!(latency);
-    if detail == Detail::Full
-        && let Some(decoded) = histogram::decode(&latency.histogram)
-    {
-        let bins: Vec<Value> = decoded
-            .iter_recorded()
-            .map(|bin| json!([bin.value_iterated_to(), bin.count_at_value()]))
-            .collect();
-        value["histogram"] = Value::Array(bins);
+    if detail == Detail::Full && !latency.histogram.is_empty() {
+        let bins = Pooled::of([&latency.histogram[..]]);
+        value["histogram"] = bins.bins().map(|bin| json!([bin.high, bin.count])).collect();
     }
     value
 }
@@ -322,52 +322,6 @@ const COLUMNS: &[Column] = &[
     ("fio_ctx", |t| fio(t, "ctx")),
 ];
 
-/// A column of the energy by the source that compares the store's trials.
-type EnergyColumn = (&'static str, fn(&Measurement, &Joules) -> String);
-
-/// Those columns. Intervals are of 95 %: `random` ones cover what differs from trial to trial, the others the
-/// meter's declared accuracy too, and are empty if none was declared. I/Os per joule above idle are empty if
-/// idle power is not exceeded.
-const ENERGY: &[EnergyColumn] = &[
-    ("joules", |_, j| j.joules.to_string()),
-    ("joules_random_low", |_, j| j.random_interval[0].to_string()),
-    ("joules_random_high", |_, j| j.random_interval[1].to_string()),
-    ("joules_low", |_, j| known(j.interval.map(|[low, _]| low))),
-    ("joules_high", |_, j| known(j.interval.map(|[_, high]| high))),
-    ("watts", |_, j| j.watts().to_string()),
-    ("ios_per_joule", |m, j| known(per_joule(m, j.joules))),
-    ("ios_per_joule_random_low", |m, j| known(per_joule(m, j.random_interval[1]))),
-    ("ios_per_joule_random_high", |m, j| known(per_joule(m, j.random_interval[0]))),
-    ("ios_per_joule_low", |m, j| known(j.interval.and_then(|[_, high]| per_joule(m, high)))),
-    ("ios_per_joule_high", |m, j| known(j.interval.and_then(|[low, _]| per_joule(m, low)))),
-    ("idle_watts", |_, j| known(j.above_idle.as_ref().map(|above| above.idle_watts))),
-    ("joules_above_idle", |_, j| known(j.above_idle.as_ref().map(|above| above.joules))),
-    ("ios_per_joule_above_idle", |m, j| {
-        let above = j.above_idle.as_ref().filter(|above| above.random_interval[0] > 0.0);
-        known(above.and_then(|above| per_joule(m, above.joules)))
-    }),
-];
-
-/// What names the source, after [`ENERGY`].
-const ENERGY_SOURCE: [&str; 4] = ["energy_scope", "energy_meter", "energy_estimated", "energy_incomplete"];
-
-fn per_joule(measurement: &Measurement, joules: f64) -> Option<f64> {
-    (joules > 0.0).then(|| measurement.ios as f64 / joules)
-}
-
-/// The cells of the energy: all empty if no source took part or the trial was not measured.
-fn energy(trial: &Trial, source: Option<&EnergySource>) -> Vec<String> {
-    let Some((source, measurement)) = source.zip(trial.outcome.measurement()) else {
-        return vec![String::new(); ENERGY.len() + ENERGY_SOURCE.len()];
-    };
-    let joules = source.joules(measurement);
-    let mut cells: Vec<String> =
-        ENERGY.iter().map(|(_, of)| known(joules.map(|joules| of(measurement, joules)))).collect();
-    cells.extend([source.scope.to_string(), source.meter.clone(), source.estimated.to_string()]);
-    cells.push(known(source.lack(measurement)));
-    cells
-}
-
 fn figure<T: ToString>(trial: &Trial, of: impl Fn(&Measurement) -> T) -> String {
     trial.outcome.measurement().map(|measurement| of(measurement).to_string()).unwrap_or_default()
 }
@@ -395,10 +349,6 @@ fn corunner_figure<T: ToString>(trial: &Trial, of: impl Fn(&CorunnerWindow) -> O
 /// Processors as in a list of columns: parted by spaces.
 fn processors(cpus: &[u32]) -> String {
     cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
-}
-
-fn known<T: ToString>(value: Option<T>) -> String {
-    value.map(|value| value.to_string()).unwrap_or_default()
 }
 
 fn finding<T: ToString>(finding: &Finding<T>) -> String {
@@ -471,31 +421,44 @@ fn scalar(value: &Value) -> String {
 /// # Errors
 /// The writer's error.
 pub fn csv(study: &StudyRecord, trials: &[Trial], out: &mut dyn Write) -> io::Result<()> {
-    let line = |cells: Vec<String>| cells.join(",") + "\r\n";
+    csv_head(out)?;
+    let source = EnergySource::shown(trials);
+    trials.iter().try_for_each(|trial| csv_line(study, source.as_ref(), trial, out))
+}
+
+/// The first line of [`csv`].
+///
+/// # Errors
+/// The writer's error.
+pub fn csv_head(out: &mut dyn Write) -> io::Result<()> {
     let names = COLUMNS.iter().map(|(name, _)| *name).chain(["emulated", "in_force", "replaced_by"]);
     let names = names.chain(ENERGY.iter().map(|(name, _)| *name)).chain(ENERGY_SOURCE);
-    out.write_all(line(names.map(str::to_owned).collect()).as_bytes())?;
-    let emulated = csv_cell(study.emulated.as_deref().unwrap_or_default());
+    out.write_all((names.collect::<Vec<_>>().join(",") + "\r\n").as_bytes())
+}
+
+/// The line of a trial of [`csv`], with energy of this source.
+///
+/// # Errors
+/// The writer's error.
+pub fn csv_line(
+    study: &StudyRecord,
+    source: Option<&EnergySource>,
+    trial: &Trial,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let cell = |(name, cell): &Column| match study.emulated.is_some() && is_time(name) {
+        true => String::new(),
+        false => csv_cell(&cell(trial)),
+    };
     // Energy is power over a time.
-    let source = EnergySource::shown(trials).filter(|_| study.emulated.is_none());
-    for trial in trials {
-        let cell = |(name, cell): &Column| match study.emulated.is_some() && is_time(name) {
-            true => String::new(),
-            false => csv_cell(&cell(trial)),
-        };
-        let energy = energy(trial, source.as_ref());
-        let cells = COLUMNS
-            .iter()
-            .map(cell)
-            .chain([emulated.clone()])
-            .chain([
-                study.is_in_force(trial.replicate).to_string(),
-                known(study.replaced_by(trial.replicate)),
-            ])
-            .chain(energy.iter().map(|cell| csv_cell(cell)));
-        out.write_all(line(cells.collect()).as_bytes())?;
-    }
-    Ok(())
+    let energy = energy(trial, source.filter(|_| study.emulated.is_none()));
+    let cells = COLUMNS
+        .iter()
+        .map(cell)
+        .chain([csv_cell(study.emulated.as_deref().unwrap_or_default())])
+        .chain([study.is_in_force(trial.replicate).to_string(), known(study.replaced_by(trial.replicate))])
+        .chain(energy.iter().map(|cell| csv_cell(cell)));
+    out.write_all((cells.collect::<Vec<_>>().join(",") + "\r\n").as_bytes())
 }
 
 /// A cell after RFC 4180, quoted where it must be. Text that a spreadsheet would take for a formula is

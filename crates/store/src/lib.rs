@@ -5,6 +5,7 @@
 //! [`record`] holds the types, [`Store`] the file, [`energy`] what meters add to it, [`export`] JSON and CSV.
 
 mod at_rest;
+mod cell;
 mod checksum;
 mod copy;
 mod corunner_window;
@@ -14,6 +15,8 @@ pub mod energy;
 mod energy_source;
 mod error;
 pub mod export;
+mod export_energy;
+mod export_whole;
 mod file;
 pub mod histogram;
 mod json_column;
@@ -22,8 +25,10 @@ mod latency;
 mod open;
 mod open_window;
 mod pending;
+mod pooled;
 mod program_window;
 mod rate;
+mod read;
 pub mod record;
 mod repeat;
 mod schema;
@@ -32,13 +37,15 @@ mod verify;
 pub mod watch;
 
 pub use corunner_window::CorunnerWindow;
-pub use energy_source::{EnergySource, TOOK_NO_PART};
+pub use energy_source::{EnergyCover, EnergySource, TOOK_NO_PART};
 pub use error::StoreError;
+pub use export_whole::ExportError;
 pub use kind_window::KindWindow;
 // Types of `iopj_core` that records contain.
 pub use iopj_core::{Generator, Sequential, Slice};
 pub use latency::Latency;
 pub use open_window::{LatencyFrom, OpenWindow};
+pub use pooled::{Bin, Pooled};
 pub use program_window::ProgramWindow;
 pub use record::{Measurement, Outcome, StudyRecord, Trial, Unavailable};
 pub use repeat::Repeat;

@@ -5,7 +5,8 @@ use crate::json_column::from_json;
 use iopj_core::{EnergyOutcome, Scope, TrialEnergy};
 use rusqlite::Connection;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 /// The meters that were read while a trial loaded the machine. A run that was killed between the mark of a
 /// trial and the trial itself has left a mark of what another session measured: a mark ends with its trial's
@@ -35,30 +36,39 @@ struct Part {
     parent: Option<String>,
 }
 
-/// The energy of a trial that has none yet: pending, by each scope of each meter that was read.
-pub(crate) fn of(connection: &Connection, trial: i64) -> rusqlite::Result<Vec<TrialEnergy>> {
-    let sql = format!("SELECT meter.name, meter.record {METERS} WHERE trial.id = ?1 ORDER BY meter.id");
-    let mut meters = connection.prepare_cached(&sql)?;
-    let mut rows = meters.query([trial])?;
-    let mut all: Vec<TrialEnergy> = Vec::new();
+/// The energy of each trial that has none yet: pending, by each scope of each meter that was read.
+pub(crate) fn all(connection: &Connection) -> rusqlite::Result<HashMap<i64, Vec<TrialEnergy>>> {
+    let sql = format!("SELECT trial.id, meter.id, meter.name, meter.record {METERS} ORDER BY meter.id");
+    let mut select = connection.prepare(&sql)?;
+    let mut rows = select.query([])?;
+    let (mut all, mut meters) = (HashMap::<i64, Vec<TrialEnergy>>::new(), HashMap::new());
     while let Some(row) = rows.next()? {
-        let (meter, Meter { channels, model }): (String, Meter) = (row.get(0)?, from_json(row, 1)?);
-        let mut scopes: BTreeMap<Scope, Vec<String>> = BTreeMap::new();
-        for channel in channels.iter().filter(|channel| !is_contained(&channels, channel)) {
-            scopes.entry(channel.scope).or_default().push(channel.name.clone());
-        }
-        let estimated = model.is_some();
-        scopes.extend(model.map(|model| (model.scope, Vec::new())));
-        all.extend(scopes.into_iter().map(|(scope, channels)| TrialEnergy {
-            meter: meter.clone(),
-            scope,
-            channels,
-            estimated,
-            rules: 0,
-            outcome: EnergyOutcome::Pending,
-        }));
+        let of_meter: &Vec<TrialEnergy> = match meters.entry(row.get::<_, i64>(1)?) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(pending(row.get(2)?, from_json(row, 3)?)),
+        };
+        all.entry(row.get(0)?).or_default().extend(of_meter.iter().cloned());
     }
     Ok(all)
+}
+
+/// What is pending of a trial that this meter was read for.
+fn pending(meter: String, Meter { channels, model }: Meter) -> Vec<TrialEnergy> {
+    let mut scopes: BTreeMap<Scope, Vec<String>> = BTreeMap::new();
+    for channel in channels.iter().filter(|channel| !is_contained(&channels, channel)) {
+        scopes.entry(channel.scope).or_default().push(channel.name.clone());
+    }
+    let estimated = model.is_some();
+    scopes.extend(model.map(|model| (model.scope, Vec::new())));
+    let of_scope = |(scope, channels)| TrialEnergy {
+        meter: meter.clone(),
+        scope,
+        channels,
+        estimated,
+        rules: 0,
+        outcome: EnergyOutcome::Pending,
+    };
+    scopes.into_iter().map(of_scope).collect()
 }
 
 /// Whether a channel above this one, at any distance, is of its scope.

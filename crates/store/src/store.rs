@@ -3,7 +3,7 @@
 use crate::checksum::{self, Kind};
 use crate::error::StoreError;
 use crate::open::{check_header, connect, copy_forward, lock};
-use crate::record::{Measurement, Outcome, StudyRecord, Trial};
+use crate::record::{Outcome, StudyRecord, Trial};
 use crate::repeat::{self, Repeat};
 use crate::{details, file, schema};
 use iopj_core::CostProfile;
@@ -249,72 +249,12 @@ impl Store {
         self.all("SELECT position FROM trial", [], |row| details::count(row, 0))
     }
 
-    /// The trials in force, in the order in which they ran: not those of a block that a whole repeat
-    /// replaces, nor those of a repeat that is not whole.
+    /// How many trials nothing protects, because an iopj of before schema 7 wrote them.
     ///
     /// # Errors
-    /// A record cannot be read.
-    pub fn trials(&self) -> Result<Vec<Trial>, StoreError> {
-        let repeats = self.repeats()?;
-        let in_force = |row: &TrialRow| repeat::is_in_force(&repeats, row.replicate);
-        self.rows()?.into_iter().filter(in_force).map(|row| self.trial(row)).collect()
-    }
-
-    /// All trials, also those that [`Store::trials`] leaves out, in the order in which they ran. The study's
-    /// record says which are in force ([`StudyRecord::is_in_force`]).
-    ///
-    /// # Errors
-    /// A record cannot be read.
-    pub fn all_trials(&self) -> Result<Vec<Trial>, StoreError> {
-        self.rows()?.into_iter().map(|row| self.trial(row)).collect()
-    }
-
-    /// The rows of all trials, not decoded yet: without WAL, no trial is committed while a cursor is open.
-    fn rows(&self) -> Result<Vec<TrialRow>, StoreError> {
-        self.verify(&[Kind::Trial, Kind::Costs, Kind::TargetCosts, Kind::Energy])?;
-        let select = "SELECT id, path, workload, settings, generator, replicate, position, started_unix_ns, \
-                      gap_ns, error, measurement FROM trial ORDER BY id";
-        self.all(select, [], |row| {
-            Ok(TrialRow {
-                id: row.get(0)?,
-                path: row.get(1)?,
-                workload: row.get(2)?,
-                settings: row.get(3)?,
-                generator: row.get(4)?,
-                replicate: row.get(5)?,
-                position: details::count(row, 6)?,
-                started_unix_ns: details::count(row, 7)?,
-                gap_ns: row.get::<_, Option<i64>>(8)?.map(|ns| ns as u64),
-                outcome: match row.get(9)? {
-                    Some(error) => Err(error),
-                    None => Ok(row.get(10)?),
-                },
-            })
-        })
-    }
-
-    fn trial(&self, row: TrialRow) -> Result<Trial, StoreError> {
-        let quoted = |text: String| serde_json::Value::String(text).to_string();
-        let outcome = match row.outcome {
-            Err(error) => Outcome::Failed(error),
-            Ok(record) => {
-                let mut measurement: Box<Measurement> = self.parse(&record, "measurement")?;
-                details::read(&self.connection, row.id, &mut measurement)
-                    .map_err(|error| self.sqlite(error))?;
-                Outcome::Measured(measurement)
-            }
-        };
-        Ok(Trial {
-            path: self.parse(&quoted(row.path), "path")?,
-            workload: self.parse(&row.workload, "workload")?,
-            settings: self.parse(&row.settings, "settings")?,
-            generator: self.parse(&quoted(row.generator), "generator")?,
-            replicate: row.replicate,
-            position: row.position,
-            started_unix_ns: row.started_unix_ns,
-            gap_ns: row.gap_ns,
-            outcome,
-        })
+    /// SQLite's error.
+    pub fn trials_without_checksum(&self) -> Result<u64, StoreError> {
+        checksum::trials_without(&self.connection).map_err(|error| self.sqlite(error))
     }
 
     pub(crate) fn prepare(&self) -> rusqlite::Result<()> {
@@ -393,21 +333,6 @@ impl Store {
     }
 }
 
-/// A trial as its table holds it.
-struct TrialRow {
-    id: i64,
-    path: String,
-    workload: String,
-    settings: String,
-    generator: String,
-    replicate: u32,
-    position: u64,
-    started_unix_ns: u64,
-    gap_ns: Option<u64>,
-    /// The measurement as JSON, or why there is none.
-    outcome: Result<String, String>,
-}
-
 pub(crate) fn json<T: serde::Serialize>(
     value: &T,
     path: &Path,
@@ -457,9 +382,9 @@ mod tests {
         store.connection.busy_timeout(Duration::ZERO).unwrap();
         store.add(&failed()).unwrap();
         let reader = Store::open(store.path()).unwrap();
-        let rows = reader.rows().unwrap();
+        let rows = reader.rows(0).unwrap();
         store.add(&Trial { replicate: 1, ..failed() }).unwrap();
-        assert_eq!(rows.into_iter().map(|row| reader.trial(row).unwrap()).collect::<Vec<_>>(), [failed()]);
+        assert_eq!(rows.into_iter().map(|row| reader.decoded(row).unwrap()).collect::<Vec<_>>(), [failed()]);
     }
 
     #[test]

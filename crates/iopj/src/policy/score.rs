@@ -2,6 +2,7 @@
 //! thresholds that the study states.
 
 use crate::args::ScoreArgs;
+use crate::opened::open;
 use crate::output::{FAILURES, print, print_json};
 use anyhow::anyhow;
 use iopj_auto::{Aim, Policy};
@@ -9,7 +10,7 @@ use iopj_core::PolicyName;
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::score::{ScoreQuestion, admits, score as score_trials};
 use iopj_report::render;
-use iopj_store::{Store, StudyRecord, Trial};
+use iopj_store::{StudyRecord, Trial};
 use iopj_study::{ScoreKeys, Study};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 
 pub(super) fn score(args: &ScoreArgs) -> anyhow::Result<ExitCode> {
     let name = args.store.display();
-    let store = Store::open(&args.store)?;
+    let store = open(&args.store)?;
     let (record, trials) = (store.study()?, store.trials()?);
     admits(&record, &trials).map_err(|why| anyhow!("{name}: {why}"))?;
     let study = Study::parse(&record.text, "the store's study").map_err(|why| anyhow!("{name}: {why}"))?;

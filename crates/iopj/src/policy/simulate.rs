@@ -3,6 +3,7 @@
 
 use super::derive::drives;
 use crate::args::{Competing, SimulateArgs};
+use crate::opened::open;
 use crate::output::{FAILURES, note, print, print_json};
 use anyhow::anyhow;
 use iopj_auto::Direction;
@@ -11,7 +12,7 @@ use iopj_core::Generator;
 use iopj_core::path::{CompletionMode, Submission};
 use iopj_load::trace::{self, Op};
 use iopj_model::Case;
-use iopj_store::{Measurement, Store, Trial, histogram};
+use iopj_store::{Measurement, Trial, histogram};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,7 +38,7 @@ pub(super) fn simulate(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
 /// The drive of a store, by what its trials recorded on one path that waits for interrupts: that on which
 /// most was.
 fn recorded(store: &Path, competing: &Competing) -> anyhow::Result<Recorded> {
-    let (name, opened) = (store.display(), Store::open(store)?);
+    let (name, opened) = (store.display(), open(store)?);
     let study = opened.study()?;
     if let Some(emulator) = &study.emulated {
         return Err(anyhow!(

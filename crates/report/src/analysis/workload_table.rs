@@ -12,7 +12,7 @@ use super::routes;
 use super::stats;
 use super::two_hosts::{SideSources, TwoHosts};
 use iopj_core::{IoPath, Spinner, VerdictKind, Workload};
-use iopj_store::{EnergySource, Generator, Latency, Measurement, Outcome, StudyRecord, Trial, histogram};
+use iopj_store::{EnergySource, Generator, Latency, Measurement, Outcome, Pooled, StudyRecord, Trial};
 use std::collections::BTreeMap;
 
 /// The paths of one workload: those that compete, the one of least mean latency first; then, unranked, the
@@ -337,11 +337,7 @@ fn spread(measured: &[&Measurement], of: impl Fn(&Measurement) -> Option<f64>) -
 
 fn times(measured: &[&Measurement], mean: impl Fn(&dyn Fn(&Measurement) -> f64) -> f64) -> Times {
     let iops = mean(&Measurement::iops);
-    let mut pooled = histogram::new();
-    for part in measured.iter().filter_map(|measurement| histogram::decode(&measurement.latency.histogram)) {
-        // Only another program could have made a bin above the bounds: it is left out of the percentiles.
-        let _ = pooled.add(&part);
-    }
+    let pooled = Pooled::of(measured.iter().map(|one| &one.latency.histogram[..]));
     let quantile = |quantile: f64| pooled.value_at_quantile(quantile) as f64;
     let all_have = |of: fn(&Latency) -> Option<u64>| measured.iter().all(|one| of(&one.latency).is_some());
     Times {

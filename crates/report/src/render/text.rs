@@ -37,10 +37,10 @@ pub fn escape_lines(text: &str) -> String {
 
 fn escape_but(text: &str, kept: &[char]) -> String {
     let mut safe = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
+    let mut rest = text;
+    while let Some(c) = next_odd(&mut rest, &mut safe) {
         // A carriage return alone would let what follows be written over the line.
-        let is_kept = kept.contains(&c) && (c != '\r' || chars.peek() == Some(&'\n'));
+        let is_kept = kept.contains(&c) && (c != '\r' || rest.starts_with('\n'));
         if !is_kept && has_no_shape(c) {
             safe.extend(c.escape_default());
         } else {
@@ -50,11 +50,25 @@ fn escape_but(text: &str, kept: &[char]) -> String {
     safe
 }
 
+/// Moves what is plain ASCII from the beginning of `rest` to `safe`, and takes the character after it.
+fn next_odd(rest: &mut &str, safe: &mut String) -> Option<char> {
+    let (bytes, mut plain) = (rest.as_bytes(), 0);
+    while plain < bytes.len() && bytes[plain] >= b' ' && bytes[plain] <= b'~' {
+        plain += 1;
+    }
+    safe.push_str(&rest[..plain]);
+    let mut odd = rest[plain..].chars();
+    let c = odd.next();
+    *rest = odd.as_str();
+    c
+}
+
 /// JSON whose texts hold no character that a terminal would obey, or that cannot be seen: each is an escape,
 /// so the value stays as it is.
 pub fn escape_json(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
-    for c in json.chars() {
+    let mut rest = json;
+    while let Some(c) = next_odd(&mut rest, &mut safe) {
         if c != '\n' && has_no_shape(c) {
             c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
                 let _ = write!(safe, "\\u{unit:04x}");

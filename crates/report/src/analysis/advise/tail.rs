@@ -3,7 +3,7 @@
 
 use super::question::{Bound, Percentile};
 use crate::analysis::stats::{LEVEL, summarize};
-use iopj_store::{LatencyFrom, Measurement, histogram};
+use iopj_store::{LatencyFrom, Measurement, Pooled};
 use serde::Serialize;
 use statrs::distribution::{Binomial, DiscreteCDF};
 
@@ -88,11 +88,7 @@ impl Tail {
 
 /// The upper limit of a quantile of all I/Os together, and whether there are too few of them for one.
 fn within(measured: &[&Measurement], share: f64) -> (Option<f64>, bool) {
-    let mut pooled = histogram::new();
-    for part in measured.iter().filter_map(|one| histogram::decode(&one.latency.histogram)) {
-        // Only another program could have made a bin above the bounds: it is left out.
-        let _ = pooled.add(&part);
-    }
+    let pooled = Pooled::of(measured.iter().map(|one| &one.latency.histogram[..]));
     if pooled.is_empty() {
         return (None, false);
     }
@@ -122,7 +118,7 @@ pub(super) fn upper_rank(n: u64, share: f64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iopj_store::OpenWindow;
+    use iopj_store::{OpenWindow, histogram};
 
     fn measured(steps_us: &[u64]) -> Measurement {
         let mut latencies = histogram::new();

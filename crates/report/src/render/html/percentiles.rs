@@ -5,7 +5,7 @@ use super::model::{Model, SeriesCell};
 use super::svg::curves::{self, Curve};
 use super::svg::drawing::Drawing;
 use crate::render::table::Table;
-use iopj_store::histogram::{self, Histogram};
+use iopj_store::Pooled;
 
 /// Further ones of studies over fabrics.
 const OVER_FABRICS: [(f64, &str); 2] = [(0.2, "p20"), (0.8, "p80")];
@@ -86,16 +86,12 @@ type Latencies<'a> = (&'a SeriesCell<'a>, u64, Vec<Option<f64>>);
 
 /// The latencies of all trials of a cell; `None` without any.
 fn latencies<'a>(cell: &'a SeriesCell<'a>, quantiles: &[f64]) -> Option<Latencies<'a>> {
-    let mut pooled = histogram::new();
-    for part in cell.trusted.iter().filter_map(|one| histogram::decode(&one.latency.histogram)) {
-        // Only another program could have made a bin above the bounds: it is left out.
-        let _ = pooled.add(&part);
-    }
+    let pooled = Pooled::of(cell.trusted.iter().map(|one| &one.latency.histogram[..]));
     (!pooled.is_empty()).then(|| (cell, pooled.len(), values(&pooled, quantiles)))
 }
 
 /// The value at each quantile in us, in one pass over the histogram; none where no I/O lies beyond.
-fn values(pooled: &Histogram<u64>, quantiles: &[f64]) -> Vec<Option<f64>> {
+fn values(pooled: &Pooled, quantiles: &[f64]) -> Vec<Option<f64>> {
     let all = pooled.len() as f64;
     let mut order: Vec<usize> =
         (0..quantiles.len()).filter(|at| (1.0 - quantiles[*at]) * all >= 1.0).collect();
@@ -103,12 +99,12 @@ fn values(pooled: &Histogram<u64>, quantiles: &[f64]) -> Vec<Option<f64>> {
     let mut order = order.into_iter().peekable();
     let (mut values, mut below) = (vec![None; quantiles.len()], 0);
     while let Some(at) = order.next_if(|at| quantiles[*at] <= 0.0) {
-        values[at] = Some(pooled.min() as f64 / 1000.0);
+        values[at] = pooled.bins().next().map(|bin| bin.low as f64 / 1000.0);
     }
-    for bin in pooled.iter_recorded() {
-        below += bin.count_at_value();
+    for bin in pooled.bins() {
+        below += bin.count;
         while let Some(at) = order.next_if(|at| (quantiles[*at] * all).ceil() as u64 <= below) {
-            values[at] = Some(bin.value_iterated_to() as f64 / 1000.0);
+            values[at] = Some(bin.high as f64 / 1000.0);
         }
     }
     values

@@ -4,7 +4,7 @@
 use crate::analysis::claims::metrics::{ClaimMetric, Kind, own};
 use iopj_core::evidence::CpuTimes;
 use iopj_core::fabric::NicEvidence;
-use iopj_store::{Latency, Measurement, histogram};
+use iopj_store::{Latency, Measurement, Pooled};
 
 /// Megabytes (10^6) per second.
 pub(super) const MB_PER_S: ClaimMetric = own("bandwidth", "MB/s", Kind::Time, |one| positive(one.mb_per_s()));
@@ -63,8 +63,8 @@ fn positive(value: f64) -> Option<f64> {
 
 /// A percentile in us; absent for a trial that keeps no histogram.
 fn percentile_us(latency: &Latency, quantile: f64) -> Option<f64> {
-    let histogram = histogram::decode(&latency.histogram).filter(|one| !one.is_empty())?;
-    Some(histogram.value_at_quantile(quantile) as f64 / 1e3)
+    let pooled = Pooled::of([&latency.histogram[..]]);
+    (!pooled.is_empty()).then(|| pooled.value_at_quantile(quantile) as f64 / 1e3)
 }
 
 fn target_cpu(one: &Measurement) -> Option<&CpuTimes> {

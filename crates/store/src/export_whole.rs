@@ -1,0 +1,73 @@
+//! A whole store written trial by trial, however many there are: as JSON and as CSV.
+
+use crate::energy_source::EnergyCover;
+use crate::error::StoreError;
+use crate::export::{self, Detail};
+use crate::store::Store;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// Why a store was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What it is written to refuses.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Store {
+    /// Writes what [`export::json`] returns: indented, but with one line a trial in full detail, which no
+    /// human reads.
+    ///
+    /// # Errors
+    /// A record cannot be read, or the writer's error.
+    pub fn write_json(&self, detail: Detail, out: &mut dyn Write) -> Result<(), ExportError> {
+        let study = self.study()?;
+        let events = indented(&json!(export::events_json(&self.events()?)), 1)?;
+        // Keys in the order of every object.
+        write!(
+            out,
+            "{{\n  \"events\": {events},\n  \"study\": {},\n  \"trials\": [",
+            indented(&json!(study), 1)?
+        )?;
+        let mut before = "";
+        self.for_each_trial(|trial| {
+            let trial = export::trial_json(&study, &trial, detail);
+            let trial = match detail {
+                Detail::Figures => indented(&trial, 2)?,
+                Detail::Full => trial.to_string(),
+            };
+            write!(out, "{before}\n    {trial}")?;
+            before = ",";
+            Ok::<(), ExportError>(())
+        })?;
+        let end = if before.is_empty() { "]" } else { "\n  ]" };
+        Ok(writeln!(out, "{end}\n}}")?)
+    }
+
+    /// Writes what [`export::csv`] does, of all trials.
+    ///
+    /// # Errors
+    /// A record cannot be read, or the writer's error.
+    pub fn write_csv(&self, out: &mut dyn Write) -> Result<(), ExportError> {
+        let study = self.study()?;
+        let mut cover = EnergyCover::default();
+        self.for_each_trial(|trial| {
+            cover.add(&trial);
+            Ok::<(), StoreError>(())
+        })?;
+        let source = cover.shown();
+        export::csv_head(out)?;
+        self.for_each_trial(|trial| Ok(export::csv_line(&study, source.as_ref(), &trial, out)?))
+    }
+}
+
+/// A value as it stands in a document at this depth.
+fn indented(value: &Value, depth: usize) -> io::Result<String> {
+    let line = format!("\n{}", "  ".repeat(depth));
+    // No text of JSON has the end of a line in it.
+    Ok(serde_json::to_string_pretty(value)?.replace('\n', &line))
+}
