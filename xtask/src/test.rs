@@ -164,12 +164,13 @@ fn builds(workspace: &Workspace, counts: bool, for_arm: bool, built: Sender<()>)
 
 /// What goes on once no test but those with guests uses a disk or switches io_uring off for a moment: the
 /// Python package, questions of a fleet, and the counts of iopj's instructions and of the adaptive engine's,
-/// which need a disk for themselves. Returns what failed.
+/// which need a disk for themselves; and those of reading stores. Returns what failed.
 fn undisturbed(workspace: &Workspace, counts: bool) -> Vec<String> {
     let mut results = vec![at_priority(LOWEST), python::check_built(workspace), queries::check(workspace)];
     if counts {
         results.push(instructions::check_iopj(workspace));
         results.push(instructions::check_routed(workspace));
+        results.push(instructions::check_reading(workspace));
     }
     failures(results)
 }

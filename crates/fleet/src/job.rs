@@ -224,6 +224,14 @@ impl Process {
         (!is_gone).then_some(Process { pid, boot: boot_id(), start })
     }
 
+    /// Whether it is `iopj fleet job`, as its command line says: a state in a user's folder may name any
+    /// process, and root would end it.
+    pub fn is_job(&self) -> bool {
+        let line = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        let mut words = line.split(|byte| *byte == 0).skip(1);
+        self.is_alive() && words.next() == Some(b"fleet") && words.next() == Some(b"job")
+    }
+
     /// Whether it runs, as seen from its host.
     pub fn is_alive(&self) -> bool {
         Process::of(self.pid).as_ref() == Some(self)

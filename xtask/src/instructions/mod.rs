@@ -1,5 +1,6 @@
 //! `cargo xtask instructions`: user-space instructions that a generator spends on one I/O, the `nvme-user`
-//! engine alone on one I/O and one empty poll, and the adaptive engine beyond the engine that it picks.
+//! engine alone on one I/O and one empty poll, and the adaptive engine beyond the engine that it picks; and how
+//! those of reading a store grow with it (`reading`).
 //!
 //! Two runs of different length under callgrind: the difference in instructions divided by the difference in
 //! I/Os excludes start and end. For iopj, the generator's loop is counted (`program`). valgrind hides the
@@ -10,6 +11,7 @@
 mod callgrind;
 mod clock;
 mod program;
+mod reading;
 mod routed;
 
 use crate::options::{Options, Usage};
@@ -98,8 +100,13 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
         return measure(workspace, &Program::Fio, &cases).map(|_| ());
     }
     let over = if paths.is_empty() {
-        [count_iopj(workspace, &default_cases())?, count_engine(workspace)?, routed::count(workspace)?]
-            .concat()
+        [
+            count_iopj(workspace, &default_cases())?,
+            count_engine(workspace)?,
+            routed::count(workspace)?,
+            reading::count(workspace)?,
+        ]
+        .concat()
     } else {
         count_iopj(workspace, &with_alone(parse_cases(&paths)?))?
     };
@@ -132,6 +139,11 @@ pub(crate) fn check_routed(workspace: &Workspace) -> Result<()> {
 /// The cases of the engine `nvme-user` compared with their limits. They need no disk.
 pub(crate) fn check_engine(workspace: &Workspace) -> Result<()> {
     shell::timed("instructions per I/O of the engine nvme-user", || within_limits(&count_engine(workspace)?))
+}
+
+/// How the instructions of what reads a store grow with it.
+pub(crate) fn check_reading(workspace: &Workspace) -> Result<()> {
+    shell::timed("instructions of reading long stores", || within_limits(&reading::count(workspace)?))
 }
 
 fn count_iopj(workspace: &Workspace, cases: &[Case]) -> Result<Vec<String>> {

@@ -176,6 +176,12 @@ fn stop(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<()> {
 fn end(folder: &JobFolder) -> anyhow::Result<()> {
     let Some(state) = folder.state()? else { return Ok(()) };
     if let Some(process) = state.process.as_ref().filter(|process| process.is_alive()) {
+        if !process.is_job() {
+            let (pid, folder) = (process.pid, folder.path().display());
+            anyhow::bail!(
+                "the state in `{folder}` names process {pid}, which is no job: end the job yourself"
+            );
+        }
         let pid = i32::try_from(process.pid).ok().and_then(rustix::process::Pid::from_raw);
         let pid = pid.ok_or_else(|| anyhow!("{} is no process", process.pid))?;
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).with_context(|| {

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Child;
+use std::process::{Child, Command};
 use tempfile::TempDir;
 
 /// A campaign of a node with a scratch of its own, and its task.
@@ -78,4 +78,32 @@ fn a_task_whose_every_process_is_told_to_end_puts_its_end_on_record() {
     let state = json(&task.at("c/run/n1/state.json"));
     assert_eq!((&state["phase"], &state["task"]), (&"cancelled".into(), &"7_0".into()), "{state}");
     assert_eq!(state["done"], trials(&task.at("c/run/n1/run.iopj")));
+}
+
+/// A state in a user's folder named any process, and root ended it.
+#[test]
+fn a_process_that_is_no_job_is_not_ended() {
+    let folder = open_folder();
+    let mut other = Command::new("sleep").arg("600").spawn().unwrap();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", other.id())).unwrap();
+    let start: u64 = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let job = json!({
+        "format": 2, "version": env!("CARGO_PKG_VERSION"), "campaign": "quick-1", "study": study(1, "1s"),
+        "destroy_data": false, "allow": { "exec": false, "secrets": false, "hosts": false },
+    });
+    let state = json!({
+        "phase": "running", "since_ms": 1, "done": 0, "planned": 1,
+        "process": { "pid": other.id(), "boot": boot.trim(), "start": start },
+    });
+    for (name, value) in [("job.json", job), ("state.json", state)] {
+        fs::write(folder.path().join(name), value.to_string()).unwrap();
+    }
+    let asked = iopj(folder.path(), "fleet job . --stop").output().unwrap();
+    let said = String::from_utf8(asked.stderr).unwrap();
+    assert_eq!(asked.status.code(), Some(2), "{said}");
+    assert!(said.contains(&format!("names process {}, which is no job", other.id())), "{said}");
+    assert_eq!(other.try_wait().unwrap(), None);
+    other.kill().unwrap();
+    other.wait().unwrap();
 }

@@ -4,7 +4,7 @@ use crate::common::{
     LoopDevice, alone, folder, have, have_mounts, iopj, is_root, mounted, refusal, says, tool, written,
 };
 use crate::live::Live;
-use crate::{PLAIN, as_nobody, listing, open_folder, refused, refuses, succeeds};
+use crate::{PLAIN, as_nobody, listing, open_folder, output, refused, refuses, succeeds};
 use rusqlite::Connection;
 use std::fs::{self, File};
 use std::io::Write;
@@ -57,6 +57,28 @@ fn damaged_or_newer_stores_are_refused() {
     drop(connection);
     let cause = format!("has schema {}, this iopj knows schemas up to {schema}", schema + 1);
     refused_as_store(here, "whole.iopj", &["`whole.iopj`", &cause, "use a newer iopj"]);
+}
+
+/// Only `report --check` said it.
+#[test]
+fn an_older_store_says_that_nothing_protects_it() {
+    let _alone = alone();
+    let here = &*folder().with_data(1 << 20);
+    succeeds(&mut iopj(here, &format!("run --target data --store old.iopj {PLAIN}")));
+    let note =
+        "note: 1 trial of `old.iopj` is from an iopj that wrote no checksums: damage would not be noticed";
+    let lines = ["report old.iopj", "export --csv old.iopj", "export --json old.iopj", "advise old.iopj"];
+    for line in lines {
+        let (_, words) = output(&mut iopj(here, line));
+        assert!(!words.contains("checksum"), "{line}: {words}");
+    }
+    let connection = Connection::open(here.join("old.iopj")).unwrap();
+    connection.execute_batch("DROP TABLE checksum; PRAGMA user_version = 6").unwrap();
+    drop(connection);
+    for line in lines {
+        let (_, words) = output(&mut iopj(here, line));
+        assert!(words.contains(note), "{line}: {words}");
+    }
 }
 
 /// Its missing reads would have found a filled target, and were ranked with reads of an empty one.

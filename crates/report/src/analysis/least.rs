@@ -134,14 +134,33 @@ pub(super) fn beyond_a_bound(replicates: usize, level: f64, apart: f64) -> More 
 /// probability [`POWER`]. `None` for degrees of freedom or a level that no test has.
 pub fn least_shift(df: f64, level: f64) -> Option<f64> {
     let critical = upper_quantile(df, level / 2.0)?;
+    let lacking = |shift: f64| Some(power(df, critical, shift)? - POWER);
     let (mut low, mut high) = (0.0, critical + 10.0);
+    let (mut below, mut above) = (lacking(low)?, lacking(high)?);
     // Far tails of few degrees of freedom need more.
-    while power(df, critical, high)? < POWER {
+    while above < 0.0 {
+        (low, below) = (high, above);
         high *= 2.0;
+        above = lacking(high)?;
     }
-    for _ in 0..48 {
-        let middle = f64::midpoint(low, high);
-        if power(df, critical, middle)? < POWER { low = middle } else { high = middle }
+    // The secant between two shifts, of which the one that stays weighs half (the Illinois algorithm: Dowell
+    // and Jarratt 1971): each look takes long.
+    let mut stays = 0;
+    for _ in 0..60 {
+        let shift = (low * above - high * below) / (above - below);
+        let now = lacking(shift)?;
+        if now.abs() < 1e-12 || high - low < 1e-12 * high {
+            return Some(shift);
+        }
+        if now < 0.0 {
+            (low, below) = (shift, now);
+            above /= if stays == 1 { 2.0 } else { 1.0 };
+            stays = 1;
+        } else {
+            (high, above) = (shift, now);
+            below /= if stays == 2 { 2.0 } else { 1.0 };
+            stays = 2;
+        }
     }
     Some(high)
 }
@@ -184,8 +203,11 @@ fn over_estimates(df: f64, last: f64, steps: usize, seen: impl Fn(f64) -> f64) -
     let density =
         |s: f64| if s > 0.0 { (scale + (df - 1.0) * s.ln() - df * s * s / 2.0).exp() } else { at_zero(df) };
     // Where the density or the probability is zero there is nothing to add.
-    let until = (1.0 + 10.0 / df.sqrt()).max(3.0).min(last);
-    let step = until / steps as f64;
+    let wide = 10.0 / df.sqrt();
+    let (from, until) =
+        if df < FLAT { (0.0, (1.0 + wide).max(3.0)) } else { ((1.0 - wide).max(0.0), 1.0 + wide) };
+    let until = until.min(last).max(from);
+    let step = (until - from) / steps as f64;
     let weight = |at: usize| {
         if at == 0 || at == steps {
             1.0
@@ -195,8 +217,10 @@ fn over_estimates(df: f64, last: f64, steps: usize, seen: impl Fn(f64) -> f64) -
             2.0
         }
     };
-    let sum: f64 =
-        (0..=steps).map(|at| (at, at as f64 * step)).map(|(at, s)| weight(at) * density(s) * seen(s)).sum();
+    let sum: f64 = (0..=steps)
+        .map(|at| (at, from + at as f64 * step))
+        .map(|(at, s)| weight(at) * density(s) * seen(s))
+        .sum();
     Some(sum * step / 3.0).filter(|power| power.is_finite())
 }
 
