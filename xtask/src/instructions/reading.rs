@@ -2,6 +2,7 @@
 //! many.
 
 use super::empty_folder;
+use crate::binaries::TESTS;
 use crate::shell;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
@@ -27,8 +28,8 @@ const COMMANDS: [&[&str]; 6] = [
 /// Counts every command on both stores and prints the table; returns the commands over the limit.
 pub(super) fn count(workspace: &Workspace) -> Result<Vec<String>> {
     let iopj = workspace.release_binary()?;
-    let mut build = workspace.cargo("build --release --package iopj-store --example multiply");
-    shell::step("what makes long stores", &mut build)?;
+    // All that the tests build, or cargo would build the crates again that they share.
+    shell::step("what makes long stores", &mut workspace.cargo(&format!("{TESTS} --no-run")))?;
     let folder = empty_folder(workspace, "instructions-reading")?;
     let measured = folder.join("measured.iopj");
     let mut run = Command::new(&iopj);
@@ -37,7 +38,7 @@ pub(super) fn count(workspace: &Workspace) -> Result<Vec<String>> {
     shell::step("a study to make them of", &mut run)?;
     let stores = CELLS.map(|cells| folder.join(format!("{cells}.iopj")));
     for (cells, store) in CELLS.iter().zip(&stores) {
-        let mut multiply = Command::new(workspace.target.join("release/examples/multiply"));
+        let mut multiply = Command::new(workspace.target.join("debug/examples/multiply"));
         multiply.arg(&measured).arg(store).args([&cells.to_string(), "1"]);
         shell::step(&format!("a store of {cells} cells"), &mut multiply)?;
     }
