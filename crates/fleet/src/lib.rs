@@ -9,6 +9,7 @@ pub mod job;
 pub mod kubernetes;
 pub mod lease;
 mod plan;
+mod process;
 mod program;
 mod queue;
 pub mod serials;

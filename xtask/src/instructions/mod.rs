@@ -1,6 +1,6 @@
 //! `cargo xtask instructions`: user-space instructions that a generator spends on one I/O, the `nvme-user`
-//! engine alone on one I/O and one empty poll, and the adaptive engine beyond the engine that it picks; and how
-//! those of reading a store grow with it (`reading`).
+//! engine alone on one I/O and one empty poll, and the adaptive engine beyond the engine that it picks; and
+//! how those of reading a store grow with it (`reading`).
 //!
 //! Two runs of different length under callgrind: the difference in instructions divided by the difference in
 //! I/Os excludes start and end. For iopj, the generator's loop is counted (`program`). valgrind hides the

@@ -25,9 +25,9 @@ const LARGEST_WINDOW: u64 = 1 << 27;
 pub(super) fn decompress(packed: &[u8]) -> io::Result<Vec<u8>> {
     let most = most_of(packed);
     let mut unpacked = Vec::new();
-    let mut collect = |reader: &mut dyn Read| match reader.take(most + 1).read_to_end(&mut unpacked)? as u64 {
-        bytes if bytes > most => Err(too_much()),
-        _ => Ok(()),
+    let mut collect = |reader: &mut dyn Read| {
+        let bytes = reader.take(most + 1).read_to_end(&mut unpacked)? as u64;
+        if bytes > most { Err(too_much()) } else { Ok(()) }
     };
     match packed {
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
@@ -121,7 +121,7 @@ mod tests {
             let error = decompress(&packed).unwrap_err().to_string();
             assert_eq!(error, "it unpacks to more than any kernel");
         }
-        // A block that asks for a dictionary of 4 GiB (xz-file-format.txt, 3.1 and 5.3.1; its CRC32 is right).
+        // A block with a dictionary of 4 GiB (xz-file-format.txt, 3.1 and 5.3.1), and the right CRC32.
         let mut header = vec![2, 0, 0x21, 1, 40, 0, 0, 0];
         let mut sum = flate2::Crc::new();
         sum.update(&header);
