@@ -157,6 +157,13 @@ impl RowHash {
     }
 }
 
+/// How many groups of rows there are.
+fn groups(connection: &Connection, kind: Kind) -> rusqlite::Result<u64> {
+    let Some((table, column, _)) = kind.parts().first() else { return Ok(0) };
+    let count = format!("SELECT count(DISTINCT {column}) FROM {table}");
+    connection.query_row(&count, [], |row| row.get::<_, i64>(0)).map(|count| count as u64)
+}
+
 /// How many trials have no checksum.
 pub(crate) fn trials_without(connection: &Connection) -> rusqlite::Result<u64> {
     let count = "SELECT (SELECT count(*) FROM trial) - (SELECT count(*) FROM checksum WHERE kind = ?1)";
@@ -180,6 +187,9 @@ pub(crate) fn verified(connection: &Connection, kind: Kind) -> rusqlite::Result<
         connection.prepare("SELECT key, rows, sha256 FROM checksum WHERE kind = ?1 ORDER BY key")?;
     let mut sums = Peeked::of(&mut sums, params![kind.word()])?;
     let first_sum = sums.key()?;
+    if first_sum.is_none() {
+        return Ok(Found { without: groups(connection, kind)?, ..Found::default() });
+    }
     let selects = kind.parts().iter().map(|(table, column, order)| {
         connection.prepare(&format!("SELECT {column}, * FROM {table} ORDER BY {column}, {order}"))
     });

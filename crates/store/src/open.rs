@@ -16,6 +16,8 @@ use std::time::Duration;
 /// How long SQLite waits for another connection's lock: longer than it takes to commit a trial or to read a
 /// long study.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest copy of an older store that is kept in memory, in bytes.
+const LARGEST_IN_MEMORY: u64 = 128 << 20;
 /// The longest text or blob of a store, in bytes.
 const LONGEST_VALUE: i32 = 256 << 20;
 /// After so many steps of its machine, SQLite asks whether a statement may go on.
@@ -28,7 +30,10 @@ const STEPS_A_BYTE: u64 = 2_000;
 /// A copy in memory of the store at `file`, which has schema `from`, brought forward. The file stays as it
 /// is.
 pub(crate) fn copy_forward(file: &Connection, from: i32) -> rusqlite::Result<Connection> {
-    let mut copy = Connection::open_in_memory()?;
+    let bytes = std::fs::metadata(file.path().unwrap_or_default()).map_or(0, |file| file.len());
+    // An empty name is a file without one, in the folder of temporary files (sqlite.org/inmemorydb.html).
+    let mut copy =
+        if bytes > LARGEST_IN_MEMORY { Connection::open("")? } else { Connection::open_in_memory()? };
     // All pages in one step, so the copy is of one moment. It waits for another connection's lock as every
     // reader does.
     let done = Backup::new(file, &mut copy)?.step(-1)?;

@@ -6,6 +6,7 @@ use crate::error::StoreError;
 use crate::pending;
 use crate::record::{Measurement, Outcome, Trial};
 use crate::repeat;
+use crate::shared_value::SharedValue;
 use crate::store::Store;
 use iopj_core::TrialEnergy;
 use rusqlite::{Row, params};
@@ -69,6 +70,7 @@ impl Store {
         self.verify(&[Kind::Trial, Kind::Costs, Kind::TargetCosts, Kind::Energy])?;
         let mut pending = None;
         let mut after = i64::MIN;
+        let mut power_state = [SharedValue::default(), SharedValue::default()];
         loop {
             let rows = self.rows(after)?;
             let Some(last) = rows.last() else { return Ok(()) };
@@ -80,6 +82,7 @@ impl Store {
                 let mut trial = self.decoded(row)?;
                 if let Some(measurement) = trial.outcome.measurement_mut() {
                     details.move_to(id, measurement);
+                    share(&mut power_state, &mut measurement.power_state);
                     if measurement.energy.is_empty() {
                         measurement.energy = self.pending(&mut pending, id)?;
                     }
@@ -137,6 +140,14 @@ impl Store {
             gap_ns: row.gap_ns,
             outcome,
         })
+    }
+}
+
+/// What a trial has in common with the one before it is in memory once.
+fn share(before: &mut [SharedValue; 2], now: &mut [SharedValue; 2]) {
+    for (before, now) in before.iter_mut().zip(now) {
+        now.share(before);
+        before.clone_from(now);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::open_window::OpenWindow;
 use crate::program_window::ProgramWindow;
 use crate::rate::per_second;
 use crate::repeat::{self, Repeat};
+use crate::shared_value::SharedValue;
 use iopj_core::evidence::CpuTimes;
 use iopj_core::fabric::NetworkBaseline;
 use iopj_core::{
@@ -215,7 +216,7 @@ pub struct Measurement {
     #[serde(default)]
     pub conditions: Conditions,
     /// The machine's power state at the start and at the end, as JSON.
-    pub power_state: [serde_json::Value; 2],
+    pub power_state: [SharedValue; 2],
     /// fio's own numbers if it was the generator: version, `usr_cpu`, `sys_cpu`, `ctx`.
     pub fio: Option<serde_json::Value>,
     /// Instructions, loads and stores by function, if they were counted or sampled.

@@ -61,7 +61,7 @@ fn measured() -> Outcome {
             doubt: None,
         },
         verdict: Verdict { kind: VerdictKind::Unproven, reasons: vec!["none".into()] },
-        power_state: [serde_json::json!({"governor": "none"}), serde_json::Value::Null],
+        power_state: [serde_json::json!({"governor": "none"}), serde_json::Value::Null].map(Into::into),
         ..Measurement::default()
     })
 }
@@ -358,7 +358,7 @@ fn csv_holds_what_was_asked_and_what_was_seen() {
             let ring_flags = vec![RingFlag::Iopoll, RingFlag::Sqpoll];
             m.evidence.engine = Some(EngineEvidence { submit_calls: 13, ring_flags, ..Default::default() });
             m.power_state[0] =
-                serde_json::json!({"governors": ["a", "b"], "frequency_max_khz": 9, "turbo": true});
+                serde_json::json!({"governors": ["a", "b"], "frequency_max_khz": 9, "turbo": true}).into();
             m.fio = Some(serde_json::json!({"usr_cpu": 1.5, "ctx": 14}));
             m.conditions.disturbances = vec![
                 Disturbance::Others { cores: 0.5, allowed: 0.04 },

@@ -80,7 +80,7 @@ pub(crate) fn measurement(workload: &Workload, figures: &Figures) -> Measurement
             reasons: vec!["the device interrupted as it was to".to_owned()],
         },
         window_raw_ns: Some([0, WINDOW_NS].map(|ns| figures.position * 12_000_000_000 + ns)),
-        power_state: std::array::from_fn(|_| power_state()),
+        power_state: std::array::from_fn(|_| power_state().into()),
         energy,
         ..Measurement::default()
     }

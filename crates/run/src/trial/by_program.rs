@@ -104,8 +104,10 @@ impl TrialRunner<'_> {
             (before.throttles_until(&power), before.changes_until(&power));
         let measurement = measurement(own, cell, ran, evidence);
         let clock_ns = measurement.0;
-        let measurement =
-            Measurement { power_state: [power_json(&before), power_json(&power)], ..measurement.1 };
+        let measurement = Measurement {
+            power_state: [power_json(&before), power_json(&power)].map(Into::into),
+            ..measurement.1
+        };
         let load_raw_ns = vec![begin_raw_ns, monotonic_raw_ns()];
         Ok(Measured { measurement, clock_ns: Some(clock_ns), load_raw_ns, unprofiled: None })
     }

@@ -176,7 +176,7 @@ impl TrialRunner<'_> {
             conditions: iopj_probe::conditions(&cell.path, &evidence),
             observed,
             verdict,
-            power_state: [power_json(&before), power_json(&after)],
+            power_state: [power_json(&before), power_json(&after)].map(Into::into),
             costs,
             kinds,
             ..figures(window, evidence, cell.workload.rw.is_mixed())
