@@ -6,6 +6,22 @@ use iopj_host::settings;
 const HEADER: &str =
     r#"{"iopj_journal":1,"boot_id":"b","pid":7,"begun_ns":9,"devices":[{"name":"sda","serial":"S"}]}"#;
 
+/// A file that a run made, by its whole path.
+const MADE: &str = "made-file/";
+/// Where all that is put back is: below `/sys` and `/proc/sys`, entries of NVMe over fabrics, files that were
+/// made.
+const ROOTS: [&str; 9] = [
+    "block/",
+    "bus/pci/devices/",
+    "class/net/",
+    "devices/system/cpu/",
+    "module/nvmet_tcp/",
+    "proc/sys/net/core/",
+    "nvme-fabrics/",
+    "nvmet/",
+    MADE,
+];
+
 /// The text after a sound first line, or a whole journal.
 pub(crate) fn run(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
@@ -13,22 +29,16 @@ pub(crate) fn run(input: &[u8]) {
         if text.starts_with("{\"iopj_journal\"") { text.into_owned() } else { format!("{HEADER}\n{text}") };
     let Ok(changes) = settings::undone_by(&text) else { return };
     for (file, value) in changes {
-        let is_below = |root: &str| file.starts_with(root);
-        let is_known = ["block/", "devices/system/cpu/", "bus/pci/", "kernel/config/nvmet/", "class/"];
-        let elsewhere = !is_known.iter().any(|root| is_below(root));
-        assert!(!file.split('/').any(|part| part == ".."), "{file} leads out");
-        assert!(!elsewhere || is_listed(&file), "{file} is on no list");
+        assert!(ROOTS.iter().any(|root| file.starts_with(root)), "{file} is on no list");
+        assert!(!file.split('/').any(|part| part == ".." || part == "."), "{file} leads elsewhere");
+        let name = file.rsplit('/').next().unwrap_or_default();
+        assert!(!file.starts_with(MADE) || name.starts_with("iopj-"), "{file} is no file of ours");
         assert!(!value.contains('\n') && value.len() <= 4096, "{value:?} is put back");
         // What it says, it says again.
         let line = serde_json::json!({ "file": file, "old": value, "new": "" });
         let again = settings::undone_by(&format!("{HEADER}\n{line}\n"));
         assert!(again.is_err() || again.is_ok_and(|again| again == [(file, value)]));
     }
-}
-
-/// Items that are no file of sysfs.
-fn is_listed(file: &str) -> bool {
-    ["nvme/", "net/", "fabric/", "made/", "file:", "module/"].iter().any(|root| file.starts_with(root))
 }
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
@@ -41,6 +51,9 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         ("devices/system/cpu/cpufreq/policy0/scaling_governor", "schedutil"),
         ("devices/system/cpu/cpu0/cpuidle/state1/disable", "0"),
         ("bus/pci/devices/0000:00:04.0/driver", "nvme"),
+        ("made-file/srv/iopj-00000000000000000000000000000000", "absent"),
+        ("made-file/etc/passwd", "absent"),
+        ("class/net/eth0/mtu", "1500"),
         ("../../etc/passwd", "root"),
         ("block/../../etc/passwd", "root"),
     ];
