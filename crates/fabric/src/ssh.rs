@@ -352,12 +352,35 @@ fn end_with_parent(command: &mut Command) {
     }
 }
 
+/// What the folders of sockets begin with, before 16 digits.
+const FOLDER: &str = "iopj-";
+/// How old such a folder is before its connection is not about to begin any more.
+const LEFT_FOR: Duration = Duration::from_secs(600);
+
+/// Removes the folders of processes that were killed: their connections ended with them, so they are empty.
+/// One with a socket stays, as only empty folders can be removed so.
+fn remove_left(parent: &Path, age: Duration) {
+    let is_ours = |name: &str| {
+        let digits = name.strip_prefix(FOLDER).unwrap_or_default();
+        digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    };
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let is_old = || entry.metadata().and_then(|found| found.modified()).ok()?.elapsed().ok();
+        if entry.file_name().to_str().is_some_and(is_ours) && is_old().is_some_and(|old| old >= age) {
+            // What is another user's stays, too.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
 /// A new folder that only this user may look into, with a short path: a socket's name has at most 107 bytes.
 fn private_folder() -> io::Result<PathBuf> {
+    let parent = Path::new("/tmp");
+    remove_left(parent, LEFT_FOR);
     let mut bytes = [0; 8];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let folder = Path::new("/tmp").join(format!("iopj-{name}"));
+    let folder = parent.join(format!("{FOLDER}{name}"));
     DirBuilder::new().mode(0o700).create(&folder)?;
     Ok(folder)
 }
@@ -394,6 +417,22 @@ mod tests {
             .status();
         assert!(made.unwrap().success());
         program.display().to_string()
+    }
+
+    /// Each run that was killed left one.
+    #[test]
+    fn folders_of_dead_connections_are_removed_and_no_others() {
+        let parent = tempfile::tempdir().unwrap();
+        let make = |name: &str| fs::create_dir(parent.path().join(name)).unwrap();
+        ["iopj-0123456789abcdef", "iopj-fedcba9876543210", "iopj-mine", "x"].map(make);
+        fs::write(parent.path().join("iopj-fedcba9876543210/s"), "").unwrap();
+        remove_left(parent.path(), Duration::from_secs(600));
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 4, "they may be about to begin");
+        remove_left(parent.path(), Duration::ZERO);
+        let mut left: Vec<_> =
+            fs::read_dir(parent.path()).unwrap().map(|one| one.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["iopj-fedcba9876543210", "iopj-mine", "x"]);
     }
 
     /// 64 KiB filled the pipe, and the program waited for a reader while it was waited for.
