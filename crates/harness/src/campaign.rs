@@ -86,7 +86,19 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         nodes: Some(2),
     });
     let plan = |by| Plan { format: FORMAT, job: job("name = \"small\"", Some("/dev/sda")), by };
-    [ssh, slurm, kubernetes].map(|by| serde_json::to_vec(&plan(by)).expect("a plan as JSON")).to_vec()
+    let sound = [ssh, slurm, kubernetes].map(|by| serde_json::to_string(&plan(by)).expect("a plan as JSON"));
+    // Each with a word in it that somebody takes for something else.
+    let others = [
+        ("\"n1\"", "\"-oProxyCommand=x\""),
+        ("\"n1\"", "\"n1 n2\""),
+        ("\"sudo iopj\"", "\"-x\""),
+        ("\"--partition=io\"", "\"io\""),
+        ("\"17\"", "\"17;18\""),
+        ("\"io\"", "\"-io\""),
+        ("\"small-1\"", "\"../small\""),
+    ];
+    let changed = sound.iter().flat_map(|plan| others.map(|(word, other)| plan.replace(word, other)));
+    sound.iter().cloned().chain(changed).map(String::into_bytes).collect()
 }
 
 /// The record of a host in a campaign over ssh.

@@ -80,6 +80,10 @@ pub(crate) fn seeds_of_bytes() -> Vec<Vec<u8>> {
     // The header's version of the schema, then a page, then the end.
     let mut seeds = vec![Vec::new(), change(63, 0, 6), change(4096, 3, 5), change(9000, 2, 0)];
     seeds.extend((0..40).map(|at| change(at * 997, 1, (at % 8) as u8)));
+    // Another figure of the same length.
+    let figure = b"\"ios\":3000";
+    let places = SOUND.bytes.windows(figure.len()).enumerate().filter(|(_, bytes)| *bytes == figure);
+    seeds.extend(places.map(|(place, _)| change(place as u32 + 6, 0, b'9')));
     seeds
 }
 
