@@ -33,7 +33,8 @@ pub(crate) fn run(input: &[u8]) {
         assert!(!file.split('/').any(|part| part == ".." || part == "."), "{file} leads elsewhere");
         let name = file.rsplit('/').next().unwrap_or_default();
         assert!(!file.starts_with(MADE) || name.starts_with("iopj-"), "{file} is no file of ours");
-        assert!(!value.contains('\n') && value.len() <= 4096, "{value:?} is put back");
+        let is_plain = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+        assert!(is_plain && value.len() <= 512, "{value:?} is put back");
         // What it says, it says again.
         let line = serde_json::json!({ "file": file, "old": value, "new": "" });
         let again = settings::undone_by(&format!("{HEADER}\n{line}\n"));
@@ -54,6 +55,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         ("made-file/srv/iopj-00000000000000000000000000000000", "absent"),
         ("made-file/etc/passwd", "absent"),
         ("class/net/eth0/mtu", "1500"),
+        ("block/sda/queue/nomerges", "0\u{7}"),
         ("../../etc/passwd", "root"),
         ("block/../../etc/passwd", "root"),
     ];
