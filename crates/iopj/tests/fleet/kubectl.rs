@@ -2,7 +2,7 @@
 //! answers with lists of pods in the published shape, and runs what is to be run in a pod. No cluster takes
 //! part.
 
-use crate::campaigns::{fetched, record, study, trials};
+use crate::campaigns::{fetched, record, signal, study, trials, until};
 use crate::common::{TestFolder, folder, iopj, output, run, says};
 use crate::manifests::is_valid;
 use iopj_store::{Store, StudyRecord};
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// `deleted` is how a deletion ends; a pod that is asked to stop ends, and what asks ends with it.
 const KUBECTL: &str = r#"#!/bin/sh
@@ -18,7 +19,7 @@ case "$*" in
 "get pods"*) cat pods.json ;;
 *--look) cat look.json ;;
 *--stop) echo "command terminated with exit code 137" >&2; exit 137 ;;
-exec*) while [ "$1" != -- ]; do shift; done; shift; exec "$@" ;;
+exec*) while [ "$1" != -- ]; do shift; done; shift; [ -e silent ] && exec sleep 600; exec "$@" ;;
 "delete jobs,"*) . ./deleted ;;
 esac
 "#;
@@ -58,12 +59,19 @@ impl Kubectl {
         fs::write(self.folder.join("look.json"), look.to_string()).unwrap();
     }
 
-    #[track_caller]
-    fn ends(&self, code: i32, line: &str) -> String {
+    /// iopj with the script in its way.
+    fn iopj(&self, line: &str) -> Command {
         let program = Path::new(env!("CARGO_BIN_EXE_iopj")).parent().unwrap().display();
         let path =
             format!("{}:{program}:{}", self.folder.join("bin").display(), std::env::var("PATH").unwrap());
-        let (output, words) = output(iopj(&self.folder, line).env("PATH", path));
+        let mut command = iopj(&self.folder, line);
+        command.env("PATH", path);
+        command
+    }
+
+    #[track_caller]
+    fn ends(&self, code: i32, line: &str) -> String {
+        let (output, words) = output(&mut self.iopj(line));
         let words = words + &String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(code), "{line}: {words}");
         words
@@ -130,6 +138,23 @@ fn a_fetch_whose_pod_ends_with_the_question_has_its_store() {
     assert!(kubectl.calls().contains("--stop"));
     assert_eq!(trials(&fetched(&kubectl.folder.join("c"), "n1")), 0);
     assert_eq!(record(&kubectl.folder.join("c"), "n1")["fetched"]["phase"], "ok");
+}
+
+/// It went on until nothing had come for a minute, and then with the next host.
+#[test]
+fn ctrl_c_ends_a_fetch_from_a_pod_that_says_nothing() {
+    let kubectl = Kubectl::new(&[runs("a", "n1", 1), runs("b", "n2", 1)]);
+    kubectl.look("ok", None);
+    fs::write(kubectl.folder.join("silent"), "").unwrap();
+    let calls = || fs::read_to_string(kubectl.folder.join("calls")).unwrap_or_default();
+    let fetch = kubectl.iopj("fleet fetch c").stderr(Stdio::piped()).spawn().unwrap();
+    until("a store on its way", || calls().contains("fleet store").then_some(()));
+    signal(fetch.id() as i32, libc::SIGINT);
+    let output = fetch.wait_with_output().unwrap();
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    says(&words, &["n1: ", "it was stopped", "n2: it was not fetched: you ended it"]);
+    assert_eq!(calls().matches("fleet store").count(), 1);
 }
 
 /// It applied the same Job, in which Kubernetes begins nothing anew, or another one beside it.
