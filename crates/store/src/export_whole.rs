@@ -3,8 +3,9 @@
 use crate::energy_source::EnergyCover;
 use crate::error::StoreError;
 use crate::export::{self, Detail};
+use crate::export_lines;
 use crate::store::Store;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::io::{self, Write};
 
 /// Why a store was not written.
@@ -19,27 +20,22 @@ pub enum ExportError {
 }
 
 impl Store {
-    /// Writes what [`export::json`] returns: indented, but with one line a trial in full detail, which no
-    /// human reads.
+    /// Writes what [`export::json`] returns as indented text, in which a histogram has one line.
     ///
     /// # Errors
     /// A record cannot be read, or the writer's error.
     pub fn write_json(&self, detail: Detail, out: &mut dyn Write) -> Result<(), ExportError> {
         let study = self.study()?;
-        let events = indented(&json!(export::events_json(&self.events()?)), 1)?;
+        let events = export_lines::text(&json!(export::events_json(&self.events()?)), 1)?;
         // Keys in the order of every object.
         write!(
             out,
             "{{\n  \"events\": {events},\n  \"study\": {},\n  \"trials\": [",
-            indented(&json!(study), 1)?
+            export_lines::text(&json!(study), 1)?
         )?;
         let mut before = "";
         self.for_each_trial(|trial| {
-            let trial = export::trial_json(&study, &trial, detail);
-            let trial = match detail {
-                Detail::Figures => indented(&trial, 2)?,
-                Detail::Full => trial.to_string(),
-            };
+            let trial = export_lines::text(&export::trial_json(&study, &trial, detail), 2)?;
             write!(out, "{before}\n    {trial}")?;
             before = ",";
             Ok::<(), ExportError>(())
@@ -63,11 +59,4 @@ impl Store {
         export::csv_head(out)?;
         self.for_each_trial(|trial| Ok(export::csv_line(&study, source.as_ref(), &trial, out)?))
     }
-}
-
-/// A value as it stands in a document at this depth.
-fn indented(value: &Value, depth: usize) -> io::Result<String> {
-    let line = format!("\n{}", "  ".repeat(depth));
-    // No text of JSON has the end of a line in it.
-    Ok(serde_json::to_string_pretty(value)?.replace('\n', &line))
 }

@@ -16,6 +16,7 @@ mod energy_source;
 mod error;
 pub mod export;
 mod export_energy;
+mod export_lines;
 mod export_whole;
 mod file;
 pub mod histogram;
