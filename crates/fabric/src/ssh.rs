@@ -424,7 +424,7 @@ mod tests {
     fn folders_of_dead_connections_are_removed_and_no_others() {
         let parent = tempfile::tempdir().unwrap();
         let make = |name: &str| fs::create_dir(parent.path().join(name)).unwrap();
-        ["iopj-0123456789abcdef", "iopj-fedcba9876543210", "iopj-mine", "x"].map(make);
+        ["iopj-0123456789abcdef", "iopj-fedcba9876543210", "iopj-mine", "x"].into_iter().for_each(make);
         fs::write(parent.path().join("iopj-fedcba9876543210/s"), "").unwrap();
         remove_left(parent.path(), Duration::from_secs(600));
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 4, "they may be about to begin");
