@@ -157,7 +157,8 @@ impl Plan {
                 }
             }
             By::Kubernetes(by) => {
-                let is_namespace = |name: &String| !name.is_empty() && name.chars().all(is_plain);
+                let is_namespace =
+                    |name: &String| !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain);
                 if !by.namespace.iter().all(is_namespace) || !is_folder(&by.folder) {
                     return refuse("a namespace or a folder of another form");
                 }

@@ -113,9 +113,24 @@ mod tests {
             "series": [{ "end_ns": 1, "ios": 2 }, { "end_ns": 2, "ios": [] }],
             "z": [1, {}, { "histogram": null }, []],
         });
-        let expected = "{\n    \"a\": {\n      \"histogram\": [[1, 2], [3, 4]],\n      \"verdict\": \"x\\ny\"\n    },\n    \
-                        \"series\": [{\"end_ns\": 1, \"ios\": 2}, {\"end_ns\": 2, \"ios\": []}],\n    \"z\": [\n      1,\n      \
-                        {},\n      {\n        \"histogram\": null\n      },\n      []\n    ]\n  }";
+        let expected = [
+            "{",
+            "    \"a\": {",
+            "      \"histogram\": [[1, 2], [3, 4]],",
+            "      \"verdict\": \"x\\ny\"",
+            "    },",
+            "    \"series\": [{\"end_ns\": 1, \"ios\": 2}, {\"end_ns\": 2, \"ios\": []}],",
+            "    \"z\": [",
+            "      1,",
+            "      {},",
+            "      {",
+            "        \"histogram\": null",
+            "      },",
+            "      []",
+            "    ]",
+            "  }",
+        ]
+        .join("\n");
         assert_eq!(text(&value, 1).unwrap(), expected);
         let plain = json!({ "b": [1, { "c": ["histogram", 2] }], "d": {}, "e": [] });
         assert_eq!(text(&plain, 0).unwrap(), format!("{plain:#}"));
