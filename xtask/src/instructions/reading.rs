@@ -34,7 +34,7 @@ pub(super) fn count(workspace: &Workspace) -> Result<Vec<String>> {
     let measured = folder.join("measured.iopj");
     let mut run = Command::new(&iopj);
     run.current_dir(&folder).args(["run", "--runtime", "50ms", "--ramp-time", "0s", "--size", "64M"]);
-    run.args(["--replicates", "2", "--meters", "none", "--store"]).arg(&measured);
+    run.args(["--replicates", "2", "--meters", "none", "--wait=30m", "--store"]).arg(&measured);
     shell::step("a study to make them of", &mut run)?;
     let stores = CELLS.map(|cells| folder.join(format!("{cells}.iopj")));
     for (cells, store) in CELLS.iter().zip(&stores) {
