@@ -67,14 +67,26 @@ impl Store {
         mut is_wanted: impl FnMut(&TrialRow) -> bool,
         mut take: impl FnMut(Trial) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.verify(&[Kind::Trial, Kind::Costs, Kind::TargetCosts, Kind::Energy])?;
+        let there = self.verify(&[Kind::Trial])?;
+        self.verify(&[Kind::Costs, Kind::TargetCosts, Kind::Energy])?;
         let mut pending = None;
-        let mut after = i64::MIN;
+        let (mut after, mut read) = (i64::MIN, 0);
         let mut power_state = [SharedValue::default(), SharedValue::default()];
         loop {
             let rows = self.rows(after)?;
-            let Some(last) = rows.last() else { return Ok(()) };
-            after = last.id;
+            if rows.is_empty() {
+                // A live run adds trials meanwhile, and takes none away.
+                let is_whole = read >= there.sound + there.without;
+                return if is_whole { Ok(()) } else { Err(self.damaged_trials().into()) };
+            }
+            for row in &rows {
+                // In a damaged index, looking for what follows may lead back.
+                if row.id <= after {
+                    return Err(self.damaged_trials().into());
+                }
+                after = row.id;
+            }
+            read += rows.len() as u64;
             let rows: Vec<TrialRow> = rows.into_iter().filter(&mut is_wanted).collect();
             let mut details = self.details(&rows)?;
             for row in rows {
@@ -90,6 +102,10 @@ impl Store {
                 take(trial)?;
             }
         }
+    }
+
+    fn damaged_trials(&self) -> StoreError {
+        StoreError::Damaged { path: self.path.clone(), what: "the order of its trials".to_owned() }
     }
 
     /// The next rows, not decoded yet.
