@@ -5,7 +5,8 @@ use crate::study;
 use iopj_core::fabric::HostSide;
 use iopj_report::analysis::Admission;
 use iopj_report::render;
-use iopj_store::{Store, StoreError, StudyRecord, Trial, export};
+use iopj_store::export::Detail;
+use iopj_store::{Store, StoreError, StudyRecord, Trial};
 use rusqlite::Connection;
 use rusqlite::limits::Limit;
 use std::fs;
@@ -115,11 +116,14 @@ fn read(path: &Path) -> Result<(), StoreError> {
     for meter in store.meters().unwrap_or_default() {
         let _ = (store.readings(meter.id), store.marks(meter.session));
     }
-    let (study, trials, events) = (store.study()?, store.all_trials()?, store.events()?);
+    let (study, trials) = (store.study()?, store.all_trials()?);
     let text = render::report(&study, &trials, Admission::default());
     assert!(!text.contains('\u{1b}'), "an escape reaches the terminal");
-    let _ = export::json(&study, &trials, &events, export::Detail::Full);
-    let _ = export::csv(&study, &trials, &mut Vec::new());
+    let mut json = Vec::new();
+    if store.write_json(Detail::Full, &mut json).is_ok() {
+        assert!(serde_json::from_slice::<serde_json::Value>(&json).is_ok(), "no JSON");
+    }
+    let _ = store.write_csv(&mut Vec::new());
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use crate::output::note;
 use anyhow::{Context, anyhow};
 use iopj_core::files::read_whole_text;
 use iopj_model::{Model, Observation, observations};
+use iopj_store::Store;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -53,7 +54,7 @@ pub(crate) fn observed(
 /// Why no trial of a store competes, if that is so, as a further sentence.
 fn barred(store: &Path, competing: &Competing) -> String {
     let nobody = || {
-        let store = open(store).ok()?;
+        let store = Store::open(store).ok()?;
         let (study, trials) = (store.study().ok()?, store.trials().ok()?);
         competing.admission().of(&study).why_none_competes(&trials)
     };

@@ -9,13 +9,13 @@ pub(crate) fn open(path: &Path) -> Result<Store, StoreError> {
     let store = Store::open(path)?;
     let trials = match store.trials_without_checksum()? {
         0 => return Ok(store),
-        1 => "1 trial".to_owned(),
-        many => format!("{many} trials"),
+        1 => "1 trial is".to_owned(),
+        many => format!("{many} trials are"),
     };
     note(&format!(
-        "note: {trials} of `{}` {} from an iopj that wrote no checksums: damage would not be noticed",
+        "note: of `{}`, {trials} from an iopj that wrote no checksums: damage would not be noticed; measure \
+         again where that matters",
         path.display(),
-        if trials == "1 trial" { "is" } else { "are" },
     ));
     Ok(store)
 }

@@ -60,20 +60,20 @@ impl Covers {
 
 /// What the meters and the models of a store cover, found trial by trial.
 #[derive(Clone, Debug, Default)]
-pub struct EnergyCover {
+pub(crate) struct EnergyCover {
     meters: Covers,
     models: Covers,
 }
 
 impl EnergyCover {
     /// Takes a trial of the store.
-    pub fn add(&mut self, trial: &Trial) {
+    pub(crate) fn add(&mut self, trial: &Trial) {
         self.meters.add(trial, false, &|_| true);
         self.models.add(trial, true, &|_| true);
     }
 
     /// As [`EnergySource::shown`].
-    pub fn shown(&self) -> Option<EnergySource> {
+    pub(crate) fn shown(&self) -> Option<EnergySource> {
         let taking_part = || {
             let (scope, meter) = self.meters.by.keys().next()?.clone();
             Some(EnergySource { scope, meter, estimated: false })

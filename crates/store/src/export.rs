@@ -430,7 +430,7 @@ pub fn csv(study: &StudyRecord, trials: &[Trial], out: &mut dyn Write) -> io::Re
 ///
 /// # Errors
 /// The writer's error.
-pub fn csv_head(out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn csv_head(out: &mut dyn Write) -> io::Result<()> {
     let names = COLUMNS.iter().map(|(name, _)| *name).chain(["emulated", "in_force", "replaced_by"]);
     let names = names.chain(ENERGY.iter().map(|(name, _)| *name)).chain(ENERGY_SOURCE);
     out.write_all((names.collect::<Vec<_>>().join(",") + "\r\n").as_bytes())
@@ -440,7 +440,7 @@ pub fn csv_head(out: &mut dyn Write) -> io::Result<()> {
 ///
 /// # Errors
 /// The writer's error.
-pub fn csv_line(
+pub(crate) fn csv_line(
     study: &StudyRecord,
     source: Option<&EnergySource>,
     trial: &Trial,

@@ -39,7 +39,7 @@ mod verify;
 pub mod watch;
 
 pub use corunner_window::CorunnerWindow;
-pub use energy_source::{EnergyCover, EnergySource, TOOK_NO_PART};
+pub use energy_source::{EnergySource, TOOK_NO_PART};
 pub use error::StoreError;
 pub use export_whole::ExportError;
 pub use kind_window::KindWindow;

@@ -117,11 +117,8 @@ impl Binding {
     pub(super) fn coming_limit(self, host: &Host, driver: &str) -> Duration {
         let folder = controller::folder(&host.sys, self.0);
         let state = folder.and_then(|folder| sysfs::read(&folder.join("state")));
-        match state.as_deref() {
-            Ok("live") => host.disks_limit.min(MOMENTS),
-            Err(_) if driver != NVME => host.disks_limit.min(MOMENTS),
-            _ => host.disks_limit,
-        }
+        let is_coming = state.map_or(driver == NVME, |state| state != "live");
+        if is_coming { host.disks_limit } else { host.disks_limit.min(MOMENTS) }
     }
 
     fn unbind(self, host: &Host, driver: &str) -> io::Result<()> {

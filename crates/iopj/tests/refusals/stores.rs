@@ -65,8 +65,8 @@ fn an_older_store_says_that_nothing_protects_it() {
     let _alone = alone();
     let here = &*folder().with_data(1 << 20);
     succeeds(&mut iopj(here, &format!("run --target data --store old.iopj {PLAIN}")));
-    let note =
-        "note: 1 trial of `old.iopj` is from an iopj that wrote no checksums: damage would not be noticed";
+    let note = "note: of `old.iopj`, 1 trial is from an iopj that wrote no checksums: damage would not be \
+                noticed; measure again where that matters";
     let lines = ["report old.iopj", "export --csv old.iopj", "export --json old.iopj", "advise old.iopj"];
     for line in lines {
         let (_, words) = output(&mut iopj(here, line));

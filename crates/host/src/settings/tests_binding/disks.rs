@@ -68,17 +68,3 @@ fn the_disks_of_a_live_controller_are_not_waited_for_long() {
     fs::remove_dir_all(machine.fixture.path(&format!("{DEVICE}/nvme"))).unwrap();
     assert_eq!([limit("nvme"), limit("virtio-pci")], [30, 1].map(Duration::from_secs));
 }
-
-#[test]
-fn a_disk_that_has_gone_is_waited_for_once() {
-    let mut machine = Machine::new(Some("nvme"));
-    machine.fixture.limit = Some(Duration::from_millis(50));
-    let drives = r#"[{"name":"nvme7n1","serial":"S-7"}]"#;
-    let header =
-        format!(r#"{{"iopj_journal":1,"boot_id":"{BOOT_ID}","pid":77,"begun_ns":1,"devices":{drives}}}"#);
-    let line = format!(r#"{{"file":"bus/pci/devices/{ADDRESS}/driver","old":"nvme","new":"vfio-pci"}}"#);
-    journal(&machine.fixture, 1, &header, &format!("{line}\n"));
-    let report = machine.restore();
-    assert_eq!((report.failed.len(), report.restored.len(), report.left_alone.len()), (0, 0, 0));
-    assert_eq!(machine.fixture.journals(), [""; 0]);
-}
