@@ -36,6 +36,7 @@ impl Campaign {
     /// # Errors
     /// The folder holds another campaign, or another iopj submits it at this moment.
     pub fn submit(folder: &Path, mut plan: Plan) -> Result<Campaign, FleetError> {
+        plan.check_submitted()?;
         refuse_foreign(folder)?;
         if folder.exists() {
             refuse_others(folder)?;
@@ -420,6 +421,29 @@ mod tests {
         }
     }
 
+    /// It was written, and refused by whatever opened it.
+    #[test]
+    fn what_cannot_be_opened_is_not_submitted() {
+        let made = tempfile::tempdir().unwrap();
+        let folder = made.path().join("c");
+        let by = |namespace: &str, folder: &str| {
+            By::Kubernetes(ByKubernetes {
+                namespace: Some(namespace.to_owned()),
+                folder: folder.into(),
+                nodes: Some(2),
+            })
+        };
+        for (by, message) in [
+            (by("-io", "/iopj"), "the namespace `-io` cannot be used: write 1 to 64 lower-case letters"),
+            (by("Io", "/iopj"), "the namespace `Io` cannot be used"),
+            (by("io", "/a\nb"), "the folder `/a\\nb` cannot be used: it may be neither empty nor an option"),
+        ] {
+            let error = Campaign::submit(&folder, Plan { by, ..plan("x") }).unwrap_err().to_string();
+            assert!(error.starts_with(message) && !folder.exists(), "{error}");
+        }
+        Campaign::submit(&folder, Plan { by: by("io", "/iopj"), ..plan("x") }).unwrap();
+    }
+
     #[test]
     fn a_folder_of_other_files_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
@@ -459,10 +483,10 @@ mod tests {
         for (from, to, what) in [
             ("\"n1\"", "\"-oProxyCommand=x\"", "the host `-oProxyCommand=x`"),
             ("\"n1\"", "\"n1 n2\"", "the host `n1 n2`"),
-            ("\"s-1\"", "\"../../x\"", "an id of another form"),
-            ("\"s-1\"", "\"s-1; reboot\"", "an id of another form"),
-            ("\"iopj\"", "\"-x\"", "a command or a folder of another form"),
-            ("\"iopj\"", "\"iopj\\nreboot\"", "a command or a folder of another form"),
+            ("\"s-1\"", "\"../../x\"", "the id `../../x`"),
+            ("\"s-1\"", "\"s-1; reboot\"", "the id `s-1; reboot`"),
+            ("\"iopj\"", "\"-x\"", "the command `-x`"),
+            ("\"iopj\"", "\"iopj\\nreboot\"", "the command `iopj\\nreboot`"),
         ] {
             assert!(text.contains(from), "{from}: {text}");
             fs::write(folder.join(PLAN), text.replace(from, to)).unwrap();

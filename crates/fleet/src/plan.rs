@@ -106,64 +106,90 @@ pub struct ByKubernetes {
     pub nodes: Option<u32>,
 }
 
+/// What of a plan has a form that a shell, ssh or kubectl would take for something else.
+struct Fault {
+    what: String,
+    rule: &'static str,
+}
+
 impl Plan {
-    /// Refuses what no submit writes, and what a shell, ssh or kubectl would take for something else.
+    /// Refuses what nobody may submit.
+    pub(crate) fn check_submitted(&self) -> Result<(), FleetError> {
+        let Some(Fault { what, rule }) = self.fault() else { return Ok(()) };
+        Err(FleetError::Refused(format!("{what} cannot be used: {rule}")))
+    }
+
+    /// Refuses what no submit writes.
     pub(crate) fn check(&self, path: &Path) -> Result<(), FleetError> {
-        let refuse = |what: &str| {
-            Err(FleetError::Refused(format!(
-                "`{}` names {what}, which no submit writes: name a folder that `iopj fleet submit` made",
-                path.display()
-            )))
-        };
-        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        let id = &self.job.campaign;
-        if !(1..=64).contains(&id.len()) || !id.chars().all(is_plain) || id.starts_with('-') {
-            return refuse("an id of another form");
-        }
-        let is_command = |command: &str| {
-            !command.trim().is_empty() && !command.starts_with('-') && !command.contains(char::is_control)
-        };
-        let is_folder = |folder: &Path| {
-            let text = folder.to_string_lossy();
-            !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_control)
-        };
-        match &self.by {
+        let Some(Fault { what, .. }) = self.fault() else { return Ok(()) };
+        Err(FleetError::Refused(format!(
+            "`{}` names {what}, which no submit writes: name a folder that `iopj fleet submit` made",
+            path.display()
+        )))
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        let of_id = named("id", &self.job.campaign, is_id, PLAIN);
+        of_id.or_else(|| match &self.by {
             By::Ssh(by) => {
-                if let Some(host) = by.hosts.iter().find(|host| !hosts::is_host(host)) {
-                    return refuse(&format!("the host `{}`", host.escape_debug()));
-                }
-                if !is_command(&by.command) || by.folder.as_deref().is_some_and(|folder| !is_folder(folder)) {
-                    return refuse("a command or a folder of another form");
-                }
+                let is_strange = |host: &&String| !hosts::is_host(host);
+                let host = by.hosts.iter().find(is_strange).map(|host| Fault {
+                    what: format!("the host `{}`", host.escape_debug()),
+                    rule: "a host is a name or an address, as ssh takes it, and no option",
+                });
+                host.or_else(|| named("command", &by.command, is_command, TEXT))
+                    .or_else(|| folder(by.folder.as_deref()))
             }
             By::Slurm(by) => {
-                let is_name = |name: &String| {
-                    !name.is_empty()
-                        && !name.starts_with('-')
-                        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-                };
-                let is_array = |array: &Array| {
-                    !array.id.is_empty()
-                        && array.id.bytes().all(|byte| byte.is_ascii_digit())
-                        && array.nodes.iter().all(is_name)
-                };
-                let is_option =
-                    |option: &String| option.starts_with("--") && !option.contains(char::is_control);
-                if !is_command(&by.command) || !by.options.iter().all(is_option) {
-                    return refuse("a command or an option of another form");
-                }
-                if !by.nodelist.iter().all(is_name) || !by.arrays.iter().all(is_array) {
-                    return refuse("a node or a job array of another form");
-                }
+                let nodes = by.nodelist.iter().chain(by.arrays.iter().flat_map(|array| &array.nodes));
+                let option = |option: &String| named("option", option, is_option, OPTION);
+                let array = |array: &Array| named("job array", &array.id, is_number, "Slurm numbers them");
+                named("command", &by.command, is_command, TEXT)
+                    .or_else(|| by.options.iter().find_map(option))
+                    .or_else(|| nodes.into_iter().find_map(|node| named("node", node, is_node, NODE)))
+                    .or_else(|| by.arrays.iter().find_map(array))
             }
             By::Kubernetes(by) => {
-                let is_namespace =
-                    |name: &String| !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain);
-                if !by.namespace.iter().all(is_namespace) || !is_folder(&by.folder) {
-                    return refuse("a namespace or a folder of another form");
-                }
+                let namespace = by.namespace.as_ref();
+                namespace
+                    .and_then(|name| named("namespace", name, is_id, PLAIN))
+                    .or_else(|| folder(Some(&by.folder)))
             }
-        }
-        Ok(())
+        })
     }
+}
+
+const PLAIN: &str = "write 1 to 64 lower-case letters and digits, and `-` after the first of them";
+const TEXT: &str = "it may be neither empty nor an option, nor have control characters";
+const OPTION: &str = "write options of sbatch as `--NAME=VALUE`";
+const NODE: &str = "write a name of letters, digits, `-`, `_` and `.` that begins with no `-`";
+
+fn named(kind: &str, text: &str, is_right: fn(&str) -> bool, rule: &'static str) -> Option<Fault> {
+    (!is_right(text)).then(|| Fault { what: format!("the {kind} `{}`", text.escape_debug()), rule })
+}
+
+fn folder(folder: Option<&Path>) -> Option<Fault> {
+    named("folder", &folder?.to_string_lossy(), is_command, TEXT)
+}
+
+fn is_id(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=64).contains(&text.len()) && text.chars().all(is_plain) && !text.starts_with('-')
+}
+
+fn is_command(text: &str) -> bool {
+    !text.trim().is_empty() && !text.starts_with('-') && !text.contains(char::is_control)
+}
+
+fn is_option(text: &str) -> bool {
+    text.starts_with("--") && !text.contains(char::is_control)
+}
+
+fn is_node(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
