@@ -83,6 +83,10 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    pub(crate) fn record(path: &Path, what: &'static str, error: serde_json::Error) -> StoreError {
+        StoreError::Record { path: path.to_owned(), what, error }
+    }
+
     /// What an error of SQLite means for `path`. `connection` is the one that failed, if there is one: it
     /// knows the operating system's own error (sqlite.org/c3ref/system_errno.html).
     pub(crate) fn of_sqlite(

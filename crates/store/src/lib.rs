@@ -10,6 +10,7 @@ mod checksum;
 mod copy;
 mod corunner_window;
 mod create;
+mod decode;
 mod details;
 pub mod energy;
 mod energy_source;
@@ -35,6 +36,7 @@ mod repeat;
 mod schema;
 mod shared_value;
 mod store;
+mod trial_row;
 mod verify;
 pub mod watch;
 

@@ -1,15 +1,16 @@
 //! Trials as they are read: some at a time, each with what tables of its own keep of it.
 
 use crate::checksum::Kind;
+use crate::decode::{Batch, Decoded, Decoder, Decoders};
 use crate::details;
 use crate::error::StoreError;
 use crate::pending;
-use crate::record::{Measurement, Outcome, Trial};
+use crate::record::Trial;
 use crate::repeat;
-use crate::shared_value::SharedValue;
 use crate::store::Store;
+use crate::trial_row::TrialRow;
 use iopj_core::TrialEnergy;
-use rusqlite::{Row, params};
+use rusqlite::params;
 use std::collections::HashMap;
 
 /// How many trials are read at once: what is not decoded yet of more would take memory, and queries of fewer
@@ -61,7 +62,7 @@ impl Store {
     }
 
     /// Reads the trials that are wanted, some at a time: without WAL, no trial is committed while a cursor is
-    /// open.
+    /// open. While some are read, threads decode those before them.
     fn read<E: From<StoreError>>(
         &self,
         mut is_wanted: impl FnMut(&TrialRow) -> bool,
@@ -70,38 +71,64 @@ impl Store {
         let there = self.verify(&[Kind::Trial])?;
         self.verify(&[Kind::Costs, Kind::TargetCosts, Kind::Energy])?;
         let mut pending = None;
-        let (mut after, mut read) = (i64::MIN, 0);
-        let mut power_state = [SharedValue::default(), SharedValue::default()];
-        loop {
-            let rows = self.rows(after)?;
-            if rows.is_empty() {
-                // A live run adds trials meanwhile, and takes none away.
-                let is_whole = read >= there.sound + there.without;
-                return if is_whole { Ok(()) } else { Err(self.damaged_trials().into()) };
-            }
-            for row in &rows {
-                // In a damaged index, looking for what follows may lead back.
-                if row.id <= after {
-                    return Err(self.damaged_trials().into());
-                }
-                after = row.id;
-            }
-            read += rows.len() as u64;
-            let rows: Vec<TrialRow> = rows.into_iter().filter(&mut is_wanted).collect();
-            let mut details = self.details(&rows)?;
-            for row in rows {
-                let id = row.id;
-                let mut trial = self.decoded(row)?;
-                if let Some(measurement) = trial.outcome.measurement_mut() {
-                    details.move_to(id, measurement);
-                    share(&mut power_state, &mut measurement.power_state);
-                    if measurement.energy.is_empty() {
-                        measurement.energy = self.pending(&mut pending, id)?;
-                    }
+        let mut hand_on = |decoded: Decoded| -> Result<(), E> {
+            for (id, mut trial) in decoded? {
+                let measurement = trial.outcome.measurement_mut();
+                if let Some(measurement) = measurement.filter(|one| one.energy.is_empty()) {
+                    measurement.energy = self.pending(&mut pending, id)?;
                 }
                 take(trial)?;
             }
+            Ok(())
+        };
+        let (mut after, mut read) = (i64::MIN, 0);
+        let mut next = || -> Result<(Batch, bool), StoreError> {
+            let rows = self.next_rows(&mut after, &mut read)?;
+            let is_last = rows.len() < AT_ONCE as usize;
+            // A live run adds trials meanwhile, and takes none away.
+            if is_last && read < there.sound + there.without {
+                return Err(self.damaged_trials());
+            }
+            let rows: Vec<TrialRow> = rows.into_iter().filter(&mut is_wanted).collect();
+            let details = self.details(&rows)?;
+            Ok((Batch { rows, details }, is_last))
+        };
+        let (first, is_last) = next()?;
+        if is_last {
+            return hand_on(Decoder::new(&self.path).decode(first));
         }
+        std::thread::scope(|scope| {
+            let mut decoders = Decoders::start(scope, &self.path);
+            decoders.put(first);
+            loop {
+                let (batch, is_last) = next()?;
+                if decoders.is_full() {
+                    decoders.take().map_or(Ok(()), &mut hand_on)?;
+                }
+                decoders.put(batch);
+                if is_last {
+                    break;
+                }
+            }
+            while let Some(decoded) = decoders.take() {
+                hand_on(decoded)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The next rows after an id, which becomes that of the last of them; `read` grows by how many they are.
+    fn next_rows(&self, after: &mut i64, read: &mut u64) -> Result<Vec<TrialRow>, StoreError> {
+        let rows = self.rows(*after)?;
+        for row in &rows {
+            // In a damaged index, looking for what follows may lead back.
+            if row.id <= *after {
+                return Err(self.damaged_trials());
+            }
+            *after = row.id;
+        }
+        *read += rows.len() as u64;
+        Ok(rows)
     }
 
     fn damaged_trials(&self) -> StoreError {
@@ -134,70 +161,64 @@ impl Store {
         };
         Ok(all.remove(&trial).unwrap_or_default())
     }
+}
 
-    /// A trial without what tables of its own keep.
-    pub(crate) fn decoded(&self, row: TrialRow) -> Result<Trial, StoreError> {
-        let quoted = |text: String| serde_json::Value::String(text).to_string();
-        let outcome = match row.outcome {
-            Err(error) => Outcome::Failed(error),
-            Ok(record) => {
-                let measurement: Box<Measurement> = self.parse(&record, "measurement")?;
-                Outcome::Measured(measurement)
-            }
-        };
-        Ok(Trial {
-            path: self.parse(&quoted(row.path), "path")?,
-            workload: self.parse(&row.workload, "workload")?,
-            settings: self.parse(&row.settings, "settings")?,
-            generator: self.parse(&quoted(row.generator), "generator")?,
-            replicate: row.replicate,
-            position: row.position,
-            started_unix_ns: row.started_unix_ns,
-            gap_ns: row.gap_ns,
-            outcome,
-        })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Outcome, StudyRecord};
+
+    /// A store with so many trials, of which each has its position in its error.
+    fn long(trials: i64) -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::create(&folder.path().join("s.iopj"), &StudyRecord::default()).unwrap();
+        let path = "io_uring/syscall/interrupt".parse().unwrap();
+        store.add(&Trial::new(path, Default::default(), Outcome::Failed("0".to_owned()))).unwrap();
+        let many = "WITH RECURSIVE one(at) AS \
+                    (VALUES (1) UNION ALL SELECT at + 1 FROM one WHERE at + 1 < ?1) \
+                    INSERT INTO trial (path, workload, settings, generator, replicate, position, \
+                    started_unix_ns, error) SELECT path, workload, settings, generator, at, at, 0, at \
+                    FROM trial, one";
+        store.connection.execute(many, [trials]).unwrap();
+        store.connection.execute("DELETE FROM checksum WHERE kind = 'trial'", []).unwrap();
+        (folder, store)
     }
-}
 
-/// What a trial has in common with the one before it is in memory once.
-fn share(before: &mut [SharedValue; 2], now: &mut [SharedValue; 2]) {
-    for (before, now) in before.iter_mut().zip(now) {
-        now.share(before);
-        before.clone_from(now);
+    fn positions(store: &Store) -> Result<Vec<u64>, StoreError> {
+        let mut positions = Vec::new();
+        store.for_each_trial(|trial| {
+            assert_eq!(trial.outcome, Outcome::Failed(trial.position.to_string()));
+            positions.push(trial.position);
+            Ok::<(), StoreError>(())
+        })?;
+        Ok(positions)
     }
-}
 
-/// A trial as its table holds it.
-pub(crate) struct TrialRow {
-    id: i64,
-    path: String,
-    workload: String,
-    settings: String,
-    generator: String,
-    pub(crate) replicate: u32,
-    position: u64,
-    started_unix_ns: u64,
-    gap_ns: Option<u64>,
-    /// The measurement as JSON, or why there is none.
-    outcome: Result<String, String>,
-}
+    #[test]
+    fn trials_that_threads_decode_come_in_their_order() {
+        for trials in [2, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1, 2 * AT_ONCE, 11 * AT_ONCE + 7] {
+            let (_folder, store) = long(trials);
+            assert_eq!(positions(&store).unwrap(), (0..trials as u64).collect::<Vec<_>>(), "{trials}");
+        }
+    }
 
-impl TrialRow {
-    fn of(row: &Row<'_>) -> rusqlite::Result<TrialRow> {
-        Ok(TrialRow {
-            id: row.get(0)?,
-            path: row.get(1)?,
-            workload: row.get(2)?,
-            settings: row.get(3)?,
-            generator: row.get(4)?,
-            replicate: row.get(5)?,
-            position: details::count(row, 6)?,
-            started_unix_ns: details::count(row, 7)?,
-            gap_ns: row.get::<_, Option<i64>>(8)?.map(|ns| ns as u64),
-            outcome: match row.get(9)? {
-                Some(error) => Err(error),
-                None => Ok(row.get(10)?),
-            },
-        })
+    #[test]
+    fn what_a_thread_cannot_decode_or_nobody_takes_ends_the_reading() {
+        let (_folder, store) = long(11 * AT_ONCE);
+        let mut taken = 0;
+        let stopped = store.for_each_trial(|_| {
+            taken += 1;
+            if taken == AT_ONCE + 1 { Err(store.damaged_trials()) } else { Ok(()) }
+        });
+        assert!(matches!(stopped, Err(StoreError::Damaged { .. })) && taken == AT_ONCE + 1, "{stopped:?}");
+        for position in [0, 5 * AT_ONCE + 3, 11 * AT_ONCE - 1] {
+            let (_folder, store) = long(11 * AT_ONCE);
+            store
+                .connection
+                .execute("UPDATE trial SET workload = '{' WHERE position = ?1", [position])
+                .unwrap();
+            let error = positions(&store).unwrap_err().to_string();
+            assert!(error.contains("holds a workload that cannot be read"), "{error}");
+        }
     }
 }

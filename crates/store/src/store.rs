@@ -305,11 +305,7 @@ impl Store {
         text: &str,
         what: &'static str,
     ) -> Result<T, StoreError> {
-        serde_json::from_str(text).map_err(|error| StoreError::Record {
-            path: self.path.clone(),
-            what,
-            error,
-        })
+        serde_json::from_str(text).map_err(|error| StoreError::record(&self.path, what, error))
     }
 
     /// The record as JSON, if it can be read back: one that cannot would keep every trial from being read.
@@ -338,12 +334,13 @@ pub(crate) fn json<T: serde::Serialize>(
     path: &Path,
     what: &'static str,
 ) -> Result<String, StoreError> {
-    serde_json::to_string(value).map_err(|error| StoreError::Record { path: path.to_owned(), what, error })
+    serde_json::to_string(value).map_err(|error| StoreError::record(path, what, error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::Decoder;
     use crate::export;
     use std::time::Duration;
 
@@ -382,9 +379,9 @@ mod tests {
         store.connection.busy_timeout(Duration::ZERO).unwrap();
         store.add(&failed()).unwrap();
         let reader = Store::open(store.path()).unwrap();
-        let rows = reader.rows(0).unwrap();
+        let (rows, mut decoder) = (reader.rows(0).unwrap(), Decoder::new(store.path()));
         store.add(&Trial { replicate: 1, ..failed() }).unwrap();
-        assert_eq!(rows.into_iter().map(|row| reader.decoded(row).unwrap()).collect::<Vec<_>>(), [failed()]);
+        assert_eq!(rows.into_iter().map(|row| decoder.trial(row).unwrap()).collect::<Vec<_>>(), [failed()]);
     }
 
     #[test]

@@ -1,0 +1,127 @@
+//! Trials decoded, most of them by threads of their own while the next are read.
+
+use crate::details::Details;
+use crate::error::StoreError;
+use crate::record::{Outcome, Trial};
+use crate::shared_value::SharedValue;
+use crate::trial_row::TrialRow;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::Scope;
+
+/// More threads than these would wait for what is read.
+const MOST: usize = 4;
+
+/// Trials as their tables hold them.
+pub(crate) struct Batch {
+    pub(crate) rows: Vec<TrialRow>,
+    pub(crate) details: Details,
+}
+
+/// The same decoded, each with its id.
+pub(crate) type Decoded = Result<Vec<(i64, Trial)>, StoreError>;
+
+/// Decodes the trials of one store.
+pub(crate) struct Decoder {
+    path: PathBuf,
+    /// The last trial's, which the next one's mostly equals.
+    power_state: [SharedValue; 2],
+}
+
+impl Decoder {
+    pub(crate) fn new(path: &Path) -> Decoder {
+        Decoder { path: path.to_owned(), power_state: Default::default() }
+    }
+
+    pub(crate) fn decode(&mut self, mut batch: Batch) -> Decoded {
+        let mut trials = Vec::with_capacity(batch.rows.len());
+        for row in batch.rows {
+            let id = row.id;
+            let mut trial = self.trial(row)?;
+            if let Some(measurement) = trial.outcome.measurement_mut() {
+                batch.details.move_to(id, measurement);
+            }
+            trials.push((id, trial));
+        }
+        Ok(trials)
+    }
+
+    /// A trial without what tables of its own keep.
+    pub(crate) fn trial(&mut self, row: TrialRow) -> Result<Trial, StoreError> {
+        let quoted = |text: String| serde_json::Value::String(text).to_string();
+        let outcome = match row.outcome {
+            Err(error) => Outcome::Failed(error),
+            Ok(record) => Outcome::Measured(self.parse(&record, "measurement")?),
+        };
+        let mut trial = Trial {
+            path: self.parse(&quoted(row.path), "path")?,
+            workload: self.parse(&row.workload, "workload")?,
+            settings: self.parse(&row.settings, "settings")?,
+            generator: self.parse(&quoted(row.generator), "generator")?,
+            replicate: row.replicate,
+            position: row.position,
+            started_unix_ns: row.started_unix_ns,
+            gap_ns: row.gap_ns,
+            outcome,
+        };
+        if let Some(measurement) = trial.outcome.measurement_mut() {
+            for (before, now) in self.power_state.iter_mut().zip(&mut measurement.power_state) {
+                let shared = now.share(before);
+                shared.map_err(|error| StoreError::record(&self.path, "power state", error))?;
+                before.clone_from(now);
+            }
+        }
+        Ok(trial)
+    }
+
+    fn parse<T: serde::de::DeserializeOwned>(&self, text: &str, what: &'static str) -> Result<T, StoreError> {
+        serde_json::from_str(text).map_err(|error| StoreError::record(&self.path, what, error))
+    }
+}
+
+/// Threads that decode. One after the other gets the next trials, so these come back in their order.
+pub(crate) struct Decoders {
+    lanes: Vec<(SyncSender<Batch>, Receiver<Decoded>)>,
+    put: usize,
+    taken: usize,
+}
+
+impl Decoders {
+    /// Starts as many as there are processors, within reason. They end when this is dropped.
+    pub(crate) fn start<'scope>(scope: &'scope Scope<'scope, '_>, path: &Path) -> Decoders {
+        let many = std::thread::available_parallelism().map_or(1, |many| many.get().min(MOST));
+        let lanes = std::iter::repeat_with(|| {
+            let (to, batches) = sync_channel::<Batch>(1);
+            let (decoded, from) = sync_channel(1);
+            let mut decoder = Decoder::new(path);
+            scope.spawn(move || {
+                // It fails once nobody takes them any more.
+                batches.iter().try_for_each(|batch| decoded.send(decoder.decode(batch)))
+            });
+            (to, from)
+        });
+        Decoders { lanes: lanes.take(many).collect(), put: 0, taken: 0 }
+    }
+
+    /// True if one more would wait for what nobody has taken yet.
+    pub(crate) fn is_full(&self) -> bool {
+        self.put - self.taken >= self.lanes.len()
+    }
+
+    /// Hands trials to the next thread.
+    pub(crate) fn put(&mut self, batch: Batch) {
+        // A thread that has panicked takes none; the scope says so at its end.
+        let _ = self.lanes[self.put % self.lanes.len()].0.send(batch);
+        self.put += 1;
+    }
+
+    /// The trials that were handed over first of those that were not taken yet; `None` if all were.
+    pub(crate) fn take(&mut self) -> Option<Decoded> {
+        if self.taken == self.put {
+            return None;
+        }
+        let lane = self.taken % self.lanes.len();
+        self.taken += 1;
+        self.lanes[lane].1.recv().ok()
+    }
+}
